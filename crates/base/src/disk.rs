@@ -1,0 +1,246 @@
+//! The disk as the pure crates see it: operations go in, completions come out.
+//!
+//! * [`Disk::submit`] starts an operation and names it by a [`Token`]; [`Disk::poll`] collects what has
+//!   finished. Operations of one handle may finish in any order, so a caller that needs an order waits.
+//! * [`Disk::try_read`] answers at once from memory or says that it would have to wait: the way in which a
+//!   shard's thread reads without ever blocking.
+//! * [`run`] submits and waits: for start-up, for tools, and for jobs, whose disks complete at once.
+//!
+//! What a disk promises, and the simulated disk tests: a write is durable after the sync of its file that
+//! began after the write finished; a new, renamed or removed name is durable after the sync of its directory.
+//! Nothing else survives a crash for certain; what was not synced may survive in any part, in units of blocks.
+//! After a failed write or sync nothing is known of the bytes since the last good sync.
+
+use bytes::Bytes;
+use std::path::{Path, PathBuf};
+
+/// An open file. Valid in every handle of the same disk; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(pub u32);
+
+/// The caller's name for an operation under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// An existing file, to read.
+    Read,
+    /// An existing file, to read and write.
+    Write,
+    /// A file that must not exist yet, to read and write.
+    Create,
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub enum DiskOp {
+    /// Opens a file; answers [`DiskAnswer::Opened`].
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// To read, to write, or to make it.
+        mode: OpenMode,
+    },
+    /// Closes a file. Reads under way on it still finish.
+    Close {
+        /// The file.
+        file: FileId,
+    },
+    /// Writes `data` at `offset`, all of it or an error, then, if `sync`, makes it durable: one operation,
+    /// because a group commit needs one wake-up and not two.
+    Write {
+        /// The file.
+        file: FileId,
+        /// Where the first byte goes.
+        offset: u64,
+        /// What to write.
+        data: Bytes,
+        /// Whether to sync the file's data before completing.
+        sync: bool,
+    },
+    /// Makes everything written to the file durable, its length included.
+    Sync {
+        /// The file.
+        file: FileId,
+    },
+    /// Reads up to `len` bytes at `offset`; fewer only at the end of the file. Answers [`DiskAnswer::Data`].
+    Read {
+        /// The file.
+        file: FileId,
+        /// Where to begin.
+        offset: u64,
+        /// How many bytes at most.
+        len: usize,
+    },
+    /// Cuts or extends the file to `len` bytes.
+    Truncate {
+        /// The file.
+        file: FileId,
+        /// The new length.
+        len: u64,
+    },
+    /// Gives a file another name, replacing what had it.
+    Rename {
+        /// The old name.
+        from: PathBuf,
+        /// The new name.
+        to: PathBuf,
+    },
+    /// Removes a file.
+    Remove {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Makes a directory and those above it, as far as they are missing. Existing ones are no error.
+    CreateDir {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Makes the names in a directory durable.
+    SyncDir {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Lists the files in a directory; answers [`DiskAnswer::Names`] in ascending order.
+    List {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Takes the lock of a data folder by locking this file (made if missing) until the disk is dropped.
+    /// [`DiskErrorKind::Locked`] when another process has it.
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+    },
+}
+
+/// What a successful operation answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiskAnswer {
+    /// It is done.
+    Done,
+    /// The file is open.
+    Opened {
+        /// Its handle.
+        file: FileId,
+        /// Its length in bytes.
+        len: u64,
+    },
+    /// The bytes read.
+    Data(Bytes),
+    /// The names in a directory, ascending.
+    Names(Vec<String>),
+}
+
+/// An operation's end.
+#[derive(Clone, Debug)]
+pub struct Completion {
+    /// Which operation.
+    pub token: Token,
+    /// How it ended.
+    pub result: Result<DiskAnswer, DiskError>,
+}
+
+/// Why an operation failed, as far as callers act on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskErrorKind {
+    /// No such file or directory.
+    NotFound,
+    /// The file was to be made, and exists.
+    Exists,
+    /// Another process holds the lock.
+    Locked,
+    /// No space is left.
+    NoSpace,
+    /// Anything else: the device failed, access was refused, too many files are open.
+    Io,
+}
+
+/// A failed operation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {message}")]
+pub struct DiskError {
+    /// What callers act on.
+    pub kind: DiskErrorKind,
+    /// The file or directory, as far as it is known.
+    pub path: String,
+    /// What the system said.
+    pub message: String,
+}
+
+/// A disk, or one thread's handle to it.
+pub trait Disk: Send {
+    /// Starts `op`. Its completion will carry `token`.
+    fn submit(&mut self, op: DiskOp, token: Token);
+
+    /// Moves what has finished to the end of `completions`.
+    fn poll(&mut self, completions: &mut Vec<Completion>);
+
+    /// Blocks until [`Disk::poll`] has something to give. Only for start-up, tools and jobs; a disk on which
+    /// operations complete at once has nothing to do here.
+    fn wait(&mut self);
+
+    /// Reads into `buf` without waiting and tells how many bytes came: fewer than asked for at the end of the
+    /// file or of what is in memory, `None` when nothing could be had without waiting.
+    fn try_read(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Option<usize>;
+}
+
+/// Runs one operation to its end. No other operation may be under way on this handle.
+pub fn run(disk: &mut dyn Disk, op: DiskOp) -> Result<DiskAnswer, DiskError> {
+    const TOKEN: Token = Token(u64::MAX);
+    disk.submit(op, TOKEN);
+    let mut completions = Vec::with_capacity(1);
+    loop {
+        disk.poll(&mut completions);
+        if let Some(completion) = completions.pop() {
+            assert_eq!(completion.token, TOKEN, "an operation of somebody else was under way");
+            return completion.result;
+        }
+        disk.wait();
+    }
+}
+
+/// Opens a file and tells its length.
+pub fn open(disk: &mut dyn Disk, path: &Path, mode: OpenMode) -> Result<(FileId, u64), DiskError> {
+    match run(disk, DiskOp::Open { path: path.to_path_buf(), mode })? {
+        DiskAnswer::Opened { file, len } => Ok((file, len)),
+        other => unreachable!("an open answered {other:?}"),
+    }
+}
+
+/// Reads up to `len` bytes; fewer only at the end of the file.
+pub fn read(disk: &mut dyn Disk, file: FileId, offset: u64, len: usize) -> Result<Bytes, DiskError> {
+    match run(disk, DiskOp::Read { file, offset, len })? {
+        DiskAnswer::Data(data) => Ok(data),
+        other => unreachable!("a read answered {other:?}"),
+    }
+}
+
+/// Lists a directory, ascending.
+pub fn list(disk: &mut dyn Disk, path: &Path) -> Result<Vec<String>, DiskError> {
+    match run(disk, DiskOp::List { path: path.to_path_buf() })? {
+        DiskAnswer::Names(names) => Ok(names),
+        other => unreachable!("a list answered {other:?}"),
+    }
+}
+
+/// Makes `path` hold exactly `data`, durably and all at once: written under another name, synced, renamed,
+/// and the directory synced. A crash leaves either what was there or `data`.
+pub fn replace_file(disk: &mut dyn Disk, path: &Path, data: Bytes) -> Result<(), DiskError> {
+    let dir = path.parent().expect("a data file lies in a directory").to_path_buf();
+    let temporary = path.with_extension("tmp");
+    match run(disk, DiskOp::Remove { path: temporary.clone() }) {
+        Ok(_) => {}
+        Err(error) if error.kind == DiskErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let (file, _) = open(disk, &temporary, OpenMode::Create)?;
+    let written = run(disk, DiskOp::Write { file, offset: 0, data, sync: true });
+    run(disk, DiskOp::Close { file })?;
+    written?;
+    run(disk, DiskOp::Rename { from: temporary, to: path.to_path_buf() })?;
+    run(disk, DiskOp::SyncDir { path: dir })?;
+    Ok(())
+}

@@ -1,0 +1,20 @@
+//! What every crate stands on: types and traits, no I/O.
+//!
+//! Time, randomness, disks and background work reach the pure crates only through [`Clock`], [`Rng`], [`Disk`]
+//! and [`Spawn`]. The crate `os` implements them on a real machine, the crate `sim` from one seed; the code
+//! between cannot tell which it runs on. That is what makes a cluster's life replayable.
+
+pub mod checksum;
+pub mod clock;
+pub mod collections;
+pub mod disk;
+pub mod queue;
+pub mod rng;
+pub mod spawn;
+
+pub use clock::{Clock, Monotonic, Wall};
+pub use collections::{FastMap, FastSet};
+pub use disk::{Disk, DiskError, DiskErrorKind};
+pub use queue::{BoundedQueue, Full};
+pub use rng::Rng;
+pub use spawn::{Job, Progress, Spawn};
