@@ -1,0 +1,53 @@
+//! The kernel's clocks.
+
+use base::{Clock, Monotonic, Wall};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, SystemTime};
+
+/// The origin of every monotonic reading of this process, so that readings of two clocks can be compared.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// `CLOCK_MONOTONIC`, counted from the first clock of the process, and the wall clock. A reading is no system
+/// call (about 25 ns).
+#[derive(Clone, Copy, Debug)]
+pub struct OsClock {
+    start: Instant,
+}
+
+impl OsClock {
+    /// A clock; all clocks of a process agree.
+    pub fn new() -> OsClock {
+        OsClock { start: *START }
+    }
+}
+
+impl Default for OsClock {
+    fn default() -> Self {
+        OsClock::new()
+    }
+}
+
+impl Clock for OsClock {
+    fn now(&self) -> Monotonic {
+        Monotonic(0) + self.start.elapsed()
+    }
+
+    fn wall(&self) -> Wall {
+        // A clock set before 1970 reads as 1970: nothing that must be right depends on it.
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        Wall(u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_of_a_process_agree_and_never_go_back() {
+        let (one, other) = (OsClock::new(), OsClock::new());
+        let (a, b, c) = (one.now(), other.now(), one.now());
+        assert!(a <= b && b <= c);
+        assert!(one.wall() > Wall(1_700_000_000_000_000), "the wall clock counts microseconds since 1970");
+    }
+}

@@ -1,0 +1,156 @@
+//! Real files behind [`base::Disk`].
+//!
+//! A disk is a table of open files shared by its handles; each thread has a handle of its own:
+//!
+//! * a shard's handle is *threaded*: operations go to I/O threads, and `wake` is called when the first of them
+//!   has finished (see `io_threads`);
+//! * a handle for start-up, tools and jobs is *blocking*: an operation is over when `submit` returns.
+//!
+//! A file id is valid in all handles, and never used again. A handle remembers the files that it has seen, so
+//! that [`Disk::try_read`] takes no lock; it remembers them weakly, so that a closed file is really closed.
+//! Dropping a handle finishes what was submitted to it; dropping the last one releases the locks.
+
+mod counters;
+mod files;
+mod io_threads;
+
+use base::disk::{Completion, Disk, DiskOp, FileId, Token};
+use base::{DiskError, FastMap};
+pub use counters::{DiskCounters, DiskFigures};
+use files::{Files, OpenFile, io_error};
+use io_threads::IoThreads;
+pub use io_threads::OPS_MAX;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+/// What wakes a shard's thread: cheap, callable from any thread, remembered if the shard is awake.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// A handle remembers at least this many files before it looks for those that were closed: as many as a
+/// store usually has open.
+const SEEN_MIN: usize = 64;
+
+/// One thread's handle to a disk.
+pub struct OsDisk {
+    mode: Mode,
+    // After the mode, which is dropped first: its threads use the files.
+    files: Arc<Files>,
+    seen: FastMap<FileId, Weak<OpenFile>>,
+    /// The number of remembered files at which the closed ones are forgotten.
+    seen_max: usize,
+}
+
+enum Mode {
+    /// Operations are over when `submit` returns; these wait to be polled.
+    Blocking(Vec<Completion>),
+    Threaded(IoThreads),
+}
+
+impl OsDisk {
+    /// A new disk, and a handle whose operations are executed inside `submit`.
+    pub fn blocking() -> OsDisk {
+        OsDisk::new(Arc::new(Files::new()), Mode::Blocking(Vec::new()))
+    }
+
+    /// A new disk, and a handle with one thread that writes and `readers` threads that read. `wake` is called
+    /// when there is something to poll where there was nothing.
+    pub fn threaded(readers: usize, wake: Wake) -> io::Result<OsDisk> {
+        OsDisk::blocking().threaded_handle(readers, wake)
+    }
+
+    /// Another handle to the same disk, like [`OsDisk::blocking`].
+    pub fn blocking_handle(&self) -> OsDisk {
+        self.blocking_handles()()
+    }
+
+    /// Makes blocking handles on whichever thread it is called.
+    pub(crate) fn blocking_handles(&self) -> impl Fn() -> OsDisk + Clone + Send + 'static {
+        let files = Arc::clone(&self.files);
+        move || OsDisk::new(Arc::clone(&files), Mode::Blocking(Vec::new()))
+    }
+
+    /// Another handle to the same disk, with threads of its own, like [`OsDisk::threaded`].
+    pub fn threaded_handle(&self, readers: usize, wake: Wake) -> io::Result<OsDisk> {
+        let threads = IoThreads::start(&self.files, readers, wake)?;
+        Ok(OsDisk::new(Arc::clone(&self.files), Mode::Threaded(threads)))
+    }
+
+    /// What all handles of this disk have done.
+    pub fn counters(&self) -> Arc<DiskCounters> {
+        Arc::clone(&self.files.counters)
+    }
+
+    fn new(files: Arc<Files>, mode: Mode) -> OsDisk {
+        OsDisk { mode, files, seen: FastMap::default(), seen_max: SEEN_MIN }
+    }
+
+    fn find(&mut self, id: FileId) -> Option<Arc<OpenFile>> {
+        if let Some(open) = self.seen.get(&id).and_then(Weak::upgrade) {
+            return Some(open);
+        }
+        let open = self.files.get(id)?;
+        if self.seen.len() >= self.seen_max {
+            self.seen.retain(|_, open| open.strong_count() > 0);
+            self.seen_max = SEEN_MIN.max(2 * self.seen.len());
+        }
+        self.seen.insert(id, Arc::downgrade(&open));
+        Some(open)
+    }
+
+    /// The file that `op` names by its id, `None` if it names none.
+    fn file_of(&mut self, op: &DiskOp) -> Result<Option<Arc<OpenFile>>, DiskError> {
+        let id = match op {
+            DiskOp::Close { file }
+            | DiskOp::Write { file, .. }
+            | DiskOp::Sync { file }
+            | DiskOp::Read { file, .. }
+            | DiskOp::Truncate { file, .. } => *file,
+            _ => return Ok(None),
+        };
+        match self.find(id) {
+            Some(open) => Ok(Some(open)),
+            None => Err(io_error(Path::new(""), format!("file {} is not open", id.0))),
+        }
+    }
+}
+
+impl Disk for OsDisk {
+    fn submit(&mut self, op: DiskOp, token: Token) {
+        let file = self.file_of(&op);
+        match (&mut self.mode, file) {
+            (Mode::Blocking(finished), file) => {
+                let result = file.and_then(|file| self.files.execute(op, file));
+                finished.push(Completion { token, result });
+            }
+            (Mode::Threaded(threads), Ok(file)) => threads.submit(op, token, file),
+            (Mode::Threaded(threads), Err(error)) => threads.refuse(token, error),
+        }
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) {
+        match &mut self.mode {
+            Mode::Blocking(finished) => completions.append(finished),
+            Mode::Threaded(threads) => threads.poll(completions),
+        }
+    }
+
+    fn wait(&mut self) {
+        match &mut self.mode {
+            Mode::Blocking(_) => {}
+            Mode::Threaded(threads) => threads.wait(),
+        }
+    }
+
+    /// Also `None` where the file system cannot do it, and at the end of the file, where a read that waits
+    /// tells for certain.
+    fn try_read(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Option<usize> {
+        let open = self.find(file);
+        let came = open.and_then(|open| self.files.try_read(&open, offset, buf));
+        self.files.counters.count_try(buf.len(), came);
+        came
+    }
+}
+
+#[cfg(test)]
+mod tests;

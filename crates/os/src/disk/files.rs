@@ -1,0 +1,219 @@
+//! The file table that all handles of a disk share, and the operations themselves.
+
+use super::counters::DiskCounters;
+use base::disk::{DiskAnswer, DiskOp, FileId, OpenMode};
+use base::{DiskError, DiskErrorKind, FastMap};
+use bytes::Bytes;
+use rustix::buffer::spare_capacity;
+use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, IoSliceMut};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// The open files of a disk.
+#[derive(Debug)]
+pub(super) struct Files {
+    table: RwLock<Table>,
+    /// Lock files that this disk holds; the locks go with it.
+    locks: Mutex<Vec<File>>,
+    /// Cleared by the first file system that cannot read without waiting, so that the others are not asked.
+    reads_without_waiting: AtomicBool,
+    pub(super) counters: Arc<DiskCounters>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    open: FastMap<FileId, Arc<OpenFile>>,
+    /// The next file's id.
+    next: u32,
+}
+
+/// An open file, with its name for messages.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl OpenFile {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Files {
+    pub(super) fn new() -> Files {
+        Files {
+            table: RwLock::default(),
+            locks: Mutex::default(),
+            reads_without_waiting: AtomicBool::new(true),
+            counters: Arc::default(),
+        }
+    }
+
+    /// The file with this id, if it is open.
+    pub(super) fn get(&self, id: FileId) -> Option<Arc<OpenFile>> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).open.get(&id).cloned()
+    }
+
+    /// Runs an operation to its end. `file` is the file of an operation that names one by its id.
+    pub(super) fn execute(&self, op: DiskOp, file: Option<Arc<OpenFile>>) -> Result<DiskAnswer, DiskError> {
+        let done = |path: &Path, result: io::Result<()>| match result {
+            Ok(()) => Ok(DiskAnswer::Done),
+            Err(error) => Err(disk_error(path, &error)),
+        };
+        match (op, file) {
+            (DiskOp::Write { offset, data, sync, .. }, Some(open)) => {
+                done(&open.path, self.write(&open.file, offset, &data, sync))
+            }
+            (DiskOp::Sync { .. }, Some(open)) => done(&open.path, self.sync(&open.file)),
+            (DiskOp::Read { offset, len, .. }, Some(open)) => {
+                let data =
+                    self.read(&open.file, offset, len).map_err(|error| disk_error(&open.path, &error))?;
+                Ok(DiskAnswer::Data(data))
+            }
+            (DiskOp::Truncate { len, .. }, Some(open)) => done(&open.path, open.file.set_len(len)),
+            (DiskOp::Close { file }, Some(open)) => self.close(file, &open.path),
+            (DiskOp::Open { path, mode }, _) => self.open(path, mode),
+            (DiskOp::Rename { from, to }, _) => done(&from, fs::rename(&from, &to)),
+            (DiskOp::Remove { path }, _) => done(&path, fs::remove_file(&path)),
+            (DiskOp::CreateDir { path }, _) => done(&path, fs::create_dir_all(&path)),
+            (DiskOp::SyncDir { path }, _) => done(&path, File::open(&path).and_then(|dir| dir.sync_all())),
+            (DiskOp::List { path }, _) => match list(&path) {
+                Ok(names) => Ok(DiskAnswer::Names(names)),
+                Err(error) => Err(disk_error(&path, &error)),
+            },
+            (DiskOp::Lock { path }, _) => self.lock(path),
+            (op, None) => unreachable!("{op:?} came without its file"),
+        }
+    }
+
+    /// Reads what is in memory. `None`: nothing is, or this is the end of the file, or only a read that waits
+    /// can tell; an error is left for that read to find.
+    pub(super) fn try_read(&self, open: &OpenFile, offset: u64, buf: &mut [u8]) -> Option<usize> {
+        if !self.reads_without_waiting.load(Relaxed) {
+            return None;
+        }
+        let read = || preadv2(&open.file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT);
+        match retry_on_intr(read) {
+            Ok(0) => None,
+            Ok(came) => Some(came),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                self.reads_without_waiting.store(false, Relaxed);
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn forbid_tries(&self) {
+        self.reads_without_waiting.store(false, Relaxed);
+    }
+
+    fn open(&self, path: PathBuf, mode: OpenMode) -> Result<DiskAnswer, DiskError> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match mode {
+            OpenMode::Read => &mut options,
+            OpenMode::Write => options.write(true),
+            OpenMode::Create => options.write(true).create_new(true),
+        };
+        let opened = options.open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (len, file) = opened.map_err(|error| disk_error(&path, &error))?;
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let id = FileId(table.next);
+        table.next = table.next.checked_add(1).expect("a process does not open four billion files");
+        table.open.insert(id, Arc::new(OpenFile { file, path }));
+        Ok(DiskAnswer::Opened { file: id, len })
+    }
+
+    fn close(&self, id: FileId, path: &Path) -> Result<DiskAnswer, DiskError> {
+        let removed = self.table.write().unwrap_or_else(PoisonError::into_inner).open.remove(&id);
+        // The file itself closes here or after the last read under way on it, never under the table's lock:
+        // closing a removed file frees its blocks, which takes time.
+        removed.map(|_| DiskAnswer::Done).ok_or_else(|| io_error(path, "the file was closed before"))
+    }
+
+    fn write(&self, file: &File, offset: u64, data: &[u8], sync: bool) -> io::Result<()> {
+        file.write_all_at(data, offset)?;
+        self.counters.count_write(data.len());
+        if sync { self.sync(file) } else { Ok(()) }
+    }
+
+    /// `fdatasync`, which makes the length durable too; only the file's times may be lost.
+    fn sync(&self, file: &File) -> io::Result<()> {
+        self.counters.count_sync();
+        file.sync_data()
+    }
+
+    fn read(&self, file: &File, offset: u64, len: usize) -> io::Result<Bytes> {
+        let mut data = Vec::new();
+        data.try_reserve_exact(len)?;
+        let result = fill(file, offset, len, &mut data);
+        self.counters.count_read(if result.is_ok() { data.len() } else { 0 });
+        result.map(|()| Bytes::from(data))
+    }
+
+    fn lock(&self, path: PathBuf) -> Result<DiskAnswer, DiskError> {
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = opened.map_err(|error| disk_error(&path, &error))?;
+        match file.try_lock() {
+            Ok(()) => {
+                self.locks.lock().unwrap_or_else(PoisonError::into_inner).push(file);
+                Ok(DiskAnswer::Done)
+            }
+            Err(TryLockError::WouldBlock) => {
+                let message = "it is locked: another process uses this data folder".to_owned();
+                Err(DiskError { kind: DiskErrorKind::Locked, path: path.display().to_string(), message })
+            }
+            Err(TryLockError::Error(error)) => Err(disk_error(&path, &error)),
+        }
+    }
+}
+
+/// Reads until `data` holds `len` bytes or the file ends.
+fn fill(file: &File, offset: u64, len: usize, data: &mut Vec<u8>) -> io::Result<()> {
+    while data.len() < len {
+        let at = offset.checked_add(data.len() as u64).ok_or(io::ErrorKind::InvalidInput)?;
+        if retry_on_intr(|| pread(file, spare_capacity(data), at))? == 0 {
+            break;
+        }
+    }
+    // The allocator may have given more room than was asked for.
+    data.truncate(len);
+    Ok(())
+}
+
+/// The names of the files in a directory. Names that are not UTF-8 are none of ours and are left out.
+fn list(path: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file()
+            && let Ok(name) = entry.file_name().into_string()
+        {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// An error of the kind [`DiskErrorKind::Io`].
+pub(super) fn io_error(path: &Path, message: impl Into<String>) -> DiskError {
+    DiskError { kind: DiskErrorKind::Io, path: path.display().to_string(), message: message.into() }
+}
+
+fn disk_error(path: &Path, error: &io::Error) -> DiskError {
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound => DiskErrorKind::NotFound,
+        io::ErrorKind::AlreadyExists => DiskErrorKind::Exists,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DiskErrorKind::NoSpace,
+        _ => DiskErrorKind::Io,
+    };
+    DiskError { kind, ..io_error(path, error.to_string()) }
+}

@@ -1,0 +1,19 @@
+//! The real clock, randomness, disk and threads behind the traits of `base`; the crate `sim` has the others.
+//!
+//! * [`OsClock`] and [`OsRng`]: the kernel's.
+//! * [`OsDisk`]: files, with their operations run by I/O threads or, for start-up and jobs, in place.
+//! * [`JobThreads`]: background work, slice by slice.
+//!
+//! Linux only: reading without waiting is `preadv2` with `RWF_NOWAIT`. io_uring is left out: many hosts and
+//! container runtimes refuse it, and a group commit needs one operation at a time.
+
+mod clock;
+mod disk;
+mod jobs;
+mod rng;
+mod workers;
+
+pub use clock::OsClock;
+pub use disk::{DiskCounters, DiskFigures, OPS_MAX, OsDisk, Wake};
+pub use jobs::{JOBS_MAX, JobThreads};
+pub use rng::OsRng;
