@@ -1,0 +1,31 @@
+//! Riak's protocol buffers: bytes in, bytes out.
+//!
+//! A connection's life, in the order of the modules:
+//! 1. [`frame`] cuts the byte stream into frames (length, message code, body) under a size limit;
+//! 2. [`request`] turns a code and a body into a [`Request`], or into a [`DecodeError`] that says what to
+//!    answer and whether to hang up;
+//! 3. the caller does the work; [`Quorum`] reads the symbolic quorum numbers and [`errors`] holds the texts
+//!    that clients compare against;
+//! 4. [`response`] appends complete answer frames to an output buffer, object contents straight from
+//!    borrowed parts.
+//!
+//! Invariants: no input makes a decoder panic; memory taken is bounded by bytes that have arrived; every
+//! function is pure. Left out: sockets and timeouts (the server's), HTTP, and the messages for 2i, data
+//! types, map-reduce, AAE folds and TLS, which answer as a Riak node without those services does.
+//!
+//! The wire is described in `docs/formats/riak-pb.md`; it follows Basho's Riak KV 3.x.
+
+pub mod codes;
+pub mod errors;
+pub mod frame;
+pub mod messages;
+mod quorum;
+pub mod request;
+pub mod response;
+mod shape;
+mod wire;
+
+pub use frame::{Frame, FrameError, Limits, next_frame};
+pub use prost::Message;
+pub use quorum::Quorum;
+pub use request::{DecodeError, Request};
