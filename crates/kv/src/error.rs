@@ -1,0 +1,125 @@
+//! What a client is told when a request fails. One variant for each thing that some protocol says in its own
+//! way; the texts here are for logs and for protocols that have none of their own.
+
+use bytes::Bytes;
+
+use crate::props::Reason;
+use crate::quorum::Need;
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A quorum above the number of replicas it counts in, or more replicas than the bucket has.
+    #[error("a quorum beyond the {0} replicas")]
+    NValViolation(u32),
+    /// Too few replies of some kind.
+    #[error("{need} is not met: {want} wanted, {got} got")]
+    Unsatisfied {
+        /// Which requirement.
+        need: Need,
+        /// What it asks for.
+        want: u32,
+        /// What there was.
+        got: u32,
+    },
+    /// `if_none_match` found an object.
+    #[error("the key has an object")]
+    MatchFound,
+    /// `if_not_modified` found another context.
+    #[error("the object was modified")]
+    Modified,
+    /// `if_not_modified` found no object.
+    #[error("there is no object to be unmodified")]
+    NotFoundCondition,
+    /// There is no such bucket type.
+    #[error("no bucket type named {}", .0.escape_ascii())]
+    NoType(Bytes),
+    /// A name of zero length.
+    #[error("an empty {0}")]
+    EmptyName(Name),
+    /// A context that this store never gave out.
+    #[error("an unreadable causal context")]
+    BadContext,
+    /// Index entries that are not of the kind their field's suffix says. The text is Riak's.
+    #[error(transparent)]
+    BadIndex(#[from] object::index::IndexErrors),
+    /// A named limit was passed.
+    #[error("{what} of {len} bytes, {limit} allowed")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// How large it is.
+        len: usize,
+        /// How large it may be.
+        limit: usize,
+    },
+    /// The write would leave more siblings than are kept.
+    #[error("{got} siblings, {limit} allowed: read the object and write it back with its context")]
+    TooManySiblings {
+        /// How many it would leave.
+        got: usize,
+        /// How many may be.
+        limit: usize,
+    },
+    /// Properties that cannot be set.
+    #[error("invalid bucket properties")]
+    InvalidProps(Vec<(&'static str, Reason)>),
+    /// More buckets with properties of their own than are kept.
+    #[error("{limit} buckets have properties of their own, which is the limit")]
+    TooManyBuckets {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The default bucket type's properties cannot be changed.
+    #[error("the default bucket type cannot be changed")]
+    DefaultTypeFixed,
+    /// A listing beyond what is held for one answer.
+    #[error("more than {limit} buckets to list")]
+    ListTooLong {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// No answer in time.
+    #[error("timeout")]
+    Timeout,
+    /// A queue on the way is full. Try again later.
+    #[error("overload")]
+    Overload,
+    /// Stored bytes fail their check: not "not found", and not an older value.
+    #[error("damaged: {0}")]
+    Damaged(String),
+    /// The store takes no writes since one failed.
+    #[error("{0}")]
+    Fenced(String),
+    /// The store failed otherwise.
+    #[error("{0}")]
+    Store(String),
+}
+
+/// The names a request holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// A bucket's.
+    Bucket,
+    /// A key.
+    Key,
+    /// A bucket type's.
+    Type,
+}
+
+impl Name {
+    /// The name's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Name::Bucket => "bucket",
+            Name::Key => "key",
+            Name::Type => "bucket type",
+        }
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

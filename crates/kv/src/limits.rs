@@ -1,0 +1,140 @@
+//! How large things may be, and why. Whoever passes a limit is told its name ([`Error::TooLarge`]).
+
+use object::Metadata;
+use object::key::{BUCKET_LEN_MAX, KEY_LEN_MAX, TYPE_LEN_MAX};
+
+use crate::error::{Error, Name};
+use crate::request::Bucket;
+
+/// The largest value of one sibling: Riak's default `max_object_size`, and what a frame carries.
+pub const VALUE_BYTES_MAX: usize = 50 << 20;
+
+/// The largest object, all siblings' values together: twice a value, so that a conflict between two of the
+/// largest can be written and then resolved; an answer still fits a frame's length by far.
+pub const OBJECT_BYTES_MAX: usize = 2 * VALUE_BYTES_MAX;
+
+/// The most metadata (types, user metadata, links, index terms) one sibling may carry: heads are kept in the
+/// ledger and in memory, and Riak's HTTP interface never took more than this in headers.
+pub const METADATA_BYTES_MAX: usize = 256 << 10;
+
+/// The largest encoded head: what the engine takes.
+pub const HEAD_BYTES_MAX: usize = 1 << 20;
+
+/// The most siblings a key may have: Riak's default `max_siblings`. A key beyond it is written by clients that
+/// never send a context, and each further sibling makes every read of it slower.
+pub const SIBLINGS_MAX: usize = 100;
+
+/// The limits in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// See [`VALUE_BYTES_MAX`].
+    pub value_bytes_max: usize,
+    /// See [`OBJECT_BYTES_MAX`].
+    pub object_bytes_max: usize,
+    /// See [`METADATA_BYTES_MAX`].
+    pub metadata_bytes_max: usize,
+    /// See [`HEAD_BYTES_MAX`].
+    pub head_bytes_max: usize,
+    /// See [`SIBLINGS_MAX`].
+    pub siblings_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            value_bytes_max: VALUE_BYTES_MAX,
+            object_bytes_max: OBJECT_BYTES_MAX,
+            metadata_bytes_max: METADATA_BYTES_MAX,
+            head_bytes_max: HEAD_BYTES_MAX,
+            siblings_max: SIBLINGS_MAX,
+        }
+    }
+}
+
+impl Limits {
+    /// Checks a bucket's names.
+    pub fn check_bucket(&self, bucket: &Bucket) -> Result<(), Error> {
+        check_name(Name::Bucket, &bucket.name, BUCKET_LEN_MAX)?;
+        check_name(Name::Type, &bucket.bucket_type, TYPE_LEN_MAX)
+    }
+
+    /// Checks a bucket's names and a key.
+    pub fn check_names(&self, bucket: &Bucket, key: &[u8]) -> Result<(), Error> {
+        self.check_bucket(bucket)?;
+        check_name(Name::Key, key, KEY_LEN_MAX)
+    }
+
+    /// Checks what a client wants to store.
+    pub fn check_sibling(&self, metadata: &Metadata, value: &[u8]) -> Result<(), Error> {
+        check("value", value.len(), self.value_bytes_max)?;
+        check("metadata", metadata_bytes(metadata), self.metadata_bytes_max)
+    }
+
+    /// Checks what is about to be written, all siblings together.
+    pub fn check_object(&self, head: &[u8], values: &[u8]) -> Result<(), Error> {
+        check("object head", head.len(), self.head_bytes_max)?;
+        check("object", values.len(), self.object_bytes_max)
+    }
+
+    /// Checks how many siblings a write would leave.
+    pub fn check_siblings(&self, got: usize) -> Result<(), Error> {
+        let limit = self.siblings_max;
+        if got > limit { Err(Error::TooManySiblings { got, limit }) } else { Ok(()) }
+    }
+}
+
+fn check_name(name: Name, bytes: &[u8], limit: usize) -> Result<(), Error> {
+    if bytes.is_empty() {
+        return Err(Error::EmptyName(name));
+    }
+    check(name.as_str(), bytes.len(), limit)
+}
+
+fn check(what: &'static str, len: usize, limit: usize) -> Result<(), Error> {
+    if len > limit { Err(Error::TooLarge { what, len, limit }) } else { Ok(()) }
+}
+
+/// What one part of the metadata costs beside its bytes, so that a million empty parts are not free.
+const PART_BYTES: usize = 8;
+
+fn metadata_bytes(metadata: &Metadata) -> usize {
+    let texts = [&metadata.content_type, &metadata.charset, &metadata.content_encoding];
+    let texts = texts.into_iter().flatten().map(|text| PART_BYTES + text.len());
+    let links = metadata.links.iter().map(|l| PART_BYTES + l.bucket.len() + l.key.len() + l.tag.len());
+    let pairs = metadata.user_meta.iter();
+    let pairs = pairs.map(|(name, value)| PART_BYTES + name.len() + value.as_ref().map_or(0, |v| v.len()));
+    let indexes = metadata.indexes.iter().map(|entry| PART_BYTES + entry.field.len() + entry.value.len());
+    texts.chain(links).chain(pairs).chain(indexes).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn each_limit_names_itself() {
+        let limits = Limits::default();
+        let bucket = |len| Bucket::untyped(Bytes::from(vec![b'b'; len]));
+        assert_eq!(limits.check_names(&bucket(0), b"k"), Err(Error::EmptyName(Name::Bucket)));
+        assert_eq!(limits.check_names(&bucket(1), b""), Err(Error::EmptyName(Name::Key)));
+        let too_large = |what, limit: usize| Err(Error::TooLarge { what, len: limit + 1, limit });
+        assert_eq!(limits.check_names(&bucket(65_536), b"k"), too_large("bucket", 65_535));
+        assert_eq!(limits.check_names(&bucket(1), &[b'k'; 65_536]), too_large("key", 65_535));
+        assert_eq!(limits.check_names(&bucket(65_535), &[b'k'; 65_535]), Ok(()));
+
+        let small = Limits { value_bytes_max: 3, metadata_bytes_max: 20, ..limits };
+        let plain = Metadata::default();
+        assert_eq!(small.check_sibling(&plain, b"abc"), Ok(()));
+        assert_eq!(small.check_sibling(&plain, b"abcd"), too_large("value", 3));
+        let meta =
+            |len| Metadata { user_meta: vec![(Bytes::from(vec![b'm'; len]), None)], ..Metadata::default() };
+        assert_eq!(small.check_sibling(&meta(12), b""), Ok(()));
+        assert_eq!(small.check_sibling(&meta(13), b""), too_large("metadata", 20));
+        assert_eq!(limits.check_siblings(SIBLINGS_MAX), Ok(()));
+        assert_eq!(
+            limits.check_siblings(SIBLINGS_MAX + 1),
+            Err(Error::TooManySiblings { got: SIBLINGS_MAX + 1, limit: SIBLINGS_MAX })
+        );
+    }
+}

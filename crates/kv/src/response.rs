@@ -1,0 +1,78 @@
+//! What a node answers, in no protocol's words.
+//!
+//! An object stays in its stored form ([`Found`]): the session that writes it out reads the head in place, so a
+//! GET builds nothing between the store and the socket.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::props::BucketProps;
+
+/// A node's answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Response {
+    /// To a read: the object.
+    Found(Found),
+    /// To a read: no object; the context of the deleted one, if the client asked for it.
+    NotFound {
+        /// The tombstone's context.
+        deleted_context: Option<Bytes>,
+    },
+    /// To a read with `if_modified`: the object still has that context.
+    Unchanged,
+    /// To a write.
+    Put {
+        /// The resulting object, if the client asked for it.
+        object: Option<Found>,
+        /// The key, if the coordinator invented it.
+        key: Option<Bytes>,
+    },
+    /// To a delete.
+    Deleted,
+    /// Some buckets; further answers follow unless `done`.
+    Buckets {
+        /// Names.
+        names: Vec<Bytes>,
+        /// Whether this is the last answer.
+        done: bool,
+    },
+    /// Some keys; further answers follow unless `done`.
+    Keys {
+        /// Keys.
+        keys: Vec<Bytes>,
+        /// Whether this is the last answer.
+        done: bool,
+    },
+    /// The properties of a bucket or a bucket type.
+    Props(Arc<BucketProps>),
+    /// A bucket's properties are changed.
+    PropsSet,
+    /// A bucket has its type's properties again.
+    PropsReset,
+    /// The vnodes that hold a key.
+    Preflist(Vec<PreflistEntry>),
+}
+
+/// An object as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The encoded head: read it with [`object::HeadView`].
+    pub head: Bytes,
+    /// The values of all siblings, one after the other; `None` if they are to be left out of the answer.
+    pub value: Option<Bytes>,
+    /// Answer only the newest sibling: the bucket does not show siblings, though it may hold some from a time
+    /// when it did.
+    pub newest_only: bool,
+}
+
+/// One vnode of a preference list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreflistEntry {
+    /// The partition's number on the ring.
+    pub partition: u32,
+    /// The name of the node that holds it.
+    pub node: Arc<str>,
+    /// Whether that is a primary, not a fallback.
+    pub primary: bool,
+}

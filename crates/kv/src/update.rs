@@ -1,0 +1,157 @@
+//! The step that a put and a delete share: from the stored head and a new sibling to the version to write.
+//!
+//! 1. [`Update::plan`] decides on the stored head alone which of its siblings stay.
+//! 2. If any with a value does ([`Update::needs_values`]), the coordinator reads the stored values.
+//! 3. [`Update::finish`] makes the new version, and holds it against the limits.
+//!
+//! A write *as is* (`asis`) has no event of its own. It stands for a version that exists elsewhere with the
+//! context given, so it is merged with what is stored as another replica would be: it replaces what its context
+//! covers, is dropped where the stored context covers it, and is a sibling otherwise. Its dot is the one with
+//! the highest counter in the given context, and what results from writing it to an absent key has exactly
+//! that context. Without a context it is an ordinary write.
+
+use bytes::Bytes;
+use object::{Context, Dot, Head, MergePlan, Object, Pick, Policy, UpdatePlan};
+
+use crate::error::Error;
+use crate::get::damaged;
+use crate::turn::{Stored, Turn};
+
+/// A planned version of a key.
+#[derive(Debug)]
+pub(crate) enum Update {
+    /// A new event.
+    Event { existing: Option<Head>, put: object::Put, plan: UpdatePlan },
+    /// A version from elsewhere, merged with what is stored.
+    Merge { existing: Head, plan: MergePlan, new: Object },
+    /// A version from elsewhere where nothing was stored.
+    AsIs(Object),
+}
+
+/// A version to write.
+#[derive(Debug)]
+pub(crate) struct Version {
+    pub head: Vec<u8>,
+    pub values: Bytes,
+}
+
+impl Update {
+    /// Plans `put` over `existing`.
+    pub fn plan(existing: Option<Head>, put: object::Put, turn: &mut Turn<'_>) -> Result<Update, Error> {
+        let dot = (turn.next_dot)()?;
+        if existing.as_ref().is_some_and(|head| head.context().covers(dot)) {
+            return Err(Error::Damaged(format!("the stored context covers the new dot {dot:?}")));
+        }
+        let plan = object::plan_update(existing.as_ref(), &put, dot, turn.props.policy()).map_err(refused)?;
+        turn.limits.check_siblings(plan.sibling_count())?;
+        Ok(Update::Event { existing, put, plan })
+    }
+
+    /// Plans `put` as it is, under its own context, over `existing`.
+    pub fn plan_as_is(
+        existing: Option<Head>,
+        put: object::Put,
+        turn: &mut Turn<'_>,
+    ) -> Result<Update, Error> {
+        let Some((given, newest)) = put.context.as_ref().and_then(|given| Some((given, newest_dot(given)?)))
+        else {
+            return Update::plan(existing, put, turn);
+        };
+        if given.covers((turn.next_dot)()?) {
+            // It would hide this store's next writes of the key from birth.
+            return Err(Error::BadContext);
+        }
+        let before = Some(without(given, newest));
+        let put = object::Put { context: before, ..put };
+        let new = object::update(None, put, newest, Policy::AllowMult).map_err(refused)?;
+        let Some(existing) = existing else { return Ok(Update::AsIs(new)) };
+        let plan = object::plan_merge(&existing, new.head()).map_err(refused)?;
+        turn.limits.check_siblings(plan.picks().len())?;
+        Ok(Update::Merge { existing, plan, new })
+    }
+
+    /// Whether the values of stored siblings are needed to finish.
+    pub fn needs_values(&self) -> bool {
+        let has_value = |head: &Head, at: usize| head.siblings()[at].value_len > 0;
+        match self {
+            Update::Event { existing: Some(head), plan, .. } => {
+                plan.kept().iter().any(|&at| has_value(head, at))
+            }
+            Update::Merge { existing, plan, .. } => {
+                plan.picks().iter().any(|pick| matches!(pick, Pick::Left(at) if has_value(existing, *at)))
+            }
+            Update::Event { existing: None, .. } | Update::AsIs(_) => false,
+        }
+    }
+
+    /// The version to write. `stored` is what was read, with the values if they are needed.
+    pub fn finish(self, stored: Option<Stored>, turn: &Turn<'_>) -> Result<Version, Error> {
+        let needs_values = self.needs_values();
+        let values = stored.and_then(|stored| stored.value).filter(|_| needs_values).unwrap_or_default();
+        let object = match self {
+            Update::AsIs(object) => object,
+            Update::Event { existing: Some(head), put, plan } if !plan.kept().is_empty() => {
+                let kept = values_of(&head, &values, plan.kept().iter().copied())?;
+                plan.finish(Some(head), &kept, put)
+            }
+            Update::Event { existing, put, plan } => plan.finish(existing, &[], put),
+            Update::Merge { existing, plan, new } => {
+                let left = plan.picks().iter().filter_map(|pick| match pick {
+                    Pick::Left(at) => Some(*at),
+                    Pick::Right(_) => None,
+                });
+                let mut left = values_of(&existing, &values, left)?.into_iter();
+                let values: Option<Vec<Bytes>> = plan
+                    .picks()
+                    .iter()
+                    .map(|pick| match pick {
+                        Pick::Left(_) => left.next(),
+                        Pick::Right(at) => Some(new.value(*at)),
+                    })
+                    .collect();
+                plan.finish(&values.expect("one value was taken for each pick"))
+            }
+        };
+        let (head, values) = object.into_parts();
+        let mut bytes = Vec::new();
+        head.encode(&mut bytes);
+        turn.limits.check_object(&bytes, &values)?;
+        Ok(Version { head: bytes, values })
+    }
+}
+
+/// The values of the siblings at `places`, ascending; values shorter or longer than the head says are damage.
+fn values_of(head: &Head, values: &Bytes, places: impl Iterator<Item = usize>) -> Result<Vec<Bytes>, Error> {
+    if values.is_empty() {
+        // Nothing was read because whoever stays has no value.
+        return Ok(places.map(|_| Bytes::new()).collect());
+    }
+    let object = Object::new(head.clone(), values.clone()).map_err(damaged)?;
+    Ok(places.map(|at| object.value(at)).collect())
+}
+
+fn newest_dot(context: &Context) -> Option<Dot> {
+    let newest = context.entries().iter().max_by_key(|&&(actor, counter)| (counter, actor))?;
+    Some(Dot::new(newest.0, newest.1))
+}
+
+/// `context` as it was before `dot`, its actor's last event in it.
+fn without(context: &Context, dot: Dot) -> Context {
+    let before = |&(actor, counter): &(object::Actor, u64)| {
+        let counter = if actor == dot.actor { counter - 1 } else { counter };
+        (counter > 0).then(|| Dot::new(actor, counter))
+    };
+    context.entries().iter().filter_map(before).collect()
+}
+
+/// Why a write cannot be planned: for a cause that the client brought.
+fn refused(error: object::Error) -> Error {
+    match error {
+        object::Error::DotCovered(_) | object::Error::Context(_) => Error::BadContext,
+        object::Error::TooManyActors => {
+            let limit = object::ACTORS_MAX;
+            Error::TooLarge { what: "causal context (actors)", len: limit + 1, limit }
+        }
+        other => damaged(other),
+    }
+}

@@ -1,0 +1,173 @@
+//! A store in memory that coordinators are driven against, and what they asked of it.
+#![allow(clippy::unwrap_used, reason = "these are tests; clippy knows only functions marked as such")]
+
+use std::collections::BTreeMap;
+
+use base::Wall;
+use bytes::Bytes;
+use kv::{
+    Action, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Found, Get, GetRequest, Limits, Put,
+    PutRequest, Response, Stored, Turn, Want,
+};
+use object::{Actor, Dot, HeadView, Metadata};
+
+/// This store's actor.
+pub const ACTOR: Actor = Actor(7);
+
+/// A step a coordinator asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    ReadHead,
+    ReadValue,
+    Write,
+}
+
+/// One node's store, with knobs.
+pub struct Node {
+    pub objects: BTreeMap<Bytes, (Bytes, Bytes)>,
+    pub props: BucketProps,
+    pub limits: Limits,
+    /// Every read brings the value along, as for values stored in line.
+    pub inline: bool,
+    /// What the next read says instead.
+    pub fail_read: Option<Error>,
+    /// What the next write says instead.
+    pub fail_write: Option<Error>,
+    pub counter: u64,
+    /// The wall clock: a microsecond later at each request.
+    pub wall: u64,
+    /// What the last request asked for.
+    pub steps: Vec<Step>,
+}
+
+impl Node {
+    pub fn new(props: BucketProps) -> Node {
+        Node {
+            objects: BTreeMap::new(),
+            props,
+            limits: Limits::default(),
+            inline: false,
+            fail_read: None,
+            fail_write: None,
+            counter: 0,
+            wall: 1_000_000,
+            steps: Vec::new(),
+        }
+    }
+
+    /// A bucket that keeps siblings.
+    pub fn with_siblings() -> Node {
+        Node::new(BucketProps { allow_mult: true, ..BucketProps::default() })
+    }
+
+    pub fn get(&mut self, request: GetRequest) -> Result<Response, Error> {
+        let key = request.key.clone();
+        let mut coordinator = Get::new(request);
+        self.drive(&key, |event, turn| coordinator.step(event, turn))
+    }
+
+    pub fn put(&mut self, request: PutRequest) -> Result<Response, Error> {
+        let key = request.key.clone().unwrap();
+        let mut coordinator = Put::new(request);
+        self.drive(&key, |event, turn| coordinator.step(event, turn))
+    }
+
+    pub fn delete(&mut self, request: DeleteRequest) -> Result<Response, Error> {
+        let key = request.key.clone();
+        let mut coordinator = Delete::new(request);
+        self.drive(&key, |event, turn| coordinator.step(event, turn))
+    }
+
+    fn drive(
+        &mut self,
+        key: &Bytes,
+        mut step: impl FnMut(Event, &mut Turn<'_>) -> Action,
+    ) -> Result<Response, Error> {
+        self.steps.clear();
+        self.wall += 1;
+        let mut event = Event::Start;
+        loop {
+            let mut next_dot = || {
+                self.counter += 1;
+                Ok(Dot::new(ACTOR, self.counter))
+            };
+            let (props, limits) = (&self.props, &self.limits);
+            let mut turn = Turn { wall: Wall(self.wall), next_dot: &mut next_dot, props, limits };
+            event = match step(event, &mut turn) {
+                Action::Read { want } => Event::Read(self.read(key, want)),
+                Action::Write { head, value } => {
+                    self.steps.push(Step::Write);
+                    let failure = self.fail_write.take();
+                    self.objects.insert(key.clone(), (head.into(), value));
+                    Event::Written(failure.map_or(Ok(()), Err))
+                }
+                Action::Reply(reply) => return reply,
+            };
+        }
+    }
+
+    fn read(&mut self, key: &Bytes, want: Want) -> Result<Option<Stored>, Error> {
+        self.steps.push(if want == Want::Head { Step::ReadHead } else { Step::ReadValue });
+        if let Some(error) = self.fail_read.take() {
+            return Err(error);
+        }
+        let with_value = self.inline || want == Want::Value;
+        let stored = |(head, value): &(Bytes, Bytes)| Stored {
+            head: head.clone(),
+            value: with_value.then(|| value.clone()),
+        };
+        Ok(self.objects.get(key).map(stored))
+    }
+
+    /// A plain get's answer: the context, and the siblings by value, `None` for a tombstone.
+    pub fn siblings(&mut self, key: &'static str) -> (Option<Bytes>, Vec<Option<String>>) {
+        let mut request = get(key);
+        request.deleted_context = true;
+        match self.get(request).unwrap() {
+            Response::NotFound { deleted_context } => (deleted_context, Vec::new()),
+            Response::Found(found) => (Some(context(&found)), values(&found)),
+            other => panic!("{other:?} to a get"),
+        }
+    }
+}
+
+pub fn bucket() -> Bucket {
+    Bucket::untyped(Bytes::from_static(b"b"))
+}
+
+pub fn get(key: &'static str) -> GetRequest {
+    GetRequest::new(bucket(), Bytes::from(key))
+}
+
+pub fn put(key: &'static str, value: &str) -> PutRequest {
+    let value = Bytes::copy_from_slice(value.as_bytes());
+    PutRequest::new(bucket(), Some(Bytes::from(key)), Metadata::default(), value)
+}
+
+pub fn delete(key: &'static str) -> DeleteRequest {
+    DeleteRequest::new(bucket(), Bytes::from(key))
+}
+
+/// The context a client would be given.
+pub fn context(found: &Found) -> Bytes {
+    let mut bytes = Vec::new();
+    HeadView::parse(&found.head).unwrap().context().write_client_bytes(&mut bytes);
+    bytes.into()
+}
+
+/// The values a client would be given, sorted; `None` for a tombstone.
+pub fn values(found: &Found) -> Vec<Option<String>> {
+    let head = HeadView::parse(&found.head).unwrap();
+    let all = found.value.clone().unwrap_or_default();
+    let value = |sibling: object::SiblingView<'_>| {
+        let start = usize::try_from(sibling.value_offset).unwrap();
+        let value = &all[start..start + sibling.value_len as usize];
+        (!sibling.deleted).then(|| String::from_utf8(value.to_vec()).unwrap())
+    };
+    if found.newest_only {
+        return vec![value(head.newest())];
+    }
+    let mut values: Vec<_> = head.siblings().map(value).collect();
+    values.sort();
+    values
+}
