@@ -1,0 +1,189 @@
+//! Verifies a store that nobody has open: every checksum, and what no checksum can tell.
+//!
+//! 1. Take the store's lock, so that nothing moves. 2. Read the manifest. 3. Go through every segment of the
+//! journal, as a start would: each record's header, key and value, the block of heads, the seal, the trailer; and
+//! no number missing between them ([`journal`]). 4. Go through every table: footer, meta data, index, filter, every
+//! block, the order of keys; and for each entry whose value is in the journal, that its record stands where the
+//! entry says ([`tables`]).
+//!
+//! Invariants: nothing is changed; memory is bounded by one window of the journal, one table's index and filter,
+//! and a bounded list of faults; what a crash leaves behind is told from damage by the same rule as at a start
+//! ([`crate::journal::scan`]).
+//!
+//! Left out: repair. With no manifest that can be read, the tables are checked all the same, but not whether they
+//! are all there.
+
+mod journal;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use crate::error::{Damage, Error};
+use crate::journal::segment::{FOLDER, Position};
+use crate::manifest::{self, MANIFEST_FILE, ManifestState};
+use crate::store::{LOCK_FILE, TABLES_DIR};
+use base::Disk;
+use base::disk::{self, DiskErrorKind, DiskOp};
+use std::path::Path;
+
+/// So many faults of the journal are remembered, so that an entry whose record is one of them is not told as a
+/// second fault. More than that is a lost disk, of which some places may be told twice.
+const FAULTS_REMEMBERED_MAX: usize = 4096;
+
+/// What a finding means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindingKind {
+    /// Stored bytes are not what was written, or are missing.
+    Damage,
+    /// The end of something that a crash cut off before it was synced. The next start drops it.
+    Torn,
+    /// A file that belongs to nothing any more: a crash came before its removal. The next start removes it.
+    Leftover,
+}
+
+/// Something that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it means.
+    pub kind: FindingKind,
+    /// The file, named relative to the store's folder.
+    pub file: String,
+    /// The first byte of what failed its check.
+    pub offset: u64,
+    /// What failed.
+    pub what: String,
+}
+
+/// What was gone through, and what came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Tables.
+    pub tables: u64,
+    /// Blocks in them.
+    pub blocks: u64,
+    /// Ledger entries in the blocks.
+    pub entries: u64,
+    /// Segments of the journal.
+    pub segments: u64,
+    /// Numbered records in them.
+    pub records: u64,
+    /// Lengths of all files together.
+    pub bytes: u64,
+    /// Entries whose record is gone or damaged.
+    pub entries_lost: u64,
+    /// Findings of the kind [`FindingKind::Damage`].
+    pub damaged: u64,
+    /// Findings of the kind [`FindingKind::Torn`].
+    pub torn: u64,
+    /// Findings of the kind [`FindingKind::Leftover`].
+    pub leftovers: u64,
+}
+
+impl Summary {
+    /// Adds another store's figures.
+    pub fn add(&mut self, other: &Summary) {
+        let Summary { tables, blocks, entries, segments, records, bytes, entries_lost, damaged, torn, leftovers } =
+            other;
+        for (mine, other) in [
+            (&mut self.tables, tables),
+            (&mut self.blocks, blocks),
+            (&mut self.entries, entries),
+            (&mut self.segments, segments),
+            (&mut self.records, records),
+            (&mut self.bytes, bytes),
+            (&mut self.entries_lost, entries_lost),
+            (&mut self.damaged, damaged),
+            (&mut self.torn, torn),
+            (&mut self.leftovers, leftovers),
+        ] {
+            *mine += other;
+        }
+    }
+}
+
+/// Checks the store in `dir` and hands each finding to `on_finding`. Blocks. The store stays locked until `disk`
+/// and its other handles are dropped. An error says that the check could not be made: the store is open elsewhere,
+/// or there is none; what is wrong with the store's own bytes is a finding.
+pub fn check_store(
+    disk: &mut dyn Disk,
+    dir: &Path,
+    on_finding: &mut dyn FnMut(Finding),
+) -> Result<Summary, Error> {
+    lock(disk, dir)?;
+    let mut check = Check { disk, dir, on_finding, summary: Summary::default(), faults: Vec::new() };
+    let state = check.manifest()?;
+    let segments = check.journal(state.as_ref())?;
+    check.tables(state.as_ref(), &segments)?;
+    segments.close(check.disk);
+    Ok(check.summary)
+}
+
+/// Takes the lock of a store, and nothing that is none.
+fn lock(disk: &mut dyn Disk, dir: &Path) -> Result<(), Error> {
+    let names = disk::list(disk, dir)?;
+    let is_store = names.iter().any(|name| name == MANIFEST_FILE)
+        || disk::list(disk, &dir.join(FOLDER)).is_ok()
+        || disk::list(disk, &dir.join(TABLES_DIR)).is_ok();
+    if !is_store {
+        return Err(Error::Format { file: dir.display().to_string(), what: "there is no store here".to_owned() });
+    }
+    // To lock a file that is not there would make it; a store that is open has one.
+    if names.iter().any(|name| name == LOCK_FILE) {
+        disk::run(disk, DiskOp::Lock { path: dir.join(LOCK_FILE) })?;
+    }
+    Ok(())
+}
+
+/// A check under way.
+struct Check<'a> {
+    disk: &'a mut dyn Disk,
+    dir: &'a Path,
+    on_finding: &'a mut dyn FnMut(Finding),
+    summary: Summary,
+    /// From where to where the journal is damaged or cut off.
+    faults: Vec<(Position, u64)>,
+}
+
+impl Check<'_> {
+    fn manifest(&mut self) -> Result<Option<ManifestState>, Error> {
+        let temporary = Path::new(MANIFEST_FILE).with_extension("tmp").display().to_string();
+        if disk::list(self.disk, self.dir)?.contains(&temporary) {
+            self.find(FindingKind::Leftover, temporary, 0, "a manifest that was not finished");
+        }
+        match manifest::read(self.disk, self.dir) {
+            Ok(Some(state)) => return Ok(Some(state)),
+            Ok(None) => self.find(FindingKind::Damage, MANIFEST_FILE, 0, "the manifest is missing"),
+            Err(error) => self.fail(MANIFEST_FILE, error),
+        }
+        Ok(None)
+    }
+
+    fn find(&mut self, kind: FindingKind, file: impl Into<String>, offset: u64, what: impl Into<String>) {
+        match kind {
+            FindingKind::Damage => self.summary.damaged += 1,
+            FindingKind::Torn => self.summary.torn += 1,
+            FindingKind::Leftover => self.summary.leftovers += 1,
+        }
+        (self.on_finding)(Finding { kind, file: file.into(), offset, what: what.into() });
+    }
+
+    /// Whatever keeps `file` from being read is a finding: a sector that the disk gives up is damage, too.
+    fn fail(&mut self, file: &str, error: Error) {
+        match error {
+            Error::Damaged(Damage { offset, what, .. }) => self.find(FindingKind::Damage, file, offset, what),
+            Error::Format { what, .. } => self.find(FindingKind::Damage, file, 0, what),
+            Error::Disk(error) if error.kind == DiskErrorKind::NotFound => {
+                self.find(FindingKind::Damage, file, 0, "the file is missing");
+            }
+            other => self.find(FindingKind::Damage, file, 0, other.to_string()),
+        }
+    }
+}
+
+/// The files in a folder of the store; none where the folder is missing, which the manifest will notice.
+fn list(disk: &mut dyn Disk, folder: &Path) -> Result<Vec<String>, Error> {
+    match disk::list(disk, folder) {
+        Err(error) if error.kind == DiskErrorKind::NotFound => Ok(Vec::new()),
+        other => Ok(other?),
+    }
+}

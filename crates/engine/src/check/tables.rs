@@ -1,0 +1,138 @@
+//! The tables' part of a check.
+
+use super::journal::Segments;
+use super::{Check, FindingKind, list};
+use crate::entry::{Entry, Location};
+use crate::error::Error;
+use crate::journal::segment::{Position, path_in_store};
+use crate::manifest::{ManifestState, TableRecord};
+use crate::memtable::hash;
+use crate::store::TABLES_DIR;
+use crate::table::{Block, BlockHandle, Table, TableId};
+use base::disk;
+
+/// What a walk through a table has come upon.
+#[derive(Default)]
+struct Walk {
+    last_key: Vec<u8>,
+    entries: u64,
+    /// Whether every block so far was whole.
+    whole: bool,
+}
+
+impl Check<'_> {
+    /// Goes through every table of the store.
+    pub(super) fn tables(&mut self, state: Option<&ManifestState>, journal: &Segments) -> Result<(), Error> {
+        let listed = list(self.disk, &self.dir.join(TABLES_DIR))?;
+        let Some(state) = state else {
+            for id in listed.iter().filter_map(|name| TableId::from_file_name(name)) {
+                self.table(id, None, journal);
+            }
+            return Ok(());
+        };
+        let named: Vec<_> = state.levels.iter().flatten().map(|record| record.id.file_name()).collect();
+        for name in listed.iter().filter(|name| !named.contains(name)) {
+            self.find(FindingKind::Leftover, format!("{TABLES_DIR}/{name}"), 0, "the manifest does not name it");
+        }
+        for (level, records) in state.levels.iter().enumerate() {
+            for record in records {
+                self.table(record.id, Some(record), journal);
+            }
+            // Tables of level 0 may overlap; the newest counts.
+            for pair in records.windows(2).filter(|_| level > 0) {
+                if pair[0].meta.max_key >= pair[1].meta.min_key {
+                    self.find(FindingKind::Damage, file_of(pair[1].id), 0, "it overlaps a table of its level");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn table(&mut self, id: TableId, record: Option<&TableRecord>, journal: &Segments) {
+        let table = match Table::open(self.disk, &self.dir.join(TABLES_DIR), id) {
+            Ok(table) => table,
+            Err(error) => return self.fail(&file_of(id), error),
+        };
+        self.summary.tables += 1;
+        self.summary.bytes += table.len();
+        if record.is_some_and(|record| !record.describes(&table)) {
+            self.find(FindingKind::Damage, file_of(id), 0, "it is not the table that the manifest names");
+        }
+        self.walk(&table, journal);
+        // It was only read: nothing is lost if it does not close.
+        disk::run(self.disk, table.close_op()).ok();
+    }
+
+    fn walk(&mut self, table: &Table, journal: &Segments) {
+        let mut walk = Walk { whole: true, ..Walk::default() };
+        for handle in (0..).map_while(|number| table.block(number)) {
+            self.summary.blocks += 1;
+            let checked = table.read_block(self.disk, handle).and_then(|block| {
+                (0..block.count()).try_for_each(|index| self.item(table, handle, &block, index, &mut walk, journal))
+            });
+            if let Err(error) = checked {
+                walk.whole = false;
+                self.fail(&file_of(table.id()), error);
+            }
+        }
+        self.summary.entries += walk.entries;
+        if walk.whole && (walk.entries != table.meta().entries || walk.last_key != table.meta().max_key) {
+            self.find(FindingKind::Damage, file_of(table.id()), table.len(), "it does not hold what it says");
+        }
+    }
+
+    fn item(
+        &mut self,
+        table: &Table,
+        handle: BlockHandle,
+        block: &Block,
+        index: usize,
+        walk: &mut Walk,
+        journal: &Segments,
+    ) -> Result<(), Error> {
+        let (key, entry) = entry_at(block, index)?;
+        let mut wrong = |what| self.find(FindingKind::Damage, file_of(table.id()), handle.offset, what);
+        if walk.entries > 0 && key <= walk.last_key {
+            wrong("keys out of order");
+        } else if table.find_block(&key) != Some(handle) {
+            wrong("the index leads elsewhere");
+        }
+        let hash = hash(&key);
+        if !table.may_contain(hash) || block.find_hashed(&key, hash)?.is_none() {
+            wrong("a key that no lookup finds");
+        }
+        walk.entries += 1;
+        let entry = Entry::decode(entry)?;
+        if let Location::Journal { offset, len } = entry.location
+            && let Err(at) = journal.find_record(self.disk, &key, &entry, offset, len)
+        {
+            self.lost_record(table.id(), handle, at);
+        }
+        walk.last_key = key;
+        Ok(())
+    }
+
+    /// An entry's record is not `at` its place. Where the journal is known to be damaged there, that was told.
+    fn lost_record(&mut self, table: TableId, handle: BlockHandle, at: Option<Position>) {
+        self.summary.entries_lost += 1;
+        let Some(at) = at else {
+            return self.find(FindingKind::Damage, file_of(table), handle.offset, "an entry whose segment is missing");
+        };
+        let told = |(from, to): &(Position, u64)| *from <= at && from.segment == at.segment && at.offset < *to;
+        if !self.faults.iter().any(told) {
+            let what = format!("not the record that an entry of {} names", file_of(table));
+            self.find(FindingKind::Damage, path_in_store(at.segment), at.offset, what);
+        }
+    }
+}
+
+/// The key and the ledger entry at `index` of a block.
+fn entry_at(block: &Block, index: usize) -> Result<(Vec<u8>, &[u8]), Error> {
+    let item = block.item(index)?;
+    let key = [block.prefix(), &block.bytes()[item.suffix]].concat();
+    Ok((key, &block.bytes()[item.entry]))
+}
+
+fn file_of(id: TableId) -> String {
+    format!("{TABLES_DIR}/{}", id.file_name())
+}

@@ -1,0 +1,58 @@
+//! What can go wrong, as far as a caller acts on it.
+
+use base::DiskError;
+
+/// A place where bytes are not what was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file} is damaged at byte {offset}: {what}")]
+pub struct Damage {
+    /// The file, named relative to the data folder.
+    pub file: String,
+    /// The first byte of the record, block or structure that failed its check.
+    pub offset: u64,
+    /// What failed.
+    pub what: &'static str,
+}
+
+/// An engine error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Stored bytes fail their check. Another replica may have them; nothing else may be put in their place.
+    #[error(transparent)]
+    Damaged(#[from] Damage),
+    /// The disk refused an operation.
+    #[error("disk: {0}")]
+    Disk(#[from] DiskError),
+    /// A write or sync failed earlier: the store takes no more writes until it is opened again. Reads go on.
+    #[error("the store takes no writes since a failed one: {0}")]
+    Fenced(String),
+    /// Too much is waiting for the disk; the write was not taken. Try again.
+    #[error("{what} is full ({limit} bytes)")]
+    Full {
+        /// The bounded thing.
+        what: &'static str,
+        /// Its bound.
+        limit: usize,
+    },
+    /// The caller asked for something beyond a named limit.
+    #[error("{what} of {len} bytes is over the limit of {limit}")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// How large it is.
+        len: usize,
+        /// How large it may be.
+        limit: usize,
+    },
+    /// Bytes passed their checksum, or have none, and still make no sense: a bug, or a newer format.
+    #[error("malformed {0}")]
+    Malformed(&'static str),
+    /// The files were written by a newer program, or are not ours.
+    #[error("{file}: {what}")]
+    Format {
+        /// The file.
+        file: String,
+        /// What is unknown about it.
+        what: String,
+    },
+}

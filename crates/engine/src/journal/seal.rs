@@ -1,0 +1,45 @@
+//! The job that ends a full segment with the block of its heads.
+//!
+//! A segment without one is whole all the same: it is scanned where a sealed one's heads would be read. So a
+//! seal that fails, or is cut off by a crash, costs time at some later rebuild and nothing else.
+
+use super::segment::{SealBuilder, SegmentId};
+use base::disk::{self, DiskOp, FileId};
+use base::{Disk, DiskError, Job, Progress};
+use bytes::Bytes;
+use std::collections::VecDeque;
+
+/// Appends one segment's heads and seal, one part a slice, and syncs them.
+#[derive(Debug)]
+pub struct SealJob {
+    segment: SegmentId,
+    file: FileId,
+    offset: u64,
+    heads: Option<SealBuilder>,
+    parts: VecDeque<Bytes>,
+}
+
+impl SealJob {
+    /// A job for the segment in `file`, whose records end at `data_end`.
+    pub fn new(segment: SegmentId, file: FileId, data_end: u64, heads: SealBuilder) -> SealJob {
+        SealJob { segment, file, offset: data_end, heads: Some(heads), parts: VecDeque::new() }
+    }
+
+    fn write_part(&mut self, disk: &mut dyn Disk) -> Result<Progress, DiskError> {
+        if let Some(heads) = self.heads.take() {
+            self.parts = heads.finish(self.segment, self.offset).parts.into();
+        }
+        let Some(data) = self.parts.pop_front() else { return Ok(Progress::Done) };
+        let (len, sync) = (data.len() as u64, self.parts.is_empty());
+        disk::run(disk, DiskOp::Write { file: self.file, offset: self.offset, data, sync })?;
+        self.offset += len;
+        Ok(if sync { Progress::Done } else { Progress::More })
+    }
+}
+
+impl Job for SealJob {
+    fn slice(&mut self, disk: &mut dyn Disk) -> Progress {
+        // A failed seal leaves an unsealed segment, which is whole (see above).
+        self.write_part(disk).unwrap_or(Progress::Done)
+    }
+}

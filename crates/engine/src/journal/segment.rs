@@ -1,0 +1,375 @@
+//! What stands around the records of a segment: its name, its header, and the seal that ends it.
+//!
+//! ```text
+//! header (64) | records | heads records | seal record | trailer (32)
+//! ```
+//!
+//! A segment's block of heads repeats key, seq and ledger entry of every data and delete record, so that the
+//! ledger can be rebuilt without reading values. The trailer is the file's last bytes and says where the seal
+//! is. Header and trailer have a checksum of their own. Records say where they stand themselves, so they can be
+//! read though the header is damaged.
+//!
+//! A segment is used in this order: the header is written and synced, and the directory is synced; records are
+//! appended; heads, seal and trailer are appended and synced; then nothing changes any more.
+
+use super::record::{HEADER_BYTES, Header, Kind, Record, encode_record, get_u32, get_u64, padded_len};
+use crate::entry::{Jsn, Seq, get_varint, put_varint};
+use crate::error::Error;
+use base::checksum::crc32c;
+use bytes::Bytes;
+
+/// A segment's number: its place in the order of segments. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SegmentId(pub u64);
+
+/// A place in the journal. Positions are ordered as they were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Position {
+    /// The segment.
+    pub segment: SegmentId,
+    /// The byte in it.
+    pub offset: u64,
+}
+
+/// The head of a group mark: all before `durable` was synced when the group was written.
+pub fn durable_mark(durable: Position) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&durable.segment.0.to_le_bytes());
+    bytes[8..].copy_from_slice(&durable.offset.to_le_bytes());
+    bytes
+}
+
+/// What a group mark's head says was synced.
+pub fn parse_durable_mark(head: &[u8]) -> Option<Position> {
+    let head: &[u8; 16] = head.try_into().ok()?;
+    Some(Position { segment: SegmentId(get_u64(head, 0)), offset: get_u64(head, 8) })
+}
+
+/// The version of the format: header, records, seal and trailer together.
+pub const VERSION: u16 = 1;
+
+/// The header's length: the first record's offset.
+pub const SEGMENT_HEADER_BYTES: usize = 64;
+
+/// The trailer's length.
+pub const TRAILER_BYTES: usize = 32;
+
+/// Where a part of the block of heads ends: a read of recovery's own size. One entry may make it longer.
+pub const HEADS_CHUNK_BYTES: usize = 1 << 20;
+
+const HEADER_MAGIC: [u8; 8] = *b"ANNULETJ";
+const TRAILER_MAGIC: [u8; 8] = *b"ANNULETE";
+/// The journal's folder in the store's.
+pub const FOLDER: &str = "journal";
+
+const SUFFIX: &str = ".seg";
+const SEAL_HEAD_BYTES: usize = 56;
+
+/// The file's name in the journal's folder.
+pub fn file_name(segment: SegmentId) -> String {
+    format!("{:016x}{SUFFIX}", segment.0)
+}
+
+/// The file's name relative to the store's folder, for errors.
+pub fn path_in_store(segment: SegmentId) -> String {
+    format!("{FOLDER}/{}", file_name(segment))
+}
+
+/// The segment that has this name; `None` for any other file.
+pub fn parse_file_name(name: &str) -> Option<SegmentId> {
+    let digits = name.strip_suffix(SUFFIX)?;
+    let segment = SegmentId(u64::from_str_radix(digits, 16).ok()?);
+    (file_name(segment) == name).then_some(segment)
+}
+
+/// What a segment's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// The segment's number, again: a renamed or misdirected file is noticed.
+    pub segment: SegmentId,
+    /// The incarnation of the store that made it.
+    pub incarnation: u64,
+}
+
+/// Why a header is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderError {
+    /// It is short, fails its checksum, or is another segment's.
+    Damaged,
+    /// A newer program wrote it, in this version of the format.
+    Version(u16),
+}
+
+/// The header of a new segment.
+pub fn encode_header(segment: SegmentId, incarnation: u64) -> [u8; SEGMENT_HEADER_BYTES] {
+    let mut bytes = [0; SEGMENT_HEADER_BYTES];
+    bytes[0..8].copy_from_slice(&HEADER_MAGIC);
+    bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[16..24].copy_from_slice(&segment.0.to_le_bytes());
+    bytes[24..32].copy_from_slice(&incarnation.to_le_bytes());
+    let crc = crc32c(&bytes[..60]);
+    bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// Checks the header of the file that is named for `segment`.
+pub fn parse_header(bytes: &[u8], segment: SegmentId) -> Result<SegmentHeader, HeaderError> {
+    let bytes = bytes.first_chunk::<SEGMENT_HEADER_BYTES>().ok_or(HeaderError::Damaged)?;
+    if bytes[0..8] != HEADER_MAGIC || get_u32(bytes, 60) != crc32c(&bytes[..60]) {
+        return Err(HeaderError::Damaged);
+    }
+    let version = u16::from_le_bytes([bytes[8], bytes[9]]);
+    if version != VERSION {
+        return Err(HeaderError::Version(version));
+    }
+    let header = SegmentHeader { segment: SegmentId(get_u64(bytes, 16)), incarnation: get_u64(bytes, 24) };
+    if header.segment == segment { Ok(header) } else { Err(HeaderError::Damaged) }
+}
+
+/// What a seal says of its segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Seal {
+    /// The first record's number.
+    pub first_jsn: Jsn,
+    /// The number after the last record's.
+    pub end_jsn: Jsn,
+    /// The lowest seq of a record.
+    pub min_seq: Seq,
+    /// The highest seq of a record.
+    pub max_seq: Seq,
+    /// How many numbered records there are.
+    pub records: u64,
+    /// How many entries the block of heads has. Where it is less than `records`, a rebuild reads the records,
+    /// too, for those of other kinds.
+    pub heads: u64,
+    /// Where the records end and the first heads record stands (or the seal, when there is no head).
+    pub heads_offset: u64,
+}
+
+impl Seal {
+    fn to_bytes(self) -> [u8; SEAL_HEAD_BYTES] {
+        let fields = [
+            self.first_jsn.0,
+            self.end_jsn.0,
+            self.min_seq.0,
+            self.max_seq.0,
+            self.records,
+            self.heads,
+            self.heads_offset,
+        ];
+        let mut bytes = [0; SEAL_HEAD_BYTES];
+        for (slot, field) in bytes.chunks_exact_mut(8).zip(fields) {
+            slot.copy_from_slice(&field.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads a record of the kind [`Kind::Seal`].
+    pub fn from_record(record: &Record<'_>) -> Result<Seal, Error> {
+        let bytes: &[u8; SEAL_HEAD_BYTES] = record.head.try_into().map_err(|_| Error::Malformed("seal"))?;
+        let field = |index: usize| get_u64(bytes, index * 8);
+        Ok(Seal {
+            first_jsn: Jsn(field(0)),
+            end_jsn: Jsn(field(1)),
+            min_seq: Seq(field(2)),
+            max_seq: Seq(field(3)),
+            records: field(4),
+            heads: field(5),
+            heads_offset: field(6),
+        })
+    }
+}
+
+/// The last bytes of a sealed segment.
+pub fn encode_trailer(segment: SegmentId, seal_offset: u64) -> [u8; TRAILER_BYTES] {
+    let mut bytes = [0; TRAILER_BYTES];
+    bytes[0..8].copy_from_slice(&TRAILER_MAGIC);
+    bytes[8..16].copy_from_slice(&seal_offset.to_le_bytes());
+    bytes[16..24].copy_from_slice(&segment.0.to_le_bytes());
+    bytes[24..26].copy_from_slice(&VERSION.to_le_bytes());
+    let crc = crc32c(&bytes[..28]);
+    bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// Where the seal stands, if `bytes` are the trailer of `segment`.
+pub fn parse_trailer(bytes: &[u8], segment: SegmentId) -> Option<u64> {
+    let seal_offset = get_u64(bytes.first_chunk::<TRAILER_BYTES>()?, 8);
+    (bytes == encode_trailer(segment, seal_offset)).then_some(seal_offset)
+}
+
+/// Gathers a segment's heads while it is written. Heads are laid down as the records that they will be, so
+/// sealing copies nothing: a segment of small values has tens of megabytes of them.
+#[derive(Debug, Default)]
+pub struct SealBuilder {
+    full: Vec<(Vec<u8>, u32)>,
+    open: Vec<u8>,
+    full_bytes: usize,
+    seal: Seal,
+}
+
+/// The end of a segment, ready to be appended.
+#[derive(Debug)]
+pub struct SealedEnd {
+    /// To be written one after another from where the records end; each about a megabyte, one slice of a job.
+    pub parts: Vec<Bytes>,
+    /// What the seal says.
+    pub seal: Seal,
+    /// Where the seal stands.
+    pub seal_offset: u64,
+    /// The file's length when all is written.
+    pub end: u64,
+}
+
+impl SealBuilder {
+    /// A builder for a segment that has no record yet.
+    pub fn new() -> SealBuilder {
+        SealBuilder::default()
+    }
+
+    /// Counts a numbered record of a kind that has no ledger entry. Numbers ascend.
+    pub fn count(&mut self, jsn: Jsn, seq: Seq) {
+        let seal = &mut self.seal;
+        if seal.records == 0 {
+            (seal.first_jsn, seal.min_seq, seal.max_seq) = (jsn, seq, seq);
+        } else {
+            assert!(jsn >= seal.end_jsn, "numbers ascend in a segment");
+        }
+        seal.end_jsn = Jsn(jsn.0 + 1);
+        seal.min_seq = seal.min_seq.min(seq);
+        seal.max_seq = seal.max_seq.max(seq);
+        seal.records += 1;
+    }
+
+    /// Counts a data or delete record and keeps its ledger entry, which comes in parts that follow one another.
+    pub fn push(&mut self, jsn: Jsn, seq: Seq, key: &[u8], entry: &[&[u8]]) {
+        self.count(jsn, seq);
+        if self.open.is_empty() {
+            self.open.reserve(HEADER_BYTES + HEADS_CHUNK_BYTES);
+            self.open.extend_from_slice(&[0; HEADER_BYTES]);
+        }
+        let out = &mut self.open;
+        put_varint(out, key.len() as u64);
+        out.extend_from_slice(key);
+        put_varint(out, seq.0);
+        put_varint(out, entry.iter().map(|part| part.len() as u64).sum());
+        for part in entry {
+            out.extend_from_slice(part);
+        }
+        self.seal.heads += 1;
+        if self.open.len() >= HEADS_CHUNK_BYTES {
+            self.close_chunk();
+        }
+    }
+
+    /// The bytes gathered: what the end of the segment will take, near enough.
+    pub fn bytes(&self) -> usize {
+        self.full_bytes + self.open.len()
+    }
+
+    /// How many numbered records were counted.
+    pub fn records(&self) -> u64 {
+        self.seal.records
+    }
+
+    /// The end of `segment`, whose records end at `data_end`. A segment without records is not sealed.
+    pub fn finish(mut self, segment: SegmentId, data_end: u64) -> SealedEnd {
+        assert!(self.seal.records > 0, "a segment without records is removed, not sealed");
+        if !self.open.is_empty() {
+            self.close_chunk();
+        }
+        self.seal.heads_offset = data_end;
+        let next_jsn = self.seal.end_jsn;
+        let mut parts = Vec::with_capacity(self.full.len() + 1);
+        let mut at = data_end;
+        for (mut chunk, value_crc) in self.full {
+            let header = heads_header(next_jsn, value_crc, chunk.len() - HEADER_BYTES);
+            at = header.write(segment, at, &mut chunk).end();
+            chunk.resize(padded_len(chunk.len()), 0);
+            parts.push(Bytes::from(chunk));
+        }
+        let (seal_offset, seal) = (at, self.seal.to_bytes());
+        let mut last = Vec::new();
+        let span =
+            encode_record(&mut last, segment, seal_offset, Kind::Seal, 0, next_jsn, Seq(0), b"", &seal, &[]);
+        last.extend_from_slice(&encode_trailer(segment, seal_offset));
+        parts.push(Bytes::from(last));
+        SealedEnd { parts, seal: self.seal, seal_offset, end: span.end() + TRAILER_BYTES as u64 }
+    }
+
+    /// The checksum is taken here and not at the end, so that sealing does not stall a shard.
+    fn close_chunk(&mut self) {
+        let chunk = std::mem::take(&mut self.open);
+        let crc = crc32c(&chunk[HEADER_BYTES..]);
+        self.full_bytes += chunk.len();
+        self.full.push((chunk, crc));
+    }
+}
+
+fn heads_header(next_jsn: Jsn, value_crc: u32, value_len: usize) -> Header {
+    Header {
+        kind: Kind::Heads,
+        flags: 0,
+        jsn: next_jsn,
+        seq: Seq(0),
+        key_crc: crc32c(b""),
+        value_crc,
+        key_len: 0,
+        head_len: 0,
+        value_len: u32::try_from(value_len).expect("a chunk is a few megabytes long"),
+    }
+}
+
+/// One entry of a block of heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head<'a> {
+    /// The record's key.
+    pub key: &'a [u8],
+    /// The record's seq.
+    pub seq: Seq,
+    /// The ledger entry's bytes ([`crate::Entry`]).
+    pub entry: &'a [u8],
+}
+
+/// Goes through the entries of one heads record's value, in the order of their records.
+#[derive(Clone, Debug)]
+pub struct Heads<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Heads<'a> {
+    /// The entries of `value`.
+    pub fn new(value: &'a [u8]) -> Heads<'a> {
+        Heads { rest: value }
+    }
+
+    fn take_bytes(&mut self) -> Option<&'a [u8]> {
+        let len = usize::try_from(get_varint(&mut self.rest)?).ok()?;
+        let (bytes, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(bytes)
+    }
+
+    fn take_head(&mut self) -> Option<Head<'a>> {
+        let key = self.take_bytes()?;
+        let seq = Seq(get_varint(&mut self.rest)?);
+        let entry = self.take_bytes()?;
+        Some(Head { key, seq, entry })
+    }
+}
+
+impl<'a> Iterator for Heads<'a> {
+    type Item = Result<Head<'a>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let head = self.take_head();
+        if head.is_none() {
+            // What follows nonsense is nonsense.
+            self.rest = &[];
+        }
+        Some(head.ok_or(Error::Malformed("block of heads")))
+    }
+}

@@ -1,0 +1,460 @@
+//! The journal's writing end: group commit and the change of segments.
+//!
+//! Records are encoded straight into the open group. [`Writer::flush`] hands the open group to the disk as one
+//! operation, write and sync together, whenever none is under way; whatever queued meanwhile is the next
+//! group. So a lone writer waits for nothing but the disk, and many writers share each sync, without a timer.
+//!
+//! Invariants
+//! * One group is under way at a time, so positions become durable in order.
+//! * A group lies in one segment and begins with a mark that says what was durable when it was handed over.
+//! * The last group of a segment is always synced: nothing in a newer segment is durable before it.
+//! * After a failed write or sync nothing more is written (fenced); what is durable stays what it was.
+//!
+//! Making the next segment ahead of need and sealing a full one are jobs (`prepare.rs`, `seal.rs`).
+
+use super::record::{self, Kind};
+use super::seal::SealJob;
+use super::segment::{Position, SEGMENT_HEADER_BYTES, SealBuilder, SegmentId, durable_mark};
+use crate::entry::{Jsn, Seq};
+use crate::error::Error;
+use base::disk::{DiskOp, FileId, Token};
+use base::{Disk, DiskError};
+use bytes::Bytes;
+use std::collections::VecDeque;
+
+/// Bytes that may wait for the disk: half a second of a fast disk's writing. Beyond it writes are refused.
+pub const WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// A group this large is handed over even while the memtable's owner would wait: it bounds the work lost to one
+/// torn group, and the memory that one disk operation pins.
+const GROUP_BYTES_CAPACITY_MAX: usize = 8 << 20;
+
+/// How far past its target a segment may grow while the next one is still being made. Offsets have 32 bits.
+const SEGMENT_OVERRUN_FACTOR: u64 = 4;
+
+/// When a write may be acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Once it is in memory and on its way to the operating system.
+    None,
+    /// Once the operating system has it; it is synced within [`Interval`](Durability::Interval)'s period.
+    Interval,
+    /// Once it is synced.
+    Sync,
+}
+
+/// A segment that is ready to be written.
+#[derive(Debug)]
+pub struct ReadySegment {
+    /// Its id.
+    pub id: SegmentId,
+    /// Its open file, which holds a synced header and nothing else.
+    pub file: FileId,
+}
+
+/// Records on their way to the disk.
+#[derive(Debug)]
+struct Group {
+    segment: SegmentId,
+    file: FileId,
+    offset: u64,
+    data: Vec<u8>,
+    last_seq: Seq,
+    /// The numbers that the group's mark carries.
+    mark: (Jsn, Seq),
+    sync: bool,
+    /// The finished segment's summary, on the last group of a segment.
+    seal: Option<SealBuilder>,
+}
+
+/// A group that the disk has.
+#[derive(Debug)]
+struct InFlight {
+    segment: SegmentId,
+    file: FileId,
+    offset: u64,
+    data: Bytes,
+    last_seq: Seq,
+    sync: bool,
+    seal: Option<SealBuilder>,
+}
+
+/// What one completed group means for its owner.
+#[derive(Debug, Default)]
+pub struct GroupDone {
+    /// The job that seals the segment which this group ended.
+    pub seal: Option<SealJob>,
+}
+
+/// Counters of the journal, since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalCounters {
+    /// Records appended.
+    pub records: u64,
+    /// Groups written.
+    pub groups: u64,
+    /// Groups that were synced, and syncs without data.
+    pub syncs: u64,
+    /// Bytes handed to the disk.
+    pub bytes: u64,
+}
+
+/// Where one record went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The record's number.
+    pub jsn: Jsn,
+    /// The version's number.
+    pub seq: Seq,
+    /// Its first byte in the active segment.
+    pub offset: u32,
+    /// Its length without padding.
+    pub len: u32,
+}
+
+/// The writing end of the journal.
+#[derive(Debug)]
+pub struct Writer {
+    token: Token,
+    durability: Durability,
+    segment_bytes_target: u64,
+    active: ReadySegment,
+    /// The end of the active segment, everything that is queued included.
+    end: u64,
+    heads: SealBuilder,
+    next: Option<ReadySegment>,
+    open: Group,
+    full: VecDeque<Group>,
+    in_flight: Option<InFlight>,
+    waiting_bytes: usize,
+    next_jsn: Jsn,
+    next_seq: Seq,
+    written: Seq,
+    durable: Seq,
+    durable_position: Position,
+    sync_wanted: bool,
+    fenced: Option<String>,
+    spare: Vec<u8>,
+    counters: JournalCounters,
+}
+
+impl Writer {
+    /// A writer at the start of `active`. `next_jsn` and `next_seq` were never used; everything before
+    /// `next_seq` is durable.
+    pub fn new(
+        token: Token,
+        durability: Durability,
+        segment_bytes_target: u64,
+        active: ReadySegment,
+        next_jsn: Jsn,
+        next_seq: Seq,
+    ) -> Writer {
+        let start = SEGMENT_HEADER_BYTES as u64;
+        let last = Seq(next_seq.0 - 1);
+        let open = Group::new(active.id, active.file, start, last);
+        Writer {
+            token,
+            durability,
+            segment_bytes_target,
+            end: start,
+            durable_position: Position { segment: active.id, offset: start },
+            active,
+            heads: SealBuilder::new(),
+            next: None,
+            open,
+            full: VecDeque::new(),
+            in_flight: None,
+            waiting_bytes: 0,
+            next_jsn,
+            next_seq,
+            written: last,
+            durable: last,
+            sync_wanted: false,
+            fenced: None,
+            spare: Vec::new(),
+            counters: JournalCounters::default(),
+        }
+    }
+
+    /// Makes room for a batch of records of `bytes` in all, so that it will lie in one segment. Refuses when
+    /// too much waits for the disk or a write has failed; then nothing of the batch may be appended.
+    pub fn begin_batch(&mut self, bytes: usize) -> Result<(), Error> {
+        if let Some(cause) = &self.fenced {
+            return Err(Error::Fenced(cause.clone()));
+        }
+        if self.waiting_bytes + bytes > WAITING_BYTES_MAX && self.waiting_bytes > 0 {
+            return Err(Error::Full { what: "the journal's queue", limit: WAITING_BYTES_MAX });
+        }
+        if self.end + bytes as u64 > self.segment_bytes_target && self.end > SEGMENT_HEADER_BYTES as u64 {
+            if self.next.is_some() {
+                self.change_segment();
+            } else if self.end + bytes as u64 > self.segment_bytes_target * SEGMENT_OVERRUN_FACTOR {
+                let limit =
+                    usize::try_from(self.segment_bytes_target * SEGMENT_OVERRUN_FACTOR).unwrap_or(usize::MAX);
+                return Err(Error::Full { what: "the journal's segment", limit });
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends one record of a batch for which there is room. `flags` are [`record`]'s.
+    pub fn append(&mut self, kind: Kind, flags: u8, key: &[u8], head: &[u8], value: &[&[u8]]) -> Appended {
+        if self.open.data.is_empty() {
+            self.open_group();
+        }
+        let (jsn, seq) = (self.next_jsn, self.next_seq);
+        let before = self.open.data.len();
+        let (segment, offset) = (self.active.id, self.end);
+        let out = &mut self.open.data;
+        let span = record::encode_record(out, segment, offset, kind, flags, jsn, seq, key, head, value);
+        self.next_jsn = Jsn(jsn.0 + 1);
+        self.next_seq = Seq(seq.0 + 1);
+        self.advance(before);
+        self.open.last_seq = seq;
+        self.counters.records += 1;
+        Appended { jsn, seq, offset: span.offset, len: span.len }
+    }
+
+    /// Remembers the head of the record just appended, for the block of heads at the segment's end.
+    pub fn remember(&mut self, at: Appended, key: &[u8], entry_parts: &[&[u8]]) {
+        self.heads.push(at.jsn, at.seq, key, entry_parts);
+    }
+
+    /// Whether [`Writer::flush`] would hand a group to the disk.
+    pub fn can_flush(&self) -> bool {
+        self.in_flight.is_none()
+            && self.fenced.is_none()
+            && (!self.full.is_empty() || !self.open.data.is_empty() || self.sync_wanted)
+    }
+
+    /// Hands the oldest waiting group to the disk unless one is under way or a write has failed.
+    pub fn flush(&mut self, disk: &mut dyn Disk) {
+        if !self.can_flush() {
+            return;
+        }
+        let mut group = self.full.pop_front().unwrap_or_else(|| self.take_open());
+        group.sync |= self.durability == Durability::Sync || self.sync_wanted || group.seal.is_some();
+        if group.sync && self.full.is_empty() && self.open.data.is_empty() {
+            self.sync_wanted = false;
+        }
+        self.submit(group, disk);
+    }
+
+    /// Takes the disk's answer for the group under way.
+    pub fn on_written(&mut self, result: Result<(), DiskError>) -> GroupDone {
+        let group = self.in_flight.take().expect("only a group under way can complete");
+        self.waiting_bytes -= group.data.len();
+        match result {
+            Ok(()) => {
+                self.written = group.last_seq;
+                if group.sync {
+                    self.durable = group.last_seq;
+                    let offset = group.offset + group.data.len() as u64;
+                    self.durable_position = Position { segment: group.segment, offset };
+                }
+                let (segment, file) = (group.segment, group.file);
+                let data_end = group.offset + group.data.len() as u64;
+                let seal = group.seal.map(|heads| SealJob::new(segment, file, data_end, heads));
+                self.reuse(group.data);
+                GroupDone { seal }
+            }
+            Err(error) => {
+                self.fence(error.into());
+                GroupDone::default()
+            }
+        }
+    }
+
+    /// Asks that everything appended so far be synced, whatever the durability.
+    pub fn want_sync(&mut self) {
+        if self.durable < self.last_seq() {
+            self.sync_wanted = true;
+        }
+    }
+
+    /// Gives the writer its next segment.
+    pub fn provide(&mut self, next: ReadySegment) {
+        assert!(self.next.is_none() && next.id > self.active.id, "segments come one at a time and in order");
+        self.next = Some(next);
+    }
+
+    /// Whether the next segment should be made now: always one ahead.
+    pub fn wants_segment(&self) -> bool {
+        self.next.is_none() && self.fenced.is_none()
+    }
+
+    /// The bytes at `offset` of `segment` if they still wait for the disk.
+    pub fn waiting(&self, segment: SegmentId, offset: u64, len: usize) -> Option<Bytes> {
+        let holds = |at: SegmentId, start: u64, data_len: usize| {
+            at == segment && offset >= start && offset + len as u64 <= start + data_len as u64
+        };
+        if let Some(group) = &self.in_flight
+            && holds(group.segment, group.offset, group.data.len())
+        {
+            let from = usize::try_from(offset - group.offset).ok()?;
+            return Some(group.data.slice(from..from + len));
+        }
+        let group = self
+            .full
+            .iter()
+            .chain([&self.open])
+            .find(|group| holds(group.segment, group.offset, group.data.len()))?;
+        let from = usize::try_from(offset - group.offset).ok()?;
+        Some(Bytes::copy_from_slice(&group.data[from..from + len]))
+    }
+
+    /// The newest version appended.
+    pub fn last_seq(&self) -> Seq {
+        Seq(self.next_seq.0 - 1)
+    }
+
+    /// The newest version that may be acknowledged.
+    pub fn acknowledged(&self) -> Seq {
+        match self.durability {
+            Durability::None => match self.fenced {
+                None => self.last_seq(),
+                Some(_) => self.written,
+            },
+            Durability::Interval => self.written,
+            Durability::Sync => self.durable,
+        }
+    }
+
+    /// The newest version that no crash can lose.
+    pub fn durable(&self) -> Seq {
+        self.durable
+    }
+
+    /// Where the next record will stand.
+    pub fn position(&self) -> Position {
+        Position { segment: self.active.id, offset: self.end }
+    }
+
+    /// The next record's number.
+    pub fn next_jsn(&self) -> Jsn {
+        self.next_jsn
+    }
+
+    /// The active segment's file.
+    pub fn active(&self) -> (SegmentId, FileId) {
+        (self.active.id, self.active.file)
+    }
+
+    /// Whether nothing waits for the disk.
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.is_none() && self.full.is_empty() && self.open.data.is_empty() && !self.sync_wanted
+    }
+
+    /// Takes no more writes, because something else that they rest on has failed.
+    pub fn fence(&mut self, cause: Error) {
+        self.fenced.get_or_insert(cause.to_string());
+    }
+
+    /// The write that failed, if one has.
+    pub fn fenced(&self) -> Option<&str> {
+        self.fenced.as_deref()
+    }
+
+    /// Counters since the store was opened.
+    pub fn counters(&self) -> JournalCounters {
+        self.counters
+    }
+
+    fn open_group(&mut self) {
+        let before = self.open.data.len();
+        self.open.offset = self.end;
+        self.open.mark = (self.next_jsn, self.next_seq);
+        self.open.encode_mark(self.durable_position);
+        self.advance(before);
+    }
+
+    fn advance(&mut self, open_len_before: usize) {
+        let grown = self.open.data.len() - open_len_before;
+        self.end += grown as u64;
+        self.waiting_bytes += grown;
+    }
+
+    fn take_open(&mut self) -> Group {
+        let fresh = Group::new(self.active.id, self.active.file, self.end, self.open.last_seq);
+        let taken = std::mem::replace(&mut self.open, fresh);
+        self.open.data = std::mem::take(&mut self.spare);
+        taken
+    }
+
+    fn change_segment(&mut self) {
+        let mut last = self.take_open();
+        last.seal = Some(std::mem::replace(&mut self.heads, SealBuilder::new()));
+        self.full.push_back(last);
+        self.active = self.next.take().expect("the caller has looked");
+        self.end = SEGMENT_HEADER_BYTES as u64;
+        self.open.segment = self.active.id;
+        self.open.file = self.active.file;
+        self.open.offset = self.end;
+    }
+
+    // The mark was written when the group was opened; more may be durable by now, and the more a mark claims,
+    // the less damage can be mistaken for a torn tail.
+    fn submit(&mut self, mut group: Group, disk: &mut dyn Disk) {
+        if !group.data.is_empty() {
+            let mut data = std::mem::take(&mut group.data);
+            group.encode_mark(self.durable_position);
+            data[..group.data.len()].copy_from_slice(&group.data);
+            group.data = data;
+        }
+        let data = Bytes::from(group.data);
+        self.counters.groups += u64::from(!data.is_empty());
+        self.counters.syncs += u64::from(group.sync);
+        self.counters.bytes += data.len() as u64;
+        let op = if data.is_empty() {
+            DiskOp::Sync { file: group.file }
+        } else {
+            DiskOp::Write { file: group.file, offset: group.offset, data: data.clone(), sync: group.sync }
+        };
+        self.in_flight = Some(InFlight {
+            segment: group.segment,
+            file: group.file,
+            offset: group.offset,
+            data,
+            last_seq: group.last_seq,
+            sync: group.sync,
+            seal: group.seal,
+        });
+        disk.submit(op, self.token);
+    }
+
+    // A buffer that only we hold is used again, so that steady writing allocates nothing.
+    fn reuse(&mut self, data: Bytes) {
+        if let Ok(buffer) = data.try_into_mut()
+            && buffer.capacity() <= GROUP_BYTES_CAPACITY_MAX
+        {
+            let mut buffer = Vec::from(buffer);
+            buffer.clear();
+            if buffer.capacity() > self.spare.capacity() {
+                self.spare = buffer;
+            }
+        }
+    }
+}
+
+impl Group {
+    fn new(segment: SegmentId, file: FileId, offset: u64, last_seq: Seq) -> Group {
+        Group {
+            segment,
+            file,
+            offset,
+            data: Vec::new(),
+            last_seq,
+            mark: (Jsn(0), Seq(0)),
+            sync: false,
+            seal: None,
+        }
+    }
+
+    // The number before the group's first record cannot be known to be durable later than the group itself, so
+    // the mark's numbers stay when its position is stated anew.
+    fn encode_mark(&mut self, durable: Position) {
+        let (jsn, seq) = self.mark;
+        let (out, mark) = (&mut self.data, durable_mark(durable));
+        record::encode_record(out, self.segment, self.offset, Kind::GroupMark, 0, jsn, seq, &[], &mark, &[]);
+    }
+}

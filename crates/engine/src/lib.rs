@@ -1,0 +1,36 @@
+//! The storage engine: values are written once to a journal, and a small LSM tree, the ledger, answers what
+//! does not need a value.
+//!
+//! Follows leveled's division of labour (journal and ledger), WiscKey's separation of keys from values (Lu and
+//! others, FAST 2016) and LevelDB's tables and levels. It runs on [`base::Disk`] and [`base::Spawn`] only: no
+//! thread, socket, clock or async runtime of its own.
+
+/// Whether a mutant of [`planted`] is in force; false, and nothing else, in a product build.
+macro_rules! planted {
+    ($bug:ident) => {{
+        #[cfg(feature = "planted")]
+        let planted = $crate::planted::is_planted($crate::planted::Planted::$bug);
+        #[cfg(not(feature = "planted"))]
+        let planted = false;
+        planted
+    }};
+}
+
+pub mod check;
+pub mod embedded;
+pub mod entry;
+pub mod error;
+pub mod fold;
+pub mod journal;
+pub mod manifest;
+pub mod memtable;
+pub mod merge;
+#[cfg(feature = "planted")]
+pub mod planted;
+pub mod store;
+pub mod table;
+
+pub use embedded::Embedded;
+pub use entry::{Entry, Jsn, Location, Seq};
+pub use error::{Damage, Error};
+pub use store::{Durability, Found, Lookup, Options, Store, Want, Write};

@@ -1,0 +1,162 @@
+//! The tables of a store at one moment, in levels.
+
+use super::TableRecord;
+use crate::table::{KeyArray, Table, TableId};
+use std::sync::Arc;
+
+/// How many levels there are. With 64 MiB in level 1 and ten times as much in each deeper one, level 6 is for
+/// 6.4 TB of heads.
+pub const LEVELS: usize = 7;
+
+/// An immutable arrangement of tables. Shared by whoever reads; the next one is made by [`Version::apply`].
+#[derive(Debug, Default)]
+pub struct Version {
+    levels: [Level; LEVELS],
+}
+
+#[derive(Debug, Default)]
+struct Level {
+    tables: Vec<Arc<Table>>,
+    /// The first key of each table; empty in level 0, which is not searched but walked.
+    min_keys: KeyArray,
+    bytes: u64,
+}
+
+/// How far a lookup has come in a version: what a lookup that waits for the disk keeps. The default is the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TableCursor {
+    level: usize,
+    /// In level 0, the next table to look at.
+    index: usize,
+}
+
+impl Version {
+    /// A version of these tables. Panics if they break an invariant of levels: see [`Version::invariants`].
+    pub fn new(levels: [Vec<Arc<Table>>; LEVELS]) -> Version {
+        let mut number = 0;
+        let version = Version {
+            levels: levels.map(|tables| {
+                number += 1;
+                Level::new(tables, number > 1)
+            }),
+        };
+        if cfg!(debug_assertions) {
+            version.invariants();
+        }
+        version
+    }
+
+    /// The version after `removed` have gone and `added` have come into their levels. A table that moves is in
+    /// both. What is added to level 0 is newer than what is there; the first of several is the newest.
+    pub fn apply(&self, added: &[(usize, Arc<Table>)], removed: &[TableId]) -> Version {
+        let mut levels: [Vec<Arc<Table>>; LEVELS] = std::array::from_fn(|level| {
+            let stays = |table: &&Arc<Table>| !removed.contains(&table.id());
+            let new = added.iter().filter(|(to, _)| *to == level).map(|(_, table)| table);
+            new.chain(self.levels[level].tables.iter().filter(stays)).map(Arc::clone).collect()
+        });
+        for tables in &mut levels[1..] {
+            tables.sort_by(|a, b| a.meta().min_key.cmp(&b.meta().min_key));
+        }
+        Version::new(levels)
+    }
+
+    /// The next table that can hold `key`, from the newest to the oldest: the first that has it has its newest
+    /// version. `cursor` says where the lookup stands, and is moved on.
+    #[inline]
+    pub fn next_table(&self, key: &[u8], cursor: &mut TableCursor) -> Option<&Arc<Table>> {
+        if cursor.level == 0 {
+            while let Some(table) = self.levels[0].tables.get(cursor.index) {
+                cursor.index += 1;
+                if table.meta().covers(key) {
+                    return Some(table);
+                }
+            }
+            cursor.level = 1;
+        }
+        while let Some(level) = self.levels.get(cursor.level) {
+            cursor.level += 1;
+            if let Some(table) = level.find(key) {
+                return Some(table);
+            }
+        }
+        None
+    }
+
+    /// The tables that can hold `key`, from the newest to the oldest.
+    pub fn tables_for(&self, key: &[u8]) -> impl Iterator<Item = &Arc<Table>> {
+        let mut cursor = TableCursor::default();
+        std::iter::from_fn(move || self.next_table(key, &mut cursor))
+    }
+
+    /// The tables of a level: newest first in level 0, in key order in the others.
+    pub fn level(&self, level: usize) -> &[Arc<Table>] {
+        &self.levels[level].tables
+    }
+
+    /// The bytes of a level's tables.
+    pub fn level_bytes(&self, level: usize) -> u64 {
+        self.levels[level].bytes
+    }
+
+    /// All tables with their levels, from the newest to the oldest.
+    pub fn tables(&self) -> impl Iterator<Item = (usize, &Arc<Table>)> {
+        self.levels
+            .iter()
+            .enumerate()
+            .flat_map(|(level, tables)| tables.tables.iter().map(move |t| (level, t)))
+    }
+
+    /// The tables of `level` that can hold a key from `min` to `max`.
+    pub fn overlapping(&self, level: usize, min: &[u8], max: &[u8]) -> Vec<Arc<Table>> {
+        let tables = &self.levels[level].tables;
+        // Below level 0 the tables that can overlap stand together.
+        let (start, end) = if level == 0 {
+            (0, tables.len())
+        } else {
+            (
+                tables.partition_point(|table| *table.meta().max_key < *min),
+                self.levels[level].min_keys.count_at_most(max),
+            )
+        };
+        let candidates = tables.get(start..end).unwrap_or_default();
+        candidates.iter().filter(|table| table.meta().overlaps(min, max)).map(Arc::clone).collect()
+    }
+
+    /// What the manifest keeps of each table, by level.
+    pub fn records(&self) -> Vec<Vec<TableRecord>> {
+        let record = |table: &Arc<Table>| TableRecord::of(table);
+        self.levels.iter().map(|level| level.tables.iter().map(record).collect()).collect()
+    }
+
+    /// Panics if a level below 0 is out of order, if its tables overlap, or if a table is there twice.
+    pub fn invariants(&self) {
+        let mut ids: Vec<TableId> = self.tables().map(|(_, table)| table.id()).collect();
+        ids.sort_unstable();
+        assert!(ids.is_sorted_by(|a, b| a < b), "a table is in a version twice");
+        for level in &self.levels[1..] {
+            let disjoint = level.tables.is_sorted_by(|a, b| a.meta().max_key < b.meta().min_key);
+            assert!(disjoint, "tables of one level overlap");
+            assert_eq!(level.min_keys.len(), level.tables.len(), "a level's keys are those of its tables");
+        }
+    }
+}
+
+impl Level {
+    fn new(tables: Vec<Arc<Table>>, sorted: bool) -> Level {
+        let min_keys = if sorted {
+            KeyArray::new(tables.iter().map(|table| &*table.meta().min_key))
+                .expect("a level's tables ascend by their first keys, whose sum is far below 4 GiB")
+        } else {
+            KeyArray::default()
+        };
+        let bytes = tables.iter().map(|table| table.len()).sum();
+        Level { tables, min_keys, bytes }
+    }
+
+    #[inline]
+    fn find(&self, key: &[u8]) -> Option<&Arc<Table>> {
+        let index = self.min_keys.count_at_most(key).checked_sub(1)?;
+        let table = &self.tables[index];
+        (*key <= *table.meta().max_key).then_some(table)
+    }
+}

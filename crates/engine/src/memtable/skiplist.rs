@@ -1,0 +1,401 @@
+//! An ordered list of entries with one writer and any number of readers that never lock.
+//!
+//! Follows Pugh's "Skip Lists: A Probabilistic Alternative to Balanced Trees" (1990), laid out in an arena and published
+//! as LevelDB's and RocksDB's memtables do. The order is (key bytes ascending, seq descending), so the first node at or
+//! after (key, s) is the newest entry of the key that a reader at seq s may see.
+//!
+//! Invariants:
+//! - a node is complete (header, key, entry, tower) before the release store that links it, and afterwards only the
+//!   pointers of its tower change, by atomic stores: whoever loads a link with acquire sees the whole node;
+//! - a node is linked from level 0 up, so one that is seen at a level is linked at all levels below it;
+//! - nothing is unlinked, and nodes live as long as the list: a reference to a node is good while the list is borrowed.
+//!
+//! A node in the arena, in ascending addresses; a `NonNull<Node>` points at the header, so that the low levels, the
+//! header and the key, which a search reads together, are neighbours:
+//!
+//! ```text
+//! next[height-1] .. next[1] next[0] | seq u64, key_len u32, entry_len u32 | key | entry | pad to 8
+//! ```
+//!
+//! Left out: removal, and walking backwards; nobody needs them.
+
+use std::cmp;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::arena::{ALIGN, Arena, Bump};
+use super::sync::{AtomicPtr, AtomicUsize, Written};
+
+/// Levels of the tallest tower. With one node in four rising a level, 12 levels serve 4^12 = 16 million entries.
+const HEIGHT_MAX: usize = 12;
+
+/// Any constant but zero: equal histories give equal lists, and a simulation replays.
+const HEIGHT_SEED: u64 = 0x2545_F491_4F6C_DD1D;
+
+const LINK_BYTES: usize = size_of::<AtomicPtr<Node>>();
+const NODE_BYTES: usize = size_of::<Node>();
+
+// The tower ends where the header begins, and both start aligned.
+const _: () = assert!(LINK_BYTES.is_multiple_of(ALIGN) && NODE_BYTES.is_multiple_of(ALIGN));
+const _: () = assert!(align_of::<AtomicPtr<Node>>() <= ALIGN && align_of::<Node>() <= ALIGN);
+
+/// What readers share.
+pub(super) struct SkipList {
+    /// A node before all others, with a tower of [`HEIGHT_MAX`] and no key.
+    head: NonNull<Node>,
+    /// Levels in use. A stale value is harmless: a search then starts lower, or at a level that is still empty.
+    height: AtomicUsize,
+    // Counters for their own sake: no model needs to see them.
+    len: std::sync::atomic::AtomicUsize,
+    bytes: std::sync::atomic::AtomicUsize,
+    arena: Arena,
+}
+
+// SAFETY: the nodes behind `head` live in `arena`, which moves with the list; they are plain bytes and atomics.
+unsafe impl Send for SkipList {}
+// SAFETY: through `&SkipList` nodes are only read; the one `Inserter` changes only atomics of nodes that are linked.
+unsafe impl Sync for SkipList {}
+
+/// The one writer of a list.
+pub(super) struct Inserter {
+    list: Arc<SkipList>,
+    bump: Bump,
+    height_state: u64,
+    /// For each level the last node before the place just after the newest insert (`head` where there is none).
+    /// A next insert that belongs right there, as when keys come in order, needs no search.
+    splice: [NonNull<Node>; HEIGHT_MAX],
+}
+
+// SAFETY: `splice` points into the list that `list` keeps alive, and the list may be used from any thread.
+unsafe impl Send for Inserter {}
+// SAFETY: `&Inserter` gives nothing but the shared list.
+unsafe impl Sync for Inserter {}
+
+/// A node's header; the tower lies before it, the key and the entry after it.
+#[repr(C)]
+struct Node {
+    header: Written<Header>,
+}
+
+#[derive(Clone, Copy)]
+struct Header {
+    seq: u64,
+    key_len: u32,
+    entry_len: u32,
+}
+
+/// A complete node of a list that is borrowed for `'a`.
+#[derive(Clone, Copy)]
+struct NodeRef<'a>(NonNull<Node>, PhantomData<&'a SkipList>);
+
+impl SkipList {
+    /// The newest entry of `key` with a seq of at most `seq_max`.
+    pub(super) fn get(&self, key: &[u8], seq_max: u64) -> Option<(u64, &[u8])> {
+        let node = self.seek(key, seq_max)?;
+        (node.key() == key).then(|| (node.seq(), node.entry()))
+    }
+
+    /// The entries at and after (`key`, `seq`).
+    pub(super) fn iter_from(&self, key: &[u8], seq: u64) -> Iter<'_> {
+        Iter { node: self.seek(key, seq) }
+    }
+
+    /// All entries.
+    pub(super) fn iter(&self) -> Iter<'_> {
+        Iter { node: self.head().next() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Relaxed)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    fn head(&self) -> NodeRef<'_> {
+        NodeRef(self.head, PhantomData)
+    }
+
+    /// The first node at or after (`key`, `seq`).
+    fn seek(&self, key: &[u8], seq: u64) -> Option<NodeRef<'_>> {
+        self.descend(key, seq, |_, _| ())
+    }
+
+    /// The first node at or after (`key`, `seq`), having called `before` with the last node before it at each level.
+    fn descend<'a>(
+        &'a self,
+        key: &[u8],
+        seq: u64,
+        mut before: impl FnMut(usize, NodeRef<'a>),
+    ) -> Option<NodeRef<'a>> {
+        let mut node = self.head();
+        let mut level = self.height.load(Relaxed) - 1;
+        let mut beyond = None; // the node the level above ended at: often met again, and known to be at or after
+        loop {
+            // SAFETY: the head has every level; any other node was reached through a link of this level or a higher.
+            let next = unsafe { node.next_at(level) };
+            match next {
+                Some(next) if !next.is(beyond) && next.cmp(key, seq).is_lt() => node = next,
+                _ => {
+                    before(level, node);
+                    if level == 0 {
+                        return next;
+                    }
+                    beyond = next;
+                    level -= 1;
+                }
+            }
+        }
+    }
+}
+
+impl Inserter {
+    /// The writer of a new, empty list.
+    pub(super) fn new() -> Self {
+        let (arena, mut bump) = (Arena::new(), Bump::new());
+        let head = Node::alloc(&arena, &mut bump, HEIGHT_MAX, &[], 0, &[]).0;
+        let list = SkipList {
+            head,
+            height: AtomicUsize::new(1),
+            len: std::sync::atomic::AtomicUsize::new(0),
+            bytes: std::sync::atomic::AtomicUsize::new(0),
+            arena,
+        };
+        Self { list: Arc::new(list), bump, height_state: HEIGHT_SEED, splice: [head; HEIGHT_MAX] }
+    }
+
+    /// The list that it writes, for reading.
+    pub(super) fn list(&self) -> &Arc<SkipList> {
+        &self.list
+    }
+
+    /// Adds an entry, the parts joined; (key, seq) must be new.
+    pub(super) fn insert(&mut self, key: &[u8], seq: u64, entry_parts: &[&[u8]]) {
+        if !self.follows_newest(key, seq) {
+            let (list, splice) = (&*self.list, &mut self.splice);
+            list.descend(key, seq, |level, node| splice[level] = node.0);
+        }
+        let list = &*self.list;
+        let at = NodeRef(self.splice[0], PhantomData::<&SkipList>).next();
+        assert!(at.is_none_or(|node| node.cmp(key, seq).is_ne()), "a (key, seq) is inserted once");
+        let height = random_height(&mut self.height_state);
+        let (node, bytes) = Node::alloc(&list.arena, &mut self.bump, height, key, seq, entry_parts);
+        if height > list.height.load(Relaxed) {
+            list.height.store(height, Relaxed); // a reader that sees it early finds the head's null link, and goes on
+        }
+        for (level, before) in self.splice[..height].iter_mut().enumerate() {
+            // SAFETY: the new node's tower and, being linked at `level` or the head, its predecessor's have this level.
+            let (link, link_before) = unsafe { (Node::link(node, level), Node::link(*before, level)) };
+            link.store(link_before.load(Relaxed), Relaxed);
+            // Whoever loads this link with acquire sees the header, the bytes and the links of levels up to this one.
+            link_before.store(node.as_ptr(), Release);
+            *before = node;
+        }
+        list.len.store(list.len.load(Relaxed) + 1, Relaxed);
+        list.bytes.store(list.bytes.load(Relaxed) + bytes, Relaxed);
+    }
+
+    /// True if (`key`, `seq`) belongs right behind the newest insert. The splice then holds at every level: whatever
+    /// comes after the newest insert at any level comes after it at level 0 too, and so after the new entry.
+    fn follows_newest(&self, key: &[u8], seq: u64) -> bool {
+        let newest = NodeRef(self.splice[0], PhantomData::<&SkipList>);
+        let is_after = newest.is(Some(self.list.head())) || newest.cmp(key, seq).is_lt();
+        is_after && newest.next().is_none_or(|next| next.cmp(key, seq).is_ge())
+    }
+}
+
+/// 1, and one more with a chance of 1 in 4 each, from a xorshift (Marsaglia 2003).
+fn random_height(state: &mut u64) -> usize {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    // Two low bits that are both zero are a 1 in 4 chance. The upper bit ends the count at the greatest height.
+    1 + (*state | 1 << (2 * (HEIGHT_MAX - 1))).trailing_zeros() as usize / 2
+}
+
+impl Node {
+    /// A node with null links, and the arena's bytes it takes.
+    fn alloc(
+        arena: &Arena,
+        bump: &mut Bump,
+        height: usize,
+        key: &[u8],
+        seq: u64,
+        entry_parts: &[&[u8]],
+    ) -> (NonNull<Node>, usize) {
+        let entry_len: usize = entry_parts.iter().map(|part| part.len()).sum();
+        let header = Header {
+            seq,
+            key_len: u32::try_from(key.len()).expect("a key is far below 4 GiB"),
+            entry_len: u32::try_from(entry_len).expect("an entry is far below 4 GiB"),
+        };
+        let tower_bytes = height * LINK_BYTES;
+        let bytes = (tower_bytes + NODE_BYTES + key.len() + entry_len).next_multiple_of(ALIGN);
+        let start = bump.alloc(arena, bytes);
+        // SAFETY: every write is inside the `bytes` just handed out, which nobody else knows yet: the tower from
+        // `start`, then the header, the key and the parts, whose lengths `bytes` is the sum of. Sizes and alignments
+        // are multiples of `ALIGN` (asserted above), so tower and header are aligned.
+        unsafe {
+            let tower = start.cast::<AtomicPtr<Node>>();
+            for level in 0..height {
+                tower.add(level).write(AtomicPtr::new(ptr::null_mut()));
+            }
+            let node = start.add(tower_bytes).cast::<Node>();
+            node.write(Node { header: Written::new(header) });
+            let mut end = node.add(1).cast::<u8>();
+            for part in std::iter::once(&key).chain(entry_parts) {
+                end.copy_from_nonoverlapping(NonNull::from(*part).cast(), part.len());
+                end = end.add(part.len());
+            }
+            (node, bytes)
+        }
+    }
+
+    /// A level of a node's tower.
+    ///
+    /// # Safety
+    /// The node is complete and lives for `'a`, and its tower has the level.
+    unsafe fn link<'a>(node: NonNull<Node>, level: usize) -> &'a AtomicPtr<Node> {
+        // SAFETY: the tower lies right before the header, level 0 last; the pointer's provenance is the whole chunk.
+        unsafe { node.cast::<AtomicPtr<Node>>().sub(level + 1).as_ref() }
+    }
+}
+
+impl<'a> NodeRef<'a> {
+    fn header(self) -> Header {
+        // SAFETY: the node is complete and outlives `'a`; headers are never written again.
+        unsafe { self.0.as_ref() }.header.get()
+    }
+
+    fn seq(self) -> u64 {
+        self.header().seq
+    }
+
+    fn key(self) -> &'a [u8] {
+        let header = self.header();
+        // SAFETY: `key_len` written bytes follow the header, live for `'a`, and are never written again.
+        unsafe { NonNull::slice_from_raw_parts(self.0.add(1).cast(), header.key_len as usize).as_ref() }
+    }
+
+    fn entry(self) -> &'a [u8] {
+        let header = self.header();
+        // SAFETY: `entry_len` written bytes follow the key, live for `'a`, and are never written again.
+        unsafe {
+            let start = self.0.add(1).cast().add(header.key_len as usize);
+            NonNull::slice_from_raw_parts(start, header.entry_len as usize).as_ref()
+        }
+    }
+
+    fn next(self) -> Option<NodeRef<'a>> {
+        // SAFETY: every tower has level 0.
+        unsafe { self.next_at(0) }
+    }
+
+    /// The node that follows on `level`.
+    ///
+    /// # Safety
+    /// This node's tower has the level.
+    unsafe fn next_at(self, level: usize) -> Option<NodeRef<'a>> {
+        // SAFETY: the node outlives `'a`, and the caller vouches for the level.
+        let next = unsafe { Node::link(self.0, level) }.load(Acquire);
+        // A node is linked when it is complete, and it lives as long as this one.
+        NonNull::new(next).map(|next| NodeRef(next, PhantomData))
+    }
+
+    fn is(self, other: Option<NodeRef<'_>>) -> bool {
+        other.is_some_and(|other| self.0 == other.0)
+    }
+
+    /// Where this node stands to (`key`, `seq`): key ascending, then seq descending.
+    fn cmp(self, key: &[u8], seq: u64) -> cmp::Ordering {
+        self.key().cmp(key).then_with(|| seq.cmp(&self.seq()))
+    }
+}
+
+/// A borrowed walk over (key, seq, entry), in order. Entries inserted ahead of it while it goes may turn up or not.
+#[derive(Clone)]
+pub struct Iter<'a> {
+    node: Option<NodeRef<'a>>,
+}
+
+// SAFETY: an `Iter` is a shared borrow of a `SkipList`, which is `Sync`.
+unsafe impl Send for Iter<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Iter<'_> {}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = (&'a [u8], u64, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let node = self.node?;
+        self.node = node.next();
+        Some((node.key(), node.seq(), node.entry()))
+    }
+}
+
+/// A place in the list that keeps the list alive: at an entry, or past the last one, where a new cursor is.
+#[derive(Clone)]
+pub struct Cursor {
+    /// A node of `list`.
+    node: Option<NonNull<Node>>,
+    list: Arc<SkipList>,
+}
+
+// SAFETY: a `Cursor` shares a `SkipList`, which is `Send` and `Sync`; its pointer is into that list.
+unsafe impl Send for Cursor {}
+// SAFETY: as above.
+unsafe impl Sync for Cursor {}
+
+impl Cursor {
+    pub(super) fn new(list: Arc<SkipList>) -> Self {
+        Self { node: None, list }
+    }
+
+    /// Goes to the first entry of all.
+    pub fn seek_first(&mut self) {
+        self.node = self.list.head().next().map(|node| node.0);
+    }
+
+    /// Goes to the first entry at or after `key`: the newest of its key.
+    pub fn seek(&mut self, key: &[u8]) {
+        self.seek_seq(key, u64::MAX);
+    }
+
+    /// Goes to the first entry at or after (`key`, `seq`): of `key` itself, the newest with at most `seq`.
+    pub fn seek_seq(&mut self, key: &[u8], seq: u64) {
+        self.node = self.list.seek(key, seq).map(|node| node.0);
+    }
+
+    /// Goes one entry on. Panics past the last entry.
+    pub fn next(&mut self) {
+        self.node = self.node().next().map(|node| node.0);
+    }
+
+    /// True at an entry, false past the last one.
+    pub fn valid(&self) -> bool {
+        self.node.is_some()
+    }
+
+    /// The entry's key. Panics past the last entry.
+    pub fn key(&self) -> &[u8] {
+        self.node().key()
+    }
+
+    /// The entry's seq. Panics past the last entry.
+    pub fn seq(&self) -> u64 {
+        self.node().seq()
+    }
+
+    /// The entry. Panics past the last one.
+    pub fn entry(&self) -> &[u8] {
+        self.node().entry()
+    }
+
+    /// The reference is bound to this borrow, through which the list lives.
+    fn node(&self) -> NodeRef<'_> {
+        NodeRef(self.node.expect("the cursor is at an entry"), PhantomData)
+    }
+}

@@ -1,0 +1,219 @@
+//! Writes the newest versions of a merge's sources into new tables, slice by slice.
+//!
+//! Steps: 1. seek; 2. copy entries, a bounded number in a slice, ending a table (synced) when it is large enough;
+//! 3. sync the directory; 4. open each table, which checks it; 5. give the outcome. After an error the tables
+//! made so far are removed, as far as the disk lets them be; whatever stays, after a crash too, is in no manifest
+//! and is removed when the store is opened.
+
+use super::{Item, MergeIter, Source};
+use crate::Seq;
+use crate::entry::{Entry, Location};
+use crate::error::Error;
+use crate::table::{Table, TableBuilder, TableId};
+use base::Disk;
+use base::disk::{self, DiskOp};
+use base::spawn::{Job, Outcome, Progress};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A slice copies at most so many bytes: what [`Job::slice`] asks for.
+const SLICE_BYTES: usize = 1 << 20;
+
+/// A slice reads at most so many entries: about a millisecond, at some 250 ns for each.
+const SLICE_ENTRIES: usize = 4096;
+
+/// Says which versions are gone because their range was dropped.
+pub type Dropped = Arc<dyn Fn(&[u8], Seq) -> bool + Send + Sync>;
+
+/// What a merge is to do with what it reads.
+#[derive(Clone)]
+pub struct MergeRequest {
+    /// Where the tables go.
+    pub dir: PathBuf,
+    /// The next table's number, shared by all jobs of a store.
+    pub next_table_id: Arc<AtomicU64>,
+    /// The level for which the tables are made.
+    pub output_level: usize,
+    /// A table is ended when it is this long. `u64::MAX` for one table: a flush into level 0.
+    pub table_bytes_target: u64,
+    /// Whether deletions are left out: nothing below the output level can hold their keys.
+    pub drop_deletions: bool,
+    /// Which versions are left out because their range was dropped.
+    pub dropped: Option<Dropped>,
+}
+
+/// What a merge has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MergeStats {
+    /// Versions read from all sources.
+    pub versions_read: u64,
+    /// Entries written.
+    pub entries_written: u64,
+    /// Bytes of the new tables.
+    pub bytes_written: u64,
+    /// Deletions left out.
+    pub deletions_dropped: u64,
+    /// Newest versions left out because their range was dropped.
+    pub range_dropped: u64,
+}
+
+/// A merge's result.
+#[derive(Debug)]
+pub struct MergeOutput {
+    /// The level for which the tables were made.
+    pub level: usize,
+    /// The new tables, open, in key order. None if every entry was left out.
+    pub tables: Vec<Arc<Table>>,
+    /// Counts.
+    pub stats: MergeStats,
+}
+
+/// A flush or a merge as a job.
+pub struct MergeJob {
+    request: MergeRequest,
+    iter: MergeIter,
+    step: Step,
+    builder: Option<TableBuilder>,
+    /// The tables whose files were made, the one under construction included.
+    made: Vec<TableId>,
+    tables: Vec<Arc<Table>>,
+    stats: MergeStats,
+    outcome: Outcome<Result<MergeOutput, Error>>,
+}
+
+enum Step {
+    Seek,
+    Copy,
+    SyncDir,
+    Open,
+}
+
+impl MergeJob {
+    /// A job that merges `sources`; where they have the same version of a key, it is taken from the first.
+    pub fn new(
+        sources: Vec<Box<dyn Source>>,
+        request: MergeRequest,
+        outcome: Outcome<Result<MergeOutput, Error>>,
+    ) -> MergeJob {
+        MergeJob {
+            request,
+            iter: MergeIter::new(sources),
+            step: Step::Seek,
+            builder: None,
+            made: Vec::new(),
+            tables: Vec::new(),
+            stats: MergeStats::default(),
+            outcome,
+        }
+    }
+
+    fn step(&mut self, disk: &mut dyn Disk) -> Result<Progress, Error> {
+        match self.step {
+            Step::Seek => {
+                self.iter.seek(disk, &[])?;
+                self.step = Step::Copy;
+            }
+            Step::Copy => self.copy(disk)?,
+            Step::SyncDir => {
+                disk::run(disk, DiskOp::SyncDir { path: self.request.dir.clone() })?;
+                self.step = Step::Open;
+            }
+            Step::Open => match self.made.get(self.tables.len()) {
+                None => return Ok(Progress::Done),
+                Some(&id) => {
+                    let table = Table::open(disk, &self.request.dir, id)?;
+                    self.stats.bytes_written += table.len();
+                    self.stats.entries_written += table.meta().entries;
+                    self.tables.push(Arc::new(table));
+                }
+            },
+        }
+        Ok(Progress::More)
+    }
+
+    /// Copies entries until the slice or a table is full, or nothing is left.
+    fn copy(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        let mut bytes = 0;
+        for _ in 0..SLICE_ENTRIES {
+            let Some(item) = self.iter.item() else {
+                self.end_table(disk)?;
+                self.stats.versions_read = self.iter.versions_read();
+                self.step = if self.made.is_empty() { Step::Open } else { Step::SyncDir };
+                return Ok(());
+            };
+            bytes += item.key.len() + item.entry.len();
+            if keeps(&self.request, &mut self.stats, item)? {
+                if self.builder.is_none() {
+                    let id = TableId(self.request.next_table_id.fetch_add(1, Ordering::Relaxed));
+                    self.builder = Some(TableBuilder::create(disk, &self.request.dir, id)?);
+                    self.made.push(id);
+                }
+                let builder = self.builder.as_mut().expect("made above");
+                builder.add(disk, item.key, item.seq, item.entry)?;
+                if builder.file_len() >= self.request.table_bytes_target {
+                    self.end_table(disk)?;
+                    return self.iter.next(disk);
+                }
+            }
+            self.iter.next(disk)?;
+            if bytes >= SLICE_BYTES {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_table(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        if let Some(builder) = self.builder.take() {
+            builder.finish(disk)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what was made. The error that led here is what is told; that a file stays is harmless.
+    fn discard(&mut self, disk: &mut dyn Disk) {
+        if let Some(builder) = self.builder.take() {
+            builder.abandon(disk);
+        }
+        for table in self.tables.drain(..) {
+            disk::run(disk, table.close_op()).ok();
+        }
+        for id in self.made.drain(..) {
+            let path = self.request.dir.join(id.file_name());
+            disk::run(disk, DiskOp::Remove { path }).ok();
+        }
+    }
+}
+
+/// Whether the newest version of a key goes into the output.
+fn keeps(request: &MergeRequest, stats: &mut MergeStats, item: Item<'_>) -> Result<bool, Error> {
+    if request.dropped.as_ref().is_some_and(|dropped| dropped(item.key, item.seq)) {
+        stats.range_dropped += 1;
+        return Ok(false);
+    }
+    if request.drop_deletions && Entry::decode(item.entry)?.location == Location::Deleted {
+        stats.deletions_dropped += 1;
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+impl Job for MergeJob {
+    fn slice(&mut self, disk: &mut dyn Disk) -> Progress {
+        let result = match self.step(disk) {
+            Ok(Progress::More) => return Progress::More,
+            Ok(Progress::Done) => Ok(MergeOutput {
+                level: self.request.output_level,
+                tables: std::mem::take(&mut self.tables),
+                stats: self.stats,
+            }),
+            Err(error) => {
+                self.discard(disk);
+                Err(error)
+            }
+        };
+        self.outcome.set(result);
+        Progress::Done
+    }
+}

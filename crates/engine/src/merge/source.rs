@@ -1,0 +1,143 @@
+//! What a merge reads from.
+
+use crate::Seq;
+use crate::error::Error;
+use crate::memtable::{Cursor, MemtableReader};
+use crate::table::{Table, TableIter};
+use base::Disk;
+use std::sync::Arc;
+
+/// One version of a key, borrowed from where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// When the version became visible.
+    pub seq: Seq,
+    /// The ledger entry.
+    pub entry: &'a [u8],
+}
+
+/// A cursor over entries in the order (key ascending, seq descending). It is past the end until it seeks, and
+/// after an error.
+pub trait Source: Send {
+    /// Goes to the first entry whose key is `key` or after it.
+    fn seek(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error>;
+
+    /// Goes one entry on. Panics past the end.
+    fn next(&mut self, disk: &mut dyn Disk) -> Result<(), Error>;
+
+    /// The entry it is at; `None` past the end.
+    fn item(&self) -> Option<Item<'_>>;
+}
+
+impl Source for TableIter {
+    fn seek(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error> {
+        TableIter::seek(self, disk, key)
+    }
+
+    fn next(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        TableIter::next(self, disk)
+    }
+
+    fn item(&self) -> Option<Item<'_>> {
+        self.valid().then(|| Item { key: self.key(), seq: self.seq(), entry: self.entry() })
+    }
+}
+
+/// A memtable's entries, each version up to a seq.
+pub struct MemtableSource {
+    cursor: Cursor,
+    seq_max: Seq,
+}
+
+impl MemtableSource {
+    /// The versions of `memtable` that are not newer than `seq_max`: `Seq(u64::MAX)` for all of a frozen one.
+    pub fn new(memtable: &MemtableReader, seq_max: Seq) -> MemtableSource {
+        MemtableSource { cursor: memtable.cursor(), seq_max }
+    }
+
+    fn skip_newer(&mut self) {
+        while self.cursor.valid() && self.cursor.seq() > self.seq_max.0 {
+            self.cursor.next();
+        }
+    }
+}
+
+impl Source for MemtableSource {
+    fn seek(&mut self, _disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error> {
+        self.cursor.seek(key);
+        self.skip_newer();
+        Ok(())
+    }
+
+    fn next(&mut self, _disk: &mut dyn Disk) -> Result<(), Error> {
+        self.cursor.next();
+        self.skip_newer();
+        Ok(())
+    }
+
+    fn item(&self) -> Option<Item<'_>> {
+        self.cursor.valid().then(|| Item {
+            key: self.cursor.key(),
+            seq: Seq(self.cursor.seq()),
+            entry: self.cursor.entry(),
+        })
+    }
+}
+
+/// Tables whose keys ascend from one to the next, as one source: a level below 0, or a part of it.
+pub struct Run {
+    tables: Vec<Arc<Table>>,
+    /// The table that `iter` is in.
+    at: usize,
+    iter: Option<TableIter>,
+}
+
+impl Run {
+    /// The tables in their order, which must be ascending and disjoint.
+    pub fn new(tables: Vec<Arc<Table>>) -> Run {
+        let disjoint = tables.is_sorted_by(|a, b| a.meta().max_key < b.meta().min_key);
+        assert!(disjoint, "the tables of a run overlap");
+        Run { tables, at: 0, iter: None }
+    }
+
+    /// Leaves tables behind whose end was reached. One that has just been opened is at an entry or is damaged.
+    fn settle(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        while self.iter.as_ref().is_some_and(|iter| !iter.valid()) {
+            self.at += 1;
+            self.enter(disk, &[])?;
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error> {
+        self.iter = None;
+        let Some(table) = self.tables.get(self.at) else { return Ok(()) };
+        let mut iter = TableIter::new(Arc::clone(table));
+        iter.seek(disk, key)?;
+        self.iter = Some(iter);
+        Ok(())
+    }
+}
+
+impl Source for Run {
+    fn seek(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error> {
+        self.at = self.tables.partition_point(|table| *table.meta().max_key < *key);
+        self.enter(disk, key)?;
+        self.settle(disk)
+    }
+
+    fn next(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        let Some(iter) = &mut self.iter else { panic!("there is nothing after the end") };
+        if let Err(error) = iter.next(disk) {
+            self.iter = None;
+            return Err(error);
+        }
+        self.settle(disk)
+    }
+
+    fn item(&self) -> Option<Item<'_>> {
+        self.iter.as_ref().and_then(Source::item)
+    }
+}

@@ -1,0 +1,233 @@
+//! Merges against a model of the ledger.
+
+use super::{Dropped, Item, MemtableSource, MergeIter, MergeJob, MergeOutput, MergeRequest, Run, Source};
+use crate::Seq;
+use crate::error::Error;
+use crate::memtable::Memtable;
+use crate::table::testing::{MemDisk, Model, deletion, dir, entry, table};
+use crate::table::{Table, TableIter};
+use base::spawn::{Job, Outcome, Progress};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+const FIRST_OUTPUT: u64 = 1000;
+
+fn request(table_bytes_target: u64) -> MergeRequest {
+    MergeRequest {
+        dir: dir().to_path_buf(),
+        next_table_id: Arc::new(AtomicU64::new(FIRST_OUTPUT)),
+        output_level: 1,
+        table_bytes_target,
+        drop_deletions: false,
+        dropped: None,
+    }
+}
+
+fn run(
+    disk: &mut MemDisk,
+    sources: Vec<Box<dyn Source>>,
+    request: MergeRequest,
+) -> Result<MergeOutput, Error> {
+    let outcome = Outcome::new();
+    let mut job = MergeJob::new(sources, request, outcome.clone());
+    while job.slice(disk) == Progress::More {
+        assert!(outcome.take().is_none());
+    }
+    outcome.take().expect("a job that is done has an outcome")
+}
+
+fn collect(disk: &mut MemDisk, source: &mut dyn Source, key: &[u8]) -> Model {
+    let mut model = Model::new();
+    source.seek(disk, key).unwrap();
+    while let Some(Item { key, seq, entry }) = source.item() {
+        assert!(model.insert(key.to_vec(), (seq.0, entry.to_vec())).is_none(), "one version of each key");
+        source.next(disk).unwrap();
+    }
+    model
+}
+
+fn contents(disk: &mut MemDisk, tables: &[Arc<Table>]) -> Model {
+    collect(disk, &mut Run::new(tables.to_vec()), &[])
+}
+
+/// Versions (key, whether it is a deletion), cut into sources; the seq is the place in the whole list.
+fn histories() -> impl Strategy<Value = Vec<Vec<(Vec<u8>, bool)>>> {
+    vec(vec((vec(0u8..6, 0..4), any::<bool>()), 1..60), 1..6)
+}
+
+fn entry_of(key: &[u8], seq: u64, deleted: bool) -> Vec<u8> {
+    if deleted { deletion(seq) } else { entry(key, seq, 20) }
+}
+
+/// Every other source is a memtable with all versions, the rest are tables with the newest of each key.
+fn sources(disk: &mut MemDisk, history: &[Vec<(Vec<u8>, bool)>]) -> (Vec<Box<dyn Source>>, Model) {
+    let (mut sources, mut newest, mut seq) = (Vec::<Box<dyn Source>>::new(), Model::new(), 0);
+    for (number, versions) in history.iter().enumerate() {
+        let (mut memtable, mut model) = (Memtable::new(1 << 16), Model::new());
+        for (key, deleted) in versions {
+            seq += 1;
+            let bytes = entry_of(key, seq, *deleted);
+            memtable.insert(key, seq, &[&bytes]);
+            model.insert(key.clone(), (seq, bytes));
+        }
+        newest.extend(model.clone());
+        sources.push(if number % 2 == 0 {
+            Box::new(MemtableSource::new(&memtable.reader(), Seq(u64::MAX)))
+        } else {
+            Box::new(TableIter::new(table(disk, number as u64 + 1, &model)))
+        });
+    }
+    (sources, newest)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn the_newest_version_of_each_key_is_left(history in histories(), from in vec(0u8..6, 0..3)) {
+        let mut disk = MemDisk::default();
+        let (all, newest) = sources(&mut disk, &history);
+        let mut iter = MergeIter::new(all);
+        prop_assert_eq!(&collect(&mut disk, &mut iter, &[]), &newest);
+        prop_assert_eq!(iter.versions_read() as usize >= newest.len(), true);
+        let rest: Model = newest.range(from.clone()..).map(|(k, v)| (k.clone(), v.clone())).collect();
+        prop_assert_eq!(collect(&mut disk, &mut iter, &from), rest);
+    }
+
+    #[test]
+    fn jobs_write_what_the_model_says(history in histories(), drop_deletions: bool, cut in 0u8..7, target in 200u64..4000) {
+        let mut disk = MemDisk::default();
+        let (all, mut expected) = sources(&mut disk, &history);
+        let dropped: Dropped = Arc::new(move |key, seq| key.first() == Some(&cut) && seq.0 < 100);
+        let whole = expected.len();
+        expected.retain(|key, (seq, _)| !dropped(key, Seq(*seq)));
+        let range_dropped = whole - expected.len();
+        if drop_deletions {
+            expected.retain(|_, (_, entry)| entry[0] != 3);
+        }
+        let request = MergeRequest { drop_deletions, dropped: Some(dropped), ..request(target) };
+        let output = run(&mut disk, all, request).unwrap();
+        prop_assert_eq!(contents(&mut disk, &output.tables), expected.clone());
+        prop_assert_eq!(output.stats.entries_written as usize, expected.len());
+        prop_assert_eq!(output.stats.range_dropped as usize, range_dropped);
+        prop_assert_eq!(output.stats.versions_read as usize, versions_in(&history));
+        prop_assert_eq!(output.tables.is_empty(), expected.is_empty());
+    }
+}
+
+/// Memtables count all versions, tables one of each key.
+fn versions_in(history: &[Vec<(Vec<u8>, bool)>]) -> usize {
+    let keys = |versions: &[(Vec<u8>, bool)]| {
+        versions.iter().map(|(key, _)| key).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    history
+        .iter()
+        .enumerate()
+        .map(|(n, versions)| if n % 2 == 0 { versions.len() } else { keys(versions) })
+        .sum()
+}
+
+#[test]
+fn a_memtable_can_be_read_as_of_a_seq() {
+    let mut disk = MemDisk::default();
+    let mut memtable = Memtable::new(1 << 16);
+    for seq in 1..=10 {
+        memtable.insert(b"a", seq, &[&entry(b"a", seq, 1)]);
+    }
+    memtable.insert(b"b", 11, &[&deletion(11)]);
+    for (seq_max, expected) in [(0, vec![]), (4, vec![4]), (10, vec![10]), (11, vec![10, 11])] {
+        let source = MemtableSource::new(&memtable.reader(), Seq(seq_max));
+        let model = collect(&mut disk, &mut MergeIter::new(vec![Box::new(source)]), &[]);
+        assert_eq!(model.values().map(|(seq, _)| *seq).collect::<Vec<_>>(), expected);
+    }
+}
+
+fn large_memtable() -> (Memtable, Model) {
+    let (mut memtable, mut model) = (Memtable::new(1 << 20), Model::new());
+    for seq in 0..12_000u64 {
+        let key = format!("bucket/{:05}", seq * 7919 % 9973).into_bytes();
+        let bytes = entry_of(&key, seq, seq % 10 == 0);
+        memtable.insert(&key, seq, &[&bytes]);
+        model.insert(key, (seq, bytes));
+    }
+    (memtable, model)
+}
+
+fn flush(disk: &mut MemDisk, memtable: &Memtable, target: u64) -> Result<MergeOutput, Error> {
+    let source = MemtableSource::new(&memtable.reader(), Seq(u64::MAX));
+    run(disk, vec![Box::new(source)], request(target))
+}
+
+#[test]
+fn large_merges_are_cut_into_slices_and_tables() {
+    let mut disk = MemDisk::default();
+    let (memtable, model) = large_memtable();
+    let source = MemtableSource::new(&memtable.reader(), Seq(u64::MAX));
+    let outcome = Outcome::new();
+    let mut job = MergeJob::new(vec![Box::new(source)], request(100_000), outcome.clone());
+    let mut slices = 1;
+    while job.slice(&mut disk) == Progress::More {
+        slices += 1;
+    }
+    let output = outcome.take().unwrap().unwrap();
+    assert!(output.tables.len() > 4 && slices > output.tables.len());
+    assert!(output.tables.iter().all(|table| table.len() < 120_000));
+    assert_eq!(contents(&mut disk, &output.tables), model);
+    let files: BTreeMap<_, _> =
+        disk.files.iter().map(|(path, bytes)| (path.clone(), bytes.len() as u64)).collect();
+    assert_eq!(output.stats.bytes_written, files.values().sum::<u64>());
+    assert_eq!(flush(&mut MemDisk::default(), &memtable, u64::MAX).unwrap().tables.len(), 1);
+}
+
+#[test]
+fn nothing_left_is_no_table() {
+    let mut disk = MemDisk::default();
+    let mut memtable = Memtable::new(1 << 16);
+    memtable.insert(b"a", 1, &[&deletion(1)]);
+    let source = MemtableSource::new(&memtable.reader(), Seq(u64::MAX));
+    let request = MergeRequest { drop_deletions: true, ..request(1000) };
+    let output = run(&mut disk, vec![Box::new(source)], request).unwrap();
+    assert!(output.tables.is_empty() && disk.files.is_empty());
+    assert_eq!(output.stats.deletions_dropped, 1);
+}
+
+/// Whatever fails, the job says so, and leaves neither a file nor an open handle.
+#[test]
+fn a_failed_job_leaves_nothing() {
+    let (memtable, model) = large_memtable();
+    let mut disk = MemDisk::default();
+    flush(&mut disk, &memtable, 100_000).unwrap();
+    let changes = disk.changes;
+    for fail_at in 1..=changes {
+        let mut disk = MemDisk { fail_at: Some(fail_at), ..MemDisk::default() };
+        assert!(
+            matches!(flush(&mut disk, &memtable, 100_000), Err(Error::Disk(_))),
+            "change {fail_at} failed"
+        );
+        assert_eq!(disk.names(), Vec::<String>::new());
+        disk.fail_at = None;
+        assert_eq!(contents_of_retry(&mut disk, &memtable), model);
+    }
+}
+
+fn contents_of_retry(disk: &mut MemDisk, memtable: &Memtable) -> Model {
+    let output = flush(disk, memtable, u64::MAX).unwrap();
+    contents(disk, &output.tables)
+}
+
+/// A damaged input ends the merge; nothing is written in the place of what was lost.
+#[test]
+fn a_damaged_input_ends_the_merge() {
+    let mut disk = MemDisk::default();
+    let (_, model) = large_memtable();
+    let input = table(&mut disk, 1, &model);
+    let path = input.path().to_path_buf();
+    let middle = disk.files[&path].len() / 2;
+    disk.files.get_mut(&path).unwrap()[middle] ^= 1;
+    let result = run(&mut disk, vec![Box::new(Run::new(vec![input]))], request(50_000));
+    assert!(matches!(result, Err(Error::Damaged(_))));
+    assert_eq!(disk.names(), ["0000000000000001.tbl"]);
+}

@@ -1,0 +1,75 @@
+//! The clean stop: after it nothing has to be replayed, and nothing in the folder can be torn.
+//!
+//! 1. Put the memtable aside.
+//! 2. Flush every frozen memtable; sync the journal.
+//! 3. Write the manifest with the exact dot counter and the journal's end.
+//!
+//! Each step is a turn or many; nothing blocks.
+
+use super::maintenance::position;
+use super::{Event, Store};
+use crate::error::Error;
+use crate::manifest::{CleanStop, ManifestJob};
+use base::spawn::Outcome;
+use std::sync::Arc;
+
+/// How far the stop has come.
+pub(super) enum Closing {
+    /// Memtables are being flushed.
+    Draining,
+    /// The last manifest is being written.
+    Writing(Outcome<Result<(), Error>>),
+    /// It has been told.
+    Over,
+}
+
+impl Store {
+    /// Begins the clean stop. No write may follow; turns go on until [`Event::Closed`].
+    pub fn begin_close(&mut self) {
+        if self.maintenance.closing.is_none() {
+            self.maintenance.closing = Some(Closing::Draining);
+            self.writer.want_sync();
+        }
+    }
+
+    pub(super) fn step_close(&mut self, events: &mut Vec<Event>) {
+        match &self.maintenance.closing {
+            None | Some(Closing::Over) => {}
+            Some(Closing::Draining) => self.drain(events),
+            Some(Closing::Writing(outcome)) => {
+                if let Some(result) = outcome.take() {
+                    self.closed(result, events);
+                }
+            }
+        }
+    }
+
+    fn drain(&mut self, events: &mut Vec<Event>) {
+        if let Some(error) = self.fenced() {
+            return self.closed(Err(error), events);
+        }
+        if !self.memtable.is_empty() && self.frozen.is_empty() {
+            self.freeze();
+            self.writer.flush(&mut *self.disk);
+            self.want_flush();
+        }
+        let busy = !self.writer.is_idle() || !self.frozen.is_empty() || self.maintenance_pending();
+        if busy || !self.parked.is_empty() || !self.scans.is_empty() {
+            return;
+        }
+        let mut state = self.manifest.clone();
+        self.describe(&mut state, &Arc::clone(&self.version));
+        let end = position(self.writer.position());
+        state.replay_position = end;
+        state.replay_jsn = self.writer.next_jsn();
+        state.clean = Some(CleanStop { dot_counter: self.next_counter - 1, journal_end: end });
+        let outcome = Outcome::new();
+        self.spawn.spawn(Box::new(ManifestJob::new(self.dir.clone(), state, outcome.clone())));
+        self.maintenance.closing = Some(Closing::Writing(outcome));
+    }
+
+    fn closed(&mut self, result: Result<(), Error>, events: &mut Vec<Event>) {
+        self.maintenance.closing = Some(Closing::Over);
+        events.push(Event::Closed(result));
+    }
+}

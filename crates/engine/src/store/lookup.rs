@@ -1,0 +1,327 @@
+//! Finding a key's newest version: the steps, and how they wait for the disk without holding up the shard.
+//!
+//! 1. The memtables, newest first.
+//! 2. Each table that may hold the key, newest first: filter, index, block.
+//! 3. If a value is wanted and is not inline: its record in the journal, one read.
+//!
+//! A step that would wait for the disk parks the lookup; when the disk has answered it is taken up again. A
+//! lookup that waited for a block begins anew with that block at hand, which costs little and always answers
+//! the newest version. A lookup that waited for its record has its version already and only checks the record.
+
+use super::Store;
+use crate::entry::{Entry, Jsn, Location, Seq};
+use crate::error::{Damage, Error};
+use crate::journal::record::{self, ParseError};
+use crate::journal::segment::{self, SegmentId};
+use crate::memtable;
+use crate::table::{Block, BlockHandle, Table};
+use base::DiskError;
+use base::disk::{DiskAnswer, DiskOp, FileId, Token};
+use bytes::{Bytes, BytesMut};
+use std::sync::Arc;
+
+/// Lookups that may wait for the disk at once. Each holds a key and one read: 4,096 of them are far more than
+/// any disk has use for at a time.
+pub const LOOKUPS_PARKED_MAX: usize = 4096;
+
+/// What a lookup is to bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// The head only: never reads the journal.
+    Head,
+    /// Head and value.
+    Value,
+}
+
+/// A version that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// When it became visible.
+    pub seq: Seq,
+    /// Its head.
+    pub head: Bytes,
+    /// Its value, if it was wanted.
+    pub value: Option<Bytes>,
+}
+
+/// Names a lookup that waits for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LookupId(pub u64);
+
+/// A lookup's answer, or the promise of one.
+#[derive(Debug)]
+pub enum Lookup {
+    /// The newest version, or none.
+    Done(Result<Option<Found>, Error>),
+    /// It waits for the disk; an event will carry the id.
+    NeedsIo(LookupId),
+}
+
+/// A lookup that waits.
+#[derive(Debug)]
+pub(super) struct Parked {
+    key: Box<[u8]>,
+    want: Want,
+    read: PendingRead,
+}
+
+#[derive(Debug)]
+enum PendingRead {
+    Block { table: Arc<Table>, handle: BlockHandle },
+    Record(RecordAt),
+}
+
+/// A version whose value is one journal read away.
+#[derive(Clone, Copy, Debug)]
+struct RecordAt {
+    segment: SegmentId,
+    file: FileId,
+    offset: u32,
+    len: u32,
+    jsn: Jsn,
+    seq: Seq,
+}
+
+/// A block that a lookup waited for.
+struct BlockAtHand<'a> {
+    table: &'a Arc<Table>,
+    index: u32,
+    block: Block,
+}
+
+enum Step {
+    Answer(Option<Found>),
+    Read(PendingRead),
+}
+
+impl Store {
+    /// Finds the newest version of `key`.
+    pub fn lookup(&mut self, key: &[u8], want: Want) -> Lookup {
+        match self.lookup_step(key, want, None) {
+            Ok(Step::Answer(found)) => Lookup::Done(Ok(found)),
+            Ok(Step::Read(read)) => self.park(key.into(), want, read),
+            Err(error) => Lookup::Done(Err(error)),
+        }
+    }
+
+    /// Takes the disk's answer for a parked lookup; `None` when it has to wait once more.
+    pub(super) fn resume_lookup(
+        &mut self,
+        id: LookupId,
+        result: Result<DiskAnswer, DiskError>,
+    ) -> Option<(LookupId, Result<Option<Found>, Error>)> {
+        let parked = self.parked.remove(&id).expect("a read completes once");
+        match self.resume(&parked, result) {
+            Ok(Step::Answer(found)) => Some((id, Ok(found))),
+            Ok(Step::Read(read)) => {
+                self.submit_read(id, &read);
+                self.parked.insert(id, Parked { read, ..parked });
+                None
+            }
+            Err(error) => Some((id, Err(error))),
+        }
+    }
+
+    fn resume(&mut self, parked: &Parked, result: Result<DiskAnswer, DiskError>) -> Result<Step, Error> {
+        let data = match result? {
+            DiskAnswer::Data(data) => data,
+            other => unreachable!("a read answered {other:?}"),
+        };
+        match &parked.read {
+            PendingRead::Record(at) => self.check_record(&parked.key, *at, data).map(Step::Answer),
+            PendingRead::Block { table, handle } => {
+                let block = Block::parse(data, table.id(), handle.offset)?;
+                self.cache.insert(table.id(), handle.index, block.clone());
+                let at_hand = BlockAtHand { table, index: handle.index, block };
+                self.lookup_step(&parked.key, parked.want, Some(at_hand))
+            }
+        }
+    }
+
+    fn lookup_step(
+        &mut self,
+        key: &[u8],
+        want: Want,
+        at_hand: Option<BlockAtHand<'_>>,
+    ) -> Result<Step, Error> {
+        let hash = memtable::hash(key);
+        let found = self.in_memtables(key, hash);
+        if let Some((seq, entry)) = found {
+            let entry = Entry::decode(entry)?;
+            self.check_fence(seq)?;
+            self.check_suspect(seq)?;
+            let head = if want == Want::Value && matches!(entry.location, Location::Journal { .. }) {
+                Bytes::new()
+            } else {
+                Bytes::copy_from_slice(entry.head)
+            };
+            let inline = Bytes::copy_from_slice(if want == Want::Value { entry.inline } else { &[] });
+            let (jsn, location) = (entry.jsn, entry.location);
+            return self.finish(key, want, seq, jsn, location, head, inline);
+        }
+        self.in_tables(key, hash, want, at_hand)
+    }
+
+    fn in_memtables(&self, key: &[u8], hash: u64) -> Option<(Seq, &[u8])> {
+        let newest = self.memtable.get_hashed(key, hash, u64::MAX);
+        let found = newest.or_else(|| {
+            self.frozen.iter().rev().find_map(|frozen| frozen.reader.get_hashed(key, hash, u64::MAX))
+        });
+        found.map(|(seq, entry)| (Seq(seq), entry))
+    }
+
+    fn in_tables(
+        &mut self,
+        key: &[u8],
+        hash: u64,
+        want: Want,
+        at_hand: Option<BlockAtHand<'_>>,
+    ) -> Result<Step, Error> {
+        let version = Arc::clone(&self.version);
+        for table in version.tables_for(key) {
+            if !table.may_contain(hash) {
+                continue;
+            }
+            let Some(handle) = table.find_block(key) else { continue };
+            let block = match &at_hand {
+                Some(hand) if hand.table.id() == table.id() && hand.index == handle.index => {
+                    hand.block.clone()
+                }
+                _ => match self.block(table, handle)? {
+                    Some(block) => block,
+                    None => return Ok(Step::Read(PendingRead::Block { table: Arc::clone(table), handle })),
+                },
+            };
+            if let Some((seq, bytes)) = block.find(key)? {
+                self.check_suspect(seq)?;
+                let entry = Entry::decode(bytes)?;
+                let (jsn, location) = (entry.jsn, entry.location);
+                let (head, inline) = (block.share(entry.head), block.share(entry.inline));
+                return self.finish(key, want, seq, jsn, location, head, inline);
+            }
+        }
+        self.check_suspect(Seq(0))?;
+        Ok(Step::Answer(None))
+    }
+
+    /// A block from the cache, or from the operating system's without waiting.
+    fn block(&mut self, table: &Arc<Table>, handle: BlockHandle) -> Result<Option<Block>, Error> {
+        if let Some(block) = self.cache.get(table.id(), handle.index) {
+            return Ok(Some(block));
+        }
+        let Some(data) = self.try_read(table.file(), handle.offset, handle.len as usize) else {
+            return Ok(None);
+        };
+        let block = Block::parse(data, table.id(), handle.offset)?;
+        self.cache.insert(table.id(), handle.index, block.clone());
+        Ok(Some(block))
+    }
+
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the parts of one entry, already taken apart by its two callers"
+    )]
+    fn finish(
+        &mut self,
+        key: &[u8],
+        want: Want,
+        seq: Seq,
+        jsn: Jsn,
+        location: Location,
+        head: Bytes,
+        inline: Bytes,
+    ) -> Result<Step, Error> {
+        match (location, want) {
+            (Location::Deleted, _) => Ok(Step::Answer(None)),
+            (_, Want::Head) => Ok(Step::Answer(Some(Found { seq, head, value: None }))),
+            (Location::Inline, Want::Value) => {
+                Ok(Step::Answer(Some(Found { seq, head, value: Some(inline) })))
+            }
+            (Location::Journal { offset, len }, Want::Value) => self.value(key, seq, jsn, offset, len),
+        }
+    }
+
+    fn value(&mut self, key: &[u8], seq: Seq, jsn: Jsn, offset: u32, len: u32) -> Result<Step, Error> {
+        let (segment, file) = self.segments.find(jsn).ok_or_else(|| Damage {
+            file: "journal".into(),
+            offset: u64::from(offset),
+            what: "no segment holds this record",
+        })?;
+        let at = RecordAt { segment, file, offset, len, jsn, seq };
+        if let Some(data) = self.writer.waiting(segment, u64::from(offset), len as usize) {
+            return self.check_record(key, at, data).map(Step::Answer);
+        }
+        self.counters.journal_reads_wanted += 1;
+        match self.try_read(file, u64::from(offset), len as usize) {
+            Some(data) => self.check_record(key, at, data).map(Step::Answer),
+            None => Ok(Step::Read(PendingRead::Record(at))),
+        }
+    }
+
+    /// Parses and checks the record that a head points at. Anything but that very record is damage.
+    fn check_record(&self, key: &[u8], at: RecordAt, data: Bytes) -> Result<Option<Found>, Error> {
+        let damage =
+            |what| Damage { file: segment::path_in_store(at.segment), offset: u64::from(at.offset), what };
+        let record = match record::parse(&data, at.segment, u64::from(at.offset)) {
+            Ok(record) => record,
+            Err(ParseError::BadValue { .. }) => return Err(damage("value checksum").into()),
+            Err(_) => return Err(damage("record header checksum").into()),
+        };
+        if record.jsn != at.jsn || record.key != key {
+            return Err(damage("another record stands here").into());
+        }
+        let head = data.slice_ref(record.head);
+        let value = data.slice_ref(record.value);
+        Ok(Some(Found { seq: at.seq, head, value: Some(value) }))
+    }
+
+    fn try_read(&mut self, file: FileId, offset: u64, len: usize) -> Option<Bytes> {
+        let mut buffer = BytesMut::zeroed(len);
+        match self.disk.try_read(file, offset, &mut buffer) {
+            Some(read) if read == len => Some(buffer.freeze()),
+            _ => None,
+        }
+    }
+
+    fn park(&mut self, key: Box<[u8]>, want: Want, read: PendingRead) -> Lookup {
+        if self.parked.len() >= LOOKUPS_PARKED_MAX {
+            return Lookup::Done(Err(Error::Full {
+                what: "the list of waiting lookups",
+                limit: LOOKUPS_PARKED_MAX,
+            }));
+        }
+        let id = LookupId(self.next_id());
+        self.submit_read(id, &read);
+        self.parked.insert(id, Parked { key, want, read });
+        Lookup::NeedsIo(id)
+    }
+
+    fn submit_read(&mut self, id: LookupId, read: &PendingRead) {
+        let op = match read {
+            PendingRead::Block { table, handle } => {
+                DiskOp::Read { file: table.file(), offset: handle.offset, len: handle.len as usize }
+            }
+            PendingRead::Record(at) => {
+                DiskOp::Read { file: at.file, offset: u64::from(at.offset), len: at.len as usize }
+            }
+        };
+        self.disk.submit(op, Token(id.0));
+    }
+
+    // After a failed write or sync nothing is known of what was not durable by then.
+    fn check_fence(&self, seq: Seq) -> Result<(), Error> {
+        match self.writer.fenced() {
+            Some(cause) if seq > self.writer.acknowledged() => Err(Error::Fenced(cause.to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    // A record whose key was lost may have been newer than anything older than it: answering the older
+    // version, or "none", could be wrong.
+    fn check_suspect(&self, seq: Seq) -> Result<(), Error> {
+        match &self.suspect {
+            Some(suspect) if seq < suspect.below => Err(suspect.damage.clone().into()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! A store: one journal, one ledger, one owner.
+//!
+//! Everything in it is called from one thread, and nothing it does on that thread waits for a disk: reads that
+//! would wait are parked, writes are handed over when a turn ends, and whatever takes long is a job.
+//!
+//! * `write.rs`: a batch goes to the journal's open group and to the memtable.
+//! * `lookup.rs`: HEAD and GET, resumable.
+//! * `maintenance.rs`: flushes, merges, the next segment, the manifest; one at a time of each kind.
+//! * `open.rs`: recovery. `close.rs`: the clean stop.
+//!
+//! Invariants
+//! * A version may be acknowledged once [`Store::acknowledged`] has reached its seq, not before.
+//! * The manifest never speaks of a table whose records might be lost: they are durable first.
+//! * A version of the ledger (memtables, tables) is replaced, never changed: whoever holds one may read on.
+
+mod cache;
+mod close;
+mod lookup;
+mod maintenance;
+mod open;
+mod options;
+mod segments;
+mod write;
+
+pub use crate::journal::writer::JournalCounters;
+pub use lookup::{Found, LOOKUPS_PARKED_MAX, Lookup, LookupId, Want};
+pub(crate) use open::{LOCK_FILE, TABLES_DIR};
+pub use open::{OpenReport, Platform};
+pub use options::{Durability, Options};
+pub use write::{BATCH_WRITES_MAX, MEMTABLES_FROZEN_MAX, Write};
+
+use crate::entry::{Jsn, Seq};
+use crate::error::{Damage, Error};
+use crate::fold::{Scan, ScanId, ScanPage, ScanRequest, Snapshot};
+use crate::journal::segment::Position;
+use crate::journal::writer::Writer;
+use crate::manifest::{ManifestState, Version};
+use crate::memtable::{Memtable, MemtableReader};
+use base::disk::{Completion, Token};
+use base::{Disk, FastMap, Monotonic, Spawn};
+use cache::BlockCache;
+use lookup::Parked;
+use maintenance::Maintenance;
+use segments::Segments;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The journal's own operations carry this token; every other is a lookup's id, counted from 1.
+const JOURNAL_TOKEN: Token = Token(0);
+
+/// Scans under way at once: each is a job and holds a page.
+pub const SCANS_MAX: usize = 256;
+
+/// What a turn has to tell.
+#[derive(Debug)]
+pub enum Event {
+    /// A parked lookup has its answer.
+    Lookup(LookupId, Result<Option<Found>, Error>),
+    /// A page of a scan is ready.
+    Scan(ScanId, Result<ScanPage, Error>),
+    /// The clean stop is complete, or failed; drop the store.
+    Closed(Result<(), Error>),
+}
+
+/// A memtable that takes no more entries and waits for its flush.
+struct Frozen {
+    reader: MemtableReader,
+    /// The newest version in it.
+    last_seq: Seq,
+    /// The journal up to here is in this memtable or an older one.
+    end: Position,
+    end_jsn: Jsn,
+}
+
+/// What is known of records whose key was lost.
+#[derive(Clone, Debug)]
+struct Suspect {
+    /// Versions older than this may have been replaced by a lost one.
+    below: Seq,
+    damage: Damage,
+}
+
+/// Counters of the store, since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreCounters {
+    /// Values that had to be read from the journal.
+    pub journal_reads_wanted: u64,
+    /// Memtables flushed to tables.
+    pub flushes: u64,
+    /// Merges of tables.
+    pub merges: u64,
+    /// Times that the manifest was written.
+    pub manifests: u64,
+}
+
+/// What a store is doing, for operators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Its counters.
+    pub counters: StoreCounters,
+    /// The journal's counters.
+    pub journal: JournalCounters,
+    /// Bytes of entries in all memtables.
+    pub memtable_bytes: usize,
+    /// Tables in all levels.
+    pub tables: usize,
+    /// Segments of the journal.
+    pub segments: usize,
+    /// Blocks found in the cache, and not found.
+    pub cache: (u64, u64),
+    /// Lookups that wait for the disk.
+    pub lookups_parked: usize,
+}
+
+/// An open store.
+pub struct Store {
+    dir: PathBuf,
+    options: Options,
+    disk: Box<dyn Disk>,
+    spawn: Arc<dyn Spawn>,
+    writer: Writer,
+    segments: Segments,
+    memtable: Memtable,
+    /// Oldest first.
+    frozen: VecDeque<Frozen>,
+    version: Arc<Version>,
+    manifest: ManifestState,
+    cache: BlockCache,
+    parked: FastMap<LookupId, Parked>,
+    scans: Vec<Scan>,
+    maintenance: Maintenance,
+    suspect: Option<Suspect>,
+    last_id: u64,
+    next_counter: u64,
+    last_sync_at: Monotonic,
+    counters: StoreCounters,
+    completions: Vec<Completion>,
+    scratch_prefix: Vec<u8>,
+    scratch_inline: Vec<u8>,
+}
+
+impl Store {
+    /// Ends a turn: takes what the disk and the jobs have done, hands waiting writes to the disk, and starts
+    /// what maintenance is due. To be called after new writes, and whenever the disk or a job has woken the
+    /// shard. What it has to tell is appended to `events`.
+    pub fn turn(&mut self, now: Monotonic, events: &mut Vec<Event>) {
+        self.take_completions(events);
+        self.take_scans(events);
+        self.sync_by_interval(now);
+        self.writer.flush(&mut *self.disk);
+        self.maintain(events);
+    }
+
+    /// Everything up to this version may be acknowledged, and shown to whoever reads.
+    pub fn acknowledged(&self) -> Seq {
+        if planted!(AckBeforeSync) {
+            return self.writer.last_seq();
+        }
+        self.writer.acknowledged()
+    }
+
+    /// Why the store takes no more writes, if a write has failed.
+    pub fn fenced(&self) -> Option<Error> {
+        self.writer.fenced().map(|cause| Error::Fenced(cause.to_owned()))
+    }
+
+    /// Whether writes wait for a turn to end; those that wait for the disk to be done with others do not count.
+    pub fn wants_turn(&self) -> bool {
+        self.writer.can_flush()
+    }
+
+    /// The random id of this store's life: the actor of its dots.
+    pub fn incarnation(&self) -> u64 {
+        self.manifest.incarnation
+    }
+
+    /// What the store remembers for its owner since it was made.
+    pub fn metadata(&self) -> &BTreeMap<Vec<u8>, Vec<u8>> {
+        &self.manifest.metadata
+    }
+
+    /// The next number of the store-wide dot counter. It is never given twice, whatever happens: numbers come
+    /// from a durable lease, and an unclean start begins after the lease.
+    pub fn next_counter(&mut self) -> Result<u64, Error> {
+        if self.next_counter >= self.manifest.dot_lease_end {
+            let limit = usize::try_from(maintenance::LEASE_COUNTERS).unwrap_or(usize::MAX);
+            return Err(Error::Full { what: "the lease of dot counters", limit });
+        }
+        let counter = self.next_counter;
+        self.next_counter += 1;
+        Ok(counter)
+    }
+
+    /// Starts a scan; an event will bring its page.
+    pub fn scan(&mut self, request: ScanRequest) -> Result<ScanId, Error> {
+        let id = ScanId(self.next_id());
+        if self.scans.len() >= SCANS_MAX {
+            return Err(Error::Full { what: "the list of scans", limit: SCANS_MAX });
+        }
+        if let Some(suspect) = &self.suspect {
+            return Err(suspect.damage.clone().into());
+        }
+        let scan = Scan::start(id, request, &self.snapshot(), &*self.spawn);
+        self.scans.push(scan);
+        Ok(id)
+    }
+
+    /// The ledger as of now: what may be acknowledged, and nothing else, for as long as it is held.
+    pub fn snapshot(&self) -> Snapshot {
+        let frozen = self.frozen.iter().rev().map(|frozen| frozen.reader.clone());
+        let memtables = std::iter::once(self.memtable.reader()).chain(frozen).collect();
+        Snapshot::new(self.acknowledged(), memtables, Arc::clone(&self.version))
+    }
+
+    /// What it is doing.
+    pub fn stats(&self) -> StoreStats {
+        let frozen: usize = self.frozen.iter().map(|frozen| frozen.reader.bytes()).sum();
+        StoreStats {
+            counters: self.counters,
+            journal: self.writer.counters(),
+            memtable_bytes: self.memtable.bytes() + frozen,
+            tables: self.version.tables().count(),
+            segments: self.segments.len(),
+            cache: self.cache.hits_and_misses(),
+            lookups_parked: self.parked.len(),
+        }
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    fn take_completions(&mut self, events: &mut Vec<Event>) {
+        let mut completions = std::mem::take(&mut self.completions);
+        self.disk.poll(&mut completions);
+        for Completion { token, result } in completions.drain(..) {
+            if token == JOURNAL_TOKEN {
+                let done = self.writer.on_written(result.map(|_| ()));
+                if let Some(seal) = done.seal {
+                    self.spawn.spawn(Box::new(seal));
+                }
+            } else if let Some((id, answer)) = self.resume_lookup(LookupId(token.0), result) {
+                events.push(Event::Lookup(id, answer));
+            }
+        }
+        self.completions = completions;
+    }
+
+    fn take_scans(&mut self, events: &mut Vec<Event>) {
+        self.scans.retain(|scan| match scan.take() {
+            Some(page) => {
+                events.push(Event::Scan(scan.id, page));
+                false
+            }
+            None => true,
+        });
+    }
+
+    fn sync_by_interval(&mut self, now: Monotonic) {
+        if self.options.durability == Durability::Interval
+            && now.since(self.last_sync_at) >= self.options.sync_interval
+        {
+            self.writer.want_sync();
+            self.last_sync_at = now;
+        }
+    }
+}

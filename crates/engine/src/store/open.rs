@@ -1,0 +1,457 @@
+//! Opening a store: after a clean stop, after a crash, after damage.
+//!
+//! 1. Lock the folder.
+//! 2. Read the manifest; without one the folder must be empty, and a new store begins.
+//! 3. Open its tables; remove those that it does not name.
+//! 4. Replay the journal from where the tables end, cut what is torn, and sync the rest: what is shown to a
+//!    reader now must not be lost by the next crash.
+//! 5. Begin a new segment: what a crash left is never written again.
+//! 6. Write the manifest, with a new lease.
+//!
+//! Damage in the journal does not keep a store from opening: later records are applied, a damaged value
+//! answers an error, and where a key was lost everything that it might have been answers that error. Damage in
+//! the manifest or in a table's index does.
+
+use super::maintenance::{LEASE_COUNTERS, Maintenance, position};
+use super::segments::{Segment, Segments};
+use super::{BlockCache, JOURNAL_TOKEN, Options, Store, StoreCounters, Suspect};
+use crate::entry::{Entry, Jsn, Location, Seq};
+use crate::error::{Damage, Error};
+use crate::journal::prepare::PrepareSegment;
+use crate::journal::record::{FLAG_INLINE, Kind};
+use crate::journal::scan::{End, Fault, Replay, Replayed, Source};
+use crate::journal::segment::{self, Position, SEGMENT_HEADER_BYTES, SegmentId};
+use crate::journal::writer::Writer;
+use crate::manifest::{self, LEVELS, MANIFEST_FILE, ManifestState, Version};
+use crate::memtable::Memtable;
+use crate::merge::{MemtableSource, MergeJob, MergeRequest};
+use crate::table::{Table, TableId};
+use base::disk::{self, DiskOp, OpenMode};
+use base::spawn::Outcome;
+use base::{Disk, FastMap, Job, Monotonic, Progress, Rng, Spawn};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// The folder of segments in a store's folder.
+pub(super) const JOURNAL_DIR: &str = segment::FOLDER;
+/// The folder of tables in a store's folder.
+pub(crate) const TABLES_DIR: &str = "tables";
+/// The file that is locked while a store is open.
+pub(crate) const LOCK_FILE: &str = "LOCK";
+
+/// What a store runs on.
+pub struct Platform {
+    /// The owner's handle, on which nothing blocks.
+    pub disk: Box<dyn Disk>,
+    /// A handle of the same disk whose operations complete at once; used while opening.
+    pub startup: Box<dyn Disk>,
+    /// Where jobs go. Their handles are of the same disk.
+    pub spawn: Arc<dyn Spawn>,
+    /// Randomness for the incarnation of a new store.
+    pub rng: Box<dyn Rng>,
+    /// The time.
+    pub now: Monotonic,
+}
+
+/// What opening found, for the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenReport {
+    /// There was no store in the folder; there is now.
+    pub created: bool,
+    /// The last stop was clean.
+    pub clean: bool,
+    /// Records replayed from the journal.
+    pub replayed: u64,
+    /// Torn tails that were cut off: expected after a crash, and never acknowledged at `sync`.
+    pub torn: Vec<Damage>,
+    /// Damage: what these bytes held can not be read here.
+    pub damage: Vec<Damage>,
+}
+
+/// What replay builds up.
+struct Recovery<'a> {
+    disk: &'a mut dyn Disk,
+    dir: &'a Path,
+    options: &'a Options,
+    next_table: Arc<AtomicU64>,
+    memtable: Memtable,
+    version: Version,
+    segments: BTreeMap<SegmentId, Segment>,
+    next_jsn: Jsn,
+    next_seq: Seq,
+    /// Where the records begin that only the memtable has.
+    replay_from: (Position, Jsn),
+    suspect: Option<Suspect>,
+    report: OpenReport,
+}
+
+impl Store {
+    /// Opens the store in `dir`, or makes one. Blocks until it can serve.
+    pub fn open(dir: &Path, options: Options, platform: Platform) -> Result<(Store, OpenReport), Error> {
+        let Platform { disk, mut startup, spawn, mut rng, now } = platform;
+        prepare_folder(&mut *startup, dir)?;
+        let found = manifest::read(&mut *startup, dir)?;
+        let created = found.is_none();
+        let state = match found {
+            Some(state) => state,
+            None => new_store(&mut *startup, dir, &options, &mut *rng)?,
+        };
+        let clean = state.clean.is_some();
+        let mut recovery = Recovery::begin(&mut *startup, dir, &options, &state)?;
+        recovery.report = OpenReport { created, clean, ..OpenReport::default() };
+        recovery.replay(&state)?;
+        let id = SegmentId(state.next_segment_id.max(recovery.newest_segment() + 1));
+        let journal = dir.join(JOURNAL_DIR);
+        let ready =
+            PrepareSegment::new(&journal, id, state.incarnation, Outcome::new()).run(recovery.disk)?;
+        let Recovery {
+            memtable,
+            version,
+            segments,
+            next_jsn,
+            next_seq,
+            replay_from,
+            suspect,
+            report,
+            next_table,
+            ..
+        } = recovery;
+        let mut known = Segments::default();
+        segments.into_values().for_each(|segment| known.push(segment));
+        known.push(Segment { id, file: ready.file, first_jsn: next_jsn });
+        let next_counter = first_counter(&state);
+        let maintenance = Maintenance::new(id.0 + 1, next_table);
+        let writer = Writer::new(
+            JOURNAL_TOKEN,
+            options.durability,
+            options.segment_bytes_target,
+            ready,
+            next_jsn,
+            next_seq,
+        );
+        let mut store = Store {
+            dir: dir.to_path_buf(),
+            cache: BlockCache::new(options.block_cache_bytes),
+            options,
+            disk,
+            spawn,
+            writer,
+            segments: known,
+            memtable,
+            frozen: VecDeque::new(),
+            version: Arc::new(version),
+            manifest: state,
+            parked: FastMap::default(),
+            scans: Vec::new(),
+            maintenance,
+            suspect,
+            last_id: 0,
+            next_counter,
+            last_sync_at: now,
+            counters: StoreCounters::default(),
+            completions: Vec::new(),
+            scratch_prefix: Vec::new(),
+            scratch_inline: Vec::new(),
+        };
+        let mut state = store.manifest.clone();
+        state.clean = None;
+        state.dot_lease_end = next_counter + LEASE_COUNTERS;
+        (state.replay_position, state.replay_jsn) = (position(replay_from.0), replay_from.1);
+        store.describe(&mut state, &Arc::clone(&store.version));
+        manifest::write(&mut *startup, dir, &state)?;
+        store.manifest = state;
+        Ok((store, report))
+    }
+}
+
+impl<'a> Recovery<'a> {
+    /// Opens the tables that the manifest names.
+    fn begin(
+        disk: &'a mut dyn Disk,
+        dir: &'a Path,
+        options: &'a Options,
+        state: &ManifestState,
+    ) -> Result<Recovery<'a>, Error> {
+        let tables = dir.join(TABLES_DIR);
+        let mut levels: [Vec<Arc<Table>>; LEVELS] = Default::default();
+        let mut named = Vec::new();
+        for (level, records) in state.levels.iter().enumerate() {
+            for record in records {
+                let table = open_table(disk, &tables, record.id)?;
+                if !record.describes(&table) {
+                    let file = record.id.file_name();
+                    return Err(Damage {
+                        file,
+                        offset: 0,
+                        what: "it is not the table that the manifest names",
+                    }
+                    .into());
+                }
+                named.push(record.id.file_name());
+                levels[level].push(Arc::new(table));
+            }
+        }
+        for stray in disk::list(disk, &tables)?.into_iter().filter(|name| !named.contains(name)) {
+            disk::run(disk, DiskOp::Remove { path: tables.join(stray) })?;
+        }
+        let at = Position {
+            segment: SegmentId(state.replay_position.segment),
+            offset: state.replay_position.offset,
+        };
+        Ok(Recovery {
+            disk,
+            dir,
+            options,
+            next_table: Arc::new(AtomicU64::new(state.next_table_id.0)),
+            memtable: Memtable::new(options.memtable_bytes_max),
+            version: Version::new(levels),
+            segments: BTreeMap::new(),
+            next_jsn: Jsn(state.last_jsn.0 + 1),
+            next_seq: Seq(state.last_seq.0 + 1),
+            replay_from: (at, state.replay_jsn),
+            suspect: None,
+            report: OpenReport::default(),
+        })
+    }
+
+    fn newest_segment(&self) -> u64 {
+        self.segments.keys().next_back().map_or(0, |id| id.0)
+    }
+
+    /// Opens every segment and replays those that may hold what no table has.
+    fn replay(&mut self, state: &ManifestState) -> Result<(), Error> {
+        let sources = self.open_segments(state)?;
+        let known_end = state.clean.map_or(state.replay_position, |clean| clean.journal_end);
+        let floor = Position { segment: SegmentId(known_end.segment), offset: known_end.offset };
+        let replayed: Vec<_> = sources.iter().map(|source| source.segment).collect();
+        let mut replay = Replay::open(self.disk, &sources, floor)?;
+        let mut ends = Vec::new();
+        while let Some(found) = replay.next(self.disk)? {
+            match found {
+                Replayed::Record(record) => {
+                    self.note_first(record.segment, record.header().jsn);
+                    self.apply(&record)?;
+                }
+                Replayed::Damage(fault) => self.damage(&fault, replay.next_seq())?,
+                Replayed::End(end) => ends.push(end),
+            }
+        }
+        // Numbers that lost records may have had are not given again, or the next start would miss nothing.
+        self.next_jsn = self.next_jsn.max(replay.next_jsn().unwrap_or_default());
+        self.next_seq = self.next_seq.max(replay.next_seq().unwrap_or_default());
+        self.cut(&ends)?;
+        // A record that was read from the page cache may not be on the disk; from now on it is shown to readers.
+        for segment in replayed.iter().filter_map(|id| self.segments.get(id)) {
+            disk::run(self.disk, DiskOp::Sync { file: segment.file })?;
+        }
+        Ok(())
+    }
+
+    fn open_segments(&mut self, state: &ManifestState) -> Result<Vec<Source>, Error> {
+        let journal = self.dir.join(JOURNAL_DIR);
+        let mut found = Vec::new();
+        for name in disk::list(self.disk, &journal)? {
+            if let Some(id) = segment::parse_file_name(&name) {
+                let (file, len) = disk::open(self.disk, &journal.join(&name), OpenMode::Write)?;
+                found.push(Source {
+                    segment: id,
+                    file,
+                    len,
+                    start: SEGMENT_HEADER_BYTES as u64,
+                    sealed: false,
+                });
+            }
+        }
+        for record in &state.segments {
+            let id = SegmentId(record.id);
+            let Some(source) = found.iter().find(|source| source.segment == id) else {
+                let file = segment::path_in_store(id);
+                return Err(Damage { file, offset: 0, what: "the segment is missing" }.into());
+            };
+            self.segments.insert(id, Segment { id, file: source.file, first_jsn: record.first_jsn });
+        }
+        let at = state.replay_position;
+        found.retain(|source| source.segment.0 >= at.segment);
+        for source in &mut found {
+            if source.segment.0 == at.segment {
+                source.start = at.offset;
+            }
+            // Its first record's number is found by the replay if the manifest does not know the segment.
+            let fresh = Segment { id: source.segment, file: source.file, first_jsn: Jsn(u64::MAX) };
+            self.segments.entry(source.segment).or_insert(fresh);
+        }
+        Ok(found)
+    }
+
+    fn note_first(&mut self, id: SegmentId, jsn: Jsn) {
+        let segment = self.segments.get_mut(&id).expect("every source is listed");
+        segment.first_jsn = segment.first_jsn.min(jsn);
+    }
+
+    fn apply(&mut self, scanned: &crate::journal::scan::ScannedRecord) -> Result<(), Error> {
+        let record = scanned.record();
+        let (offset, len) = (to_u32(scanned.offset)?, to_u32(scanned.len() as u64)?);
+        let (location, inline): (_, &[u8]) = match record.kind {
+            Kind::Data if record.flags & FLAG_INLINE != 0 => (Location::Inline, record.value),
+            Kind::Data => (Location::Journal { offset, len }, &[]),
+            Kind::Delete => (Location::Deleted, &[]),
+            // No writer of this version makes the other kinds.
+            _ => return Err(Error::Malformed("record kind in the journal")),
+        };
+        let entry = Entry { jsn: record.jsn, location, head: record.head, inline };
+        self.enter(record.key, record.seq, entry);
+        self.report.replayed += 1;
+        if self.memtable.bytes() >= self.options.memtable_bytes_max {
+            let end = Position { segment: scanned.segment, offset: scanned.offset + padded(scanned.len()) };
+            self.flush(end)?;
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, key: &[u8], seq: Seq, entry: Entry<'_>) {
+        let mut bytes = Vec::new();
+        entry.encode(&mut bytes);
+        self.memtable.insert(key, seq.0, &[&bytes]);
+        self.next_jsn = self.next_jsn.max(Jsn(entry.jsn.0 + 1));
+        self.next_seq = self.next_seq.max(Seq(seq.0 + 1));
+    }
+
+    /// A lost value leaves its key and head; where the key is lost, whatever it might be is suspect. `next_seq`
+    /// is above every version that may have been there.
+    fn damage(&mut self, fault: &Fault, next_seq: Option<Seq>) -> Result<(), Error> {
+        self.report.damage.push(fault.damage());
+        if let Some(remains) = &fault.remains
+            && matches!(remains.header.kind, Kind::Data | Kind::Delete)
+        {
+            self.note_first(fault.segment, remains.header.jsn);
+            let location = match remains.header.kind {
+                Kind::Delete => Location::Deleted,
+                _ => Location::Journal {
+                    offset: to_u32(fault.from)?,
+                    len: to_u32(remains.header.record_len() as u64)?,
+                },
+            };
+            let entry = Entry { jsn: remains.header.jsn, location, head: &remains.head, inline: &[] };
+            self.enter(&remains.key, remains.header.seq, entry);
+        } else if fault.may_have_lost_a_key() {
+            let below = fault.lost.to_seq.or(next_seq).unwrap_or(self.next_seq);
+            let known = self.suspect.as_ref().map_or(Seq(0), |suspect| suspect.below);
+            self.suspect = Some(Suspect { below: below.max(known), damage: fault.damage() });
+        }
+        Ok(())
+    }
+
+    /// Writes the memtable to a table of level 0: what is replayed need not fit into memory.
+    fn flush(&mut self, end: Position) -> Result<(), Error> {
+        let full = std::mem::replace(&mut self.memtable, Memtable::new(self.options.memtable_bytes_max));
+        let outcome = Outcome::new();
+        let request = MergeRequest {
+            dir: self.dir.join(TABLES_DIR),
+            next_table_id: Arc::clone(&self.next_table),
+            output_level: 0,
+            table_bytes_target: u64::MAX,
+            drop_deletions: false,
+            dropped: None,
+        };
+        let source = Box::new(MemtableSource::new(&full.reader(), Seq(u64::MAX)));
+        let mut job = MergeJob::new(vec![source], request, outcome.clone());
+        while job.slice(self.disk) == Progress::More {}
+        let output = outcome.take().expect("a job that is done has its outcome")?;
+        let added: Vec<_> = output.tables.into_iter().map(|table| (0, table)).collect();
+        self.version = self.version.apply(&added, &[]);
+        self.replay_from = (end, self.next_jsn);
+        Ok(())
+    }
+
+    /// Cuts torn tails, newest segment first, and removes segments that hold no record.
+    fn cut(&mut self, ends: &[End]) -> Result<(), Error> {
+        let journal = self.dir.join(JOURNAL_DIR);
+        for end in ends.iter().rev() {
+            if let Some(fault) = &end.cut {
+                self.report.torn.push(fault.damage());
+                if planted!(TornTailKept) {
+                    continue;
+                }
+            }
+            let segment = self.segments[&end.segment];
+            if end.end <= SEGMENT_HEADER_BYTES as u64 && segment.first_jsn == Jsn(u64::MAX) {
+                self.segments.remove(&end.segment);
+                disk::run(self.disk, DiskOp::Close { file: segment.file })?;
+                disk::run(self.disk, DiskOp::Remove { path: journal.join(segment::file_name(end.segment)) })?;
+                disk::run(self.disk, DiskOp::SyncDir { path: journal.clone() })?;
+            } else if end.cut.is_some() {
+                disk::run(self.disk, DiskOp::Truncate { file: segment.file, len: end.end })?;
+                disk::run(self.disk, DiskOp::Sync { file: segment.file })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn prepare_folder(disk: &mut dyn Disk, dir: &Path) -> Result<(), Error> {
+    disk::run(disk, DiskOp::CreateDir { path: dir.to_path_buf() })?;
+    disk::run(disk, DiskOp::Lock { path: dir.join(LOCK_FILE) })?;
+    for folder in [JOURNAL_DIR, TABLES_DIR] {
+        disk::run(disk, DiskOp::CreateDir { path: dir.join(folder) })?;
+    }
+    disk::run(disk, DiskOp::SyncDir { path: dir.to_path_buf() })?;
+    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        disk::run(disk, DiskOp::SyncDir { path: parent.to_path_buf() })?;
+    }
+    Ok(())
+}
+
+// The manifest is the first file that a store has, so files without one are those of a store that lost it.
+fn new_store(
+    disk: &mut dyn Disk,
+    dir: &Path,
+    options: &Options,
+    rng: &mut dyn Rng,
+) -> Result<ManifestState, Error> {
+    for folder in [JOURNAL_DIR, TABLES_DIR] {
+        if !disk::list(disk, &dir.join(folder))?.is_empty() {
+            let what = format!("missing, though {folder} holds files: this store has lost its manifest");
+            return Err(Error::Format { file: MANIFEST_FILE.to_owned(), what });
+        }
+    }
+    let state = ManifestState {
+        incarnation: rng.next_u64().max(1),
+        dot_lease_end: 1,
+        next_table_id: TableId(1),
+        next_segment_id: 1,
+        replay_jsn: Jsn(1),
+        metadata: options.metadata.clone(),
+        ..ManifestState::default()
+    };
+    manifest::write(disk, dir, &state)?;
+    Ok(state)
+}
+
+fn first_counter(state: &ManifestState) -> u64 {
+    if planted!(DotReused) {
+        return state.dot_lease_end.saturating_sub(LEASE_COUNTERS).max(1);
+    }
+    match state.clean {
+        Some(clean) => clean.dot_counter + 1,
+        None => state.dot_lease_end,
+    }
+}
+
+fn open_table(disk: &mut dyn Disk, dir: &Path, id: TableId) -> Result<Table, Error> {
+    Table::open(disk, dir, id).map_err(|error| match error {
+        Error::Disk(disk) if disk.kind == base::DiskErrorKind::NotFound => {
+            Damage { file: id.file_name(), offset: 0, what: "the table is missing" }.into()
+        }
+        other => other,
+    })
+}
+
+fn to_u32(number: u64) -> Result<u32, Error> {
+    u32::try_from(number).map_err(|_| Error::Malformed("segment of more than 4 GiB"))
+}
+
+fn padded(len: usize) -> u64 {
+    crate::journal::record::padded_len(len) as u64
+}

@@ -1,0 +1,152 @@
+//! Writing: one batch, all of it or nothing.
+//!
+//! 1. Check the limits.
+//! 2. Make room in the journal.
+//! 3. Append each record to the journal's open group.
+//! 4. Put each entry into the memtable: at once visible to read-modify-writes, not yet acknowledged.
+//! 5. Freeze the memtable if it is full.
+//!
+//! The disk comes later, when the turn ends ([`Store::turn`]).
+
+use super::{Frozen, Store};
+use crate::entry::{
+    ENTRY_PREFIX_BYTES_MAX, Entry, HEAD_BYTES_MAX, KEY_BYTES_MAX, Location, Seq, VALUE_BYTES_MAX,
+};
+use crate::error::Error;
+use crate::journal::record::{self, Kind};
+use crate::journal::writer;
+use crate::memtable::Memtable;
+use crate::store::segments::Segment;
+
+/// Frozen memtables that may wait for their flush. With the active one they bound the ledger's memory; beyond
+/// it writes are refused until a flush is done.
+pub const MEMTABLES_FROZEN_MAX: usize = 2;
+
+/// Writes in one batch: it must lie in one segment and be replayed at once.
+pub const BATCH_WRITES_MAX: usize = 4096;
+
+/// One write of a batch.
+#[derive(Clone, Copy, Debug)]
+pub enum Write<'a> {
+    /// Sets a key's head and value.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// The head.
+        head: &'a [u8],
+        /// The value, in parts that are joined in the journal.
+        value: &'a [&'a [u8]],
+    },
+    /// Removes a key, whether or not it is there.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+}
+
+impl Store {
+    /// Applies a batch and tells the version of its last write: the batch may be acknowledged once
+    /// [`Store::acknowledged`] has reached it.
+    pub fn write(&mut self, batch: &[Write<'_>]) -> Result<Seq, Error> {
+        assert!(!batch.is_empty(), "a batch without a write");
+        let bytes = check_limits(batch)?;
+        if self.frozen.len() >= MEMTABLES_FROZEN_MAX
+            && self.memtable.bytes() >= self.options.memtable_bytes_max
+        {
+            let limit = self.options.memtable_bytes_max * (MEMTABLES_FROZEN_MAX + 1);
+            return Err(Error::Full { what: "the memory of unflushed heads", limit });
+        }
+        self.writer.begin_batch(bytes)?;
+        self.note_segment();
+        let last = batch.len() - 1;
+        for (index, write) in batch.iter().enumerate() {
+            let more = if index < last { record::FLAG_MORE } else { 0 };
+            self.apply(write, more);
+        }
+        if self.memtable.bytes() >= self.options.memtable_bytes_max
+            && self.frozen.len() < MEMTABLES_FROZEN_MAX
+        {
+            self.freeze();
+        }
+        Ok(self.writer.last_seq())
+    }
+
+    fn apply(&mut self, write: &Write<'_>, more: u8) {
+        match *write {
+            Write::Put { key, head, value } => {
+                let value_len: usize = value.iter().map(|part| part.len()).sum();
+                if value_len <= self.options.inline_value_bytes_max {
+                    let flags = more | record::FLAG_INLINE;
+                    let at = self.writer.append(Kind::Data, flags, key, head, value);
+                    let mut inline = std::mem::take(&mut self.scratch_inline);
+                    inline.clear();
+                    value.iter().for_each(|part| inline.extend_from_slice(part));
+                    self.enter(key, at, Location::Inline, head, &inline);
+                    self.scratch_inline = inline;
+                } else {
+                    let at = self.writer.append(Kind::Data, more, key, head, value);
+                    let location = Location::Journal { offset: at.offset, len: at.len };
+                    self.enter(key, at, location, head, &[]);
+                }
+            }
+            Write::Delete { key } => {
+                let at = self.writer.append(Kind::Delete, more, key, &[], &[]);
+                self.enter(key, at, Location::Deleted, &[], &[]);
+            }
+        }
+    }
+
+    fn enter(&mut self, key: &[u8], at: writer::Appended, location: Location, head: &[u8], inline: &[u8]) {
+        let mut prefix = std::mem::take(&mut self.scratch_prefix);
+        prefix.clear();
+        prefix.reserve(ENTRY_PREFIX_BYTES_MAX);
+        Entry { jsn: at.jsn, location, head, inline }.encode_prefix(&mut prefix);
+        let parts: [&[u8]; 3] = [&prefix, head, inline];
+        self.memtable.insert(key, at.seq.0, &parts);
+        self.writer.remember(at, key, &parts);
+        self.scratch_prefix = prefix;
+    }
+
+    // A segment begins when the writer says so; readers must find it before its first record is asked for.
+    fn note_segment(&mut self) {
+        let (id, file) = self.writer.active();
+        if self.segments.iter().last().is_none_or(|last| last.id != id) {
+            self.segments.push(Segment { id, file, first_jsn: self.writer.next_jsn() });
+        }
+    }
+
+    /// Puts the full memtable aside for its flush. Its records must be durable before a table may speak of
+    /// them, so a sync is asked for.
+    pub(super) fn freeze(&mut self) {
+        let full = std::mem::replace(&mut self.memtable, Memtable::new(self.options.memtable_bytes_max));
+        self.frozen.push_back(Frozen {
+            reader: full.reader(),
+            last_seq: self.writer.last_seq(),
+            end: self.writer.position(),
+            end_jsn: self.writer.next_jsn(),
+        });
+        self.writer.want_sync();
+    }
+}
+
+/// Checks every write of the batch and tells how much of the journal it will take at most.
+fn check_limits(batch: &[Write<'_>]) -> Result<usize, Error> {
+    within("a batch's number of writes", batch.len(), BATCH_WRITES_MAX)?;
+    let mut bytes = 0;
+    for write in batch {
+        let (key, head, value): (&[u8], &[u8], usize) = match *write {
+            Write::Put { key, head, value } => (key, head, value.iter().map(|part| part.len()).sum()),
+            Write::Delete { key } => (key, &[], 0),
+        };
+        within("a key", key.len(), KEY_BYTES_MAX)?;
+        within("a head", head.len(), HEAD_BYTES_MAX)?;
+        within("a value", value, VALUE_BYTES_MAX)?;
+        bytes += record::RECORD_OVERHEAD_BYTES_MAX + key.len() + head.len() + value;
+    }
+    within("a batch", bytes, VALUE_BYTES_MAX + HEAD_BYTES_MAX + KEY_BYTES_MAX)?;
+    Ok(bytes)
+}
+
+fn within(what: &'static str, len: usize, limit: usize) -> Result<(), Error> {
+    if len > limit { Err(Error::TooLarge { what, len, limit }) } else { Ok(()) }
+}

@@ -1,0 +1,209 @@
+//! A table's last bytes: what it holds, and where its parts are.
+//!
+//! ```text
+//! meta:   entries u64 | deletions u64 | inlines u64 | min_seq u64 | max_seq u64 | min_jsn u64 | max_jsn u64 |
+//!         min_key_len u32 | min_key | max_key_len u32 | max_key
+//! footer: table u64 | blocks_len u64 | filter_len u32 | index_len u32 | meta_len u32 |
+//!         filter_crc u32 | index_crc u32 | meta_crc u32 | version u32 | crc u32 | magic u64
+//! ```
+//!
+//! The file is blocks, filter, index, meta and footer, with nothing between them, so the lengths must add up to
+//! the file's. The footer's length and its last 16 bytes are the same in every version.
+
+use super::fields::{Fields, put_bytes};
+use super::{TableId, damage};
+use crate::entry::{Entry, Jsn, Location, Seq};
+use crate::error::Error;
+use base::checksum::crc32c;
+use bytes::Bytes;
+
+/// The version written, and the newest that is read.
+pub const TABLE_VERSION: u32 = 1;
+
+pub(super) const FOOTER_BYTES: usize = 8 + 8 + 6 * 4 + 4 + 4 + 8;
+const CRC_AT: usize = FOOTER_BYTES - 12;
+const MAGIC: [u8; 8] = *b"ANULTABL";
+
+/// What a table holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableMeta {
+    /// How many entries, each of another key.
+    pub entries: u64,
+    /// How many of them are deletions.
+    pub deletions: u64,
+    /// How many of them hold their value: the table is its only home.
+    pub inlines: u64,
+    /// The least seq.
+    pub min_seq: Seq,
+    /// The greatest seq.
+    pub max_seq: Seq,
+    /// The least jsn.
+    pub min_jsn: Jsn,
+    /// The greatest jsn.
+    pub max_jsn: Jsn,
+    /// The first key.
+    pub min_key: Bytes,
+    /// The last key.
+    pub max_key: Bytes,
+}
+
+impl TableMeta {
+    /// What a table of nothing would hold; entries are added with [`TableMeta::count`].
+    pub(super) fn empty() -> TableMeta {
+        TableMeta {
+            entries: 0,
+            deletions: 0,
+            inlines: 0,
+            min_seq: Seq(u64::MAX),
+            max_seq: Seq(0),
+            min_jsn: Jsn(u64::MAX),
+            max_jsn: Jsn(0),
+            min_key: Bytes::new(),
+            max_key: Bytes::new(),
+        }
+    }
+
+    /// Counts one entry in. The keys are the builder's concern.
+    pub(super) fn count(&mut self, seq: Seq, entry: &Entry<'_>) {
+        self.entries += 1;
+        self.deletions += u64::from(entry.location == Location::Deleted);
+        self.inlines += u64::from(entry.location == Location::Inline);
+        self.min_seq = self.min_seq.min(seq);
+        self.max_seq = self.max_seq.max(seq);
+        self.min_jsn = self.min_jsn.min(entry.jsn);
+        self.max_jsn = self.max_jsn.max(entry.jsn);
+    }
+
+    /// Whether `key` lies between the first and the last key.
+    #[inline]
+    pub fn covers(&self, key: &[u8]) -> bool {
+        *self.min_key <= *key && *key <= *self.max_key
+    }
+
+    /// Whether any key from `min` to `max` can be here.
+    pub fn overlaps(&self, min: &[u8], max: &[u8]) -> bool {
+        *self.min_key <= *max && *min <= *self.max_key
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        for number in [
+            self.entries,
+            self.deletions,
+            self.inlines,
+            self.min_seq.0,
+            self.max_seq.0,
+            self.min_jsn.0,
+            self.max_jsn.0,
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        put_bytes(out, &self.min_key);
+        put_bytes(out, &self.max_key);
+    }
+
+    pub(crate) fn decode(fields: &mut Fields<'_>) -> Option<TableMeta> {
+        let meta = TableMeta {
+            entries: fields.u64()?,
+            deletions: fields.u64()?,
+            inlines: fields.u64()?,
+            min_seq: Seq(fields.u64()?),
+            max_seq: Seq(fields.u64()?),
+            min_jsn: Jsn(fields.u64()?),
+            max_jsn: Jsn(fields.u64()?),
+            min_key: Bytes::copy_from_slice(fields.bytes()?),
+            max_key: Bytes::copy_from_slice(fields.bytes()?),
+        };
+        let sane = meta.entries > 0
+            && meta.deletions.checked_add(meta.inlines)? <= meta.entries
+            && meta.min_seq <= meta.max_seq
+            && meta.min_jsn <= meta.max_jsn
+            && meta.min_key <= meta.max_key;
+        sane.then_some(meta)
+    }
+}
+
+/// The footer's fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Footer {
+    pub table: TableId,
+    pub blocks_len: u64,
+    pub filter_len: u32,
+    pub index_len: u32,
+    pub meta_len: u32,
+    pub filter_crc: u32,
+    pub index_crc: u32,
+    pub meta_crc: u32,
+}
+
+impl Footer {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&self.table.0.to_le_bytes());
+        out.extend_from_slice(&self.blocks_len.to_le_bytes());
+        for number in [
+            self.filter_len,
+            self.index_len,
+            self.meta_len,
+            self.filter_crc,
+            self.index_crc,
+            self.meta_crc,
+            TABLE_VERSION,
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        let crc = crc32c(&out[start..]);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out.extend_from_slice(&MAGIC);
+        debug_assert_eq!(out.len() - start, FOOTER_BYTES);
+    }
+
+    /// Reads the footer of `table`, whose file is `file_len` long.
+    pub fn decode(bytes: &[u8], table: TableId, file_len: u64) -> Result<Footer, Error> {
+        let offset = file_len.saturating_sub(FOOTER_BYTES as u64);
+        let bad = |what| Error::from(damage(table, offset, what));
+        if bytes.len() != FOOTER_BYTES {
+            return Err(bad("the file is too short for a footer"));
+        }
+        let mut crc = Fields::new(&bytes[CRC_AT..]);
+        if bytes[CRC_AT + 4..] != MAGIC || crc.u32() != Some(crc32c(&bytes[..CRC_AT])) {
+            return Err(bad("the footer's checksum"));
+        }
+        let (footer, version) = Footer::fields(bytes).ok_or(bad("the footer's layout"))?;
+        if version != TABLE_VERSION {
+            let what = format!("a table of version {version}; this program knows {TABLE_VERSION}");
+            return Err(Error::Format { file: table.file_name(), what });
+        }
+        if footer.table != table {
+            return Err(bad("the footer is of another table"));
+        }
+        if footer.file_len() != Some(file_len) {
+            return Err(bad("the file's length is not that of its parts"));
+        }
+        Ok(footer)
+    }
+
+    /// How long filter, index and meta are together.
+    pub fn tail_len(&self) -> Option<usize> {
+        let len = u64::from(self.filter_len) + u64::from(self.index_len) + u64::from(self.meta_len);
+        usize::try_from(len).ok()
+    }
+
+    fn file_len(&self) -> Option<u64> {
+        self.blocks_len.checked_add(self.tail_len()? as u64)?.checked_add(FOOTER_BYTES as u64)
+    }
+
+    fn fields(bytes: &[u8]) -> Option<(Footer, u32)> {
+        let mut fields = Fields::new(bytes);
+        let footer = Footer {
+            table: TableId(fields.u64()?),
+            blocks_len: fields.u64()?,
+            filter_len: fields.u32()?,
+            index_len: fields.u32()?,
+            meta_len: fields.u32()?,
+            filter_crc: fields.u32()?,
+            index_crc: fields.u32()?,
+            meta_crc: fields.u32()?,
+        };
+        Some((footer, fields.u32()?))
+    }
+}

@@ -1,0 +1,153 @@
+//! Walks a table in key order, reading ahead: for jobs, whose disks block.
+
+use super::{Block, Table, damage};
+use crate::Seq;
+use crate::error::Error;
+use base::Disk;
+use base::disk;
+use bytes::Bytes;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// So much is read at once: a device's full speed for a merge, and no great loss for a short range.
+const READAHEAD_BYTES: usize = 128 << 10;
+
+/// A place in a table, or past its end, where a new one is. It shares the table, which therefore stays.
+pub struct TableIter {
+    table: Arc<Table>,
+    /// Bytes of the file from `window_at` on: whole blocks.
+    window: Bytes,
+    window_at: u64,
+    block: Option<(u32, Block)>,
+    index: usize,
+    key: Vec<u8>,
+    seq: Seq,
+    entry: Range<usize>,
+}
+
+impl TableIter {
+    /// A cursor at no entry until it seeks.
+    pub fn new(table: Arc<Table>) -> TableIter {
+        TableIter {
+            table,
+            window: Bytes::new(),
+            window_at: 0,
+            block: None,
+            index: 0,
+            key: Vec::new(),
+            seq: Seq(0),
+            entry: 0..0,
+        }
+    }
+
+    /// Goes to the first entry whose key is `key` or after it. After an error it is past the end.
+    pub fn seek(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error> {
+        let Some(block) = self.table.find_block(key) else {
+            return self.enter(disk, 0);
+        };
+        self.load(disk, block.index)?;
+        if let Some((number, block)) = self.block.take() {
+            self.index = block.search(key)?.0;
+            self.block = Some((number, block));
+        }
+        self.settle(disk)
+    }
+
+    /// Goes one entry on. Panics past the end.
+    pub fn next(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        assert!(self.valid(), "there is nothing after the end");
+        self.index += 1;
+        self.settle(disk)
+    }
+
+    /// True at an entry, false past the end.
+    pub fn valid(&self) -> bool {
+        self.block.is_some()
+    }
+
+    /// The entry's key. Means nothing past the end.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The entry's seq. Means nothing past the end.
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// The ledger entry. Empty past the end.
+    pub fn entry(&self) -> &[u8] {
+        self.block.as_ref().map_or(&[], |(_, block)| &block.bytes()[self.entry.clone()])
+    }
+
+    /// Takes the entry at `index` of the block, or goes to the next block if there is none.
+    fn settle(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        match &self.block {
+            Some((number, block)) if self.index == block.count() => {
+                let next = number + 1;
+                self.enter(disk, next)
+            }
+            _ => self.decode(),
+        }
+    }
+
+    /// Goes to the first entry of block `number`, or past the end.
+    fn enter(&mut self, disk: &mut dyn Disk, number: u32) -> Result<(), Error> {
+        self.load(disk, number)?;
+        self.index = 0;
+        self.decode()
+    }
+
+    fn decode(&mut self) -> Result<(), Error> {
+        let Some((_, block)) = &self.block else { return Ok(()) };
+        let item = match block.item(self.index) {
+            Ok(item) => item,
+            Err(damage) => {
+                self.block = None;
+                return Err(damage.into());
+            }
+        };
+        self.key.clear();
+        self.key.extend_from_slice(block.prefix());
+        self.key.extend_from_slice(&block.bytes()[item.suffix]);
+        self.seq = item.seq;
+        self.entry = item.entry;
+        Ok(())
+    }
+
+    fn load(&mut self, disk: &mut dyn Disk, number: u32) -> Result<(), Error> {
+        self.block = None;
+        let Some(handle) = self.table.block(number) else { return Ok(()) };
+        let len = handle.len as usize;
+        let mut at = self.window_offset(handle.offset, len);
+        if at.is_none() {
+            self.read_ahead(disk, number)?;
+            at = self.window_offset(handle.offset, len);
+        }
+        let at = at.ok_or_else(|| damage(self.table.id(), handle.offset, "the file ends early"))?;
+        let block = Block::parse(self.window.slice(at..at + len), self.table.id(), handle.offset)?;
+        self.block = Some((number, block));
+        Ok(())
+    }
+
+    fn window_offset(&self, offset: u64, len: usize) -> Option<usize> {
+        let at = usize::try_from(offset.checked_sub(self.window_at)?).ok()?;
+        (at.checked_add(len)? <= self.window.len()).then_some(at)
+    }
+
+    /// Reads block `first` and as many after it as fit [`READAHEAD_BYTES`].
+    fn read_ahead(&mut self, disk: &mut dyn Disk, first: u32) -> Result<(), Error> {
+        let mut blocks = (first..).map_while(|number| self.table.block(number));
+        let Some(handle) = blocks.next() else { return Ok(()) };
+        let mut len = handle.len as usize;
+        for block in blocks {
+            if len + block.len as usize > READAHEAD_BYTES {
+                break;
+            }
+            len += block.len as usize;
+        }
+        self.window = disk::read(disk, self.table.file(), handle.offset, len)?;
+        self.window_at = handle.offset;
+        Ok(())
+    }
+}

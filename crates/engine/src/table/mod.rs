@@ -1,0 +1,218 @@
+//! A table: an immutable file of ledger entries in key order, one version of each key.
+//!
+//! ```text
+//! block * n | filter | index | meta | footer
+//! ```
+//!
+//! Invariants:
+//! - every byte of the file is under a checksum, and each structure is checked before it is believed: damage is
+//!   an [`Error::Damaged`], never a missing key and never an older version;
+//! - the filter, the index and what the table holds are in memory while it is open; blocks are read one by one.
+//!
+//! A lookup hashes its key once ([`crate::memtable::hash`]) and then, for each table:
+//! 1. [`Table::may_contain`] asks the filter.
+//! 2. [`Table::find_block`] names the one block.
+//! 3. The caller gets its bytes, from a cache or the disk.
+//! 4. [`Block::parse`] checks them.
+//! 5. [`Block::find`] looks.
+//!
+//! A table that is in no version any more is marked obsolete ([`Table::retire`]); the store removes its file when
+//! no snapshot shares it. Left out: compression, and several versions of a key, since snapshots hold whole tables.
+//!
+//! Follows LevelDB's tables. The format's page is docs/formats/table.md.
+
+mod block;
+mod builder;
+pub(crate) mod fields;
+mod filter;
+mod footer;
+mod index;
+mod iter;
+mod keys;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use block::{BLOCK_BYTES_TARGET, Block};
+pub use builder::TableBuilder;
+pub use footer::{TABLE_VERSION, TableMeta};
+pub use index::BlockHandle;
+pub use iter::TableIter;
+pub use keys::KeyArray;
+
+use crate::error::{Damage, Error};
+use base::Disk;
+use base::checksum::crc32c;
+use base::disk::{self, DiskOp, FileId, OpenMode};
+use bytes::Bytes;
+use filter::Filter;
+use footer::{FOOTER_BYTES, Footer};
+use index::Index;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A table's number, which is its file's name. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TableId(pub u64);
+
+impl TableId {
+    /// The file's name: 16 hexadecimal digits and `.tbl`.
+    pub fn file_name(self) -> String {
+        format!("{:016x}.tbl", self.0)
+    }
+
+    /// The table that a file of this name holds; `None` if the name is not a table's.
+    pub fn from_file_name(name: &str) -> Option<TableId> {
+        let id = TableId(u64::from_str_radix(name.strip_suffix(".tbl")?, 16).ok()?);
+        (id.file_name() == name).then_some(id)
+    }
+}
+
+/// An open table.
+#[derive(Debug)]
+pub struct Table {
+    id: TableId,
+    path: PathBuf,
+    file: FileId,
+    len: u64,
+    meta: TableMeta,
+    index: Index,
+    filter: Filter,
+    obsolete: AtomicBool,
+}
+
+impl Table {
+    /// Opens the table `id` in `dir`, and checks all of it but its blocks. Blocks until it has been read.
+    pub fn open(disk: &mut dyn Disk, dir: &Path, id: TableId) -> Result<Table, Error> {
+        let path = dir.join(id.file_name());
+        let (file, len) = disk::open(disk, &path, OpenMode::Read)?;
+        let table = Table::load(disk, path, file, id, len);
+        if table.is_err() {
+            // What was wrong with the table matters; that its file would not close does not.
+            disk::run(disk, DiskOp::Close { file }).ok();
+        }
+        table
+    }
+
+    fn load(disk: &mut dyn Disk, path: PathBuf, file: FileId, id: TableId, len: u64) -> Result<Table, Error> {
+        let footer_at = len.saturating_sub(FOOTER_BYTES as u64);
+        let footer = Footer::decode(&disk::read(disk, file, footer_at, FOOTER_BYTES)?, id, len)?;
+        let tail_len = footer.tail_len().expect("checked by decode");
+        let mut tail = disk::read(disk, file, footer.blocks_len, tail_len)?;
+        if tail.len() != tail_len {
+            return Err(damage(id, footer.blocks_len, "the file ends early").into());
+        }
+        let mut offset = footer.blocks_len;
+        let mut part = |len: u32, crc: u32, what| {
+            let (at, bytes) = (offset, tail.split_to(len as usize));
+            offset += u64::from(len);
+            if crc32c(&bytes) == crc { Ok((at, bytes)) } else { Err(damage(id, at, what)) }
+        };
+        let (filter_at, filter) = part(footer.filter_len, footer.filter_crc, "the filter's checksum")?;
+        let (index_at, index) = part(footer.index_len, footer.index_crc, "the index's checksum")?;
+        let (meta_at, meta) = part(footer.meta_len, footer.meta_crc, "the meta data's checksum")?;
+        let layout = |at| move || damage(id, at, "the layout");
+        Ok(Table {
+            id,
+            path,
+            file,
+            len,
+            filter: Filter::decode(&filter).ok_or_else(layout(filter_at))?,
+            index: Index::decode(&index, footer.blocks_len).ok_or_else(layout(index_at))?,
+            meta: decode_meta(&meta).ok_or_else(layout(meta_at))?,
+            obsolete: AtomicBool::new(false),
+        })
+    }
+
+    /// False if the key of this hash is certainly not here.
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        self.filter.may_contain(hash)
+    }
+
+    /// The one block that can hold `key`; `None` if `key` is before all of them.
+    #[inline]
+    pub fn find_block(&self, key: &[u8]) -> Option<BlockHandle> {
+        self.index.find(key)
+    }
+
+    /// The block numbered `index`, if there are so many.
+    pub fn block(&self, index: u32) -> Option<BlockHandle> {
+        self.index.block(index)
+    }
+
+    /// Reads and checks a block. Blocks: for jobs and start-up.
+    pub fn read_block(&self, disk: &mut dyn Disk, block: BlockHandle) -> Result<Block, Error> {
+        let bytes = disk::read(disk, self.file, block.offset, block.len as usize)?;
+        Ok(Block::parse(bytes, self.id, block.offset)?)
+    }
+
+    /// Its number.
+    pub fn id(&self) -> TableId {
+        self.id
+    }
+
+    /// Its file, open for reading.
+    pub fn file(&self) -> FileId {
+        self.file
+    }
+
+    /// Where its file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its file's length.
+    #[expect(clippy::len_without_is_empty, reason = "a table always has an entry")]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// What it holds.
+    pub fn meta(&self) -> &TableMeta {
+        &self.meta
+    }
+
+    /// How many blocks it has.
+    pub fn blocks(&self) -> usize {
+        self.index.blocks()
+    }
+
+    /// Bytes of memory that its filter and index take.
+    pub fn memory(&self) -> usize {
+        self.filter.memory() + self.index.memory()
+    }
+
+    /// Marks it as being in no version any more: its file goes when the last one who shares it has let go.
+    pub fn retire(&self) {
+        self.obsolete.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has been retired.
+    pub fn is_obsolete(&self) -> bool {
+        self.obsolete.load(Ordering::Relaxed)
+    }
+
+    /// What closes its file.
+    pub fn close_op(&self) -> DiskOp {
+        DiskOp::Close { file: self.file }
+    }
+
+    /// What removes its file. To be run after [`Table::close_op`], by whoever holds the last share.
+    pub fn remove_op(&self) -> DiskOp {
+        DiskOp::Remove { path: self.path.clone() }
+    }
+}
+
+fn decode_meta(bytes: &Bytes) -> Option<TableMeta> {
+    let mut fields = fields::Fields::new(bytes);
+    let meta = TableMeta::decode(&mut fields)?;
+    fields.end()?;
+    Some(meta)
+}
+
+#[cold]
+fn damage(table: TableId, offset: u64, what: &'static str) -> Damage {
+    Damage { file: table.file_name(), offset, what }
+}

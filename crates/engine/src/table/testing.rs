@@ -1,0 +1,158 @@
+//! A disk in memory for the tests of tables, merges and the manifest: complete at once, and able to fail.
+
+use super::{Table, TableBuilder, TableId};
+use crate::Seq;
+use crate::entry::{Entry, Jsn, Location};
+use base::disk::{Completion, Disk, DiskAnswer, DiskError, DiskErrorKind, DiskOp, FileId, OpenMode, Token};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Files by path. What is removed or closed is gone at once, so a use after it fails the test.
+#[derive(Default)]
+pub(crate) struct MemDisk {
+    pub files: BTreeMap<PathBuf, Vec<u8>>,
+    pub open: BTreeMap<FileId, PathBuf>,
+    pub opened: u32,
+    pub done: Vec<Completion>,
+    /// How many operations that change something have been asked for.
+    pub changes: u64,
+    /// The change with this number fails.
+    pub fail_at: Option<u64>,
+}
+
+impl MemDisk {
+    pub fn names(&self) -> Vec<String> {
+        self.files.keys().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+    }
+
+    pub fn open_files(&self) -> usize {
+        self.open.len()
+    }
+
+    fn perform(&mut self, op: DiskOp) -> Result<DiskAnswer, DiskError> {
+        let error = |kind, path: &Path| DiskError {
+            kind,
+            path: path.display().to_string(),
+            message: format!("{kind:?}"),
+        };
+        if !matches!(
+            op,
+            DiskOp::Open { mode: OpenMode::Read, .. } | DiskOp::Read { .. } | DiskOp::List { .. }
+        ) {
+            self.changes += 1;
+            if self.fail_at == Some(self.changes) {
+                return Err(error(DiskErrorKind::Io, Path::new("injected")));
+            }
+        }
+        match op {
+            DiskOp::Open { path, mode } => {
+                match (mode, self.files.contains_key(&path)) {
+                    (OpenMode::Create, true) => return Err(error(DiskErrorKind::Exists, &path)),
+                    (OpenMode::Create, false) => drop(self.files.insert(path.clone(), Vec::new())),
+                    (_, false) => return Err(error(DiskErrorKind::NotFound, &path)),
+                    (_, true) => {}
+                }
+                self.opened += 1;
+                let (file, len) = (FileId(self.opened), self.files[&path].len() as u64);
+                self.open.insert(file, path);
+                return Ok(DiskAnswer::Opened { file, len });
+            }
+            DiskOp::Close { file } => drop(self.open.remove(&file).expect("an open file")),
+            DiskOp::Write { file, offset, data, .. } => {
+                let bytes = self.files.get_mut(&self.open[&file]).unwrap();
+                let end = offset as usize + data.len();
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[offset as usize..end].copy_from_slice(&data);
+            }
+            DiskOp::Read { file, offset, len } => {
+                let bytes = &self.files[&self.open[&file]];
+                let start = bytes.len().min(offset as usize);
+                let end = bytes.len().min(start + len);
+                return Ok(DiskAnswer::Data(Bytes::copy_from_slice(&bytes[start..end])));
+            }
+            DiskOp::Rename { from, to } => {
+                let bytes = self.files.remove(&from).ok_or_else(|| error(DiskErrorKind::NotFound, &from))?;
+                self.files.insert(to, bytes);
+            }
+            DiskOp::Remove { path } => {
+                self.files.remove(&path).ok_or_else(|| error(DiskErrorKind::NotFound, &path))?;
+            }
+            DiskOp::Sync { .. } | DiskOp::SyncDir { .. } => {}
+            other => unimplemented_in_tests(&other),
+        }
+        Ok(DiskAnswer::Done)
+    }
+}
+
+fn unimplemented_in_tests(op: &DiskOp) {
+    panic!("no test here needs {op:?}");
+}
+
+impl Disk for MemDisk {
+    fn submit(&mut self, op: DiskOp, token: Token) {
+        let result = self.perform(op);
+        self.done.push(Completion { token, result });
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) {
+        completions.append(&mut self.done);
+    }
+
+    fn wait(&mut self) {
+        panic!("every operation completes at once");
+    }
+
+    fn try_read(&mut self, _file: FileId, _offset: u64, _buf: &mut [u8]) -> Option<usize> {
+        None
+    }
+}
+
+pub(crate) fn dir() -> &'static Path {
+    Path::new("/data")
+}
+
+/// A ledger entry whose head tells the key and the seq, so that a wrong answer shows; `len` more bytes follow.
+pub(crate) fn entry(key: &[u8], seq: u64, len: usize) -> Vec<u8> {
+    let head = [key, &seq.to_le_bytes(), &vec![b'.'; len]].concat();
+    let location = Location::Journal { offset: 64, len: 1000 };
+    let mut out = Vec::new();
+    Entry { jsn: Jsn(seq + 1), location, head: &head, inline: b"" }.encode(&mut out);
+    out
+}
+
+pub(crate) fn deletion(seq: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    Entry { jsn: Jsn(seq + 1), location: Location::Deleted, head: b"", inline: b"" }.encode(&mut out);
+    out
+}
+
+/// A model of a table or a ledger: key to seq and entry.
+pub(crate) type Model = BTreeMap<Vec<u8>, (u64, Vec<u8>)>;
+
+/// Writes `entries` as table `id` and opens it.
+pub(crate) fn table(disk: &mut MemDisk, id: u64, entries: &Model) -> Arc<Table> {
+    let mut builder = TableBuilder::create(disk, dir(), TableId(id)).unwrap();
+    for (key, (seq, entry)) in entries {
+        builder.add(disk, key, Seq(*seq), entry).unwrap();
+    }
+    let meta = builder.finish(disk).unwrap();
+    let table = Table::open(disk, dir(), TableId(id)).unwrap();
+    assert_eq!(*table.meta(), meta);
+    Arc::new(table)
+}
+
+/// A lookup as the store does it, with blocking reads.
+pub(crate) fn get(
+    disk: &mut MemDisk,
+    table: &Table,
+    key: &[u8],
+) -> Result<Option<(u64, Vec<u8>)>, crate::Error> {
+    if !table.may_contain(crate::memtable::hash(key)) {
+        return Ok(None);
+    }
+    let Some(handle) = table.find_block(key) else { return Ok(None) };
+    let block = table.read_block(disk, handle)?;
+    Ok(block.find(key)?.map(|(seq, entry)| (seq.0, block.share(entry).to_vec())))
+}

@@ -1,0 +1,243 @@
+//! Tables against a model, and against every kind of damage.
+
+use super::testing::{MemDisk, Model, deletion, dir, entry, get, table};
+use super::{BLOCK_BYTES_TARGET, Table, TableId, TableIter};
+use crate::entry::{Jsn, Seq};
+use crate::error::Error;
+use base::checksum::crc32c;
+use base::rng::{Rng, SplitMix64};
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+fn path(id: u64) -> PathBuf {
+    dir().join(TableId(id).file_name())
+}
+
+/// A key, its seq and its entry.
+type Version = (Vec<u8>, (u64, Vec<u8>));
+
+/// All entries from `key` on.
+fn walk(disk: &mut MemDisk, table: &Arc<Table>, key: &[u8]) -> Result<Vec<Version>, Error> {
+    let mut iter = TableIter::new(Arc::clone(table));
+    let mut entries = Vec::new();
+    iter.seek(disk, key)?;
+    while iter.valid() {
+        entries.push((iter.key().to_vec(), (iter.seq().0, iter.entry().to_vec())));
+        iter.next(disk)?;
+    }
+    Ok(entries)
+}
+
+/// Keys with long common beginnings, short ones, and an empty one.
+fn keys() -> impl Strategy<Value = Vec<u8>> {
+    let prefix = prop_oneof![Just(&b""[..]), Just(&b"bucket"[..]), Just(&b"bucket/long-common-part/"[..])];
+    (prefix, vec(0u8..4, 0..6)).prop_map(|(prefix, rest)| [prefix, &rest].concat())
+}
+
+fn models() -> impl Strategy<Value = Model> {
+    let sizes = prop_oneof![8 => 0usize..40, 2 => 300usize..1500, 1 => 4000usize..9000];
+    btree_map(keys(), (0u64..1 << 40, sizes, 0u8..5), 1..200).prop_map(|model| {
+        let make = |(key, (seq, size, kind)): (Vec<u8>, _)| {
+            let bytes = if kind == 0 { deletion(seq) } else { entry(&key, seq, size) };
+            (key, (seq, bytes))
+        };
+        model.into_iter().map(make).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn it_answers_like_a_map(model in models(), probes in vec(keys(), 50)) {
+        let mut disk = MemDisk::default();
+        let table = table(&mut disk, 1, &model);
+        for key in model.keys().chain(&probes) {
+            prop_assert_eq!(get(&mut disk, &table, key).unwrap(), model.get(key).cloned());
+        }
+        for key in probes.iter().take(10) {
+            let expected: Vec<_> = model.range(key.clone()..).map(|(k, v)| (k.clone(), v.clone())).collect();
+            prop_assert_eq!(walk(&mut disk, &table, key).unwrap(), expected);
+        }
+        let meta = table.meta();
+        prop_assert_eq!(meta.entries, model.len() as u64);
+        prop_assert_eq!(meta.deletions, model.values().filter(|(_, entry)| entry[0] == 3).count() as u64);
+        prop_assert_eq!(Some(&meta.min_key.to_vec()), model.keys().next());
+        prop_assert_eq!(Some(&meta.max_key.to_vec()), model.keys().last());
+        prop_assert_eq!(meta.max_seq.0, model.values().map(|(seq, _)| *seq).max().unwrap());
+        prop_assert_eq!(meta.min_jsn.0, model.values().map(|(seq, _)| *seq).min().unwrap() + 1);
+    }
+}
+
+#[test]
+fn golden_bytes() {
+    let mut disk = MemDisk::default();
+    let model = Model::from([
+        (b"key-a".to_vec(), (5, vec![1, 6, 64, 100, 2, b'h', b'a'])),
+        (b"key-b".to_vec(), (4, vec![2, 5, 0, 0, 1, b'h', b'v'])),
+        (b"key-c".to_vec(), (300, vec![3, 7, 0, 0, 0])),
+    ]);
+    let table = table(&mut disk, 0x1F, &model);
+    let bytes = &disk.files[&PathBuf::from("/data/000000000000001f.tbl")];
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, include_str!("golden.hex").replace('\n', ""));
+    assert_eq!((table.meta().inlines, table.meta().max_jsn), (1, Jsn(7)));
+}
+
+#[test]
+fn large_tables_have_many_blocks_and_large_entries_their_own() {
+    let mut disk = MemDisk::default();
+    let mut model = Model::new();
+    for number in 0..20_000u64 {
+        let key = format!("bucket/user{:08}", number * 7919 % 1_000_003).into_bytes();
+        let size = if number % 1000 == 0 { 300_000 } else { 40 };
+        model.insert(key.clone(), (number, entry(&key, number, size)));
+    }
+    model.insert(vec![b'c'; 100_000], (1 << 60, deletion(1 << 60)));
+    model.insert(vec![b'c'; 100_001], (1 << 61, deletion(1 << 61)));
+    let table = table(&mut disk, 1, &model);
+    assert!(table.blocks() > 300, "{}", table.blocks());
+    assert_eq!(walk(&mut disk, &table, b"").unwrap(), model.clone().into_iter().collect::<Vec<_>>());
+    for key in model.keys().step_by(37).chain([&vec![b'c'; 100_001]]) {
+        assert_eq!(get(&mut disk, &table, key).unwrap().as_ref(), model.get(key));
+    }
+    let regular = (0..table.blocks() as u32).filter_map(|n| table.block(n)).map(|block| block.len as usize);
+    let sizes: Vec<usize> = regular.filter(|&len| len < 100_000).collect();
+    assert!(sizes.iter().all(|&len| len <= BLOCK_BYTES_TARGET));
+    assert!(sizes.iter().filter(|&&len| len > BLOCK_BYTES_TARGET * 9 / 10).count() > sizes.len() * 3 / 4);
+}
+
+fn small_model() -> Model {
+    let mut model = Model::new();
+    for number in 0..60u64 {
+        let key = format!("bucket/key{number:03}").into_bytes();
+        let bytes = if number % 7 == 0 { deletion(number) } else { entry(&key, number, 60) };
+        model.insert(key, (number, bytes));
+    }
+    model
+}
+
+/// Opens and reads all of table 1: whether damage was found; panics on a wrong answer.
+fn finds_damage(disk: &mut MemDisk, model: &Model) -> bool {
+    let opened = match Table::open(disk, dir(), TableId(1)) {
+        Ok(table) => Arc::new(table),
+        Err(Error::Damaged(_)) => return true,
+        Err(other) => panic!("damage was taken for {other}"),
+    };
+    let mut damaged = false;
+    for (key, expected) in model {
+        match get(disk, &opened, key) {
+            Ok(answer) => assert_eq!(answer.as_ref(), Some(expected), "a wrong answer"),
+            Err(Error::Damaged(_)) => damaged = true,
+            Err(other) => panic!("damage was taken for {other}"),
+        }
+    }
+    let walked = walk(disk, &opened, b"");
+    base::disk::run(disk, opened.close_op()).unwrap();
+    assert_eq!(damaged, walked.is_err());
+    damaged
+}
+
+#[test]
+fn every_flipped_bit_is_found() {
+    let mut disk = MemDisk::default();
+    let model = small_model();
+    table(&mut disk, 1, &model);
+    assert!(!finds_damage(&mut disk, &model));
+    let len = disk.files[&path(1)].len();
+    assert!(len > BLOCK_BYTES_TARGET, "more than one block");
+    for bit in 0..len * 8 {
+        disk.files.get_mut(&path(1)).unwrap()[bit / 8] ^= 1 << (bit % 8);
+        assert!(finds_damage(&mut disk, &model), "bit {bit} of {len} bytes");
+        disk.files.get_mut(&path(1)).unwrap()[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+#[test]
+fn a_file_of_another_length_or_name_is_found() {
+    let mut disk = MemDisk::default();
+    let model = small_model();
+    table(&mut disk, 1, &model);
+    let bytes = disk.files[&path(1)].clone();
+    for len in (0..bytes.len()).step_by(13).chain([bytes.len() - 1]) {
+        disk.files.insert(path(1), bytes[..len].to_vec());
+        assert!(finds_damage(&mut disk, &model), "cut to {len}");
+    }
+    for extra in [&[0u8][..], &[0; 4096], &bytes] {
+        disk.files.insert(path(1), [extra, &bytes].concat());
+        assert!(finds_damage(&mut disk, &model));
+        disk.files.insert(path(1), [&bytes, extra].concat());
+        // Twice the same file, end to end, ends in a footer that is right but for the length.
+        assert!(finds_damage(&mut disk, &model));
+    }
+    disk.files.insert(path(2), bytes);
+    assert!(matches!(Table::open(&mut disk, dir(), TableId(2)), Err(Error::Damaged(_))));
+    assert!(matches!(Table::open(&mut disk, dir(), TableId(3)), Err(Error::Disk(_))));
+}
+
+#[test]
+fn a_newer_version_is_no_damage() {
+    let mut disk = MemDisk::default();
+    table(&mut disk, 1, &small_model());
+    let bytes = disk.files.get_mut(&path(1)).unwrap();
+    let footer = bytes.len() - super::FOOTER_BYTES;
+    let crc_at = bytes.len() - 12;
+    bytes[crc_at - 4] = 2;
+    let crc = crc32c(&bytes[footer..crc_at]);
+    bytes[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
+    assert!(matches!(Table::open(&mut disk, dir(), TableId(1)), Err(Error::Format { .. })));
+}
+
+#[test]
+fn random_files_never_panic() {
+    let mut disk = MemDisk::default();
+    let mut rng = SplitMix64::new(11);
+    table(&mut disk, 1, &small_model());
+    let good = disk.files[&path(1)].clone();
+    for _ in 0..10_000 {
+        let mut bytes = good.clone();
+        for _ in 0..rng.below(8) + 1 {
+            let at = bytes.len() - 1 - rng.below(400) as usize;
+            bytes[at] = rng.next_u64() as u8;
+        }
+        // Half of them with a footer that looks right, so that what is behind it is read.
+        if rng.chance(1, 2) {
+            let (footer, crc_at) = (bytes.len() - super::FOOTER_BYTES, bytes.len() - 12);
+            bytes[crc_at - 4..crc_at].copy_from_slice(&1u32.to_le_bytes());
+            let crc = crc32c(&bytes[footer..crc_at]);
+            bytes[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
+            bytes[crc_at + 4..].copy_from_slice(b"ANULTABL");
+        }
+        disk.files.insert(path(1), bytes);
+        Table::open(&mut disk, dir(), TableId(1)).ok();
+    }
+}
+
+#[test]
+fn names_and_retirement() {
+    assert_eq!(TableId(0xABC).file_name(), "0000000000000abc.tbl");
+    assert_eq!(TableId::from_file_name("0000000000000abc.tbl"), Some(TableId(0xABC)));
+    for name in ["abc.tbl", "0000000000000ABC.tbl", "0000000000000abc.tmp", "+000000000000abc.tbl", ""] {
+        assert_eq!(TableId::from_file_name(name), None, "{name}");
+    }
+    let mut disk = MemDisk::default();
+    let table = table(&mut disk, 1, &small_model());
+    assert!(!table.is_obsolete());
+    table.retire();
+    assert!(table.is_obsolete());
+    base::disk::run(&mut disk, table.close_op()).unwrap();
+    base::disk::run(&mut disk, table.remove_op()).unwrap();
+    assert!(disk.files.is_empty() && disk.open_files() == 0);
+}
+
+#[test]
+#[should_panic(expected = "the keys of a table ascend")]
+fn disorder_is_our_bug() {
+    let mut disk = MemDisk::default();
+    let mut builder = super::TableBuilder::create(&mut disk, dir(), TableId(1)).unwrap();
+    for key in [b"b", b"a"] {
+        builder.add(&mut disk, key, Seq(1), &deletion(1)).unwrap();
+    }
+}
