@@ -1,0 +1,83 @@
+//! What the shards of a node say to each other. Messages between two shards arrive in order, or not at all when
+//! the process ends.
+
+use base::Monotonic;
+use bytes::Bytes;
+use kv::{Bucket, BucketProps, Error, Request, Response};
+use std::sync::Arc;
+
+/// A shard of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShardId(pub u16);
+
+/// Names a client's request at the shard that its connection belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// What is listed.
+#[derive(Clone, Debug)]
+pub enum Listed {
+    /// A bucket's keys.
+    Keys(Bucket),
+    /// A bucket type's buckets.
+    Buckets(Bytes),
+}
+
+/// A message from one shard to another.
+#[derive(Debug)]
+pub enum Hop {
+    /// A request for a key of the receiver's.
+    Request {
+        /// Whose client asked.
+        from: ShardId,
+        /// The name of the request there.
+        id: RequestId,
+        /// The request.
+        request: Box<Request>,
+        /// When the client stops waiting.
+        deadline: Monotonic,
+    },
+    /// The answer to a [`Hop::Request`].
+    Answer {
+        /// The request.
+        id: RequestId,
+        /// The answer.
+        result: Box<Result<Response, Error>>,
+    },
+    /// Asks for the next page of a listing.
+    AskPage {
+        /// Who gathers it.
+        from: ShardId,
+        /// The listing.
+        id: RequestId,
+        /// What is listed.
+        listed: Listed,
+        /// Where to go on; `None` at the start.
+        cursor: Option<Bytes>,
+    },
+    /// A page of a listing.
+    Page {
+        /// Whose part.
+        from: ShardId,
+        /// The listing.
+        id: RequestId,
+        /// The names, and where to go on.
+        page: Result<(Vec<Bytes>, Option<Bytes>), Error>,
+    },
+    /// A bucket's properties are now these; `None` for its type's.
+    Props {
+        /// Who changed them.
+        from: ShardId,
+        /// The change there.
+        change: u64,
+        /// The bucket.
+        bucket: Bucket,
+        /// The properties.
+        props: Option<Arc<BucketProps>>,
+    },
+    /// The properties of a change are in force at the sender.
+    PropsInForce {
+        /// The change.
+        change: u64,
+    },
+}

@@ -1,0 +1,20 @@
+//! A node's shards: inputs to `kv`, to `engine`, to outputs.
+//!
+//! A [`Shard`] owns one store and everything that belongs to its part of the keys, and is driven from one thread:
+//! requests and messages of other shards come in by [`Shard::request`] and [`Shard::hop`], and when a batch of
+//! them is in, [`Shard::turn`] ends the turn. What is to be sent comes out as [`Output`]s. It holds no socket,
+//! clock or thread, so the server and the simulation run the same code.
+//!
+//! * `shard/`: the loop and its three kinds of work: objects, listings, bucket properties.
+//! * `hop.rs`: what shards of a node say to each other.
+//! * `layout.rs`: what a data folder was made with.
+//! * `riak/`: Riak's protocol buffers in front of it.
+
+pub mod hop;
+pub mod layout;
+pub mod riak;
+pub mod shard;
+
+pub use hop::{Hop, ShardId};
+pub use layout::Layout;
+pub use shard::{Output, RequestId, Shard, ShardConfig, ShardStats};

@@ -1,0 +1,17 @@
+//! Riak's protocol buffers over the node's requests and responses: pure, one [`Session`] per connection.
+//!
+//! [`session`] is the connection's state machine, [`decode`] turns messages into [`kv::Request`]s, [`encode`]
+//! writes [`kv::Response`]s and [`kv::Error`]s as frames. Sockets, and timeouts of idle connections, belong to
+//! the server.
+
+/// The version that clients are told: that of the Riak whose protocol is spoken, since clients choose what they
+/// use by it.
+pub const RIAK_VERSION: &str = "3.2.3";
+
+mod decode;
+mod encode;
+mod session;
+#[cfg(test)]
+mod transcript;
+
+pub use session::{Identity, Incoming, Session};

@@ -1,0 +1,341 @@
+//! One client's connection: bytes in, requests out; responses in, bytes out.
+//!
+//! 1. [`Session::receive`] cuts a frame off the input. What concerns the connection alone (ping, server info,
+//!    client ids, whatever cannot be served) it answers itself; anything else is a request for the node.
+//! 2. The node answers with [`Session::respond`], several times for a listing.
+//! 3. Only then is the next frame looked at: one request at a time, and what a client sends ahead waits.
+//!
+//! Invariants: frames are answered in the order they came; every frame gets an answer or costs the connection.
+//! A malformed frame gets its answer first, as in Riak.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use kv::{Error, Response};
+use protocol::request::DecodeError;
+use protocol::{Frame, FrameError, Limits, codes, errors, next_frame, response};
+
+use super::{decode, encode};
+
+/// Longest client id that is kept: Riak's are four bytes.
+const CLIENT_ID_LEN_MAX: usize = 64;
+
+/// What a node says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its name, as `name@host`.
+    pub node: String,
+    /// Its version: three numbers with dots, which is what clients parse.
+    pub version: String,
+}
+
+/// What a step of the connection came to.
+#[derive(Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "moved once or twice; a box would cost an allocation per put")]
+pub enum Incoming {
+    /// More bytes must be read first; the input has room for some.
+    Wait,
+    /// A frame was answered: bytes were appended to the output.
+    Answered,
+    /// A request for the node. [`Session::respond`] comes before the next [`Session::receive`].
+    Request(kv::Request),
+    /// Send what the output holds and close.
+    Close,
+}
+
+/// What the answer under way is to, as far as its form depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// An object.
+    Object,
+    /// A listing or a bucket's properties.
+    Bucket,
+    /// A bucket type's properties.
+    Type,
+    /// Buckets, all in one answer.
+    AllBuckets,
+}
+
+/// A connection's state.
+#[derive(Debug)]
+pub struct Session {
+    identity: Arc<Identity>,
+    limits: Limits,
+    client_id: Bytes,
+    asked: Asked,
+    closing: bool,
+    /// Memory for an object's context as the client sees it, kept so that a read allocates nothing.
+    context: Vec<u8>,
+}
+
+impl Session {
+    /// A new connection to the node of this identity.
+    pub fn new(identity: Arc<Identity>) -> Session {
+        Session {
+            identity,
+            limits: Limits::BEFORE_FIRST,
+            client_id: Bytes::from_static(&[0; 4]),
+            asked: Asked::Object,
+            closing: false,
+            context: Vec::new(),
+        }
+    }
+
+    /// Takes the next frame off `input`, if it is complete.
+    pub fn receive(&mut self, input: &mut BytesMut, out: &mut Vec<u8>) -> Incoming {
+        if self.closing {
+            return Incoming::Close;
+        }
+        match next_frame(input, self.limits) {
+            Ok(None) => Incoming::Wait,
+            Ok(Some(frame)) => self.on_frame(frame, out),
+            Err(error) => self.on_frame_error(error, out),
+        }
+    }
+
+    /// Answers the request that [`Session::receive`] gave out last.
+    pub fn respond(&mut self, result: Result<Response, Error>, out: &mut Vec<u8>) {
+        match result {
+            Ok(answer) => encode::response(&answer, self.asked, &mut self.context, out),
+            Err(error) => {
+                // Riak fails to decode such a clock and closes; so that clients see one behaviour, so do we.
+                self.closing |= error == Error::BadContext;
+                response::error(out, &encode::error_text(&error, self.asked));
+            }
+        }
+    }
+
+    fn on_frame(&mut self, frame: Frame, out: &mut Vec<u8>) -> Incoming {
+        let decoded = protocol::Request::decode(frame.code, frame.body);
+        let incoming = decoded.and_then(|request| self.on_request(request, out));
+        match incoming {
+            Ok(incoming) => {
+                self.limits = Limits::ESTABLISHED;
+                incoming
+            }
+            Err(error) => self.on_decode_error(&error, out),
+        }
+    }
+
+    fn on_request(&mut self, request: protocol::Request, out: &mut Vec<u8>) -> Result<Incoming, DecodeError> {
+        use protocol::Request as R;
+        match request {
+            R::Ping => response::empty(out, codes::PING_RESP),
+            R::GetClientId => response::client_id(out, &self.client_id),
+            R::SetClientId(message) if message.client_id.len() > CLIENT_ID_LEN_MAX => {
+                return Err(DecodeError::Refused("client id too long"));
+            }
+            R::SetClientId(message) => {
+                self.client_id = Bytes::copy_from_slice(&message.client_id);
+                response::empty(out, codes::SET_CLIENT_ID_RESP);
+            }
+            R::GetServerInfo => response::server_info(out, &self.identity.node, &self.identity.version),
+            R::StartTls => response::error(out, errors::NO_START_TLS),
+            request => {
+                let request = decode::request(request)?;
+                self.asked = asked(&request);
+                return Ok(Incoming::Request(request));
+            }
+        }
+        Ok(Incoming::Answered)
+    }
+
+    fn on_decode_error(&mut self, error: &DecodeError, out: &mut Vec<u8>) -> Incoming {
+        self.closing |= error.closes();
+        response::error(out, &error.to_string());
+        Incoming::Answered
+    }
+
+    fn on_frame_error(&mut self, error: FrameError, out: &mut Vec<u8>) -> Incoming {
+        self.closing = true;
+        if let Some(text) = error.reply() {
+            response::error(out, text);
+        }
+        Incoming::Close
+    }
+}
+
+fn asked(request: &kv::Request) -> Asked {
+    use kv::Request as R;
+    match request {
+        R::Get(_) | R::Put(_) | R::Delete(_) | R::GetPreflist(..) => Asked::Object,
+        R::ListBuckets(list) if !list.stream => Asked::AllBuckets,
+        R::ListBuckets(_) | R::ListKeys(_) | R::GetProps(_) | R::SetProps(..) | R::ResetProps(_) => {
+            Asked::Bucket
+        }
+        R::GetTypeProps(_) | R::SetTypeProps(..) => Asked::Type,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Rng;
+    use base::rng::SplitMix64;
+    use protocol::Message;
+    use protocol::messages as pb;
+
+    const PING: &[u8] = &[0, 0, 0, 1, codes::PING_REQ];
+    const PONG: &[u8] = &[0, 0, 0, 1, codes::PING_RESP];
+
+    fn session() -> Session {
+        Session::new(Arc::new(Identity { node: "n@h".into(), version: "1.2.3".into() }))
+    }
+
+    fn frame(code: u8, message: &impl Message) -> Vec<u8> {
+        let body = message.encode_to_vec();
+        let len = u32::try_from(body.len() + 1).unwrap();
+        [&len.to_be_bytes()[..], &[code], &body].concat()
+    }
+
+    fn get(key: &'static str) -> Vec<u8> {
+        let (bucket, key) = (Bytes::from_static(b"b"), Bytes::from(key));
+        frame(codes::GET_REQ, &pb::GetReq { bucket, key, ..pb::GetReq::default() })
+    }
+
+    fn error_of(out: &[u8]) -> String {
+        assert_eq!(out[4], codes::ERROR_RESP);
+        String::from_utf8(pb::ErrorResp::decode(&out[5..]).unwrap().errmsg.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_request_that_comes_byte_by_byte_is_one_request() {
+        let (mut session, mut input, mut out) = (session(), BytesMut::new(), Vec::new());
+        let bytes = get("k");
+        let (last, rest) = bytes.split_last().unwrap();
+        for &byte in rest {
+            input.extend_from_slice(&[byte]);
+            assert_eq!(session.receive(&mut input, &mut out), Incoming::Wait);
+        }
+        input.extend_from_slice(&[*last]);
+        assert!(matches!(session.receive(&mut input, &mut out), Incoming::Request(kv::Request::Get(_))));
+        assert!(input.is_empty() && out.is_empty());
+    }
+
+    #[test]
+    fn what_is_sent_ahead_waits_and_is_answered_in_order() {
+        let (mut session, mut out) = (session(), Vec::new());
+        let mut input = BytesMut::from(&[PING, &get("k"), PING].concat()[..]);
+        assert_eq!(session.receive(&mut input, &mut out), Incoming::Answered);
+        assert!(matches!(session.receive(&mut input, &mut out), Incoming::Request(_)));
+        assert_eq!(&input[..], PING);
+        session.respond(Ok(Response::NotFound { deleted_context: None }), &mut out);
+        assert_eq!(session.receive(&mut input, &mut out), Incoming::Answered);
+        assert_eq!(out, [PONG, &[0, 0, 0, 1, codes::GET_RESP], PONG].concat());
+    }
+
+    #[test]
+    fn errors_close_or_stay_open_as_in_riak() {
+        let run = |bytes: &[u8]| {
+            let (mut session, mut input, mut out) = (session(), BytesMut::from(bytes), Vec::new());
+            input.extend_from_slice(PING);
+            assert_ne!(session.receive(&mut input, &mut out), Incoming::Wait);
+            let closes = session.receive(&mut input, &mut Vec::new()) == Incoming::Close;
+            (error_of(&out), closes)
+        };
+        assert_eq!(run(&[0, 0, 0, 1, 200]), ("Unknown message code: 200".into(), false));
+        assert_eq!(run(&get("")), ("Key cannot be zero-length".into(), false));
+        let (text, closes) = run(&[0, 0, 0, 2, codes::GET_REQ, 0xFF]);
+        assert!(text.starts_with("Error processing incoming message: ") && closes, "{text}");
+        assert_eq!(run(&[0x7F, 0xFF, 0xFF, 0xFF]), ("Invalid message packet, reason: invalid".into(), true));
+        let bad_repl = pb::BucketProps { repl: Some(9), ..pb::BucketProps::default() };
+        let set = pb::SetBucketReq { bucket: Bytes::from_static(b"b"), props: bad_repl, bucket_type: None };
+        assert!(run(&frame(codes::SET_BUCKET_REQ, &set)).1);
+    }
+
+    #[test]
+    fn a_bad_context_closes_after_its_answer() {
+        let (mut session, mut out) = (session(), Vec::new());
+        let mut input = BytesMut::from(&[&get("k")[..], PING].concat()[..]);
+        assert!(matches!(session.receive(&mut input, &mut out), Incoming::Request(_)));
+        session.respond(Err(Error::BadContext), &mut out);
+        assert!(error_of(&out).starts_with("Error processing incoming message: "));
+        assert_eq!(session.receive(&mut input, &mut out), Incoming::Close);
+    }
+
+    #[test]
+    fn errors_are_told_in_riaks_words() {
+        let unsatisfied =
+            |need, want, got| encode::error_text(&Error::Unsatisfied { need, want, got }, Asked::Object);
+        assert_eq!(unsatisfied(kv::quorum::Need::Pw, 2, 1), "{pw_val_unsatisfied,2,1}");
+        assert_eq!(unsatisfied(kv::quorum::Need::NodeConfirms, 2, 1), "{node_confirms_val_unsatisfied,2,1}");
+        let reasons = vec![
+            ("n_val", kv::props::Reason::Word("not_integer")),
+            ("allow_mult", kv::props::Reason::Text("no \"way\"".into())),
+        ];
+        assert_eq!(
+            encode::error_text(&Error::InvalidProps(reasons), Asked::Bucket),
+            r#"Invalid bucket properties: [{n_val,not_integer},{allow_mult,"no \"way\""}]"#
+        );
+        assert_eq!(encode::error_text(&Error::Timeout, Asked::Object), "timeout");
+        assert_eq!(encode::error_text(&Error::Overload, Asked::Object), "overload");
+    }
+
+    #[test]
+    fn every_property_survives_the_way_in_and_out() {
+        let name = |name: &'static str| Some(Bytes::from(name));
+        let fun = pb::ModFun { module: Bytes::from("m"), function: Bytes::from("f") };
+        let props = pb::BucketProps {
+            n_val: Some(5),
+            allow_mult: Some(true),
+            last_write_wins: Some(true),
+            precommit: vec![pb::CommitHook { modfun: Some(fun.clone()), name: None }],
+            has_precommit: Some(true),
+            postcommit: vec![pb::CommitHook { modfun: None, name: name("js") }],
+            has_postcommit: Some(true),
+            chash_keyfun: Some(fun.clone()),
+            linkfun: Some(fun),
+            old_vclock: Some(1),
+            young_vclock: Some(2),
+            big_vclock: Some(3),
+            small_vclock: Some(4),
+            pr: Some(1),
+            r: Some(0xFFFF_FFFE),
+            w: Some(0xFFFF_FFFC),
+            pw: Some(2),
+            dw: Some(3),
+            rw: Some(0xFFFF_FFFD),
+            basic_quorum: Some(true),
+            notfound_ok: Some(false),
+            backend: name("multi"),
+            search: Some(true),
+            repl: Some(1),
+            search_index: name("idx"),
+            datatype: None,
+            consistent: None,
+            write_once: Some(false),
+            hll_precision: Some(12),
+        };
+        let set = pb::SetBucketReq { bucket: Bytes::from("b"), props: props.clone(), bucket_type: None };
+        let (mut session, mut out) = (session(), Vec::new());
+        let mut input = BytesMut::from(&frame(codes::SET_BUCKET_REQ, &set)[..]);
+        let Incoming::Request(kv::Request::SetProps(_, changes)) = session.receive(&mut input, &mut out)
+        else {
+            panic!("no request to set properties");
+        };
+        let changed = Arc::new(kv::BucketProps::default().with(&changes).unwrap());
+        session.respond(Ok(Response::Props(changed)), &mut out);
+        assert_eq!(pb::GetBucketResp::decode(&out[5..]).unwrap().props, props);
+    }
+
+    #[test]
+    fn random_bytes_never_panic_and_always_end() {
+        let mut rng = SplitMix64::new(11);
+        let seeds = [get("key"), PING.to_vec(), frame(codes::SET_BUCKET_REQ, &pb::SetBucketReq::default())];
+        for round in 0..10_000 {
+            let mut bytes = seeds[round % seeds.len()].clone();
+            for _ in 0..=rng.below(4) {
+                let at = usize::try_from(rng.below(bytes.len() as u64)).unwrap();
+                bytes[at] = rng.next_u64().to_le_bytes()[0];
+            }
+            let (mut session, mut input, mut out) = (session(), BytesMut::from(&bytes[..]), Vec::new());
+            for _ in 0..bytes.len() {
+                match session.receive(&mut input, &mut out) {
+                    Incoming::Wait | Incoming::Close => break,
+                    Incoming::Answered => assert!(!out.is_empty()),
+                    Incoming::Request(_) => session.respond(Err(Error::Overload), &mut out),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! One shard: its loop, and where each kind of work is found.
+//!
+//! 1. [`Shard::request`] and [`Shard::hop`] take what came in. Work that needs no disk is done at once; what
+//!    must wait (for a read, for a sync, for another shard) is parked.
+//! 2. [`Shard::turn`] ends the turn: it hands writes to the disk, takes what the disk and jobs have done, and
+//!    takes parked work up again.
+//! 3. [`Shard::tick`], a few times a second, answers what is past its deadline.
+//!
+//! Invariants
+//! * Each request is answered exactly once; a listing is answered in parts, the last one marked.
+//! * What a client is told of a version rests on versions that may be acknowledged: at durability `sync`, on
+//!   nothing that a crash could lose.
+//! * Of two writes of one key the second begins after the first is applied.
+
+mod listing;
+mod object;
+mod props;
+
+pub use crate::hop::RequestId;
+
+use crate::hop::{Hop, ShardId};
+use crate::layout::Layout;
+use base::{Clock, Monotonic, Rng};
+use engine::store::{Event as StoreEvent, StoreStats};
+use engine::{Seq, Store};
+use kv::{BucketTable, Error, Limits, PreflistEntry, Request, Response};
+use listing::Listings;
+use object::Objects;
+use props::PropsChanges;
+use ring::{Position, Ring};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Requests that one shard works on at a time. Each holds its names and at most one value that waits for the
+/// journal, which has a bound of its own; beyond it a request is refused at once.
+pub const WORK_MAX: usize = 16_384;
+
+/// How long a client waits that does not say: Riak's default.
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+
+/// What a shard is told once.
+pub struct ShardConfig {
+    /// Which shard it is.
+    pub id: ShardId,
+    /// How the node's keys are laid out.
+    pub layout: Layout,
+    /// The node's name.
+    pub node: Arc<str>,
+    /// Who owns what.
+    pub ring: Arc<Ring>,
+    /// The limits in force.
+    pub limits: Limits,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub rng: Box<dyn Rng>,
+}
+
+/// What a shard has for others.
+#[derive(Debug)]
+pub enum Output {
+    /// An answer for a client.
+    Reply {
+        /// The request.
+        to: RequestId,
+        /// The answer.
+        result: Result<Response, Error>,
+        /// Whether further answers follow, once the shell has called [`Shard::proceed`].
+        more: bool,
+    },
+    /// A message for another shard.
+    Hop {
+        /// Which.
+        to: ShardId,
+        /// The message.
+        message: Hop,
+    },
+    /// The clean stop is complete, or failed.
+    Closed(Result<(), engine::Error>),
+}
+
+/// Whose request a piece of work is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    Here(RequestId),
+    There(ShardId, RequestId),
+}
+
+/// Counters of a shard, since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShardCounters {
+    /// Reads begun.
+    pub gets: u64,
+    /// Writes begun.
+    pub puts: u64,
+    /// Deletes begun.
+    pub deletes: u64,
+    /// Requests passed on to another shard.
+    pub hops: u64,
+    /// Requests answered with an error.
+    pub errors: u64,
+    /// Requests refused because too much was under way.
+    pub refused: u64,
+}
+
+/// What a shard is doing, for operators.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ShardStats {
+    /// Its counters.
+    pub counters: ShardCounters,
+    /// Its store.
+    pub store: StoreStats,
+    /// Requests under way.
+    pub work: usize,
+}
+
+/// A shard.
+pub struct Shard {
+    config: ShardConfig,
+    store: Store,
+    table: BucketTable,
+    objects: Objects,
+    listings: Listings,
+    changes: PropsChanges,
+    /// Work that waits until its version may be acknowledged.
+    awaiting: BTreeSet<(Seq, Waiter)>,
+    last_work: u64,
+    counters: ShardCounters,
+    events: Vec<StoreEvent>,
+    outputs: Vec<Output>,
+}
+
+/// Who waits for a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Waiter {
+    Object(u64),
+    Props(u64),
+}
+
+impl Shard {
+    /// A shard over its open store. `table` has the properties that shard 0 keeps ([`Shard::read_props`]).
+    pub fn new(config: ShardConfig, store: Store, table: BucketTable) -> Shard {
+        Shard {
+            config,
+            store,
+            table,
+            objects: Objects::default(),
+            listings: Listings::default(),
+            changes: PropsChanges::default(),
+            awaiting: BTreeSet::new(),
+            last_work: 0,
+            counters: ShardCounters::default(),
+            events: Vec::new(),
+            outputs: Vec::new(),
+        }
+    }
+
+    /// Takes a client's request. `id` must not be that of another request under way.
+    pub fn request(&mut self, id: RequestId, request: Request) {
+        let now = self.config.clock.now();
+        let timeout = request.timeout().filter(|&ms| ms > 0).map(|ms| Duration::from_millis(ms.into()));
+        let deadline = now + timeout.unwrap_or(TIMEOUT_DEFAULT);
+        self.accept(Origin::Here(id), request, deadline);
+    }
+
+    /// Takes a message of another shard.
+    pub fn hop(&mut self, message: Hop) {
+        match message {
+            Hop::Request { from, id, request, deadline } => {
+                self.accept(Origin::There(from, id), *request, deadline)
+            }
+            Hop::Answer { id, result } => self.reply(Origin::Here(id), *result),
+            Hop::AskPage { from, id, listed, cursor } => self.read_page(from, id, &listed, cursor),
+            Hop::Page { from, id, page } => self.on_page(from, id, page),
+            Hop::Props { from, change, bucket, props } => self.on_props(from, change, &bucket, props),
+            Hop::PropsInForce { change } => self.on_in_force(change),
+        }
+    }
+
+    /// Ends a turn. To be called when new input is in, and whenever the disk or a job has woken the shard.
+    pub fn turn(&mut self) {
+        let now = self.config.clock.now();
+        let mut events = std::mem::take(&mut self.events);
+        self.store.turn(now, &mut events);
+        for event in events.drain(..) {
+            match event {
+                StoreEvent::Lookup(id, answer) => self.on_lookup(id, answer),
+                StoreEvent::Scan(id, page) => self.on_scan(id, page),
+                StoreEvent::Closed(result) => self.outputs.push(Output::Closed(result)),
+            }
+        }
+        self.events = events;
+        self.take_acknowledged();
+        // What was taken up again may have written: that need not wait for another wake-up.
+        if self.store.wants_turn() {
+            self.store.turn(now, &mut self.events);
+        }
+    }
+
+    /// Answers what is past its deadline. To be called a few times a second.
+    pub fn tick(&mut self) {
+        let now = self.config.clock.now();
+        self.expire_objects(now);
+        self.expire_listings(now);
+        self.expire_changes(now);
+    }
+
+    /// Lets a listing go on whose last part has been sent.
+    pub fn proceed(&mut self, id: RequestId) {
+        self.ask_pages(id);
+    }
+
+    /// Forgets a client's request whose client is gone. A write that has begun goes on.
+    pub fn forget(&mut self, id: RequestId) {
+        self.listings.forget(id);
+    }
+
+    /// Moves what is to be sent to the end of `outputs`.
+    pub fn take_outputs(&mut self, outputs: &mut Vec<Output>) {
+        outputs.append(&mut self.outputs);
+    }
+
+    /// Whether there is something to take.
+    pub fn has_outputs(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
+    /// Begins the clean stop: nothing may be requested any more; turns go on until [`Output::Closed`].
+    pub fn begin_close(&mut self) {
+        self.store.begin_close();
+    }
+
+    /// Whether writes wait for a turn to end.
+    pub fn wants_turn(&self) -> bool {
+        self.store.wants_turn()
+    }
+
+    /// Whether requests are under way.
+    pub fn is_idle(&self) -> bool {
+        self.work() == 0
+    }
+
+    /// Why the store takes no more writes, if a write has failed.
+    pub fn fenced(&self) -> Option<engine::Error> {
+        self.store.fenced()
+    }
+
+    /// What it is doing.
+    pub fn stats(&self) -> ShardStats {
+        ShardStats { counters: self.counters, store: self.store.stats(), work: self.work() }
+    }
+
+    fn work(&self) -> usize {
+        self.objects.len() + self.listings.len() + self.changes.len()
+    }
+
+    fn accept(&mut self, origin: Origin, request: Request, deadline: Monotonic) {
+        if self.work() >= WORK_MAX {
+            self.counters.refused += 1;
+            return self.reply(origin, Err(Error::Overload));
+        }
+        match request {
+            Request::Get(get) => self.start_object(origin, object::Coordinator::get(get), deadline),
+            Request::Put(mut put) => {
+                put.invent_key(&mut *self.config.rng);
+                self.start_object(origin, object::Coordinator::put(put), deadline);
+            }
+            Request::Delete(delete) => {
+                self.start_object(origin, object::Coordinator::delete(delete), deadline)
+            }
+            Request::ListKeys(list) => self.list_keys(origin, list, deadline),
+            Request::ListBuckets(list) => self.list_buckets(origin, list, deadline),
+            Request::SetProps(bucket, changes) => self.set_props(origin, bucket, Some(changes), deadline),
+            Request::ResetProps(bucket) => self.set_props(origin, bucket, None, deadline),
+            other => {
+                let answer = self.answer_at_once(other);
+                self.reply(origin, answer);
+            }
+        }
+    }
+
+    fn answer_at_once(&self, request: Request) -> Result<Response, Error> {
+        match request {
+            Request::GetProps(bucket) => {
+                self.config.limits.check_bucket(&bucket)?;
+                self.table.get(&bucket).map(|props| Response::Props(Arc::clone(props)))
+            }
+            Request::GetTypeProps(name) => {
+                self.table.of_type(&name).map(|props| Response::Props(Arc::clone(props)))
+            }
+            Request::SetTypeProps(name, _) => self.table.change_type(&name).map(|()| Response::PropsSet),
+            Request::GetPreflist(bucket, key) => {
+                self.config.limits.check_names(&bucket, &key)?;
+                let n_val = usize::try_from(self.table.get(&bucket)?.n_val).unwrap_or(usize::MAX);
+                let list = self.config.ring.preflist_of_key(&bucket.bucket_type, &bucket.name, &key, n_val);
+                let entry = |place: ring::PreflistEntry| PreflistEntry {
+                    partition: place.partition.0,
+                    node: self.config.node.clone(),
+                    primary: place.primary,
+                };
+                Ok(Response::Preflist(list.map(entry).collect()))
+            }
+            other => unreachable!("{other:?} is not answered from memory"),
+        }
+    }
+
+    /// The prefix of a key, and the shard that holds it.
+    fn place(&self, bucket: &kv::Bucket, key: &[u8]) -> (u16, ShardId) {
+        let layout = &self.config.layout;
+        let prefix = Position::of_key(&bucket.bucket_type, &bucket.name, key).prefix(layout.ring_size.bits());
+        (prefix, ShardId(ring::shard_of(prefix, layout.shards)))
+    }
+
+    fn reply(&mut self, origin: Origin, result: Result<Response, Error>) {
+        self.counters.errors += u64::from(result.is_err());
+        self.outputs.push(match origin {
+            Origin::Here(to) => Output::Reply { to, result, more: false },
+            Origin::There(to, id) => {
+                Output::Hop { to, message: Hop::Answer { id, result: Box::new(result) } }
+            }
+        });
+    }
+
+    fn forward(&mut self, to: ShardId, origin: Origin, request: Request, deadline: Monotonic) {
+        let Origin::Here(id) = origin else { unreachable!("a request is passed on once: layouts agree") };
+        self.counters.hops += 1;
+        let message = Hop::Request { from: self.config.id, id, request: Box::new(request), deadline };
+        self.outputs.push(Output::Hop { to, message });
+    }
+
+    /// Takes up what waited for versions that may now be acknowledged; all of it, once the store is fenced.
+    fn take_acknowledged(&mut self) {
+        if self.awaiting.is_empty() {
+            return;
+        }
+        let acknowledged = self.store.acknowledged();
+        let fenced = self.store.fenced();
+        while let Some(&(seq, waiter)) = self.awaiting.first() {
+            let result = match &fenced {
+                _ if seq <= acknowledged => Ok(()),
+                Some(error) => Err(store_error(error.clone())),
+                None => return,
+            };
+            self.awaiting.pop_first();
+            match waiter {
+                Waiter::Object(id) => self.on_acknowledged(id, result),
+                Waiter::Props(id) => self.on_props_written(id, result),
+            }
+        }
+    }
+
+    fn next_work(&mut self) -> u64 {
+        self.last_work += 1;
+        self.last_work
+    }
+}
+
+/// What a client is told of a store's error.
+fn store_error(error: engine::Error) -> Error {
+    match error {
+        engine::Error::Damaged(damage) => Error::Damaged(damage.to_string()),
+        engine::Error::Fenced(cause) => {
+            Error::Fenced(format!("the store takes no writes since a failed one: {cause}"))
+        }
+        engine::Error::Full { .. } => Error::Overload,
+        engine::Error::TooLarge { what, len, limit } => Error::TooLarge { what, len, limit },
+        other => Error::Store(other.to_string()),
+    }
+}
