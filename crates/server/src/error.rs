@@ -1,0 +1,43 @@
+//! Why a node does not start, or did not stop cleanly.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// A server error. All are fatal; each names what a person has to change.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {cause}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The data folder was made with another layout than was asked for.
+    #[error("the data in {} was made with {what} = {has}, not {asked}", data.display())]
+    Layout {
+        /// The data folder.
+        data: PathBuf,
+        /// Which option.
+        what: &'static str,
+        /// What it was made with.
+        has: u64,
+        /// What was asked for.
+        asked: u64,
+    },
+    /// Another process has the data folder.
+    #[error("another process is using the data in {}", .0.display())]
+    Locked(PathBuf),
+    /// A store cannot be opened or closed.
+    #[error("the data in {}: {cause}", folder.display())]
+    Store {
+        /// The store's folder.
+        folder: PathBuf,
+        /// Why.
+        cause: engine::Error,
+    },
+    /// A thread, a signal handler or the like could not be had.
+    #[error("{0}: {1}")]
+    System(&'static str, std::io::Error),
+}

@@ -1,0 +1,25 @@
+//! The shell: sockets, threads, configuration, statistics. It decides nothing about data.
+//!
+//! Each shard has a thread with a tokio runtime of its own, a listener of its own on the shared port
+//! (`SO_REUSEPORT`), and the connections that the kernel gives to that listener. A connection hands requests to
+//! its own thread's shard by a call, not a message; what belongs to another shard hops there in a mailbox,
+//! together with whatever else this turn sends there.
+//!
+//! * `serve.rs`: start and stop. * `thread.rs`: a shard's thread. * `local.rs`: what connections and the loop
+//!   share on it. * `pb.rs`: connections of Riak's protocol buffers. * `mailbox.rs`: messages between threads.
+//! * `http.rs`, `stats.rs`: `/ping` and `/stats`. * `config.rs`: what it is told.
+
+pub mod config;
+mod error;
+mod http;
+mod listen;
+mod local;
+mod mailbox;
+mod pb;
+mod serve;
+mod stats;
+mod thread;
+
+pub use config::Config;
+pub use error::Error;
+pub use serve::{Started, serve};

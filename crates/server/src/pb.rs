@@ -1,0 +1,97 @@
+//! Connections of Riak's protocol buffers.
+//!
+//! One task each: read, take frames off the input, ask the shard, write. Answers that are ready are written
+//! together before the next read. A connection that says nothing for its idle time is closed by the sweep, so
+//! that no request pays for a timer.
+
+use crate::local::Local;
+use crate::thread::Connections;
+use bytes::BytesMut;
+use node::riak::{Identity, Incoming, Session};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Where an input buffer starts: most requests fit, and ten thousand idle connections stay cheap.
+const INPUT_BYTES: usize = 2 << 10;
+
+/// Answers to pipelined requests are held back up to this many bytes, so that they leave in one packet run.
+const OUTPUT_BYTES_MAX: usize = 64 << 10;
+
+/// An output buffer that grew past this for one large answer is given back.
+const OUTPUT_BYTES_KEPT: usize = 64 << 10;
+
+/// Serves one connection until it ends.
+pub async fn serve(
+    mut stream: TcpStream,
+    local: Rc<Local>,
+    identity: Arc<Identity>,
+    about: Rc<Connections>,
+    id: u64,
+) {
+    // Whatever ends a connection ends only that connection; what it had asked for is dropped with it.
+    let ended = converse(&mut stream, &local, identity, &about, id).await;
+    if let Err(error) = ended {
+        tracing::debug!(connection = id, %error, "connection ended");
+    }
+    about.remove(id);
+}
+
+async fn converse(
+    stream: &mut TcpStream,
+    local: &Local,
+    identity: Arc<Identity>,
+    about: &Connections,
+    id: u64,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut session = Session::new(identity);
+    let mut input = BytesMut::with_capacity(INPUT_BYTES);
+    let mut out = Vec::new();
+    loop {
+        match session.receive(&mut input, &mut out) {
+            Incoming::Wait => {
+                send(stream, &mut out).await?;
+                if about.stopping() {
+                    return Ok(());
+                }
+                about.idle(id);
+                if stream.read_buf(&mut input).await? == 0 {
+                    return Ok(());
+                }
+                about.busy(id);
+            }
+            Incoming::Answered => {}
+            Incoming::Close => return send(stream, &mut out).await,
+            Incoming::Request(request) => {
+                let mut answers = local.ask(request);
+                loop {
+                    let (result, more) = answers.next().await;
+                    session.respond(result, &mut out);
+                    if !more {
+                        break;
+                    }
+                    send(stream, &mut out).await?;
+                    answers.proceed();
+                }
+            }
+        }
+        if out.len() >= OUTPUT_BYTES_MAX {
+            send(stream, &mut out).await?;
+        }
+    }
+}
+
+async fn send(stream: &mut TcpStream, out: &mut Vec<u8>) -> io::Result<()> {
+    if out.is_empty() {
+        return Ok(());
+    }
+    stream.write_all(out).await?;
+    out.clear();
+    if out.capacity() > OUTPUT_BYTES_KEPT {
+        out.shrink_to(OUTPUT_BYTES_KEPT);
+    }
+    Ok(())
+}

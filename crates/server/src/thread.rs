@@ -1,0 +1,335 @@
+//! A shard's thread: its runtime, its listener, its loop, its connections.
+
+use crate::error::Error;
+use crate::local::Local;
+use crate::mailbox::Mailboxes;
+use crate::pb;
+use crate::stats::ThreadStats;
+use base::{Clock, FastMap, Monotonic};
+use engine::store::{OpenReport, Platform};
+use engine::{Options, Store};
+use kv::{BucketTable, Limits};
+use node::riak::Identity;
+use node::{Layout, Shard, ShardConfig, ShardId, layout};
+use os::{DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
+use ring::Ring;
+use std::cell::{Cell, RefCell};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{AbortHandle, LocalSet};
+
+/// Threads of a shard that read what is not in memory: enough to keep a device's queue from running empty.
+const READERS: usize = 4;
+
+/// Threads of a shard for flushes, merges and scans.
+const JOB_THREADS: usize = 1;
+
+/// How often deadlines, idle connections and the sync interval are looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long a clean stop waits for requests under way.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// What all threads are told.
+#[derive(Clone)]
+pub struct Common {
+    /// The data folder.
+    pub data: PathBuf,
+    /// How it is laid out.
+    pub layout: Layout,
+    /// Who owns what.
+    pub ring: Arc<Ring>,
+    /// What the node says of itself.
+    pub identity: Arc<Identity>,
+    /// How stores are opened.
+    pub options: Options,
+    /// Messages between threads.
+    pub mailboxes: Arc<Mailboxes>,
+    /// Connections that are open in all threads.
+    pub connections: Arc<AtomicUsize>,
+    /// How many there may be.
+    pub connections_max: usize,
+    /// How long one may say nothing.
+    pub idle_timeout: Duration,
+}
+
+/// An open store with its disk and threads, not yet serving.
+pub struct Opened {
+    id: ShardId,
+    store: Store,
+    table: Option<BucketTable>,
+    /// What opening found.
+    pub report: OpenReport,
+    counters: Arc<DiskCounters>,
+    // Kept until the store is closed.
+    _jobs: Arc<JobThreads>,
+}
+
+/// Opens a shard's store. Blocks.
+pub fn open(common: &Common, id: ShardId) -> Result<Opened, Error> {
+    let folder = layout::shard_dir(&common.data, id.0);
+    let system = |cause| Error::System("cannot start a thread", cause);
+    let notify = Arc::clone(&common.mailboxes.of(id).wake);
+    let wake: os::Wake = Arc::new(move || notify.notify_one());
+    let disk = OsDisk::threaded(READERS, Arc::clone(&wake)).map_err(system)?;
+    let mut startup = disk.blocking_handle();
+    let counters = disk.counters();
+    let jobs = Arc::new(JobThreads::new(JOB_THREADS, &disk, wake).map_err(system)?);
+    let mut options = common.options.clone();
+    options.metadata = common.layout.metadata(id.0);
+    let platform = Platform {
+        disk: Box::new(disk),
+        startup: Box::new(startup.blocking_handle()),
+        spawn: Arc::clone(&jobs) as Arc<dyn base::Spawn>,
+        rng: Box::new(OsRng::new()),
+        now: OsClock::new().now(),
+    };
+    let failed = |cause: engine::Error| match cause {
+        engine::Error::Disk(disk) if disk.kind == base::DiskErrorKind::Locked => {
+            Error::Locked(common.data.clone())
+        }
+        cause => Error::Store { folder: folder.clone(), cause },
+    };
+    let (store, report) = Store::open(&folder, options, platform).map_err(failed)?;
+    let table = match id {
+        ShardId(0) => Some(Shard::read_props(&store, &mut startup).map_err(failed)?),
+        _ => None,
+    };
+    Ok(Opened { id, store, table, report, counters, _jobs: jobs })
+}
+
+impl Opened {
+    /// The bucket properties, which shard 0 keeps.
+    pub fn take_table(&mut self) -> Option<BucketTable> {
+        self.table.take()
+    }
+
+    /// Serves until told to stop, then stops cleanly. Blocks.
+    pub fn run(
+        self,
+        common: Common,
+        table: BucketTable,
+        listener: TcpListener,
+        control: mpsc::Receiver<oneshot::Sender<ThreadStats>>,
+        stop: watch::Receiver<bool>,
+    ) -> Result<(), Error> {
+        let system = |cause| Error::System("cannot start a runtime", cause);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
+        let config = ShardConfig {
+            id: self.id,
+            layout: common.layout,
+            node: Arc::from(common.identity.node.as_str()),
+            ring: Arc::clone(&common.ring),
+            limits: Limits::default(),
+            clock: Arc::new(OsClock::new()),
+            rng: Box::new(OsRng::new()),
+        };
+        let folder = layout::shard_dir(&common.data, self.id.0);
+        let shard = Shard::new(config, self.store, table);
+        let local = Rc::new(Local::new(self.id, common.layout.shards, shard, Arc::clone(&common.mailboxes)));
+        let closed = LocalSet::new().block_on(&runtime, async move {
+            let listener = tokio::net::TcpListener::from_std(listener).map_err(system)?;
+            let connections = Rc::new(Connections::new(Arc::clone(&common.connections)));
+            let accept = tokio::task::spawn_local(accept(
+                listener,
+                Rc::clone(&local),
+                common,
+                Rc::clone(&connections),
+            ));
+            tokio::task::spawn_local(answer_control(control, Rc::clone(&local), self.counters));
+            drive(&local, &connections, stop, accept.abort_handle()).await
+        })?;
+        closed.map_err(|cause| Error::Store { folder, cause })
+    }
+}
+
+/// The loop: turns when woken, ticks, and in the end the clean stop.
+async fn drive(
+    local: &Rc<Local>,
+    connections: &Rc<Connections>,
+    mut stop: watch::Receiver<bool>,
+    accept: AbortHandle,
+) -> Result<Result<(), engine::Error>, Error> {
+    let clock = OsClock::new();
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut stopping: Option<Monotonic> = None;
+    let mut closing = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = local.woken() => local.turn(),
+            _ = ticks.tick() => {
+                local.tick();
+                connections.sweep(clock.now());
+            }
+            // A sender that is gone means the same as a stop.
+            _ = stop.changed(), if stopping.is_none() => {
+                accept.abort();
+                connections.stop();
+                stopping = Some(clock.now() + DRAIN_MAX);
+            }
+        }
+        if let Some(closed) = local.take_closed() {
+            return Ok(closed);
+        }
+        if let Some(until) = stopping
+            && !closing
+            && (connections.is_empty() || clock.now() >= until)
+        {
+            connections.abort_all();
+            closing = true;
+            local.begin_close();
+        }
+    }
+}
+
+async fn accept(
+    listener: tokio::net::TcpListener,
+    local: Rc<Local>,
+    common: Common,
+    connections: Rc<Connections>,
+) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                if common.connections.load(Ordering::Relaxed) >= common.connections_max {
+                    refuse(stream, common.connections_max);
+                    continue;
+                }
+                let (local, identity) = (Rc::clone(&local), Arc::clone(&common.identity));
+                connections.add(common.idle_timeout, |id, about| {
+                    tokio::task::spawn_local(pb::serve(stream, local, identity, about, id)).abort_handle()
+                });
+            }
+            // Too many open files, or a client that was gone before it was accepted. Wait for the next tick
+            // rather than spin.
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(TICK).await;
+            }
+        }
+    }
+}
+
+/// Tells the client why, if that fits into the socket's buffer, and closes.
+fn refuse(stream: tokio::net::TcpStream, limit: usize) {
+    let mut out = Vec::new();
+    protocol::response::error(&mut out, &format!("too many connections: the limit is {limit}"));
+    if stream.try_write(&out).is_err() {
+        tracing::debug!("a refused client does not listen");
+    }
+}
+
+async fn answer_control(
+    mut control: mpsc::Receiver<oneshot::Sender<ThreadStats>>,
+    local: Rc<Local>,
+    counters: Arc<DiskCounters>,
+) {
+    while let Some(ask) = control.recv().await {
+        let stats = ThreadStats { shard: local.stats(), disk: counters.snapshot() };
+        // Whoever asked may have given up.
+        ask.send(stats).ok();
+    }
+}
+
+/// The connections of a thread.
+pub struct Connections {
+    open: RefCell<FastMap<u64, Connection>>,
+    last_id: Cell<u64>,
+    stopping: Cell<bool>,
+    clock: OsClock,
+    everywhere: Arc<AtomicUsize>,
+}
+
+struct Connection {
+    /// When it is closed for saying nothing; `None` while a request is under way.
+    idle_until: Option<Monotonic>,
+    idle_timeout: Duration,
+    task: Option<AbortHandle>,
+}
+
+impl Connections {
+    fn new(everywhere: Arc<AtomicUsize>) -> Connections {
+        Connections {
+            open: RefCell::default(),
+            last_id: Cell::new(0),
+            stopping: Cell::new(false),
+            clock: OsClock::new(),
+            everywhere,
+        }
+    }
+
+    fn add(self: &Rc<Self>, idle_timeout: Duration, start: impl FnOnce(u64, Rc<Connections>) -> AbortHandle) {
+        let id = self.last_id.get() + 1;
+        self.last_id.set(id);
+        self.everywhere.fetch_add(1, Ordering::Relaxed);
+        let idle_until = Some(self.clock.now() + idle_timeout);
+        self.open.borrow_mut().insert(id, Connection { idle_until, idle_timeout, task: None });
+        let task = start(id, Rc::clone(self));
+        if let Some(connection) = self.open.borrow_mut().get_mut(&id) {
+            connection.task = Some(task);
+        }
+    }
+
+    /// The connection has ended.
+    pub fn remove(&self, id: u64) {
+        if self.open.borrow_mut().remove(&id).is_some() {
+            self.everywhere.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The connection waits for its client.
+    pub fn idle(&self, id: u64) {
+        if let Some(connection) = self.open.borrow_mut().get_mut(&id) {
+            connection.idle_until = Some(self.clock.now() + connection.idle_timeout);
+        }
+    }
+
+    /// The connection has something to do.
+    pub fn busy(&self, id: u64) {
+        if let Some(connection) = self.open.borrow_mut().get_mut(&id) {
+            connection.idle_until = None;
+        }
+    }
+
+    /// Whether connections are to end when their request is answered.
+    pub fn stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.open.borrow().is_empty()
+    }
+
+    /// Ends those that wait for their client, and has the others end after their answer.
+    fn stop(&self) {
+        self.stopping.set(true);
+        self.end(|connection| connection.idle_until.is_some());
+    }
+
+    fn abort_all(&self) {
+        self.end(|_| true);
+    }
+
+    /// Ends those whose client has said nothing for too long.
+    fn sweep(&self, now: Monotonic) {
+        self.end(|connection| connection.idle_until.is_some_and(|until| until <= now));
+    }
+
+    fn end(&self, which: impl Fn(&Connection) -> bool) {
+        self.open.borrow_mut().retain(|_, connection| {
+            let ends = which(connection);
+            if ends && let Some(task) = &connection.task {
+                task.abort();
+                self.everywhere.fetch_sub(1, Ordering::Relaxed);
+            }
+            !ends
+        });
+    }
+}
