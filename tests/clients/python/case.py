@@ -1,0 +1,83 @@
+"""What every test has: the node, a client of its own, buckets that no other test uses."""
+
+import itertools
+import tempfile
+import unittest
+
+from riak import RiakClient, RiakError
+from riak.riak_object import RiakObject
+
+from server import HOST, Server
+from wire import Wire
+
+_node = {}
+_numbers = itertools.count(1)
+
+
+def use(binary, server):
+    """Says which node the tests are about, and from which binary others are started."""
+    _node.update(binary=binary, server=server)
+
+
+def start_server(test, *options):
+    """A node of a test's own, on a folder of its own, which end with the test."""
+    folder = tempfile.TemporaryDirectory(prefix="annulet-client-")
+    test.addCleanup(folder.cleanup)
+    server = Server(_node["binary"], folder.name, *options)
+    test.addCleanup(server.kill)
+    server.start()
+    return server
+
+
+def connect(server):
+    return RiakClient(protocol="pbc", host=HOST, pb_port=server.pb_port, http_port=server.http_port)
+
+
+class Case(unittest.TestCase):
+    """A test with a client."""
+
+    def setUp(self):
+        self.server = _node["server"]
+        self.client = connect(self.server)
+        self.addCleanup(self.client.close)
+
+    def bucket(self, **props):
+        """A bucket that no other test uses."""
+        bucket = self.client.bucket(f"{self._testMethodName}-{next(_numbers)}")
+        if props:
+            bucket.set_properties(props)
+        return bucket
+
+    def wire(self, server=None):
+        """A connection without the client."""
+        wire = Wire((server or self.server).pb_port)
+        self.addCleanup(wire.socket.close)
+        return wire
+
+    def other_client(self):
+        client = connect(self.server)
+        self.addCleanup(client.close)
+        return client
+
+    def store(self, bucket, key, value, **options):
+        """A blind write of bytes."""
+        return new(bucket, key, value).store(**options)
+
+    def values(self, bucket, key):
+        """The values of all siblings, ascending."""
+        return sorted(sibling.encoded_data for sibling in bucket.get(key).siblings)
+
+    def assert_refused(self, text, function, *args, **options):
+        """The server refuses in these words."""
+        with self.assertRaises(RiakError) as raised:
+            function(*args, **options)
+        self.assertEqual(raised.exception.value, text)
+
+
+def new(bucket, key, value, content_type="application/octet-stream"):
+    return bucket.new(key, encoded_data=value, content_type=content_type)
+
+
+def unread(bucket, key):
+    """An object that is not read before it is used, nor its bucket type's properties asked for."""
+    return RiakObject(bucket._client, bucket, key)

@@ -1,0 +1,87 @@
+"""A started node: its process, its ports, its data folder."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+
+from wire import Wire
+
+HOST = "127.0.0.1"
+
+# Bounds on waiting, far beyond what is usual: they only end what would hang.
+READY_SECONDS = 60
+STOP_SECONDS = 60
+POLL_SECONDS = 0.02
+
+
+def free_port():
+    """A port that nobody listened on a moment ago."""
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        return listener.getsockname()[1]
+
+
+class Server:
+    """One `annulet serve`, which may be started and stopped several times on the same folder and ports."""
+
+    def __init__(self, binary, folder, *options):
+        self.binary = os.path.abspath(binary)
+        self.options = options
+        self.folder = folder
+        self.pb_port = free_port()
+        self.http_port = free_port()
+        self.log_path = os.path.join(folder, "log.txt")
+        self.process = None
+
+    def start(self):
+        command = [self.binary, "serve", "--data", os.path.join(self.folder, "data")]
+        command += ["--pb-listen", f"{HOST}:{self.pb_port}", "--http-listen", f"{HOST}:{self.http_port}"]
+        command += ["--durability", "sync", *self.options]
+        # Neither the caller's environment nor a file in the working folder may configure it.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("ANNULET_")}
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self._wait_until_ready()
+
+    def _wait_until_ready(self):
+        deadline = time.monotonic() + READY_SECONDS
+        while not self._answers_ping():
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the server ended with {self.process.returncode}:\n{self.log()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"the server answers no ping after {READY_SECONDS} s:\n{self.log()}")
+            time.sleep(POLL_SECONDS)
+
+    def _answers_ping(self):
+        try:
+            with Wire(self.pb_port) as wire:
+                return wire.ping()
+        except OSError:
+            return False
+
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self):
+        """Asks it to stop, as an operator would, and returns its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"the server runs {STOP_SECONDS} s after SIGTERM:\n{self.log()}") from None
+
+    def kill(self):
+        """Ends it without notice, if it runs."""
+        if self.is_running():
+            self.process.kill()
+            self.process.wait()
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as log:
+            return log.read()

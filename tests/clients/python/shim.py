@@ -1,0 +1,30 @@
+"""Lets the Riak client of 2016 be imported by today's Python. To be imported before `riak`.
+
+The client takes abstract base classes from `collections`, which has lost them, and passes `verbose` to
+`namedtuple`, which no longer takes it.
+"""
+
+import collections
+import collections.abc
+import sys
+import warnings
+
+for _name in collections.abc.__all__:
+    if not hasattr(collections, _name):
+        setattr(collections, _name, getattr(collections.abc, _name))
+
+_namedtuple = collections.namedtuple
+
+
+def _without_verbose(typename, field_names, *, verbose=False, **options):
+    options.setdefault("module", sys._getframe(1).f_globals.get("__name__"))
+    return _namedtuple(typename, field_names, **options)
+
+
+collections.namedtuple = _without_verbose
+
+# It compares numbers with `is` and versions with `distutils`; nobody will mend that any more.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import riak  # noqa: F401
+    import riak.pb.messages  # noqa: F401
