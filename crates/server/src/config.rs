@@ -1,10 +1,44 @@
-//! What a node is told when it starts.
+//! What a node is told when it starts, and where it is told so.
+//!
+//! Each option has one row in a table ([`SETTINGS`]): its flag, its environment variable and its key in the file
+//! follow from its name, and one function reads its text wherever that comes from. [`Config::load`] lays four
+//! layers over one another: default, `annulet.toml`, environment, flags. The last one that says something counts,
+//! and what each option came from is kept for the log.
+//!
+//! Invariants: an unknown key in the file is refused, with its line, since a misspelt option that is passed over
+//! is worse than a node that does not start; an unknown `ANNULET_` variable is only warned of, for it may be
+//! meant for another program.
+
+mod file;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+pub use settings::{SETTINGS, Setting};
 
 use engine::Durability;
 use ring::RingSize;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The file that is read when none is named, if it is there.
+pub const FILE_DEFAULT: &str = "annulet.toml";
+
+/// What the environment variables begin with.
+pub const VARIABLE_PREFIX: &str = "ANNULET_";
+
+/// Variables that are no options of a node: the file's name, the log's level, where the command line connects to.
+const OTHER_VARIABLES: [&str; 3] = ["CONFIG", "LOG", "ADDRESS"];
+
+/// Connections at a time unless said otherwise: each costs a few kilobytes and a file descriptor, of which a
+/// process commonly may have 2^16 and more.
+const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
+
+/// A client that is there uses its pooled connections within the hour; one that is gone gives its place back.
+const IDLE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(3600);
 
 /// A node's configuration.
 #[derive(Clone, Debug)]
@@ -30,4 +64,158 @@ pub struct Config {
     pub connections_max: usize,
     /// A connection that says nothing for so long is closed.
     pub idle_timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            data: PathBuf::from("./annulet-data"),
+            pb_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8087)),
+            http_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8098)),
+            name: "annulet@127.0.0.1".to_owned(),
+            ring_size: None,
+            shards: None,
+            durability: Durability::Sync,
+            sync_interval: Duration::from_secs(1),
+            connections_max: CONNECTIONS_MAX_DEFAULT,
+            idle_timeout: IDLE_TIMEOUT_DEFAULT,
+        }
+    }
+}
+
+/// Where an option's value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody said anything.
+    Default,
+    /// A line of a file.
+    File(PathBuf, usize),
+    /// An environment variable.
+    Environment(String),
+    /// A flag.
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => write!(out, "default"),
+            Origin::File(path, line) => write!(out, "{}:{line}", path.display()),
+            Origin::Environment(name) | Origin::Flag(name) => write!(out, "{name}"),
+        }
+    }
+}
+
+/// A value that cannot be, or a file that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {what}")]
+pub struct ConfigError {
+    /// The flag, variable, or file and line.
+    pub place: String,
+    /// What is wrong there.
+    pub what: String,
+}
+
+/// A configuration, and how it came about.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// Where each of [`SETTINGS`] came from, in their order.
+    pub origins: Vec<Origin>,
+    /// Variables that look like options and are none.
+    pub unknown_variables: Vec<String>,
+}
+
+impl Config {
+    /// Lays the layers over one another. `flags` are options' names with their text; `file` is the file that was
+    /// asked for, which must be there.
+    pub fn load(
+        flags: Vec<(&'static str, String)>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        file: Option<&Path>,
+    ) -> Result<Loaded, ConfigError> {
+        let mut loaded = Loaded {
+            config: Config::default(),
+            origins: vec![Origin::Default; SETTINGS.len()],
+            unknown_variables: Vec::new(),
+        };
+        let variables = variables(environment)?;
+        let named = variables.iter().find(|(name, _)| name == "CONFIG").map(|(_, path)| PathBuf::from(path));
+        match file.map(Path::to_path_buf).or(named) {
+            Some(path) => loaded.read_file(&path)?,
+            None if Path::new(FILE_DEFAULT).exists() => loaded.read_file(Path::new(FILE_DEFAULT))?,
+            None => {}
+        }
+        for (name, text) in variables {
+            let variable = format!("{VARIABLE_PREFIX}{name}");
+            match Setting::named(&name.to_ascii_lowercase()) {
+                Some(_) if name != name.to_ascii_uppercase() => loaded.unknown_variables.push(variable),
+                Some(setting) => loaded.set(setting, &text, Origin::Environment(variable))?,
+                None if OTHER_VARIABLES.contains(&&*name) => {}
+                None => loaded.unknown_variables.push(variable),
+            }
+        }
+        for (name, text) in flags {
+            let setting = Setting::named(name).expect("flags are made from the settings");
+            loaded.set(setting, &text, Origin::Flag(format!("--{}", setting.flag)))?;
+        }
+        Ok(loaded)
+    }
+}
+
+impl Loaded {
+    fn read_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+        let failed = |error: std::io::Error| ConfigError {
+            place: path.display().to_string(),
+            what: error.to_string(),
+        };
+        let text = std::fs::read_to_string(path).map_err(failed)?;
+        self.read_text(&text, path)
+    }
+
+    fn read_text(&mut self, text: &str, path: &Path) -> Result<(), ConfigError> {
+        for (line, key, value) in file::entries(text, path)? {
+            let origin = Origin::File(path.to_path_buf(), line);
+            let setting = Setting::named(&key).ok_or_else(|| file::unknown_key(&key, &origin))?;
+            let value = value.ok_or_else(|| ConfigError {
+                place: origin.to_string(),
+                what: format!("{key} must be a number or a text in quotes"),
+            })?;
+            self.set(setting, &value, origin)?;
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, setting: &Setting, text: &str, origin: Origin) -> Result<(), ConfigError> {
+        if let Err(what) = setting.set(&mut self.config, text) {
+            // A flag and a variable name the option themselves.
+            let key = if matches!(origin, Origin::File(..)) {
+                format!("{}: ", setting.name)
+            } else {
+                String::new()
+            };
+            return Err(ConfigError { place: origin.to_string(), what: format!("{key}{what}") });
+        }
+        let index = SETTINGS.iter().position(|other| other.name == setting.name);
+        self.origins[index.expect("a setting is one of the settings")] = origin;
+        Ok(())
+    }
+}
+
+/// The variables that are meant for us, without their prefix.
+fn variables(
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Vec<(String, String)>, ConfigError> {
+    let mut ours = Vec::new();
+    for (name, value) in environment {
+        if let Some(short) = name.to_str().and_then(|name| name.strip_prefix(VARIABLE_PREFIX)) {
+            let value = value.into_string().map_err(|_| ConfigError {
+                place: format!("{VARIABLE_PREFIX}{short}"),
+                what: "the value is not UTF-8".to_owned(),
+            })?;
+            ours.push((short.to_owned(), value));
+        }
+    }
+    Ok(ours)
 }

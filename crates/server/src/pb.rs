@@ -1,11 +1,11 @@
 //! Connections of Riak's protocol buffers.
 //!
 //! One task each: read, take frames off the input, ask the shard, write. Answers that are ready are written
-//! together before the next read. A connection that says nothing for its idle time is closed by the sweep, so
-//! that no request pays for a timer.
+//! together before the next read. A connection whose client neither sends nor takes anything for the idle time
+//! is closed by the sweep, so that no request pays for a timer.
 
 use crate::local::Local;
-use crate::thread::Connections;
+use crate::thread::{Connections, Idle};
 use bytes::BytesMut;
 use node::riak::{Identity, Incoming, Session};
 use std::io;
@@ -20,6 +20,12 @@ const INPUT_BYTES: usize = 2 << 10;
 /// Answers to pipelined requests are held back up to this many bytes, so that they leave in one packet run.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
+/// What a client may go on sending after its connection was ended: the frame that was refused, and some.
+const DISCARD_BYTES_MAX: usize = 64 << 20;
+
+/// How much of that is read at a time.
+const DISCARD_STEP_BYTES: usize = 16 << 10;
+
 /// An output buffer that grew past this for one large answer is given back.
 const OUTPUT_BYTES_KEPT: usize = 64 << 10;
 
@@ -29,10 +35,11 @@ pub async fn serve(
     local: Rc<Local>,
     identity: Arc<Identity>,
     about: Rc<Connections>,
+    idle: Idle,
     id: u64,
 ) {
     // Whatever ends a connection ends only that connection; what it had asked for is dropped with it.
-    let ended = converse(&mut stream, &local, identity, &about, id).await;
+    let ended = converse(&mut stream, &local, identity, &about, &idle).await;
     if let Err(error) = ended {
         tracing::debug!(connection = id, %error, "connection ended");
     }
@@ -44,7 +51,7 @@ async fn converse(
     local: &Local,
     identity: Arc<Identity>,
     about: &Connections,
-    id: u64,
+    idle: &Idle,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut session = Session::new(identity);
@@ -53,18 +60,21 @@ async fn converse(
     loop {
         match session.receive(&mut input, &mut out) {
             Incoming::Wait => {
-                send(stream, &mut out).await?;
+                send(stream, &mut out, idle).await?;
                 if about.stopping() {
                     return Ok(());
                 }
-                about.idle(id);
+                idle.begin();
                 if stream.read_buf(&mut input).await? == 0 {
                     return Ok(());
                 }
-                about.busy(id);
+                idle.end();
             }
             Incoming::Answered => {}
-            Incoming::Close => return send(stream, &mut out).await,
+            Incoming::Close => {
+                send(stream, &mut out, idle).await?;
+                return hang_up(stream, idle).await;
+            }
             Incoming::Request(request) => {
                 let mut answers = local.ask(request);
                 loop {
@@ -73,22 +83,40 @@ async fn converse(
                     if !more {
                         break;
                     }
-                    send(stream, &mut out).await?;
+                    send(stream, &mut out, idle).await?;
                     answers.proceed();
                 }
             }
         }
         if out.len() >= OUTPUT_BYTES_MAX {
-            send(stream, &mut out).await?;
+            send(stream, &mut out, idle).await?;
         }
     }
 }
 
-async fn send(stream: &mut TcpStream, out: &mut Vec<u8>) -> io::Result<()> {
+/// Ends the connection from our side and lets the client finish what it is sending: a socket that is dropped with
+/// unread input resets the connection, and the client would never see why.
+async fn hang_up(stream: &mut TcpStream, idle: &Idle) -> io::Result<()> {
+    stream.shutdown().await?;
+    idle.begin();
+    let mut discarded = vec![0; DISCARD_STEP_BYTES];
+    let mut left = DISCARD_BYTES_MAX;
+    while left > 0 {
+        match stream.read(&mut discarded).await? {
+            0 => break,
+            read => left = left.saturating_sub(read),
+        }
+    }
+    Ok(())
+}
+
+async fn send(stream: &mut TcpStream, out: &mut Vec<u8>, idle: &Idle) -> io::Result<()> {
     if out.is_empty() {
         return Ok(());
     }
+    idle.begin();
     stream.write_all(out).await?;
+    idle.end();
     out.clear();
     if out.capacity() > OUTPUT_BYTES_KEPT {
         out.shrink_to(OUTPUT_BYTES_KEPT);

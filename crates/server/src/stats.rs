@@ -1,6 +1,7 @@
 //! What `/stats` says.
 
 use node::ShardStats;
+use node::riak::RIAK_VERSION;
 use os::DiskFigures;
 use serde::Serialize;
 
@@ -17,7 +18,9 @@ pub struct ThreadStats {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stats {
     nodename: String,
-    sys_version: String,
+    /// What clients choose their features by.
+    riak_kv_version: &'static str,
+    annulet_version: String,
     ring_num_partitions: u32,
     shards: usize,
     connections: usize,
@@ -56,14 +59,15 @@ impl Stats {
     /// The sums over `threads`.
     pub fn of(
         nodename: &str,
-        sys_version: &str,
+        version: &str,
         ring_num_partitions: u32,
         connections: usize,
         threads: &[ThreadStats],
     ) -> Stats {
         let mut stats = Stats {
             nodename: nodename.to_owned(),
-            sys_version: sys_version.to_owned(),
+            riak_kv_version: RIAK_VERSION,
+            annulet_version: version.to_owned(),
             ring_num_partitions,
             shards: threads.len(),
             connections,

@@ -135,6 +135,7 @@ impl Opened {
         let closed = LocalSet::new().block_on(&runtime, async move {
             let listener = tokio::net::TcpListener::from_std(listener).map_err(system)?;
             let connections = Rc::new(Connections::new(Arc::clone(&common.connections)));
+            let idle_timeout = common.idle_timeout;
             let accept = tokio::task::spawn_local(accept(
                 listener,
                 Rc::clone(&local),
@@ -142,7 +143,7 @@ impl Opened {
                 Rc::clone(&connections),
             ));
             tokio::task::spawn_local(answer_control(control, Rc::clone(&local), self.counters));
-            drive(&local, &connections, stop, accept.abort_handle()).await
+            drive(&local, &connections, idle_timeout, stop, accept.abort_handle()).await
         })?;
         closed.map_err(|cause| Error::Store { folder, cause })
     }
@@ -152,6 +153,7 @@ impl Opened {
 async fn drive(
     local: &Rc<Local>,
     connections: &Rc<Connections>,
+    idle_timeout: Duration,
     mut stop: watch::Receiver<bool>,
     accept: AbortHandle,
 ) -> Result<Result<(), engine::Error>, Error> {
@@ -166,7 +168,7 @@ async fn drive(
             () = local.woken() => local.turn(),
             _ = ticks.tick() => {
                 local.tick();
-                connections.sweep(clock.now());
+                connections.sweep(clock.now(), idle_timeout);
             }
             // A sender that is gone means the same as a stop.
             _ = stop.changed(), if stopping.is_none() => {
@@ -203,8 +205,9 @@ async fn accept(
                     continue;
                 }
                 let (local, identity) = (Rc::clone(&local), Arc::clone(&common.identity));
-                connections.add(common.idle_timeout, |id, about| {
-                    tokio::task::spawn_local(pb::serve(stream, local, identity, about, id)).abort_handle()
+                connections.add(|id, about, idle| {
+                    tokio::task::spawn_local(pb::serve(stream, local, identity, about, idle, id))
+                        .abort_handle()
                 });
             }
             // Too many open files, or a client that was gone before it was accepted. Wait for the next tick
@@ -243,15 +246,33 @@ pub struct Connections {
     open: RefCell<FastMap<u64, Connection>>,
     last_id: Cell<u64>,
     stopping: Cell<bool>,
-    clock: OsClock,
+    /// The time of the last tick, which is exact enough for idle times and costs nothing to read.
+    now: Rc<Cell<Monotonic>>,
     everywhere: Arc<AtomicUsize>,
 }
 
 struct Connection {
-    /// When it is closed for saying nothing; `None` while a request is under way.
-    idle_until: Option<Monotonic>,
-    idle_timeout: Duration,
+    idle: Idle,
     task: Option<AbortHandle>,
+}
+
+/// Since when a connection has waited for its client, to send or to receive. `None` while it does not.
+#[derive(Clone)]
+pub struct Idle {
+    since: Rc<Cell<Option<Monotonic>>>,
+    now: Rc<Cell<Monotonic>>,
+}
+
+impl Idle {
+    /// It waits for its client from now on.
+    pub fn begin(&self) {
+        self.since.set(Some(self.now.get()));
+    }
+
+    /// The client has done its part.
+    pub fn end(&self) {
+        self.since.set(None);
+    }
 }
 
 impl Connections {
@@ -260,18 +281,19 @@ impl Connections {
             open: RefCell::default(),
             last_id: Cell::new(0),
             stopping: Cell::new(false),
-            clock: OsClock::new(),
+            now: Rc::new(Cell::new(OsClock::new().now())),
             everywhere,
         }
     }
 
-    fn add(self: &Rc<Self>, idle_timeout: Duration, start: impl FnOnce(u64, Rc<Connections>) -> AbortHandle) {
+    fn add(self: &Rc<Self>, start: impl FnOnce(u64, Rc<Connections>, Idle) -> AbortHandle) {
         let id = self.last_id.get() + 1;
         self.last_id.set(id);
         self.everywhere.fetch_add(1, Ordering::Relaxed);
-        let idle_until = Some(self.clock.now() + idle_timeout);
-        self.open.borrow_mut().insert(id, Connection { idle_until, idle_timeout, task: None });
-        let task = start(id, Rc::clone(self));
+        let since = Rc::new(Cell::new(Some(self.now.get())));
+        let idle = Idle { since, now: Rc::clone(&self.now) };
+        self.open.borrow_mut().insert(id, Connection { idle: idle.clone(), task: None });
+        let task = start(id, Rc::clone(self), idle);
         if let Some(connection) = self.open.borrow_mut().get_mut(&id) {
             connection.task = Some(task);
         }
@@ -281,20 +303,6 @@ impl Connections {
     pub fn remove(&self, id: u64) {
         if self.open.borrow_mut().remove(&id).is_some() {
             self.everywhere.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// The connection waits for its client.
-    pub fn idle(&self, id: u64) {
-        if let Some(connection) = self.open.borrow_mut().get_mut(&id) {
-            connection.idle_until = Some(self.clock.now() + connection.idle_timeout);
-        }
-    }
-
-    /// The connection has something to do.
-    pub fn busy(&self, id: u64) {
-        if let Some(connection) = self.open.borrow_mut().get_mut(&id) {
-            connection.idle_until = None;
         }
     }
 
@@ -310,16 +318,19 @@ impl Connections {
     /// Ends those that wait for their client, and has the others end after their answer.
     fn stop(&self) {
         self.stopping.set(true);
-        self.end(|connection| connection.idle_until.is_some());
+        self.end(|connection| connection.idle.since.get().is_some());
     }
 
     fn abort_all(&self) {
         self.end(|_| true);
     }
 
-    /// Ends those whose client has said nothing for too long.
-    fn sweep(&self, now: Monotonic) {
-        self.end(|connection| connection.idle_until.is_some_and(|until| until <= now));
+    /// Ends those whose client has neither sent nor taken anything for too long.
+    fn sweep(&self, now: Monotonic, idle_timeout: Duration) {
+        self.now.set(now);
+        self.end(|connection| {
+            connection.idle.since.get().is_some_and(|since| now.since(since) >= idle_timeout)
+        });
     }
 
     fn end(&self, which: impl Fn(&Connection) -> bool) {

@@ -1,0 +1,101 @@
+//! `annulet check`: verifies a data folder that no node is using.
+
+use crate::failure::{FAILED, Failure, UNUSABLE};
+use clap::ValueHint;
+use engine::check::{Finding, FindingKind, Summary, check_store};
+use node::layout::{Layout, SHARDS_MAX, shard_dir};
+use os::OsDisk;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Arguments of `check`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// A node's data folder, or one store's.
+    #[arg(value_hint = ValueHint::DirPath, value_name = "DIR")]
+    dir: PathBuf,
+}
+
+/// Checks, prints what is wrong, and what was gone through.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let mut total = Summary::default();
+    let stores = stores(&args.dir)?;
+    for store in &stores {
+        let folder = store.strip_prefix(&args.dir).unwrap_or(store);
+        if !store.is_dir() {
+            total.damaged += 1;
+            writeln!(out, "damaged   {}: the shard's folder is missing", folder.display())?;
+            continue;
+        }
+        let mut printed = Ok(());
+        // A disk for each store: its locks are held until it is dropped.
+        let summary = check_store(&mut OsDisk::blocking(), store, &mut |finding| {
+            if printed.is_ok() {
+                printed = writeln!(out, "{}", line(folder, &finding));
+            }
+        })
+        .map_err(|error| Failure::new(UNUSABLE, error.to_string()))?;
+        printed?;
+        total.add(&summary);
+    }
+    print_total(&mut out, stores.len(), &total)?;
+    if total.damaged > 0 { Err(Failure::new(FAILED, "")) } else { Ok(()) }
+}
+
+/// The stores' folders: those of all shards that there should be, or the folder itself.
+fn stores(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let unusable = |text: String| Failure::new(UNUSABLE, format!("{}: {text}", dir.display()));
+    let listing = dir.read_dir().map_err(|error| unusable(error.to_string()))?;
+    drop(listing);
+    // Shard 0's manifest says how many there are; if it is damaged, that is told when it is checked.
+    let layout = Layout::read(&mut OsDisk::blocking(), dir).ok().flatten();
+    let shards = layout.map_or(0, |layout| layout.shards);
+    let is_there = |shard: &u16| *shard < shards || shard_dir(dir, *shard).is_dir();
+    let found: Vec<_> = (0..SHARDS_MAX).filter(is_there).map(|shard| shard_dir(dir, shard)).collect();
+    match found.is_empty() {
+        true if looks_like_a_store(dir) => Ok(vec![dir.to_path_buf()]),
+        true => Err(unusable("there is no data of a node here, and no store".to_owned())),
+        false => Ok(found),
+    }
+}
+
+fn looks_like_a_store(dir: &Path) -> bool {
+    ["MANIFEST", "journal", "tables"].iter().any(|name| dir.join(name).exists())
+}
+
+fn line(folder: &Path, finding: &Finding) -> String {
+    let kind = match finding.kind {
+        FindingKind::Damage => "damaged",
+        FindingKind::Torn => "torn",
+        FindingKind::Leftover => "leftover",
+    };
+    let file = folder.join(&finding.file);
+    format!("{kind:8}  {} at byte {}: {}", file.display(), finding.offset, finding.what)
+}
+
+fn print_total(out: &mut impl Write, stores: usize, total: &Summary) -> io::Result<()> {
+    let mebibytes = total.bytes as f64 / f64::from(1 << 20);
+    let (segments, records) = (count(total.segments, "journal segment"), count(total.records, "record"));
+    writeln!(out, "{}, {mebibytes:.1} MiB; {segments} with {records}", count(stores as u64, "store"))?;
+    let (tables, blocks) = (count(total.tables, "table"), count(total.blocks, "block"));
+    writeln!(out, "{tables} with {blocks} and {}", count(total.entries, "key"))?;
+    if total.leftovers > 0 {
+        writeln!(out, "{}: the next start removes them", count(total.leftovers, "leftover file"))?;
+    }
+    if total.torn > 0 {
+        let ends = count(total.torn, "torn end");
+        writeln!(out, "{ends}: left by a crash, no damage; the next start cuts them off")?;
+    }
+    match total.damaged {
+        0 => writeln!(out, "no damage"),
+        places => {
+            let lost = count(total.entries_lost, "key");
+            writeln!(out, "{}; {lost} without their value", count(places, "damaged place"))
+        }
+    }
+}
+
+fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}

@@ -1,0 +1,44 @@
+//! Why a command ends without success: an exit code and one line for a person.
+
+use std::io::{self, ErrorKind};
+
+/// It failed, or there is no such object.
+pub const FAILED: u8 = 1;
+
+/// The command cannot be run as given.
+pub const UNUSABLE: u8 = 2;
+
+/// The object has siblings and none was chosen.
+pub const SIBLINGS: u8 = 3;
+
+/// How a command ended, if not well.
+#[derive(Debug)]
+pub struct Failure {
+    /// The process's exit code.
+    pub code: u8,
+    /// What to print; nothing when all has been said.
+    pub text: String,
+}
+
+impl Failure {
+    /// A failure with a line of text.
+    pub fn new(code: u8, text: impl Into<String>) -> Failure {
+        Failure { code, text: text.into() }
+    }
+}
+
+/// Of standard input and output. A reader that has left (`annulet kv ls | head`) has what it wanted.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Failure::new(0, ""),
+            _ => Failure::new(FAILED, error.to_string()),
+        }
+    }
+}
+
+impl From<client::Error> for Failure {
+    fn from(error: client::Error) -> Failure {
+        Failure::new(FAILED, error.to_string())
+    }
+}

@@ -1,0 +1,198 @@
+//! Arguments of `kv`. Buckets, keys and values are any bytes that a command line can carry.
+
+use super::base64;
+use client::Quorum;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+/// Any bytes.
+pub type Bytes = bytes::Bytes;
+
+/// What to do with objects.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Write an object's value to standard output. Exit code 1: there is none; 3: it has siblings.
+    Get(Get),
+    /// Store a value.
+    Put(Put),
+    /// Show an object's metadata and context.
+    Head(Head),
+    /// Delete an object; one that is not there is no error.
+    Del(Del),
+    /// List buckets, or the keys of a bucket. Costly: it walks all keys.
+    Ls(Ls),
+}
+
+/// Which node, and which type of bucket.
+#[derive(clap::Args)]
+pub struct Node {
+    /// Where the node serves protocol buffers.
+    #[arg(long, value_name = "ADDR:PORT", env = "ANNULET_ADDRESS", default_value = "127.0.0.1:8087")]
+    pub address: String,
+    /// The bucket's type.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub bucket_type: Option<String>,
+}
+
+impl Node {
+    /// The bucket's type, if it is not the default one.
+    pub fn bucket_type(&self) -> Option<&[u8]> {
+        self.bucket_type.as_deref().map(str::as_bytes)
+    }
+}
+
+/// Arguments of `get`.
+#[derive(clap::Args)]
+pub struct Get {
+    #[command(flatten)]
+    pub node: Node,
+    #[arg(value_name = "BUCKET", value_parser = BytesParser)]
+    pub bucket: Bytes,
+    #[arg(value_name = "KEY", value_parser = BytesParser)]
+    pub key: Bytes,
+    /// The N-th sibling, in the order in which they are shown.
+    #[arg(long, value_name = "N", conflicts_with = "vtag")]
+    pub sibling: Option<usize>,
+    /// The sibling with this vtag.
+    #[arg(long, value_name = "VTAG")]
+    pub vtag: Option<String>,
+    /// Show metadata and context on standard error.
+    #[arg(long)]
+    pub meta: bool,
+    /// Replies needed: one, quorum, all, default or a number.
+    #[arg(long, value_parser = quorum, default_value = "default", hide_default_value = true)]
+    pub r: Quorum,
+    /// Primaries among them.
+    #[arg(long, value_parser = quorum, default_value = "default", hide_default_value = true)]
+    pub pr: Quorum,
+}
+
+/// Arguments of `head`.
+#[derive(clap::Args)]
+pub struct Head {
+    #[command(flatten)]
+    pub node: Node,
+    #[arg(value_name = "BUCKET", value_parser = BytesParser)]
+    pub bucket: Bytes,
+    #[arg(value_name = "KEY", value_parser = BytesParser)]
+    pub key: Bytes,
+    /// Replies needed: one, quorum, all, default or a number.
+    #[arg(long, value_parser = quorum, default_value = "default", hide_default_value = true)]
+    pub r: Quorum,
+    /// Primaries among them.
+    #[arg(long, value_parser = quorum, default_value = "default", hide_default_value = true)]
+    pub pr: Quorum,
+}
+
+/// Arguments of `put`.
+#[derive(clap::Args)]
+pub struct Put {
+    #[command(flatten)]
+    pub node: Node,
+    #[arg(value_name = "BUCKET", value_parser = BytesParser)]
+    pub bucket: Bytes,
+    #[arg(value_name = "KEY", value_parser = BytesParser)]
+    pub key: Bytes,
+    /// The value; standard input if it is - or not given.
+    #[arg(value_name = "VALUE", allow_hyphen_values = true)]
+    pub value: Option<OsString>,
+    /// Its media type [default: text/plain if it is UTF-8, otherwise application/octet-stream].
+    #[arg(long, value_name = "TYPE")]
+    pub content_type: Option<String>,
+    /// Its character set.
+    #[arg(long, value_name = "NAME")]
+    pub charset: Option<String>,
+    /// A piece of user metadata; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    pub meta: Vec<(String, String)>,
+    /// An index term; may be given several times.
+    #[arg(long, value_name = "FIELD=VALUE", value_parser = pair)]
+    pub index: Vec<(String, String)>,
+    /// The context of the read that this write follows, as `kv get --meta` or `kv head` shows it.
+    #[arg(long, value_name = "BASE64", value_parser = context)]
+    pub vclock: Option<Bytes>,
+    /// Show the object that results: its metadata on standard error, its value on standard output.
+    #[arg(long)]
+    pub return_body: bool,
+    /// Fail if there is an object.
+    #[arg(long)]
+    pub if_none_match: bool,
+    /// Replies needed: one, quorum, all, default or a number.
+    #[arg(long, value_parser = quorum, default_value = "default", hide_default_value = true)]
+    pub w: Quorum,
+    /// Primaries among them.
+    #[arg(long, value_parser = quorum, default_value = "default", hide_default_value = true)]
+    pub pw: Quorum,
+    /// Durable ones among them.
+    #[arg(long, value_parser = quorum, default_value = "default", hide_default_value = true)]
+    pub dw: Quorum,
+}
+
+/// Arguments of `del`.
+#[derive(clap::Args)]
+pub struct Del {
+    #[command(flatten)]
+    pub node: Node,
+    #[arg(value_name = "BUCKET", value_parser = BytesParser)]
+    pub bucket: Bytes,
+    #[arg(value_name = "KEY", value_parser = BytesParser)]
+    pub key: Bytes,
+    /// The context of what is to be deleted; without it, whatever is there.
+    #[arg(long, value_name = "BASE64", value_parser = context)]
+    pub vclock: Option<Bytes>,
+}
+
+/// Arguments of `ls`.
+#[derive(clap::Args)]
+pub struct Ls {
+    #[command(flatten)]
+    pub node: Node,
+    /// The bucket whose keys are listed; without it, the buckets are.
+    #[arg(value_name = "BUCKET", value_parser = BytesParser)]
+    pub bucket: Option<Bytes>,
+}
+
+/// An argument's bytes, whatever they are.
+pub fn bytes_of(argument: OsString) -> Bytes {
+    argument.into_vec().into()
+}
+
+/// Takes arguments that are no UTF-8, too.
+#[derive(Clone)]
+struct BytesParser;
+
+impl clap::builder::TypedValueParser for BytesParser {
+    type Value = Bytes;
+
+    fn parse_ref(
+        &self,
+        _command: &clap::Command,
+        _argument: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<Bytes, clap::Error> {
+        Ok(bytes_of(value.to_owned()))
+    }
+}
+
+fn quorum(text: &str) -> Result<Quorum, String> {
+    match text {
+        "default" => Ok(Quorum::Default),
+        "one" => Ok(Quorum::One),
+        "quorum" => Ok(Quorum::Quorum),
+        "all" => Ok(Quorum::All),
+        // The largest numbers stand for the words on the wire.
+        number => match number.parse::<u16>() {
+            Ok(count) => Ok(Quorum::Exactly(count.into())),
+            Err(_) => Err("neither one, quorum, all, default, nor a number".to_owned()),
+        },
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("there is no = in it")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+fn context(text: &str) -> Result<Bytes, String> {
+    base64::decode(text).map(Bytes::from).ok_or_else(|| "it is not base64".to_owned())
+}

@@ -1,0 +1,56 @@
+//! The one binary: `serve` runs a node, `kv` talks to one, `check` verifies a data folder.
+//!
+//! Exit codes: 0 done, 1 it failed or there is no such object, 2 the command cannot be run as given, 3 the object
+//! has siblings and none was chosen.
+
+mod check;
+mod failure;
+mod kv;
+mod log;
+mod serve;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// The version and the commit it was built from.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("ANNULET_COMMIT"), ")");
+
+/// A distributed key-value store that speaks Riak KV's protocols.
+#[derive(Parser)]
+#[command(name = "annulet", version = VERSION, max_term_width = 100, arg_required_else_help = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them")]
+enum Command {
+    /// Run a node. Each option is also a variable (ANNULET_PB_LISTEN) and a key in annulet.toml (pb_listen);
+    /// a flag is over a variable, and a variable over the file.
+    Serve(serve::Args),
+    /// Read and write objects of a running node.
+    #[command(subcommand)]
+    Kv(kv::Command),
+    /// Verify every checksum of a data folder that no node is using; changes nothing.
+    Check(check::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Args::parse().command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Kv(command) => kv::run(command),
+        Command::Check(args) => check::run(&args),
+    };
+    let Failure { code, text } = match done {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(failure) => failure,
+    };
+    if !text.is_empty() {
+        // Where nobody listens, the exit code has to do.
+        writeln!(std::io::stderr(), "annulet: {text}").ok();
+    }
+    ExitCode::from(code)
+}

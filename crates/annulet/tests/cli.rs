@@ -1,0 +1,282 @@
+//! What a person at a terminal sees of the real program: answers, messages, exit codes.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use client::BucketProps;
+use common::{Server, annulet, run, run_with};
+use rustix::process::Signal;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Runs a `kv` command against `server`.
+fn kv(server: &Server, args: &[&str]) -> Output {
+    kv_with(server, args, b"")
+}
+
+fn kv_with(server: &Server, args: &[&str], input: &[u8]) -> Output {
+    let args = [&["kv", args[0], "--address", &server.pb], &args[1..]].concat();
+    run_with(Path::new("."), &args, input)
+}
+
+/// The end of a command that was to succeed.
+#[track_caller]
+fn done(output: Output) -> String {
+    assert!(output.status.success(), "{}: {}", output.status, stderr(&output));
+    stdout(&output)
+}
+
+/// The end of a command that was to fail: its exit code is `code`, and one line says why.
+#[track_caller]
+fn refused(output: &Output, code: i32) -> String {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    assert!(text.starts_with("annulet: ") && text.lines().count() == 1, "{text}");
+    text
+}
+
+#[test]
+fn the_version_names_the_commit() {
+    let text = done(run(Path::new("."), &["--version"]));
+    let commit = text.strip_prefix("annulet 0.1.0 (").and_then(|rest| rest.strip_suffix(")\n")).unwrap();
+    assert!(commit == "unknown" || commit.chars().all(|c| c.is_ascii_hexdigit()), "{commit}");
+    assert_eq!(run(Path::new("."), &[]).status.code(), Some(2));
+    assert_eq!(run(Path::new("."), &["kv", "get", "bucket"]).status.code(), Some(2));
+    let quorum = run(Path::new("."), &["kv", "get", "--r", "most", "bucket", "key"]);
+    assert_eq!(quorum.status.code(), Some(2));
+}
+
+#[test]
+fn objects_go_in_and_come_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    done(kv(
+        &server,
+        &["put", "books", "dune", "spice", "--meta", "author=Herbert", "--index", "year_int=1965"],
+    ));
+    assert_eq!(done(kv(&server, &["get", "books", "dune"])), "spice");
+    let head = done(kv(&server, &["head", "books", "dune"]));
+    for row in [
+        "content type   text/plain",
+        "meta           author=Herbert",
+        "index          year_int=1965",
+        "context ",
+    ] {
+        assert!(head.contains(row), "{head}");
+    }
+    let with_meta = kv(&server, &["get", "--meta", "books", "dune"]);
+    assert!(stderr(&with_meta).contains("author=Herbert"), "{}", stderr(&with_meta));
+    assert_eq!(done(with_meta), "spice");
+
+    let binary: Vec<u8> = (0..100_000u32).flat_map(u32::to_be_bytes).collect();
+    done(kv_with(&server, &["put", "books", "raw"], &binary));
+    let raw = kv(&server, &["get", "books", "raw"]);
+    assert!(raw.stdout == binary, "{} bytes", raw.stdout.len());
+    assert!(done(kv(&server, &["head", "books", "raw"])).contains("application/octet-stream"));
+    done(kv_with(&server, &["put", "books", "dash", "-", "--content-type", "text/csv"], b"a,b\n"));
+    assert_eq!(done(kv(&server, &["get", "books", "dash"])), "a,b\n");
+    let echoed = kv(&server, &["put", "books", "dash", "--return-body", "c,d"]);
+    assert_eq!(done(echoed), "c,d");
+
+    let mut keys: Vec<_> = done(kv(&server, &["ls", "books"])).lines().map(str::to_owned).collect();
+    keys.sort();
+    assert_eq!(keys, ["dash", "dune", "raw"]);
+    assert_eq!(done(kv(&server, &["ls"])), "books\n");
+    done(kv(&server, &["del", "books", "dune"]));
+    assert_eq!(refused(&kv(&server, &["get", "books", "dune"]), 1), "annulet: notfound\n");
+    assert_eq!(refused(&kv(&server, &["head", "books", "never"]), 1), "annulet: notfound\n");
+    done(kv(&server, &["del", "books", "never"]));
+    let present = refused(&kv(&server, &["put", "--if-none-match", "books", "raw", "x"]), 1);
+    assert_eq!(present, "annulet: match_found\n");
+    let untyped = refused(&kv(&server, &["get", "--type", "nosuch", "books", "dune"]), 1);
+    assert_eq!(untyped, "annulet: no_type\n");
+    assert!(server.http_get("/ping").ends_with("\r\n\r\nOK"));
+    server.stop();
+    let text = refused(&run(folder.path(), &["kv", "get", "--address", "127.0.0.1:1", "books", "dune"]), 1);
+    assert!(text.contains("cannot connect to 127.0.0.1:1"), "{text}");
+}
+
+#[test]
+fn siblings_are_shown_chosen_and_resolved() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    let props = BucketProps { allow_mult: Some(true), ..BucketProps::default() };
+    server.connect().set_props(None, b"carts", props).unwrap();
+    for value in ["apples", "pears"] {
+        done(kv(&server, &["put", "carts", "ann", value]));
+    }
+    let both = kv(&server, &["get", "carts", "ann"]);
+    assert_eq!((both.status.code(), stdout(&both)), (Some(3), String::new()));
+    let table = stderr(&both);
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(
+        (rows[1][0], rows[2][0], rows[1][3], rows[1][5]),
+        ("1", "2", "text/plain", rows[1][5]),
+        "{table}"
+    );
+    let one = done(kv(&server, &["get", "--sibling", "1", "carts", "ann"]));
+    let two = done(kv(&server, &["get", "--vtag", rows[2][1], "carts", "ann"]));
+    let mut values = [one, two];
+    values.sort();
+    assert_eq!(values, ["apples", "pears"]);
+    for choice in [["--sibling", "3"], ["--sibling", "0"], ["--vtag", "none"]] {
+        let output = kv(&server, &["get", choice[0], choice[1], "carts", "ann"]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).ends_with("annulet: there is no such sibling\n"));
+    }
+    let head = done(kv(&server, &["head", "carts", "ann"]));
+    assert!(head.contains("sibling 1\n") && head.contains("sibling 2\n"), "{head}");
+    let context = head.lines().find_map(|line| line.strip_prefix("context")).unwrap().trim();
+    done(kv(&server, &["put", "carts", "ann", "apples, pears", "--vclock", context]));
+    assert_eq!(done(kv(&server, &["get", "carts", "ann"])), "apples, pears");
+    let bad = kv(&server, &["put", "carts", "ann", "x", "--vclock", "!"]);
+    assert_eq!(bad.status.code(), Some(2), "{}", stderr(&bad));
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--durability", "none"]);
+    let mut client = server.connect();
+    let options = client::WriteOptions::default();
+    for n in 0..3000 {
+        let key = format!("a key that is rather long, so that the pipe is soon full: {n}");
+        client.put(None, b"many", Some(key.as_bytes()), client::Content::default(), &options).unwrap();
+    }
+    for args in [["ls", "many"], ["ls", ""]] {
+        let args = ["kv", args[0], "--address", &server.pb, args[1]];
+        let args = if args[4].is_empty() { &args[..4] } else { &args[..] };
+        let mut command = annulet(folder.path(), args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    }
+}
+
+#[test]
+fn what_was_stored_is_there_after_a_stop_and_a_kill_and_passes_the_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("annulet-data");
+    let check = |code| {
+        let output = run(folder.path(), &["check", "annulet-data"]);
+        assert_eq!(output.status.code(), Some(code), "{}{}", stdout(&output), stderr(&output));
+        stdout(&output)
+    };
+    let server = Server::start(folder.path(), &["--shards", "2", "--ring-size", "16"]);
+    assert!(server.banner.contains("(new)"), "{}", server.banner);
+    for n in 0..50 {
+        done(kv(&server, &["put", "books", &format!("book {n}"), &"x".repeat(n * 40)]));
+    }
+    let running = run(folder.path(), &["check", "annulet-data"]);
+    assert!(refused(&running, 2).contains("another process uses this data folder"), "{}", stderr(&running));
+    server.stop();
+    assert!(check(0).ends_with("no damage\n"));
+
+    let server = Server::start(folder.path(), &[]);
+    assert!(server.banner.contains("(stopped cleanly before)"), "{}", server.banner);
+    let made_with =
+        |line: &str| line.contains("ring_size") && line.contains("16") && line.ends_with("data folder");
+    assert!(server.banner.lines().any(made_with), "{}", server.banner);
+    assert_eq!(done(kv(&server, &["get", "books", "book 49"])).len(), 49 * 40);
+    done(kv(&server, &["put", "books", "book 1", "changed"]));
+    server.kill();
+    assert!(check(0).ends_with("no damage\n"));
+    let server = Server::start(folder.path(), &[]);
+    assert!(server.banner.contains("(recovered after an unclean stop: "), "{}", server.banner);
+    assert_eq!(done(kv(&server, &["get", "books", "book 1"])), "changed");
+    server.signal(Signal::INT);
+    assert!(server.wait().success());
+
+    let segment = data.join("shard-001/journal/0000000000000001.seg");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    std::fs::write(&segment, bytes).unwrap();
+    let text = check(1);
+    assert!(text.starts_with("damaged   shard-001/journal/0000000000000001.seg at byte "), "{text}");
+    assert!(text.contains("\n1 damaged place; "), "{text}");
+    let one = run(folder.path(), &["check", "annulet-data/shard-000"]);
+    assert!(done(one).contains("1 store, "));
+    std::fs::remove_dir_all(data.join("shard-001")).unwrap();
+    assert!(check(1).contains("damaged   shard-001: the shard's folder is missing"));
+    let empty = tempfile::tempdir().unwrap();
+    assert!(refused(&run(empty.path(), &["check", "."]), 2).contains("no data of a node here"));
+    assert!(refused(&run(empty.path(), &["check", "nowhere"]), 2).contains("nowhere: No such file"));
+}
+
+#[test]
+fn a_folder_or_a_port_that_is_taken_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--shards", "2"]);
+    let any = "127.0.0.1:0";
+    let again = |args: &[&str]| run(folder.path(), &[&["serve"], args].concat());
+    let text = refused(&again(&["--pb-listen", any, "--http-listen", any]), 1);
+    assert!(text.contains("another process is using the data in ./annulet-data"), "{text}");
+    for flags in [
+        ["--pb-listen", &server.pb, "--http-listen", any],
+        ["--pb-listen", any, "--http-listen", &server.http],
+    ] {
+        let text = refused(&again(&[&["--data", "other"], &flags[..]].concat()), 1);
+        assert!(text.contains("cannot listen on 127.0.0.1:") && text.contains("in use"), "{text}");
+        assert!(!folder.path().join("other").exists(), "nothing was made");
+    }
+    server.stop();
+    for (flags, what) in
+        [(["--shards", "3"], "shards = 2, not 3"), (["--ring-size", "8"], "ring-size = 64, not 8")]
+    {
+        let text = refused(&again(&[&flags[..], &["--pb-listen", any, "--http-listen", any]].concat()), 1);
+        assert!(text.contains(what), "{text}");
+    }
+}
+
+#[test]
+fn options_come_from_four_places_and_mistakes_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("annulet.toml");
+    std::fs::write(&file, "pb_listen = '127.0.0.1:0'\nhttp_listen = '127.0.0.1:0'\nring_size = 8\n").unwrap();
+    let mut command = annulet(folder.path(), &["serve", "--name", "a@b"]);
+    command.env("ANNULET_DURABILITY", "interval").env("ANNULET_NAME", "c@d").env("ANNULET_SHARTS", "3");
+    command.stderr(Stdio::piped());
+    let server = Server::started(&mut command);
+    for (name, value, origin) in [
+        ("name", "a@b", "--name"),
+        ("durability", "interval", "ANNULET_DURABILITY"),
+        ("ring_size", "8", "annulet.toml:3"),
+        ("sync_interval", "1s", "default"),
+    ] {
+        let row = [name, value, origin];
+        let is_row = |line: &str| line.split_whitespace().eq(row);
+        assert!(server.banner.lines().any(is_row), "{row:?} in {}", server.banner);
+    }
+    assert!(server.banner.contains(&format!("annulet kv put --address {} ", server.pb)), "{}", server.banner);
+    server.stop();
+
+    std::fs::write(&file, "# mine\nring-size = 8\n").unwrap();
+    let text = refused(&run(folder.path(), &["serve"]), 1);
+    assert!(
+        text.starts_with("annulet: annulet.toml:2: unknown key \"ring-size\"; the keys are data, "),
+        "{text}"
+    );
+    std::fs::remove_file(&file).unwrap();
+    let text = refused(&run(folder.path(), &["serve", "--config", "no.toml"]), 1);
+    assert!(text.starts_with("annulet: no.toml: No such file"), "{text}");
+    let text = refused(&run(folder.path(), &["serve", "--ring-size", "63"]), 2);
+    assert!(text.starts_with("annulet: --ring-size: "), "{text}");
+    let text = refused(&annulet(folder.path(), &["serve"]).env("ANNULET_SHARDS", "0").output().unwrap(), 1);
+    assert_eq!(text, "annulet: ANNULET_SHARDS: \"0\" is not a number from 1 to 256\n");
+    let text = refused(&annulet(folder.path(), &["serve"]).env("ANNULET_LOG", "loud").output().unwrap(), 1);
+    assert!(text.starts_with("annulet: ANNULET_LOG: \"loud\" is none of "), "{text}");
+    std::fs::write(folder.path().join("a file"), "").unwrap();
+    let any = ["--pb-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"];
+    let text = refused(&run(folder.path(), &[&["serve", "--data", "a file"], &any[..]].concat()), 1);
+    assert!(text.contains("a file"), "{text}");
+}

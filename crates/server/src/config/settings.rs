@@ -1,0 +1,196 @@
+//! The table of options.
+
+use super::Config;
+use engine::Durability;
+use node::layout::SHARDS_MAX;
+use ring::RingSize;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Longer than any use of these options, and far from overflowing a clock.
+const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// More would not fit the file descriptors of any process.
+const CONNECTIONS_LIMIT: usize = 1 << 20;
+
+/// Units of time and their milliseconds, ascending.
+const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
+
+/// One option of a node.
+pub struct Setting {
+    /// Its key in the file; in capitals and with a prefix, its environment variable.
+    pub name: &'static str,
+    /// Its flag, without the dashes in front: its name with dashes for underscores.
+    pub flag: &'static str,
+    /// What stands for its value in a usage text.
+    pub value_name: &'static str,
+    /// What it does.
+    pub help: &'static str,
+    set: fn(&mut Config, &str) -> Result<(), String>,
+    show: fn(&Config) -> String,
+}
+
+/// All options.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "data",
+        flag: "data",
+        value_name: "DIR",
+        help: "Data folder, made if missing",
+        set: |config, text| {
+            if text.is_empty() {
+                return Err("empty".to_owned());
+            }
+            config.data = PathBuf::from(text);
+            Ok(())
+        },
+        show: |config| config.data.display().to_string(),
+    },
+    Setting {
+        name: "pb_listen",
+        flag: "pb-listen",
+        value_name: "ADDR:PORT",
+        help: "Where Riak's protocol buffers are served; port 0 takes any",
+        set: |config, text| address(text).map(|address| config.pb_listen = address),
+        show: |config| config.pb_listen.to_string(),
+    },
+    Setting {
+        name: "http_listen",
+        flag: "http-listen",
+        value_name: "ADDR:PORT",
+        help: "Where HTTP is served: /ping and /stats",
+        set: |config, text| address(text).map(|address| config.http_listen = address),
+        show: |config| config.http_listen.to_string(),
+    },
+    Setting {
+        name: "name",
+        flag: "name",
+        value_name: "NAME@HOST",
+        help: "The node's name",
+        set: |config, text| {
+            let sound = text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
+            if !sound || text.contains(char::is_whitespace) {
+                return Err(format!("{text:?} is not of the form name@host"));
+            }
+            config.name = text.to_owned();
+            Ok(())
+        },
+        show: |config| config.name.clone(),
+    },
+    Setting {
+        name: "ring_size",
+        flag: "ring-size",
+        value_name: "N",
+        help: "Partitions of a new data folder's ring: a power of two from 8 to 65536; 64 if not given",
+        set: |config, text| {
+            let size = text.parse::<RingSize>().map_err(|error| error.to_string())?;
+            config.ring_size = Some(size);
+            Ok(())
+        },
+        show: |config| config.ring_size.unwrap_or_default().partitions().to_string(),
+    },
+    Setting {
+        name: "shards",
+        flag: "shards",
+        value_name: "N",
+        help: "Shards of a new data folder, each a thread and a store; one for each core if not given",
+        set: |config, text| {
+            let shards = number(text, 1, usize::from(SHARDS_MAX))?;
+            config.shards = u16::try_from(shards).ok();
+            Ok(())
+        },
+        show: |config| config.shards.map_or("one for each core".to_owned(), |shards| shards.to_string()),
+    },
+    Setting {
+        name: "durability",
+        flag: "durability",
+        value_name: "none|interval|sync",
+        help: "When a write is acknowledged: in memory, written, or written and synced",
+        set: |config, text| {
+            config.durability = match text {
+                "none" => Durability::None,
+                "interval" => Durability::Interval,
+                "sync" => Durability::Sync,
+                _ => return Err(format!("{text:?} is none of none, interval, sync")),
+            };
+            Ok(())
+        },
+        show: |config| {
+            let word = match config.durability {
+                Durability::None => "none",
+                Durability::Interval => "interval",
+                Durability::Sync => "sync",
+            };
+            word.to_owned()
+        },
+    },
+    Setting {
+        name: "sync_interval",
+        flag: "sync-interval",
+        value_name: "TIME",
+        help: "With durability interval: the longest time until a sync, such as 250ms or 1s",
+        set: |config, text| duration(text).map(|duration| config.sync_interval = duration),
+        show: |config| show_duration(config.sync_interval),
+    },
+    Setting {
+        name: "connections_max",
+        flag: "connections-max",
+        value_name: "N",
+        help: "Connections at a time, of both protocols together",
+        set: |config, text| number(text, 1, CONNECTIONS_LIMIT).map(|number| config.connections_max = number),
+        show: |config| config.connections_max.to_string(),
+    },
+    Setting {
+        name: "idle_timeout",
+        flag: "idle-timeout",
+        value_name: "TIME",
+        help: "A connection that says nothing for so long is closed, such as 90s, 10m or 1h",
+        set: |config, text| duration(text).map(|duration| config.idle_timeout = duration),
+        show: |config| show_duration(config.idle_timeout),
+    },
+];
+
+impl Setting {
+    /// The setting of this name.
+    pub fn named(name: &str) -> Option<&'static Setting> {
+        SETTINGS.iter().find(|setting| setting.name == name)
+    }
+
+    /// The value that `config` has, as text.
+    pub fn show(&self, config: &Config) -> String {
+        (self.show)(config)
+    }
+
+    /// Reads a value; says what is wrong with it.
+    pub(super) fn set(&self, config: &mut Config, text: &str) -> Result<(), String> {
+        (self.set)(config, text)
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{text:?} is not an address and a port, such as 127.0.0.1:8087"))
+}
+
+fn number(text: &str, min: usize, max: usize) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (min..=max).contains(number));
+    number.ok_or_else(|| format!("{text:?} is not a number from {min} to {max}"))
+}
+
+/// A whole number and a unit; without one, nobody could tell seconds from milliseconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.len() - text.trim_start_matches(|byte: char| byte.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let millis_per_unit = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, millis)| *millis);
+    let millis =
+        number.parse::<u64>().ok().zip(millis_per_unit).and_then(|(number, unit)| number.checked_mul(unit));
+    let duration = millis.map(Duration::from_millis).filter(|&it| it > Duration::ZERO && it <= DURATION_MAX);
+    duration.ok_or_else(|| format!("{text:?} is not a time such as 250ms, 90s, 10m or 1h, up to 8760h"))
+}
+
+/// In the largest unit of which it is a whole number.
+fn show_duration(duration: Duration) -> String {
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let (unit, size) = UNITS.iter().rfind(|(_, size)| millis.is_multiple_of(*size)).unwrap_or(&UNITS[0]);
+    format!("{}{unit}", millis / size)
+}

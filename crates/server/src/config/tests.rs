@@ -1,0 +1,145 @@
+//! Layers, and what is refused in each.
+
+use super::*;
+
+fn load(
+    flags: &[(&'static str, &str)],
+    variables: &[(&str, &str)],
+    file: &str,
+) -> Result<Loaded, ConfigError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.toml");
+    std::fs::write(&path, file).unwrap();
+    let flags = flags.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
+    let environment = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    Config::load(flags, environment.collect::<Vec<_>>(), Some(&path)).map_err(|error| ConfigError {
+        place: error.place.replace(&path.display().to_string(), "a.toml"),
+        ..error
+    })
+}
+
+fn refused(flags: &[(&'static str, &str)], variables: &[(&str, &str)], file: &str) -> String {
+    load(flags, variables, file).unwrap_err().to_string()
+}
+
+#[test]
+fn flags_are_over_the_environment_over_the_file_over_defaults() {
+    let file = "pb_listen = '0.0.0.0:1'\nhttp_listen = '0.0.0.0:2'\n\nring_size = 128\n";
+    let variables = [("ANNULET_HTTP_LISTEN", "0.0.0.0:3"), ("ANNULET_RING_SIZE", "256"), ("OTHER", "x")];
+    let loaded = load(&[("ring_size", "512")], &variables, file).unwrap();
+    let config = &loaded.config;
+    assert_eq!((config.pb_listen.port(), config.http_listen.port()), (1, 3));
+    assert_eq!(config.ring_size.map(RingSize::partitions), Some(512));
+    assert_eq!(config.durability, Durability::Sync);
+    let origin = |name| {
+        let index = SETTINGS.iter().position(|setting| setting.name == name).unwrap();
+        loaded.origins[index].to_string()
+    };
+    assert!(origin("pb_listen").ends_with("a.toml:1"), "{}", origin("pb_listen"));
+    assert_eq!(origin("http_listen"), "ANNULET_HTTP_LISTEN");
+    assert_eq!(origin("ring_size"), "--ring-size");
+    assert_eq!(origin("durability"), "default");
+    assert!(loaded.unknown_variables.is_empty());
+}
+
+#[test]
+fn every_setting_is_read_from_what_it_shows() {
+    let config = Config {
+        ring_size: Some(RingSize::default()),
+        shards: Some(3),
+        sync_interval: Duration::from_millis(1500),
+        ..Config::default()
+    };
+    for setting in SETTINGS {
+        assert_eq!(setting.flag, setting.name.replace('_', "-"));
+        let shown = setting.show(&config);
+        let mut read = Config::default();
+        setting.set(&mut read, &shown).unwrap_or_else(|what| panic!("{}: {what}", setting.name));
+        assert_eq!(setting.show(&read), shown);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_refused_where_it_stands() {
+    assert_eq!(
+        refused(&[], &[], "name = 'a@b'\n\nsharts = 3\n"),
+        "a.toml:3: unknown key \"sharts\"; the keys are data, pb_listen, http_listen, name, ring_size, shards, \
+         durability, sync_interval, connections_max, idle_timeout"
+    );
+    assert_eq!(refused(&[], &[], "\nshards = 0"), "a.toml:2: shards: \"0\" is not a number from 1 to 256");
+    assert_eq!(refused(&[], &[], "shards = [3]"), "a.toml:1: shards must be a number or a text in quotes");
+    assert!(refused(&[], &[], "name = 'a@b'\nshards = \n").starts_with("a.toml:2: "));
+    assert!(refused(&[], &[], "[server]\nshards = 3\n").starts_with("a.toml:1: unknown key \"server\""));
+    assert!(refused(&[], &[], "shards = 1\nshards = 2\n").starts_with("a.toml:2: "));
+    assert!(refused(&[("ring_size", "63")], &[], "").starts_with("--ring-size: "));
+    assert_eq!(
+        refused(&[], &[("ANNULET_DURABILITY", "always")], ""),
+        "ANNULET_DURABILITY: \"always\" is none of none, interval, sync"
+    );
+    for (name, text) in [
+        ("pb_listen", "8087"),
+        ("name", "annulet"),
+        ("name", "a b@c"),
+        ("sync_interval", "5"),
+        ("sync_interval", "0s"),
+        ("idle_timeout", "99999999999999999999h"),
+        ("idle_timeout", "9999h"),
+        ("idle_timeout", ""),
+        ("idle_timeout", "é"),
+        ("connections_max", "-1"),
+        ("data", ""),
+    ] {
+        assert!(refused(&[(name, text)], &[], "").contains(text), "{name} {text}");
+    }
+}
+
+#[test]
+fn a_file_that_was_asked_for_must_be_there() {
+    let error = Config::load(Vec::new(), Vec::new(), Some(Path::new("no/such.toml"))).unwrap_err();
+    assert!(error.to_string().starts_with("no/such.toml: No such file"), "{error}");
+    let named = vec![(OsString::from("ANNULET_CONFIG"), OsString::from("no/other.toml"))];
+    assert_eq!(Config::load(Vec::new(), named, None).unwrap_err().place, "no/other.toml");
+}
+
+#[test]
+fn unknown_variables_are_told_and_nothing_more() {
+    let variables = [("ANNULET_SHARTS", "3"), ("ANNULET_LOG", "debug"), ("ANNULET_data", "x")];
+    let loaded = load(&[], &variables, "").unwrap();
+    assert_eq!(loaded.unknown_variables, ["ANNULET_SHARTS", "ANNULET_data"]);
+    assert_eq!(loaded.config.data, Config::default().data);
+}
+
+#[test]
+fn random_texts_are_read_or_refused_without_panic() {
+    use base::Rng;
+    let mut rng = base::rng::SplitMix64::new(7);
+    let pieces = [
+        "0",
+        "18446744073709551616",
+        "-",
+        "ms",
+        "h",
+        "@",
+        ":",
+        "127.0.0.1",
+        "[::1]",
+        "=",
+        "'",
+        "\n",
+        "é",
+        "shards",
+        "#",
+    ];
+    for _ in 0..10_000 {
+        let text: String =
+            (0..rng.below(7)).map(|_| pieces[rng.below(pieces.len() as u64) as usize]).collect();
+        let setting = &SETTINGS[rng.below(SETTINGS.len() as u64) as usize];
+        let mut config = Config::default();
+        if setting.set(&mut config, &text).is_ok() {
+            let shown = setting.show(&config);
+            setting.set(&mut config, &shown).unwrap();
+            assert_eq!(setting.show(&config), shown);
+        }
+        file::entries(&text, Path::new("a.toml")).ok();
+    }
+}
