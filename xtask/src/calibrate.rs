@@ -1,0 +1,215 @@
+//! What the machine does without any server: the yardsticks that rows are divided by.
+//!
+//! Each runs for the time it is given and is meant to be run between the rows it stands beside, because a
+//! shared machine is not the same machine ten minutes later. Whatever the time, each does its work at least once.
+
+use crate::Result;
+use crate::stats::Latencies;
+use crate::sys::thread_cpu;
+use crate::workload::{SplitMix, VALUE_LEN};
+use base::checksum::crc32c;
+use std::fs::File;
+use std::hint::black_box;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What is sent in a ping-pong: about a PUT of [`VALUE_LEN`] bytes, and its answer.
+const PING_LEN: usize = VALUE_LEN + 64;
+const PONG_LEN: usize = 5;
+
+/// The file that is read in blocks: far larger than the processor's caches, far smaller than memory.
+const BLOCKS: u64 = 8192;
+const BLOCK_LEN: usize = 8192;
+
+/// Places in the chain of dependent loads; 8 bytes each make 64 MiB, beyond any cache here.
+const CHAIN_LEN: usize = 8 << 20;
+
+/// How many loads between two looks at the clock.
+const CHAIN_STEPS: u32 = 10_000;
+
+/// A ping-pong's figures.
+pub struct PingPong {
+    /// User and system time of both ends for one round trip, in microseconds.
+    pub cpu_us: f64,
+    /// How long round trips took.
+    pub latencies: Latencies,
+}
+
+/// Two threads on a loopback connection, blocking calls: a request of 1 KB, an answer of 5 bytes.
+pub fn ping_pong(time: Duration) -> Result<PingPong> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let mut near = TcpStream::connect(listener.local_addr()?)?;
+    let (mut far, _) = listener.accept()?;
+    near.set_nodelay(true)?;
+    far.set_nodelay(true)?;
+    let echo = thread::spawn(move || -> Result<Duration> {
+        let mut request = [0; PING_LEN];
+        loop {
+            match far.read_exact(&mut request) {
+                Ok(()) => far.write_all(&[0; PONG_LEN])?,
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(thread_cpu()?),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    });
+    let (cpu, begin) = (thread_cpu()?, Instant::now());
+    let mut latencies = Latencies::new();
+    let (request, mut answer, mut trips) = ([0; PING_LEN], [0; PONG_LEN], 0u32);
+    while trips == 0 || begin.elapsed() < time {
+        let sent = Instant::now();
+        near.write_all(&request)?;
+        near.read_exact(&mut answer)?;
+        latencies.record(sent.elapsed());
+        trips += 1;
+    }
+    drop(near);
+    let far_cpu = echo.join().map_err(|_| "the echo has panicked")??;
+    let cpu = thread_cpu()? - cpu + far_cpu;
+    Ok(PingPong { cpu_us: cpu.as_secs_f64() * 1e6 / f64::from(trips), latencies })
+}
+
+/// A handoff to another thread and back, by a mutex and a condition variable: two wake-ups.
+pub fn two_wake_ups(time: Duration) -> Result<Latencies> {
+    let (turn, changed) = (Mutex::new(Turn::Near), Condvar::new());
+    let take = |mine: Turn, next: Turn| {
+        let guard = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = changed
+            .wait_while(guard, |turn| *turn != mine && *turn != Turn::Over)
+            .unwrap_or_else(PoisonError::into_inner);
+        let over = *guard == Turn::Over;
+        if !over {
+            *guard = next;
+        }
+        drop(guard);
+        changed.notify_one();
+        !over
+    };
+    let mut latencies = Latencies::new();
+    thread::scope(|scope| {
+        scope.spawn(|| while take(Turn::Far, Turn::Near) {});
+        let begin = Instant::now();
+        let mut last = None;
+        while latencies.is_empty() || begin.elapsed() < time {
+            take(Turn::Near, Turn::Far);
+            let now = Instant::now();
+            if let Some(last) = last.replace(now) {
+                latencies.record(now - last);
+            }
+        }
+        *turn.lock().unwrap_or_else(PoisonError::into_inner) = Turn::Over;
+        changed.notify_all();
+    });
+    Ok(latencies)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Near,
+    Far,
+    Over,
+}
+
+/// Appends of a value to a file, each with its fdatasync.
+pub fn append_and_sync(dir: &Path, time: Duration) -> Result<Latencies> {
+    let path = dir.join("appended");
+    let mut file = File::options().create(true).append(true).open(&path)?;
+    let (value, begin) = ([0x5a; VALUE_LEN], Instant::now());
+    let mut latencies = Latencies::new();
+    while latencies.is_empty() || begin.elapsed() < time {
+        let start = Instant::now();
+        file.write_all(&value)?;
+        file.sync_data()?;
+        latencies.record(start.elapsed());
+    }
+    Ok(latencies)
+}
+
+/// A file in the page cache and a chain through memory, made once.
+pub struct Yardsticks {
+    file: File,
+    chain: Vec<usize>,
+    rng: SplitMix,
+}
+
+impl Yardsticks {
+    /// Makes the file in `dir`, and the chain.
+    pub fn new(dir: &Path) -> Result<Yardsticks> {
+        let path = dir.join("blocks");
+        let mut file = File::options().create(true).truncate(true).read(true).write(true).open(path)?;
+        for block in 0..BLOCKS {
+            file.write_all(&[block as u8; BLOCK_LEN])?;
+        }
+        let mut rng = SplitMix::new(1);
+        let chain = cycle(CHAIN_LEN, &mut rng);
+        Ok(Yardsticks { file, chain, rng })
+    }
+
+    /// CPU of a read of 8 KB from the page cache with its CRC, in microseconds.
+    pub fn pread_crc_us(&mut self, time: Duration) -> Result<f64> {
+        let (cpu, begin, mut reads) = (thread_cpu()?, Instant::now(), 0u32);
+        let mut block = [0; BLOCK_LEN];
+        while reads == 0 || begin.elapsed() < time {
+            self.file.read_exact_at(&mut block, self.rng.below(BLOCKS) * BLOCK_LEN as u64)?;
+            black_box(crc32c(&block));
+            reads += 1;
+        }
+        Ok((thread_cpu()? - cpu).as_secs_f64() * 1e6 / f64::from(reads))
+    }
+
+    /// CPU of one load from memory whose address is the result of the one before, in nanoseconds.
+    pub fn dependent_load_ns(&self, time: Duration) -> Result<f64> {
+        let (cpu, begin, mut steps, mut place) = (thread_cpu()?, Instant::now(), 0u32, 0);
+        while steps == 0 || begin.elapsed() < time {
+            for _ in 0..CHAIN_STEPS {
+                place = self.chain[place];
+            }
+            steps += CHAIN_STEPS;
+        }
+        black_box(place);
+        Ok((thread_cpu()? - cpu).as_secs_f64() * 1e9 / f64::from(steps))
+    }
+}
+
+/// A random permutation of `0..len` that is one cycle (Sattolo's shuffle).
+fn cycle(len: usize, rng: &mut SplitMix) -> Vec<usize> {
+    let mut chain: Vec<usize> = (0..len).collect();
+    for last in (1..len).rev() {
+        let other = rng.below(last as u64) as usize;
+        chain.swap(last, other);
+    }
+    chain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(5);
+
+    #[test]
+    fn a_cycle_visits_every_place() {
+        let chain = cycle(1000, &mut SplitMix::new(7));
+        let (mut place, mut steps) = (chain[0], 1);
+        while place != 0 {
+            (place, steps) = (chain[place], steps + 1);
+        }
+        assert_eq!(steps, 1000);
+    }
+
+    #[test]
+    fn every_yardstick_measures_something() {
+        let dir = tempfile::tempdir().unwrap();
+        let ping_pong = ping_pong(SHORT).unwrap();
+        assert!(ping_pong.cpu_us > 0.0 && ping_pong.latencies.p50_us() > 0.0);
+        assert!(two_wake_ups(Duration::from_millis(50)).unwrap().p50_us() > 0.0);
+        assert!(append_and_sync(dir.path(), SHORT).unwrap().p50_us() > 0.0);
+        let mut yardsticks = Yardsticks::new(dir.path()).unwrap();
+        assert!(yardsticks.pread_crc_us(SHORT).unwrap() > 0.0);
+        assert!(yardsticks.dependent_load_ns(SHORT).unwrap() > 0.0);
+    }
+}
