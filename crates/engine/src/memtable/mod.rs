@@ -1,7 +1,7 @@
 //! The memtable: the entries of the newest writes, in memory and in order, until a flush makes a table of them.
 //!
-//! A skiplist in an arena (`skiplist`, `arena`) ordered by (key ascending, seq descending), and a filter (`filter`)
-//! that ends most lookups of a missing key without a search. One [`Memtable`] writes; any number of [`MemtableReader`]s
+//! A skiplist in an arena (`skiplist`, `arena`) ordered by (key ascending, seq descending), and a hash index (`index`)
+//! that finds a key's newest entry, or that there is none, without a search. One [`Memtable`] writes; any number of [`MemtableReader`]s
 //! read, without a lock. An entry is opaque bytes here.
 //!
 //! Invariants:
@@ -10,15 +10,16 @@
 //! - entries are never changed or removed: a newer one goes before the older ones of its key;
 //! - memory is given back all at once, when the writer, the readers and the cursors are gone.
 //!
-//! Steps of an insert: 1. the key's hash goes into the filter; 2. the node is built in the arena; 3. it is linked, level
-//! by level from the lowest, each with a release store. A lookup asks the filter, then searches from the top level.
+//! Steps of an insert: 1. the node is built in the arena; 2. the key's slot of the index is emptied, which sends lookups
+//! to the list; 3. the node is linked, level by level from the lowest, each with a release store; 4. the slot gets the
+//! node. A lookup asks the index, and the few that it cannot answer search the list from the top level.
 //!
 //! Left out: concurrent writers (one thread owns a shard), removal, and a limit: the owner compares [`Memtable::bytes`]
 //! with its own. Models of the publication run with
 //! `RUSTFLAGS="--cfg loom" cargo test -p engine --release --lib memtable::loom_tests`.
 
 mod arena;
-mod filter;
+mod index;
 mod skiplist;
 mod sync;
 
@@ -29,45 +30,41 @@ mod tests;
 
 use std::sync::Arc;
 
-use filter::Filter;
 use skiplist::{Inserter, SkipList};
 
-pub use filter::hash;
+pub use index::hash;
 pub use skiplist::{Cursor, Iter};
 
-/// What an entry is taken to need when the filter is sized: a node of some 30 bytes, a key, a head of few siblings.
+/// What an entry is taken to need when the index is sized: a node of some 30 bytes, a key, a head of few siblings.
 const ENTRY_BYTES_GUESS: usize = 128;
 
-/// The smallest filter, 4 KiB less a little: one that starts far too small would be a chain of many.
-const FILTER_KEYS_MIN: usize = 2_700;
+/// The smallest index, 16 KiB: one that starts far too small would be a chain of many.
+const INDEX_KEYS_MIN: usize = 1 << 10;
 
-/// The filter is not sized for more than this many keys (48 MiB), whatever the hint: it grows if need be.
-const FILTER_KEYS_MAX: usize = 32 << 20;
+/// The index is not sized for more than this many keys (128 MiB), whatever the hint: it grows if need be.
+const INDEX_KEYS_MAX: usize = 8 << 20;
 
 /// The writer's handle: inserts, and reads like any reader.
 pub struct Memtable {
     inserter: Inserter,
-    filter: Arc<Filter>,
 }
 
 /// A reader of a [`Memtable`], on any thread, which keeps its memory alive.
 #[derive(Clone)]
 pub struct MemtableReader {
     list: Arc<SkipList>,
-    filter: Arc<Filter>,
 }
 
 impl Memtable {
-    /// An empty memtable. The hint, the bytes it is to hold in the end, sizes its filter and limits nothing.
+    /// An empty memtable. The hint, the bytes it is to hold in the end, sizes its index and limits nothing.
     pub fn new(bytes_max_hint: usize) -> Memtable {
-        let keys = (bytes_max_hint / ENTRY_BYTES_GUESS).clamp(FILTER_KEYS_MIN, FILTER_KEYS_MAX);
-        Memtable { inserter: Inserter::new(), filter: Arc::new(Filter::new(keys)) }
+        let keys = (bytes_max_hint / ENTRY_BYTES_GUESS).clamp(INDEX_KEYS_MIN, INDEX_KEYS_MAX);
+        Memtable { inserter: Inserter::new(keys) }
     }
 
     /// Inserts an entry, its parts joined. Panics if the (key, seq) is there already.
     pub fn insert(&mut self, key: &[u8], seq: u64, entry_parts: &[&[u8]]) {
-        self.filter.insert(hash(key));
-        self.inserter.insert(key, seq, entry_parts);
+        self.inserter.insert(key, hash(key), seq, entry_parts);
     }
 
     /// The newest entry of `key` with a seq of at most `seq_max`.
@@ -77,10 +74,10 @@ impl Memtable {
 
     /// [`get`](Self::get) for a caller that has the key's [`hash`] already.
     pub fn get_hashed(&self, key: &[u8], hash: u64, seq_max: u64) -> Option<(u64, &[u8])> {
-        get(self.inserter.list(), &self.filter, key, hash, seq_max)
+        get(self.inserter.list(), key, hash, seq_max)
     }
 
-    /// Bytes that the entries take in memory, with their nodes. The filter and the newest chunk's rest come on top.
+    /// Bytes that the entries take in memory, with their nodes. The index and the newest chunk's rest come on top.
     pub fn bytes(&self) -> usize {
         self.inserter.list().bytes()
     }
@@ -97,7 +94,7 @@ impl Memtable {
 
     /// A reader, which sees also what is inserted later.
     pub fn reader(&self) -> MemtableReader {
-        MemtableReader { list: Arc::clone(self.inserter.list()), filter: Arc::clone(&self.filter) }
+        MemtableReader { list: Arc::clone(self.inserter.list()) }
     }
 }
 
@@ -109,7 +106,7 @@ impl MemtableReader {
 
     /// [`get`](Self::get) for a caller that has the key's [`hash`] already.
     pub fn get_hashed(&self, key: &[u8], hash: u64, seq_max: u64) -> Option<(u64, &[u8])> {
-        get(&self.list, &self.filter, key, hash, seq_max)
+        get(&self.list, key, hash, seq_max)
     }
 
     /// All entries, in order.
@@ -143,13 +140,7 @@ impl MemtableReader {
     }
 }
 
-fn get<'a>(
-    list: &'a SkipList,
-    filter: &Filter,
-    key: &[u8],
-    hash: u64,
-    seq_max: u64,
-) -> Option<(u64, &'a [u8])> {
-    debug_assert_eq!(hash, filter::hash(key), "the hash is that of the key");
-    if filter.contains(hash) { list.get(key, seq_max) } else { None }
+fn get<'a>(list: &'a SkipList, key: &[u8], hash: u64, seq_max: u64) -> Option<(u64, &'a [u8])> {
+    debug_assert_eq!(hash, index::hash(key), "the hash is that of the key");
+    list.get(key, hash, seq_max)
 }

@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - a node is complete (header, key, entry, tower) before the release store that links it, and afterwards only the
-//!   pointers of its tower change, by atomic stores: whoever loads a link with acquire sees the whole node;
+//!   pointers change, by atomic stores: whoever loads a link with acquire sees the whole node;
 //! - a node is linked from level 0 up, so one that is seen at a level is linked at all levels below it;
 //! - nothing is unlinked, and nodes live as long as the list: a reference to a node is good while the list is borrowed.
 //!
@@ -14,10 +14,12 @@
 //! header and the key, which a search reads together, are neighbours:
 //!
 //! ```text
-//! next[height-1] .. next[1] next[0] | seq u64, key_len u32, entry_len u32 | key | entry | pad to 8
+//! next[height-1] .. next[1] next[0] | seq u64, key_len u32, entry_len u32, before | key | entry | pad to 8
 //! ```
 //!
-//! Left out: removal, and walking backwards; nobody needs them.
+//! A lookup of a key goes by the list's point index (`index`), and descends only where that cannot tell.
+//!
+//! Left out: removal, and walking backwards for readers; nobody needs them.
 
 use std::cmp;
 use std::marker::PhantomData;
@@ -26,6 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::arena::{ALIGN, Arena, Bump};
+use super::index::{Found, Index};
 use super::sync::{AtomicPtr, AtomicUsize, Written};
 
 /// Levels of the tallest tower. With one node in four rising a level, 12 levels serve 4^12 = 16 million entries.
@@ -50,6 +53,8 @@ pub(super) struct SkipList {
     // Counters for their own sake: no model needs to see them.
     len: std::sync::atomic::AtomicUsize,
     bytes: std::sync::atomic::AtomicUsize,
+    /// Holds complete nodes of this list only.
+    index: Index<Node>,
     arena: Arena,
 }
 
@@ -77,6 +82,8 @@ unsafe impl Sync for Inserter {}
 #[repr(C)]
 struct Node {
     header: Written<Header>,
+    /// The node before it at level 0. The writer's own: readers walk forwards only, so no order is needed.
+    before: AtomicPtr<Node>,
 }
 
 #[derive(Clone, Copy)]
@@ -91,8 +98,20 @@ struct Header {
 struct NodeRef<'a>(NonNull<Node>, PhantomData<&'a SkipList>);
 
 impl SkipList {
-    /// The newest entry of `key` with a seq of at most `seq_max`.
-    pub(super) fn get(&self, key: &[u8], seq_max: u64) -> Option<(u64, &[u8])> {
+    /// The newest entry of `key`, which has this hash, with a seq of at most `seq_max`.
+    pub(super) fn get(&self, key: &[u8], hash: u64, seq_max: u64) -> Option<(u64, &[u8])> {
+        match self.index.find(hash, |node| self.node(node).key() == key) {
+            Found::Newest(_, newest) if self.node(newest).seq() <= seq_max => {
+                Some((self.node(newest).seq(), self.node(newest).entry()))
+            }
+            Found::Absent => None,
+            // Of a key with many versions an old one may be far from the newest: a descent finds it sooner.
+            Found::Newest(..) | Found::Unknown => self.search(key, seq_max),
+        }
+    }
+
+    /// [`get`](Self::get) without the index.
+    pub(super) fn search(&self, key: &[u8], seq_max: u64) -> Option<(u64, &[u8])> {
         let node = self.seek(key, seq_max)?;
         (node.key() == key).then(|| (node.seq(), node.entry()))
     }
@@ -116,7 +135,12 @@ impl SkipList {
     }
 
     fn head(&self) -> NodeRef<'_> {
-        NodeRef(self.head, PhantomData)
+        self.node(self.head)
+    }
+
+    /// A node of this list, borrowed with it.
+    fn node(&self, node: NonNull<Node>) -> NodeRef<'_> {
+        NodeRef(node, PhantomData)
     }
 
     /// The first node at or after (`key`, `seq`).
@@ -153,8 +177,8 @@ impl SkipList {
 }
 
 impl Inserter {
-    /// The writer of a new, empty list.
-    pub(super) fn new() -> Self {
+    /// The writer of a new, empty list, whose index is made for so many keys at first.
+    pub(super) fn new(index_keys: usize) -> Self {
         let (arena, mut bump) = (Arena::new(), Bump::new());
         let head = Node::alloc(&arena, &mut bump, HEIGHT_MAX, &[], 0, &[]).0;
         let list = SkipList {
@@ -162,6 +186,7 @@ impl Inserter {
             height: AtomicUsize::new(1),
             len: std::sync::atomic::AtomicUsize::new(0),
             bytes: std::sync::atomic::AtomicUsize::new(0),
+            index: Index::new(index_keys),
             arena,
         };
         Self { list: Arc::new(list), bump, height_state: HEIGHT_SEED, splice: [head; HEIGHT_MAX] }
@@ -172,39 +197,80 @@ impl Inserter {
         &self.list
     }
 
-    /// Adds an entry, the parts joined; (key, seq) must be new.
-    pub(super) fn insert(&mut self, key: &[u8], seq: u64, entry_parts: &[&[u8]]) {
-        if !self.follows_newest(key, seq) {
-            let (list, splice) = (&*self.list, &mut self.splice);
-            list.descend(key, seq, |level, node| splice[level] = node.0);
+    /// Adds an entry, the parts joined, of a key that has this hash; (key, seq) must be new.
+    pub(super) fn insert(&mut self, key: &[u8], hash: u64, seq: u64, entry_parts: &[&[u8]]) {
+        let Self { list, bump, height_state, splice } = self;
+        let list = &**list;
+        let height = random_height(height_state);
+        let claim = list.index.claim(hash, |node| list.node(node).key() == key);
+        let (node, bytes) = Node::alloc(&list.arena, bump, height, key, seq, entry_parts);
+        let (older, newer) = match claim.newest {
+            Some(newest) if list.node(newest).seq() < seq => (Some(newest), None),
+            newest => (None, newest),
+        };
+        match older {
+            // A newer version stands right before the newest so far, and without a tower nothing else is to be
+            // found: three in four overwrites need no search. The fourth has a tower, so that the versions of a key
+            // that is written again and again can be passed by.
+            Some(older) if height == 1 => link_between(list, list.node(older).before(), node, Some(older)),
+            _ => link(list, splice, node, height, key, seq),
         }
-        let list = &*self.list;
-        let at = NodeRef(self.splice[0], PhantomData::<&SkipList>).next();
-        assert!(at.is_none_or(|node| node.cmp(key, seq).is_ne()), "a (key, seq) is inserted once");
-        let height = random_height(&mut self.height_state);
-        let (node, bytes) = Node::alloc(&list.arena, &mut self.bump, height, key, seq, entry_parts);
-        if height > list.height.load(Relaxed) {
-            list.height.store(height, Relaxed); // a reader that sees it early finds the head's null link, and goes on
-        }
-        for (level, before) in self.splice[..height].iter_mut().enumerate() {
-            // SAFETY: the new node's tower and, being linked at `level` or the head, its predecessor's have this level.
-            let (link, link_before) = unsafe { (Node::link(node, level), Node::link(*before, level)) };
-            link.store(link_before.load(Relaxed), Relaxed);
-            // Whoever loads this link with acquire sees the header, the bytes and the links of levels up to this one.
-            link_before.store(node.as_ptr(), Release);
-            *before = node;
-        }
+        claim.publish(newer.unwrap_or(node));
         list.len.store(list.len.load(Relaxed) + 1, Relaxed);
         list.bytes.store(list.bytes.load(Relaxed) + bytes, Relaxed);
     }
+}
 
-    /// True if (`key`, `seq`) belongs right behind the newest insert. The splice then holds at every level: whatever
-    /// comes after the newest insert at any level comes after it at level 0 too, and so after the new entry.
-    fn follows_newest(&self, key: &[u8], seq: u64) -> bool {
-        let newest = NodeRef(self.splice[0], PhantomData::<&SkipList>);
-        let is_after = newest.is(Some(self.list.head())) || newest.cmp(key, seq).is_lt();
-        is_after && newest.next().is_none_or(|next| next.cmp(key, seq).is_ge())
+/// Links a node at every level of its tower, from level 0 up.
+fn link(
+    list: &SkipList,
+    splice: &mut [NonNull<Node>; HEIGHT_MAX],
+    node: NonNull<Node>,
+    height: usize,
+    key: &[u8],
+    seq: u64,
+) {
+    if !follows_newest(list, splice[0], key, seq) {
+        list.descend(key, seq, |level, node| splice[level] = node.0);
     }
+    let after = list.node(splice[0]).next();
+    assert!(after.is_none_or(|node| node.cmp(key, seq).is_ne()), "a (key, seq) is inserted once");
+    if height > list.height.load(Relaxed) {
+        list.height.store(height, Relaxed); // a reader that sees it early finds the head's null link, and goes on
+    }
+    link_between(list, splice[0], node, after.map(|after| after.0));
+    splice[0] = node;
+    for (level, before) in splice[..height].iter_mut().enumerate().skip(1) {
+        // SAFETY: the new node's tower and, being linked at `level` or the head, its predecessor's have this level.
+        let (link, link_before) = unsafe { (Node::link(node, level), Node::link(*before, level)) };
+        link.store(link_before.load(Relaxed), Relaxed);
+        // Whoever loads this link with acquire sees the header, the bytes and the links of levels up to this one.
+        link_before.store(node.as_ptr(), Release);
+        *before = node;
+    }
+}
+
+/// True if (`key`, `seq`) belongs right behind the newest insert. The splice then holds at every level: whatever
+/// comes after the newest insert at any level comes after it at level 0 too, and so after the new entry.
+fn follows_newest(list: &SkipList, newest: NonNull<Node>, key: &[u8], seq: u64) -> bool {
+    let newest = list.node(newest);
+    let is_after = newest.is(Some(list.head())) || newest.cmp(key, seq).is_lt();
+    is_after && newest.next().is_none_or(|next| next.cmp(key, seq).is_ge())
+}
+
+/// Links a complete node at level 0 between two neighbours; at the end there is none after it. Only the list's writer
+/// may call it.
+fn link_between(list: &SkipList, before: NonNull<Node>, node: NonNull<Node>, after: Option<NonNull<Node>>) {
+    debug_assert_eq!(list.node(before).next().map(|next| next.0), after, "two nodes are no neighbours");
+    list.node(node).set_before(before);
+    if let Some(after) = after {
+        list.node(after).set_before(node);
+    }
+    // SAFETY: every tower has level 0.
+    let (link, link_before) = unsafe { (Node::link(node, 0), Node::link(before, 0)) };
+    link.store(after.map_or(ptr::null_mut(), NonNull::as_ptr), Relaxed);
+    // Whoever loads this link with acquire sees the header, the bytes and the link.
+    link_before.store(node.as_ptr(), Release);
 }
 
 /// 1, and one more with a chance of 1 in 4 each, from a xorshift (Marsaglia 2003).
@@ -244,7 +310,7 @@ impl Node {
                 tower.add(level).write(AtomicPtr::new(ptr::null_mut()));
             }
             let node = start.add(tower_bytes).cast::<Node>();
-            node.write(Node { header: Written::new(header) });
+            node.write(Node { header: Written::new(header), before: AtomicPtr::new(ptr::null_mut()) });
             let mut end = node.add(1).cast::<u8>();
             for part in std::iter::once(&key).chain(entry_parts) {
                 end.copy_from_nonoverlapping(NonNull::from(*part).cast(), part.len());
@@ -272,6 +338,18 @@ impl<'a> NodeRef<'a> {
 
     fn seq(self) -> u64 {
         self.header().seq
+    }
+
+    /// The node before it at level 0, for the writer.
+    fn before(self) -> NonNull<Node> {
+        // SAFETY: the node is complete and outlives `'a`.
+        let before = unsafe { self.0.as_ref() }.before.load(Relaxed);
+        NonNull::new(before).expect("every node but the head is linked behind another")
+    }
+
+    fn set_before(self, before: NonNull<Node>) {
+        // SAFETY: the node is complete and outlives `'a`.
+        unsafe { self.0.as_ref() }.before.store(before.as_ptr(), Relaxed);
     }
 
     fn key(self) -> &'a [u8] {

@@ -92,6 +92,22 @@ fn a_second_insert_of_a_key_and_seq_panics() {
 }
 
 #[test]
+fn keys_that_share_a_hash_are_all_found() {
+    let mut inserter = Inserter::new(1);
+    let key = |n: u64| n.to_be_bytes();
+    let versions = || (0..100).flat_map(|n| [(n, 5), (n, 9), (n, 7)]);
+    for (n, seq) in versions() {
+        inserter.insert(&key(n), 1, seq, &[&key(n + seq)]); // far more than the index takes of one hash
+    }
+    for (n, seq) in versions() {
+        assert_eq!(inserter.list().get(&key(n), 1, seq), Some((seq, &key(n + seq)[..])));
+        assert_eq!(inserter.list().get(&key(n), 1, u64::MAX), Some((9, &key(n + 9)[..])));
+        assert_eq!(inserter.list().get(&key(n), 1, 4), None);
+    }
+    assert_eq!(inserter.list().get(&key(100), 1, u64::MAX), None);
+}
+
+#[test]
 fn len_and_bytes_count_every_entry() {
     let mut memtable = Memtable::new(0);
     let reader = memtable.reader();
@@ -283,6 +299,8 @@ fn walk(reader: &MemtableReader, inserted: &AtomicU64) {
         while cursor.valid() {
             let at = (cursor.key().to_vec(), Reverse(cursor.seq()));
             assert_eq!(cursor.entry(), stress_entry(cursor.key(), cursor.seq()));
+            let found = reader.get(cursor.key(), cursor.seq());
+            assert_eq!(found, Some((cursor.seq(), cursor.entry())), "what a walk meets a lookup finds");
             seen += u64::from(cursor.seq() < seq_now);
             assert!(last.as_ref().is_none_or(|last| *last < at));
             last = Some(at);

@@ -1,7 +1,7 @@
 //! A table's filter: says "not here" for 99 of 100 absent keys, from one cache line.
 //!
 //! A blocked Bloom filter (Putze, Sanders and Singler, 2007): the upper half of a key's hash picks a line of 512
-//! bits, the lower half the bits in it. The memtable's filter is a structure of its own, for it grows.
+//! bits, the lower half the bits in it. The memtable has none: its index of keys says "not here" by itself.
 
 /// 64 bytes, read from memory at once.
 #[repr(align(64))]
