@@ -111,11 +111,6 @@ impl<'a> Content<'a> {
     }
 }
 
-/// What is not empty.
-fn filled(bytes: &[u8]) -> Option<&[u8]> {
-    if bytes.is_empty() { None } else { Some(bytes) }
-}
-
 const MICROS: u64 = 1_000_000;
 
 impl ContentView for Content<'_> {
@@ -135,10 +130,11 @@ impl ContentView for Content<'_> {
         Some(self.vtag.as_ref())
     }
     fn links(&self) -> impl Iterator<Item = LinkRef<'_>> {
+        // All three, as in Riak: clients tell an empty tag from none.
         self.sibling.links.clone().map(|link| LinkRef {
-            bucket: filled(link.bucket),
-            key: filled(link.key),
-            tag: filled(link.tag),
+            bucket: Some(link.bucket),
+            key: Some(link.key),
+            tag: Some(link.tag),
         })
     }
     fn last_mod(&self) -> Option<u32> {
