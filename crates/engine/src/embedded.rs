@@ -31,7 +31,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Runs each job to its end when it is spawned.
-struct RunAtOnce(Mutex<Box<dyn Disk>>);
+pub struct RunAtOnce(Mutex<Box<dyn Disk>>);
+
+impl RunAtOnce {
+    /// With `disk` for the jobs, which completes each operation within `submit`.
+    pub fn new(disk: Box<dyn Disk>) -> RunAtOnce {
+        RunAtOnce(Mutex::new(disk))
+    }
+}
 
 impl Spawn for RunAtOnce {
     fn spawn(&self, mut job: Box<dyn Job>) {
@@ -57,7 +64,7 @@ impl Embedded {
         rng: Box<dyn Rng>,
     ) -> Result<Embedded, Error> {
         let [disk, startup, jobs] = handles;
-        let spawn = Arc::new(RunAtOnce(Mutex::new(jobs)));
+        let spawn = Arc::new(RunAtOnce::new(jobs));
         let platform = Platform { disk, startup, spawn, rng, now: Monotonic::default() };
         let (store, report) = Store::open(dir, options, platform)?;
         Ok(Embedded { store, report, events: Vec::new() })
@@ -150,6 +157,7 @@ impl Embedded {
     }
 
     fn turn(&mut self) {
+        self.store.tick();
         self.store.turn(Monotonic::default(), &mut self.events);
     }
 }

@@ -26,8 +26,11 @@ pub enum Error {
     /// A write or sync failed earlier: the store takes no more writes until it is opened again. Reads go on.
     #[error("the store takes no writes since a failed one: {0}")]
     Fenced(String),
-    /// Too much is waiting for the disk; the write was not taken. Try again.
-    #[error("{what} is full ({limit} bytes)")]
+    /// The clean stop has come too far for another write.
+    #[error("the store is closing")]
+    Closing,
+    /// Too much is under way; the request was not taken. Try again.
+    #[error("{what} is full (limit {limit})")]
     Full {
         /// The bounded thing.
         what: &'static str,

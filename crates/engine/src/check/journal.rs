@@ -46,9 +46,11 @@ impl Segments {
         let (id, offset) = (segment.source.segment, u64::from(offset));
         let at = Some(Position { segment: id, offset });
         // The scan has checked the record's bytes; here only its identity is.
-        let bytes = disk::read(disk, segment.source.file, offset, HEADER_BYTES + key.len()).map_err(|_| at)?;
+        let bytes =
+            disk::read(disk, segment.source.file, offset, HEADER_BYTES + key.len()).map_err(|_| at)?;
         let header = Header::parse(&bytes, id, offset).map_err(|_| at)?;
-        let same = header.jsn == entry.jsn && header.kind == Kind::Data && header.record_len() == len as usize;
+        let same =
+            header.jsn == entry.jsn && header.kind == Kind::Data && header.record_len() == len as usize;
         if same && bytes.get(header.key_range()) == Some(key) { Ok(()) } else { Err(at) }
     }
 
@@ -70,7 +72,10 @@ impl Segments {
     }
 
     fn of(&mut self, id: SegmentId) -> &mut Segment {
-        self.0.iter_mut().find(|segment| segment.source.segment == id).expect("only what was opened is scanned")
+        self.0
+            .iter_mut()
+            .find(|segment| segment.source.segment == id)
+            .expect("only what was opened is scanned")
     }
 }
 
@@ -126,9 +131,12 @@ impl Check<'_> {
     /// Whether the segment's end was written, so that all of it was: trailer or seal stand where they should.
     /// Where a start has not looked since a crash, the blocks before them may be lost all the same.
     fn is_sealed(&mut self, id: SegmentId, file: FileId, len: u64, state: Option<&ManifestState>) -> bool {
-        let settled = state.is_some_and(|state| state.clean.is_some() || id.0 < state.replay_position.segment);
+        let settled =
+            state.is_some_and(|state| state.clean.is_some() || id.0 < state.replay_position.segment);
         let Some(seal_at) = len.checked_sub((SEAL_RECORD_BYTES + TRAILER_BYTES) as u64) else { return false };
-        let Ok(end) = disk::read(self.disk, file, seal_at, SEAL_RECORD_BYTES + TRAILER_BYTES) else { return false };
+        let Ok(end) = disk::read(self.disk, file, seal_at, SEAL_RECORD_BYTES + TRAILER_BYTES) else {
+            return false;
+        };
         let Some((seal, trailer)) = end.split_at_checked(SEAL_RECORD_BYTES) else { return false };
         let is_seal = record::parse(seal, id, seal_at).is_ok_and(|record| record.kind == Kind::Seal);
         settled && (is_seal || segment::parse_trailer(trailer, id) == Some(seal_at))
@@ -173,7 +181,9 @@ impl Check<'_> {
 
     /// A seal in a segment without faults must say what is there.
     fn seal(&mut self, source: &Source) -> Result<(), Error> {
-        let Some(seal) = find_seal(self.disk, source.file, source.len, source.segment)? else { return Ok(()) };
+        let Some(seal) = find_seal(self.disk, source.file, source.len, source.segment)? else {
+            return Ok(());
+        };
         let start = seal.heads_offset;
         let mut heads = 0;
         if start >= SEGMENT_HEADER_BYTES as u64 && start.is_multiple_of(record::ALIGN as u64) {

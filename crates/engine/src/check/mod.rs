@@ -1,10 +1,11 @@
 //! Verifies a store that nobody has open: every checksum, and what no checksum can tell.
 //!
-//! 1. Take the store's lock, so that nothing moves. 2. Read the manifest. 3. Go through every segment of the
-//! journal, as a start would: each record's header, key and value, the block of heads, the seal, the trailer; and
-//! no number missing between them ([`journal`]). 4. Go through every table: footer, meta data, index, filter, every
-//! block, the order of keys; and for each entry whose value is in the journal, that its record stands where the
-//! entry says ([`tables`]).
+//! 1. Take the store's lock, so that nothing moves.
+//! 2. Read the manifest.
+//! 3. Go through every segment of the journal, as a start would (`journal.rs`): each record's header, key and
+//!    value, the block of heads, the seal, the trailer; and no number missing between them.
+//! 4. Go through every table (`tables.rs`): footer, meta data, index, filter, every block, the order of keys; and
+//!    for each entry whose value is in the journal, that its record stands where the entry says.
 //!
 //! Invariants: nothing is changed; memory is bounded by one window of the journal, one table's index and filter,
 //! and a bounded list of faults; what a crash leaves behind is told from damage by the same rule as at a start
@@ -82,8 +83,18 @@ pub struct Summary {
 impl Summary {
     /// Adds another store's figures.
     pub fn add(&mut self, other: &Summary) {
-        let Summary { tables, blocks, entries, segments, records, bytes, entries_lost, damaged, torn, leftovers } =
-            other;
+        let Summary {
+            tables,
+            blocks,
+            entries,
+            segments,
+            records,
+            bytes,
+            entries_lost,
+            damaged,
+            torn,
+            leftovers,
+        } = other;
         for (mine, other) in [
             (&mut self.tables, tables),
             (&mut self.blocks, blocks),
@@ -125,7 +136,10 @@ fn lock(disk: &mut dyn Disk, dir: &Path) -> Result<(), Error> {
         || disk::list(disk, &dir.join(FOLDER)).is_ok()
         || disk::list(disk, &dir.join(TABLES_DIR)).is_ok();
     if !is_store {
-        return Err(Error::Format { file: dir.display().to_string(), what: "there is no store here".to_owned() });
+        return Err(Error::Format {
+            file: dir.display().to_string(),
+            what: "there is no store here".to_owned(),
+        });
     }
     // To lock a file that is not there would make it; a store that is open has one.
     if names.iter().any(|name| name == LOCK_FILE) {

@@ -32,7 +32,12 @@ impl Check<'_> {
         };
         let named: Vec<_> = state.levels.iter().flatten().map(|record| record.id.file_name()).collect();
         for name in listed.iter().filter(|name| !named.contains(name)) {
-            self.find(FindingKind::Leftover, format!("{TABLES_DIR}/{name}"), 0, "the manifest does not name it");
+            self.find(
+                FindingKind::Leftover,
+                format!("{TABLES_DIR}/{name}"),
+                0,
+                "the manifest does not name it",
+            );
         }
         for (level, records) in state.levels.iter().enumerate() {
             for record in records {
@@ -41,7 +46,12 @@ impl Check<'_> {
             // Tables of level 0 may overlap; the newest counts.
             for pair in records.windows(2).filter(|_| level > 0) {
                 if pair[0].meta.max_key >= pair[1].meta.min_key {
-                    self.find(FindingKind::Damage, file_of(pair[1].id), 0, "it overlaps a table of its level");
+                    self.find(
+                        FindingKind::Damage,
+                        file_of(pair[1].id),
+                        0,
+                        "it overlaps a table of its level",
+                    );
                 }
             }
         }
@@ -68,7 +78,8 @@ impl Check<'_> {
         for handle in (0..).map_while(|number| table.block(number)) {
             self.summary.blocks += 1;
             let checked = table.read_block(self.disk, handle).and_then(|block| {
-                (0..block.count()).try_for_each(|index| self.item(table, handle, &block, index, &mut walk, journal))
+                (0..block.count())
+                    .try_for_each(|index| self.item(table, handle, &block, index, &mut walk, journal))
             });
             if let Err(error) = checked {
                 walk.whole = false;
@@ -116,9 +127,15 @@ impl Check<'_> {
     fn lost_record(&mut self, table: TableId, handle: BlockHandle, at: Option<Position>) {
         self.summary.entries_lost += 1;
         let Some(at) = at else {
-            return self.find(FindingKind::Damage, file_of(table), handle.offset, "an entry whose segment is missing");
+            return self.find(
+                FindingKind::Damage,
+                file_of(table),
+                handle.offset,
+                "an entry whose segment is missing",
+            );
         };
-        let told = |(from, to): &(Position, u64)| *from <= at && from.segment == at.segment && at.offset < *to;
+        let told =
+            |(from, to): &(Position, u64)| *from <= at && from.segment == at.segment && at.offset < *to;
         if !self.faults.iter().any(told) {
             let what = format!("not the record that an entry of {} names", file_of(table));
             self.find(FindingKind::Damage, path_in_store(at.segment), at.offset, what);

@@ -450,6 +450,9 @@ struct First {
     /// Whether the store was opened with this segment: all that is older had been decided and synced then. So
     /// it does not depend on what an older one lacks, and its numbers may leave some out.
     fresh: bool,
+    /// Whether that record stands at the segment's start. Otherwise what is missing before it was here, not in
+    /// an older segment.
+    at_start: bool,
 }
 
 impl Replay {
@@ -656,7 +659,10 @@ impl Replay {
         let lost = Lost { from_jsn: next_jsn, to_jsn: later_jsn, from_seq: self.next_seq, to_seq: None };
         if here < durable && durable.segment == source.segment {
             missing.push(fault_in(&source, at, durable.offset, "synced bytes are missing", lost));
-        } else if next_jsn.is_some() && later_jsn > next_jsn && later.is_some_and(|later| !later.fresh) {
+        } else if next_jsn.is_some()
+            && later_jsn > next_jsn
+            && later.is_some_and(|later| !later.fresh && later.at_start)
+        {
             match classify(here, durable) {
                 Verdict::Damage => {
                     missing.push(fault_in(&source, at, at, "synced records are missing", lost))
@@ -751,14 +757,15 @@ fn find_first(disk: &mut dyn Disk, source: &Source) -> Result<Option<First>, Err
     let jsn = match scanner.next(disk)? {
         Some(Scanned::Record(found)) => {
             let start = Position { segment: source.segment, offset: SEGMENT_HEADER_BYTES as u64 };
-            let fresh = found.offset == start.offset
+            let at_start = found.offset == start.offset;
+            let fresh = at_start
                 && found.header.kind == Kind::GroupMark
                 && parse_durable_mark(found.record().head) == Some(start);
-            return Ok(Some(First { jsn: found.header.jsn, fresh }));
+            return Ok(Some(First { jsn: found.header.jsn, fresh, at_start }));
         }
         Some(Scanned::Gap(Fault { remains: Some(remains), .. })) => Some(remains.header.jsn),
         Some(Scanned::Gap(fault)) => fault.lost.to_jsn,
         Some(Scanned::Tail { .. }) | None => None,
     };
-    Ok(jsn.map(|jsn| First { jsn, fresh: false }))
+    Ok(jsn.map(|jsn| First { jsn, fresh: false, at_start: false }))
 }

@@ -429,6 +429,26 @@ fn a_store_that_was_opened_anew_may_leave_numbers_out() {
 }
 
 #[test]
+fn a_torn_start_of_an_unsynced_segment_is_no_damage_to_the_older_one() {
+    let mut log = Log::new();
+    log.group(&[50]);
+    log.segment();
+    // The store was opened with this segment, and wrote two groups that were not synced.
+    let start = log.end();
+    log.durable = start;
+    log.group(&[50]);
+    let second = log.end();
+    log.durable = start;
+    log.group(&[50]);
+    // The crash took the first of them.
+    let torn = start.offset as usize..second.offset as usize;
+    log.bytes(1)[torn].fill(0);
+    let outcome = log.replay();
+    assert_eq!((outcome.jsns.clone(), outcome.damage.len()), (vec![1], 0));
+    assert_eq!(outcome.cuts(), [None, Some(start.offset)]);
+}
+
+#[test]
 fn empty_and_torn_new_segments() {
     let mut log = Log::new();
     log.group(&[50]);

@@ -29,13 +29,17 @@ pub const WAITING_BYTES_MAX: usize = 64 << 20;
 /// torn group, and the memory that one disk operation pins.
 const GROUP_BYTES_CAPACITY_MAX: usize = 8 << 20;
 
+/// At durability `none` nobody waits for a group, so it is handed over when so much has gathered, or at a tick: a
+/// wake-up of the writer thread for every few records would cost more than the records.
+const LAZY_GROUP_BYTES: usize = 256 << 10;
+
 /// How far past its target a segment may grow while the next one is still being made. Offsets have 32 bits.
 const SEGMENT_OVERRUN_FACTOR: u64 = 4;
 
 /// When a write may be acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Once it is in memory and on its way to the operating system.
+    /// Once it is in memory. It goes to the operating system with the next ticks, or when 256 KiB have gathered.
     None,
     /// Once the operating system has it; it is synced within [`Interval`](Durability::Interval)'s period.
     Interval,
@@ -133,6 +137,7 @@ pub struct Writer {
     durable: Seq,
     durable_position: Position,
     sync_wanted: bool,
+    push_wanted: bool,
     fenced: Option<String>,
     spare: Vec<u8>,
     counters: JournalCounters,
@@ -170,6 +175,7 @@ impl Writer {
             written: last,
             durable: last,
             sync_wanted: false,
+            push_wanted: false,
             fenced: None,
             spare: Vec::new(),
             counters: JournalCounters::default(),
@@ -222,9 +228,20 @@ impl Writer {
 
     /// Whether [`Writer::flush`] would hand a group to the disk.
     pub fn can_flush(&self) -> bool {
+        let open = self.open.data.len();
+        let open_is_due = if self.durability == Durability::None && !self.push_wanted {
+            open >= LAZY_GROUP_BYTES
+        } else {
+            open > 0
+        };
         self.in_flight.is_none()
             && self.fenced.is_none()
-            && (!self.full.is_empty() || !self.open.data.is_empty() || self.sync_wanted)
+            && (!self.full.is_empty() || open_is_due || self.sync_wanted)
+    }
+
+    /// Asks that what waits be handed to the disk, though nobody waits for it.
+    pub fn want_push(&mut self) {
+        self.push_wanted = !self.open.data.is_empty();
     }
 
     /// Hands the oldest waiting group to the disk unless one is under way or a write has failed.
@@ -232,7 +249,10 @@ impl Writer {
         if !self.can_flush() {
             return;
         }
-        let mut group = self.full.pop_front().unwrap_or_else(|| self.take_open());
+        let mut group = self.full.pop_front().unwrap_or_else(|| {
+            self.push_wanted = false;
+            self.take_open()
+        });
         group.sync |= self.durability == Durability::Sync || self.sync_wanted || group.seal.is_some();
         if group.sync && self.full.is_empty() && self.open.data.is_empty() {
             self.sync_wanted = false;

@@ -24,6 +24,6 @@ pub use file::{MANIFEST_FILE, ManifestJob, read, write};
 pub use pick::{MergeCursors, MergeOptions, MergePlan};
 pub use state::{
     CleanStop, JournalPosition, MANIFEST_VERSION, METADATA_BYTES_MAX, ManifestState, SegmentRecord,
-    TableRecord,
+    SuspectRecord, TableRecord,
 };
 pub use version::{LEVELS, TableCursor, Version};

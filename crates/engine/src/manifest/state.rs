@@ -82,6 +82,18 @@ pub struct SegmentRecord {
     pub sealed: bool,
 }
 
+/// What is known of records that were lost with their keys. It must outlive the replay that found them: once
+/// the records around them are in tables, nobody would find the gap again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuspectRecord {
+    /// Versions older than this may have been replaced by a lost one.
+    pub below: Seq,
+    /// The file that was damaged.
+    pub file: String,
+    /// Where in it.
+    pub offset: u64,
+}
+
 /// All that must be known to open a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManifestState {
@@ -109,6 +121,8 @@ pub struct ManifestState {
     pub segments: Vec<SegmentRecord>,
     /// What the application keeps here, up to [`METADATA_BYTES_MAX`].
     pub metadata: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Records that were lost with their keys.
+    pub suspect: Option<SuspectRecord>,
 }
 
 impl ManifestState {
@@ -195,6 +209,12 @@ impl ManifestState {
             put_bytes(out, key);
             put_bytes(out, value);
         }
+        put_u64(out, u64::from(self.suspect.is_some()));
+        if let Some(suspect) = &self.suspect {
+            put_u64(out, suspect.below.0);
+            put_bytes(out, suspect.file.as_bytes());
+            put_u64(out, suspect.offset);
+        }
     }
 }
 
@@ -239,6 +259,11 @@ fn body_of(body: &[u8]) -> Option<ManifestState> {
         if state.metadata.insert(key.to_vec(), value.to_vec()).is_some() {
             return None;
         }
+    }
+    if flag(&mut fields)? {
+        let below = Seq(fields.u64()?);
+        let file = std::str::from_utf8(fields.bytes()?).ok()?.to_owned();
+        state.suspect = Some(SuspectRecord { below, file, offset: fields.u64()? });
     }
     fields.end()?;
     Some(state)

@@ -2,7 +2,7 @@
 
 use super::{
     CleanStop, JournalPosition, LEVELS, MANIFEST_FILE, METADATA_BYTES_MAX, ManifestJob, ManifestState,
-    MergeCursors, MergeOptions, SegmentRecord, TableRecord, Version, read, write,
+    MergeCursors, MergeOptions, SegmentRecord, SuspectRecord, TableRecord, Version, read, write,
 };
 use crate::Seq;
 use crate::entry::Jsn;
@@ -45,6 +45,7 @@ fn state() -> ManifestState {
         levels: vec![vec![record], vec![]],
         segments: vec![SegmentRecord { id: 1, first_jsn: Jsn(1), last_jsn: Jsn(4), len: 999, sealed: true }],
         metadata: [(b"ring_bits".to_vec(), vec![6]), (b"shard".to_vec(), vec![0])].into(),
+        suspect: Some(SuspectRecord { below: Seq(3), file: "journal/1".to_owned(), offset: 64 }),
     }
 }
 

@@ -24,12 +24,19 @@ pub(super) enum Closing {
 }
 
 impl Store {
-    /// Begins the clean stop. No write may follow; turns go on until [`Event::Closed`].
+    /// Begins the clean stop; turns go on until [`Event::Closed`]. Writes that come meanwhile are taken until the
+    /// last manifest is being written, and refused from then on.
     pub fn begin_close(&mut self) {
         if self.maintenance.closing.is_none() {
             self.maintenance.closing = Some(Closing::Draining);
             self.writer.want_sync();
         }
+    }
+
+    /// Whether the last manifest has been made up: it says where the journal ends and which dots are used, so a
+    /// later write would be lost to both.
+    pub(super) fn is_sealed_by_close(&self) -> bool {
+        matches!(self.maintenance.closing, Some(Closing::Writing(_) | Closing::Over))
     }
 
     pub(super) fn step_close(&mut self, events: &mut Vec<Event>) {

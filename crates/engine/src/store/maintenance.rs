@@ -9,7 +9,7 @@
 //!
 //! A job that fails because of the disk fences the store: what it has is still read, and nothing is lost.
 
-use super::{Event, Store};
+use super::{Event, Store, Suspect};
 use crate::entry::{Jsn, Seq};
 use crate::error::Error;
 use crate::journal::prepare::PrepareSegment;
@@ -233,6 +233,7 @@ impl Store {
         state.last_jsn = Jsn(self.writer.next_jsn().0 - 1);
         state.levels = version.records();
         state.segments = self.segments.iter().map(|segment| segment.record()).collect();
+        state.suspect = self.suspect.as_ref().map(Suspect::record);
     }
 
     fn write_manifest(&mut self, state: ManifestState, version: Arc<Version>, edit: Option<Edit>) {

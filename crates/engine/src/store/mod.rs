@@ -34,7 +34,7 @@ use crate::error::{Damage, Error};
 use crate::fold::{Scan, ScanId, ScanPage, ScanRequest, Snapshot};
 use crate::journal::segment::Position;
 use crate::journal::writer::Writer;
-use crate::manifest::{ManifestState, Version};
+use crate::manifest::{ManifestState, SuspectRecord, Version};
 use crate::memtable::{Memtable, MemtableReader};
 use base::disk::{Completion, Token};
 use base::{Disk, FastMap, Monotonic, Spawn};
@@ -79,6 +79,21 @@ struct Suspect {
     /// Versions older than this may have been replaced by a lost one.
     below: Seq,
     damage: Damage,
+}
+
+impl Suspect {
+    fn of_record(record: &SuspectRecord) -> Suspect {
+        let what = "a record was lost here with its key";
+        Suspect {
+            below: record.below,
+            damage: Damage { file: record.file.clone(), offset: record.offset, what },
+        }
+    }
+
+    fn record(&self) -> SuspectRecord {
+        let Damage { file, offset, .. } = &self.damage;
+        SuspectRecord { below: self.below, file: file.clone(), offset: *offset }
+    }
 }
 
 /// Counters of the store, since it was opened.
@@ -158,6 +173,12 @@ impl Store {
             return self.writer.last_seq();
         }
         self.writer.acknowledged()
+    }
+
+    /// To be called a few times a second: what waits for the disk though nobody waits for it goes there with the
+    /// next turn.
+    pub fn tick(&mut self) {
+        self.writer.want_push();
     }
 
     /// Why the store takes no more writes, if a write has failed.

@@ -119,7 +119,7 @@ impl Store {
             ..
         } = recovery;
         let mut known = Segments::default();
-        segments.into_values().for_each(|segment| known.push(segment));
+        ascending(segments, next_jsn).into_iter().for_each(|segment| known.push(segment));
         known.push(Segment { id, file: ready.file, first_jsn: next_jsn });
         let next_counter = first_counter(&state);
         let maintenance = Maintenance::new(id.0 + 1, next_table);
@@ -211,7 +211,7 @@ impl<'a> Recovery<'a> {
             next_jsn: Jsn(state.last_jsn.0 + 1),
             next_seq: Seq(state.last_seq.0 + 1),
             replay_from: (at, state.replay_jsn),
-            suspect: None,
+            suspect: state.suspect.as_ref().map(Suspect::of_record),
             report: OpenReport::default(),
         })
     }
@@ -448,10 +448,36 @@ fn open_table(disk: &mut dyn Disk, dir: &Path, id: TableId) -> Result<Table, Err
     })
 }
 
+/// The segments, oldest first. One without a record that is known holds no number, so it takes that of the next.
+fn ascending(segments: BTreeMap<SegmentId, Segment>, next_jsn: Jsn) -> Vec<Segment> {
+    let mut segments: Vec<Segment> = segments.into_values().collect();
+    let mut bound = next_jsn;
+    for segment in segments.iter_mut().rev() {
+        segment.first_jsn = segment.first_jsn.min(bound);
+        bound = segment.first_jsn;
+    }
+    segments
+}
+
 fn to_u32(number: u64) -> Result<u32, Error> {
     u32::try_from(number).map_err(|_| Error::Malformed("segment of more than 4 GiB"))
 }
 
 fn padded(len: usize) -> u64 {
     crate::journal::record::padded_len(len) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::disk::FileId;
+
+    #[test]
+    fn segments_ascend_though_a_crash_left_one_without_a_record() {
+        let segment = |id: u64, jsn| Segment { id: SegmentId(id), file: FileId(0), first_jsn: Jsn(jsn) };
+        let found = [segment(1, 5), segment(2, u64::MAX), segment(3, 9), segment(4, u64::MAX)];
+        let found = found.into_iter().map(|segment| (segment.id, segment)).collect();
+        let firsts: Vec<u64> = ascending(found, Jsn(12)).iter().map(|segment| segment.first_jsn.0).collect();
+        assert_eq!(firsts, [5, 9, 9, 12]);
+    }
 }

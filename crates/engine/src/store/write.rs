@@ -22,6 +22,9 @@ use crate::store::segments::Segment;
 /// it writes are refused until a flush is done.
 pub const MEMTABLES_FROZEN_MAX: usize = 2;
 
+/// Tables in level 0 beyond which writes are refused until a merge is done: each costs every lookup a filter.
+pub const LEVEL0_TABLES_MAX: usize = 32;
+
 /// Writes in one batch: it must lie in one segment and be replayed at once.
 pub const BATCH_WRITES_MAX: usize = 4096;
 
@@ -50,11 +53,17 @@ impl Store {
     pub fn write(&mut self, batch: &[Write<'_>]) -> Result<Seq, Error> {
         assert!(!batch.is_empty(), "a batch without a write");
         let bytes = check_limits(batch)?;
+        if self.is_sealed_by_close() {
+            return Err(Error::Closing);
+        }
         if self.frozen.len() >= MEMTABLES_FROZEN_MAX
             && self.memtable.bytes() >= self.options.memtable_bytes_max
         {
             let limit = self.options.memtable_bytes_max * (MEMTABLES_FROZEN_MAX + 1);
             return Err(Error::Full { what: "the memory of unflushed heads", limit });
+        }
+        if self.version.level(0).len() >= LEVEL0_TABLES_MAX {
+            return Err(Error::Full { what: "level 0 of the ledger", limit: LEVEL0_TABLES_MAX });
         }
         self.writer.begin_batch(bytes)?;
         self.note_segment();

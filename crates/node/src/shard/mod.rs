@@ -198,9 +198,11 @@ impl Shard {
         }
     }
 
-    /// Answers what is past its deadline. To be called a few times a second.
+    /// Answers what is past its deadline, and lets the store do what is due. To be called a few times a second,
+    /// with a turn after it.
     pub fn tick(&mut self) {
         let now = self.config.clock.now();
+        self.store.tick();
         self.expire_objects(now);
         self.expire_listings(now);
         self.expire_changes(now);

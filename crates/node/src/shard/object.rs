@@ -16,7 +16,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// A coordinator of any kind.
-#[expect(clippy::large_enum_variant, reason = "moved a few times; a box would cost an allocation per request")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "moved a few times; a box would cost an allocation per request"
+)]
 pub(super) enum Coordinator {
     Get(kv::Get),
     Put(kv::Put),
