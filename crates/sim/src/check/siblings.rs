@@ -1,0 +1,125 @@
+//! What a reader is shown was written by somebody, under this key, whole; no write is shown more often than it
+//! was asked for; and nothing comes back that was replaced for certain.
+
+use super::history::{History, KeyHistory, KeyName, Moment, Write};
+use super::{Verdict, Violation};
+use base::Rng;
+use base::rng::{SplitMix64, mix64};
+use bytes::Bytes;
+use kv::response::Found;
+use object::{Dot, Head, Metadata};
+use std::collections::BTreeMap;
+
+const CHECKER: &str = "only what was written is shown";
+
+/// The user metadata that carries a write's number, so that a head can be held against its value.
+const NUMBER: &[u8] = b"number";
+
+/// What an answer shows of a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// The numbers of values, with their dots if they have any.
+    pub numbers: Vec<(Option<Dot>, u64)>,
+    /// The dots of tombstones.
+    pub tombstones: Vec<Dot>,
+}
+
+impl Shown {
+    /// Whether it shows this value.
+    pub fn shows(&self, number: u64) -> bool {
+        self.numbers.iter().any(|(_, shown)| *shown == number)
+    }
+}
+
+/// The value with this number: a client can tell it from every other, and from half of itself.
+pub fn value_of(number: u64) -> Bytes {
+    let mut rng = SplitMix64::new(mix64(number));
+    // Small enough to be kept beside the head, larger, and over several blocks of the disk.
+    let len = match rng.below(8) {
+        0..3 => rng.below(64),
+        3..7 => 64 + rng.below(1000),
+        _ => 1000 + rng.below(5000),
+    };
+    let mut value = number.to_le_bytes().to_vec();
+    (0..len / 8).for_each(|_| value.extend_from_slice(&rng.next_u64().to_le_bytes()));
+    value.into()
+}
+
+/// The metadata of the write with this number.
+pub fn metadata_of(number: u64) -> Metadata {
+    let text = Bytes::from(number.to_string());
+    Metadata { user_meta: vec![(Bytes::from_static(NUMBER), Some(text))], ..Metadata::default() }
+}
+
+/// The number of the write that carries this metadata.
+pub(super) fn number_of(metadata: &Metadata) -> Option<u64> {
+    let (_, text) = metadata.user_meta.iter().find(|(name, _)| name == NUMBER)?;
+    std::str::from_utf8(text.as_ref()?).ok()?.parse().ok()
+}
+
+/// Takes an answer apart, and holds each value against its head and its number.
+pub(super) fn read(key: &KeyName, found: &Found) -> Result<Shown, Violation> {
+    let broken = |what: &str| Violation::new(CHECKER, format!("{key}: {what}"));
+    let head = Head::decode(&found.head).map_err(|error| broken(&format!("its head: {error}")))?;
+    let mut shown = Shown::default();
+    let mut rest = found.value.clone();
+    for sibling in head.siblings() {
+        let len = usize::try_from(sibling.value_len).expect("32 bits fit");
+        let value = match &mut rest {
+            Some(rest) if rest.len() < len => return Err(broken("its values end before its head does")),
+            Some(rest) => Some(rest.split_to(len)),
+            None => None,
+        };
+        if sibling.metadata.deleted {
+            shown.tombstones.push(sibling.dot);
+            continue;
+        }
+        let number = number_of(&sibling.metadata).ok_or_else(|| broken("metadata that nobody wrote"))?;
+        let expected = value_of(number);
+        if expected.len() != len || value.is_some_and(|value| value != expected) {
+            return Err(broken(&format!("half or foreign value under number {number}")));
+        }
+        shown.numbers.push((Some(sibling.dot), number));
+    }
+    if rest.is_some_and(|rest| !rest.is_empty()) {
+        return Err(broken("more values than its head says"));
+    }
+    Ok(shown)
+}
+
+/// Checks what was shown to a reader whose request came at `started`.
+pub(super) fn check(history: &History, key: &KeyName, shown: &Shown, started: Moment) -> Verdict {
+    let broken = |what: String| Err(Violation::new(CHECKER, format!("{key}: {what}")));
+    let empty = KeyHistory::default();
+    let of_key = history.key(key).unwrap_or(&empty);
+    let mut times = BTreeMap::<u64, usize>::new();
+    for (dot, number) in &shown.numbers {
+        let asked = of_key.of(*number).filter(|write| !write.refused).count();
+        let seen = times.entry(*number).or_default();
+        *seen += 1;
+        if *seen > asked {
+            return broken(format!("{number} is shown {seen} times and was written {asked} times"));
+        }
+        if !key.has_siblings() {
+            continue;
+        }
+        let replaced = |by: &&Write| {
+            of_key.known(by).is_some_and(|known| known < started)
+                && (dot.is_some_and(|dot| by.covers(dot))
+                    || by.covers_all() && all_before(of_key, *number, by))
+        };
+        if let Some(by) = of_key.writes.iter().find(replaced) {
+            return broken(format!("{number} is back, though {:?} had replaced it", by.kind));
+        }
+    }
+    let siblings = shown.numbers.len() + shown.tombstones.len();
+    if !key.has_siblings() && siblings > 1 {
+        return broken(format!("{siblings} siblings in a bucket without siblings"));
+    }
+    Ok(())
+}
+
+/// Whether every write of `number` was over when `by` began.
+fn all_before(of_key: &KeyHistory, number: u64, by: &Write) -> bool {
+    of_key.of(number).all(|write| write.ended.is_some_and(|ended| ended < by.started))
+}

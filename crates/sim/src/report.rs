@@ -1,0 +1,131 @@
+//! What came of a seed, whether it counts, and the totals over many.
+
+use crate::check::{Verdict, Violation};
+use crate::fault::Fault;
+use crate::seed::Seed;
+use crate::trace::Trace;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A seed with fewer acknowledged operations has not shown anything.
+pub const ACKNOWLEDGED_MIN: u64 = 200;
+
+/// The share of seeds that must count. A fault that is rare by nature may stay away from a few.
+const COUNTED_PERCENT_MIN: u64 = 90;
+
+/// What came of one seed.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Which.
+    pub seed: Seed,
+    /// The operations that a node acknowledged.
+    pub acknowledged: u64,
+    /// The events that were handled.
+    pub events: u64,
+    /// The hash of the trace.
+    pub hash: u64,
+    /// How often each fault fired.
+    pub fired: BTreeMap<Fault, u64>,
+    /// What was enabled and did not fire.
+    pub unfired: Vec<Fault>,
+    /// The promise that was broken, if one was.
+    pub violation: Option<Violation>,
+}
+
+impl Report {
+    /// The report of a world that has ended.
+    pub fn new(seed: Seed, trace: &Trace, events: u64, acknowledged: u64, end: Verdict) -> Report {
+        Report {
+            seed,
+            acknowledged,
+            events,
+            hash: trace.hash(),
+            fired: trace.fired(),
+            unfired: trace.unfired(),
+            violation: end.err(),
+        }
+    }
+
+    /// The report of a world that ended in a panic.
+    pub fn panicked(seed: Seed) -> Report {
+        Report {
+            seed,
+            acknowledged: 0,
+            events: 0,
+            hash: 0,
+            fired: BTreeMap::new(),
+            unfired: Vec::new(),
+            violation: Some(Violation::new("it runs", "it panicked: see above")),
+        }
+    }
+
+    /// Whether the seed shows something: enough was acknowledged, a crash met a write under way, and every
+    /// fault that was enabled fired.
+    pub fn counts(&self) -> bool {
+        self.acknowledged >= ACKNOWLEDGED_MIN
+            && self.fired.contains_key(&Fault::CrashInWrite)
+            && self.unfired.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { seed, acknowledged, events, hash, .. } = self;
+        write!(f, "seed {seed}: {events} events, {acknowledged} acknowledged, trace {hash:016x}")?;
+        for fault in &self.unfired {
+            write!(f, ", {fault} did not fire")?;
+        }
+        self.violation.iter().try_for_each(|violation| {
+            write!(f, "\n  BROKEN: {violation}\n  replay: cargo run --release -p sim -- --trace {seed}")
+        })
+    }
+}
+
+/// The totals over many seeds.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// The seeds that ran.
+    pub seeds: u64,
+    /// Those of them that count.
+    pub counted: u64,
+    /// Those of them that broke a promise.
+    pub broken: u64,
+    /// Operations acknowledged in all.
+    pub acknowledged: u64,
+    /// Events handled in all.
+    pub events: u64,
+    /// How often each fault fired in all.
+    pub fired: BTreeMap<Fault, u64>,
+}
+
+impl Totals {
+    /// Adds a seed.
+    pub fn add(&mut self, report: &Report) {
+        self.seeds += 1;
+        self.counted += u64::from(report.counts());
+        self.broken += u64::from(report.violation.is_some());
+        self.acknowledged += report.acknowledged;
+        self.events += report.events;
+        for (fault, count) in &report.fired {
+            *self.fired.entry(*fault).or_default() += count;
+        }
+    }
+}
+
+impl Totals {
+    /// Whether no promise was broken, and enough seeds count to say so.
+    pub fn pass(&self) -> bool {
+        self.broken == 0 && self.counted * 100 >= self.seeds * COUNTED_PERCENT_MIN
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Totals { seeds, counted, broken, acknowledged, events, .. } = self;
+        writeln!(
+            f,
+            "{seeds} seeds, {counted} counted, {broken} broken, {acknowledged} acknowledged, {events} events"
+        )?;
+        self.fired.iter().try_for_each(|(fault, count)| writeln!(f, "  {fault:<15} {count:>10}"))
+    }
+}

@@ -1,0 +1,106 @@
+//! Where silent damage is allowed, so that it can be told from a crash: the world's fault atlas.
+//!
+//! * In the journal, only before a place that a later synced group vouches for: the last synced group looks
+//!   like a torn tail (`engine`'s `journal/scan.rs` says so). A file's length is watched; what it was two
+//!   lengths ago is vouched for. With three lengths seen of the newest segment, so are all older ones.
+//! * In tables, in the first half: data blocks. Damage to an index keeps a store from opening, which is a
+//!   promise too, but ends the world.
+//! * Nowhere else.
+
+use super::machine::DATA;
+use crate::disk::SimDisk;
+use crate::seed::index_below;
+use base::Rng;
+use base::rng::SplitMix64;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The unit that is written in the wrong place.
+const BLOCK: u64 = 512;
+/// The header of a segment, whose damage is that of the whole segment.
+const HEADER: u64 = 64;
+
+/// Equal blocks are no damage: how often to look for two others.
+const TRIES_MAX: usize = 16;
+
+/// The lengths that each journal segment was seen with since the process began.
+#[derive(Debug, Default)]
+pub(super) struct Watch(BTreeMap<PathBuf, Vec<u64>>);
+
+impl Watch {
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Looks at all segments.
+    pub(super) fn look(&mut self, disk: &SimDisk) {
+        for (path, len) in disk.files().into_iter().filter(|(path, _)| is_in(path, "journal")) {
+            let lens = self.0.entry(path).or_default();
+            if lens.last() != Some(&len) {
+                lens.push(len);
+            }
+        }
+    }
+
+    /// Stretches that may be damaged.
+    fn places(&self, disk: &SimDisk) -> Vec<(PathBuf, u64, u64)> {
+        let files = disk.files();
+        let mut places = Vec::new();
+        for (at, (path, len)) in files.iter().enumerate() {
+            if is_in(path, "tables") && path.extension().is_none_or(|extension| extension != "tmp") {
+                places.push((path.clone(), 0, len / 2));
+            } else if is_in(path, "journal") {
+                let newer = &files[at + 1..];
+                let vouched_by_newer = newer
+                    .iter()
+                    .filter(|(other, _)| other.parent() == path.parent())
+                    .any(|(other, _)| self.lens(other).len() >= 3);
+                let own = self.lens(path);
+                let vouched =
+                    if vouched_by_newer { *len } else { own.len().checked_sub(3).map_or(0, |at| own[at]) };
+                places.push((path.clone(), HEADER, vouched));
+            }
+        }
+        places.retain(|(_, from, to)| to > from);
+        places
+    }
+
+    fn lens(&self, path: &PathBuf) -> &[u64] {
+        self.0.get(path).map_or(&[], Vec::as_slice)
+    }
+
+    /// Flips a bit somewhere.
+    pub(super) fn flip(&self, disk: &SimDisk, rng: &mut SplitMix64) -> bool {
+        let places = self.places(disk);
+        if places.is_empty() {
+            return false;
+        }
+        let (path, from, to) = &places[index_below(rng, places.len())];
+        let offset = from + rng.below(to - from);
+        disk.flip_bit(path, offset, u8::try_from(rng.below(8)).expect("a small number"))
+    }
+
+    /// Puts a block in another block's place.
+    pub(super) fn misdirect(&self, disk: &SimDisk, rng: &mut SplitMix64) -> bool {
+        let blocks = |(path, from, to): (PathBuf, u64, u64)| {
+            let (first, end) = (from.div_ceil(BLOCK), to / BLOCK);
+            (first < end).then_some((path, first, end))
+        };
+        let places: Vec<_> = self.places(disk).into_iter().filter_map(blocks).collect();
+        if places.is_empty() {
+            return false;
+        }
+        let mut draw = || {
+            let (path, first, end) = &places[index_below(rng, places.len())];
+            (path.clone(), BLOCK * (first + rng.below(end - first)))
+        };
+        (0..TRIES_MAX).any(|_| {
+            let (from, to) = (draw(), draw());
+            disk.copy_block((&from.0, from.1), (&to.0, to.1), BLOCK)
+        })
+    }
+}
+
+fn is_in(path: &std::path::Path, folder: &str) -> bool {
+    path.starts_with(DATA) && path.parent().is_some_and(|parent| parent.ends_with(folder))
+}
