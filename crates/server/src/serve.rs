@@ -208,9 +208,13 @@ fn find_layout(config: &Config) -> Result<Layout, Error> {
     Ok(layout)
 }
 
+/// One shard for each core but one, which is left to the disk and job threads and to the kernel:
+/// docs/decisions/0004-shards-and-runtimes.md has the figures.
 fn shards_default() -> u16 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    u16::try_from(cores).unwrap_or(node::layout::SHARDS_MAX).min(node::layout::SHARDS_MAX)
+    u16::try_from(cores.saturating_sub(1).max(1))
+        .unwrap_or(node::layout::SHARDS_MAX)
+        .min(node::layout::SHARDS_MAX)
 }
 
 fn address_of(listener: &TcpListener, asked: SocketAddr) -> Result<SocketAddr, Error> {
