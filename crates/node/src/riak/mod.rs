@@ -1,6 +1,6 @@
 //! Riak's protocol buffers over the node's requests and responses: pure, one [`Session`] per connection.
 //!
-//! [`session`] is the connection's state machine, [`decode`] turns messages into [`kv::Request`]s, [`encode`]
+//! `session` is the connection's state machine, `decode` turns messages into [`kv::Request`]s, `encode`
 //! writes [`kv::Response`]s and [`kv::Error`]s as frames. Sockets, and timeouts of idle connections, belong to
 //! the server.
 

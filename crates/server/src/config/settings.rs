@@ -94,13 +94,15 @@ pub const SETTINGS: &[Setting] = &[
         name: "shards",
         flag: "shards",
         value_name: "N",
-        help: "Shards of a new data folder, each a thread and a store; one for each core if not given",
+        help: "Shards of a new data folder, each a thread and a store; one for each core but one if not given",
         set: |config, text| {
             let shards = number(text, 1, usize::from(SHARDS_MAX))?;
             config.shards = u16::try_from(shards).ok();
             Ok(())
         },
-        show: |config| config.shards.map_or("one for each core".to_owned(), |shards| shards.to_string()),
+        show: |config| {
+            config.shards.map_or("one for each core but one".to_owned(), |shards| shards.to_string())
+        },
     },
     Setting {
         name: "durability",

@@ -1,0 +1,24 @@
+//! Everything that is read from a file and has a checksum or a version in front: records, segment headers and
+//! trailers, table blocks, the manifest, bucket properties.
+#![no_main]
+
+use bytes::Bytes;
+use engine::journal::record;
+use engine::journal::segment::{self, SegmentId};
+use engine::manifest::ManifestState;
+use engine::table::{Block, TableId};
+use kv::BucketProps;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: (u64, &[u8])| {
+    let (place, bytes) = input;
+    let segment = SegmentId(place >> 32);
+    let _ = record::parse(bytes, segment, place & 0xFFFF_FFF8);
+    let _ = segment::parse_header(bytes, segment);
+    let _ = segment::parse_trailer(bytes, segment);
+    let _ = Block::parse(Bytes::copy_from_slice(bytes), TableId(place), 0).map(|block| block.count());
+    let _ = ManifestState::decode(bytes, "MANIFEST");
+    if let Ok(props) = BucketProps::decode(bytes) {
+        assert_eq!(BucketProps::decode(&props.encode()).ok(), Some(props));
+    }
+});
