@@ -20,6 +20,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
+/// How long to wait after a failed accept: too many open files, say, which does not pass by trying at once.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
 /// Brings statistics.
 pub type Ask = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Stats> + Send>> + Send + Sync>;
 
@@ -38,7 +41,7 @@ pub async fn serve(listener: TcpListener, ask: Ask, connections: Arc<AtomicUsize
             Ok(_) => tracing::warn!(connections_max, "too many connections: one was refused"),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(ACCEPT_AGAIN).await;
             }
         }
     }

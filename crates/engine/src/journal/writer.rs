@@ -3,6 +3,7 @@
 //! Records are encoded straight into the open group. [`Writer::flush`] hands the open group to the disk as one
 //! operation, write and sync together, whenever none is under way; whatever queued meanwhile is the next
 //! group. So a lone writer waits for nothing but the disk, and many writers share each sync, without a timer.
+//! At durability `none` nobody waits, so a group is handed over when enough has gathered, or at a tick.
 //!
 //! Invariants
 //! * One group is under way at a time, so positions become durable in order.
@@ -25,8 +26,7 @@ use std::collections::VecDeque;
 /// Bytes that may wait for the disk: half a second of a fast disk's writing. Beyond it writes are refused.
 pub const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// A group this large is handed over even while the memtable's owner would wait: it bounds the work lost to one
-/// torn group, and the memory that one disk operation pins.
+/// A group's buffer that grew past this is not kept for the next group: one huge value must not pin its size.
 const GROUP_BYTES_CAPACITY_MAX: usize = 8 << 20;
 
 /// At durability `none` nobody waits for a group, so it is handed over when so much has gathered, or at a tick: a
