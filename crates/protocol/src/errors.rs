@@ -75,6 +75,11 @@ pub fn unsatisfied(name: QuorumName, want: u32, got: u32) -> String {
     format!("{{{}_val_unsatisfied,{want},{got}}}", name.as_str())
 }
 
+/// Fewer vnodes can be reached than must reply.
+pub fn insufficient_vnodes(have: u32, need: u32) -> String {
+    format!("{{insufficient_vnodes,{have},need,{need}}}")
+}
+
 /// A list call or a properties call named a bucket type that is not there.
 pub fn no_bucket_type(name: &[u8]) -> String {
     format!("No bucket-type named '{}'", String::from_utf8_lossy(name))
@@ -124,6 +129,7 @@ mod tests {
         assert_eq!(n_val_violation(3), "{n_val_violation,3}");
         assert_eq!(unsatisfied(QuorumName::R, 2, 1), "{r_val_unsatisfied,2,1}");
         assert_eq!(unsatisfied(QuorumName::NodeConfirms, 3, 1), "{node_confirms_val_unsatisfied,3,1}");
+        assert_eq!(insufficient_vnodes(1, 2), "{insufficient_vnodes,1,need,2}");
         assert_eq!(no_bucket_type(b"nope"), "No bucket-type named 'nope'");
         assert_eq!(invalid_bucket_type(b"nope"), "Invalid bucket type: <<\"nope\">>");
         assert_eq!(

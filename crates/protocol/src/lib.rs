@@ -1,4 +1,4 @@
-//! Riak's protocol buffers: bytes in, bytes out.
+//! Protocols: bytes in, bytes out. First of all Riak's protocol buffers.
 //!
 //! A connection's life, in the order of the modules:
 //! 1. [`frame`] cuts the byte stream into frames (length, message code, body) under a size limit;
@@ -14,11 +14,14 @@
 //! types, map-reduce, AAE folds and TLS, which answer as a Riak node without those services does.
 //!
 //! The wire is described in `docs/formats/riak-pb.md`; it follows Basho's Riak KV 3.x.
+//!
+//! Beside it, [`peer`] is our own: frames between the nodes of a cluster.
 
 pub mod codes;
 pub mod errors;
 pub mod frame;
 pub mod messages;
+pub mod peer;
 mod quorum;
 pub mod request;
 pub mod response;

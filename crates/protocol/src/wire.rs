@@ -4,6 +4,8 @@
 //! Invariant of the writers: `*_len` returns exactly what the matching `put_*` appends. Field numbers are
 //! below 16, so a key is one byte.
 
+use bytes::BufMut;
+
 /// The wire type of a length-delimited field.
 const LENGTH_DELIMITED: u32 = 2;
 
@@ -18,12 +20,28 @@ pub(crate) fn varint_len(value: u64) -> usize {
 }
 
 /// Appends a varint.
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_varint(out: &mut impl BufMut, mut value: u64) {
     while value >= 0x80 {
-        out.push((value & 0x7F) as u8 | 0x80);
+        out.put_u8((value & 0x7F) as u8 | 0x80);
         value >>= 7;
     }
-    out.push(value as u8);
+    out.put_u8(value as u8);
+}
+
+/// The varint at the front of `bytes`, and its length.
+pub(crate) fn varint(bytes: &[u8]) -> Result<(u64, usize), &'static str> {
+    let mut value = 0u64;
+    for (i, &byte) in bytes.iter().take(VARINT_MAX).enumerate() {
+        let bits = u64::from(byte & 0x7F);
+        if i == VARINT_MAX - 1 && byte > 1 {
+            return Err("varint out of range");
+        }
+        value |= bits << (7 * i);
+        if byte < 0x80 {
+            return Ok((value, i + 1));
+        }
+    }
+    Err("truncated varint")
 }
 
 const fn key(field: u8, wire_type: u8) -> u8 {
@@ -130,19 +148,9 @@ impl<'a> Fields<'a> {
     }
 
     fn varint(&mut self) -> Result<u64, &'static str> {
-        let mut value = 0u64;
-        for (i, &byte) in self.rest.iter().take(VARINT_MAX).enumerate() {
-            let bits = u64::from(byte & 0x7F);
-            if i == VARINT_MAX - 1 && byte > 1 {
-                return Err("varint out of range");
-            }
-            value |= bits << (7 * i);
-            if byte < 0x80 {
-                self.rest = &self.rest[i + 1..];
-                return Ok(value);
-            }
-        }
-        Err("truncated varint")
+        let (value, len) = varint(self.rest)?;
+        self.rest = &self.rest[len..];
+        Ok(value)
     }
 
     fn take(&mut self, len: usize) -> Result<&'a [u8], &'static str> {
