@@ -1,9 +1,12 @@
-//! The one binary: `serve` runs a node, `kv` talks to one, `check` verifies a data folder.
+//! The one binary: `serve` runs a node, `kv` talks to one, `check` verifies a data folder, `dev` runs a cluster on
+//! this machine, `admin` makes what a cluster needs.
 //!
 //! Exit codes: 0 done, 1 it failed or there is no such object, 2 the command cannot be run as given, 3 the object
 //! has siblings and none was chosen.
 
+mod admin;
 mod check;
+mod dev;
 mod failure;
 mod kv;
 mod log;
@@ -36,6 +39,11 @@ enum Command {
     Kv(kv::Command),
     /// Verify every checksum of a data folder that no node is using; changes nothing.
     Check(check::Args),
+    /// Run a cluster of several nodes on this machine, for trying things out. Ctrl-C stops them all.
+    Dev(dev::Args),
+    /// Make what a cluster needs.
+    #[command(subcommand)]
+    Admin(admin::Command),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +51,8 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Kv(command) => kv::run(command),
         Command::Check(args) => check::run(&args),
+        Command::Dev(args) => dev::run(&args),
+        Command::Admin(command) => admin::run(&command),
     };
     let Failure { code, text } = match done {
         Ok(()) => return ExitCode::SUCCESS,

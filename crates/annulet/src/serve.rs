@@ -30,7 +30,10 @@ impl clap::Args for Args {
             let help = match setting.name {
                 // These two say themselves what a new data folder is made with.
                 "ring_size" | "shards" => setting.help.to_owned(),
-                _ => format!("{} [default: {}]", setting.help, setting.show(&defaults)),
+                _ => match setting.show(&defaults) {
+                    none if none.is_empty() => setting.help.to_owned(),
+                    default => format!("{} [default: {default}]", setting.help),
+                },
             };
             Arg::new(setting.name).long(setting.flag).value_name(setting.value_name).help(help)
         };
@@ -118,6 +121,9 @@ fn banner(loaded: &Loaded, started: &Started) -> String {
         ("HTTP", format!("{}  (/ping, /stats)", started.http)),
         ("data", format!("{}  ({})", absolute(started), opening(started))),
     ];
+    if let Some(peers) = started.peers {
+        rows.push(("peers", format!("{peers}  (a cluster of {} nodes)", loaded.config.cluster.len())));
+    }
     rows.push(("options", String::new()));
     let mut text = format!("annulet {VERSION}\n");
     let width = 18;

@@ -5,17 +5,6 @@
 //! others, FAST 2016) and LevelDB's tables and levels. It runs on [`base::Disk`] and [`base::Spawn`] only: no
 //! thread, socket, clock or async runtime of its own.
 
-/// Whether a mutant of [`planted`] is in force; false, and nothing else, in a product build.
-macro_rules! planted {
-    ($bug:ident) => {{
-        #[cfg(feature = "planted")]
-        let planted = $crate::planted::is_planted($crate::planted::Planted::$bug);
-        #[cfg(not(feature = "planted"))]
-        let planted = false;
-        planted
-    }};
-}
-
 pub mod check;
 pub mod embedded;
 pub mod entry;
@@ -25,8 +14,6 @@ pub mod journal;
 pub mod manifest;
 pub mod memtable;
 pub mod merge;
-#[cfg(feature = "planted")]
-pub mod planted;
 pub mod store;
 pub mod table;
 

@@ -1,21 +1,26 @@
-//! The coordinator of a delete.
+//! The coordinator of a delete, on a node that is to hold the key.
 //!
 //! 1. Check names and quorums, as for a read and a write.
-//! 2. Read the head. A key that is absent or deleted is left alone: the delete has nothing to do, on the one
-//!    node there is.
-//! 3. Write a tombstone, a sibling without a value, over what the client had seen, or over everything stored if
-//!    it does not say. What the client had not seen stays beside the tombstone.
+//! 2. Without a context, read what a quorum has, so that all of it is deleted. A key that is absent or deleted is
+//!    left alone: the delete has nothing to do. A node alone reads its own head only.
+//! 3. Write a tombstone, a sibling without a value, over what the client had seen, or over everything that was
+//!    read if it does not say. What the client had not seen stays beside the tombstone.
+//! 4. Send it to the other replicas, answer when enough confirm, wait for the rest, as for a write.
 //!
-//! Tombstones are kept: reaping them needs to know of other nodes.
+//! Left out: reaping. Tombstones are kept.
 
 use object::{Context, Head};
 
 use crate::error::Error;
-use crate::get::{damaged, decode_context};
-use crate::quorum::{Needs, Quorum, Reply};
+use crate::gather::{Gather, NotFoundRules, Verdict};
+use crate::get::{damaged, decode_context, reply_of, view};
+use crate::placement::Placement;
+use crate::quorum::{Needs, Quorum};
+use crate::replicate::Replicate;
+use crate::replies::check_reachable;
 use crate::request::DeleteRequest;
 use crate::response::Response;
-use crate::turn::{Action, Event, Stored, Turn, Want};
+use crate::turn::{Action, Event, Next, Stored, Turn, Want};
 use crate::update::Update;
 
 /// A delete under way.
@@ -25,12 +30,21 @@ pub struct Delete {
     state: State,
 }
 
+/// What is known once a delete may begin.
+#[derive(Debug)]
+struct Begun {
+    needs: Needs,
+    placement: Placement,
+    context: Option<Context>,
+}
+
 #[derive(Debug)]
 enum State {
     New,
-    ReadingHead { needs: Needs, context: Option<Context> },
-    ReadingValues { needs: Needs, update: Box<Update> },
-    Writing { needs: Needs },
+    Asking(Begun, Gather),
+    ReadingHead(Begun),
+    ReadingValues(Begun, Box<Update>),
+    Writing(Replicate),
     Done,
 }
 
@@ -48,27 +62,41 @@ impl Delete {
     /// Takes what happened, and says what to do next.
     ///
     /// # Panics
-    /// If the event is not one that was asked for.
-    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Action {
+    /// If the store answers what it was not asked.
+    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
         let state = std::mem::replace(&mut self.state, State::Done);
         let next = match (state, event) {
             (State::New, Event::Start) => self.on_start(turn),
-            (State::ReadingHead { needs, context }, Event::Read(stored)) => {
-                stored.and_then(|stored| self.on_head(needs, context, stored, turn))
+            (State::Writing(writes), event) => {
+                Ok(writes.step(event, turn).map_or(State::Done, State::Writing))
             }
-            (State::ReadingValues { needs, update }, Event::Read(stored)) => {
-                stored.and_then(|stored| self.write(needs, *update, stored, turn))
+            (_, Event::Expired) => Err(Error::Timeout),
+            (state, Event::Late) => Ok(state),
+            (State::Asking(begun, gather), event) => on_asking(begun, gather, event, turn),
+            // Whoever was asked before the write began has nothing to add.
+            (state, Event::Answer { .. }) => Ok(state),
+            (State::ReadingHead(begun), Event::Read(stored)) => {
+                stored.and_then(|stored| on_head(begun, stored, turn))
             }
-            (State::Writing { needs }, Event::Written(written)) => written.and_then(|()| {
-                needs.met_by(&[Reply::of_all(needs.n)])?;
-                Ok(Action::Reply(Ok(Response::Deleted)))
-            }),
+            (State::ReadingValues(begun, update), Event::Read(stored)) => {
+                stored.and_then(|stored| write(begun, *update, stored, turn))
+            }
             (state, event) => panic!("a delete in state {state:?} was told {event:?}"),
         };
-        next.unwrap_or_else(|error| Action::Reply(Err(error)))
+        match next {
+            Ok(State::Done) => Next::Over,
+            Ok(state) => {
+                self.state = state;
+                Next::Wait
+            }
+            Err(error) => {
+                turn.out.push(Action::Reply(Err(error)));
+                Next::Over
+            }
+        }
     }
 
-    fn on_start(&mut self, turn: &Turn<'_>) -> Result<Action, Error> {
+    fn on_start(&mut self, turn: &mut Turn<'_>) -> Result<State, Error> {
         let request = &self.request;
         turn.limits.check_names(&request.bucket, &request.key)?;
         let rw = request.rw.or(turn.props.rw);
@@ -76,43 +104,75 @@ impl Delete {
         let read = Needs::read(turn.props, request.n_val, reads, Quorum::Default)?;
         let writes = (request.w.or(rw), request.pw, request.dw.or(rw));
         let needs = Needs::write(turn.props, request.n_val, writes, Quorum::Default)?;
-        read.met_by(&[Reply::of_all(read.n)])?;
-        needs.met_by(&[Reply::of_all(needs.n)])?;
+        let placement = (turn.place)(needs.n, request.sloppy_quorum.unwrap_or(true));
+        check_reachable(&read, &placement)?;
+        check_reachable(&needs, &placement)?;
         let context = decode_context(request.context.as_ref())?;
-        self.state = State::ReadingHead { needs, context };
-        Ok(Action::Read { want: Want::Head })
-    }
-
-    fn on_head(
-        &mut self,
-        needs: Needs,
-        context: Option<Context>,
-        stored: Option<Stored>,
-        turn: &mut Turn<'_>,
-    ) -> Result<Action, Error> {
-        let Some(stored) = stored else { return Ok(Action::Reply(Ok(Response::Deleted))) };
-        let existing = Head::decode(&stored.head).map_err(damaged)?;
-        if existing.is_tombstone() {
-            return Ok(Action::Reply(Ok(Response::Deleted)));
+        let begun = Begun { needs, placement, context };
+        if begun.context.is_some() || begun.placement.others.is_empty() {
+            return Ok(read_head(begun, turn));
         }
-        let put = object::Put::delete(Some(&existing), context, turn.wall.0);
-        let update = Update::plan(Some(existing), put, turn)?;
-        if update.needs_values() && stored.value.is_none() {
-            self.state = State::ReadingValues { needs, update: Box::new(update) };
-            return Ok(Action::Read { want: Want::Value });
-        }
-        self.write(needs, update, Some(stored), turn)
+        let rules = NotFoundRules { ok: true, basic_quorum: false };
+        let gather = Gather::start(read, begun.placement.clone(), Want::Head, rules, turn);
+        Ok(State::Asking(begun, gather))
     }
+}
 
-    fn write(
-        &mut self,
-        needs: Needs,
-        update: Update,
-        stored: Option<Stored>,
-        turn: &mut Turn<'_>,
-    ) -> Result<Action, Error> {
-        let version = update.finish(stored, turn)?;
-        self.state = State::Writing { needs };
-        Ok(Action::Write { head: version.head, value: version.values })
+fn read_head(begun: Begun, turn: &mut Turn<'_>) -> State {
+    turn.out.push(Action::Read { want: Want::Head, hold: true });
+    State::ReadingHead(begun)
+}
+
+fn on_asking(
+    mut begun: Begun,
+    mut gather: Gather,
+    event: Event,
+    turn: &mut Turn<'_>,
+) -> Result<State, Error> {
+    if let Some((from, result)) = reply_of(event) {
+        gather.on_reply(from, result);
     }
+    match gather.verdict() {
+        // The store answers one question at a time, and the next is about to come.
+        Verdict::Enough if !gather.awaits_here() => {}
+        Verdict::Enough | Verdict::Wait => return Ok(State::Asking(begun, gather)),
+        Verdict::NotFound => unreachable!("absence is a good reply here"),
+        Verdict::Failed(error) => return Err(error),
+    }
+    let Some(head) = gather.latest()? else { return Ok(deleted(turn)) };
+    let head = view(&head)?;
+    if head.is_tombstone() {
+        return Ok(deleted(turn));
+    }
+    begun.context = Some(head.context().to_context());
+    Ok(read_head(begun, turn))
+}
+
+/// There is nothing to delete.
+fn deleted(turn: &mut Turn<'_>) -> State {
+    turn.out.push(Action::Reply(Ok(Response::Deleted)));
+    State::Done
+}
+
+fn on_head(mut begun: Begun, stored: Option<Stored>, turn: &mut Turn<'_>) -> Result<State, Error> {
+    // Where every primary is here, or the client has not said what it had seen, there is nothing to delete; but what it
+    // had seen may be with a primary that cannot be reached.
+    let all_here = begun.placement.here.as_ref().is_some_and(|roles| roles.primaries == begun.needs.n);
+    let existing = stored.as_ref().map(|stored| Head::decode(&stored.head).map_err(damaged)).transpose()?;
+    if (all_here || begun.context.is_none()) && existing.as_ref().is_none_or(Head::is_tombstone) {
+        return Ok(deleted(turn));
+    }
+    let put = object::Put::delete(existing.as_ref(), begun.context.take(), turn.wall.0);
+    let update = Update::plan(existing, put, begun.placement.is_primary_here(), turn)?;
+    if update.needs_values() && stored.as_ref().is_none_or(|stored| stored.value.is_none()) {
+        turn.out.push(Action::Read { want: Want::Value, hold: true });
+        return Ok(State::ReadingValues(begun, Box::new(update)));
+    }
+    write(begun, update, stored, turn)
+}
+
+fn write(begun: Begun, update: Update, stored: Option<Stored>, turn: &mut Turn<'_>) -> Result<State, Error> {
+    let version = update.finish_within(stored, turn.limits)?;
+    let Begun { needs, placement, .. } = begun;
+    Ok(State::Writing(Replicate::start(needs, placement, version.into_parts(), Response::Deleted, turn)))
 }

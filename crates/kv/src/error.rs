@@ -22,6 +22,17 @@ pub enum Error {
         /// What there was.
         got: u32,
     },
+    /// Fewer vnodes can be reached than must reply.
+    #[error("{have} vnodes can be reached, {need} are needed")]
+    InsufficientVnodes {
+        /// How many there are.
+        have: u32,
+        /// How many must reply.
+        need: u32,
+    },
+    /// The node cannot be reached.
+    #[error("the node cannot be reached")]
+    Unreachable,
     /// `if_none_match` found an object.
     #[error("the key has an object")]
     MatchFound,
@@ -79,6 +90,9 @@ pub enum Error {
         /// How many there may be.
         limit: usize,
     },
+    /// This node does not hold every partition, and so cannot list all there is.
+    #[error("listing needs a node that holds every partition")]
+    NotCovered,
     /// No answer in time.
     #[error("timeout")]
     Timeout,

@@ -1,110 +1,155 @@
 //! The coordinator of a read.
 //!
-//! 1. Check the names, resolve the quorums, and see that the copies there are can meet them.
-//! 2. Read: the head alone where that may be all (`head`, `if_modified`), otherwise head and value at once.
-//! 3. Judge the head: absent, unchanged, or an object. Where its value is needed after all, read once more; a
-//!    write may come between, so that answer is judged from the start.
+//! 1. Check the names, resolve the quorums, and see that those who can be reached can meet them.
+//! 2. Ask the replicas: for heads where that may be all (`head`, `if_modified`), otherwise in the form that the
+//!    turn says.
+//! 3. When enough have replied, join their heads. Absent, unchanged and head-only are answered from that; for
+//!    anything else the value is fetched, if it has not come already.
+//! 4. Answer.
+//! 5. When the rest have replied too, or take long, send the joined version to those that lack it.
 //!
-//! Not here: read repair and asking other nodes.
+//! Invariants: one answer; nothing is repaired before it; a replica that has something which the others lack is
+//! never overwritten, since what is sent is joined there once more.
 
 use bytes::Bytes;
 use object::{Context, HeadView};
+use ring::NodeId;
 
 use crate::error::Error;
+use crate::gather::{Gather, NotFoundRules, Verdict};
 use crate::props::BucketProps;
-use crate::quorum::{Needs, Reply};
+use crate::quorum::Needs;
+use crate::replica::Answer;
+use crate::replies::check_reachable;
 use crate::request::GetRequest;
 use crate::response::{Found, Response};
-use crate::turn::{Action, Event, Stored, Turn, Want};
+use crate::turn::{Action, Event, Next, Stored, Turn, Want};
 
 /// A read under way.
 #[derive(Debug)]
 pub struct Get {
-    request: GetRequest,
-    if_modified: Option<Context>,
-    state: State,
+    question: Question,
+    phase: Phase,
+    /// Once it has begun.
+    gather: Option<Gather>,
 }
 
+/// What the client wants to know.
 #[derive(Debug)]
-enum State {
+struct Question {
+    request: GetRequest,
+    if_modified: Option<Context>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
     New,
-    Reading(Needs),
-    Done,
+    Asking,
+    /// The client has its answer.
+    Answered,
 }
 
 impl Get {
     /// The coordinator of `request`.
     pub fn new(request: GetRequest) -> Get {
-        Get { request, if_modified: None, state: State::New }
+        Get { question: Question { request, if_modified: None }, phase: Phase::New, gather: None }
     }
 
     /// The request.
     pub fn request(&self) -> &GetRequest {
-        &self.request
+        &self.question.request
     }
 
     /// Takes what happened, and says what to do next.
-    ///
-    /// # Panics
-    /// If the event is not one that was asked for.
-    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Action {
-        let next = match (&self.state, event) {
-            (State::New, Event::Start) => self.on_start(turn),
-            (State::Reading(needs), Event::Read(stored)) => {
-                let needs = *needs;
-                stored.and_then(|stored| self.on_read(stored, needs, turn))
-            }
-            (state, event) => panic!("a read in state {state:?} was told {event:?}"),
+    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        let Some(gather) = &mut self.gather else {
+            debug_assert!(matches!(event, Event::Start), "it begins with its start");
+            return match self.question.start(turn) {
+                Ok(gather) => {
+                    self.gather = Some(gather);
+                    self.phase = Phase::Asking;
+                    Next::Wait
+                }
+                Err(error) => {
+                    turn.out.push(Action::Reply(Err(error)));
+                    Next::Over
+                }
+            };
         };
-        next.unwrap_or_else(|error| {
-            self.state = State::Done;
-            Action::Reply(Err(error))
-        })
+        match (self.phase, event) {
+            (Phase::Asking, Event::Late) => return Next::Wait,
+            (Phase::Asking, Event::Expired) => {
+                gather.give_up();
+                turn.out.push(Action::Reply(Err(Error::Timeout)));
+                self.phase = Phase::Answered;
+            }
+            (_, Event::Late | Event::Expired) => gather.give_up(),
+            (phase, event) => {
+                if let Some((from, result)) = reply_of(event) {
+                    gather.on_reply(from, result);
+                }
+                if phase == Phase::Asking {
+                    let Some(result) = self.question.answer(gather, turn) else { return Next::Wait };
+                    turn.out.push(Action::Reply(result));
+                    self.phase = Phase::Answered;
+                }
+            }
+        }
+        settle(gather, turn)
     }
+}
 
-    fn on_start(&mut self, turn: &Turn<'_>) -> Result<Action, Error> {
+impl Question {
+    fn start(&mut self, turn: &mut Turn<'_>) -> Result<Gather, Error> {
         let request = &self.request;
         turn.limits.check_names(&request.bucket, &request.key)?;
         let needs = Needs::read(turn.props, request.n_val, (request.r, request.pr), request.node_confirms)?;
-        needs.met_by(&[Reply::of_all(needs.n)])?;
+        let placement = (turn.place)(needs.n, request.sloppy_quorum.unwrap_or(true));
+        check_reachable(&needs, &placement)?;
         self.if_modified = decode_context(request.if_modified.as_ref())?;
-        self.state = State::Reading(needs);
-        let head_may_do = request.head || self.if_modified.is_some();
-        Ok(Action::Read { want: if head_may_do { Want::Head } else { Want::Value } })
-    }
-
-    fn on_read(&mut self, stored: Option<Stored>, needs: Needs, turn: &Turn<'_>) -> Result<Action, Error> {
-        needs.met_by(&[Reply::of_all(needs.n)])?;
-        let response = match stored {
-            None => Response::NotFound { deleted_context: None },
-            Some(stored) => match self.judge(stored, turn.props)? {
-                Some(response) => response,
-                None => return Ok(Action::Read { want: Want::Value }),
-            },
+        let rules = NotFoundRules {
+            ok: request.notfound_ok.unwrap_or(turn.props.notfound_ok),
+            basic_quorum: request.basic_quorum.unwrap_or(turn.props.basic_quorum),
         };
-        self.state = State::Done;
-        Ok(Action::Reply(Ok(response)))
+        let want = if request.head || self.if_modified.is_some() { Want::Head } else { Want::Value };
+        Ok(Gather::start(needs, placement, want, rules, turn))
     }
 
-    /// The answer that a stored version makes; `None` if it takes the value.
-    fn judge(&self, stored: Stored, props: &BucketProps) -> Result<Option<Response>, Error> {
-        let head = view(&stored.head)?;
-        if is_absent(&head, props) {
-            return Ok(Some(self.on_deleted(&head)));
+    /// What the client is told, if that is known.
+    fn answer(&self, gather: &mut Gather, turn: &mut Turn<'_>) -> Option<Result<Response, Error>> {
+        match gather.verdict() {
+            Verdict::Wait => None,
+            Verdict::NotFound => Some(Ok(Response::NotFound { deleted_context: None })),
+            Verdict::Failed(error) => Some(Err(error)),
+            Verdict::Enough => match self.judge(gather, turn) {
+                Ok(response) => response.map(Ok),
+                // Another replica may yet bring what this one has lost.
+                Err(_) if !gather.complete() => None,
+                Err(error) => Some(Err(error)),
+            },
         }
-        if self.if_modified.as_ref().is_some_and(|context| head.is_unmodified(context)) {
+    }
+
+    /// The answer that the replies make; `None` while a value is being fetched.
+    fn judge(&self, gather: &mut Gather, turn: &mut Turn<'_>) -> Result<Option<Response>, Error> {
+        let Some(head) = gather.latest()? else {
+            return Ok(Some(Response::NotFound { deleted_context: None }));
+        };
+        let parsed = view(&head)?;
+        if is_absent(&parsed, turn.props) {
+            return Ok(Some(self.on_deleted(&parsed)));
+        }
+        if self.if_modified.as_ref().is_some_and(|context| parsed.is_unmodified(context)) {
             return Ok(Some(Response::Unchanged));
         }
-        let value = if self.request.head {
-            None
-        } else {
-            match stored.value {
+        let value = match self.request.head {
+            true => None,
+            false => match gather.value(&head, parsed.values_len(), turn)? {
                 None => return Ok(None),
-                Some(value) => Some(checked_values(&head, value)?),
-            }
+                value => value,
+            },
         };
-        let newest_only = props.shows_newest_only();
-        Ok(Some(Response::Found(Found { head: stored.head, value, newest_only })))
+        Ok(Some(Response::Found(Found { head, value, newest_only: turn.props.shows_newest_only() })))
     }
 
     fn on_deleted(&self, head: &HeadView<'_>) -> Response {
@@ -114,6 +159,45 @@ impl Get {
             Bytes::from(bytes)
         });
         Response::NotFound { deleted_context }
+    }
+}
+
+/// Repairs what the read has found to be behind, once nobody is waited for.
+fn settle(gather: &mut Gather, turn: &mut Turn<'_>) -> Next {
+    if gather.is_alone() {
+        return Next::Over;
+    }
+    if !gather.complete() {
+        return Next::Wait;
+    }
+    // What cannot be read cannot be sent to others; the client has been told.
+    let Ok(Some(head)) = gather.latest() else { return Next::Over };
+    if !gather.is_stale(&head) {
+        return Next::Over;
+    }
+    let value = view(&head).and_then(|parsed| gather.value(&head, parsed.values_len(), turn));
+    match value {
+        Ok(Some(value)) => {
+            gather.repair(&head, &value, turn);
+            Next::Over
+        }
+        Ok(None) => Next::Wait,
+        Err(_) => Next::Over,
+    }
+}
+
+/// A reply, and whose it is: `None` for this node's.
+pub(crate) type ReplyOf<T> = (Option<NodeId>, Result<T, Error>);
+
+/// The reply to a read that an event is.
+pub(crate) fn reply_of(event: Event) -> Option<ReplyOf<Option<Stored>>> {
+    match event {
+        Event::Read(stored) => Some((None, stored)),
+        Event::Answer { from, result: Ok(Answer::Read(stored)) } => Some((Some(from), Ok(stored))),
+        Event::Answer { from, result: Err(error) } => Some((Some(from), Err(error))),
+        // A question of another kind, doubled on its way.
+        Event::Answer { result: Ok(Answer::Merged), .. } => None,
+        Event::Start | Event::Written(_) | Event::Late | Event::Expired => None,
     }
 }
 
@@ -133,10 +217,9 @@ pub(crate) fn is_absent(head: &HeadView<'_>, props: &BucketProps) -> bool {
 }
 
 /// The values, which are as long as the head says unless something is damaged.
-pub(crate) fn checked_values(head: &HeadView<'_>, values: Bytes) -> Result<Bytes, Error> {
-    if head.values_len() != values.len() as u64 {
-        let (want, got) = (head.values_len(), values.len());
-        return Err(Error::Damaged(format!("values of {got} bytes under a head for {want}")));
+pub(crate) fn checked_values(len: u64, values: Bytes) -> Result<Bytes, Error> {
+    if len != values.len() as u64 {
+        return Err(Error::Damaged(format!("values of {} bytes under a head for {len}", values.len())));
     }
     Ok(values)
 }

@@ -4,32 +4,44 @@
 //! and steps the coordinator of its kind ([`Get`], [`Put`], [`Delete`]) with [`Event`]s until an [`Action`]
 //! holds the [`Response`] or [`Error`] to send back. Listings are filters over a fold ([`list`]).
 //!
+//! A coordinator asks the replicas that a [`Placement`] names; on the other side of the question [`Merge`] joins
+//! a version with what a replica has, and [`Deliver`] brings home what was kept for one that was away.
+//!
 //! Nothing here reads a clock, a store or a socket; everything that varies arrives in an event or a [`Turn`].
-//! Left out: other nodes. A node is alone so far, and its one copy answers for all of a key's vnodes
-//! ([`quorum`]).
 
 pub mod delete;
+pub mod deliver;
 pub mod error;
+mod gather;
 pub mod get;
 pub mod limits;
 pub mod list;
+pub mod merge;
+pub mod placement;
 pub mod props;
 pub mod put;
 pub mod quorum;
+pub mod replica;
+mod replicate;
+mod replies;
 pub mod request;
 pub mod response;
 pub mod turn;
 mod update;
 
 pub use delete::Delete;
+pub use deliver::Deliver;
 pub use error::Error;
 pub use get::Get;
 pub use limits::Limits;
+pub use merge::Merge;
+pub use placement::{Placement, Roles};
 pub use props::{BucketProps, BucketTable, Prop};
 pub use put::Put;
 pub use quorum::Quorum;
+pub use replica::{Answer, Ask, NodeId, ReadForm, Reason};
 pub use request::{
     Bucket, DeleteRequest, GetRequest, ListBucketsRequest, ListKeysRequest, PutRequest, Request, Return,
 };
 pub use response::{Found, PreflistEntry, Response};
-pub use turn::{Action, Event, Stored, Turn, Want};
+pub use turn::{Action, Event, Next, Stored, Turn, Want};

@@ -1,9 +1,11 @@
-//! The coordinator of a write.
+//! The coordinator of a write, on a node that is to hold the key.
 //!
-//! 1. Check names, sizes and index terms, resolve the quorums, and see that the copies there are can meet them.
-//! 2. Read the head, unless `last_write_wins` needs none; check the condition the client set.
-//! 3. Plan the new version; read the values of siblings that stay.
-//! 4. Write it; when that is as durable as configured, count the replies and answer.
+//! 1. Check names, sizes and index terms, resolve the quorums, and see that those who can be reached can meet them.
+//! 2. If the client set a condition, hold it against what a quorum of primaries has.
+//! 3. Read the head here, unless `last_write_wins` needs none; plan the new version; read the values of siblings
+//!    that stay.
+//! 4. Write it here and send it to the other replicas, at the same time.
+//! 5. When enough confirm, answer; wait for the rest, so that those that fail get a hint.
 //!
 //! Invariants: nothing is written after a refusal; one request takes at most one dot and writes at most once.
 
@@ -11,11 +13,15 @@ use bytes::Bytes;
 use object::{Context, Head};
 
 use crate::error::Error;
-use crate::get::{damaged, decode_context, is_absent, view};
-use crate::quorum::{Needs, Reply};
+use crate::gather::{Gather, NotFoundRules, Verdict};
+use crate::get::{damaged, decode_context, is_absent, reply_of, view};
+use crate::placement::Placement;
+use crate::quorum::{Needs, Quorum};
+use crate::replicate::Replicate;
+use crate::replies::check_reachable;
 use crate::request::{PutRequest, Return};
 use crate::response::{Found, Response};
-use crate::turn::{Action, Event, Stored, Turn, Want};
+use crate::turn::{Action, Event, Next, Stored, Turn, Want};
 use crate::update::Update;
 
 /// A write under way.
@@ -25,12 +31,21 @@ pub struct Put {
     state: State,
 }
 
+/// What is known once a write may begin.
+#[derive(Debug)]
+struct Begun {
+    needs: Needs,
+    placement: Placement,
+    context: Option<Context>,
+}
+
 #[derive(Debug)]
 enum State {
     New,
-    ReadingHead { needs: Needs, context: Option<Context> },
-    ReadingValues { needs: Needs, update: Box<Update> },
-    Writing { needs: Needs, returned: Option<Found> },
+    Checking(Begun, Gather),
+    ReadingHead(Begun),
+    ReadingValues(Begun, Box<Update>),
+    Writing(Replicate),
     Done,
 }
 
@@ -48,26 +63,41 @@ impl Put {
     /// Takes what happened, and says what to do next.
     ///
     /// # Panics
-    /// If the event is not one that was asked for.
-    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Action {
+    /// If the store answers what it was not asked.
+    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
         let state = std::mem::replace(&mut self.state, State::Done);
         let next = match (state, event) {
             (State::New, Event::Start) => self.on_start(turn),
-            (State::ReadingHead { needs, context }, Event::Read(stored)) => {
-                stored.and_then(|stored| self.on_head(needs, context, stored, turn))
+            (State::Writing(writes), event) => {
+                Ok(writes.step(event, turn).map_or(State::Done, State::Writing))
             }
-            (State::ReadingValues { needs, update }, Event::Read(stored)) => {
-                stored.and_then(|stored| self.write(needs, *update, stored, turn))
+            (_, Event::Expired) => Err(Error::Timeout),
+            (state, Event::Late) => Ok(state),
+            (State::Checking(begun, gather), event) => self.on_checking(begun, gather, event, turn),
+            // Whoever was asked before the write began has nothing to add.
+            (state, Event::Answer { .. }) => Ok(state),
+            (State::ReadingHead(begun), Event::Read(stored)) => {
+                stored.and_then(|stored| self.on_head(begun, stored, turn))
             }
-            (State::Writing { needs, returned }, Event::Written(written)) => {
-                written.and_then(|()| self.on_written(needs, returned))
+            (State::ReadingValues(begun, update), Event::Read(stored)) => {
+                stored.and_then(|stored| self.write(begun, *update, stored, turn))
             }
             (state, event) => panic!("a write in state {state:?} was told {event:?}"),
         };
-        next.unwrap_or_else(|error| Action::Reply(Err(error)))
+        match next {
+            Ok(State::Done) => Next::Over,
+            Ok(state) => {
+                self.state = state;
+                Next::Wait
+            }
+            Err(error) => {
+                turn.out.push(Action::Reply(Err(error)));
+                Next::Over
+            }
+        }
     }
 
-    fn on_start(&mut self, turn: &mut Turn<'_>) -> Result<Action, Error> {
+    fn on_start(&mut self, turn: &mut Turn<'_>) -> Result<State, Error> {
         let request = &self.request;
         let key = request.key.as_ref().expect("the node invents a missing key before it picks a shard");
         turn.limits.check_names(&request.bucket, key)?;
@@ -75,44 +105,83 @@ impl Put {
         object::index::validate(&request.metadata.indexes)?;
         let quorums = (request.w, request.pw, request.dw);
         let needs = Needs::write(turn.props, request.n_val, quorums, request.node_confirms)?;
-        needs.met_by(&[Reply::of_all(needs.n)])?;
+        let placement = (turn.place)(needs.n, request.sloppy_quorum.unwrap_or(true));
+        check_reachable(&needs, &placement)?;
         let context = decode_context(request.context.as_ref())?;
-        if self.is_blind(turn) {
-            return self.plan(needs, context, None, None, turn);
+        let begun = Begun { needs, placement, context };
+        if self.is_conditional() && !begun.placement.others.is_empty() {
+            return self.check(begun, turn);
         }
-        self.state = State::ReadingHead { needs, context };
-        Ok(Action::Read { want: Want::Head })
+        self.begin(begun, turn)
     }
 
-    /// Whether the write does not depend on what is stored.
-    fn is_blind(&self, turn: &Turn<'_>) -> bool {
-        let request = &self.request;
-        turn.props.last_write_wins && !request.asis && !request.if_none_match && !request.if_not_modified
+    fn is_conditional(&self) -> bool {
+        self.request.if_none_match || self.request.if_not_modified
     }
 
-    fn on_head(
+    /// Asks a majority of the primaries what there is.
+    fn check(&mut self, begun: Begun, turn: &mut Turn<'_>) -> Result<State, Error> {
+        let quorums = (Quorum::Quorum, Quorum::Quorum);
+        let needs = Needs::read(turn.props, Some(begun.needs.n), quorums, Quorum::Default)?;
+        check_reachable(&needs, &begun.placement)?;
+        let rules = NotFoundRules { ok: true, basic_quorum: false };
+        let gather = Gather::start(needs, begun.placement.clone(), Want::Head, rules, turn);
+        Ok(State::Checking(begun, gather))
+    }
+
+    fn on_checking(
         &mut self,
-        needs: Needs,
-        context: Option<Context>,
-        stored: Option<Stored>,
+        begun: Begun,
+        mut gather: Gather,
+        event: Event,
         turn: &mut Turn<'_>,
-    ) -> Result<Action, Error> {
-        self.check_condition(context.as_ref(), stored.as_ref(), turn)?;
+    ) -> Result<State, Error> {
+        if let Some((from, result)) = reply_of(event) {
+            gather.on_reply(from, result);
+        }
+        match gather.verdict() {
+            // The store answers one question at a time, and the next is about to come.
+            Verdict::Enough if !gather.awaits_here() => {
+                let latest = gather.latest()?;
+                self.check_condition(begun.context.as_ref(), latest.as_ref(), turn)?;
+                self.begin(begun, turn)
+            }
+            Verdict::Enough | Verdict::Wait => Ok(State::Checking(begun, gather)),
+            Verdict::NotFound => unreachable!("absence is a good reply here"),
+            Verdict::Failed(error) => Err(error),
+        }
+    }
+
+    fn begin(&mut self, begun: Begun, turn: &mut Turn<'_>) -> Result<State, Error> {
+        if self.is_blind(turn) {
+            return self.plan(begun, None, None, turn);
+        }
+        turn.out.push(Action::Read { want: Want::Head, hold: true });
+        Ok(State::ReadingHead(begun))
+    }
+
+    /// Whether the write does not depend on what is stored here.
+    fn is_blind(&self, turn: &Turn<'_>) -> bool {
+        turn.props.last_write_wins && !self.request.asis && !self.is_conditional()
+    }
+
+    fn on_head(&mut self, begun: Begun, stored: Option<Stored>, turn: &mut Turn<'_>) -> Result<State, Error> {
+        self.check_condition(begun.context.as_ref(), stored.as_ref().map(|stored| &stored.head), turn)?;
         let existing = stored.as_ref().map(|stored| Head::decode(&stored.head).map_err(damaged));
-        self.plan(needs, context, existing.transpose()?, stored, turn)
+        self.plan(begun, existing.transpose()?, stored, turn)
     }
 
     fn check_condition(
         &self,
         context: Option<&Context>,
-        stored: Option<&Stored>,
+        head: Option<&Bytes>,
         turn: &Turn<'_>,
     ) -> Result<(), Error> {
         let request = &self.request;
-        if !request.if_none_match && !request.if_not_modified {
+        if !self.is_conditional() {
             return Ok(());
         }
-        let head = stored.map(|stored| view(&stored.head)).transpose()?;
+        let head = head.map(|head| view(head)).transpose()?;
         let present = head.filter(|head| !is_absent(head, turn.props));
         match present {
             Some(_) if request.if_none_match => Err(Error::MatchFound),
@@ -124,51 +193,48 @@ impl Put {
 
     fn plan(
         &mut self,
-        needs: Needs,
-        context: Option<Context>,
+        mut begun: Begun,
         existing: Option<Head>,
         stored: Option<Stored>,
         turn: &mut Turn<'_>,
-    ) -> Result<Action, Error> {
+    ) -> Result<State, Error> {
         let mut metadata = std::mem::take(&mut self.request.metadata);
         metadata.last_modified = turn.wall.0;
         metadata.deleted = false;
-        let put = object::Put { context, metadata, value: std::mem::take(&mut self.request.value) };
+        let (context, value) = (begun.context.take(), std::mem::take(&mut self.request.value));
+        let put = object::Put { context, metadata, value };
+        let is_primary = begun.placement.is_primary_here();
         let update = if self.request.asis {
-            Update::plan_as_is(existing, put, turn)?
+            Update::plan_as_is(existing, put, is_primary, turn)?
         } else {
-            Update::plan(existing, put, turn)?
+            Update::plan(existing, put, is_primary, turn)?
         };
         if update.needs_values() && stored.as_ref().is_none_or(|stored| stored.value.is_none()) {
-            self.state = State::ReadingValues { needs, update: Box::new(update) };
-            return Ok(Action::Read { want: Want::Value });
+            turn.out.push(Action::Read { want: Want::Value, hold: true });
+            return Ok(State::ReadingValues(begun, Box::new(update)));
         }
-        self.write(needs, update, stored, turn)
+        self.write(begun, update, stored, turn)
     }
 
     fn write(
         &mut self,
-        needs: Needs,
+        begun: Begun,
         update: Update,
         stored: Option<Stored>,
         turn: &mut Turn<'_>,
-    ) -> Result<Action, Error> {
-        let version = update.finish(stored, turn)?;
+    ) -> Result<State, Error> {
+        let version = update.finish_within(stored, turn.limits)?;
         let returned = match self.request.returned {
             Return::Nothing => None,
             how => Some(Found {
-                head: Bytes::copy_from_slice(&version.head),
+                head: version.head.clone(),
                 value: (how == Return::Body).then(|| version.values.clone()),
                 newest_only: turn.props.shows_newest_only(),
             }),
         };
-        self.state = State::Writing { needs, returned };
-        Ok(Action::Write { head: version.head, value: version.values })
-    }
-
-    fn on_written(&mut self, needs: Needs, returned: Option<Found>) -> Result<Action, Error> {
-        needs.met_by(&[Reply::of_all(needs.n)])?;
         let key = self.request.key.take().filter(|_| self.request.key_invented);
-        Ok(Action::Reply(Ok(Response::Put { object: returned, key })))
+        let response = Response::Put { object: returned, key };
+        let Begun { needs, placement, .. } = begun;
+        Ok(State::Writing(Replicate::start(needs, placement, version.into_parts(), response, turn)))
     }
 }

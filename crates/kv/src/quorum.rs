@@ -5,11 +5,8 @@
 //! node_confirms of 2 is not; with several nodes the same sum runs over their replies.
 //!
 //! [`Needs`] is resolved once per request: words to numbers, `Default` to the bucket's properties, and whatever
-//! exceeds n is refused before anything is read or written. [`Needs::met_by`] is asked twice: of the replies
-//! that are possible, to refuse early, and of those that came.
-//!
-//! Left out, for want of several nodes: sloppy_quorum, basic_quorum and notfound_ok, which change nothing where
-//! there is one copy.
+//! exceeds n is refused before anything is read or written. [`Needs::met_by`] is asked of the replies that are
+//! possible, to refuse early, and of those that came.
 
 use crate::error::Error;
 use crate::props::BucketProps;
@@ -62,6 +59,13 @@ pub enum Need {
     Dw,
     /// Distinct nodes among the replies.
     NodeConfirms,
+}
+
+impl Need {
+    /// Whether it counts replies of whatever vnodes.
+    pub fn counts_vnodes(self) -> bool {
+        matches!(self, Need::R | Need::W | Need::Dw)
+    }
 }
 
 impl std::fmt::Display for Need {
@@ -164,20 +168,30 @@ impl Needs {
         if most > self.n { Err(Error::NValViolation(self.n)) } else { Ok(self) }
     }
 
+    /// The larger of the replies and the primaries that are needed.
+    pub fn replies_max(&self) -> u32 {
+        self.replies.max(self.primaries)
+    }
+
     /// Counts `replies`, one per node, against each need.
-    pub fn met_by(&self, replies: &[Reply]) -> Result<(), Error> {
-        let sum = |part: fn(&Reply) -> u32| replies.iter().map(part).sum::<u32>();
-        let vnodes = sum(|reply| reply.vnodes);
+    pub fn met_by(&self, replies: impl IntoIterator<Item = Reply>) -> Result<(), Error> {
+        let (mut vnodes, mut primaries, mut durable, mut nodes) = (0, 0, 0, 0);
+        for reply in replies {
+            vnodes += reply.vnodes;
+            primaries += reply.primaries;
+            durable += if reply.durable { reply.vnodes } else { 0 };
+            nodes += if base::planted!(QuorumFromOneNode) { reply.vnodes } else { 1 };
+        }
         assert!(vnodes <= self.n, "a vnode replied twice");
         let (total, primary) = match self.kind {
             Kind::Read => (Need::R, Need::Pr),
             Kind::Write => (Need::W, Need::Pw),
         };
         let counts = [
-            (primary, self.primaries, sum(|reply| reply.primaries)),
+            (primary, self.primaries, primaries),
             (total, self.replies, vnodes),
-            (Need::Dw, self.durable, sum(|reply| if reply.durable { reply.vnodes } else { 0 })),
-            (Need::NodeConfirms, self.nodes, sum(|_| 1)),
+            (Need::Dw, self.durable, durable),
+            (Need::NodeConfirms, self.nodes, nodes),
         ];
         match counts.into_iter().find(|&(_, want, got)| got < want) {
             Some((need, want, got)) => Err(Error::Unsatisfied { need, want, got }),
@@ -194,7 +208,7 @@ mod tests {
     fn read(r: Quorum, pr: Quorum, node_confirms: Quorum) -> Result<(), Error> {
         let props = BucketProps::default();
         let needs = Needs::read(&props, None, (r, pr), node_confirms)?;
-        needs.met_by(&[Reply::of_all(needs.n)])
+        needs.met_by([Reply::of_all(needs.n)])
     }
 
     #[test]
@@ -230,7 +244,7 @@ mod tests {
         let needs = Needs::write(&props, None, (Exactly(3), Exactly(2), Exactly(2)), Exactly(2)).unwrap();
         let two = Reply { vnodes: 2, primaries: 1, durable: true };
         let one = Reply { vnodes: 1, primaries: 1, durable: false };
-        let unmet = |replies: &[Reply]| match needs.met_by(replies) {
+        let unmet = |replies: &[Reply]| match needs.met_by(replies.iter().copied()) {
             Err(Error::Unsatisfied { need, want, got }) => Some((need, want, got)),
             other => {
                 assert_eq!(other, Ok(()));

@@ -1,10 +1,13 @@
 //! How a coordinator and the shard loop speak.
 //!
-//! A coordinator is stepped with what happened ([`Event`]) and answers what to do next ([`Action`]). It starts
-//! with [`Event::Start`] and ends with [`Action::Reply`]; between them each `Read` is answered by one
-//! `Event::Read` and each `Write` by one `Event::Written`. The loop keeps other requests for the same key
-//! waiting from a coordinator's first read to its reply where it may write, so what was read is still there
-//! when the write arrives.
+//! A coordinator is stepped with what happened ([`Event`]) and puts what is to be done next into [`Turn::out`]
+//! ([`Action`]). It starts with [`Event::Start`]. Each `Read` is answered by one `Event::Read`, each `Write`, and
+//! each `Hint` to be confirmed, by one `Event::Written`; there is at most one of these under way at a time. An `Ask` is answered by one
+//! `Event::Answer`, or by several (the network doubles), or by none. A coordinator may go on after its `Reply`;
+//! it is over when a step says so ([`Next::Over`]).
+//!
+//! The loop keeps other writes of the same key waiting from a read that is to be held to the write that follows, so
+//! what was read is still there when the write arrives. Nobody holds a key while it waits for another node.
 
 use base::Wall;
 use bytes::Bytes;
@@ -12,26 +15,79 @@ use object::Dot;
 
 use crate::error::Error;
 use crate::limits::Limits;
+use crate::placement::Placement;
 use crate::props::BucketProps;
+use crate::replica::{Answer, Ask, NodeId, ReadForm};
 use crate::response::Response;
 
 /// What a coordinator asks of the shard loop.
 #[derive(Debug)]
 pub enum Action {
-    /// Look the key up.
+    /// Look the key up here.
     Read {
         /// How much of it is needed.
         want: Want,
+        /// Whether a write rests on it: other writes of the key wait from here to that write.
+        hold: bool,
+    },
+    /// Look the hint up that is kept here for this node about the key.
+    ReadHint {
+        /// For whom.
+        node: NodeId,
     },
     /// Append this version of the key, and say when it is as durable as configured.
     Write {
         /// The encoded head.
-        head: Vec<u8>,
+        head: Bytes,
         /// The values of all siblings, one after the other.
         value: Bytes,
+        /// The nodes for which a hint is kept with it.
+        hints: Vec<NodeId>,
     },
-    /// The request is over.
+    /// Keep a hint about the key for these nodes.
+    Hint {
+        /// For whom.
+        nodes: Vec<NodeId>,
+        /// Whether to say when it is as durable as configured, as for a write.
+        confirm: bool,
+    },
+    /// Ask another node.
+    Ask {
+        /// Which.
+        to: NodeId,
+        /// What.
+        ask: Ask,
+    },
+    /// Join this version with what is here, as another replica would. Nobody waits for it.
+    MergeHere {
+        /// The encoded head.
+        head: Bytes,
+        /// The values of all siblings.
+        value: Bytes,
+        /// Whether it is written even if the heads are equal, because what is here is damaged.
+        heal: bool,
+    },
+    /// Forget the hint about the key, and with `object` the key itself.
+    Forget {
+        /// For whom the hint was.
+        node: NodeId,
+        /// Whether the key goes too.
+        object: bool,
+    },
+    /// The client's answer.
     Reply(Result<Response, Error>),
+    /// The answer to another node's question.
+    Answer(Result<Answer, Error>),
+}
+
+/// Whether a coordinator waits for something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Next {
+    /// It waits for an event.
+    Wait,
+    /// It is over.
+    Over,
 }
 
 /// How much of an object a read fetches.
@@ -44,7 +100,7 @@ pub enum Want {
 }
 
 /// What happened.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Event {
     /// The request came up.
     Start,
@@ -52,6 +108,18 @@ pub enum Event {
     Read(Result<Option<Stored>, Error>),
     /// The answer to a write.
     Written(Result<(), Error>),
+    /// A replica's answer, or why there will be none.
+    Answer {
+        /// Who was asked.
+        from: NodeId,
+        /// What it said.
+        result: Result<Answer, Error>,
+    },
+    /// Those that have not answered take long: whatever depends on them is to be prepared for their never
+    /// answering, and a coordinator that has replied is to wait no longer.
+    Late,
+    /// The client waits no longer.
+    Expired,
 }
 
 /// A version of a key as the store has it.
@@ -67,10 +135,18 @@ pub struct Stored {
 pub struct Turn<'a> {
     /// The wall clock, for last-modified stamps.
     pub wall: Wall,
-    /// The next dot of this store's actor: never given twice, also across crashes.
-    pub next_dot: &'a mut dyn FnMut() -> Result<Dot, Error>,
+    /// The next dot: never given twice, also across crashes. Told whether this node is a primary of the key: the
+    /// dots of one that is not have an actor of their own, since it does not keep what it wrote, and a context
+    /// with its actor would cover writes that it has forgotten.
+    pub next_dot: &'a mut dyn FnMut(bool) -> Result<Dot, Error>,
+    /// Who holds the key: told the number of replicas and whether others may stand in.
+    pub place: &'a dyn Fn(u32, bool) -> Placement,
+    /// How a read is to ask.
+    pub form: ReadForm,
     /// The bucket's properties.
     pub props: &'a BucketProps,
     /// The limits in force.
     pub limits: &'a Limits,
+    /// What is to be done.
+    pub out: &'a mut Vec<Action>,
 }

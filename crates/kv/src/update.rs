@@ -14,7 +14,9 @@ use bytes::Bytes;
 use object::{Context, Dot, Head, MergePlan, Object, Pick, Policy, UpdatePlan};
 
 use crate::error::Error;
+use crate::gather::encode;
 use crate::get::damaged;
+use crate::limits::Limits;
 use crate::turn::{Stored, Turn};
 
 /// A planned version of a key.
@@ -31,14 +33,26 @@ pub(crate) enum Update {
 /// A version to write.
 #[derive(Debug)]
 pub(crate) struct Version {
-    pub head: Vec<u8>,
+    pub head: Bytes,
     pub values: Bytes,
+}
+
+impl Version {
+    /// Head and values.
+    pub fn into_parts(self) -> (Bytes, Bytes) {
+        (self.head, self.values)
+    }
 }
 
 impl Update {
     /// Plans `put` over `existing`.
-    pub fn plan(existing: Option<Head>, put: object::Put, turn: &mut Turn<'_>) -> Result<Update, Error> {
-        let dot = (turn.next_dot)()?;
+    pub fn plan(
+        existing: Option<Head>,
+        put: object::Put,
+        is_primary: bool,
+        turn: &mut Turn<'_>,
+    ) -> Result<Update, Error> {
+        let dot = (turn.next_dot)(is_primary)?;
         if existing.as_ref().is_some_and(|head| head.context().covers(dot)) {
             return Err(Error::Damaged(format!("the stored context covers the new dot {dot:?}")));
         }
@@ -51,13 +65,14 @@ impl Update {
     pub fn plan_as_is(
         existing: Option<Head>,
         put: object::Put,
+        is_primary: bool,
         turn: &mut Turn<'_>,
     ) -> Result<Update, Error> {
         let Some((given, newest)) = put.context.as_ref().and_then(|given| Some((given, newest_dot(given)?)))
         else {
-            return Update::plan(existing, put, turn);
+            return Update::plan(existing, put, is_primary, turn);
         };
-        if given.covers((turn.next_dot)()?) {
+        if given.covers((turn.next_dot)(is_primary)?) {
             // It would hide this store's next writes of the key from birth.
             return Err(Error::BadContext);
         }
@@ -65,9 +80,22 @@ impl Update {
         let put = object::Put { context: before, ..put };
         let new = object::update(None, put, newest, Policy::AllowMult).map_err(refused)?;
         let Some(existing) = existing else { return Ok(Update::AsIs(new)) };
-        let plan = object::plan_merge(&existing, new.head()).map_err(refused)?;
-        turn.limits.check_siblings(plan.picks().len())?;
+        let update = Update::join(existing, new).map_err(refused)?;
+        if let Update::Merge { plan, .. } = &update {
+            turn.limits.check_siblings(plan.picks().len())?;
+        }
+        Ok(update)
+    }
+
+    /// Plans the join of a version from elsewhere with the stored one.
+    pub fn join(existing: Head, new: Object) -> Result<Update, object::Error> {
+        let plan = object::plan_merge(&existing, new.head())?;
         Ok(Update::Merge { existing, plan, new })
+    }
+
+    /// Whether the version to write is the stored one.
+    pub fn changes_nothing(&self) -> bool {
+        matches!(self, Update::Merge { existing, plan, .. } if plan.head() == existing)
     }
 
     /// Whether the values of stored siblings are needed to finish.
@@ -84,8 +112,17 @@ impl Update {
         }
     }
 
-    /// The version to write. `stored` is what was read, with the values if they are needed.
-    pub fn finish(self, stored: Option<Stored>, turn: &Turn<'_>) -> Result<Version, Error> {
+    /// The version to write, within the limits for what clients write. `stored` is what was read, with the values
+    /// if they are needed.
+    pub fn finish_within(self, stored: Option<Stored>, limits: &Limits) -> Result<Version, Error> {
+        let version = self.finish(stored)?;
+        limits.check_object(&version.head, &version.values)?;
+        Ok(version)
+    }
+
+    /// The version to write. Replicas must be able to become equal, so for what they send each other no limit
+    /// holds but those of the store.
+    pub fn finish(self, stored: Option<Stored>) -> Result<Version, Error> {
         let needs_values = self.needs_values();
         let values = stored.and_then(|stored| stored.value).filter(|_| needs_values).unwrap_or_default();
         let object = match self {
@@ -113,10 +150,7 @@ impl Update {
             }
         };
         let (head, values) = object.into_parts();
-        let mut bytes = Vec::new();
-        head.encode(&mut bytes);
-        turn.limits.check_object(&bytes, &values)?;
-        Ok(Version { head: bytes, values })
+        Ok(Version { head: encode(&head), values })
     }
 }
 

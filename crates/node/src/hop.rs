@@ -3,8 +3,8 @@
 
 use base::Monotonic;
 use bytes::Bytes;
-use kv::{Bucket, BucketProps, Error, Request, Response};
-use std::sync::Arc;
+use kv::props::StampedProps;
+use kv::{Bucket, Error, Request, Response};
 
 /// A shard of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,7 +64,7 @@ pub enum Hop {
         /// The names, and where to go on.
         page: Result<(Vec<Bytes>, Option<Bytes>), Error>,
     },
-    /// A bucket's properties are now these; `None` for its type's.
+    /// A bucket's properties were changed.
     Props {
         /// Who changed them.
         from: ShardId,
@@ -72,8 +72,8 @@ pub enum Hop {
         change: u64,
         /// The bucket.
         bucket: Bucket,
-        /// The properties.
-        props: Option<Arc<BucketProps>>,
+        /// To what.
+        props: StampedProps,
     },
     /// The properties of a change are in force at the sender.
     PropsInForce {

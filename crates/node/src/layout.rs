@@ -3,7 +3,7 @@
 
 use base::Disk;
 use engine::{Error, manifest};
-use ring::RingSize;
+use ring::{Position, RingSize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -38,6 +38,11 @@ impl Layout {
             (RING_SIZE, self.ring_size.partitions()),
         ];
         numbers.into_iter().map(|(key, number)| (key.to_vec(), number.to_string().into_bytes())).collect()
+    }
+
+    /// The prefix of a key: the top bits of its position on the ring.
+    pub fn prefix(&self, bucket: &kv::Bucket, key: &[u8]) -> u16 {
+        Position::of_key(&bucket.bucket_type, &bucket.name, key).prefix(self.ring_size.bits())
     }
 
     fn of_metadata(metadata: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<Layout, Error> {

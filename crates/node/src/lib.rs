@@ -7,14 +7,20 @@
 //!
 //! * `shard/`: the loop and its three kinds of work: objects, listings, bucket properties.
 //! * `hop.rs`: what shards of a node say to each other.
+//! * `peer/`: what nodes say to each other.
+//! * `members.rs`: the nodes of the cluster.
 //! * `layout.rs`: what a data folder was made with.
 //! * `riak/`: Riak's protocol buffers in front of it.
 
 pub mod hop;
 pub mod layout;
+pub mod members;
+pub mod peer;
 pub mod riak;
 pub mod shard;
 
 pub use hop::{Hop, ShardId};
 pub use layout::Layout;
+pub use members::Members;
+pub use peer::{AskId, Lane, Load, PeerMessage};
 pub use shard::{Output, RequestId, Shard, ShardConfig, ShardStats};

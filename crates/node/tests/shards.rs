@@ -69,11 +69,12 @@ impl Node {
             let config = ShardConfig {
                 id: ShardId(shard),
                 layout,
-                node: "n@127.0.0.1".into(),
+                members: Arc::new(node::Members::alone("n@h")),
                 ring: Arc::new(Ring::of_one_node(RingVersion(1), layout.ring_size)),
                 limits: kv::Limits::default(),
                 clock: clock.clone(),
                 rng: Box::new(SplitMix64::new(99)),
+                read_form: kv::ReadForm::LocalValue,
             };
             Shard::new(config, store, table.clone())
         });
@@ -105,6 +106,7 @@ impl Node {
                         }
                     }
                     Output::Hop { to, message } => self.shards[usize::from(to.0)].hop(message),
+                    Output::Peer { .. } => unreachable!("a node alone has nobody to write to"),
                     Output::Closed(result) => result.unwrap(),
                 }
             }

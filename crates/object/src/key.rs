@@ -5,6 +5,7 @@
 //! | object | `0x01`, prefix (u16 big-endian), type, bucket, key |
 //! | reserved for index entries | `0x02` … |
 //! | bucket properties | `0x03`, type, bucket |
+//! | hint | `0x04`, node (u16 big-endian), the object's ledger key |
 //!
 //! The prefix is the top bits of the key's ring position, so that a partition is one range. Types and buckets are
 //! written so that byte order is their order and none is a prefix of another: `0x00` becomes `0x00 0xFF`, and
@@ -22,12 +23,13 @@ pub const TYPE_LEN_MAX: usize = 255;
 pub const BUCKET_LEN_MAX: usize = 65_535;
 /// Longest key: as for buckets.
 pub const KEY_LEN_MAX: usize = 65_535;
-/// Longest ledger key: a type and bucket of nothing but `0x00`, and the longest key.
-pub const LEDGER_KEY_LEN_MAX: usize = 3 + (2 * TYPE_LEN_MAX + 2) + (2 * BUCKET_LEN_MAX + 2) + KEY_LEN_MAX;
+/// Longest ledger key: the hint about a key in a type and a bucket of nothing but `0x00`.
+pub const LEDGER_KEY_LEN_MAX: usize = 3 + 3 + (2 * TYPE_LEN_MAX + 2) + (2 * BUCKET_LEN_MAX + 2) + KEY_LEN_MAX;
 const _: () = assert!(LEDGER_KEY_LEN_MAX <= 200 * 1024, "the engine takes keys of up to 200 KiB");
 
 const TAG_OBJECT: u8 = 0x01;
 const TAG_BUCKET: u8 = 0x03;
+const TAG_HINT: u8 = 0x04;
 const ESCAPED: u8 = 0xFF;
 const END: u8 = 0x01;
 
@@ -93,6 +95,39 @@ pub fn encode_object_key(prefix: u16, bucket_type: &[u8], bucket: &[u8], key: &[
     put_name(out, bucket_type);
     put_name(out, bucket);
     out.extend_from_slice(key);
+}
+
+/// The prefix in an object's ledger key; zero if it is none.
+pub fn prefix_of(ledger_key: &[u8]) -> u16 {
+    match ledger_key {
+        &[TAG_OBJECT, high, low, ..] => u16::from_be_bytes([high, low]),
+        _ => 0,
+    }
+}
+
+/// The ledger key of the hint that is kept for `node` about an object.
+pub fn hint(node: u16, object_key: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(3 + object_key.len());
+    key.push(TAG_HINT);
+    key.extend_from_slice(&node.to_be_bytes());
+    key.extend_from_slice(object_key);
+    key
+}
+
+/// All hints for `node`.
+pub fn hints(node: u16) -> KeyRange {
+    KeyRange::of_prefix(hint(node, &[]))
+}
+
+/// The ledger key of the object that a hint is about.
+///
+/// # Errors
+/// [`Error::Key`] if it is no hint.
+pub fn hinted(hint: &[u8]) -> Result<&[u8], Error> {
+    match hint {
+        [TAG_HINT, _, _, object_key @ ..] => Ok(object_key),
+        _ => Err(Error::Key("it is no hint's")),
+    }
 }
 
 /// The parts of an object's ledger key.
@@ -258,7 +293,20 @@ mod tests {
         );
         assert!(check_names(b"t", b"b", &[0; KEY_LEN_MAX + 1]).is_err());
         let longest = object_key(0, &[0; TYPE_LEN_MAX], &[0; BUCKET_LEN_MAX], &[0; KEY_LEN_MAX]);
-        assert_eq!(longest.len(), LEDGER_KEY_LEN_MAX);
+        assert_eq!(hint(0, &longest).len(), LEDGER_KEY_LEN_MAX);
+    }
+
+    #[test]
+    fn a_hint_is_under_its_node_and_names_its_object() {
+        let key = object_key(7, b"t", b"b", b"k");
+        let hint = hint(0x0102, &key);
+        assert_eq!(hint[..3], [TAG_HINT, 1, 2]);
+        assert!(
+            hints(0x0102).contains(&hint) && !hints(0x0103).contains(&hint) && !objects().contains(&hint)
+        );
+        assert_eq!(hinted(&hint), Ok(&key[..]));
+        assert!(hinted(&key).is_err());
+        assert_eq!((prefix_of(&key), prefix_of(&hint)), (7, 0));
     }
 
     /// Names with many bytes that the escape is about.

@@ -9,14 +9,17 @@
 //! is worse than a node that does not start; an unknown `ANNULET_` variable is only warned of, for it may be
 //! meant for another program.
 
+mod cluster;
 mod file;
 mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use cluster::{Cluster, Member, NODE_NAME_BYTES_MAX, check_node_name};
 pub use settings::{SETTINGS, Setting};
 
 use engine::Durability;
+use kv::ReadForm;
 use ring::RingSize;
 use std::ffi::OsString;
 use std::fmt;
@@ -58,12 +61,24 @@ pub struct Config {
     pub shards: Option<u16>,
     /// When a write is acknowledged.
     pub durability: Durability,
+    /// How reads ask their replicas while the node is not too busy.
+    pub read_form: ReadForm,
     /// Under [`Durability::Interval`]: how long a write may wait for its sync.
     pub sync_interval: Duration,
     /// Connections at a time, of both protocols together.
     pub connections_max: usize,
     /// A connection that says nothing for so long is closed.
     pub idle_timeout: Duration,
+    /// All nodes of the cluster by name, this one among them. None: the node is alone.
+    pub cluster: Vec<Member>,
+    /// Where other nodes connect to.
+    pub peer_listen: Option<SocketAddr>,
+    /// The certificate of the cluster's certificate authority.
+    pub peer_ca: Option<PathBuf>,
+    /// This node's certificate.
+    pub peer_cert: Option<PathBuf>,
+    /// The key of that certificate.
+    pub peer_key: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -76,9 +91,15 @@ impl Default for Config {
             ring_size: None,
             shards: None,
             durability: Durability::Sync,
+            read_form: ReadForm::LocalValue,
             sync_interval: Duration::from_secs(1),
             connections_max: CONNECTIONS_MAX_DEFAULT,
             idle_timeout: IDLE_TIMEOUT_DEFAULT,
+            cluster: Vec::new(),
+            peer_listen: None,
+            peer_ca: None,
+            peer_cert: None,
+            peer_key: None,
         }
     }
 }
@@ -160,11 +181,24 @@ impl Config {
             let setting = Setting::named(name).expect("flags are made from the settings");
             loaded.set(setting, &text, Origin::Flag(format!("--{}", setting.flag)))?;
         }
+        loaded.check_cluster()?;
         Ok(loaded)
     }
 }
 
 impl Loaded {
+    /// The options of a cluster must fit together, wherever each of them comes from.
+    fn check_cluster(&self) -> Result<(), ConfigError> {
+        let Err((name, what)) = self.config.cluster() else { return Ok(()) };
+        let at = SETTINGS.iter().position(|setting| setting.name == name);
+        let place = match &self.origins[at.expect("it is one of the settings")] {
+            Origin::Default => name.to_owned(),
+            origin @ Origin::File(..) => format!("{origin}: {name}"),
+            origin => origin.to_string(),
+        };
+        Err(ConfigError { place, what })
+    }
+
     fn read_file(&mut self, path: &Path) -> Result<(), ConfigError> {
         let failed = |error: std::io::Error| ConfigError {
             place: path.display().to_string(),

@@ -37,6 +37,12 @@ pub enum Error {
         /// Why.
         cause: engine::Error,
     },
+    /// The options of a cluster do not fit together.
+    #[error("{0}: {1}")]
+    Cluster(&'static str, String),
+    /// A certificate or a key is of no use.
+    #[error(transparent)]
+    Tls(#[from] crate::peer::TlsError),
     /// A thread, a signal handler or the like could not be had.
     #[error("{0}: {1}")]
     System(&'static str, std::io::Error),

@@ -7,6 +7,7 @@
 //!
 //! * `serve.rs`: start and stop. * `thread.rs`: a shard's thread. * `local.rs`: what connections and the loop
 //!   share on it. * `pb.rs`: connections of Riak's protocol buffers. * `mailbox.rs`: messages between threads.
+//! * `peer/`: links between the nodes of a cluster.
 //! * `http.rs`, `stats.rs`: `/ping` and `/stats`. * `config.rs`: what it is told.
 
 pub mod config;
@@ -16,6 +17,7 @@ mod listen;
 mod local;
 mod mailbox;
 mod pb;
+pub mod peer;
 mod serve;
 mod stats;
 mod thread;

@@ -3,10 +3,13 @@
 //! A request whose answer is ready at once goes from the socket through the shard and back within one call
 //! ([`Local::ask`]): no queue, no wake-up. Any other is filed under its id until the loop brings the answer.
 
-use crate::mailbox::Mailboxes;
-use base::FastMap;
+use crate::mailbox::{MESSAGES_MAX, Mail, Mailboxes};
+use crate::peer::{LINKS_MAX, Links, PeerFigures};
+use base::{FastMap, Monotonic};
 use kv::{Error, Request, Response};
-use node::{Hop, Output, RequestId, Shard, ShardId, ShardStats};
+use node::peer::route;
+use node::{Layout, Output, PeerMessage, RequestId, Shard, ShardId, ShardStats};
+use ring::NodeId;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -32,14 +35,27 @@ pub struct Local {
     waiting: RefCell<FastMap<RequestId, Rc<Slot>>>,
     last_request: Cell<u64>,
     outputs: RefCell<Vec<Output>>,
-    hops: RefCell<Vec<Vec<Hop>>>,
-    incoming: RefCell<Vec<Hop>>,
+    mail: RefCell<Vec<Vec<Mail>>>,
+    incoming: RefCell<Vec<Mail>>,
     closed: RefCell<Option<Result<(), engine::Error>>>,
+    layout: Layout,
+    /// `None` for a node alone.
+    links: Option<Links>,
+    /// Messages to other nodes that could not be sent, until the shard takes them back.
+    bounced: RefCell<Vec<(NodeId, PeerMessage)>>,
+    /// The shard takes nothing more.
+    closing: Cell<bool>,
 }
 
 impl Local {
     /// Around `shard`.
-    pub fn new(id: ShardId, shards: u16, shard: Shard, mailboxes: Arc<Mailboxes>) -> Local {
+    pub fn new(
+        id: ShardId,
+        layout: Layout,
+        shard: Shard,
+        mailboxes: Arc<Mailboxes>,
+        links: Option<Links>,
+    ) -> Local {
         Local {
             id,
             shard: RefCell::new(shard),
@@ -47,9 +63,13 @@ impl Local {
             waiting: RefCell::default(),
             last_request: Cell::new(0),
             outputs: RefCell::default(),
-            hops: RefCell::new((0..shards).map(|_| Vec::new()).collect()),
+            mail: RefCell::new((0..layout.shards).map(|_| Vec::new()).collect()),
             incoming: RefCell::default(),
             closed: RefCell::default(),
+            layout,
+            links,
+            bounced: RefCell::default(),
+            closing: Cell::new(false),
         }
     }
 
@@ -88,15 +108,15 @@ impl Local {
         let mut incoming = self.incoming.borrow_mut();
         self.mailboxes.of(self.id).take(&mut incoming);
         let mut shard = self.shard.borrow_mut();
-        for message in incoming.drain(..) {
-            shard.hop(message);
+        for mail in incoming.drain(..) {
+            self.take(mail, &mut shard);
         }
         shard.turn();
         let mut outputs = self.outputs.borrow_mut();
         shard.take_outputs(&mut outputs);
         drop(shard);
         self.dispatch(&mut outputs);
-        for (to, messages) in self.hops.borrow_mut().iter_mut().enumerate() {
+        for (to, messages) in self.mail.borrow_mut().iter_mut().enumerate() {
             if !messages.is_empty() {
                 let to = ShardId(u16::try_from(to).expect("a node has fewer shards than that"));
                 self.mailboxes.of(to).put(messages);
@@ -104,14 +124,105 @@ impl Local {
         }
     }
 
-    /// Answers what is past its deadline.
-    pub fn tick(&self) {
-        self.shard.borrow_mut().tick();
+    fn take(&self, mail: Mail, shard: &mut Shard) {
+        match mail {
+            Mail::Hop(message) => shard.hop(message),
+            // What comes while the store closes is lost, as if the process had ended.
+            Mail::Peer { .. } | Mail::Bounce { .. } | Mail::Progress { .. } | Mail::Link { .. }
+                if self.closing.get() => {}
+            Mail::Progress { from } => shard.progress(from),
+            Mail::Peer { from, message } => shard.peer(from, message),
+            Mail::Bounce { to, message } => shard.bounce(to, message),
+            Mail::Link { node, is_up } => shard.link(node, is_up),
+            Mail::Send { from, to, message } => {
+                if let Some(message) = self.links().send(from, to, message) {
+                    self.put(from, Mail::Bounce { to, message });
+                }
+            }
+        }
+    }
+
+    /// Hands over messages of another node, which came together.
+    pub fn receive(&self, from: NodeId, messages: &mut Vec<PeerMessage>) {
+        if self.closing.get() {
+            return messages.clear();
+        }
+        let mut shard = self.shard.borrow_mut();
+        for message in messages.drain(..) {
+            match route(&message, &self.layout) {
+                to if to == self.id => shard.peer(from, message),
+                to => self.put(to, Mail::Peer { from, message }),
+            }
+        }
         self.wake();
     }
 
-    /// Begins the clean stop.
+    /// Tells all shards that a large message of another node is arriving, which keeps its other messages waiting.
+    pub fn progress(&self, from: NodeId) {
+        self.shard.borrow_mut().progress(from);
+        for shard in (0..self.layout.shards).map(ShardId).filter(|&shard| shard != self.id) {
+            self.put(shard, Mail::Progress { from });
+        }
+        if self.layout.shards > 1 {
+            self.wake();
+        }
+    }
+
+    /// Whether another shard cannot take what other nodes send to it as fast as it comes.
+    pub fn is_congested(&self) -> bool {
+        let is_full = |shard| self.mailboxes.of(ShardId(shard)).len() >= MESSAGES_MAX;
+        self.layout.shards > 1 && (0..self.layout.shards).any(is_full)
+    }
+
+    /// A link of this shard has come up, or gone down. Other shards may use it too.
+    pub fn link(&self, node: NodeId, is_up: bool) {
+        if !self.closing.get() {
+            self.shard.borrow_mut().link(node, is_up);
+        }
+        for shard in (self.id.0..self.layout.shards).step_by(usize::from(LINKS_MAX)).skip(1) {
+            self.put(ShardId(shard), Mail::Link { node, is_up });
+        }
+        self.wake();
+    }
+
+    /// Gives a message back to the shard that wanted to send it.
+    pub fn bounce(&self, from: ShardId, to: NodeId, message: PeerMessage) {
+        if from != self.id {
+            self.put(from, Mail::Bounce { to, message });
+        } else if !self.closing.get() {
+            self.shard.borrow_mut().bounce(to, message);
+        }
+        self.wake();
+    }
+
+    /// The links to other nodes.
+    ///
+    /// # Panics
+    /// If the node is alone.
+    pub fn links(&self) -> &Links {
+        self.links.as_ref().expect("only a node of a cluster has to do with links")
+    }
+
+    /// What went to and came from other nodes, by node; nothing for a node alone.
+    pub fn peer_figures(&self) -> Vec<PeerFigures> {
+        self.links.as_ref().map_or(Vec::new(), Links::figures)
+    }
+
+    /// Answers what is past its deadline.
+    pub fn tick(&self, now: Monotonic) {
+        self.shard.borrow_mut().tick();
+        if let Some(links) = &self.links {
+            links.sweep(now);
+        }
+        self.wake();
+    }
+
+    /// Begins the clean stop. Other nodes see at once that this one is no more.
     pub fn begin_close(&self) {
+        self.closing.set(true);
+        if let Some(links) = &self.links {
+            links.close();
+        }
         self.shard.borrow_mut().begin_close();
         self.wake();
     }
@@ -145,10 +256,41 @@ impl Local {
         for output in outputs.drain(..) {
             match output {
                 Output::Reply { to, result, more } => self.deliver(to, (result, more)),
-                Output::Hop { to, message } => self.hops.borrow_mut()[usize::from(to.0)].push(message),
+                Output::Hop { to, message } => self.put(to, Mail::Hop(message)),
+                Output::Peer { to, message } => self.send(to, message),
                 Output::Closed(result) => *self.closed.borrow_mut() = Some(result),
             }
         }
+        self.give_back();
+    }
+
+    /// Puts mail down for another shard when this turn ends.
+    fn put(&self, to: ShardId, mail: Mail) {
+        self.mail.borrow_mut()[usize::from(to.0)].push(mail);
+    }
+
+    fn send(&self, to: NodeId, message: PeerMessage) {
+        let links = self.links();
+        match links.keeper() {
+            keeper if keeper == self.id => {
+                if let Some(message) = links.send(self.id, to, message) {
+                    self.bounced.borrow_mut().push((to, message));
+                }
+            }
+            keeper => self.put(keeper, Mail::Send { from: self.id, to, message }),
+        }
+    }
+
+    fn give_back(&self) {
+        let mut bounced = self.bounced.borrow_mut();
+        if bounced.is_empty() {
+            return;
+        }
+        let mut shard = self.shard.borrow_mut();
+        for (to, message) in bounced.drain(..).filter(|_| !self.closing.get()) {
+            shard.bounce(to, message);
+        }
+        self.wake();
     }
 
     fn deliver(&self, to: RequestId, answer: Answer) {

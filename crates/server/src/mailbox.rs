@@ -1,17 +1,64 @@
 //! Messages between the shards' threads.
 //!
 //! A sender collects what it has for a shard during a turn and puts it down at once; the receiver is woken if
-//! its box was empty. What waits is bounded by the requests that shards take on ([`node::shard::WORK_MAX`]):
-//! every message belongs to one.
+//! its box was empty. What waits is bounded by the requests that shards take on ([`node::shard::WORK_MAX`]),
+//! every hop belongs to one; and for messages of other nodes by [`MESSAGES_MAX`], beyond which their connections are
+//! not read.
 
-use node::{Hop, ShardId};
+use node::{Hop, PeerMessage, ShardId};
+use ring::NodeId;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
+
+/// Messages in a box beyond which no more is read from other nodes: twice what a shard works on.
+pub const MESSAGES_MAX: usize = 2 * node::shard::WORK_MAX;
+
+/// What one thread puts down for another.
+#[derive(Debug)]
+pub enum Mail {
+    /// Of another shard.
+    Hop(Hop),
+    /// Of another node, for the receiver.
+    Peer {
+        /// The node.
+        from: NodeId,
+        /// The message.
+        message: PeerMessage,
+    },
+    /// For another node, by a link of the receiver's.
+    Send {
+        /// The shard whose message it is.
+        from: ShardId,
+        /// The node.
+        to: NodeId,
+        /// The message.
+        message: PeerMessage,
+    },
+    /// The receiver's own, which could not be sent.
+    Bounce {
+        /// To which node.
+        to: NodeId,
+        /// The message.
+        message: PeerMessage,
+    },
+    /// A large message of another node is arriving.
+    Progress {
+        /// The node.
+        from: NodeId,
+    },
+    /// A link that the receiver uses has come up or gone down.
+    Link {
+        /// To which node.
+        node: NodeId,
+        /// Whether it is there.
+        is_up: bool,
+    },
+}
 
 /// One shard's box.
 #[derive(Default)]
 pub struct Mailbox {
-    messages: Mutex<Vec<Hop>>,
+    messages: Mutex<Vec<Mail>>,
     /// Wakes the shard's loop; also what its disk and its jobs call.
     pub wake: Arc<Notify>,
 }
@@ -33,7 +80,7 @@ impl Mailboxes {
 
 impl Mailbox {
     /// Puts messages down, in order, and wakes the receiver if it has none yet.
-    pub fn put(&self, messages: &mut Vec<Hop>) {
+    pub fn put(&self, messages: &mut Vec<Mail>) {
         let mut waiting = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         let wake = waiting.is_empty() && !messages.is_empty();
         waiting.append(messages);
@@ -43,8 +90,13 @@ impl Mailbox {
         }
     }
 
+    /// How much is there.
+    pub fn len(&self) -> usize {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Moves what is there to `taken`, which is empty.
-    pub fn take(&self, taken: &mut Vec<Hop>) {
+    pub fn take(&self, taken: &mut Vec<Mail>) {
         assert!(taken.is_empty(), "messages that were taken are handled first");
         std::mem::swap(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner), taken);
     }

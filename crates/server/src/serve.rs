@@ -9,13 +9,14 @@ use crate::error::Error;
 use crate::http;
 use crate::listen::listen;
 use crate::mailbox::Mailboxes;
+use crate::peer::{self, Arrived, Doors, Peers};
 use crate::stats::{Stats, ThreadStats};
-use crate::thread::{self, Common};
+use crate::thread::{self, Common, Lines};
 use engine::Options;
 use engine::store::OpenReport;
 use kv::BucketTable;
 use node::riak::{Identity, RIAK_VERSION};
-use node::{Layout, ShardId};
+use node::{Layout, Members, ShardId};
 use os::OsDisk;
 use ring::{Ring, RingSize, RingVersion};
 use std::net::{SocketAddr, TcpListener};
@@ -29,6 +30,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 /// Questions for statistics that wait at a shard's thread.
 const CONTROL_QUEUE_MAX: usize = 64;
 
+/// Connections of other nodes that wait at a shard's thread: it takes them at once, between two turns.
+const ARRIVALS_MAX: usize = 16;
+
 /// What is known once a node serves.
 #[derive(Clone, Debug)]
 pub struct Started {
@@ -36,6 +40,8 @@ pub struct Started {
     pub pb: SocketAddr,
     /// Where HTTP is served.
     pub http: SocketAddr,
+    /// Where this node listens to the others; `None` for a node alone.
+    pub peers: Option<SocketAddr>,
     /// The data folder.
     pub data: PathBuf,
     /// How it is laid out.
@@ -47,46 +53,68 @@ pub struct Started {
 /// Runs a node until it is told to stop. Blocks. `on_started` is called once it serves.
 pub fn serve(config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Error> {
     let layout = find_layout(&config)?;
+    let common = common(&config, layout)?;
     let pb_listeners = listen(config.pb_listen, layout.shards.into())?;
-    let http_listener = listen(config.http_listen, 1)?.remove(0);
-    let common = common(&config, layout);
+    let http = listen(config.http_listen, 1)?.remove(0);
+    let peers = match config.cluster().map_err(|(name, what)| Error::Cluster(name, what))? {
+        Some(cluster) => Some(listen(cluster.listen, 1)?.remove(0)),
+        None => None,
+    };
     let (stop, stopped) = watch::channel(false);
-    let mut controls = Vec::new();
-    let mut threads = Vec::new();
-    let mut opened = Vec::new();
-    let pb = address_of(&pb_listeners[0], config.pb_listen)?;
+    let mut node = Node {
+        addresses: Addresses {
+            pb: address_of(&pb_listeners[0], config.pb_listen)?,
+            http: address_of(&http, config.http_listen)?,
+            peers: peers.as_ref().map(|listener| address_of(listener, config.http_listen)).transpose()?,
+        },
+        common,
+        http,
+        peers,
+        threads: Vec::new(),
+    };
+    let mut joins = Vec::new();
     for (shard, listener) in pb_listeners.into_iter().enumerate() {
         let id = ShardId(u16::try_from(shard).expect("a node has fewer shards than that"));
-        let (control, asked) = mpsc::channel(CONTROL_QUEUE_MAX);
-        controls.push(control);
-        let (thread, report) = start(&common, id, listener, asked, stopped.clone())?;
-        threads.push(thread);
-        opened.push(report);
+        let (join, thread) = start(&node.common, id, listener, stopped.clone())?;
+        joins.push(join);
+        node.threads.push(thread);
     }
-    let result = run(&config, &common, opened, http_listener, controls, pb, on_started);
+    let result = node.run(on_started);
     // Every thread stops when this is gone, also one that has not begun to serve.
     drop(stop);
     let mut closed = Ok(());
-    for thread in threads {
-        closed = closed.and(thread.join().expect("a shard's thread aborts the process rather than panic"));
+    for join in joins {
+        closed = closed.and(join.join().expect("a shard's thread aborts the process rather than panic"));
     }
     result.and(closed)
 }
 
-type Openings =
-    (std_mpsc::Receiver<Result<(OpenReport, Option<BucketTable>), Error>>, std_mpsc::Sender<BucketTable>);
-type Thread = std::thread::JoinHandle<Result<(), Error>>;
+/// What the main thread has of a shard's.
+struct Thread {
+    /// What opening its store found, and shard 0's bucket properties.
+    told: std_mpsc::Receiver<Result<(OpenReport, Option<BucketTable>), Error>>,
+    /// The bucket properties, which it waits for.
+    give_table: std_mpsc::Sender<BucketTable>,
+    /// Questions for statistics.
+    control: mpsc::Sender<oneshot::Sender<ThreadStats>>,
+    /// Connections of other nodes.
+    arrive: mpsc::Sender<Arrived>,
+}
+
+type Join = std::thread::JoinHandle<Result<(), Error>>;
 
 /// Starts a shard's thread, which opens its store, tells what it found, and serves when it is given the table.
 fn start(
     common: &Common,
     id: ShardId,
     listener: TcpListener,
-    asked: mpsc::Receiver<oneshot::Sender<ThreadStats>>,
-    stopped: watch::Receiver<bool>,
-) -> Result<(Thread, Openings), Error> {
+    stop: watch::Receiver<bool>,
+) -> Result<(Join, Thread), Error> {
     let (tell, told) = std_mpsc::channel();
     let (give_table, given_table) = std_mpsc::channel();
+    let (control, asked) = mpsc::channel(CONTROL_QUEUE_MAX);
+    let (arrive, arrivals) = mpsc::channel(ARRIVALS_MAX);
+    let lines = Lines { control: asked, arrivals, stop };
     let common = common.clone();
     let body = move || {
         let mut opened = match thread::open(&common, id) {
@@ -99,61 +127,95 @@ fn start(
         tell.send(Ok((opened.report.clone(), opened.take_table()))).ok();
         // Without a table another shard has failed, and this one was not used.
         let Ok(table) = given_table.recv() else { return Ok(()) };
-        opened.run(common, table, listener, asked, stopped)
+        opened.run(common, table, listener, lines)
     };
     let name = format!("annulet-shard-{}", id.0);
     let system = |cause| Error::System("cannot start a thread", cause);
-    let thread = std::thread::Builder::new().name(name).spawn(body).map_err(system)?;
-    Ok((thread, (told, give_table)))
+    let join = std::thread::Builder::new().name(name).spawn(body).map_err(system)?;
+    Ok((join, Thread { told, give_table, control, arrive }))
 }
 
-fn run(
-    config: &Config,
-    common: &Common,
-    opened: Vec<Openings>,
-    http_listener: TcpListener,
-    controls: Vec<mpsc::Sender<oneshot::Sender<ThreadStats>>>,
+/// A node, as its main thread sees it.
+struct Node {
+    common: Common,
+    addresses: Addresses,
+    http: TcpListener,
+    peers: Option<TcpListener>,
+    threads: Vec<Thread>,
+}
+
+/// Where it listens.
+struct Addresses {
     pb: SocketAddr,
-    on_started: impl FnOnce(&Started),
-) -> Result<(), Error> {
-    let system = |cause| Error::System("cannot start a runtime", cause);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
-    let _entered = runtime.enter();
-    let handler = |kind| signal(kind).map_err(|cause| Error::System("cannot handle signals", cause));
-    let (mut terminate, mut interrupt) =
-        (handler(SignalKind::terminate())?, handler(SignalKind::interrupt())?);
-    let mut reports = Vec::new();
-    let mut table = None;
-    for (told, _) in &opened {
-        let (report, of_keeper) = told.recv().expect("a thread tells before it ends")?;
-        reports.push(report);
-        table = table.or(of_keeper);
-    }
-    let table = table.expect("shard 0 has told its table");
-    for (_, give_table) in &opened {
-        give_table.send(table.clone()).expect("a thread waits for its table");
-    }
-    let http = address_of(&http_listener, config.http_listen)?;
-    on_started(&Started { pb, http, data: common.data.clone(), layout: common.layout, reports });
-    runtime.block_on(async {
-        let listener = tokio::net::TcpListener::from_std(http_listener).map_err(system)?;
-        let ask = ask_all(common, controls);
-        let serving = http::serve(listener, ask, Arc::clone(&common.connections), common.connections_max);
-        tokio::select! {
-            () = serving => {}
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        tracing::info!("stopping");
-        Ok(())
-    })
+    http: SocketAddr,
+    peers: Option<SocketAddr>,
 }
 
-fn ask_all(common: &Common, controls: Vec<mpsc::Sender<oneshot::Sender<ThreadStats>>>) -> http::Ask {
+impl Node {
+    fn run(self, on_started: impl FnOnce(&Started)) -> Result<(), Error> {
+        let system = |cause| Error::System("cannot start a runtime", cause);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
+        let _entered = runtime.enter();
+        let handler = |kind| signal(kind).map_err(|cause| Error::System("cannot handle signals", cause));
+        let (mut terminate, mut interrupt) =
+            (handler(SignalKind::terminate())?, handler(SignalKind::interrupt())?);
+        let reports = self.share_table()?;
+        let Node { common, addresses, http, peers, threads } = self;
+        on_started(&Started {
+            pb: addresses.pb,
+            http: addresses.http,
+            peers: addresses.peers,
+            data: common.data.clone(),
+            layout: common.layout,
+            reports,
+        });
+        let doors = common.peers.as_ref().map(|peers| Arc::new(Doors::new(Arc::clone(peers))));
+        let arrivals = threads.iter().map(|thread| thread.arrive.clone()).collect();
+        let controls = threads.into_iter().map(|thread| thread.control).collect();
+        runtime.block_on(async {
+            let http = tokio::net::TcpListener::from_std(http).map_err(system)?;
+            let ask = ask_all(&common, controls, doors.clone());
+            let serving = http::serve(http, ask, Arc::clone(&common.connections), common.connections_max);
+            if let (Some(listener), Some(doors)) = (peers, doors) {
+                let listener = tokio::net::TcpListener::from_std(listener).map_err(system)?;
+                tokio::spawn(peer::serve(listener, doors, arrivals));
+            }
+            tokio::select! {
+                () = serving => {}
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::info!("stopping");
+            Ok(())
+        })
+    }
+
+    /// Waits until all stores are open, and gives every thread the bucket properties.
+    fn share_table(&self) -> Result<Vec<OpenReport>, Error> {
+        let mut reports = Vec::new();
+        let mut table = None;
+        for thread in &self.threads {
+            let (report, of_keeper) = thread.told.recv().expect("a thread tells before it ends")?;
+            reports.push(report);
+            table = table.or(of_keeper);
+        }
+        let table = table.expect("shard 0 has told its table");
+        for thread in &self.threads {
+            thread.give_table.send(table.clone()).expect("a thread waits for its table");
+        }
+        Ok(reports)
+    }
+}
+
+fn ask_all(
+    common: &Common,
+    controls: Vec<mpsc::Sender<oneshot::Sender<ThreadStats>>>,
+    doors: Option<Arc<Doors>>,
+) -> http::Ask {
     let common = common.clone();
     let controls = Arc::new(controls);
     Arc::new(move || {
-        let (common, controls) = (common.clone(), Arc::clone(&controls));
+        let (common, controls, doors) = (common.clone(), Arc::clone(&controls), doors.clone());
         Box::pin(async move {
             let mut threads = Vec::new();
             for control in controls.iter() {
@@ -167,26 +229,46 @@ fn ask_all(common: &Common, controls: Vec<mpsc::Sender<oneshot::Sender<ThreadSta
             let identity = &common.identity;
             let connections = common.connections.load(Ordering::Relaxed);
             let partitions = common.layout.ring_size.partitions();
-            Stats::of(&identity.node, env!("CARGO_PKG_VERSION"), partitions, connections, &threads)
+            let stats =
+                Stats::of(&identity.node, env!("CARGO_PKG_VERSION"), partitions, connections, &threads);
+            let members = common.members.all().map(|node| &**common.members.name(node));
+            stats.with_peers(members, &threads, doors.map_or(0, |doors| doors.refused()))
         })
     })
 }
 
-fn common(config: &Config, layout: Layout) -> Common {
+fn common(config: &Config, layout: Layout) -> Result<Common, Error> {
+    let cluster = config.cluster().map_err(|(name, what)| Error::Cluster(name, what))?;
+    let names = cluster.iter().flat_map(|cluster| &cluster.members).map(|member| &*member.name);
+    let members = match cluster {
+        Some(_) => Members::new(names, &config.name).expect("the list has this node, and no name twice"),
+        None => Members::alone(&config.name),
+    };
+    let members = Arc::new(members);
+    let peers = match &cluster {
+        Some(cluster) => Some(Arc::new(Peers::new(cluster, Arc::clone(&members), layout.ring_size)?)),
+        None => None,
+    };
+    let nodes = u32::try_from(members.count()).expect("nodes are numbered by sixteen bits");
+    let ring = Ring::round_robin(RingVersion(1), layout.ring_size, nodes)
+        .map_err(|error| Error::Cluster("cluster", error.to_string()))?;
     let options =
         Options { durability: config.durability, sync_interval: config.sync_interval, ..Options::default() };
     let identity = Identity { node: config.name.clone(), version: RIAK_VERSION.to_owned() };
-    Common {
+    Ok(Common {
         data: config.data.clone(),
         layout,
-        ring: Arc::new(Ring::of_one_node(RingVersion(1), layout.ring_size)),
+        members,
+        ring: Arc::new(ring),
+        peers,
         identity: Arc::new(identity),
         options,
+        read_form: config.read_form,
         mailboxes: Arc::new(Mailboxes::new(layout.shards)),
         connections: Arc::new(AtomicUsize::new(0)),
         connections_max: config.connections_max,
         idle_timeout: config.idle_timeout,
-    }
+    })
 }
 
 /// The layout of the data that is there, or of the data to be made.

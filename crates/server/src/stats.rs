@@ -1,17 +1,21 @@
 //! What `/stats` says.
 
+use crate::peer::PeerFigures;
 use node::ShardStats;
 use node::riak::RIAK_VERSION;
 use os::DiskFigures;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// What one shard's thread has to say.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ThreadStats {
     /// Its shard.
     pub shard: ShardStats,
     /// Its disk.
     pub disk: DiskFigures,
+    /// Its links, by node; none if the node is alone.
+    pub peers: Vec<PeerFigures>,
 }
 
 /// Sums over all shards, since the start. Names are Riak's where Riak has the same thing.
@@ -31,6 +35,18 @@ pub struct Stats {
     errors_total: u64,
     refused_total: u64,
     requests_under_way: usize,
+    /// Other nodes that every shard can reach.
+    peers_up: usize,
+    forwards: u64,
+    replica_reads: u64,
+    replica_writes: u64,
+    repairs: u64,
+    repairs_failed: u64,
+    hints: u64,
+    hints_home: u64,
+    hints_lost: u64,
+    handoffs: u64,
+    bounced: u64,
     journal_records: u64,
     journal_groups: u64,
     journal_syncs: u64,
@@ -53,6 +69,12 @@ pub struct Stats {
     disk_writes: u64,
     disk_write_bytes: u64,
     disk_syncs: u64,
+    /// Connections to the peers' port that did not prove to be of a node of this cluster.
+    peer_strangers_refused: u64,
+    #[serde(flatten)]
+    links: PeerFigures,
+    /// By the other nodes' names.
+    peers: BTreeMap<String, PeerFigures>,
 }
 
 impl Stats {
@@ -74,7 +96,25 @@ impl Stats {
             ..Stats::default()
         };
         threads.iter().for_each(|thread| stats.add(thread));
+        stats.peers_up = threads.iter().map(|thread| thread.shard.peers_up).min().unwrap_or(0);
         stats
+    }
+
+    /// With what is known of the other nodes, whose names are `members`.
+    pub fn with_peers<'a>(
+        mut self,
+        members: impl Iterator<Item = &'a str>,
+        threads: &[ThreadStats],
+        refused: u64,
+    ) -> Stats {
+        self.peer_strangers_refused = refused;
+        for (at, name) in members.enumerate().filter(|(_, name)| *name != self.nodename) {
+            let mut sum = PeerFigures::default();
+            threads.iter().filter_map(|thread| thread.peers.get(at)).for_each(|figures| sum += *figures);
+            self.links += sum;
+            self.peers.insert(name.to_owned(), sum);
+        }
+        self
     }
 
     fn add(&mut self, thread: &ThreadStats) {
@@ -86,6 +126,16 @@ impl Stats {
         self.errors_total += counters.errors;
         self.refused_total += counters.refused;
         self.requests_under_way += thread.shard.work;
+        self.forwards += counters.forwards;
+        self.replica_reads += counters.replica_reads;
+        self.replica_writes += counters.replica_writes;
+        self.repairs += counters.repairs;
+        self.repairs_failed += counters.repairs_failed;
+        self.hints += counters.hints;
+        self.hints_home += counters.hints_home;
+        self.hints_lost += counters.hints_lost;
+        self.handoffs += counters.handoffs;
+        self.bounced += counters.bounced;
         self.journal_records += store.journal.records;
         self.journal_groups += store.journal.groups;
         self.journal_syncs += store.journal.syncs;

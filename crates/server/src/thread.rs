@@ -4,13 +4,14 @@ use crate::error::Error;
 use crate::local::Local;
 use crate::mailbox::Mailboxes;
 use crate::pb;
+use crate::peer::{self, Arrived, Links, Peers};
 use crate::stats::ThreadStats;
 use base::{Clock, FastMap, Monotonic};
 use engine::store::{OpenReport, Platform};
 use engine::{Options, Store};
-use kv::{BucketTable, Limits};
+use kv::{BucketTable, Limits, ReadForm};
 use node::riak::Identity;
-use node::{Layout, Shard, ShardConfig, ShardId, layout};
+use node::{Layout, Members, Shard, ShardConfig, ShardId, layout};
 use os::{DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
 use ring::Ring;
 use std::cell::{Cell, RefCell};
@@ -42,12 +43,18 @@ pub struct Common {
     pub data: PathBuf,
     /// How it is laid out.
     pub layout: Layout,
+    /// The nodes of the cluster, and which of them this is.
+    pub members: Arc<Members>,
     /// Who owns what.
     pub ring: Arc<Ring>,
+    /// What links to other nodes need; `None` for a node alone.
+    pub peers: Option<Arc<Peers>>,
     /// What the node says of itself.
     pub identity: Arc<Identity>,
     /// How stores are opened.
     pub options: Options,
+    /// How reads ask their replicas.
+    pub read_form: ReadForm,
     /// Messages between threads.
     pub mailboxes: Arc<Mailboxes>,
     /// Connections that are open in all threads.
@@ -56,6 +63,16 @@ pub struct Common {
     pub connections_max: usize,
     /// How long one may say nothing.
     pub idle_timeout: Duration,
+}
+
+/// How the main thread talks to a shard's.
+pub struct Lines {
+    /// Questions for statistics.
+    pub control: mpsc::Receiver<oneshot::Sender<ThreadStats>>,
+    /// Connections of other nodes.
+    pub arrivals: mpsc::Receiver<Arrived>,
+    /// Whether to stop.
+    pub stop: watch::Receiver<bool>,
 }
 
 /// An open store with its disk and threads, not yet serving.
@@ -115,35 +132,42 @@ impl Opened {
         common: Common,
         table: BucketTable,
         listener: TcpListener,
-        control: mpsc::Receiver<oneshot::Sender<ThreadStats>>,
-        stop: watch::Receiver<bool>,
+        lines: Lines,
     ) -> Result<(), Error> {
         let system = |cause| Error::System("cannot start a runtime", cause);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
         let config = ShardConfig {
             id: self.id,
             layout: common.layout,
-            node: Arc::from(common.identity.node.as_str()),
+            members: Arc::clone(&common.members),
             ring: Arc::clone(&common.ring),
             limits: Limits::default(),
             clock: Arc::new(OsClock::new()),
             rng: Box::new(OsRng::new()),
+            read_form: common.read_form,
         };
         let folder = layout::shard_dir(&common.data, self.id.0);
         let shard = Shard::new(config, self.store, table);
-        let local = Rc::new(Local::new(self.id, common.layout.shards, shard, Arc::clone(&common.mailboxes)));
+        let links = common.peers.as_ref().map(|peers| Links::new(self.id, peers));
+        let local = Local::new(self.id, common.layout, shard, Arc::clone(&common.mailboxes), links);
+        let local = Rc::new(local);
         let closed = LocalSet::new().block_on(&runtime, async move {
             let listener = tokio::net::TcpListener::from_std(listener).map_err(system)?;
             let connections = Rc::new(Connections::new(Arc::clone(&common.connections)));
             let idle_timeout = common.idle_timeout;
+            if let Some(peers) = &common.peers {
+                local.links().open(&local, peers);
+                let members = Arc::clone(&common.members);
+                tokio::task::spawn_local(peer::receive(lines.arrivals, Rc::clone(&local), members));
+            }
             let accept = tokio::task::spawn_local(accept(
                 listener,
                 Rc::clone(&local),
                 common,
                 Rc::clone(&connections),
             ));
-            tokio::task::spawn_local(answer_control(control, Rc::clone(&local), self.counters));
-            drive(&local, &connections, idle_timeout, stop, accept.abort_handle()).await
+            tokio::task::spawn_local(answer_control(lines.control, Rc::clone(&local), self.counters));
+            drive(&local, &connections, idle_timeout, lines.stop, accept.abort_handle()).await
         })?;
         closed.map_err(|cause| Error::Store { folder, cause })
     }
@@ -167,8 +191,9 @@ async fn drive(
             biased;
             () = local.woken() => local.turn(),
             _ = ticks.tick() => {
-                local.tick();
-                connections.sweep(clock.now(), idle_timeout);
+                let now = clock.now();
+                local.tick(now);
+                connections.sweep(now, idle_timeout);
             }
             // A sender that is gone means the same as a stop.
             _ = stop.changed(), if stopping.is_none() => {
@@ -235,7 +260,8 @@ async fn answer_control(
     counters: Arc<DiskCounters>,
 ) {
     while let Some(ask) = control.recv().await {
-        let stats = ThreadStats { shard: local.stats(), disk: counters.snapshot() };
+        let stats =
+            ThreadStats { shard: local.stats(), disk: counters.snapshot(), peers: local.peer_figures() };
         // Whoever asked may have given up.
         ask.send(stats).ok();
     }

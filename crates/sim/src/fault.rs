@@ -15,8 +15,20 @@ pub enum Fault {
     Reorder,
     /// A message was held up far longer than usual.
     Lag,
+    /// A message took a way of its own, far longer than anything else on its link.
+    Late,
     /// A message ran into a cut link.
     Cut,
+    /// A sender was told that a message could not be sent.
+    Bounce,
+    /// Nodes were cut from others, both ways.
+    Partition,
+    /// Nodes were cut from others, one way.
+    OneWay,
+    /// A cut came and went, again and again.
+    Flapping,
+    /// A process stood still for a while.
+    Pause,
     /// A wall clock jumped.
     ClockJump,
     /// A machine lost power.
@@ -49,6 +61,14 @@ pub enum Fault {
     ColdRead,
     /// A disk operation took far longer than usual.
     SlowDisk,
+    /// A node was started with an empty disk.
+    Wiped,
+    /// A node was started with an older copy of its disk.
+    Restored,
+    /// A node was started with a copy of another node's disk.
+    Cloned,
+    /// A node died and was never started again.
+    GoneForGood,
 }
 
 impl fmt::Display for Fault {
@@ -58,7 +78,13 @@ impl fmt::Display for Fault {
             Fault::Duplicate => "duplicate",
             Fault::Reorder => "reorder",
             Fault::Lag => "lag",
+            Fault::Late => "late",
             Fault::Cut => "cut",
+            Fault::Bounce => "bounce",
+            Fault::Partition => "partition",
+            Fault::OneWay => "one-way",
+            Fault::Flapping => "flapping",
+            Fault::Pause => "pause",
             Fault::ClockJump => "clock-jump",
             Fault::PowerCut => "power-cut",
             Fault::ProcessKill => "process-kill",
@@ -75,6 +101,10 @@ impl fmt::Display for Fault {
             Fault::ShortRead => "short-read",
             Fault::ColdRead => "cold-read",
             Fault::SlowDisk => "slow-disk",
+            Fault::Wiped => "wiped",
+            Fault::Restored => "restored",
+            Fault::Cloned => "cloned",
+            Fault::GoneForGood => "gone-for-good",
         })
     }
 }
@@ -95,6 +125,12 @@ impl Odds {
     pub const fn one_in(times: u32) -> Odds {
         assert!(times > 0 && times <= Odds::WHOLE, "odds finer than a millionth");
         Odds(Odds::WHOLE / times)
+    }
+
+    /// It happens this many times in a million.
+    pub const fn in_a_million(times: u32) -> Odds {
+        assert!(times <= Odds::WHOLE, "more often than each time");
+        Odds(times)
     }
 
     /// Whether it can happen.

@@ -19,12 +19,17 @@
 
 pub mod check;
 pub mod clock;
+pub mod cluster;
 pub mod disk;
+mod draw;
 pub mod fault;
+pub mod kind;
+mod machine;
 pub mod network;
 pub mod report;
 pub mod scheduler;
 pub mod seed;
+mod show;
 pub mod spawn;
 pub mod trace;
 pub mod world;
@@ -32,6 +37,7 @@ pub mod world;
 pub use clock::{SimClock, SimTime};
 pub use disk::{DiskConfig, DiskHandle, DiskOdds, SimDisk};
 pub use fault::{Fault, Odds};
+pub use kind::Kind;
 pub use network::{Network, NetworkConfig, NodeId, Packet};
 pub use report::Report;
 pub use scheduler::Scheduler;

@@ -60,6 +60,10 @@ pub struct NetworkConfig {
     pub lag: Odds,
     /// How long a held or stalled message takes at most.
     pub lag_max: Duration,
+    /// How likely a message takes a way of its own and comes when nobody thinks of it any more.
+    pub late: Odds,
+    /// How long such a message takes at most.
+    pub late_max: Duration,
 }
 
 impl NetworkConfig {
@@ -72,6 +76,8 @@ impl NetworkConfig {
         reorder: Odds::NEVER,
         lag: Odds::NEVER,
         lag_max: Duration::from_millis(50),
+        late: Odds::NEVER,
+        late_max: Duration::from_secs(20),
     };
 }
 
@@ -86,6 +92,8 @@ pub struct Network {
     last: BTreeMap<Link, Monotonic>,
     /// When the last held-back message of each link arrives, until one is seen to overtake it.
     held: BTreeMap<Link, Monotonic>,
+    /// When the last message of all arrives.
+    busy_until: Monotonic,
 }
 
 impl Network {
@@ -98,6 +106,7 @@ impl Network {
             cuts: BTreeSet::new(),
             last: BTreeMap::new(),
             held: BTreeMap::new(),
+            busy_until: Monotonic(0),
         };
         network.enable();
         network
@@ -125,6 +134,16 @@ impl Network {
         self.cuts.clear();
     }
 
+    /// Whether the link from `from` to `to` is cut.
+    pub fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
+        self.cuts.contains(&(from, to))
+    }
+
+    /// When the last message of those sent so far arrives.
+    pub fn busy_until(&self) -> Monotonic {
+        self.busy_until
+    }
+
     /// Sends a message: schedules its arrival, or two, or none.
     pub fn send<M: Clone, E: From<Packet<M>>>(&mut self, events: &mut Scheduler<E>, packet: Packet<M>) {
         let (from, to) = packet.link();
@@ -136,10 +155,14 @@ impl Network {
         }
         if self.config.duplicate.fires(&mut self.rng) {
             self.trace.fault(Fault::Duplicate, format_args!("{from} -> {to}"));
-            let due = self.arrival((from, to), events.now());
-            events.at(due, packet.clone().into());
+            self.carry(events, packet.clone());
         }
-        let due = self.arrival((from, to), events.now());
+        self.carry(events, packet);
+    }
+
+    fn carry<M, E: From<Packet<M>>>(&mut self, events: &mut Scheduler<E>, packet: Packet<M>) {
+        let due = self.arrival(packet.link(), events.now());
+        self.busy_until = self.busy_until.max(due);
         events.at(due, packet.into());
     }
 
@@ -157,6 +180,10 @@ impl Network {
         let (from, to) = link;
         let mut due = now + duration_between(&mut self.rng, self.config.delay_min, self.config.delay_max);
         let lag = self.config.lag_max;
+        if self.config.late.fires(&mut self.rng) {
+            self.trace.fault(Fault::Late, format_args!("{from} -> {to}"));
+            return due + duration_between(&mut self.rng, self.config.late_max / 100, self.config.late_max);
+        }
         if self.config.reorder.fires(&mut self.rng) {
             due = due + duration_between(&mut self.rng, self.config.delay_max.min(lag), lag);
             self.held.insert(link, due);
@@ -178,12 +205,13 @@ impl Network {
     }
 
     fn enable(&self) {
-        let NetworkConfig { loss, duplicate, reorder, lag, .. } = self.config;
+        let NetworkConfig { loss, duplicate, reorder, lag, late, .. } = self.config;
         let odds = [
             (loss, Fault::Loss),
             (duplicate, Fault::Duplicate),
             (reorder, Fault::Reorder),
             (lag, Fault::Lag),
+            (late, Fault::Late),
         ];
         odds.iter().filter(|(odds, _)| odds.enabled()).for_each(|(_, fault)| self.trace.enable(*fault));
     }
@@ -276,6 +304,15 @@ mod tests {
         assert!(world.exchange().is_sorted());
         assert!(world.fired(Fault::Lag) > 0);
         assert!(world.events.now().since(Monotonic(0)) >= NetworkConfig::CALM.lag_max / 2);
+    }
+
+    #[test]
+    fn a_late_message_holds_up_nobody() {
+        let mut world = world(NetworkConfig { late: Odds::one_in(20), ..NetworkConfig::CALM });
+        let received = world.exchange();
+        assert_eq!(BTreeSet::from_iter(received.clone()), BTreeSet::from_iter(0..200));
+        assert!(!received.is_sorted() && world.fired(Fault::Late) > 0);
+        assert_eq!(world.network.busy_until(), world.events.now());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::check::{Verdict, Violation};
 use crate::fault::Fault;
+use crate::kind::Kind;
 use crate::seed::Seed;
 use crate::trace::Trace;
 use std::collections::BTreeMap;
@@ -10,14 +11,13 @@ use std::fmt;
 /// A seed with fewer acknowledged operations has not shown anything.
 pub const ACKNOWLEDGED_MIN: u64 = 200;
 
-/// The share of seeds that must count. A fault that is rare by nature may stay away from a few.
-const COUNTED_PERCENT_MIN: u64 = 90;
-
 /// What came of one seed.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Which.
     pub seed: Seed,
+    /// In which world.
+    pub kind: Kind,
     /// The operations that a node acknowledged.
     pub acknowledged: u64,
     /// The events that were handled.
@@ -28,15 +28,25 @@ pub struct Report {
     pub fired: BTreeMap<Fault, u64>,
     /// What was enabled and did not fire.
     pub unfired: Vec<Fault>,
+    /// How many of the crashes that were planned did not come.
+    pub crashes_missing: u64,
     /// The promise that was broken, if one was.
     pub violation: Option<Violation>,
 }
 
 impl Report {
     /// The report of a world that has ended.
-    pub fn new(seed: Seed, trace: &Trace, events: u64, acknowledged: u64, end: Verdict) -> Report {
+    pub fn new(
+        (kind, seed): (Kind, Seed),
+        trace: &Trace,
+        events: u64,
+        acknowledged: u64,
+        end: Verdict,
+    ) -> Report {
         Report {
             seed,
+            kind,
+            crashes_missing: 0,
             acknowledged,
             events,
             hash: trace.hash(),
@@ -47,9 +57,11 @@ impl Report {
     }
 
     /// The report of a world that ended in a panic.
-    pub fn panicked(seed: Seed) -> Report {
+    pub fn panicked(kind: Kind, seed: Seed) -> Report {
         Report {
             seed,
+            kind,
+            crashes_missing: 0,
             acknowledged: 0,
             events: 0,
             hash: 0,
@@ -59,31 +71,37 @@ impl Report {
         }
     }
 
-    /// Whether the seed shows something: enough was acknowledged, a crash met a write under way, and every
-    /// fault that was enabled fired.
+    /// Whether the seed shows something: enough was acknowledged, nodes died as often as planned and in the midst
+    /// of a write, and every fault that was enabled fired.
     pub fn counts(&self) -> bool {
         self.acknowledged >= ACKNOWLEDGED_MIN
             && self.fired.contains_key(&Fault::CrashInWrite)
+            && self.crashes_missing == 0
             && self.unfired.is_empty()
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { seed, acknowledged, events, hash, .. } = self;
+        let Report { seed, kind, acknowledged, events, hash, .. } = self;
         write!(f, "seed {seed}: {events} events, {acknowledged} acknowledged, trace {hash:016x}")?;
         for fault in &self.unfired {
             write!(f, ", {fault} did not fire")?;
         }
+        if self.crashes_missing > 0 {
+            write!(f, ", {} crashes did not come", self.crashes_missing)?;
+        }
         self.violation.iter().try_for_each(|violation| {
-            write!(f, "\n  BROKEN: {violation}\n  replay: cargo run --release -p sim -- --trace {seed}")
+            write!(f, "\n  BROKEN: {violation}\n  replay: cargo run --release -p sim -- --world {kind} --trace {seed}")
         })
     }
 }
 
 /// The totals over many seeds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Totals {
+    /// In which world.
+    pub kind: Kind,
     /// The seeds that ran.
     pub seeds: u64,
     /// Those of them that count.
@@ -99,6 +117,12 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Of no seed yet.
+    pub fn new(kind: Kind) -> Totals {
+        let (seeds, counted, broken, acknowledged, events) = (0, 0, 0, 0, 0);
+        Totals { kind, seeds, counted, broken, acknowledged, events, fired: BTreeMap::new() }
+    }
+
     /// Adds a seed.
     pub fn add(&mut self, report: &Report) {
         self.seeds += 1;
@@ -115,7 +139,7 @@ impl Totals {
 impl Totals {
     /// Whether no promise was broken, and enough seeds count to say so.
     pub fn pass(&self) -> bool {
-        self.broken == 0 && self.counted * 100 >= self.seeds * COUNTED_PERCENT_MIN
+        self.broken == 0 && self.counted * 100 >= self.seeds * self.kind.counted_percent_min()
     }
 }
 

@@ -101,12 +101,17 @@ impl Server {
 
     /// The answer to an HTTP request for `path`.
     pub fn http_get(&self, path: &str) -> String {
-        let mut stream = std::net::TcpStream::connect(&self.http).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        http_get(&self.http, path)
     }
+}
+
+/// The answer of `address` to an HTTP request for `path`.
+pub fn http_get(address: &str, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 impl Drop for Server {

@@ -37,7 +37,7 @@ impl PrepareSegment {
         let (file, _) = disk::open(disk, &path, OpenMode::Create)?;
         let header = Bytes::copy_from_slice(&segment::encode_header(self.id, self.incarnation));
         disk::run(disk, DiskOp::Write { file, offset: 0, data: header, sync: true })?;
-        if !planted!(NoDirectorySync) {
+        if !base::planted!(NoDirectorySync) {
             disk::run(disk, DiskOp::SyncDir { path: self.dir.clone() })?;
         }
         Ok(ReadySegment { id: self.id, file })

@@ -169,7 +169,7 @@ impl Store {
 
     /// Everything up to this version may be acknowledged, and shown to whoever reads.
     pub fn acknowledged(&self) -> Seq {
-        if planted!(AckBeforeSync) {
+        if base::planted!(AckBeforeSync) {
             return self.writer.last_seq();
         }
         self.writer.acknowledged()

@@ -371,7 +371,7 @@ impl<'a> Recovery<'a> {
         for end in ends.iter().rev() {
             if let Some(fault) = &end.cut {
                 self.report.torn.push(fault.damage());
-                if planted!(TornTailKept) {
+                if base::planted!(TornTailKept) {
                     continue;
                 }
             }
@@ -430,7 +430,7 @@ fn new_store(
 }
 
 fn first_counter(state: &ManifestState) -> u64 {
-    if planted!(DotReused) {
+    if base::planted!(DotReused) {
         return state.dot_lease_end.saturating_sub(LEASE_COUNTERS).max(1);
     }
     match state.clean {

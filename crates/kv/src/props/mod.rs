@@ -9,8 +9,10 @@
 //! strong consistency, write-once.
 
 mod codec;
+mod stamped;
 mod table;
 
+pub use stamped::StampedProps;
 pub use table::{BUCKETS_WITH_PROPS_MAX, BucketTable};
 
 use bytes::Bytes;
@@ -112,6 +114,9 @@ macro_rules! props {
         }
 
         impl Prop {
+            /// The names of all properties.
+            pub const NAMES: &[&str] = &[$(stringify!($field)),*];
+
             /// The property's name.
             pub fn name(&self) -> &'static str {
                 match self { $(Prop::$variant(_) => stringify!($field),)* }

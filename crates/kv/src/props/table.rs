@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{BucketProps, Prop};
+use super::{BucketProps, Prop, StampedProps};
 use crate::error::Error;
 use crate::request::{Bucket, DEFAULT_TYPE};
 
@@ -16,11 +16,14 @@ pub const BUCKETS_WITH_PROPS_MAX: usize = 10_000;
 /// Finds a bucket's properties. A change is made in two steps, with the caller's durable write between:
 /// [`BucketTable::changed`] decides what the properties will be, [`BucketTable::set`] puts them in force.
 ///
+/// Each change has a stamp, and of two changes to one bucket the one with the higher stamp holds, in whatever order
+/// nodes hear of them. So a bucket that has its type's properties again is remembered too.
+///
 /// A clone is a snapshot and costs nothing; the first change after one copies the table.
 #[derive(Clone, Debug, Default)]
 pub struct BucketTable {
     untyped: Arc<BucketProps>,
-    own: Arc<BTreeMap<Bucket, Arc<BucketProps>>>,
+    own: Arc<BTreeMap<Bucket, StampedProps>>,
 }
 
 impl BucketTable {
@@ -30,7 +33,7 @@ impl BucketTable {
         if self.own.is_empty() {
             return Ok(of_type);
         }
-        Ok(self.own.get(bucket).unwrap_or(of_type))
+        Ok(self.own.get(bucket).and_then(|own| own.props.as_ref()).unwrap_or(of_type))
     }
 
     /// The properties of a bucket type.
@@ -53,26 +56,25 @@ impl BucketTable {
         Err(Error::DefaultTypeFixed)
     }
 
-    /// Puts properties in force for a bucket.
-    pub fn set(&mut self, bucket: &Bucket, props: Arc<BucketProps>) {
+    /// The stamp of a bucket's last change; 0 if there was none.
+    pub fn stamp(&self, bucket: &Bucket) -> u64 {
+        self.own.get(bucket).map_or(0, |own| own.stamp)
+    }
+
+    /// Puts a change in force, unless a later one is.
+    pub fn set(&mut self, bucket: &Bucket, changed: StampedProps) {
+        if changed.stamp < self.stamp(bucket) {
+            return;
+        }
         // A name in a request is a slice of a read buffer that would stay alive with it.
         let kept = Bucket {
             bucket_type: Bytes::copy_from_slice(&bucket.bucket_type),
             name: Bytes::copy_from_slice(&bucket.name),
         };
-        Arc::make_mut(&mut self.own).insert(kept, props);
+        Arc::make_mut(&mut self.own).insert(kept, changed);
     }
 
-    /// Gives a bucket its type's properties again; whether it had any of its own.
-    pub fn reset(&mut self, bucket: &Bucket) -> Result<bool, Error> {
-        self.of_type(&bucket.bucket_type)?;
-        if !self.own.contains_key(bucket) {
-            return Ok(false);
-        }
-        Ok(Arc::make_mut(&mut self.own).remove(bucket).is_some())
-    }
-
-    /// How many buckets have properties of their own.
+    /// How many buckets have been given properties of their own.
     pub fn len(&self) -> usize {
         self.own.len()
     }
@@ -82,8 +84,8 @@ impl BucketTable {
         self.own.is_empty()
     }
 
-    /// The buckets that have properties of their own.
-    pub fn iter(&self) -> impl Iterator<Item = (&Bucket, &Arc<BucketProps>)> {
+    /// The last change of each bucket that was changed.
+    pub fn iter(&self) -> impl Iterator<Item = (&Bucket, &StampedProps)> {
         self.own.iter()
     }
 }
@@ -102,14 +104,16 @@ mod tests {
         let b = bucket("b");
         let props = table.changed(&b, &[Prop::AllowMult(true)]).unwrap();
         assert!(!table.get(&b).unwrap().allow_mult, "nothing is in force before it is set");
-        table.set(&b, props);
+        table.set(&b, StampedProps { stamp: 5, props: Some(props) });
         assert!(table.get(&b).unwrap().allow_mult);
         assert!(!table.get(&bucket("c")).unwrap().allow_mult);
         let props = table.changed(&b, &[Prop::NVal(2)]).unwrap();
         assert!(props.allow_mult, "a second change builds on the first");
-        assert_eq!(table.reset(&b), Ok(true));
-        assert_eq!(table.reset(&b), Ok(false));
+        table.set(&b, StampedProps { stamp: 4, props: None });
+        assert!(table.get(&b).unwrap().allow_mult, "an earlier change comes late");
+        table.set(&b, StampedProps { stamp: 6, props: None });
         assert!(!table.get(&b).unwrap().allow_mult);
+        assert_eq!(table.stamp(&b), 6);
     }
 
     #[test]
@@ -128,7 +132,7 @@ mod tests {
         let mut table = BucketTable::default();
         let props = Arc::new(BucketProps::default());
         for i in 0..BUCKETS_WITH_PROPS_MAX {
-            table.set(&bucket(&i.to_string()), props.clone());
+            table.set(&bucket(&i.to_string()), StampedProps { stamp: 1, props: Some(props.clone()) });
         }
         assert_eq!(
             table.changed(&bucket("one more"), &[]),

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use base::Wall;
 use bytes::Bytes;
 use kv::{
-    Action, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Found, Get, GetRequest, Limits, Put,
-    PutRequest, Response, Stored, Turn, Want,
+    Action, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Found, Get, GetRequest, Limits, Next,
+    Placement, Put, PutRequest, ReadForm, Response, Stored, Turn, Want,
 };
 use object::{Actor, Dot, HeadView, Metadata};
 
@@ -81,27 +81,37 @@ impl Node {
     fn drive(
         &mut self,
         key: &Bytes,
-        mut step: impl FnMut(Event, &mut Turn<'_>) -> Action,
+        mut step: impl FnMut(Event, &mut Turn<'_>) -> Next,
     ) -> Result<Response, Error> {
         self.steps.clear();
         self.wall += 1;
-        let mut event = Event::Start;
+        let (mut event, mut out) = (Event::Start, Vec::new());
         loop {
-            let mut next_dot = || {
+            let mut next_dot = |_| {
                 self.counter += 1;
                 Ok(Dot::new(ACTOR, self.counter))
             };
             let (props, limits) = (&self.props, &self.limits);
-            let mut turn = Turn { wall: Wall(self.wall), next_dot: &mut next_dot, props, limits };
-            event = match step(event, &mut turn) {
-                Action::Read { want } => Event::Read(self.read(key, want)),
-                Action::Write { head, value } => {
+            let (place, form) = (|n, _| Placement::alone(n), ReadForm::LocalValue);
+            let wall = Wall(self.wall);
+            let mut turn =
+                Turn { wall, next_dot: &mut next_dot, place: &place, form, props, limits, out: &mut out };
+            let next = step(event, &mut turn);
+            assert_eq!(out.len(), 1, "a node alone does one thing after the other: {out:?}");
+            event = match out.remove(0) {
+                Action::Read { want, .. } => Event::Read(self.read(key, want)),
+                Action::Write { head, value, hints } => {
+                    assert!(hints.is_empty());
                     self.steps.push(Step::Write);
                     let failure = self.fail_write.take();
-                    self.objects.insert(key.clone(), (head.into(), value));
+                    self.objects.insert(key.clone(), (head, value));
                     Event::Written(failure.map_or(Ok(()), Err))
                 }
-                Action::Reply(reply) => return reply,
+                Action::Reply(reply) => {
+                    assert_eq!(next, Next::Over, "there is nobody else to wait for");
+                    return reply;
+                }
+                other => panic!("a node alone was told to {other:?}"),
             };
         }
     }

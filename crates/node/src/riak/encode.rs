@@ -221,6 +221,7 @@ pub(super) fn error_text(error: &Error, asked: Asked) -> String {
     match error {
         Error::NValViolation(n) => errors::n_val_violation(*n),
         Error::Unsatisfied { need, want, got } => errors::unsatisfied(quorum_name(*need), *want, *got),
+        Error::InsufficientVnodes { have, need } => errors::insufficient_vnodes(*have, *need),
         Error::MatchFound => errors::MATCH_FOUND.into(),
         Error::Modified => errors::MODIFIED.into(),
         Error::NotFoundCondition => errors::NOTFOUND.into(),
@@ -242,6 +243,8 @@ pub(super) fn error_text(error: &Error, asked: Asked) -> String {
         | Error::TooManySiblings { .. }
         | Error::TooManyBuckets { .. }
         | Error::ListTooLong { .. }
+        | Error::NotCovered
+        | Error::Unreachable
         | Error::Damaged(_)
         | Error::Fenced(_)
         | Error::Store(_) => error.to_string(),

@@ -11,9 +11,10 @@ use base::Wall;
 use base::rng::SplitMix64;
 use bytes::{Bytes, BytesMut};
 use kv::list::{Gather, is_listed};
+use kv::props::StampedProps;
 use kv::{
-    Action, Bucket, BucketTable, Delete, Error, Event, Get, Limits, PreflistEntry, Put, Request, Response,
-    Stored, Turn, Want,
+    Action, Bucket, BucketTable, Delete, Error, Event, Get, Limits, Next, Placement, PreflistEntry, Put,
+    ReadForm, Request, Response, Stored, Turn, Want,
 };
 use object::{Actor, Dot};
 use protocol::{Message, codes, messages as pb};
@@ -81,10 +82,13 @@ impl Node {
             Request::SetProps(bucket, changes) => vec![
                 self.table
                     .changed(&bucket, &changes)
-                    .map(|props| self.table.set(&bucket, props))
+                    .map(|props| self.table.set(&bucket, StampedProps { stamp: 1, props: Some(props) }))
                     .map(|()| Response::PropsSet),
             ],
-            Request::ResetProps(bucket) => vec![self.table.reset(&bucket).map(|_| Response::PropsReset)],
+            Request::ResetProps(bucket) => {
+                self.table.set(&bucket, StampedProps { stamp: 1, props: None });
+                vec![Ok(Response::PropsReset)]
+            }
             Request::GetTypeProps(name) => vec![self.table.of_type(&name).cloned().map(Response::Props)],
             Request::SetTypeProps(name, _) => {
                 vec![self.table.change_type(&name).map(|()| Response::PropsSet)]
@@ -107,35 +111,43 @@ impl Node {
         &mut self,
         bucket: &Bucket,
         key: &Bytes,
-        mut step: impl FnMut(Event, &mut Turn<'_>) -> Action,
+        mut step: impl FnMut(Event, &mut Turn<'_>) -> Next,
     ) -> Result<Response, Error> {
         let props = self.table.get(bucket)?.clone();
         let name = (bucket.clone(), key.clone());
-        let mut event = Event::Start;
+        let (mut event, mut out) = (Event::Start, Vec::new());
         loop {
-            let mut next_dot = || {
+            let mut next_dot = |_| {
                 self.counter += 1;
                 Ok(Dot::new(Actor(7), self.counter))
             };
             let mut turn = Turn {
                 wall: Wall(1_795_260_970_752_067),
                 next_dot: &mut next_dot,
+                place: &|n, _| Placement::alone(n),
+                form: ReadForm::LocalValue,
                 props: &props,
                 limits: &self.limits,
+                out: &mut out,
             };
-            event = match step(event, &mut turn) {
-                Action::Read { want } => {
+            let next = step(event, &mut turn);
+            event = match out.pop().expect("a node alone does one thing after the other") {
+                Action::Read { want, .. } => {
                     let found = self.objects.get(&name);
                     Event::Read(Ok(found.map(|(head, value)| Stored {
                         head: head.clone(),
                         value: (want == Want::Value).then(|| value.clone()),
                     })))
                 }
-                Action::Write { head, value } => {
-                    self.objects.insert(name.clone(), (head.into(), value));
+                Action::Write { head, value, .. } => {
+                    self.objects.insert(name.clone(), (head, value));
                     Event::Written(Ok(()))
                 }
-                Action::Reply(reply) => return reply,
+                Action::Reply(reply) => {
+                    assert_eq!(next, Next::Over);
+                    return reply;
+                }
+                other => panic!("a node alone was told to {other:?}"),
             };
         }
     }

@@ -1,5 +1,8 @@
 //! Listings: whoever the client is connected to gathers pages from every shard.
 //!
+//! On a cluster a node lists what it has itself, and so only if it is a primary of every partition; any other answers
+//! an error rather than a part. What a node has missed while it was away it lists once its hints are home.
+//!
 //! A page is one scan of the store, which skips from bucket to bucket and from prefix to prefix. The next page
 //! of a shard is asked for when the client has taken what came before, so a slow client holds at most one page
 //! of each shard.
@@ -49,9 +52,9 @@ impl Listings {
 
 impl Shard {
     pub(super) fn list_keys(&mut self, origin: Origin, list: ListKeysRequest, deadline: Monotonic) {
-        let checked =
-            self.config.limits.check_bucket(&list.bucket).and_then(|()| self.table.get(&list.bucket));
-        if let Err(error) = checked {
+        let checked = self.config.limits.check_bucket(&list.bucket);
+        let checked = checked.and_then(|()| Ok(self.table.get(&list.bucket)?.n_val));
+        if let Err(error) = checked.and_then(|n_val| self.check_coverage(n_val)) {
             return self.reply(origin, Err(error));
         }
         let gather = Gather::keys(self.config.layout.shards.into());
@@ -59,11 +62,22 @@ impl Shard {
     }
 
     pub(super) fn list_buckets(&mut self, origin: Origin, list: ListBucketsRequest, deadline: Monotonic) {
-        if let Err(error) = self.table.of_type(&list.bucket_type) {
+        let least = self.table.iter().filter_map(|(_, change)| Some(change.props.as_ref()?.n_val)).min();
+        let checked =
+            self.table.of_type(&list.bucket_type).map(|props| props.n_val.min(least.unwrap_or(props.n_val)));
+        if let Err(error) = checked.and_then(|n_val| self.check_coverage(n_val)) {
             return self.reply(origin, Err(error));
         }
         let gather = Gather::buckets(self.config.layout.shards.into(), list.stream);
         self.start_listing(origin, Listed::Buckets(list.bucket_type), gather, deadline);
+    }
+
+    /// Whether this node is a primary of every partition for buckets of this n.
+    fn check_coverage(&self, n_val: u32) -> Result<(), Error> {
+        let (ring, here) = (&self.config.ring, self.config.members.here());
+        let n_val = usize::try_from(n_val).unwrap_or(usize::MAX);
+        let is_held = |partition| ring.preflist(partition, n_val).any(|entry| entry.node == here);
+        if ring.size().all().all(is_held) { Ok(()) } else { Err(Error::NotCovered) }
     }
 
     fn start_listing(&mut self, origin: Origin, listed: Listed, gather: Gather, deadline: Monotonic) {

@@ -12,29 +12,52 @@
 //!   nothing that a crash could lose.
 //! * Of two writes of one key the second begins after the first is applied.
 
+mod hints;
 mod listing;
 mod object;
+mod peers;
 mod props;
+mod replica;
+mod work;
 
 pub use crate::hop::RequestId;
 
 use crate::hop::{Hop, ShardId};
 use crate::layout::Layout;
+use crate::members::Members;
+use crate::peer::{AskId, NodeId, PeerMessage};
+use ::object::Actor;
 use base::{Clock, Monotonic, Rng};
 use engine::store::{Event as StoreEvent, StoreStats};
 use engine::{Seq, Store};
+use hints::Hints;
+use kv::ReadForm;
 use kv::{BucketTable, Error, Limits, PreflistEntry, Request, Response};
 use listing::Listings;
-use object::Objects;
+use peers::Peers;
 use props::PropsChanges;
-use ring::{Position, Ring};
+use replica::Forwards;
+use ring::Ring;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use work::{Coordinator, Objects};
 
-/// Requests that one shard works on at a time. Each holds its names and at most one value that waits for the
-/// journal, which has a bound of its own; beyond it a request is refused at once.
+/// Requests that one shard works on at a time. Each holds its names, and values within [`WORK_BYTES_MAX`]; beyond it a
+/// request is refused at once.
 pub const WORK_MAX: usize = 16_384;
+
+/// Bytes of values that the work of one shard may hold before a client's request is refused: ten of the largest. What
+/// other nodes ask may hold as much again, so that two nodes that are full do not keep each other so.
+pub const WORK_BYTES_MAX: usize = 512 << 20;
+
+/// Requests without an answer from which on this shard may be overloaded: fewer wait for other nodes and the disk, and
+/// would be done no sooner if others were refused.
+pub const OVERLOAD_WORK_MIN: usize = 256;
+
+/// How long one pass over the connections may take before further requests are refused: those at the end of it have
+/// waited for so long, and an answer that says so is to come within 50 ms.
+pub const PASS_MAX: Duration = Duration::from_millis(40);
 
 /// How long a client waits that does not say: Riak's default.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
@@ -45,8 +68,8 @@ pub struct ShardConfig {
     pub id: ShardId,
     /// How the node's keys are laid out.
     pub layout: Layout,
-    /// The node's name.
-    pub node: Arc<str>,
+    /// The nodes of the cluster, and which of them this is.
+    pub members: Arc<Members>,
     /// Who owns what.
     pub ring: Arc<Ring>,
     /// The limits in force.
@@ -55,6 +78,8 @@ pub struct ShardConfig {
     pub clock: Arc<dyn Clock>,
     /// Randomness.
     pub rng: Box<dyn Rng>,
+    /// How reads ask their replicas while this node is not too busy.
+    pub read_form: ReadForm,
 }
 
 /// What a shard has for others.
@@ -76,6 +101,13 @@ pub enum Output {
         /// The message.
         message: Hop,
     },
+    /// A message for another node. If it cannot be sent, [`Shard::bounce`] takes it back.
+    Peer {
+        /// Which.
+        to: NodeId,
+        /// The message.
+        message: PeerMessage,
+    },
     /// The clean stop is complete, or failed.
     Closed(Result<(), engine::Error>),
 }
@@ -83,8 +115,16 @@ pub enum Output {
 /// Whose request a piece of work is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
+    /// A client of this shard's.
     Here(RequestId),
+    /// A client of another shard's.
     There(ShardId, RequestId),
+    /// A client of another node's, which passed its request on.
+    Forwarded(NodeId, AskId),
+    /// Another node, which asks this replica.
+    Replica(NodeId, AskId),
+    /// Nobody waits.
+    Nobody,
 }
 
 /// Counters of a shard, since it was opened.
@@ -102,6 +142,26 @@ pub struct ShardCounters {
     pub errors: u64,
     /// Requests refused because too much was under way.
     pub refused: u64,
+    /// Requests passed on to another node.
+    pub forwards: u64,
+    /// Reads for other nodes.
+    pub replica_reads: u64,
+    /// Writes, repairs and handoffs from other nodes.
+    pub replica_writes: u64,
+    /// Versions sent to replicas that a read found to be behind.
+    pub repairs: u64,
+    /// Repairs of this node's own copies that failed.
+    pub repairs_failed: u64,
+    /// Hints kept.
+    pub hints: u64,
+    /// Hints that could not be kept: the store takes no writes.
+    pub hints_lost: u64,
+    /// Versions sent to the primaries that they were kept for.
+    pub handoffs: u64,
+    /// Hints that are home.
+    pub hints_home: u64,
+    /// Messages to other nodes that could not be sent.
+    pub bounced: u64,
 }
 
 /// What a shard is doing, for operators.
@@ -113,6 +173,10 @@ pub struct ShardStats {
     pub store: StoreStats,
     /// Requests under way.
     pub work: usize,
+    /// Bytes of values that they hold.
+    pub work_bytes: usize,
+    /// Other nodes that can be reached.
+    pub peers_up: usize,
 }
 
 /// A shard.
@@ -123,9 +187,16 @@ pub struct Shard {
     objects: Objects,
     listings: Listings,
     changes: PropsChanges,
+    peers: Peers,
+    forwards: Forwards,
+    hints: Hints,
+    /// Whose events the writes of this process are.
+    actor: Actor,
     /// Work that waits until its version may be acknowledged.
     awaiting: BTreeSet<(Seq, Waiter)>,
     last_work: u64,
+    /// When the first request since the last turn came.
+    pass_began: Option<Monotonic>,
     counters: ShardCounters,
     events: Vec<StoreEvent>,
     outputs: Vec<Output>,
@@ -140,8 +211,22 @@ enum Waiter {
 
 impl Shard {
     /// A shard over its open store. `table` has the properties that shard 0 keeps ([`Shard::read_props`]).
-    pub fn new(config: ShardConfig, store: Store, table: BucketTable) -> Shard {
+    pub fn new(mut config: ShardConfig, store: Store, table: BucketTable) -> Shard {
+        let peers = Peers::new(&config.members, &mut *config.rng);
+        // Only a node alone can know that its disk is no copy, restored or started elsewhere: nobody else has
+        // its actor's events.
+        let actor = match peers.is_alone() || base::planted!(DotReusedAfterRestore) {
+            true => Actor(store.incarnation()),
+            false => Actor(config.rng.next_u64()),
+        };
         Shard {
+            // Unlike those of an earlier process, and with room for the shard beside it.
+            last_work: config.rng.next_u64() >> 16,
+            peers,
+            forwards: Forwards::default(),
+            pass_began: None,
+            hints: Hints::default(),
+            actor,
             config,
             store,
             table,
@@ -149,7 +234,6 @@ impl Shard {
             listings: Listings::default(),
             changes: PropsChanges::default(),
             awaiting: BTreeSet::new(),
-            last_work: 0,
             counters: ShardCounters::default(),
             events: Vec::new(),
             outputs: Vec::new(),
@@ -159,9 +243,19 @@ impl Shard {
     /// Takes a client's request. `id` must not be that of another request under way.
     pub fn request(&mut self, id: RequestId, request: Request) {
         let now = self.config.clock.now();
+        if self.is_overloaded(now) {
+            self.counters.refused += 1;
+            return self.reply(Origin::Here(id), Err(Error::Overload));
+        }
         let timeout = request.timeout().filter(|&ms| ms > 0).map(|ms| Duration::from_millis(ms.into()));
         let deadline = now + timeout.unwrap_or(TIMEOUT_DEFAULT);
         self.accept(Origin::Here(id), request, deadline);
+    }
+
+    /// Whether the requests of this pass already take as long as a client may be kept waiting for a refusal.
+    fn is_overloaded(&mut self, now: Monotonic) -> bool {
+        let began = *self.pass_began.get_or_insert(now);
+        now.since(began) >= PASS_MAX && self.load().0 as usize >= OVERLOAD_WORK_MIN
     }
 
     /// Takes a message of another shard.
@@ -181,12 +275,17 @@ impl Shard {
     /// Ends a turn. To be called when new input is in, and whenever the disk or a job has woken the shard.
     pub fn turn(&mut self) {
         let now = self.config.clock.now();
+        self.pass_began = None;
         let mut events = std::mem::take(&mut self.events);
         self.store.turn(now, &mut events);
         for event in events.drain(..) {
             match event {
                 StoreEvent::Lookup(id, answer) => self.on_lookup(id, answer),
-                StoreEvent::Scan(id, page) => self.on_scan(id, page),
+                StoreEvent::Scan(id, page) => {
+                    if let Err(page) = self.on_hints(id, page) {
+                        self.on_scan(id, page);
+                    }
+                }
                 StoreEvent::Closed(result) => self.outputs.push(Output::Closed(result)),
             }
         }
@@ -206,6 +305,9 @@ impl Shard {
         self.expire_objects(now);
         self.expire_listings(now);
         self.expire_changes(now);
+        self.expire_forwards(now);
+        self.tick_peers(now);
+        self.tick_hints(now);
     }
 
     /// Lets a listing go on whose last part has been sent.
@@ -250,27 +352,31 @@ impl Shard {
 
     /// What it is doing.
     pub fn stats(&self) -> ShardStats {
-        ShardStats { counters: self.counters, store: self.store.stats(), work: self.work() }
+        ShardStats {
+            counters: self.counters,
+            store: self.store.stats(),
+            work: self.work(),
+            work_bytes: self.objects.bytes(),
+            peers_up: self.peers.up().count(),
+        }
     }
 
     fn work(&self) -> usize {
-        self.objects.len() + self.listings.len() + self.changes.len()
+        self.objects.len() + self.listings.len() + self.changes.len() + self.forwards.len()
     }
 
     fn accept(&mut self, origin: Origin, request: Request, deadline: Monotonic) {
-        if self.work() >= WORK_MAX {
+        if self.work() >= WORK_MAX || self.objects.bytes() >= WORK_BYTES_MAX {
             self.counters.refused += 1;
             return self.reply(origin, Err(Error::Overload));
         }
         match request {
-            Request::Get(get) => self.start_object(origin, object::Coordinator::get(get), deadline),
+            Request::Get(get) => self.start_object(origin, Coordinator::get(get), deadline),
             Request::Put(mut put) => {
                 put.invent_key(&mut *self.config.rng);
-                self.start_object(origin, object::Coordinator::put(put), deadline);
+                self.start_object(origin, Coordinator::put(put), deadline);
             }
-            Request::Delete(delete) => {
-                self.start_object(origin, object::Coordinator::delete(delete), deadline)
-            }
+            Request::Delete(delete) => self.start_object(origin, Coordinator::delete(delete), deadline),
             Request::ListKeys(list) => self.list_keys(origin, list, deadline),
             Request::ListBuckets(list) => self.list_buckets(origin, list, deadline),
             Request::SetProps(bucket, changes) => self.set_props(origin, bucket, Some(changes), deadline),
@@ -298,7 +404,7 @@ impl Shard {
                 let list = self.config.ring.preflist_of_key(&bucket.bucket_type, &bucket.name, &key, n_val);
                 let entry = |place: ring::PreflistEntry| PreflistEntry {
                     partition: place.partition.0,
-                    node: self.config.node.clone(),
+                    node: Arc::clone(self.config.members.name(place.node)),
                     primary: place.primary,
                 };
                 Ok(Response::Preflist(list.map(entry).collect()))
@@ -309,9 +415,8 @@ impl Shard {
 
     /// The prefix of a key, and the shard that holds it.
     fn place(&self, bucket: &kv::Bucket, key: &[u8]) -> (u16, ShardId) {
-        let layout = &self.config.layout;
-        let prefix = Position::of_key(&bucket.bucket_type, &bucket.name, key).prefix(layout.ring_size.bits());
-        (prefix, ShardId(ring::shard_of(prefix, layout.shards)))
+        let prefix = self.config.layout.prefix(bucket, key);
+        (prefix, ShardId(ring::shard_of(prefix, self.config.layout.shards)))
     }
 
     fn reply(&mut self, origin: Origin, result: Result<Response, Error>) {
@@ -321,11 +426,13 @@ impl Shard {
             Origin::There(to, id) => {
                 Output::Hop { to, message: Hop::Answer { id, result: Box::new(result) } }
             }
+            Origin::Forwarded(to, id) => return self.forwarded(to, id, result),
+            Origin::Replica(..) | Origin::Nobody => unreachable!("it answers in another way"),
         });
     }
 
     fn forward(&mut self, to: ShardId, origin: Origin, request: Request, deadline: Monotonic) {
-        let Origin::Here(id) = origin else { unreachable!("a request is passed on once: layouts agree") };
+        let Origin::Here(id) = origin else { unreachable!("what comes from elsewhere is where it belongs") };
         self.counters.hops += 1;
         let message = Hop::Request { from: self.config.id, id, request: Box::new(request), deadline };
         self.outputs.push(Output::Hop { to, message });
@@ -346,7 +453,7 @@ impl Shard {
             };
             self.awaiting.pop_first();
             match waiter {
-                Waiter::Object(id) => self.on_acknowledged(id, result),
+                Waiter::Object(id) => self.on_acknowledged(id, seq, result),
                 Waiter::Props(id) => self.on_props_written(id, result),
             }
         }

@@ -1,119 +1,39 @@
-//! Reads and writes of objects: each is a coordinator, stepped until it replies.
+//! Work on objects: each piece is a coordinator, stepped until it is over.
 //!
-//! A coordinator whose lookup is answered from memory and whose write may be acknowledged at once is never
-//! parked, and costs no entry in any table: that is the common case of a read.
+//! A coordinator whose lookup is answered from memory, whose write may be acknowledged at once and which asks no
+//! other node is never parked, and costs no entry in any table: that is the common case of a read on a node alone.
 
-use super::{Origin, Shard, WORK_MAX, Waiter, store_error};
-use base::{FastMap, Monotonic};
+use super::peers::Peers;
+use super::work::{Coordinator, LINGERING_MAX, Parting, Waits, Work};
+use super::{Origin, Shard, ShardConfig, Waiter, store_error};
+use base::Monotonic;
+use bytes::Bytes;
 use engine::store::LookupId;
 use engine::{Found, Lookup, Seq, Want, Write};
-use kv::{
-    Action, Bucket, BucketProps, DeleteRequest, Error, Event, GetRequest, PutRequest, Request, Response,
-};
-use kv::{Stored, Turn};
-use object::{Actor, Dot};
-use std::collections::{BTreeMap, VecDeque};
+use kv::{Action, Answer, Error, Event, Next, NodeId, Placement, ReadForm, Reason, Stored, Turn};
+use object::{Actor, Dot, key};
+use ring::Ring;
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// A coordinator of any kind.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "moved a few times; a box would cost an allocation per request"
-)]
-pub(super) enum Coordinator {
-    Get(kv::Get),
-    Put(kv::Put),
-    Delete(kv::Delete),
-}
+/// How long other nodes may take before work is told that they do: far above a round trip and a sync, and short
+/// enough that what they miss has its hint soon.
+const PATIENCE: Duration = Duration::from_millis(500);
 
-impl Coordinator {
-    pub(super) fn get(request: GetRequest) -> Coordinator {
-        Coordinator::Get(kv::Get::new(request))
-    }
+/// Lookups that wait for this node's disk beyond which its values are left to others: about what its readers can
+/// do within the time of one more read.
+const LOOKUPS_BUSY: usize = 64;
 
-    pub(super) fn put(request: PutRequest) -> Coordinator {
-        Coordinator::Put(kv::Put::new(request))
-    }
+/// Work here beyond which a write is given to a node that has less than half of it.
+const WORK_BUSY: usize = 1024;
 
-    pub(super) fn delete(request: DeleteRequest) -> Coordinator {
-        Coordinator::Delete(kv::Delete::new(request))
-    }
-
-    fn names(&self) -> (&Bucket, &[u8]) {
-        match self {
-            Coordinator::Get(get) => (&get.request().bucket, &get.request().key),
-            Coordinator::Put(put) => {
-                let key = put.request().key.as_ref().expect("a missing key was invented");
-                (&put.request().bucket, key)
-            }
-            Coordinator::Delete(delete) => (&delete.request().bucket, &delete.request().key),
-        }
-    }
-
-    fn into_request(self) -> Request {
-        match self {
-            Coordinator::Get(get) => Request::Get(get.request().clone()),
-            Coordinator::Put(put) => Request::Put(put.request().clone()),
-            Coordinator::Delete(delete) => Request::Delete(delete.request().clone()),
-        }
-    }
-
-    fn writes(&self) -> bool {
-        !matches!(self, Coordinator::Get(_))
-    }
-
-    fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Action {
-        match self {
-            Coordinator::Get(get) => get.step(event, turn),
-            Coordinator::Put(put) => put.step(event, turn),
-            Coordinator::Delete(delete) => delete.step(event, turn),
-        }
-    }
-}
-
-/// One request under way.
-struct Work {
-    origin: Origin,
-    coordinator: Coordinator,
-    /// The ledger key.
-    key: Vec<u8>,
-    props: Arc<BucketProps>,
-    deadline: Monotonic,
-    /// The newest version that the answer will rest on.
-    rests_on: Seq,
-    /// Whether it keeps other writes of its key waiting.
-    holds_key: bool,
-    waits: Waits,
-}
-
-/// What a parked request waits for.
-enum Waits {
-    Lookup,
-    /// The acknowledgement of its write.
-    Written,
-    /// The acknowledgement of what its answer rests on.
-    Reply(Box<Result<Response, Error>>),
-    /// Another write of its key.
-    Turn,
-}
-
-/// All requests under way.
-#[derive(Default)]
-pub(super) struct Objects {
-    parked: FastMap<u64, Work>,
-    lookups: FastMap<LookupId, u64>,
-    /// Keys on which a write has begun and waits for the disk, and the writes behind it, in order. Keyed by
-    /// what clients choose, so not hashed.
-    busy: BTreeMap<Vec<u8>, VecDeque<u64>>,
-}
-
-impl Objects {
-    pub(super) fn len(&self) -> usize {
-        self.parked.len()
-    }
-}
+/// Hints in one batch with the version they are for.
+const HINTS_MAX: usize = kv::props::N_VAL_MAX as usize;
+const _: () = assert!(HINTS_MAX < engine::store::BATCH_WRITES_MAX, "they are one batch");
 
 impl Shard {
+    /// Begins a client's request, here or wherever it belongs.
     pub(super) fn start_object(&mut self, origin: Origin, coordinator: Coordinator, deadline: Monotonic) {
         let (bucket, key) = coordinator.names();
         let (prefix, shard) = self.place(bucket, key);
@@ -124,105 +44,267 @@ impl Shard {
             Ok(props) => Arc::clone(props),
             Err(error) => return self.reply(origin, Err(error)),
         };
-        let mut ledger_key = Vec::new();
-        object::key::encode_object_key(prefix, &bucket.bucket_type, &bucket.name, key, &mut ledger_key);
+        if coordinator.writes()
+            && let Some(node) = self.better_coordinator(prefix, props.n_val, &origin)
+        {
+            return self.forward_to_node(node, origin, coordinator.into_request(), deadline);
+        }
+        self.objects.key.clear();
+        key::encode_object_key(prefix, &bucket.bucket_type, &bucket.name, key, &mut self.objects.key);
+        // Exactly as long as it is, so that it is one allocation.
+        let ledger_key = Bytes::copy_from_slice(&self.objects.key);
         match &coordinator {
             Coordinator::Get(_) => self.counters.gets += 1,
             Coordinator::Put(_) => self.counters.puts += 1,
             Coordinator::Delete(_) => self.counters.deletes += 1,
+            Coordinator::Read(_) | Coordinator::Merge(_) | Coordinator::Deliver(_) => {}
         }
-        let work = Work {
-            origin,
-            coordinator,
-            key: ledger_key,
-            props,
-            deadline,
-            rests_on: Seq(0),
-            holds_key: false,
-            waits: Waits::Turn,
+        self.drive(None, Work::new(origin, coordinator, ledger_key, props, deadline), Event::Start);
+    }
+
+    /// The node that is to coordinate a write, if it is not this one: where this one is not to hold the key, cannot
+    /// write, or has far more to do. A write that was passed on is not passed on again.
+    fn better_coordinator(&self, prefix: u16, n_val: u32, origin: &Origin) -> Option<NodeId> {
+        if self.peers.is_alone() || matches!(origin, Origin::Forwarded(..)) {
+            return None;
+        }
+        let can_write = self.store.fenced().is_none();
+        let placement = placement(&self.config.ring, &self.peers, prefix, n_val, true, can_write);
+        let here = placement.here.as_ref();
+        let (node, _) = placement
+            .others
+            .iter()
+            .filter(|(_, roles)| roles.primaries > 0 || here.is_none())
+            .min_by_key(|(node, _)| self.peers.load(*node))?;
+        let work = self.work();
+        let busy = work >= WORK_BUSY && (self.peers.load(*node).0 as usize) < work / 2;
+        (here.is_none_or(|roles| roles.primaries == 0) || busy).then_some(*node)
+    }
+
+    /// How reads ask: by heads first where this node's disk has too much to do.
+    fn read_form(&self) -> ReadForm {
+        if self.objects.lookups.len() >= LOOKUPS_BUSY { ReadForm::Heads } else { self.config.read_form }
+    }
+
+    /// Steps a coordinator until it is over or has to wait.
+    pub(super) fn drive(&mut self, mut id: Option<u64>, mut work: Work, event: Event) {
+        work.bytes += bytes_of(&event);
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            let mut actions = std::mem::take(&mut self.objects.actions);
+            self.step(&mut work, event, &mut actions);
+            for action in actions.drain(..) {
+                if let Some(event) = self.act(&mut id, &mut work, action) {
+                    debug_assert!(next.is_none(), "the store does one thing at a time for a coordinator");
+                    next = Some(event);
+                }
+            }
+            self.objects.actions = actions;
+        }
+        if work.is_over() { self.end(work) } else { self.park(id, work) }
+    }
+
+    fn step(&mut self, work: &mut Work, event: Event, out: &mut Vec<Action>) {
+        let form = self.read_form();
+        let can_write = !work.coordinator.writes() || self.peers.is_alone() || self.store.fenced().is_none();
+        let prefix = key::prefix_of(&work.key);
+        let Shard { store, config, peers, actor, .. } = self;
+        let ShardConfig { rng, ring, limits, clock, .. } = config;
+        let mut next_dot = |is_primary: bool| {
+            let actor = if is_primary { *actor } else { Actor(rng.next_u64()) };
+            store.next_counter().map(|counter| Dot { actor, counter }).map_err(store_error)
         };
-        self.begin(work);
+        let place = |n, sloppy| placement(ring, peers, prefix, n, sloppy, can_write);
+        let mut turn = Turn {
+            wall: clock.wall(),
+            next_dot: &mut next_dot,
+            place: &place,
+            form,
+            props: &work.props,
+            limits,
+            out,
+        };
+        work.next = work.coordinator.step(event, &mut turn);
     }
 
-    fn begin(&mut self, work: Work) {
-        if work.coordinator.writes() && self.objects.busy.contains_key(&work.key) {
-            let id = self.next_work();
-            let queue = self.objects.busy.get_mut(&work.key).expect("just looked");
-            queue.push_back(id);
-            self.objects.parked.insert(id, work);
-            return;
-        }
-        self.drive(None, work, Event::Start);
-    }
-
-    /// Steps a coordinator until it replies or has to wait.
-    fn drive(&mut self, id: Option<u64>, mut work: Work, mut event: Event) {
-        loop {
-            match self.step(&mut work, event) {
-                Action::Read { want } => match self.store.lookup(&work.key, engine_want(want)) {
-                    Lookup::Done(answer) => event = Event::Read(stored(&mut work, answer)),
-                    Lookup::NeedsIo(lookup) => {
-                        let id = self.park(id, work, Waits::Lookup);
-                        self.objects.lookups.insert(lookup, id);
-                        return;
-                    }
-                },
-                Action::Write { head, value } => {
-                    match self.store.write(&[Write::Put { key: &work.key, head: &head, value: &[&value] }]) {
-                        Ok(seq) => {
-                            work.rests_on = seq;
-                            self.release_key(&mut work);
-                            if seq > self.store.acknowledged() {
-                                return self.park_until(seq, id, work, Waits::Written);
-                            }
-                            event = Event::Written(Ok(()));
-                        }
-                        Err(error) => event = Event::Written(Err(store_error(error))),
-                    }
+    /// Does what a coordinator asks for; what comes of it at once is returned.
+    fn act(&mut self, id: &mut Option<u64>, work: &mut Work, action: Action) -> Option<Event> {
+        match action {
+            Action::Read { hold: true, .. } | Action::Write { .. } if self.must_queue(id, work) => {
+                work.waits = Waits::Key(action);
+                None
+            }
+            Action::Read { want, hold } => {
+                let found = self.store.lookup(&work.key, engine_want(want));
+                self.looked_up(id, work, found, hold)
+            }
+            Action::ReadHint { node } => {
+                let found = self.store.lookup(&key::hint(node.0, &work.key), Want::Head);
+                self.looked_up(id, work, found, true)
+            }
+            Action::Write { head, value, hints } => self.write(id, work, &head, &value, &hints),
+            Action::Hint { nodes, confirm } => {
+                let written = self.keep_hints(work, &nodes);
+                if confirm { self.written(id, work, written) } else { None }
+            }
+            Action::Ask { to, ask } => {
+                let id = *id.get_or_insert_with(|| self.next_work());
+                if !std::mem::replace(&mut work.asks, true) {
+                    let now = self.config.clock.now();
+                    self.objects.late.push_back((now + PATIENCE, id));
                 }
-                Action::Reply(result) => {
-                    self.release_key(&mut work);
-                    let rests_on = work.rests_on;
-                    if rests_on > self.store.acknowledged() && self.store.fenced().is_none() {
-                        return self.park_until(rests_on, id, work, Waits::Reply(Box::new(result)));
-                    }
-                    return self.reply(work.origin, result);
-                }
+                self.ask(to, id, work.deadline, work.key.clone(), ask);
+                None
+            }
+            Action::MergeHere { head, value, heal } => {
+                let reason = if heal { Reason::Heal } else { Reason::Repair };
+                self.counters.repairs += 1;
+                let merge = Coordinator::Merge(kv::Merge::new(head, value, Vec::new(), reason));
+                let deadline = self.config.clock.now() + super::TIMEOUT_DEFAULT;
+                let merge =
+                    Work::new(Origin::Nobody, merge, work.key.clone(), Arc::clone(&work.props), deadline);
+                self.drive(None, merge, Event::Start);
+                None
+            }
+            Action::Forget { node, object } => {
+                self.forget_hint(work, node, object);
+                None
+            }
+            Action::Reply(result) => {
+                self.part(id, work, Parting::Client(Box::new(result)));
+                None
+            }
+            Action::Answer(result) => {
+                self.part(id, work, Parting::Replica(result));
+                None
             }
         }
     }
 
-    fn step(&mut self, work: &mut Work, event: Event) -> Action {
-        let actor = Actor(self.store.incarnation());
-        let store = &mut self.store;
-        let mut next_dot = || store.next_counter().map(|counter| Dot { actor, counter }).map_err(store_error);
-        let mut turn = Turn {
-            wall: self.config.clock.wall(),
-            next_dot: &mut next_dot,
-            props: &work.props,
-            limits: &self.config.limits,
-        };
-        work.coordinator.step(event, &mut turn)
-    }
-
-    /// Puts work aside. A write that waits for a read keeps other writes of its key waiting: what it has read
-    /// must still be there when it writes.
-    fn park(&mut self, id: Option<u64>, mut work: Work, waits: Waits) -> u64 {
-        let id = id.unwrap_or_else(|| self.next_work());
-        if matches!(waits, Waits::Lookup) && work.coordinator.writes() && !work.holds_key {
-            work.holds_key = true;
-            let before = self.objects.busy.insert(work.key.clone(), VecDeque::new());
-            assert!(before.is_none(), "two writes of one key have begun");
+    /// Whether another write of the key has begun; then this one is behind it from now on.
+    fn must_queue(&mut self, id: &mut Option<u64>, work: &Work) -> bool {
+        if work.holds_key || self.objects.busy.is_empty() || !self.objects.busy.contains_key(&work.key) {
+            return false;
         }
-        work.waits = waits;
-        self.objects.parked.insert(id, work);
-        debug_assert!(self.objects.parked.len() <= WORK_MAX + 1, "requests are refused before");
-        id
+        let id = *id.get_or_insert_with(|| self.next_work());
+        self.objects.busy.get_mut(&work.key).expect("just looked").push_back(id);
+        true
     }
 
-    fn park_until(&mut self, seq: Seq, id: Option<u64>, work: Work, waits: Waits) {
-        let id = self.park(id, work, waits);
-        self.awaiting.insert((seq, Waiter::Object(id)));
+    fn looked_up(
+        &mut self,
+        id: &mut Option<u64>,
+        work: &mut Work,
+        found: Lookup,
+        hold: bool,
+    ) -> Option<Event> {
+        match found {
+            Lookup::Done(answer) => Some(Event::Read(stored(work, answer))),
+            Lookup::NeedsIo(lookup) => {
+                let id = *id.get_or_insert_with(|| self.next_work());
+                self.objects.lookups.insert(lookup, id);
+                work.waits = Waits::Lookup;
+                // What it has read must still be there when it writes.
+                if hold && !work.holds_key {
+                    work.holds_key = true;
+                    let before = self.objects.busy.insert(work.key.clone(), VecDeque::new());
+                    assert!(before.is_none(), "two writes of one key have begun");
+                }
+                None
+            }
+        }
+    }
+
+    fn write(
+        &mut self,
+        id: &mut Option<u64>,
+        work: &mut Work,
+        head: &[u8],
+        value: &[u8],
+        hints: &[NodeId],
+    ) -> Option<Event> {
+        let object = Write::Put { key: &work.key, head, value: &[value] };
+        let written = if hints.is_empty() {
+            self.store.write(&[object])
+        } else {
+            let keys = self.hint_keys(hints, &work.key);
+            let hints = keys.iter().map(|key| Write::Put { key, head: &[], value: &[] });
+            self.store.write(&std::iter::once(object).chain(hints).collect::<Vec<_>>())
+        };
+        self.release_key(work);
+        // What the write was planned on goes with it.
+        work.rests_on = Seq(0);
+        self.written(id, work, written)
+    }
+
+    /// Has the work told when its write may be acknowledged.
+    fn written(
+        &mut self,
+        id: &mut Option<u64>,
+        work: &mut Work,
+        written: Result<Seq, engine::Error>,
+    ) -> Option<Event> {
+        match written {
+            Ok(seq) if seq > self.store.acknowledged() => {
+                let id = *id.get_or_insert_with(|| self.next_work());
+                work.waits = Waits::Written(seq);
+                self.awaiting.insert((seq, Waiter::Object(id)));
+                None
+            }
+            Ok(_) => Some(Event::Written(Ok(()))),
+            Err(error) => Some(Event::Written(Err(store_error(error)))),
+        }
+    }
+
+    /// Answers, now or when what the answer rests on may be acknowledged.
+    fn part(&mut self, id: &mut Option<u64>, work: &mut Work, parting: Parting) {
+        self.release_key(work);
+        if work.rests_on > self.store.acknowledged() && self.store.fenced().is_none() {
+            let id = *id.get_or_insert_with(|| self.next_work());
+            self.awaiting.insert((work.rests_on, Waiter::Object(id)));
+            work.parting = Some(parting);
+        } else {
+            self.send_parting(work, parting);
+        }
+    }
+
+    fn send_parting(&mut self, work: &mut Work, parting: Parting) {
+        work.answered = true;
+        match (parting, work.origin) {
+            (Parting::Client(result), origin) => self.reply(origin, *result),
+            (Parting::Replica(result), Origin::Replica(to, id)) => self.answer(to, id, result),
+            (Parting::Replica(result), _) => self.counters.repairs_failed += u64::from(result.is_err()),
+        }
+    }
+
+    fn park(&mut self, id: Option<u64>, work: Work) {
+        let id = id.expect("work that waits for something has a name");
+        if work.answered {
+            self.objects.lingering.push_back(id);
+        }
+        self.objects.insert(id, work);
+        while self.objects.lingering.len() > LINGERING_MAX {
+            let oldest = self.objects.lingering.pop_front().expect("it is not empty");
+            self.resume(oldest, Event::Late);
+        }
+    }
+
+    /// Tells parked work what happened, if it is still there.
+    pub(super) fn resume(&mut self, id: u64, event: Event) {
+        let Some(work) = self.objects.get(id) else { return };
+        // It is over but for its answer, which waits for the disk.
+        if work.next == Next::Over {
+            return;
+        }
+        let work = self.objects.remove(id).expect("just seen");
+        self.drive(Some(id), work, event);
+    }
+
+    fn end(&mut self, mut work: Work) {
+        self.release_key(&mut work);
+        if let Coordinator::Deliver(deliver) = &work.coordinator {
+            self.on_delivered(deliver.to());
+        }
     }
 
     /// Lets the next write of the key begin.
@@ -233,54 +315,97 @@ impl Shard {
         let waiting = self.objects.busy.remove(&work.key).expect("a key that is held is busy");
         for id in waiting {
             // It may have been answered by its deadline.
-            if let Some(next) = self.objects.parked.remove(&id) {
-                self.begin_again(id, next);
+            let Some(mut next) = self.objects.remove(id) else { continue };
+            match std::mem::replace(&mut next.waits, Waits::Nothing) {
+                Waits::Key(action) => self.go_on(id, next, action),
+                waits => {
+                    next.waits = waits;
+                    self.objects.insert(id, next);
+                }
             }
         }
     }
 
     // In order: the first that has to wait for the disk holds the key, and the rest queue behind it again.
-    fn begin_again(&mut self, id: u64, work: Work) {
-        match self.objects.busy.get_mut(&work.key) {
-            Some(queue) => {
-                queue.push_back(id);
-                self.objects.parked.insert(id, work);
-            }
-            None => self.drive(Some(id), work, Event::Start),
+    fn go_on(&mut self, id: u64, mut work: Work, action: Action) {
+        let mut name = Some(id);
+        match self.act(&mut name, &mut work, action) {
+            Some(event) => self.drive(name, work, event),
+            None => self.park(name, work),
         }
     }
 
     pub(super) fn on_lookup(&mut self, lookup: LookupId, answer: Result<Option<Found>, engine::Error>) {
         let id = self.objects.lookups.remove(&lookup).expect("a lookup is answered once");
-        if let Some(mut work) = self.objects.parked.remove(&id) {
+        if let Some(mut work) = self.objects.remove(id) {
+            work.waits = Waits::Nothing;
             let event = Event::Read(stored(&mut work, answer));
             self.drive(Some(id), work, event);
         }
     }
 
-    pub(super) fn on_acknowledged(&mut self, id: u64, result: Result<(), Error>) {
-        let Some(work) = self.objects.parked.remove(&id) else { return };
-        match work.waits {
-            Waits::Reply(ref reply) => {
-                let reply = result.and_then(|()| (**reply).clone());
-                self.reply(work.origin, reply);
-            }
-            Waits::Written => self.drive(Some(id), work, Event::Written(result)),
-            Waits::Lookup | Waits::Turn => unreachable!("it waits for something else"),
+    pub(super) fn on_acknowledged(&mut self, id: u64, seq: Seq, result: Result<(), Error>) {
+        let Some(mut work) = self.objects.remove(id) else { return };
+        if matches!(work.waits, Waits::Written(written) if written == seq) {
+            work.waits = Waits::Nothing;
+            return self.drive(Some(id), work, Event::Written(result));
         }
+        if let Some(parting) = work.parting.take() {
+            let parting = match (result, parting) {
+                (Ok(()), parting) => parting,
+                (Err(error), Parting::Client(_)) => Parting::Client(Box::new(Err(error))),
+                (Err(error), Parting::Replica(_)) => Parting::Replica(Err(error)),
+            };
+            self.send_parting(&mut work, parting);
+        }
+        if work.is_over() { self.end(work) } else { self.park(Some(id), work) }
     }
 
+    /// Tells work whose time is up, and work whose replicas take long.
     pub(super) fn expire_objects(&mut self, now: Monotonic) {
         let due = |work: &Work| work.deadline <= now;
-        let mut expired: Vec<u64> =
-            self.objects.parked.iter().filter(|(_, work)| due(work)).map(|(&id, _)| id).collect();
-        expired.sort_unstable();
-        for id in expired {
-            if let Some(mut work) = self.objects.parked.remove(&id) {
-                self.release_key(&mut work);
-                self.reply(work.origin, Err(Error::Timeout));
+        for id in self.objects.names(due) {
+            let Some(mut work) = self.objects.remove(id) else { continue };
+            if let Some(parting) = work.parting.take() {
+                let late = match parting {
+                    Parting::Client(_) => Parting::Client(Box::new(Err(Error::Timeout))),
+                    Parting::Replica(_) => Parting::Replica(Err(Error::Timeout)),
+                };
+                self.send_parting(&mut work, late);
+            }
+            if work.next == Next::Over { self.end(work) } else { self.drive(Some(id), work, Event::Expired) }
+        }
+        while let Some(&(at, id)) = self.objects.late.front().filter(|(at, _)| *at <= now) {
+            self.objects.late.pop_front();
+            self.resume(id, Event::Late);
+            if self.objects.get(id).is_some() {
+                self.objects.late.push_back((at.max(now) + PATIENCE, id));
             }
         }
+    }
+}
+
+/// Who takes part in a request for the keys of this prefix.
+fn placement(ring: &Ring, peers: &Peers, prefix: u16, n: u32, sloppy: bool, can_write: bool) -> Placement {
+    if peers.is_alone() {
+        return Placement::alone(n);
+    }
+    let n_val = usize::try_from(n).unwrap_or(usize::MAX);
+    let list = ring.preflist_with_fallbacks(ring::Partition(prefix.into()), n_val);
+    let here = peers.here();
+    let is_up = |node| if node == here { can_write } else { peers.is_up(node) };
+    let mut placement = Placement::of(list, here, sloppy, is_up);
+    placement.others.sort_by_key(|(node, _)| peers.load(*node));
+    placement
+}
+
+/// Bytes of values that come with an event.
+fn bytes_of(event: &Event) -> usize {
+    match event {
+        Event::Read(Ok(Some(stored))) | Event::Answer { result: Ok(Answer::Read(Some(stored))), .. } => {
+            stored.value.as_ref().map_or(0, Bytes::len)
+        }
+        _ => 0,
     }
 }
 

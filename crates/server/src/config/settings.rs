@@ -1,7 +1,8 @@
 //! The table of options.
 
-use super::Config;
+use super::{Config, cluster};
 use engine::Durability;
+use kv::ReadForm;
 use node::layout::SHARDS_MAX;
 use ring::RingSize;
 use std::net::SocketAddr;
@@ -69,10 +70,7 @@ pub const SETTINGS: &[Setting] = &[
         value_name: "NAME@HOST",
         help: "The node's name",
         set: |config, text| {
-            let sound = text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
-            if !sound || text.contains(char::is_whitespace) {
-                return Err(format!("{text:?} is not of the form name@host"));
-            }
+            check_name(text)?;
             config.name = text.to_owned();
             Ok(())
         },
@@ -136,6 +134,29 @@ pub const SETTINGS: &[Setting] = &[
         show: |config| show_duration(config.sync_interval),
     },
     Setting {
+        name: "read_form",
+        flag: "read-form",
+        value_name: "local|heads|values",
+        help: "How reads ask in a cluster: value here and heads of the others, heads of all first, or values of all",
+        set: |config, text| {
+            config.read_form = match text {
+                "local" => ReadForm::LocalValue,
+                "heads" => ReadForm::Heads,
+                "values" => ReadForm::Values,
+                _ => return Err(format!("{text:?} is none of local, heads, values")),
+            };
+            Ok(())
+        },
+        show: |config| {
+            let word = match config.read_form {
+                ReadForm::LocalValue => "local",
+                ReadForm::Heads => "heads",
+                ReadForm::Values => "values",
+            };
+            word.to_owned()
+        },
+    },
+    Setting {
         name: "connections_max",
         flag: "connections-max",
         value_name: "N",
@@ -150,6 +171,47 @@ pub const SETTINGS: &[Setting] = &[
         help: "A connection that says nothing for so long is closed, such as 90s, 10m or 1h",
         set: |config, text| duration(text).map(|duration| config.idle_timeout = duration),
         show: |config| show_duration(config.idle_timeout),
+    },
+    Setting {
+        name: "cluster",
+        flag: "cluster",
+        value_name: "NAME=ADDR:PORT,...",
+        help: "All nodes of the cluster, this one among them, and where each listens to the others; the same on \
+               each node",
+        set: |config, text| cluster::read(text).map(|members| config.cluster = members),
+        show: |config| cluster::show(&config.cluster),
+    },
+    Setting {
+        name: "peer_listen",
+        flag: "peer-listen",
+        value_name: "ADDR:PORT",
+        help: "Where this node listens to the others; its address in the cluster's list if not given",
+        set: |config, text| optional(text, address).map(|address| config.peer_listen = address),
+        show: |config| config.peer_listen.map_or(String::new(), |address| address.to_string()),
+    },
+    Setting {
+        name: "peer_ca",
+        flag: "peer-ca",
+        value_name: "FILE",
+        help: "The certificate of the cluster's certificate authority",
+        set: |config, text| optional(text, path).map(|path| config.peer_ca = path),
+        show: |config| show_path(config.peer_ca.as_ref()),
+    },
+    Setting {
+        name: "peer_cert",
+        flag: "peer-cert",
+        value_name: "FILE",
+        help: "This node's certificate, which names it",
+        set: |config, text| optional(text, path).map(|path| config.peer_cert = path),
+        show: |config| show_path(config.peer_cert.as_ref()),
+    },
+    Setting {
+        name: "peer_key",
+        flag: "peer-key",
+        value_name: "FILE",
+        help: "The key of this node's certificate",
+        set: |config, text| optional(text, path).map(|path| config.peer_key = path),
+        show: |config| show_path(config.peer_key.as_ref()),
     },
 ];
 
@@ -168,6 +230,28 @@ impl Setting {
     pub(super) fn set(&self, config: &mut Config, text: &str) -> Result<(), String> {
         (self.set)(config, text)
     }
+}
+
+/// A node's name; it may not have what stands between names in a list.
+pub(super) fn check_name(text: &str) -> Result<(), String> {
+    let sound = text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
+    if !sound || text.contains(|c: char| c.is_whitespace() || c == ',' || c == '=') {
+        return Err(format!("{text:?} is not of the form name@host"));
+    }
+    Ok(())
+}
+
+/// An option that can also be absent: the empty text.
+fn optional<T>(text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+    if text.is_empty() { Ok(None) } else { read(text).map(Some) }
+}
+
+fn path(text: &str) -> Result<PathBuf, String> {
+    Ok(PathBuf::from(text))
+}
+
+fn show_path(path: Option<&PathBuf>) -> String {
+    path.map_or(String::new(), |path| path.display().to_string())
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

@@ -48,6 +48,9 @@ fn every_setting_is_read_from_what_it_shows() {
         ring_size: Some(RingSize::default()),
         shards: Some(3),
         sync_interval: Duration::from_millis(1500),
+        cluster: cluster::read("b@h=[::1]:2,a@h=127.0.0.1:1").unwrap(),
+        peer_listen: Some(SocketAddr::from(([0, 0, 0, 0], 3))),
+        peer_key: Some(PathBuf::from("a.key")),
         ..Config::default()
     };
     for setting in SETTINGS {
@@ -64,7 +67,8 @@ fn what_is_wrong_is_refused_where_it_stands() {
     assert_eq!(
         refused(&[], &[], "name = 'a@b'\n\nsharts = 3\n"),
         "a.toml:3: unknown key \"sharts\"; the keys are data, pb_listen, http_listen, name, ring_size, shards, \
-         durability, sync_interval, connections_max, idle_timeout"
+         durability, sync_interval, connections_max, idle_timeout, cluster, peer_listen, peer_ca, peer_cert, \
+         peer_key"
     );
     assert_eq!(refused(&[], &[], "\nshards = 0"), "a.toml:2: shards: \"0\" is not a number from 1 to 256");
     assert_eq!(refused(&[], &[], "shards = [3]"), "a.toml:1: shards must be a number or a text in quotes");
@@ -88,9 +92,55 @@ fn what_is_wrong_is_refused_where_it_stands() {
         ("idle_timeout", "é"),
         ("connections_max", "-1"),
         ("data", ""),
+        ("name", "a@b,c@d"),
+        ("cluster", "a@b"),
+        ("cluster", "a@b=127.0.0.1"),
+        ("cluster", "a@b=127.0.0.1:0"),
+        ("peer_listen", "127.0.0.1"),
     ] {
         assert!(refused(&[(name, text)], &[], "").contains(text), "{name} {text}");
     }
+}
+
+#[test]
+fn a_cluster_is_the_same_in_any_order_and_has_this_node() {
+    let all = [
+        ("name", "b@h"),
+        ("cluster", "c@h=127.0.0.1:3, a@h=127.0.0.1:1,b@h=127.0.0.1:2"),
+        ("peer_ca", "ca.pem"),
+        ("peer_cert", "b.pem"),
+        ("peer_key", "b.key"),
+    ];
+    let found = load(&all, &[], "").unwrap().config.cluster().unwrap().unwrap();
+    let names: Vec<_> = found.members.iter().map(|member| &*member.name).collect();
+    assert_eq!((names, found.listen.port()), (vec!["a@h", "b@h", "c@h"], 2));
+    let listening = [&all[..], &[("peer_listen", "0.0.0.0:9")]].concat();
+    let listening = load(&listening, &[], "").unwrap().config.cluster().unwrap().unwrap();
+    assert_eq!(listening.listen, "0.0.0.0:9".parse().unwrap());
+    assert_eq!(load(&[], &[], "").unwrap().config.cluster(), Ok(None));
+
+    let with = |name: &'static str, value: &'static str| {
+        let other = all.iter().map(|&(key, old)| (key, if key == name { value } else { old }));
+        refused(&other.collect::<Vec<_>>(), &[], "")
+    };
+    assert_eq!(with("name", "d@h"), "--cluster: this node, d@h, is not in it");
+    assert_eq!(with("cluster", "b@h=127.0.0.1:1,b@h=127.0.0.1:2"), "--cluster: b@h is in it twice");
+    assert_eq!(with("cluster", "b@h=127.0.0.1:1,a@h=127.0.0.1:1"), "--cluster: 127.0.0.1:1 is in it twice");
+    assert_eq!(with("cluster", ""), "--peer-ca: needs cluster, the list of all nodes");
+    assert_eq!(with("peer_key", ""), "--peer-key: a cluster needs it; see `annulet admin cert`");
+    assert_eq!(
+        refused(&[], &[], "name = 'b@h'\ncluster = 'a@h=127.0.0.1:1'\n"),
+        "a.toml:2: cluster: this node, b@h, is not in it"
+    );
+    assert_eq!(refused(&all[..2], &[], ""), "peer_ca: a cluster needs it; see `annulet admin cert`");
+    assert!(
+        refused(&[], &[], "peer_listen = '0.0.0.0:1'").starts_with("a.toml:1: peer_listen: needs cluster")
+    );
+    assert_eq!(cluster::read("a=127.0.0.1:1").unwrap_err(), "\"a\" is not of the form name@host");
+    let long = format!("{}@h=127.0.0.1:1", "n".repeat(NODE_NAME_BYTES_MAX));
+    assert!(cluster::read(&long).unwrap_err().ends_with("longer than 100 bytes"));
+    let many: Vec<_> = (1..=257).map(|n| format!("n{n}@h=127.0.0.1:{n}")).collect();
+    assert_eq!(cluster::read(&many.join(",")).unwrap_err(), "257 nodes; the most is 256");
 }
 
 #[test]

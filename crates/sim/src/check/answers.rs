@@ -42,6 +42,11 @@ impl Answers {
         self.0.clear();
     }
 
+    /// Whoever could answer stood still until now: what was due meanwhile is due at `deadline`.
+    pub(super) fn put_off(&mut self, deadline: Monotonic) {
+        self.0.values_mut().for_each(|due| *due = deadline.max(*due));
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.0.is_empty()
     }

@@ -12,6 +12,8 @@ use std::fmt;
 pub const SIBLINGS_BUCKET: &[u8] = b"siblings";
 /// The bucket in which the last write stays.
 pub const NEWEST_BUCKET: &[u8] = b"newest";
+/// The bucket in which a write replaces what is there unread.
+pub const LAST_WRITE_BUCKET: &[u8] = b"last-write";
 /// The bucket whose properties change.
 pub const PROPS_BUCKET: &[u8] = b"props";
 /// Numbers of writes begin above the default of the property that carries them.
@@ -44,6 +46,16 @@ impl KeyName {
         KeyName { bucket: bucket.name.clone(), key: None }
     }
 
+    /// The bucket's name.
+    pub fn bucket(&self) -> &Bytes {
+        &self.bucket
+    }
+
+    /// The key; of a bucket's properties, nothing.
+    pub fn key(&self) -> &[u8] {
+        self.key.as_deref().unwrap_or_default()
+    }
+
     /// Whether it is a bucket's properties.
     pub fn is_props(&self) -> bool {
         self.key.is_none()
@@ -52,6 +64,11 @@ impl KeyName {
     /// Whether concurrent writes stay beside each other.
     pub fn has_siblings(&self) -> bool {
         self.key.is_some() && self.bucket == SIBLINGS_BUCKET
+    }
+
+    /// Whether a version remembers all that came before it: not where a write replaces what is there unread.
+    pub fn has_memory(&self) -> bool {
+        self.bucket != LAST_WRITE_BUCKET
     }
 }
 

@@ -12,9 +12,11 @@
 //! * `answers.rs`: each request is answered once, in time, and with an error only for a cause.
 //! * `damage.rs`: a crash alone is never damage; a start fails only for a cause.
 //! * `listing.rs`: on a quiet node a listing is what reads find.
+//! * `cluster/`: what several nodes promise together.
 
 pub mod acknowledged;
 pub mod answers;
+pub mod cluster;
 pub mod damage;
 pub mod dots;
 pub mod history;

@@ -23,16 +23,16 @@ struct Node {
     causes: Causes,
 }
 
-fn bucket(name: &'static [u8]) -> Bucket {
+pub(super) fn bucket(name: &'static [u8]) -> Bucket {
     Bucket::untyped(Bytes::from_static(name))
 }
 
-fn key() -> Bytes {
+pub(super) fn key() -> Bytes {
     Bytes::from_static(b"k")
 }
 
 /// An object with these values, each the write with the counter beside it.
-fn object_of(numbers: &[(u64, u64)]) -> Object {
+pub(super) fn object_of(numbers: &[(u64, u64)]) -> Object {
     let add = |existing: Option<Object>, &(number, counter): &(u64, u64)| {
         let put = Put { context: None, metadata: metadata_of(number), value: value_of(number) };
         Some(object::update(existing, put, Dot::new(Actor(7), counter), Policy::AllowMult).unwrap())
@@ -40,22 +40,22 @@ fn object_of(numbers: &[(u64, u64)]) -> Object {
     numbers.iter().fold(None, add).unwrap()
 }
 
-fn found(numbers: &[(u64, u64)]) -> Response {
+pub(super) fn found(numbers: &[(u64, u64)]) -> Response {
     let (head, values) = object_of(numbers).into_parts();
     let mut bytes = Vec::new();
     head.encode(&mut bytes);
     Response::Found(Found { head: bytes.into(), value: Some(values), newest_only: false })
 }
 
-fn context(numbers: &[(u64, u64)]) -> Option<Bytes> {
+pub(super) fn context(numbers: &[(u64, u64)]) -> Option<Bytes> {
     Some(object_of(numbers).head().context().encode().into())
 }
 
-fn nothing() -> Response {
+pub(super) fn nothing() -> Response {
     Response::NotFound { deleted_context: None }
 }
 
-fn written() -> Response {
+pub(super) fn written() -> Response {
     Response::Put { object: None, key: None }
 }
 

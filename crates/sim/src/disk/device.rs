@@ -153,6 +153,19 @@ impl Device {
         fork
     }
 
+    /// Puts other contents in the place of its own; with `None`, none.
+    pub(super) fn replace(&mut self, contents: Option<(&Tree, &BTreeMap<Inode, SimFile>)>) {
+        assert!(self.under_way.is_empty() && self.open.is_empty(), "{} is in use", self.name);
+        let (tree, files) = contents.map_or_else(
+            || (Tree::new(&self.config.root), BTreeMap::new()),
+            |(tree, files)| (tree.clone(), files.clone()),
+        );
+        // Files to come must have numbers that those of the image do not have.
+        let highest = files.keys().next_back().map_or(0, |inode| inode.0);
+        self.numbered = self.numbered.max(highest);
+        (self.tree, self.files) = (tree, files);
+    }
+
     /// A number that this disk has not given to anything yet.
     pub(super) fn number(&mut self) -> u64 {
         self.numbered += 1;

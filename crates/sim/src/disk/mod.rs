@@ -30,17 +30,28 @@ pub use config::{Atlas, DiskConfig, DiskOdds, Region};
 pub use device::{Armed, Counts, HandleId, OperationId, Started};
 pub use handle::DiskHandle;
 
+use crate::clock::SimTime;
 use crate::fault::Fault;
-use crate::trace::Trace;
+use crate::trace::{Keep, Trace};
 use base::rng::SplitMix64;
 use device::Device;
+use file::SimFile;
 use handle::Mode;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tree::{Inode, Tree};
 
 /// One machine's disk. Clones are the same disk.
 #[derive(Clone, Debug)]
 pub struct SimDisk(Arc<Mutex<Device>>);
+
+/// The contents of a disk at some moment.
+#[derive(Clone, Debug)]
+pub struct DiskImage {
+    tree: Tree,
+    files: BTreeMap<Inode, SimFile>,
+}
 
 impl SimDisk {
     /// An empty disk, called `name` in the trace.
@@ -52,6 +63,21 @@ impl SimDisk {
     /// trying many crashes of one moment. It has none of this disk's handles.
     pub fn fork(&self, rng: SplitMix64, trace: Trace) -> SimDisk {
         SimDisk(Arc::new(Mutex::new(self.lock().fork(rng, trace))))
+    }
+
+    /// A copy of what would be there if the power were cut now: a backup taken at this moment, or what is left
+    /// of a machine.
+    pub fn image(&self, rng: SplitMix64) -> DiskImage {
+        let nobody = Trace::new(SimTime::default(), Keep::Hash);
+        let mut device = self.lock().fork(rng, nobody);
+        device.power_cut();
+        DiskImage { tree: device.tree.clone(), files: device.files.clone() }
+    }
+
+    /// Puts `image` in the place of everything on this disk, or with `None` wipes it. The process on it has
+    /// died before.
+    pub fn replace(&self, image: Option<&DiskImage>) {
+        self.lock().replace(image.map(|image| (&image.tree, &image.files)));
     }
 
     /// A handle whose operations finish when the world says: a shard's.

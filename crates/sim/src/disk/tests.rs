@@ -405,3 +405,28 @@ fn a_read_answers_data_and_a_write_done() {
     assert_eq!(read(&mut handle, file, 9, 10).unwrap(), b""[..]);
     assert_eq!(disk.files(), [(path("a"), 4)]);
 }
+
+#[test]
+fn a_disk_is_replaced_by_an_image_of_itself_or_another_or_by_nothing() {
+    let (disk, other) = (sound(1), sound(2));
+    let has = |disk: &SimDisk, name: &str| contents(disk, name).map(|bytes| bytes.to_vec());
+    make(&mut disk.immediate(), "a", b"old");
+    let image = disk.image(Seed(1).stream("image", 0));
+    make(&mut disk.immediate(), "b", b"new");
+    assert_eq!(has(&disk, "b").unwrap(), b"new");
+    for taker in [&disk, &other] {
+        taker.kill();
+        taker.replace(Some(&image));
+        assert_eq!(has(taker, "a").unwrap(), b"old");
+        assert_eq!(has(taker, "b"), None);
+        // What is made from now on takes the place of nothing.
+        make(&mut taker.immediate(), "c", b"more");
+        assert_eq!(has(taker, "a").unwrap(), b"old");
+        assert_eq!(has(taker, "c").unwrap(), b"more");
+    }
+    disk.kill();
+    disk.replace(None);
+    assert!(disk.files().is_empty());
+    make(&mut disk.immediate(), "a", b"again");
+    assert_eq!(has(&disk, "a").unwrap(), b"again");
+}

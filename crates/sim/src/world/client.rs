@@ -3,12 +3,12 @@
 use super::{BUCKETS, key_name};
 use crate::check::history::{NEWEST_BUCKET, NUMBERS_FROM, PROPS_BUCKET, SIBLINGS_BUCKET};
 use crate::check::siblings::{metadata_of, value_of};
+use crate::show;
 use base::Rng;
 use base::rng::SplitMix64;
 use bytes::Bytes;
 use kv::request::Return;
 use kv::{Bucket, DeleteRequest, Error, GetRequest, ListKeysRequest, Prop, PutRequest, Request, Response};
-use object::HeadView;
 use std::collections::BTreeMap;
 
 /// Milliseconds after which a node is to give up, far longer than anything the world does to it.
@@ -98,13 +98,7 @@ impl Client {
     /// Takes an answer, unless it has given up on the request. True when it is the one waited for.
     pub(super) fn on_answer(&mut self, number: u64, result: &Result<Response, Error>, more: bool) -> bool {
         let Some((_, place)) = self.waiting.filter(|(waiting, _)| *waiting == number) else { return false };
-        let context = match result {
-            Ok(Response::Found(found)) | Ok(Response::Put { object: Some(found), .. }) => {
-                context_of(&found.head)
-            }
-            Ok(Response::NotFound { deleted_context }) => deleted_context.clone(),
-            _ => None,
-        };
+        let context = show::context(result);
         if let (Some(place), Some(context)) = (place, context) {
             self.contexts.insert(place, context);
         }
@@ -123,13 +117,6 @@ impl Client {
         self.waiting = None;
         self.updating = None;
     }
-}
-
-fn context_of(head: &Bytes) -> Option<Bytes> {
-    let mut bytes = Vec::new();
-    // A head that cannot be read is for the checker to report.
-    HeadView::parse(head).ok()?.context().write_client_bytes(&mut bytes);
-    Some(bytes.into())
 }
 
 fn names((at, key): Place) -> (Bucket, Bytes) {

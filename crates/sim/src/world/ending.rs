@@ -134,7 +134,7 @@ impl World {
     fn is_quiet(&self) -> bool {
         let Some(process) = &self.machine.process else { return false };
         let serves = process.fenced().is_none() || self.is_rotten();
-        let idle = process.hops.values().all(|queue| queue.is_empty());
+        let idle = process.has_no_hops();
         serves && self.prepared && idle && self.checks.is_idle() && !process.closing.contains(&true)
     }
 

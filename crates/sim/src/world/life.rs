@@ -1,11 +1,11 @@
 //! Life and death of the node's process: starts, crashes, clean stops, and the blows that the world deals.
 
-use super::machine::{Process, SLOW_MAX};
 use super::{Event, Phase, World, client};
 use crate::check::answers::Causes;
 use crate::check::{Verdict, damage};
 use crate::disk::Armed;
 use crate::fault::Fault;
+use crate::machine::{Process, SLOW_MAX, Stop};
 use crate::report::ACKNOWLEDGED_MIN;
 use crate::seed::{between, duration_between};
 use base::{Clock, Monotonic, Rng};
@@ -60,16 +60,11 @@ impl World {
 
     /// Schedules what the node has started, or its next start if its process has died.
     pub(super) fn follow_up(&mut self) {
-        if self.machine.deaths < self.machine.disk.deaths() {
-            self.machine.deaths = self.machine.disk.deaths();
+        if self.machine.has_died() {
             return self.on_death();
         }
-        for started in self.machine.disk.take_started() {
-            self.events.after(started.takes, Event::DiskEnds(started.operation));
-        }
-        for job in self.machine.spawn.take_started() {
-            self.events.after(Duration::ZERO, Event::JobSlice(job));
-        }
+        let (machine, mut timer) = self.parts();
+        machine.schedule_started(&mut timer);
         let fenced = self.machine.process.as_ref().and_then(Process::fenced);
         if let (Some(error), false) = (fenced, self.ending.gives_up) {
             self.trace.line(format_args!("fenced: {error}"));
@@ -110,8 +105,7 @@ impl World {
     }
 
     fn end_process(&mut self, lost_after: Option<Monotonic>) {
-        self.machine.process = None;
-        self.machine.spawn.clear();
+        self.machine.end_process();
         self.watch.clear();
         self.requests.clear();
         self.ending.on_death();
@@ -166,12 +160,8 @@ impl World {
     }
 
     pub(super) fn on_close(&mut self, shard: usize) -> Verdict {
-        let Some(process) = &mut self.machine.process else { return Ok(()) };
-        if !std::mem::replace(&mut process.closing[shard], true)
-            && let Some(running) = &mut process.shards[shard]
-        {
+        if self.machine.begin_close(shard) {
             self.trace.line(format_args!("shard {shard} stops"));
-            running.begin_close();
             self.schedule_turn(shard);
         }
         self.after_shard(shard)
@@ -183,16 +173,13 @@ impl World {
         if let Err(error) = &result {
             damage::check_failed_start(error, Causes { closing: false, ..causes })?;
         }
-        let process = self.machine.process.as_mut().expect("it has just stopped");
-        process.shards[shard] = None;
-        process.close_failed |= result.is_err();
-        if process.shards.iter().any(Option::is_some) {
-            return Ok(());
-        }
-        if process.close_failed {
-            // The stop was no better than a crash.
-            self.machine.disk.kill();
-            return Ok(());
+        match self.machine.on_closed(shard, result.is_err()) {
+            Stop::UnderWay => return Ok(()),
+            Stop::Failed => {
+                self.machine.disk.kill();
+                return Ok(());
+            }
+            Stop::Done => {}
         }
         self.end_process(None);
         self.stopped_cleanly = true;
@@ -210,7 +197,7 @@ impl World {
         Causes {
             disk_failed: self.error_armed || self.disk_faults() > self.disk_faults_before,
             rotten: self.is_rotten(),
-            closing: self.machine.process.as_ref().is_some_and(|process| process.closing.contains(&true)),
+            closing: self.machine.is_closing(),
         }
     }
 

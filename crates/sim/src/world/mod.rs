@@ -13,44 +13,36 @@
 mod client;
 mod ending;
 mod life;
-mod machine;
 mod plan;
 mod rot;
 
-use crate::SimTime;
 use crate::check::history::{NEWEST_BUCKET, NUMBERS_FROM, SIBLINGS_BUCKET};
 use crate::check::{Checks, Verdict, Violation};
-use crate::disk::OperationId;
+use crate::machine::{Machine, MachineConfig, Step, TICK, Timer};
 use crate::network::{Network, NodeId, Packet};
 use crate::report::Report;
 use crate::scheduler::Scheduler;
 use crate::seed::{Seed, duration_between, index_below};
-use crate::spawn::JobId;
+use crate::show;
 use crate::trace::{Keep, Trace};
+use crate::{Kind, SimTime};
 use base::rng::SplitMix64;
-use base::{Monotonic, Progress, Rng};
+use base::{Monotonic, Rng};
 use bytes::Bytes;
 use client::Client;
 use ending::{Ending, Phase};
 use kv::{Error, Request, Response};
-use machine::Machine;
-use node::{Output, RequestId};
+use node::{Layout, Members, Output, RequestId};
 use plan::Plan;
+use ring::{Ring, RingSize, RingVersion};
 use rot::Watch;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The buckets that clients use.
 const BUCKETS: [&[u8]; 2] = [SIBLINGS_BUCKET, NEWEST_BUCKET];
 
-/// How often shards are told that time passes.
-const TICK: Duration = Duration::from_millis(5);
-/// The longest that an input waits for its turn to end.
-const TURN_DELAY_MAX: Duration = Duration::from_micros(40);
-/// The longest way from shard to shard.
-const HOP_DELAY_MAX: Duration = Duration::from_micros(20);
-/// The longest pause between two slices of a job.
-const SLICE_PAUSE_MAX: Duration = Duration::from_micros(500);
 /// How long a client waits at most before it does something else.
 const PATIENCE_MAX: Duration = Duration::from_millis(40);
 /// No seed needs nearly as many events; one that does is going round in circles.
@@ -71,10 +63,7 @@ enum Event {
     Arrives(Packet<Message>),
     /// A client does what it does next; void if it has done something since.
     Client(usize, u64),
-    DiskEnds(OperationId),
-    JobSlice(JobId),
-    Turn(usize),
-    Hop(usize, usize),
+    Machine(Step),
     /// A shard begins its clean stop.
     Close(usize),
     /// The node's process fell over its disk: the operator cuts the power.
@@ -89,8 +78,7 @@ impl Event {
     fn is_of_process(&self) -> bool {
         match self {
             Event::Arrives(_) | Event::Client(..) | Event::Trouble | Event::Tick => false,
-            Event::DiskEnds(_) | Event::JobSlice(_) | Event::Turn(_) | Event::Hop(..) => true,
-            Event::Close(_) | Event::GiveUp | Event::Start => true,
+            Event::Machine(_) | Event::Close(_) | Event::GiveUp | Event::Start => true,
         }
     }
 }
@@ -145,7 +133,7 @@ pub fn run(seed: Seed, keep: Keep) -> (Report, Trace) {
             break Err(violation);
         }
     };
-    (Report::new(seed, &world.trace, handled, world.acknowledged, end), world.trace)
+    (Report::new((Kind::Node, seed), &world.trace, handled, world.acknowledged, end), world.trace)
 }
 
 impl World {
@@ -162,7 +150,7 @@ impl World {
         events.at(Monotonic(0), Event::Start);
         events.at(Monotonic(0), Event::Tick);
         events.after(plan.trouble_pause_max, Event::Trouble);
-        let machine = Machine::new(seed, &plan, &time, &trace);
+        let machine = machine(seed, &plan, &time, &trace);
         let mut world = World {
             plan,
             rng: seed.stream("world", 0),
@@ -195,18 +183,7 @@ impl World {
                 self.on_client(at, turn);
                 Ok(())
             }
-            Event::DiskEnds(operation) => {
-                if let Some(handle) = self.machine.disk.finish(operation)
-                    && let Some(process) = &self.machine.process
-                    && let Some(shard) = process.handles.get(&handle)
-                {
-                    self.schedule_turn(*shard);
-                }
-                Ok(())
-            }
-            Event::JobSlice(job) => self.on_job_slice(job),
-            Event::Turn(shard) => self.on_turn(shard),
-            Event::Hop(from, to) => self.on_hop(from, to),
+            Event::Machine(step) => self.on_step(step),
             Event::Close(shard) => self.on_close(shard),
             Event::GiveUp => {
                 self.machine.disk.power_cut();
@@ -249,7 +226,7 @@ impl World {
         *turn += 1;
         let patience = duration_between(&mut client.rng, PATIENCE_MAX / 4, PATIENCE_MAX);
         self.events.after(patience, Event::Client(at, *turn));
-        self.trace.line(format_args!("c{at} #{number} to {shard}: {}", shown(&request)));
+        self.trace.line(format_args!("c{at} #{number} to {shard}: {}", show::request(&request)));
         let packet = Packet {
             from: client_id(at),
             to: NODE,
@@ -301,41 +278,31 @@ impl World {
     }
 
     fn schedule_turn(&mut self, shard: usize) {
-        let Some(process) = &mut self.machine.process else { return };
-        if !std::mem::replace(&mut process.turn_due[shard], true) {
-            let delay = duration_between(&mut self.rng, Duration::ZERO, TURN_DELAY_MAX);
-            self.events.after(delay, Event::Turn(shard));
-        }
+        let (machine, mut timer) = self.parts();
+        machine.schedule_turn(shard, &mut timer);
     }
 
-    fn on_turn(&mut self, shard: usize) -> Verdict {
-        let Some(process) = &mut self.machine.process else { return Ok(()) };
-        process.turn_due[shard] = false;
-        if let Some(running) = &mut process.shards[shard] {
-            running.turn();
-        }
-        self.after_shard(shard)
+    /// The machine, and what it schedules its steps by.
+    fn parts(&mut self) -> (&mut Machine, Timer<'_, Event, impl Fn(Step) -> Event + use<>>) {
+        (&mut self.machine, Timer { events: &mut self.events, rng: &mut self.rng, wrap: Event::Machine })
     }
 
-    fn on_hop(&mut self, from: usize, to: usize) -> Verdict {
-        let Some(process) = &mut self.machine.process else { return Ok(()) };
-        let queue = process.hops.get_mut(&(from, to)).expect("a hop under way has a queue");
-        let message = queue.pop_front().expect("each hop has its event");
-        let Some(shard) = &mut process.shards[to] else { return Ok(()) };
-        shard.hop(message);
-        self.schedule_turn(to);
-        self.after_shard(to)
+    fn on_step(&mut self, step: Step) -> Verdict {
+        let (machine, mut timer) = self.parts();
+        match machine.run(step, &mut timer) {
+            Some(shard) => self.after_shard(shard),
+            None => {
+                self.follow_up();
+                Ok(())
+            }
+        }
     }
 
     /// Takes what a shard has for others, and what it has started.
     fn after_shard(&mut self, shard: usize) -> Verdict {
         let mut outputs = Vec::new();
         loop {
-            if let Some(Some(running)) =
-                self.machine.process.as_mut().map(|process| &mut process.shards[shard])
-            {
-                running.take_outputs(&mut outputs);
-            }
+            self.machine.take_outputs(shard, &mut outputs);
             if outputs.is_empty() {
                 break;
             }
@@ -351,13 +318,11 @@ impl World {
         match output {
             Output::Reply { to, result, more } => self.on_reply(shard, to, result, more),
             Output::Hop { to, message } => {
-                let to = usize::from(to.0);
-                let process = self.machine.process.as_mut().expect("its output was just taken");
-                process.hops.entry((shard, to)).or_default().push_back(message);
-                let delay = duration_between(&mut self.rng, Duration::ZERO, HOP_DELAY_MAX);
-                self.events.after(delay, Event::Hop(shard, to));
+                let (machine, mut timer) = self.parts();
+                machine.send_hop((shard, to), message, &mut timer);
                 Ok(())
             }
+            Output::Peer { .. } => unreachable!("a node alone has nobody to send to"),
             Output::Closed(result) => self.on_closed(shard, result),
         }
     }
@@ -369,7 +334,7 @@ impl World {
         result: Result<Response, Error>,
         more: bool,
     ) -> Verdict {
-        self.trace.line(format_args!("request {} is answered {}", to.0, answer_shown(&result)));
+        self.trace.line(format_args!("request {} is answered {}", to.0, show::answer(&result)));
         let causes = self.causes();
         self.checks.on_answer(to.0, &result, more, self.events.now(), || causes)?;
         let (from, number) = self.requests.get(&to.0).copied().expect("the answer was checked");
@@ -387,27 +352,10 @@ impl World {
         Ok(())
     }
 
-    fn on_job_slice(&mut self, job: JobId) -> Verdict {
-        let mut disk = self.machine.disk.immediate();
-        let progress = self.machine.spawn.slice(job, &mut disk);
-        drop(disk);
-        match progress {
-            Progress::More => {
-                let pause = duration_between(&mut self.rng, Duration::ZERO, SLICE_PAUSE_MAX);
-                self.events.after(pause, Event::JobSlice(job));
-            }
-            Progress::Done => (0..usize::from(self.plan.shards)).for_each(|shard| self.schedule_turn(shard)),
-        }
-        self.follow_up();
-        Ok(())
-    }
-
     fn on_tick(&mut self) -> Verdict {
         self.events.after(TICK, Event::Tick);
         for shard in 0..usize::from(self.plan.shards) {
-            if let Some(Some(running)) =
-                self.machine.process.as_mut().map(|process| &mut process.shards[shard])
-            {
+            if let Some(running) = self.machine.shard(shard) {
                 running.tick();
                 running.turn();
                 self.after_shard(shard)?;
@@ -421,47 +369,27 @@ impl World {
     }
 }
 
+fn machine(seed: Seed, plan: &Plan, time: &SimTime, trace: &Trace) -> Machine {
+    let ring_size = RingSize::new(64).expect("a power of two");
+    let config = MachineConfig {
+        name: "disk",
+        number: 0,
+        layout: Layout { shards: plan.shards, ring_size },
+        members: Members::alone("sim@node"),
+        ring: Arc::new(Ring::of_one_node(RingVersion(1), ring_size)),
+        options: plan.options.clone(),
+        disk: plan.disk,
+        drift_ppm_max: 200,
+    };
+    Machine::new(seed, config, time, trace)
+}
+
 fn client_id(at: usize) -> NodeId {
     NodeId(u32::try_from(at + 1).expect("a small number"))
 }
 
 fn key_name(key: u64) -> Bytes {
     Bytes::from(format!("k{key}"))
-}
-
-/// A request as the trace shows it.
-fn shown(request: &Request) -> String {
-    let name = |bytes: &Bytes| bytes.escape_ascii().to_string();
-    let blind = |context: &Option<Bytes>| if context.is_some() { "" } else { " blind" };
-    match request {
-        Request::Get(get) => format!("get {}/{}", name(&get.bucket.name), name(&get.key)),
-        Request::Put(put) => {
-            let key = put.key.as_ref().map(name).unwrap_or_default();
-            format!("put {}/{key} +{}{}", name(&put.bucket.name), put.value.len(), blind(&put.context))
-        }
-        Request::Delete(delete) => {
-            format!("delete {}/{}{}", name(&delete.bucket.name), name(&delete.key), blind(&delete.context))
-        }
-        other => format!("{other:?}"),
-    }
-}
-
-/// An answer as the trace shows it.
-fn answer_shown(result: &Result<Response, Error>) -> String {
-    match result {
-        Ok(Response::Found(found)) => match object::Head::decode(&found.head) {
-            Ok(head) => {
-                let siblings = head.siblings().iter();
-                let dots: Vec<_> =
-                    siblings.map(|s| (s.dot.counter, s.metadata.deleted, s.value_len)).collect();
-                format!("found {dots:?} under {:?}", head.context().entries())
-            }
-            Err(error) => format!("found {error}"),
-        },
-        Ok(Response::Put { .. }) => "written".to_owned(),
-        Ok(Response::Props(props)) => format!("props {}", props.young_vclock),
-        other => format!("{other:?}"),
-    }
 }
 
 #[cfg(test)]

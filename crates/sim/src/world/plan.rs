@@ -1,6 +1,7 @@
 //! What a seed decides beforehand: the node, its clients, and what may go wrong.
 
 use crate::disk::DiskOdds;
+use crate::draw;
 use crate::fault::{Fault, Odds};
 use crate::network::NetworkConfig;
 use crate::seed::{Seed, between, duration_between};
@@ -9,15 +10,6 @@ use base::Rng;
 use base::rng::SplitMix64;
 use engine::{Durability, Options};
 use std::time::Duration;
-
-/// Bytes of the smallest memtable: some dozens of writes, so that a seed flushes and merges.
-const MEMTABLE_BYTES_MIN: u64 = 8 << 10;
-/// And of the largest.
-const MEMTABLE_BYTES_MAX: u64 = 64 << 10;
-/// Bytes of the smallest segment: a few per seed.
-const SEGMENT_BYTES_MIN: u64 = 32 << 10;
-/// And of the largest.
-const SEGMENT_BYTES_MAX: u64 = 256 << 10;
 
 /// A seed's plan.
 #[derive(Clone, Debug)]
@@ -53,10 +45,10 @@ impl Plan {
         let rots = durability == Durability::Sync && rng.chance(1, 4);
         Plan {
             shards: u16::try_from(between(rng, 1, 3)).expect("a small number"),
-            options: options(rng, durability),
+            options: draw::options(rng, durability),
             clients: u32::try_from(between(rng, 3, 8)).expect("a small number"),
             keys: between(rng, 2, 8),
-            disk: disk(rng),
+            disk: draw::disk(rng),
             network: network(rng),
             deaths: between(rng, 4, 8),
             flips: if rots { between(rng, 1, 2) } else { 0 },
@@ -95,49 +87,12 @@ impl Plan {
     }
 }
 
-fn options(rng: &mut SplitMix64, durability: Durability) -> Options {
-    let size =
-        |rng: &mut SplitMix64, min, max| usize::try_from(between(rng, min, max)).expect("a small number");
-    Options {
-        durability,
-        sync_interval: duration_between(rng, Duration::from_millis(5), Duration::from_millis(20)),
-        inline_value_bytes_max: size(rng, 0, 64),
-        memtable_bytes_max: size(rng, MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX),
-        segment_bytes_target: between(rng, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX),
-        block_cache_bytes: size(rng, 1 << 10, 16 << 10),
-        table_bytes_target: between(rng, 4 << 10, 32 << 10),
-        level0_tables_max: size(rng, 1, 4),
-        level1_bytes_target: between(rng, 8 << 10, 64 << 10),
-        ..Options::default()
-    }
-}
-
-/// Each fault is there or not, each on its own; so a seed shows few at a time, and some show none.
-fn maybe(rng: &mut SplitMix64, odds: Odds) -> Odds {
-    if rng.chance(1, 3) { odds } else { Odds::NEVER }
-}
-
-fn disk(rng: &mut SplitMix64) -> DiskOdds {
-    DiskOdds {
-        read_error: maybe(rng, Odds::one_in(150)),
-        write_error: maybe(rng, Odds::one_in(200)),
-        sync_error: maybe(rng, Odds::one_in(200)),
-        no_space: maybe(rng, Odds::one_in(200)),
-        short_read: maybe(rng, Odds::one_in(10)),
-        cold_read: maybe(rng, Odds::one_in(5)),
-        slow: maybe(rng, Odds::one_in(50)),
-        torn: maybe(rng, Odds::one_in(2)),
-        bit_flip: Odds::NEVER,
-        misdirect: Odds::NEVER,
-    }
-}
-
 fn network(rng: &mut SplitMix64) -> NetworkConfig {
     NetworkConfig {
-        loss: maybe(rng, Odds::one_in(30)),
-        duplicate: maybe(rng, Odds::one_in(30)),
-        reorder: maybe(rng, Odds::one_in(30)),
-        lag: maybe(rng, Odds::one_in(100)),
+        loss: draw::maybe(rng, Odds::one_in(30)),
+        duplicate: draw::maybe(rng, Odds::one_in(30)),
+        reorder: draw::maybe(rng, Odds::one_in(30)),
+        lag: draw::maybe(rng, Odds::one_in(100)),
         lag_max: Duration::from_millis(20),
         ..NetworkConfig::CALM
     }

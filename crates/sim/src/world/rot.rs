@@ -7,8 +7,8 @@
 //!   promise too, but ends the world.
 //! * Nowhere else.
 
-use super::machine::DATA;
 use crate::disk::SimDisk;
+use crate::machine::DATA;
 use crate::seed::index_below;
 use base::Rng;
 use base::rng::SplitMix64;

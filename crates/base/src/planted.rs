@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 
-/// A bug that can be planted in the engine.
+/// A bug that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
     /// Writes are acknowledged before they are synced, whatever the durability.
@@ -17,16 +17,40 @@ pub enum Planted {
     TornTailKept,
     /// An unclean start takes the dot counter up where the last lease began.
     DotReused,
+    /// A write that a replica missed leaves no hint.
+    HintDropped,
+    /// A hint is applied as a write of its own instead of being joined.
+    HintAppliedTwice,
+    /// A store keeps its actor over restarts in a cluster, so that a restored disk gives dots out again.
+    DotReusedAfterRestore,
+    /// A version that a read repairs replaces what the replica has.
+    RepairOverwrites,
+    /// Each vnode counts as a node of its own where copies must be on different nodes.
+    QuorumFromOneNode,
+    /// A read answers the first head that it got, though others differ.
+    FrontierIgnored,
+    /// A fallback's reply counts as a primary's.
+    FallbackAsPrimary,
+    /// A request whose client has stopped waiting is answered when its replies come.
+    ReplyAfterDeadline,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 5] = [
+    pub const ALL: [Planted; 13] = [
         Planted::AckBeforeSync,
         Planted::NoDirectorySync,
         Planted::RecordWithoutChecksum,
         Planted::TornTailKept,
         Planted::DotReused,
+        Planted::HintDropped,
+        Planted::HintAppliedTwice,
+        Planted::DotReusedAfterRestore,
+        Planted::RepairOverwrites,
+        Planted::QuorumFromOneNode,
+        Planted::FrontierIgnored,
+        Planted::FallbackAsPrimary,
+        Planted::ReplyAfterDeadline,
     ];
 }
 

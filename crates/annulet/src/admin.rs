@@ -1,0 +1,167 @@
+//! `annulet admin cert`: the certificates by which the nodes of a cluster know each other.
+//!
+//! The folder has the authority (`ca.pem`, `ca.key`) and for each node a certificate and a key, named by what stands
+//! before the `@` of its name. What is there is kept: an authority that was overwritten would lock every node out.
+//! Certificates do not expire; a node is locked out by a new authority for the others.
+
+use crate::failure::{FAILED, Failure, UNUSABLE};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
+};
+use server::config::check_node_name;
+use server::peer::{certificate_name, check_files};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// What the authority is called in its certificate.
+const AUTHORITY: &str = "annulet cluster";
+
+/// Who may read a key: its owner.
+const KEY_MODE: u32 = 0o600;
+
+/// Certificates are no secret.
+const CERTIFICATE_MODE: u32 = 0o644;
+
+/// What is administered.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Make the certificate authority of a cluster, and a key and a certificate for each node. What is there already
+    /// is kept.
+    Cert(CertArgs),
+}
+
+/// Arguments of `admin cert`.
+#[derive(clap::Args)]
+pub struct CertArgs {
+    /// Where the certificates are kept, made if missing. Its ca.key can make members: keep it off the nodes.
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// A node, as it is named by `serve --name`; once for each.
+    #[arg(long = "name", value_name = "NAME@HOST")]
+    names: Vec<String>,
+}
+
+/// Makes what is missing, and says what that was.
+pub fn run(command: &Command) -> Result<(), Failure> {
+    let Command::Cert(args) = command;
+    for (path, made) in make(&args.dir, &args.names)? {
+        let word = if made { "made" } else { "kept" };
+        writeln!(io::stdout(), "{word}  {}", path.display())?;
+    }
+    Ok(())
+}
+
+/// Makes what is missing in `dir`. The certificates, and whether each is new.
+pub fn make(dir: &Path, names: &[String]) -> Result<Vec<(PathBuf, bool)>, Failure> {
+    let files = names.iter().map(|name| node_files(dir, name)).collect::<Result<Vec<_>, _>>()?;
+    std::fs::create_dir_all(dir).map_err(|error| failed(dir, error))?;
+    let ca = authority_files(dir);
+    let mut done = Vec::new();
+    let made = missing(&ca)?;
+    if made {
+        let key = new_key(&ca)?;
+        let certificate = authority().self_signed(&key).map_err(|error| failed(&ca.certificate, error))?;
+        ca.write(&key, &certificate.pem())?;
+    }
+    done.push((ca.certificate.clone(), made));
+    let key = std::fs::read_to_string(&ca.key).map_err(|error| failed(&ca.key, error))?;
+    let key = KeyPair::from_pem(&key).map_err(|error| failed(&ca.key, error))?;
+    // An authority that was made elsewhere may be called otherwise; the check below would tell.
+    let issuer = Issuer::new(authority(), key);
+    for (name, files) in names.iter().zip(files) {
+        let made = missing(&files)?;
+        if made {
+            let key = new_key(&files)?;
+            let certificate = node(name).signed_by(&key, &issuer);
+            files.write(&key, &certificate.map_err(|error| failed(&files.certificate, error))?.pem())?;
+        }
+        check_files(&ca.certificate, &files.certificate, &files.key, name)
+            .map_err(|error| Failure::new(FAILED, error.to_string()))?;
+        done.push((files.certificate, made));
+    }
+    Ok(done)
+}
+
+/// A certificate and its key.
+pub struct Files {
+    /// The certificate.
+    pub certificate: PathBuf,
+    /// The key.
+    pub key: PathBuf,
+}
+
+/// The authority's files.
+pub fn authority_files(dir: &Path) -> Files {
+    Files { certificate: dir.join("ca.pem"), key: dir.join("ca.key") }
+}
+
+/// A node's files.
+pub fn node_files(dir: &Path, name: &str) -> Result<Files, Failure> {
+    let unusable = |what: String| Failure::new(UNUSABLE, format!("--name: {what}"));
+    check_node_name(name).map_err(unusable)?;
+    let stem = name.split_once('@').map_or(name, |(stem, _)| stem);
+    if stem == "ca" || stem.starts_with('.') || stem.contains('/') {
+        return Err(unusable(format!("{stem:?} cannot be the name of a node's files")));
+    }
+    Ok(Files { certificate: dir.join(format!("{stem}.pem")), key: dir.join(format!("{stem}.key")) })
+}
+
+impl Files {
+    /// Writes the key first: a certificate is never there without it.
+    fn write(&self, key: &KeyPair, certificate: &str) -> Result<(), Failure> {
+        write_new(&self.key, &key.serialize_pem(), KEY_MODE)?;
+        write_new(&self.certificate, certificate, CERTIFICATE_MODE)
+    }
+}
+
+/// Whether neither file is there. One without the other is for a person to look at.
+fn missing(files: &Files) -> Result<bool, Failure> {
+    match (files.certificate.exists(), files.key.exists()) {
+        (true, false) => Err(failed(&files.key, "missing, though its certificate is there")),
+        (false, true) => Err(failed(&files.certificate, "missing, though its key is there")),
+        (there, _) => Ok(!there),
+    }
+}
+
+fn new_key(files: &Files) -> Result<KeyPair, Failure> {
+    KeyPair::generate().map_err(|error| failed(&files.key, error))
+}
+
+fn authority() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = called(AUTHORITY);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params
+}
+
+fn node(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::new(vec![certificate_name(name)])
+        .expect("hexadecimal digits and dots are text that certificates can have");
+    params.distinguished_name = called(name);
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    // A node opens connections and accepts them.
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params
+}
+
+fn called(name: &str) -> DistinguishedName {
+    let mut called = DistinguishedName::new();
+    called.push(DnType::CommonName, name);
+    called
+}
+
+fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
+    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+    let written = opened.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
+    written.map_err(|error| failed(path, error))
+}
+
+fn failed(path: &Path, what: impl ToString) -> Failure {
+    Failure::new(FAILED, format!("{}: {}", path.display(), what.to_string()))
+}

@@ -1,0 +1,453 @@
+//! Real processes as a cluster: who gets in, who does not, and what a stranger costs; certificates; `dev`.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use bytes::{Bytes, BytesMut};
+use client::{Content, Quorum, ReadOptions, WriteOptions};
+use common::{Server, annulet, run};
+use protocol::peer::{Hello, Reply, Versions, cluster_fingerprint};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// How long something may take that is expected to happen. Only a failure takes so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until `what` is there.
+#[track_caller]
+fn until(what: &str, mut is_there: impl FnMut() -> bool) {
+    let began = std::time::Instant::now();
+    while !is_there() {
+        assert!(began.elapsed() < PATIENCE, "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn name(node: usize) -> String {
+    format!("n{node}@127.0.0.1")
+}
+
+fn stats(server: &Server) -> Value {
+    let answer = server.http_get("/stats");
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+fn count(server: &Server, what: &str) -> u64 {
+    stats(server)[what].as_u64().unwrap()
+}
+
+/// A folder with certificates, and a list of members of which not all need run.
+struct Cluster {
+    dir: TempDir,
+    /// By node, from 1.
+    ports: Vec<u16>,
+}
+
+impl Cluster {
+    fn new(nodes: usize) -> Cluster {
+        let dir = tempfile::tempdir().unwrap();
+        let certs = dir.path().join("certs");
+        make_certificates(&certs, &(1..=nodes).map(name).collect::<Vec<_>>());
+        // All are held at once, so that they differ.
+        let held: Vec<_> = (0..nodes).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let ports = held.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+        Cluster { dir, ports }
+    }
+
+    fn list(&self) -> String {
+        let members: Vec<_> = self
+            .ports
+            .iter()
+            .enumerate()
+            .map(|(at, port)| format!("{}=127.0.0.1:{port}", name(at + 1)))
+            .collect();
+        members.join(",")
+    }
+
+    fn start(&self, node: usize, more: &[&str]) -> Server {
+        self.start_with(node, &self.list(), &self.dir.path().join("certs"), more)
+    }
+
+    fn start_with(&self, node: usize, list: &str, certs: &Path, more: &[&str]) -> Server {
+        let file = |name: &str| certs.join(name).display().to_string();
+        let (ca, cert) = (file("ca.pem"), file(&format!("n{node}.pem")));
+        let (key, name, data) = (file(&format!("n{node}.key")), name(node), format!("n{node}"));
+        let files = ["--peer-ca", &ca, "--peer-cert", &cert, "--peer-key", &key];
+        let args = ["--name", &name, "--cluster", list, "--data", &data];
+        let one_shard = if more.contains(&"--shards") { &[][..] } else { &["--shards", "1"] };
+        Server::start(self.dir.path(), &[&args[..], &files, one_shard, more].concat())
+    }
+
+    /// A connection to node 1's port for peers, with the certificate of `node` from the folder `certs`.
+    fn stranger(&self, certs: &Path, node: Option<&str>) -> StreamOwned<ClientConnection, TcpStream> {
+        let mut roots = RootCertStore::empty();
+        let ca = self.dir.path().join("certs/ca.pem");
+        roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_root_certificates(roots);
+        let config = match node {
+            None => builder.with_no_client_auth(),
+            Some(node) => {
+                let cert = CertificateDer::from_pem_file(certs.join(format!("{node}.pem"))).unwrap();
+                let key = PrivateKeyDer::from_pem_file(certs.join(format!("{node}.key"))).unwrap();
+                builder.with_client_auth_cert(vec![cert], key).unwrap()
+            }
+        };
+        let reached = ServerName::try_from(server::peer::certificate_name(&name(1))).unwrap();
+        let tls = ClientConnection::new(Arc::new(config), reached).unwrap();
+        StreamOwned::new(tls, self.connect())
+    }
+
+    fn connect(&self) -> TcpStream {
+        let tcp = TcpStream::connect(("127.0.0.1", self.ports[0])).unwrap();
+        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+        tcp
+    }
+
+    fn hello(&self, from: &str, ring_size: u32) -> Hello {
+        let names: Vec<_> = (1..=self.ports.len()).map(name).collect();
+        let cluster = cluster_fingerprint(ring_size, names.iter().map(|name| &**name));
+        Hello { versions: Versions::OURS, cluster, life: 1, from: from.to_owned() }
+    }
+}
+
+fn make_certificates(dir: &Path, names: &[String]) {
+    let names: Vec<_> = names.iter().flat_map(|name| ["--name", name]).collect();
+    let output =
+        run(Path::new("."), &[&["admin", "cert", "--dir", dir.to_str().unwrap()], &names[..]].concat());
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn send(stream: &mut StreamOwned<ClientConnection, TcpStream>, hello: &Hello) {
+    let mut out = BytesMut::new();
+    hello.encode(&mut out);
+    stream.write_all(&out).unwrap();
+}
+
+fn reply(stream: &mut StreamOwned<ClientConnection, TcpStream>) -> Reply {
+    let mut input = BytesMut::new();
+    loop {
+        if let Some(reply) = Reply::read(&mut input).unwrap() {
+            return reply;
+        }
+        let mut bytes = [0; 1024];
+        let read = stream.read(&mut bytes).unwrap();
+        assert!(read > 0, "closed without an answer");
+        input.extend_from_slice(&bytes[..read]);
+    }
+}
+
+/// Whether a connection ends without a word.
+fn ends(stream: &mut impl Read) -> bool {
+    match stream.read(&mut [0; 1024]) {
+        Ok(read) => read == 0,
+        // An alert says why, and is no data.
+        Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+    }
+}
+
+#[test]
+fn strangers_get_nothing_and_the_node_goes_on() {
+    let cluster = Cluster::new(3);
+    let certs = cluster.dir.path().join("certs");
+    let server = cluster.start(1, &[]);
+    let mut refused = 0;
+    let mut is_refused = || {
+        refused += 1;
+        until("a refusal", || count(&server, "peer_strangers_refused") >= refused);
+    };
+
+    let mut plain = cluster.connect();
+    plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    plain.read_to_end(&mut answer).ok();
+    assert!(answer.len() < 16, "a TLS alert at most: {answer:?}");
+    is_refused();
+
+    let mut without = cluster.stranger(&certs, None);
+    without.write_all(b"x").ok();
+    assert!(ends(&mut without));
+    is_refused();
+
+    let other = tempfile::tempdir().unwrap();
+    make_certificates(other.path(), &[name(2)]);
+    let mut foreign = cluster.stranger(other.path(), Some("n2"));
+    foreign.write_all(b"x").ok();
+    assert!(ends(&mut foreign));
+    is_refused();
+
+    make_certificates(&certs, &["spare@h".to_owned()]);
+    for (certificate, from, ring_size, reason) in [
+        ("spare", "spare@h", 64, "no member"),
+        ("n2", "n3@127.0.0.1", 64, "the certificate does not name \"n3@127.0.0.1\""),
+        ("n1", "n1@127.0.0.1", 64, "this node's own name"),
+        ("n2", "n2@127.0.0.1", 128, "ring"),
+    ] {
+        let mut stream = cluster.stranger(&certs, Some(certificate));
+        send(&mut stream, &cluster.hello(from, ring_size));
+        match reply(&mut stream) {
+            Reply::Refused { text } => assert!(text.contains(reason), "{reason}: {text}"),
+            welcome => panic!("{reason}: {welcome:?}"),
+        }
+        assert!(ends(&mut stream));
+        is_refused();
+    }
+
+    let mut peer = cluster.stranger(&certs, Some("n2"));
+    send(&mut peer, &cluster.hello(&name(2), 64));
+    assert!(matches!(reply(&mut peer), Reply::Welcome { .. }));
+    until("the link", || count(&server, "peer_links_in") == 1);
+    peer.write_all(&[0xff; 64]).unwrap();
+    assert!(ends(&mut peer), "a malformed frame costs the connection");
+    until("its end", || count(&server, "peer_links_in") == 0);
+
+    assert!(server.http_get("/ping").ends_with("OK"));
+    server.stop();
+}
+
+#[test]
+fn who_says_nothing_is_shown_the_door() {
+    let cluster = Cluster::new(2);
+    let server = cluster.start(1, &[]);
+    let mut silent: Vec<_> = (0..200).map(|_| cluster.connect()).collect();
+    // Most find the place taken, the others' time runs out.
+    assert!(silent.iter_mut().all(ends));
+    until("their refusal", || count(&server, "peer_strangers_refused") == 200);
+    let certs = cluster.dir.path().join("certs");
+    let mut hello = BytesMut::new();
+    cluster.hello(&name(2), 64).encode(&mut hello);
+    // They keep their places for a moment longer.
+    until("a welcome", || {
+        let mut peer = cluster.stranger(&certs, Some("n2"));
+        peer.write_all(&hello).is_ok() && matches!(reply(&mut peer), Reply::Welcome { .. })
+    });
+    server.stop();
+}
+
+#[test]
+fn links_come_up_go_down_and_come_back() {
+    let cluster = Cluster::new(3);
+    let start = |node| cluster.start(node, &["--durability", "none"]);
+    let mut servers: Vec<_> = (1..=3).map(start).collect();
+    let have = |server: &Server, links| {
+        until("links", || count(server, "peer_links_up") == links && count(server, "peer_links_in") == links);
+    };
+    servers.iter().for_each(|server| have(server, 2));
+    assert!(servers[0].banner.contains("(a cluster of 3 nodes)"), "{}", servers[0].banner);
+    servers.pop().unwrap().kill();
+    servers.iter().for_each(|server| have(server, 1));
+    let one = stats(&servers[0]);
+    assert_eq!(one["peers"][name(2)]["peer_links_up"], 1);
+    assert_eq!(one["peers"][name(3)]["peer_links_up"], 0);
+    servers.push(start(3));
+    servers.iter().for_each(|server| have(server, 2));
+    servers.into_iter().for_each(Server::stop);
+}
+
+#[test]
+fn values_of_all_sizes_travel_between_nodes_with_different_shards() {
+    let cluster = Cluster::new(3);
+    // Ten shards: some have no links of their own.
+    let shards = ["1", "2", "10"];
+    let start = |(at, shards)| cluster.start(at + 1, &["--durability", "none", "--shards", shards]);
+    let servers: Vec<_> = shards.into_iter().enumerate().map(start).collect();
+    for (server, (up, come)) in servers.iter().zip([(2, 10), (4, 9), (16, 3)]) {
+        until("links", || count(server, "peer_links_up") == up && count(server, "peer_links_in") == come);
+    }
+    let write = WriteOptions { w: Quorum::All, pw: Quorum::All, ..WriteOptions::default() };
+    let read = ReadOptions { r: Quorum::All, pr: Quorum::All, ..ReadOptions::default() };
+    let mut clients: Vec<_> = servers.iter().map(Server::connect).collect();
+    for (at, size) in [0, 1, 4000, 5000, 100_000, 3 << 20].into_iter().enumerate() {
+        for n in 0..8 {
+            let key = format!("{size} {n}");
+            let value = Bytes::from(vec![u8::try_from(n).unwrap(); size]);
+            let content = Content { value: value.clone(), ..Content::default() };
+            // Each shard has to hear of the others first.
+            let client = &mut clients[(at + n) % 3];
+            until("a write to all", || {
+                client.put(None, b"b", Some(key.as_bytes()), content.clone(), &write).is_ok()
+            });
+            let client = &mut clients[(at + n + 1) % 3];
+            let mut found = None;
+            until("a read of all", || {
+                found = client.get(None, b"b", key.as_bytes(), &read).ok();
+                found.is_some()
+            });
+            assert!(found.flatten().unwrap().siblings[0].value == value, "{key}");
+        }
+    }
+    for server in &servers {
+        assert!(count(server, "peer_bytes_sent") > 3 << 20);
+    }
+    drop(clients);
+    servers.into_iter().for_each(Server::stop);
+}
+
+#[test]
+fn nodes_of_different_clusters_do_not_link() {
+    let cluster = Cluster::new(3);
+    let certs = cluster.dir.path().join("certs");
+    let one = cluster.start(1, &["--ring-size", "16"]);
+    let other_ring = cluster.start(2, &["--ring-size", "32"]);
+    let list: Vec<_> = cluster.list().split(',').map(str::to_owned).collect();
+    let other_list = cluster.start_with(3, &[&*list[0], &*list[2]].join(","), &certs, &["--ring-size", "16"]);
+    for server in [&one, &other_ring, &other_list] {
+        until("a refusal", || count(server, "peer_strangers_refused") > 0);
+        assert_eq!(count(server, "peer_links_up"), 0);
+        assert!(server.http_get("/ping").ends_with("OK"));
+    }
+}
+
+#[track_caller]
+fn fails(output: &Output, code: i32, reason: &str) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    assert!(text.starts_with("annulet: ") && text.contains(reason), "{text}");
+}
+
+#[test]
+fn certificates_are_made_once_and_keys_are_secret() {
+    let dir = tempfile::tempdir().unwrap();
+    let cert = |names: &[&str]| {
+        let names: Vec<_> = names.iter().flat_map(|name| ["--name", name]).collect();
+        run(dir.path(), &[&["admin", "cert", "--dir", "certs"], &names[..]].concat())
+    };
+    let text = |output: Output| String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text(cert(&["n1@h"])), "made  certs/ca.pem\nmade  certs/n1.pem\n");
+    let certs = dir.path().join("certs");
+    let read = |name: &str| std::fs::read(certs.join(name)).unwrap();
+    let (ca, key) = (read("ca.key"), read("n1.key"));
+    assert_eq!(text(cert(&["n1@h", "n2@h"])), "kept  certs/ca.pem\nkept  certs/n1.pem\nmade  certs/n2.pem\n");
+    assert!(read("ca.key") == ca && read("n1.key") == key);
+    for name in ["ca.key", "n1.key", "n2.key"] {
+        let mode = std::fs::metadata(certs.join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    fails(&cert(&["n1@elsewhere"]), 1, "certs/n1.pem: it does not name n1@elsewhere");
+    fails(&cert(&["n3"]), 2, "\"n3\" is not of the form name@host");
+    fails(&cert(&["../n3@h"]), 2, "cannot be the name of a node's files");
+    fails(&cert(&["ca@h"]), 2, "cannot be the name of a node's files");
+    std::fs::remove_file(certs.join("n2.key")).unwrap();
+    fails(&cert(&["n2@h"]), 1, "certs/n2.key: missing, though its certificate is there");
+    std::fs::remove_file(certs.join("ca.key")).unwrap();
+    fails(&cert(&["n4@h"]), 1, "certs/ca.key: missing, though its certificate is there");
+
+    let serve = |more: &[&str]| {
+        let any = ["serve", "--pb-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--name", "n1@h"];
+        let files = ["--peer-ca", "certs/ca.pem", "--peer-key", "certs/n1.key", "--peer-cert"];
+        run(dir.path(), &[&any[..], &files, more].concat())
+    };
+    let list = "n1@h=127.0.0.1:1,n2@h=127.0.0.1:2";
+    fails(
+        &serve(&["certs/n1.pem", "--cluster", "n2@h=127.0.0.1:2"]),
+        2,
+        "--cluster: this node, n1@h, is not in it",
+    );
+    fails(&serve(&["certs/n2.pem", "--cluster", list]), 1, "certs/n2.pem: it does not name n1@h");
+    fails(&serve(&["certs/none.pem", "--cluster", list]), 1, "certs/none.pem: ");
+    assert!(!dir.path().join("annulet-data").exists(), "nothing was made");
+}
+
+/// `annulet dev`, and where it listens.
+struct Dev {
+    child: Child,
+    _stdout: BufReader<ChildStdout>,
+    table: String,
+}
+
+impl Dev {
+    fn start(dir: &Path, base_port: u16) -> Dev {
+        let port = base_port.to_string();
+        let args =
+            ["dev", "3", "--data", "dev", "--base-port", &port, "--ring-size", "16", "--durability", "none"];
+        let mut command = annulet(dir, &args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut table = String::new();
+        while !table.contains("annulet kv get") {
+            if stdout.read_line(&mut table).unwrap() == 0 {
+                panic!("dev ended: {:?}\n{table}", child.wait_with_output());
+            }
+        }
+        Dev { child, _stdout: stdout, table }
+    }
+
+    fn pids(dir: &Path) -> Vec<Pid> {
+        let pid = |node| std::fs::read_to_string(dir.join(format!("dev/n{node}/pid"))).unwrap();
+        (1..=3).map(|node| Pid::from_raw(pid(node).trim().parse().unwrap()).unwrap()).collect()
+    }
+
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        (self.child.wait().unwrap().code(), text)
+    }
+}
+
+/// Thirty ports that are free.
+fn free_ports() -> u16 {
+    let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let first = u16::try_from(20_000 + std::process::id() % 10_000).unwrap();
+    (first..).step_by(40).find(|base| (base + 17..base + 40).all(is_free)).unwrap()
+}
+
+#[test]
+fn dev_runs_a_cluster_and_stops_all_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = free_ports();
+    let dev = Dev::start(dir.path(), base);
+    for node in 1..=3 {
+        let port = |which| format!("127.0.0.1:{}", base + 10 * node + which);
+        let row =
+            dev.table.lines().find(|line| line.trim().starts_with(&format!("n{node}@127.0.0.1"))).unwrap();
+        let cells: Vec<_> = row.split_whitespace().collect();
+        assert_eq!(cells[1..4], [port(7), port(8), port(9)]);
+    }
+    let pids = Dev::pids(dir.path());
+    assert!(pids.iter().all(|&pid| test_kill_process(pid).is_ok()));
+    for node in 1..=3 {
+        let http = format!("127.0.0.1:{}", base + 10 * node + 8);
+        until("links", || {
+            let answer = common::http_get(&http, "/stats");
+            let stats: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+            stats["peer_links_up"] == 2 && stats["ring_num_partitions"] == 16 && stats["shards"] == 1
+        });
+    }
+    kill_process(pids[1], Signal::KILL).unwrap();
+    let (code, text) = dev.end();
+    assert_eq!(code, Some(1));
+    assert!(
+        text.contains("annulet: n2@127.0.0.1 ended (signal: 9 (SIGKILL)); all others were stopped"),
+        "{text}"
+    );
+    assert!(pids.iter().all(|&pid| test_kill_process(pid).is_err()));
+
+    let dev = Dev::start(dir.path(), base);
+    let pids = Dev::pids(dir.path());
+    kill_process(Pid::from_child(&dev.child), Signal::INT).unwrap();
+    assert_eq!(dev.end(), (Some(0), String::new()));
+    assert!(pids.iter().all(|&pid| test_kill_process(pid).is_err()));
+    assert!((1..=3).all(|node| !dir.path().join(format!("dev/n{node}/pid")).exists()));
+
+    let taken = TcpListener::bind(("127.0.0.1", base + 28)).unwrap();
+    let args = ["dev", "3", "--data", "dev", "--base-port", &base.to_string()];
+    let output = run(dir.path(), &args);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains(&format!("cannot listen on {}", taken.local_addr().unwrap())), "{text}");
+    assert!(text.contains("n2@127.0.0.1 ended"), "{text}");
+}

@@ -1,0 +1,117 @@
+//! Brings home what is kept here for a primary that was away: one key.
+//!
+//! 1. Read the key here. If it is gone there is nothing to bring, and the hint is forgotten.
+//! 2. Send it to the primary, which joins it with what it has.
+//! 3. When that is confirmed, read the head again: if it is still the one that was sent, the hint is forgotten. A
+//!    version that came meanwhile may have left its own hint, which looks the same, so it is brought another time.
+//! 4. A node that only stood in then forgets the key too, once it keeps no hint about it for another primary.
+//!
+//! Invariant: a hint is forgotten only after its primary has confirmed, as durable as it is configured, everything
+//! that was here when it was forgotten.
+
+use bytes::Bytes;
+use ring::NodeId;
+
+use crate::replica::{Answer, Ask, Reason};
+use crate::turn::{Action, Event, Next, Stored, Turn, Want};
+
+/// A hint on its way home.
+#[derive(Debug)]
+pub struct Deliver {
+    to: NodeId,
+    /// The key's other primaries, for whom there may be hints too; `None` if this node is a primary itself, which
+    /// keeps the key.
+    others: Option<Vec<NodeId>>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    New,
+    Reading,
+    Sending { head: Bytes },
+    Checking { head: Bytes },
+    Asking,
+}
+
+impl Deliver {
+    /// The delivery to `to`. `others` are the key's other primaries if this node is none.
+    pub fn new(to: NodeId, others: Option<Vec<NodeId>>) -> Deliver {
+        Deliver { to, others, state: State::New }
+    }
+
+    /// For whom it is.
+    pub fn to(&self) -> NodeId {
+        self.to
+    }
+
+    /// Takes what happened, and says what to do next.
+    ///
+    /// # Panics
+    /// If the store answers what it was not asked.
+    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        let state = std::mem::replace(&mut self.state, State::New);
+        match (state, event) {
+            (State::New, Event::Start) => self.read(Want::Value, State::Reading, turn),
+            (State::Reading, Event::Read(Ok(Some(stored)))) => self.send(stored, turn),
+            (State::Reading, Event::Read(Ok(None))) => self.forget(false, turn),
+            (State::Sending { head }, Event::Answer { from, result: Ok(Answer::Merged) })
+                if from == self.to =>
+            {
+                self.read(Want::Head, State::Checking { head }, turn)
+            }
+            (State::Checking { head }, Event::Read(Ok(stored))) => match stored {
+                None => self.forget(false, turn),
+                Some(stored) if stored.head == head => self.next_other(turn),
+                Some(_) => Next::Over,
+            },
+            // Whether there is a hint for somebody else.
+            (State::Asking, Event::Read(Ok(hint))) => match hint {
+                None => self.next_other(turn),
+                Some(_) => self.forget(false, turn),
+            },
+            (_, Event::Read(Err(_)) | Event::Late | Event::Expired) => Next::Over,
+            (_, Event::Answer { result: Err(_), .. }) => Next::Over,
+            // Doubled on its way.
+            (state, Event::Answer { .. }) => {
+                self.state = state;
+                Next::Wait
+            }
+            (state, event) => panic!("a delivery in state {state:?} was told {event:?}"),
+        }
+    }
+
+    fn read(&mut self, want: Want, state: State, turn: &mut Turn<'_>) -> Next {
+        let hold = matches!(state, State::Checking { .. });
+        turn.out.push(Action::Read { want, hold });
+        self.state = state;
+        Next::Wait
+    }
+
+    fn send(&mut self, stored: Stored, turn: &mut Turn<'_>) -> Next {
+        let head = stored.head;
+        let value = stored.value.unwrap_or_default();
+        let ask = Ask::Merge { head: head.clone(), value, hints: Vec::new(), reason: Reason::Handoff };
+        turn.out.push(Action::Ask { to: self.to, ask });
+        self.state = State::Sending { head };
+        Next::Wait
+    }
+
+    /// Looks for a hint for the next of the other primaries; with none left, the key is not needed here.
+    fn next_other(&mut self, turn: &mut Turn<'_>) -> Next {
+        let Some(others) = &mut self.others else { return self.forget(false, turn) };
+        match others.pop() {
+            Some(node) => {
+                turn.out.push(Action::ReadHint { node });
+                self.state = State::Asking;
+                Next::Wait
+            }
+            None => self.forget(true, turn),
+        }
+    }
+
+    fn forget(&mut self, object: bool, turn: &mut Turn<'_>) -> Next {
+        turn.out.push(Action::Forget { node: self.to, object });
+        Next::Over
+    }
+}

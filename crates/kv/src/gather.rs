@@ -1,0 +1,349 @@
+//! The reading half of a coordinator: replicas' heads, whether they are enough, which of them count, and the
+//! values of those.
+//!
+//! 1. [`Gather::start`] asks every replica, in the form that the turn says.
+//! 2. [`Gather::on_reply`] takes what comes; [`Gather::verdict`] says whether it is enough.
+//! 3. [`Gather::latest`] joins the heads: the *frontier* is those that no other one descends from, nearly always
+//!    one.
+//! 4. [`Gather::value`] has the frontier's values fetched, each from a replica that has it, and joins them.
+//! 5. [`Gather::stale`] names those that lack something, once everybody has replied.
+//!
+//! Invariants: a reply counts once, however often it comes; a value is believed only with the head that came with
+//! it. A replica whose value is lost or damaged still counts with its head; its value is taken from another.
+//! Follows Riak's `riak_kv_get_core` in what is enough; asks for heads where that asks for objects.
+
+use bytes::Bytes;
+use object::{Head, HeadView, Object};
+use ring::NodeId;
+
+use crate::error::Error;
+use crate::get::{checked_values, damaged, view};
+use crate::placement::Placement;
+use crate::quorum::Needs;
+use crate::replica::{Ask, ReadForm, Reason};
+use crate::replies::{Replica, Replies, State};
+use crate::turn::{Action, Stored, Turn, Want};
+
+/// How replies without an object count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotFoundRules {
+    /// They are good replies.
+    pub ok: bool,
+    /// A majority of them, with failures, ends the read, where they are not.
+    pub basic_quorum: bool,
+}
+
+/// What one replica has said.
+#[derive(Clone, Debug)]
+struct Said {
+    stored: Option<Stored>,
+    /// It has been asked for the value.
+    fetching: bool,
+    /// It has no value to give.
+    valueless: Option<Error>,
+}
+
+/// A read under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Gather {
+    needs: Needs,
+    replies: Replies<Said>,
+    rules: NotFoundRules,
+    newest_wins: bool,
+}
+
+/// Whether the replies are enough.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Wait,
+    Enough,
+    NotFound,
+    Failed(Error),
+}
+
+impl Gather {
+    /// Asks everybody.
+    pub fn start(
+        needs: Needs,
+        mut placement: Placement,
+        want: Want,
+        rules: NotFoundRules,
+        turn: &mut Turn<'_>,
+    ) -> Gather {
+        let replies = Replies::new(&mut placement);
+        let (here, there) = match (want, turn.form) {
+            (Want::Head, _) => (Want::Head, Want::Head),
+            (Want::Value, ReadForm::Values) => (Want::Value, Want::Value),
+            (Want::Value, ReadForm::LocalValue) => (Want::Value, Want::Head),
+            // A node alone has nobody to choose among.
+            (Want::Value, ReadForm::Heads) if replies.iter().count() == 1 => (Want::Value, Want::Value),
+            (Want::Value, ReadForm::Heads) => (Want::Head, Want::Head),
+        };
+        // A node that does not hold the key has the first of those that do send its value at once.
+        let is_here = replies.iter().any(|replica| replica.node.is_none());
+        let mut first = if is_here { there } else { here };
+        for replica in replies.iter() {
+            turn.out.push(match replica.node {
+                Some(to) => Action::Ask { to, ask: Ask::Read { want: std::mem::replace(&mut first, there) } },
+                None => Action::Read { want: here, hold: false },
+            });
+        }
+        Gather { needs, replies, rules, newest_wins: turn.props.last_write_wins }
+    }
+
+    /// Takes a reply, or why there will be none.
+    pub fn on_reply(&mut self, from: Option<NodeId>, result: Result<Option<Stored>, Error>) {
+        let Some(replica) = self.replies.of(from) else { return };
+        match &mut replica.state {
+            State::Waiting => {
+                replica.state = match result {
+                    Ok(stored) => State::Ok(Said { stored, fetching: false, valueless: None }),
+                    Err(error) => State::Failed(error),
+                };
+            }
+            State::Ok(said) if said.fetching => match result {
+                // The first answer once more.
+                Ok(Some(Stored { value: None, .. })) => {}
+                Ok(stored) => *said = Said { stored, fetching: false, valueless: None },
+                Err(error) => {
+                    said.fetching = false;
+                    said.valueless = Some(error);
+                }
+            },
+            State::Ok(_) | State::Failed(_) => {}
+        }
+    }
+
+    /// Waits no longer for those that have not replied.
+    pub fn give_up(&mut self) {
+        for replica in self.replies.iter_mut() {
+            match &mut replica.state {
+                State::Waiting => replica.state = State::Failed(Error::Timeout),
+                State::Ok(said) if said.fetching => {
+                    said.fetching = false;
+                    said.valueless = Some(Error::Timeout);
+                }
+                State::Ok(_) | State::Failed(_) => {}
+            }
+        }
+    }
+
+    /// Whether this node's store has yet to answer.
+    pub fn awaits_here(&self) -> bool {
+        self.replies.iter().any(|replica| replica.node.is_none() && replica.is_waiting())
+    }
+
+    /// Whether nobody but this node was asked.
+    pub fn is_alone(&self) -> bool {
+        self.replies.is_here_alone()
+    }
+
+    /// Whether everybody has replied.
+    pub fn complete(&self) -> bool {
+        self.replies.complete()
+    }
+
+    /// Whether the replies are enough.
+    pub fn verdict(&self) -> Verdict {
+        let good = |said: &Said| self.rules.ok || said.stored.is_some();
+        let no_object = self.replies.iter().filter_map(Replica::ok).any(|said| said.stored.is_none());
+        match self.replies.meet(&self.needs, good) {
+            Ok(true) => Verdict::Enough,
+            Ok(false) if self.negatives() >= self.negatives_max() && no_object => Verdict::NotFound,
+            Ok(false) => Verdict::Wait,
+            Err(_) if no_object && !self.rules.ok => Verdict::NotFound,
+            Err(error) => Verdict::Failed(error),
+        }
+    }
+
+    /// Vnodes that have failed or have no object.
+    fn negatives(&self) -> u32 {
+        let negative = |replica: &&Replica<Said>| match &replica.state {
+            State::Waiting => false,
+            State::Ok(said) => said.stored.is_none() && !self.rules.ok,
+            State::Failed(_) => true,
+        };
+        self.replies.iter().filter(negative).map(|replica| replica.roles.vnodes).sum()
+    }
+
+    fn negatives_max(&self) -> u32 {
+        let hopeless = self.needs.n - self.needs.replies_max() + 1;
+        if self.rules.basic_quorum { hopeless.min(self.needs.n / 2 + 1) } else { hopeless }
+    }
+
+    fn found(&self) -> impl Iterator<Item = (&Replica<Said>, &Stored)> + Clone {
+        self.replies.iter().filter_map(|replica| Some((replica, replica.ok()?.stored.as_ref()?)))
+    }
+
+    /// The head that all have who have one; `None` if they differ.
+    fn only_head(&self) -> Option<Option<&Bytes>> {
+        let mut heads = self.found().map(|(_, stored)| &stored.head);
+        let first = heads.next();
+        let same = base::planted!(FrontierIgnored) || heads.all(|head| Some(head) == first);
+        same.then_some(first)
+    }
+
+    /// The heads on the frontier, each once, in the order of the replicas.
+    fn frontier(&self) -> Result<Vec<Bytes>, Error> {
+        if let Some(only) = self.only_head() {
+            return Ok(only.into_iter().cloned().collect());
+        }
+        let mut heads: Vec<Bytes> = Vec::new();
+        for (_, stored) in self.found() {
+            if !heads.contains(&stored.head) {
+                heads.push(stored.head.clone());
+            }
+        }
+        let views: Vec<HeadView<'_>> = heads.iter().map(|head| view(head)).collect::<Result<_, _>>()?;
+        let contexts: Vec<_> = views.iter().map(|view| view.context().to_context()).collect();
+        let passed = |at: usize| {
+            (0..contexts.len()).any(|other| other != at && contexts[other].dominates(&contexts[at]))
+        };
+        if self.newest_wins {
+            // A clock decides only between versions of which neither has seen the other.
+            let newest = (0..views.len()).filter(|&at| !passed(at)).max_by_key(|&at| views[at].recency());
+            return Ok(newest.map(|at| heads[at].clone()).into_iter().collect());
+        }
+        let kept: Vec<Bytes> =
+            (0..heads.len()).filter(|&at| !passed(at)).map(|at| heads[at].clone()).collect();
+        Ok(kept)
+    }
+
+    /// The head that the replies so far come to; `None` if nobody has an object.
+    pub fn latest(&self) -> Result<Option<Bytes>, Error> {
+        if let Some(only) = self.only_head() {
+            return Ok(only.cloned());
+        }
+        let mut frontier = self.frontier()?.into_iter();
+        let Some(first) = frontier.next() else { return Ok(None) };
+        if frontier.len() == 0 {
+            return Ok(Some(first));
+        }
+        let mut joined = decode(&first)?;
+        for head in frontier {
+            let plan = object::plan_merge(&joined, &decode(&head)?).map_err(damaged)?;
+            joined = plan.head().clone();
+        }
+        Ok(Some(encode(&joined)))
+    }
+
+    /// The values under [`latest`](Gather::latest), so many bytes. `None` while some of them are being fetched; an
+    /// error when one cannot be had from anybody.
+    pub fn value(
+        &mut self,
+        latest: &Bytes,
+        values_len: u64,
+        turn: &mut Turn<'_>,
+    ) -> Result<Option<Bytes>, Error> {
+        if self.only_head().is_some() {
+            return self.value_of(latest, values_len, turn);
+        }
+        let mut objects = Vec::with_capacity(2);
+        let mut fetching = false;
+        for head in self.frontier()? {
+            let values_len = view(&head)?.values_len();
+            match self.value_of(&head, values_len, turn)? {
+                Some(value) => objects.push(Object::new(decode(&head)?, value).map_err(damaged)?),
+                None => fetching = true,
+            }
+        }
+        let mut objects = objects.into_iter();
+        let Some(mut joined) = objects.next().filter(|_| !fetching) else { return Ok(None) };
+        for other in objects {
+            joined = object::merge(&joined, &other).map_err(damaged)?;
+        }
+        Ok(Some(joined.values().clone()))
+    }
+
+    /// The value under a head, or `None` when somebody has been asked for it.
+    fn value_of(
+        &mut self,
+        head: &Bytes,
+        values_len: u64,
+        turn: &mut Turn<'_>,
+    ) -> Result<Option<Bytes>, Error> {
+        let here = |stored: &Stored| stored.head == *head;
+        if values_len == 0 {
+            return Ok(Some(Bytes::new()));
+        }
+        let value = self.found().filter(|(_, stored)| here(stored)).find_map(|(_, it)| it.value.clone());
+        if let Some(value) = value {
+            return checked_values(values_len, value).map(Some);
+        }
+        let mut failure = None;
+        // Where this node's disk has too much to do, the others are asked first.
+        let here_last = turn.form == ReadForm::Heads;
+        for last in [false, true] {
+            for replica in self.replies.iter_mut() {
+                if (replica.node.is_none() && here_last) != last {
+                    continue;
+                }
+                let State::Ok(said) = &mut replica.state else { continue };
+                if !said.stored.as_ref().is_some_and(here) {
+                    continue;
+                }
+                if said.fetching {
+                    return Ok(None);
+                }
+                match &said.valueless {
+                    Some(error) => failure = Some(error.clone()),
+                    None => {
+                        said.fetching = true;
+                        turn.out.push(match replica.node {
+                            Some(to) => Action::Ask { to, ask: Ask::Read { want: Want::Value } },
+                            None => Action::Read { want: Want::Value, hold: false },
+                        });
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        Err(failure.expect("a head on the frontier is somebody's"))
+    }
+
+    /// Whether a primary lacks what `head` has, or has it damaged.
+    pub fn is_stale(&self, head: &Bytes) -> bool {
+        self.replies.iter().any(|replica| lacks(replica, head).is_some())
+    }
+
+    /// Sends the version to the primaries that lack it.
+    pub fn repair(&self, head: &Bytes, value: &Bytes, turn: &mut Turn<'_>) {
+        for replica in self.replies.iter() {
+            let Some(reason) = lacks(replica, head) else { continue };
+            let (head, value) = (head.clone(), value.clone());
+            turn.out.push(match replica.node {
+                Some(to) => Action::Ask { to, ask: Ask::Merge { head, value, hints: Vec::new(), reason } },
+                None => Action::MergeHere { head, value, heal: reason == Reason::Heal },
+            });
+        }
+    }
+}
+
+/// Why a replica is to be sent `head`, if it is. One that only stands in keeps nothing but hints.
+fn lacks(replica: &Replica<Said>, head: &Bytes) -> Option<Reason> {
+    if replica.roles.primaries == 0 {
+        return None;
+    }
+    match &replica.state {
+        State::Ok(Said { valueless: Some(Error::Damaged(_)), .. }) | State::Failed(Error::Damaged(_)) => {
+            Some(Reason::Heal)
+        }
+        State::Ok(said) if said.stored.as_ref().is_none_or(|stored| stored.head != *head) => {
+            Some(Reason::Repair)
+        }
+        State::Ok(_) | State::Waiting | State::Failed(_) => None,
+    }
+}
+
+fn decode(head: &Bytes) -> Result<Head, Error> {
+    Head::decode(head).map_err(damaged)
+}
+
+/// Most heads are shorter: a context of a few actors, a content type, an index entry or two.
+const HEAD_BYTES_USUAL: usize = 128;
+
+pub(crate) fn encode(head: &Head) -> Bytes {
+    let mut bytes = Vec::with_capacity(HEAD_BYTES_USUAL);
+    head.encode(&mut bytes);
+    bytes.into()
+}

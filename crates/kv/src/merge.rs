@@ -1,0 +1,158 @@
+//! A replica's part in a write, a repair or a handoff: what was sent is joined with what is here.
+//!
+//! 1. Read the head here.
+//! 2. If it is the one that was sent, or descends from it, there is nothing to write but hints.
+//! 3. Otherwise join the two; read the values of siblings of ours that stay; write. Where the last write wins,
+//!    the newer version stays instead.
+//! 4. Answer when what is here is as durable as configured.
+//!
+//! Invariant: joining is commutative, associative and idempotent, so versions may come late, twice and in any
+//! order. A copy that is damaged here is replaced by the one that was sent: what it had, others have.
+
+use bytes::Bytes;
+use object::{Head, Object};
+
+use crate::error::Error;
+use crate::get::{damaged, view};
+use crate::replica::{Answer, NodeId, Reason};
+use crate::turn::{Action, Event, Next, Stored, Turn, Want};
+use crate::update::Update;
+
+/// A join under way.
+#[derive(Debug)]
+pub struct Merge {
+    head: Bytes,
+    value: Bytes,
+    hints: Vec<NodeId>,
+    reason: Reason,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    New,
+    ReadingHead,
+    ReadingValues(Box<Update>),
+    Writing,
+}
+
+impl Merge {
+    /// The join of this version.
+    pub fn new(head: Bytes, value: Bytes, hints: Vec<NodeId>, reason: Reason) -> Merge {
+        Merge { head, value, hints, reason, state: State::New }
+    }
+
+    /// Bytes of the version's values.
+    pub fn value_len(&self) -> usize {
+        self.value.len()
+    }
+
+    /// Takes what happened, and says what to do next.
+    ///
+    /// # Panics
+    /// If the store answers what it was not asked.
+    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        let state = std::mem::replace(&mut self.state, State::Writing);
+        let done = match (state, event) {
+            (State::New, Event::Start) => {
+                turn.out.push(Action::Read { want: Want::Head, hold: true });
+                self.state = State::ReadingHead;
+                return Next::Wait;
+            }
+            (State::ReadingHead, Event::Read(stored)) => self.on_head(stored, turn),
+            (State::ReadingValues(update), Event::Read(stored)) => {
+                stored.and_then(|stored| Ok(self.write(update.finish(stored)?.into_parts(), turn)))
+            }
+            (State::Writing, Event::Written(result)) => result.map(|()| Next::Over),
+            (_, Event::Expired) => Err(Error::Timeout),
+            (state, Event::Late | Event::Answer { .. }) => {
+                self.state = state;
+                return Next::Wait;
+            }
+            (state, event) => panic!("a join in state {state:?} was told {event:?}"),
+        };
+        match done {
+            Ok(Next::Wait) => Next::Wait,
+            Ok(Next::Over) => {
+                turn.out.push(Action::Answer(Ok(Answer::Merged)));
+                Next::Over
+            }
+            Err(error) => {
+                turn.out.push(Action::Answer(Err(error)));
+                Next::Over
+            }
+        }
+    }
+
+    fn on_head(&mut self, stored: Result<Option<Stored>, Error>, turn: &mut Turn<'_>) -> Result<Next, Error> {
+        let sent = (self.head.clone(), self.value.clone());
+        view(&self.head)?;
+        let stored = match stored {
+            Ok(stored) => stored,
+            Err(Error::Damaged(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let Some(stored) = stored else { return Ok(self.write(sent, turn)) };
+        if self.reason == Reason::Repair && base::planted!(RepairOverwrites) {
+            return Ok(self.write(sent, turn));
+        }
+        if stored.head == self.head {
+            return Ok(if self.reason == Reason::Heal { self.write(sent, turn) } else { self.keep(turn) });
+        }
+        if turn.props.last_write_wins {
+            return Ok(if is_later(&self.head, &stored.head)? {
+                self.write(sent, turn)
+            } else {
+                self.keep(turn)
+            });
+        }
+        let existing = Head::decode(&stored.head).map_err(damaged)?;
+        let new = Object::new(Head::decode(&self.head).map_err(damaged)?, self.value.clone());
+        let update = if self.reason == Reason::Handoff && base::planted!(HintAppliedTwice) {
+            let new = new.map_err(damaged)?;
+            let metadata = new.head().siblings()[0].metadata.clone();
+            Update::plan(
+                Some(existing),
+                object::Put { context: None, metadata, value: new.value(0) },
+                true,
+                turn,
+            )?
+        } else {
+            Update::join(existing, new.map_err(damaged)?).map_err(damaged)?
+        };
+        if update.changes_nothing() {
+            return Ok(self.keep(turn));
+        }
+        if update.needs_values() && stored.value.is_none() {
+            turn.out.push(Action::Read { want: Want::Value, hold: true });
+            self.state = State::ReadingValues(Box::new(update));
+            return Ok(Next::Wait);
+        }
+        Ok(self.write(update.finish(Some(stored))?.into_parts(), turn))
+    }
+
+    fn write(&mut self, (head, value): (Bytes, Bytes), turn: &mut Turn<'_>) -> Next {
+        let hints = std::mem::take(&mut self.hints);
+        turn.out.push(Action::Write { head, value, hints });
+        Next::Wait
+    }
+
+    /// Leaves what is here as it is.
+    fn keep(&mut self, turn: &mut Turn<'_>) -> Next {
+        if self.hints.is_empty() {
+            return Next::Over;
+        }
+        turn.out.push(Action::Hint { nodes: std::mem::take(&mut self.hints), confirm: true });
+        Next::Wait
+    }
+}
+
+/// Where the last write wins: whether `sent` follows `stored`, or is newer by the clock if neither has seen the other.
+fn is_later(sent: &Bytes, stored: &Bytes) -> Result<bool, Error> {
+    let (sent, stored) = (view(sent)?, view(stored)?);
+    let (after, before) = (sent.context().to_context(), stored.context().to_context());
+    if after.dominates(&before) || before.dominates(&after) {
+        return Ok(after.dominates(&before));
+    }
+    Ok(sent.recency() > stored.recency())
+}

@@ -1,0 +1,94 @@
+//! What a coordinator and its replicas say to each other.
+//!
+//! A replica is a node that holds a key, once, for one or more vnodes of the key's preference list; the
+//! coordinator's own node may be one. [`Placement`] says who they are for one request, [`Ask`] is what is asked
+//! of them, [`Answer`] what they answer.
+
+use bytes::Bytes;
+
+use crate::error::Error;
+use crate::turn::{Action, Event, Next, Stored, Turn, Want};
+
+pub use ring::NodeId;
+
+/// What a coordinator asks of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// The key's head, or head and value.
+    Read {
+        /// How much of it.
+        want: Want,
+    },
+    /// To join this version with what it has, and to answer when the result is as durable as it is configured to
+    /// make it.
+    Merge {
+        /// The encoded head.
+        head: Bytes,
+        /// The values of all siblings, one after the other.
+        value: Bytes,
+        /// The primaries for which it keeps a hint.
+        hints: Vec<NodeId>,
+        /// Why it comes, which decides how urgent it is.
+        reason: Reason,
+    },
+}
+
+/// Why a version is sent to a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A client writes it.
+    Write,
+    /// A read has shown that the replica lacks it.
+    Repair,
+    /// A read has shown that the replica's copy is damaged: it is written even if the heads are equal.
+    Heal,
+    /// It was kept for the replica while that could not be reached.
+    Handoff,
+}
+
+/// What a replica answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To a read: what it has.
+    Read(Option<Stored>),
+    /// To a merge: it is done.
+    Merged,
+}
+
+/// A replica's part in a read.
+#[derive(Debug)]
+pub struct Read {
+    want: Want,
+}
+
+impl Read {
+    /// A read of so much.
+    pub fn new(want: Want) -> Read {
+        Read { want }
+    }
+
+    /// Takes what happened, and says what to do next.
+    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        turn.out.push(match event {
+            Event::Start => {
+                turn.out.push(Action::Read { want: self.want, hold: false });
+                return Next::Wait;
+            }
+            Event::Read(stored) => Action::Answer(stored.map(Answer::Read)),
+            Event::Expired => Action::Answer(Err(Error::Timeout)),
+            Event::Written(_) | Event::Answer { .. } | Event::Late => return Next::Wait,
+        });
+        Next::Over
+    }
+}
+
+/// How a read asks its replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadForm {
+    /// The head of each, then one value from whoever has it.
+    Heads,
+    /// Head and value here, the heads of the others.
+    LocalValue,
+    /// Head and value of each.
+    Values,
+}

@@ -1,0 +1,145 @@
+//! The writing half of a coordinator: a version goes to every replica, and enough of them confirm it.
+//!
+//! 1. [`Replicate::start`] writes it here and sends it to the others, all at once.
+//! 2. [`Replicate::step`] counts the confirmations, and answers the client when they are enough.
+//! 3. A replica that fails is stood in for by the next node that can be reached, which keeps a hint for it; where
+//!    there is none, the hint is kept here.
+//! 4. Those that have not answered when the coordinator stops waiting get a hint too: what it has sent them may
+//!    or may not arrive, and a hint that is brought home twice does no harm.
+//!
+//! Invariant: once a version has been written here, every replica that has not confirmed it has a hint somewhere,
+//! or this node has died with it.
+
+use bytes::Bytes;
+use ring::NodeId;
+
+use crate::error::Error;
+use crate::get::ReplyOf;
+use crate::placement::{Placement, Roles};
+use crate::quorum::Needs;
+use crate::replica::{Answer, Ask, Reason};
+use crate::replies::{Replica, Replies, State};
+use crate::response::Response;
+use crate::turn::{Action, Event, Turn};
+
+/// A write under way.
+#[derive(Debug)]
+pub(crate) struct Replicate {
+    needs: Needs,
+    replies: Replies<()>,
+    spares: Vec<NodeId>,
+    head: Bytes,
+    value: Bytes,
+    /// What the client is told when it is done; `None` once it has been told something.
+    response: Option<Response>,
+}
+
+impl Replicate {
+    /// Sends the version to everybody.
+    pub fn start(
+        needs: Needs,
+        mut placement: Placement,
+        (head, value): (Bytes, Bytes),
+        response: Response,
+        turn: &mut Turn<'_>,
+    ) -> Replicate {
+        let mut replies = Replies::new(&mut placement);
+        if placement.spares.is_empty() && replies.is_here_alone() {
+            // Nobody is ever sent it.
+            turn.out.push(Action::Write { head, value, hints: replies.hints_here() });
+            let (head, value) = (Bytes::new(), Bytes::new());
+            return Replicate { needs, replies, spares: Vec::new(), head, value, response: Some(response) };
+        }
+        for replica in replies.iter_mut() {
+            let hints = replica.roles.hints.clone();
+            let (head, value) = (head.clone(), value.clone());
+            turn.out.push(match replica.node {
+                Some(to) => Action::Ask { to, ask: Ask::Merge { head, value, hints, reason: Reason::Write } },
+                None => Action::Write { head, value, hints },
+            });
+        }
+        Replicate { needs, replies, spares: placement.spares, head, value, response: Some(response) }
+    }
+
+    /// Takes what happened. `None` when there is nothing more to wait for.
+    pub fn step(mut self, event: Event, turn: &mut Turn<'_>) -> Option<Replicate> {
+        let expired = matches!(event, Event::Expired) && !base::planted!(ReplyAfterDeadline);
+        let late = matches!(event, Event::Late) || expired;
+        if let Some((from, result)) = confirmation_of(event) {
+            self.on_reply(from, result, turn);
+        }
+        if late {
+            self.prepare(turn);
+        }
+        if let Some(result) = self.verdict().or(expired.then_some(Err(Error::Timeout)))
+            && let Some(response) = self.response.take()
+        {
+            turn.out.push(Action::Reply(result.map(|()| response)));
+        }
+        let over = self.response.is_none() && (late || self.replies.complete());
+        (!over).then_some(self)
+    }
+
+    fn on_reply(&mut self, from: Option<NodeId>, result: Result<(), Error>, turn: &mut Turn<'_>) {
+        let Some(replica) = self.replies.of(from).filter(|replica| replica.is_waiting()) else { return };
+        match result {
+            Ok(()) => replica.state = State::Ok(()),
+            Err(error) => {
+                replica.state = State::Failed(error);
+                let (absent, vnodes) = (absent(replica), replica.roles.vnodes);
+                self.stand_in(absent, vnodes, turn);
+            }
+        }
+    }
+
+    fn stand_in(&mut self, absent: Vec<NodeId>, vnodes: u32, turn: &mut Turn<'_>) {
+        if absent.is_empty() || base::planted!(HintDropped) {
+            return;
+        }
+        if self.spares.is_empty() {
+            return turn.out.push(Action::Hint { nodes: absent, confirm: false });
+        }
+        let spare = self.spares.remove(0);
+        let roles = Roles { vnodes, primaries: 0, hints: absent.clone() };
+        self.replies.push(Replica::new(Some(spare), roles));
+        let (head, value) = (self.head.clone(), self.value.clone());
+        let ask = Ask::Merge { head, value, hints: absent, reason: Reason::Write };
+        turn.out.push(Action::Ask { to: spare, ask });
+    }
+
+    /// Keeps a hint for those that have not answered. They may still do.
+    fn prepare(&self, turn: &mut Turn<'_>) {
+        let waiting = self.replies.iter().filter(|replica| replica.is_waiting());
+        let nodes: Vec<NodeId> = waiting.flat_map(absent).collect();
+        if !nodes.is_empty() && !base::planted!(HintDropped) {
+            turn.out.push(Action::Hint { nodes, confirm: false });
+        }
+    }
+
+    /// Whether the confirmations are enough; `None` while they may yet become it.
+    fn verdict(&self) -> Option<Result<(), Error>> {
+        match self.replies.meet(&self.needs, |()| true) {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+/// The primaries that lack the version if this one does: itself, and those for whom it was to keep a hint. If it
+/// is this node whose write failed, it keeps no hint either; that its reads fail too will have it repaired.
+fn absent(replica: &Replica<()>) -> Vec<NodeId> {
+    let itself = replica.node.filter(|_| replica.roles.primaries > 0);
+    itself.into_iter().chain(replica.roles.hints.iter().copied()).filter(|_| replica.node.is_some()).collect()
+}
+
+fn confirmation_of(event: Event) -> Option<ReplyOf<()>> {
+    match event {
+        Event::Written(result) => Some((None, result)),
+        Event::Answer { from, result: Ok(Answer::Merged) } => Some((Some(from), Ok(()))),
+        Event::Answer { from, result: Err(error) } => Some((Some(from), Err(error))),
+        // The answer to what was asked before the write, late or doubled.
+        Event::Answer { result: Ok(Answer::Read(_)), .. } => None,
+        Event::Start | Event::Read(_) | Event::Late | Event::Expired => None,
+    }
+}

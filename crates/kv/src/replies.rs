@@ -1,0 +1,130 @@
+//! The replies to one request: who was asked, and what became of it.
+
+use ring::NodeId;
+
+use crate::error::Error;
+use crate::placement::{Placement, Roles};
+use crate::quorum::Needs;
+
+/// What has become of a question.
+#[derive(Clone, Debug)]
+pub(crate) enum State<T> {
+    Waiting,
+    Ok(T),
+    Failed(Error),
+}
+
+/// One that was asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Replica<T> {
+    /// `None` for this node.
+    pub node: Option<NodeId>,
+    pub roles: Roles,
+    pub state: State<T>,
+}
+
+impl<T> Replica<T> {
+    pub fn new(node: Option<NodeId>, roles: Roles) -> Replica<T> {
+        Replica { node, roles, state: State::Waiting }
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting)
+    }
+
+    pub fn ok(&self) -> Option<&T> {
+        match &self.state {
+            State::Ok(reply) => Some(reply),
+            State::Waiting | State::Failed(_) => None,
+        }
+    }
+}
+
+/// All that were asked. A node alone is one replica, and then nothing is allocated.
+#[derive(Clone, Debug)]
+pub(crate) struct Replies<T> {
+    here: Option<Replica<T>>,
+    others: Vec<Replica<T>>,
+}
+
+impl<T> Replies<T> {
+    pub fn new(placement: &mut Placement) -> Replies<T> {
+        let here = placement.here.take().map(|roles| Replica::new(None, roles));
+        let others = std::mem::take(&mut placement.others).into_iter();
+        Replies { here, others: others.map(|(node, roles)| Replica::new(Some(node), roles)).collect() }
+    }
+
+    /// Whether this node was asked and nobody else.
+    pub fn is_here_alone(&self) -> bool {
+        self.here.is_some() && self.others.is_empty()
+    }
+
+    /// The primaries for which this node keeps a hint.
+    pub fn hints_here(&self) -> Vec<NodeId> {
+        self.here.as_ref().map(|here| here.roles.hints.clone()).unwrap_or_default()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Replica<T>> + Clone {
+        self.here.iter().chain(&self.others)
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Replica<T>> {
+        self.here.iter_mut().chain(&mut self.others)
+    }
+
+    pub fn of(&mut self, node: Option<NodeId>) -> Option<&mut Replica<T>> {
+        self.iter_mut().find(|replica| replica.node == node)
+    }
+
+    pub fn push(&mut self, replica: Replica<T>) {
+        self.others.push(replica);
+    }
+
+    /// Whether there is nothing to wait for.
+    pub fn complete(&self) -> bool {
+        !self.iter().any(Replica::is_waiting)
+    }
+
+    /// Whether the replies that are there, as far as they are `good`, meet the needs; `Err` when they cannot any
+    /// more, with the need that they fail.
+    pub fn meet(&self, needs: &Needs, good: impl Fn(&T) -> bool) -> Result<bool, Error> {
+        let is_good = |replica: &&Replica<T>| replica.ok().is_some_and(&good);
+        let good_ones = self.iter().filter(is_good).map(|replica| replica.roles.reply());
+        let unmet = match needs.met_by(good_ones) {
+            Ok(()) => return Ok(true),
+            Err(unmet) => unmet,
+        };
+        let hopeful = |replica: &&Replica<T>| replica.is_waiting() || is_good(replica);
+        let possible = self.iter().filter(hopeful).map(|replica| replica.roles.reply());
+        match needs.met_by(possible) {
+            Ok(()) => Ok(false),
+            Err(_) => Err(self.cause(unmet)),
+        }
+    }
+
+    /// What the client is told when too few replies came: why the only replica failed, or that somebody was
+    /// overloaded, so that it tries again; otherwise the need.
+    fn cause(&self, unmet: Error) -> Error {
+        let mut failures = self.iter().filter_map(|replica| match &replica.state {
+            State::Failed(error) => Some(error),
+            State::Waiting | State::Ok(_) => None,
+        });
+        match (self.others.is_empty(), failures.next()) {
+            (true, Some(error)) => error.clone(),
+            (_, first) if first.into_iter().chain(failures).any(|error| *error == Error::Overload) => {
+                Error::Overload
+            }
+            _ => unmet,
+        }
+    }
+}
+
+/// Whether a request can be met by those who can be reached: told before anything is asked.
+pub(crate) fn check_reachable(needs: &Needs, placement: &Placement) -> Result<(), Error> {
+    match needs.met_by(placement.replies()) {
+        Err(Error::Unsatisfied { need, want, got }) if need.counts_vnodes() => {
+            Err(Error::InsufficientVnodes { have: got, need: want })
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,187 @@
+//! Messages as frames.
+//!
+//! The number of a message's question and its time to live stand in the frame's header, the rest are fields
+//! ([`field::Field`]) in the body. At most one field of a message is a value, and it comes last, as all bytes that
+//! are left: so it is sent from where it lies, and what arrives is a slice of the frame.
+//!
+//! * `field.rs`: how things are written that are made of other things.
+//! * `replica.rs`: what is asked of a replica and what it answers.
+//! * `request.rs`: a client's request that is passed on, and the answer to it.
+//! * `error.rs`: errors.
+//!
+//! Invariants: every message that the shards send comes back as it was, up to names of limits that the receiver does
+//! not know; a decoder takes memory for bytes that have arrived, and for lists of [`field::LIST_MAX`] entries.
+//!
+//! The bytes are listed in `docs/formats/peer.md`.
+
+mod error;
+mod field;
+mod replica;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use super::{AskId, PeerMessage};
+use bytes::{Bytes, BytesMut};
+use field::Field;
+use kv::Error;
+use protocol::peer::frame::{self, Frame, Header, TooLarge};
+use protocol::peer::{FRAME_BYTES_MAX, Malformed, Reader};
+
+/// A frame's kind: which message it is.
+mod kind {
+    pub(super) const PING: u8 = 1;
+    pub(super) const PONG: u8 = 2;
+    pub(super) const ASK: u8 = 3;
+    pub(super) const ANSWER: u8 = 4;
+    pub(super) const FORWARD: u8 = 5;
+    pub(super) const FORWARDED: u8 = 6;
+    pub(super) const PROPS: u8 = 7;
+    pub(super) const PROPS_IN_FORCE: u8 = 8;
+}
+
+const _: () = assert!(
+    kv::limits::OBJECT_BYTES_MAX + kv::limits::HEAD_BYTES_MAX + (1 << 20) <= FRAME_BYTES_MAX,
+    "the largest object can be sent to a replica"
+);
+
+/// Why a message is not sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    /// It is larger than a frame can be.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+    /// A request or an answer that one node coordinates for itself.
+    #[error("nodes do not pass this on to each other")]
+    Unspoken,
+}
+
+impl From<EncodeError> for Error {
+    fn from(error: EncodeError) -> Error {
+        match error {
+            EncodeError::TooLarge(TooLarge { len, max }) => {
+                Error::TooLarge { what: "object", len, limit: max }
+            }
+            EncodeError::Unspoken => Error::Store(error.to_string()),
+        }
+    }
+}
+
+/// Why a frame is no message. Its frame was sound, so the sender wrote what this program does not understand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a message of kind {kind}: {what}")]
+pub struct DecodeError {
+    /// The frame's kind.
+    pub kind: u8,
+    /// What is wrong.
+    pub what: &'static str,
+}
+
+impl PeerMessage {
+    /// Appends the message's frame to `out`, and returns its value if that is to be written right after `out`, before
+    /// anything else. An answer that cannot be sent becomes one that says so.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if it cannot be sent; `out` is as it was.
+    pub fn encode(&self, out: &mut BytesMut) -> Result<Option<Bytes>, EncodeError> {
+        match (self.encode_as_is(out), self) {
+            (Err(error), &PeerMessage::Answer { id, load, .. }) => {
+                PeerMessage::Answer { id, load, result: Err(error.into()) }.encode_as_is(out)
+            }
+            (Err(error), &PeerMessage::Forwarded { id, .. }) => {
+                PeerMessage::Forwarded { id, result: Box::new(Err(error.into())) }.encode_as_is(out)
+            }
+            (result, _) => result,
+        }
+    }
+
+    fn encode_as_is(&self, out: &mut BytesMut) -> Result<Option<Bytes>, EncodeError> {
+        let start = frame::begin(out);
+        match self.put_body(out) {
+            Ok(value) => Ok(frame::end(out, start, self.header(), value)?),
+            Err(error) => {
+                out.truncate(start);
+                Err(error)
+            }
+        }
+    }
+
+    fn header(&self) -> Header {
+        let (kind, id, ttl_ms) = match self {
+            PeerMessage::Ping { id, .. } => (kind::PING, id, 0),
+            PeerMessage::Pong { id, .. } => (kind::PONG, id, 0),
+            PeerMessage::Ask { id, ttl_ms, .. } => (kind::ASK, id, *ttl_ms),
+            PeerMessage::Answer { id, .. } => (kind::ANSWER, id, 0),
+            PeerMessage::Forward { id, ttl_ms, .. } => (kind::FORWARD, id, *ttl_ms),
+            PeerMessage::Forwarded { id, .. } => (kind::FORWARDED, id, 0),
+            PeerMessage::Props { id, .. } => (kind::PROPS, id, 0),
+            PeerMessage::PropsInForce { id } => (kind::PROPS_IN_FORCE, id, 0),
+        };
+        Header { kind, id: id.0, ttl_ms }
+    }
+
+    /// Appends the fields, and returns the value that comes after them.
+    fn put_body(&self, out: &mut BytesMut) -> Result<Option<&Bytes>, EncodeError> {
+        match self {
+            PeerMessage::Ping { id: _, life, load } | PeerMessage::Pong { id: _, life, load } => {
+                life.put(out);
+                load.put(out);
+                Ok(None)
+            }
+            PeerMessage::Ask { id: _, ttl_ms: _, key, ask } => {
+                key.put(out);
+                ask.put(out);
+                Ok(replica::value_of_ask(ask))
+            }
+            PeerMessage::Answer { id: _, result, load } => {
+                load.put(out);
+                result.put(out);
+                Ok(replica::value_of_answer(result))
+            }
+            PeerMessage::Forward { id: _, ttl_ms: _, request } => request::put_request(request, out),
+            PeerMessage::Forwarded { id: _, result } => request::put_result(result, out),
+            PeerMessage::Props { id: _, bucket, stamp, props } => {
+                bucket.put(out);
+                stamp.put(out);
+                props.put(out);
+                Ok(None)
+            }
+            PeerMessage::PropsInForce { id: _ } => Ok(None),
+        }
+    }
+
+    /// The message in a frame. Its bytes are slices of the frame's body.
+    ///
+    /// # Errors
+    /// [`DecodeError`] unless they are what [`encode`](PeerMessage::encode) writes.
+    pub fn decode(frame: Frame) -> Result<PeerMessage, DecodeError> {
+        let kind = frame.kind;
+        decode(frame).map_err(|Malformed(what)| DecodeError { kind, what })
+    }
+}
+
+fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
+    let (id, ttl_ms) = (AskId(frame.id), frame.ttl_ms);
+    let from = &mut Reader::new(frame.body);
+    let message = match frame.kind {
+        kind::PING => PeerMessage::Ping { id, life: Field::take(from)?, load: Field::take(from)? },
+        kind::PONG => PeerMessage::Pong { id, life: Field::take(from)?, load: Field::take(from)? },
+        kind::ASK => PeerMessage::Ask { id, ttl_ms, key: Field::take(from)?, ask: Field::take(from)? },
+        kind::ANSWER => {
+            let load = Field::take(from)?;
+            PeerMessage::Answer { id, result: Field::take(from)?, load }
+        }
+        kind::FORWARD => PeerMessage::Forward { id, ttl_ms, request: Box::new(request::take_request(from)?) },
+        kind::FORWARDED => PeerMessage::Forwarded { id, result: Box::new(request::take_result(from)?) },
+        kind::PROPS => PeerMessage::Props {
+            id,
+            bucket: Field::take(from)?,
+            stamp: Field::take(from)?,
+            props: Field::take(from)?,
+        },
+        kind::PROPS_IN_FORCE => PeerMessage::PropsInForce { id },
+        _ => return Err(Malformed("there is no such kind")),
+    };
+    from.end()?;
+    Ok(message)
+}

@@ -1,0 +1,122 @@
+//! A client's request that another node is to coordinate, and the answer to it.
+//!
+//! Only puts and deletes are passed on: any node coordinates a read, and listings and properties are not spread by
+//! passing a client's request on.
+
+use super::EncodeError;
+use super::field::{Field, record, variants};
+use bytes::{BufMut, Bytes, BytesMut};
+use kv::{DeleteRequest, Error, Found, PutRequest, Quorum, Request, Response, Return};
+use object::index::IndexEntry;
+use object::{Link, Metadata};
+use protocol::peer::{Malformed, Reader};
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const DONE: u8 = 1;
+const DELETED: u8 = 2;
+const FAILED: u8 = 3;
+
+record!(PutRequest {
+    bucket, key, key_invented, context, metadata, w, dw, pw, node_confirms, n_val, sloppy_quorum, timeout, returned,
+    if_none_match, if_not_modified, asis; value
+});
+
+record!(DeleteRequest { bucket, key, context, rw, r, w, pr, pw, dw, n_val, sloppy_quorum, timeout });
+
+record!(Metadata {
+    content_type,
+    charset,
+    content_encoding,
+    links,
+    user_meta,
+    indexes,
+    last_modified,
+    deleted
+});
+
+record!(Link { bucket, key, tag });
+record!(IndexEntry { field, value });
+
+variants!(Quorum, "no such quorum" {
+    1 Default,
+    2 One,
+    3 Quorum,
+    4 All,
+    5 Exactly { 0: count },
+});
+
+variants!(Return, "no such part of an object" {
+    1 Nothing,
+    2 Head,
+    3 Body,
+});
+
+record!(Found { head, newest_only; value });
+
+/// Appends a request's fields, and returns the value that comes after them.
+pub(super) fn put_request<'a>(
+    request: &'a Request,
+    out: &mut BytesMut,
+) -> Result<Option<&'a Bytes>, EncodeError> {
+    match request {
+        Request::Put(put) => {
+            out.put_u8(PUT);
+            put.put(out);
+            Ok(Some(&put.value))
+        }
+        Request::Delete(delete) => {
+            out.put_u8(DELETE);
+            delete.put(out);
+            Ok(None)
+        }
+        _ => Err(EncodeError::Unspoken),
+    }
+}
+
+/// Takes a request.
+pub(super) fn take_request(from: &mut Reader) -> Result<Request, Malformed> {
+    match from.u8()? {
+        PUT => Ok(Request::Put(Field::take(from)?)),
+        DELETE => Ok(Request::Delete(Field::take(from)?)),
+        _ => Err(Malformed("no such request")),
+    }
+}
+
+/// Appends the fields of the answer to a request, and returns the value that comes after them.
+pub(super) fn put_result<'a>(
+    result: &'a Result<Response, Error>,
+    out: &mut BytesMut,
+) -> Result<Option<&'a Bytes>, EncodeError> {
+    match result {
+        Ok(Response::Put { key, object }) => {
+            out.put_u8(DONE);
+            key.put(out);
+            object.put(out);
+            Ok(object.as_ref().and_then(|object| object.value.as_ref()))
+        }
+        Ok(Response::Deleted) => {
+            out.put_u8(DELETED);
+            Ok(None)
+        }
+        Ok(_) => Err(EncodeError::Unspoken),
+        Err(error) => {
+            out.put_u8(FAILED);
+            error.put(out);
+            Ok(None)
+        }
+    }
+}
+
+/// Takes the answer to a request.
+pub(super) fn take_result(from: &mut Reader) -> Result<Result<Response, Error>, Malformed> {
+    match from.u8()? {
+        DONE => {
+            let key = Field::take(from)?;
+            Ok(Ok(Response::Put { key, object: Field::take(from)? }))
+        }
+        DELETED => Ok(Ok(Response::Deleted)),
+        FAILED => Ok(Err(Field::take(from)?)),
+        _ => Err(Malformed("no such answer")),
+    }
+}

@@ -1,0 +1,283 @@
+use super::error::{NAMES, OTHER};
+use super::*;
+use crate::peer::Load;
+use bytes::BufMut;
+use kv::props::Reason as PropReason;
+use kv::replica::{Answer, Ask, NodeId, Reason};
+use kv::{
+    Bucket, BucketProps, DeleteRequest, Found, Prop, PutRequest, Quorum, Request, Response, Stored, Want,
+};
+use object::Metadata;
+use protocol::peer::frame::{HEADER_LEN, SMALL_VALUE_MAX};
+use protocol::peer::next_frame;
+use std::sync::Arc;
+
+const ID: AskId = AskId(0xA5);
+
+fn bytes(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
+}
+
+fn encode(message: &PeerMessage) -> BytesMut {
+    let mut out = BytesMut::new();
+    if let Some(value) = message.encode(&mut out).unwrap() {
+        out.put_slice(&value);
+    }
+    out
+}
+
+fn frame(mut bytes: BytesMut) -> Frame {
+    let frame = next_frame(&mut bytes, FRAME_BYTES_MAX).unwrap().unwrap();
+    assert!(bytes.is_empty());
+    frame
+}
+
+fn back(message: &PeerMessage) -> PeerMessage {
+    PeerMessage::decode(frame(encode(message))).unwrap()
+}
+
+fn body(kind: u8, body: &'static [u8]) -> Result<PeerMessage, DecodeError> {
+    PeerMessage::decode(Frame { kind, id: ID.0, ttl_ms: 0, body: Bytes::from_static(body) })
+}
+
+fn answer(result: Result<Answer, Error>) -> PeerMessage {
+    PeerMessage::Answer { id: ID, result, load: Load(2) }
+}
+
+fn forwarded(result: Result<Response, Error>) -> PeerMessage {
+    PeerMessage::Forwarded { id: ID, result: Box::new(result) }
+}
+
+fn merge(value: Bytes) -> PeerMessage {
+    let hints = vec![NodeId(1), NodeId(0x0203)];
+    let ask = Ask::Merge { head: bytes("head"), value, hints, reason: Reason::Handoff };
+    PeerMessage::Ask { id: ID, ttl_ms: 9, key: bytes("key"), ask }
+}
+
+fn put(value: Bytes) -> PeerMessage {
+    let metadata = Metadata {
+        content_type: Some(bytes("t")),
+        user_meta: vec![(bytes("m"), None), (bytes("n"), Some(bytes("v")))],
+        last_modified: 5,
+        ..Metadata::default()
+    };
+    let put = PutRequest {
+        w: Quorum::Exactly(2),
+        n_val: Some(3),
+        sloppy_quorum: Some(false),
+        if_none_match: true,
+        ..PutRequest::new(Bucket::untyped(bytes("b")), Some(bytes("k")), metadata, value)
+    };
+    PeerMessage::Forward { id: ID, ttl_ms: 9, request: Box::new(Request::Put(put)) }
+}
+
+/// A message for every kind, its kind, its time to live and its body.
+fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
+    let delete =
+        DeleteRequest { rw: Quorum::One, ..DeleteRequest::new(Bucket::untyped(bytes("b")), bytes("k")) };
+    let delete = Box::new(Request::Delete(delete));
+    let stored = Stored { head: bytes("head"), value: Some(bytes("value")) };
+    let found = Found { head: bytes("head"), value: Some(bytes("value")), newest_only: true };
+    let done = Response::Put { key: Some(bytes("k")), object: Some(found) };
+    let props = Some(Arc::new(BucketProps::default()));
+    let bucket = Bucket::untyped(bytes("b"));
+    vec![
+        (PeerMessage::Ping { id: ID, life: 7, load: Load(2) }, 1, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0"),
+        (PeerMessage::Pong { id: ID, life: 7, load: Load(2) }, 2, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0"),
+        (
+            PeerMessage::Ask { id: ID, ttl_ms: 9, key: bytes("key"), ask: Ask::Read { want: Want::Value } },
+            3,
+            9,
+            b"\x03key\x01\x02",
+        ),
+        (merge(bytes("value")), 3, 9, b"\x03key\x02\x04\x02\x01\0\x03\x02\x04headvalue"),
+        (answer(Ok(Answer::Read(Some(stored)))), 4, 0, b"\x02\0\0\0\0\x01\x01\x04head\x01value"),
+        (answer(Ok(Answer::Read(None))), 4, 0, b"\x02\0\0\0\0\x01\0"),
+        (answer(Ok(Answer::Merged)), 4, 0, b"\x02\0\0\0\0\x02"),
+        (answer(Err(Error::NValViolation(3))), 4, 0, b"\x02\0\0\0\x01\x01\x03\0\0\0"),
+        (
+            put(bytes("value")),
+            5,
+            9,
+            b"\x01\x07default\x01b\x01\x01k\0\0\
+              \x01\x01t\0\0\0\x02\x01m\0\x01n\x01\x01v\0\x05\0\0\0\0\0\0\0\0\
+              \x05\x02\0\0\0\x01\x01\x01\x01\x03\0\0\0\x01\0\0\x01\x01\0\0value",
+        ),
+        (
+            PeerMessage::Forward { id: ID, ttl_ms: 9, request: delete },
+            5,
+            9,
+            b"\x02\x07default\x01b\x01k\0\x02\x01\x01\x01\x01\x01\0\0\0",
+        ),
+        (forwarded(Ok(done)), 6, 0, b"\x01\x01\x01k\x01\x04head\x01\x01value"),
+        (forwarded(Ok(Response::Deleted)), 6, 0, b"\x02"),
+        (forwarded(Err(Error::Timeout)), 6, 0, b"\x03\x12"),
+        (
+            PeerMessage::Props { id: ID, bucket, stamp: 6, props },
+            7,
+            0,
+            b"\x07default\x01b\x06\0\0\0\0\0\0\0\x01\x06\x01\0\xA5\xEF\xC3\xE2",
+        ),
+        (PeerMessage::PropsInForce { id: ID }, 8, 0, b""),
+    ]
+}
+
+#[test]
+fn golden_bodies() {
+    for (message, kind, ttl_ms, body) in golden() {
+        let frame = frame(encode(&message));
+        assert_eq!((frame.kind, frame.id, frame.ttl_ms), (kind, ID.0, ttl_ms), "{message:?}");
+        assert_eq!(frame.body, body, "{message:?}: {}", frame.body.escape_ascii());
+        assert_eq!(PeerMessage::decode(frame), Ok(message));
+    }
+}
+
+#[test]
+fn a_golden_frame() {
+    let ping = PeerMessage::Ping { id: ID, life: 7, load: Load(2) };
+    assert_eq!(
+        encode(&ping)[..],
+        *b"\x1E\0\0\0\xC7\xF1\xF1\xB8\x01\0\xA5\0\0\0\0\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x02\0\0\0"
+    );
+}
+
+#[test]
+fn errors_survive() {
+    use kv::error::Name;
+    use kv::quorum::Need;
+    use object::index::{IndexError, IndexErrors};
+    let needs = [Need::R, Need::Pr, Need::W, Need::Pw, Need::Dw, Need::NodeConfirms];
+    let names = [Name::Bucket, Name::Key, Name::Type];
+    let index_errors = vec![
+        IndexError::FieldParsingFailed { field: bytes("a_int"), value: bytes("x") },
+        IndexError::UnknownFieldType { field: bytes("b") },
+    ];
+    let mut errors = vec![
+        Error::NValViolation(3),
+        Error::InsufficientVnodes { have: 1, need: 2 },
+        Error::Unreachable,
+        Error::MatchFound,
+        Error::Modified,
+        Error::NotFoundCondition,
+        Error::NoType(bytes("type")),
+        Error::BadContext,
+        Error::BadIndex(IndexErrors(index_errors)),
+        Error::TooManySiblings { got: 101, limit: 100 },
+        Error::TooManyBuckets { limit: 1_000 },
+        Error::DefaultTypeFixed,
+        Error::ListTooLong { limit: 100_000 },
+        Error::Timeout,
+        Error::Overload,
+        Error::Damaged("segment 3, ä".into()),
+        Error::Fenced("fenced".into()),
+        Error::Store(String::new()),
+        Error::NotCovered,
+    ];
+    errors.extend(needs.map(|need| Error::Unsatisfied { need, want: 3, got: 1 }));
+    errors.extend(names.map(Error::EmptyName));
+    errors.extend(NAMES.map(|what| Error::TooLarge { what, len: usize::MAX, limit: 0 }));
+    errors.extend(Prop::NAMES.iter().map(|name| {
+        let reasons = [PropReason::Word("not_integer"), PropReason::Text("no".into())];
+        Error::InvalidProps(reasons.map(|reason| (*name, reason)).to_vec())
+    }));
+    for error in errors {
+        assert_eq!(back(&answer(Err(error.clone()))), answer(Err(error.clone())));
+        assert_eq!(back(&forwarded(Err(error.clone()))), forwarded(Err(error)));
+    }
+}
+
+#[test]
+fn limits_name_what_is_known_to_both() {
+    let limits = kv::Limits { value_bytes_max: 0, ..kv::Limits::default() };
+    let error = limits.check_sibling(&Metadata::default(), b"v").unwrap_err();
+    assert_eq!(back(&answer(Err(error.clone()))), answer(Err(error)));
+    let new = Error::TooLarge { what: "name of later", len: 2, limit: 1 };
+    assert_eq!(back(&answer(Err(new))), answer(Err(Error::TooLarge { what: OTHER, len: 2, limit: 1 })));
+}
+
+#[test]
+fn values_are_not_copied() {
+    let value = Bytes::from(vec![7; SMALL_VALUE_MAX + 1]);
+    let stored = Stored { head: bytes("head"), value: Some(value.clone()) };
+    let found = Found { head: bytes("head"), value: Some(value.clone()), newest_only: false };
+    for message in [
+        merge(value.clone()),
+        answer(Ok(Answer::Read(Some(stored)))),
+        put(value.clone()),
+        forwarded(Ok(Response::Put { key: None, object: Some(found) })),
+    ] {
+        let mut out = BytesMut::new();
+        let sent = message.encode(&mut out).unwrap().unwrap();
+        assert_eq!(sent.as_ptr(), value.as_ptr());
+        assert!(out.len() < HEADER_LEN + 100);
+        out.put_slice(&sent);
+        let read = frame(out);
+        let range = read.body.as_ptr_range();
+        let decoded = PeerMessage::decode(read).unwrap();
+        assert_eq!(decoded, message);
+        if let PeerMessage::Ask { key, ask: Ask::Merge { head, value, .. }, .. } = decoded {
+            assert!([key, head, value].iter().all(|part| range.contains(&part.as_ptr())));
+        }
+    }
+}
+
+#[test]
+fn what_is_too_large_is_told_and_not_sent() {
+    let large = Bytes::from(vec![0; FRAME_BYTES_MAX + 1]);
+    let mut out = BytesMut::from(&b"before"[..]);
+    let error = merge(large.clone()).encode(&mut out).unwrap_err();
+    assert!(matches!(error, EncodeError::TooLarge(_)), "{error}");
+    assert_eq!(out[..], *b"before");
+    let stored = Stored { head: bytes("head"), value: Some(large) };
+    let PeerMessage::Answer { id, result: Err(error), load } = back(&answer(Ok(Answer::Read(Some(stored)))))
+    else {
+        panic!("not an error")
+    };
+    assert_eq!((id, load), (ID, Load(2)));
+    assert!(matches!(error, Error::TooLarge { what: "object", limit: FRAME_BYTES_MAX, .. }), "{error}");
+}
+
+#[test]
+fn what_nodes_do_not_say_is_not_sent() {
+    let listing = Box::new(Request::GetTypeProps(bytes("type")));
+    let mut out = BytesMut::new();
+    let forward = PeerMessage::Forward { id: ID, ttl_ms: 9, request: listing };
+    assert_eq!(forward.encode(&mut out), Err(EncodeError::Unspoken));
+    assert!(out.is_empty());
+    let keys = Response::Keys { keys: Vec::new(), done: true };
+    let error = Error::Store(EncodeError::Unspoken.to_string());
+    assert_eq!(back(&forwarded(Ok(keys))), forwarded(Err(error)));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (kind, bytes, what) in [
+        (0, &b""[..], "there is no such kind"),
+        (9, b"", "there is no such kind"),
+        (1, b"\x07\0\0\0\0\0\0\0\x02\0\0", "it ends early"),
+        (1, b"\x07\0\0\0\0\0\0\0\x02\0\0\0\0", "bytes after its end"),
+        (3, b"\x03key", "it ends early"),
+        (3, b"\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01key", "it ends early"),
+        (3, b"\x03key\x03", "no such question"),
+        (3, b"\x03key\x01\x02value", "bytes after its end"),
+        (3, b"\x03key\x02\x01\x81\x80\x04", "a list is too long"),
+        (4, b"\0\0\0\0\x02", "a flag is neither 0 nor 1"),
+        (4, b"\0\0\0\0\0\x01\x01\x04head\0value", "bytes after its end"),
+        (4, b"\0\0\0\0\x01\x15\x01\xFF", "a text is not UTF-8"),
+        (5, b"\x03", "no such request"),
+        (7, b"\x01t\x01b\x06\0\0\0\0\0\0\0\x01\x06\x01\0\xA5\xEF\xC3\xE3", "unreadable bucket properties"),
+    ] {
+        assert_eq!(body(kind, bytes), Err(DecodeError { kind, what }), "{}", bytes.escape_ascii());
+    }
+    for (message, kind, ttl_ms, bytes) in golden() {
+        for len in 0..bytes.len() {
+            let cut = PeerMessage::decode(Frame {
+                kind,
+                id: ID.0,
+                ttl_ms,
+                body: Bytes::from_static(&bytes[..len]),
+            });
+            assert_ne!(cut, Ok(message.clone()));
+        }
+    }
+}

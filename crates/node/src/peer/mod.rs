@@ -1,0 +1,165 @@
+//! What nodes say to each other.
+//!
+//! Messages between two nodes may be lost, doubled, late or out of order, also those of a process that has since
+//! been started again: an answer is known by the number of its question, which no other question of the cluster has.
+//! Where they arrive they are given to the shard that [`route`] names.
+//!
+//! * `codec/`: messages as frames.
+
+mod codec;
+
+use crate::hop::ShardId;
+use crate::layout::Layout;
+use bytes::Bytes;
+use kv::replica::{Answer, Ask, Reason};
+use kv::{Bucket, BucketProps, Error, Request, Response};
+use std::sync::Arc;
+
+pub use codec::{DecodeError, EncodeError};
+pub use kv::replica::NodeId;
+
+/// The number of a question: random above, so that it is unlike those of an earlier process, and with the shard
+/// that asks in its lowest byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AskId(pub u64);
+
+impl AskId {
+    /// The shard that asked.
+    pub fn shard(self) -> ShardId {
+        ShardId(u16::from(self.0.to_le_bytes()[0]))
+    }
+}
+
+/// How busy a shard says it is: requests under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Load(pub u32);
+
+/// One message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PeerMessage {
+    /// Are you there?
+    Ping {
+        /// The question; its shard is the one to be answered.
+        id: AskId,
+        /// The sender's process: another number means that it was started again.
+        life: u64,
+        /// How busy the sender is.
+        load: Load,
+    },
+    /// I am.
+    Pong {
+        /// The question.
+        id: AskId,
+        /// The answerer's process.
+        life: u64,
+        /// How busy it is.
+        load: Load,
+    },
+    /// A question to a replica.
+    Ask {
+        /// The question.
+        id: AskId,
+        /// Milliseconds after which nobody waits for the answer.
+        ttl_ms: u32,
+        /// The key's ledger key.
+        key: Bytes,
+        /// The question.
+        ask: Ask,
+    },
+    /// A replica's answer.
+    Answer {
+        /// The question.
+        id: AskId,
+        /// The answer.
+        result: Result<Answer, Error>,
+        /// How busy the answerer is.
+        load: Load,
+    },
+    /// A client's request that another node is to coordinate.
+    Forward {
+        /// The question.
+        id: AskId,
+        /// Milliseconds after which nobody waits for the answer.
+        ttl_ms: u32,
+        /// A put or a delete; its key is known.
+        request: Box<Request>,
+    },
+    /// The answer to a [`PeerMessage::Forward`].
+    Forwarded {
+        /// The question.
+        id: AskId,
+        /// The answer.
+        result: Box<Result<Response, Error>>,
+    },
+    /// A bucket's properties were changed; sent by the shard that keeps them to its like.
+    Props {
+        /// The question.
+        id: AskId,
+        /// The bucket.
+        bucket: Bucket,
+        /// When they were changed, in microseconds, later than any change known before; the later one holds.
+        stamp: u64,
+        /// The properties; `None` for its type's.
+        props: Option<Arc<BucketProps>>,
+    },
+    /// The answer to a [`PeerMessage::Props`]: they, or later ones, are in force and durable.
+    PropsInForce {
+        /// The question.
+        id: AskId,
+    },
+}
+
+/// What goes first when several messages wait for a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// Who is there, and who leads.
+    Liveness,
+    /// What a client waits for.
+    Requests,
+    /// Read repair.
+    Repair,
+    /// Hints brought home.
+    Handoff,
+}
+
+impl Lane {
+    /// All of them, the most urgent first.
+    pub const ALL: [Lane; 4] = [Lane::Liveness, Lane::Requests, Lane::Repair, Lane::Handoff];
+}
+
+impl PeerMessage {
+    /// The message's lane.
+    pub fn lane(&self) -> Lane {
+        match self {
+            PeerMessage::Ping { .. } | PeerMessage::Pong { .. } => Lane::Liveness,
+            PeerMessage::Ask { ask: Ask::Merge { reason, .. }, .. } => match reason {
+                Reason::Write => Lane::Requests,
+                Reason::Repair | Reason::Heal => Lane::Repair,
+                Reason::Handoff => Lane::Handoff,
+            },
+            _ => Lane::Requests,
+        }
+    }
+}
+
+/// The shard of this node that a message is for.
+pub fn route(message: &PeerMessage, layout: &Layout) -> ShardId {
+    match message {
+        PeerMessage::Ping { id, .. } => ShardId(id.shard().0 % layout.shards),
+        PeerMessage::Pong { id, .. }
+        | PeerMessage::Answer { id, .. }
+        | PeerMessage::Forwarded { id, .. }
+        | PeerMessage::PropsInForce { id } => ShardId(id.shard().0 % layout.shards),
+        PeerMessage::Props { .. } => ShardId(0),
+        PeerMessage::Ask { key, .. } => {
+            // A key that is none is answered by whoever gets it.
+            let prefix = object::key::decode_object_key(key).map_or(0, |key| key.prefix);
+            ShardId(ring::shard_of(prefix, layout.shards))
+        }
+        PeerMessage::Forward { request, .. } => {
+            let (bucket, key) = (request.bucket(), request.key());
+            let prefix = bucket.zip(key).map_or(0, |(bucket, key)| layout.prefix(bucket, key));
+            ShardId(ring::shard_of(prefix, layout.shards))
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Hints: what is kept here for primaries that were away, and how it comes home.
+//!
+//! A hint is an entry of the ledger, (node, key), without content: what is to be brought is whatever is stored here
+//! under the key when its turn comes. It is written in one batch with the version it is for, so a crash leaves both
+//! or neither.
+//!
+//! 1. When a peer comes up, its hints are scanned, a page at a time.
+//! 2. Each hint of a page is a [`kv::Deliver`], a few at a time; each forgets its hint when it is home.
+//! 3. When a page is done, the next one is scanned: where it begins is the checkpoint. An interruption costs what
+//!    was under way, no more.
+//! 4. After the last page: if hints stayed, or new ones were kept meanwhile, the next round begins after a pause.
+//!
+//! Invariant: a hint that is in the ledger when its peer is up is tried again until it is home.
+
+use super::work::{Coordinator, Work};
+use super::{Origin, Shard};
+use crate::peer::NodeId;
+use base::Monotonic;
+use bytes::Bytes;
+use engine::fold::{ScanId, ScanPage, ScanRequest, Visit};
+use engine::{Error, Seq, Write};
+use kv::{Bucket, Event};
+use object::key;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Hints on a page: some tens of kilobytes of keys.
+const PAGE_HINTS_MAX: usize = 256;
+
+/// Deliveries under way for one peer: enough to fill a link's batch, few enough that clients do not notice.
+const UNDER_WAY_MAX: usize = 32;
+
+/// Deliveries under way while clients keep this shard busy.
+const UNDER_WAY_BUSY_MAX: usize = 4;
+
+/// Work that counts as busy here.
+const WORK_BUSY: usize = 256;
+
+/// How long one delivery may take: a large object over a slow link.
+const DELIVERY_MAX: Duration = Duration::from_secs(30);
+
+/// Between two rounds.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What is done about one peer's hints.
+#[derive(Default)]
+struct Round {
+    scan: Option<ScanId>,
+    /// Where the next page begins; `None` when this is the last.
+    next: Option<Bytes>,
+    /// Hints of this page that have not been begun.
+    waiting: VecDeque<Bytes>,
+    under_way: usize,
+    /// Whether the round is going on.
+    active: bool,
+    /// When the next one is due, if one is.
+    again: Option<Monotonic>,
+    /// Whether something was delivered or tried in this round.
+    tried: bool,
+    /// Whether a hint was kept since the round began.
+    kept: bool,
+    /// Whether one was kept shortly before: a scan sees only what may be acknowledged, so this one may miss it.
+    recent: bool,
+}
+
+/// The hints of all peers.
+#[derive(Default)]
+pub(super) struct Hints {
+    rounds: BTreeMap<NodeId, Round>,
+    scans: BTreeMap<ScanId, NodeId>,
+}
+
+impl Shard {
+    /// The ledger keys of hints about a key.
+    pub(super) fn hint_keys(&mut self, nodes: &[NodeId], object_key: &[u8]) -> Vec<Vec<u8>> {
+        for &node in nodes {
+            let round = self.hints.rounds.entry(node).or_default();
+            round.kept = true;
+            if !round.active && round.again.is_none() {
+                round.again = Some(self.config.clock.now() + PAUSE);
+            }
+        }
+        self.counters.hints += nodes.len() as u64;
+        nodes.iter().map(|node| key::hint(node.0, object_key)).collect()
+    }
+
+    /// Keeps hints about what is stored here under the work's key.
+    pub(super) fn keep_hints(&mut self, work: &Work, nodes: &[NodeId]) -> Result<Seq, Error> {
+        let keys = self.hint_keys(nodes, &work.key);
+        let writes: Vec<_> = keys.iter().map(|key| Write::Put { key, head: &[], value: &[] }).collect();
+        let written = self.store.write(&writes);
+        self.counters.hints_lost += if written.is_err() { nodes.len() as u64 } else { 0 };
+        written
+    }
+
+    /// Forgets a hint that is home, and with `object` the key that was kept for it alone.
+    pub(super) fn forget_hint(&mut self, work: &Work, node: NodeId, object: bool) {
+        let hint = key::hint(node.0, &work.key);
+        let both = [Write::Delete { key: &hint }, Write::Delete { key: &work.key }];
+        // A hint that cannot be removed is brought once more.
+        if self.store.write(if object { &both } else { &both[..1] }).is_ok() {
+            self.counters.hints_home += 1;
+        }
+    }
+
+    /// Begins to bring a peer's hints home.
+    pub(super) fn bring_hints(&mut self, node: NodeId) {
+        let round = self.hints.rounds.entry(node).or_default();
+        if !round.active {
+            *round =
+                Round { active: true, recent: round.kept, under_way: round.under_way, ..Round::default() };
+            self.scan_hints(node, Bytes::from(key::hints(node.0).start));
+        }
+    }
+
+    /// Begins rounds that are due.
+    pub(super) fn tick_hints(&mut self, now: Monotonic) {
+        let due = |round: &Round| !round.active && round.again.is_some_and(|at| at <= now);
+        let due: Vec<NodeId> =
+            self.hints.rounds.iter().filter(|(_, round)| due(round)).map(|(&node, _)| node).collect();
+        for node in due {
+            if self.peers.is_up(node) {
+                self.bring_hints(node);
+            }
+        }
+    }
+
+    fn scan_hints(&mut self, node: NodeId, start: Bytes) {
+        let end = Bytes::from(key::hints(node.0).end);
+        let visitor = Box::new(|_: &[u8], _: &[u8]| Visit::Take);
+        match self.store.scan(ScanRequest { start, end, items_max: PAGE_HINTS_MAX, visitor }) {
+            Ok(scan) => {
+                self.hints.scans.insert(scan, node);
+                self.hints.rounds.entry(node).or_default().scan = Some(scan);
+            }
+            Err(_) => self.end_round(node),
+        }
+    }
+
+    /// Takes a page of hints, if the scan was for one.
+    pub(super) fn on_hints(
+        &mut self,
+        scan: ScanId,
+        page: Result<ScanPage, Error>,
+    ) -> Result<(), Result<ScanPage, Error>> {
+        let Some(node) = self.hints.scans.remove(&scan) else { return Err(page) };
+        let round = self.hints.rounds.entry(node).or_default();
+        round.scan = None;
+        match page {
+            Ok(page) => {
+                round.next = page.next;
+                round.waiting.extend(page.items.into_iter().map(|(key, _)| key));
+                self.deliver_hints(node);
+            }
+            Err(_) => self.end_round(node),
+        }
+        Ok(())
+    }
+
+    fn deliver_hints(&mut self, node: NodeId) {
+        if !self.peers.is_up(node) {
+            return self.end_round(node);
+        }
+        let most = if self.load().0 as usize > WORK_BUSY { UNDER_WAY_BUSY_MAX } else { UNDER_WAY_MAX };
+        loop {
+            let round = self.hints.rounds.entry(node).or_default();
+            if !round.active || round.under_way >= most {
+                return;
+            }
+            let Some(hint) = round.waiting.pop_front() else { break };
+            round.under_way += 1;
+            round.tried = true;
+            self.deliver(node, &hint);
+        }
+        let round = self.hints.rounds.entry(node).or_default();
+        if round.under_way > 0 || round.scan.is_some() {
+            return;
+        }
+        match round.next.take() {
+            Some(next) => self.scan_hints(node, next),
+            None => self.end_round(node),
+        }
+    }
+
+    fn deliver(&mut self, node: NodeId, hint: &Bytes) {
+        let deadline = self.config.clock.now() + DELIVERY_MAX;
+        let made = key::hinted(hint).and_then(|object_key| {
+            let parts = key::decode_object_key(object_key)?;
+            let own = |part: std::borrow::Cow<'_, [u8]>| Bytes::from(part.into_owned());
+            let bucket = Bucket { bucket_type: own(parts.bucket_type), name: own(parts.bucket) };
+            Ok((hint.slice_ref(object_key), parts.prefix, bucket))
+        });
+        let work = made.ok().and_then(|(key, prefix, bucket)| {
+            let props = Arc::clone(self.table.get(&bucket).ok()?);
+            let others = self.other_primaries(prefix, props.n_val, node);
+            let deliver = Coordinator::Deliver(kv::Deliver::new(node, others));
+            Some(Work::new(Origin::Nobody, deliver, key, props, deadline))
+        });
+        match work {
+            Some(work) => self.drive(None, work, Event::Start),
+            None => self.on_delivered(node),
+        }
+    }
+
+    /// A key's primaries but `node`; `None` if this node is one.
+    fn other_primaries(&self, prefix: u16, n_val: u32, node: NodeId) -> Option<Vec<NodeId>> {
+        let n_val = usize::try_from(n_val).unwrap_or(usize::MAX);
+        let list = self.config.ring.preflist(ring::Partition(prefix.into()), n_val);
+        let mut primaries: Vec<NodeId> = list.map(|entry| entry.node).collect();
+        if primaries.contains(&self.peers.here()) {
+            return None;
+        }
+        primaries.sort_unstable();
+        primaries.dedup();
+        primaries.retain(|&other| other != node);
+        Some(primaries)
+    }
+
+    /// A delivery is over, one way or the other.
+    pub(super) fn on_delivered(&mut self, node: NodeId) {
+        let round = self.hints.rounds.entry(node).or_default();
+        round.under_way = round.under_way.saturating_sub(1);
+        if round.active {
+            self.deliver_hints(node);
+        }
+    }
+
+    fn end_round(&mut self, node: NodeId) {
+        let again = self.config.clock.now() + PAUSE;
+        let round = self.hints.rounds.entry(node).or_default();
+        let more =
+            round.tried || round.kept || round.recent || !round.waiting.is_empty() || round.next.is_some();
+        *round = Round { under_way: round.under_way, again: more.then_some(again), ..Round::default() };
+    }
+}

@@ -1,0 +1,211 @@
+//! Who can be reached, and how busy they are.
+//!
+//! This shard asks each peer now and then whether it is there. A peer is *up* while it has answered something lately:
+//! an answer proves both ways between the two, which is what a request needs; that a third node reaches it would
+//! not help. A peer is *down* when its link is, or when it has been silent for [`SILENCE_MAX`].
+//!
+//! Left out: who is a member, and what the others think. Membership is fixed; with gossip this becomes one of its
+//! sources.
+
+use super::{Output, Shard};
+use crate::members::Members;
+use crate::peer::{AskId, Load, NodeId, PeerMessage};
+use base::{Monotonic, Rng};
+use kv::{Ask, Error, Event};
+use std::time::Duration;
+
+/// How often a peer is asked.
+const PING_EVERY: Duration = Duration::from_millis(250);
+
+/// How long a peer may be silent: six unanswered questions, which a link that loses a third of what it carries
+/// in both directions hides once in 50.
+pub const SILENCE_MAX: Duration = Duration::from_millis(1500);
+
+/// The slowest link that is used: a peer that is sent a large value is given the time that the value takes on it, since
+/// questions and answers wait behind it.
+const LINK_BYTES_PER_SECOND_MIN: u64 = 10 << 20;
+
+/// Values that are large in this sense: below it the time is nothing.
+const LARGE_BYTES: usize = 1 << 20;
+
+/// One peer, as this shard knows it.
+#[derive(Clone, Debug)]
+struct Peer {
+    node: NodeId,
+    up: bool,
+    /// When it last answered.
+    heard: Monotonic,
+    /// Its process, once it has told.
+    life: Option<u64>,
+    load: Load,
+}
+
+/// All peers.
+#[derive(Clone, Debug)]
+pub(super) struct Peers {
+    here: NodeId,
+    peers: Vec<Peer>,
+    pinged: Option<Monotonic>,
+    /// This process.
+    life: u64,
+}
+
+impl Peers {
+    pub fn new(members: &Members, rng: &mut dyn Rng) -> Peers {
+        let peer = |node| Peer { node, up: false, heard: Monotonic(0), life: None, load: Load(0) };
+        let peers = members.others().map(peer).collect();
+        Peers { here: members.here(), peers, pinged: None, life: rng.next_u64() }
+    }
+
+    /// Whether there is nobody else.
+    pub fn is_alone(&self) -> bool {
+        self.peers.is_empty()
+    }
+
+    /// This node.
+    pub fn here(&self) -> NodeId {
+        self.here
+    }
+
+    /// Whether a peer can be reached.
+    pub fn is_up(&self, node: NodeId) -> bool {
+        self.of(node).is_some_and(|peer| peer.up)
+    }
+
+    /// How busy a peer has last said it is.
+    pub fn load(&self, node: NodeId) -> Load {
+        self.of(node).map_or(Load(0), |peer| peer.load)
+    }
+
+    /// Peers that can be reached.
+    pub fn up(&self) -> impl Iterator<Item = NodeId> {
+        self.peers.iter().filter(|peer| peer.up).map(|peer| peer.node)
+    }
+
+    // Nodes are numbered without a gap, and this one is not among its peers.
+    fn of(&self, node: NodeId) -> Option<&Peer> {
+        let at = usize::from(node.0) - usize::from(node > self.here);
+        self.peers.get(at).filter(|peer| peer.node == node)
+    }
+
+    fn of_mut(&mut self, node: NodeId) -> Option<&mut Peer> {
+        self.peers.iter_mut().find(|peer| peer.node == node)
+    }
+}
+
+/// What a sign of life changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    None,
+    /// It can be reached again.
+    Up,
+    /// It can be reached, but was started again, and has forgotten what it was asked.
+    Restarted,
+}
+
+impl Shard {
+    /// Asks who is there, and counts those as down who have been silent.
+    pub(super) fn tick_peers(&mut self, now: Monotonic) {
+        if self.peers.is_alone() {
+            return;
+        }
+        if self.peers.pinged.is_none_or(|at| now.since(at) >= PING_EVERY) {
+            self.peers.pinged = Some(now);
+            self.config.members.others().for_each(|node| self.ping(node));
+        }
+        let silent = |peer: &&Peer| peer.up && now.since(peer.heard) >= SILENCE_MAX;
+        let silent: Vec<NodeId> = self.peers.peers.iter().filter(silent).map(|peer| peer.node).collect();
+        silent.into_iter().for_each(|node| self.on_down(node));
+    }
+
+    fn ping(&mut self, to: NodeId) {
+        let (id, life, load) = (self.ask_id(0), self.peers.life, self.load());
+        self.send(to, PeerMessage::Ping { id, life, load });
+    }
+
+    /// A link to another node is there, or is no more. Without links, as in simulation, silence tells.
+    pub fn link(&mut self, node: NodeId, is_up: bool) {
+        match is_up {
+            true => self.ping(node),
+            false => self.on_down(node),
+        }
+    }
+
+    pub(super) fn on_ping(&mut self, from: NodeId, id: AskId) {
+        let (life, load) = (self.peers.life, self.load());
+        self.send(from, PeerMessage::Pong { id, life, load });
+    }
+
+    /// A peer has answered something.
+    pub(super) fn on_sign_of_life(&mut self, node: NodeId, life: Option<u64>, load: Option<Load>) {
+        let now = self.config.clock.now();
+        let Some(peer) = self.peers.of_mut(node) else { return };
+        peer.heard = peer.heard.max(now);
+        peer.load = load.unwrap_or(peer.load);
+        let restarted = life.is_some() && peer.life.is_some() && life != peer.life;
+        peer.life = life.or(peer.life);
+        let change = match std::mem::replace(&mut peer.up, true) {
+            false => Change::Up,
+            true if restarted => Change::Restarted,
+            true => Change::None,
+        };
+        if change == Change::Restarted {
+            self.fail_questions(node);
+        }
+        if change != Change::None {
+            self.on_up(node);
+        }
+    }
+
+    fn on_up(&mut self, node: NodeId) {
+        self.bring_hints(node);
+        self.bring_props(node);
+    }
+
+    fn on_down(&mut self, node: NodeId) {
+        let was_up = self.peers.of_mut(node).is_some_and(|peer| std::mem::take(&mut peer.up));
+        if was_up {
+            self.fail_questions(node);
+        }
+    }
+
+    /// Tells everybody who has asked the node something that there will be no answer.
+    fn fail_questions(&mut self, node: NodeId) {
+        for id in self.objects.names(|work| work.asks) {
+            self.resume(id, Event::Answer { from: node, result: Err(Error::Unreachable) });
+        }
+        self.fail_forwards(node);
+        self.fail_props(node);
+    }
+
+    /// How busy this shard is.
+    pub(super) fn load(&self) -> Load {
+        Load(u32::try_from(self.work() - self.objects.lingering.len().min(self.work())).unwrap_or(u32::MAX))
+    }
+
+    /// The number of a question about the work of this name; 0 for none.
+    pub(super) fn ask_id(&self, work: u64) -> AskId {
+        AskId(work << 8 | u64::from(self.config.id.0 & 0xFF))
+    }
+
+    /// Bytes of a message from this node are arriving: it is there, however long the message takes.
+    pub fn progress(&mut self, node: NodeId) {
+        let now = self.config.clock.now();
+        if let Some(peer) = self.peers.of_mut(node).filter(|peer| peer.up) {
+            peer.heard = peer.heard.max(now);
+        }
+    }
+
+    /// Sends a message.
+    pub(super) fn send(&mut self, to: NodeId, message: PeerMessage) {
+        if let PeerMessage::Ask { ask: Ask::Merge { value, .. }, .. } = &message
+            && value.len() >= LARGE_BYTES
+            && let Some(peer) = self.peers.of_mut(to)
+        {
+            let nanos = value.len() as u64 * 1_000_000_000 / LINK_BYTES_PER_SECOND_MIN;
+            peer.heard = peer.heard + Duration::from_nanos(nanos);
+        }
+        debug_assert!(to != self.peers.here(), "a node does not write to itself");
+        self.outputs.push(Output::Peer { to, message });
+    }
+}

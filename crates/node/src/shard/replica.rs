@@ -1,0 +1,213 @@
+//! What comes from other nodes: questions to this replica, answers to ours, and requests that are to be coordinated
+//! here.
+//!
+//! A question carries the time after which nobody waits; what has no time left is not begun. An answer to work that
+//! is over is dropped.
+
+use super::work::{Coordinator, Work};
+use super::{Origin, Shard, WORK_BYTES_MAX, WORK_MAX};
+use crate::peer::{AskId, NodeId, PeerMessage};
+use base::Monotonic;
+use bytes::Bytes;
+use kv::{Answer, Ask, Bucket, Error, Event, Reason, Request, Response};
+use object::key;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A client's request that another node coordinates.
+struct Forward {
+    to: NodeId,
+    origin: Origin,
+    deadline: Monotonic,
+}
+
+/// Requests passed on to this node that are remembered, so that one which comes twice is carried out once: more than
+/// can be under way here.
+const SEEN_MAX: usize = 4 * WORK_MAX;
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Forwards {
+    waiting: BTreeMap<u64, Forward>,
+    /// Those of other nodes that have come, and their order.
+    seen: BTreeSet<(NodeId, AskId)>,
+    order: VecDeque<(NodeId, AskId)>,
+}
+
+impl Forwards {
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether this one comes for the first time.
+    fn is_first(&mut self, from: NodeId, id: AskId) -> bool {
+        if !self.seen.insert((from, id)) {
+            return false;
+        }
+        self.order.push_back((from, id));
+        if self.order.len() > SEEN_MAX {
+            let oldest = self.order.pop_front().expect("it is not empty");
+            self.seen.remove(&oldest);
+        }
+        true
+    }
+}
+
+impl Shard {
+    /// Takes a message of another node, for this shard by [`crate::peer::route`].
+    pub fn peer(&mut self, from: NodeId, message: PeerMessage) {
+        match message {
+            PeerMessage::Ping { id, .. } => self.on_ping(from, id),
+            PeerMessage::Pong { life, load, .. } => self.on_sign_of_life(from, Some(life), Some(load)),
+            PeerMessage::Ask { id, ttl_ms, key, ask } => self.on_ask(from, id, ttl_ms, key, ask),
+            PeerMessage::Answer { id, result, load } => {
+                self.on_sign_of_life(from, None, Some(load));
+                self.resume(id.0 >> 8, Event::Answer { from, result });
+            }
+            PeerMessage::Forward { id, ttl_ms, request } => self.on_forward(from, id, ttl_ms, *request),
+            PeerMessage::Forwarded { id, result } => {
+                self.on_sign_of_life(from, None, None);
+                if let Some(forward) = self.forwards.waiting.remove(&(id.0 >> 8)) {
+                    self.reply(forward.origin, *result);
+                }
+            }
+            PeerMessage::Props { id, bucket, stamp, props } => {
+                self.on_peer_props(from, id, &bucket, stamp, props)
+            }
+            PeerMessage::PropsInForce { id } => {
+                self.on_sign_of_life(from, None, None);
+                self.on_peer_in_force(from, id.0 >> 8);
+            }
+        }
+    }
+
+    /// Takes back a message that could not be sent: the link is down, or too much waits for it.
+    pub fn bounce(&mut self, to: NodeId, message: PeerMessage) {
+        match message {
+            PeerMessage::Ask { id, .. } => {
+                self.counters.bounced += 1;
+                self.resume(id.0 >> 8, Event::Answer { from: to, result: Err(Error::Overload) });
+            }
+            PeerMessage::Forward { id, .. } => {
+                self.counters.bounced += 1;
+                if let Some(forward) = self.forwards.waiting.remove(&(id.0 >> 8)) {
+                    self.reply(forward.origin, Err(Error::Overload));
+                }
+            }
+            PeerMessage::Props { id, .. } => self.on_peer_in_force(to, id.0 >> 8),
+            // Whoever waits for these has a deadline.
+            PeerMessage::Ping { .. }
+            | PeerMessage::Pong { .. }
+            | PeerMessage::Answer { .. }
+            | PeerMessage::Forwarded { .. }
+            | PeerMessage::PropsInForce { .. } => self.counters.bounced += 1,
+        }
+    }
+
+    /// Asks a replica on behalf of work.
+    pub(super) fn ask(&mut self, to: NodeId, work: u64, deadline: Monotonic, key: Bytes, ask: Ask) {
+        match &ask {
+            Ask::Merge { reason: Reason::Repair | Reason::Heal, .. } => self.counters.repairs += 1,
+            Ask::Merge { reason: Reason::Handoff, .. } => self.counters.handoffs += 1,
+            Ask::Merge { .. } | Ask::Read { .. } => {}
+        }
+        let (id, ttl_ms) = (self.ask_id(work), self.ttl_ms(deadline));
+        self.send(to, PeerMessage::Ask { id, ttl_ms, key, ask });
+    }
+
+    fn ttl_ms(&self, deadline: Monotonic) -> u32 {
+        let left = deadline.since(self.config.clock.now()).as_millis();
+        u32::try_from(left).unwrap_or(u32::MAX).max(1)
+    }
+
+    fn on_ask(&mut self, from: NodeId, id: AskId, ttl_ms: u32, key: Bytes, ask: Ask) {
+        let origin = Origin::Replica(from, id);
+        if self.work() >= 2 * WORK_MAX || self.objects.bytes() >= 2 * WORK_BYTES_MAX {
+            self.counters.refused += 1;
+            return self.answer(from, id, Err(Error::Overload));
+        }
+        let props = key::decode_object_key(&key).map_err(|error| Error::Damaged(error.to_string()));
+        let props = props.and_then(|parts| {
+            let name = |part: std::borrow::Cow<'_, [u8]>| match part {
+                std::borrow::Cow::Borrowed(part) => key.slice_ref(part),
+                std::borrow::Cow::Owned(part) => Bytes::from(part),
+            };
+            let bucket = Bucket { bucket_type: name(parts.bucket_type), name: name(parts.bucket) };
+            self.table.get(&bucket).map(Arc::clone)
+        });
+        let props = match props {
+            Ok(props) => props,
+            Err(error) => return self.answer(from, id, Err(error)),
+        };
+        let coordinator = match ask {
+            Ask::Read { want } => {
+                self.counters.replica_reads += 1;
+                Coordinator::Read(kv::replica::Read::new(want))
+            }
+            Ask::Merge { head, value, hints, reason } => {
+                self.counters.replica_writes += 1;
+                Coordinator::Merge(kv::Merge::new(head, value, hints, reason))
+            }
+        };
+        let deadline = self.config.clock.now() + Duration::from_millis(ttl_ms.into());
+        self.drive(None, Work::new(origin, coordinator, key, props, deadline), Event::Start);
+    }
+
+    pub(super) fn answer(&mut self, to: NodeId, id: AskId, result: Result<Answer, Error>) {
+        let load = self.load();
+        self.send(to, PeerMessage::Answer { id, result, load });
+    }
+
+    fn on_forward(&mut self, from: NodeId, id: AskId, ttl_ms: u32, request: Request) {
+        if !self.forwards.is_first(from, id) {
+            return;
+        }
+        let deadline = self.config.clock.now() + Duration::from_millis(ttl_ms.into());
+        match request {
+            Request::Put(_) | Request::Delete(_) => {
+                self.accept(Origin::Forwarded(from, id), request, deadline)
+            }
+            _ => {
+                let error = Error::Store("only writes are passed on".to_owned());
+                self.forwarded(from, id, Err(error));
+            }
+        }
+    }
+
+    pub(super) fn forwarded(&mut self, to: NodeId, id: AskId, result: Result<Response, Error>) {
+        self.send(to, PeerMessage::Forwarded { id, result: Box::new(result) });
+    }
+
+    /// Has another node coordinate a client's write.
+    pub(super) fn forward_to_node(
+        &mut self,
+        to: NodeId,
+        origin: Origin,
+        request: Request,
+        deadline: Monotonic,
+    ) {
+        self.counters.forwards += 1;
+        let name = self.next_work();
+        self.forwards.waiting.insert(name, Forward { to, origin, deadline });
+        let (id, ttl_ms) = (self.ask_id(name), self.ttl_ms(deadline));
+        self.send(to, PeerMessage::Forward { id, ttl_ms, request: Box::new(request) });
+    }
+
+    pub(super) fn fail_forwards(&mut self, node: NodeId) {
+        self.end_forwards(|forward| forward.to == node, &Error::Unreachable);
+    }
+
+    pub(super) fn expire_forwards(&mut self, now: Monotonic) {
+        self.end_forwards(|forward| forward.deadline <= now, &Error::Timeout);
+    }
+
+    fn end_forwards(&mut self, which: impl Fn(&Forward) -> bool, error: &Error) {
+        let ended = self.forwards.waiting.iter().filter(|(_, forward)| which(forward));
+        let ended: Vec<u64> = ended.map(|(&id, _)| id).collect();
+        for id in ended {
+            let forward = self.forwards.waiting.remove(&id).expect("just seen");
+            self.reply(forward.origin, Err(error.clone()));
+        }
+    }
+}

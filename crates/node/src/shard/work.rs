@@ -1,0 +1,231 @@
+//! What is under way for one key, and the tables that it is found by.
+
+use super::{Origin, WORK_MAX};
+use base::{FastMap, Monotonic};
+use bytes::Bytes;
+use engine::Seq;
+use engine::store::LookupId;
+use kv::{
+    Action, Answer, Bucket, BucketProps, DeleteRequest, Error, Event, GetRequest, Next, PutRequest, Request,
+    Response, Turn,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Requests that have been answered and wait for the last replicas, at a time: beyond it the oldest is told to wait
+/// no longer. A node that is paused holds up a second of them until it counts as down.
+pub const LINGERING_MAX: usize = 4096;
+
+/// A coordinator of any kind.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a read is moved a few times; a box would cost it an allocation"
+)]
+pub(super) enum Coordinator {
+    Get(kv::Get),
+    Put(Box<kv::Put>),
+    Delete(Box<kv::Delete>),
+    /// Another node's read.
+    Read(kv::replica::Read),
+    /// Another node's write, repair or handoff.
+    Merge(kv::Merge),
+    /// A hint on its way home.
+    Deliver(kv::Deliver),
+}
+
+impl Coordinator {
+    pub(super) fn get(request: GetRequest) -> Coordinator {
+        Coordinator::Get(kv::Get::new(request))
+    }
+
+    pub(super) fn put(request: PutRequest) -> Coordinator {
+        Coordinator::Put(Box::new(kv::Put::new(request)))
+    }
+
+    pub(super) fn delete(request: DeleteRequest) -> Coordinator {
+        Coordinator::Delete(Box::new(kv::Delete::new(request)))
+    }
+
+    /// What a client's request is about.
+    pub(super) fn names(&self) -> (&Bucket, &[u8]) {
+        match self {
+            Coordinator::Get(get) => (&get.request().bucket, &get.request().key),
+            Coordinator::Put(put) => {
+                let key = put.request().key.as_ref().expect("a missing key was invented");
+                (&put.request().bucket, key)
+            }
+            Coordinator::Delete(delete) => (&delete.request().bucket, &delete.request().key),
+            Coordinator::Read(_) | Coordinator::Merge(_) | Coordinator::Deliver(_) => {
+                unreachable!("it was made with its ledger key")
+            }
+        }
+    }
+
+    /// The client's request again.
+    pub(super) fn into_request(self) -> Request {
+        match self {
+            Coordinator::Get(get) => Request::Get(get.request().clone()),
+            Coordinator::Put(put) => Request::Put(put.request().clone()),
+            Coordinator::Delete(delete) => Request::Delete(delete.request().clone()),
+            Coordinator::Read(_) | Coordinator::Merge(_) | Coordinator::Deliver(_) => {
+                unreachable!("it is no client's request")
+            }
+        }
+    }
+
+    /// Bytes of values that came with it.
+    fn bytes(&self) -> usize {
+        match self {
+            Coordinator::Put(put) => put.request().value.len(),
+            Coordinator::Merge(merge) => merge.value_len(),
+            Coordinator::Get(_) | Coordinator::Delete(_) | Coordinator::Read(_) | Coordinator::Deliver(_) => {
+                0
+            }
+        }
+    }
+
+    /// Whether it may write, and so needs the key to itself from its first read.
+    pub(super) fn writes(&self) -> bool {
+        !matches!(self, Coordinator::Get(_) | Coordinator::Read(_))
+    }
+
+    pub(super) fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        match self {
+            Coordinator::Get(get) => get.step(event, turn),
+            Coordinator::Put(put) => put.step(event, turn),
+            Coordinator::Delete(delete) => delete.step(event, turn),
+            Coordinator::Read(read) => read.step(event, turn),
+            Coordinator::Merge(merge) => merge.step(event, turn),
+            Coordinator::Deliver(deliver) => deliver.step(event, turn),
+        }
+    }
+}
+
+/// One piece of work.
+pub(super) struct Work {
+    pub origin: Origin,
+    pub coordinator: Coordinator,
+    /// The ledger key.
+    pub key: Bytes,
+    pub props: Arc<BucketProps>,
+    pub deadline: Monotonic,
+    /// The newest version that the answer will rest on.
+    pub rests_on: Seq,
+    /// Bytes of values that it holds.
+    pub bytes: usize,
+    /// Whether it keeps other writes of its key waiting.
+    pub holds_key: bool,
+    /// What it waits for here, besides other nodes.
+    pub waits: Waits,
+    /// Its answer, until what it rests on may be acknowledged.
+    pub parting: Option<Parting>,
+    pub next: Next,
+    /// Whether it has asked another node, so that it is to be told when that takes long.
+    pub asks: bool,
+    /// Whether it has answered.
+    pub answered: bool,
+}
+
+impl Work {
+    pub fn new(
+        origin: Origin,
+        coordinator: Coordinator,
+        key: Bytes,
+        props: Arc<BucketProps>,
+        deadline: Monotonic,
+    ) -> Work {
+        let bytes = coordinator.bytes();
+        Work {
+            origin,
+            coordinator,
+            bytes,
+            key,
+            props,
+            deadline,
+            rests_on: Seq(0),
+            holds_key: false,
+            waits: Waits::Nothing,
+            parting: None,
+            next: Next::Wait,
+            asks: false,
+            answered: false,
+        }
+    }
+
+    /// Whether nothing more is to come.
+    pub fn is_over(&self) -> bool {
+        self.next == Next::Over && self.parting.is_none()
+    }
+}
+
+/// What work waits for on this node.
+pub(super) enum Waits {
+    Nothing,
+    Lookup,
+    /// The acknowledgement of its write.
+    Written(Seq),
+    /// Another write of its key; then it does this.
+    Key(Action),
+}
+
+/// An answer that is held back.
+pub(super) enum Parting {
+    Client(Box<Result<Response, Error>>),
+    Replica(Result<Answer, Error>),
+}
+
+/// All work that is parked.
+#[derive(Default)]
+pub(super) struct Objects {
+    parked: FastMap<u64, Work>,
+    /// Bytes of values that it holds.
+    bytes: usize,
+    pub lookups: FastMap<LookupId, u64>,
+    /// Keys on which a write has begun and waits for the disk, and the writes behind it, in order. Keyed by
+    /// what clients choose, so not hashed.
+    pub busy: BTreeMap<Bytes, VecDeque<u64>>,
+    /// Work that has asked other nodes, in the order in which it is told that they take long.
+    pub late: VecDeque<(Monotonic, u64)>,
+    /// Work that has been answered and waits for others, the oldest first; some of it is over.
+    pub lingering: VecDeque<u64>,
+    /// Room for what a step asks for.
+    pub actions: Vec<Action>,
+    /// Room for a ledger key.
+    pub key: Vec<u8>,
+}
+
+impl Objects {
+    pub fn insert(&mut self, id: u64, work: Work) {
+        self.bytes += work.bytes;
+        let before = self.parked.insert(id, work);
+        debug_assert!(before.is_none(), "work has one name");
+    }
+
+    pub fn remove(&mut self, id: u64) -> Option<Work> {
+        let work = self.parked.remove(&id)?;
+        self.bytes -= work.bytes;
+        Some(work)
+    }
+
+    pub fn get(&self, id: u64) -> Option<&Work> {
+        self.parked.get(&id)
+    }
+
+    /// The names of the work for which it holds, in the order in which they were given.
+    pub fn names(&self, which: impl Fn(&Work) -> bool) -> Vec<u64> {
+        let mut names: Vec<u64> =
+            self.parked.iter().filter(|(_, work)| which(work)).map(|(&id, _)| id).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Bytes of values that parked work holds.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn len(&self) -> usize {
+        debug_assert!(self.parked.len() <= 2 * WORK_MAX, "requests are refused before");
+        self.parked.len()
+    }
+}

@@ -1,0 +1,593 @@
+//! Three nodes of one shard each, driven by hand: what is written on one is read on all, through cuts, silence and
+//! starts. Every message passes through its frame.
+
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
+use base::rng::SplitMix64;
+use base::{Clock, Monotonic, Wall};
+use bytes::{Bytes, BytesMut};
+use engine::embedded::RunAtOnce;
+use engine::store::Platform;
+use engine::{Options, Store};
+use kv::quorum::Need;
+use kv::{
+    Bucket, DeleteRequest, Error, GetRequest, NodeId, Prop, PutRequest, Quorum, ReadForm, Request, Response,
+};
+use node::{Layout, Members, Output, PeerMessage, RequestId, Shard, ShardConfig, ShardId, layout};
+use object::{HeadView, Metadata};
+use os::OsDisk;
+use ring::{Ring, RingSize, RingVersion};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const NAMES: [&str; 5] = ["a@h", "b@h", "c@h", "d@h", "e@h"];
+
+/// A clock that stands until it is moved.
+#[derive(Default)]
+struct HandClock(AtomicU64);
+
+impl Clock for HandClock {
+    fn now(&self) -> Monotonic {
+        Monotonic(self.0.load(Ordering::Relaxed))
+    }
+
+    fn wall(&self) -> Wall {
+        Wall(1_000_000 + self.0.load(Ordering::Relaxed) / 1000)
+    }
+}
+
+struct Cluster {
+    data: PathBuf,
+    nodes: Vec<Option<Shard>>,
+    clock: Arc<HandClock>,
+    form: ReadForm,
+    last_request: u64,
+    answers: BTreeMap<RequestId, Result<Response, Error>>,
+    messages: VecDeque<(usize, usize, PeerMessage)>,
+    /// Ways that messages do not go.
+    cuts: BTreeSet<(usize, usize)>,
+    /// Messages that arrived, by kind.
+    asked: Vec<&'static str>,
+}
+
+impl Cluster {
+    fn new(data: &Path, nodes: usize, form: ReadForm) -> Cluster {
+        let mut cluster = Cluster {
+            data: data.to_path_buf(),
+            nodes: (0..nodes).map(|_| None).collect(),
+            clock: Arc::default(),
+            form,
+            last_request: 0,
+            answers: BTreeMap::new(),
+            messages: VecDeque::new(),
+            cuts: BTreeSet::new(),
+            asked: Vec::new(),
+        };
+        (0..nodes).for_each(|node| cluster.start(node));
+        cluster.pass(Duration::from_millis(300));
+        cluster
+    }
+
+    fn start(&mut self, node: usize) {
+        let layout = Layout { shards: 1, ring_size: RingSize::new(16).unwrap() };
+        let disk = OsDisk::blocking();
+        let mut startup = disk.blocking_handle();
+        let platform = Platform {
+            spawn: Arc::new(RunAtOnce::new(Box::new(disk.blocking_handle()))),
+            startup: Box::new(disk.blocking_handle()),
+            disk: Box::new(disk),
+            rng: Box::new(SplitMix64::new(node as u64 + 1)),
+            now: self.clock.now(),
+        };
+        let folder = layout::shard_dir(&self.data.join(NAMES[node]), 0);
+        let options = Options { metadata: layout.metadata(0), ..Options::default() };
+        let (store, _) = Store::open(&folder, options, platform).unwrap();
+        let table = Shard::read_props(&store, &mut startup).unwrap();
+        let count = self.nodes.len();
+        let seed = 99 + node as u64 + self.clock.now().0;
+        let config = ShardConfig {
+            id: ShardId(0),
+            layout,
+            members: Arc::new(Members::new(NAMES[..count].iter().copied(), NAMES[node]).unwrap()),
+            ring: Arc::new(Ring::round_robin(RingVersion(1), layout.ring_size, count as u32).unwrap()),
+            limits: kv::Limits::default(),
+            clock: self.clock.clone(),
+            rng: Box::new(SplitMix64::new(seed)),
+            read_form: self.form,
+        };
+        self.nodes[node] = Some(Shard::new(config, store, table));
+    }
+
+    /// As a kill does it, with what was synced on the disk.
+    fn kill(&mut self, node: usize) {
+        self.nodes[node] = None;
+        self.messages.retain(|(from, to, _)| *from != node && *to != node);
+    }
+
+    fn cut(&mut self, node: usize) {
+        for other in (0..self.nodes.len()).filter(|&other| other != node) {
+            self.cuts.extend([(node, other), (other, node)]);
+        }
+    }
+
+    /// Runs all nodes until nothing moves, also not what their disks have just done.
+    fn run(&mut self) {
+        let mut still = 0;
+        while still < 4 {
+            still += 1;
+            let mut moved = false;
+            for from in 0..self.nodes.len() {
+                let Some(shard) = &mut self.nodes[from] else { continue };
+                let mut outputs = Vec::new();
+                shard.turn();
+                shard.take_outputs(&mut outputs);
+                moved |= !outputs.is_empty() || shard.wants_turn();
+                for output in outputs {
+                    match output {
+                        Output::Reply { to, result, more } => {
+                            assert!(!more && self.answers.insert(to, result).is_none(), "one answer");
+                        }
+                        Output::Peer { to, message } => {
+                            self.messages.push_back((from, usize::from(to.0), message))
+                        }
+                        Output::Hop { .. } => unreachable!("there is one shard"),
+                        Output::Closed(result) => result.unwrap(),
+                    }
+                }
+            }
+            while let Some((from, to, message)) = self.messages.pop_front() {
+                moved = true;
+                if !self.cuts.contains(&(from, to)) {
+                    self.deliver(from, to, &message);
+                }
+            }
+            if moved {
+                still = 0;
+            }
+        }
+    }
+
+    fn deliver(&mut self, from: usize, to: usize, message: &PeerMessage) {
+        let mut bytes = BytesMut::new();
+        let value = message.encode(&mut bytes).unwrap();
+        bytes.extend_from_slice(&value.unwrap_or_default());
+        let frame = protocol::peer::next_frame(&mut bytes, protocol::peer::FRAME_BYTES_MAX).unwrap();
+        let message = PeerMessage::decode(frame.unwrap()).unwrap();
+        self.asked.push(match &message {
+            PeerMessage::Ask { ask: kv::Ask::Read { want: kv::Want::Head }, .. } => "head",
+            PeerMessage::Ask { ask: kv::Ask::Read { want: kv::Want::Value }, .. } => "value",
+            PeerMessage::Ask { ask: kv::Ask::Merge { reason, .. }, .. } => match reason {
+                kv::Reason::Write => "write",
+                kv::Reason::Repair => "repair",
+                kv::Reason::Heal => "heal",
+                kv::Reason::Handoff => "handoff",
+            },
+            PeerMessage::Forward { .. } => "forward",
+            _ => "",
+        });
+        if let Some(shard) = &mut self.nodes[to] {
+            shard.peer(NodeId(u16::try_from(from).unwrap()), message);
+        }
+    }
+
+    /// Lets time pass, tick by tick.
+    fn pass(&mut self, time: Duration) {
+        let tick = Duration::from_millis(50);
+        for _ in 0..time.as_millis().div_ceil(tick.as_millis()) {
+            self.clock.0.fetch_add(u64::try_from(tick.as_nanos()).unwrap(), Ordering::Relaxed);
+            self.nodes.iter_mut().flatten().for_each(Shard::tick);
+            self.run();
+        }
+    }
+
+    fn begin(&mut self, node: usize, request: Request) -> RequestId {
+        self.last_request += 1;
+        let id = RequestId(self.last_request);
+        self.asked.clear();
+        self.nodes[node].as_mut().unwrap().request(id, request);
+        self.run();
+        id
+    }
+
+    fn ask(&mut self, node: usize, request: Request) -> Result<Response, Error> {
+        let id = self.begin(node, request);
+        self.answers.remove(&id).expect("an answer without time passing")
+    }
+
+    fn put(&mut self, node: usize, key: &str, value: &str) -> Result<Response, Error> {
+        self.ask(node, Request::Put(put(key, value)))
+    }
+
+    fn values(&mut self, node: usize, key: &str) -> Vec<String> {
+        values(self.ask(node, Request::Get(get(key))))
+    }
+
+    /// What a node has itself, as a question to the replica tells it.
+    fn has(&mut self, node: usize, key: &str) -> Vec<String> {
+        let request = GetRequest { r: Quorum::One, n_val: Some(1), ..get(key) };
+        let others: Vec<usize> = (0..self.nodes.len()).filter(|&other| other != node).collect();
+        let before = self.cuts.clone();
+        self.cut(node);
+        others.iter().for_each(|&other| {
+            self.nodes[node].as_mut().unwrap().link(NodeId(u16::try_from(other).unwrap()), false);
+        });
+        let answer = self.ask(node, Request::Get(request));
+        self.cuts = before;
+        self.pass(Duration::from_millis(300));
+        values(answer)
+    }
+
+    fn idle(&self) -> bool {
+        self.nodes.iter().flatten().all(Shard::is_idle)
+    }
+}
+
+fn bucket() -> Bucket {
+    Bucket::untyped(Bytes::from_static(b"b"))
+}
+
+fn get(key: &str) -> GetRequest {
+    GetRequest::new(bucket(), Bytes::copy_from_slice(key.as_bytes()))
+}
+
+fn put(key: &str, value: &str) -> PutRequest {
+    let (key, value) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value.as_bytes()));
+    PutRequest::new(bucket(), Some(key), Metadata::default(), value)
+}
+
+fn delete(key: &str) -> DeleteRequest {
+    DeleteRequest::new(bucket(), Bytes::copy_from_slice(key.as_bytes()))
+}
+
+fn values(answer: Result<Response, Error>) -> Vec<String> {
+    match answer.unwrap() {
+        Response::NotFound { .. } => Vec::new(),
+        Response::Found(found) => {
+            let all = found.value.unwrap();
+            let head = HeadView::parse(&found.head).unwrap();
+            let value = |sibling: object::SiblingView<'_>| {
+                let start = usize::try_from(sibling.value_offset).unwrap();
+                String::from_utf8(all[start..start + sibling.value_len as usize].to_vec()).unwrap()
+            };
+            let mut values: Vec<String> = head.siblings().map(value).collect();
+            values.sort();
+            values
+        }
+        other => panic!("a get answered {other:?}"),
+    }
+}
+
+fn three(data: &tempfile::TempDir) -> Cluster {
+    Cluster::new(data.path(), 3, ReadForm::LocalValue)
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// A value too long to come with its head.
+fn long(name: &str) -> String {
+    name.repeat(1000)
+}
+
+#[test]
+fn what_is_written_on_one_node_is_read_on_all() {
+    let data = folder();
+    let mut cluster = three(&data);
+    for key in 0..20 {
+        let (key, value) = (format!("k{key}"), long("v"));
+        cluster.put(key.len() % 3, &key, &value).unwrap();
+        for node in 0..3 {
+            assert_eq!(cluster.values(node, &key), [value.clone()]);
+            assert_eq!(cluster.has(node, &key), [value.clone()], "{key} on {node}");
+        }
+    }
+    assert!(cluster.values(1, "nothing").is_empty());
+    assert!(cluster.idle(), "nothing lingers");
+}
+
+#[test]
+fn each_form_asks_what_it_says() {
+    for (form, expected) in [
+        (ReadForm::LocalValue, vec!["head", "head"]),
+        (ReadForm::Heads, vec!["head", "head"]),
+        (ReadForm::Values, vec!["value", "value"]),
+    ] {
+        let data = folder();
+        let mut cluster = Cluster::new(data.path(), 3, form);
+        cluster.put(0, "k", &long("v")).unwrap();
+        assert_eq!(cluster.values(0, "k"), [long("v")]);
+        let mut asked = cluster.asked.clone();
+        asked.retain(|kind| !kind.is_empty());
+        // By heads, the value comes from another node: this one is asked only if it is not busy.
+        assert_eq!(asked[..2], expected, "{form:?}");
+        let head = GetRequest { head: true, ..get("k") };
+        assert!(
+            matches!(cluster.ask(1, Request::Get(head)), Ok(Response::Found(found)) if found.value.is_none())
+        );
+    }
+}
+
+#[test]
+fn a_node_that_was_away_gets_what_it_missed() {
+    let data = folder();
+    let mut cluster = three(&data);
+    cluster.put(0, "k", &long("1")).unwrap();
+    cluster.kill(2);
+    cluster.pass(Duration::from_secs(2));
+    let context = context_of(&mut cluster, 0, "k");
+    let update = PutRequest { context: Some(context), ..put("k", &long("2")) };
+    cluster.ask(0, Request::Put(update)).unwrap();
+    cluster.put(1, "new", &long("3")).unwrap();
+    cluster.start(2);
+    cluster.pass(Duration::from_secs(3));
+    assert_eq!(cluster.has(2, "k"), [long("2")]);
+    assert_eq!(cluster.has(2, "new"), [long("3")]);
+    let stats: Vec<_> = cluster.nodes.iter().flatten().map(|shard| shard.stats().counters).collect();
+    let sum = |part: fn(&node::shard::ShardCounters) -> u64| stats.iter().map(part).sum::<u64>();
+    assert!(sum(|counters| counters.hints) >= 2);
+    assert_eq!(sum(|counters| counters.hints), sum(|counters| counters.hints_home));
+    assert!(cluster.idle());
+}
+
+#[test]
+fn a_silent_node_leaves_hints_before_it_counts_as_down() {
+    let data = folder();
+    let mut cluster = three(&data);
+    cluster.cut(2);
+    cluster.put(0, "k", &long("1")).unwrap();
+    cluster.pass(Duration::from_millis(700));
+    assert!(cluster.nodes[0].as_ref().unwrap().stats().counters.hints > 0);
+    cluster.pass(Duration::from_secs(2));
+    cluster.cuts.clear();
+    cluster.pass(Duration::from_secs(3));
+    assert_eq!(cluster.has(2, "k"), [long("1")]);
+    assert!(cluster.idle());
+}
+
+fn context_of(cluster: &mut Cluster, node: usize, key: &str) -> Bytes {
+    let Ok(Response::Found(found)) = cluster.ask(node, Request::Get(get(key))) else { panic!("it is there") };
+    let mut bytes = Vec::new();
+    HeadView::parse(&found.head).unwrap().context().write_client_bytes(&mut bytes);
+    bytes.into()
+}
+
+#[test]
+fn quorums_count_primaries_and_those_who_stand_in() {
+    let data = folder();
+    let mut cluster = three(&data);
+    cluster.kill(2);
+    cluster.pass(Duration::from_secs(2));
+    let all = PutRequest { w: Quorum::All, ..put("k", "v") };
+    cluster.ask(0, Request::Put(all.clone())).unwrap();
+    let primaries = PutRequest { pw: Quorum::All, ..all.clone() };
+    let unsatisfied = |need, want, got| Err(Error::Unsatisfied { need, want, got });
+    assert_eq!(cluster.ask(0, Request::Put(primaries)), unsatisfied(Need::Pw, 3, 2));
+    let nodes = PutRequest { node_confirms: Quorum::Exactly(3), ..all.clone() };
+    assert_eq!(cluster.ask(0, Request::Put(nodes)), unsatisfied(Need::NodeConfirms, 3, 2));
+    let strict = PutRequest { sloppy_quorum: Some(false), ..all };
+    let insufficient = Err(Error::InsufficientVnodes { have: 2, need: 3 });
+    assert_eq!(cluster.ask(0, Request::Put(strict)), insufficient);
+    let read = GetRequest { pr: Quorum::All, ..get("k") };
+    assert_eq!(cluster.ask(1, Request::Get(read)), unsatisfied(Need::Pr, 3, 2));
+    let read = GetRequest { r: Quorum::All, sloppy_quorum: Some(false), ..get("k") };
+    assert_eq!(cluster.ask(1, Request::Get(read)), insufficient);
+    assert_eq!(cluster.values(1, "k"), ["v"]);
+}
+
+#[test]
+fn a_write_that_cannot_be_confirmed_ends_at_its_deadline() {
+    let data = folder();
+    let mut cluster = three(&data);
+    (0..3).for_each(|node| cluster.cut(node));
+    let request = PutRequest { timeout: Some(200), ..put("k", "v") };
+    let id = cluster.begin(0, Request::Put(request));
+    assert_eq!(cluster.answers.remove(&id), None);
+    cluster.pass(Duration::from_millis(250));
+    assert_eq!(cluster.answers.remove(&id), Some(Err(Error::Timeout)));
+    cluster.cuts.clear();
+    cluster.pass(Duration::from_secs(4));
+    assert_eq!(cluster.has(1, "k"), ["v"], "it was written nevertheless, and its hints are home");
+    assert!(cluster.idle());
+}
+
+#[test]
+fn writes_on_both_sides_of_a_cut_are_siblings_everywhere() {
+    let data = folder();
+    let mut cluster = three(&data);
+    let props = Request::SetProps(bucket(), vec![Prop::AllowMult(true)]);
+    assert_eq!(cluster.ask(1, props), Ok(Response::PropsSet));
+    cluster.put(0, "k", "base").unwrap();
+    let context = context_of(&mut cluster, 1, "k");
+    cluster.cut(2);
+    cluster.pass(Duration::from_secs(2));
+    let on = |value: &str| {
+        Request::Put(PutRequest { context: Some(context.clone()), w: Quorum::One, ..put("k", value) })
+    };
+    cluster.ask(0, on("left")).unwrap();
+    cluster.ask(2, on("right")).unwrap();
+    cluster.cuts.clear();
+    cluster.pass(Duration::from_secs(4));
+    for node in 0..3 {
+        assert_eq!(cluster.has(node, "k"), ["left", "right"], "on {node}");
+    }
+    assert!(cluster.idle());
+}
+
+#[test]
+fn a_read_repairs_what_it_finds_behind() {
+    let data = folder();
+    let mut cluster = three(&data);
+    cluster.put(0, "k", &long("1")).unwrap();
+    // A disk that was lost: neither the key nor hints about it.
+    cluster.kill(1);
+    std::fs::remove_dir_all(cluster.data.join(NAMES[1])).unwrap();
+    cluster.start(1);
+    cluster.pass(Duration::from_secs(3));
+    assert!(cluster.has(1, "k").is_empty());
+    assert_eq!(cluster.values(0, "k"), [long("1")]);
+    assert!(cluster.asked.contains(&"repair"), "{:?}", cluster.asked);
+    assert_eq!(cluster.has(1, "k"), [long("1")]);
+    cluster.values(2, "k");
+    assert!(!cluster.asked.contains(&"repair"), "what is equal is left alone");
+    assert!(cluster.idle());
+}
+
+#[test]
+fn a_delete_reaches_everybody() {
+    let data = folder();
+    let mut cluster = three(&data);
+    cluster.put(0, "k", "v").unwrap();
+    cluster.kill(2);
+    cluster.pass(Duration::from_secs(2));
+    assert_eq!(cluster.ask(1, Request::Delete(delete("k"))), Ok(Response::Deleted));
+    cluster.start(2);
+    cluster.pass(Duration::from_secs(3));
+    for node in 0..3 {
+        assert!(cluster.values(node, "k").is_empty());
+        assert!(cluster.has(node, "k").is_empty(), "on {node}");
+    }
+    assert_eq!(cluster.ask(1, Request::Delete(delete("nothing"))), Ok(Response::Deleted));
+    assert!(cluster.idle());
+}
+
+#[test]
+fn conditions_are_held_against_a_quorum() {
+    let data = folder();
+    let mut cluster = three(&data);
+    cluster.put(0, "k", "1").unwrap();
+    let none = PutRequest { if_none_match: true, ..put("k", "2") };
+    assert_eq!(cluster.ask(1, Request::Put(none.clone())), Err(Error::MatchFound));
+    let fresh = PutRequest { key: Some(Bytes::from_static(b"fresh")), ..none };
+    assert!(cluster.ask(2, Request::Put(fresh)).is_ok());
+    let context = context_of(&mut cluster, 2, "k");
+    let unmodified = PutRequest { if_not_modified: true, context: Some(context), ..put("k", "3") };
+    assert!(cluster.ask(1, Request::Put(unmodified.clone())).is_ok());
+    assert_eq!(cluster.ask(0, Request::Put(unmodified)), Err(Error::Modified));
+    assert_eq!(cluster.values(0, "k"), ["3"]);
+}
+
+#[test]
+fn a_node_outside_the_list_passes_writes_on() {
+    let data = folder();
+    let mut cluster = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    for key in 0..12 {
+        let key = format!("k{key}");
+        for node in 0..5 {
+            let value = format!("{node}");
+            let put = match node {
+                0 => put(&key, &value),
+                _ => PutRequest { context: Some(context_of(&mut cluster, node, &key)), ..put(&key, &value) },
+            };
+            cluster.ask(node, Request::Put(put)).unwrap();
+            assert_eq!(cluster.values((node + 2) % 5, &key), [value]);
+        }
+    }
+    let forwards: u64 = cluster.nodes.iter().flatten().map(|shard| shard.stats().counters.forwards).sum();
+    assert!(forwards > 10, "{forwards}");
+    assert!(cluster.idle());
+}
+
+#[test]
+fn a_fallback_keeps_nothing_once_it_is_home() {
+    let data = folder();
+    let mut cluster = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    cluster.kill(1);
+    cluster.pass(Duration::from_secs(2));
+    let keys: Vec<String> = (0..12).map(|key| format!("k{key}")).collect();
+    for key in &keys {
+        cluster.put(0, key, &long("v")).unwrap();
+    }
+    cluster.start(1);
+    cluster.pass(Duration::from_secs(4));
+    for key in &keys {
+        let copies = (0..5).filter(|&node| !cluster.has(node, key).is_empty()).count();
+        assert_eq!(copies, 3, "{key}");
+        assert_eq!(cluster.values(4, key), [long("v")]);
+    }
+    assert!(cluster.idle());
+}
+
+#[test]
+fn properties_are_known_on_all_nodes_and_by_those_who_were_away() {
+    let data = folder();
+    let mut cluster = three(&data);
+    let allow_mult = |cluster: &mut Cluster, node| match cluster.ask(node, Request::GetProps(bucket())) {
+        Ok(Response::Props(props)) => props.allow_mult,
+        other => panic!("{other:?}"),
+    };
+    cluster.kill(2);
+    cluster.pass(Duration::from_secs(2));
+    let set = Request::SetProps(bucket(), vec![Prop::AllowMult(true)]);
+    assert_eq!(cluster.ask(0, set), Ok(Response::PropsSet));
+    assert!(allow_mult(&mut cluster, 1));
+    cluster.start(2);
+    cluster.pass(Duration::from_secs(1));
+    assert!(allow_mult(&mut cluster, 2));
+    assert_eq!(cluster.ask(2, Request::ResetProps(bucket())), Ok(Response::PropsReset));
+    (0..3).for_each(|node| assert!(!allow_mult(&mut cluster, node)));
+    cluster.kill(0);
+    cluster.start(0);
+    assert!(!allow_mult(&mut cluster, 0), "also after a start");
+}
+
+#[test]
+fn a_listing_is_whole_or_an_error() {
+    let list = |cluster: &mut Cluster, node: usize| {
+        let list = Request::ListKeys(kv::ListKeysRequest { bucket: bucket(), timeout: None });
+        cluster.last_request += 1;
+        let id = RequestId(cluster.last_request);
+        let shard = cluster.nodes[node].as_mut().unwrap();
+        shard.request(id, list);
+        let (mut keys, mut outputs) = (Vec::new(), Vec::new());
+        for _ in 0..20 {
+            shard.turn();
+            shard.take_outputs(&mut outputs);
+            for output in outputs.drain(..) {
+                let Output::Reply { to, result, more } = output else { continue };
+                assert_eq!(to, id);
+                match result? {
+                    Response::Keys { keys: page, .. } => keys.extend(page),
+                    other => panic!("{other:?}"),
+                }
+                if more {
+                    shard.proceed(id);
+                }
+            }
+        }
+        Ok(keys.len())
+    };
+    let (data, other) = (folder(), folder());
+    let mut cluster = three(&data);
+    for key in 0..10 {
+        cluster.put(0, &format!("k{key}"), "v").unwrap();
+    }
+    for node in 0..3 {
+        assert_eq!(list(&mut cluster, node), Ok(10));
+    }
+    let mut five = Cluster::new(other.path(), 5, ReadForm::LocalValue);
+    assert_eq!(list(&mut five, 0), Err(Error::NotCovered));
+}
+
+#[test]
+fn a_shard_that_cannot_keep_up_refuses_before_it_starts() {
+    let data = folder();
+    let mut cluster = three(&data);
+    let shard = cluster.nodes[0].as_mut().unwrap();
+    let mut outputs = Vec::new();
+    let mut ask = |shard: &mut Shard, number: u64| {
+        shard.request(RequestId(1_000_000 + number), Request::Put(put("k", "v")));
+        shard.take_outputs(&mut outputs);
+        outputs.drain(..).any(|output| matches!(output, Output::Reply { result: Err(Error::Overload), .. }))
+    };
+    let most = node::shard::OVERLOAD_WORK_MIN as u64;
+    assert!((0..most).all(|number| !ask(shard, number)), "many at once are no overload");
+    cluster.clock.0.fetch_add(u64::try_from(node::shard::PASS_MAX.as_nanos()).unwrap(), Ordering::Relaxed);
+    assert!(ask(shard, most), "many that take long are");
+    shard.turn();
+    assert!(!ask(shard, most + 1), "each pass begins anew");
+    assert_eq!(shard.stats().counters.refused, 1);
+}

@@ -1,0 +1,273 @@
+//! Random messages between nodes come back as they were; random bytes never make the decoder panic.
+
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
+use base::Rng;
+use base::rng::SplitMix64;
+use bytes::{BufMut, Bytes, BytesMut};
+use kv::replica::{Answer, Ask, NodeId, Reason};
+use kv::{
+    Bucket, BucketProps, DeleteRequest, Error, Found, Prop, PutRequest, Quorum, Request, Response, Return,
+    Stored, Want,
+};
+use node::{AskId, Load, PeerMessage};
+use object::index::IndexEntry;
+use object::{Link, Metadata};
+use proptest::collection::vec;
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, TestRng, TestRunner};
+use protocol::peer::{FRAME_BYTES_MAX, Frame, next_frame};
+use std::sync::Arc;
+
+fn bytes() -> impl Strategy<Value = Bytes> {
+    // Now and then long enough for a length of two bytes.
+    prop_oneof![9 => vec(any::<u8>(), 0..12), 1 => vec(any::<u8>(), 120..140)].prop_map(Bytes::from)
+}
+
+fn value() -> impl Strategy<Value = Bytes> {
+    // Now and then one that is not copied.
+    prop_oneof![9 => bytes(), 1 => (4_090usize..4_110).prop_map(|len| Bytes::from(vec![1; len]))]
+}
+
+fn bucket() -> impl Strategy<Value = Bucket> {
+    (bytes(), bytes()).prop_map(|(bucket_type, name)| Bucket { bucket_type, name })
+}
+
+fn quorum() -> impl Strategy<Value = Quorum> {
+    prop_oneof![
+        Just(Quorum::Default),
+        Just(Quorum::One),
+        Just(Quorum::Quorum),
+        Just(Quorum::All),
+        any::<u32>().prop_map(Quorum::Exactly),
+    ]
+}
+
+fn metadata() -> impl Strategy<Value = Metadata> {
+    let link = (bytes(), bytes(), bytes()).prop_map(|(bucket, key, tag)| Link { bucket, key, tag });
+    let index = (bytes(), bytes()).prop_map(|(field, value)| IndexEntry { field, value });
+    (
+        (of(bytes()), of(bytes()), of(bytes())),
+        vec(link, 0..3),
+        vec((bytes(), of(bytes())), 0..3),
+        vec(index, 0..3),
+        (any::<u64>(), any::<bool>()),
+    )
+        .prop_map(|(texts, links, user_meta, indexes, (last_modified, deleted))| Metadata {
+            content_type: texts.0,
+            charset: texts.1,
+            content_encoding: texts.2,
+            links,
+            user_meta,
+            indexes,
+            last_modified,
+            deleted,
+        })
+}
+
+fn put() -> impl Strategy<Value = Request> {
+    (
+        (bucket(), of(bytes()), of(bytes()), metadata(), value()),
+        (quorum(), quorum(), quorum(), quorum()),
+        (of(any::<u32>()), of(any::<bool>()), of(any::<u32>())),
+        prop_oneof![Just(Return::Nothing), Just(Return::Head), Just(Return::Body)],
+        (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
+    )
+        .prop_map(|(object, quorums, options, returned, flags)| {
+            let (bucket, key, context, metadata, value) = object;
+            Request::Put(PutRequest {
+                bucket,
+                key,
+                key_invented: flags.0,
+                context,
+                metadata,
+                value,
+                w: quorums.0,
+                dw: quorums.1,
+                pw: quorums.2,
+                node_confirms: quorums.3,
+                n_val: options.0,
+                sloppy_quorum: options.1,
+                timeout: options.2,
+                returned,
+                if_none_match: flags.1,
+                if_not_modified: flags.2,
+                asis: flags.3,
+            })
+        })
+}
+
+fn delete() -> impl Strategy<Value = Request> {
+    (
+        (bucket(), bytes(), of(bytes())),
+        (quorum(), quorum(), quorum(), quorum(), quorum(), quorum()),
+        (of(any::<u32>()), of(any::<bool>()), of(any::<u32>())),
+    )
+        .prop_map(|((bucket, key, context), quorums, (n_val, sloppy_quorum, timeout))| {
+            Request::Delete(DeleteRequest {
+                bucket,
+                key,
+                context,
+                rw: quorums.0,
+                r: quorums.1,
+                w: quorums.2,
+                pr: quorums.3,
+                pw: quorums.4,
+                dw: quorums.5,
+                n_val,
+                sloppy_quorum,
+                timeout,
+            })
+        })
+}
+
+fn error() -> impl Strategy<Value = Error> {
+    prop_oneof![
+        any::<u32>().prop_map(Error::NValViolation),
+        (any::<u32>(), any::<u32>()).prop_map(|(have, need)| Error::InsufficientVnodes { have, need }),
+        bytes().prop_map(Error::NoType),
+        (any::<usize>(), any::<usize>()).prop_map(|(len, limit)| Error::TooLarge {
+            what: "object",
+            len,
+            limit
+        }),
+        ".{0,20}".prop_map(Error::Damaged),
+        Just(Error::Overload),
+    ]
+}
+
+fn ask() -> impl Strategy<Value = Ask> {
+    let reason =
+        prop_oneof![Just(Reason::Write), Just(Reason::Repair), Just(Reason::Heal), Just(Reason::Handoff)];
+    prop_oneof![
+        prop_oneof![Just(Want::Head), Just(Want::Value)].prop_map(|want| Ask::Read { want }),
+        (bytes(), value(), vec(any::<u16>().prop_map(NodeId), 0..4), reason)
+            .prop_map(|(head, value, hints, reason)| Ask::Merge { head, value, hints, reason }),
+    ]
+}
+
+fn answer() -> impl Strategy<Value = Result<Answer, Error>> {
+    let stored = (bytes(), of(value())).prop_map(|(head, value)| Stored { head, value });
+    prop_oneof![
+        of(stored).prop_map(|stored| Ok(Answer::Read(stored))),
+        Just(Ok(Answer::Merged)),
+        error().prop_map(Err),
+    ]
+}
+
+fn response() -> impl Strategy<Value = Result<Response, Error>> {
+    let found = (bytes(), of(value()), any::<bool>()).prop_map(|(head, value, newest_only)| Found {
+        head,
+        value,
+        newest_only,
+    });
+    prop_oneof![
+        (of(bytes()), of(found)).prop_map(|(key, object)| Ok(Response::Put { key, object })),
+        Just(Ok(Response::Deleted)),
+        error().prop_map(Err),
+    ]
+}
+
+fn props() -> impl Strategy<Value = Option<Arc<BucketProps>>> {
+    of((1u32..10, any::<bool>()).prop_map(|(n, allow_mult)| {
+        let props = BucketProps::default().with(&[Prop::NVal(n), Prop::AllowMult(allow_mult)]);
+        Arc::new(props.unwrap())
+    }))
+}
+
+fn message() -> impl Strategy<Value = PeerMessage> {
+    let id = any::<u64>().prop_map(AskId);
+    let ttl = any::<u32>();
+    prop_oneof![
+        (id.clone(), any::<u64>(), any::<u32>()).prop_map(|(id, life, load)| PeerMessage::Ping {
+            id,
+            life,
+            load: Load(load)
+        }),
+        (id.clone(), any::<u64>(), any::<u32>()).prop_map(|(id, life, load)| PeerMessage::Pong {
+            id,
+            life,
+            load: Load(load)
+        }),
+        (id.clone(), ttl, bytes(), ask()).prop_map(|(id, ttl_ms, key, ask)| PeerMessage::Ask {
+            id,
+            ttl_ms,
+            key,
+            ask
+        }),
+        (id.clone(), answer(), any::<u32>()).prop_map(|(id, result, load)| PeerMessage::Answer {
+            id,
+            result,
+            load: Load(load)
+        }),
+        (id.clone(), ttl, prop_oneof![put(), delete()]).prop_map(|(id, ttl_ms, request)| {
+            PeerMessage::Forward { id, ttl_ms, request: Box::new(request) }
+        }),
+        (id.clone(), response())
+            .prop_map(|(id, result)| PeerMessage::Forwarded { id, result: Box::new(result) }),
+        (id.clone(), bucket(), any::<u64>(), props())
+            .prop_map(|(id, bucket, stamp, props)| PeerMessage::Props { id, bucket, stamp, props }),
+        id.prop_map(|id| PeerMessage::PropsInForce { id }),
+    ]
+}
+
+fn encode(message: &PeerMessage, out: &mut BytesMut) {
+    if let Some(value) = message.encode(out).unwrap() {
+        out.put_slice(&value);
+    }
+}
+
+fn decode(buf: &mut BytesMut) -> PeerMessage {
+    PeerMessage::decode(next_frame(buf, FRAME_BYTES_MAX).unwrap().unwrap()).unwrap()
+}
+
+proptest! {
+    #![proptest_config(Config::with_cases(500))]
+
+    #[test]
+    fn messages_come_back(messages in vec(message(), 1..8)) {
+        let mut buf = BytesMut::new();
+        messages.iter().for_each(|message| encode(message, &mut buf));
+        for message in messages {
+            prop_assert_eq!(decode(&mut buf), message);
+        }
+        prop_assert!(buf.is_empty());
+    }
+}
+
+/// Bodies of messages with a few bytes changed, under every kind: refused, or a message that comes back.
+#[test]
+fn random_bytes_never_panic() {
+    let config = Config::default();
+    let rng = TestRng::deterministic_rng(config.rng_algorithm);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let mut rng = SplitMix64::new(1);
+    let (mut refused, mut read) = (0, 0);
+    for _ in 0..500 {
+        let mut buf = BytesMut::new();
+        encode(&message().new_tree(&mut runner).unwrap().current(), &mut buf);
+        let good = next_frame(&mut buf, FRAME_BYTES_MAX).unwrap().unwrap();
+        for _ in 0..20 {
+            let mut body = BytesMut::from(&good.body[..]);
+            body.put_u8(0);
+            for _ in 0..=rng.below(3) {
+                let at = usize::try_from(rng.below(body.len() as u64)).unwrap();
+                body[at] = rng.next_u64().to_le_bytes()[0];
+            }
+            body.truncate(body.len() - usize::from(rng.below(4) > 0));
+            let kind = if rng.below(8) == 0 { rng.next_u64().to_le_bytes()[0] % 10 } else { good.kind };
+            match PeerMessage::decode(Frame { kind, body: body.freeze(), ..good.clone() }) {
+                Ok(message) => {
+                    read += 1;
+                    let mut buf = BytesMut::new();
+                    encode(&message, &mut buf);
+                    assert_eq!(decode(&mut buf), message);
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(refused > 1_000 && read > 1_000, "{refused} refused, {read} read");
+}

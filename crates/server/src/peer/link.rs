@@ -1,0 +1,368 @@
+//! Connections that a shard opens to other nodes, and sends on.
+//!
+//! A message that is sent is put in the link's queue, and the link's task is woken. It runs when the connections
+//! that have input have had their turn, so what these ask of the node leaves together.
+
+use super::channel::{Channel, HANDSHAKE_READ_BYTES};
+use super::figures::PeerFigures;
+use super::queue::Queue;
+use super::{HANDSHAKE_MAX, LINKS_MAX, Peers, prepare};
+use crate::local::Local;
+use base::{Monotonic, Rng};
+use bytes::{Bytes, BytesMut};
+use node::{PeerMessage, ShardId};
+use os::OsRng;
+use protocol::peer::Reply;
+use ring::NodeId;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+/// The most that is encrypted and written at once: what more could be saved by a larger write is little, and what
+/// comes meanwhile in a more urgent lane waits for it.
+const WRITE_BYTES_MAX: usize = 256 << 10;
+
+/// A write that waits so long for room has a peer that reads nothing: paused, or wedged. Others serve meanwhile, and
+/// what waits here is given back.
+const STALLED_MAX: Duration = Duration::from_secs(5);
+
+/// The first and the longest time between two tries to connect. The longest is also how long a node that is back
+/// stays unused.
+const AGAIN_MIN: Duration = Duration::from_millis(50);
+const AGAIN_MAX: Duration = Duration::from_secs(1);
+
+/// A link that held for so long begins anew with the shortest time when it ends.
+const STEADY: Duration = Duration::from_secs(1);
+
+/// The links of a shard.
+pub(crate) struct Links {
+    shard: ShardId,
+    /// By node; `None` for this node, and everywhere if the shard uses those of another.
+    links: Vec<Option<Rc<Link>>>,
+    figures: RefCell<Vec<PeerFigures>>,
+    now: Cell<Monotonic>,
+    /// Tasks that end when the shard closes.
+    tasks: RefCell<Vec<AbortHandle>>,
+}
+
+/// Connections to one node, one after the other.
+struct Link {
+    node: NodeId,
+    queue: RefCell<Queue>,
+    is_up: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+    writing_since: Cell<Option<Monotonic>>,
+    stalled: Notify,
+    /// The node was heard of: try to connect at once.
+    hurry: Notify,
+}
+
+impl Links {
+    /// Links of `shard`, which are opened by [`Links::open`].
+    pub(crate) fn new(shard: ShardId, peers: &Peers) -> Links {
+        let members = peers.members();
+        let has_own = shard.0 < LINKS_MAX;
+        let link = |node| (has_own && node != members.here()).then(|| Rc::new(Link::new(node)));
+        Links {
+            shard,
+            links: members.all().map(link).collect(),
+            figures: RefCell::new(vec![PeerFigures::default(); members.count()]),
+            now: Cell::new(Monotonic::default()),
+            tasks: RefCell::default(),
+        }
+    }
+
+    /// The shard whose links this one uses.
+    pub(crate) fn keeper(&self) -> ShardId {
+        ShardId(self.shard.0 % LINKS_MAX)
+    }
+
+    /// Puts a message in the queue for a node; gives it back if the link is down or the queue full.
+    #[must_use]
+    pub(crate) fn send(&self, from: ShardId, to: NodeId, message: PeerMessage) -> Option<PeerMessage> {
+        let link = self.links[usize::from(to.0)].as_ref().expect("a shard's own links lead to other nodes");
+        let bounced = link.send(from, message);
+        if bounced.is_some() {
+            self.count(to, |figures| figures.peer_bounced += 1);
+        }
+        bounced
+    }
+
+    /// Starts the task of each link.
+    pub(crate) fn open(&self, local: &Rc<Local>, peers: &Arc<Peers>) {
+        for link in self.links.iter().flatten() {
+            let task = run(Rc::clone(link), Rc::clone(local), Arc::clone(peers));
+            self.add_task(tokio::task::spawn_local(task).abort_handle());
+        }
+    }
+
+    /// A task that ends with the links.
+    pub(crate) fn add_task(&self, task: AbortHandle) {
+        let mut tasks = self.tasks.borrow_mut();
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(task);
+    }
+
+    /// Ends all connections.
+    pub(crate) fn close(&self) {
+        self.tasks.borrow_mut().drain(..).for_each(|task| task.abort());
+        self.links.iter().flatten().for_each(|link| link.is_up.set(false));
+    }
+
+    /// Connects at once to a node that is known to be there, unless that is done.
+    pub(crate) fn hurry(&self, node: NodeId) {
+        if let Some(link) = &self.links[usize::from(node.0)]
+            && !link.is_up.get()
+        {
+            link.hurry.notify_waiters();
+        }
+    }
+
+    /// Ends connections whose writes do not get on.
+    pub(crate) fn sweep(&self, now: Monotonic) {
+        self.now.set(now);
+        for link in self.links.iter().flatten() {
+            if link.writing_since.get().is_some_and(|since| now.since(since) >= STALLED_MAX) {
+                link.stalled.notify_waiters();
+            }
+        }
+    }
+
+    /// Counters by node.
+    pub(crate) fn figures(&self) -> Vec<PeerFigures> {
+        self.figures.borrow().clone()
+    }
+
+    /// Changes a node's counters.
+    pub(crate) fn count(&self, node: NodeId, change: impl FnOnce(&mut PeerFigures)) {
+        change(&mut self.figures.borrow_mut()[usize::from(node.0)]);
+    }
+}
+
+impl Link {
+    fn new(node: NodeId) -> Link {
+        Link {
+            node,
+            queue: RefCell::default(),
+            is_up: Cell::new(false),
+            waker: RefCell::default(),
+            writing_since: Cell::new(None),
+            stalled: Notify::new(),
+            hurry: Notify::new(),
+        }
+    }
+
+    fn send(&self, from: ShardId, message: PeerMessage) -> Option<PeerMessage> {
+        if !self.is_up.get() {
+            return Some(message);
+        }
+        let bounced = self.queue.borrow_mut().push(from, message);
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+        bounced
+    }
+
+    /// Waits until there is something to send.
+    async fn filled(&self) {
+        poll_fn(|context| {
+            if !self.queue.borrow().is_empty() {
+                return Poll::Ready(());
+            }
+            *self.waker.borrow_mut() = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// A link's task: connects, sends until the connection ends, and so on.
+async fn run(link: Rc<Link>, local: Rc<Local>, peers: Arc<Peers>) {
+    let name = Arc::clone(peers.members().name(link.node));
+    let mut rng = OsRng::new();
+    let mut pause = AGAIN_MIN;
+    let mut last_failure = String::new();
+    loop {
+        match connect(&link, &peers).await {
+            Ok(mut channel) => {
+                tracing::info!(peer = %name, "link up");
+                last_failure.clear();
+                let began = local.links().now.get();
+                link.is_up.set(true);
+                local.links().count(link.node, |figures| figures.peer_links_up += 1);
+                local.link(link.node, true);
+                let ended = send_all(&link, &local, &mut channel).await;
+                link.is_up.set(false);
+                local.links().count(link.node, |figures| figures.peer_links_up -= 1);
+                link.writing_since.set(None);
+                give_back(&link, &local);
+                local.link(link.node, false);
+                tracing::info!(peer = %name, "link down: {ended}");
+                if local.links().now.get().since(began) >= STEADY {
+                    pause = AGAIN_MIN;
+                }
+            }
+            // Once for each reason: a node may be away for days.
+            Err(failure) if failure != last_failure => {
+                tracing::warn!(peer = %name, address = %peers.address(link.node), "no link: {failure}");
+                last_failure = failure;
+            }
+            Err(_) => {}
+        }
+        let wait = pause / 2 + pause.mul_f64(rng.below(1000) as f64 / 2000.0);
+        pause = (pause * 2).min(AGAIN_MAX);
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = link.hurry.notified() => {}
+        }
+    }
+}
+
+/// A connection that the other node has welcomed.
+async fn connect(link: &Link, peers: &Peers) -> Result<Channel, String> {
+    match timeout(HANDSHAKE_MAX, introduce(link.node, peers)).await {
+        Ok(result) => result,
+        Err(_) => Err(format!("no answer in {} s", HANDSHAKE_MAX.as_secs())),
+    }
+}
+
+async fn introduce(node: NodeId, peers: &Peers) -> Result<Channel, String> {
+    let failed = |error: io::Error| error.to_string();
+    let tcp = TcpStream::connect(peers.address(node)).await.map_err(failed)?;
+    prepare(&tcp).map_err(failed)?;
+    let tls = peers.tls.open(peers.members().name(node)).map_err(|error| error.to_string())?;
+    let mut channel = Channel::new(tcp, tls);
+    let mut input = BytesMut::new();
+    channel.handshake(&mut input).await.map_err(failed)?;
+    let mut out = BytesMut::new();
+    peers.hello.encode(&mut out);
+    channel.write(&[IoSlice::new(&out)]).await.map_err(failed)?;
+    let mut scratch = [0; HANDSHAKE_READ_BYTES];
+    loop {
+        match Reply::read(&mut input).map_err(|error| error.to_string())? {
+            Some(Reply::Welcome { .. }) => return Ok(channel),
+            Some(Reply::Refused { text }) => return Err(format!("refused: {text}")),
+            None if channel.read(&mut input, &mut scratch).await.map_err(failed)? => {}
+            None => return Err("the connection was closed before an answer".to_owned()),
+        }
+    }
+}
+
+/// Sends what is queued until the connection ends; says why it did.
+async fn send_all(link: &Link, local: &Local, channel: &mut Channel) -> String {
+    let mut batch = Batch::default();
+    let mut unexpected = BytesMut::new();
+    let mut scratch = [0; HANDSHAKE_READ_BYTES];
+    loop {
+        tokio::select! {
+            biased;
+            () = link.filled() => {}
+            read = channel.read(&mut unexpected, &mut scratch) => return match read {
+                Ok(true) => "it sent what it should not".to_owned(),
+                Ok(false) => "closed by the other node".to_owned(),
+                Err(error) => error.to_string(),
+            },
+        }
+        batch.fill(link, local);
+        link.writing_since.set(Some(local.links().now.get()));
+        let writes = channel.writes;
+        tokio::select! {
+            biased;
+            written = batch.write(channel) => if let Err(error) = written {
+                return error.to_string();
+            },
+            () = link.stalled.notified() => return format!("nothing taken in {} s", STALLED_MAX.as_secs()),
+        }
+        link.writing_since.set(None);
+        local.links().count(link.node, |figures| {
+            figures.peer_frames_sent += batch.frames;
+            figures.peer_bytes_sent += batch.bytes as u64;
+            figures.peer_writes += channel.writes - writes;
+        });
+        if batch.bytes >= WRITE_BYTES_MAX {
+            // More may wait; connections go first.
+            tokio::task::yield_now().await;
+        }
+        batch.clear();
+    }
+}
+
+fn give_back(link: &Link, local: &Local) {
+    let waiting: Vec<_> = std::iter::from_fn(|| link.queue.borrow_mut().pop()).collect();
+    local.links().count(link.node, |figures| figures.peer_bounced += waiting.len() as u64);
+    for (from, message) in waiting {
+        local.bounce(from, link.node, message);
+    }
+}
+
+/// Frames that are written together.
+#[derive(Default)]
+struct Batch {
+    out: BytesMut,
+    /// Values that follow so many bytes of `out`.
+    values: Vec<(usize, Bytes)>,
+    bytes: usize,
+    frames: u64,
+}
+
+impl Batch {
+    /// Takes frames from the queue.
+    fn fill(&mut self, link: &Link, local: &Local) {
+        while self.bytes < WRITE_BYTES_MAX {
+            let Some((from, message)) = link.queue.borrow_mut().pop() else { return };
+            let before = self.out.len();
+            match message.encode(&mut self.out) {
+                Ok(value) => {
+                    self.frames += 1;
+                    self.bytes += self.out.len() - before + value.as_ref().map_or(0, Bytes::len);
+                    self.values.extend(value.map(|value| (self.out.len(), value)));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a message cannot be sent");
+                    local.bounce(from, link.node, message);
+                }
+            }
+        }
+    }
+
+    async fn write(&self, channel: &mut Channel) -> io::Result<()> {
+        if self.values.is_empty() {
+            // Every small batch; the limit is passed by one frame at most, whose value is small.
+            return channel.write(&[IoSlice::new(&self.out)]).await;
+        }
+        let mut pieces = Vec::with_capacity(2 * self.values.len() + 1);
+        let mut bytes = 0;
+        for piece in self.segments().flat_map(|segment| segment.chunks(WRITE_BYTES_MAX)) {
+            if bytes + piece.len() > WRITE_BYTES_MAX {
+                channel.write(&pieces).await?;
+                pieces.clear();
+                bytes = 0;
+            }
+            bytes += piece.len();
+            pieces.push(IoSlice::new(piece));
+        }
+        channel.write(&pieces).await
+    }
+
+    /// What is to be written, in order.
+    fn segments(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.values.iter().map(|(end, _)| *end));
+        let heads = starts.zip(self.values.iter().map(|(end, value)| (*end, &value[..])));
+        let last = self.values.last().map_or(0, |(end, _)| *end);
+        heads.flat_map(|(start, (end, value))| [&self.out[start..end], value]).chain([&self.out[last..]])
+    }
+
+    fn clear(&mut self) {
+        self.out.clear();
+        self.values.clear();
+        (self.bytes, self.frames) = (0, 0);
+    }
+}

@@ -1,0 +1,187 @@
+//! Connections that other nodes open, until it is known who they are.
+//!
+//! They are accepted on the main thread, so that strangers cost the shards nothing, and handed to a shard's thread
+//! when they are welcome.
+
+use super::channel::{Channel, HANDSHAKE_READ_BYTES};
+use super::{HANDSHAKE_MAX, Peers, prepare};
+use bytes::BytesMut;
+use protocol::peer::{Hello, Reply, negotiate};
+use ring::NodeId;
+use rustls::Connection;
+use rustls::pki_types::CertificateDer;
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::timeout;
+
+/// Handshakes at a time from addresses of members: all links of a large cluster that starts, in a few rounds.
+const MEMBERS_HALF_OPEN_MAX: usize = 128;
+
+/// Handshakes at a time from other addresses, where a node may still come from: enough for one at a time, and too
+/// few to cost anything. They leave the others their room.
+const OTHERS_HALF_OPEN_MAX: usize = 32;
+
+/// How long a refused connection keeps its place: strangers cannot have us do more than some hundred handshakes a
+/// second, which is a hundredth of a core.
+const REFUSED_PAUSE: Duration = Duration::from_millis(250);
+
+/// How often a refusal is logged, at most.
+const WARN_EVERY: Duration = Duration::from_secs(1);
+
+/// How long to wait after a failed accept: too many open files, say, which does not pass by trying at once.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// A connection of a node that was welcomed, on its way to a shard's thread.
+pub(crate) struct Arrived {
+    /// The node.
+    pub(super) node: NodeId,
+    pub(super) tcp: std::net::TcpStream,
+    pub(super) tls: Connection,
+    /// What it has sent already.
+    pub(super) input: BytesMut,
+}
+
+/// Who may come in, and what became of those who tried.
+pub(crate) struct Doors {
+    peers: Arc<Peers>,
+    members: Arc<Semaphore>,
+    others: Arc<Semaphore>,
+    refused: AtomicU64,
+    warned: Mutex<(Option<Instant>, u64)>,
+}
+
+impl Doors {
+    pub(crate) fn new(peers: Arc<Peers>) -> Doors {
+        Doors {
+            peers,
+            members: Arc::new(Semaphore::new(MEMBERS_HALF_OPEN_MAX)),
+            others: Arc::new(Semaphore::new(OTHERS_HALF_OPEN_MAX)),
+            refused: AtomicU64::new(0),
+            warned: Mutex::default(),
+        }
+    }
+
+    /// How many connections were refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    fn half_open(&self, address: IpAddr) -> Option<OwnedSemaphorePermit> {
+        let is_members = self.peers.addresses.iter().any(|member| member.ip() == address);
+        let places = if is_members { &self.members } else { &self.others };
+        Arc::clone(places).try_acquire_owned().ok()
+    }
+
+    /// Which node that is, or why it is refused.
+    fn admit(
+        &self,
+        hello: &Hello,
+        certificate: Option<&CertificateDer<'_>>,
+    ) -> Result<(NodeId, u16), String> {
+        let from = &hello.from;
+        if !certificate.is_some_and(|certificate| super::tls::stands_for(certificate, from)) {
+            return Err(format!("the certificate does not name {from:?}"));
+        }
+        let members = &self.peers.members;
+        let node = members.all().find(|&node| **members.name(node) == **from);
+        let version = negotiate(&self.peers.hello, hello).map_err(|refusal| refusal.to_string())?;
+        match node {
+            None => Err(format!("{from:?} is no member of this cluster")),
+            Some(node) if node == members.here() => Err(format!("{from:?} is this node's own name")),
+            Some(node) => Ok((node, version)),
+        }
+    }
+
+    fn refuse(&self, address: SocketAddr, reason: &str) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if warned.0.is_some_and(|last| now.duration_since(last) < WARN_EVERY) {
+            warned.1 += 1;
+            return;
+        }
+        let unsaid = std::mem::replace(&mut *warned, (Some(now), 0)).1;
+        match unsaid {
+            0 => tracing::warn!(%address, "peer refused: {reason}"),
+            _ => tracing::warn!(%address, "peer refused: {reason} (and {unsaid} others since the last line)"),
+        }
+    }
+}
+
+/// Accepts connections for ever, and hands those of nodes to the shards' threads in turn.
+pub(crate) async fn serve(listener: TcpListener, doors: Arc<Doors>, shards: Vec<mpsc::Sender<Arrived>>) {
+    let shards = Arc::new(shards);
+    let mut turns = vec![0_usize; doors.peers.members.count()];
+    let (arrive, mut arrived) = mpsc::channel(1);
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((tcp, address)) => match doors.half_open(address.ip()) {
+                    Some(place) => {
+                        tokio::spawn(receive(tcp, address, Arc::clone(&doors), place, arrive.clone()));
+                    }
+                    None => doors.refuse(address, "too many connections that have not said who they are"),
+                },
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection of a peer");
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                }
+            },
+            Some(arrived) = arrived.recv() => {
+                let arrived: Arrived = arrived;
+                let turn = &mut turns[usize::from(arrived.node.0)];
+                *turn = (*turn + 1) % shards.len();
+                // A thread that takes nothing stops, or hangs; the other node will try again.
+                shards[*turn].try_send(arrived).ok();
+            }
+        }
+    }
+}
+
+async fn receive(
+    tcp: TcpStream,
+    address: SocketAddr,
+    doors: Arc<Doors>,
+    place: OwnedSemaphorePermit,
+    arrive: mpsc::Sender<Arrived>,
+) {
+    match timeout(HANDSHAKE_MAX, greet(tcp, &doors)).await {
+        Ok(Ok(arrived)) => return drop(arrive.send(arrived).await),
+        Ok(Err(reason)) => doors.refuse(address, &reason),
+        Err(_) => doors.refuse(address, &format!("no handshake in {} s", HANDSHAKE_MAX.as_secs())),
+    }
+    tokio::time::sleep(REFUSED_PAUSE).await;
+    drop(place);
+}
+
+async fn greet(tcp: TcpStream, doors: &Doors) -> Result<Arrived, String> {
+    let failed = |error: std::io::Error| error.to_string();
+    prepare(&tcp).map_err(failed)?;
+    let mut channel = Channel::new(tcp, doors.peers.tls.accept().map_err(|error| error.to_string())?);
+    let mut input = BytesMut::new();
+    channel.handshake(&mut input).await.map_err(failed)?;
+    let mut scratch = [0; HANDSHAKE_READ_BYTES];
+    let hello = loop {
+        match Hello::read(&mut input).map_err(|error| error.to_string())? {
+            Some(hello) => break hello,
+            None if channel.read(&mut input, &mut scratch).await.map_err(failed)? => {}
+            None => return Err("closed before it said who it is".to_owned()),
+        }
+    };
+    let verdict = doors.admit(&hello, channel.certificate());
+    let reply = match &verdict {
+        Ok((_, version)) => Reply::Welcome { version: *version },
+        Err(text) => Reply::Refused { text: text.clone() },
+    };
+    let mut out = BytesMut::new();
+    reply.encode(&mut out);
+    channel.write(&[IoSlice::new(&out)]).await.map_err(failed)?;
+    let (node, _) = verdict?;
+    let (tcp, tls) = channel.into_parts().map_err(failed)?;
+    Ok(Arrived { node, tcp, tls, input })
+}

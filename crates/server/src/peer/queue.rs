@@ -1,0 +1,152 @@
+//! What waits for a link, in lanes.
+
+use kv::replica::{Answer, Ask};
+use kv::{Found, Request, Response};
+use node::{Lane, PeerMessage, ShardId};
+use std::collections::VecDeque;
+
+/// The most messages and bytes of each lane, in the lanes' order, so that a lane that is full leaves the others
+/// their room.
+///
+/// * Liveness: small, and of use only while it is new.
+/// * Requests: as many as a shard works on ([`node::shard::WORK_MAX`]); a tenth of a second of a 2.5 Gbit/s link.
+/// * Repair: what is dropped is repaired when it is read again.
+/// * Handoff: its sender waits for answers, so a few chunks.
+const BOUNDS: [(usize, usize); Lane::ALL.len()] =
+    [(64, 64 << 10), (node::shard::WORK_MAX, 32 << 20), (1024, 8 << 20), (1024, 8 << 20)];
+
+/// What a message is counted for beside its keys and values: fields, and its place in the queue.
+const MESSAGE_BYTES: usize = 256;
+
+/// A message that waits, and whose it is.
+pub(super) type Waiting = (ShardId, PeerMessage);
+
+/// Messages for one node.
+#[derive(Default)]
+pub(super) struct Queue {
+    lanes: [LaneQueue; Lane::ALL.len()],
+}
+
+#[derive(Default)]
+struct LaneQueue {
+    messages: VecDeque<Waiting>,
+    bytes: usize,
+}
+
+impl Queue {
+    /// Appends a message to its lane, or gives it back if that is full. An empty lane takes any message.
+    #[must_use]
+    pub(super) fn push(&mut self, from: ShardId, message: PeerMessage) -> Option<PeerMessage> {
+        let lane = message.lane() as usize;
+        let (messages_max, bytes_max) = BOUNDS[lane];
+        let lane = &mut self.lanes[lane];
+        let bytes = weight(&message);
+        let fits = lane.messages.len() < messages_max && lane.bytes + bytes <= bytes_max;
+        if !fits && !lane.messages.is_empty() {
+            return Some(message);
+        }
+        lane.bytes += bytes;
+        lane.messages.push_back((from, message));
+        None
+    }
+
+    /// The first message of the most urgent lane that has one.
+    pub(super) fn pop(&mut self) -> Option<Waiting> {
+        let lane = self.lanes.iter_mut().find(|lane| !lane.messages.is_empty())?;
+        let waiting = lane.messages.pop_front()?;
+        lane.bytes -= weight(&waiting.1);
+        Some(waiting)
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.messages.is_empty())
+    }
+}
+
+/// The memory that a message holds, about.
+fn weight(message: &PeerMessage) -> usize {
+    let held = match message {
+        PeerMessage::Ask { key, ask, .. } => key.len() + weight_of_ask(ask),
+        PeerMessage::Answer { result: Ok(Answer::Read(Some(stored))), .. } => {
+            stored.head.len() + stored.value.as_ref().map_or(0, |value| value.len())
+        }
+        PeerMessage::Forward { request, .. } => match &**request {
+            Request::Put(put) => put.value.len(),
+            _ => 0,
+        },
+        PeerMessage::Forwarded { result, .. } => match &**result {
+            Ok(Response::Found(found) | Response::Put { object: Some(found), .. }) => weight_of_found(found),
+            _ => 0,
+        },
+        _ => 0,
+    };
+    MESSAGE_BYTES + held
+}
+
+fn weight_of_ask(ask: &Ask) -> usize {
+    match ask {
+        Ask::Merge { head, value, .. } => head.len() + value.len(),
+        _ => 0,
+    }
+}
+
+fn weight_of_found(found: &Found) -> usize {
+    found.head.len() + found.value.as_ref().map_or(0, |value| value.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use kv::replica::Reason;
+    use node::{AskId, Load};
+
+    const HERE: ShardId = ShardId(0);
+
+    fn merge(id: u64, bytes: usize, reason: Reason) -> PeerMessage {
+        let value = Bytes::from(vec![0; bytes]);
+        let ask = Ask::Merge { head: Bytes::new(), value, hints: Vec::new(), reason };
+        PeerMessage::Ask { id: AskId(id), ttl_ms: 1, key: Bytes::new(), ask }
+    }
+
+    fn ping(id: u64) -> PeerMessage {
+        PeerMessage::Ping { id: AskId(id), life: 0, load: Load(0) }
+    }
+
+    #[test]
+    fn urgent_lanes_go_first_and_each_keeps_its_order() {
+        let mut queue = Queue::default();
+        let late = [
+            merge(1, 0, Reason::Handoff),
+            merge(2, 0, Reason::Repair),
+            merge(3, 0, Reason::Write),
+            merge(4, 0, Reason::Write),
+            ping(5),
+        ];
+        for message in &late {
+            assert_eq!(queue.push(HERE, message.clone()), None);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|(_, message)| message).collect();
+        assert_eq!(order, [4, 2, 3, 1, 0].map(|at: usize| late[at].clone()));
+        assert!(queue.is_empty() && queue.lanes.iter().all(|lane| lane.bytes == 0));
+    }
+
+    #[test]
+    fn a_full_lane_gives_messages_back_and_leaves_the_others_their_room() {
+        let mut queue = Queue::default();
+        let (_, bytes_max) = BOUNDS[Lane::Handoff as usize];
+        let (_, too_large) = BOUNDS[Lane::Repair as usize];
+        assert_eq!(queue.push(HERE, merge(0, too_large * 2, Reason::Repair)), None);
+        assert!(queue.push(HERE, merge(1, 0, Reason::Repair)).is_some(), "only an empty lane takes any size");
+        for id in 0..4 {
+            assert_eq!(queue.push(HERE, merge(id, bytes_max / 4 - MESSAGE_BYTES, Reason::Handoff)), None);
+        }
+        let refused = merge(9, 0, Reason::Handoff);
+        assert_eq!(queue.push(HERE, refused.clone()), Some(refused));
+        let (pings_max, _) = BOUNDS[Lane::Liveness as usize];
+        let taken = (0..1000).filter(|&id| queue.push(HERE, ping(id)).is_none()).count();
+        assert_eq!(taken, pings_max);
+        assert_eq!(queue.push(HERE, merge(7, 0, Reason::Write)), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! What other nodes send.
+//!
+//! All frames of a read are handed to the shards together, and one turn follows.
+
+use super::channel::{Channel, READ_BYTES};
+use super::listener::Arrived;
+use crate::local::Local;
+use bytes::BytesMut;
+use node::{Members, PeerMessage};
+use protocol::peer::{FRAME_BYTES_MAX, next_frame};
+use ring::NodeId;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+/// Connections of one node at one thread: each of its shards' links once, and once more while the end of an older
+/// one has not been noticed. The oldest gives way.
+const CONNECTIONS_PER_NODE_MAX: usize = 2 * super::LINKS_MAX as usize;
+
+/// Bytes of one message after which its sender is known to be there, however long the rest takes.
+const LARGE_BYTES: usize = 1 << 20;
+
+/// How long to wait for another shard of this node whose mailbox is full, before looking again.
+const CONGESTED: Duration = Duration::from_millis(1);
+
+/// Reads the connections that come to this thread.
+pub(crate) async fn receive(mut arrivals: mpsc::Receiver<Arrived>, local: Rc<Local>, members: Arc<Members>) {
+    let mut open: Vec<VecDeque<AbortHandle>> = vec![VecDeque::new(); members.count()];
+    // Every read fills it and empties it before another connection has its turn.
+    let scratch = Rc::new(RefCell::new(vec![0; READ_BYTES].into_boxed_slice()));
+    while let Some(arrived) = arrivals.recv().await {
+        let of_node = &mut open[usize::from(arrived.node.0)];
+        of_node.retain(|task| !task.is_finished());
+        if of_node.len() == CONNECTIONS_PER_NODE_MAX
+            && let Some(oldest) = of_node.pop_front()
+        {
+            oldest.abort();
+        }
+        local.links().hurry(arrived.node);
+        let name = Arc::clone(members.name(arrived.node));
+        let task = serve(arrived, name, Rc::clone(&local), Rc::clone(&scratch));
+        let task = tokio::task::spawn_local(task);
+        of_node.push_back(task.abort_handle());
+        local.links().add_task(task.abort_handle());
+    }
+}
+
+async fn serve(arrived: Arrived, name: Arc<str>, local: Rc<Local>, scratch: Rc<RefCell<Box<[u8]>>>) {
+    let _counted = Counted::new(arrived.node, Rc::clone(&local));
+    if let Err(reason) = read_all(arrived, &local, &scratch).await {
+        tracing::warn!(peer = %name, "a connection of a peer ended: {reason}");
+    }
+}
+
+async fn read_all(arrived: Arrived, local: &Local, scratch: &RefCell<Box<[u8]>>) -> Result<(), String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let node = arrived.node;
+    let tcp = TcpStream::from_std(arrived.tcp).map_err(failed)?;
+    let mut channel = Channel::new(tcp, arrived.tls);
+    let mut input = arrived.input;
+    let mut messages = Vec::new();
+    loop {
+        let decoded = decode(&mut input, &mut messages);
+        local.links().count(node, |figures| figures.peer_frames_received += messages.len() as u64);
+        if !messages.is_empty() {
+            local.receive(node, &mut messages);
+            while local.is_congested() {
+                tokio::time::sleep(CONGESTED).await;
+            }
+        }
+        decoded?;
+        let before = input.len();
+        if before >= LARGE_BYTES {
+            local.progress(node);
+        }
+        if !channel.read_shared(&mut input, scratch).await.map_err(failed)? {
+            return Ok(());
+        }
+        local.links().count(node, |figures| {
+            figures.peer_bytes_received += (input.len() - before) as u64;
+            figures.peer_reads += 1;
+        });
+    }
+}
+
+/// Takes all complete frames off `input`. What is malformed ends the connection, after what came before it.
+fn decode(input: &mut BytesMut, messages: &mut Vec<PeerMessage>) -> Result<(), String> {
+    while let Some(frame) = next_frame(input, FRAME_BYTES_MAX).map_err(|error| error.to_string())? {
+        messages.push(PeerMessage::decode(frame).map_err(|error| error.to_string())?);
+    }
+    Ok(())
+}
+
+/// Counts a connection while it is open, also when its task is aborted.
+struct Counted {
+    node: NodeId,
+    local: Rc<Local>,
+}
+
+impl Counted {
+    fn new(node: NodeId, local: Rc<Local>) -> Counted {
+        local.links().count(node, |figures| figures.peer_links_in += 1);
+        Counted { node, local }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.local.links().count(self.node, |figures| figures.peer_links_in -= 1);
+    }
+}

@@ -1,0 +1,140 @@
+//! Certificates that are of use, and that are not; and what passes through a channel.
+
+use super::channel::Channel;
+use super::tls::{Tls, TlsError, certificate_name, stands_for};
+use base::Rng;
+use base::rng::SplitMix64;
+use bytes::BytesMut;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpStream};
+
+/// An authority and one node's certificate.
+struct Folder {
+    dir: TempDir,
+}
+
+impl Folder {
+    fn new(node: &str) -> Folder {
+        let dir = tempfile::tempdir().unwrap();
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let ca = authority.self_signed(&key).unwrap();
+        let issuer = Issuer::new(authority, key);
+        let key = KeyPair::generate().unwrap();
+        let names = vec![certificate_name(node)];
+        let cert = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
+        for (name, text) in [("ca.pem", ca.pem()), ("n.pem", cert.pem()), ("n.key", key.serialize_pem())] {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        Folder { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn load(&self, node: &str) -> Result<Tls, TlsError> {
+        load(&self.path("ca.pem"), &self.path("n.pem"), &self.path("n.key"), node)
+    }
+}
+
+fn load(ca: &Path, cert: &Path, key: &Path, node: &str) -> Result<Tls, TlsError> {
+    Tls::load(ca, cert, key, node)
+}
+
+fn refused(result: Result<Tls, TlsError>) -> String {
+    result.map(drop).unwrap_err().to_string()
+}
+
+#[test]
+fn a_node_has_a_dns_name_that_no_other_has() {
+    assert_eq!(certificate_name("n1@127.0.0.1"), "6e31403132372e302e302e31.annulet");
+    let longest = certificate_name(&"ü".repeat(crate::config::NODE_NAME_BYTES_MAX / 2));
+    assert!(
+        longest.len() <= 253 && longest.split('.').all(|label| (1..=63).contains(&label.len())),
+        "{longest}"
+    );
+    assert_ne!(certificate_name("a@b"), certificate_name("A@b"), "case counts");
+}
+
+#[test]
+fn a_certificate_stands_for_its_node_and_no_other() {
+    let long = format!("{}@host", "n".repeat(90));
+    for name in ["n1@127.0.0.1", "ü_x@[::1]", &long] {
+        let folder = Folder::new(name);
+        folder.load(name).unwrap();
+        let certificate = CertificateDer::from_pem_file(folder.path("n.pem")).unwrap();
+        assert!(stands_for(&certificate, name));
+        assert!(!stands_for(&certificate, "n2@127.0.0.1"));
+        let text = refused(folder.load("n2@127.0.0.1"));
+        assert!(text.contains("n.pem: it does not name n2@127.0.0.1"), "{text}");
+    }
+    assert!(!stands_for(&CertificateDer::from(vec![1, 2, 3]), "n1@127.0.0.1"));
+}
+
+#[test]
+fn files_that_do_not_belong_together_are_told() {
+    let (one, other) = (Folder::new("a@b"), Folder::new("a@b"));
+    let text = refused(load(&other.path("ca.pem"), &one.path("n.pem"), &one.path("n.key"), "a@b"));
+    assert!(text.contains("n.pem: not of this certificate authority"), "{text}");
+    let text = refused(load(&one.path("ca.pem"), &one.path("n.pem"), &other.path("n.key"), "a@b"));
+    assert!(text.contains("n.key: "), "{text}");
+    let text = refused(load(&one.path("ca.pem"), &one.path("n.pem"), &one.path("ca.pem"), "a@b"));
+    assert!(text.contains("ca.pem: "), "{text}");
+    let text = refused(load(&one.path("n.key"), &one.path("n.pem"), &one.path("n.key"), "a@b"));
+    assert!(text.contains("n.key: there is no certificate in it"), "{text}");
+    let text = refused(load(&one.path("none.pem"), &one.path("n.pem"), &one.path("n.key"), "a@b"));
+    assert!(text.contains("none.pem: "), "{text}");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn what_is_written_is_read_whatever_the_pieces() {
+    let folder = Folder::new("a@b");
+    let tls = folder.load("a@b").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let opener = async {
+        let tcp = TcpStream::connect(address).await.unwrap();
+        let mut channel = Channel::new(tcp, tls.open("a@b").unwrap());
+        channel.handshake(&mut BytesMut::new()).await.unwrap();
+        channel
+    };
+    let acceptor = async {
+        let mut channel = Channel::new(listener.accept().await.unwrap().0, tls.accept().unwrap());
+        channel.handshake(&mut BytesMut::new()).await.unwrap();
+        channel
+    };
+    let (mut opener, mut acceptor) = tokio::join!(opener, acceptor);
+    assert!(acceptor.certificate().is_some_and(|certificate| stands_for(certificate, "a@b")));
+
+    let mut rng = SplitMix64::new(1);
+    let sizes = [1, 100, 4096, 16_384, 70_000, 1 << 20];
+    let writes: Vec<Vec<Vec<u8>>> = (0..60)
+        .map(|_| {
+            let size = |rng: &mut SplitMix64| sizes[rng.below(sizes.len() as u64) as usize];
+            (0..1 + rng.below(4)).map(|_| vec![rng.next_u64() as u8; size(&mut rng)]).collect()
+        })
+        .collect();
+    let expected: Vec<u8> = writes.iter().flatten().flatten().copied().collect();
+    let write = async {
+        for pieces in &writes {
+            let pieces: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+            opener.write(&pieces).await.unwrap();
+        }
+        assert!(opener.writes >= writes.len() as u64);
+        drop(opener);
+    };
+    let read = async {
+        let (mut input, mut scratch) = (BytesMut::new(), vec![0; 10_000]);
+        while acceptor.read(&mut input, &mut scratch).await.unwrap() {}
+        input
+    };
+    let ((), input) = tokio::join!(write, read);
+    assert!(input == expected, "{} of {} bytes", input.len(), expected.len());
+}

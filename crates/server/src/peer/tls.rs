@@ -1,0 +1,166 @@
+//! Certificates: who may talk to whom.
+//!
+//! The cluster has a certificate authority of its own. A node has a certificate of that authority, good for both
+//! ends of a connection, whose DNS name stands for the node ([`certificate_name`]). Both ends verify the other's;
+//! the opener that it has reached the node it meant, the acceptor, when it has read `Hello`, that the certificate
+//! names the node that it claims to be.
+//!
+//! Sessions are not resumed: a link is opened once and lives long, and without tickets the acceptor never writes to
+//! an opener that does not read.
+
+use rustls::client::{
+    Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor, verify_server_name,
+};
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::{cipher_suite, default_provider};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Hexadecimal digits of a name of a certificate between two dots, which may have 63 bytes.
+const LABEL_DIGITS: usize = 60;
+
+/// What the names of nodes' certificates end in.
+const SUFFIX: &str = "annulet";
+
+/// A certificate or a key that is of no use.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {what}", path.display())]
+pub struct TlsError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// The DNS name that stands for a node in its certificate: the bytes of its name in hexadecimal digits, since a
+/// node's name may have characters that a DNS name may not, and two nodes must never have the same.
+pub fn certificate_name(node: &str) -> String {
+    let mut name = String::new();
+    for (at, byte) in node.bytes().enumerate() {
+        if at > 0 && (2 * at).is_multiple_of(LABEL_DIGITS) {
+            name.push('.');
+        }
+        for digit in [byte >> 4, byte & 15] {
+            name.push(char::from_digit(digit.into(), 16).expect("four bits are a digit"));
+        }
+    }
+    format!("{name}.{SUFFIX}")
+}
+
+/// Whether the files make a node's end of a link: the certificate is of this authority, names the node, and belongs
+/// to the key.
+pub fn check_files(ca: &Path, cert: &Path, key: &Path, node: &str) -> Result<(), TlsError> {
+    Tls::load(ca, cert, key, node).map(drop)
+}
+
+/// Whether `certificate` stands for `node`.
+pub(super) fn stands_for(certificate: &CertificateDer<'_>, node: &str) -> bool {
+    let parsed = ParsedCertificate::try_from(certificate);
+    parsed.is_ok_and(|parsed| verify_server_name(&parsed, &server_name(node)).is_ok())
+}
+
+/// Both ends of connections to other nodes.
+pub(super) struct Tls {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+}
+
+impl Tls {
+    /// Reads the files, and checks that they are of use for `node`.
+    pub(super) fn load(ca: &Path, cert: &Path, key: &Path, node: &str) -> Result<Tls, TlsError> {
+        let provider = Arc::new(provider());
+        let mut roots = RootCertStore::empty();
+        for authority in certificates(ca)? {
+            roots.add(authority).map_err(|error| wrong(ca, error))?;
+        }
+        let roots = Arc::new(roots);
+        let chain = certificates(cert)?;
+        check_own(cert, &chain, &roots, &provider, node)?;
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, error))?;
+
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
+        let verifier = verifier.build().map_err(|error| wrong(ca, error))?;
+        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&TLS13])
+            .map_err(|error| wrong(cert, error))?
+            .with_webpki_verifier(verifier)
+            .with_client_auth_cert(chain.clone(), private.clone_key())
+            .map_err(|error| wrong(key, error))?;
+        client.resumption = Resumption::disabled();
+
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
+        let verifier = verifier.build().map_err(|error| wrong(ca, error))?;
+        let mut server = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])
+            .map_err(|error| wrong(cert, error))?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, private)
+            .map_err(|error| wrong(key, error))?;
+        server.send_tls13_tickets = 0;
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(Tls { client: Arc::new(client), server: Arc::new(server) })
+    }
+
+    /// The opener's end of a connection to `node`.
+    pub(super) fn open(&self, node: &str) -> Result<Connection, rustls::Error> {
+        let mut connection = ClientConnection::new(Arc::clone(&self.client), server_name(node))?;
+        connection.set_buffer_limit(None);
+        Ok(connection.into())
+    }
+
+    /// The acceptor's end of a connection.
+    pub(super) fn accept(&self) -> Result<Connection, rustls::Error> {
+        Ok(ServerConnection::new(Arc::clone(&self.server))?.into())
+    }
+}
+
+/// The ciphers, AES with 128 bits first: as good as the longer key here, and a third faster.
+fn provider() -> CryptoProvider {
+    CryptoProvider {
+        cipher_suites: vec![
+            cipher_suite::TLS13_AES_128_GCM_SHA256,
+            cipher_suite::TLS13_AES_256_GCM_SHA384,
+            cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+        ],
+        ..default_provider()
+    }
+}
+
+fn server_name(node: &str) -> ServerName<'static> {
+    let name = ServerName::try_from(certificate_name(node));
+    name.expect("hexadecimal digits in labels of 60 are a DNS name, and names of nodes are short")
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let all = CertificateDer::pem_file_iter(path).map_err(|error| wrong(path, error))?;
+    let all = all.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(path, error))?;
+    if all.is_empty() { Err(wrong(path, "there is no certificate in it")) } else { Ok(all) }
+}
+
+/// Says early, and to the person who can mend it, what every other node would say.
+fn check_own(
+    path: &Path,
+    chain: &[CertificateDer<'static>],
+    roots: &RootCertStore,
+    provider: &CryptoProvider,
+    node: &str,
+) -> Result<(), TlsError> {
+    let (own, between) = chain.split_first().expect("there is a certificate in it");
+    let parsed = ParsedCertificate::try_from(own).map_err(|error| wrong(path, error))?;
+    let algorithms = provider.signature_verification_algorithms.all;
+    verify_server_cert_signed_by_trust_anchor(&parsed, roots, between, UnixTime::now(), algorithms)
+        .map_err(|error| wrong(path, format!("not of this certificate authority: {error}")))?;
+    if stands_for(own, node) {
+        return Ok(());
+    }
+    Err(wrong(path, format!("it does not name {node}: {} is not in it", certificate_name(node))))
+}
+
+fn wrong(path: &Path, what: impl ToString) -> TlsError {
+    TlsError { path: path.to_path_buf(), what: what.to_string() }
+}

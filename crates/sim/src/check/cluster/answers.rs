@@ -1,0 +1,19 @@
+//! Errors are of known kinds. Between nodes that lose messages and die, some requests rightly fail; none may fail
+//! as if it had been wrong, or as if stored data were.
+
+use crate::check::answers::Causes;
+use crate::check::{Verdict, Violation};
+use kv::Error;
+
+const CHECKER: &str = "each request is answered";
+
+/// Whether an error may come of what goes wrong in a cluster.
+pub(super) fn judge(error: &Error, causes: Causes) -> Verdict {
+    let excused = match error {
+        Error::Timeout | Error::Overload | Error::TooManySiblings { .. } => true,
+        Error::Unsatisfied { .. } | Error::InsufficientVnodes { .. } | Error::Unreachable => true,
+        Error::Fenced(_) | Error::Store(_) => causes.disk_failed || causes.closing,
+        _ => false,
+    };
+    if excused { Ok(()) } else { Err(Violation::new(CHECKER, format!("an answer without a cause: {error}"))) }
+}

@@ -1,0 +1,133 @@
+//! All writes that the cluster was asked for, and what became of each as far as it has told.
+
+use crate::check::history::{KeyName, Kind};
+use crate::check::siblings::Shown;
+use base::Monotonic;
+use object::{Context, Dot};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A write that reached a node.
+#[derive(Clone, Debug)]
+pub(super) struct Write {
+    pub(super) kind: Kind,
+    pub(super) context: Option<Context>,
+    pub(super) started: Monotonic,
+    /// It was acknowledged, and no loss that the world has done since takes the promise back.
+    pub(super) acknowledged: Option<Acknowledged>,
+}
+
+/// A promise.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acknowledged {
+    pub(super) at: Monotonic,
+    /// Two nodes have it, so that one may be lost.
+    safe: bool,
+}
+
+impl Write {
+    /// Whether it takes away the version with this dot.
+    pub(super) fn covers(&self, dot: Dot) -> bool {
+        self.context.as_ref().is_some_and(|context| context.covers(dot))
+    }
+
+    /// The number of what it puts.
+    pub(super) fn number(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Put(number) => Some(number),
+            Kind::Delete => None,
+        }
+    }
+}
+
+/// All writes of one key.
+#[derive(Debug, Default)]
+pub(super) struct KeyHistory {
+    pub(super) writes: Vec<Write>,
+    /// The dots that each number was seen with, by anybody.
+    pub(super) dots: BTreeMap<u64, BTreeSet<Dot>>,
+}
+
+impl KeyHistory {
+    /// The writes of `number`: several if the network doubled the request.
+    pub(super) fn of(&self, number: u64) -> impl Iterator<Item = &Write> {
+        self.writes.iter().filter(move |write| write.number() == Some(number))
+    }
+
+    pub(super) fn dots_of(&self, number: u64) -> impl Iterator<Item = Dot> {
+        self.dots.get(&number).into_iter().flatten().copied()
+    }
+
+    /// An acknowledged write of `kind` that has replaced `number`, known by `dot`, for certain.
+    ///
+    /// Where a write replaces what is there unread, a third one that it did not know of may have replaced it in
+    /// turn, and with it the memory of what it had replaced.
+    pub(super) fn replaced_by(
+        &self,
+        key: &KeyName,
+        (dot, number): (Dot, u64),
+        is_put: bool,
+    ) -> Option<&Write> {
+        let forgotten = |by: &Write| {
+            let other = |of: u64| of != number && Some(of) != by.number();
+            let unknown =
+                |(of, dots): (&u64, &BTreeSet<Dot>)| other(*of) && dots.iter().any(|dot| !by.covers(*dot));
+            self.dots.iter().any(unknown) || self.writes.iter().any(|write| write.kind == Kind::Delete)
+        };
+        self.writes.iter().find(|by| {
+            by.acknowledged.is_some()
+                && by.number().is_some() == is_put
+                && by.number() != Some(number)
+                && by.covers(dot)
+                && (key.has_memory() || !forgotten(by))
+        })
+    }
+}
+
+/// The history of a cluster.
+#[derive(Debug, Default)]
+pub(super) struct History(BTreeMap<KeyName, KeyHistory>);
+
+impl History {
+    pub(super) fn key(&self, key: &KeyName) -> Option<&KeyHistory> {
+        self.0.get(key)
+    }
+
+    /// A write has begun; the answer is its place among its key's.
+    pub(super) fn begin(
+        &mut self,
+        key: &KeyName,
+        kind: Kind,
+        context: Option<Context>,
+        started: Monotonic,
+    ) -> usize {
+        let writes = &mut self.0.entry(key.clone()).or_default().writes;
+        writes.push(Write { kind, context, started, acknowledged: None });
+        writes.len() - 1
+    }
+
+    pub(super) fn acknowledge(&mut self, key: &KeyName, at: usize, now: Monotonic, safe: bool) {
+        let history = self.0.get_mut(key).expect("it has begun");
+        history.writes[at].acknowledged = Some(Acknowledged { at: now, safe });
+    }
+
+    pub(super) fn remember_dots(&mut self, key: &KeyName, shown: &Shown) {
+        let history = self.0.entry(key.clone()).or_default();
+        for (dot, number) in &shown.numbers {
+            history.dots.entry(*number).or_default().extend(*dot);
+        }
+    }
+
+    /// Something was lost on one node. What only that one may have had is no longer promised; with a limit,
+    /// nor is anything that was acknowledged later.
+    pub(super) fn on_loss(&mut self, limit: Option<Monotonic>) {
+        let stays = |known: &Acknowledged| known.safe && limit.is_none_or(|limit| known.at <= limit);
+        for write in self.0.values_mut().flat_map(|history| &mut history.writes) {
+            write.acknowledged = write.acknowledged.filter(stays);
+        }
+    }
+
+    pub(super) fn acknowledged(&self) -> u64 {
+        let writes = self.0.values().flat_map(|history| &history.writes);
+        writes.map(|write| u64::from(write.acknowledged.is_some())).sum()
+    }
+}

@@ -1,0 +1,77 @@
+//! What a primary missed comes home without anybody reading it: once faults are over, and before the first read,
+//! every primary has every acknowledged write whose coordinator has lived since.
+//!
+//! A coordinator that has died may have taken with it that somebody had not confirmed; so does a disk that is lost.
+//! Then only a read finds what is missing.
+
+use super::NodeAt;
+use super::quorums::Reached;
+use crate::check::history::KeyName;
+use crate::check::{Verdict, Violation};
+use bytes::Bytes;
+use object::{Context, Dot, HeadView};
+use std::collections::BTreeMap;
+
+const CHECKER: &str = "what was missed comes home";
+
+/// Writes whose coordinators have lived since.
+#[derive(Debug, Default)]
+pub(super) struct Homecoming {
+    /// How often each node has died.
+    deaths: BTreeMap<NodeAt, u64>,
+    writes: BTreeMap<KeyName, Vec<Written>>,
+}
+
+#[derive(Debug)]
+struct Written {
+    number: u64,
+    /// Whoever may have coordinated it, and how often they had died.
+    coordinators: Vec<(NodeAt, u64)>,
+}
+
+impl Homecoming {
+    fn deaths_of(&self, node: NodeAt) -> u64 {
+        self.deaths.get(&node).copied().unwrap_or(0)
+    }
+
+    /// `node` has acknowledged a write.
+    pub(super) fn on_acknowledged(&mut self, key: &KeyName, number: u64, node: NodeAt, reached: &Reached) {
+        if key.has_memory() {
+            let coordinators = reached.coordinators(number, node);
+            let coordinators = coordinators.into_iter().map(|at| (at, self.deaths_of(at))).collect();
+            self.writes.entry(key.clone()).or_default().push(Written { number, coordinators });
+        }
+    }
+
+    pub(super) fn on_death(&mut self, node: NodeAt) {
+        *self.deaths.entry(node).or_default() += 1;
+    }
+
+    /// A disk is not what it was: nothing is known of what was missed before.
+    pub(super) fn on_loss(&mut self) {
+        self.writes.clear();
+    }
+
+    /// Checks what a primary has. `dots` are those that a write was seen with.
+    pub(super) fn check(
+        &self,
+        node: NodeAt,
+        key: &KeyName,
+        head: Option<&Bytes>,
+        dots: impl Fn(u64) -> Vec<Dot>,
+    ) -> Verdict {
+        let view = head.and_then(|head| HeadView::parse(head).ok());
+        let has = view.map_or(Context::new(), |view| view.context().to_context());
+        let lives = |written: &&Written| {
+            written.coordinators.iter().all(|(at, deaths)| self.deaths_of(*at) == *deaths)
+        };
+        for written in self.writes.get(key).into_iter().flatten().filter(lives) {
+            let dots = dots(written.number);
+            if !dots.is_empty() && !dots.iter().any(|dot| has.covers(*dot)) {
+                let what = format!("{key}: {} never came to n{node}", written.number);
+                return Err(Violation::new(CHECKER, what));
+            }
+        }
+        Ok(())
+    }
+}

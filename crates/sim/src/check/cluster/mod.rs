@@ -1,0 +1,334 @@
+//! What the nodes of a cluster promise together, checked at each node's boundary and on the wire between them.
+//!
+//! While the world lives, only what holds at every moment is checked: dots, values, answers, quorums, and that a
+//! version never shows a sibling together with its replacement. What was acknowledged is asked for in the end,
+//! when faults are over and the replicas have become equal. One file for each promise:
+//!
+//! * `acknowledged.rs`: no acknowledged write is lost.
+//! * `deletes.rs`: nothing comes back whose delete was acknowledged.
+//! * `siblings.rs`: what is shown was written, no more often than asked for, and not beside what replaced it.
+//! * `replicas.rs`: replicas become equal, and a read of all of them shows all that they have.
+//! * `bounded.rs`: a shard never holds much, and holds nothing once everything is quiet.
+//! * `answers.rs`: each request is answered once, in time, by the node that it reached; errors are of known kinds.
+//! * `quorums.rs`: as many primaries and nodes have a write as its quorums say.
+//! * `promises.rs`: a replica keeps what it said it has.
+//! * `homecoming.rs`: what a primary missed comes to it without being read.
+//!
+//! Dots are checked by [`crate::check::dots`]: across nodes, restarts, and disks that were copied.
+//!
+//! A write that was acknowledged by fewer than two nodes may be lost with one of them ([`Checks::on_loss`]).
+
+mod acknowledged;
+mod answers;
+mod bounded;
+mod deletes;
+mod history;
+mod homecoming;
+mod promises;
+mod quorums;
+mod replicas;
+mod siblings;
+#[cfg(test)]
+mod tests;
+
+pub use bounded::check as check_bounds;
+pub use replicas::{Copies, check_read};
+
+use super::answers::Causes;
+use super::answers::{Answers, mismatch};
+use super::dots::Dots;
+use super::history::{KeyName, Kind};
+use super::siblings::{Shown, number_of, read};
+use super::{Verdict, Violation};
+use base::Monotonic;
+use bytes::Bytes;
+use history::History;
+use homecoming::Homecoming;
+use kv::replica::{Answer, Ask, Reason};
+use kv::response::Found;
+use kv::{Error, Request, Response};
+use node::PeerMessage;
+use object::{Context, HeadView};
+use promises::Promises;
+use quorums::{Asks, Reached};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How much later than its deadline an answer may be: two ticks, a turn, and the way between shards.
+pub const SLACK: Duration = Duration::from_millis(30);
+
+/// A node of the cluster, by its number.
+pub type NodeAt = usize;
+
+/// What a request asks for, as far as it is checked.
+#[derive(Clone, Debug)]
+enum Asked {
+    Get(KeyName),
+    Put { key: KeyName, at: usize, number: u64, asks: Asks },
+    Delete { key: KeyName, at: usize, asks: Asks },
+    Other,
+}
+
+/// A question of one node to another.
+#[derive(Clone, Debug)]
+struct Question {
+    key: KeyName,
+    /// Of a version to be joined: its writes, and its context.
+    numbers: Vec<u64>,
+    context: Option<Context>,
+}
+
+/// All checkers of a cluster.
+#[derive(Debug)]
+pub struct Checks {
+    history: History,
+    dots: Dots,
+    reached: Reached,
+    answers: Vec<Answers>,
+    promises: Vec<Promises>,
+    homecoming: Homecoming,
+    asked: BTreeMap<u64, (NodeAt, Asked)>,
+    /// By number, and by who was asked: one piece of work asks all its replicas under one number.
+    questions: BTreeMap<(u64, NodeAt), Question>,
+    /// Distinct nodes that must have a write of any bucket, whatever the write says.
+    node_confirms: u32,
+}
+
+impl Checks {
+    /// For `nodes` nodes whose buckets ask for `node_confirms`.
+    pub fn new(nodes: usize, node_confirms: u32) -> Checks {
+        Checks {
+            history: History::default(),
+            dots: Dots::default(),
+            reached: Reached::default(),
+            answers: (0..nodes).map(|_| Answers::default()).collect(),
+            promises: (0..nodes).map(|_| Promises::default()).collect(),
+            homecoming: Homecoming::default(),
+            asked: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            node_confirms,
+        }
+    }
+
+    /// A request has reached `node`, which is to answer it by `deadline`.
+    pub fn on_request(
+        &mut self,
+        id: u64,
+        node: NodeAt,
+        request: &Request,
+        now: Monotonic,
+        deadline: Monotonic,
+    ) {
+        let asks = Asks::of(request, self.node_confirms);
+        let context = |bytes: &Option<Bytes>| {
+            let decode = |bytes| Context::decode(bytes).expect("clients send back what they were given");
+            bytes.as_ref().map(|bytes: &Bytes| decode(bytes))
+        };
+        let asked = match request {
+            Request::Get(get) => Asked::Get(KeyName::of(&get.bucket, &get.key)),
+            Request::Put(put) => {
+                let key = KeyName::of(&put.bucket, put.key.as_ref().expect("clients name their keys"));
+                let number = number_of(&put.metadata).expect("clients number their writes");
+                let at = self.history.begin(&key, Kind::Put(number), context(&put.context), now);
+                Asked::Put { key, at, number, asks }
+            }
+            Request::Delete(delete) => {
+                let key = KeyName::of(&delete.bucket, &delete.key);
+                let at = self.history.begin(&key, Kind::Delete, context(&delete.context), now);
+                Asked::Delete { key, at, asks }
+            }
+            _ => Asked::Other,
+        };
+        self.asked.insert(id, (node, asked));
+        self.answers[node].on_request(id, deadline);
+    }
+
+    /// An answer has left its node. `causes` are what may have gone wrong anywhere in the cluster; `primaries`
+    /// names the primaries of a key.
+    pub fn on_answer(
+        &mut self,
+        id: u64,
+        result: &Result<Response, Error>,
+        now: Monotonic,
+        causes: Causes,
+        primaries: impl Fn(&KeyName) -> Vec<NodeAt>,
+    ) -> Verdict {
+        let Some((node, asked)) = self.asked.remove(&id) else {
+            return Err(mismatch(format_args!("request {id} is answered twice")));
+        };
+        self.answers[node].on_answer(id, false)?;
+        let response = match result {
+            Ok(response) => response,
+            Err(error) => return answers::judge(error, causes),
+        };
+        match (&asked, response) {
+            (Asked::Get(key), Response::Found(found)) => self.on_found(key, found).map(drop),
+            (Asked::Get(_), Response::NotFound { .. }) | (Asked::Other, _) => Ok(()),
+            (Asked::Put { key, at, number, asks }, Response::Put { object, .. }) => {
+                if let Some(found) = object {
+                    self.on_found(key, found)?;
+                }
+                // Elsewhere a write may lose to a newer one at once, and be sent on without its value.
+                if key.has_siblings() || !key.has_memory() {
+                    self.reached.check(key, *number, asks, node, &primaries(key))?;
+                }
+                let safe = asks.is_safe() || self.reached.others(*number) >= 2;
+                self.history.acknowledge(key, *at, now, safe);
+                self.homecoming.on_acknowledged(key, *number, node, &self.reached);
+                Ok(())
+            }
+            (Asked::Delete { key, at, asks }, Response::Deleted) => {
+                self.history.acknowledge(key, *at, now, asks.is_safe());
+                Ok(())
+            }
+            (asked, response) => Err(mismatch(format_args!("{asked:?} was answered {response:?}"))),
+        }
+    }
+
+    /// A node says something to another.
+    pub fn on_message(&mut self, from: NodeAt, to: NodeAt, message: &PeerMessage) -> Verdict {
+        match message {
+            PeerMessage::Ask { id, key, ask, .. } => self.on_question(from, (id.0, to), key, ask),
+            PeerMessage::Answer { id, result: Ok(answer), .. } => self.on_reply(from, id.0, answer),
+            PeerMessage::Forward { request, .. } => {
+                if let Request::Put(put) = &**request {
+                    let number = number_of(&put.metadata).expect("clients number their writes");
+                    self.reached.on_forward(number, from, to);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn on_question(&mut self, from: NodeAt, id: (u64, NodeAt), key: &Bytes, ask: &Ask) -> Verdict {
+        let key = key_name(key)?;
+        let mut question = Question { key, numbers: Vec::new(), context: None };
+        if let Ask::Merge { head, value, reason, .. } = ask {
+            let found = Found { head: head.clone(), value: Some(value.clone()), newest_only: false };
+            let shown = self.on_found(&question.key, &found)?;
+            question.numbers = shown.numbers.iter().map(|(_, number)| *number).collect();
+            question.context = HeadView::parse(head).ok().map(|head| head.context().to_context());
+            if *reason == Reason::Write {
+                question.numbers.iter().for_each(|number| self.reached.on_coordinated(*number, from));
+            }
+        }
+        self.questions.insert(id, question);
+        Ok(())
+    }
+
+    fn on_reply(&mut self, from: NodeAt, id: u64, answer: &Answer) -> Verdict {
+        let Some(question) = self.questions.get(&(id, from)).cloned() else {
+            return Err(mismatch(format_args!("n{from} answers question {id:x}, which nobody asked")));
+        };
+        match answer {
+            Answer::Read(Some(stored)) => {
+                let found =
+                    Found { head: stored.head.clone(), value: stored.value.clone(), newest_only: false };
+                self.on_found(&question.key, &found)?;
+            }
+            Answer::Read(None) => {}
+            Answer::Merged => {
+                question.numbers.iter().for_each(|number| self.reached.on_merged(*number, from));
+                if let Some(context) = &question.context {
+                    self.promises[from].promise(&question.key, context);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A version was shown to somebody.
+    fn on_found(&mut self, key: &KeyName, found: &Found) -> Result<Shown, Violation> {
+        let shown = read(key, found)?;
+        self.dots.check(key, &shown)?;
+        self.history.remember_dots(key, &shown);
+        siblings::check(self.history.key(key), key, &shown)?;
+        Ok(shown)
+    }
+
+    /// Whether a node is bound to have something of `key`, and so is worth asking after a restart.
+    pub fn has_promised(&self, node: NodeAt, key: &KeyName) -> bool {
+        self.promises[node].has(key)
+    }
+
+    /// Checks what a node has of a key that it is a primary of.
+    pub fn check_promise(&self, node: NodeAt, key: &KeyName, head: Option<&Bytes>) -> Verdict {
+        self.promises[node].check(node, key, head)
+    }
+
+    /// Checks what a primary has before anything was read.
+    pub fn check_home(&self, node: NodeAt, key: &KeyName, head: Option<&Bytes>) -> Verdict {
+        let of_key = self.history.key(key);
+        let dots = |number| of_key.map(|of_key| of_key.dots_of(number).collect()).unwrap_or_default();
+        self.homecoming.check(node, key, head, dots)
+    }
+
+    /// Checks what all replicas have come to agree on, when nothing is under way any more.
+    pub fn check_end(&self, key: &KeyName, found: Option<&Found>, context: &Context) -> Verdict {
+        let shown = found.map(|found| read(key, found)).transpose()?.unwrap_or_default();
+        let shown = if found.is_some_and(|found| found.newest_only) { newest(found, shown) } else { shown };
+        let Some(of_key) = self.history.key(key) else { return Ok(()) };
+        deletes::check(of_key, key, &shown)?;
+        siblings::check_end(of_key, key, &shown)?;
+        acknowledged::check(of_key, key, &shown, context)
+    }
+
+    /// The process of `node` has died. With `lost_after`, what became known later may be lost on it.
+    pub fn on_death(&mut self, node: NodeAt, lost_after: Option<Monotonic>) {
+        self.answers[node].on_death();
+        self.asked.retain(|_, (at, _)| *at != node);
+        self.homecoming.on_death(node);
+        if let Some(limit) = lost_after {
+            self.promises[node] = Promises::default();
+            self.history.on_loss(Some(limit));
+            self.homecoming.on_loss();
+        }
+    }
+
+    /// The disk of `node` is not what it was: only what two nodes have is still promised.
+    pub fn on_loss(&mut self, node: NodeAt) {
+        self.promises[node] = Promises::default();
+        self.history.on_loss(None);
+        self.homecoming.on_loss();
+    }
+
+    /// A node goes on after a pause.
+    pub fn on_resume(&mut self, node: NodeAt, now: Monotonic) {
+        self.answers[node].put_off(now + SLACK);
+    }
+
+    /// Whether every request is answered.
+    pub fn is_idle(&self) -> bool {
+        self.answers.iter().all(Answers::is_idle)
+    }
+
+    /// Whether some request to `node`, which runs, should have been answered by now.
+    pub fn check_deadlines(&self, node: NodeAt, now: Monotonic) -> Verdict {
+        self.answers[node].check_deadlines(now)
+    }
+
+    /// How often each kind of write was acknowledged and is checked in the end.
+    pub fn acknowledged(&self) -> u64 {
+        self.history.acknowledged()
+    }
+}
+
+/// What a bucket that shows no siblings shows.
+fn newest(found: Option<&Found>, shown: Shown) -> Shown {
+    let dot = found.and_then(|found| HeadView::parse(&found.head).ok()).map(|head| head.newest().dot);
+    let dots = BTreeSet::from_iter(dot);
+    let is_newest = |dot: &Option<object::Dot>| dot.is_some_and(|dot| dots.contains(&dot));
+    Shown {
+        numbers: shown.numbers.into_iter().filter(|(dot, _)| is_newest(dot)).collect(),
+        tombstones: shown.tombstones.into_iter().filter(|dot| dots.contains(dot)).collect(),
+    }
+}
+
+/// The name of a ledger key.
+fn key_name(key: &Bytes) -> Result<KeyName, Violation> {
+    let parts = object::key::decode_object_key(key)
+        .map_err(|error| mismatch(format_args!("a question about no object: {error}")))?;
+    let bucket = kv::Bucket::untyped(Bytes::copy_from_slice(&parts.bucket));
+    Ok(KeyName::of(&bucket, &Bytes::copy_from_slice(parts.key)))
+}

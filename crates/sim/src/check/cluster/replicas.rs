@@ -1,0 +1,78 @@
+//! When faults are over, replicas become equal within a bounded time; and a read of all of them shows all that
+//! they have.
+
+use super::NodeAt;
+use crate::check::history::KeyName;
+use crate::check::{Verdict, Violation};
+use bytes::Bytes;
+use object::{Context, HeadView};
+use std::collections::BTreeMap;
+
+const EQUAL: &str = "replicas become equal";
+const READ: &str = "a read of all replicas shows all";
+
+/// The heads that the replicas of one key have.
+#[derive(Clone, Debug, Default)]
+pub struct Copies(BTreeMap<NodeAt, Option<Bytes>>);
+
+impl Copies {
+    /// What `node` has.
+    pub fn insert(&mut self, node: NodeAt, head: Option<Bytes>) {
+        self.0.insert(node, head);
+    }
+
+    /// Whether all are byte for byte the same.
+    pub fn are_equal(&self) -> bool {
+        let mut heads = self.0.values();
+        let first = heads.next();
+        heads.all(|head| Some(head) == first)
+    }
+
+    /// Whether each has all that a read has shown: where it has not, the read is repairing it.
+    pub fn have(&self, key: &KeyName, read: &Context) -> bool {
+        let context = |head: &Bytes| HeadView::parse(head).ok().map(|head| head.context().to_context());
+        let has = |head: &Option<Bytes>| head.as_ref().and_then(context).unwrap_or_default().descends(read);
+        !key.has_memory() || self.0.values().all(has)
+    }
+
+    /// That they have not become equal in time.
+    pub fn differ(&self, key: &KeyName) -> Violation {
+        let shown: Vec<String> =
+            self.0.iter().map(|(node, head)| format!("n{node} has {}", show(head))).collect();
+        Violation::new(EQUAL, format!("{key}: {}", shown.join(", ")))
+    }
+
+    /// What each node has.
+    pub fn of_nodes(&self) -> impl Iterator<Item = (NodeAt, Option<&Bytes>)> {
+        self.0.iter().map(|(node, head)| (*node, head.as_ref()))
+    }
+
+    fn heads(&self) -> impl Iterator<Item = (NodeAt, &Bytes)> {
+        self.0.iter().filter_map(|(node, head)| Some((*node, head.as_ref()?)))
+    }
+}
+
+/// Checks a read of all replicas, which had at least `copies` when it began.
+pub fn check_read(key: &KeyName, copies: &Copies, answer: &Context) -> Verdict {
+    for (node, head) in copies.heads().filter(|_| key.has_memory()) {
+        let Ok(view) = HeadView::parse(head) else {
+            return Err(Violation::new(READ, format!("{key}: n{node} has an unreadable head")));
+        };
+        if !answer.descends(&view.context().to_context()) {
+            let (read, has) = (answer.entries(), show(&Some(head.clone())));
+            return Err(Violation::new(READ, format!("{key}: a read is under {read:?}, n{node} has {has}")));
+        }
+    }
+    Ok(())
+}
+
+fn show(head: &Option<Bytes>) -> String {
+    let Some(head) = head else { return "nothing".to_owned() };
+    match object::Head::decode(head) {
+        Ok(head) => {
+            let dots: Vec<_> = head.siblings().iter().map(|s| (s.dot.actor.0, s.dot.counter)).collect();
+            format!("{dots:x?} under {:x?}", head.context().entries())
+        }
+        Err(error) => error.to_string(),
+    }
+}

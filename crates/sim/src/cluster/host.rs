@@ -1,0 +1,101 @@
+//! One node of the cluster: its machine, and what the world knows of its process.
+
+use super::plan::Plan;
+use super::{BUCKETS, Event};
+use crate::SimTime;
+use crate::disk::DiskImage;
+use crate::machine::{Machine, MachineConfig};
+use crate::seed::Seed;
+use crate::trace::Trace;
+use node::{Layout, Members};
+use ring::Ring;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// A node.
+pub(super) struct Host {
+    pub(super) machine: Machine,
+    /// While the process stands still: what it takes when it goes on.
+    pub(super) held: Option<VecDeque<Event>>,
+    /// The buckets that are known to have their properties; clients may come when all do.
+    pub(super) buckets: BTreeSet<usize>,
+    pub(super) prepared: bool,
+    /// The last process has stopped cleanly, and none has been started since.
+    pub(super) stopped_cleanly: bool,
+    /// The operator is about to cut the power.
+    pub(super) gives_up: bool,
+    /// Disk faults of all nodes that had fired when the process began.
+    pub(super) faults_before: u64,
+    /// The others that it was told it cannot reach.
+    pub(super) told_down: BTreeSet<usize>,
+    /// The disk to start with next; `None` within for an empty one.
+    pub(super) next_disk: Option<(Option<DiskImage>, Layout)>,
+    /// It will never be started again.
+    pub(super) gone: bool,
+    /// Its disk is slow for now.
+    pub(super) slow: bool,
+}
+
+impl Host {
+    pub(super) fn new(
+        seed: Seed,
+        plan: &Plan,
+        at: usize,
+        ring: &Arc<Ring>,
+        time: &SimTime,
+        trace: &Trace,
+    ) -> Host {
+        let names: Vec<String> = (0..plan.nodes()).map(|at| format!("n{at}@sim")).collect();
+        let members = Members::new(names.iter().map(String::as_str), &names[at]).expect("one of them");
+        let config = MachineConfig {
+            name: &format!("d{at}"),
+            number: u64::try_from(at).expect("a small number"),
+            layout: Layout { shards: plan.shards[at], ring_size: ring.size() },
+            members,
+            ring: Arc::clone(ring),
+            options: plan.options.clone(),
+            disk: plan.disk,
+            drift_ppm_max: 200,
+        };
+        Host {
+            machine: Machine::new(seed, config, time, trace),
+            held: None,
+            buckets: BTreeSet::new(),
+            prepared: false,
+            stopped_cleanly: false,
+            gives_up: false,
+            faults_before: 0,
+            told_down: BTreeSet::new(),
+            next_disk: None,
+            gone: false,
+            slow: false,
+        }
+    }
+
+    /// Forgets the process, which has died or stopped.
+    pub(super) fn end_process(&mut self) {
+        self.machine.end_process();
+        self.held = None;
+        self.buckets.clear();
+        self.prepared = false;
+        self.gives_up = false;
+        self.told_down.clear();
+    }
+
+    /// The properties of a bucket are what they should be.
+    pub(super) fn on_bucket_prepared(&mut self, bucket: usize) {
+        self.buckets.insert(bucket);
+        self.prepared |= self.buckets.len() == BUCKETS.len();
+    }
+
+    /// Whether the process runs, takes writes, and is not about to end.
+    pub(super) fn serves(&self) -> bool {
+        let Some(process) = &self.machine.process else { return false };
+        self.prepared && self.held.is_none() && process.fenced().is_none() && !self.machine.is_closing()
+    }
+
+    /// Whether nothing is under way within it.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.serves() && self.machine.process.as_ref().is_some_and(|process| process.has_no_hops())
+    }
+}

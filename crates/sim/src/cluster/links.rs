@@ -1,0 +1,133 @@
+//! The way from node to node: every message is encoded, carried as bytes, decoded, and given to the shard that it
+//! is for, as between real nodes.
+//!
+//! In half of all seeds nodes are told of links that go down and come up, as a real connection tells them, a little
+//! late; and what they send meanwhile comes back to them. In the other half only silence tells.
+
+use super::{Event, World, node_id, node_of};
+use crate::check::{Verdict, Violation};
+use crate::fault::Fault;
+use crate::network::Packet;
+use crate::seed::duration_between;
+use crate::show;
+use bytes::{Bytes, BytesMut};
+use kv::replica::NodeId;
+use node::{PeerMessage, peer};
+use std::time::Duration;
+
+/// How late a node is told at most that a link is up or down.
+const TOLD_WITHIN: Duration = Duration::from_millis(200);
+/// How long a message that cannot be sent takes to come back at most.
+const BOUNCE_WITHIN: Duration = Duration::from_micros(100);
+
+const CODEC: &str = "a message arrives as it was sent";
+
+impl World {
+    /// Sends a message of a node's shard.
+    pub(super) fn send(&mut self, at: usize, shard: usize, to: usize, message: PeerMessage) -> Verdict {
+        self.trace.line(format_args!("n{at} -> n{to} {}", show::message(&message)));
+        self.checks.on_message(at, to, &message)?;
+        if let PeerMessage::Answer { id, result, .. } = &message
+            && let Some(audit) = self.ending.audits.remove(&(at, id.0))
+        {
+            return self.on_examined(at, audit, result.clone());
+        }
+        if self.hosts[at].told_down.contains(&to) {
+            self.trace.fault(Fault::Bounce, format_args!("n{at} -> n{to}"));
+            let delay = duration_between(&mut self.rng, Duration::ZERO, BOUNCE_WITHIN);
+            self.events.after(delay, Event::Bounce { at, shard, to, message: Box::new(message) });
+            return Ok(());
+        }
+        let frame = encode(&message)?;
+        self.inside.send(&mut self.events, Packet { from: node_id(at), to: node_id(to), message: frame });
+        Ok(())
+    }
+
+    pub(super) fn on_inside(&mut self, packet: Packet<Bytes>) -> Verdict {
+        if !self.inside.arrives(&packet) {
+            return Ok(());
+        }
+        let (from, at) = (member(packet.from), node_of(packet.to).expect("nodes speak to nodes"));
+        if self.hosts[at].machine.process.is_none() {
+            return Ok(());
+        }
+        let message = decode(packet.message)?;
+        self.deliver(at, from, message)
+    }
+
+    /// Gives a node a message.
+    pub(super) fn deliver(&mut self, at: usize, from: NodeId, message: PeerMessage) -> Verdict {
+        let shard = usize::from(peer::route(&message, &self.hosts[at].machine.layout).0);
+        let Some(running) = self.hosts[at].machine.shard(shard) else { return Ok(()) };
+        running.peer(from, message);
+        self.schedule_turn(at, shard);
+        self.after_shard(at, shard)
+    }
+
+    pub(super) fn on_bounce(&mut self, at: usize, shard: usize, to: usize, message: PeerMessage) -> Verdict {
+        let Some(running) = self.hosts[at].machine.shard(shard) else { return Ok(()) };
+        running.bounce(member(node_id(to)), message);
+        self.schedule_turn(at, shard);
+        self.after_shard(at, shard)
+    }
+
+    /// Something has happened to links of `at`: it is told soon, and so are those at their other ends.
+    pub(super) fn links_changed(&mut self, at: usize) {
+        if !self.plan.troubles.links_tell {
+            return;
+        }
+        for other in (0..self.hosts.len()).filter(|other| *other != at) {
+            for (one, two) in [(at, other), (other, at)] {
+                let delay = duration_between(&mut self.rng, Duration::ZERO, TOLD_WITHIN);
+                self.events.after(delay, Event::Link(one, two));
+            }
+        }
+    }
+
+    /// Tells a node what its link to another is, if that is news.
+    pub(super) fn on_link(&mut self, at: usize, to: usize) -> Verdict {
+        let (one, two) = (node_id(at), node_id(to));
+        // A connection needs both ways.
+        let cut = self.inside.is_cut(one, two) || self.inside.is_cut(two, one);
+        let up = !cut && self.hosts[to].machine.process.is_some();
+        let host = &mut self.hosts[at];
+        let told_down = &mut host.told_down;
+        let news = if up { told_down.remove(&to) } else { told_down.insert(to) };
+        if !news || host.machine.process.is_none() {
+            return Ok(());
+        }
+        self.trace
+            .line(format_args!("n{at} is told that its link to n{to} is {}", if up { "up" } else { "down" }));
+        for shard in 0..usize::from(self.hosts[at].machine.layout.shards) {
+            if let Some(running) = self.hosts[at].machine.shard(shard) {
+                running.link(member(two), up);
+                self.schedule_turn(at, shard);
+                self.after_shard(at, shard)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A node as the nodes themselves number it.
+pub(super) fn member(id: crate::NodeId) -> NodeId {
+    NodeId(u16::try_from(id.0).expect("a small number"))
+}
+
+fn encode(message: &PeerMessage) -> Result<Bytes, Violation> {
+    let mut frame = BytesMut::new();
+    let value = message.encode(&mut frame).map_err(|error| Violation::new(CODEC, error.to_string()))?;
+    frame.extend_from_slice(&value.unwrap_or_default());
+    Ok(frame.freeze())
+}
+
+fn decode(bytes: Bytes) -> Result<PeerMessage, Violation> {
+    let mut buffer = BytesMut::from(bytes);
+    let broken = |what: &str| Violation::new(CODEC, what);
+    let frame = protocol::peer::next_frame(&mut buffer, protocol::peer::FRAME_BYTES_MAX);
+    let frame = frame.map_err(|error| broken(&error.to_string()))?.ok_or_else(|| broken("half a frame"))?;
+    if !buffer.is_empty() {
+        return Err(broken("more than a frame"));
+    }
+    PeerMessage::decode(frame).map_err(|error| broken(&error.to_string()))
+}

@@ -1,0 +1,453 @@
+//! A cluster of real nodes under many clients, on disks, clocks and a network that fail: the world behind rows C0
+//! to C6 and C8.
+//!
+//! Three to five nodes, each of one or two [`node::Shard`]s over [`engine::Store`]s on a disk of its own, speak
+//! [`PeerMessage`]s, encoded, over a network that loses, doubles, reorders and holds up; clients speak to any of
+//! them. What passes the nodes' boundaries and what they say to each other is told to [`Checks`].
+//!
+//! 1. *Preparation*: all nodes start and agree on the properties of the buckets.
+//! 2. *Life*, the safety phase: until enough was acknowledged, nodes have died often enough, and every fault that
+//!    the seed enabled has fired. At most one node loses its disk, or never comes back.
+//! 3. *Convergence*, the liveness phase: faults end, and all keys are read until their replicas are equal, within a
+//!    bounded time. Then everything acknowledged is asked for.
+//! 4. *Settling*: the last messages of the time of faults arrive, and everything is asked for again.
+//!
+//! Left out: rot (a replica that is damaged silently), changes of properties during life, listings.
+
+mod client;
+mod ending;
+mod host;
+mod life;
+mod links;
+mod plan;
+mod trouble;
+
+use crate::check::cluster::{Checks, SLACK};
+use crate::check::history::{LAST_WRITE_BUCKET, NEWEST_BUCKET, NUMBERS_FROM, SIBLINGS_BUCKET};
+use crate::check::{Verdict, Violation};
+use crate::machine::{Machine, Step, TICK, Timer};
+use crate::network::{Network, NetworkConfig, NodeId, Packet};
+use crate::report::Report;
+use crate::scheduler::Scheduler;
+use crate::seed::{Seed, duration_between};
+use crate::show;
+use crate::trace::{Keep, Trace};
+use crate::{Kind, SimTime};
+use base::rng::SplitMix64;
+use base::{Monotonic, Rng};
+use bytes::Bytes;
+use client::{Client, Place};
+use ending::{Ending, Phase};
+use host::Host;
+use kv::{Error, Request, Response};
+use node::{Output, PeerMessage, RequestId};
+use plan::Plan;
+use ring::{Ring, RingSize, RingVersion};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use trouble::Partition;
+
+/// The buckets that clients use; the one that is checked best comes first.
+const BUCKETS: [&[u8]; 3] = [SIBLINGS_BUCKET, NEWEST_BUCKET, LAST_WRITE_BUCKET];
+
+/// How many replicas each object has: what the properties say that the world leaves alone.
+const REPLICAS: usize = 3;
+
+/// How much longer than the node a client waits at most.
+const PATIENCE_MAX: Duration = Duration::from_millis(100);
+/// No seed needs nearly as many events; one that does is going round in circles.
+const EVENTS_MAX: u64 = 20_000_000;
+
+/// Clients are nodes of the outer network, numbered from here.
+const CLIENTS_FROM: u32 = 1000;
+/// Whoever reads everything in the end, and prepares everything in the beginning. It needs no network.
+const AUDITOR: NodeId = NodeId(u32::MAX);
+
+/// What clients and nodes say to each other.
+#[derive(Clone, Debug)]
+enum Message {
+    Ask { number: u64, shard: usize, request: Box<Request>, timeout: Duration },
+    Answer { number: u64, result: Result<Response, Error> },
+}
+
+#[derive(Debug)]
+enum Event {
+    /// A message to or from a client arrives.
+    Outside(Packet<Message>),
+    /// A frame of one node arrives at another.
+    Inside(Packet<Bytes>),
+    /// A client does what it does next; void if it has done something since.
+    Client(usize, u64),
+    Machine(usize, Step),
+    /// A shard begins its clean stop.
+    Close(usize, usize),
+    /// A shard takes a message back that could not be sent.
+    Bounce {
+        at: usize,
+        shard: usize,
+        to: usize,
+        message: Box<PeerMessage>,
+    },
+    /// A node is told whether its link to another is up.
+    Link(usize, usize),
+    /// A node's process fell over its disk: the operator cuts the power.
+    GiveUp(usize),
+    Start(usize),
+    /// A node goes on after a pause.
+    Resume(usize),
+    /// A node's buckets are looked at, and given their properties if they do not have them.
+    Prepare(usize),
+    Trouble,
+    /// The cut links come, go, or are mended.
+    Partition,
+    Tick,
+}
+
+impl Event {
+    /// The node whose process is to take it, and cannot while it stands still.
+    fn taker(&self) -> Option<usize> {
+        match self {
+            Event::Outside(packet) => node_of(packet.to),
+            Event::Inside(packet) => node_of(packet.to),
+            Event::Machine(at, _) | Event::Close(at, _) | Event::Bounce { at, .. } => Some(*at),
+            Event::Link(at, _) | Event::Prepare(at) => Some(*at),
+            _ => None,
+        }
+    }
+
+    /// Whether it dies with the process of `node`.
+    fn is_of_process(&self, node: usize) -> bool {
+        match self {
+            Event::Machine(at, _) | Event::Close(at, _) | Event::Bounce { at, .. } => *at == node,
+            Event::GiveUp(at) | Event::Start(at) | Event::Resume(at) | Event::Prepare(at) => *at == node,
+            _ => false,
+        }
+    }
+}
+
+impl From<Packet<Message>> for Event {
+    fn from(packet: Packet<Message>) -> Event {
+        Event::Outside(packet)
+    }
+}
+
+impl From<Packet<Bytes>> for Event {
+    fn from(packet: Packet<Bytes>) -> Event {
+        Event::Inside(packet)
+    }
+}
+
+struct World {
+    seed: Seed,
+    plan: Plan,
+    rng: SplitMix64,
+    trace: Trace,
+    events: Scheduler<Event>,
+    /// Between nodes.
+    inside: Network,
+    /// Between clients and nodes.
+    outside: Network,
+    ring: Arc<Ring>,
+    hosts: Vec<Host>,
+    clients: Vec<(Client, u64)>,
+    checks: Checks,
+    /// Who asked what a node is at, which node, and under which number.
+    requests: BTreeMap<u64, (usize, NodeId, u64)>,
+    numbers: u64,
+    acknowledged: u64,
+    partition: Option<Partition>,
+    /// Some operation of some disk was armed to fail.
+    error_armed: bool,
+    phase: Phase,
+    ending: Ending,
+}
+
+/// Lives the life of `seed`, and returns what came of it and its trace.
+pub fn run(seed: Seed, keep: Keep) -> (Report, Trace) {
+    let mut world = World::new(seed, keep);
+    let mut handled = 0;
+    let end = loop {
+        if world.phase == Phase::Over {
+            break Ok(());
+        }
+        let event = world.events.pop().expect("there is always a tick to come");
+        handled += 1;
+        if handled > EVENTS_MAX {
+            break Err(Violation::new("a world comes to rest", format!("{:?} after {handled}", world.phase)));
+        }
+        if let Err(violation) = world.step(event) {
+            break Err(violation);
+        }
+    };
+    let deaths = world.deaths().min(world.plan.deaths);
+    let report = Report::new((Kind::Cluster, seed), &world.trace, handled, world.acknowledged, end);
+    (Report { crashes_missing: world.plan.deaths - deaths, ..report }, world.trace)
+}
+
+impl World {
+    fn new(seed: Seed, keep: Keep) -> World {
+        let time = SimTime::default();
+        let trace = Trace::new(time.clone(), keep);
+        let plan = Plan::of(seed);
+        trace.line(format_args!("{plan:?}"));
+        plan.enable(&trace);
+        // Nothing goes wrong until everything is prepared.
+        let network = |part: &str| Network::new(NetworkConfig::CALM, seed.stream(part, 0), trace.clone());
+        let ring_size = RingSize::new(plan.ring_size).expect("a power of two");
+        let nodes = u32::try_from(plan.nodes()).expect("a small number");
+        let ring = Ring::round_robin(RingVersion(1), ring_size, nodes).expect("a partition for each");
+        let ring = Arc::new(ring);
+        let hosts = (0..plan.nodes()).map(|at| Host::new(seed, &plan, at, &ring, &time, &trace)).collect();
+        let client = |at: u32| (Client::new(seed.stream("client", at.into()), plan.nodes()), 0);
+        let mut events = Scheduler::new(time, seed.stream("scheduler", 0));
+        (0..plan.nodes()).for_each(|at| {
+            events.at(Monotonic(0), Event::Start(at));
+        });
+        events.at(Monotonic(0), Event::Tick);
+        World {
+            seed,
+            rng: seed.stream("world", 0),
+            inside: network("inside"),
+            outside: network("outside"),
+            trace: trace.clone(),
+            events,
+            ring,
+            hosts,
+            clients: (0..plan.clients).map(client).collect(),
+            checks: Checks::new(plan.nodes(), plan.node_confirms),
+            requests: BTreeMap::new(),
+            numbers: NUMBERS_FROM,
+            acknowledged: 0,
+            partition: None,
+            error_armed: false,
+            phase: Phase::Preparation,
+            ending: Ending::default(),
+            plan,
+        }
+    }
+
+    fn step(&mut self, event: Event) -> Verdict {
+        if let Some(held) = event.taker().and_then(|at| self.hosts[at].held.as_mut()) {
+            held.push_back(event);
+            return Ok(());
+        }
+        match event {
+            Event::Outside(packet) => return self.on_outside(packet),
+            Event::Inside(packet) => return self.on_inside(packet),
+            Event::Client(at, turn) => self.on_client(at, turn),
+            Event::Machine(at, step) => return self.on_step(at, step),
+            Event::Close(at, shard) => return self.on_close(at, shard),
+            Event::Bounce { at, shard, to, message } => return self.on_bounce(at, shard, to, *message),
+            Event::Link(at, to) => return self.on_link(at, to),
+            Event::GiveUp(at) => self.power_cut(at),
+            Event::Start(at) => return self.on_start(at),
+            Event::Resume(at) => return self.on_resume(at),
+            Event::Prepare(at) => return self.on_prepare(at),
+            Event::Trouble => self.on_trouble(),
+            Event::Partition => self.on_partition(),
+            Event::Tick => return self.on_tick(),
+        }
+        Ok(())
+    }
+
+    // Clients.
+
+    fn schedule_client(&mut self, at: usize) {
+        let (client, turn) = &mut self.clients[at];
+        *turn += 1;
+        let turn = *turn;
+        let longest = if client.rng.chance(1, 6) { self.plan.think_max * 10 } else { self.plan.think_max };
+        let think = duration_between(&mut client.rng, Duration::ZERO, longest);
+        self.events.after(think, Event::Client(at, turn));
+    }
+
+    fn on_client(&mut self, at: usize, due: u64) {
+        let (client, turn) = &mut self.clients[at];
+        if *turn != due || !self.phase.has_clients() {
+            return;
+        }
+        self.numbers += 1;
+        let number = self.numbers;
+        let nodes = self.plan.nodes();
+        let (request, timeout) = client.next(number, self.plan.keys, self.plan.timeout_max, nodes);
+        let (node, shard) = (client.node, usize::try_from(client.rng.below(16)).expect("a small number"));
+        *turn += 1;
+        let patience = timeout + duration_between(&mut client.rng, Duration::ZERO, PATIENCE_MAX);
+        self.events.after(patience, Event::Client(at, *turn));
+        self.trace.line(format_args!("c{at} #{number} to n{node}: {}", show::request(&request)));
+        let message = Message::Ask { number, shard, request: Box::new(request), timeout };
+        self.outside.send(&mut self.events, Packet { from: client_id(at), to: node_id(node), message });
+    }
+
+    fn on_outside(&mut self, packet: Packet<Message>) -> Verdict {
+        if !self.outside.arrives(&packet) {
+            return Ok(());
+        }
+        match packet.message {
+            Message::Ask { number, shard, request, timeout } => {
+                let at = node_of(packet.to).expect("clients ask nodes");
+                let host = &self.hosts[at];
+                let shard = shard % usize::from(host.machine.layout.shards);
+                let listens = host.prepared
+                    && host.machine.process.as_ref().is_some_and(|process| !process.closing[shard]);
+                if !listens {
+                    self.trace.line(format_args!("{} #{number} is refused", packet.from));
+                    return Ok(());
+                }
+                self.on_ask((packet.from, number), (at, shard), *request, timeout)
+            }
+            Message::Answer { number, result } => {
+                let at = usize::try_from(packet.to.0 - CLIENTS_FROM).expect("a small number");
+                if self.clients[at].0.on_answer(number, &result) {
+                    self.acknowledged += u64::from(result.is_ok());
+                    self.schedule_client(at);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives a shard a request.
+    fn on_ask(
+        &mut self,
+        (from, number): (NodeId, u64),
+        (at, shard): (usize, usize),
+        request: Request,
+        timeout: Duration,
+    ) -> Verdict {
+        self.numbers += 1;
+        let id = self.numbers;
+        self.trace.line(format_args!("{from} #{number} is request {id} of n{at}"));
+        self.requests.insert(id, (at, from, number));
+        let now = self.events.now();
+        // Clocks run at different speeds.
+        let deadline = now + timeout + timeout / 500 + SLACK;
+        self.checks.on_request(id, at, &request, now, deadline);
+        self.hosts[at].machine.shard(shard).expect("it listens").request(RequestId(id), request);
+        self.schedule_turn(at, shard);
+        self.after_shard(at, shard)
+    }
+
+    // Nodes.
+
+    /// A node's machine, and what it schedules its steps by.
+    fn parts(&mut self, at: usize) -> (&mut Machine, Timer<'_, Event, impl Fn(Step) -> Event + use<>>) {
+        let wrap = move |step| Event::Machine(at, step);
+        (&mut self.hosts[at].machine, Timer { events: &mut self.events, rng: &mut self.rng, wrap })
+    }
+
+    fn schedule_turn(&mut self, at: usize, shard: usize) {
+        let (machine, mut timer) = self.parts(at);
+        machine.schedule_turn(shard, &mut timer);
+    }
+
+    fn on_step(&mut self, at: usize, step: Step) -> Verdict {
+        let (machine, mut timer) = self.parts(at);
+        match machine.run(step, &mut timer) {
+            Some(shard) => self.after_shard(at, shard),
+            None => {
+                self.follow_up(at);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes what a shard has for others, and what it has started.
+    fn after_shard(&mut self, at: usize, shard: usize) -> Verdict {
+        let mut outputs = Vec::new();
+        loop {
+            self.hosts[at].machine.take_outputs(shard, &mut outputs);
+            if outputs.is_empty() {
+                break;
+            }
+            for output in outputs.drain(..) {
+                self.on_output(at, shard, output)?;
+            }
+        }
+        self.follow_up(at);
+        Ok(())
+    }
+
+    fn on_output(&mut self, at: usize, shard: usize, output: Output) -> Verdict {
+        match output {
+            Output::Reply { to, result, more } => {
+                assert!(!more, "nobody lists anything here");
+                self.on_reply(at, to, result)
+            }
+            Output::Hop { to, message } => {
+                let (machine, mut timer) = self.parts(at);
+                machine.send_hop((shard, to), message, &mut timer);
+                Ok(())
+            }
+            Output::Peer { to, message } => self.send(at, shard, usize::from(to.0), message),
+            Output::Closed(result) => self.on_closed(at, shard, result),
+        }
+    }
+
+    fn on_reply(&mut self, at: usize, to: RequestId, result: Result<Response, Error>) -> Verdict {
+        self.trace.line(format_args!("n{at} answers request {}: {}", to.0, show::answer(&result)));
+        let (causes, ring) = (self.causes(), Arc::clone(&self.ring));
+        let primaries = |key: &crate::check::history::KeyName| primaries_of(&ring, key.bucket(), key.key());
+        self.checks.on_answer(to.0, &result, self.events.now(), causes, primaries)?;
+        let (_, from, number) = self.requests.remove(&to.0).expect("the answer was checked");
+        if from == AUDITOR {
+            return self.on_audited(at, number, result);
+        }
+        let message = Message::Answer { number, result };
+        self.outside.send(&mut self.events, Packet { from: node_id(at), to: from, message });
+        Ok(())
+    }
+
+    fn on_tick(&mut self) -> Verdict {
+        self.events.after(TICK, Event::Tick);
+        let now = self.events.now();
+        for at in 0..self.hosts.len() {
+            if self.hosts[at].held.is_some() {
+                continue;
+            }
+            for shard in 0..usize::from(self.hosts[at].machine.layout.shards) {
+                if let Some(running) = self.hosts[at].machine.shard(shard) {
+                    running.tick();
+                    running.turn();
+                    self.after_shard(at, shard)?;
+                }
+            }
+            self.checks.check_deadlines(at, now)?;
+        }
+        self.check_bounds(false)?;
+        self.advance()
+    }
+
+    /// The nodes that are primaries of a key, and can be reached in the end.
+    fn primaries(&self, place: Place) -> Vec<usize> {
+        let (bucket, key) = client::names(place);
+        let all = primaries_of(&self.ring, &bucket.name, &key);
+        all.into_iter().filter(|at| !self.hosts[*at].gone).collect()
+    }
+}
+
+fn primaries_of(ring: &Ring, bucket: &[u8], key: &[u8]) -> Vec<usize> {
+    let list = ring.preflist_of_key(kv::request::DEFAULT_TYPE, bucket, key, REPLICAS);
+    list.map(|entry| usize::from(entry.node.0)).collect()
+}
+
+fn client_id(at: usize) -> NodeId {
+    NodeId(CLIENTS_FROM + u32::try_from(at).expect("a small number"))
+}
+
+fn node_id(at: usize) -> NodeId {
+    NodeId(u32::try_from(at).expect("a small number"))
+}
+
+/// The node with this number, if it is one.
+fn node_of(id: NodeId) -> Option<usize> {
+    usize::try_from(id.0).ok().filter(|_| id.0 < CLIENTS_FROM)
+}
+
+fn key_name(key: u64) -> Bytes {
+    Bytes::from(format!("k{key}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! What a seed decides beforehand: the nodes, the clients, and what may go wrong between and on them.
+
+use crate::disk::DiskOdds;
+use crate::draw;
+use crate::fault::{Fault, Odds};
+use crate::network::NetworkConfig;
+use crate::seed::{Seed, between, duration_between};
+use crate::trace::Trace;
+use base::Rng;
+use base::rng::SplitMix64;
+use engine::{Durability, Options};
+use std::time::Duration;
+
+/// The most messages between nodes that are lost, in parts of a million.
+const LOSS_MAX: u64 = 300_000;
+/// The most that come twice.
+const DUPLICATE_MAX: u64 = 500_000;
+
+/// What becomes of a node's disk, once in a seed at most: a cluster survives the loss of one copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// It is empty.
+    Wiped,
+    /// It is an older copy of itself.
+    Restored,
+    /// It is a copy of another node's.
+    Cloned,
+    /// It is gone, and so is the node.
+    Gone,
+}
+
+impl Loss {
+    pub(super) fn fault(self) -> Fault {
+        match self {
+            Loss::Wiped => Fault::Wiped,
+            Loss::Restored => Fault::Restored,
+            Loss::Cloned => Fault::Cloned,
+            Loss::Gone => Fault::GoneForGood,
+        }
+    }
+}
+
+/// What the world does to nodes and links.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Troubles {
+    pub(super) partitions: bool,
+    pub(super) one_way: bool,
+    pub(super) flapping: bool,
+    pub(super) pauses: bool,
+    pub(super) clock_jumps: bool,
+    /// Now and then a disk is slow for a while.
+    pub(super) slow_disks: bool,
+    /// Nodes are told when a link goes down, and messages that cannot be sent come back.
+    pub(super) links_tell: bool,
+}
+
+/// A seed's plan.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// The shards of each node.
+    pub(super) shards: Vec<u16>,
+    pub(super) ring_size: u32,
+    pub(super) options: Options,
+    pub(super) clients: u32,
+    /// Keys of each bucket.
+    pub(super) keys: u64,
+    /// What all buckets say.
+    pub(super) node_confirms: u32,
+    pub(super) disk: DiskOdds,
+    /// Between nodes.
+    pub(super) inside: NetworkConfig,
+    /// Between clients and nodes.
+    pub(super) outside: NetworkConfig,
+    pub(super) troubles: Troubles,
+    pub(super) loss: Option<Loss>,
+    /// Deaths before the world may come to its end.
+    pub(super) deaths: u64,
+    /// The longest that a node is down.
+    pub(super) down_max: Duration,
+    /// The longest pause of the world between two blows.
+    pub(super) trouble_pause_max: Duration,
+    /// The longest pause of a client between two requests.
+    pub(super) think_max: Duration,
+    /// The longest that a request may take.
+    pub(super) timeout_max: Duration,
+}
+
+impl Plan {
+    pub(super) fn of(seed: Seed) -> Plan {
+        let rng = &mut seed.stream("cluster plan", 0);
+        let durability = match rng.below(12) {
+            0 => Durability::None,
+            1 => Durability::Interval,
+            _ => Durability::Sync,
+        };
+        // A disk may be lost only where what was acknowledged is on two.
+        let loss = (durability == Durability::Sync && rng.chance(1, 2)).then(|| loss(rng));
+        let short = |n| u16::try_from(n).expect("a small number");
+        let nodes = between(rng, 3, 5);
+        Plan {
+            shards: (0..nodes).map(|_| short(between(rng, 1, 2))).collect(),
+            ring_size: 1 << between(rng, 3, 6),
+            options: draw::options(rng, durability),
+            clients: u32::try_from(between(rng, 4, 9)).expect("a small number"),
+            keys: between(rng, 2, 5),
+            node_confirms: if loss.is_some() { 2 } else { u32::try_from(rng.below(3)).expect("small") },
+            disk: disk(rng),
+            inside: inside(rng),
+            outside: outside(rng),
+            troubles: troubles(rng),
+            loss,
+            deaths: between(rng, 3, 8),
+            down_max: duration_between(rng, Duration::from_millis(10), Duration::from_millis(1500)),
+            trouble_pause_max: duration_between(rng, Duration::from_millis(200), Duration::from_millis(900)),
+            think_max: duration_between(rng, Duration::from_millis(10), Duration::from_millis(60)),
+            timeout_max: duration_between(rng, Duration::from_millis(300), Duration::from_millis(2500)),
+        }
+    }
+
+    /// How many nodes there are.
+    pub(super) fn nodes(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Whether disk operations may fail.
+    pub(super) fn has_disk_errors(&self) -> bool {
+        let odds = [self.disk.read_error, self.disk.write_error, self.disk.sync_error, self.disk.no_space];
+        odds.into_iter().any(Odds::enabled)
+    }
+
+    /// Tells `trace` which faults the world itself means to have; networks and disks tell of theirs.
+    pub(super) fn enable(&self, trace: &Trace) {
+        let Troubles { partitions, one_way, flapping, pauses, clock_jumps, links_tell, .. } = self.troubles;
+        let faults = [
+            (true, Fault::PowerCut),
+            (true, Fault::ProcessKill),
+            (true, Fault::CrashInWrite),
+            (true, Fault::LostBlock),
+            (partitions, Fault::Partition),
+            (one_way, Fault::OneWay),
+            (flapping, Fault::Flapping),
+            (partitions && links_tell, Fault::Bounce),
+            (pauses, Fault::Pause),
+            (clock_jumps, Fault::ClockJump),
+        ];
+        faults.into_iter().filter(|(enabled, _)| *enabled).for_each(|(_, fault)| trace.enable(fault));
+        self.loss.iter().for_each(|loss| trace.enable(loss.fault()));
+    }
+}
+
+fn loss(rng: &mut SplitMix64) -> Loss {
+    match rng.below(4) {
+        0 => Loss::Wiped,
+        1 => Loss::Restored,
+        2 => Loss::Cloned,
+        _ => Loss::Gone,
+    }
+}
+
+fn troubles(rng: &mut SplitMix64) -> Troubles {
+    Troubles {
+        partitions: rng.chance(1, 2),
+        one_way: rng.chance(1, 3),
+        flapping: rng.chance(1, 4),
+        pauses: rng.chance(1, 2),
+        clock_jumps: rng.chance(1, 3),
+        slow_disks: rng.chance(1, 3),
+        links_tell: rng.chance(1, 2),
+    }
+}
+
+/// Disks of a cluster fail more rarely: there are several of them.
+fn disk(rng: &mut SplitMix64) -> DiskOdds {
+    let rare = |rng: &mut SplitMix64| if rng.chance(1, 6) { Odds::one_in(1500) } else { Odds::NEVER };
+    DiskOdds {
+        read_error: rare(rng),
+        write_error: rare(rng),
+        sync_error: rare(rng),
+        no_space: rare(rng),
+        ..draw::disk(rng)
+    }
+}
+
+/// Up to `max` in a million, small values more often than large ones.
+fn skewed(rng: &mut SplitMix64, max: u64) -> Odds {
+    let (first, second) = (rng.below(1000) + 1, rng.below(1000) + 1);
+    let parts = (max * first * second / 1_000_000).max(2000);
+    Odds::in_a_million(u32::try_from(parts).expect("less than a million"))
+}
+
+fn inside(rng: &mut SplitMix64) -> NetworkConfig {
+    let maybe = |rng: &mut SplitMix64, max| if rng.chance(1, 2) { skewed(rng, max) } else { Odds::NEVER };
+    NetworkConfig {
+        delay_max: duration_between(rng, Duration::from_micros(200), Duration::from_millis(5)),
+        loss: maybe(rng, LOSS_MAX),
+        duplicate: maybe(rng, DUPLICATE_MAX),
+        reorder: maybe(rng, 100_000),
+        lag: maybe(rng, 5000),
+        lag_max: duration_between(rng, Duration::from_millis(20), Duration::from_millis(400)),
+        late: maybe(rng, 10_000),
+        late_max: duration_between(rng, Duration::from_secs(1), Duration::from_secs(20)),
+        ..NetworkConfig::CALM
+    }
+}
+
+fn outside(rng: &mut SplitMix64) -> NetworkConfig {
+    NetworkConfig {
+        loss: draw::maybe(rng, Odds::one_in(40)),
+        duplicate: draw::maybe(rng, Odds::one_in(60)),
+        lag: draw::maybe(rng, Odds::one_in(100)),
+        lag_max: Duration::from_millis(40),
+        ..NetworkConfig::CALM
+    }
+}

@@ -1,0 +1,193 @@
+//! The blows that the world deals while it lives: to nodes, and to the links between them.
+
+use super::{Event, World, node_id};
+use crate::disk::{Armed, DiskOdds};
+use crate::fault::{Fault, Odds};
+use crate::seed::{between, duration_between, index_below};
+use base::{Clock, Monotonic, Rng};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How far into its start or its life, in disk operations, a node may meet what is armed.
+const ARMED_WITHIN: u64 = 60;
+/// The shortest and the longest time that a process stands still.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
+/// The shortest and the longest time that nodes are cut from others.
+const PARTITION: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(4));
+/// The shortest and the longest time between two changes of a flapping link.
+const FLAP: (Duration, Duration) = (Duration::from_millis(30), Duration::from_millis(800));
+/// The farthest that a wall clock jumps, in microseconds: an hour.
+const JUMP_MAX: u64 = 3_600_000_000;
+
+/// How likely a disk operation fails where that is to come soon.
+const OFTEN: Odds = Odds::one_in(30);
+
+/// Links that are cut.
+#[derive(Debug)]
+pub(super) struct Partition {
+    links: Vec<(usize, usize)>,
+    until: Monotonic,
+    flapping: bool,
+    cut: bool,
+}
+
+impl World {
+    pub(super) fn on_trouble(&mut self) {
+        if !self.phase.has_trouble() {
+            return;
+        }
+        let at = index_below(&mut self.rng, self.hosts.len());
+        let troubles = self.plan.troubles;
+        let up = self.hosts[at].machine.process.is_some();
+        match self.rng.below(20) {
+            0 | 1 if up => self.hosts[at].machine.disk.power_cut(),
+            2 if up => self.hosts[at].machine.disk.kill(),
+            3 | 4 => self.arm_crash(at),
+            5 if up && self.plan.has_disk_errors() => {
+                let operations = between(&mut self.rng, 1, ARMED_WITHIN);
+                self.error_armed = true;
+                self.hosts[at].machine.disk.arm(operations, Armed::Error);
+            }
+            6 if troubles.clock_jumps => self.jump(at),
+            7 => self.stop(at),
+            8..11 if up && troubles.pauses => self.pause(at),
+            11..17 => self.start_partition(),
+            17 if troubles.slow_disks => self.slow_down(at),
+            18 | 19 => self.lose(),
+            _ => {}
+        }
+        if self.has_seen_enough() && self.rng.chance(1, 2) {
+            self.hurry(at);
+        }
+        self.follow_up(at);
+        let shortest = self.plan.trouble_pause_max / 10;
+        let longest = if self.rng.chance(1, 4) { shortest } else { self.plan.trouble_pause_max };
+        let pause = duration_between(&mut self.rng, Duration::ZERO, longest);
+        self.events.after(pause, Event::Trouble);
+    }
+
+    /// Enough was acknowledged: what is rare by nature and has not come yet is helped to come.
+    fn hurry(&mut self, at: usize) {
+        let disk = &self.hosts[at].machine.disk;
+        let often = |odds: Odds| if odds.enabled() { OFTEN } else { odds };
+        match self.trace.unfired().first() {
+            Some(Fault::CrashInWrite | Fault::LostBlock | Fault::TornBlock) => {
+                disk.arm(between(&mut self.rng, 1, ARMED_WITHIN / 4), Armed::PowerCut);
+            }
+            Some(Fault::ReadError | Fault::WriteError | Fault::SyncError | Fault::NoSpace) => {
+                let DiskOdds { read_error, write_error, sync_error, no_space, .. } = self.plan.disk;
+                let [read_error, write_error] = [read_error, write_error].map(often);
+                let [sync_error, no_space] = [sync_error, no_space].map(often);
+                disk.set_odds(DiskOdds { read_error, write_error, sync_error, no_space, ..self.plan.disk });
+            }
+            Some(Fault::ProcessKill) => disk.kill(),
+            Some(loss) if self.plan.loss.is_some_and(|planned| planned.fault() == *loss) => self.lose(),
+            _ => {}
+        }
+    }
+
+    pub(super) fn arm_crash(&mut self, at: usize) {
+        let crash = if self.rng.chance(2, 3) { Armed::PowerCut } else { Armed::Kill };
+        self.hosts[at].machine.disk.arm(between(&mut self.rng, 1, ARMED_WITHIN), crash);
+    }
+
+    fn jump(&mut self, at: usize) {
+        let farthest = if self.rng.chance(1, 2) { JUMP_MAX } else { JUMP_MAX / 1000 };
+        let ahead = i64::try_from(self.rng.below(2 * farthest)).expect("hours");
+        let clock = &self.hosts[at].machine.clock;
+        clock.jump(ahead - i64::try_from(farthest).expect("hours"));
+        self.trace.fault(Fault::ClockJump, format_args!("n{at} to {}", clock.wall().0));
+    }
+
+    fn pause(&mut self, at: usize) {
+        if self.hosts[at].held.is_some() {
+            return;
+        }
+        let pause = duration_between(&mut self.rng, PAUSE.0, PAUSE.1);
+        self.trace.fault(Fault::Pause, format_args!("n{at} for {pause:?}"));
+        self.hosts[at].held = Some(VecDeque::new());
+        self.events.after(pause, Event::Resume(at));
+    }
+
+    pub(super) fn on_resume(&mut self, at: usize) -> crate::check::Verdict {
+        let Some(held) = self.hosts[at].held.take() else { return Ok(()) };
+        self.trace.line(format_args!("n{at} goes on with {} events", held.len()));
+        self.checks.on_resume(at, self.events.now());
+        held.into_iter().try_for_each(|event| self.step(event))
+    }
+
+    fn slow_down(&mut self, at: usize) {
+        let host = &mut self.hosts[at];
+        host.slow = !host.slow;
+        let slow = if host.slow { Odds::one_in(2) } else { self.plan.disk.slow };
+        host.machine.disk.set_odds(DiskOdds { slow, ..self.plan.disk });
+    }
+
+    fn start_partition(&mut self) {
+        let troubles = self.plan.troubles;
+        let kinds = [
+            (troubles.partitions, Fault::Partition),
+            (troubles.one_way, Fault::OneWay),
+            (troubles.flapping, Fault::Flapping),
+        ];
+        let kinds: Vec<Fault> = kinds.into_iter().filter(|(is, _)| *is).map(|(_, kind)| kind).collect();
+        if kinds.is_empty() || self.partition.is_some() {
+            return;
+        }
+        let kind = kinds[index_below(&mut self.rng, kinds.len())];
+        let one_way = kind == Fault::OneWay || kind == Fault::Flapping && self.rng.chance(1, 3);
+        let links = self.draw_links(one_way);
+        let now = self.events.now();
+        let until = now + duration_between(&mut self.rng, PARTITION.0, PARTITION.1);
+        self.trace.fault(kind, format_args!("{links:?} until {}", until.0 / 1000));
+        self.partition = Some(Partition { links, until, flapping: kind == Fault::Flapping, cut: false });
+        self.on_partition();
+    }
+
+    /// The links between some nodes and the rest; or, in one of four cases, any links.
+    fn draw_links(&mut self, one_way: bool) -> Vec<(usize, usize)> {
+        let nodes = self.hosts.len();
+        let pairs = (0..nodes).flat_map(|a| (0..nodes).map(move |b| (a, b))).filter(|(a, b)| a != b);
+        let side: Vec<bool> = (0..nodes).map(|_| self.rng.chance(1, 2)).collect();
+        let alone = index_below(&mut self.rng, nodes);
+        let is_split = side.contains(&true) && side.contains(&false);
+        let side = |at: usize| if is_split { side[at] } else { at == alone };
+        let mut links: Vec<_> = match self.rng.chance(1, 4) {
+            true => pairs.filter(|_| self.rng.chance(1, 3)).collect(),
+            false => pairs.filter(|(a, b)| side(*a) && !side(*b)).collect(),
+        };
+        if !one_way {
+            let back: Vec<_> = links.iter().map(|(a, b)| (*b, *a)).collect();
+            links.extend(back);
+        }
+        links
+    }
+
+    /// Cuts the links, mends them for a while, or for good.
+    pub(super) fn on_partition(&mut self) {
+        let Some(mut partition) = self.partition.take() else { return };
+        let now = self.events.now();
+        let over = now >= partition.until;
+        if over && !partition.cut {
+            return;
+        }
+        partition.cut = !partition.cut;
+        for (from, to) in &partition.links {
+            match partition.cut {
+                true => self.inside.cut(node_id(*from), node_id(*to)),
+                false => self.inside.heal(node_id(*from), node_id(*to)),
+            }
+        }
+        self.trace.line(format_args!("links are {}", if partition.cut { "cut" } else { "mended" }));
+        (0..self.hosts.len()).for_each(|at| self.links_changed(at));
+        if over {
+            return;
+        }
+        let next = match partition.flapping {
+            true => now + duration_between(&mut self.rng, FLAP.0, FLAP.1),
+            false => partition.until,
+        };
+        self.events.at(next, Event::Partition);
+        self.partition = Some(partition);
+    }
+}

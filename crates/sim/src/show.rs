@@ -1,0 +1,99 @@
+//! Requests and answers as the trace shows them, and what a client keeps of an answer.
+
+use bytes::Bytes;
+use kv::replica::{Answer, Ask};
+use kv::{Error, Request, Response};
+use node::PeerMessage;
+use object::{Head, HeadView};
+
+/// The context that an answer gives a client to write with.
+pub(crate) fn context(answer: &Result<Response, Error>) -> Option<Bytes> {
+    match answer {
+        Ok(Response::Found(found)) | Ok(Response::Put { object: Some(found), .. }) => context_of(&found.head),
+        Ok(Response::NotFound { deleted_context }) => deleted_context.clone(),
+        _ => None,
+    }
+}
+
+fn context_of(head: &Bytes) -> Option<Bytes> {
+    let mut bytes = Vec::new();
+    // A head that cannot be read is for the checker to report.
+    HeadView::parse(head).ok()?.context().write_client_bytes(&mut bytes);
+    Some(bytes.into())
+}
+
+/// A request as the trace shows it.
+pub(crate) fn request(request: &Request) -> String {
+    let name = |bytes: &Bytes| bytes.escape_ascii().to_string();
+    let blind = |context: &Option<Bytes>| if context.is_some() { "" } else { " blind" };
+    match request {
+        Request::Get(get) => format!("get {}/{}", name(&get.bucket.name), name(&get.key)),
+        Request::Put(put) => {
+            let key = put.key.as_ref().map(name).unwrap_or_default();
+            format!("put {}/{key} +{}{}", name(&put.bucket.name), put.value.len(), blind(&put.context))
+        }
+        Request::Delete(delete) => {
+            format!("delete {}/{}{}", name(&delete.bucket.name), name(&delete.key), blind(&delete.context))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// An answer as the trace shows it.
+pub(crate) fn answer(result: &Result<Response, Error>) -> String {
+    match result {
+        Ok(Response::Found(found)) => format!("found {}", head(&found.head)),
+        Ok(Response::Put { .. }) => "written".to_owned(),
+        Ok(Response::Props(props)) => format!("props {}", props.young_vclock),
+        other => format!("{other:?}"),
+    }
+}
+
+/// A head as the trace shows it.
+pub(crate) fn head(bytes: &Bytes) -> String {
+    match Head::decode(bytes) {
+        Ok(head) => {
+            let siblings = head.siblings().iter();
+            let dots: Vec<_> = siblings.map(|s| (s.dot.counter, s.metadata.deleted, s.value_len)).collect();
+            format!("{dots:?} under {:?}", head.context().entries())
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+/// A message between nodes as the trace shows it.
+pub(crate) fn message(message: &PeerMessage) -> String {
+    match message {
+        PeerMessage::Ping { id, .. } => format!("ping {:x}", id.0),
+        PeerMessage::Pong { id, .. } => format!("pong {:x}", id.0),
+        PeerMessage::Ask { id, key, ask, .. } => {
+            format!("ask {:x} {}: {}", id.0, ledger_key(key), question(ask))
+        }
+        PeerMessage::Answer { id, result, .. } => match result {
+            Ok(Answer::Read(Some(stored))) => format!("answer {:x}: {}", id.0, head(&stored.head)),
+            other => format!("answer {:x}: {other:?}", id.0),
+        },
+        PeerMessage::Forward { id, request: asked, .. } => format!("forward {:x}: {}", id.0, request(asked)),
+        PeerMessage::Forwarded { id, result } => format!("forwarded {:x}: {}", id.0, answer(result)),
+        PeerMessage::Props { id, bucket, stamp, .. } => {
+            format!("props {:x} {} {stamp}", id.0, bucket.name.escape_ascii())
+        }
+        PeerMessage::PropsInForce { id } => format!("props in force {:x}", id.0),
+    }
+}
+
+fn question(ask: &Ask) -> String {
+    match ask {
+        Ask::Read { want } => format!("{want:?}"),
+        Ask::Merge { head: bytes, hints, reason, .. } => {
+            format!("{reason:?} {} hints {hints:?}", head(bytes))
+        }
+    }
+}
+
+fn ledger_key(key: &Bytes) -> String {
+    match object::key::decode_object_key(key) {
+        Ok(parts) => format!("{}/{}", parts.bucket.escape_ascii(), parts.key.escape_ascii()),
+        Err(error) => error.to_string(),
+    }
+}

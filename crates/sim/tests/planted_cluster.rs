@@ -1,0 +1,59 @@
+//! Each bug planted in a cluster is caught, within a bounded number of seeds; and the same seeds pass without it.
+//!
+//! `cargo test -p sim --release --features planted --test planted_cluster -- --nocapture` prints by which checkers,
+//! and how soon.
+#![cfg(feature = "planted")]
+
+mod planting;
+
+use base::planted::Planted;
+use sim::Kind;
+
+fn is_caught(bug: Planted) {
+    planting::is_caught(Kind::Cluster, bug);
+}
+
+#[test]
+fn ack_before_sync_at_a_replica() {
+    is_caught(Planted::AckBeforeSync);
+}
+
+#[test]
+fn hint_dropped() {
+    is_caught(Planted::HintDropped);
+}
+
+#[test]
+fn hint_applied_twice() {
+    is_caught(Planted::HintAppliedTwice);
+}
+
+#[test]
+fn dot_reused_after_restore() {
+    is_caught(Planted::DotReusedAfterRestore);
+}
+
+#[test]
+fn repair_overwrites() {
+    is_caught(Planted::RepairOverwrites);
+}
+
+#[test]
+fn quorum_from_one_node() {
+    is_caught(Planted::QuorumFromOneNode);
+}
+
+#[test]
+fn frontier_ignored() {
+    is_caught(Planted::FrontierIgnored);
+}
+
+#[test]
+fn fallback_as_primary() {
+    is_caught(Planted::FallbackAsPrimary);
+}
+
+#[test]
+fn reply_after_deadline() {
+    is_caught(Planted::ReplyAfterDeadline);
+}
