@@ -312,6 +312,17 @@ fn nodes_of_different_clusters_do_not_link() {
     }
 }
 
+#[test]
+fn a_folder_is_of_the_cluster_that_it_was_made_for() {
+    let cluster = Cluster::new(2);
+    cluster.start(1, &["--ring-size", "16"]).stop();
+    let data = cluster.dir.path().join("n1").display().to_string();
+    let alone = run(cluster.dir.path(), &["serve", "--data", &data, "--pb-listen", "127.0.0.1:0"]);
+    fails(&alone, 1, "is of the cluster n1@127.0.0.1,n2@127.0.0.1, but this node is to be of a node alone");
+    let again = cluster.start(1, &[]);
+    assert!(again.http_get("/ping").ends_with("OK"));
+}
+
 #[track_caller]
 fn fails(output: &Output, code: i32, reason: &str) {
     let text = String::from_utf8_lossy(&output.stderr);

@@ -1,6 +1,7 @@
-//! What a data folder was made with, and cannot be changed by a start: the number of shards, and the bits of the
-//! ring that keys are ordered by. Each shard's store remembers both.
+//! What a data folder was made with, and cannot be changed by a start: the number of shards, the bits of the ring that
+//! keys are ordered by, and the cluster's members, who decide where keys lie. Each shard's store remembers them.
 
+use crate::members::Members;
 use base::Disk;
 use engine::{Error, manifest};
 use ring::{Position, RingSize};
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 const SHARDS: &[u8] = b"shards";
 const SHARD: &[u8] = b"shard";
 const RING_SIZE: &[u8] = b"ring_size";
+const MEMBERS: &[u8] = b"members";
 
 /// The most shards of a node: cores of one machine.
 pub const SHARDS_MAX: u16 = 256;
@@ -30,7 +32,25 @@ impl Layout {
         state.map(|state| Layout::of_metadata(&state.metadata)).transpose()
     }
 
-    /// What shard `shard` of this layout tells its store to remember.
+    /// The members of the cluster that the data in `data` is of, by name; `None` if it is of a node alone. Blocks.
+    pub fn read_members(disk: &mut dyn Disk, data: &Path) -> Result<Option<String>, Error> {
+        let state = manifest::read(disk, &shard_dir(data, 0))?;
+        let members = state.and_then(|mut state| state.metadata.remove(MEMBERS));
+        members
+            .map(|names| String::from_utf8(names).map_err(|_| Error::Malformed("members in the manifest")))
+            .transpose()
+    }
+
+    /// What shard `shard` of a node of this cluster tells its store to remember.
+    pub fn metadata_with(&self, shard: u16, members: &Members) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let mut metadata = self.metadata(shard);
+        if members.count() > 1 {
+            metadata.insert(MEMBERS.to_vec(), members.to_string().into_bytes());
+        }
+        metadata
+    }
+
+    /// What shard `shard` of a node alone tells its store to remember.
     pub fn metadata(&self, shard: u16) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let numbers = [
             (SHARDS, u32::from(self.shards)),

@@ -1,6 +1,7 @@
 //! The nodes of a cluster, fixed when a node starts.
 
 use kv::replica::NodeId;
+use std::fmt;
 use std::sync::Arc;
 
 /// Who is in the cluster. Every node has the same list, so a node's number is its place in it.
@@ -55,6 +56,12 @@ impl Members {
     }
 }
 
+impl fmt::Display for Members {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.names.join(","))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,6 +72,7 @@ mod tests {
         let members = Members::new(names, "b@h").unwrap();
         assert_eq!((members.here(), members.count()), (NodeId(1), 3));
         assert_eq!(&**members.name(NodeId(0)), "a@h");
+        assert_eq!(members.to_string(), "a@h,b@h,c@h");
         assert_eq!(members.others().collect::<Vec<_>>(), [NodeId(0), NodeId(2)]);
         assert_eq!(Members::new(names, "d@h"), None);
         assert_eq!(Members::new(["a@h", "a@h"], "a@h"), None);

@@ -26,6 +26,19 @@ pub enum Error {
         /// What was asked for.
         asked: u64,
     },
+    /// The data folder is of another cluster, or of a node alone.
+    #[error(
+        "the data in {} is of {}, but this node is to be of {}: who is a member cannot be changed yet",
+        .data.display(), shown(.has), shown(.asked)
+    )]
+    Members {
+        /// The data folder.
+        data: PathBuf,
+        /// The members that it was made with; `None`: a node alone.
+        has: Option<String>,
+        /// The members now.
+        asked: Option<String>,
+    },
     /// Another process has the data folder.
     #[error("another process is using the data in {}", .0.display())]
     Locked(PathBuf),
@@ -46,4 +59,8 @@ pub enum Error {
     /// A thread, a signal handler or the like could not be had.
     #[error("{0}: {1}")]
     System(&'static str, std::io::Error),
+}
+
+fn shown(members: &Option<String>) -> String {
+    members.as_ref().map_or("a node alone".to_owned(), |names| format!("the cluster {names}"))
 }

@@ -52,8 +52,9 @@ pub struct Started {
 
 /// Runs a node until it is told to stop. Blocks. `on_started` is called once it serves.
 pub fn serve(config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Error> {
-    let layout = find_layout(&config)?;
-    let common = common(&config, layout)?;
+    let members = members(&config)?;
+    let layout = find_layout(&config, &members)?;
+    let common = common(&config, layout, members)?;
     let pb_listeners = listen(config.pb_listen, layout.shards.into())?;
     let http = listen(config.http_listen, 1)?.remove(0);
     let peers = match config.cluster().map_err(|(name, what)| Error::Cluster(name, what))? {
@@ -237,14 +238,18 @@ fn ask_all(
     })
 }
 
-fn common(config: &Config, layout: Layout) -> Result<Common, Error> {
+/// Who is in the cluster.
+fn members(config: &Config) -> Result<Arc<Members>, Error> {
     let cluster = config.cluster().map_err(|(name, what)| Error::Cluster(name, what))?;
-    let names = cluster.iter().flat_map(|cluster| &cluster.members).map(|member| &*member.name);
-    let members = match cluster {
-        Some(_) => Members::new(names, &config.name).expect("the list has this node, and no name twice"),
+    Ok(Arc::new(match cluster {
         None => Members::alone(&config.name),
-    };
-    let members = Arc::new(members);
+        Some(cluster) => Members::new(cluster.members.iter().map(|member| &*member.name), &config.name)
+            .expect("the list has this node, and no name twice"),
+    }))
+}
+
+fn common(config: &Config, layout: Layout, members: Arc<Members>) -> Result<Common, Error> {
+    let cluster = config.cluster().map_err(|(name, what)| Error::Cluster(name, what))?;
     let peers = match &cluster {
         Some(cluster) => Some(Arc::new(Peers::new(cluster, Arc::clone(&members), layout.ring_size)?)),
         None => None,
@@ -272,7 +277,7 @@ fn common(config: &Config, layout: Layout) -> Result<Common, Error> {
 }
 
 /// The layout of the data that is there, or of the data to be made.
-fn find_layout(config: &Config) -> Result<Layout, Error> {
+fn find_layout(config: &Config, members: &Members) -> Result<Layout, Error> {
     let failed = |cause| Error::Store { folder: config.data.clone(), cause };
     let mut disk = OsDisk::blocking();
     let Some(layout) = Layout::read(&mut disk, &config.data).map_err(failed)? else {
@@ -286,6 +291,11 @@ fn find_layout(config: &Config) -> Result<Layout, Error> {
     }
     if let Some(asked) = config.shards.filter(|&asked| asked != layout.shards) {
         return Err(differs("shards", layout.shards.into(), asked.into()));
+    }
+    let has = Layout::read_members(&mut disk, &config.data).map_err(failed)?;
+    let asked = Some(members).filter(|members| members.count() > 1).map(Members::to_string);
+    if has != asked {
+        return Err(Error::Members { data: config.data.clone(), has, asked });
     }
     Ok(layout)
 }

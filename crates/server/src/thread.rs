@@ -98,7 +98,7 @@ pub fn open(common: &Common, id: ShardId) -> Result<Opened, Error> {
     let counters = disk.counters();
     let jobs = Arc::new(JobThreads::new(JOB_THREADS, &disk, wake).map_err(system)?);
     let mut options = common.options.clone();
-    options.metadata = common.layout.metadata(id.0);
+    options.metadata = common.layout.metadata_with(id.0, &common.members);
     let platform = Platform {
         disk: Box::new(disk),
         startup: Box::new(startup.blocking_handle()),

@@ -6,6 +6,7 @@
 use super::peers::Peers;
 use super::work::{Coordinator, LINGERING_MAX, Parting, Waits, Work};
 use super::{Origin, Shard, ShardConfig, Waiter, store_error};
+use crate::peer::Load;
 use base::Monotonic;
 use bytes::Bytes;
 use engine::store::LookupId;
@@ -25,8 +26,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// do within the time of one more read.
 const LOOKUPS_BUSY: usize = 64;
 
-/// Work here beyond which a write is given to a node that has less than half of it.
-const WORK_BUSY: usize = 1024;
+/// Load beyond which a write is given to a node that has less than half of it.
+const LOAD_BUSY: Load = Load(1024);
 
 /// Hints in one batch with the version they are for.
 const HINTS_MAX: usize = kv::props::N_VAL_MAX as usize;
@@ -76,8 +77,8 @@ impl Shard {
             .iter()
             .filter(|(_, roles)| roles.primaries > 0 || here.is_none())
             .min_by_key(|(node, _)| self.peers.load(*node))?;
-        let work = self.work();
-        let busy = work >= WORK_BUSY && (self.peers.load(*node).0 as usize) < work / 2;
+        let load = self.load();
+        let busy = load >= LOAD_BUSY && self.peers.load(*node).0 < load.0 / 2;
         (here.is_none_or(|roles| roles.primaries == 0) || busy).then_some(*node)
     }
 

@@ -21,6 +21,9 @@ const PING_EVERY: Duration = Duration::from_millis(250);
 /// in both directions hides once in 50.
 pub const SILENCE_MAX: Duration = Duration::from_millis(1500);
 
+/// How long a peer may be silent before what it last said of its load is believed no more: two questions.
+const STALE_AFTER: Duration = Duration::from_millis(600);
+
 /// The slowest link that is used: a peer that is sent a large value is given the time that the value takes on it, since
 /// questions and answers wait behind it.
 const LINK_BYTES_PER_SECOND_MIN: u64 = 10 << 20;
@@ -38,6 +41,8 @@ struct Peer {
     /// Its process, once it has told.
     life: Option<u64>,
     load: Load,
+    /// Whether it has been silent for longer than [`STALE_AFTER`]: paused, perhaps, and nobody's first choice.
+    stale: bool,
 }
 
 /// All peers.
@@ -52,7 +57,8 @@ pub(super) struct Peers {
 
 impl Peers {
     pub fn new(members: &Members, rng: &mut dyn Rng) -> Peers {
-        let peer = |node| Peer { node, up: false, heard: Monotonic(0), life: None, load: Load(0) };
+        let peer =
+            |node| Peer { node, up: false, heard: Monotonic(0), life: None, load: Load(0), stale: false };
         let peers = members.others().map(peer).collect();
         Peers { here: members.here(), peers, pinged: None, life: rng.next_u64() }
     }
@@ -72,9 +78,9 @@ impl Peers {
         self.of(node).is_some_and(|peer| peer.up)
     }
 
-    /// How busy a peer has last said it is.
+    /// How busy a peer has last said it is; as busy as can be if that is long ago.
     pub fn load(&self, node: NodeId) -> Load {
-        self.of(node).map_or(Load(0), |peer| peer.load)
+        self.of(node).map_or(Load(0), |peer| if peer.stale { Load(u32::MAX) } else { peer.load })
     }
 
     /// Peers that can be reached.
@@ -113,6 +119,7 @@ impl Shard {
             self.peers.pinged = Some(now);
             self.config.members.others().for_each(|node| self.ping(node));
         }
+        self.peers.peers.iter_mut().for_each(|peer| peer.stale = now.since(peer.heard) >= STALE_AFTER);
         let silent = |peer: &&Peer| peer.up && now.since(peer.heard) >= SILENCE_MAX;
         let silent: Vec<NodeId> = self.peers.peers.iter().filter(silent).map(|peer| peer.node).collect();
         silent.into_iter().for_each(|node| self.on_down(node));
@@ -141,6 +148,7 @@ impl Shard {
         let now = self.config.clock.now();
         let Some(peer) = self.peers.of_mut(node) else { return };
         peer.heard = peer.heard.max(now);
+        peer.stale = false;
         peer.load = load.unwrap_or(peer.load);
         let restarted = life.is_some() && peer.life.is_some() && life != peer.life;
         peer.life = life.or(peer.life);

@@ -10,17 +10,18 @@
 
 use super::client::{self, Place};
 use super::{AUDITOR, BUCKETS, Event, REPLICAS, World};
-use crate::check::cluster::{Copies, check_bounds, check_read};
+use crate::check::cluster::{Copies, check_bounds, check_promise, check_read};
 use crate::check::history::KeyName;
 use crate::check::{Verdict, Violation};
 use crate::disk::{DiskImage, DiskOdds};
 use crate::network::NetworkConfig;
+use crate::network::NodeId;
 use crate::seed::index_below;
 use crate::{check, show};
 use base::Monotonic;
 use bytes::Bytes;
 use engine::Durability;
-use kv::replica::{Answer, Ask, NodeId};
+use kv::replica::{self, Answer, Ask};
 use kv::response::Found;
 use kv::turn::Want;
 use kv::{BucketProps, Error, GetRequest, Prop, Quorum, Request, Response};
@@ -79,13 +80,14 @@ impl Phase {
     }
 }
 
-/// Why a node was examined.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Audit {
-    /// It has started, and must have what it had promised to have.
-    Promise(Place),
-    /// Its copy is compared with others.
-    Replica(Place),
+/// A node was asked what it has of a key.
+#[derive(Clone, Debug)]
+pub(super) struct Audit {
+    place: Place,
+    /// What it was bound to have when it was asked.
+    promised: Context,
+    /// Whether its copy is compared with others.
+    compared: bool,
 }
 
 /// What the auditor asked a node for.
@@ -152,7 +154,7 @@ impl Ending {
     }
 
     fn is_examining(&self) -> bool {
-        self.audits.values().any(|audit| matches!(audit, Audit::Replica(_)))
+        self.audits.values().any(|audit| audit.compared)
     }
 
     fn is_reading(&self) -> bool {
@@ -163,18 +165,16 @@ impl Ending {
 impl World {
     /// Goes on to the next part of its life if this one is over.
     pub(super) fn advance(&mut self) -> Verdict {
-        let now = self.events.now();
-        match self.phase {
+        let (now, phase) = (self.events.now(), self.phase);
+        match phase {
             Phase::Preparation if self.hosts.iter().all(|host| host.prepared) => self.enter(Phase::Life),
             Phase::Preparation if now > Monotonic(0) + PROPS_TIMEOUT * 2 => {
                 return Err(Violation::new("a cluster starts", "properties are not in force everywhere"));
             }
             Phase::Life if self.has_lived() => self.enter(Phase::Homecoming),
-            Phase::Homecoming => {
-                if self.come_home()? {
-                    self.enter(Phase::Convergence);
-                }
-            }
+            Phase::Homecoming if self.come_home()? => self.enter(Phase::Convergence),
+            Phase::Convergence if self.converge()? => self.enter(Phase::Settling),
+            Phase::LastConvergence if self.converge()? => self.enter(Phase::Rest(now + REST)),
             Phase::Settling if now > self.inside.busy_until() && self.checks.is_idle() => {
                 self.enter(Phase::LastConvergence);
             }
@@ -231,7 +231,7 @@ impl World {
     fn come_home(&mut self) -> Result<bool, Violation> {
         let now = self.events.now();
         match self.ending.round {
-            Round::Pause(until) if now >= until && self.living().all(|at| self.hosts[at].is_quiet()) => {
+            Round::Pause(until) if now >= until && self.is_quiet() => {
                 self.ending.failed = None;
                 self.ending.round = Round::Examining;
                 self.examine_all()?;
@@ -250,8 +250,11 @@ impl World {
         Ok(false)
     }
 
-    /// What has not come home yet.
+    /// What has not come home yet. Where a crash may take what was acknowledged, it takes hints too.
     fn missing(&self) -> Option<Violation> {
+        if self.plan.options.durability != Durability::Sync {
+            return None;
+        }
         let copies = self.ending.copies.iter();
         let heads = copies.flat_map(|(place, copies)| copies.of_nodes().map(|(at, head)| (*place, at, head)));
         let mut homes = heads.map(|(place, at, head)| self.checks.check_home(at, &name(place), head));
@@ -263,7 +266,7 @@ impl World {
         let now = self.events.now();
         match self.ending.round {
             _ if now > self.ending.began + CONVERGE_MAX => return Err(self.no_convergence()),
-            Round::Pause(until) if now >= until && self.living().all(|at| self.hosts[at].is_quiet()) => {
+            Round::Pause(until) if now >= until && self.is_quiet() => {
                 self.ending.failed = None;
                 self.ending.round = Round::Examining;
                 self.examine_all()?;
@@ -292,6 +295,12 @@ impl World {
         }
     }
 
+    /// Whether all nodes serve, and no client waits.
+    fn is_quiet(&self) -> bool {
+        let is_client = |(_, from, _): &(usize, NodeId, u64)| *from != AUDITOR;
+        !self.requests.values().any(is_client) && self.living().all(|at| self.hosts[at].is_quiet())
+    }
+
     /// The nodes that there will be.
     fn living(&self) -> impl Iterator<Item = usize> {
         (0..self.hosts.len()).filter(|at| !self.hosts[*at].gone)
@@ -306,7 +315,7 @@ impl World {
         self.ending.copies.clear();
         for place in self.places() {
             for at in self.primaries(place) {
-                self.examine(at, Audit::Replica(place))?;
+                self.examine(at, place, true)?;
             }
         }
         Ok(())
@@ -318,22 +327,26 @@ impl World {
             return Ok(());
         }
         for place in self.places() {
-            if self.primaries(place).contains(&at) && self.checks.has_promised(at, &name(place)) {
-                self.examine(at, Audit::Promise(place))?;
+            if self.primaries(place).contains(&at) {
+                self.examine(at, place, false)?;
             }
         }
         Ok(())
     }
 
     /// Asks a node itself for what it has of a key, as another node would.
-    fn examine(&mut self, at: usize, audit: Audit) -> Verdict {
-        let (Audit::Promise(place) | Audit::Replica(place)) = audit;
+    fn examine(&mut self, at: usize, place: Place, compared: bool) -> Verdict {
+        let promised = self.checks.promised(at, &name(place));
+        if promised.is_none() && !compared {
+            return Ok(());
+        }
         let (bucket, key) = client::names(place);
         let prefix = self.hosts[at].machine.layout.prefix(&bucket, &key);
         let mut ledger_key = Vec::new();
         object::key::encode_object_key(prefix, &bucket.bucket_type, &bucket.name, &key, &mut ledger_key);
         self.ending.last_audit += 1;
         let id = self.ending.last_audit;
+        let audit = Audit { place, promised: promised.unwrap_or_default(), compared };
         self.ending.audits.insert((at, id), audit);
         let message = PeerMessage::Ask {
             id: AskId(id),
@@ -343,7 +356,7 @@ impl World {
         };
         let other = (at + 1) % self.hosts.len();
         self.checks.on_message(other, at, &message)?;
-        self.deliver(at, NodeId(u16::try_from(other).expect("a small number")), message)
+        self.deliver(at, replica::NodeId(u16::try_from(other).expect("a small number")), message)
     }
 
     /// Takes a node's answer to an examination.
@@ -355,13 +368,11 @@ impl World {
                 return Ok(());
             }
         };
-        match audit {
-            Audit::Promise(place) => self.checks.check_promise(at, &name(place), head.as_ref()),
-            Audit::Replica(place) => {
-                self.ending.copies.entry(place).or_default().insert(at, head);
-                Ok(())
-            }
+        check_promise(at, &name(audit.place), &audit.promised, head.as_ref())?;
+        if audit.compared {
+            self.ending.copies.entry(audit.place).or_default().insert(at, head);
         }
+        Ok(())
     }
 
     fn read_all(&mut self) -> Verdict {
@@ -441,11 +452,6 @@ impl World {
         self.trace.line(format_args!("{unequal} keys differ"));
         if unequal > 0 {
             return Ok(false);
-        }
-        for (place, copies) in copies {
-            for (at, head) in copies.of_nodes() {
-                self.checks.check_promise(at, &name(*place), head)?;
-            }
         }
         for (place, (found, context)) in read {
             self.checks.check_end(&name(*place), found.as_ref(), context)?;

@@ -32,6 +32,7 @@ mod siblings;
 mod tests;
 
 pub use bounded::check as check_bounds;
+pub use promises::check as check_promise;
 pub use replicas::{Copies, check_read};
 
 use super::answers::Causes;
@@ -247,14 +248,9 @@ impl Checks {
         Ok(shown)
     }
 
-    /// Whether a node is bound to have something of `key`, and so is worth asking after a restart.
-    pub fn has_promised(&self, node: NodeAt, key: &KeyName) -> bool {
-        self.promises[node].has(key)
-    }
-
-    /// Checks what a node has of a key that it is a primary of.
-    pub fn check_promise(&self, node: NodeAt, key: &KeyName, head: Option<&Bytes>) -> Verdict {
-        self.promises[node].check(node, key, head)
+    /// What `node` is bound to have of `key`, if anything: held against what it has by [`check_promise`].
+    pub fn promised(&self, node: NodeAt, key: &KeyName) -> Option<Context> {
+        self.promises[node].of(key).cloned()
     }
 
     /// Checks what a primary has before anything was read.

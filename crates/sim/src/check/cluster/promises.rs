@@ -24,19 +24,19 @@ impl Promises {
         }
     }
 
-    pub(super) fn has(&self, key: &KeyName) -> bool {
-        self.0.contains_key(key)
+    /// What the node is bound to have of `key`, if anything.
+    pub(super) fn of(&self, key: &KeyName) -> Option<&Context> {
+        self.0.get(key)
     }
+}
 
-    /// Checks what the node has.
-    pub(super) fn check(&self, node: NodeAt, key: &KeyName, head: Option<&Bytes>) -> Verdict {
-        let Some(promised) = self.0.get(key) else { return Ok(()) };
-        let has = head.and_then(|head| HeadView::parse(head).ok()).map(|head| head.context().to_context());
-        if has.as_ref().is_some_and(|has| has.descends(promised)) {
-            return Ok(());
-        }
-        let (promised, has) = (promised.entries(), has.unwrap_or_default());
-        let what = format!("{key}: n{node} has {:x?} and had promised {promised:x?}", has.entries());
-        Err(Violation::new(CHECKER, what))
+/// Checks what `node` has of `key`, of which it was bound to have `promised` when it was asked.
+pub fn check(node: NodeAt, key: &KeyName, promised: &Context, head: Option<&Bytes>) -> Verdict {
+    let has = head.and_then(|head| HeadView::parse(head).ok()).map(|head| head.context().to_context());
+    let has = has.unwrap_or_default();
+    if has.descends(promised) {
+        return Ok(());
     }
+    let (promised, has) = (promised.entries(), has.entries());
+    Err(Violation::new(CHECKER, format!("{key}: n{node} has {has:x?} and had promised {promised:x?}")))
 }

@@ -228,14 +228,31 @@ fn a_replica_keeps_what_it_acknowledged() {
     cluster.put(SIBLINGS_BUCKET, 1001, None);
     cluster.sent(1, (1001, 5), true).unwrap();
     let name = name(SIBLINGS_BUCKET);
-    assert!(cluster.checks.has_promised(1, &name) && !cluster.checks.has_promised(2, &name));
+    assert_eq!(cluster.checks.promised(2, &name), None);
+    let promised = cluster.checks.promised(1, &name).unwrap();
     let has = head_of(&object_of(&[(1001, 5)]));
     let older = head_of(&object_of(&[(1001, 4)]));
-    assert_eq!(cluster.checks.check_promise(1, &name, Some(&has)), Ok(()));
-    assert_eq!(broken_by(cluster.checks.check_promise(1, &name, Some(&older))), KEPT);
-    assert_eq!(broken_by(cluster.checks.check_promise(1, &name, None)), KEPT);
+    assert_eq!(check_promise(1, &name, &promised, Some(&has)), Ok(()));
+    assert_eq!(broken_by(check_promise(1, &name, &promised, Some(&older))), KEPT);
+    assert_eq!(broken_by(check_promise(1, &name, &promised, None)), KEPT);
     cluster.checks.on_loss(1);
-    assert_eq!(cluster.checks.check_promise(1, &name, None), Ok(()));
+    assert_eq!(cluster.checks.promised(1, &name), None);
+}
+
+#[test]
+fn what_a_primary_missed_comes_home_if_its_coordinator_lives() {
+    let mut cluster = cluster();
+    let id = cluster.put(SIBLINGS_BUCKET, 1001, None);
+    cluster.sent(1, (1001, 5), true).unwrap();
+    cluster.answer(id, Ok(written())).unwrap();
+    let name = name(SIBLINGS_BUCKET);
+    let has = head_of(&object_of(&[(1001, 5)]));
+    assert_eq!(cluster.checks.check_home(2, &name, Some(&has)), Ok(()));
+    assert_eq!(broken_by(cluster.checks.check_home(2, &name, None)), "what was missed comes home");
+    cluster.checks.on_death(1, None);
+    assert!(cluster.checks.check_home(2, &name, None).is_err());
+    cluster.checks.on_death(0, None);
+    assert_eq!(cluster.checks.check_home(2, &name, None), Ok(()), "its coordinator has died");
 }
 
 #[test]
