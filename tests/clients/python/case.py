@@ -7,39 +7,66 @@ import unittest
 from riak import RiakClient, RiakError
 from riak.riak_object import RiakObject
 
-from server import HOST, Server
+from cluster import Cluster, Dev
+from server import Server
 from wire import Wire
+
+# Of every object. What a node lists is what it has itself: a write that all have confirmed is listed by each.
+REPLICAS = 3
 
 _node = {}
 _numbers = itertools.count(1)
 
 
-def use(binary, server):
-    """Says which node the tests are about, and from which binary others are started."""
-    _node.update(binary=binary, server=server)
+def use(binary, server, nodes=1):
+    """Says which node the tests are about, one of so many, and from which binary others are started."""
+    _node.update(binary=binary, server=server, nodes=nodes)
+
+
+def _started(test, make):
+    """What `make` makes of the binary and a folder, started; both end with the test."""
+    folder = tempfile.TemporaryDirectory(prefix="annulet-client-")
+    test.addCleanup(folder.cleanup)
+    made = make(_node["binary"], folder.name)
+    test.addCleanup(made.kill)
+    made.start()
+    return made
 
 
 def start_server(test, *options):
-    """A node of a test's own, on a folder of its own, which end with the test."""
-    folder = tempfile.TemporaryDirectory(prefix="annulet-client-")
-    test.addCleanup(folder.cleanup)
-    server = Server(_node["binary"], folder.name, *options)
-    test.addCleanup(server.kill)
-    server.start()
-    return server
+    """A node of a test's own."""
+    return _started(test, lambda binary, folder: Server(binary, folder, *options))
+
+
+def start_cluster(test):
+    """Three nodes of a test's own."""
+    return _started(test, Cluster)
+
+
+def start_dev(test):
+    """`annulet dev 3`."""
+    return _started(test, Dev)
 
 
 def connect(server):
-    return RiakClient(protocol="pbc", host=HOST, pb_port=server.pb_port, http_port=server.http_port)
+    return RiakClient(protocol="pbc", host=server.host, pb_port=server.pb_port, http_port=server.http_port)
 
 
 class Case(unittest.TestCase):
     """A test with a client."""
 
+    # Whether it starts what it needs, and has nothing to do with the node that all tests share.
+    own_nodes = False
+
     def setUp(self):
         self.server = _node["server"]
         self.client = connect(self.server)
         self.addCleanup(self.client.close)
+
+    def alone_only(self):
+        """Ends a test that holds for a node alone."""
+        if _node["nodes"] > 1:
+            self.skipTest("the node is not alone")
 
     def bucket(self, **props):
         """A bucket that no other test uses."""

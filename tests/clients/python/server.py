@@ -1,6 +1,8 @@
 """A started node: its process, its ports, its data folder."""
 
+import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -15,39 +17,83 @@ READY_SECONDS = 60
 STOP_SECONDS = 60
 POLL_SECONDS = 0.02
 
+FIRST_PORT = 8087
+
+
+# Below those that the system gives to whoever connects: one of these stays free while its server is down.
+PORTS = range(10_000, 32_000)
+
+
+_given = set()
+
 
 def free_port():
-    """A port that nobody listened on a moment ago."""
+    """A port that nobody listens on, and that was not given out before."""
+    port = random.choice(PORTS)
+    while port in _given or not is_free(port):
+        port = random.choice(PORTS)
+    _given.add(port)
+    return port
+
+
+def is_free(port):
     with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        return listener.getsockname()[1]
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+class Place:
+    """Where a server runs: an address, the command that runs a program there, what its process does first."""
+
+    def __init__(self, host=HOST, enter=(), prepare=None):
+        self.host, self.enter, self.prepare = host, enter, prepare
+        self.ports = None if host == HOST else itertools.count(FIRST_PORT)
+
+    def port(self):
+        """One that is free: any on this machine, the next one where nobody else is."""
+        return next(self.ports) if self.ports else free_port()
 
 
 class Server:
     """One `annulet serve`, which may be started and stopped several times on the same folder and ports."""
 
-    def __init__(self, binary, folder, *options):
+    def __init__(self, binary, folder, *options, place=None):
         self.binary = os.path.abspath(binary)
         self.options = options
         self.folder = folder
-        self.pb_port = free_port()
-        self.http_port = free_port()
+        self.place = place or Place()
+        self.host = self.place.host
+        self.pb_port, self.http_port = self.place.port(), self.place.port()
         self.log_path = os.path.join(folder, "log.txt")
         self.process = None
 
     def start(self):
-        command = [self.binary, "serve", "--data", os.path.join(self.folder, "data")]
-        command += ["--pb-listen", f"{HOST}:{self.pb_port}", "--http-listen", f"{HOST}:{self.http_port}"]
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self):
+        """Starts the process, which may not answer yet."""
+        command = [*self.place.enter, self.binary, "serve", "--data", os.path.join(self.folder, "data")]
+        command += ["--pb-listen", f"{self.host}:{self.pb_port}", "--http-listen", f"{self.host}:{self.http_port}"]
         command += ["--durability", "sync", *self.options]
         # Neither the caller's environment nor a file in the working folder may configure it.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("ANNULET_")}
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command,
+                cwd=self.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=self.place.prepare,
             )
-        self._wait_until_ready()
 
-    def _wait_until_ready(self):
+    def wait_until_ready(self):
         deadline = time.monotonic() + READY_SECONDS
         while not self._answers_ping():
             if self.process.poll() is not None:
@@ -59,7 +105,7 @@ class Server:
 
     def _answers_ping(self):
         try:
-            with Wire(self.pb_port) as wire:
+            with Wire(self.pb_port, self.host) as wire:
                 return wire.ping()
         except OSError:
             return False

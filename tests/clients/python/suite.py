@@ -1,4 +1,5 @@
 """Runs the suite against a binary: starts a node, runs every test of this folder, stops the node and judges its end.
+Then starts three nodes and runs those tests once more on one of them that are not about nodes of their own.
 
     suite.py BINARY [PATTERN...]
 """
@@ -12,6 +13,7 @@ import unittest
 import shim  # noqa: F401  (before anything that imports the client)
 
 import case
+from cluster import NODES, Cluster
 from server import Server
 
 
@@ -47,24 +49,47 @@ def load(patterns):
     return loader.discover(os.path.dirname(os.path.abspath(__file__)))
 
 
+def sharing(suite):
+    """Only those tests that use the node which all share."""
+    parts = [sharing(part) if isinstance(part, unittest.TestSuite) else part for part in suite]
+    return unittest.TestSuite(part for part in parts if not getattr(part, "own_nodes", False))
+
+
+def run(title, tests, servers):
+    """Runs tests, then stops the nodes; how many passed and failed. A node that does not end as it should fails."""
+    print(f"=== {title}", file=sys.stderr)
+    try:
+        result = unittest.TextTestRunner(resultclass=Result, verbosity=2, warnings="ignore").run(tests)
+        ended_badly = [server for server in servers if not server.is_running() or server.stop() != 0]
+    finally:
+        for server in servers:
+            server.kill()
+    for server in ended_badly:
+        print(f"a node ended with {server.process.returncode}:\n{server.log()}", file=sys.stderr)
+    for seconds, test in sorted(result.slow, reverse=True):
+        print(f"{test}: {seconds:.1f} s")
+    # A test with several failed parts is one failure.
+    return result.passed, result.testsRun - result.passed - len(result.skipped) + len(ended_badly)
+
+
 def main(binary, patterns):
     with tempfile.TemporaryDirectory(prefix="annulet-client-") as folder:
         server = Server(binary, folder)
         server.start()
         case.use(binary, server)
+        alone = run("a node alone", load(patterns), [server])
+    with tempfile.TemporaryDirectory(prefix="annulet-client-") as folder:
+        cluster = Cluster(binary, folder)
         try:
-            result = unittest.TextTestRunner(resultclass=Result, verbosity=2, warnings="ignore").run(load(patterns))
-            ended_well = server.is_running() and server.stop() == 0
+            cluster.start()
+            cluster.until_whole()
+            case.use(binary, cluster[0], nodes=NODES)
+            together = run(f"a node of {NODES}", sharing(load(patterns)), cluster.nodes)
         finally:
-            server.kill()
-        if not ended_well:
-            print(f"the server ended with {server.process.returncode}:\n{server.log()}", file=sys.stderr)
-    for seconds, test in sorted(result.slow, reverse=True):
-        print(f"{test}: {seconds:.1f} s")
-    # A test with several failed parts is one failure, and so is a server that did not end as it should.
-    failed = result.testsRun - result.passed - len(result.skipped) + (not ended_well)
-    print(f"{result.passed} passed, {failed} failed")
-    return 0 if failed == 0 and result.passed > 0 else 1
+            cluster.kill()
+    passed, failed = (sum(counts) for counts in zip(alone, together))
+    print(f"{passed} passed, {failed} failed")
+    return 0 if failed == 0 and passed > 0 else 1
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ import json
 
 from riak.pb import riak_kv_pb2
 
-from case import HOST, Case, connect
+from case import Case, connect
+from server import HOST
 
 
 class Connection(Case):
@@ -52,6 +53,7 @@ class Connection(Case):
         self.assertEqual(wire.receive_message().client_id, b"\xff\0\xfe")
 
     def test_a_preference_list_has_n_val_primaries_of_this_node(self):
+        self.alone_only()
         bucket = self.bucket(n_val=2)
         with self.client._transport() as transport:
             node = transport.get_server_info()["node"]

@@ -5,7 +5,7 @@ import struct
 
 from riak.pb import riak_kv_pb2, riak_pb2
 
-from case import Case, start_server
+from case import REPLICAS, Case, start_server
 from wire import PING, PONG, error_text, put_request
 
 FRAME_BEFORE_FIRST_MAX = 8 << 20
@@ -176,7 +176,7 @@ class Frames(Case):
     def test_a_listing_ends_before_what_was_sent_after_it_is_answered(self):
         wire = self.wire()
         for i in range(20):
-            wire.put(b"frames-listed", b"%d" % i, b"v")
+            wire.put(b"frames-listed", b"%d" % i, b"v", w=REPLICAS)
         wire.send_message(riak_kv_pb2.RpbListKeysReq(bucket=b"frames-listed"))
         wire.send_bytes(PING)
         keys = []
@@ -188,6 +188,8 @@ class Frames(Case):
 
 class Noise(Case):
     """On a node of its own: noise makes buckets whose names the client cannot read."""
+
+    own_nodes = True
 
     def setUp(self):
         self.server = start_server(self)

@@ -11,6 +11,8 @@ SECONDS_MAX = 60
 
 
 class Limits(Case):
+    own_nodes = True
+
     def setUp(self):
         pass
 

@@ -5,7 +5,7 @@ from contextlib import closing
 
 from riak.pb import riak_kv_pb2
 
-from case import Case, unread
+from case import REPLICAS, Case, unread
 from test_objects import ODD_NAMES
 
 KEYS = 6_000
@@ -22,7 +22,7 @@ class Keys(Case):
         def write(part):
             wire = self.wire()
             for key in part:
-                wire.put(name, key.encode(), b"v")
+                wire.put(name, key.encode(), b"v", w=REPLICAS)
 
         with ThreadPoolExecutor(WRITERS) as pool:
             list(pool.map(write, [keys[start::WRITERS] for start in range(WRITERS)]))
@@ -38,7 +38,7 @@ class Keys(Case):
         # Neighbours in every order that keys are kept in, whose keys must not be listed.
         before, after = self.client.bucket(bucket.name[:-1]), self.client.bucket(bucket.name + "-")
         for neighbour in (before, after):
-            self.store(neighbour, "not-listed", b"v")
+            self.store(neighbour, "not-listed", b"v", w=REPLICAS)
         keys = [f"key-{i:05}" for i in range(KEYS)]
         self.fill(bucket, keys)
         self.assertEqual(sorted(bucket.get_keys()), keys)
@@ -50,7 +50,7 @@ class Keys(Case):
 
         deleted = set(keys[::3])
         with ThreadPoolExecutor(WRITERS) as pool:
-            list(pool.map(lambda key: unread(bucket, key).delete(), sorted(deleted)))
+            list(pool.map(lambda key: unread(bucket, key).delete(w=REPLICAS), sorted(deleted)))
         self.assertEqual(sorted(bucket.get_keys()), [key for key in keys if key not in deleted])
 
     def test_a_listing_beside_writes_has_every_key_that_was_there_all_the_time(self):
@@ -71,22 +71,22 @@ class Keys(Case):
     def test_odd_names(self):
         bucket = self.bucket()
         for name in ODD_NAMES:
-            self.store(bucket, name, b"v", return_body=False)
+            self.store(bucket, name, b"v", return_body=False, w=REPLICAS)
         self.assertEqual(sorted(bucket.get_keys()), sorted(ODD_NAMES))
 
     def test_what_is_deleted_is_not_listed_and_what_is_written_again_is(self):
         bucket = self.bucket()
         for key in ("a", "b", "c"):
-            self.store(bucket, key, b"v")
-        bucket.get("b").delete()
+            self.store(bucket, key, b"v", w=REPLICAS)
+        bucket.get("b").delete(w=REPLICAS)
         self.assertEqual(sorted(bucket.get_keys()), ["a", "c"])
-        self.store(bucket, "b", b"v")
+        self.store(bucket, "b", b"v", w=REPLICAS)
         self.assertEqual(sorted(bucket.get_keys()), ["a", "b", "c"])
 
     def test_a_key_with_siblings_is_listed_once(self):
         bucket = self.bucket(allow_mult=True)
         for value in (b"a", b"b"):
-            self.store(bucket, "k", value)
+            self.store(bucket, "k", value, w=REPLICAS)
         self.assertEqual(bucket.get_keys(), ["k"])
 
     def test_a_stream_that_is_left_early_harms_nobody(self):
@@ -107,6 +107,11 @@ class Keys(Case):
 
 
 class Buckets(Case):
+    def setUp(self):
+        # A node of three lists buckets only while each of them is on every node; other tests have made smaller ones.
+        self.alone_only()
+        super().setUp()
+
     def listed(self):
         """All buckets, after making sure that a whole listing, a stream and its pieces agree."""
         whole = [bucket.name for bucket in self.client.get_buckets()]
@@ -123,11 +128,16 @@ class Buckets(Case):
         bucket = self.bucket()
         self.assertNotIn(bucket.name, self.listed())
         for i in range(20):
-            self.store(bucket, str(i), b"v", return_body=False)
+            self.store(bucket, str(i), b"v", return_body=False, w=REPLICAS)
         self.assertIn(bucket.name, self.listed())
         for i in range(20):
-            unread(bucket, str(i)).delete()
+            unread(bucket, str(i)).delete(w=REPLICAS)
         self.assertNotIn(bucket.name, self.listed())
+
+    def test_a_timeout_that_is_long_enough(self):
+        bucket = self.bucket()
+        self.store(bucket, "k", b"v")
+        self.assertIn(bucket, self.client.get_buckets(timeout=60_000))
 
     def test_properties_alone_do_not_make_a_bucket(self):
         bucket = self.bucket(n_val=2)
@@ -136,7 +146,7 @@ class Buckets(Case):
     def test_odd_names(self):
         names = {f"{self._testMethodName}{name}" for name in ODD_NAMES}
         for name in names:
-            self.store(self.client.bucket(name), "k", b"v", return_body=False)
+            self.store(self.client.bucket(name), "k", b"v", return_body=False, w=REPLICAS)
         self.assertLessEqual(names, self.listed())
 
     def test_many(self):
@@ -145,7 +155,7 @@ class Buckets(Case):
         def write(part):
             wire = self.wire()
             for name in part:
-                wire.put(name.encode(), b"k", b"v")
+                wire.put(name.encode(), b"k", b"v", w=REPLICAS)
 
         in_order = sorted(names)
         with ThreadPoolExecutor(WRITERS) as pool:

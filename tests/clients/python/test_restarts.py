@@ -16,6 +16,8 @@ ACKNOWLEDGED_BEFORE_END = 200
 
 
 class Restarts(Case):
+    own_nodes = True
+
     def setUp(self):
         self.server = start_server(self)
         self.client = connect(self.server)

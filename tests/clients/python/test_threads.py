@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from case import Case, new
+from case import REPLICAS, Case, new
 
 THREADS = 8
 
@@ -18,10 +18,10 @@ class Threads(Case):
         def work(thread):
             for i in range(60):
                 key, value = f"{thread}-{i}", f"value {thread} {i}".encode()
-                stored = self.store(bucket, key, value, return_body=False)
+                stored = self.store(bucket, key, value, return_body=False, w=REPLICAS)
                 self.assertEqual(self.values(bucket, key), [value])
                 if i % 3 == 0:
-                    stored.delete()
+                    stored.delete(w=REPLICAS)
                     self.assertFalse(bucket.get(key).exists)
 
         self.in_threads(work)

@@ -2,7 +2,7 @@
 
 from riak.pb import riak_kv_pb2, riak_pb2
 
-from case import Case
+from case import REPLICAS, Case
 from wire import ServerError, error_text, put_request
 
 B = b"wire-options"
@@ -71,6 +71,7 @@ class WireOptions(Case):
         self.put(b"w", n_val=9)
 
     def test_one_node_cannot_confirm_for_two(self):
+        self.alone_only()
         # The client's messages are older than this field: 14 in a read, 17 in a write.
         get = riak_kv_pb2.RpbGetReq(bucket=B, key=self.key).SerializeToString() + b"\x70"
         put = put_request(B, self.key, b"v").SerializeToString() + b"\x88\x01"
@@ -135,7 +136,7 @@ class WireOptions(Case):
         buckets = [B + name for name in names]
         for bucket in buckets:
             for name in names:
-                self.node.put(bucket, name, bucket + b"|" + name)
+                self.node.put(bucket, name, bucket + b"|" + name, w=REPLICAS)
         for bucket in buckets:
             for name in names:
                 self.assertEqual(self.node.get(bucket, name).content[0].value, bucket + b"|" + name)

@@ -27,8 +27,8 @@ class ServerError(Exception):
 class Wire:
     """One connection."""
 
-    def __init__(self, port):
-        self.socket = socket.create_connection((HOST, port), ANSWER_SECONDS)
+    def __init__(self, port, host=HOST):
+        self.socket = socket.create_connection((host, port), ANSWER_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self):
