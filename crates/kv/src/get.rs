@@ -61,9 +61,12 @@ impl Get {
     }
 
     /// Takes what happened, and says what to do next.
+    ///
+    /// # Panics
+    /// If it is told anything before its start.
     pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
         let Some(gather) = &mut self.gather else {
-            debug_assert!(matches!(event, Event::Start), "it begins with its start");
+            assert!(matches!(event, Event::Start), "a read that has not begun was told {event:?}");
             return match self.question.start(turn) {
                 Ok(gather) => {
                     self.gather = Some(gather);

@@ -232,6 +232,11 @@ impl Local {
         self.closed.borrow_mut().take()
     }
 
+    /// Whether clients may be answered.
+    pub fn knows_peers(&self) -> bool {
+        self.shard.borrow().knows_peers()
+    }
+
     /// What the shard is doing.
     pub fn stats(&self) -> ShardStats {
         self.shard.borrow().stats()

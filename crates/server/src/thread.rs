@@ -33,6 +33,9 @@ const JOB_THREADS: usize = 1;
 /// How often deadlines, idle connections and the sync interval are looked at.
 const TICK: Duration = Duration::from_millis(100);
 
+/// How often a node that has just started looks whether it knows who is there.
+const PEERS_POLL: Duration = Duration::from_millis(5);
+
 /// How long a clean stop waits for requests under way.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
@@ -222,6 +225,10 @@ async fn accept(
     common: Common,
     connections: Rc<Connections>,
 ) {
+    // Clients wait in the listener's queue meanwhile.
+    while !local.knows_peers() {
+        tokio::time::sleep(PEERS_POLL).await;
+    }
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {

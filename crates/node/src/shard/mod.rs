@@ -212,7 +212,7 @@ enum Waiter {
 impl Shard {
     /// A shard over its open store. `table` has the properties that shard 0 keeps ([`Shard::read_props`]).
     pub fn new(mut config: ShardConfig, store: Store, table: BucketTable) -> Shard {
-        let peers = Peers::new(&config.members, &mut *config.rng);
+        let peers = Peers::new(&config.members, &mut *config.rng, config.clock.now());
         // Only a node alone can know that its disk is no copy, restored or started elsewhere: nobody else has
         // its actor's events.
         let actor = match peers.is_alone() || base::planted!(DotReusedAfterRestore) {

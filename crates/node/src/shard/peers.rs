@@ -51,16 +51,18 @@ pub(super) struct Peers {
     here: NodeId,
     peers: Vec<Peer>,
     pinged: Option<Monotonic>,
+    /// When a peer that has not answered since the start counts as away.
+    settled: Monotonic,
     /// This process.
     life: u64,
 }
 
 impl Peers {
-    pub fn new(members: &Members, rng: &mut dyn Rng) -> Peers {
+    pub fn new(members: &Members, rng: &mut dyn Rng, now: Monotonic) -> Peers {
         let peer =
             |node| Peer { node, up: false, heard: Monotonic(0), life: None, load: Load(0), stale: false };
         let peers = members.others().map(peer).collect();
-        Peers { here: members.here(), peers, pinged: None, life: rng.next_u64() }
+        Peers { here: members.here(), peers, pinged: None, settled: now + SILENCE_MAX, life: rng.next_u64() }
     }
 
     /// Whether there is nobody else.
@@ -128,6 +130,13 @@ impl Shard {
     fn ping(&mut self, to: NodeId) {
         let (id, life, load) = (self.ask_id(0), self.peers.life, self.load());
         self.send(to, PeerMessage::Ping { id, life, load });
+    }
+
+    /// Whether it is known who is there: everybody has answered, or has been asked for long enough. Before that a client
+    /// would be answered as if nobody else were.
+    pub fn knows_peers(&self) -> bool {
+        let all_up = self.peers.peers.iter().all(|peer| peer.up);
+        all_up || self.config.clock.now() >= self.peers.settled
     }
 
     /// A link to another node is there, or is no more. Without links, as in simulation, silence tells.

@@ -178,13 +178,6 @@ impl World {
             Phase::Settling if now > self.inside.busy_until() && self.checks.is_idle() => {
                 self.enter(Phase::LastConvergence);
             }
-            Phase::Convergence | Phase::LastConvergence => {
-                let next =
-                    if self.phase == Phase::Convergence { Phase::Settling } else { Phase::Rest(now + REST) };
-                if self.converge()? {
-                    self.enter(next);
-                }
-            }
             Phase::Rest(until) if now >= until => {
                 self.check_bounds(true)?;
                 self.enter(Phase::Over);
