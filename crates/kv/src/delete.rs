@@ -9,14 +9,13 @@
 //!
 //! Left out: reaping. Tombstones are kept.
 
-use object::{Context, Head};
+use object::Head;
 
 use crate::error::Error;
 use crate::gather::{Gather, NotFoundRules, Verdict};
 use crate::get::{damaged, decode_context, reply_of, view};
-use crate::placement::Placement;
 use crate::quorum::{Needs, Quorum};
-use crate::replicate::Replicate;
+use crate::replicate::{Begun, Replicate};
 use crate::replies::check_reachable;
 use crate::request::DeleteRequest;
 use crate::response::Response;
@@ -28,14 +27,6 @@ use crate::update::Update;
 pub struct Delete {
     request: DeleteRequest,
     state: State,
-}
-
-/// What is known once a delete may begin.
-#[derive(Debug)]
-struct Begun {
-    needs: Needs,
-    placement: Placement,
-    context: Option<Context>,
 }
 
 #[derive(Debug)]

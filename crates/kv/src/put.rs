@@ -15,9 +15,8 @@ use object::{Context, Head};
 use crate::error::Error;
 use crate::gather::{Gather, NotFoundRules, Verdict};
 use crate::get::{damaged, decode_context, is_absent, reply_of, view};
-use crate::placement::Placement;
 use crate::quorum::{Needs, Quorum};
-use crate::replicate::Replicate;
+use crate::replicate::{Begun, Replicate};
 use crate::replies::check_reachable;
 use crate::request::{PutRequest, Return};
 use crate::response::{Found, Response};
@@ -29,14 +28,6 @@ use crate::update::Update;
 pub struct Put {
     request: PutRequest,
     state: State,
-}
-
-/// What is known once a write may begin.
-#[derive(Debug)]
-struct Begun {
-    needs: Needs,
-    placement: Placement,
-    context: Option<Context>,
 }
 
 #[derive(Debug)]

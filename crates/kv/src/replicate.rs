@@ -11,6 +11,7 @@
 //! or this node has died with it.
 
 use bytes::Bytes;
+use object::Context;
 use ring::NodeId;
 
 use crate::error::Error;
@@ -21,6 +22,15 @@ use crate::replica::{Answer, Ask, Reason};
 use crate::replies::{Replica, Replies, State};
 use crate::response::Response;
 use crate::turn::{Action, Event, Turn};
+
+/// What is known once a write or a delete may begin.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub needs: Needs,
+    pub placement: Placement,
+    /// What the client had seen, if it says.
+    pub context: Option<Context>,
+}
 
 /// A write under way.
 #[derive(Debug)]

@@ -3,41 +3,26 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
+mod common;
+
+use base::Clock;
 use base::rng::SplitMix64;
-use base::{Clock, Monotonic, Wall};
 use bytes::{Bytes, BytesMut};
-use engine::embedded::RunAtOnce;
-use engine::store::Platform;
-use engine::{Options, Store};
+use common::{HandClock, open_store};
 use kv::quorum::Need;
 use kv::{
     Bucket, DeleteRequest, Error, GetRequest, NodeId, Prop, PutRequest, Quorum, ReadForm, Request, Response,
 };
-use node::{Layout, Members, Output, PeerMessage, RequestId, Shard, ShardConfig, ShardId, layout};
+use node::{Layout, Members, Output, PeerMessage, RequestId, Shard, ShardConfig, ShardId};
 use object::{HeadView, Metadata};
-use os::OsDisk;
 use ring::{Ring, RingSize, RingVersion};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const NAMES: [&str; 5] = ["a@h", "b@h", "c@h", "d@h", "e@h"];
-
-/// A clock that stands until it is moved.
-#[derive(Default)]
-struct HandClock(AtomicU64);
-
-impl Clock for HandClock {
-    fn now(&self) -> Monotonic {
-        Monotonic(self.0.load(Ordering::Relaxed))
-    }
-
-    fn wall(&self) -> Wall {
-        Wall(1_000_000 + self.0.load(Ordering::Relaxed) / 1000)
-    }
-}
 
 struct Cluster {
     data: PathBuf,
@@ -73,19 +58,8 @@ impl Cluster {
 
     fn start(&mut self, node: usize) {
         let layout = Layout { shards: 1, ring_size: RingSize::new(16).unwrap() };
-        let disk = OsDisk::blocking();
-        let mut startup = disk.blocking_handle();
-        let platform = Platform {
-            spawn: Arc::new(RunAtOnce::new(Box::new(disk.blocking_handle()))),
-            startup: Box::new(disk.blocking_handle()),
-            disk: Box::new(disk),
-            rng: Box::new(SplitMix64::new(node as u64 + 1)),
-            now: self.clock.now(),
-        };
-        let folder = layout::shard_dir(&self.data.join(NAMES[node]), 0);
-        let options = Options { metadata: layout.metadata(0), ..Options::default() };
-        let (store, _) = Store::open(&folder, options, platform).unwrap();
-        let table = Shard::read_props(&store, &mut startup).unwrap();
+        let data = self.data.join(NAMES[node]);
+        let (store, table) = open_store(&data, &layout, 0, node as u64 + 1, &self.clock);
         let count = self.nodes.len();
         let seed = 99 + node as u64 + self.clock.now().0;
         let config = ShardConfig {

@@ -3,39 +3,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
+mod common;
+
 use base::rng::SplitMix64;
-use base::{Clock, Monotonic, Wall};
 use bytes::Bytes;
-use engine::embedded::RunAtOnce;
-use engine::store::Platform;
-use engine::{Options, Store};
+use common::{HandClock, open_store};
 use kv::{
     Bucket, DeleteRequest, Error, GetRequest, ListBucketsRequest, ListKeysRequest, Prop, PutRequest, Request,
     Response,
 };
-use node::{Layout, Output, RequestId, Shard, ShardConfig, ShardId, layout};
+use node::{Layout, Output, RequestId, Shard, ShardConfig, ShardId};
 use object::Metadata;
-use os::OsDisk;
 use ring::{Ring, RingSize, RingVersion};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 const SHARDS: u16 = 3;
-
-/// A clock that stands until it is moved.
-#[derive(Default)]
-struct HandClock(AtomicU64);
-
-impl Clock for HandClock {
-    fn now(&self) -> Monotonic {
-        Monotonic(self.0.load(Ordering::Relaxed))
-    }
-
-    fn wall(&self) -> Wall {
-        Wall(self.0.load(Ordering::Relaxed) / 1000)
-    }
-}
 
 struct Node {
     shards: Vec<Shard>,
@@ -50,18 +34,9 @@ impl Node {
         let mut stores = Vec::new();
         let mut table = None;
         for shard in 0..SHARDS {
-            let disk = OsDisk::blocking();
-            let mut startup = disk.blocking_handle();
-            let platform = Platform {
-                spawn: Arc::new(RunAtOnce::new(Box::new(disk.blocking_handle()))),
-                startup: Box::new(disk.blocking_handle()),
-                disk: Box::new(disk),
-                rng: Box::new(SplitMix64::new(u64::from(shard) + 1)),
-                now: clock.now(),
-            };
-            let options = Options { metadata: layout.metadata(shard), ..Options::default() };
-            let (store, _) = Store::open(&layout::shard_dir(data, shard), options, platform).unwrap();
-            table = table.or_else(|| Some(Shard::read_props(&store, &mut startup).unwrap()));
+            let (store, own) = open_store(data, &layout, shard, u64::from(shard) + 1, &clock);
+            // The first shard's.
+            table = table.or(Some(own));
             stores.push(store);
         }
         let table = table.unwrap();

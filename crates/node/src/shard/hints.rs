@@ -108,8 +108,9 @@ impl Shard {
     pub(super) fn bring_hints(&mut self, node: NodeId) {
         let round = self.hints.rounds.entry(node).or_default();
         if !round.active {
-            *round =
-                Round { active: true, recent: round.kept, under_way: round.under_way, ..Round::default() };
+            // A round that was due stays due.
+            let recent = round.kept || round.again.is_some();
+            *round = Round { active: true, recent, under_way: round.under_way, ..Round::default() };
             self.scan_hints(node, Bytes::from(key::hints(node.0).start));
         }
     }
