@@ -18,6 +18,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Output, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -47,6 +48,20 @@ fn count(server: &Server, what: &str) -> u64 {
     stats(server)[what].as_u64().unwrap()
 }
 
+/// Forty ports that are free, of this test alone. They are below those that the system gives to connections: a node that
+/// was down would else find its port taken, perhaps by a peer that tries to reach it.
+fn free_ports() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let first = u16::try_from(10_000 + std::process::id() % 10_000).unwrap();
+    loop {
+        let base = first + 40 * NEXT.fetch_add(1, Ordering::Relaxed);
+        if (base..base + 40).all(is_free) {
+            return base;
+        }
+    }
+}
+
 /// A folder with certificates, and a list of members of which not all need run.
 struct Cluster {
     dir: TempDir,
@@ -59,9 +74,8 @@ impl Cluster {
         let dir = tempfile::tempdir().unwrap();
         let certs = dir.path().join("certs");
         make_certificates(&certs, &(1..=nodes).map(name).collect::<Vec<_>>());
-        // All are held at once, so that they differ.
-        let held: Vec<_> = (0..nodes).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports = held.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+        let first = free_ports();
+        let ports = (first..).take(nodes).collect();
         Cluster { dir, ports }
     }
 
@@ -407,13 +421,6 @@ impl Dev {
         self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
         (self.child.wait().unwrap().code(), text)
     }
-}
-
-/// Thirty ports that are free.
-fn free_ports() -> u16 {
-    let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let first = u16::try_from(20_000 + std::process::id() % 10_000).unwrap();
-    (first..).step_by(40).find(|base| (base + 17..base + 40).all(is_free)).unwrap()
 }
 
 #[test]
