@@ -1,16 +1,17 @@
 //! One shard: its loop, and where each kind of work is found.
 //!
-//! 1. [`Shard::request`] and [`Shard::hop`] take what came in. Work that needs no disk is done at once; what
-//!    must wait (for a read, for a sync, for another shard) is parked.
+//! 1. [`Shard::request`], [`Shard::hop`] and [`Shard::peer`] take what clients, other shards and other nodes send. Work
+//!    that needs neither disk nor other nodes is done at once; what must wait is parked.
 //! 2. [`Shard::turn`] ends the turn: it hands writes to the disk, takes what the disk and jobs have done, and
 //!    takes parked work up again.
-//! 3. [`Shard::tick`], a few times a second, answers what is past its deadline.
+//! 3. [`Shard::tick`], a few times a second, answers what is past its deadline, asks who is there, and sees to hints.
 //!
 //! Invariants
 //! * Each request is answered exactly once; a listing is answered in parts, the last one marked.
 //! * What a client is told of a version rests on versions that may be acknowledged: at durability `sync`, on
 //!   nothing that a crash could lose.
 //! * Of two writes of one key the second begins after the first is applied.
+//! * Whatever other nodes do, or do not do, costs this shard bounded memory and its clients their deadline at most.
 
 mod hints;
 mod listing;
@@ -31,8 +32,7 @@ use base::{Clock, Monotonic, Rng};
 use engine::store::{Event as StoreEvent, StoreStats};
 use engine::{Seq, Store};
 use hints::Hints;
-use kv::ReadForm;
-use kv::{BucketTable, Error, Limits, PreflistEntry, Request, Response};
+use kv::{BucketTable, Error, Limits, PreflistEntry, ReadForm, Request, Response};
 use listing::Listings;
 use peers::Peers;
 use props::PropsChanges;
