@@ -49,7 +49,6 @@ pub(crate) struct Gather {
     needs: Needs,
     replies: Replies<Said>,
     rules: NotFoundRules,
-    newest_wins: bool,
 }
 
 /// Whether the replies are enough.
@@ -88,7 +87,7 @@ impl Gather {
                 None => Action::Read { want: here, hold: false },
             });
         }
-        Gather { needs, replies, rules, newest_wins: turn.props.last_write_wins }
+        Gather { needs, replies, rules }
     }
 
     /// Takes a reply, or why there will be none.
@@ -199,11 +198,6 @@ impl Gather {
         let passed = |at: usize| {
             (0..contexts.len()).any(|other| other != at && contexts[other].dominates(&contexts[at]))
         };
-        if self.newest_wins {
-            // A clock decides only between versions of which neither has seen the other.
-            let newest = (0..views.len()).filter(|&at| !passed(at)).max_by_key(|&at| views[at].recency());
-            return Ok(newest.map(|at| heads[at].clone()).into_iter().collect());
-        }
         let kept: Vec<Bytes> =
             (0..heads.len()).filter(|&at| !passed(at)).map(|at| heads[at].clone()).collect();
         Ok(kept)

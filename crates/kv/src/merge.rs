@@ -2,8 +2,9 @@
 //!
 //! 1. Read the head here.
 //! 2. If it is the one that was sent, or descends from it, there is nothing to write but hints.
-//! 3. Otherwise join the two; read the values of siblings of ours that stay; write. Where the last write wins,
-//!    the newer version stays instead.
+//! 3. Otherwise join the two; read the values of siblings of ours that stay; write. Where the last write wins too: a
+//!    clock that decides between two versions, after causality has decided between others, does not decide the same
+//!    in every order. Readers are shown the newest sibling there, and there is one for each actor at most.
 //! 4. Answer when what is here is as durable as configured.
 //!
 //! Invariant: joining is commutative, associative and idempotent, so versions may come late, twice and in any
@@ -99,13 +100,6 @@ impl Merge {
         if stored.head == self.head {
             return Ok(if self.reason == Reason::Heal { self.write(sent, turn) } else { self.keep(turn) });
         }
-        if turn.props.last_write_wins {
-            return Ok(if is_later(&self.head, &stored.head)? {
-                self.write(sent, turn)
-            } else {
-                self.keep(turn)
-            });
-        }
         let existing = Head::decode(&stored.head).map_err(damaged)?;
         let new = Object::new(Head::decode(&self.head).map_err(damaged)?, self.value.clone());
         let update = if self.reason == Reason::Handoff && base::planted!(HintAppliedTwice) {
@@ -145,14 +139,4 @@ impl Merge {
         turn.out.push(Action::Hint { nodes: std::mem::take(&mut self.hints), confirm: true });
         Next::Wait
     }
-}
-
-/// Where the last write wins: whether `sent` follows `stored`, or is newer by the clock if neither has seen the other.
-fn is_later(sent: &Bytes, stored: &Bytes) -> Result<bool, Error> {
-    let (sent, stored) = (view(sent)?, view(stored)?);
-    let (after, before) = (sent.context().to_context(), stored.context().to_context());
-    if after.dominates(&before) || before.dominates(&after) {
-        return Ok(after.dominates(&before));
-    }
-    Ok(sent.recency() > stored.recency())
 }

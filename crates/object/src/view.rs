@@ -122,11 +122,6 @@ impl<'a> HeadView<'a> {
         self.siblings().max_by_key(SiblingView::recency).expect("a head has at least one sibling")
     }
 
-    /// Orders versions where the last write wins: by the newest sibling, as [`newest`](HeadView::newest) does.
-    pub fn recency(&self) -> impl Ord + use<> {
-        self.newest().recency()
-    }
-
     /// The `ETag` of the object: its only sibling's vtag, or that of the context.
     pub fn etag(&self) -> Vtag {
         match self.siblings().next() {
