@@ -264,33 +264,27 @@ impl Gather {
         if let Some(value) = value {
             return checked_values(values_len, value).map(Some);
         }
-        let mut failure = None;
+        let holds =
+            |replica: &Replica<Said>| replica.ok().is_some_and(|said| said.stored.as_ref().is_some_and(here));
+        let fetching = |replica: &Replica<Said>| replica.ok().is_some_and(|said| said.fetching);
+        if self.replies.iter().any(|replica| holds(replica) && fetching(replica)) {
+            return Ok(None);
+        }
+        let mut holders: Vec<_> = self.replies.iter_mut().filter(|replica| holds(replica)).collect();
         // Where this node's disk has too much to do, the others are asked first.
-        let here_last = turn.form == ReadForm::Heads;
-        for last in [false, true] {
-            for replica in self.replies.iter_mut() {
-                if (replica.node.is_none() && here_last) != last {
-                    continue;
-                }
-                let State::Ok(said) = &mut replica.state else { continue };
-                if !said.stored.as_ref().is_some_and(here) {
-                    continue;
-                }
-                if said.fetching {
-                    return Ok(None);
-                }
-                match &said.valueless {
-                    Some(error) => failure = Some(error.clone()),
-                    None => {
-                        said.fetching = true;
-                        turn.out.push(match replica.node {
-                            Some(to) => Action::Ask { to, ask: Ask::Read { want: Want::Value } },
-                            None => Action::Read { want: Want::Value, hold: false },
-                        });
-                        return Ok(None);
-                    }
-                }
-            }
+        holders.sort_by_key(|replica| turn.form == ReadForm::Heads && replica.node.is_none());
+        let mut failure = None;
+        for Replica { node, state, .. } in holders {
+            let State::Ok(said) = state else { continue };
+            let Some(error) = &said.valueless else {
+                said.fetching = true;
+                turn.out.push(match *node {
+                    Some(to) => Action::Ask { to, ask: Ask::Read { want: Want::Value } },
+                    None => Action::Read { want: Want::Value, hold: false },
+                });
+                return Ok(None);
+            };
+            failure = Some(error.clone());
         }
         Err(failure.expect("a head on the frontier is somebody's"))
     }

@@ -465,3 +465,21 @@ fn a_delete_with_a_context_is_done_even_where_nothing_is_seen() {
     let [Action::Write { head, .. }] = &actions[..] else { panic!("{actions:?}") };
     assert!(Head::decode(head).unwrap().context().covers(Dot::new(Actor(2), 5)));
 }
+
+#[test]
+fn a_value_is_asked_of_one_replica_at_a_time() {
+    let stored = version(&[], &[(1, 1, "one")]);
+    let mut bench = bench();
+    bench.form = ReadForm::Heads;
+    run_get(
+        &mut bench,
+        get(),
+        &[
+            (Event::Start, &["read head", "ask 1 head", "ask 2 head"], Wait),
+            (read(Some(&head_of(&stored))), &[], Wait),
+            (answer(C, Some(&head_of(&stored))), &["ask 2 value"], Wait),
+            (answer(B, Some(&head_of(&stored))), &[], Wait),
+            (answer(C, Some(&stored)), &["found \"one\""], Over),
+        ],
+    );
+}
