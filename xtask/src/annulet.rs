@@ -1,9 +1,10 @@
 //! The measured node: the real binary, built and started as a user would.
 
+use crate::Result;
+use crate::generator::{Outcome, Session, Until};
+use crate::measure::Servers;
 use crate::process::{Process, free_address, make_dir};
 use crate::workload::{Keys, Op, Riak, SplitMix};
-use crate::{Result, generator};
-use generator::{Session, Until};
 use protocol::{Request, codes};
 use serde_json::Value;
 use std::env;
@@ -47,8 +48,9 @@ pub struct StartTimes {
 /// A running node.
 pub struct Annulet {
     process: Process,
-    pb: SocketAddr,
     http: SocketAddr,
+    /// Its process and its address.
+    pub servers: Servers,
     /// How long its start took.
     pub start_times: StartTimes,
 }
@@ -89,7 +91,8 @@ impl Annulet {
             exchange(&mut stream, &get).ok().filter(|&code| code == codes::GET_RESP)
         })?;
         let start_times = StartTimes { ping, get: begin.elapsed() };
-        Ok(Annulet { process, pb, http, start_times })
+        let servers = Servers { pids: vec![process.pid()], addresses: vec![pb] };
+        Ok(Annulet { process, http, servers, start_times })
     }
 
     /// Its process id.
@@ -97,20 +100,14 @@ impl Annulet {
         self.process.pid()
     }
 
-    /// Where it serves protocol buffers.
-    pub fn address(&self) -> SocketAddr {
-        self.pb
-    }
-
     /// Opens so many connections.
     pub fn connect(&self, connections: usize) -> Result<Session> {
-        Session::connect(self.pb, connections)
+        self.servers.connect(connections)
     }
 
     /// Writes the keys below `count`, each once.
-    pub fn load(&self, count: u64) -> Result<generator::Outcome> {
-        let mut keys = Keys::Sequence { next: 0 };
-        self.connect(64)?.run(&mut Riak::new(Op::Put), &mut keys, Until::Ops(count))
+    pub fn load(&self, count: u64) -> Result<Outcome> {
+        self.servers.load(&mut Riak::new(Op::Put), 0, count)
     }
 
     /// Reads `ops` of the keys below `count` and verifies what comes back.
@@ -122,13 +119,7 @@ impl Annulet {
 
     /// What it counts.
     pub fn counts(&self) -> Result<Counts> {
-        let mut stream = TcpStream::connect(self.http)?;
-        stream.set_read_timeout(Some(ANSWER_MAX))?;
-        // HTTP/1.0, so that the answer ends with the connection and is not chunked.
-        stream.write_all(b"GET /stats HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Counts::parse(&answer)
+        Counts::fetch(self.http)
     }
 
     /// Stops it cleanly; says how long that took.
@@ -149,7 +140,7 @@ impl Annulet {
 }
 
 /// A connection on which a ping has been answered.
-fn ping(address: SocketAddr) -> Result<TcpStream> {
+pub fn ping(address: SocketAddr) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
@@ -162,7 +153,7 @@ fn ping(address: SocketAddr) -> Result<TcpStream> {
 }
 
 /// Sends one request and reads one answer; its code.
-fn exchange(stream: &mut TcpStream, request: &[u8]) -> Result<u8> {
+pub fn exchange(stream: &mut TcpStream, request: &[u8]) -> Result<u8> {
     stream.write_all(request)?;
     let mut header = [0; 5];
     stream.read_exact(&mut header)?;
@@ -177,6 +168,17 @@ fn exchange(stream: &mut TcpStream, request: &[u8]) -> Result<u8> {
 pub struct Counts(Value);
 
 impl Counts {
+    /// What the node that serves HTTP at this address counts.
+    pub fn fetch(http: SocketAddr) -> Result<Counts> {
+        let mut stream = TcpStream::connect(http)?;
+        stream.set_read_timeout(Some(ANSWER_MAX))?;
+        // HTTP/1.0, so that the answer ends with the connection and is not chunked.
+        stream.write_all(b"GET /stats HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Counts::parse(&answer)
+    }
+
     fn parse(answer: &str) -> Result<Counts> {
         let (_, body) = answer.split_once("\r\n\r\n").ok_or("/stats is not an HTTP answer")?;
         Ok(Counts(serde_json::from_str(body)?))

@@ -4,6 +4,7 @@
 //! shared machine is not the same machine ten minutes later. Whatever the time, each does its work at least once.
 
 use crate::Result;
+use crate::rows::{Row, Spec};
 use crate::stats::Latencies;
 use crate::sys::thread_cpu;
 use crate::workload::{SplitMix, VALUE_LEN};
@@ -129,6 +130,40 @@ pub fn append_and_sync(dir: &Path, time: Duration) -> Result<Latencies> {
     Ok(latencies)
 }
 
+/// What the yardsticks said in one round.
+#[derive(Clone, Copy, Debug)]
+pub struct Yardstick {
+    /// CPU of both ends of a loopback ping-pong, in microseconds.
+    pub ping_pong_us: f64,
+    /// CPU of a read of 8 KB from the page cache with its CRC, in microseconds.
+    pub pread_crc_us: f64,
+    /// CPU of a dependent load from memory, in nanoseconds.
+    pub load_ns: f64,
+}
+
+impl Yardstick {
+    /// Their rows before they are measured.
+    pub fn specs() -> [Spec; 3] {
+        [
+            ("calibration/ping-pong cpu", "us"),
+            ("calibration/pread 8 KB and crc", "us"),
+            ("calibration/dependent load", "ns"),
+        ]
+        .map(|(row, unit)| Spec::new(row, unit, None))
+    }
+
+    /// Their rows.
+    pub fn rows(rounds: &[Yardstick]) -> [Row; 3] {
+        let values = |field: fn(&Yardstick) -> f64| rounds.iter().map(field).collect::<Vec<f64>>();
+        let [ping_pong, pread_crc, load] = Yardstick::specs();
+        [
+            ping_pong.measured(&values(|round| round.ping_pong_us)),
+            pread_crc.measured(&values(|round| round.pread_crc_us)),
+            load.measured(&values(|round| round.load_ns)),
+        ]
+    }
+}
+
 /// A file in the page cache and a chain through memory, made once.
 pub struct Yardsticks {
     file: File,
@@ -149,8 +184,17 @@ impl Yardsticks {
         Ok(Yardsticks { file, chain, rng })
     }
 
+    /// Each of them once, for so long.
+    pub fn round(&mut self, time: Duration) -> Result<Yardstick> {
+        Ok(Yardstick {
+            ping_pong_us: ping_pong(time)?.cpu_us,
+            pread_crc_us: self.pread_crc_us(time)?,
+            load_ns: self.dependent_load_ns(time)?,
+        })
+    }
+
     /// CPU of a read of 8 KB from the page cache with its CRC, in microseconds.
-    pub fn pread_crc_us(&mut self, time: Duration) -> Result<f64> {
+    fn pread_crc_us(&mut self, time: Duration) -> Result<f64> {
         let (cpu, begin, mut reads) = (thread_cpu()?, Instant::now(), 0u32);
         let mut block = [0; BLOCK_LEN];
         while reads == 0 || begin.elapsed() < time {
@@ -162,7 +206,7 @@ impl Yardsticks {
     }
 
     /// CPU of one load from memory whose address is the result of the one before, in nanoseconds.
-    pub fn dependent_load_ns(&self, time: Duration) -> Result<f64> {
+    fn dependent_load_ns(&self, time: Duration) -> Result<f64> {
         let (cpu, begin, mut steps, mut place) = (thread_cpu()?, Instant::now(), 0u32, 0);
         while steps == 0 || begin.elapsed() < time {
             for _ in 0..CHAIN_STEPS {
@@ -204,12 +248,12 @@ mod tests {
     #[test]
     fn every_yardstick_measures_something() {
         let dir = tempfile::tempdir().unwrap();
-        let ping_pong = ping_pong(SHORT).unwrap();
-        assert!(ping_pong.cpu_us > 0.0 && ping_pong.latencies.p50_us() > 0.0);
+        assert!(ping_pong(SHORT).unwrap().latencies.p50_us() > 0.0);
         assert!(two_wake_ups(Duration::from_millis(50)).unwrap().p50_us() > 0.0);
         assert!(append_and_sync(dir.path(), SHORT).unwrap().p50_us() > 0.0);
         let mut yardsticks = Yardsticks::new(dir.path()).unwrap();
-        assert!(yardsticks.pread_crc_us(SHORT).unwrap() > 0.0);
-        assert!(yardsticks.dependent_load_ns(SHORT).unwrap() > 0.0);
+        let round = yardsticks.round(SHORT).unwrap();
+        assert!(round.ping_pong_us > 0.0 && round.pread_crc_us > 0.0 && round.load_ns > 0.0);
+        assert_eq!(Yardstick::rows(&[round]).map(|row| row.value.unwrap() > 0.0), [true; 3]);
     }
 }

@@ -4,21 +4,31 @@
 //! `send`, one `recv` and its share of an `epoll_wait`; nothing is allocated. The next request goes out when an
 //! answer has been checked. At the end of a run all outstanding answers are awaited and counted.
 //!
-//! Left out: open loops and rates. Latency here is that of a closed loop.
+//! [`open`] is the other kind of load: at a rate, whatever the server does.
+
+pub mod open;
 
 use crate::stats::Latencies;
-use crate::sys::{Poll, thread_cpu};
+use crate::sys::{Poll, thread_cpu, wait_writable};
 use crate::workload::{Keys, Workload};
 use crate::{Result, proc};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Room for an answer: the value, its metadata, and as much again.
+/// Room for an answer with a value of the usual length, its metadata, and as much again.
 const INPUT_LEN: usize = 4096;
+
+/// No answer is longer.
+const ANSWER_MAX: usize = 1 << 20;
 
 /// A server that says nothing for so long has failed.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
+
+/// How often a patient session sends refused requests again, and how long it waits before each.
+const PATIENCE: u32 = 10_000;
+const BETWEEN_TRIES: Duration = Duration::from_millis(2);
 
 /// Of how many answers one has its content verified, where nothing else is asked for.
 const VERIFY_EVERY: u64 = 100;
@@ -46,41 +56,50 @@ pub struct Outcome {
     pub latencies: Latencies,
 }
 
-/// Connections to one server.
+/// Connections to one server, or to several alike.
 pub struct Session {
     poll: Poll,
     connections: Vec<Connection>,
     verify_every: u64,
+    /// How often a refused request may yet be sent again.
+    patience: u32,
 }
 
 struct Connection {
     stream: TcpStream,
-    input: Box<[u8; INPUT_LEN]>,
+    input: Vec<u8>,
     filled: usize,
     key: u64,
     sent: Instant,
 }
 
 impl Session {
-    /// Opens so many connections.
-    pub fn connect(address: SocketAddr, connections: usize) -> Result<Session> {
+    /// Opens so many connections, to each address as many or one more.
+    pub fn connect(addresses: &[SocketAddr], connections: usize) -> Result<Session> {
         let poll = Poll::new()?;
-        let connections = (0..connections)
-            .map(|token| {
+        let addresses = addresses.iter().cycle().take(connections).enumerate();
+        let connections = addresses
+            .map(|(token, address)| {
                 let stream = TcpStream::connect(address)?;
                 stream.set_nodelay(true)?;
                 stream.set_nonblocking(true)?;
                 poll.add(&stream, token)?;
-                let input = Box::new([0; INPUT_LEN]);
+                let input = vec![0; INPUT_LEN];
                 Ok(Connection { stream, input, filled: 0, key: 0, sent: Instant::now() })
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok(Session { poll, connections, verify_every: VERIFY_EVERY })
+        Ok(Session { poll, connections, verify_every: VERIFY_EVERY, patience: 0 })
     }
 
     /// The same, with every answer's content verified.
     pub fn verifying_all(self) -> Session {
         Session { verify_every: 1, ..self }
+    }
+
+    /// The same, but what the server refuses is sent again a little later: for loads that are not measured, which may
+    /// be faster than the disk.
+    pub fn patient(self) -> Session {
+        Session { patience: PATIENCE, ..self }
     }
 
     /// Keeps one request outstanding on each connection until the end of the run. Fails on the first answer that
@@ -108,6 +127,13 @@ impl Session {
             for index in 0..ready {
                 let connection = &mut self.connections[self.poll.token(index)];
                 let Some(len) = connection.receive(workload)? else { continue };
+                if self.patience > 0 && workload.refuses(&connection.input[..len]) {
+                    self.patience -= 1;
+                    sleep(BETWEEN_TRIES);
+                    connection.filled = 0;
+                    connection.send(workload, connection.key)?;
+                    continue;
+                }
                 connection.finish(workload, len, answered % self.verify_every == 0)?;
                 answered += 1;
                 let now = Instant::now();
@@ -128,10 +154,18 @@ impl Connection {
         let request = workload.request(key);
         self.key = key;
         self.sent = Instant::now();
-        // The socket's buffer is empty, as the last request has been answered, so it takes any request whole.
-        let sent = self.stream.write(request)?;
-        if sent < request.len() {
-            return Err(format!("a socket took {sent} of {} bytes", request.len()).into());
+        // The socket's buffer is empty, as the last request has been answered, so it takes all but large ones whole.
+        let mut rest = request;
+        while !rest.is_empty() {
+            match self.stream.write(rest) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if !wait_writable(&self.stream, SILENCE_MAX)? {
+                        return Err(format!("{} bytes not taken for {SILENCE_MAX:?}", rest.len()).into());
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(())
     }
@@ -146,8 +180,11 @@ impl Connection {
         };
         self.filled += came;
         let len = workload.answer_len(&self.input[..self.filled]);
-        if len.is_some_and(|len| len > INPUT_LEN) {
-            return Err(format!("an answer of {len:?} bytes").into());
+        if let Some(len) = len.filter(|&len| len > self.input.len()) {
+            if len > ANSWER_MAX {
+                return Err(format!("an answer of {len} bytes").into());
+            }
+            self.input.resize(len, 0);
         }
         Ok(len.filter(|&len| len <= self.filled))
     }
@@ -168,15 +205,15 @@ impl Connection {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
-    use crate::workload::{KEY_LEN, Op, Redis};
+    use crate::workload::{KEY_LEN, Op, Redis, Shape};
     use std::io::{BufRead, BufReader};
     use std::net::TcpListener;
     use std::thread;
 
     /// A server that answers GETs of keys below `known` in pieces, as Redis would.
-    fn serve(connections: usize, known: u64) -> SocketAddr {
+    pub fn serve(connections: usize, known: u64) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         thread::spawn(move || {
@@ -189,7 +226,7 @@ mod tests {
                             continue;
                         }
                         let key = line.parse().unwrap();
-                        let value = crate::workload::value_of(if key < known { key } else { 0 });
+                        let value = Shape::PLAIN.value_of(if key < known { key } else { 0 });
                         let answer = [b"$1024\r\n", &value[..], b"\r\n"].concat();
                         let (first, second) = answer.split_at(3);
                         stream.write_all(first).unwrap();
@@ -204,7 +241,7 @@ mod tests {
 
     #[test]
     fn every_operation_is_answered_and_counted() {
-        let mut session = Session::connect(serve(3, u64::MAX), 3).unwrap().verifying_all();
+        let mut session = Session::connect(&[serve(3, u64::MAX)], 3).unwrap().verifying_all();
         let mut keys = Keys::Sequence { next: 1 };
         let outcome = session.run(&mut Redis::new(Op::Get), &mut keys, Until::Ops(100)).unwrap();
         assert_eq!(outcome.ops, 100);
@@ -214,8 +251,17 @@ mod tests {
     }
 
     #[test]
+    fn connections_are_spread_evenly() {
+        // Each of these servers takes just one connection.
+        let addresses = [serve(1, u64::MAX), serve(1, u64::MAX)];
+        let mut session = Session::connect(&addresses, 2).unwrap();
+        let mut keys = Keys::Sequence { next: 1 };
+        assert_eq!(session.run(&mut Redis::new(Op::Get), &mut keys, Until::Ops(10)).unwrap().ops, 10);
+    }
+
+    #[test]
     fn a_wrong_value_ends_the_run() {
-        let mut session = Session::connect(serve(1, 50), 1).unwrap().verifying_all();
+        let mut session = Session::connect(&[serve(1, 50)], 1).unwrap().verifying_all();
         let mut keys = Keys::Sequence { next: 1 };
         let failure = session.run(&mut Redis::new(Op::Get), &mut keys, Until::Ops(100)).err().unwrap();
         assert!(failure.to_string().contains("key 50"), "{failure}");

@@ -1,19 +1,22 @@
 //! Measurements and chores of this repository: `cargo xtask figures NAME`.
 //!
 //! The modules, from the ground up: [`sys`] (the kernel calls that std lacks), [`proc`] (what `/proc` says),
-//! [`stats`] (medians and spreads), [`process`], [`annulet`] and [`redis`] (the servers that are measured),
-//! [`workload`] and [`generator`] (what is asked of them), [`calibrate`] (what the machine does without them),
-//! [`measure`] (CPU per operation), [`strace`], [`rows`] and [`report`] (what is said in the end), and one
-//! folder per set of figures: [`first_light`].
+//! [`stats`] (medians and spreads), [`process`], [`annulet`], [`cluster`] and [`redis`] (the servers that are
+//! measured), [`workload`] and [`generator`] (what is asked of them), [`calibrate`] (what the machine does without
+//! them), [`measure`] (CPU per operation), [`strace`], [`rows`] and [`report`] (what is said in the end),
+//! [`figures`] (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`].
 
 mod annulet;
 mod calibrate;
+mod cluster;
+mod figures;
 mod first_light;
 mod generator;
 mod machine;
 mod measure;
 mod proc;
 mod process;
+mod quorum;
 mod redis;
 mod report;
 mod rows;
@@ -22,7 +25,7 @@ mod strace;
 mod sys;
 mod workload;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 /// What goes wrong in a measurement is told to a person, never handled by kind.
@@ -50,42 +53,18 @@ enum Command {
 #[derive(Subcommand)]
 enum Figures {
     /// One node: CPU per operation, group commit, journal reads, memory, start.
-    FirstLight(FirstLight),
-}
-
-/// How the figures of first light are taken.
-#[derive(Args, Clone, Debug)]
-struct FirstLight {
-    /// End within ten minutes on two cores; says what it leaves out.
-    #[arg(long)]
-    quick: bool,
-    /// Leave the data folders and logs of the servers where they are.
-    #[arg(long)]
-    keep: bool,
-    /// Shards of the measured server; without it, the server's own default.
-    #[arg(long)]
-    shards: Option<u16>,
-    /// Only these parts. The page is not written then.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Part>,
-}
-
-/// A part of a run: rows that share a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
-    /// CPU per operation at durability `none`, beside Redis.
-    Cpu,
-    /// Group commit and latency at durability `sync`.
-    Sync,
-    /// Reads per operation.
-    Io,
-    /// Memory and start with a million objects.
-    Size,
+    FirstLight(first_light::Options),
+    /// Three nodes: CPU per operation, forms of reads, one node in trouble, overload.
+    Quorum(quorum::Options),
 }
 
 fn main() -> ExitCode {
-    let Command::Figures { figures: Figures::FirstLight(options) } = Cli::parse().command;
-    match first_light::run(&options) {
+    let Command::Figures { figures } = Cli::parse().command;
+    let done = match &figures {
+        Figures::FirstLight(options) => first_light::run(options),
+        Figures::Quorum(options) => quorum::run(options),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("figures: {failure}");

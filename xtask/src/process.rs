@@ -77,8 +77,7 @@ impl Process {
     }
 
     fn log_tail(&self) -> String {
-        let log = fs::read(&self.log).unwrap_or_default();
-        String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_TAIL)..]).trim().to_owned()
+        tail(&self.log)
     }
 }
 
@@ -88,6 +87,12 @@ impl Drop for Process {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// The end of a log.
+pub fn tail(log: &Path) -> String {
+    let log = fs::read(log).unwrap_or_default();
+    String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_TAIL)..]).trim().to_owned()
 }
 
 /// A loopback address on which nobody listens at the moment.

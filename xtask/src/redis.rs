@@ -1,10 +1,9 @@
 //! The peer: Debian's redis-server, nothing persisted, over its own protocol.
 
 use crate::Result;
-use crate::generator::{Outcome, Session, Until};
+use crate::measure::Servers;
 use crate::process::{Process, ensure_tool, free_address, make_dir};
-use crate::workload::{Keys, Op, Redis};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -14,8 +13,9 @@ const START_MAX: Duration = Duration::from_secs(10);
 
 /// A running redis-server.
 pub struct RedisServer {
-    process: Process,
-    address: SocketAddr,
+    /// Its process and its address.
+    pub servers: Servers,
+    _process: Process,
 }
 
 impl RedisServer {
@@ -29,22 +29,7 @@ impl RedisServer {
         command.args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--dir"]).arg(&home);
         let mut process = Process::start(&mut command, home.join("log"))?;
         process.wait_until(START_MAX, || TcpStream::connect(address).ok())?;
-        Ok(RedisServer { process, address })
-    }
-
-    /// Its process id.
-    pub fn pid(&self) -> u32 {
-        self.process.pid()
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Writes the keys below `count`, each once.
-    pub fn load(&self, count: u64) -> Result<Outcome> {
-        let mut keys = Keys::Sequence { next: 0 };
-        Session::connect(self.address, 64)?.run(&mut Redis::new(Op::Put), &mut keys, Until::Ops(count))
+        let servers = Servers { pids: vec![process.pid()], addresses: vec![address] };
+        Ok(RedisServer { servers, _process: process })
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// How many ready sockets one wait can tell of: all connections of the widest row.
+/// How many ready sockets one wait can tell of: all connections of the widest row but for open loops.
 const EVENTS_MAX: usize = 256;
 
 /// A set of sockets that are waited for together, level-triggered and for reading only.
@@ -35,13 +35,24 @@ impl Poll {
         Ok(())
     }
 
-    /// Waits until a socket can be read or `timeout` has passed; says how many can.
+    /// Waits until a socket can be read or `timeout` has passed; says how many can. Not in milliseconds, as
+    /// `epoll_wait` does: an open loop starts something every few microseconds.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<usize> {
-        let timeout = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        let timeout = libc::timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
         loop {
-            // SAFETY: `events` is EVENTS_MAX initialised entries that the kernel may overwrite during the call.
+            // SAFETY: `events` is EVENTS_MAX initialised entries that the kernel may overwrite during the call;
+            // `timeout` lives through it and is only read; no mask of signals is given.
             let ready = checked(unsafe {
-                libc::epoll_wait(self.fd.as_raw_fd(), self.events.as_mut_ptr(), EVENTS_MAX as i32, timeout)
+                libc::epoll_pwait2(
+                    self.fd.as_raw_fd(),
+                    self.events.as_mut_ptr(),
+                    EVENTS_MAX as i32,
+                    &timeout,
+                    std::ptr::null(),
+                )
             });
             match ready {
                 // A signal; not the silence that 0 stands for.
@@ -55,6 +66,14 @@ impl Poll {
     pub fn token(&self, index: usize) -> usize {
         self.events[index].u64 as usize
     }
+}
+
+/// Waits until a socket takes more, `timeout` at most; whether it does.
+pub fn wait_writable(socket: &impl AsRawFd, timeout: Duration) -> io::Result<bool> {
+    let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    let timeout = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: `entry` is one entry that lives through the call; its descriptor is open, borrowed for the call.
+    Ok(checked(unsafe { libc::poll(&mut entry, 1, timeout) })? > 0)
 }
 
 /// User and system time of a process so far, threads that have ended included; exact to the nanosecond, where

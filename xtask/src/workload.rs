@@ -2,14 +2,16 @@
 //!
 //! A request is encoded once; for each operation only the key's digits (and the value's, which begins with
 //! its key) are patched in place. An answer's length and kind are checked always and cheaply, its content
-//! only when asked for. Keys are twelve digits, values [`VALUE_LEN`] bytes that do not compress.
+//! only when asked for. Keys are twelve digits, values bytes that do not compress, [`VALUE_LEN`] unless a [`Shape`]
+//! says otherwise.
 
 use crate::Result;
 use bytes::Bytes;
-use protocol::messages::{Content, GetReq, GetResp, PutReq};
+use protocol::errors::OVERLOAD;
+use protocol::messages::{Content, ErrorResp, GetReq, GetResp, PutReq};
 use protocol::{Message, Request, codes};
 
-/// The length of every value.
+/// The length of values for which nothing else is said.
 pub const VALUE_LEN: usize = 1024;
 
 /// The length of every key.
@@ -36,6 +38,9 @@ pub trait Workload {
 
     /// Whether it holds what it must hold for this key.
     fn verify(&self, key: u64, answer: &[u8]) -> Result<()>;
+
+    /// Whether a whole answer says that the server has too much to do.
+    fn refuses(&self, answer: &[u8]) -> bool;
 }
 
 /// The operations that are measured.
@@ -63,17 +68,31 @@ impl Op {
     }
 }
 
-/// The value that is stored under a key.
-pub fn value_of(key: u64) -> Vec<u8> {
-    let mut value = filler();
-    write_digits(&mut value[..KEY_LEN], key);
-    value
+/// What values are like.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// How long they are.
+    pub len: usize,
+    /// Which of the values that a key has had.
+    pub version: u64,
 }
 
-/// [`VALUE_LEN`] bytes without a pattern.
-fn filler() -> Vec<u8> {
-    let mut rng = SplitMix(1);
-    (0..VALUE_LEN).map(|_| (rng.next() >> 56) as u8).collect()
+impl Shape {
+    /// Where nothing else is said.
+    pub const PLAIN: Shape = Shape { len: VALUE_LEN, version: 1 };
+
+    /// The value that is stored under a key.
+    pub fn value_of(self, key: u64) -> Vec<u8> {
+        let mut value = self.filler();
+        write_digits(&mut value[..KEY_LEN], key);
+        value
+    }
+
+    /// Bytes without a pattern.
+    fn filler(self) -> Vec<u8> {
+        let mut rng = SplitMix(self.version);
+        (0..self.len).map(|_| (rng.next() >> 56) as u8).collect()
+    }
 }
 
 fn write_digits(place: &mut [u8], mut number: u64) {
@@ -145,11 +164,11 @@ struct Template {
 }
 
 impl Template {
-    /// Finds the places: the mark of a key, and where the filler stands.
-    fn new(bytes: Vec<u8>) -> Template {
+    /// Finds the places: the mark of a key, and where the value's filler stands.
+    fn new(bytes: Vec<u8>, filler: &[u8]) -> Template {
         let find = |part: &[u8]| bytes.windows(part.len()).position(|window| window == part);
         let key_at = find(&KEY_MARK).expect("every request names a key");
-        let value_at = find(&filler());
+        let value_at = find(filler);
         Template { bytes, key_at, value_at }
     }
 
@@ -165,6 +184,7 @@ impl Template {
 /// Operations over Riak's protocol buffers.
 pub struct Riak {
     op: Op,
+    shape: Shape,
     template: Template,
 }
 
@@ -174,13 +194,19 @@ const RIAK_HEADER_LEN: usize = 5;
 impl Riak {
     /// Operations of one kind.
     pub fn new(op: Op) -> Riak {
+        Riak::shaped(op, Shape::PLAIN)
+    }
+
+    /// The same on values of this shape.
+    pub fn shaped(op: Op, shape: Shape) -> Riak {
+        let filler = shape.filler();
         let (bucket, key) = (Bytes::from_static(BUCKET), Bytes::copy_from_slice(&KEY_MARK));
         let get = GetReq { bucket: bucket.clone(), key: key.clone(), ..GetReq::default() };
         let request = match op {
             Op::Get | Op::Miss => Request::Get(get),
             Op::Head => Request::Get(GetReq { head: Some(true), ..get }),
             Op::Put => {
-                let value = Bytes::from(filler());
+                let value = Bytes::copy_from_slice(&filler);
                 let content_type = Some(Bytes::from_static(b"application/octet-stream"));
                 let content = Content { value, content_type, ..Content::default() };
                 Request::Put(PutReq { bucket, key: Some(key), content, ..PutReq::default() })
@@ -188,7 +214,7 @@ impl Riak {
         };
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
-        Riak { op, template: Template::new(bytes) }
+        Riak { op, shape, template: Template::new(bytes, &filler) }
     }
 
     /// One request, for who keeps it.
@@ -214,8 +240,8 @@ impl Workload for Riak {
 
     fn check(&self, answer: &[u8]) -> Result<()> {
         let (code, lengths) = match self.op {
-            Op::Get => (codes::GET_RESP, VALUE_LEN..usize::MAX),
-            Op::Head => (codes::GET_RESP, RIAK_HEADER_LEN + 1..VALUE_LEN),
+            Op::Get => (codes::GET_RESP, self.shape.len..usize::MAX),
+            Op::Head => (codes::GET_RESP, RIAK_HEADER_LEN + 1..self.shape.len),
             Op::Miss => (codes::GET_RESP, RIAK_HEADER_LEN..RIAK_HEADER_LEN + 1),
             Op::Put => (codes::PUT_RESP, RIAK_HEADER_LEN..RIAK_HEADER_LEN + 1),
         };
@@ -227,7 +253,7 @@ impl Workload for Riak {
 
     fn verify(&self, key: u64, answer: &[u8]) -> Result<()> {
         let value = match self.op {
-            Op::Get => value_of(key),
+            Op::Get => self.shape.value_of(key),
             Op::Head => Vec::new(),
             Op::Put | Op::Miss => return Ok(()),
         };
@@ -236,6 +262,13 @@ impl Workload for Riak {
             matches!(&get.content[..], [only] if only.value == value) && get.vclock.is_some()
         });
         if right { Ok(()) } else { Err(format!("key {key}: {}", self.complaint(answer)).into()) }
+    }
+
+    fn refuses(&self, answer: &[u8]) -> bool {
+        let is_error = answer.get(4) == Some(&codes::ERROR_RESP);
+        is_error
+            && ErrorResp::decode(Bytes::copy_from_slice(&answer[RIAK_HEADER_LEN..]))
+                .is_ok_and(|error| error.errmsg == OVERLOAD)
     }
 }
 
@@ -248,7 +281,7 @@ pub struct Redis {
 impl Redis {
     /// Operations of one kind: [`Op::Get`] or [`Op::Put`].
     pub fn new(op: Op) -> Redis {
-        let value = filler();
+        let value = Shape::PLAIN.filler();
         let words: &[&[u8]] = match op {
             Op::Put => &[b"SET", &KEY_MARK, &value],
             _ => &[b"GET", &KEY_MARK],
@@ -259,7 +292,7 @@ impl Redis {
             bytes.extend_from_slice(word);
             bytes.extend_from_slice(b"\r\n");
         }
-        Redis { op, template: Template::new(bytes) }
+        Redis { op, template: Template::new(bytes, &value) }
     }
 }
 
@@ -289,11 +322,15 @@ impl Workload for Redis {
     }
 
     fn verify(&self, key: u64, answer: &[u8]) -> Result<()> {
-        let value = value_of(key);
+        let value = Shape::PLAIN.value_of(key);
         if self.op == Op::Put || answer.windows(VALUE_LEN).any(|window| window == value) {
             return Ok(());
         }
         Err(format!("Redis has another value for key {key}").into())
+    }
+
+    fn refuses(&self, _answer: &[u8]) -> bool {
+        false
     }
 }
 
@@ -302,6 +339,10 @@ mod tests {
     use super::*;
     use bytes::BytesMut;
     use protocol::{Limits, next_frame};
+
+    fn value_of(key: u64) -> Vec<u8> {
+        Shape::PLAIN.value_of(key)
+    }
 
     fn decoded(bytes: &[u8]) -> Request {
         let frame = next_frame(&mut BytesMut::from(bytes), Limits::ESTABLISHED).unwrap().unwrap();
@@ -349,6 +390,32 @@ mod tests {
         get.check(&[0, 0, 0, 1, codes::GET_RESP]).unwrap_err();
         Riak::new(Op::Put).check(&[0, 0, 0, 1, codes::PUT_RESP]).unwrap();
         Riak::new(Op::Put).check(&[0, 0, 0, 1, codes::ERROR_RESP]).unwrap_err();
+    }
+
+    #[test]
+    fn a_refusal_is_told_from_other_errors() {
+        let error = |text: &'static str| {
+            let mut bytes = Vec::new();
+            let error = ErrorResp { errmsg: Bytes::from_static(text.as_bytes()), errcode: 0 };
+            protocol::frame::put_message(&mut bytes, codes::ERROR_RESP, &error);
+            bytes
+        };
+        let get = Riak::new(Op::Get);
+        assert!(get.refuses(&error("overload")));
+        assert!(!get.refuses(&error("timeout")));
+        assert!(!get.refuses(&answer(value_of(5))));
+        assert!(!get.refuses(&[0, 0, 0, 1, codes::ERROR_RESP]));
+    }
+
+    #[test]
+    fn shapes_differ_in_length_and_version() {
+        let (old, new) = (Shape { len: 8192, version: 1 }, Shape { len: 8192, version: 2 });
+        let mut put = Riak::shaped(Op::Put, new);
+        let Request::Put(request) = decoded(put.request(77)) else { panic!("not a put") };
+        assert_eq!(request.content.value, new.value_of(77));
+        let full = answer(new.value_of(77));
+        Riak::shaped(Op::Get, new).verify(77, &full).unwrap();
+        Riak::shaped(Op::Get, old).verify(77, &full).unwrap_err();
     }
 
     #[test]

@@ -4,7 +4,6 @@ use super::{Context, OBJECTS};
 use crate::Result;
 use crate::annulet::Annulet;
 use crate::generator::Until;
-use crate::measure;
 use crate::report::Report;
 use crate::rows::{Bar, Spec};
 use crate::strace::{Reads, Strace};
@@ -36,7 +35,7 @@ pub fn specs() -> Vec<Spec> {
 pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     let node = Annulet::start(&context.setup("io", "none")?)?;
     node.load(OBJECTS)?;
-    measure::rest(node.pid())?;
+    node.servers.rest()?;
     for op in [Op::Head, Op::Miss] {
         let reads = count(&node, op, OBJECTS, context.plan.counted_ops)?;
         let row = journal_reads(op).valued(reads.per_op(reads.journal), "counted");

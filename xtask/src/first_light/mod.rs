@@ -9,15 +9,39 @@ mod io;
 mod size;
 mod sync;
 
-use crate::annulet::{self, Setup};
+use crate::annulet::Setup;
+use crate::figures::{self, How, Set};
 use crate::measure::Window;
 use crate::process::make_dir;
-use crate::report::{Heading, Report};
-use crate::rows::Spec;
-use crate::{FirstLight, Part, Result, machine};
-use std::env;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use crate::{Result, figures::Part as Run};
+use clap::{Args, ValueEnum};
+use std::time::Duration;
+
+/// How the figures of first light are taken.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    #[command(flatten)]
+    how: How,
+    /// Shards of the measured server; without it, the server's own default.
+    #[arg(long)]
+    shards: Option<u16>,
+    /// Only these parts. The page is not written then.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Part>,
+}
+
+/// A part of a run: rows that share a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// CPU per operation at durability `none`, beside Redis.
+    Cpu,
+    /// Group commit and latency at durability `sync`.
+    Sync,
+    /// Reads per operation.
+    Io,
+    /// Memory and start with a million objects.
+    Size,
+}
 
 /// Objects under the rows of CPU and reads per operation.
 const OBJECTS: u64 = 100_000;
@@ -44,6 +68,8 @@ struct Plan {
     counted_ops: u64,
     /// Starts after a clean stop, and as many after a kill.
     starts: usize,
+    /// Shards of the measured server.
+    shards: Option<u16>,
 }
 
 const FULL: Plan = Plan {
@@ -56,6 +82,7 @@ const FULL: Plan = Plan {
     slice: Duration::from_millis(160),
     counted_ops: 200_000,
     starts: 5,
+    shards: None,
 };
 
 const QUICK: Plan = Plan {
@@ -68,6 +95,7 @@ const QUICK: Plan = Plan {
     slice: Duration::from_millis(160),
     counted_ops: 50_000,
     starts: 3,
+    shards: None,
 };
 
 const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but each is measured shorter (1.2 s instead of 4 s) and \
@@ -83,107 +111,42 @@ divided by a loopback ping-pong (1 KB there, 5 bytes back, CPU of both ends), a 
 its CRC, and a dependent load from memory. Names of rows: durability, connections, operation. Starts are with a warm
 page cache, from the spawn to the answer to a GET.";
 
-/// What the parts share.
-struct Context {
-    plan: Plan,
-    binary: PathBuf,
-    home: PathBuf,
-    shards: Option<u16>,
-}
+type Context = figures::Context<Plan>;
 
 impl Context {
     /// A node on a new data folder.
     fn setup(&self, name: &str, durability: &'static str) -> Result<Setup> {
         let home = make_dir(&self.home, name)?;
-        Ok(Setup { binary: self.binary.clone(), home, durability, shards: self.shards })
+        Ok(Setup { binary: self.binary.clone(), home, durability, shards: self.plan.shards })
     }
 }
 
-/// A part's rows and how they are filled.
-struct PartRun {
-    part: Part,
-    specs: fn() -> Vec<Spec>,
-    run: fn(&Context, &mut Report) -> Result<()>,
-}
-
-const PARTS: [PartRun; 4] = [
-    PartRun { part: Part::Cpu, specs: cpu::specs, run: cpu::run },
-    PartRun { part: Part::Sync, specs: sync::specs, run: sync::run },
-    PartRun { part: Part::Io, specs: io::specs, run: io::run },
-    PartRun { part: Part::Size, specs: size::specs, run: size::run },
-];
+const SET: Set<Part, Plan> = Set {
+    name: "first-light",
+    title: "First light",
+    method: METHOD,
+    quick_leaves_out: QUICK_LEAVES_OUT,
+    parts: &[
+        Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run },
+        Run { name: Part::Sync, specs: sync::specs, run: sync::run },
+        Run { name: Part::Io, specs: io::specs, run: io::run },
+        Run { name: Part::Size, specs: size::specs, run: size::run },
+    ],
+};
 
 /// Measures, prints, writes the page.
-pub fn run(options: &FirstLight) -> Result<()> {
-    let begin = Instant::now();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("this crate is in no workspace")?;
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let target = std::path::absolute(target)?;
-    let binary = annulet::build(root, &target)?;
-    let folders = make_dir(&target, "figures")?;
-    let mut folder = tempfile::Builder::new().prefix("first-light-").tempdir_in(folders)?;
-    folder.disable_cleanup(options.keep);
-    let plan = if options.quick { QUICK } else { FULL };
-    let context = Context { plan, binary, home: folder.path().to_owned(), shards: options.shards };
-
-    let mut report = Report::default();
-    if options.quick {
-        report.remark(QUICK_LEAVES_OUT);
-    }
-    for part in PARTS.iter().filter(|part| options.only.is_empty() || options.only.contains(&part.part)) {
-        run_part(part, &context, &mut report, options.keep)?;
-    }
-    if options.only.is_empty() {
-        write_page(root, &context, options, &report)?;
-    }
-    if options.keep {
-        eprintln!("figures: kept {}", context.home.display());
-    }
-    eprintln!("figures: {:.0} s; {}", begin.elapsed().as_secs_f64(), report.summary());
-    Ok(())
-}
-
-fn run_part(part: &PartRun, context: &Context, report: &mut Report, keep: bool) -> Result<()> {
-    let begin = Instant::now();
-    let failure = (part.run)(context, report).err();
-    let why = failure.map_or("not measured".to_owned(), |failure| failure.to_string());
-    report.fail_rest((part.specs)(), &why)?;
-    eprintln!("figures: {:?} took {:.0} s", part.part, begin.elapsed().as_secs_f64());
-    if !keep {
-        // Gigabytes that the next part's writes would otherwise compete with.
-        std::fs::remove_dir_all(&context.home)?;
-        std::fs::create_dir_all(&context.home)?;
-    }
-    Ok(())
-}
-
-fn write_page(root: &Path, context: &Context, options: &FirstLight, report: &Report) -> Result<()> {
-    let mut command = "cargo xtask figures first-light".to_owned();
-    if options.quick {
-        command.push_str(" --quick");
-    }
-    if let Some(shards) = options.shards {
-        command.push_str(&format!(" --shards {shards}"));
-    }
-    let heading = Heading {
-        title: "First light",
-        machine: &machine::describe(&context.home),
-        commit: &machine::commit(root),
-        command: &command,
-        method: METHOD,
-    };
-    report.write(&root.join("docs/benchmarks/first-light.md"), &heading)
+pub fn run(options: &Options) -> Result<()> {
+    let plan = Plan { shards: options.shards, ..if options.how.quick { QUICK } else { FULL } };
+    let flags = options.shards.map(|shards| format!(" --shards {shards}")).unwrap_or_default();
+    SET.run(plan, &options.how, &options.only, &flags)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     #[test]
     fn every_row_has_a_name_of_its_own() {
-        let specs: Vec<Spec> = PARTS.iter().flat_map(|part| (part.specs)()).collect();
-        let names: BTreeSet<&str> = specs.iter().map(|spec| &spec.row[..]).collect();
-        assert_eq!(names.len(), specs.len());
+        figures::assert_named_once(&SET.specs());
     }
 }

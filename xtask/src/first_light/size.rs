@@ -11,7 +11,7 @@ use crate::generator::Until;
 use crate::report::Report;
 use crate::rows::{Bar, Spec};
 use crate::workload::{Keys, Op, Riak, SplitMix};
-use crate::{Result, measure, proc};
+use crate::{Result, proc};
 use std::time::Duration;
 
 const OBJECTS: u64 = 1_000_000;
@@ -63,7 +63,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     let node = Annulet::start(&setup)?;
     let loaded = node.load(OBJECTS)?;
     eprintln!("figures: a million objects in {:.1} s", loaded.wall.as_secs_f64());
-    measure::rest(node.pid())?;
+    node.servers.rest()?;
     let memory = proc::memory(node.pid())?;
     let row = resident()
         .valued(memory.resident as f64 / MIB, "1 run")

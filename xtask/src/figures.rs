@@ -1,0 +1,148 @@
+//! A set of figures: parts that run one after the other, and the page that comes of them.
+//!
+//! A part has rows of its own and fresh folders. A part that fails leaves its rows as not reached and the others go
+//! on; a run of some parts only leaves the page as it was.
+
+use crate::process::make_dir;
+use crate::report::{Heading, Report};
+use crate::rows::Spec;
+use crate::{Result, annulet, machine};
+use clap::Args;
+use std::env;
+use std::fmt::Debug;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// How any set is taken.
+#[derive(Args, Clone, Debug)]
+pub struct How {
+    /// End within ten minutes on two cores; says what it leaves out.
+    #[arg(long)]
+    pub quick: bool,
+    /// Leave the data folders and logs of the servers where they are.
+    #[arg(long)]
+    pub keep: bool,
+    /// Measure this binary; without it, one that is built from the tree as it is.
+    #[arg(long, value_name = "FILE")]
+    pub binary: Option<PathBuf>,
+}
+
+/// What the parts of a set share.
+pub struct Context<Plan> {
+    /// How much is measured.
+    pub plan: Plan,
+    /// The measured binary.
+    pub binary: PathBuf,
+    /// Where data and logs go.
+    pub home: PathBuf,
+}
+
+/// A part: rows that are filled together.
+pub struct Part<Name, Plan> {
+    /// What it is called on the command line.
+    pub name: Name,
+    /// Its rows.
+    pub specs: fn() -> Vec<Spec>,
+    /// Fills them.
+    pub run: fn(&Context<Plan>, &mut Report) -> Result<()>,
+}
+
+/// A set.
+pub struct Set<Name: 'static, Plan: 'static> {
+    /// Its name on the command line, and of its page.
+    pub name: &'static str,
+    /// The title of its page.
+    pub title: &'static str,
+    /// How its figures are taken, for its page.
+    pub method: &'static str,
+    /// What a quick run leaves out.
+    pub quick_leaves_out: &'static str,
+    /// Its parts, in the order in which they run.
+    pub parts: &'static [Part<Name, Plan>],
+}
+
+impl<Name: Copy + Debug + PartialEq, Plan> Set<Name, Plan> {
+    /// Measures, prints, writes the page. Of `only`, if it names parts; `flags` are further ones of this run.
+    pub fn run(&self, plan: Plan, how: &How, only: &[Name], flags: &str) -> Result<()> {
+        let begin = Instant::now();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("this crate is in no workspace")?;
+        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let target = std::path::absolute(target)?;
+        let binary = match &how.binary {
+            Some(binary) => std::path::absolute(binary)?,
+            None => annulet::build(root, &target)?,
+        };
+        let folders = make_dir(&target, "figures")?;
+        let mut folder = tempfile::Builder::new().prefix(&format!("{}-", self.name)).tempdir_in(folders)?;
+        folder.disable_cleanup(how.keep);
+        let context = Context { plan, binary, home: folder.path().to_owned() };
+
+        let mut report = Report::default();
+        if how.quick {
+            report.remark(self.quick_leaves_out);
+        }
+        for part in self.parts.iter().filter(|part| only.is_empty() || only.contains(&part.name)) {
+            part.run(&context, &mut report, how.keep)?;
+        }
+        if only.is_empty() {
+            self.write_page(root, &context, how, flags, &report)?;
+        }
+        if how.keep {
+            eprintln!("figures: kept {}", context.home.display());
+        }
+        eprintln!("figures: {:.0} s; {}", begin.elapsed().as_secs_f64(), report.summary());
+        Ok(())
+    }
+
+    fn write_page(
+        &self,
+        root: &Path,
+        context: &Context<Plan>,
+        how: &How,
+        flags: &str,
+        report: &Report,
+    ) -> Result<()> {
+        let quick = if how.quick { " --quick" } else { "" };
+        let binary =
+            how.binary.as_ref().map(|binary| format!(" --binary {}", binary.display())).unwrap_or_default();
+        let heading = Heading {
+            title: self.title,
+            machine: &machine::describe(&context.home),
+            commit: &machine::commit(root),
+            command: &format!("cargo xtask figures {}{quick}{binary}{flags}", self.name),
+            method: self.method,
+        };
+        report.write(&root.join(format!("docs/benchmarks/{}.md", self.name)), &heading)
+    }
+
+    /// All rows.
+    #[cfg(test)]
+    pub fn specs(&self) -> Vec<Spec> {
+        self.parts.iter().flat_map(|part| (part.specs)()).collect()
+    }
+}
+
+impl<Name: Debug, Plan> Part<Name, Plan> {
+    fn run(&self, context: &Context<Plan>, report: &mut Report, keep: bool) -> Result<()> {
+        let begin = Instant::now();
+        let failure = (self.run)(context, report).err();
+        let why = failure.map_or("not measured".to_owned(), |failure| failure.to_string());
+        report.fail_rest((self.specs)(), &why)?;
+        eprintln!("figures: {:?} took {:.0} s", self.name, begin.elapsed().as_secs_f64());
+        if !keep {
+            // Gigabytes that the next part's writes would otherwise compete with.
+            fs::remove_dir_all(&context.home)?;
+            fs::create_dir_all(&context.home)?;
+        }
+        Ok(())
+    }
+}
+
+/// That no two rows have the same name, and there are some.
+#[cfg(test)]
+pub fn assert_named_once(specs: &[Spec]) {
+    let names: std::collections::BTreeSet<&str> = specs.iter().map(|spec| &spec.row[..]).collect();
+    assert_eq!(names.len(), specs.len());
+    assert!(!names.is_empty());
+}
