@@ -12,6 +12,9 @@
 //! 2. the node takes it (a packet, a finished disk operation, a slice of a job, a timer, a fault);
 //! 3. [`SimDisk::take_started`] and [`SimSpawn::take_started`] tell what to schedule next.
 //!
+//! There are two: [`world`], one node under rot and crashes, and [`cluster`], several that lose each other and their
+//! disks. [`check`] has the promises that both are held to.
+//!
 //! Invariants: no real clock, file, socket, thread or randomness is reached; no collection with a random hash
 //! order is iterated; a part draws only from its own stream, so a fault switched off in one part leaves the
 //! draws of the others alone. The design follows FoundationDB's simulator (Zhou et al., SIGMOD 2021) and

@@ -107,6 +107,7 @@ impl Client {
         Request::Get(GetRequest {
             r: self.quorum(),
             pr: self.quorum(),
+            n_val: self.rng.chance(1, 16).then_some(2),
             sloppy_quorum: self.sloppy(),
             basic_quorum: self.rng.chance(1, 6).then_some(true),
             notfound_ok: self.rng.chance(1, 6).then_some(false),
@@ -129,6 +130,12 @@ impl Client {
         let node_confirms = if self.rng.chance(1, 8) { Quorum::Exactly(2) } else { Quorum::Default };
         let sloppy_quorum = self.sloppy();
         let timeout = Some(timeout);
+        let is_conditional = self.rng.chance(1, 12);
+        let put = PutRequest {
+            if_none_match: is_conditional && context.is_none(),
+            if_not_modified: is_conditional && context.is_some(),
+            ..put
+        };
         Request::Put(PutRequest {
             context,
             w,

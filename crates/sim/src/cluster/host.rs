@@ -15,6 +15,8 @@ use std::sync::Arc;
 /// A node.
 pub(super) struct Host {
     pub(super) machine: Machine,
+    /// How often a process was started.
+    pub(super) starts: u64,
     /// While the process stands still: what it takes when it goes on.
     pub(super) held: Option<VecDeque<Event>>,
     /// The buckets that are known to have their properties; clients may come when all do.
@@ -59,6 +61,7 @@ impl Host {
         };
         Host {
             machine: Machine::new(seed, config, time, trace),
+            starts: 0,
             held: None,
             buckets: BTreeSet::new(),
             prepared: false,

@@ -29,6 +29,7 @@ impl World {
     pub(super) fn on_start(&mut self, at: usize) -> Verdict {
         self.change_disk(at);
         self.hosts[at].faults_before = self.disk_faults();
+        self.hosts[at].starts += 1;
         match self.hosts[at].machine.start() {
             Ok(reports) => {
                 self.trace.line(format_args!("n{at} has started: {reports:?}"));
@@ -61,7 +62,7 @@ impl World {
         self.hosts[at].stopped_cleanly = false;
         let fault = self.plan.loss.expect("it was planned").fault();
         self.trace.fault(fault, format_args!("n{at}"));
-        self.checks.on_loss(at);
+        self.checks.on_loss(at, self.events.now());
     }
 
     /// Schedules what a node has started, or its next start if its process has died.
@@ -116,8 +117,8 @@ impl World {
     fn end_process(&mut self, at: usize, lost_after: Option<Monotonic>) {
         self.hosts[at].end_process();
         self.requests.retain(|_, (node, _, _)| *node != at);
-        self.ending.on_death(at);
-        self.checks.on_death(at, lost_after);
+        self.auditor.on_death(at);
+        self.checks.on_death(at, self.events.now(), lost_after);
         self.events.retain(|event| !event.is_of_process(at));
         self.links_changed(at);
     }
@@ -168,7 +169,7 @@ impl World {
     /// Loses a disk, if that is planned, has not been done, and can be.
     pub(super) fn lose(&mut self) {
         let Some(loss) = self.plan.loss.filter(|_| self.acknowledged >= LOSS_FROM) else { return };
-        let at = match (loss, &self.ending.backup) {
+        let at = match (loss, &self.backup) {
             (Loss::Restored, None) => return self.back_up(),
             (Loss::Restored, Some((at, _))) => *at,
             _ => index_below(&mut self.rng, self.hosts.len()),
@@ -181,7 +182,7 @@ impl World {
         let own = self.hosts[at].machine.layout;
         let next = match loss {
             Loss::Wiped => Some((None, own)),
-            Loss::Restored => self.ending.backup.take().map(|(_, image)| (Some(image), own)),
+            Loss::Restored => self.backup.take().map(|(_, image)| (Some(image), own)),
             Loss::Cloned => {
                 let other = (at + 1 + index_below(&mut self.rng, self.hosts.len() - 1)) % self.hosts.len();
                 let machine = &self.hosts[other].machine;
@@ -190,7 +191,7 @@ impl World {
             Loss::Gone => {
                 self.hosts[at].gone = true;
                 self.trace.fault(Fault::GoneForGood, format_args!("n{at}"));
-                self.checks.on_loss(at);
+                self.checks.on_loss(at, self.events.now());
                 None
             }
         };
@@ -203,7 +204,7 @@ impl World {
         let at = index_below(&mut self.rng, self.hosts.len());
         self.trace.line(format_args!("n{at} is backed up"));
         let image = self.hosts[at].machine.disk.image(self.seed.stream("image", 0));
-        self.ending.backup = Some((at, image));
+        self.backup = Some((at, image));
     }
 
     /// Looks at the buckets of a node whose properties are not known to be right.

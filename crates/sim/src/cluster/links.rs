@@ -20,6 +20,14 @@ const TOLD_WITHIN: Duration = Duration::from_millis(200);
 /// How long a message that cannot be sent takes to come back at most.
 const BOUNCE_WITHIN: Duration = Duration::from_micros(100);
 
+/// A message as bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    bytes: Bytes,
+    /// Which process of the receiver's it was sent to.
+    start: u64,
+}
+
 const CODEC: &str = "a message arrives as it was sent";
 
 impl World {
@@ -28,7 +36,7 @@ impl World {
         self.trace.line(format_args!("n{at} -> n{to} {}", show::message(&message)));
         self.checks.on_message(at, to, &message)?;
         if let PeerMessage::Answer { id, result, .. } = &message
-            && let Some(audit) = self.ending.audits.remove(&(at, id.0))
+            && let Some(audit) = self.auditor.audits.remove(&(at, id.0))
         {
             return self.on_examined(at, audit, result.clone());
         }
@@ -38,12 +46,12 @@ impl World {
             self.events.after(delay, Event::Bounce { at, shard, to, message: Box::new(message) });
             return Ok(());
         }
-        let frame = encode(&message)?;
+        let frame = Frame { bytes: encode(&message)?, start: self.hosts[to].starts };
         self.inside.send(&mut self.events, Packet { from: node_id(at), to: node_id(to), message: frame });
         Ok(())
     }
 
-    pub(super) fn on_inside(&mut self, packet: Packet<Bytes>) -> Verdict {
+    pub(super) fn on_inside(&mut self, packet: Packet<Frame>) -> Verdict {
         if !self.inside.arrives(&packet) {
             return Ok(());
         }
@@ -51,7 +59,12 @@ impl World {
         if self.hosts[at].machine.process.is_none() {
             return Ok(());
         }
-        let message = decode(packet.message)?;
+        let message = decode(packet.message.bytes)?;
+        // A write that is passed on is lost with the stream that it is on, so that it is never done twice. All else
+        // does no harm at a later process, and so may come to one.
+        if matches!(message, PeerMessage::Forward { .. }) && packet.message.start != self.hosts[at].starts {
+            return Ok(());
+        }
         self.deliver(at, from, message)
     }
 

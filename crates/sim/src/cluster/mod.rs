@@ -14,6 +14,7 @@
 //!
 //! Left out: rot (a replica that is damaged silently), changes of properties during life, listings.
 
+mod auditor;
 mod client;
 mod ending;
 mod host;
@@ -25,6 +26,7 @@ mod trouble;
 use crate::check::cluster::{Checks, SLACK};
 use crate::check::history::{LAST_WRITE_BUCKET, NEWEST_BUCKET, NUMBERS_FROM, SIBLINGS_BUCKET};
 use crate::check::{Verdict, Violation};
+use crate::disk::DiskImage;
 use crate::machine::{Machine, Step, TICK, Timer};
 use crate::network::{Network, NetworkConfig, NodeId, Packet};
 use crate::report::Report;
@@ -33,6 +35,7 @@ use crate::seed::{Seed, duration_between};
 use crate::show;
 use crate::trace::{Keep, Trace};
 use crate::{Kind, SimTime};
+use auditor::Auditor;
 use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
 use bytes::Bytes;
@@ -40,6 +43,7 @@ use client::{Client, Place};
 use ending::{Ending, Phase};
 use host::Host;
 use kv::{Error, Request, Response};
+use links::Frame;
 use node::{Output, PeerMessage, RequestId};
 use plan::Plan;
 use ring::{Ring, RingSize, RingVersion};
@@ -76,7 +80,7 @@ enum Event {
     /// A message to or from a client arrives.
     Outside(Packet<Message>),
     /// A frame of one node arrives at another.
-    Inside(Packet<Bytes>),
+    Inside(Packet<Frame>),
     /// A client does what it does next; void if it has done something since.
     Client(usize, u64),
     Machine(usize, Step),
@@ -132,8 +136,8 @@ impl From<Packet<Message>> for Event {
     }
 }
 
-impl From<Packet<Bytes>> for Event {
-    fn from(packet: Packet<Bytes>) -> Event {
+impl From<Packet<Frame>> for Event {
+    fn from(packet: Packet<Frame>) -> Event {
         Event::Inside(packet)
     }
 }
@@ -159,8 +163,11 @@ struct World {
     partition: Option<Partition>,
     /// Some operation of some disk was armed to fail.
     error_armed: bool,
+    /// A copy of some node's disk, to be restored.
+    backup: Option<(usize, DiskImage)>,
     phase: Phase,
     ending: Ending,
+    auditor: Auditor,
 }
 
 /// Lives the life of `seed`, and returns what came of it and its trace.
@@ -222,7 +229,9 @@ impl World {
             partition: None,
             error_armed: false,
             phase: Phase::Preparation,
+            backup: None,
             ending: Ending::default(),
+            auditor: Auditor::default(),
             plan,
         }
     }
@@ -413,7 +422,10 @@ impl World {
                     self.after_shard(at, shard)?;
                 }
             }
-            self.checks.check_deadlines(at, now)?;
+            // A shard that has stopped answers nothing; its clients see the process end.
+            if !self.hosts[at].machine.is_closing() {
+                self.checks.check_deadlines(at, now)?;
+            }
         }
         self.check_bounds(false)?;
         self.advance()

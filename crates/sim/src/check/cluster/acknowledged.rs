@@ -25,7 +25,7 @@ pub(super) fn check(of_key: &KeyHistory, key: &KeyName, shown: &Shown, context: 
         if key.has_memory() && !is_remembered(of_key, number, context) {
             return lost(number, "is forgotten");
         }
-        if !key.has_siblings() && shown.numbers.is_empty() && !has_deletes(of_key) {
+        if !key.has_siblings() && shown.numbers.is_empty() && !of_key.has_deletes() {
             return lost(number, "is gone, and nothing came in its place");
         }
     }
@@ -55,8 +55,4 @@ fn is_remembered(of_key: &KeyHistory, number: u64, context: &Context) -> bool {
 /// it has none.
 fn some_or_all(of_key: &KeyHistory, number: u64, is: impl Fn(object::Dot) -> bool) -> bool {
     of_key.dots_of(number).any(is)
-}
-
-fn has_deletes(of_key: &KeyHistory) -> bool {
-    of_key.writes.iter().any(|write| write.kind == Kind::Delete)
 }

@@ -7,9 +7,10 @@ use kv::Error;
 
 const CHECKER: &str = "each request is answered";
 
-/// Whether an error may come of what goes wrong in a cluster.
-pub(super) fn judge(error: &Error, causes: Causes) -> Verdict {
+/// Whether an error may come of what goes wrong in a cluster, or of a condition that the client has set.
+pub(super) fn judge(error: &Error, causes: Causes, is_conditional: bool) -> Verdict {
     let excused = match error {
+        Error::MatchFound | Error::Modified | Error::NotFoundCondition => is_conditional,
         Error::Timeout | Error::Overload | Error::TooManySiblings { .. } => true,
         Error::Unsatisfied { .. } | Error::InsufficientVnodes { .. } | Error::Unreachable => true,
         Error::Fenced(_) | Error::Store(_) => causes.disk_failed || causes.closing,

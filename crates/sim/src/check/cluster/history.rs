@@ -57,7 +57,12 @@ impl KeyHistory {
         self.dots.get(&number).into_iter().flatten().copied()
     }
 
-    /// An acknowledged write of `kind` that has replaced `number`, known by `dot`, for certain.
+    /// Whether anybody tried to delete it.
+    pub(super) fn has_deletes(&self) -> bool {
+        self.writes.iter().any(|write| write.kind == Kind::Delete)
+    }
+
+    /// An acknowledged write that has replaced `number`, known by `dot`, for certain.
     ///
     /// Where a write replaces what is there unread, a third one that it did not know of may have replaced it in
     /// turn, and with it the memory of what it had replaced.

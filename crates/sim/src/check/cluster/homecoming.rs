@@ -8,43 +8,47 @@ use super::NodeAt;
 use super::quorums::Reached;
 use crate::check::history::KeyName;
 use crate::check::{Verdict, Violation};
+use base::Monotonic;
 use bytes::Bytes;
 use object::{Context, Dot, HeadView};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const CHECKER: &str = "what was missed comes home";
 
 /// Writes whose coordinators have lived since.
 #[derive(Debug, Default)]
 pub(super) struct Homecoming {
-    /// How often each node has died.
-    deaths: BTreeMap<NodeAt, u64>,
+    /// When each node died last.
+    deaths: BTreeMap<NodeAt, Monotonic>,
     writes: BTreeMap<KeyName, Vec<Written>>,
 }
 
 #[derive(Debug)]
 struct Written {
     number: u64,
-    /// Whoever may have coordinated it, and how often they had died.
-    coordinators: Vec<(NodeAt, u64)>,
+    /// When it was asked for.
+    began: Monotonic,
+    /// Whoever may have coordinated it.
+    coordinators: BTreeSet<NodeAt>,
 }
 
 impl Homecoming {
-    fn deaths_of(&self, node: NodeAt) -> u64 {
-        self.deaths.get(&node).copied().unwrap_or(0)
-    }
-
-    /// `node` has acknowledged a write.
-    pub(super) fn on_acknowledged(&mut self, key: &KeyName, number: u64, node: NodeAt, reached: &Reached) {
+    /// `node` has acknowledged a write that was asked for at `began`.
+    pub(super) fn on_acknowledged(
+        &mut self,
+        key: &KeyName,
+        number: u64,
+        (node, began): (NodeAt, Monotonic),
+        reached: &Reached,
+    ) {
         if key.has_memory() {
             let coordinators = reached.coordinators(number, node);
-            let coordinators = coordinators.into_iter().map(|at| (at, self.deaths_of(at))).collect();
-            self.writes.entry(key.clone()).or_default().push(Written { number, coordinators });
+            self.writes.entry(key.clone()).or_default().push(Written { number, began, coordinators });
         }
     }
 
-    pub(super) fn on_death(&mut self, node: NodeAt) {
-        *self.deaths.entry(node).or_default() += 1;
+    pub(super) fn on_death(&mut self, node: NodeAt, now: Monotonic) {
+        self.deaths.insert(node, now);
     }
 
     /// A disk is not what it was: nothing is known of what was missed before.
@@ -63,7 +67,8 @@ impl Homecoming {
         let view = head.and_then(|head| HeadView::parse(head).ok());
         let has = view.map_or(Context::new(), |view| view.context().to_context());
         let lives = |written: &&Written| {
-            written.coordinators.iter().all(|(at, deaths)| self.deaths_of(*at) == *deaths)
+            let died = |at: &NodeAt| self.deaths.get(at).is_some_and(|died| *died >= written.began);
+            !written.coordinators.iter().any(died)
         };
         for written in self.writes.get(key).into_iter().flatten().filter(lives) {
             let dots = dots(written.number);

@@ -11,6 +11,7 @@
 //! * `bounded.rs`: a shard never holds much, and holds nothing once everything is quiet.
 //! * `answers.rs`: each request is answered once, in time, by the node that it reached; errors are of known kinds.
 //! * `quorums.rs`: as many primaries and nodes have a write as its quorums say.
+//! * `strict.rs`: a read of two primaries shows what two primaries had acknowledged.
 //! * `promises.rs`: a replica keeps what it said it has.
 //! * `homecoming.rs`: what a primary missed comes to it without being read.
 //!
@@ -28,6 +29,7 @@ mod promises;
 mod quorums;
 mod replicas;
 mod siblings;
+mod strict;
 #[cfg(test)]
 mod tests;
 
@@ -41,6 +43,7 @@ use super::dots::Dots;
 use super::history::{KeyName, Kind};
 use super::siblings::{Shown, number_of, read};
 use super::{Verdict, Violation};
+use crate::show;
 use base::Monotonic;
 use bytes::Bytes;
 use history::History;
@@ -54,6 +57,7 @@ use promises::Promises;
 use quorums::{Asks, Reached};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use strict::Strict;
 
 /// How much later than its deadline an answer may be: two ticks, a turn, and the way between shards.
 pub const SLACK: Duration = Duration::from_millis(30);
@@ -64,9 +68,24 @@ pub type NodeAt = usize;
 /// What a request asks for, as far as it is checked.
 #[derive(Clone, Debug)]
 enum Asked {
-    Get(KeyName),
-    Put { key: KeyName, at: usize, number: u64, asks: Asks },
-    Delete { key: KeyName, at: usize, asks: Asks },
+    /// `absence_counts`: that a replica has nothing is a reply that meets quorums.
+    Get {
+        key: KeyName,
+        primaries: u32,
+        absence_counts: bool,
+    },
+    Put {
+        key: KeyName,
+        at: usize,
+        number: u64,
+        asks: Asks,
+        conditional: bool,
+    },
+    Delete {
+        key: KeyName,
+        at: usize,
+        asks: Asks,
+    },
     Other,
 }
 
@@ -88,7 +107,10 @@ pub struct Checks {
     answers: Vec<Answers>,
     promises: Vec<Promises>,
     homecoming: Homecoming,
-    asked: BTreeMap<u64, (NodeAt, Asked)>,
+    strict: Strict,
+    asked: BTreeMap<u64, (NodeAt, Monotonic, Asked)>,
+    /// When something was lost last: what was under way then promises nothing.
+    lost_at: Option<Monotonic>,
     /// By number, and by who was asked: one piece of work asks all its replicas under one number.
     questions: BTreeMap<(u64, NodeAt), Question>,
     /// Distinct nodes that must have a write of any bucket, whatever the write says.
@@ -105,7 +127,9 @@ impl Checks {
             answers: (0..nodes).map(|_| Answers::default()).collect(),
             promises: (0..nodes).map(|_| Promises::default()).collect(),
             homecoming: Homecoming::default(),
+            strict: Strict::default(),
             asked: BTreeMap::new(),
+            lost_at: None,
             questions: BTreeMap::new(),
             node_confirms,
         }
@@ -126,12 +150,17 @@ impl Checks {
             bytes.as_ref().map(|bytes: &Bytes| decode(bytes))
         };
         let asked = match request {
-            Request::Get(get) => Asked::Get(KeyName::of(&get.bucket, &get.key)),
+            Request::Get(get) => {
+                let key = KeyName::of(&get.bucket, &get.key);
+                let absence_counts = get.notfound_ok.unwrap_or(true);
+                Asked::Get { key, primaries: asks.primaries, absence_counts }
+            }
             Request::Put(put) => {
                 let key = KeyName::of(&put.bucket, put.key.as_ref().expect("clients name their keys"));
                 let number = number_of(&put.metadata).expect("clients number their writes");
                 let at = self.history.begin(&key, Kind::Put(number), context(&put.context), now);
-                Asked::Put { key, at, number, asks }
+                let conditional = put.if_none_match || put.if_not_modified;
+                Asked::Put { key, at, number, asks, conditional }
             }
             Request::Delete(delete) => {
                 let key = KeyName::of(&delete.bucket, &delete.key);
@@ -140,7 +169,7 @@ impl Checks {
             }
             _ => Asked::Other,
         };
-        self.asked.insert(id, (node, asked));
+        self.asked.insert(id, (node, now, asked));
         self.answers[node].on_request(id, deadline);
     }
 
@@ -154,18 +183,29 @@ impl Checks {
         causes: Causes,
         primaries: impl Fn(&KeyName) -> Vec<NodeAt>,
     ) -> Verdict {
-        let Some((node, asked)) = self.asked.remove(&id) else {
+        let Some((node, began, asked)) = self.asked.remove(&id) else {
             return Err(mismatch(format_args!("request {id} is answered twice")));
         };
         self.answers[node].on_answer(id, false)?;
         let response = match result {
             Ok(response) => response,
-            Err(error) => return answers::judge(error, causes),
+            Err(error) => {
+                let conditional = matches!(&asked, Asked::Put { conditional: true, .. });
+                return answers::judge(error, causes, conditional);
+            }
         };
+        let promises_nothing = self.lost_at.is_some_and(|lost_at| began <= lost_at);
         match (&asked, response) {
-            (Asked::Get(key), Response::Found(found)) => self.on_found(key, found).map(drop),
-            (Asked::Get(_), Response::NotFound { .. }) | (Asked::Other, _) => Ok(()),
-            (Asked::Put { key, at, number, asks }, Response::Put { object, .. }) => {
+            (Asked::Get { key, primaries, .. }, Response::Found(found)) => {
+                self.on_found(key, found)?;
+                self.check_strict(key, *primaries, began, result)
+            }
+            (Asked::Get { key, primaries, absence_counts }, Response::NotFound { .. }) => {
+                let primaries = if *absence_counts { *primaries } else { 0 };
+                self.check_strict(key, primaries, began, result)
+            }
+            (Asked::Other, _) => Ok(()),
+            (Asked::Put { key, at, number, asks, .. }, Response::Put { object, .. }) => {
                 if let Some(found) = object {
                     self.on_found(key, found)?;
                 }
@@ -173,17 +213,35 @@ impl Checks {
                 if key.has_siblings() || !key.has_memory() {
                     self.reached.check(key, *number, asks, node, &primaries(key))?;
                 }
+                if promises_nothing {
+                    return Ok(());
+                }
                 let safe = asks.is_safe() || self.reached.others(*number) >= 2;
                 self.history.acknowledge(key, *at, now, safe);
-                self.homecoming.on_acknowledged(key, *number, node, &self.reached);
+                self.strict.on_acknowledged(key, *number, asks.durable_primaries(), now);
+                self.homecoming.on_acknowledged(key, *number, (node, began), &self.reached);
                 Ok(())
             }
             (Asked::Delete { key, at, asks }, Response::Deleted) => {
-                self.history.acknowledge(key, *at, now, asks.is_safe());
+                if !promises_nothing {
+                    self.history.acknowledge(key, *at, now, asks.is_safe());
+                }
                 Ok(())
             }
             (asked, response) => Err(mismatch(format_args!("{asked:?} was answered {response:?}"))),
         }
+    }
+
+    fn check_strict(
+        &self,
+        key: &KeyName,
+        primaries: u32,
+        began: Monotonic,
+        result: &Result<Response, Error>,
+    ) -> Verdict {
+        let context = show::context(result).and_then(|bytes| Context::decode(&bytes).ok());
+        let Some(of_key) = self.history.key(key) else { return Ok(()) };
+        self.strict.check(of_key, key, primaries, began, context.as_ref())
     }
 
     /// A node says something to another.
@@ -271,20 +329,24 @@ impl Checks {
     }
 
     /// The process of `node` has died. With `lost_after`, what became known later may be lost on it.
-    pub fn on_death(&mut self, node: NodeAt, lost_after: Option<Monotonic>) {
+    pub fn on_death(&mut self, node: NodeAt, now: Monotonic, lost_after: Option<Monotonic>) {
         self.answers[node].on_death();
-        self.asked.retain(|_, (at, _)| *at != node);
-        self.homecoming.on_death(node);
+        self.asked.retain(|_, (at, _, _)| *at != node);
+        self.homecoming.on_death(node, now);
         if let Some(limit) = lost_after {
+            self.lost_at = Some(now);
             self.promises[node] = Promises::default();
+            self.strict.on_lossy();
             self.history.on_loss(Some(limit));
             self.homecoming.on_loss();
         }
     }
 
     /// The disk of `node` is not what it was: only what two nodes have is still promised.
-    pub fn on_loss(&mut self, node: NodeAt) {
+    pub fn on_loss(&mut self, node: NodeAt, now: Monotonic) {
+        self.lost_at = Some(now);
         self.promises[node] = Promises::default();
+        self.strict.on_loss();
         self.history.on_loss(None);
         self.homecoming.on_loss();
     }

@@ -15,7 +15,7 @@ const CHECKER: &str = "quorums are met";
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Asks {
     /// Primaries that must have it.
-    primaries: u32,
+    pub(super) primaries: u32,
     /// Nodes that must have it.
     nodes: u32,
     /// Vnodes that must have it durably.
@@ -39,8 +39,17 @@ impl Asks {
                 nodes: nodes(Quorum::Default),
                 durable: delete.dw.or(delete.rw.or(props.rw)).count(n),
             },
+            Request::Get(get) => {
+                let n = get.n_val.unwrap_or(n);
+                Asks { primaries: get.pr.or(props.pr).count(n), ..Asks::default() }
+            }
             _ => Asks::default(),
         }
+    }
+
+    /// Primaries that have it durably once it is acknowledged.
+    pub(super) fn durable_primaries(&self) -> u32 {
+        self.primaries.min(self.durable)
     }
 
     /// Whether two nodes have it once it is acknowledged, durably.

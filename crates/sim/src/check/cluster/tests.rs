@@ -196,7 +196,9 @@ fn what_only_one_node_has_may_be_lost_with_it() {
     let safe = cluster.ask(Request::Put(PutRequest { node_confirms: Quorum::Exactly(2), ..put }));
     cluster.sent(1, (1002, 2), true).unwrap();
     cluster.answer(safe, Ok(written())).unwrap();
-    cluster.checks.on_loss(3);
+    let under_way = cluster.put(SIBLINGS_BUCKET, 1003, None);
+    cluster.checks.on_loss(3, Monotonic(cluster.time));
+    cluster.answer(under_way, Ok(written())).unwrap();
     assert_eq!(cluster.checks.acknowledged(), 1);
     assert_eq!(cluster.end(SIBLINGS_BUCKET, &[(1002, 2)]), Ok(()));
     assert_eq!(broken_by(cluster.end(SIBLINGS_BUCKET, &[(1001, 1)])), LOST);
@@ -235,7 +237,7 @@ fn a_replica_keeps_what_it_acknowledged() {
     assert_eq!(check_promise(1, &name, &promised, Some(&has)), Ok(()));
     assert_eq!(broken_by(check_promise(1, &name, &promised, Some(&older))), KEPT);
     assert_eq!(broken_by(check_promise(1, &name, &promised, None)), KEPT);
-    cluster.checks.on_loss(1);
+    cluster.checks.on_loss(1, Monotonic(cluster.time));
     assert_eq!(cluster.checks.promised(1, &name), None);
 }
 
@@ -249,10 +251,34 @@ fn what_a_primary_missed_comes_home_if_its_coordinator_lives() {
     let has = head_of(&object_of(&[(1001, 5)]));
     assert_eq!(cluster.checks.check_home(2, &name, Some(&has)), Ok(()));
     assert_eq!(broken_by(cluster.checks.check_home(2, &name, None)), "what was missed comes home");
-    cluster.checks.on_death(1, None);
+    cluster.checks.on_death(1, Monotonic(cluster.time), None);
     assert!(cluster.checks.check_home(2, &name, None).is_err());
-    cluster.checks.on_death(0, None);
+    cluster.checks.on_death(0, Monotonic(cluster.time), None);
     assert_eq!(cluster.checks.check_home(2, &name, None), Ok(()), "its coordinator has died");
+}
+
+#[test]
+fn a_read_of_two_primaries_shows_what_two_primaries_have() {
+    let two = Quorum::Exactly(2);
+    let mut cluster = cluster();
+    let put = PutRequest::new(bucket(SIBLINGS_BUCKET), Some(key()), metadata_of(1001), value_of(1001));
+    let id = cluster.ask(Request::Put(PutRequest { pw: two, dw: two, ..put }));
+    cluster.sent(1, (1001, 5), true).unwrap();
+    let get = GetRequest { pr: two, ..GetRequest::new(bucket(SIBLINGS_BUCKET), key()) };
+    let early = cluster.ask(Request::Get(get.clone()));
+    cluster.answer(id, Ok(written())).unwrap();
+    assert_eq!(cluster.answer(early, Ok(nothing())), Ok(()), "it began before");
+    let mut read = |answer: Response| {
+        let id = cluster.ask(Request::Get(get.clone()));
+        cluster.answer(id, Ok(answer))
+    };
+    assert_eq!(read(found(&[(1001, 5)])), Ok(()));
+    assert_eq!(broken_by(read(nothing())), "strict quorums meet");
+    let later = Response::NotFound { deleted_context: context(&[(1001, 6)]) };
+    assert_eq!(read(later), Ok(()), "it was deleted");
+    let one = GetRequest { pr: Quorum::One, ..get.clone() };
+    let id = cluster.ask(Request::Get(one));
+    assert_eq!(cluster.answer(id, Ok(nothing())), Ok(()));
 }
 
 #[test]
@@ -277,7 +303,7 @@ fn answers_come_once_in_time_and_for_a_cause() {
     assert_eq!(broken_by(cluster.checks.check_deadlines(0, late)), ANSWERED);
     cluster.checks.on_resume(0, late);
     assert_eq!(cluster.checks.check_deadlines(0, late), Ok(()));
-    cluster.checks.on_death(0, None);
+    cluster.checks.on_death(0, Monotonic(cluster.time), None);
     assert!(cluster.checks.is_idle());
     let id = cluster.ask(Request::Get(GetRequest::new(bucket(SIBLINGS_BUCKET), key())));
     assert_eq!(cluster.answer(id, Ok(nothing())), Ok(()));

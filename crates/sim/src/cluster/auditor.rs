@@ -1,0 +1,249 @@
+//! Whoever prepares everything in the beginning and asks for everything in the end. It is a client without a network,
+//! and now and then a node: it asks a replica itself what it has of a key.
+
+use super::client::{self, Place};
+use super::{AUDITOR, REPLICAS, World};
+use crate::check::cluster::{Copies, check_promise};
+use crate::check::history::KeyName;
+use crate::check::{Verdict, Violation};
+use crate::seed::index_below;
+use crate::show;
+use bytes::Bytes;
+use engine::Durability;
+use kv::replica::{Answer, Ask, NodeId};
+use kv::response::Found;
+use kv::turn::Want;
+use kv::{BucketProps, Error, GetRequest, Prop, Quorum, Request, Response};
+use node::{AskId, PeerMessage};
+use object::Context;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a question of the auditor may take.
+const AUDIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a request for properties may take: the default, as it cannot say.
+pub(super) const PROPS_TIMEOUT: Duration = node::shard::TIMEOUT_DEFAULT;
+/// Questions of the auditor are numbered from here: no node will ever draw such a number.
+const AUDITS_FROM: u64 = 0xA0D1_7000_0000_0000;
+
+/// A node was asked what it has of a key.
+#[derive(Clone, Debug)]
+pub(super) struct Audit {
+    place: Place,
+    /// What it was bound to have when it was asked.
+    promised: Context,
+    /// Whether its copy is compared with others.
+    compared: bool,
+}
+
+/// What the auditor asked a node for.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Read(Place),
+    Props(usize),
+    Set(usize),
+}
+
+/// What the auditor asked for and was told.
+#[derive(Debug)]
+pub(super) struct Auditor {
+    /// The examinations under way, by the node and the question's number.
+    pub(super) audits: BTreeMap<(usize, u64), Audit>,
+    last_audit: u64,
+    asked: BTreeMap<u64, (usize, Asked)>,
+    /// What the replicas of each key had when they were examined.
+    pub(super) copies: BTreeMap<Place, Copies>,
+    /// What a read of all of them has shown since.
+    pub(super) read: BTreeMap<Place, (Option<Found>, Context)>,
+    /// Why there is nothing to compare.
+    pub(super) failed: Option<String>,
+}
+
+impl Default for Auditor {
+    fn default() -> Auditor {
+        Auditor {
+            audits: BTreeMap::new(),
+            last_audit: AUDITS_FROM,
+            asked: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            read: BTreeMap::new(),
+            failed: None,
+        }
+    }
+}
+
+impl Auditor {
+    /// The process of a node has died, and will answer nothing.
+    pub(super) fn on_death(&mut self, node: usize) {
+        self.audits.retain(|(at, _), _| *at != node);
+        self.asked.retain(|_, (at, _)| *at != node);
+        self.failed = Some(format!("n{node} has died"));
+    }
+
+    fn is_setting(&self, node: usize, bucket: usize) -> bool {
+        self.asked.values().any(|(at, asked)| *at == node && matches!(asked, Asked::Set(of) if *of == bucket))
+    }
+
+    /// Whether some copies have not been seen yet.
+    pub(super) fn is_examining(&self) -> bool {
+        self.audits.values().any(|audit| audit.compared)
+    }
+
+    /// Whether some reads have not been answered.
+    pub(super) fn is_reading(&self) -> bool {
+        self.asked.values().any(|(_, asked)| matches!(asked, Asked::Read(_)))
+    }
+}
+
+impl World {
+    /// Examines all primaries of all keys.
+    pub(super) fn examine_all(&mut self) -> Verdict {
+        self.auditor.copies.clear();
+        for place in self.places() {
+            for at in self.primaries(place) {
+                self.examine(at, place, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A node has started: whatever it has promised to have is asked for.
+    pub(super) fn examine_promises(&mut self, at: usize) -> Verdict {
+        if self.plan.options.durability != Durability::Sync {
+            return Ok(());
+        }
+        for place in self.places() {
+            if self.primaries(place).contains(&at) {
+                self.examine(at, place, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks a node itself for what it has of a key, as another node would.
+    fn examine(&mut self, at: usize, place: Place, compared: bool) -> Verdict {
+        let promised = self.checks.promised(at, &name(place));
+        if promised.is_none() && !compared {
+            return Ok(());
+        }
+        let (bucket, key) = client::names(place);
+        let prefix = self.hosts[at].machine.layout.prefix(&bucket, &key);
+        let mut ledger_key = Vec::new();
+        object::key::encode_object_key(prefix, &bucket.bucket_type, &bucket.name, &key, &mut ledger_key);
+        self.auditor.last_audit += 1;
+        let id = self.auditor.last_audit;
+        let audit = Audit { place, promised: promised.unwrap_or_default(), compared };
+        self.auditor.audits.insert((at, id), audit);
+        let message = PeerMessage::Ask {
+            id: AskId(id),
+            ttl_ms: u32::try_from(AUDIT_TIMEOUT.as_millis()).expect("seconds"),
+            key: Bytes::from(ledger_key),
+            ask: Ask::Read { want: Want::Head },
+        };
+        let other = (at + 1) % self.hosts.len();
+        self.checks.on_message(other, at, &message)?;
+        self.deliver(at, NodeId(u16::try_from(other).expect("a small number")), message)
+    }
+
+    /// Takes a node's answer to an examination.
+    pub(super) fn on_examined(&mut self, at: usize, audit: Audit, result: Result<Answer, Error>) -> Verdict {
+        let head = match result {
+            Ok(Answer::Read(stored)) => stored.map(|stored| stored.head),
+            other => {
+                self.auditor.failed = Some(format!("n{at} was examined and said {other:?}"));
+                return Ok(());
+            }
+        };
+        check_promise(at, &name(audit.place), &audit.promised, head.as_ref())?;
+        if audit.compared {
+            self.auditor.copies.entry(audit.place).or_default().insert(at, head);
+        }
+        Ok(())
+    }
+
+    /// Reads every key, with all primaries asked.
+    pub(super) fn read_all(&mut self) -> Verdict {
+        self.auditor.read.clear();
+        let living: Vec<usize> = self.living().collect();
+        for place in self.places() {
+            let all = u32::try_from(self.primaries(place).len()).expect("a small number");
+            let at = living[index_below(&mut self.rng, living.len())];
+            let (bucket, key) = client::names(place);
+            let request = Request::Get(GetRequest {
+                r: Quorum::Exactly(all),
+                pr: Quorum::Exactly(all),
+                deleted_context: true,
+                timeout: Some(u32::try_from(AUDIT_TIMEOUT.as_millis()).expect("seconds")),
+                ..GetRequest::new(bucket, key)
+            });
+            self.ask(at, Asked::Read(place), request, AUDIT_TIMEOUT)?;
+        }
+        Ok(())
+    }
+
+    /// Asks a node something, past the network.
+    fn ask(&mut self, at: usize, asked: Asked, request: Request, timeout: Duration) -> Verdict {
+        let shard = index_below(&mut self.rng, usize::from(self.hosts[at].machine.layout.shards));
+        if self.hosts[at].machine.process.as_ref().is_none_or(|process| process.closing[shard]) {
+            self.auditor.failed = Some(format!("n{at} does not run"));
+            return Ok(());
+        }
+        self.numbers += 1;
+        self.auditor.asked.insert(self.numbers, (at, asked));
+        self.on_ask((AUDITOR, self.numbers), (at, shard), request, timeout)
+    }
+
+    /// Asks a node for the properties of a bucket.
+    pub(super) fn ask_props(&mut self, at: usize, bucket: usize) -> Verdict {
+        self.ask(at, Asked::Props(bucket), Request::GetProps(client::bucket(bucket)), PROPS_TIMEOUT)
+    }
+
+    /// Takes an answer of a node to the auditor.
+    pub(super) fn on_audited(&mut self, at: usize, number: u64, result: Result<Response, Error>) -> Verdict {
+        let Some((_, asked)) = self.auditor.asked.remove(&number) else { return Ok(()) };
+        match (asked, result) {
+            (Asked::Read(place), result @ Ok(Response::Found(_) | Response::NotFound { .. })) => {
+                let context = show::context(&result).map(|bytes| Context::decode(&bytes));
+                let context = context.transpose().map_err(|error| unreadable(place, &error))?;
+                let found = if let Ok(Response::Found(found)) = result { Some(found) } else { None };
+                self.auditor.read.insert(place, (found, context.unwrap_or_default()));
+            }
+            (Asked::Props(bucket), Ok(Response::Props(props))) => {
+                if is_right(&props, bucket, self.plan.node_confirms) {
+                    self.hosts[at].on_bucket_prepared(bucket);
+                } else if !self.auditor.is_setting(at, bucket) {
+                    let request =
+                        Request::SetProps(client::bucket(bucket), props_of(bucket, self.plan.node_confirms));
+                    return self.ask(at, Asked::Set(bucket), request, PROPS_TIMEOUT);
+                }
+            }
+            (Asked::Set(_), _) => {}
+            (asked, result) => self.auditor.failed = Some(format!("{asked:?} was answered {result:?}")),
+        }
+        Ok(())
+    }
+}
+
+/// The name of a key, as checkers know it.
+pub(super) fn name(place: Place) -> KeyName {
+    let (bucket, key) = client::names(place);
+    KeyName::of(&bucket, &key)
+}
+
+fn unreadable(place: Place, error: &object::Error) -> Violation {
+    Violation::new("only what was written is shown", format!("{}: its context: {error}", name(place)))
+}
+
+/// What makes a bucket what it is.
+fn props_of(bucket: usize, node_confirms: u32) -> Vec<Prop> {
+    let kinds = [vec![Prop::AllowMult(true)], Vec::new(), vec![Prop::LastWriteWins(true)]];
+    let mut props = kinds[bucket].clone();
+    props.push(Prop::NodeConfirms(node_confirms));
+    props
+}
+
+fn is_right(props: &BucketProps, bucket: usize, node_confirms: u32) -> bool {
+    let replicas = usize::try_from(props.n_val) == Ok(REPLICAS);
+    let kind = (props.allow_mult, props.last_write_wins) == (bucket == 0, bucket == 2);
+    replicas && kind && props.node_confirms == node_confirms
+}
