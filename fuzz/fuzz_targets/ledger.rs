@@ -17,6 +17,10 @@ fuzz_target!(|bytes: &[u8]| {
         key::encode_bucket_key(&bucket_type, &bucket, &mut again);
         assert_eq!(again, bytes);
     }
+    if let Ok(object_key) = key::hinted(bytes) {
+        let node = u16::from_be_bytes([bytes[1], bytes[2]]);
+        assert_eq!(key::hint(node, object_key), bytes);
+    }
     if let Ok(entry) = Entry::decode(bytes) {
         let mut again = Vec::new();
         entry.encode(&mut again);

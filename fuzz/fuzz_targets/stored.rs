@@ -8,6 +8,7 @@ use engine::journal::segment::{self, SegmentId};
 use engine::manifest::ManifestState;
 use engine::table::{Block, TableId};
 use kv::BucketProps;
+use kv::props::StampedProps;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u64, &[u8])| {
@@ -18,6 +19,9 @@ fuzz_target!(|input: (u64, &[u8])| {
     let _ = segment::parse_trailer(bytes, segment);
     let _ = Block::parse(Bytes::copy_from_slice(bytes), TableId(place), 0).map(|block| block.count());
     let _ = ManifestState::decode(bytes, "MANIFEST");
+    if let Ok(change) = StampedProps::decode(bytes) {
+        assert_eq!(StampedProps::decode(&change.encode()).ok(), Some(change));
+    }
     if let Ok(props) = BucketProps::decode(bytes) {
         assert_eq!(BucketProps::decode(&props.encode()).ok(), Some(props));
     }

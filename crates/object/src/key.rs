@@ -300,7 +300,8 @@ mod tests {
     fn a_hint_is_under_its_node_and_names_its_object() {
         let key = object_key(7, b"t", b"b", b"k");
         let hint = hint(0x0102, &key);
-        assert_eq!(hint[..3], [TAG_HINT, 1, 2]);
+        let bytes = [&[4, 1, 2][..], &[1, 0, 7, b't', 0, 1, b'b', 0, 1, b'k']].concat();
+        assert_eq!(hint, bytes);
         assert!(
             hints(0x0102).contains(&hint) && !hints(0x0103).contains(&hint) && !objects().contains(&hint)
         );

@@ -68,9 +68,13 @@ mod tests {
     #[test]
     fn a_change_is_written_as_it_always_was() {
         let reset = StampedProps { stamp: 0x0102, props: None };
-        let bytes = [2, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0xA8, 0xDF, 0x8C, 0x37];
-        assert_eq!(reset.encode()[..10], bytes[..10]);
+        assert_eq!(reset.encode(), [2, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0x96, 0xD6, 0x30, 0xD4]);
         assert_eq!(StampedProps::decode(&reset.encode()), Ok(reset));
+        let props = BucketProps::default().with(&[Prop::AllowMult(true)]).unwrap();
+        let change = StampedProps { stamp: 77, props: Some(Arc::new(props)) };
+        let inner = [1, 1, 2, 1, 0xEC, 0xC0, 0x4D, 0xE5];
+        let bytes = [&[2, 77, 0, 0, 0, 0, 0, 0, 0, 1], &inner[..], &[0xB8, 0x0A, 0x96, 0x88]].concat();
+        assert_eq!(change.encode(), bytes);
     }
 
     #[test]

@@ -12,14 +12,14 @@
 //!
 //! Invariant: a hint that is in the ledger when its peer is up is tried again until it is home.
 
-use super::work::{Coordinator, Work};
+use super::work::{Coordinator, Work, placed};
 use super::{Origin, Shard};
 use crate::peer::NodeId;
 use base::Monotonic;
 use bytes::Bytes;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit};
 use engine::{Error, Seq, Write};
-use kv::{Bucket, Event};
+use kv::Event;
 use object::key;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -34,8 +34,8 @@ const UNDER_WAY_MAX: usize = 32;
 /// Deliveries under way while clients keep this shard busy.
 const UNDER_WAY_BUSY_MAX: usize = 4;
 
-/// Work that counts as busy here.
-const WORK_BUSY: usize = 256;
+/// Load beyond which this shard counts as busy here: what it may have before it can be overloaded.
+const LOAD_BUSY: usize = super::OVERLOAD_WORK_MIN;
 
 /// How long one delivery may take: a large object over a slow link.
 const DELIVERY_MAX: Duration = Duration::from_secs(30);
@@ -163,7 +163,7 @@ impl Shard {
         if !self.peers.is_up(node) {
             return self.end_round(node);
         }
-        let most = if self.load().0 as usize > WORK_BUSY { UNDER_WAY_BUSY_MAX } else { UNDER_WAY_MAX };
+        let most = if self.load().0 as usize > LOAD_BUSY { UNDER_WAY_BUSY_MAX } else { UNDER_WAY_MAX };
         loop {
             let round = self.hints.rounds.entry(node).or_default();
             if !round.active || round.under_way >= most {
@@ -187,10 +187,9 @@ impl Shard {
     fn deliver(&mut self, node: NodeId, hint: &Bytes) {
         let deadline = self.config.clock.now() + DELIVERY_MAX;
         let made = key::hinted(hint).and_then(|object_key| {
-            let parts = key::decode_object_key(object_key)?;
-            let own = |part: std::borrow::Cow<'_, [u8]>| Bytes::from(part.into_owned());
-            let bucket = Bucket { bucket_type: own(parts.bucket_type), name: own(parts.bucket) };
-            Ok((hint.slice_ref(object_key), parts.prefix, bucket))
+            let object_key = hint.slice_ref(object_key);
+            let (prefix, bucket) = placed(&object_key)?;
+            Ok((object_key, prefix, bucket))
         });
         let work = made.ok().and_then(|(key, prefix, bucket)| {
             let props = Arc::clone(self.table.get(&bucket).ok()?);

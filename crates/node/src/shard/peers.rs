@@ -17,8 +17,8 @@ use std::time::Duration;
 /// How often a peer is asked.
 const PING_EVERY: Duration = Duration::from_millis(250);
 
-/// How long a peer may be silent: six unanswered questions, which a link that loses a third of what it carries
-/// in both directions hides once in 50.
+/// How long a peer may be silent: six unanswered questions, which happens by chance once in 57 times where three in ten
+/// messages are lost in both directions.
 pub const SILENCE_MAX: Duration = Duration::from_millis(1500);
 
 /// How long a peer may be silent before what it last said of its load is believed no more: two questions.
@@ -195,7 +195,8 @@ impl Shard {
         self.fail_props(node);
     }
 
-    /// How busy this shard is.
+    /// How busy this shard is: work without an answer. Too low by what `lingering` remembers of work that is over, so it is
+    /// nothing on a shard that has answered [`LINGERING_MAX`](super::work::LINGERING_MAX) writes and has less than that to do.
     pub(super) fn load(&self) -> Load {
         Load(u32::try_from(self.work() - self.objects.lingering.len().min(self.work())).unwrap_or(u32::MAX))
     }

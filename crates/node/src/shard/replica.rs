@@ -4,13 +4,12 @@
 //! A question carries the time after which nobody waits; what has no time left is not begun. An answer to work that
 //! is over is dropped.
 
-use super::work::{Coordinator, Work};
+use super::work::{Coordinator, Work, placed};
 use super::{Origin, Shard, WORK_BYTES_MAX, WORK_MAX};
 use crate::peer::{AskId, NodeId, PeerMessage};
 use base::Monotonic;
 use bytes::Bytes;
-use kv::{Answer, Ask, Bucket, Error, Event, Reason, Request, Response};
-use object::key;
+use kv::{Answer, Ask, Error, Event, Reason, Request, Response};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,15 +126,8 @@ impl Shard {
             self.counters.refused += 1;
             return self.answer(from, id, Err(Error::Overload));
         }
-        let props = key::decode_object_key(&key).map_err(|error| Error::Damaged(error.to_string()));
-        let props = props.and_then(|parts| {
-            let name = |part: std::borrow::Cow<'_, [u8]>| match part {
-                std::borrow::Cow::Borrowed(part) => key.slice_ref(part),
-                std::borrow::Cow::Owned(part) => Bytes::from(part),
-            };
-            let bucket = Bucket { bucket_type: name(parts.bucket_type), name: name(parts.bucket) };
-            self.table.get(&bucket).map(Arc::clone)
-        });
+        let placed = placed(&key).map_err(|error| Error::Damaged(error.to_string()));
+        let props = placed.and_then(|(_, bucket)| self.table.get(&bucket).map(Arc::clone));
         let props = match props {
             Ok(props) => props,
             Err(error) => return self.answer(from, id, Err(error)),

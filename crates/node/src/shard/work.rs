@@ -9,11 +9,12 @@ use kv::{
     Action, Answer, Bucket, BucketProps, DeleteRequest, Error, Event, GetRequest, Next, PutRequest, Request,
     Response, Turn,
 };
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Requests that have been answered and wait for the last replicas, at a time: beyond it the oldest is told to wait
-/// no longer. A node that is paused holds up a second of them until it counts as down.
+/// Requests answered after one that still waits for its last replicas, after which it is told to wait no longer. A node
+/// that is paused holds up a second of them until it counts as down.
 pub const LINGERING_MAX: usize = 4096;
 
 /// A coordinator of any kind.
@@ -156,6 +157,16 @@ impl Work {
     pub fn is_over(&self) -> bool {
         self.next == Next::Over && self.parting.is_none()
     }
+}
+
+/// The prefix and the bucket in an object's ledger key.
+pub(super) fn placed(key: &Bytes) -> Result<(u16, Bucket), object::Error> {
+    let parts = object::key::decode_object_key(key)?;
+    let name = |part: Cow<'_, [u8]>| match part {
+        Cow::Borrowed(part) => key.slice_ref(part),
+        Cow::Owned(part) => Bytes::from(part),
+    };
+    Ok((parts.prefix, Bucket { bucket_type: name(parts.bucket_type), name: name(parts.bucket) }))
 }
 
 /// What work waits for on this node.
