@@ -5,7 +5,7 @@
 //!
 //! * `write.rs`: a batch goes to the journal's open group and to the memtable.
 //! * `lookup.rs`: HEAD and GET, resumable.
-//! * `maintenance.rs`: flushes, merges, the next segment, the manifest; one at a time of each kind.
+//! * `maintenance/`: flushes, merges, the next segment, the manifest; one at a time of each kind.
 //! * `open.rs`: recovery. `close.rs`: the clean stop.
 //!
 //! Invariants

@@ -1,0 +1,47 @@
+//! The oldest frozen memtable becomes a table of level 0.
+
+use super::manifest::Edit;
+use super::merge::in_level;
+use crate::entry::Seq;
+use crate::merge::{MemtableSource, MergeJob, Source};
+use crate::store::Store;
+use base::spawn::Outcome;
+
+impl Store {
+    pub(in crate::store) fn want_flush(&mut self) {
+        let waits = self.maintenance.edits.iter().any(|edit| edit.flushed)
+            || self
+                .maintenance
+                .manifest
+                .as_ref()
+                .is_some_and(|run| run.edit.as_ref().is_some_and(|e| e.flushed));
+        if self.maintenance.flush.is_some() || waits {
+            return;
+        }
+        let Some(oldest) = self.frozen.front() else { return };
+        let source: Box<dyn Source> = Box::new(MemtableSource::new(&oldest.reader, Seq(u64::MAX)));
+        let outcome = Outcome::new();
+        let job = MergeJob::new(vec![source], self.merge_request(0, u64::MAX, false), outcome.clone());
+        self.spawn.spawn(Box::new(job));
+        self.maintenance.flush = Some(outcome);
+    }
+
+    pub(super) fn take_flush(&mut self) {
+        let Some(done) = self.maintenance.flush.as_ref().and_then(Outcome::take) else { return };
+        self.maintenance.flush = None;
+        match done {
+            Ok(output) => {
+                let needs_durable = self.frozen.front().expect("a flush has its memtable").last_seq;
+                self.counters.flushes += 1;
+                let edit = Edit {
+                    added: in_level(0, output.tables),
+                    removed: Vec::new(),
+                    flushed: true,
+                    needs_durable,
+                };
+                self.maintenance.edits.push(edit);
+            }
+            Err(error) => self.writer.fence(error),
+        }
+    }
+}

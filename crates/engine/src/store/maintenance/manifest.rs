@@ -1,0 +1,110 @@
+//! A flush or merge that is done is an edit; an edit becomes the new version once the manifest that says so is
+//! durable. An edit that speaks of records not yet durable waits for them. The lease of dot counters is extended
+//! when half of it is used.
+
+use crate::entry::{Jsn, Seq};
+use crate::error::Error;
+use crate::journal::segment::Position;
+use crate::manifest::{JournalPosition, ManifestJob, ManifestState, Version};
+use crate::store::{Store, Suspect};
+use crate::table::{Table, TableId};
+use base::spawn::Outcome;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Dot counters leased at a time: the manifest is written once in a million writes, and 64 bits allow for 10^13
+/// unclean starts.
+pub const LEASE_COUNTERS: u64 = 1 << 20;
+
+/// A change of the version that waits for its manifest.
+pub(super) struct Edit {
+    /// Tables that are new, and their levels.
+    pub(super) added: Vec<(usize, Arc<Table>)>,
+    /// Tables that go.
+    pub(super) removed: Vec<Arc<Table>>,
+    /// Whether the oldest frozen memtable is now in a table.
+    pub(super) flushed: bool,
+    /// The manifest may say so once this version is durable.
+    pub(super) needs_durable: Seq,
+}
+
+pub(super) struct ManifestRun {
+    outcome: Outcome<Result<(), Error>>,
+    state: ManifestState,
+    /// The version that the manifest describes, and what to do when it is durable.
+    version: Arc<Version>,
+    pub(super) edit: Option<Edit>,
+}
+
+impl Store {
+    pub(super) fn want_manifest(&mut self) {
+        if self.maintenance.manifest.is_some() {
+            return;
+        }
+        let durable = self.writer.durable();
+        let ready = self.maintenance.edits.iter().position(|edit| edit.needs_durable <= durable);
+        let edit = ready.map(|index| self.maintenance.edits.remove(index));
+        if edit.is_none() && self.manifest.dot_lease_end - self.next_counter > LEASE_COUNTERS / 2 {
+            return;
+        }
+        let version = match &edit {
+            Some(edit) => {
+                let removed: Vec<TableId> = edit.removed.iter().map(|table| table.id()).collect();
+                Arc::new(self.version.apply(&edit.added, &removed))
+            }
+            None => Arc::clone(&self.version),
+        };
+        let mut state = self.manifest.clone();
+        state.dot_lease_end = state.dot_lease_end.max(self.next_counter + LEASE_COUNTERS);
+        if edit.as_ref().is_some_and(|edit| edit.flushed) {
+            let flushed = self.frozen.front().expect("a flush has its memtable");
+            state.replay_position = position(flushed.end);
+            state.replay_jsn = flushed.end_jsn;
+        }
+        self.describe(&mut state, &version);
+        self.write_manifest(state, version, edit);
+    }
+
+    /// Fills in what the manifest says of tables and segments.
+    pub(in crate::store) fn describe(&self, state: &mut ManifestState, version: &Version) {
+        state.next_table_id = TableId(self.maintenance.next_table.load(Ordering::Relaxed));
+        state.next_segment_id = self.maintenance.next_segment;
+        state.last_seq = self.writer.last_seq();
+        state.last_jsn = Jsn(self.writer.next_jsn().0 - 1);
+        state.levels = version.records();
+        state.segments = self.segments.iter().map(|segment| segment.record()).collect();
+        state.suspect = self.suspect.as_ref().map(Suspect::record);
+    }
+
+    fn write_manifest(&mut self, state: ManifestState, version: Arc<Version>, edit: Option<Edit>) {
+        let outcome = Outcome::new();
+        let job = ManifestJob::new(self.dir.clone(), state.clone(), outcome.clone());
+        self.spawn.spawn(Box::new(job));
+        self.maintenance.manifest = Some(ManifestRun { outcome, state, version, edit });
+    }
+
+    pub(super) fn take_manifest(&mut self) {
+        let Some(done) = self.maintenance.manifest.as_ref().and_then(|run| run.outcome.take()) else {
+            return;
+        };
+        let run = self.maintenance.manifest.take().expect("just looked");
+        if let Err(error) = done {
+            self.writer.fence(error);
+            return;
+        }
+        self.counters.manifests += 1;
+        self.manifest = run.state;
+        self.version = run.version;
+        if let Some(edit) = run.edit {
+            if edit.flushed {
+                self.frozen.pop_front();
+            }
+            self.maintenance.obsolete.extend(edit.removed);
+        }
+    }
+}
+
+/// A journal position as the manifest has it.
+pub(in crate::store) fn position(at: Position) -> JournalPosition {
+    JournalPosition { segment: at.segment.0, offset: at.offset }
+}

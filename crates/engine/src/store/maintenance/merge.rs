@@ -1,0 +1,69 @@
+//! The level that is over its size the most is merged into the next.
+
+use super::manifest::Edit;
+use crate::entry::Seq;
+use crate::merge::{MergeJob, MergeRequest};
+use crate::store::Store;
+use crate::table::Table;
+use base::spawn::Outcome;
+use std::sync::Arc;
+
+impl Store {
+    pub(super) fn want_merge(&mut self) {
+        let busy = self.maintenance.merge.is_some()
+            || self.maintenance.edits.iter().any(|edit| !edit.removed.is_empty())
+            || self.maintenance.manifest.as_ref().is_some_and(|run| run.edit.is_some())
+            || self.maintenance.closing.is_some();
+        if busy {
+            return;
+        }
+        let cursors = &mut self.maintenance.merge_cursors;
+        let Some(plan) = self.version.pick_merge(&self.options.levels(), cursors) else { return };
+        let request =
+            self.merge_request(plan.output_level, self.options.table_bytes_target, plan.drop_deletions);
+        let outcome = Outcome::new();
+        let job = MergeJob::new(plan.sources(), request, outcome.clone());
+        self.spawn.spawn(Box::new(job));
+        self.maintenance.merge = Some((plan, outcome));
+    }
+
+    pub(super) fn take_merge(&mut self) {
+        let Some(done) = self.maintenance.merge.as_ref().and_then(|(_, outcome)| outcome.take()) else {
+            return;
+        };
+        let (plan, _) = self.maintenance.merge.take().expect("just looked");
+        match done {
+            Ok(output) => {
+                self.counters.merges += 1;
+                let edit = Edit {
+                    added: in_level(plan.output_level, output.tables),
+                    removed: plan.tables().cloned().collect(),
+                    flushed: false,
+                    needs_durable: Seq(0),
+                };
+                self.maintenance.edits.push(edit);
+            }
+            Err(error) => self.writer.fence(error),
+        }
+    }
+
+    pub(super) fn merge_request(
+        &self,
+        output_level: usize,
+        table_bytes_target: u64,
+        drop_deletions: bool,
+    ) -> MergeRequest {
+        MergeRequest {
+            dir: self.tables_dir(),
+            next_table_id: Arc::clone(&self.maintenance.next_table),
+            output_level,
+            table_bytes_target,
+            drop_deletions,
+            dropped: None,
+        }
+    }
+}
+
+pub(super) fn in_level(level: usize, tables: Vec<Arc<Table>>) -> Vec<(usize, Arc<Table>)> {
+    tables.into_iter().map(|table| (level, table)).collect()
+}

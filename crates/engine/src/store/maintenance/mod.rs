@@ -1,0 +1,82 @@
+//! What a store does for itself, one of each kind at a time, each as a job.
+//!
+//! * `segment.rs`: the next segment is made as soon as the last one made is in use.
+//! * `flush.rs`: a frozen memtable is flushed to a table of level 0. `merge.rs`: levels over their size are merged.
+//! * `manifest.rs`: a flush or merge that is done is an edit; an edit becomes the new version once the manifest
+//!   that says so is durable. The lease of dot counters.
+//! * `obsolete.rs`: files of tables that nobody reads any more are removed.
+//!
+//! A job that fails because of the disk fences the store: what it has is still read, and nothing is lost.
+
+mod flush;
+mod manifest;
+mod merge;
+mod obsolete;
+mod segment;
+
+pub(super) use manifest::{LEASE_COUNTERS, position};
+
+use super::{Event, Store};
+use crate::error::Error;
+use crate::journal::writer::ReadySegment;
+use crate::manifest::{MergeCursors, MergePlan};
+use crate::merge::MergeOutput;
+use crate::table::Table;
+use base::spawn::Outcome;
+use manifest::{Edit, ManifestRun};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Jobs under way and what waits for them.
+#[derive(Default)]
+pub(super) struct Maintenance {
+    pub(super) next_segment: u64,
+    segment: Option<Outcome<Result<ReadySegment, Error>>>,
+    flush: Option<Outcome<Result<MergeOutput, Error>>>,
+    merge: Option<(MergePlan, Outcome<Result<MergeOutput, Error>>)>,
+    merge_cursors: MergeCursors,
+    edits: Vec<Edit>,
+    manifest: Option<ManifestRun>,
+    obsolete: Vec<Arc<Table>>,
+    pub(super) next_table: Arc<AtomicU64>,
+    pub(super) closing: Option<super::close::Closing>,
+}
+
+impl Maintenance {
+    /// Nothing under way; the next segment and table have these numbers.
+    pub(super) fn new(next_segment: u64, next_table: Arc<AtomicU64>) -> Maintenance {
+        Maintenance { next_segment, next_table, ..Maintenance::default() }
+    }
+}
+
+impl Store {
+    pub(super) fn maintain(&mut self, events: &mut Vec<Event>) {
+        self.take_segment();
+        self.take_flush();
+        self.take_merge();
+        self.take_manifest();
+        if self.writer.fenced().is_none() {
+            self.want_segment();
+            self.want_flush();
+            self.want_merge();
+            self.want_manifest();
+        }
+        self.remove_obsolete();
+        self.step_close(events);
+    }
+
+    /// True while a job is under way or wanted whose end this store waits for.
+    pub(super) fn maintenance_pending(&self) -> bool {
+        let at_work = &self.maintenance;
+        at_work.segment.is_some()
+            || at_work.flush.is_some()
+            || at_work.merge.is_some()
+            || at_work.manifest.is_some()
+            || !at_work.edits.is_empty()
+    }
+
+    pub(super) fn tables_dir(&self) -> PathBuf {
+        self.dir.join(super::open::TABLES_DIR)
+    }
+}
