@@ -315,4 +315,12 @@ impl Request {
             _ => None,
         }
     }
+
+    /// Bytes of the value that comes with it.
+    pub fn value_len(&self) -> usize {
+        match self {
+            Request::Put(put) => put.value.len(),
+            _ => 0,
+        }
+    }
 }

@@ -13,6 +13,7 @@ use kv::quorum::Need;
 use kv::{
     Bucket, DeleteRequest, Error, GetRequest, NodeId, Prop, PutRequest, Quorum, ReadForm, Request, Response,
 };
+use node::shard::{OVERLOAD_WORK_MIN, PASS_MAX, WAIT_MAX};
 use node::{Layout, Members, Output, PeerMessage, RequestId, Shard, ShardConfig, ShardId};
 use object::{HeadView, Metadata};
 use ring::{Ring, RingSize, RingVersion};
@@ -546,22 +547,83 @@ fn a_listing_is_whole_or_an_error() {
     assert_eq!(list(&mut five, 0), Err(Error::NotCovered));
 }
 
+/// Answers of one shard, `overload` told from others.
+fn refused(shard: &mut Shard) -> Vec<u64> {
+    let mut outputs = Vec::new();
+    shard.take_outputs(&mut outputs);
+    let refused = |output| match output {
+        Output::Reply { to, result: Err(Error::Overload), .. } => Some(to.0),
+        _ => None,
+    };
+    outputs.into_iter().filter_map(refused).collect()
+}
+
 #[test]
-fn a_shard_that_cannot_keep_up_refuses_before_it_starts() {
+fn a_shard_that_cannot_keep_up_refuses_what_has_waited_for_too_long() {
     let data = folder();
     let mut cluster = three(&data);
+    // Writes that are over are no load.
+    for key in 0..300 {
+        cluster.put(0, &format!("k{key}"), "v").unwrap();
+    }
+    let clock = Arc::clone(&cluster.clock);
     let shard = cluster.nodes[0].as_mut().unwrap();
-    let mut outputs = Vec::new();
-    let mut ask = |shard: &mut Shard, number: u64| {
+    let ask = |shard: &mut Shard, number: u64| {
         shard.request(RequestId(1_000_000 + number), Request::Put(put("k", "v")));
-        shard.take_outputs(&mut outputs);
-        outputs.drain(..).any(|output| matches!(output, Output::Reply { result: Err(Error::Overload), .. }))
     };
-    let most = node::shard::OVERLOAD_WORK_MIN as u64;
-    assert!((0..most).all(|number| !ask(shard, number)), "many at once are no overload");
-    cluster.clock.0.fetch_add(u64::try_from(node::shard::PASS_MAX.as_nanos()).unwrap(), Ordering::Relaxed);
-    assert!(ask(shard, most), "many that take long are");
+    let begun = |shard: &Shard| shard.stats().counters.puts - 300;
+    let most = OVERLOAD_WORK_MIN as u64;
+    (0..most).for_each(|number| ask(shard, number));
+    assert_eq!(begun(shard), most, "many at once are no overload");
+
+    clock.0.fetch_add(u64::try_from(PASS_MAX.as_nanos()).unwrap(), Ordering::Relaxed);
+    (most..most + 100).for_each(|number| ask(shard, number));
+    assert_eq!((begun(shard), shard.has_waiting()), (most, true), "the pass takes nothing more");
+    shard.forget(RequestId(1_000_000 + most + 1));
+
+    // From now on a turn begins but a few.
+    clock.1.store(u64::try_from(PASS_MAX.as_nanos()).unwrap() / 16, Ordering::Relaxed);
+    let mut overloaded = Vec::new();
+    let mut turns = 0;
+    while shard.has_waiting() {
+        let before = begun(shard);
+        shard.turn();
+        assert!((1..=16).contains(&(begun(shard) - before)), "each turn begins some");
+        overloaded.extend(refused(shard));
+        turns += 1;
+    }
+    clock.1.store(0, Ordering::Relaxed);
+    assert!(turns > 1 && begun(shard) > most && !overloaded.is_empty());
+    assert_eq!(
+        begun(shard) - most + overloaded.len() as u64,
+        99,
+        "each is begun or refused, but for the one that is gone"
+    );
+    assert_eq!(shard.stats().counters.refused, overloaded.len() as u64);
+    let first = 1_000_000 + most + (begun(shard) - most) + 1;
+    assert!(overloaded.iter().copied().eq(first..1_000_000 + most + 100), "those that came last, in order");
+    // The rest is answered, and then all is as it was.
+    cluster.run();
+    let shard = cluster.nodes[0].as_mut().unwrap();
+    ask(shard, 1000);
+    assert_eq!(begun(shard), most + 100 - overloaded.len() as u64);
+}
+
+#[test]
+fn few_requests_are_never_refused_however_long_they_wait() {
+    let data = folder();
+    let mut cluster = three(&data);
+    let clock = Arc::clone(&cluster.clock);
+    let shard = cluster.nodes[0].as_mut().unwrap();
+    let ask = |shard: &mut Shard, number: u64| {
+        shard.request(RequestId(1_000_000 + number), Request::Put(put("k", "v")));
+    };
+    ask(shard, 0);
+    clock.0.fetch_add(u64::try_from(PASS_MAX.as_nanos()).unwrap(), Ordering::Relaxed);
+    (1..200).for_each(|number| ask(shard, number));
+    assert!(shard.has_waiting());
+    clock.0.fetch_add(u64::try_from(10 * WAIT_MAX.as_nanos()).unwrap(), Ordering::Relaxed);
     shard.turn();
-    assert!(!ask(shard, most + 1), "each pass begins anew");
-    assert_eq!(shard.stats().counters.refused, 1);
+    assert!(!shard.has_waiting() && refused(shard).is_empty());
+    assert_eq!(shard.stats().counters.puts, 200);
 }

@@ -116,12 +116,20 @@ impl Local {
         shard.take_outputs(&mut outputs);
         drop(shard);
         self.dispatch(&mut outputs);
+        if self.has_waiting() {
+            self.wake();
+        }
         for (to, messages) in self.mail.borrow_mut().iter_mut().enumerate() {
             if !messages.is_empty() {
                 let to = ShardId(u16::try_from(to).expect("a node has fewer shards than that"));
                 self.mailboxes.of(to).put(messages);
             }
         }
+    }
+
+    /// Whether requests wait for the next turn to begin.
+    pub fn has_waiting(&self) -> bool {
+        self.shard.borrow().has_waiting()
     }
 
     fn take(&self, mail: Mail, shard: &mut Shard) {

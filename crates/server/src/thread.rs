@@ -192,7 +192,13 @@ async fn drive(
     loop {
         tokio::select! {
             biased;
-            () = local.woken() => local.turn(),
+            () = local.woken() => {
+                local.turn();
+                if local.has_waiting() {
+                    // Answers and what has arrived go first, or nothing would end what those that wait are waiting for.
+                    tokio::task::yield_now().await;
+                }
+            }
             _ = ticks.tick() => {
                 let now = clock.now();
                 local.tick(now);

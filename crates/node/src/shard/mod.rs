@@ -13,6 +13,7 @@
 //! * Of two writes of one key the second begins after the first is applied.
 //! * Whatever other nodes do, or do not do, costs this shard bounded memory and its clients their deadline at most.
 
+mod admission;
 mod hints;
 mod listing;
 mod object;
@@ -22,12 +23,14 @@ mod replica;
 mod work;
 
 pub use crate::hop::RequestId;
+pub use admission::{OVERLOAD_WORK_MIN, PASS_MAX, WAIT_MAX};
 
 use crate::hop::{Hop, ShardId};
 use crate::layout::Layout;
 use crate::members::Members;
 use crate::peer::{AskId, NodeId, PeerMessage};
 use ::object::Actor;
+use admission::Admission;
 use base::{Clock, Monotonic, Rng};
 use engine::store::{Event as StoreEvent, StoreStats};
 use engine::{Seq, Store};
@@ -50,14 +53,6 @@ pub const WORK_MAX: usize = 16_384;
 /// Bytes of values that the work of one shard may hold before a client's request is refused: ten of the largest. What
 /// other nodes ask may hold as much again, so that two nodes that are full do not keep each other so.
 pub const WORK_BYTES_MAX: usize = 512 << 20;
-
-/// Requests without an answer from which on this shard may be overloaded: fewer wait for other nodes and the disk, and
-/// would be done no sooner if others were refused.
-pub const OVERLOAD_WORK_MIN: usize = 256;
-
-/// How long one pass over the connections may take before further requests are refused: those at the end of it have
-/// waited for so long, and an answer that says so is to come within 50 ms.
-pub const PASS_MAX: Duration = Duration::from_millis(40);
 
 /// How long a client waits that does not say: Riak's default.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
@@ -195,8 +190,7 @@ pub struct Shard {
     /// Work that waits until its version may be acknowledged.
     awaiting: BTreeSet<(Seq, Waiter)>,
     last_work: u64,
-    /// When the first request since the last turn came.
-    pass_began: Option<Monotonic>,
+    admission: Admission,
     counters: ShardCounters,
     events: Vec<StoreEvent>,
     outputs: Vec<Output>,
@@ -224,7 +218,7 @@ impl Shard {
             last_work: config.rng.next_u64() >> 16,
             peers,
             forwards: Forwards::default(),
-            pass_began: None,
+            admission: Admission::default(),
             hints: Hints::default(),
             actor,
             config,
@@ -238,24 +232,6 @@ impl Shard {
             events: Vec::new(),
             outputs: Vec::new(),
         }
-    }
-
-    /// Takes a client's request. `id` must not be that of another request under way.
-    pub fn request(&mut self, id: RequestId, request: Request) {
-        let now = self.config.clock.now();
-        if self.is_overloaded(now) {
-            self.counters.refused += 1;
-            return self.reply(Origin::Here(id), Err(Error::Overload));
-        }
-        let timeout = request.timeout().filter(|&ms| ms > 0).map(|ms| Duration::from_millis(ms.into()));
-        let deadline = now + timeout.unwrap_or(TIMEOUT_DEFAULT);
-        self.accept(Origin::Here(id), request, deadline);
-    }
-
-    /// Whether the requests of this pass already take as long as a client may be kept waiting for a refusal.
-    fn is_overloaded(&mut self, now: Monotonic) -> bool {
-        let began = *self.pass_began.get_or_insert(now);
-        now.since(began) >= PASS_MAX && self.load().0 as usize >= OVERLOAD_WORK_MIN
     }
 
     /// Takes a message of another shard.
@@ -275,7 +251,6 @@ impl Shard {
     /// Ends a turn. To be called when new input is in, and whenever the disk or a job has woken the shard.
     pub fn turn(&mut self) {
         let now = self.config.clock.now();
-        self.pass_began = None;
         let mut events = std::mem::take(&mut self.events);
         self.store.turn(now, &mut events);
         for event in events.drain(..) {
@@ -291,6 +266,7 @@ impl Shard {
         }
         self.events = events;
         self.take_acknowledged();
+        self.admit();
         // What was taken up again may have written: that need not wait for another wake-up.
         if self.store.wants_turn() {
             self.store.turn(now, &mut self.events);
@@ -315,11 +291,6 @@ impl Shard {
         self.ask_pages(id);
     }
 
-    /// Forgets a client's request whose client is gone. A write that has begun goes on.
-    pub fn forget(&mut self, id: RequestId) {
-        self.listings.forget(id);
-    }
-
     /// Moves what is to be sent to the end of `outputs`.
     pub fn take_outputs(&mut self, outputs: &mut Vec<Output>) {
         outputs.append(&mut self.outputs);
@@ -335,9 +306,14 @@ impl Shard {
         self.store.begin_close();
     }
 
-    /// Whether writes wait for a turn to end.
+    /// Whether writes wait for a turn to end, or requests for the next to begin.
     pub fn wants_turn(&self) -> bool {
-        self.store.wants_turn()
+        self.store.wants_turn() || self.has_waiting()
+    }
+
+    /// Whether requests wait for the next turn to begin: it should come as soon as what has arrived meanwhile is in.
+    pub fn has_waiting(&self) -> bool {
+        self.admission.len() > 0
     }
 
     /// Whether requests are under way.
@@ -356,17 +332,22 @@ impl Shard {
             counters: self.counters,
             store: self.store.stats(),
             work: self.work(),
-            work_bytes: self.objects.bytes(),
+            work_bytes: self.work_bytes(),
             peers_up: self.peers.up().count(),
         }
     }
 
     fn work(&self) -> usize {
-        self.objects.len() + self.listings.len() + self.changes.len() + self.forwards.len()
+        let begun = self.objects.len() + self.listings.len() + self.changes.len() + self.forwards.len();
+        begun + self.admission.len()
+    }
+
+    fn work_bytes(&self) -> usize {
+        self.objects.bytes() + self.admission.bytes()
     }
 
     fn accept(&mut self, origin: Origin, request: Request, deadline: Monotonic) {
-        if self.work() >= WORK_MAX || self.objects.bytes() >= WORK_BYTES_MAX {
+        if self.work() >= WORK_MAX || self.work_bytes() >= WORK_BYTES_MAX {
             self.counters.refused += 1;
             return self.reply(origin, Err(Error::Overload));
         }

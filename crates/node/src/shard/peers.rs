@@ -195,10 +195,9 @@ impl Shard {
         self.fail_props(node);
     }
 
-    /// How busy this shard is: work without an answer. Too low by what `lingering` remembers of work that is over, so it is
-    /// nothing on a shard that has answered [`LINGERING_MAX`](super::work::LINGERING_MAX) writes and has less than that to do.
+    /// How busy this shard is: work without an answer.
     pub(super) fn load(&self) -> Load {
-        Load(u32::try_from(self.work() - self.objects.lingering.len().min(self.work())).unwrap_or(u32::MAX))
+        Load(u32::try_from(self.work() - self.objects.answered()).unwrap_or(u32::MAX))
     }
 
     /// The number of a question about the work of this name; 0 for none.

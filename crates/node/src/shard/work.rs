@@ -191,6 +191,8 @@ pub(super) struct Objects {
     parked: FastMap<u64, Work>,
     /// Bytes of values that it holds.
     bytes: usize,
+    /// How much of it has been answered.
+    answered: usize,
     pub lookups: FastMap<LookupId, u64>,
     /// Keys on which a write has begun and waits for the disk, and the writes behind it, in order. Keyed by
     /// what clients choose, so not hashed.
@@ -208,6 +210,7 @@ pub(super) struct Objects {
 impl Objects {
     pub fn insert(&mut self, id: u64, work: Work) {
         self.bytes += work.bytes;
+        self.answered += usize::from(work.answered);
         let before = self.parked.insert(id, work);
         debug_assert!(before.is_none(), "work has one name");
     }
@@ -215,6 +218,7 @@ impl Objects {
     pub fn remove(&mut self, id: u64) -> Option<Work> {
         let work = self.parked.remove(&id)?;
         self.bytes -= work.bytes;
+        self.answered -= usize::from(work.answered);
         Some(work)
     }
 
@@ -233,6 +237,11 @@ impl Objects {
     /// Bytes of values that parked work holds.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// How much parked work has been answered, and waits for its last replicas.
+    pub fn answered(&self) -> usize {
+        self.answered
     }
 
     pub fn len(&self) -> usize {
