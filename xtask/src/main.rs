@@ -1,10 +1,11 @@
-//! Measurements and chores of this repository: `cargo xtask figures NAME`.
+//! Measurements and chores of this repository: `cargo xtask figures NAME`, `cargo xtask micro`.
 //!
 //! The modules, from the ground up: [`sys`] (the kernel calls that std lacks), [`proc`] (what `/proc` says),
 //! [`stats`] (medians and spreads), [`process`], [`annulet`], [`cluster`] and [`redis`] (the servers that are
 //! measured), [`workload`] and [`generator`] (what is asked of them), [`calibrate`] (what the machine does without
 //! them), [`measure`] (CPU per operation), [`strace`], [`rows`] and [`report`] (what is said in the end),
-//! [`figures`] (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`].
+//! [`figures`] (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`]. On its own:
+//! [`micro`], which counts instructions.
 
 mod annulet;
 mod calibrate;
@@ -14,6 +15,7 @@ mod first_light;
 mod generator;
 mod machine;
 mod measure;
+mod micro;
 mod proc;
 mod process;
 mod quorum;
@@ -48,6 +50,8 @@ enum Command {
         #[command(subcommand)]
         figures: Figures,
     },
+    /// Count the instructions of the hot paths under callgrind, and fail where one is dearer than the baseline.
+    Micro(micro::Options),
 }
 
 #[derive(Subcommand)]
@@ -59,15 +63,15 @@ enum Figures {
 }
 
 fn main() -> ExitCode {
-    let Command::Figures { figures } = Cli::parse().command;
-    let done = match &figures {
-        Figures::FirstLight(options) => first_light::run(options),
-        Figures::Quorum(options) => quorum::run(options),
+    let (name, done) = match Cli::parse().command {
+        Command::Figures { figures: Figures::FirstLight(options) } => ("figures", first_light::run(&options)),
+        Command::Figures { figures: Figures::Quorum(options) } => ("figures", quorum::run(&options)),
+        Command::Micro(options) => ("micro", micro::run(&options)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("figures: {failure}");
+            eprintln!("{name}: {failure}");
             ExitCode::FAILURE
         }
     }
