@@ -1,0 +1,10 @@
+//! The load generator, and what it leaves behind.
+//!
+//! [`results`] is the folder that a run writes and that reports, comparisons and merges read; [`histogram`] is how
+//! latencies are kept in it.
+
+pub mod error;
+pub mod histogram;
+pub mod results;
+
+pub use error::Error;
