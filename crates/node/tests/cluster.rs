@@ -8,12 +8,12 @@ mod common;
 use base::Clock;
 use base::rng::SplitMix64;
 use bytes::{Bytes, BytesMut};
-use common::{HandClock, open_store};
+use common::{HandClock, Hold, open_store};
 use kv::quorum::Need;
 use kv::{
     Bucket, DeleteRequest, Error, GetRequest, NodeId, Prop, PutRequest, Quorum, ReadForm, Request, Response,
 };
-use node::shard::{OVERLOAD_WORK_MIN, PASS_MAX, WAIT_MAX};
+use node::shard::{LOOKUPS_BUSY, OVERLOAD_WORK_MIN, PASS_MAX, WAIT_MAX};
 use node::{Layout, Members, Output, PeerMessage, RequestId, Shard, ShardConfig, ShardId};
 use object::{HeadView, Metadata};
 use ring::{Ring, RingSize, RingVersion};
@@ -37,6 +37,7 @@ struct Cluster {
     cuts: BTreeSet<(usize, usize)>,
     /// Messages that arrived, by kind.
     asked: Vec<&'static str>,
+    holds: Vec<Arc<Hold>>,
 }
 
 impl Cluster {
@@ -51,6 +52,7 @@ impl Cluster {
             messages: VecDeque::new(),
             cuts: BTreeSet::new(),
             asked: Vec::new(),
+            holds: (0..nodes).map(|_| Arc::default()).collect(),
         };
         (0..nodes).for_each(|node| cluster.start(node));
         cluster.pass(Duration::from_millis(300));
@@ -60,7 +62,8 @@ impl Cluster {
     fn start(&mut self, node: usize) {
         let layout = Layout { shards: 1, ring_size: RingSize::new(16).unwrap() };
         let data = self.data.join(NAMES[node]);
-        let (store, table) = open_store(&data, &layout, 0, node as u64 + 1, &self.clock);
+        let (store, table) =
+            open_store(&data, &layout, 0, node as u64 + 1, &self.clock, Arc::clone(&self.holds[node]));
         let count = self.nodes.len();
         let seed = 99 + node as u64 + self.clock.now().0;
         let config = ShardConfig {
@@ -284,6 +287,38 @@ fn each_form_asks_what_it_says() {
             matches!(cluster.ask(1, Request::Get(head)), Ok(Response::Found(found)) if found.value.is_none())
         );
     }
+}
+
+#[test]
+fn a_node_whose_disk_is_behind_leaves_values_to_others() {
+    const KEYS: u64 = 80;
+    let data = folder();
+    let mut cluster = three(&data);
+    for key in 0..KEYS {
+        cluster.put(0, &format!("k{key}"), &long("v")).unwrap();
+    }
+    let hold = Arc::clone(&cluster.holds[0]);
+    hold.on.store(true, Ordering::Relaxed);
+    for key in 0..KEYS {
+        let shard = cluster.nodes[0].as_mut().unwrap();
+        shard.request(RequestId(1_000_000 + key), Request::Get(get(&format!("k{key}"))));
+    }
+    cluster.run();
+    assert_eq!(
+        hold.waiting.load(Ordering::Relaxed),
+        LOOKUPS_BUSY,
+        "whoever comes later does not ask the disk"
+    );
+    assert_eq!(cluster.answers.len(), KEYS as usize, "and nobody waits for it");
+    assert!(cluster.answers.values().all(|answer| matches!(answer, Ok(Response::Found(_)))));
+
+    // What the disk was asked is done with, and the next value is read here again.
+    hold.on.store(false, Ordering::Relaxed);
+    cluster.run();
+    assert!(cluster.idle());
+    cluster.asked.clear();
+    assert_eq!(cluster.values(0, "k0"), [long("v")]);
+    assert!(!cluster.asked.contains(&"value"));
 }
 
 #[test]

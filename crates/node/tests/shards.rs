@@ -34,7 +34,8 @@ impl Node {
         let mut stores = Vec::new();
         let mut table = None;
         for shard in 0..SHARDS {
-            let (store, own) = open_store(data, &layout, shard, u64::from(shard) + 1, &clock);
+            let seed = u64::from(shard) + 1;
+            let (store, own) = open_store(data, &layout, shard, seed, &clock, Arc::default());
             // The first shard's.
             table = table.or(Some(own));
             stores.push(store);

@@ -24,6 +24,7 @@ mod work;
 
 pub use crate::hop::RequestId;
 pub use admission::{OVERLOAD_WORK_MIN, PASS_MAX, WAIT_MAX};
+pub use object::LOOKUPS_BUSY;
 
 use crate::hop::{Hop, ShardId};
 use crate::layout::Layout;

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Lookups that wait for this node's disk beyond which its values are left to others: about what its readers can
 /// do within the time of one more read.
-const LOOKUPS_BUSY: usize = 64;
+pub const LOOKUPS_BUSY: usize = 64;
 
 /// Load beyond which a write is given to a node that has less than half of it.
 const LOAD_BUSY: Load = Load(1024);

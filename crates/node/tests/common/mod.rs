@@ -1,7 +1,8 @@
 //! What tests of shards need: a clock that stands, and a store on a real disk that does everything at once.
 
+use base::disk::{Completion, DiskOp, FileId, Token};
 use base::rng::SplitMix64;
-use base::{Clock, Monotonic, Wall};
+use base::{Clock, Disk, Monotonic, Wall};
 use engine::embedded::RunAtOnce;
 use engine::store::Platform;
 use engine::{Options, Store};
@@ -10,7 +11,7 @@ use node::{Layout, Shard, layout};
 use os::OsDisk;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// A clock that stands until it is moved, or moves by the second number of nanoseconds whenever it is read.
 #[derive(Default)]
@@ -26,6 +27,49 @@ impl Clock for HandClock {
     }
 }
 
+/// How a disk's reads are held up.
+#[derive(Default)]
+pub struct Hold {
+    /// Whether none is answered.
+    pub on: AtomicBool,
+    /// How many have been asked for meanwhile.
+    pub waiting: AtomicUsize,
+}
+
+/// A disk whose reads can be held up.
+struct Held {
+    disk: OsDisk,
+    hold: Arc<Hold>,
+    reads: Vec<(DiskOp, Token)>,
+}
+
+impl Disk for Held {
+    fn submit(&mut self, op: DiskOp, token: Token) {
+        match op {
+            DiskOp::Read { .. } if self.hold.on.load(Ordering::Relaxed) => {
+                self.hold.waiting.fetch_add(1, Ordering::Relaxed);
+                self.reads.push((op, token));
+            }
+            op => self.disk.submit(op, token),
+        }
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) {
+        if !self.hold.on.load(Ordering::Relaxed) {
+            self.reads.drain(..).for_each(|(op, token)| self.disk.submit(op, token));
+        }
+        self.disk.poll(completions);
+    }
+
+    fn wait(&mut self) {
+        self.disk.wait();
+    }
+
+    fn try_read(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Option<usize> {
+        if self.hold.on.load(Ordering::Relaxed) { None } else { self.disk.try_read(file, offset, buf) }
+    }
+}
+
 /// The store of a shard, and the bucket properties in it.
 pub fn open_store(
     data: &Path,
@@ -33,13 +77,14 @@ pub fn open_store(
     shard: u16,
     seed: u64,
     clock: &HandClock,
+    hold: Arc<Hold>,
 ) -> (Store, BucketTable) {
     let disk = OsDisk::blocking();
     let mut startup = disk.blocking_handle();
     let platform = Platform {
         spawn: Arc::new(RunAtOnce::new(Box::new(disk.blocking_handle()))),
         startup: Box::new(disk.blocking_handle()),
-        disk: Box::new(disk),
+        disk: Box::new(Held { disk, hold, reads: Vec::new() }),
         rng: Box::new(SplitMix64::new(seed)),
         now: clock.now(),
     };
