@@ -6,6 +6,7 @@
 //! * `write.rs`: a batch goes to the journal's open group and to the memtable.
 //! * `lookup.rs`: HEAD and GET, resumable.
 //! * `maintenance/`: flushes, merges, the next segment, the manifest; one at a time of each kind.
+//! * `stats.rs`: what it has done and what it holds, for operators.
 //! * `open.rs`: recovery. `close.rs`: the clean stop.
 //!
 //! Invariants
@@ -20,6 +21,7 @@ mod maintenance;
 mod open;
 mod options;
 mod segments;
+mod stats;
 mod write;
 
 pub use crate::journal::writer::JournalCounters;
@@ -27,6 +29,7 @@ pub use lookup::{Found, LOOKUPS_PARKED_MAX, Lookup, LookupId, Want};
 pub(crate) use open::{LOCK_FILE, TABLES_DIR};
 pub use open::{OpenReport, Platform};
 pub use options::{Durability, Options};
+pub use stats::{LevelStats, StoreCounters, StoreStats};
 pub use write::{BATCH_WRITES_MAX, MEMTABLES_FROZEN_MAX, Write};
 
 use crate::entry::{Jsn, Seq};
@@ -94,38 +97,6 @@ impl Suspect {
         let Damage { file, offset, .. } = &self.damage;
         SuspectRecord { below: self.below, file: file.clone(), offset: *offset }
     }
-}
-
-/// Counters of the store, since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreCounters {
-    /// Values that had to be read from the journal.
-    pub journal_reads_wanted: u64,
-    /// Memtables flushed to tables.
-    pub flushes: u64,
-    /// Merges of tables.
-    pub merges: u64,
-    /// Times that the manifest was written.
-    pub manifests: u64,
-}
-
-/// What a store is doing, for operators.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreStats {
-    /// Its counters.
-    pub counters: StoreCounters,
-    /// The journal's counters.
-    pub journal: JournalCounters,
-    /// Bytes of entries in all memtables.
-    pub memtable_bytes: usize,
-    /// Tables in all levels.
-    pub tables: usize,
-    /// Segments of the journal.
-    pub segments: usize,
-    /// Blocks found in the cache, and not found.
-    pub cache: (u64, u64),
-    /// Lookups that wait for the disk.
-    pub lookups_parked: usize,
 }
 
 /// An open store.
@@ -232,20 +203,6 @@ impl Store {
         let frozen = self.frozen.iter().rev().map(|frozen| frozen.reader.clone());
         let memtables = std::iter::once(self.memtable.reader()).chain(frozen).collect();
         Snapshot::new(self.acknowledged(), memtables, Arc::clone(&self.version))
-    }
-
-    /// What it is doing.
-    pub fn stats(&self) -> StoreStats {
-        let frozen: usize = self.frozen.iter().map(|frozen| frozen.reader.bytes()).sum();
-        StoreStats {
-            counters: self.counters,
-            journal: self.writer.counters(),
-            memtable_bytes: self.memtable.bytes() + frozen,
-            tables: self.version.tables().count(),
-            segments: self.segments.len(),
-            cache: self.cache.hits_and_misses(),
-            lookups_parked: self.parked.len(),
-        }
     }
 
     fn next_id(&mut self) -> u64 {

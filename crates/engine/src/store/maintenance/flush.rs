@@ -32,7 +32,7 @@ impl Store {
         match done {
             Ok(output) => {
                 let needs_durable = self.frozen.front().expect("a flush has its memtable").last_seq;
-                self.counters.flushes += 1;
+                self.counters.count_flush(&output.stats);
                 let edit = Edit {
                     added: in_level(0, output.tables),
                     removed: Vec::new(),

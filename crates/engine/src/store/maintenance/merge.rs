@@ -34,7 +34,8 @@ impl Store {
         let (plan, _) = self.maintenance.merge.take().expect("just looked");
         match done {
             Ok(output) => {
-                self.counters.merges += 1;
+                let read = plan.tables().map(|table| table.len()).sum();
+                self.counters.count_merge(read, &output.stats);
                 let edit = Edit {
                     added: in_level(plan.output_level, output.tables),
                     removed: plan.tables().cloned().collect(),

@@ -1,0 +1,115 @@
+//! What a store has done and what it holds, for operators.
+//!
+//! Counters only grow, from the moment of opening; everything else is as of now.
+
+use super::{JournalCounters, Store};
+use crate::manifest::{LEVELS, Version};
+use crate::merge::MergeStats;
+
+/// Counters of the store, since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreCounters {
+    /// Values that had to be read from the journal.
+    pub journal_reads_wanted: u64,
+    /// Memtables flushed to tables.
+    pub flushes: u64,
+    /// Bytes of the tables that flushes wrote.
+    pub flush_bytes: u64,
+    /// Merges of tables.
+    pub merges: u64,
+    /// Bytes of the tables that merges read.
+    pub merge_bytes_read: u64,
+    /// Bytes of the tables that merges wrote.
+    pub merge_bytes_written: u64,
+    /// Times that the manifest was written.
+    pub manifests: u64,
+}
+
+impl StoreCounters {
+    pub(super) fn count_flush(&mut self, done: &MergeStats) {
+        self.flushes += 1;
+        self.flush_bytes += done.bytes_written;
+    }
+
+    pub(super) fn count_merge(&mut self, bytes_read: u64, done: &MergeStats) {
+        self.merges += 1;
+        self.merge_bytes_read += bytes_read;
+        self.merge_bytes_written += done.bytes_written;
+    }
+}
+
+/// What a store is doing, for operators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Its counters.
+    pub counters: StoreCounters,
+    /// The journal's counters.
+    pub journal: JournalCounters,
+    /// Bytes of entries in all memtables.
+    pub memtable_bytes: usize,
+    /// Tables in all levels.
+    pub tables: usize,
+    /// The levels of tables, from the one that flushes fill.
+    pub levels: [LevelStats; LEVELS],
+    /// Bytes of memory that the tables' filters and indexes take.
+    pub table_memory_bytes: usize,
+    /// Segments of the journal.
+    pub segments: usize,
+    /// Blocks found in the cache, and not found.
+    pub cache: (u64, u64),
+    /// Lookups that wait for the disk.
+    pub lookups_parked: usize,
+}
+
+/// One level of tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelStats {
+    /// Its tables.
+    pub tables: usize,
+    /// The bytes of their files.
+    pub bytes: u64,
+    /// Their entries, deletions included.
+    pub entries: u64,
+    /// Of these, deletions.
+    pub deletions: u64,
+}
+
+impl LevelStats {
+    fn of(version: &Version, level: usize) -> LevelStats {
+        let tables = version.level(level);
+        let sum = |field: fn(&crate::table::TableMeta) -> u64| tables.iter().map(|t| field(t.meta())).sum();
+        LevelStats {
+            tables: tables.len(),
+            bytes: version.level_bytes(level),
+            entries: sum(|meta| meta.entries),
+            deletions: sum(|meta| meta.deletions),
+        }
+    }
+}
+
+impl Store {
+    /// What it is doing.
+    pub fn stats(&self) -> StoreStats {
+        let frozen: usize = self.frozen.iter().map(|frozen| frozen.reader.bytes()).sum();
+        StoreStats {
+            counters: self.counters,
+            journal: self.writer.counters(),
+            memtable_bytes: self.memtable.bytes() + frozen,
+            tables: self.version.tables().count(),
+            levels: std::array::from_fn(|level| LevelStats::of(&self.version, level)),
+            table_memory_bytes: self.version.tables().map(|(_, table)| table.memory()).sum(),
+            segments: self.segments.len(),
+            cache: self.cache.hits_and_misses(),
+            lookups_parked: self.parked.len(),
+        }
+    }
+
+    /// Whether nothing is under way or due: no write waits for the disk, no flush or merge is wanted.
+    pub fn is_at_rest(&self) -> bool {
+        self.writer.is_idle()
+            && self.frozen.is_empty()
+            && !self.maintenance_pending()
+            && self.scans.is_empty()
+            && self.parked.is_empty()
+    }
+}
