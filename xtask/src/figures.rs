@@ -32,7 +32,7 @@ pub struct How {
 pub struct Context<Plan> {
     /// How much is measured.
     pub plan: Plan,
-    /// The measured binary.
+    /// The measured binary; empty for a set that needs none.
     pub binary: PathBuf,
     /// Where data and logs go.
     pub home: PathBuf,
@@ -56,6 +56,8 @@ pub struct Set<Name: 'static, Plan: 'static> {
     pub title: &'static str,
     /// How its figures are taken, for its page.
     pub method: &'static str,
+    /// Whether it measures the binary, and not this process.
+    pub needs_binary: bool,
     /// What a quick run leaves out.
     pub quick_leaves_out: &'static str,
     /// Its parts, in the order in which they run.
@@ -71,7 +73,8 @@ impl<Name: Copy + Debug + PartialEq, Plan> Set<Name, Plan> {
         let target = std::path::absolute(target)?;
         let binary = match &how.binary {
             Some(binary) => std::path::absolute(binary)?,
-            None => annulet::build(root, &target)?,
+            None if self.needs_binary => annulet::build(root, &target)?,
+            None => PathBuf::new(),
         };
         let folders = make_dir(&target, "figures")?;
         let mut folder = tempfile::Builder::new().prefix(&format!("{}-", self.name)).tempdir_in(folders)?;

@@ -4,12 +4,14 @@
 //! [`stats`] (medians and spreads), [`process`], [`annulet`], [`cluster`] and [`redis`] (the servers that are
 //! measured), [`workload`] and [`generator`] (what is asked of them), [`calibrate`] (what the machine does without
 //! them), [`measure`] (CPU per operation), [`strace`], [`rows`] and [`report`] (what is said in the end),
-//! [`figures`] (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`]. On its own:
+//! [`figures`] (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`],
+//! [`engine_alone`]. On its own:
 //! [`micro`], which counts instructions.
 
 mod annulet;
 mod calibrate;
 mod cluster;
+mod engine_alone;
 mod figures;
 mod first_light;
 mod generator;
@@ -60,12 +62,15 @@ enum Figures {
     FirstLight(first_light::Options),
     /// Three nodes: CPU per operation, forms of reads, one node in trouble, overload.
     Quorum(quorum::Options),
+    /// The engine alone, in process: CPU per operation, bytes written, stalls, start, memory.
+    Engine(engine_alone::Options),
 }
 
 fn main() -> ExitCode {
     let (name, done) = match Cli::parse().command {
         Command::Figures { figures: Figures::FirstLight(options) } => ("figures", first_light::run(&options)),
         Command::Figures { figures: Figures::Quorum(options) } => ("figures", quorum::run(&options)),
+        Command::Figures { figures: Figures::Engine(options) } => ("figures", engine_alone::run(&options)),
         Command::Micro(options) => ("micro", micro::run(&options)),
     };
     match done {

@@ -134,6 +134,7 @@ const SET: Set<Part, Plan> = Set {
     name: "quorum",
     title: "Quorum",
     method: METHOD,
+    needs_binary: true,
     quick_leaves_out: QUICK_LEAVES_OUT,
     parts: &[
         Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run },

@@ -1,0 +1,198 @@
+//! A store under test: opened on the real disk, driven by one thread in a closed loop, as a shard drives it.
+
+use super::objects::Objects;
+use super::told;
+use crate::{Result, sys};
+use base::{Clock, Spawn};
+use engine::fold::{ScanPage, ScanRequest};
+use engine::store::{Event, Platform, StoreStats};
+use engine::{Error, Found, Lookup, Options, Store, Want, Write};
+use os::{DiskCounters, DiskFigures, JobThreads, OsClock, OsDisk, OsRng};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Threads that read for lookups which would wait: what a server gives each shard.
+const READERS: usize = 4;
+
+/// Writes between two turns, at most: what a shard takes in a round from a few dozen connections.
+const TURN_WRITES: u32 = 32;
+
+/// What waits for a wake-up looks around again after this.
+const NAP: Duration = Duration::from_millis(1);
+
+/// A store under test.
+pub struct Bed {
+    /// The store.
+    pub store: Store,
+    /// How long it took to open.
+    pub opening: Duration,
+    disk: Arc<DiskCounters>,
+    clock: OsClock,
+    events: Vec<Event>,
+    woken: Arc<AtomicBool>,
+    writes: u32,
+    /// Writes that were refused and tried again.
+    pub refused: u64,
+    // After the store, whose jobs they run.
+    _jobs: Arc<JobThreads>,
+}
+
+impl Bed {
+    /// Opens the store in `dir`, or makes one.
+    pub fn open(dir: &Path, options: Options) -> Result<Bed> {
+        let begin = Instant::now();
+        let woken = Arc::new(AtomicBool::new(false));
+        let (flag, owner) = (Arc::clone(&woken), thread::current());
+        let wake: os::Wake = Arc::new(move || {
+            flag.store(true, Ordering::Release);
+            owner.unpark();
+        });
+        let disk = OsDisk::threaded(READERS, Arc::clone(&wake))?;
+        let counters = disk.counters();
+        let startup = Box::new(disk.blocking_handle());
+        let jobs = Arc::new(JobThreads::new(1, &disk, wake)?);
+        let clock = OsClock::new();
+        let spawn: Arc<dyn Spawn> = Arc::<JobThreads>::clone(&jobs);
+        let platform =
+            Platform { disk: Box::new(disk), startup, spawn, rng: Box::new(OsRng::new()), now: clock.now() };
+        let (store, _) = Store::open(dir, options, platform).map_err(told)?;
+        let opening = begin.elapsed();
+        Ok(Bed {
+            store,
+            opening,
+            disk: counters,
+            clock,
+            events: Vec::new(),
+            woken,
+            writes: 0,
+            refused: 0,
+            _jobs: jobs,
+        })
+    }
+
+    /// Writes an object, waiting only if the store refuses more for now.
+    pub fn put(&mut self, objects: &mut Objects, number: u64, version: u64) -> Result<()> {
+        let (key, head, value) = objects.object(number, version);
+        let write = [Write::Put { key, head, value: &value }];
+        loop {
+            match self.store.write(&write) {
+                Ok(_) => break,
+                Err(Error::Full { .. }) => {
+                    self.refused += 1;
+                    self.nap();
+                }
+                Err(error) => return Err(told(error)),
+            }
+        }
+        self.writes += 1;
+        if self.writes >= TURN_WRITES || self.woken.swap(false, Ordering::Acquire) {
+            self.writes = 0;
+            self.turn();
+        }
+        Ok(())
+    }
+
+    /// Looks a key up, waiting for the disk if need be.
+    pub fn lookup(&mut self, key: &[u8], want: Want) -> Result<Option<Found>> {
+        let id = match self.store.lookup(key, want) {
+            Lookup::Done(answer) => return answer.map_err(told),
+            Lookup::NeedsIo(id) => id,
+        };
+        loop {
+            self.turn();
+            for event in self.events.drain(..) {
+                match event {
+                    Event::Lookup(ended, answer) if ended == id => return answer.map_err(told),
+                    _ => {}
+                }
+            }
+            thread::park_timeout(NAP);
+        }
+    }
+
+    /// One page of a scan.
+    pub fn scan(&mut self, request: ScanRequest) -> Result<ScanPage> {
+        let id = self.store.scan(request).map_err(told)?;
+        loop {
+            self.turn();
+            for event in self.events.drain(..) {
+                match event {
+                    Event::Scan(ended, page) if ended == id => return page.map_err(told),
+                    _ => {}
+                }
+            }
+            thread::park_timeout(NAP);
+        }
+    }
+
+    /// Lets the store end everything that is under way or due.
+    pub fn rest(&mut self) -> Result<()> {
+        loop {
+            self.store.tick();
+            self.turn();
+            if let Some(error) = self.store.fenced() {
+                return Err(told(error));
+            }
+            if self.store.is_at_rest() {
+                return Ok(());
+            }
+            thread::park_timeout(NAP);
+        }
+    }
+
+    /// What it does and holds.
+    pub fn stats(&self) -> StoreStats {
+        self.store.stats()
+    }
+
+    /// What its disk has done.
+    pub fn disk(&self) -> DiskFigures {
+        self.disk.snapshot()
+    }
+
+    /// Stops the store cleanly.
+    pub fn close(mut self) -> Result<()> {
+        self.store.begin_close();
+        loop {
+            self.store.tick();
+            self.turn();
+            for event in self.events.drain(..) {
+                if let Event::Closed(result) = event {
+                    return result.map_err(told);
+                }
+            }
+            thread::park_timeout(NAP);
+        }
+    }
+
+    fn nap(&mut self) {
+        self.turn();
+        thread::park_timeout(NAP);
+    }
+
+    /// A turn of the store.
+    pub fn turn(&mut self) {
+        self.store.turn(self.clock.now(), &mut self.events);
+    }
+}
+
+/// User and system time of this process, for a stretch of work.
+pub struct Cpu {
+    begin: Duration,
+}
+
+impl Cpu {
+    /// From now on.
+    pub fn start() -> Result<Cpu> {
+        Ok(Cpu { begin: sys::process_cpu(std::process::id())? })
+    }
+
+    /// Microseconds for each of `ops`.
+    pub fn us_per(&self, ops: u64) -> Result<f64> {
+        let spent = sys::process_cpu(std::process::id())? - self.begin;
+        Ok(spent.as_secs_f64() * 1e6 / ops as f64)
+    }
+}

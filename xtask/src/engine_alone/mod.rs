@@ -1,0 +1,177 @@
+//! The figures of the engine: a store in this process, with the real disk and job threads, and nothing around it.
+//!
+//! Each part makes stores of its own: [`objects`] is what they hold, [`bed`] drives one, and the parts are
+//! [`size`] (what writing, reading and starting cost at so many objects), [`small`] (tiny values, many of them) and
+//! [`steady`] (stalls, and what background work does to a steady load).
+
+mod bed;
+mod objects;
+mod size;
+mod small;
+mod steady;
+
+use crate::figures::{self, How, Part as Run, Set};
+use crate::process::make_dir;
+use crate::{Failure, Result};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How the figures of the engine are taken.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    #[command(flatten)]
+    how: How,
+    /// Objects of the smaller stores, in the place of a million: for trying things out. The page is not written then.
+    #[arg(long, value_name = "COUNT")]
+    objects: Option<u64>,
+    /// Only these parts. The page is not written then.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Part>,
+}
+
+/// A part of a run: rows that share a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// A million objects of 1 KB.
+    Kb1,
+    /// As many of 8 KB.
+    Kb8,
+    /// 20 million objects of 1 KB, with small memtables.
+    Large,
+    /// 20 million objects of 8 KB, or as many as the disk takes.
+    LargeKb8,
+    /// Keys of 8 bytes, values of 16.
+    Small,
+    /// Stalls, and a steady load beside background work.
+    Steady,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    /// Objects of the smaller stores of 1 KB.
+    objects: u64,
+    /// Objects of the smaller store of 8 KB.
+    objects_8k: u64,
+    /// Objects of the larger stores.
+    large: u64,
+    /// Objects of 16 bytes.
+    small: u64,
+    /// Objects that are loaded, and then as many overwritten, while stalls are looked for.
+    steady: u64,
+    /// Rounds of each kind of read.
+    rounds: usize,
+    /// Reads in each.
+    reads: u64,
+    /// Of each yardstick, in each round.
+    yardstick: Duration,
+}
+
+const FULL: Plan = Plan {
+    objects: 1_000_000,
+    objects_8k: 1_000_000,
+    large: 20_000_000,
+    small: 50_000_000,
+    steady: 10_000_000,
+    rounds: 5,
+    reads: 1_000_000,
+    yardstick: Duration::from_millis(500),
+};
+
+const QUICK: Plan = Plan {
+    objects: 1_000_000,
+    objects_8k: 200_000,
+    large: 0,
+    small: 2_000_000,
+    steady: 1_000_000,
+    rounds: 3,
+    reads: 400_000,
+    yardstick: Duration::from_millis(250),
+};
+
+const QUICK_LEAVES_OUT: &str = "quick: the rows at 20 million objects are left out; 200,000 objects of 8 KB instead of \
+    a million, 2 million small ones instead of 50, stalls over one million objects instead of 10; 3 rounds of \
+    400,000 reads instead of 5 of a million";
+
+const METHOD: &str = "\
+The engine alone, in the measuring process: one owner thread in a closed loop without think time, one job thread, I/O
+threads; durability `none` where nothing else is said. CPU per operation is user and system time of the whole process
+until the store is at rest, divided by the operations; the generator is part of it, its own share, measured without a
+store, is `generator_us`. Keys are 16 bytes in random order, heads 24 bytes, values random; user bytes are all three.
+Every answer is checked. Reads are of keys drawn evenly, with a warm page cache: at 20 million objects of those values
+that memory holds (the newest), from the whole ledger. Entries per level, bytes that merges wrote and hit rates of the
+block cache stand beside the rows.";
+
+type Context = figures::Context<Plan>;
+
+impl Context {
+    /// A new folder for a store.
+    fn folder(&self, name: &str) -> Result<PathBuf> {
+        make_dir(&self.home, name)
+    }
+}
+
+const KB1: Run<Part, Plan> = Run {
+    name: Part::Kb1,
+    specs: || size::specs(&size::KB1),
+    run: |context, report| size::run(&size::KB1, context, report),
+};
+const KB8: Run<Part, Plan> = Run {
+    name: Part::Kb8,
+    specs: || size::specs(&size::KB8),
+    run: |context, report| size::run(&size::KB8, context, report),
+};
+const LARGE: Run<Part, Plan> = Run {
+    name: Part::Large,
+    specs: || size::specs(&size::LARGE),
+    run: |context, report| size::run(&size::LARGE, context, report),
+};
+const LARGE_KB8: Run<Part, Plan> = Run {
+    name: Part::LargeKb8,
+    specs: || size::specs(&size::LARGE_KB8),
+    run: |context, report| size::run(&size::LARGE_KB8, context, report),
+};
+const SMALL: Run<Part, Plan> = Run { name: Part::Small, specs: small::specs, run: small::run };
+const STEADY: Run<Part, Plan> = Run { name: Part::Steady, specs: steady::specs, run: steady::run };
+
+const SET: Set<Part, Plan> = Set {
+    name: "engine",
+    title: "The engine alone",
+    method: METHOD,
+    quick_leaves_out: QUICK_LEAVES_OUT,
+    needs_binary: false,
+    parts: &[KB1, KB8, SMALL, STEADY, LARGE, LARGE_KB8],
+};
+
+const QUICK_SET: Set<Part, Plan> = Set { parts: &[KB1, KB8, SMALL, STEADY], ..SET };
+
+/// Measures, prints, writes the page.
+pub fn run(options: &Options) -> Result<()> {
+    let mut plan = if options.how.quick { QUICK } else { FULL };
+    let mut only = options.only.clone();
+    if let Some(objects) = options.objects {
+        plan = Plan { objects, objects_8k: objects / 8, small: objects, steady: objects, ..plan };
+        plan.reads = plan.reads.min(objects);
+        if only.is_empty() {
+            only = vec![Part::Kb1, Part::Kb8, Part::Small, Part::Steady];
+        }
+    }
+    let set = if options.how.quick { &QUICK_SET } else { &SET };
+    set.run(plan, &options.how, &only, "")
+}
+
+/// What the engine says, for a person.
+fn told(error: engine::Error) -> Failure {
+    error.to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_a_name_of_its_own() {
+        figures::assert_named_once(&SET.specs());
+    }
+}

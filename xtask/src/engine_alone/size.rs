@@ -1,0 +1,405 @@
+//! What writing, reading, folding and starting cost at so many objects of one size.
+
+use super::bed::{Bed, Cpu};
+use super::objects::{Objects, Shape};
+use super::{Context, Plan};
+use crate::calibrate::{Yardstick, Yardsticks};
+use crate::report::Report;
+use crate::rows::{Bar, Row, Spec};
+use crate::workload::SplitMix;
+use crate::{Result, proc, sys};
+use engine::fold::{ScanRequest, Visit};
+use engine::store::StoreStats;
+use engine::{Durability, Options, Want};
+use std::fs;
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Memtables of the larger stores, so that they have at least three levels.
+const LARGE_MEMTABLE_BYTES: usize = 16 << 20;
+
+/// Bytes of values that a reading of a larger store keeps to: what a page cache of ordinary size holds.
+const WARM_BYTES: u64 = 6 << 30;
+
+/// Of the disk's free space this part is used at most, so that a measurement does not fill it.
+const DISK_SHARE: f64 = 0.6;
+
+/// A key behind all keys.
+const END: [u8; 32] = [0xFF; 32];
+
+/// One store and what is asked of it.
+pub struct Case {
+    name: &'static str,
+    value_kb: usize,
+    objects: fn(&Plan) -> u64,
+    put_us: f64,
+    get_us: f64,
+    ledger: Option<LedgerBars>,
+}
+
+/// The bars of rows that do not depend on the size of values.
+#[derive(Clone, Copy)]
+struct LedgerBars {
+    head_us: f64,
+    miss_us: f64,
+    bytes_written: f64,
+    memory_mib: Option<f64>,
+}
+
+/// A million of 1 KB.
+pub const KB1: Case = Case {
+    name: "1M",
+    value_kb: 1,
+    objects: |plan| plan.objects,
+    put_us: 5.0,
+    get_us: 4.0,
+    ledger: Some(LedgerBars { head_us: 1.5, miss_us: 0.3, bytes_written: 1.15, memory_mib: Some(128.0) }),
+};
+
+/// A million of 8 KB.
+pub const KB8: Case = Case {
+    name: "1M",
+    value_kb: 8,
+    objects: |plan| plan.objects_8k,
+    put_us: 10.0,
+    get_us: 6.0,
+    ledger: None,
+};
+
+/// 20 million of 1 KB.
+pub const LARGE: Case = Case {
+    name: "20M",
+    value_kb: 1,
+    objects: |plan| plan.large,
+    put_us: 7.0,
+    get_us: 5.0,
+    ledger: Some(LedgerBars { head_us: 2.5, miss_us: 0.6, bytes_written: 1.35, memory_mib: None }),
+};
+
+/// 20 million of 8 KB.
+pub const LARGE_KB8: Case =
+    Case { name: "20M", value_kb: 8, objects: |plan| plan.large, put_us: 12.0, get_us: 7.0, ledger: None };
+
+/// The rows of a case, by what they measure.
+struct Rows<'a>(&'a Case);
+
+impl Rows<'_> {
+    fn row(&self, what: &str, unit: &'static str, bar: Option<Bar>) -> Spec {
+        Spec::new(format!("{}/{what}", self.0.name), unit, bar)
+    }
+
+    fn put(&self) -> Spec {
+        self.row(&format!("put {} KB", self.0.value_kb), "us", Some(Bar::AtMost(self.0.put_us)))
+    }
+
+    fn get(&self) -> Spec {
+        self.row(&format!("get {} KB", self.0.value_kb), "us", Some(Bar::AtMost(self.0.get_us)))
+    }
+
+    fn bytes_written(&self) -> Spec {
+        let bar = self.0.ledger.map(|bars| Bar::AtMost(bars.bytes_written));
+        self.row(&format!("bytes written per user byte, load of {} KB", self.0.value_kb), "ratio", bar)
+    }
+
+    fn head(&self, bars: LedgerBars) -> Spec {
+        self.row("head", "us", Some(Bar::AtMost(bars.head_us)))
+    }
+
+    fn miss(&self, bars: LedgerBars) -> Spec {
+        self.row("miss", "us", Some(Bar::AtMost(bars.miss_us)))
+    }
+
+    fn fold(&self) -> Spec {
+        self.row("fold over all heads", "M/s per core", Some(Bar::AtLeast(5.0)))
+    }
+
+    fn start(&self) -> Spec {
+        self.row("clean start, page cache cold", "s", Some(Bar::AtMost(0.5)))
+    }
+
+    fn rebuild(&self) -> Spec {
+        self.row("ledger rebuild, per object", "us", Some(Bar::AtMost(2.0)))
+    }
+
+    fn memory(&self, mib: f64) -> Spec {
+        self.row("memory", "MiB", Some(Bar::AtMost(mib)))
+    }
+
+    fn threads(&self) -> Spec {
+        self.row("get by two threads over one", "ratio", Some(Bar::AtLeast(1.8)))
+    }
+}
+
+/// The rows of a case.
+pub fn specs(case: &Case) -> Vec<Spec> {
+    let rows = Rows(case);
+    let mut specs = vec![rows.put(), rows.get(), rows.bytes_written()];
+    if let Some(bars) = case.ledger {
+        specs.extend([rows.head(bars), rows.miss(bars), rows.fold(), rows.start(), rows.rebuild()]);
+        specs.push(rows.threads());
+        specs.extend(bars.memory_mib.map(|mib| rows.memory(mib)));
+    }
+    if case.name == "1M" && case.value_kb == 1 {
+        specs.extend(Yardstick::specs());
+    }
+    specs
+}
+
+/// Fills them.
+pub fn run(case: &Case, context: &Context, report: &mut Report) -> Result<()> {
+    let rows = Rows(case);
+    let dir = context.folder("store")?;
+    let mut objects = Objects::new(Shape::of_value(case.value_kb << 10));
+    let count = affordable(case, context, objects.shape, report)?;
+    let options = options(case);
+    let mut bed = Bed::open(&dir, options.clone())?;
+    sys::forget_peak_memory()?;
+    load(&rows, &mut bed, &mut objects, count, report)?;
+    read(&rows, case, context, &mut bed, &mut objects, count, report)?;
+    if let Some(mib) = case.ledger.and_then(|bars| bars.memory_mib) {
+        let memory = proc::memory(std::process::id())?;
+        let mib_of = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let row = rows.memory(mib).valued(mib_of(memory.peak), "the peak of the process, generator included");
+        report.push(row.also("resident_mib", Some(mib_of(memory.resident))))?;
+    }
+    bed.close()?;
+    if case.ledger.is_some() {
+        start(&rows, context, &dir, &options, report)?;
+        report.push(rows.threads().failed("the engine has no reader for other threads yet"))?;
+        rebuild(&rows, &dir, &options, count, report)?;
+    }
+    Ok(())
+}
+
+fn options(case: &Case) -> Options {
+    let options = Options { durability: Durability::None, ..Options::default() };
+    match case.name {
+        "20M" => Options { memtable_bytes_max: LARGE_MEMTABLE_BYTES, ..options },
+        _ => options,
+    }
+}
+
+/// As many objects as are wanted, or as the disk has room for.
+fn affordable(case: &Case, context: &Context, shape: Shape, report: &mut Report) -> Result<u64> {
+    let wanted = (case.objects)(&context.plan);
+    let room = sys::free_bytes(&context.home)? as f64 * DISK_SHARE / (shape.user_bytes() as f64 * 1.35);
+    let count = wanted.min(room as u64);
+    if count < wanted {
+        let kb = case.value_kb;
+        report.remark(format!(
+            "{}: {count} objects of {kb} KB, which is what the disk has room for",
+            case.name
+        ));
+    }
+    Ok(count)
+}
+
+fn load(
+    rows: &Rows<'_>,
+    bed: &mut Bed,
+    objects: &mut Objects,
+    count: u64,
+    report: &mut Report,
+) -> Result<()> {
+    let generator = generator_us(objects, count.min(200_000))?;
+    let (cpu, begin) = (Cpu::start()?, Instant::now());
+    for number in 0..count {
+        bed.put(objects, number, 0)?;
+    }
+    bed.rest()?;
+    let (us, wall) = (cpu.us_per(count)?, begin.elapsed());
+    let stats = bed.stats();
+    let row = rows.put().valued(us, format!("{count} objects"));
+    let row = row
+        .also("generator_us", Some(generator))
+        .also("ops_per_s", Some(count as f64 / wall.as_secs_f64()))
+        .also("refused", Some(bed.refused as f64));
+    report.push(row)?;
+    let user = (count * objects.shape.user_bytes()) as f64;
+    let tables = stats.counters.flush_bytes + stats.counters.merge_bytes_written;
+    let row = rows.bytes_written().valued(bed.disk().write_bytes as f64 / user, "counted");
+    report.push(row.also("tables", Some(tables as f64 / user)))?;
+    report.remark(format!("{}, {} KB: {}", rows.0.name, rows.0.value_kb, levels(&stats)));
+    Ok(())
+}
+
+/// CPU of making an object.
+fn generator_us(objects: &mut Objects, count: u64) -> Result<f64> {
+    let cpu = Cpu::start()?;
+    for number in 0..count {
+        black_box(objects.object(number, 0));
+    }
+    cpu.us_per(count)
+}
+
+/// What is in the levels, and what merging took.
+pub fn levels(stats: &StoreStats) -> String {
+    let held: Vec<String> = stats
+        .levels
+        .iter()
+        .enumerate()
+        .filter(|(_, level)| level.tables > 0)
+        .map(|(at, level)| format!("level {at}: {} entries in {} tables", level.entries, level.tables))
+        .collect();
+    let counters = stats.counters;
+    format!(
+        "{}; {} flushes wrote {} MiB, {} merges {} MiB ({} KiB each); filters and indexes {} KiB",
+        held.join(", "),
+        counters.flushes,
+        counters.flush_bytes >> 20,
+        counters.merges,
+        counters.merge_bytes_written >> 20,
+        (counters.merge_bytes_written / counters.merges.max(1)) >> 10,
+        stats.table_memory_bytes >> 10
+    )
+}
+
+/// What one kind of read costs.
+struct Reads {
+    us: Vec<f64>,
+    hit_rate: f64,
+}
+
+fn read(
+    rows: &Rows<'_>,
+    case: &Case,
+    context: &Context,
+    bed: &mut Bed,
+    objects: &mut Objects,
+    count: u64,
+    report: &mut Report,
+) -> Result<()> {
+    let plan = &context.plan;
+    let warm = count.min(WARM_BYTES / objects.shape.user_bytes());
+    let range = (count - warm, warm);
+    let row = |spec: Spec, reads: Reads| -> Row {
+        spec.measured(&reads.us).also("cache_hit_rate", Some(reads.hit_rate))
+    };
+    let gets = reads(plan, bed, objects, range, Want::Value, true)?;
+    report.push(row(rows.get(), gets))?;
+    let Some(bars) = case.ledger else { return Ok(()) };
+    let heads = reads(plan, bed, objects, (0, count), Want::Head, true)?;
+    report.push(row(rows.head(bars), heads))?;
+    let misses = reads(plan, bed, objects, (1 << 40, count), Want::Head, false)?;
+    report.push(row(rows.miss(bars), misses))?;
+    let folds = (0..plan.rounds).map(|_| fold(bed, count)).collect::<Result<Vec<f64>>>()?;
+    report.push(rows.fold().measured(&folds))?;
+    if case.name == "1M" {
+        let mut yardsticks = Yardsticks::new(&context.home)?;
+        let rounds =
+            (0..plan.rounds).map(|_| yardsticks.round(plan.yardstick)).collect::<Result<Vec<_>>>()?;
+        Yardstick::rows(&rounds).into_iter().try_for_each(|row| report.push(row))?;
+    }
+    Ok(())
+}
+
+/// Rounds of reads of `range`'s objects (first and count), after one that warms up. Each must be there, or not.
+fn reads(
+    plan: &Plan,
+    bed: &mut Bed,
+    objects: &mut Objects,
+    range: (u64, u64),
+    want: Want,
+    there: bool,
+) -> Result<Reads> {
+    let mut us = Vec::new();
+    let mut before = bed.stats().cache;
+    for round in 0..=plan.rounds {
+        let mut rng = SplitMix::new(round as u64);
+        let cpu = Cpu::start()?;
+        for _ in 0..plan.reads {
+            let number = range.0 + rng.below(range.1);
+            let found = bed.lookup(objects.key(number), want)?;
+            let right = match &found {
+                Some(found) if want == Want::Value => {
+                    found.value.as_ref().is_some_and(|value| objects.is_value(number, value))
+                }
+                Some(found) => found.head.len() == objects.shape.head,
+                None => false,
+            };
+            if right != there || found.is_some() != there {
+                return Err(format!("a wrong answer for object {number}").into());
+            }
+        }
+        if round > 0 {
+            us.push(cpu.us_per(plan.reads)?);
+        } else {
+            before = bed.stats().cache;
+        }
+    }
+    let after = bed.stats().cache;
+    let (hits, misses) = (after.0 - before.0, after.1 - before.1);
+    Ok(Reads { us, hit_rate: hits as f64 / (hits + misses).max(1) as f64 })
+}
+
+/// A fold over every head; millions for each second of CPU.
+pub fn fold(bed: &mut Bed, count: u64) -> Result<f64> {
+    let seen = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&seen);
+    let cpu = Cpu::start()?;
+    let request = ScanRequest {
+        start: bytes::Bytes::new(),
+        end: bytes::Bytes::from_static(&END),
+        items_max: usize::MAX,
+        visitor: Box::new(move |_, head| {
+            black_box(head);
+            counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            Visit::Skip
+        }),
+    };
+    bed.scan(request)?;
+    let us = cpu.us_per(count)?;
+    match seen.load(Ordering::Relaxed) {
+        saw if saw == count => Ok(1.0 / us),
+        saw => Err(format!("a fold saw {saw} heads of {count}").into()),
+    }
+}
+
+/// From the call of open to the store's being there, its files not in memory.
+fn start(
+    rows: &Rows<'_>,
+    context: &Context,
+    dir: &Path,
+    options: &Options,
+    report: &mut Report,
+) -> Result<()> {
+    let mut seconds = Vec::new();
+    for _ in 0..context.plan.rounds {
+        forget_files(dir)?;
+        let bed = Bed::open(dir, options.clone())?;
+        seconds.push(bed.opening.as_secs_f64());
+        bed.close()?;
+    }
+    report.push(rows.start().measured(&seconds))
+}
+
+/// Opens the store after its tables and its manifest are gone.
+fn rebuild(rows: &Rows<'_>, dir: &Path, options: &Options, count: u64, report: &mut Report) -> Result<()> {
+    fs::remove_dir_all(dir.join("tables"))?;
+    fs::remove_file(dir.join("MANIFEST"))?;
+    let (cpu, begin) = (Cpu::start()?, Instant::now());
+    let bed = match Bed::open(dir, options.clone()) {
+        Ok(bed) => bed,
+        Err(failure) => return report.push(rows.rebuild().failed(failure)),
+    };
+    let wall_us = begin.elapsed().as_secs_f64() * 1e6 / count as f64;
+    let row = rows.rebuild().valued(cpu.us_per(count)?, "CPU of all threads; page cache warm");
+    bed.close()?;
+    report.push(row.also("wall_us", Some(wall_us)))
+}
+
+/// Drops a folder's files from the page cache.
+fn forget_files(dir: &Path) -> Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            forget_files(&entry.path())?;
+        } else {
+            sys::forget_file(&fs::File::open(entry.path())?)?;
+        }
+    }
+    Ok(())
+}

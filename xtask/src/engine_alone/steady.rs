@@ -1,0 +1,129 @@
+//! Stalls: a load at full speed and a pareto overwrite behind it, each write timed.
+//!
+//! The time that the thread waited for a processor is taken off: it is the machine's, not the engine's.
+
+use super::Context;
+use super::bed::Bed;
+use super::objects::{Objects, Shape};
+use super::size::levels;
+use crate::Result;
+use crate::report::Report;
+use crate::rows::{Bar, Spec};
+use crate::stats::Latencies;
+use crate::workload::SplitMix;
+use engine::{Durability, Options};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+/// Of a pareto distribution in which a fifth of the objects gets four fifths of the writes.
+const PARETO_SHAPE: f64 = 1.16;
+
+/// Tenths of a run, for its throughput.
+const PARTS: u64 = 10;
+
+/// The rows of this part.
+pub fn specs() -> Vec<Spec> {
+    phases().into_iter().flat_map(|phase| [phase.stall(), phase.tail(), phase.throughput()]).collect()
+}
+
+struct Phase {
+    name: &'static str,
+    overwrites: bool,
+}
+
+fn phases() -> [Phase; 2] {
+    [Phase { name: "load", overwrites: false }, Phase { name: "pareto overwrite", overwrites: true }]
+}
+
+impl Phase {
+    fn stall(&self) -> Spec {
+        Spec::new(format!("steady/{}, longest stall", self.name), "ms", Some(Bar::Below(20.0)))
+    }
+
+    fn tail(&self) -> Spec {
+        Spec::new(format!("steady/{}, put p99.9 over median", self.name), "ratio", Some(Bar::AtMost(5.0)))
+    }
+
+    fn throughput(&self) -> Spec {
+        let row = format!("steady/{}, last tenth's throughput over the first's", self.name);
+        Spec::new(row, "ratio", Some(Bar::AtLeast(0.8)))
+    }
+}
+
+/// Fills them.
+pub fn run(context: &Context, report: &mut Report) -> Result<()> {
+    let (dir, count) = (context.folder("steady")?, context.plan.steady);
+    let mut objects = Objects::new(Shape::of_value(1 << 10));
+    let mut bed = Bed::open(&dir, Options { durability: Durability::None, ..Options::default() })?;
+    for phase in phases() {
+        let mut rng = SplitMix::new(5);
+        let mut latencies = Latencies::new();
+        let mut longest = Duration::ZERO;
+        let mut tenths = Vec::new();
+        let queue = RunQueue::open()?;
+        for part in 0..PARTS {
+            let begin = Instant::now();
+            let (from, to) = (count * part / PARTS, count * (part + 1) / PARTS);
+            for number in from..to {
+                let number = if phase.overwrites { pareto(&mut rng, count) } else { number };
+                let (waited, start) = (queue.waited()?, Instant::now());
+                bed.put(&mut objects, number, u64::from(phase.overwrites))?;
+                let took = start.elapsed();
+                let took = took.saturating_sub(queue.waited()?.saturating_sub(waited));
+                latencies.record(took);
+                longest = longest.max(took);
+            }
+            tenths.push((to - from) as f64 / begin.elapsed().as_secs_f64());
+        }
+        let (p50, p999) = (latencies.p50_us(), latencies.percentile_us(99.9));
+        let noise = format!("{count} writes");
+        report.push(phase.stall().valued(longest.as_secs_f64() * 1e3, &*noise))?;
+        let row = phase.tail().valued(p999 / p50, &*noise);
+        report.push(row.also("p50_us", Some(p50)).also("p99.9_us", Some(p999)))?;
+        let ratio = tenths[PARTS as usize - 1] / tenths[0];
+        report.push(phase.throughput().valued(ratio, &*noise).also("first_per_s", Some(tenths[0])))?;
+        report.remark(format!("steady, {}: {}; {} refusals", phase.name, levels(&bed.stats()), bed.refused));
+    }
+    bed.rest()?;
+    bed.close()
+}
+
+/// One of `count` numbers, small ones far more often.
+fn pareto(rng: &mut SplitMix, count: u64) -> u64 {
+    let uniform = (rng.next() >> 11) as f64 / (1u64 << 53) as f64;
+    let drawn = (1.0 - uniform).powf(-1.0 / PARETO_SHAPE) - 1.0;
+    // The tail beyond `count` folds back; a factor spreads the head over a hundredth of the objects.
+    (drawn * count as f64 / 100.0) as u64 % count
+}
+
+/// How long this thread has waited for a processor so far.
+struct RunQueue(File);
+
+impl RunQueue {
+    fn open() -> Result<RunQueue> {
+        Ok(RunQueue(File::open("/proc/thread-self/schedstat")?))
+    }
+
+    fn waited(&self) -> Result<Duration> {
+        let mut bytes = [0; 96];
+        let len = self.0.read_at(&mut bytes, 0)?;
+        let text = std::str::from_utf8(&bytes[..len])?;
+        let nanos = text.split_whitespace().nth(1).ok_or("schedstat has another form")?.parse()?;
+        Ok(Duration::from_nanos(nanos))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_numbers_get_most_of_a_pareto() {
+        let mut rng = SplitMix::new(1);
+        let drawn: Vec<u64> = (0..10_000).map(|_| pareto(&mut rng, 1000)).collect();
+        assert!(drawn.iter().all(|&number| number < 1000));
+        let head = drawn.iter().filter(|&&number| number < 200).count();
+        assert!((7_000..10_000).contains(&head), "{head}");
+    }
+}
