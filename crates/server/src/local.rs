@@ -116,7 +116,7 @@ impl Local {
         shard.take_outputs(&mut outputs);
         drop(shard);
         self.dispatch(&mut outputs);
-        if self.has_waiting() {
+        if self.can_begin() {
             self.wake();
         }
         for (to, messages) in self.mail.borrow_mut().iter_mut().enumerate() {
@@ -127,9 +127,14 @@ impl Local {
         }
     }
 
-    /// Whether requests wait for the next turn to begin.
+    /// Whether requests wait to be begun.
     pub fn has_waiting(&self) -> bool {
         self.shard.borrow().has_waiting()
+    }
+
+    /// Whether the next turn can begin some of them.
+    pub fn can_begin(&self) -> bool {
+        self.shard.borrow().can_begin()
     }
 
     fn take(&self, mail: Mail, shard: &mut Shard) {

@@ -33,6 +33,9 @@ const JOB_THREADS: usize = 1;
 /// How often deadlines, idle connections and the sync interval are looked at.
 const TICK: Duration = Duration::from_millis(100);
 
+/// How often requests that wait to be begun are looked at while nothing else happens: they are refused in time.
+const WAITING_LOOK: Duration = Duration::from_millis(5);
+
 /// How often a node that has just started looks whether it knows who is there.
 const PEERS_POLL: Duration = Duration::from_millis(5);
 
@@ -194,11 +197,12 @@ async fn drive(
             biased;
             () = local.woken() => {
                 local.turn();
-                if local.has_waiting() {
+                if local.can_begin() {
                     // Answers and what has arrived go first, or nothing would end what those that wait are waiting for.
                     tokio::task::yield_now().await;
                 }
             }
+            () = tokio::time::sleep(WAITING_LOOK), if local.has_waiting() => local.turn(),
             _ = ticks.tick() => {
                 let now = clock.now();
                 local.tick(now);

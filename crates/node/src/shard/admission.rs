@@ -3,15 +3,19 @@
 //! What has been begun goes before what has not: other nodes wait for it, and so does memory. So a shard that cannot
 //! keep up leaves new requests waiting, and tells those that it will not come to in time.
 //!
-//! 1. A pass over the connections begins requests for [`PASS_MAX`]; those that come later in it wait, in order.
-//! 2. Each turn begins those that wait, again for [`PASS_MAX`].
-//! 3. What has then waited for [`WAIT_MAX`] is refused, if so much is under way that this is no slip of the scheduler.
+//! 1. A pass over the connections, from the first request in it to the end of the turn, is to take [`PASS_MAX`]. It begins
+//!    requests for no longer than that, and the *window*, how much may be under way, shrinks while passes take longer
+//!    and grows while they do not.
+//! 2. What comes when the pass or the window is full waits, in order, and is begun by a later turn.
+//! 3. What has waited for [`WAIT_MAX`] is refused, if so much is under way that this is no slip of the scheduler.
 //!
 //! Invariants: nothing of a refused request was done; a request that waits is neither begun before one that has waited
 //! for longer, nor after its client has gone.
 //!
-//! Time decides, not a count: a thousand writes that wait for one sync are no overload, and a hundred large ones may
-//! be. (CoDel, Nichols and Jacobson, 2012, says so of packets.) Left out: requests of other shards, which have waited there,
+//! The time of a pass decides, not a count: a thousand writes that wait for one sync make short passes and are no
+//! overload, and a hundred large ones may be. (CoDel, Nichols and Jacobson, 2012, says so of packets; the window moves as
+//! TCP's does.) What is refused waits first: a client that is told at once asks again at once, and ten thousand
+//! refusals a second cost what a thousand reads do. Left out: requests of other shards, which have waited there,
 //! and those of other nodes, which are part of something begun.
 
 use super::{Origin, Shard, TIMEOUT_DEFAULT, WORK_BYTES_MAX, WORK_MAX};
@@ -21,8 +25,7 @@ use kv::{Error, Request};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long a pass begins requests. What is already under way waits for so long at each node on its way, three or four times,
-/// and with what it does itself that is to stay well below [`WAIT_MAX`] twice over.
+/// How long a pass is to take. What is under way waits for one at each node on its way, three or four times in all.
 pub const PASS_MAX: Duration = Duration::from_millis(10);
 
 /// How long a request waits until it is refused: an answer that says so is to come within 50 ms, and before and after
@@ -31,7 +34,12 @@ pub const WAIT_MAX: Duration = Duration::from_millis(25);
 
 /// Requests without an answer below which nothing is refused: fewer are no burden, so whatever takes long is not their
 /// number.
-pub const OVERLOAD_WORK_MIN: usize = 256;
+pub const OVERLOAD_WORK_MIN: usize = 128;
+
+/// By what part the window shrinks with a pass that took too long, and by how much it grows with another: from a thousand
+/// to half of it in six passes, and back in thirty.
+const SHRINK: usize = 8;
+const GROW: usize = 16;
 
 struct Waiting {
     id: RequestId,
@@ -39,14 +47,20 @@ struct Waiting {
     since: Monotonic,
 }
 
-/// What waits to be begun.
-#[derive(Default)]
+/// What waits to be begun, and how much may be under way.
 pub(super) struct Admission {
     /// When the first request since the last turn came.
     pass_began: Option<Monotonic>,
+    window: usize,
     waiting: VecDeque<Waiting>,
     /// Bytes of values in it.
     bytes: usize,
+}
+
+impl Default for Admission {
+    fn default() -> Admission {
+        Admission { pass_began: None, window: WORK_MAX, waiting: VecDeque::new(), bytes: 0 }
+    }
 }
 
 impl Admission {
@@ -71,10 +85,15 @@ impl Admission {
         Some(first)
     }
 
-    /// Whether the pass that `now` belongs to begins nothing more.
-    fn is_over(&mut self, now: Monotonic) -> bool {
-        let began = *self.pass_began.get_or_insert(now);
-        !self.waiting.is_empty() || now.since(began) >= PASS_MAX
+    /// Ends a pass with so much under way.
+    fn end_pass(&mut self, now: Monotonic, begun: usize) {
+        let Some(began) = self.pass_began.take() else { return };
+        self.window = if now.since(began) > PASS_MAX {
+            let window = self.window.min(begun);
+            (window - window / SHRINK).max(OVERLOAD_WORK_MIN)
+        } else {
+            (self.window + GROW).min(WORK_MAX)
+        };
     }
 
     fn forget(&mut self, id: RequestId) {
@@ -88,24 +107,53 @@ impl Shard {
     /// Takes a client's request. `id` must not be that of another request under way.
     pub fn request(&mut self, id: RequestId, request: Request) {
         let now = self.config.clock.now();
-        if !self.admission.is_over(now) {
-            self.begin(Waiting { id, request, since: now });
+        let began = *self.admission.pass_began.get_or_insert(now);
+        let may_begin = !self.has_waiting() && now.since(began) < PASS_MAX && self.has_room();
+        let waiting = Waiting { id, request, since: now };
+        if may_begin {
+            self.begin(waiting);
         } else if self.work() >= WORK_MAX || self.work_bytes() >= WORK_BYTES_MAX {
             self.refuse(id);
         } else {
-            self.admission.push(Waiting { id, request, since: now });
+            self.admission.push(waiting);
         }
     }
 
-    /// Begins what waits, and refuses what has waited for too long.
+    /// Whether requests wait to be begun: a turn should come within some milliseconds, to refuse those that it comes too
+    /// late for.
+    pub fn has_waiting(&self) -> bool {
+        self.admission.len() > 0
+    }
+
+    /// Whether the next turn can begin some of them: it should come as soon as what has arrived meanwhile is in.
+    pub fn can_begin(&self) -> bool {
+        self.has_waiting() && self.has_room()
+    }
+
+    fn has_room(&self) -> bool {
+        self.begun() < self.admission.window
+    }
+
+    /// Work that was begun and has no answer.
+    fn begun(&self) -> usize {
+        self.load().0 as usize - self.admission.len()
+    }
+
+    /// Ends a pass: begins what waits, and refuses what has waited for too long.
     pub(super) fn admit(&mut self) {
-        self.admission.pass_began = None;
-        if self.admission.len() == 0 {
-            return;
+        if self.has_waiting() {
+            self.begin_waiting();
         }
+        if self.admission.pass_began.is_some() {
+            self.admission.end_pass(self.config.clock.now(), self.begun());
+        }
+    }
+
+    fn begin_waiting(&mut self) {
         let began = self.config.clock.now();
         let mut now = began;
         while now.since(began) < PASS_MAX
+            && self.has_room()
             && let Some(waiting) = self.admission.pop()
         {
             self.begin(waiting);

@@ -307,14 +307,9 @@ impl Shard {
         self.store.begin_close();
     }
 
-    /// Whether writes wait for a turn to end, or requests for the next to begin.
+    /// Whether a turn has something to do at once: writes wait for it to end, or requests to be begun.
     pub fn wants_turn(&self) -> bool {
-        self.store.wants_turn() || self.has_waiting()
-    }
-
-    /// Whether requests wait for the next turn to begin: it should come as soon as what has arrived meanwhile is in.
-    pub fn has_waiting(&self) -> bool {
-        self.admission.len() > 0
+        self.store.wants_turn() || self.can_begin()
     }
 
     /// Whether requests are under way.
