@@ -1,17 +1,16 @@
 //! A store for a program that would rather wait: each call returns when it is done.
 //!
-//! Disk operations and jobs are carried out inside the call that causes them, so a call that fills the memtable
-//! pays for its flush. The server does not use this; tools, tests and programs without a loop of their own do.
+//! The one that has it is its owner: writes and everything else go through it, one at a time. Disk operations and
+//! jobs are carried out inside the call that causes them, so a call that fills the memtable pays for its flush. The
+//! server does not use this; tools, tests and programs without a loop of their own do.
 //!
 //! ```
 //! # fn main() -> Result<(), engine::Error> {
 //! # let folder = tempfile::tempdir().expect("a folder");
-//! use engine::{Embedded, Options};
+//! use engine::{Embedded, Machine, Options};
 //!
-//! let disk = os::OsDisk::blocking();
-//! let handles = [disk.blocking_handle(), disk.blocking_handle(), disk];
-//! let handles = handles.map(|handle| Box::new(handle) as Box<dyn base::Disk>);
-//! let mut store = Embedded::open(folder.path(), Options::default(), handles, Box::new(os::OsRng::new()))?;
+//! let machine = Machine::new(os::OsDisk::blocking().blocking_handles(), os::OsClock::new(), os::OsRng::new());
+//! let mut store = Embedded::open(folder.path(), Options::default(), machine)?;
 //! store.put(b"key", b"head", b"value")?;
 //! assert_eq!(store.head(b"key")?.map(|found| found.head), Some("head".into()));
 //! assert_eq!(store.get(b"key")?.and_then(|found| found.value), Some("value".into()));
@@ -26,9 +25,43 @@ use crate::entry::Seq;
 use crate::error::Error;
 use crate::fold::{ScanPage, ScanRequest};
 use crate::store::{Event, Found, Lookup, OpenReport, Options, Platform, Store, Want, Write};
-use base::{Disk, Job, Monotonic, Progress, Rng, Spawn};
+use base::{Clock, Disk, Job, Monotonic, Progress, Rng, Spawn};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Makes handles of one disk.
+pub type MakeDisk = Arc<dyn Fn() -> Box<dyn Disk> + Send + Sync>;
+
+/// What an embedded store runs on.
+#[derive(Clone)]
+pub struct Machine {
+    disks: MakeDisk,
+    clock: Arc<dyn Clock>,
+    rng: Arc<Mutex<dyn Rng>>,
+}
+
+impl Machine {
+    /// `disks` makes handles of one disk that complete each operation within `submit`. Versions expire by the wall
+    /// clock of `clock`.
+    pub fn new<D: Disk + 'static>(
+        disks: impl Fn() -> D + Send + Sync + 'static,
+        clock: impl Clock + 'static,
+        rng: impl Rng + 'static,
+    ) -> Machine {
+        let disks: MakeDisk = Arc::new(move || Box::new(disks()));
+        Machine { disks, clock: Arc::new(clock), rng: Arc::new(Mutex::new(rng)) }
+    }
+}
+
+/// A machine's randomness, for a store to own.
+struct SharedRng(Arc<Mutex<dyn Rng>>);
+
+impl Rng for SharedRng {
+    fn next_u64(&mut self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).next_u64()
+    }
+}
 
 /// Runs each job to its end when it is spawned.
 pub struct RunAtOnce(Mutex<Box<dyn Disk>>);
@@ -50,24 +83,23 @@ impl Spawn for RunAtOnce {
 /// A store whose calls wait.
 pub struct Embedded {
     store: Store,
+    machine: Machine,
     report: OpenReport,
     events: Vec<Event>,
 }
 
 impl Embedded {
-    /// Opens the store in `dir`, or makes one. The three handles are of one disk and complete each operation
-    /// within `submit`.
-    pub fn open(
-        dir: &Path,
-        options: Options,
-        handles: [Box<dyn Disk>; 3],
-        rng: Box<dyn Rng>,
-    ) -> Result<Embedded, Error> {
-        let [disk, startup, jobs] = handles;
-        let spawn = Arc::new(RunAtOnce::new(jobs));
-        let platform = Platform { disk, startup, spawn, rng, now: Monotonic::default() };
+    /// Opens the store in `dir`, or makes one.
+    pub fn open(dir: &Path, options: Options, machine: Machine) -> Result<Embedded, Error> {
+        let platform = Platform {
+            disk: (machine.disks)(),
+            startup: (machine.disks)(),
+            spawn: Arc::new(RunAtOnce::new((machine.disks)())),
+            rng: Box::new(SharedRng(Arc::clone(&machine.rng))),
+            clock: Arc::clone(&machine.clock),
+        };
         let (store, report) = Store::open(dir, options, platform)?;
-        Ok(Embedded { store, report, events: Vec::new() })
+        Ok(Embedded { store, machine, report, events: Vec::new() })
     }
 
     /// What opening found.
@@ -80,9 +112,22 @@ impl Embedded {
         self.write(&[Write::Put { key, head, value: &[value] }])
     }
 
+    /// [`Embedded::put`] of a version that ends after `ttl`: from then on the key is as if it had been deleted.
+    pub fn put_for(&mut self, key: &[u8], head: &[u8], value: &[u8], ttl: Duration) -> Result<Seq, Error> {
+        let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        let expires_ms = self.store.now_ms().saturating_add(ttl_ms);
+        self.write(&[Write::PutUntil { key, head, value: &[value], expires_ms }])
+    }
+
     /// Removes a key, and returns when that is as durable as the options say.
     pub fn delete(&mut self, key: &[u8]) -> Result<Seq, Error> {
         self.write(&[Write::Delete { key }])
+    }
+
+    /// Removes every key from `start` up to `end`, which stays; an empty `end` is none. It costs one small record,
+    /// however many keys there are, and the range can be written again at once.
+    pub fn drop_range(&mut self, start: &[u8], end: &[u8]) -> Result<Seq, Error> {
+        self.write(&[Write::DropRange { start, end }])
     }
 
     /// Applies a batch, all of it or nothing, and returns when that is as durable as the options say.
@@ -108,6 +153,11 @@ impl Embedded {
         self.lookup(key, Want::Head)
     }
 
+    /// The number of a key's newest version.
+    pub fn version(&mut self, key: &[u8]) -> Result<Option<Seq>, Error> {
+        Ok(self.lookup(key, Want::Head)?.map(|found| found.seq))
+    }
+
     /// One page of a scan.
     pub fn scan(&mut self, request: ScanRequest) -> Result<ScanPage, Error> {
         let id = self.store.scan(request)?;
@@ -129,6 +179,10 @@ impl Embedded {
 
     /// Stops cleanly: nothing has to be replayed at the next start.
     pub fn close(mut self) -> Result<(), Error> {
+        self.close_store()
+    }
+
+    fn close_store(&mut self) -> Result<(), Error> {
         self.store.begin_close();
         loop {
             self.turn();
@@ -158,6 +212,10 @@ impl Embedded {
 
     fn turn(&mut self) {
         self.store.tick();
-        self.store.turn(Monotonic::default(), &mut self.events);
+        self.store.turn(self.now(), &mut self.events);
+    }
+
+    fn now(&self) -> Monotonic {
+        self.machine.clock.now()
     }
 }

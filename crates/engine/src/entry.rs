@@ -7,6 +7,8 @@
 //! kind u8 | jsn varint | offset varint | record_len varint | head_len varint | head | inline value
 //! ```
 //!
+//! The kind's top bit says that the version expires; then `expires_ms varint` stands before the head.
+//!
 //! `offset` and `record_len` say where the record stood when the entry was made: a hint that saves the
 //! segment's index. The record itself says its `jsn`, so a hint that compaction has made stale is noticed.
 
@@ -58,14 +60,20 @@ pub struct Entry<'a> {
     pub head: &'a [u8],
     /// The value when it is inline, otherwise empty.
     pub inline: &'a [u8],
+    /// When the version ends, in milliseconds since 1970-01-01 UTC: from then on it is as if it had been deleted. A
+    /// deletion has none.
+    pub expires_ms: Option<u64>,
 }
 
 const KIND_JOURNAL: u8 = 1;
 const KIND_INLINE: u8 = 2;
 const KIND_DELETED: u8 = 3;
 
-/// The longest prefix that [`Entry::encode_prefix`] writes: the kind and four varints.
-pub const ENTRY_PREFIX_BYTES_MAX: usize = 1 + 10 + 5 + 5 + 5;
+/// Beside the kind: the version expires.
+const KIND_EXPIRES: u8 = 0x80;
+
+/// The longest prefix that [`Entry::encode_prefix`] writes: the kind and five varints.
+pub const ENTRY_PREFIX_BYTES_MAX: usize = 1 + 10 + 5 + 5 + 5 + 10;
 
 impl<'a> Entry<'a> {
     /// Appends what stands before the head. The entry is this, then the head, then the inline value.
@@ -76,11 +84,36 @@ impl<'a> Entry<'a> {
             Location::Deleted => (KIND_DELETED, 0, 0),
         };
         debug_assert!(kind == KIND_INLINE || self.inline.is_empty());
-        out.push(kind);
+        debug_assert!(kind != KIND_DELETED || self.expires_ms.is_none());
+        out.push(kind | if self.expires_ms.is_some() { KIND_EXPIRES } else { 0 });
         put_varint(out, self.jsn.0);
         put_varint(out, u64::from(offset));
         put_varint(out, u64::from(len));
         put_varint(out, self.head.len() as u64);
+        if let Some(expires_ms) = self.expires_ms {
+            put_varint(out, expires_ms);
+        }
+    }
+
+    /// Whether the encoded entry says that its version expires, before it is decoded.
+    pub fn expires(bytes: &[u8]) -> bool {
+        bytes.first().is_some_and(|kind| kind & KIND_EXPIRES != 0)
+    }
+
+    /// The deletion that stands for this version once it has ended.
+    pub fn ended(&self) -> Entry<'static> {
+        Entry { jsn: self.jsn, location: Location::Deleted, head: b"", inline: b"", expires_ms: None }
+    }
+
+    /// Whether there is nothing to be read of the key at `now_ms`, in milliseconds since 1970: it was deleted, or
+    /// the version has ended.
+    pub fn is_gone(&self, now_ms: u64) -> bool {
+        self.location == Location::Deleted || self.has_ended(now_ms)
+    }
+
+    /// Whether the version has an end, and it has come.
+    pub fn has_ended(&self, now_ms: u64) -> bool {
+        self.expires_ms.is_some_and(|expires_ms| expires_ms <= now_ms)
     }
 
     /// Appends the whole entry.
@@ -103,10 +136,12 @@ impl<'a> Entry<'a> {
 
 fn decode(bytes: &[u8]) -> Option<Entry<'_>> {
     let (&kind, mut rest) = bytes.split_first()?;
+    let (kind, expires) = (kind & !KIND_EXPIRES, kind & KIND_EXPIRES != 0);
     let jsn = Jsn(get_varint(&mut rest)?);
     let offset = u32::try_from(get_varint(&mut rest)?).ok()?;
     let len = u32::try_from(get_varint(&mut rest)?).ok()?;
     let head_len = usize::try_from(get_varint(&mut rest)?).ok()?;
+    let expires_ms = if expires { Some(get_varint(&mut rest)?) } else { None };
     if head_len > rest.len() {
         return None;
     }
@@ -114,10 +149,10 @@ fn decode(bytes: &[u8]) -> Option<Entry<'_>> {
     let location = match kind {
         KIND_JOURNAL if inline.is_empty() => Location::Journal { offset, len },
         KIND_INLINE if offset == 0 && len == 0 => Location::Inline,
-        KIND_DELETED if offset == 0 && len == 0 && rest.is_empty() => Location::Deleted,
+        KIND_DELETED if offset == 0 && len == 0 && rest.is_empty() && !expires => Location::Deleted,
         _ => return None,
     };
-    Some(Entry { jsn, location, head, inline })
+    Some(Entry { jsn, location, head, inline, expires_ms })
 }
 
 /// Appends a LEB128 number.
@@ -156,11 +191,21 @@ mod tests {
             location: Location::Journal { offset: 64, len: 1100 },
             head: b"head",
             inline: b"",
+            expires_ms: None,
         };
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         assert_eq!(bytes, [1, 0xAC, 2, 64, 0xCC, 8, 4, b'h', b'e', b'a', b'd']);
         assert_eq!(Entry::decode(&bytes).unwrap(), entry);
+        let entry = Entry { expires_ms: Some(1_700_000_000_000), ..entry };
+        bytes.clear();
+        entry.encode(&mut bytes);
+        let expected = [&[0x81, 0xAC, 2, 64, 0xCC, 8, 4, 0x80, 0xD0, 0x95, 0xFF, 0xBC, 0x31][..], b"head"];
+        assert_eq!(bytes, expected.concat());
+        assert_eq!(Entry::decode(&bytes).unwrap(), entry);
+        let ends = |now_ms| (entry.has_ended(now_ms), entry.is_gone(now_ms), entry.ended().is_gone(now_ms));
+        assert_eq!(ends(1_699_999_999_999), (false, false, true));
+        assert_eq!(ends(1_700_000_000_000), (true, true, true));
     }
 
     #[test]
@@ -168,7 +213,7 @@ mod tests {
         for location in [Location::Inline, Location::Deleted] {
             let inline: &[u8] = if location == Location::Inline { b"value" } else { b"" };
             let head: &[u8] = if location == Location::Inline { b"head" } else { b"" };
-            let entry = Entry { jsn: Jsn(u64::MAX), location, head, inline };
+            let entry = Entry { jsn: Jsn(u64::MAX), location, head, inline, expires_ms: None };
             let mut bytes = Vec::new();
             entry.encode(&mut bytes);
             assert_eq!(Entry::decode(&bytes).unwrap(), entry);
@@ -185,6 +230,8 @@ mod tests {
             &[1, 0, 0, 0, 5, 1],
             &[3, 0, 0, 0, 1, 1],
             &[2, 0, 1, 0, 0],
+            &[0x83, 0, 0, 0, 0, 1],
+            &[0x82, 0, 0, 0, 0],
         ] {
             assert_eq!(Entry::decode(bytes), Err(Error::Malformed("ledger entry")));
         }

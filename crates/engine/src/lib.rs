@@ -6,6 +6,7 @@
 //! thread, socket, clock or async runtime of its own.
 
 pub mod check;
+pub mod drops;
 pub mod embedded;
 pub mod entry;
 pub mod error;
@@ -17,7 +18,7 @@ pub mod merge;
 pub mod store;
 pub mod table;
 
-pub use embedded::Embedded;
+pub use embedded::{Embedded, Machine};
 pub use entry::{Entry, Jsn, Location, Seq};
 pub use error::{Damage, Error};
 pub use store::{Durability, Found, Lookup, Options, Store, Want, Write};

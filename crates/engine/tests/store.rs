@@ -2,19 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
+use base::Rng;
 use base::rng::SplitMix64;
-use base::{Disk, Rng};
 use bytes::Bytes;
 use engine::fold::{ScanRequest, Visit};
-use engine::{Durability, Embedded, Options, Write};
+use engine::{Durability, Embedded, Machine, Options, Write};
 use std::collections::BTreeMap;
 use std::path::Path;
 
+fn machine() -> Machine {
+    Machine::new(os::OsDisk::blocking().blocking_handles(), os::OsClock::new(), os::OsRng::new())
+}
+
 fn open(dir: &Path, options: &Options) -> Embedded {
-    let disk = os::OsDisk::blocking();
-    let handles = [disk.blocking_handle(), disk.blocking_handle(), disk];
-    let handles = handles.map(|handle| Box::new(handle) as Box<dyn Disk>);
-    Embedded::open(dir, options.clone(), handles, Box::new(os::OsRng::new())).unwrap()
+    Embedded::open(dir, options.clone(), machine()).unwrap()
 }
 
 /// Small enough that a few thousand writes make several segments, tables and levels.
@@ -135,10 +136,7 @@ fn a_batch_is_whole_after_a_restart_and_numbers_are_never_given_twice() {
 fn a_folder_has_one_owner() {
     let folder = tempfile::tempdir().unwrap();
     let _store = open(folder.path(), &small());
-    let disk = os::OsDisk::blocking();
-    let handles = [disk.blocking_handle(), disk.blocking_handle(), disk];
-    let handles = handles.map(|handle| Box::new(handle) as Box<dyn Disk>);
-    let second = Embedded::open(folder.path(), small(), handles, Box::new(os::OsRng::new()));
+    let second = Embedded::open(folder.path(), small(), machine());
     let error = second.err().expect("the folder is locked").to_string();
     assert!(error.contains("LOCK"), "{error}");
 }

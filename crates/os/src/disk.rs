@@ -65,7 +65,7 @@ impl OsDisk {
     }
 
     /// Makes blocking handles on whichever thread it is called.
-    pub(crate) fn blocking_handles(&self) -> impl Fn() -> OsDisk + Clone + Send + 'static {
+    pub fn blocking_handles(&self) -> impl Fn() -> OsDisk + Clone + Send + Sync + 'static {
         let files = Arc::clone(&self.files);
         move || OsDisk::new(Arc::clone(&files), Mode::Blocking(Vec::new()))
     }

@@ -110,7 +110,7 @@ pub fn open(common: &Common, id: ShardId) -> Result<Opened, Error> {
         startup: Box::new(startup.blocking_handle()),
         spawn: Arc::clone(&jobs) as Arc<dyn base::Spawn>,
         rng: Box::new(OsRng::new()),
-        now: OsClock::new().now(),
+        clock: Arc::new(OsClock::new()),
     };
     let failed = |cause: engine::Error| match cause {
         engine::Error::Disk(disk) if disk.kind == base::DiskErrorKind::Locked => {

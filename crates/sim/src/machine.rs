@@ -11,7 +11,7 @@ use crate::spawn::{JobId, SimSpawn};
 use crate::trace::Trace;
 use crate::{SimClock, SimTime};
 use base::rng::SplitMix64;
-use base::{Clock, Progress, Rng};
+use base::{Progress, Rng};
 use engine::store::{OpenReport, Platform};
 use engine::{Options, Store};
 use kv::Limits;
@@ -159,7 +159,7 @@ impl Machine {
                 startup: Box::new(self.disk.immediate()),
                 spawn: Arc::new(self.spawn.clone()),
                 rng: self.fresh_rng(),
-                now: self.clock.now(),
+                clock: Arc::new(self.clock.clone()),
             };
             let metadata = self.layout.metadata(shard);
             let dir = node::layout::shard_dir(Path::new(DATA), shard);

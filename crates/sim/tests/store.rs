@@ -6,7 +6,7 @@ use base::{Monotonic, Progress};
 use engine::store::{Event, Platform};
 use engine::{Error, Lookup, Options, Store, Want, Write};
 use sim::trace::Keep;
-use sim::{DiskConfig, Seed, SimDisk, SimSpawn, SimTime, Trace};
+use sim::{DiskConfig, Seed, SimClock, SimDisk, SimSpawn, SimTime, Trace};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn open(disk: &SimDisk, spawn: &SimSpawn) -> Store {
         startup: Box::new(disk.immediate()),
         spawn: Arc::new(spawn.clone()),
         rng: Box::new(SplitMix64::new(1)),
-        now: Monotonic(0),
+        clock: Arc::new(SimClock::new(SimTime::default(), 0)),
     };
     Store::open(Path::new("/data/store"), Options::default(), platform).expect("a sound disk").0
 }

@@ -56,8 +56,8 @@ impl Bed {
         let jobs = Arc::new(JobThreads::new(1, &disk, wake)?);
         let clock = OsClock::new();
         let spawn: Arc<dyn Spawn> = Arc::<JobThreads>::clone(&jobs);
-        let platform =
-            Platform { disk: Box::new(disk), startup, spawn, rng: Box::new(OsRng::new()), now: clock.now() };
+        let (disk, rng) = (Box::new(disk), Box::new(OsRng::new()));
+        let platform = Platform { disk, startup, spawn, rng, clock: Arc::new(clock) };
         let (store, _) = Store::open(dir, options, platform).map_err(told)?;
         let opening = begin.elapsed();
         Ok(Bed {

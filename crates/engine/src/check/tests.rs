@@ -3,9 +3,9 @@
 use super::{Finding, FindingKind, Summary, check_store};
 use crate::error::Error;
 use crate::store::{Durability, Options};
-use crate::{Embedded, Write};
+use crate::{Embedded, Machine, Write};
 use base::rng::SplitMix64;
-use base::{Disk, DiskErrorKind, Rng};
+use base::{DiskErrorKind, Rng};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -24,10 +24,8 @@ fn small() -> Options {
 }
 
 fn open(dir: &Path, options: Options) -> Embedded {
-    let disk = os::OsDisk::blocking();
-    let handles = [disk.blocking_handle(), disk.blocking_handle(), disk];
-    let handles = handles.map(|handle| Box::new(handle) as Box<dyn Disk>);
-    Embedded::open(dir, options, handles, Box::new(os::OsRng::new())).unwrap()
+    let disks = os::OsDisk::blocking().blocking_handles();
+    Embedded::open(dir, options, Machine::new(disks, os::OsClock::new(), os::OsRng::new())).unwrap()
 }
 
 fn fill(store: &mut Embedded, writes: u64, seed: u64) {

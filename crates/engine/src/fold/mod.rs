@@ -7,7 +7,8 @@
 //! What is visited is decided by a [`Visitor`], called on the job's thread for the newest acknowledged version
 //! of each key that is not deleted.
 
-use crate::entry::{Entry, Location, Seq};
+use crate::drops::DroppedRanges;
+use crate::entry::{Entry, Seq};
 use crate::error::Error;
 use crate::manifest::{LEVELS, Version};
 use crate::memtable::MemtableReader;
@@ -69,15 +70,30 @@ pub struct ScanPage {
 #[derive(Clone)]
 pub struct Snapshot {
     seq: Seq,
+    /// Versions that end by now, in milliseconds since 1970, are not shown.
+    now_ms: u64,
+    dropped: Arc<DroppedRanges>,
     /// Newest first.
     memtables: Vec<MemtableReader>,
     version: Arc<Version>,
 }
 
 impl Snapshot {
-    /// The ledger as of `seq`: these memtables, newest first, and this version.
-    pub fn new(seq: Seq, memtables: Vec<MemtableReader>, version: Arc<Version>) -> Snapshot {
-        Snapshot { seq, memtables, version }
+    /// The ledger as of `seq` and `now_ms`: these memtables, newest first, and this version, without what was
+    /// dropped.
+    pub(crate) fn new(
+        seq: Seq,
+        memtables: Vec<MemtableReader>,
+        version: Arc<Version>,
+        dropped: Arc<DroppedRanges>,
+        now_ms: u64,
+    ) -> Snapshot {
+        Snapshot { seq, now_ms, dropped, memtables, version }
+    }
+
+    /// Whether the newest version of `key` is no item: deleted, ended, or dropped with its range.
+    fn is_gone(&self, key: &[u8], seq: Seq, entry: &Entry<'_>) -> bool {
+        entry.is_gone(self.now_ms) || self.dropped.covers(key, seq)
     }
 
     /// A cursor over the newest version of each key.
@@ -117,6 +133,7 @@ impl Scan {
 /// Walks a snapshot until a page is full.
 pub(crate) struct ScanJob {
     request: ScanRequest,
+    snapshot: Snapshot,
     iter: MergeIter,
     page: ScanPage,
     page_bytes: usize,
@@ -132,6 +149,7 @@ impl ScanJob {
     ) -> ScanJob {
         ScanJob {
             request,
+            snapshot: snapshot.clone(),
             iter: snapshot.iter(),
             page: ScanPage::default(),
             page_bytes: 0,
@@ -154,9 +172,10 @@ impl ScanJob {
                 return Ok(Progress::Done);
             }
             let entry = Entry::decode(item.entry)?;
-            let visit = match entry.location {
-                Location::Deleted => Visit::Skip,
-                _ => (self.request.visitor)(item.key, entry.head),
+            let visit = if self.snapshot.is_gone(item.key, item.seq, &entry) {
+                Visit::Skip
+            } else {
+                (self.request.visitor)(item.key, entry.head)
             };
             if matches!(visit, Visit::Take | Visit::TakeAndSeek(_)) {
                 self.page_bytes += item.key.len() + entry.head.len();
@@ -202,7 +221,7 @@ pub fn read_all(
     iter.seek(disk, start)?;
     while let Some(item) = iter.item().filter(|item| item.key < end) {
         let entry = Entry::decode(item.entry)?;
-        if entry.location != Location::Deleted {
+        if !snapshot.is_gone(item.key, item.seq, &entry) {
             items.push((Bytes::copy_from_slice(item.key), Bytes::copy_from_slice(entry.head)));
         }
         iter.next(disk)?;

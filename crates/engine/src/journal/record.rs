@@ -7,6 +7,8 @@
 //! 48 key | head | value | zeros to a multiple of 8
 //! ```
 //!
+//! The head of a record whose version expires begins with the time, 8 bytes; `head_len` counts them.
+//!
 //! * `header_crc` covers the segment's number, the record's offset in it and bytes 8 to 48, so neither a
 //!   misdirected block nor a stale one passes, and lengths are believed only after this check.
 //! * `key_crc` covers key and head, `value_crc` the value; both stand in the checked header. So damage to a
@@ -94,7 +96,13 @@ pub const FLAG_INLINE: u8 = 1;
 /// Flag: the atomic batch goes on with the next record.
 pub const FLAG_MORE: u8 = 2;
 
-const FLAGS_KNOWN: u8 = FLAG_INLINE | FLAG_MORE;
+/// Flag: the version expires; the head begins with when, in milliseconds since 1970.
+pub const FLAG_EXPIRES: u8 = 4;
+
+/// What [`FLAG_EXPIRES`] puts before a head.
+pub const EXPIRY_BYTES: usize = 8;
+
+const FLAGS_KNOWN: u8 = FLAG_INLINE | FLAG_MORE | FLAG_EXPIRES;
 
 /// Where a record was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,6 +228,11 @@ impl Header {
         {
             return Err(ParseError::Unknown("record length over its limit"));
         }
+        if header.flags & FLAG_EXPIRES != 0
+            && (header.kind != Kind::Data || (header.head_len as usize) < EXPIRY_BYTES)
+        {
+            return Err(ParseError::Unknown("expiry of a record that has none"));
+        }
         Ok(header)
     }
 
@@ -291,7 +304,19 @@ impl Header {
     /// Cuts checked bytes up.
     pub(super) fn record<'a>(&self, bytes: &'a [u8]) -> Record<'a> {
         let (key, head, value) = self.split(bytes);
-        Record { kind: self.kind, flags: self.flags, jsn: self.jsn, seq: self.seq, key, head, value }
+        let (expires_ms, head) = self.split_expiry(head);
+        let (kind, flags, jsn, seq) = (self.kind, self.flags, self.jsn, self.seq);
+        Record { kind, flags, jsn, seq, key, head, value, expires_ms }
+    }
+
+    /// When the version ends, and the rest of the record's `head`.
+    pub fn split_expiry<'a>(&self, head: &'a [u8]) -> (Option<u64>, &'a [u8]) {
+        match head.split_first_chunk::<EXPIRY_BYTES>() {
+            Some((expiry, rest)) if self.flags & FLAG_EXPIRES != 0 => {
+                (Some(u64::from_le_bytes(*expiry)), rest)
+            }
+            _ => (None, head),
+        }
     }
 
     fn split<'a>(&self, bytes: &'a [u8]) -> (&'a [u8], &'a [u8], &'a [u8]) {
@@ -312,10 +337,12 @@ pub struct Record<'a> {
     pub seq: Seq,
     /// Its key.
     pub key: &'a [u8],
-    /// Its head.
+    /// Its head, without what [`FLAG_EXPIRES`] puts before it.
     pub head: &'a [u8],
     /// Its value.
     pub value: &'a [u8],
+    /// When the version ends, in milliseconds since 1970.
+    pub expires_ms: Option<u64>,
 }
 
 impl Record<'_> {

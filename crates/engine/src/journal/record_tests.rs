@@ -196,10 +196,45 @@ proptest! {
         prop_assert_eq!(out.len(), padded_len(span.len as usize));
         let whole = value.concat();
         let wanted =
-            Record { kind, flags, jsn: Jsn(jsn), seq: Seq(seq), key: &key, head: &head, value: &whole };
+            Record { kind, flags, jsn: Jsn(jsn), seq: Seq(seq), key: &key, head: &head, value: &whole, expires_ms: None };
         let record = parse(&out[..span.len as usize], segment, offset).unwrap();
         prop_assert_eq!(record, wanted);
         prop_assert_eq!(&out[record.value_range()], &whole[..]);
         prop_assert_eq!(parse(&out, segment, offset).unwrap(), wanted);
     }
 }
+
+/// The bytes were computed apart from this program.
+#[test]
+fn golden_expiry() {
+    let mut out = Vec::new();
+    let head = [&1_700_000_000_000u64.to_le_bytes()[..], b"head"].concat();
+    encode_record(
+        &mut out,
+        SEGMENT,
+        OFFSET,
+        Kind::Data,
+        FLAG_EXPIRES,
+        Jsn(5),
+        Seq(9),
+        b"key",
+        &head,
+        &[b"value"],
+    );
+    assert_eq!(out[4..16], GOLDEN_EXPIRY_CRCS);
+    assert_eq!(out[48..68], *b"key\x00\x68\xE5\xCF\x8B\x01\x00\x00headvalue");
+    let record = parse(&out, SEGMENT, OFFSET).unwrap();
+    assert_eq!((record.head, record.expires_ms), (&b"head"[..], Some(1_700_000_000_000)));
+}
+
+/// An expiry needs a data record and eight bytes of head.
+#[test]
+fn an_expiry_without_a_place_is_refused() {
+    for (kind, head) in [(Kind::Delete, &[0u8; 12][..]), (Kind::Data, b"1234567")] {
+        let mut out = Vec::new();
+        encode_record(&mut out, SEGMENT, OFFSET, kind, FLAG_EXPIRES, Jsn(5), Seq(9), b"key", head, &[]);
+        assert!(matches!(parse(&out, SEGMENT, OFFSET), Err(ParseError::Unknown(_))));
+    }
+}
+
+const GOLDEN_EXPIRY_CRCS: [u8; 12] = [0xA8, 0xA5, 0x2F, 0x1F, 0x55, 0x39, 0xC4, 0x7F, 0x63, 0x03, 0xE0, 0xE1];

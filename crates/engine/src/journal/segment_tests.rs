@@ -88,7 +88,7 @@ const GOLDEN_TRAILER_CRC: u32 = 0xB946_C24A;
 fn prefix(jsn: u64, head: &[u8]) -> Vec<u8> {
     let mut prefix = Vec::new();
     let location = Location::Journal { offset: 64, len: 100 };
-    Entry { jsn: Jsn(jsn), location, head, inline: b"" }.encode_prefix(&mut prefix);
+    Entry { jsn: Jsn(jsn), location, head, inline: b"", expires_ms: None }.encode_prefix(&mut prefix);
     prefix
 }
 

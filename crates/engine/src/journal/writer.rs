@@ -221,6 +221,26 @@ impl Writer {
         Appended { jsn, seq, offset: span.offset, len: span.len }
     }
 
+    /// Appends one data record whose version expires, in milliseconds since 1970.
+    pub fn append_expiring(
+        &mut self,
+        flags: u8,
+        key: &[u8],
+        expires_ms: u64,
+        head: &[u8],
+        value: &[&[u8]],
+    ) -> Appended {
+        let mut expiring = Vec::with_capacity(record::EXPIRY_BYTES + head.len());
+        expiring.extend_from_slice(&expires_ms.to_le_bytes());
+        expiring.extend_from_slice(head);
+        self.append(Kind::Data, flags | record::FLAG_EXPIRES, key, &expiring, value)
+    }
+
+    /// Counts the record just appended, which has no ledger entry, for the segment's end.
+    pub fn count(&mut self, at: Appended) {
+        self.heads.count(at.jsn, at.seq);
+    }
+
     /// Remembers the head of the record just appended, for the block of heads at the segment's end.
     pub fn remember(&mut self, at: Appended, key: &[u8], entry_parts: &[&[u8]]) {
         self.heads.push(at.jsn, at.seq, key, entry_parts);

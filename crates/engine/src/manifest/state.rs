@@ -8,16 +8,21 @@
 //! told from a newer version's manifest. The body is fixed-size fields, then counted lists: docs/formats/manifest.md.
 
 use super::version::LEVELS;
+use crate::drops::RangeDrop;
 use crate::entry::{Jsn, Seq};
 use crate::error::{Damage, Error};
 use crate::table::fields::{Fields, put_bytes};
 use crate::table::{Table, TableId, TableMeta};
 use base::checksum::{crc32c, crc32c_append};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The version written, and the newest that is read.
-pub const MANIFEST_VERSION: u32 = 1;
+pub const MANIFEST_VERSION: u32 = 2;
+
+/// The oldest version that is read. Its tables have no entries that expire, and it has no range drops.
+const MANIFEST_VERSION_MIN: u32 = 1;
 
 /// Keys and values of the application's metadata together: it is written with every flush.
 pub const METADATA_BYTES_MAX: usize = 64 << 10;
@@ -123,6 +128,8 @@ pub struct ManifestState {
     pub metadata: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Records that were lost with their keys.
     pub suspect: Option<SuspectRecord>,
+    /// Ranges that were dropped and may still have versions in tables, in the order of their seqs.
+    pub drops: Vec<RangeDrop>,
 }
 
 impl ManifestState {
@@ -160,11 +167,12 @@ impl ManifestState {
         if len != bytes.len() as u64 {
             return Err(damage("the length"));
         }
-        if version != MANIFEST_VERSION {
-            let what = format!("a manifest of version {version}; this program knows {MANIFEST_VERSION}");
+        if !(MANIFEST_VERSION_MIN..=MANIFEST_VERSION).contains(&version) {
+            let what =
+                format!("a manifest of version {version}; this program knows up to {MANIFEST_VERSION}");
             return Err(Error::Format { file: file.to_owned(), what });
         }
-        body_of(body).ok_or(Error::Malformed("manifest"))
+        body_of(body, version).ok_or(Error::Malformed("manifest"))
     }
 
     fn put_body(&self, out: &mut Vec<u8>) {
@@ -215,10 +223,16 @@ impl ManifestState {
             put_bytes(out, suspect.file.as_bytes());
             put_u64(out, suspect.offset);
         }
+        put_u64(out, self.drops.len() as u64);
+        for drop in &self.drops {
+            put_u64(out, drop.seq.0);
+            put_bytes(out, &drop.start);
+            put_bytes(out, &drop.end);
+        }
     }
 }
 
-fn body_of(body: &[u8]) -> Option<ManifestState> {
+fn body_of(body: &[u8], version: u32) -> Option<ManifestState> {
     let mut fields = Fields::new(body);
     let mut state = ManifestState {
         incarnation: fields.u64()?,
@@ -241,7 +255,7 @@ fn body_of(body: &[u8]) -> Option<ManifestState> {
         let mut tables = Vec::new();
         for _ in 0..fields.usize()? {
             let (id, len) = (TableId(fields.u64()?), fields.u64()?);
-            tables.push(TableRecord { id, len, meta: TableMeta::decode(&mut fields)? });
+            tables.push(TableRecord { id, len, meta: TableMeta::decode(&mut fields, version > 1)? });
         }
         state.levels.push(tables);
     }
@@ -265,8 +279,24 @@ fn body_of(body: &[u8]) -> Option<ManifestState> {
         let file = std::str::from_utf8(fields.bytes()?).ok()?.to_owned();
         state.suspect = Some(SuspectRecord { below, file, offset: fields.u64()? });
     }
+    if version > 1 {
+        state.drops = drops_of(&mut fields)?;
+    }
     fields.end()?;
     Some(state)
+}
+
+fn drops_of(fields: &mut Fields<'_>) -> Option<Vec<RangeDrop>> {
+    let mut drops: Vec<RangeDrop> = Vec::new();
+    for _ in 0..fields.usize()? {
+        let seq = Seq(fields.u64()?);
+        let (start, end) = (Bytes::copy_from_slice(fields.bytes()?), Bytes::copy_from_slice(fields.bytes()?));
+        if drops.last().is_some_and(|last| last.seq >= seq) {
+            return None;
+        }
+        drops.push(RangeDrop { start, end, seq });
+    }
+    Some(drops)
 }
 
 fn clean_of(fields: &mut Fields<'_>) -> Option<Option<CleanStop>> {

@@ -1,10 +1,12 @@
 //! The manifest's file, and versions that grow by random flushes and merges.
 
 use super::{
-    CleanStop, JournalPosition, LEVELS, MANIFEST_FILE, METADATA_BYTES_MAX, ManifestJob, ManifestState,
-    MergeCursors, MergeOptions, SegmentRecord, SuspectRecord, TableRecord, Version, read, write,
+    CleanStop, JournalPosition, LEVELS, MANIFEST_FILE, MANIFEST_VERSION, METADATA_BYTES_MAX, ManifestJob,
+    ManifestState, MergeCursors, MergeOptions, SegmentRecord, SuspectRecord, TableRecord, Version, read,
+    write,
 };
 use crate::Seq;
+use crate::drops::{DroppedRanges, RangeDrop};
 use crate::entry::Jsn;
 use crate::error::Error;
 use crate::merge::{MergeJob, MergeRequest};
@@ -30,6 +32,9 @@ fn state() -> ManifestState {
         max_jsn: Jsn(5),
         min_key: Bytes::from_static(b"a"),
         max_key: Bytes::from_static(b"b"),
+        expiring: 1,
+        last_expiry_ms: 1_700_000_000_000,
+        cut_seq: Seq(2),
     };
     let record = TableRecord { id: TableId(9), len: 237, meta };
     ManifestState {
@@ -46,6 +51,7 @@ fn state() -> ManifestState {
         segments: vec![SegmentRecord { id: 1, first_jsn: Jsn(1), last_jsn: Jsn(4), len: 999, sealed: true }],
         metadata: [(b"ring_bits".to_vec(), vec![6]), (b"shard".to_vec(), vec![0])].into(),
         suspect: Some(SuspectRecord { below: Seq(3), file: "journal/1".to_owned(), offset: 64 }),
+        drops: vec![RangeDrop { start: Bytes::from_static(b"a"), end: Bytes::new(), seq: Seq(2) }],
     }
 }
 
@@ -53,6 +59,18 @@ fn state() -> ManifestState {
 fn golden_bytes() {
     let hex: String = state().encode().unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, include_str!("golden.hex").replace('\n', ""));
+}
+
+/// What the first version of the format wrote.
+#[test]
+fn golden_bytes_of_version_1_are_read() {
+    let hex = include_str!("golden_v1.hex").replace('\n', "");
+    let bytes: Vec<u8> =
+        (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();
+    let mut expected = ManifestState { drops: vec![], ..state() };
+    let meta = &mut expected.levels[0][0].meta;
+    (meta.expiring, meta.last_expiry_ms, meta.cut_seq) = (0, 0, Seq(0));
+    assert_eq!(ManifestState::decode(&bytes, "M"), Ok(expected));
 }
 
 #[test]
@@ -125,7 +143,7 @@ fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
 #[test]
 fn a_newer_version_is_no_damage() {
     let mut bytes = state().encode().unwrap();
-    bytes[8] = 2;
+    bytes[8] = MANIFEST_VERSION as u8 + 1;
     bytes.extend_from_slice(b"what only a newer program knows");
     assert!(matches!(ManifestState::decode(&resealed(bytes), "M"), Err(Error::Format { .. })));
 }
@@ -226,7 +244,8 @@ impl Ledger {
             output_level: plan.output_level,
             table_bytes_target: 1_500,
             drop_deletions: plan.drop_deletions,
-            dropped: None,
+            dropped: DroppedRanges::none(),
+            now_ms: 0,
         };
         let mut job = MergeJob::new(plan.sources(), request, outcome.clone());
         while job.slice(&mut self.disk) == Progress::More {}

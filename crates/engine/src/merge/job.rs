@@ -6,7 +6,7 @@
 //! and is removed when the store is opened.
 
 use super::{Item, MergeIter, Source};
-use crate::Seq;
+use crate::drops::DroppedRanges;
 use crate::entry::{Entry, Location};
 use crate::error::Error;
 use crate::table::{Table, TableBuilder, TableId};
@@ -23,9 +23,6 @@ const SLICE_BYTES: usize = 1 << 20;
 /// A slice reads at most so many entries: about a millisecond, at some 250 ns for each.
 const SLICE_ENTRIES: usize = 4096;
 
-/// Says which versions are gone because their range was dropped.
-pub type Dropped = Arc<dyn Fn(&[u8], Seq) -> bool + Send + Sync>;
-
 /// What a merge is to do with what it reads.
 #[derive(Clone)]
 pub struct MergeRequest {
@@ -39,8 +36,10 @@ pub struct MergeRequest {
     pub table_bytes_target: u64,
     /// Whether deletions are left out: nothing below the output level can hold their keys.
     pub drop_deletions: bool,
-    /// Which versions are left out because their range was dropped.
-    pub dropped: Option<Dropped>,
+    /// Which versions are left out because their range was dropped: drops that no crash can undo.
+    pub dropped: Arc<DroppedRanges>,
+    /// Versions that end by now, in milliseconds since 1970, become deletions.
+    pub now_ms: u64,
 }
 
 /// What a merge has done.
@@ -56,6 +55,8 @@ pub struct MergeStats {
     pub deletions_dropped: u64,
     /// Newest versions left out because their range was dropped.
     pub range_dropped: u64,
+    /// Newest versions that had ended and became deletions, or were left out like them.
+    pub expired: u64,
 }
 
 /// A merge's result.
@@ -79,7 +80,16 @@ pub struct MergeJob {
     made: Vec<TableId>,
     tables: Vec<Arc<Table>>,
     stats: MergeStats,
+    /// The deletion that is written in the place of a version that has ended.
+    deletion: Vec<u8>,
     outcome: Outcome<Result<MergeOutput, Error>>,
+}
+
+/// What becomes of the newest version of a key.
+enum Fate {
+    Kept,
+    Deleted,
+    Left,
 }
 
 enum Step {
@@ -104,6 +114,7 @@ impl MergeJob {
             made: Vec::new(),
             tables: Vec::new(),
             stats: MergeStats::default(),
+            deletion: Vec::new(),
             outcome,
         }
     }
@@ -143,14 +154,17 @@ impl MergeJob {
                 return Ok(());
             };
             bytes += item.key.len() + item.entry.len();
-            if keeps(&self.request, &mut self.stats, item)? {
+            let fate = fate(&self.request, &mut self.stats, item, &mut self.deletion)?;
+            if !matches!(fate, Fate::Left) {
                 if self.builder.is_none() {
                     let id = TableId(self.request.next_table_id.fetch_add(1, Ordering::Relaxed));
-                    self.builder = Some(TableBuilder::create(disk, &self.request.dir, id)?);
                     self.made.push(id);
+                    let builder = TableBuilder::create(disk, &self.request.dir, id)?;
+                    self.builder.insert(builder).set_cut(self.request.dropped.last_seq());
                 }
                 let builder = self.builder.as_mut().expect("made above");
-                builder.add(disk, item.key, item.seq, item.entry)?;
+                let entry = if matches!(fate, Fate::Deleted) { &self.deletion } else { item.entry };
+                builder.add(disk, item.key, item.seq, entry)?;
                 if builder.file_len() >= self.request.table_bytes_target {
                     self.end_table(disk)?;
                     return self.iter.next(disk);
@@ -186,17 +200,36 @@ impl MergeJob {
     }
 }
 
-/// Whether the newest version of a key goes into the output.
-fn keeps(request: &MergeRequest, stats: &mut MergeStats, item: Item<'_>) -> Result<bool, Error> {
-    if request.dropped.as_ref().is_some_and(|dropped| dropped(item.key, item.seq)) {
+/// What becomes of the newest version of a key. A version that has ended hides older ones in deeper levels, as a
+/// deletion does, so it is left out only where deletions are.
+fn fate(
+    request: &MergeRequest,
+    stats: &mut MergeStats,
+    item: Item<'_>,
+    deletion: &mut Vec<u8>,
+) -> Result<Fate, Error> {
+    if request.dropped.covers(item.key, item.seq) {
         stats.range_dropped += 1;
-        return Ok(false);
+        return Ok(Fate::Left);
     }
-    if request.drop_deletions && Entry::decode(item.entry)?.location == Location::Deleted {
+    if !request.drop_deletions && !Entry::expires(item.entry) {
+        return Ok(Fate::Kept);
+    }
+    let entry = Entry::decode(item.entry)?;
+    if !entry.is_gone(request.now_ms) {
+        return Ok(Fate::Kept);
+    }
+    if entry.location == Location::Deleted {
         stats.deletions_dropped += 1;
-        return Ok(false);
+        return Ok(Fate::Left);
     }
-    Ok(true)
+    stats.expired += 1;
+    if request.drop_deletions {
+        return Ok(Fate::Left);
+    }
+    deletion.clear();
+    entry.ended().encode(deletion);
+    Ok(Fate::Deleted)
 }
 
 impl Job for MergeJob {

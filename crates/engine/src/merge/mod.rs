@@ -7,6 +7,7 @@
 //! Invariants:
 //! - of each key the version with the highest seq is kept, and no other: a snapshot that wants an older one holds
 //!   the memtables and tables that have it;
+//! - what was dropped with its range is left out, and a version that has ended is a deletion from then on;
 //! - a deletion is left out only on the caller's word that nothing below the output can hold the key;
 //! - a job's tables are complete and durable, names included, before its outcome says so.
 //!
@@ -19,5 +20,5 @@ mod source;
 mod tests;
 
 pub use iter::MergeIter;
-pub use job::{Dropped, MergeJob, MergeOutput, MergeRequest, MergeStats};
+pub use job::{MergeJob, MergeOutput, MergeRequest, MergeStats};
 pub use source::{Item, MemtableSource, Run, Source};

@@ -1,7 +1,9 @@
 //! Merges against a model of the ledger.
 
-use super::{Dropped, Item, MemtableSource, MergeIter, MergeJob, MergeOutput, MergeRequest, Run, Source};
+use super::{Item, MemtableSource, MergeIter, MergeJob, MergeOutput, MergeRequest, Run, Source};
 use crate::Seq;
+use crate::drops::{DroppedRanges, RangeDrop};
+use crate::entry::{Entry, Jsn, Location};
 use crate::error::Error;
 use crate::memtable::Memtable;
 use crate::table::testing::{MemDisk, Model, deletion, dir, entry, table};
@@ -22,7 +24,8 @@ fn request(table_bytes_target: u64) -> MergeRequest {
         output_level: 1,
         table_bytes_target,
         drop_deletions: false,
-        dropped: None,
+        dropped: DroppedRanges::none(),
+        now_ms: 0,
     }
 }
 
@@ -101,20 +104,49 @@ proptest! {
     fn jobs_write_what_the_model_says(history in histories(), drop_deletions: bool, cut in 0u8..7, target in 200u64..4000) {
         let mut disk = MemDisk::default();
         let (all, mut expected) = sources(&mut disk, &history);
-        let dropped: Dropped = Arc::new(move |key, seq| key.first() == Some(&cut) && seq.0 < 100);
+        let (start, end) = (bytes::Bytes::from(vec![cut]), bytes::Bytes::from(vec![cut + 1]));
+        let dropped = DroppedRanges::new(vec![RangeDrop { start, end, seq: Seq(100) }]);
         let whole = expected.len();
-        expected.retain(|key, (seq, _)| !dropped(key, Seq(*seq)));
+        expected.retain(|key, (seq, _)| !(key.first() == Some(&cut) && *seq < 100));
         let range_dropped = whole - expected.len();
         if drop_deletions {
             expected.retain(|_, (_, entry)| entry[0] != 3);
         }
-        let request = MergeRequest { drop_deletions, dropped: Some(dropped), ..request(target) };
+        let request = MergeRequest { drop_deletions, dropped, ..request(target) };
         let output = run(&mut disk, all, request).unwrap();
         prop_assert_eq!(contents(&mut disk, &output.tables), expected.clone());
         prop_assert_eq!(output.stats.entries_written as usize, expected.len());
         prop_assert_eq!(output.stats.range_dropped as usize, range_dropped);
         prop_assert_eq!(output.stats.versions_read as usize, versions_in(&history));
         prop_assert_eq!(output.tables.is_empty(), expected.is_empty());
+        prop_assert!(output.tables.iter().all(|table| table.meta().cut_seq == Seq(100)));
+    }
+}
+
+/// In a table above others it goes on hiding what is below; in the last it goes.
+#[test]
+fn a_version_that_has_ended_is_a_deletion() {
+    for drop_deletions in [false, true] {
+        let mut disk = MemDisk::default();
+        let mut memtable = Memtable::new(1 << 16);
+        for (seq, key) in (1..).zip([b"a", b"b", b"c"]) {
+            let location = Location::Journal { offset: 8, len: 9 };
+            let expires_ms = Some(1000 * seq);
+            let mut bytes = Vec::new();
+            Entry { jsn: Jsn(seq), location, head: b"head", inline: b"", expires_ms }.encode(&mut bytes);
+            memtable.insert(key, seq, &[&bytes]);
+        }
+        let source = MemtableSource::new(&memtable.reader(), Seq(u64::MAX));
+        let request = MergeRequest { drop_deletions, now_ms: 2000, ..request(1000) };
+        let output = run(&mut disk, vec![Box::new(source)], request).unwrap();
+        let left = contents(&mut disk, &output.tables);
+        let gone = |key: &[u8]| left.get(key).map(|(_, entry)| Entry::decode(entry).unwrap().is_gone(0));
+        let ended = (!drop_deletions).then_some(true);
+        assert_eq!((gone(b"a"), gone(b"b"), gone(b"c")), (ended, ended, Some(false)));
+        assert_eq!(output.stats.expired, 2);
+        let meta = output.tables[0].meta();
+        assert_eq!((meta.expiring, meta.last_expiry_ms), (1, 3000));
+        assert_eq!(meta.ends_ms(), Some(3000));
     }
 }
 

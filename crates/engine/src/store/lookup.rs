@@ -42,6 +42,8 @@ pub struct Found {
     pub head: Bytes,
     /// Its value, if it was wanted.
     pub value: Option<Bytes>,
+    /// When it ends, in milliseconds since 1970; `None` for never.
+    pub expires_ms: Option<u64>,
 }
 
 /// Names a lookup that waits for the disk.
@@ -150,14 +152,17 @@ impl Store {
             let entry = Entry::decode(entry)?;
             self.check_fence(seq)?;
             self.check_suspect(seq)?;
+            if self.is_gone(key, seq, &entry) {
+                return Ok(Step::Answer(None));
+            }
             let head = if want == Want::Value && matches!(entry.location, Location::Journal { .. }) {
                 Bytes::new()
             } else {
                 Bytes::copy_from_slice(entry.head)
             };
             let inline = Bytes::copy_from_slice(if want == Want::Value { entry.inline } else { &[] });
-            let (jsn, location) = (entry.jsn, entry.location);
-            return self.finish(key, want, seq, jsn, location, head, inline);
+            let (jsn, location, expires_ms) = (entry.jsn, entry.location, entry.expires_ms);
+            return self.finish(key, want, seq, jsn, location, head, inline, expires_ms);
         }
         self.in_tables(key, hash, want, at_hand)
     }
@@ -195,9 +200,12 @@ impl Store {
             if let Some((seq, bytes)) = block.find(key)? {
                 self.check_suspect(seq)?;
                 let entry = Entry::decode(bytes)?;
-                let (jsn, location) = (entry.jsn, entry.location);
+                if self.is_gone(key, seq, &entry) {
+                    return Ok(Step::Answer(None));
+                }
+                let (jsn, location, expires_ms) = (entry.jsn, entry.location, entry.expires_ms);
                 let (head, inline) = (block.share(entry.head), block.share(entry.inline));
-                return self.finish(key, want, seq, jsn, location, head, inline);
+                return self.finish(key, want, seq, jsn, location, head, inline, expires_ms);
             }
         }
         self.check_suspect(Seq(0))?;
@@ -230,12 +238,13 @@ impl Store {
         location: Location,
         head: Bytes,
         inline: Bytes,
+        expires_ms: Option<u64>,
     ) -> Result<Step, Error> {
         match (location, want) {
             (Location::Deleted, _) => Ok(Step::Answer(None)),
-            (_, Want::Head) => Ok(Step::Answer(Some(Found { seq, head, value: None }))),
+            (_, Want::Head) => Ok(Step::Answer(Some(Found { seq, head, value: None, expires_ms }))),
             (Location::Inline, Want::Value) => {
-                Ok(Step::Answer(Some(Found { seq, head, value: Some(inline) })))
+                Ok(Step::Answer(Some(Found { seq, head, value: Some(inline), expires_ms })))
             }
             (Location::Journal { offset, len }, Want::Value) => self.value(key, seq, jsn, offset, len),
         }
@@ -272,7 +281,14 @@ impl Store {
         }
         let head = data.slice_ref(record.head);
         let value = data.slice_ref(record.value);
-        Ok(Some(Found { seq: at.seq, head, value: Some(value) }))
+        Ok(Some(Found { seq: at.seq, head, value: Some(value), expires_ms: record.expires_ms }))
+    }
+
+    /// Whether the newest version of `key` is no answer: a deletion, ended by now, or dropped with its range.
+    fn is_gone(&self, key: &[u8], seq: Seq, entry: &Entry<'_>) -> bool {
+        entry.location == Location::Deleted
+            || entry.expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms())
+            || self.drops.covers(key, seq)
     }
 
     fn try_read(&mut self, file: FileId, offset: u64, len: usize) -> Option<Bytes> {

@@ -32,6 +32,7 @@ pub use options::{Durability, Options};
 pub use stats::{LevelStats, StoreCounters, StoreStats};
 pub use write::{BATCH_WRITES_MAX, MEMTABLES_FROZEN_MAX, Write};
 
+use crate::drops::DroppedRanges;
 use crate::entry::{Jsn, Seq};
 use crate::error::{Damage, Error};
 use crate::fold::{Scan, ScanId, ScanPage, ScanRequest, Snapshot};
@@ -40,7 +41,7 @@ use crate::journal::writer::Writer;
 use crate::manifest::{ManifestState, SuspectRecord, Version};
 use crate::memtable::{Memtable, MemtableReader};
 use base::disk::{Completion, Token};
-use base::{Disk, FastMap, Monotonic, Spawn};
+use base::{Clock, Disk, FastMap, Monotonic, Spawn};
 use cache::BlockCache;
 use lookup::Parked;
 use maintenance::Maintenance;
@@ -105,12 +106,17 @@ pub struct Store {
     options: Options,
     disk: Box<dyn Disk>,
     spawn: Arc<dyn Spawn>,
+    clock: Arc<dyn Clock>,
     writer: Writer,
     segments: Segments,
     memtable: Memtable,
     /// Oldest first.
     frozen: VecDeque<Frozen>,
     version: Arc<Version>,
+    /// Ranges that were dropped, and may not be cut out of tables everywhere.
+    drops: Arc<DroppedRanges>,
+    /// Versions up to this one are in tables, as far as is known since the store was opened.
+    flushed: Seq,
     manifest: ManifestState,
     cache: BlockCache,
     parked: FastMap<LookupId, Parked>,
@@ -202,7 +208,18 @@ impl Store {
     pub fn snapshot(&self) -> Snapshot {
         let frozen = self.frozen.iter().rev().map(|frozen| frozen.reader.clone());
         let memtables = std::iter::once(self.memtable.reader()).chain(frozen).collect();
-        Snapshot::new(self.acknowledged(), memtables, Arc::clone(&self.version))
+        let seq = self.acknowledged();
+        Snapshot::new(seq, memtables, Arc::clone(&self.version), self.drops.until(seq), self.now_ms())
+    }
+
+    /// How many range drops are remembered: those that some table or memtable may still hold versions for.
+    pub fn drops(&self) -> usize {
+        self.drops.len()
+    }
+
+    /// The time by which versions end, in milliseconds since 1970.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.wall().0 / 1000
     }
 
     fn next_id(&mut self) -> u64 {

@@ -15,6 +15,7 @@
 use super::maintenance::{LEASE_COUNTERS, Maintenance, position};
 use super::segments::{Segment, Segments};
 use super::{BlockCache, JOURNAL_TOKEN, Options, Store, StoreCounters, Suspect};
+use crate::drops::{DroppedRanges, RangeDrop};
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::{Damage, Error};
 use crate::journal::prepare::PrepareSegment;
@@ -28,7 +29,8 @@ use crate::merge::{MemtableSource, MergeJob, MergeRequest};
 use crate::table::{Table, TableId};
 use base::disk::{self, DiskOp, OpenMode};
 use base::spawn::Outcome;
-use base::{Disk, FastMap, Job, Monotonic, Progress, Rng, Spawn};
+use base::{Clock, Disk, FastMap, Job, Progress, Rng, Spawn};
+use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -51,8 +53,8 @@ pub struct Platform {
     pub spawn: Arc<dyn Spawn>,
     /// Randomness for the incarnation of a new store.
     pub rng: Box<dyn Rng>,
-    /// The time.
-    pub now: Monotonic,
+    /// The time: by its wall clock versions expire.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// What opening found, for the log.
@@ -84,13 +86,14 @@ struct Recovery<'a> {
     /// Where the records begin that only the memtable has.
     replay_from: (Position, Jsn),
     suspect: Option<Suspect>,
+    drops: Arc<DroppedRanges>,
     report: OpenReport,
 }
 
 impl Store {
     /// Opens the store in `dir`, or makes one. Blocks until it can serve.
     pub fn open(dir: &Path, options: Options, platform: Platform) -> Result<(Store, OpenReport), Error> {
-        let Platform { disk, mut startup, spawn, mut rng, now } = platform;
+        let Platform { disk, mut startup, spawn, mut rng, clock } = platform;
         prepare_folder(&mut *startup, dir)?;
         let found = manifest::read(&mut *startup, dir)?;
         let created = found.is_none();
@@ -114,6 +117,7 @@ impl Store {
             next_seq,
             replay_from,
             suspect,
+            drops,
             report,
             next_table,
             ..
@@ -137,11 +141,15 @@ impl Store {
             options,
             disk,
             spawn,
+            last_sync_at: clock.now(),
+            clock,
             writer,
             segments: known,
             memtable,
             frozen: VecDeque::new(),
             version: Arc::new(version),
+            drops,
+            flushed: Seq(0),
             manifest: state,
             parked: FastMap::default(),
             scans: Vec::new(),
@@ -149,7 +157,6 @@ impl Store {
             suspect,
             last_id: 0,
             next_counter,
-            last_sync_at: now,
             counters: StoreCounters::default(),
             completions: Vec::new(),
             scratch_prefix: Vec::new(),
@@ -212,6 +219,7 @@ impl<'a> Recovery<'a> {
             next_seq: Seq(state.last_seq.0 + 1),
             replay_from: (at, state.replay_jsn),
             suspect: state.suspect.as_ref().map(Suspect::of_record),
+            drops: DroppedRanges::new(state.drops.clone()),
             report: OpenReport::default(),
         })
     }
@@ -297,10 +305,15 @@ impl<'a> Recovery<'a> {
             Kind::Data if record.flags & FLAG_INLINE != 0 => (Location::Inline, record.value),
             Kind::Data => (Location::Journal { offset, len }, &[]),
             Kind::Delete => (Location::Deleted, &[]),
+            Kind::RangeDrop => {
+                self.drop_range(record.key, record.head, record.seq, record.jsn);
+                return Ok(());
+            }
             // No writer of this version makes the other kinds.
             _ => return Err(Error::Malformed("record kind in the journal")),
         };
-        let entry = Entry { jsn: record.jsn, location, head: record.head, inline };
+        let (jsn, head, expires_ms) = (record.jsn, record.head, record.expires_ms);
+        let entry = Entry { jsn, location, head, inline, expires_ms };
         self.enter(record.key, record.seq, entry);
         self.report.replayed += 1;
         if self.memtable.bytes() >= self.options.memtable_bytes_max {
@@ -314,7 +327,22 @@ impl<'a> Recovery<'a> {
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         self.memtable.insert(key, seq.0, &[&bytes]);
-        self.next_jsn = self.next_jsn.max(Jsn(entry.jsn.0 + 1));
+        self.pass(entry.jsn, seq);
+    }
+
+    // One that the manifest names already is older than what it names last.
+    fn drop_range(&mut self, start: &[u8], end: &[u8], seq: Seq, jsn: Jsn) {
+        if seq > self.drops.last_seq() {
+            let (start, end) = (Bytes::copy_from_slice(start), Bytes::copy_from_slice(end));
+            self.drops = self.drops.with(RangeDrop { start, end, seq });
+        }
+        self.pass(jsn, seq);
+        self.report.replayed += 1;
+    }
+
+    /// Numbers up to these are taken.
+    fn pass(&mut self, jsn: Jsn, seq: Seq) {
+        self.next_jsn = self.next_jsn.max(Jsn(jsn.0 + 1));
         self.next_seq = self.next_seq.max(Seq(seq.0 + 1));
     }
 
@@ -333,8 +361,11 @@ impl<'a> Recovery<'a> {
                     len: to_u32(remains.header.record_len() as u64)?,
                 },
             };
-            let entry = Entry { jsn: remains.header.jsn, location, head: &remains.head, inline: &[] };
+            let (expires_ms, head) = remains.header.split_expiry(&remains.head);
+            let entry = Entry { jsn: remains.header.jsn, location, head, inline: &[], expires_ms };
             self.enter(&remains.key, remains.header.seq, entry);
+        } else if let Some(remains) = fault.remains.as_ref().filter(|r| r.header.kind == Kind::RangeDrop) {
+            self.drop_range(&remains.key, &remains.head, remains.header.seq, remains.header.jsn);
         } else if fault.may_have_lost_a_key() {
             let below = fault.lost.to_seq.or(next_seq).unwrap_or(self.next_seq);
             let known = self.suspect.as_ref().map_or(Seq(0), |suspect| suspect.below);
@@ -353,7 +384,8 @@ impl<'a> Recovery<'a> {
             output_level: 0,
             table_bytes_target: u64::MAX,
             drop_deletions: false,
-            dropped: None,
+            dropped: DroppedRanges::none(),
+            now_ms: 0,
         };
         let source = Box::new(MemtableSource::new(&full.reader(), Seq(u64::MAX)));
         let mut job = MergeJob::new(vec![source], request, outcome.clone());

@@ -21,6 +21,8 @@ pub struct StoreCounters {
     pub merge_bytes_read: u64,
     /// Bytes of the tables that merges wrote.
     pub merge_bytes_written: u64,
+    /// Tables removed whole because everything in them was dropped or had ended.
+    pub tables_cut: u64,
     /// Times that the manifest was written.
     pub manifests: u64,
 }

@@ -9,6 +9,7 @@
 //! The disk comes later, when the turn ends ([`Store::turn`]).
 
 use super::{Frozen, Store};
+use crate::drops::{DROPS_MAX, RangeDrop};
 use crate::entry::{
     ENTRY_PREFIX_BYTES_MAX, Entry, HEAD_BYTES_MAX, KEY_BYTES_MAX, Location, Seq, VALUE_BYTES_MAX,
 };
@@ -17,6 +18,7 @@ use crate::journal::record::{self, Kind};
 use crate::journal::writer;
 use crate::memtable::Memtable;
 use crate::store::segments::Segment;
+use bytes::Bytes;
 
 /// Frozen memtables that may wait for their flush. With the active one they bound the ledger's memory; beyond
 /// it writes are refused until a flush is done.
@@ -40,10 +42,29 @@ pub enum Write<'a> {
         /// The value, in parts that are joined in the journal.
         value: &'a [&'a [u8]],
     },
+    /// Sets a key's head and value until a time; from then on it is as if it had been deleted.
+    PutUntil {
+        /// The key.
+        key: &'a [u8],
+        /// The head.
+        head: &'a [u8],
+        /// The value, in parts that are joined in the journal.
+        value: &'a [&'a [u8]],
+        /// When the version ends, in milliseconds since 1970-01-01 UTC, by the store's clock.
+        expires_ms: u64,
+    },
     /// Removes a key, whether or not it is there.
     Delete {
         /// The key.
         key: &'a [u8],
+    },
+    /// Removes every key in a range, at once and at the cost of one small record; the range can be written again
+    /// right away, in the same batch even. See [`crate::drops`].
+    DropRange {
+        /// The first key.
+        start: &'a [u8],
+        /// The key behind the last one; empty for no end.
+        end: &'a [u8],
     },
 }
 
@@ -65,6 +86,7 @@ impl Store {
         if self.version.level(0).len() >= LEVEL0_TABLES_MAX {
             return Err(Error::Full { what: "level 0 of the ledger", limit: LEVEL0_TABLES_MAX });
         }
+        self.check_drops(batch)?;
         self.writer.begin_batch(bytes)?;
         self.note_segment();
         let last = batch.len() - 1;
@@ -82,38 +104,70 @@ impl Store {
 
     fn apply(&mut self, write: &Write<'_>, more: u8) {
         match *write {
-            Write::Put { key, head, value } => {
-                let value_len: usize = value.iter().map(|part| part.len()).sum();
-                if value_len <= self.options.inline_value_bytes_max {
-                    let flags = more | record::FLAG_INLINE;
-                    let at = self.writer.append(Kind::Data, flags, key, head, value);
-                    let mut inline = std::mem::take(&mut self.scratch_inline);
-                    inline.clear();
-                    value.iter().for_each(|part| inline.extend_from_slice(part));
-                    self.enter(key, at, Location::Inline, head, &inline);
-                    self.scratch_inline = inline;
-                } else {
-                    let at = self.writer.append(Kind::Data, more, key, head, value);
-                    let location = Location::Journal { offset: at.offset, len: at.len };
-                    self.enter(key, at, location, head, &[]);
-                }
+            Write::Put { key, head, value } => self.put(key, head, value, None, more),
+            Write::PutUntil { key, head, value, expires_ms } => {
+                self.put(key, head, value, Some(expires_ms), more);
             }
             Write::Delete { key } => {
                 let at = self.writer.append(Kind::Delete, more, key, &[], &[]);
-                self.enter(key, at, Location::Deleted, &[], &[]);
+                self.enter(key, at, Location::Deleted, &[], &[], None);
+            }
+            Write::DropRange { start, end } => {
+                let at = self.writer.append(Kind::RangeDrop, more, start, end, &[]);
+                self.writer.count(at);
+                let (start, end) = (Bytes::copy_from_slice(start), Bytes::copy_from_slice(end));
+                self.drops = self.drops.with(RangeDrop { start, end, seq: at.seq });
+                // Tables let go of what was dropped once no crash can undo the drop.
+                self.writer.want_sync();
             }
         }
     }
 
-    fn enter(&mut self, key: &[u8], at: writer::Appended, location: Location, head: &[u8], inline: &[u8]) {
+    fn put(&mut self, key: &[u8], head: &[u8], value: &[&[u8]], expires_ms: Option<u64>, more: u8) {
+        let value_len: usize = value.iter().map(|part| part.len()).sum();
+        let is_inline = value_len <= self.options.inline_value_bytes_max;
+        let flags = if is_inline { more | record::FLAG_INLINE } else { more };
+        let at = match expires_ms {
+            None => self.writer.append(Kind::Data, flags, key, head, value),
+            Some(expires_ms) => self.writer.append_expiring(flags, key, expires_ms, head, value),
+        };
+        if is_inline {
+            let mut inline = std::mem::take(&mut self.scratch_inline);
+            inline.clear();
+            value.iter().for_each(|part| inline.extend_from_slice(part));
+            self.enter(key, at, Location::Inline, head, &inline, expires_ms);
+            self.scratch_inline = inline;
+        } else {
+            let location = Location::Journal { offset: at.offset, len: at.len };
+            self.enter(key, at, location, head, &[], expires_ms);
+        }
+    }
+
+    fn enter(
+        &mut self,
+        key: &[u8],
+        at: writer::Appended,
+        location: Location,
+        head: &[u8],
+        inline: &[u8],
+        expires_ms: Option<u64>,
+    ) {
         let mut prefix = std::mem::take(&mut self.scratch_prefix);
         prefix.clear();
         prefix.reserve(ENTRY_PREFIX_BYTES_MAX);
-        Entry { jsn: at.jsn, location, head, inline }.encode_prefix(&mut prefix);
+        Entry { jsn: at.jsn, location, head, inline, expires_ms }.encode_prefix(&mut prefix);
         let parts: [&[u8]; 3] = [&prefix, head, inline];
         self.memtable.insert(key, at.seq.0, &parts);
         self.writer.remember(at, key, &parts);
         self.scratch_prefix = prefix;
+    }
+
+    fn check_drops(&self, batch: &[Write<'_>]) -> Result<(), Error> {
+        let new = batch.iter().filter(|write| matches!(write, Write::DropRange { .. })).count();
+        if new > 0 && self.drops.len() + new > DROPS_MAX {
+            return Err(Error::Full { what: "the list of dropped ranges", limit: DROPS_MAX });
+        }
+        Ok(())
     }
 
     // A segment begins when the writer says so; readers must find it before its first record is asked for.
@@ -144,13 +198,20 @@ fn check_limits(batch: &[Write<'_>]) -> Result<usize, Error> {
     let mut bytes = 0;
     for write in batch {
         let (key, head, value): (&[u8], &[u8], usize) = match *write {
-            Write::Put { key, head, value } => (key, head, value.iter().map(|part| part.len()).sum()),
+            Write::Put { key, head, value } | Write::PutUntil { key, head, value, .. } => {
+                (key, head, value.iter().map(|part| part.len()).sum())
+            }
             Write::Delete { key } => (key, &[], 0),
+            Write::DropRange { start, end } => {
+                within("a range's end", end.len(), KEY_BYTES_MAX)?;
+                (start, end, 0)
+            }
         };
         within("a key", key.len(), KEY_BYTES_MAX)?;
-        within("a head", head.len(), HEAD_BYTES_MAX)?;
+        let expiry_bytes = if matches!(write, Write::PutUntil { .. }) { record::EXPIRY_BYTES } else { 0 };
+        within("a head", head.len(), HEAD_BYTES_MAX - expiry_bytes)?;
         within("a value", value, VALUE_BYTES_MAX)?;
-        bytes += record::RECORD_OVERHEAD_BYTES_MAX + key.len() + head.len() + value;
+        bytes += record::RECORD_OVERHEAD_BYTES_MAX + expiry_bytes + key.len() + head.len() + value;
     }
     within("a batch", bytes, VALUE_BYTES_MAX + HEAD_BYTES_MAX + KEY_BYTES_MAX)?;
     Ok(bytes)

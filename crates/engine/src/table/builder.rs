@@ -6,7 +6,7 @@
 
 use super::block::BlockBuilder;
 use super::filter::{BITS_PER_KEY, Filter};
-use super::footer::Footer;
+use super::footer::{Footer, TABLE_VERSION};
 use super::index::IndexBuilder;
 use super::{TableId, TableMeta};
 use crate::Seq;
@@ -86,6 +86,11 @@ impl TableBuilder {
         Ok(())
     }
 
+    /// Notes that what range drops up to `seq` have dropped was left out.
+    pub fn set_cut(&mut self, seq: Seq) {
+        self.meta.cut_seq = seq;
+    }
+
     /// True when nothing was added.
     pub fn is_empty(&self) -> bool {
         self.hashes.is_empty()
@@ -144,6 +149,7 @@ impl TableBuilder {
             filter_crc: crcs[0],
             index_crc: crcs[1],
             meta_crc: crcs[2],
+            version: TABLE_VERSION,
         };
         footer.encode(&mut self.out);
     }

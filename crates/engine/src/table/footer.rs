@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! meta:   entries u64 | deletions u64 | inlines u64 | min_seq u64 | max_seq u64 | min_jsn u64 | max_jsn u64 |
-//!         min_key_len u32 | min_key | max_key_len u32 | max_key
+//!         min_key_len u32 | min_key | max_key_len u32 | max_key | expiring u64 | last_expiry_ms u64 | cut_seq u64
 //! footer: table u64 | blocks_len u64 | filter_len u32 | index_len u32 | meta_len u32 |
 //!         filter_crc u32 | index_crc u32 | meta_crc u32 | version u32 | crc u32 | magic u64
 //! ```
 //!
 //! The file is blocks, filter, index, meta and footer, with nothing between them, so the lengths must add up to
-//! the file's. The footer's length and its last 16 bytes are the same in every version.
+//! the file's. The footer's length and its last 16 bytes are the same in every version. Version 1 has no entries
+//! that expire, and its meta ends with the last key.
 
 use super::fields::{Fields, put_bytes};
 use super::{TableId, damage};
@@ -18,7 +19,10 @@ use base::checksum::crc32c;
 use bytes::Bytes;
 
 /// The version written, and the newest that is read.
-pub const TABLE_VERSION: u32 = 1;
+pub const TABLE_VERSION: u32 = 2;
+
+/// The oldest version that is read.
+const TABLE_VERSION_MIN: u32 = 1;
 
 pub(super) const FOOTER_BYTES: usize = 8 + 8 + 6 * 4 + 4 + 4 + 8;
 const CRC_AT: usize = FOOTER_BYTES - 12;
@@ -45,6 +49,12 @@ pub struct TableMeta {
     pub min_key: Bytes,
     /// The last key.
     pub max_key: Bytes,
+    /// How many entries expire.
+    pub expiring: u64,
+    /// When the last of them does, in milliseconds since 1970; 0 if none does.
+    pub last_expiry_ms: u64,
+    /// What range drops up to this one have dropped is not here.
+    pub cut_seq: Seq,
 }
 
 impl TableMeta {
@@ -60,6 +70,9 @@ impl TableMeta {
             max_jsn: Jsn(0),
             min_key: Bytes::new(),
             max_key: Bytes::new(),
+            expiring: 0,
+            last_expiry_ms: 0,
+            cut_seq: Seq(0),
         }
     }
 
@@ -72,6 +85,13 @@ impl TableMeta {
         self.max_seq = self.max_seq.max(seq);
         self.min_jsn = self.min_jsn.min(entry.jsn);
         self.max_jsn = self.max_jsn.max(entry.jsn);
+        self.expiring += u64::from(entry.expires_ms.is_some());
+        self.last_expiry_ms = self.last_expiry_ms.max(entry.expires_ms.unwrap_or(0));
+    }
+
+    /// When every version here has ended, in milliseconds since 1970, if all that are no deletions do end.
+    pub fn ends_ms(&self) -> Option<u64> {
+        (self.expiring > 0 && self.expiring + self.deletions == self.entries).then_some(self.last_expiry_ms)
     }
 
     /// Whether `key` lies between the first and the last key.
@@ -99,10 +119,14 @@ impl TableMeta {
         }
         put_bytes(out, &self.min_key);
         put_bytes(out, &self.max_key);
+        for number in [self.expiring, self.last_expiry_ms, self.cut_seq.0] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
     }
 
-    pub(crate) fn decode(fields: &mut Fields<'_>) -> Option<TableMeta> {
-        let meta = TableMeta {
+    /// Reads what [`TableMeta::encode`] wrote, or, unless `expiring`, what version 1 did.
+    pub(crate) fn decode(fields: &mut Fields<'_>, expiring: bool) -> Option<TableMeta> {
+        let mut meta = TableMeta {
             entries: fields.u64()?,
             deletions: fields.u64()?,
             inlines: fields.u64()?,
@@ -112,9 +136,17 @@ impl TableMeta {
             max_jsn: Jsn(fields.u64()?),
             min_key: Bytes::copy_from_slice(fields.bytes()?),
             max_key: Bytes::copy_from_slice(fields.bytes()?),
+            expiring: 0,
+            last_expiry_ms: 0,
+            cut_seq: Seq(0),
         };
+        if expiring {
+            (meta.expiring, meta.last_expiry_ms) = (fields.u64()?, fields.u64()?);
+            meta.cut_seq = Seq(fields.u64()?);
+        }
         let sane = meta.entries > 0
             && meta.deletions.checked_add(meta.inlines)? <= meta.entries
+            && meta.deletions.checked_add(meta.expiring)? <= meta.entries
             && meta.min_seq <= meta.max_seq
             && meta.min_jsn <= meta.max_jsn
             && meta.min_key <= meta.max_key;
@@ -133,9 +165,15 @@ pub(super) struct Footer {
     pub filter_crc: u32,
     pub index_crc: u32,
     pub meta_crc: u32,
+    pub version: u32,
 }
 
 impl Footer {
+    /// Whether the meta data tells of entries that expire: since version 2.
+    pub fn has_expiry(&self) -> bool {
+        self.version > 1
+    }
+
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.table.0.to_le_bytes());
@@ -147,7 +185,7 @@ impl Footer {
             self.filter_crc,
             self.index_crc,
             self.meta_crc,
-            TABLE_VERSION,
+            self.version,
         ] {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -168,9 +206,10 @@ impl Footer {
         if bytes[CRC_AT + 4..] != MAGIC || crc.u32() != Some(crc32c(&bytes[..CRC_AT])) {
             return Err(bad("the footer's checksum"));
         }
-        let (footer, version) = Footer::fields(bytes).ok_or(bad("the footer's layout"))?;
-        if version != TABLE_VERSION {
-            let what = format!("a table of version {version}; this program knows {TABLE_VERSION}");
+        let footer = Footer::fields(bytes).ok_or(bad("the footer's layout"))?;
+        if !(TABLE_VERSION_MIN..=TABLE_VERSION).contains(&footer.version) {
+            let what =
+                format!("a table of version {}; this program knows up to {TABLE_VERSION}", footer.version);
             return Err(Error::Format { file: table.file_name(), what });
         }
         if footer.table != table {
@@ -192,9 +231,9 @@ impl Footer {
         self.blocks_len.checked_add(self.tail_len()? as u64)?.checked_add(FOOTER_BYTES as u64)
     }
 
-    fn fields(bytes: &[u8]) -> Option<(Footer, u32)> {
+    fn fields(bytes: &[u8]) -> Option<Footer> {
         let mut fields = Fields::new(bytes);
-        let footer = Footer {
+        Some(Footer {
             table: TableId(fields.u64()?),
             blocks_len: fields.u64()?,
             filter_len: fields.u32()?,
@@ -203,7 +242,7 @@ impl Footer {
             filter_crc: fields.u32()?,
             index_crc: fields.u32()?,
             meta_crc: fields.u32()?,
-        };
-        Some((footer, fields.u32()?))
+            version: fields.u32()?,
+        })
     }
 }

@@ -120,7 +120,7 @@ impl Table {
             len,
             filter: Filter::decode(&filter).ok_or_else(layout(filter_at))?,
             index: Index::decode(&index, footer.blocks_len).ok_or_else(layout(index_at))?,
-            meta: decode_meta(&meta).ok_or_else(layout(meta_at))?,
+            meta: decode_meta(&meta, footer.has_expiry()).ok_or_else(layout(meta_at))?,
             obsolete: AtomicBool::new(false),
         })
     }
@@ -205,9 +205,9 @@ impl Table {
     }
 }
 
-fn decode_meta(bytes: &Bytes) -> Option<TableMeta> {
+fn decode_meta(bytes: &Bytes, expiring: bool) -> Option<TableMeta> {
     let mut fields = fields::Fields::new(bytes);
-    let meta = TableMeta::decode(&mut fields)?;
+    let meta = TableMeta::decode(&mut fields, expiring)?;
     fields.end()?;
     Some(meta)
 }

@@ -118,13 +118,14 @@ pub(crate) fn entry(key: &[u8], seq: u64, len: usize) -> Vec<u8> {
     let head = [key, &seq.to_le_bytes(), &vec![b'.'; len]].concat();
     let location = Location::Journal { offset: 64, len: 1000 };
     let mut out = Vec::new();
-    Entry { jsn: Jsn(seq + 1), location, head: &head, inline: b"" }.encode(&mut out);
+    Entry { jsn: Jsn(seq + 1), location, head: &head, inline: b"", expires_ms: None }.encode(&mut out);
     out
 }
 
 pub(crate) fn deletion(seq: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    Entry { jsn: Jsn(seq + 1), location: Location::Deleted, head: b"", inline: b"" }.encode(&mut out);
+    Entry { jsn: Jsn(seq + 1), location: Location::Deleted, head: b"", inline: b"", expires_ms: None }
+        .encode(&mut out);
     out
 }
 

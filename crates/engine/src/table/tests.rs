@@ -76,7 +76,10 @@ fn golden_bytes() {
     let mut disk = MemDisk::default();
     let model = Model::from([
         (b"key-a".to_vec(), (5, vec![1, 6, 64, 100, 2, b'h', b'a'])),
-        (b"key-b".to_vec(), (4, vec![2, 5, 0, 0, 1, b'h', b'v'])),
+        (
+            b"key-b".to_vec(),
+            (4, [&[0x82, 5, 0, 0, 1, 0x80, 0xD0, 0x95, 0xFF, 0xBC, 0x31][..], b"hv"].concat()),
+        ),
         (b"key-c".to_vec(), (300, vec![3, 7, 0, 0, 0])),
     ]);
     let table = table(&mut disk, 0x1F, &model);
@@ -84,6 +87,20 @@ fn golden_bytes() {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, include_str!("golden.hex").replace('\n', ""));
     assert_eq!((table.meta().inlines, table.meta().max_jsn), (1, Jsn(7)));
+    assert_eq!((table.meta().expiring, table.meta().last_expiry_ms), (1, 1_700_000_000_000));
+}
+
+/// What the first version of the format wrote.
+#[test]
+fn golden_bytes_of_version_1_are_read() {
+    let hex = include_str!("golden_v1.hex").replace('\n', "");
+    let bytes = (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap());
+    let mut disk = MemDisk::default();
+    disk.files.insert(path(0x1F), bytes.collect());
+    let table = Table::open(&mut disk, dir(), TableId(0x1F)).unwrap();
+    assert_eq!((table.meta().entries, table.meta().expiring), (3, 0));
+    let found = get(&mut disk, &table, b"key-b").unwrap();
+    assert_eq!(found, Some((4, vec![2, 5, 0, 0, 1, b'h', b'v'])));
 }
 
 #[test]
@@ -184,7 +201,7 @@ fn a_newer_version_is_no_damage() {
     let bytes = disk.files.get_mut(&path(1)).unwrap();
     let footer = bytes.len() - super::FOOTER_BYTES;
     let crc_at = bytes.len() - 12;
-    bytes[crc_at - 4] = 2;
+    bytes[crc_at - 4] = super::TABLE_VERSION as u8 + 1;
     let crc = crc32c(&bytes[footer..crc_at]);
     bytes[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
     assert!(matches!(Table::open(&mut disk, dir(), TableId(1)), Err(Error::Format { .. })));

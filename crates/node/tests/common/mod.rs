@@ -86,7 +86,7 @@ pub fn open_store(
         startup: Box::new(disk.blocking_handle()),
         disk: Box::new(Held { disk, hold, reads: Vec::new() }),
         rng: Box::new(SplitMix64::new(seed)),
-        now: clock.now(),
+        clock: Arc::new(HandClock(AtomicU64::new(clock.now().0), AtomicU64::default())),
     };
     let options = Options { metadata: layout.metadata(shard), ..Options::default() };
     let (store, _) = Store::open(&layout::shard_dir(data, shard), options, platform).unwrap();

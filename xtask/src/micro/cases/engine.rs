@@ -1,5 +1,6 @@
 //! The store and its parts.
 
+use super::shard::Standing;
 use super::{KEYS, OPERATIONS, Operation, WARM, asked, key, keys, value};
 use crate::Result;
 use crate::micro::disk::MemoryDisk;
@@ -9,7 +10,7 @@ use engine::journal::SegmentId;
 use engine::journal::record::{Kind, encode_record, parse};
 use engine::memtable::hash;
 use engine::table::{Block, Table, TableBuilder, TableId};
-use engine::{Embedded, Entry, Jsn, Location, Options, Seq};
+use engine::{Embedded, Entry, Jsn, Location, Machine, Options, Seq};
 use std::hint::black_box;
 use std::path::Path;
 
@@ -17,9 +18,9 @@ use std::path::Path;
 const HEAD: &[u8] = &[0x5A; 64];
 
 fn open(disk: &MemoryDisk) -> Result<Embedded> {
-    let handles = [disk.handle(), disk.handle(), disk.handle()];
-    let rng = Box::new(SplitMix64::new(11));
-    Ok(Embedded::open(Path::new("/store"), Options::default(), handles, rng)?)
+    let disk = disk.clone();
+    let machine = Machine::new(move || disk.clone(), Standing, SplitMix64::new(11));
+    Ok(Embedded::open(Path::new("/store"), Options::default(), machine)?)
 }
 
 /// A store whose keys are all in the memtable.
@@ -112,7 +113,7 @@ fn table() -> Result<(Table, Vec<Block>)> {
     sorted.sort();
     let mut entry = Vec::new();
     let location = Location::Journal { offset: 4_096, len: 1_200 };
-    Entry { jsn: Jsn(1), location, head: HEAD, inline: &[] }.encode(&mut entry);
+    Entry { jsn: Jsn(1), location, head: HEAD, inline: &[], expires_ms: None }.encode(&mut entry);
     let mut builder = TableBuilder::create(&mut *disk, folder, TableId(1))?;
     for (number, key) in sorted.iter().enumerate() {
         builder.add(&mut *disk, key, Seq(number as u64 + 1), &entry)?;

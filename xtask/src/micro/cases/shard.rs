@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Time stands still.
-struct Standing;
+pub(super) struct Standing;
 
 impl Clock for Standing {
     fn now(&self) -> Monotonic {
@@ -49,7 +49,7 @@ impl Node {
             startup: disk.handle(),
             spawn: Arc::new(RunAtOnce::new(disk.handle())),
             rng: Box::new(SplitMix64::new(5)),
-            now: Standing.now(),
+            clock: Arc::new(Standing),
         };
         let options = Options { metadata: layout.metadata(0), ..Options::default() };
         let (store, _) = Store::open(&layout::shard_dir(Path::new("/data"), 0), options, platform)?;

@@ -73,6 +73,7 @@ impl Store {
         state.last_jsn = Jsn(self.writer.next_jsn().0 - 1);
         state.levels = version.records();
         state.segments = self.segments.iter().map(|segment| segment.record()).collect();
+        state.drops = self.drops.until(self.writer.durable()).iter().cloned().collect();
         state.suspect = self.suspect.as_ref().map(Suspect::record);
     }
 
@@ -97,7 +98,8 @@ impl Store {
         self.version = run.version;
         if let Some(edit) = run.edit {
             if edit.flushed {
-                self.frozen.pop_front();
+                let flushed = self.frozen.pop_front().expect("a flush has its memtable");
+                self.flushed = flushed.last_seq;
             }
             self.maintenance.obsolete.extend(edit.removed);
         }

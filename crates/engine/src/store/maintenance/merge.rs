@@ -18,7 +18,9 @@ impl Store {
             return;
         }
         let cursors = &mut self.maintenance.merge_cursors;
-        let Some(plan) = self.version.pick_merge(&self.options.levels(), cursors) else { return };
+        let Some(plan) = self.version.pick_merge(&self.options.levels(), cursors) else {
+            return self.want_cut();
+        };
         let request =
             self.merge_request(plan.output_level, self.options.table_bytes_target, plan.drop_deletions);
         let outcome = Outcome::new();
@@ -60,7 +62,8 @@ impl Store {
             output_level,
             table_bytes_target,
             drop_deletions,
-            dropped: None,
+            dropped: self.drops.until(self.writer.durable()),
+            now_ms: self.now_ms(),
         }
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! * `segment.rs`: the next segment is made as soon as the last one made is in use.
 //! * `flush.rs`: a frozen memtable is flushed to a table of level 0. `merge.rs`: levels over their size are merged.
+//! * `cut.rs`: tables let go of what was dropped with its range or has ended.
 //! * `manifest.rs`: a flush or merge that is done is an edit; an edit becomes the new version once the manifest
 //!   that says so is durable. The lease of dot counters.
 //! * `obsolete.rs`: files of tables that nobody reads any more are removed.
 //!
 //! A job that fails because of the disk fences the store: what it has is still read, and nothing is lost.
 
+mod cut;
 mod flush;
 mod manifest;
 mod merge;
@@ -36,6 +38,7 @@ pub(super) struct Maintenance {
     flush: Option<Outcome<Result<MergeOutput, Error>>>,
     merge: Option<(MergePlan, Outcome<Result<MergeOutput, Error>>)>,
     merge_cursors: MergeCursors,
+    cut_look: cut::CutLook,
     edits: Vec<Edit>,
     manifest: Option<ManifestRun>,
     obsolete: Vec<Arc<Table>>,
