@@ -9,6 +9,7 @@
 //!
 //! Nothing here reads a clock, a store or a socket; everything that varies arrives in an event or a [`Turn`].
 
+pub mod condition;
 pub mod delete;
 pub mod deliver;
 pub mod error;
@@ -29,6 +30,7 @@ pub mod response;
 pub mod turn;
 mod update;
 
+pub use condition::{Conditions, Tags, Unmet, Validators};
 pub use delete::Delete;
 pub use deliver::Deliver;
 pub use error::Error;

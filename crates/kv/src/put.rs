@@ -12,6 +12,7 @@
 use bytes::Bytes;
 use object::{Context, Head};
 
+use crate::condition::Validators;
 use crate::error::Error;
 use crate::gather::{Gather, NotFoundRules, Verdict};
 use crate::get::{damaged, decode_context, is_absent, reply_of, view};
@@ -107,7 +108,8 @@ impl Put {
     }
 
     fn is_conditional(&self) -> bool {
-        self.request.if_none_match || self.request.if_not_modified
+        let request = &self.request;
+        request.if_none_match || request.if_not_modified || request.conditions.is_some()
     }
 
     /// Asks a majority of the primaries what there is.
@@ -174,10 +176,19 @@ impl Put {
         }
         let head = head.map(|head| view(head)).transpose()?;
         let present = head.filter(|head| !is_absent(head, turn.props));
+        if let Some(conditions) = &request.conditions {
+            let newest_only = turn.props.shows_newest_only();
+            let object = present.as_ref().map(|head| Validators::of(head, newest_only));
+            conditions.check(object).map_err(|_| Error::Modified)?;
+        }
         match present {
             Some(_) if request.if_none_match => Err(Error::MatchFound),
             None if request.if_not_modified => Err(Error::NotFoundCondition),
-            Some(head) if !context.is_some_and(|context| head.is_unmodified(context)) => Err(Error::Modified),
+            Some(head)
+                if request.if_not_modified && !context.is_some_and(|context| head.is_unmodified(context)) =>
+            {
+                Err(Error::Modified)
+            }
             _ => Ok(()),
         }
     }

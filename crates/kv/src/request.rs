@@ -7,6 +7,7 @@ use base::Rng;
 use bytes::Bytes;
 use object::Metadata;
 
+use crate::condition::Conditions;
 use crate::props::Prop;
 use crate::quorum::Quorum;
 
@@ -159,6 +160,8 @@ pub struct PutRequest {
     pub if_none_match: bool,
     /// Fail unless the object still has the context sent.
     pub if_not_modified: bool,
+    /// Fail unless these hold.
+    pub conditions: Option<Box<Conditions>>,
     /// Store under the context sent, without a new event.
     pub asis: bool,
 }
@@ -183,6 +186,7 @@ impl PutRequest {
             returned: Return::Nothing,
             if_none_match: false,
             if_not_modified: false,
+            conditions: None,
             asis: false,
         }
     }

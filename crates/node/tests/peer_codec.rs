@@ -7,8 +7,8 @@ use base::rng::SplitMix64;
 use bytes::{BufMut, Bytes, BytesMut};
 use kv::replica::{Answer, Ask, NodeId, Reason};
 use kv::{
-    Bucket, BucketProps, DeleteRequest, Error, Found, Prop, PutRequest, Quorum, Request, Response, Return,
-    Stored, Want,
+    Bucket, BucketProps, Conditions, DeleteRequest, Error, Found, Prop, PutRequest, Quorum, Request,
+    Response, Return, Stored, Tags, Want,
 };
 use node::{AskId, Load, PeerMessage};
 use object::index::IndexEntry;
@@ -67,6 +67,21 @@ fn metadata() -> impl Strategy<Value = Metadata> {
         })
 }
 
+fn conditions() -> impl Strategy<Value = Conditions> {
+    let tags = || {
+        let named = prop::collection::vec(bytes(), 0..3).prop_map(Tags::Named);
+        of(prop_oneof![Just(Tags::Any), named])
+    };
+    (tags(), tags(), of(any::<u64>()), of(any::<u64>())).prop_map(
+        |(if_match, if_none_match, if_modified_since, if_unmodified_since)| Conditions {
+            if_match,
+            if_none_match,
+            if_modified_since,
+            if_unmodified_since,
+        },
+    )
+}
+
 fn put() -> impl Strategy<Value = Request> {
     (
         (bucket(), of(bytes()), of(bytes()), metadata(), value()),
@@ -74,8 +89,9 @@ fn put() -> impl Strategy<Value = Request> {
         (of(any::<u32>()), of(any::<bool>()), of(any::<u32>())),
         prop_oneof![Just(Return::Nothing), Just(Return::Head), Just(Return::Body)],
         (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
+        of(conditions().prop_map(Box::new)),
     )
-        .prop_map(|(object, quorums, options, returned, flags)| {
+        .prop_map(|(object, quorums, options, returned, flags, conditions)| {
             let (bucket, key, context, metadata, value) = object;
             Request::Put(PutRequest {
                 bucket,
@@ -95,6 +111,7 @@ fn put() -> impl Strategy<Value = Request> {
                 if_none_match: flags.1,
                 if_not_modified: flags.2,
                 asis: flags.3,
+                conditions,
             })
         })
 }

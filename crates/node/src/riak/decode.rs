@@ -91,6 +91,7 @@ fn put(message: pb::PutReq) -> PutRequest {
         returned,
         if_none_match: message.if_none_match.unwrap_or(false),
         if_not_modified: message.if_not_modified.unwrap_or(false),
+        conditions: None,
         asis: message.asis.unwrap_or(false),
     }
 }

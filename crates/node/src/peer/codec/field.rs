@@ -45,12 +45,13 @@ impl Value for Option<Bytes> {
     }
 }
 
-/// A struct: its fields in the order given; after a semicolon, its value.
+/// A struct: its fields in the order given; after a semicolon, its value. What it is `without` is written otherwise,
+/// and is taken as its default.
 macro_rules! record {
-    ($type:ty { $($field:ident),* $(; $value:ident)? }) => {
+    ($type:ty { $($field:ident),* $(; $value:ident)? } $(without $left_out:ident)?) => {
         impl $crate::peer::codec::field::Field for $type {
             fn put(&self, out: &mut bytes::BytesMut) {
-                let Self { $($field,)* $($value)? } = self;
+                let Self { $($field,)* $($value,)? $($left_out: _)? } = self;
                 $($crate::peer::codec::field::Field::put($field, out);)*
                 $($crate::peer::codec::field::Value::put_mark($value, out);)?
             }
@@ -59,7 +60,8 @@ macro_rules! record {
             ) -> Result<Self, protocol::peer::Malformed> {
                 Ok(Self {
                     $($field: $crate::peer::codec::field::Field::take(from)?,)*
-                    $($value: $crate::peer::codec::field::Value::take(from)?)?
+                    $($value: $crate::peer::codec::field::Value::take(from)?,)?
+                    $($left_out: Default::default())?
                 })
             }
         }

@@ -6,13 +6,15 @@
 use super::EncodeError;
 use super::field::{Field, record, variants};
 use bytes::{BufMut, Bytes, BytesMut};
-use kv::{DeleteRequest, Error, Found, PutRequest, Quorum, Request, Response, Return};
+use kv::{Conditions, DeleteRequest, Error, Found, PutRequest, Quorum, Request, Response, Return, Tags};
 use object::index::IndexEntry;
 use object::{Link, Metadata};
 use protocol::peer::{Malformed, Reader};
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
+/// A put with conditions before it: a node that does not know them does not take it for one without.
+const PUT_IF: u8 = 3;
 const DONE: u8 = 1;
 const DELETED: u8 = 2;
 const FAILED: u8 = 3;
@@ -20,6 +22,13 @@ const FAILED: u8 = 3;
 record!(PutRequest {
     bucket, key, key_invented, context, metadata, w, dw, pw, node_confirms, n_val, sloppy_quorum, timeout, returned,
     if_none_match, if_not_modified, asis; value
+} without conditions);
+
+record!(Conditions { if_match, if_none_match, if_modified_since, if_unmodified_since });
+
+variants!(Tags, "no such tags" {
+    1 Any,
+    2 Named { 0: tags },
 });
 
 record!(DeleteRequest { bucket, key, context, rw, r, w, pr, pw, dw, n_val, sloppy_quorum, timeout });
@@ -61,7 +70,13 @@ pub(super) fn put_request<'a>(
 ) -> Result<Option<&'a Bytes>, EncodeError> {
     match request {
         Request::Put(put) => {
-            out.put_u8(PUT);
+            match &put.conditions {
+                None => out.put_u8(PUT),
+                Some(conditions) => {
+                    out.put_u8(PUT_IF);
+                    conditions.put(out);
+                }
+            }
             put.put(out);
             Ok(Some(&put.value))
         }
@@ -78,6 +93,10 @@ pub(super) fn put_request<'a>(
 pub(super) fn take_request(from: &mut Reader) -> Result<Request, Malformed> {
     match from.u8()? {
         PUT => Ok(Request::Put(Field::take(from)?)),
+        PUT_IF => {
+            let conditions = Some(Box::new(Conditions::take(from)?));
+            Ok(Request::Put(PutRequest { conditions, ..PutRequest::take(from)? }))
+        }
         DELETE => Ok(Request::Delete(Field::take(from)?)),
         _ => Err(Malformed("no such request")),
     }

@@ -5,7 +5,8 @@ use bytes::BufMut;
 use kv::props::Reason as PropReason;
 use kv::replica::{Answer, Ask, NodeId, Reason};
 use kv::{
-    Bucket, BucketProps, DeleteRequest, Found, Prop, PutRequest, Quorum, Request, Response, Stored, Want,
+    Bucket, BucketProps, Conditions, DeleteRequest, Found, Prop, PutRequest, Quorum, Request, Response,
+    Stored, Tags, Want,
 };
 use object::Metadata;
 use protocol::peer::frame::{HEADER_LEN, SMALL_VALUE_MAX};
@@ -52,6 +53,20 @@ fn merge(value: Bytes) -> PeerMessage {
     let hints = vec![NodeId(1), NodeId(0x0203)];
     let ask = Ask::Merge { head: bytes("head"), value, hints, reason: Reason::Handoff };
     PeerMessage::Ask { id: ID, ttl_ms: 9, key: bytes("key"), ask }
+}
+
+fn put_if() -> PeerMessage {
+    let conditions = Conditions {
+        if_match: Some(Tags::Named(vec![bytes("tag")])),
+        if_none_match: Some(Tags::Any),
+        if_modified_since: None,
+        if_unmodified_since: Some(7),
+    };
+    let put = PutRequest {
+        conditions: Some(Box::new(conditions)),
+        ..PutRequest::new(Bucket::untyped(bytes("b")), None, Metadata::default(), bytes("value"))
+    };
+    PeerMessage::Forward { id: ID, ttl_ms: 9, request: Box::new(Request::Put(put)) }
 }
 
 fn put(value: Bytes) -> PeerMessage {
@@ -102,6 +117,15 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
             b"\x01\x07default\x01b\x01\x01k\0\0\
               \x01\x01t\0\0\0\x02\x01m\0\x01n\x01\x01v\0\x05\0\0\0\0\0\0\0\0\
               \x05\x02\0\0\0\x01\x01\x01\x01\x03\0\0\0\x01\0\0\x01\x01\0\0value",
+        ),
+        (
+            put_if(),
+            5,
+            9,
+            b"\x03\x01\x02\x01\x03tag\x01\x01\0\x01\x07\0\0\0\0\0\0\0\
+              \x07default\x01b\0\0\0\
+              \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+              \x01\x01\x01\x01\0\0\0\x01\0\0\0value",
         ),
         (
             PeerMessage::Forward { id: ID, ttl_ms: 9, request: delete },
