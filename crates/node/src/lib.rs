@@ -10,9 +10,11 @@
 //! * `peer/`: what nodes say to each other.
 //! * `members.rs`: the nodes of the cluster.
 //! * `layout.rs`: what a data folder was made with.
-//! * `riak/`: Riak's protocol buffers in front of it.
+//! * `riak/`, `http/`: Riak's protocol buffers and its HTTP in front of it.
 
+mod contents;
 pub mod hop;
+pub mod http;
 pub mod layout;
 pub mod members;
 pub mod peer;

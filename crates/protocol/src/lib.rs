@@ -1,6 +1,6 @@
 //! Protocols: bytes in, bytes out. First of all Riak's protocol buffers.
 //!
-//! A connection's life, in the order of the modules:
+//! The life of a connection that speaks them, in the order of the modules:
 //! 1. [`frame`] cuts the byte stream into frames (length, message code, body) under a size limit;
 //! 2. [`request`] turns a code and a body into a [`Request`], or into a [`DecodeError`] that says what to
 //!    answer and whether to hang up;
@@ -10,16 +10,19 @@
 //!    borrowed parts.
 //!
 //! Invariants: no input makes a decoder panic; memory taken is bounded by bytes that have arrived; every
-//! function is pure. Left out: sockets and timeouts (the server's), HTTP, and the messages for 2i, data
+//! function is pure. Left out: sockets and timeouts (the server's), and the messages for 2i, data
 //! types, map-reduce, AAE folds and TLS, which answer as a Riak node without those services does.
 //!
 //! The wire is described in `docs/formats/riak-pb.md`; it follows Basho's Riak KV 3.x.
 //!
-//! Beside it, [`peer`] is our own: frames between the nodes of a cluster.
+//! Beside it, [`http`] reads and writes HTTP/1.1 for Riak's other interface, and [`peer`] is our own: frames between
+//! the nodes of a cluster.
 
+pub mod base64;
 pub mod codes;
 pub mod errors;
 pub mod frame;
+pub mod http;
 pub mod messages;
 pub mod peer;
 mod quorum;

@@ -1,80 +1,151 @@
-//! HTTP, so far: `/ping` and `/stats`. Parsing and time-outs are hyper's.
+//! Connections of Riak's HTTP: as those of its protocol buffers ([`crate::pb`]), and stricter with who is slow.
+//!
+//! A client has [`FIRST_MAX`] for its first byte, [`pace::HEAD_MAX`](crate::pace::HEAD_MAX) for a head, a least rate
+//! for a body, and is told 408 when it fails; between two requests it may be idle as long as any other.
 
+use crate::connections::{Connections, Patience, Read};
+use crate::local::Local;
+use crate::pace::{Pace, Sending};
+use crate::pb::{hang_up, send};
 use crate::stats::Stats;
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode, header};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use std::convert::Infallible;
+use bytes::BytesMut;
+use node::http::{Incoming, Question, Session};
+use protocol::http::Waits;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
-/// How long a client may take to send a request's head.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client may take from connecting to its first byte: who opens a connection has something to say.
+const FIRST_MAX: Duration = Duration::from_secs(10);
 
-/// The most bytes of a request's head.
-const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Where an input buffer starts, and what an idle connection keeps: most requests without a value fit.
+const INPUT_BYTES: usize = 2 << 10;
 
-/// How long to wait after a failed accept: too many open files, say, which does not pass by trying at once.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Answers to pipelined requests are held back up to this many bytes, so that they leave in one packet run.
+const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
-/// Brings statistics.
+/// Brings statistics of the whole node.
 pub type Ask = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Stats> + Send>> + Send + Sync>;
 
-/// Accepts connections for ever, at most `connections_max` with those counted in `connections`.
-pub async fn serve(listener: TcpListener, ask: Ask, connections: Arc<AtomicUsize>, connections_max: usize) {
+/// Serves one connection until it ends.
+pub async fn serve(
+    mut stream: TcpStream,
+    local: Rc<Local>,
+    ask: Ask,
+    about: Rc<Connections>,
+    patience: Patience,
+    id: u64,
+) {
+    let ended = converse(&mut stream, &local, &ask, &about, &patience).await;
+    if let Err(error) = ended {
+        tracing::debug!(connection = id, %error, "connection ended");
+    }
+    about.remove(id);
+}
+
+async fn converse(
+    stream: &mut TcpStream,
+    local: &Local,
+    ask: &Ask,
+    about: &Connections,
+    patience: &Patience,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut session = Session::new();
+    let mut input = BytesMut::with_capacity(INPUT_BYTES);
+    let mut out = Vec::new();
+    let mut pace = Pace::new(patience.now() + FIRST_MAX);
+    let (mut got, mut is_first) = (0, true);
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) if connections.load(Ordering::Relaxed) < connections_max => {
-                connections.fetch_add(1, Ordering::Relaxed);
-                let (ask, connections) = (Arc::clone(&ask), Arc::clone(&connections));
-                tokio::spawn(async move {
-                    converse(stream, ask).await;
-                    connections.fetch_sub(1, Ordering::Relaxed);
-                });
+        match session.receive(patience.seconds(), &mut input, &mut out) {
+            Incoming::Wait(waits) => {
+                if !out.is_empty() {
+                    // As for protocol buffers: others that have input go first, and answers leave together.
+                    tokio::task::yield_now().await;
+                    send(stream, &mut out, patience).await?;
+                }
+                if about.stopping() {
+                    return Ok(());
+                }
+                if waits == Waits::Request && input.capacity() > INPUT_BYTES {
+                    input = BytesMut::with_capacity(INPUT_BYTES);
+                }
+                let sending = match waits {
+                    // A connection that has asked nothing yet is as one in the middle of a head.
+                    Waits::Request if !is_first => Sending::Nothing,
+                    Waits::Request | Waits::Head => Sending::Head,
+                    Waits::Body => Sending::Body,
+                };
+                let until = pace.until(sending, got, patience.now(), patience.idle_timeout());
+                match patience.read(stream, &mut input, until).await? {
+                    Read::Bytes(0) => return Ok(()),
+                    Read::Bytes(read) => got = read,
+                    // An idle connection is closed in silence, as its client expects.
+                    Read::TimedOut if sending == Sending::Nothing => return Ok(()),
+                    Read::TimedOut => {
+                        session.time_out(patience.seconds(), &mut out);
+                        send(stream, &mut out, patience).await?;
+                        return hang_up(stream, patience).await;
+                    }
+                }
+                continue;
             }
-            Ok(_) => tracing::warn!(connections_max, "too many connections: one was refused"),
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_AGAIN).await;
+            Incoming::Answered => {}
+            Incoming::Close => {
+                send(stream, &mut out, patience).await?;
+                return hang_up(stream, patience).await;
             }
+            Incoming::Question(Question::Stats) => answer_stats(&mut session, ask, &mut out).await,
+            Incoming::Request(request) => {
+                serve_request(request, &mut session, local, stream, &mut out, patience).await?;
+            }
+        }
+        is_first = false;
+        if out.len() >= OUTPUT_BYTES_MAX {
+            send(stream, &mut out, patience).await?;
         }
     }
 }
 
-async fn converse(stream: TcpStream, ask: Ask) {
-    let service = service_fn(move |request| {
-        let ask = Arc::clone(&ask);
-        async move { Ok::<_, Infallible>(answer(&request, &ask).await) }
-    });
-    let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
-    if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
-        tracing::debug!(%error, "connection ended");
+async fn serve_request(
+    request: kv::Request,
+    session: &mut Session,
+    local: &Local,
+    stream: &mut TcpStream,
+    out: &mut Vec<u8>,
+    patience: &Patience,
+) -> io::Result<()> {
+    let mut answers = local.ask(request);
+    loop {
+        let (result, more) = answers.next().await;
+        if let Some(request) = session.respond(result, out) {
+            answers = local.ask(request);
+            continue;
+        }
+        if !more {
+            return Ok(());
+        }
+        send(stream, out, patience).await?;
+        answers.proceed();
     }
 }
 
-async fn answer(request: &Request<Incoming>, ask: &Ask) -> Response<Full<Bytes>> {
-    let reading = matches!(*request.method(), Method::GET | Method::HEAD);
-    match request.uri().path() {
-        "/ping" if reading => text(StatusCode::OK, "text/html", "OK".to_owned()),
-        "/stats" if reading => match serde_json::to_string(&ask().await) {
-            Ok(json) => text(StatusCode::OK, "application/json", json),
-            Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", error.to_string()),
-        },
-        "/ping" | "/stats" => text(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "GET only\n".to_owned()),
-        _ => text(StatusCode::NOT_FOUND, "text/plain", "not found\n".to_owned()),
+async fn answer_stats(session: &mut Session, ask: &Ask, out: &mut Vec<u8>) {
+    match serde_json::to_string(&ask().await) {
+        Ok(json) => session.answer(200, "application/json", json.as_bytes(), out),
+        Err(error) => session.answer(500, "text/plain", error.to_string().as_bytes(), out),
     }
 }
 
-fn text(status: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
-    response
+/// Tells the client why, if that fits into the socket's buffer, and closes.
+pub fn refuse(stream: &TcpStream, seconds: u64, limit: usize) {
+    let mut out = Vec::new();
+    Session::new().turn_away(seconds, limit, &mut out);
+    if stream.try_write(&out).is_err() {
+        tracing::debug!("a refused client does not listen");
+    }
 }

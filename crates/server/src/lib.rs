@@ -6,16 +6,19 @@
 //! together with whatever else this turn sends there.
 //!
 //! * `serve.rs`: start and stop. * `thread.rs`: a shard's thread. * `local.rs`: what connections and the loop
-//!   share on it. * `pb.rs`: connections of Riak's protocol buffers. * `mailbox.rs`: messages between threads.
+//!   share on it. * `pb.rs`, `http.rs`: connections of Riak's protocol buffers and its HTTP. * `connections.rs`,
+//!   `pace.rs`: how long each may take. * `mailbox.rs`: messages between threads.
 //! * `peer/`: links between the nodes of a cluster.
-//! * `http.rs`, `stats.rs`: `/ping` and `/stats`. * `config.rs`: what it is told.
+//! * `stats.rs`: what `/stats` says. * `config.rs`: what it is told.
 
 pub mod config;
+mod connections;
 mod error;
 mod http;
 mod listen;
 mod local;
 mod mailbox;
+mod pace;
 mod pb;
 pub mod peer;
 mod serve;

@@ -2,10 +2,11 @@
 //!
 //! One task each: read, take frames off the input, ask the shard, write. Answers that are ready are written
 //! together before the next read. A connection whose client neither sends nor takes anything for the idle time
-//! is closed by the sweep, so that no request pays for a timer.
+//! is closed, and so is one that trickles a frame ([`crate::pace`]).
 
+use crate::connections::{Connections, Patience, Read};
 use crate::local::Local;
-use crate::thread::{Connections, Idle};
+use crate::pace::{Pace, Sending};
 use bytes::BytesMut;
 use node::riak::{Identity, Incoming, Session};
 use std::io;
@@ -35,11 +36,11 @@ pub async fn serve(
     local: Rc<Local>,
     identity: Arc<Identity>,
     about: Rc<Connections>,
-    idle: Idle,
+    patience: Patience,
     id: u64,
 ) {
     // Whatever ends a connection ends only that connection; what it had asked for is dropped with it.
-    let ended = converse(&mut stream, &local, identity, &about, &idle).await;
+    let ended = converse(&mut stream, &local, identity, &about, &patience).await;
     if let Err(error) = ended {
         tracing::debug!(connection = id, %error, "connection ended");
     }
@@ -51,12 +52,14 @@ async fn converse(
     local: &Local,
     identity: Arc<Identity>,
     about: &Connections,
-    idle: &Idle,
+    patience: &Patience,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut session = Session::new(identity);
     let mut input = BytesMut::with_capacity(INPUT_BYTES);
     let mut out = Vec::new();
+    let mut pace = Pace::new(patience.now() + patience.idle_timeout());
+    let mut got = 0;
     loop {
         match session.receive(&mut input, &mut out) {
             Incoming::Wait => {
@@ -64,21 +67,22 @@ async fn converse(
                     // Others that have input go first, and answers leave together: a client thread that serves many
                     // connections is then woken once for all of them, as with Redis.
                     tokio::task::yield_now().await;
-                    send(stream, &mut out, idle).await?;
+                    send(stream, &mut out, patience).await?;
                 }
                 if about.stopping() {
                     return Ok(());
                 }
-                idle.begin();
-                if stream.read_buf(&mut input).await? == 0 {
-                    return Ok(());
+                let sending = if input.is_empty() { Sending::Nothing } else { Sending::Body };
+                let until = pace.until(sending, got, patience.now(), patience.idle_timeout());
+                match patience.read(stream, &mut input, until).await? {
+                    Read::Bytes(0) | Read::TimedOut => return Ok(()),
+                    Read::Bytes(read) => got = read,
                 }
-                idle.end();
             }
             Incoming::Answered => {}
             Incoming::Close => {
-                send(stream, &mut out, idle).await?;
-                return hang_up(stream, idle).await;
+                send(stream, &mut out, patience).await?;
+                return hang_up(stream, patience).await;
             }
             Incoming::Request(request) => {
                 let mut answers = local.ask(request);
@@ -88,22 +92,22 @@ async fn converse(
                     if !more {
                         break;
                     }
-                    send(stream, &mut out, idle).await?;
+                    send(stream, &mut out, patience).await?;
                     answers.proceed();
                 }
             }
         }
         if out.len() >= OUTPUT_BYTES_MAX {
-            send(stream, &mut out, idle).await?;
+            send(stream, &mut out, patience).await?;
         }
     }
 }
 
 /// Ends the connection from our side and lets the client finish what it is sending: a socket that is dropped with
 /// unread input resets the connection, and the client would never see why.
-async fn hang_up(stream: &mut TcpStream, idle: &Idle) -> io::Result<()> {
+pub async fn hang_up(stream: &mut TcpStream, patience: &Patience) -> io::Result<()> {
     stream.shutdown().await?;
-    idle.begin();
+    patience.begin();
     let mut discarded = vec![0; DISCARD_STEP_BYTES];
     let mut left = DISCARD_BYTES_MAX;
     while left > 0 {
@@ -115,13 +119,23 @@ async fn hang_up(stream: &mut TcpStream, idle: &Idle) -> io::Result<()> {
     Ok(())
 }
 
-async fn send(stream: &mut TcpStream, out: &mut Vec<u8>, idle: &Idle) -> io::Result<()> {
-    idle.begin();
+/// Sends all of `out`, and empties it.
+pub async fn send(stream: &mut TcpStream, out: &mut Vec<u8>, patience: &Patience) -> io::Result<()> {
+    patience.begin();
     stream.write_all(out).await?;
-    idle.end();
+    patience.end();
     out.clear();
     if out.capacity() > OUTPUT_BYTES_KEPT {
         out.shrink_to(OUTPUT_BYTES_KEPT);
     }
     Ok(())
+}
+
+/// Tells the client why, if that fits into the socket's buffer, and closes.
+pub fn refuse(stream: &TcpStream, limit: usize) {
+    let mut out = Vec::new();
+    protocol::response::error(&mut out, &format!("too many connections: the limit is {limit}"));
+    if stream.try_write(&out).is_err() {
+        tracing::debug!("a refused client does not listen");
+    }
 }

@@ -11,7 +11,7 @@ use crate::listen::listen;
 use crate::mailbox::Mailboxes;
 use crate::peer::{self, Arrived, Doors, Peers};
 use crate::stats::{Stats, ThreadStats};
-use crate::thread::{self, Common, Lines};
+use crate::thread::{self, Common, Lines, Listeners};
 use engine::Options;
 use engine::store::OpenReport;
 use kv::BucketTable;
@@ -56,7 +56,7 @@ pub fn serve(config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Er
     let layout = find_layout(&config, &members)?;
     let common = common(&config, layout, members)?;
     let pb_listeners = listen(config.pb_listen, layout.shards.into())?;
-    let http = listen(config.http_listen, 1)?.remove(0);
+    let http_listeners = listen(config.http_listen, layout.shards.into())?;
     let peers = match config.cluster().map_err(|(name, what)| Error::Cluster(name, what))? {
         Some(cluster) => Some(listen(cluster.listen, 1)?.remove(0)),
         None => None,
@@ -65,18 +65,25 @@ pub fn serve(config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Er
     let mut node = Node {
         addresses: Addresses {
             pb: address_of(&pb_listeners[0], config.pb_listen)?,
-            http: address_of(&http, config.http_listen)?,
+            http: address_of(&http_listeners[0], config.http_listen)?,
             peers: peers.as_ref().map(|listener| address_of(listener, config.http_listen)).transpose()?,
         },
         common,
-        http,
+        doors: None,
         peers,
         threads: Vec::new(),
     };
+    node.doors = node.common.peers.as_ref().map(|peers| Arc::new(Doors::new(Arc::clone(peers))));
+    let (controls, asked): (Vec<_>, Vec<_>) =
+        (0..layout.shards).map(|_| mpsc::channel(CONTROL_QUEUE_MAX)).unzip();
+    let ask = ask_all(&node.common, controls, node.doors.clone());
     let mut joins = Vec::new();
-    for (shard, listener) in pb_listeners.into_iter().enumerate() {
+    let listeners = pb_listeners.into_iter().zip(http_listeners).map(|(pb, http)| Listeners { pb, http });
+    for (shard, (listeners, control)) in listeners.zip(asked).enumerate() {
         let id = ShardId(u16::try_from(shard).expect("a node has fewer shards than that"));
-        let (join, thread) = start(&node.common, id, listener, stopped.clone())?;
+        let (arrive, arrivals) = mpsc::channel(ARRIVALS_MAX);
+        let lines = Lines { ask: ask.clone(), control, arrivals, stop: stopped.clone() };
+        let (join, thread) = start(&node.common, id, listeners, lines, arrive)?;
         joins.push(join);
         node.threads.push(thread);
     }
@@ -96,8 +103,6 @@ struct Thread {
     told: std_mpsc::Receiver<Result<(OpenReport, Option<BucketTable>), Error>>,
     /// The bucket properties, which it waits for.
     give_table: std_mpsc::Sender<BucketTable>,
-    /// Questions for statistics.
-    control: mpsc::Sender<oneshot::Sender<ThreadStats>>,
     /// Connections of other nodes.
     arrive: mpsc::Sender<Arrived>,
 }
@@ -108,14 +113,12 @@ type Join = std::thread::JoinHandle<Result<(), Error>>;
 fn start(
     common: &Common,
     id: ShardId,
-    listener: TcpListener,
-    stop: watch::Receiver<bool>,
+    listeners: Listeners,
+    lines: Lines,
+    arrive: mpsc::Sender<Arrived>,
 ) -> Result<(Join, Thread), Error> {
     let (tell, told) = std_mpsc::channel();
     let (give_table, given_table) = std_mpsc::channel();
-    let (control, asked) = mpsc::channel(CONTROL_QUEUE_MAX);
-    let (arrive, arrivals) = mpsc::channel(ARRIVALS_MAX);
-    let lines = Lines { control: asked, arrivals, stop };
     let common = common.clone();
     let body = move || {
         let mut opened = match thread::open(&common, id) {
@@ -128,19 +131,19 @@ fn start(
         tell.send(Ok((opened.report.clone(), opened.take_table()))).ok();
         // Without a table another shard has failed, and this one was not used.
         let Ok(table) = given_table.recv() else { return Ok(()) };
-        opened.run(common, table, listener, lines)
+        opened.run(common, table, listeners, lines)
     };
     let name = format!("annulet-shard-{}", id.0);
     let system = |cause| Error::System("cannot start a thread", cause);
     let join = std::thread::Builder::new().name(name).spawn(body).map_err(system)?;
-    Ok((join, Thread { told, give_table, control, arrive }))
+    Ok((join, Thread { told, give_table, arrive }))
 }
 
 /// A node, as its main thread sees it.
 struct Node {
     common: Common,
     addresses: Addresses,
-    http: TcpListener,
+    doors: Option<Arc<Doors>>,
     peers: Option<TcpListener>,
     threads: Vec<Thread>,
 }
@@ -161,7 +164,7 @@ impl Node {
         let (mut terminate, mut interrupt) =
             (handler(SignalKind::terminate())?, handler(SignalKind::interrupt())?);
         let reports = self.share_table()?;
-        let Node { common, addresses, http, peers, threads } = self;
+        let Node { common, addresses, doors, peers, threads } = self;
         on_started(&Started {
             pb: addresses.pb,
             http: addresses.http,
@@ -170,19 +173,13 @@ impl Node {
             layout: common.layout,
             reports,
         });
-        let doors = common.peers.as_ref().map(|peers| Arc::new(Doors::new(Arc::clone(peers))));
-        let arrivals = threads.iter().map(|thread| thread.arrive.clone()).collect();
-        let controls = threads.into_iter().map(|thread| thread.control).collect();
+        let arrivals = threads.into_iter().map(|thread| thread.arrive).collect();
         runtime.block_on(async {
-            let http = tokio::net::TcpListener::from_std(http).map_err(system)?;
-            let ask = ask_all(&common, controls, doors.clone());
-            let serving = http::serve(http, ask, Arc::clone(&common.connections), common.connections_max);
             if let (Some(listener), Some(doors)) = (peers, doors) {
                 let listener = tokio::net::TcpListener::from_std(listener).map_err(system)?;
                 tokio::spawn(peer::serve(listener, doors, arrivals));
             }
             tokio::select! {
-                () = serving => {}
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }

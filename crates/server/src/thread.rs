@@ -1,12 +1,14 @@
 //! A shard's thread: its runtime, its listener, its loop, its connections.
 
+use crate::connections::Connections;
 use crate::error::Error;
+use crate::http;
 use crate::local::Local;
 use crate::mailbox::Mailboxes;
 use crate::pb;
 use crate::peer::{self, Arrived, Links, Peers};
 use crate::stats::ThreadStats;
-use base::{Clock, FastMap, Monotonic};
+use base::{Clock, Monotonic};
 use engine::store::{OpenReport, Platform};
 use engine::{Options, Store};
 use kv::{BucketTable, Limits, ReadForm};
@@ -14,7 +16,7 @@ use node::riak::Identity;
 use node::{Layout, Members, Shard, ShardConfig, ShardId, layout};
 use os::{DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
 use ring::Ring;
-use std::cell::{Cell, RefCell};
+use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -71,8 +73,18 @@ pub struct Common {
     pub idle_timeout: Duration,
 }
 
+/// Where a shard's thread takes its clients' connections from.
+pub struct Listeners {
+    /// Riak's protocol buffers.
+    pub pb: TcpListener,
+    /// HTTP.
+    pub http: TcpListener,
+}
+
 /// How the main thread talks to a shard's.
 pub struct Lines {
+    /// Brings what is known of the whole node.
+    pub ask: http::Ask,
     /// Questions for statistics.
     pub control: mpsc::Receiver<oneshot::Sender<ThreadStats>>,
     /// Connections of other nodes.
@@ -137,7 +149,7 @@ impl Opened {
         self,
         common: Common,
         table: BucketTable,
-        listener: TcpListener,
+        listeners: Listeners,
         lines: Lines,
     ) -> Result<(), Error> {
         let system = |cause| Error::System("cannot start a runtime", cause);
@@ -158,22 +170,19 @@ impl Opened {
         let local = Local::new(self.id, common.layout, shard, Arc::clone(&common.mailboxes), links);
         let local = Rc::new(local);
         let closed = LocalSet::new().block_on(&runtime, async move {
-            let listener = tokio::net::TcpListener::from_std(listener).map_err(system)?;
             let connections = Rc::new(Connections::new(Arc::clone(&common.connections)));
-            let idle_timeout = common.idle_timeout;
             if let Some(peers) = &common.peers {
                 local.links().open(&local, peers);
                 let members = Arc::clone(&common.members);
                 tokio::task::spawn_local(peer::receive(lines.arrivals, Rc::clone(&local), members));
             }
-            let accept = tokio::task::spawn_local(accept(
-                listener,
-                Rc::clone(&local),
-                common,
-                Rc::clone(&connections),
-            ));
+            let accepting = [
+                accept(listeners.pb, Protocol::Pb, &local, &common, &connections).map_err(system)?,
+                accept(listeners.http, Protocol::Http(lines.ask), &local, &common, &connections)
+                    .map_err(system)?,
+            ];
             tokio::task::spawn_local(answer_control(lines.control, Rc::clone(&local), self.counters));
-            drive(&local, &connections, idle_timeout, lines.stop, accept.abort_handle()).await
+            drive(&local, &connections, lines.stop, &accepting).await
         })?;
         closed.map_err(|cause| Error::Store { folder, cause })
     }
@@ -183,9 +192,8 @@ impl Opened {
 async fn drive(
     local: &Rc<Local>,
     connections: &Rc<Connections>,
-    idle_timeout: Duration,
     mut stop: watch::Receiver<bool>,
-    accept: AbortHandle,
+    accepting: &[AbortHandle],
 ) -> Result<Result<(), engine::Error>, Error> {
     let clock = OsClock::new();
     let mut ticks = tokio::time::interval(TICK);
@@ -206,11 +214,11 @@ async fn drive(
             _ = ticks.tick() => {
                 let now = clock.now();
                 local.tick(now);
-                connections.sweep(now, idle_timeout);
+                connections.sweep();
             }
             // A sender that is gone means the same as a stop.
             _ = stop.changed(), if stopping.is_none() => {
-                accept.abort();
+                accepting.iter().for_each(AbortHandle::abort);
                 connections.stop();
                 stopping = Some(clock.now() + DRAIN_MAX);
             }
@@ -229,45 +237,64 @@ async fn drive(
     }
 }
 
-async fn accept(
-    listener: tokio::net::TcpListener,
-    local: Rc<Local>,
-    common: Common,
-    connections: Rc<Connections>,
-) {
-    // Clients wait in the listener's queue meanwhile.
-    while !local.knows_peers() {
-        tokio::time::sleep(PEERS_POLL).await;
-    }
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                if common.connections.load(Ordering::Relaxed) >= common.connections_max {
-                    refuse(stream, common.connections_max);
-                    continue;
-                }
-                let (local, identity) = (Rc::clone(&local), Arc::clone(&common.identity));
-                connections.add(|id, about, idle| {
-                    tokio::task::spawn_local(pb::serve(stream, local, identity, about, idle, id))
-                        .abort_handle()
-                });
-            }
-            // Too many open files, or a client that was gone before it was accepted. Wait for the next tick
-            // rather than spin.
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(TICK).await;
-            }
-        }
-    }
+/// What is spoken on a port.
+#[derive(Clone)]
+enum Protocol {
+    Pb,
+    Http(http::Ask),
 }
 
-/// Tells the client why, if that fits into the socket's buffer, and closes.
-fn refuse(stream: tokio::net::TcpStream, limit: usize) {
-    let mut out = Vec::new();
-    protocol::response::error(&mut out, &format!("too many connections: the limit is {limit}"));
-    if stream.try_write(&out).is_err() {
-        tracing::debug!("a refused client does not listen");
+/// Begins to accept connections.
+fn accept(
+    listener: TcpListener,
+    protocol: Protocol,
+    local: &Rc<Local>,
+    common: &Common,
+    connections: &Rc<Connections>,
+) -> io::Result<AbortHandle> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let (local, common, connections) = (Rc::clone(local), common.clone(), Rc::clone(connections));
+    let task = tokio::task::spawn_local(async move {
+        // Clients wait in the listener's queue meanwhile.
+        while !local.knows_peers() {
+            tokio::time::sleep(PEERS_POLL).await;
+        }
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => welcome(stream, &protocol, &local, &common, &connections),
+                // Too many open files, or a client that was gone before it was accepted. Wait for the next tick
+                // rather than spin.
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(TICK).await;
+                }
+            }
+        }
+    });
+    Ok(task.abort_handle())
+}
+
+/// Serves a connection, or says why not.
+fn welcome(
+    stream: tokio::net::TcpStream,
+    protocol: &Protocol,
+    local: &Rc<Local>,
+    common: &Common,
+    connections: &Rc<Connections>,
+) {
+    let limit = common.connections_max;
+    let is_full = common.connections.load(Ordering::Relaxed) >= limit;
+    match protocol {
+        Protocol::Pb if is_full => pb::refuse(&stream, limit),
+        Protocol::Http(_) if is_full => http::refuse(&stream, OsClock::new().wall().0 / 1_000_000, limit),
+        Protocol::Pb => connections.add(common.idle_timeout, |id, about, patience| {
+            let (local, identity) = (Rc::clone(local), Arc::clone(&common.identity));
+            tokio::task::spawn_local(pb::serve(stream, local, identity, about, patience, id)).abort_handle()
+        }),
+        Protocol::Http(ask) => connections.add(common.idle_timeout, |id, about, patience| {
+            let (local, ask) = (Rc::clone(local), ask.clone());
+            tokio::task::spawn_local(http::serve(stream, local, ask, about, patience, id)).abort_handle()
+        }),
     }
 }
 
@@ -281,109 +308,5 @@ async fn answer_control(
             ThreadStats { shard: local.stats(), disk: counters.snapshot(), peers: local.peer_figures() };
         // Whoever asked may have given up.
         ask.send(stats).ok();
-    }
-}
-
-/// The connections of a thread.
-pub struct Connections {
-    open: RefCell<FastMap<u64, Connection>>,
-    last_id: Cell<u64>,
-    stopping: Cell<bool>,
-    /// The time of the last tick, which is exact enough for idle times and costs nothing to read.
-    now: Rc<Cell<Monotonic>>,
-    everywhere: Arc<AtomicUsize>,
-}
-
-struct Connection {
-    idle: Idle,
-    task: Option<AbortHandle>,
-}
-
-/// Since when a connection has waited for its client, to send or to receive. `None` while it does not.
-#[derive(Clone)]
-pub struct Idle {
-    since: Rc<Cell<Option<Monotonic>>>,
-    now: Rc<Cell<Monotonic>>,
-}
-
-impl Idle {
-    /// It waits for its client from now on.
-    pub fn begin(&self) {
-        self.since.set(Some(self.now.get()));
-    }
-
-    /// The client has done its part.
-    pub fn end(&self) {
-        self.since.set(None);
-    }
-}
-
-impl Connections {
-    fn new(everywhere: Arc<AtomicUsize>) -> Connections {
-        Connections {
-            open: RefCell::default(),
-            last_id: Cell::new(0),
-            stopping: Cell::new(false),
-            now: Rc::new(Cell::new(OsClock::new().now())),
-            everywhere,
-        }
-    }
-
-    fn add(self: &Rc<Self>, start: impl FnOnce(u64, Rc<Connections>, Idle) -> AbortHandle) {
-        let id = self.last_id.get() + 1;
-        self.last_id.set(id);
-        self.everywhere.fetch_add(1, Ordering::Relaxed);
-        let since = Rc::new(Cell::new(Some(self.now.get())));
-        let idle = Idle { since, now: Rc::clone(&self.now) };
-        self.open.borrow_mut().insert(id, Connection { idle: idle.clone(), task: None });
-        let task = start(id, Rc::clone(self), idle);
-        if let Some(connection) = self.open.borrow_mut().get_mut(&id) {
-            connection.task = Some(task);
-        }
-    }
-
-    /// The connection has ended.
-    pub fn remove(&self, id: u64) {
-        if self.open.borrow_mut().remove(&id).is_some() {
-            self.everywhere.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether connections are to end when their request is answered.
-    pub fn stopping(&self) -> bool {
-        self.stopping.get()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.open.borrow().is_empty()
-    }
-
-    /// Ends those that wait for their client, and has the others end after their answer.
-    fn stop(&self) {
-        self.stopping.set(true);
-        self.end(|connection| connection.idle.since.get().is_some());
-    }
-
-    fn abort_all(&self) {
-        self.end(|_| true);
-    }
-
-    /// Ends those whose client has neither sent nor taken anything for too long.
-    fn sweep(&self, now: Monotonic, idle_timeout: Duration) {
-        self.now.set(now);
-        self.end(|connection| {
-            connection.idle.since.get().is_some_and(|since| now.since(since) >= idle_timeout)
-        });
-    }
-
-    fn end(&self, which: impl Fn(&Connection) -> bool) {
-        self.open.borrow_mut().retain(|_, connection| {
-            let ends = which(connection);
-            if ends && let Some(task) = &connection.task {
-                task.abort();
-                self.everywhere.fetch_sub(1, Ordering::Relaxed);
-            }
-            !ends
-        });
     }
 }

@@ -1,7 +1,7 @@
 //! Arguments of `kv`. Buckets, keys and values are any bytes that a command line can carry.
 
-use super::base64;
 use client::Quorum;
+use protocol::base64;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
@@ -194,5 +194,5 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 fn context(text: &str) -> Result<Bytes, String> {
-    base64::decode(text).map(Bytes::from).ok_or_else(|| "it is not base64".to_owned())
+    base64::decode(text.as_bytes()).map(Bytes::from).ok_or_else(|| "it is not base64".to_owned())
 }

@@ -3,7 +3,6 @@
 //! Standard output carries the data and nothing else; what is said about it goes to standard error.
 
 mod args;
-mod base64;
 mod show;
 
 use crate::failure::{FAILED, Failure, SIBLINGS};

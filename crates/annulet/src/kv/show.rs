@@ -1,7 +1,7 @@
 //! Objects for a person's eyes.
 
-use super::base64;
 use client::{Content, Fetched};
+use protocol::base64;
 use protocol::messages::Pair;
 use std::io::{self, Write};
 

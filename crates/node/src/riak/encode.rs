@@ -8,12 +8,13 @@ use kv::error::Name;
 use kv::props::{BucketProps, Hook, ModFun, Reason, Repl};
 use kv::quorum::Need;
 use kv::{Error, Found, PreflistEntry, Quorum, Response};
-use object::{HeadView, SiblingView, Siblings, Vtag};
+use object::HeadView;
 use protocol::errors::{self, QuorumName};
 use protocol::messages as pb;
 use protocol::response::{self, Body, ContentView, LinkRef, PairRef};
 
 use super::session::Asked;
+use crate::contents::{Content, Contents};
 
 /// Appends the frame for a response. `context` is scratch memory.
 pub(super) fn response(answer: &Response, asked: Asked, context: &mut Vec<u8>, out: &mut Vec<u8>) {
@@ -62,52 +63,6 @@ fn object(
             write(out, Contents::new(&head, found), context, body);
         }
         Err(error) => response::error(out, &Error::Damaged(error.to_string()).to_string()),
-    }
-}
-
-/// The siblings to answer.
-enum Contents<'a> {
-    All(Siblings<'a>, &'a [u8]),
-    Newest(Option<Box<SiblingView<'a>>>, &'a [u8]),
-}
-
-impl<'a> Contents<'a> {
-    fn new(head: &HeadView<'a>, found: &'a Found) -> Contents<'a> {
-        let values = found.value.as_deref().unwrap_or_default();
-        if found.newest_only && head.sibling_count() > 1 {
-            Contents::Newest(Some(Box::new(head.newest())), values)
-        } else {
-            Contents::All(head.siblings(), values)
-        }
-    }
-}
-
-impl<'a> Iterator for Contents<'a> {
-    type Item = Content<'a>;
-
-    fn next(&mut self) -> Option<Content<'a>> {
-        match self {
-            Contents::All(siblings, values) => Some(Content::new(siblings.next()?, values)),
-            Contents::Newest(newest, values) => Some(Content::new(*newest.take()?, values)),
-        }
-    }
-}
-
-/// One sibling as the protocol reads it.
-struct Content<'a> {
-    sibling: SiblingView<'a>,
-    vtag: Vtag,
-    value: &'a [u8],
-}
-
-impl<'a> Content<'a> {
-    fn new(sibling: SiblingView<'a>, values: &'a [u8]) -> Content<'a> {
-        let value = usize::try_from(sibling.value_offset).ok().and_then(|start| {
-            let len = usize::try_from(sibling.value_len).ok()?;
-            values.get(start..start.checked_add(len)?)
-        });
-        // Values are as long as the head says, or they were left out and nothing is to be shown.
-        Content { vtag: sibling.vtag(), value: value.unwrap_or_default(), sibling }
     }
 }
 

@@ -1,0 +1,109 @@
+//! What a client is told when something is wrong, in Riak's words where Riak has some.
+
+use std::borrow::Cow;
+
+use kv::Error;
+use kv::error::Name;
+use kv::quorum::Need;
+use object::index::{IndexError, IndexErrors};
+use protocol::errors;
+use protocol::http::{Answer, Connection, Refused};
+
+/// A status and a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub status: u16,
+    pub text: Cow<'static, str>,
+}
+
+impl Fault {
+    /// A status of one's own choice.
+    pub fn new(status: u16, text: impl Into<Cow<'static, str>>) -> Fault {
+        Fault { status, text: text.into() }
+    }
+
+    /// 400.
+    pub fn bad(text: impl Into<Cow<'static, str>>) -> Fault {
+        Fault::new(400, text)
+    }
+
+    /// Answers it.
+    pub fn write(&self, connection: Connection, out: &mut Vec<u8>) {
+        let mut answer = Answer::new(out, connection, self.status);
+        if self.text.is_empty() {
+            return answer.body(b"");
+        }
+        answer.header("Content-Type", "text/plain");
+        answer.body(format!("{}\n", self.text).as_bytes());
+    }
+}
+
+impl From<Refused> for Fault {
+    fn from(refused: Refused) -> Fault {
+        Fault { status: refused.status, text: refused.text }
+    }
+}
+
+impl From<&Error> for Fault {
+    fn from(error: &Error) -> Fault {
+        match error {
+            Error::NValViolation(n) => Fault::bad(format!(
+                "Specified w/dw/pw/node_confirms values invalid for bucket n value of {n}"
+            )),
+            Error::Unsatisfied { need, want, got } => {
+                Fault::new(503, format!("{}-value unsatisfied: {got}/{want}", need_name(*need)))
+            }
+            Error::InsufficientVnodes { have, need } => {
+                Fault::new(503, errors::insufficient_vnodes(*have, *need))
+            }
+            Error::MatchFound | Error::Modified | Error::NotFoundCondition => Fault::new(412, ""),
+            Error::NoType(name) => {
+                Fault::new(404, format!("Unknown bucket type: {}", String::from_utf8_lossy(name)))
+            }
+            Error::EmptyName(Name::Bucket) => Fault::bad(errors::EMPTY_BUCKET),
+            Error::EmptyName(Name::Key) => Fault::bad(errors::EMPTY_KEY),
+            Error::EmptyName(Name::Type) => Fault::bad(errors::EMPTY_TYPE),
+            Error::BadContext => Fault::bad("The X-Riak-Vclock header is not a vclock of this cluster"),
+            Error::BadIndex(errors) => Fault::bad(index_text(errors)),
+            Error::TooLarge { what: "value" | "object" | "metadata" | "object head", .. } => {
+                Fault::new(413, error.to_string())
+            }
+            Error::TooLarge { .. } => Fault::bad(error.to_string()),
+            Error::TooManySiblings { .. } => Fault::new(409, error.to_string()),
+            Error::InvalidProps(_) | Error::DefaultTypeFixed => Fault::bad(error.to_string()),
+            Error::Timeout => Fault::new(503, "request timed out"),
+            Error::Overload => Fault::new(503, errors::OVERLOAD),
+            Error::TooManyBuckets { .. }
+            | Error::ListTooLong { .. }
+            | Error::NotCovered
+            | Error::Unreachable
+            | Error::Fenced(_) => Fault::new(503, error.to_string()),
+            Error::Damaged(_) | Error::Store(_) => Fault::new(500, format!("Error:\n{error}")),
+        }
+    }
+}
+
+fn need_name(need: Need) -> &'static str {
+    match need {
+        Need::R => "R",
+        Need::Pr => "PR",
+        Need::W => "W",
+        Need::Pw => "PW",
+        Need::Dw => "DW",
+        Need::NodeConfirms => "node_confirms",
+    }
+}
+
+/// The first thing that is wrong with index entries.
+fn index_text(errors: &IndexErrors) -> String {
+    let text = String::from_utf8_lossy;
+    match errors.0.first() {
+        Some(IndexError::UnknownFieldType { field }) => {
+            format!("Unknown field type for field: '{}'.", text(field))
+        }
+        Some(IndexError::FieldParsingFailed { field, value }) => {
+            format!("Could not parse field '{}', value '{}'.", text(field), text(value))
+        }
+        None => errors.to_string(),
+    }
+}

@@ -1,0 +1,22 @@
+//! Riak's HTTP over the node's requests and responses: pure, one [`Session`] per connection.
+//!
+//! 1. `session` is the connection's state machine: it has requests read, routes them, and keeps what an answer's
+//!    form depends on until the answer is there.
+//! 2. `route` says what a path names: an object, or one of the pages that are about the node.
+//! 3. A folder or file for each kind of thing makes a [`kv::Request`] of a request and writes the answer: `object/`
+//!    for objects, `root` for the list of what there is. `options` reads what queries have in common.
+//! 4. `fault` has Riak's statuses and sentences for what goes wrong.
+//!
+//! Invariants: requests are answered in their order, each once; a request that is well framed and wrong otherwise
+//! costs its client nothing but the answer. Sockets and timeouts belong to the server.
+//!
+//! Left out: link walking, map-reduce, data types and index queries.
+
+mod fault;
+mod object;
+mod options;
+mod root;
+mod route;
+mod session;
+
+pub use session::{Incoming, Question, Session};

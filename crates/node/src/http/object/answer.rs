@@ -1,0 +1,313 @@
+//! How an object is answered: as a body if it is one value, as a list of tags or in parts if it has siblings.
+//!
+//! A GET's way out allocates nothing but room in the output. Header names and values that come from metadata may hold
+//! anything a protocol lets through, and are escaped.
+
+use bytes::Bytes;
+use kv::{Error, Found, Request, Response, Unmet, Validators};
+use object::{HeadView, SiblingView};
+use protocol::base64;
+use protocol::http::target::encode;
+use protocol::http::{Answer, Connection, accept, date};
+
+use super::headers::{INDEX, META, VCLOCK};
+use super::{Asked, Step};
+use crate::contents::{Content, Contents};
+use crate::http::fault::Fault;
+use crate::http::route::Place;
+
+/// What a value is that came without a type.
+const CONTENT_TYPE_DEFAULT: &[u8] = b"application/octet-stream";
+
+const MICROS: u64 = 1_000_000;
+
+/// Writes the answer, or says what the node is to be asked next.
+pub(in crate::http) fn respond(
+    asked: &mut Asked,
+    result: Result<Response, Error>,
+    connection: Connection,
+    out: &mut Vec<u8>,
+) -> Option<Request> {
+    let answer = match result {
+        Err(error) => Err(fault(&error, asked)),
+        Ok(response) => match (&asked.step, response) {
+            (Step::Check(_), Response::Found(found)) => match confirm(asked, &found) {
+                Ok(request) => return Some(request),
+                Err(fault) => Err(fault),
+            },
+            (Step::Get | Step::Check(_), Response::NotFound { deleted_context }) => {
+                not_found(asked, deleted_context, connection, out)
+            }
+            (Step::Get, Response::Found(found)) => object(asked, &found, None, connection, out),
+            (Step::Put, Response::Put { object: Some(found), key }) => {
+                object(asked, &found, key.as_ref(), connection, out)
+            }
+            (Step::Put, Response::Put { object: None, key }) => {
+                written(asked, key.as_ref(), connection, out);
+                Ok(())
+            }
+            (Step::Delete, Response::Deleted) => {
+                Answer::new(out, connection, 204).empty();
+                Ok(())
+            }
+            (_, other) => unreachable!("the node was asked for an object and answered {other:?}"),
+        },
+    };
+    if let Err(fault) = answer {
+        fault.write(connection, out);
+    }
+    None
+}
+
+pub(super) fn not_acceptable() -> Fault {
+    Fault::new(406, "The object's type is not among those that are accepted")
+}
+
+fn fault(error: &Error, asked: &Asked) -> Fault {
+    match error {
+        Error::Modified | Error::NotFoundCondition if asked.by_context => Fault::new(409, ""),
+        error => Fault::from(error),
+    }
+}
+
+fn view(found: &Found) -> Result<HeadView<'_>, Fault> {
+    HeadView::parse(&found.head).map_err(|error| Fault::from(&Error::Damaged(error.to_string())))
+}
+
+/// There is something to delete: goes on to do so, if the conditions hold.
+fn confirm(asked: &mut Asked, found: &Found) -> Result<Request, Fault> {
+    let head = view(found)?;
+    let conditions = asked.conditions.take();
+    if let Some(conditions) = &conditions {
+        let object = Some(Validators::of(&head, found.newest_only));
+        conditions.check(object).map_err(|_| Fault::new(412, ""))?;
+    }
+    let Step::Check(mut delete) = std::mem::replace(&mut asked.step, Step::Delete) else {
+        unreachable!("the caller has looked");
+    };
+    if conditions.is_some() && delete.context.is_none() {
+        // Only what the conditions were held against is deleted; what is written meanwhile stays.
+        let mut context = Vec::with_capacity(head.context().client_len());
+        head.context().write_client_bytes(&mut context);
+        delete.context = Some(Bytes::from(context));
+    }
+    Ok(Request::Delete(*delete))
+}
+
+fn not_found(
+    asked: &Asked,
+    deleted_context: Option<Bytes>,
+    connection: Connection,
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    if let Some(conditions) = &asked.conditions
+        && conditions.check(None) == Err(Unmet::Changed)
+    {
+        return Err(Fault::new(412, ""));
+    }
+    let mut answer = Answer::new(out, connection, 404);
+    if let Some(context) = deleted_context {
+        answer.header_with(VCLOCK, |out| base64::put(&context, out));
+        answer.header("X-Riak-Deleted", "true");
+    }
+    answer.header("Content-Type", "text/plain");
+    answer.body(b"not found\n");
+    Ok(())
+}
+
+fn written(asked: &Asked, invented: Option<&Bytes>, connection: Connection, out: &mut Vec<u8>) {
+    let status = if invented.is_some() { 201 } else { 204 };
+    let mut answer = Answer::new(out, connection, status);
+    answer.header("Vary", "Accept-Encoding");
+    match invented {
+        None => answer.empty(),
+        Some(key) => {
+            put_location(asked, key, &mut answer);
+            answer.body(b"");
+        }
+    }
+}
+
+fn put_location(asked: &Asked, key: &[u8], answer: &mut Answer<'_>) {
+    let place = &asked.place;
+    answer.header_with("Location", |out| place.put_object_path(&place.bucket.name, key, out));
+}
+
+fn object(
+    asked: &Asked,
+    found: &Found,
+    invented: Option<&Bytes>,
+    connection: Connection,
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    let head = view(found)?;
+    let one = match (&asked.vtag, head.sibling_count() == 1 || found.newest_only) {
+        (_, true) => Contents::new(&head, found).next(),
+        (Some(vtag), false) => Contents::new(&head, found).find(|content| content.vtag.as_ref() == &vtag[..]),
+        (None, false) => None,
+    };
+    let is_read = matches!(asked.step, Step::Get);
+    if let (Some(conditions), true) = (&asked.conditions, is_read) {
+        match conditions.check(Some(Validators::of(&head, found.newest_only))) {
+            Ok(()) => {}
+            Err(Unmet::Changed) => return Err(Fault::new(412, "")),
+            Err(Unmet::Unchanged) => {
+                not_modified(&head, found, connection, out);
+                return Ok(());
+            }
+        }
+    }
+    let accepted = asked.accept.as_deref();
+    match one {
+        Some(content) => {
+            let content_type = content.sibling.content_type.unwrap_or(CONTENT_TYPE_DEFAULT);
+            if accepted.is_some_and(|accepted| accept::quality(accepted, content_type) == 0) {
+                return Err(not_acceptable());
+            }
+            let status = if invented.is_some() { 201 } else { 200 };
+            let mut answer = begin(&head, status, connection, out);
+            invented.inspect(|key| put_location(asked, key, &mut answer));
+            put_metadata(&asked.place, &content.sibling, &mut answer);
+            answer.header_with("ETag", |out| put_quoted(content.vtag.as_ref(), out));
+            body_of(&content, found, answer);
+        }
+        None => siblings(asked, accepted, &head, found, connection, out)?,
+    }
+    Ok(())
+}
+
+fn begin<'a>(head: &HeadView<'_>, status: u16, connection: Connection, out: &'a mut Vec<u8>) -> Answer<'a> {
+    let mut answer = Answer::new(out, connection, status);
+    let mut context = Vec::with_capacity(head.context().client_len());
+    head.context().write_client_bytes(&mut context);
+    answer.header_with(VCLOCK, |out| base64::put(&context, out));
+    answer.header("Vary", "Accept-Encoding");
+    answer
+}
+
+fn not_modified(head: &HeadView<'_>, found: &Found, connection: Connection, out: &mut Vec<u8>) {
+    let validators = Validators::of(head, found.newest_only);
+    let mut answer = begin(head, 304, connection, out);
+    answer.header_with("ETag", |out| put_quoted(validators.etag.as_ref(), out));
+    answer.header("Last-Modified", date::format(validators.last_modified));
+    answer.empty();
+}
+
+/// Ends an answer with a value, or with its length where values were left out.
+fn body_of(content: &Content<'_>, found: &Found, mut answer: Answer<'_>) {
+    if found.value.is_some() {
+        return answer.body(content.value);
+    }
+    answer.header("Content-Length", content.sibling.value_len.to_string());
+    answer.empty();
+}
+
+fn siblings(
+    asked: &Asked,
+    accepted: Option<&[u8]>,
+    head: &HeadView<'_>,
+    found: &Found,
+    connection: Connection,
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    let quality = |media_type| accepted.map_or(1000, |accepted| accept::quality(accepted, media_type));
+    let (as_list, in_parts) = (quality(b"text/plain"), quality(b"multipart/mixed"));
+    if as_list == 0 && in_parts == 0 {
+        return Err(not_acceptable());
+    }
+    let etag = head.etag();
+    let mut answer = begin(head, 300, connection, out);
+    answer.header_with("ETag", |out| put_quoted(etag.as_ref(), out));
+    answer.header("Last-Modified", date::format(head.newest().last_modified / MICROS));
+    if as_list >= in_parts {
+        answer.header("Content-Type", "text/plain");
+        let mut list = b"Siblings:\n".to_vec();
+        for content in Contents::new(head, found) {
+            list.extend_from_slice(content.vtag.as_ref());
+            list.push(b'\n');
+        }
+        answer.body(&list);
+        return Ok(());
+    }
+    // Nobody who writes a value knows what will be the tag of the object that it is to be part of.
+    answer.header("Content-Type", format!("multipart/mixed; boundary={etag}"));
+    if found.value.is_none() {
+        // The parts are as long as their values, which were left out.
+        answer.empty();
+        return Ok(());
+    }
+    let mut parts = Vec::new();
+    for content in Contents::new(head, found) {
+        parts.extend_from_slice(format!("\r\n--{etag}\r\n").as_bytes());
+        put_part(&asked.place, &content, &mut parts);
+    }
+    parts.extend_from_slice(format!("\r\n--{etag}--\r\n").as_bytes());
+    answer.body(&parts);
+    Ok(())
+}
+
+fn put_part(place: &Place, content: &Content<'_>, parts: &mut Vec<u8>) {
+    let mut part = Answer::part(parts);
+    put_metadata(place, &content.sibling, &mut part);
+    part.header("Etag", content.vtag.as_ref());
+    if content.sibling.deleted {
+        part.header("X-Riak-Deleted", "true");
+    }
+    part.empty();
+    parts.extend_from_slice(content.value);
+}
+
+/// What is stored beside a value, as headers.
+fn put_metadata(place: &Place, sibling: &SiblingView<'_>, answer: &mut Answer<'_>) {
+    answer.header_with("Link", |out| put_links(place, sibling, out));
+    answer.header("Last-Modified", date::format(sibling.last_modified / MICROS));
+    let content_type = sibling.content_type.unwrap_or(CONTENT_TYPE_DEFAULT);
+    match sibling.charset {
+        None => answer.header("Content-Type", content_type),
+        Some(charset) => answer.header("Content-Type", [content_type, b"; charset=", charset].concat()),
+    }
+    if let Some(encoding) = sibling.content_encoding {
+        answer.header("Content-Encoding", encoding);
+    }
+    for pair in sibling.user_meta.clone() {
+        // Riak's own objects have the whole name.
+        let name = match pair.key.split_at_checked(META.len()) {
+            Some((start, rest)) if start.eq_ignore_ascii_case(META.as_bytes()) => rest,
+            _ => pair.key,
+        };
+        answer.named_header(META, name, pair.value.unwrap_or_default());
+    }
+    if sibling.indexes.len() > 0 {
+        put_indexes(sibling, answer);
+    }
+}
+
+fn put_links(place: &Place, sibling: &SiblingView<'_>, out: &mut Vec<u8>) {
+    out.push(b'<');
+    place.put_path(out);
+    out.extend_from_slice(b">; rel=\"up\"");
+    for link in sibling.links.clone() {
+        out.extend_from_slice(b", <");
+        place.put_object_path(link.bucket, link.key, out);
+        out.extend_from_slice(b">; riaktag=\"");
+        encode(link.tag, out);
+        out.push(b'"');
+    }
+}
+
+/// One header for each field, its terms one after the other.
+fn put_indexes(sibling: &SiblingView<'_>, answer: &mut Answer<'_>) {
+    let mut entries: Vec<(&[u8], &[u8])> =
+        sibling.indexes.clone().map(|entry| (entry.field, entry.value)).collect();
+    entries.sort();
+    for terms in entries.chunk_by(|one, next| one.0 == next.0) {
+        let value = terms.iter().map(|(_, term)| *term).collect::<Vec<_>>().join(&b", "[..]);
+        answer.named_header(INDEX, terms[0].0, &value);
+    }
+}
+
+fn put_quoted(tag: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    out.extend_from_slice(tag);
+    out.push(b'"');
+}

@@ -1,0 +1,119 @@
+//! A request's headers, as metadata, contexts and conditions.
+
+use bytes::Bytes;
+use kv::{Conditions, Tags};
+use object::{IndexEntry, Link, Metadata};
+use protocol::base64;
+use protocol::http::{Head, date, etag, link};
+
+use crate::http::fault::Fault;
+
+/// The causal context that was read.
+pub(super) const VCLOCK: &str = "X-Riak-Vclock";
+/// The context that a write depends on.
+pub(super) const IF_NOT_MODIFIED: &str = "X-Riak-If-Not-Modified";
+/// What the names of the client's own pairs begin with.
+pub(super) const META: &str = "X-Riak-Meta-";
+/// What the names of index fields begin with.
+pub(super) const INDEX: &str = "X-Riak-Index-";
+
+/// A context that a header holds.
+pub(super) fn context(head: &Head, name: &str) -> Result<Option<Bytes>, Fault> {
+    let Some(value) = head.header(name) else { return Ok(None) };
+    let decoded = base64::decode(value.trim_ascii());
+    decoded
+        .map(|bytes| Some(Bytes::from(bytes)))
+        .ok_or_else(|| Fault::bad(format!("The {name} header is not base64")))
+}
+
+/// What is stored beside a value.
+pub(super) fn metadata(head: &Head, bucket_type: &[u8]) -> Result<Metadata, Fault> {
+    let mut metadata = Metadata::default();
+    for (name, value) in head.headers() {
+        if name.eq_ignore_ascii_case(b"content-type") {
+            let (content_type, charset) = content_type(value)?;
+            metadata.content_type = Some(head.share(content_type));
+            metadata.charset = charset.map(|charset| head.share(charset));
+        } else if name.eq_ignore_ascii_case(b"content-encoding") {
+            metadata.content_encoding = Some(head.share(value));
+        } else if name.eq_ignore_ascii_case(b"link") {
+            add_links(value, bucket_type, &mut metadata.links)?;
+        } else if let Some(name) = after_prefix(name, META) {
+            metadata.user_meta.push((head.share(name), Some(head.share(value))));
+        } else if let Some(field) = after_prefix(name, INDEX) {
+            let field = Bytes::from(field.to_ascii_lowercase());
+            let terms = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+            let entry = |term| IndexEntry { field: field.clone(), value: head.share(term) };
+            metadata.indexes.extend(terms.filter(|term| !term.is_empty()).map(entry));
+        }
+    }
+    if metadata.content_type.is_none() {
+        return Err(Fault::bad("Missing Content-Type request header"));
+    }
+    Ok(metadata)
+}
+
+fn after_prefix<'a>(name: &'a [u8], prefix: &str) -> Option<&'a [u8]> {
+    let (start, rest) = name.split_at_checked(prefix.len())?;
+    (start.eq_ignore_ascii_case(prefix.as_bytes()) && !rest.is_empty()).then_some(rest)
+}
+
+/// A media type without its character set, and that.
+fn content_type(value: &[u8]) -> Result<(&[u8], Option<&[u8]>), Fault> {
+    let (essence, params) = match value.iter().position(|&byte| byte == b';') {
+        Some(at) => (value[..at].trim_ascii(), &value[at + 1..]),
+        None => (value, &[][..]),
+    };
+    if !matches!(essence.iter().position(|&byte| byte == b'/'), Some(1..)) {
+        return Err(Fault::new(415, "The Content-Type is not a media type"));
+    }
+    for param in params.split(|&byte| byte == b';').map(<[u8]>::trim_ascii) {
+        let (name, rest) = param.split_at_checked(8).unwrap_or((param, &[]));
+        if name.eq_ignore_ascii_case(b"charset=") {
+            let unquoted = rest.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+            return Ok((essence, Some(unquoted.unwrap_or(rest))));
+        }
+    }
+    // Other parameters (a multipart's boundary, say) belong to the type.
+    Ok((value.trim_ascii(), None))
+}
+
+fn add_links(value: &[u8], bucket_type: &[u8], links: &mut Vec<Link>) -> Result<(), Fault> {
+    let malformed = || {
+        Fault::bad(
+            "Invalid Link header. Links must be of the form\n</buckets/BUCKET/keys/KEY>; riaktag=\"TAG\"",
+        )
+    };
+    for to in link::parse(value).ok_or_else(malformed)? {
+        // A link is stored without a type, and so stays within the type of its object.
+        if to.bucket_type.is_some_and(|named| named != bucket_type) {
+            return Err(Fault::bad("Invalid Link header. A link stays within its object's bucket type"));
+        }
+        links.push(Link { bucket: to.bucket, key: to.key, tag: to.tag });
+    }
+    Ok(())
+}
+
+/// The standard's conditions; `None` if there are none. A date that cannot be read is no condition, as the standard
+/// has it.
+pub(super) fn conditions(head: &Head, is_read: bool) -> Option<Box<Conditions>> {
+    let date = |name| head.header(name).and_then(date::parse);
+    let if_none_match = tags(head, "if-none-match", true);
+    let conditions = Conditions {
+        if_match: tags(head, "if-match", false),
+        if_modified_since: date("if-modified-since").filter(|_| is_read && if_none_match.is_none()),
+        if_unmodified_since: date("if-unmodified-since"),
+        if_none_match,
+    };
+    (!conditions.is_empty()).then(|| Box::new(conditions))
+}
+
+fn tags(head: &Head, name: &str, weak_too: bool) -> Option<Tags> {
+    let mut named: Option<Vec<Bytes>> = None;
+    for value in head.all(name) {
+        let Some(list) = etag::list(value) else { return Some(Tags::Any) };
+        let list = list.filter(|tag| weak_too || !tag.is_weak).map(|tag| head.share(tag.tag));
+        named.get_or_insert_default().extend(list);
+    }
+    named.map(Tags::Named)
+}

@@ -1,0 +1,178 @@
+//! What a path names. Paths come in three generations, and clients of each are about: `/riak/B/K`,
+//! `/buckets/B/keys/K`, and `/types/T/buckets/B/keys/K`.
+
+use bytes::Bytes;
+use kv::Bucket;
+use protocol::http::Refused;
+use protocol::http::target::{decode, encode, segments};
+
+/// The generation of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `/riak/B/K`
+    Riak,
+    /// `/buckets/B/keys/K`
+    #[default]
+    Buckets,
+    /// `/types/T/buckets/B/keys/K`
+    Types,
+}
+
+/// A bucket as a path names it; answers name it the same way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub form: Form,
+    pub bucket: Bucket,
+}
+
+/// What there is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// The list of what there is.
+    Root,
+    /// Whether the node is there.
+    Ping,
+    /// What the node is doing.
+    Stats,
+    /// An object.
+    Object(Place, Bytes),
+    /// The keys of a bucket, among which a node may invent one.
+    Keys(Place),
+}
+
+/// What a path names; `None` if nothing.
+///
+/// # Errors
+/// If its encoding is malformed.
+pub(super) fn route(path: &Bytes) -> Result<Option<Route>, Refused> {
+    let mut rest = segments(path);
+    let first = rest.next().unwrap_or_default();
+    match &first[..] {
+        b"" => Ok(only(Route::Root, rest)),
+        b"ping" => Ok(only(Route::Ping, rest)),
+        b"stats" => Ok(only(Route::Stats, rest)),
+        b"riak" => riak(rest),
+        b"buckets" => buckets(Form::Buckets, None, rest),
+        b"types" => match (rest.next(), rest.next()) {
+            (Some(named), Some(word)) if word == "buckets" => {
+                buckets(Form::Types, Some(decode(&named)?), rest)
+            }
+            _ => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}
+
+fn riak(mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused> {
+    let Some(name) = rest.next() else { return Ok(None) };
+    let place = Place { form: Form::Riak, bucket: Bucket::untyped(decode(&name)?) };
+    object_or_keys(place, rest)
+}
+
+fn buckets(
+    form: Form,
+    bucket_type: Option<Bytes>,
+    mut rest: impl Iterator<Item = Bytes>,
+) -> Result<Option<Route>, Refused> {
+    let Some(name) = rest.next() else { return Ok(None) };
+    let place = Place { form, bucket: Bucket::typed(bucket_type, decode(&name)?) };
+    match rest.next() {
+        Some(word) if word == "keys" => object_or_keys(place, rest),
+        _ => Ok(None),
+    }
+}
+
+fn object_or_keys(place: Place, mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused> {
+    Ok(match rest.next() {
+        // A slash at the end is as none.
+        None => Some(Route::Keys(place)),
+        Some(key) if key.is_empty() => only(Route::Keys(place), rest),
+        Some(key) => only(Route::Object(place, decode(&key)?), rest),
+    })
+}
+
+fn only(route: Route, mut rest: impl Iterator<Item = Bytes>) -> Option<Route> {
+    rest.next().is_none().then_some(route)
+}
+
+impl Place {
+    /// Appends the path of the bucket.
+    pub fn put_path(&self, out: &mut Vec<u8>) {
+        match self.form {
+            Form::Riak => out.extend_from_slice(b"/riak/"),
+            Form::Buckets => out.extend_from_slice(b"/buckets/"),
+            Form::Types => {
+                out.extend_from_slice(b"/types/");
+                encode(&self.bucket.bucket_type, out);
+                out.extend_from_slice(b"/buckets/");
+            }
+        }
+        encode(&self.bucket.name, out);
+    }
+
+    /// Appends the path of an object in a bucket of the same type.
+    pub fn put_object_path(&self, bucket: &[u8], key: &[u8], out: &mut Vec<u8>) {
+        match self.form {
+            Form::Riak => {
+                out.extend_from_slice(b"/riak/");
+                encode(bucket, out);
+                out.push(b'/');
+            }
+            Form::Buckets | Form::Types => {
+                if self.form == Form::Types {
+                    out.extend_from_slice(b"/types/");
+                    encode(&self.bucket.bucket_type, out);
+                }
+                out.extend_from_slice(b"/buckets/");
+                encode(bucket, out);
+                out.extend_from_slice(b"/keys/");
+            }
+        }
+        encode(key, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(path: &'static str) -> Option<Route> {
+        route(&Bytes::from(path)).unwrap()
+    }
+
+    fn place(form: Form, bucket_type: &'static str, name: &'static str) -> Place {
+        Place { form, bucket: Bucket { bucket_type: bucket_type.into(), name: name.into() } }
+    }
+
+    #[test]
+    fn paths_of_three_generations_name_the_same() {
+        let object = |form| Some(Route::Object(place(form, "default", "b c"), "k/l".into()));
+        assert_eq!(named("/riak/b+c/k%2Fl"), object(Form::Riak));
+        assert_eq!(named("/buckets/b%20c/keys/k%2fl"), object(Form::Buckets));
+        assert_eq!(named("/types/default/buckets/b+c/keys/k%2Fl"), object(Form::Types));
+        let keys = |form| Some(Route::Keys(place(form, "default", "b")));
+        assert_eq!(named("/riak/b"), keys(Form::Riak));
+        assert_eq!(named("/buckets/b/keys/"), keys(Form::Buckets));
+        assert_eq!(named("/types/default/buckets/b/keys"), keys(Form::Types));
+        assert_eq!(named("/"), Some(Route::Root));
+        assert_eq!(named("/ping"), Some(Route::Ping));
+    }
+
+    #[test]
+    fn other_paths_name_nothing() {
+        for path in
+            ["//", "/x", "/ping/", "/buckets/b/x/k", "/buckets/b/keys/k/x", "/types/t", "/riak", "/riak/b/k/"]
+        {
+            assert_eq!(named(path), None, "{path}");
+        }
+        assert!(route(&Bytes::from("/buckets/%/keys/k")).is_err());
+        assert_eq!(
+            named("/buckets//keys/k"),
+            Some(Route::Object(place(Form::Buckets, "default", ""), "k".into()))
+        );
+        assert_eq!(
+            named("/buckets/../keys/.."),
+            Some(Route::Object(place(Form::Buckets, "default", ".."), "..".into()))
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! One client's connection: bytes in, requests out; responses in, bytes out.
+//!
+//! 1. [`Session::receive`] takes a request off the input. What concerns no data (ping, the list of what there is,
+//!    whatever is wrong) it answers itself; anything else is a request for the node, or a question about it.
+//! 2. The node answers with [`Session::respond`], which may ask it something else; or the shell with
+//!    [`Session::answer`].
+//! 3. Only then is the next request looked at: what a client sends ahead waits.
+//!
+//! Invariants: requests are answered in the order they came, each once; after one that cannot be read comes its
+//! answer, and nothing else.
+
+use bytes::{Bytes, BytesMut};
+use kv::{Error, Response};
+use protocol::http::target::{self, Query};
+use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused, Waits, date};
+
+use super::fault::Fault;
+use super::object;
+use super::root;
+use super::route::{Route, route};
+
+/// What a step of the connection came to.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "moved once or twice; a box would cost an allocation per put")]
+pub enum Incoming {
+    /// More bytes must be read first; the input has room for some.
+    Wait(Waits),
+    /// Something was answered: bytes were appended to the output.
+    Answered,
+    /// A request for the node. [`Session::respond`] comes before the next [`Session::receive`].
+    Request(kv::Request),
+    /// A question to the whole node. [`Session::answer`] comes before the next [`Session::receive`].
+    Question(Question),
+    /// Send what the output holds and close.
+    Close,
+}
+
+/// What no shard alone can answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// What is the node doing?
+    Stats,
+}
+
+/// What the answer under way is to.
+#[derive(Debug)]
+enum Asked {
+    Nothing,
+    Object(object::Asked),
+}
+
+/// A connection's state.
+#[derive(Debug)]
+pub struct Session {
+    reader: Reader,
+    connection: Connection,
+    /// The second that the date names.
+    seconds: u64,
+    asked: Asked,
+    closing: bool,
+}
+
+impl Session {
+    /// A new connection.
+    pub fn new() -> Session {
+        let connection =
+            Connection { is_http11: true, keep_alive: true, head_only: false, date: date::format(0) };
+        Session { reader: Reader::default(), connection, seconds: 0, asked: Asked::Nothing, closing: false }
+    }
+
+    /// Takes the next request off `input`, if it is complete. `now` is the time in seconds since 1970.
+    pub fn receive(&mut self, now: u64, input: &mut BytesMut, out: &mut Vec<u8>) -> Incoming {
+        if self.closing {
+            return Incoming::Close;
+        }
+        match self.reader.next(input) {
+            Ok(Progress::Wait(waits)) => Incoming::Wait(waits),
+            Ok(Progress::Continue) => {
+                out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                Incoming::Answered
+            }
+            Ok(Progress::Request(head, body)) => {
+                self.begin(now, &head);
+                self.on_request(&head, body, out).unwrap_or_else(|fault| {
+                    fault.write(self.connection, out);
+                    Incoming::Answered
+                })
+            }
+            Err(refused) => {
+                self.refuse(now, refused, out);
+                Incoming::Close
+            }
+        }
+    }
+
+    /// Takes the node's answer to the request that [`Session::receive`] gave out last. What it returns is to be asked
+    /// next; its answer comes here too.
+    pub fn respond(&mut self, result: Result<Response, Error>, out: &mut Vec<u8>) -> Option<kv::Request> {
+        match &mut self.asked {
+            Asked::Object(asked) => object::respond(asked, result, self.connection, out),
+            Asked::Nothing => unreachable!("the node answers what it was asked"),
+        }
+    }
+
+    /// Answers the question that [`Session::receive`] gave out last.
+    pub fn answer(&mut self, status: u16, content_type: &str, body: &[u8], out: &mut Vec<u8>) {
+        let mut answer = Answer::new(out, self.connection, status);
+        answer.header("Content-Type", content_type);
+        answer.body(body);
+    }
+
+    /// Says that the client takes too long to send what it has begun. Nothing is read after that.
+    pub fn time_out(&mut self, now: u64, out: &mut Vec<u8>) {
+        self.refuse(now, Refused::new(408, "the request comes too slowly"), out);
+    }
+
+    /// Says why a connection is not served. Nothing is read after that.
+    pub fn turn_away(&mut self, now: u64, connections_max: usize, out: &mut Vec<u8>) {
+        let text = format!("too many connections: the limit is {connections_max}");
+        self.refuse(now, Refused::new(503, text), out);
+    }
+
+    fn refuse(&mut self, now: u64, refused: Refused, out: &mut Vec<u8>) {
+        self.closing = true;
+        self.set_time(now);
+        let connection =
+            Connection { is_http11: true, keep_alive: false, head_only: false, ..self.connection };
+        Fault::from(refused).write(connection, out);
+    }
+
+    fn begin(&mut self, now: u64, head: &Head) {
+        self.set_time(now);
+        self.closing = !head.keep_alive;
+        self.connection.is_http11 = head.is_http11;
+        self.connection.keep_alive = head.keep_alive;
+        self.connection.head_only = head.method == Method::Head;
+        self.asked = Asked::Nothing;
+    }
+
+    fn set_time(&mut self, now: u64) {
+        if now != self.seconds {
+            self.seconds = now;
+            self.connection.date = date::format(now);
+        }
+    }
+
+    fn on_request(&mut self, head: &Head, body: Bytes, out: &mut Vec<u8>) -> Result<Incoming, Fault> {
+        if head.method == Method::Unknown {
+            return Err(Fault::new(501, "the method is not known"));
+        }
+        let (path, query) = target::split(&head.target());
+        let route = route(&path)?.ok_or(Fault::new(404, "not found"))?;
+        if !allowed(&route).contains(&head.method) {
+            self.not_allowed(&route, out);
+            return Ok(Incoming::Answered);
+        }
+        let query = Query::parse(&query)?;
+        let (request, asked) = match route {
+            Route::Root => {
+                let answer = Answer::new(out, self.connection, 200);
+                root::answer(answer, root::wants_json(head.header("accept")));
+                return Ok(Incoming::Answered);
+            }
+            Route::Ping => {
+                self.answer(200, "text/html", b"OK", out);
+                return Ok(Incoming::Answered);
+            }
+            Route::Stats => return Ok(Incoming::Question(Question::Stats)),
+            Route::Object(place, key) => object::request(place, Some(key), head, &query, body)?,
+            Route::Keys(place) => object::request(place, None, head, &query, body)?,
+        };
+        self.asked = Asked::Object(asked);
+        Ok(Incoming::Request(request))
+    }
+
+    fn not_allowed(&mut self, route: &Route, out: &mut Vec<u8>) {
+        let names = allowed(route).iter().map(|method| match method {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Put => "PUT",
+            Method::Post => "POST",
+            Method::Delete => "DELETE",
+            Method::NotAllowed | Method::Unknown => unreachable!("nowhere allowed"),
+        });
+        let mut answer = Answer::new(out, self.connection, 405);
+        answer.header("Allow", names.collect::<Vec<_>>().join(", "));
+        answer.body(b"");
+    }
+}
+
+impl Default for Session {
+    fn default() -> Session {
+        Session::new()
+    }
+}
+
+fn allowed(route: &Route) -> &'static [Method] {
+    match route {
+        Route::Root | Route::Ping | Route::Stats => &[Method::Get, Method::Head],
+        Route::Object(..) => &[Method::Get, Method::Head, Method::Put, Method::Post, Method::Delete],
+        Route::Keys(_) => &[Method::Post],
+    }
+}

@@ -1,0 +1,80 @@
+//! What a client accepts (RFC 9110, section 12.5.1).
+
+/// How well an `Accept` header's value takes a media type: 0 not at all, 1000 best. The most specific range that
+/// names the type decides; parameters other than `q` are not looked at.
+pub fn quality(accept: &[u8], media_type: &[u8]) -> u16 {
+    let essence = essence(media_type);
+    let (kind, _) = cut(essence, b'/');
+    let mut best: Option<(u8, u16)> = None;
+    for range in accept.split(|&byte| byte == b',') {
+        let name = self::essence(range);
+        let (of, sub) = cut(name, b'/');
+        let specific = match () {
+            () if name.eq_ignore_ascii_case(essence) => 2,
+            () if sub == b"*" && of.eq_ignore_ascii_case(kind) => 1,
+            () if name == b"*/*" || name == b"*" => 0,
+            () => continue,
+        };
+        if best.is_none_or(|(before, _)| specific > before) {
+            best = Some((specific, weight(range)));
+        }
+    }
+    best.map_or(0, |(_, weight)| weight)
+}
+
+/// A media type without its parameters.
+pub fn essence(media_type: &[u8]) -> &[u8] {
+    cut(media_type, b';').0.trim_ascii()
+}
+
+/// The `q` of a range, in thousandths; 1000 where there is none, or none that can be read.
+fn weight(range: &[u8]) -> u16 {
+    for param in range.split(|&byte| byte == b';').skip(1).map(<[u8]>::trim_ascii) {
+        if let [b'q' | b'Q', b'=', value @ ..] = param {
+            return thousandths(value).unwrap_or(1000);
+        }
+    }
+    1000
+}
+
+fn thousandths(value: &[u8]) -> Option<u16> {
+    let (whole, rest) = value.split_first()?;
+    let digits = match rest {
+        [] => &[],
+        [b'.', digits @ ..] if digits.len() <= 3 => digits,
+        _ => return None,
+    };
+    let mut number = u16::from(whole.checked_sub(b'0').filter(|digit| *digit <= 1)?);
+    for at in 0..3 {
+        let digit = digits.get(at).copied().unwrap_or(b'0');
+        number = number * 10 + u16::from(digit.checked_sub(b'0').filter(|digit| *digit <= 9)?);
+    }
+    Some(number.min(1000))
+}
+
+fn cut(text: &[u8], at: u8) -> (&[u8], &[u8]) {
+    match text.iter().position(|&byte| byte == at) {
+        Some(found) => (&text[..found], &text[found + 1..]),
+        None => (text, &[]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_specific_range_decides() {
+        let of = |accept: &str, media_type: &str| quality(accept.as_bytes(), media_type.as_bytes());
+        assert_eq!(of("*/*", "text/plain"), 1000);
+        assert_eq!(of("text/*;q=0.5, */*;q=0.1", "text/plain; charset=utf-8"), 500);
+        assert_eq!(of("text/plain;q=0, */*", "text/plain"), 0);
+        assert_eq!(of("*/*, TEXT/plain;q=0.25", "text/PLAIN"), 250);
+        assert_eq!(of("application/json", "text/plain"), 0);
+        assert_eq!(of("multipart/mixed, */*;q=0.9", "multipart/mixed"), 1000);
+        assert_eq!(of("", "text/plain"), 0);
+        for odd in ["*/*;q=", "*/*;q=2", "*/*;q=0.1234", "*/*;q=x"] {
+            assert_eq!(of(odd, "a/b"), 1000, "{odd}");
+        }
+    }
+}

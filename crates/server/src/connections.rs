@@ -1,0 +1,224 @@
+//! The connections of a thread, and how long each may wait for its client.
+//!
+//! A connection says when it begins to wait and for how long; the sweep, a few times a second, ends those whose time
+//! is up, so that no request pays for a timer. One that reads by [`Patience::read`] is told, and may say a last word.
+
+use base::{Clock, FastMap, Monotonic};
+use bytes::BytesMut;
+use os::OsClock;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+
+/// How long a connection may take to say its last word.
+const LAST_WORD_MAX: Duration = Duration::from_secs(5);
+
+/// The connections of a thread.
+pub struct Connections {
+    open: RefCell<FastMap<u64, Connection>>,
+    last_id: Cell<u64>,
+    stopping: Cell<bool>,
+    times: Rc<Times>,
+    everywhere: Arc<AtomicUsize>,
+}
+
+/// The times of the last tick, which are exact enough and cost nothing to read.
+struct Times {
+    clock: OsClock,
+    now: Cell<Monotonic>,
+    seconds: Cell<u64>,
+}
+
+struct Connection {
+    patience: Patience,
+    task: Option<AbortHandle>,
+}
+
+/// How long a connection waits for its client, to send or to receive.
+#[derive(Clone)]
+pub struct Patience(Rc<Waiting>);
+
+struct Waiting {
+    /// `None` while it does not.
+    until: Cell<Option<Monotonic>>,
+    is_over: Cell<bool>,
+    /// Of a connection that wants to be told when its time is up.
+    waker: RefCell<Option<Waker>>,
+    idle_timeout: Duration,
+    times: Rc<Times>,
+}
+
+/// What came of reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// So many bytes; none if the client has ended its side.
+    Bytes(usize),
+    /// Nothing in time.
+    TimedOut,
+}
+
+impl Patience {
+    /// It waits for its client from now on, for as long as any may be idle.
+    pub fn begin(&self) {
+        self.begin_until(self.now() + self.0.idle_timeout);
+    }
+
+    /// It waits for its client until then.
+    pub fn begin_until(&self, until: Monotonic) {
+        self.0.until.set(Some(until));
+    }
+
+    /// The client has done its part.
+    pub fn end(&self) {
+        self.0.until.set(None);
+    }
+
+    /// The time, as of the last tick.
+    pub fn now(&self) -> Monotonic {
+        self.0.times.now.get()
+    }
+
+    /// The time in seconds since 1970, as of the last tick.
+    pub fn seconds(&self) -> u64 {
+        self.0.times.seconds.get()
+    }
+
+    /// How long any connection may be idle.
+    pub fn idle_timeout(&self) -> Duration {
+        self.0.idle_timeout
+    }
+
+    /// Reads what is there, waiting for some until then.
+    pub async fn read(&self, stream: &TcpStream, input: &mut BytesMut, until: Monotonic) -> io::Result<Read> {
+        self.begin_until(until);
+        loop {
+            let ready = poll_fn(|context| {
+                if self.0.is_over.get() {
+                    return Poll::Ready(None);
+                }
+                let ready = stream.poll_read_ready(context).map(Some);
+                if ready.is_pending() {
+                    let mut waker = self.0.waker.borrow_mut();
+                    if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                        *waker = Some(context.waker().clone());
+                    }
+                }
+                ready
+            });
+            let Some(ready) = ready.await else { return Ok(Read::TimedOut) };
+            ready?;
+            match stream.try_read_buf(input) {
+                Ok(read) => {
+                    self.end();
+                    return Ok(Read::Bytes(read));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Connections {
+    /// None yet. `everywhere` counts those of all threads.
+    pub fn new(everywhere: Arc<AtomicUsize>) -> Connections {
+        let clock = OsClock::new();
+        let times = Times { now: Cell::new(clock.now()), seconds: Cell::new(clock.wall().0 / MICROS), clock };
+        Connections {
+            open: RefCell::default(),
+            last_id: Cell::new(0),
+            stopping: Cell::new(false),
+            times: Rc::new(times),
+            everywhere,
+        }
+    }
+
+    /// Adds one, whose task `start` begins, given its number and its patience.
+    pub fn add(
+        self: &Rc<Self>,
+        idle_timeout: Duration,
+        start: impl FnOnce(u64, Rc<Connections>, Patience) -> AbortHandle,
+    ) {
+        let id = self.last_id.get() + 1;
+        self.last_id.set(id);
+        self.everywhere.fetch_add(1, Ordering::Relaxed);
+        let patience = Patience(Rc::new(Waiting {
+            until: Cell::new(Some(self.times.now.get() + idle_timeout)),
+            is_over: Cell::new(false),
+            waker: RefCell::default(),
+            idle_timeout,
+            times: Rc::clone(&self.times),
+        }));
+        self.open.borrow_mut().insert(id, Connection { patience: patience.clone(), task: None });
+        let task = start(id, Rc::clone(self), patience);
+        if let Some(connection) = self.open.borrow_mut().get_mut(&id) {
+            connection.task = Some(task);
+        }
+    }
+
+    /// The connection has ended.
+    pub fn remove(&self, id: u64) {
+        if self.open.borrow_mut().remove(&id).is_some() {
+            self.everywhere.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether connections are to end when their request is answered.
+    pub fn stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.open.borrow().is_empty()
+    }
+
+    /// Ends those that wait for their client, and has the others end after their answer.
+    pub fn stop(&self) {
+        self.stopping.set(true);
+        self.end(|connection| connection.patience.0.until.get().is_some());
+    }
+
+    /// Ends all.
+    pub fn abort_all(&self) {
+        self.end(|_| true);
+    }
+
+    /// Ends those whose client has taken too long.
+    pub fn sweep(&self) {
+        let now = self.times.clock.now();
+        self.times.now.set(now);
+        self.times.seconds.set(self.times.clock.wall().0 / MICROS);
+        self.end(|connection| {
+            let waiting = &connection.patience.0;
+            if waiting.until.get().is_none_or(|until| until > now) {
+                return false;
+            }
+            let Some(waker) = waiting.waker.take() else { return true };
+            waiting.is_over.set(true);
+            waiting.until.set(Some(now + LAST_WORD_MAX));
+            waker.wake();
+            false
+        });
+    }
+
+    fn end(&self, which: impl Fn(&Connection) -> bool) {
+        self.open.borrow_mut().retain(|_, connection| {
+            let ends = which(connection);
+            if ends && let Some(task) = &connection.task {
+                task.abort();
+                self.everywhere.fetch_sub(1, Ordering::Relaxed);
+            }
+            !ends
+        });
+    }
+}
+
+const MICROS: u64 = 1_000_000;
