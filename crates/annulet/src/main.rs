@@ -5,6 +5,7 @@
 //! has siblings and none was chosen.
 
 mod admin;
+mod bench;
 mod check;
 mod dev;
 mod failure;
@@ -29,7 +30,6 @@ struct Args {
 }
 
 #[derive(Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one of them")]
 enum Command {
     /// Run a node. Each option is also a variable (ANNULET_PB_LISTEN) and a key in annulet.toml (pb_listen);
     /// a flag is over a variable, and a variable over the file.
@@ -44,6 +44,9 @@ enum Command {
     /// Make what a cluster needs.
     #[command(subcommand)]
     Admin(admin::Command),
+    /// Load a store, check what it answers, and tell how it bore it.
+    #[command(subcommand)]
+    Bench(bench::Command),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Dev(args) => dev::run(&args),
         Command::Admin(command) => admin::run(&command),
+        Command::Bench(command) => bench::run(command),
     };
     let Failure { code, text } = match done {
         Ok(()) => return ExitCode::SUCCESS,

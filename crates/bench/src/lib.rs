@@ -5,6 +5,7 @@
 
 pub mod error;
 pub mod histogram;
+pub mod report;
 pub mod results;
 
 pub use error::Error;

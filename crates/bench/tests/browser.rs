@@ -1,0 +1,105 @@
+//! A report in a real browser without a window. Ignored where none is installed: `.ci/run` runs these by name, and
+//! fails if they cannot run.
+//!
+//!     cargo test -p bench --test browser -- --ignored
+
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
+mod common;
+
+use bench::report::figures::sections;
+use bench::report::html;
+use bench::report::png::{self, Browser};
+use bench::results::Results;
+use common::{Shape, write};
+use std::path::{Path, PathBuf};
+
+/// Kept after the test, for whoever wants to look at it.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn results(folder: &Path, shape: Shape) -> Results {
+    let run = folder.join("run");
+    write(&run, shape);
+    Results::open(&run).unwrap()
+}
+
+/// Noted in the page's root element, from before its own script on.
+const BEFORE: &str = "<script>const root = document.documentElement.dataset;
+root.errors = 0; root.violations = 0;
+addEventListener('error', () => root.errors++);
+addEventListener('securitypolicyviolation', () => root.violations++);</script>";
+
+/// Points at each chart, and counts what was loaded.
+const AFTER: &str = "<script>let tips = 0;
+for (const svg of document.querySelectorAll('svg[data-chart]')) {
+  const box = svg.getBoundingClientRect();
+  svg.dispatchEvent(new PointerEvent('pointermove', {clientX: box.left + box.width / 2, clientY: box.top + 9}));
+  if (!document.getElementById('tip').hidden) tips++;
+  svg.dispatchEvent(new PointerEvent('pointerleave'));
+}
+root.tips = tips;
+root.loads = performance.getEntriesByType('resource').length;
+root.wide = document.documentElement.scrollWidth - innerWidth;</script>";
+
+#[test]
+#[ignore = "needs a browser"]
+fn the_page_runs_without_an_error_and_loads_nothing() {
+    let browser = Browser::find(None).unwrap();
+    let folder = folder("browser-page");
+    let page = html(&results(&folder, Shape { rate: Some(12_000.0), ..Shape::default() }));
+    let charts = page.matches("data-chart=").count();
+    let watched = page.replacen("<body>", &format!("<body>{BEFORE}"), 1).replacen(
+        "</body>",
+        &format!("{AFTER}</body>"),
+        1,
+    );
+    let file = folder.join("page.html");
+    std::fs::write(&file, watched).unwrap();
+    let said = browser.run(&file, &["--dump-dom".to_owned(), "--window-size=1240,900".to_owned()]).unwrap();
+    let dom = String::from_utf8(said).unwrap();
+    let head = &dom[..dom.find("<head>").unwrap()];
+    for (name, value) in [("errors", 0), ("violations", 0), ("loads", 0), ("wide", 0), ("charts", charts)] {
+        assert!(head.contains(&format!("data-{name}=\"{value}\"")), "{name} is not {value}: {head}");
+    }
+    // The two whose series do not share an x have nothing to show under the pointer.
+    assert!(charts > 15 && head.contains(&format!("data-tips=\"{}\"", charts - 2)), "{charts}: {head}");
+}
+
+#[test]
+#[ignore = "needs a browser"]
+fn pictures_show_something() {
+    let browser = Browser::find(None).unwrap();
+    let folder = folder("browser-pictures");
+    let results = results(&folder, Shape::default());
+    let page = folder.join("report.html");
+    std::fs::write(&page, html(&results)).unwrap();
+    // A browser takes its time to start: some of the charts stand for all.
+    let mut files = vec![png::overview(&page, &folder, &browser).unwrap()];
+    let charts = sections(&results).into_iter().flat_map(|section| section.charts);
+    for chart in charts.filter(|chart| ["throughput", "distribution"].contains(&&*chart.id)) {
+        files.push(png::chart(&chart, &folder, &browser).unwrap());
+    }
+    assert_eq!(files.len(), 3);
+    for file in files {
+        let colours = colours(&file);
+        assert!(colours > 20, "{}: {colours} colours", file.display());
+    }
+}
+
+/// How many colours a picture has.
+fn colours(file: &Path) -> usize {
+    let decoder = ::png::Decoder::new(std::io::BufReader::new(std::fs::File::open(file).unwrap()));
+    let mut reader = decoder.read_info().unwrap();
+    let mut bytes = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut bytes).unwrap();
+    let pixel = info.color_type.samples();
+    assert!(info.width > 500 && info.height > 250, "{}", file.display());
+    bytes[..info.buffer_size()].chunks(pixel).collect::<std::collections::BTreeSet<_>>().len()
+}
