@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use crate::props::Reason;
+use crate::props::{Reason, TypeStatus};
 use crate::quorum::Need;
 
 /// Why a request failed.
@@ -81,6 +81,15 @@ pub enum Error {
         /// How many there may be.
         limit: usize,
     },
+    /// More bucket types than are kept.
+    #[error("there are {limit} bucket types, which is the limit")]
+    TooManyTypes {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The bucket type is not as far, or too far, for what is asked.
+    #[error("the bucket type is {0}")]
+    TypeStatus(TypeStatus),
     /// The default bucket type's properties cannot be changed.
     #[error("the default bucket type cannot be changed")]
     DefaultTypeFixed,

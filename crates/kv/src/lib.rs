@@ -38,7 +38,7 @@ pub use get::Get;
 pub use limits::Limits;
 pub use merge::Merge;
 pub use placement::{Placement, Roles};
-pub use props::{BucketProps, BucketTable, Prop};
+pub use props::{BucketProps, BucketTable, Prop, PropsChange, TypeChange, TypeStatus};
 pub use put::Put;
 pub use quorum::Quorum;
 pub use replica::{Answer, Ask, NodeId, ReadForm, Reason};

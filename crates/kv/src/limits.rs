@@ -55,7 +55,12 @@ impl Limits {
     /// Checks a bucket's names.
     pub fn check_bucket(&self, bucket: &Bucket) -> Result<(), Error> {
         check_name(Name::Bucket, &bucket.name, BUCKET_LEN_MAX)?;
-        check_name(Name::Type, &bucket.bucket_type, TYPE_LEN_MAX)
+        self.check_type(&bucket.bucket_type)
+    }
+
+    /// Checks a bucket type's name.
+    pub fn check_type(&self, name: &[u8]) -> Result<(), Error> {
+        check_name(Name::Type, name, TYPE_LEN_MAX)
     }
 
     /// Checks a bucket's names and a key.

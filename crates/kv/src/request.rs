@@ -8,7 +8,7 @@ use bytes::Bytes;
 use object::Metadata;
 
 use crate::condition::Conditions;
-use crate::props::Prop;
+use crate::props::{Prop, TypeChange};
 use crate::quorum::Quorum;
 
 pub use object::key::DEFAULT_TYPE;
@@ -55,8 +55,10 @@ pub enum Request {
     ResetProps(Bucket),
     /// Read a bucket type's properties.
     GetTypeProps(Bytes),
-    /// Change a bucket type's properties.
-    SetTypeProps(Bytes, Vec<Prop>),
+    /// Create, change or activate a bucket type.
+    ChangeType(Bytes, TypeChange),
+    /// Name the bucket types, those included that are not active.
+    ListTypes,
     /// Name the vnodes that hold a key, first choice first.
     GetPreflist(Bucket, Bytes),
 }
@@ -288,7 +290,10 @@ impl Request {
             | Request::SetProps(bucket, _)
             | Request::ResetProps(bucket)
             | Request::GetPreflist(bucket, _) => Some(bucket),
-            Request::ListBuckets(_) | Request::GetTypeProps(_) | Request::SetTypeProps(..) => None,
+            Request::ListBuckets(_)
+            | Request::GetTypeProps(_)
+            | Request::ChangeType(..)
+            | Request::ListTypes => None,
         }
     }
 

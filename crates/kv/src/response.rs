@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::props::BucketProps;
+use crate::props::{BucketProps, TypeStatus};
 
 /// A node's answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +46,9 @@ pub enum Response {
     },
     /// The properties of a bucket or a bucket type.
     Props(Arc<BucketProps>),
-    /// A bucket's properties are changed.
+    /// The bucket types with their status and properties, the default one first.
+    Types(Vec<(Bytes, TypeStatus, Arc<BucketProps>)>),
+    /// A bucket's or a bucket type's properties are changed.
     PropsSet,
     /// A bucket has its type's properties again.
     PropsReset,

@@ -3,8 +3,7 @@
 
 use base::Monotonic;
 use bytes::Bytes;
-use kv::props::StampedProps;
-use kv::{Bucket, Error, Request, Response};
+use kv::{Bucket, Error, PropsChange, Request, Response};
 
 /// A shard of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,16 +63,14 @@ pub enum Hop {
         /// The names, and where to go on.
         page: Result<(Vec<Bytes>, Option<Bytes>), Error>,
     },
-    /// A bucket's properties were changed.
+    /// The properties of a bucket or a bucket type were changed.
     Props {
         /// Who changed them.
         from: ShardId,
-        /// The change there.
+        /// The name of the change there.
         change: u64,
-        /// The bucket.
-        bucket: Bucket,
-        /// To what.
-        props: StampedProps,
+        /// The change.
+        props: PropsChange,
     },
     /// The properties of a change are in force at the sender.
     PropsInForce {

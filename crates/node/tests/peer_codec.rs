@@ -5,10 +5,11 @@
 use base::Rng;
 use base::rng::SplitMix64;
 use bytes::{BufMut, Bytes, BytesMut};
+use kv::props::{StampedProps, StampedType};
 use kv::replica::{Answer, Ask, NodeId, Reason};
 use kv::{
-    Bucket, BucketProps, Conditions, DeleteRequest, Error, Found, Prop, PutRequest, Quorum, Request,
-    Response, Return, Stored, Tags, Want,
+    Bucket, BucketProps, Conditions, DeleteRequest, Error, Found, Prop, PropsChange, PutRequest, Quorum,
+    Request, Response, Return, Stored, Tags, Want,
 };
 use node::{AskId, Load, PeerMessage};
 use object::index::IndexEntry;
@@ -224,8 +225,15 @@ fn message() -> impl Strategy<Value = PeerMessage> {
         }),
         (id.clone(), response())
             .prop_map(|(id, result)| PeerMessage::Forwarded { id, result: Box::new(result) }),
-        (id.clone(), bucket(), any::<u64>(), props())
-            .prop_map(|(id, bucket, stamp, props)| PeerMessage::Props { id, bucket, stamp, props }),
+        (id.clone(), bucket(), any::<u64>(), props()).prop_map(|(id, bucket, stamp, props)| {
+            PeerMessage::Props { id, change: PropsChange::Bucket(bucket, StampedProps { stamp, props }) }
+        }),
+        (id.clone(), bucket(), any::<u64>(), any::<bool>(), props()).prop_map(
+            |(id, bucket, stamp, active, props)| {
+                let change = StampedType { stamp, active, props: props.unwrap_or_default() };
+                PeerMessage::Props { id, change: PropsChange::Type(bucket.name, change) }
+            }
+        ),
         id.prop_map(|id| PeerMessage::PropsInForce { id }),
     ]
 }

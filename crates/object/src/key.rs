@@ -6,6 +6,7 @@
 //! | reserved for index entries | `0x02` … |
 //! | bucket properties | `0x03`, type, bucket |
 //! | hint | `0x04`, node (u16 big-endian), the object's ledger key |
+//! | bucket type | `0x05`, type |
 //!
 //! The prefix is the top bits of the key's ring position, so that a partition is one range. Types and buckets are
 //! written so that byte order is their order and none is a prefix of another: `0x00` becomes `0x00 0xFF`, and
@@ -30,6 +31,7 @@ const _: () = assert!(LEDGER_KEY_LEN_MAX <= 200 * 1024, "the engine takes keys o
 const TAG_OBJECT: u8 = 0x01;
 const TAG_BUCKET: u8 = 0x03;
 const TAG_HINT: u8 = 0x04;
+const TAG_TYPE: u8 = 0x05;
 const ESCAPED: u8 = 0xFF;
 const END: u8 = 0x01;
 
@@ -167,6 +169,25 @@ pub fn decode_bucket_key(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Cow<'_, [u8]>),
     Ok((bucket_type, bucket))
 }
 
+/// The ledger key of a bucket type.
+pub fn bucket_type(name: &[u8]) -> Vec<u8> {
+    let mut out = vec![TAG_TYPE];
+    put_name(&mut out, name);
+    out
+}
+
+/// The name in the ledger key of a bucket type.
+///
+/// # Errors
+/// [`Error::Key`] if it is not one.
+pub fn decode_bucket_type(bytes: &[u8]) -> Result<Cow<'_, [u8]>, Error> {
+    let Some((&TAG_TYPE, rest)) = bytes.split_first() else {
+        return Err(Error::Key("it is not a bucket type's"));
+    };
+    let (name, rest) = take_name(rest)?;
+    if rest.is_empty() { Ok(name) } else { Err(Error::Key("bytes follow the bucket type")) }
+}
+
 /// All objects.
 pub fn objects() -> KeyRange {
     KeyRange::of_prefix(vec![TAG_OBJECT])
@@ -175,6 +196,11 @@ pub fn objects() -> KeyRange {
 /// All buckets' properties.
 pub fn bucket_properties() -> KeyRange {
     KeyRange::of_prefix(vec![TAG_BUCKET])
+}
+
+/// All bucket types.
+pub fn bucket_types() -> KeyRange {
+    KeyRange::of_prefix(vec![TAG_TYPE])
 }
 
 /// All objects at a prefix of the ring.
@@ -263,6 +289,8 @@ mod tests {
         encode_bucket_key(DEFAULT_TYPE, b"b", &mut out);
         assert_eq!(out, b"\x03default\x00\x01b\x00\x01");
         assert_eq!(decode_bucket_key(&out), Ok((DEFAULT_TYPE.into(), b"b"[..].into())));
+        assert_eq!(bucket_type(b"t\0"), b"\x05t\x00\xff\x00\x01");
+        assert_eq!(decode_bucket_type(b"\x05t\x00\xff\x00\x01"), Ok(b"t\0"[..].into()));
     }
 
     #[test]
@@ -274,6 +302,9 @@ mod tests {
         assert!(decode_object_key(b"\x01\x00\x00t\x00").is_err());
         assert!(decode_bucket_key(b"\x03t\x00\x01b\x00\x01k").is_err());
         assert!(decode_bucket_key(b"\x01").is_err());
+        assert!(
+            decode_bucket_type(b"\x05t\x00\x01k").is_err() && decode_bucket_type(b"\x03t\x00\x01").is_err()
+        );
     }
 
     #[test]

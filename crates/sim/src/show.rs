@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use kv::replica::{Answer, Ask};
-use kv::{Error, Request, Response};
+use kv::{Error, PropsChange, Request, Response};
 use node::PeerMessage;
 use object::{Head, HeadView};
 
@@ -75,8 +75,11 @@ pub(crate) fn message(message: &PeerMessage) -> String {
         },
         PeerMessage::Forward { id, request: asked, .. } => format!("forward {:x}: {}", id.0, request(asked)),
         PeerMessage::Forwarded { id, result } => format!("forwarded {:x}: {}", id.0, answer(result)),
-        PeerMessage::Props { id, bucket, stamp, .. } => {
-            format!("props {:x} {} {stamp}", id.0, bucket.name.escape_ascii())
+        PeerMessage::Props { id, change: PropsChange::Bucket(bucket, change) } => {
+            format!("props {:x} {} {}", id.0, bucket.name.escape_ascii(), change.stamp)
+        }
+        PeerMessage::Props { id, change: PropsChange::Type(name, change) } => {
+            format!("type {:x} {} {}", id.0, name.escape_ascii(), change.stamp)
         }
         PeerMessage::PropsInForce { id } => format!("props in force {:x}", id.0),
     }

@@ -5,15 +5,23 @@
 //! services that are not here (Solr, commit hooks, old replication) or for causality of another kind (clock
 //! pruning) are kept and reported, and change nothing.
 //!
-//! Only the type `default` exists so far. Its buckets cannot have what a type decides for good: a data type,
-//! strong consistency, write-once.
+//! Buckets of the type `default` cannot have what a type decides for good: a data type, strong consistency,
+//! write-once. Left out: data types and strong consistency themselves, so no type can have them either.
+//!
+//! * `check.rs`: what may be changed to what.
+//! * `types.rs`: bucket types. `table.rs`: all types and buckets of a node.
+//! * `codec.rs`, `stamped.rs`: how they are stored.
 
+mod check;
 mod codec;
 mod stamped;
 mod table;
+mod types;
 
+pub use check::Subject;
 pub use stamped::StampedProps;
-pub use table::{BUCKETS_WITH_PROPS_MAX, BucketTable};
+pub use table::{BUCKETS_WITH_PROPS_MAX, BucketTable, PropsChange};
+pub use types::{StampedType, TYPES_MAX, TypeChange, TypeStatus};
 
 use bytes::Bytes;
 use object::Policy;
@@ -222,9 +230,14 @@ props! {
 }
 
 impl BucketProps {
+    /// Riak's defaults for a bucket type.
+    pub fn of_new_type() -> BucketProps {
+        BucketProps { allow_mult: true, dvv_enabled: true, ..BucketProps::default() }
+    }
+
     /// What becomes of concurrent writes.
     pub fn policy(&self) -> Policy {
-        match (self.last_write_wins, self.allow_mult) {
+        match (self.last_write_wins, self.allow_mult && !self.write_once) {
             (true, _) => Policy::LastWriteWins,
             (false, true) => Policy::AllowMult,
             (false, false) => Policy::Newest,
@@ -236,86 +249,10 @@ impl BucketProps {
         self.policy() != Policy::AllowMult
     }
 
-    /// These properties with `changes`, all of them or none. Of a property named twice the last counts.
+    /// These properties of an untyped bucket with `changes`, all of them or none ([`BucketProps::changed`]).
     pub fn with(&self, changes: &[Prop]) -> Result<BucketProps, Error> {
-        let mut errors: Vec<(&'static str, Reason)> = Vec::new();
-        let mut props = self.clone();
-        for change in changes {
-            match check(change, self) {
-                Ok(()) => props.set(change.clone()),
-                Err(reason) => errors.push((change.name(), reason)),
-            }
-        }
-        if props.last_write_wins && props.dvv_enabled {
-            let text = "last_write_wins and dvv_enabled cannot both be true";
-            errors.push(("last_write_wins", Reason::Text(text.into())));
-        }
-        if errors.is_empty() { Ok(props) } else { Err(Error::InvalidProps(errors)) }
+        self.changed(changes, Subject::UntypedBucket)
     }
-}
-
-fn check(change: &Prop, current: &BucketProps) -> Result<(), Reason> {
-    match change {
-        Prop::NVal(n) if *n > N_VAL_MAX => text(format!("{N_VAL_MAX} is the largest n_val")),
-        // Riak says so of zero as of what is no integer.
-        Prop::NVal(0)
-        | Prop::OldVclock(0)
-        | Prop::YoungVclock(0)
-        | Prop::BigVclock(0)
-        | Prop::SmallVclock(0) => Err(Reason::Word("not_integer")),
-        Prop::Pr(Quorum::Default)
-        | Prop::R(Quorum::Default)
-        | Prop::W(Quorum::Default)
-        | Prop::Pw(Quorum::Default)
-        | Prop::Dw(Quorum::Default)
-        | Prop::Rw(Quorum::Default) => Err(Reason::Word("not_valid_quorum")),
-        Prop::Precommit(hooks) | Prop::Postcommit(hooks) => check_hooks(hooks),
-        Prop::ChashKeyfun(fun) | Prop::Linkfun(fun) => check_fun(fun),
-        Prop::Backend(Some(name)) | Prop::SearchIndex(Some(name)) => check_len(name),
-        Prop::Datatype(Some(name)) if current.datatype.as_ref() != Some(name) => {
-            check_len(name)?;
-            let name = String::from_utf8_lossy(name);
-            text(format!("{name} not supported for bucket datatype property"))
-        }
-        Prop::Consistent(wanted) if *wanted != current.consistent => {
-            text("cannot change the consistent property of a bucket".into())
-        }
-        Prop::WriteOnce(wanted) if *wanted != current.write_once => {
-            text("cannot change the write_once property of a bucket".into())
-        }
-        Prop::HllPrecision(Some(bits)) if !(4..=16).contains(bits) => {
-            text("hll_precision must be an integer from 4 to 16".into())
-        }
-        Prop::NodeConfirms(count) if *count > N_VAL_MAX => text(format!("{N_VAL_MAX} is the largest n_val")),
-        _ => Ok(()),
-    }
-}
-
-fn check_hooks(hooks: &[Hook]) -> Result<(), Reason> {
-    if hooks.len() > HOOKS_MAX {
-        return text(format!("{HOOKS_MAX} hooks are the most"));
-    }
-    hooks.iter().try_for_each(|hook| match hook {
-        Hook::Erlang(fun) => check_fun(fun),
-        Hook::Named(name) => check_len(name),
-    })
-}
-
-fn check_fun(fun: &ModFun) -> Result<(), Reason> {
-    check_len(&fun.module)?;
-    check_len(&fun.function)
-}
-
-fn check_len(name: &[u8]) -> Result<(), Reason> {
-    if name.len() > PROP_BYTES_MAX {
-        text(format!("names are at most {PROP_BYTES_MAX} bytes"))
-    } else {
-        Ok(())
-    }
-}
-
-fn text(text: String) -> Result<(), Reason> {
-    Err(Reason::Text(text))
 }
 
 #[cfg(test)]
@@ -334,62 +271,11 @@ mod tests {
     }
 
     #[test]
-    fn a_change_leaves_the_rest() {
-        let props = BucketProps::default();
-        let changed = props.with(&[Prop::AllowMult(true), Prop::NVal(2), Prop::NVal(5)]).unwrap();
-        assert_eq!(changed, BucketProps { allow_mult: true, n_val: 5, ..props });
-    }
-
-    #[test]
-    fn bad_properties_are_told_one_by_one_and_nothing_changes() {
-        let error = BucketProps::default().with(&[
-            Prop::NVal(0),
-            Prop::AllowMult(true),
-            Prop::R(Quorum::Default),
-            Prop::Datatype(Some(Bytes::from_static(b"set"))),
-            Prop::BigVclock(0),
-        ]);
-        let datatype = Reason::Text("set not supported for bucket datatype property".into());
-        assert_eq!(
-            error,
-            Err(Error::InvalidProps(vec![
-                ("n_val", Reason::Word("not_integer")),
-                ("r", Reason::Word("not_valid_quorum")),
-                ("datatype", datatype),
-                ("big_vclock", Reason::Word("not_integer")),
-            ]))
-        );
-    }
-
-    #[test]
-    fn what_a_type_decides_is_refused_and_long_names_are() {
-        let long = Bytes::from(vec![b'x'; PROP_BYTES_MAX + 1]);
-        let hooks = vec![Hook::Named(Bytes::from_static(b"h")); HOOKS_MAX + 1];
-        for bad in [
-            Prop::Consistent(true),
-            Prop::WriteOnce(true),
-            Prop::HllPrecision(Some(3)),
-            Prop::NVal(N_VAL_MAX + 1),
-            Prop::NodeConfirms(u32::MAX),
-            Prop::Backend(Some(long.clone())),
-            Prop::Linkfun(ModFun { module: long.clone(), function: Bytes::new() }),
-            Prop::Precommit(vec![Hook::Named(long)]),
-            Prop::Postcommit(hooks),
-        ] {
-            let name = bad.name();
-            let error = BucketProps::default().with(&[bad]);
-            assert!(
-                matches!(&error, Err(Error::InvalidProps(list)) if list[0].0 == name),
-                "{name}: {error:?}"
-            );
-        }
-        let same = [Prop::Consistent(false), Prop::WriteOnce(false), Prop::Datatype(None)];
-        assert_eq!(BucketProps::default().with(&same), Ok(BucketProps::default()));
-    }
-
-    #[test]
-    fn last_write_wins_excludes_dvv() {
-        let both = [Prop::LastWriteWins(true), Prop::DvvEnabled(true)];
-        assert!(matches!(BucketProps::default().with(&both), Err(Error::InvalidProps(_))));
+    fn types_have_siblings() {
+        let (typed, untyped) = (BucketProps::of_new_type(), BucketProps::default());
+        assert_eq!(typed, BucketProps { allow_mult: true, dvv_enabled: true, ..untyped });
+        assert_eq!(typed.policy(), Policy::AllowMult);
+        let once = BucketProps { write_once: true, ..typed };
+        assert!(once.shows_newest_only(), "nobody is asked to resolve what is written once");
     }
 }

@@ -1,17 +1,49 @@
-//! The buckets that have properties of their own, and the bucket types.
+//! The bucket types, and the buckets that have properties of their own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use object::key;
 
-use super::{BucketProps, Prop, StampedProps};
+use super::{BucketProps, Prop, StampedProps, StampedType, Subject, TYPES_MAX, TypeChange, TypeStatus};
 use crate::error::Error;
 use crate::request::{Bucket, DEFAULT_TYPE};
 
 /// The most buckets with properties of their own: every shard holds all of them in memory, and Riak's advice
 /// is to use bucket types long before.
 pub const BUCKETS_WITH_PROPS_MAX: usize = 10_000;
+
+/// A change of a bucket's or a bucket type's properties, as it is kept and told to other nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PropsChange {
+    /// Of a bucket.
+    Bucket(Bucket, StampedProps),
+    /// Of the bucket type of this name.
+    Type(Bytes, StampedType),
+}
+
+impl PropsChange {
+    /// The ledger key under which it is kept.
+    pub fn ledger_key(&self) -> Vec<u8> {
+        match self {
+            PropsChange::Bucket(bucket, _) => {
+                let mut out = Vec::new();
+                key::encode_bucket_key(&bucket.bucket_type, &bucket.name, &mut out);
+                out
+            }
+            PropsChange::Type(name, _) => key::bucket_type(name),
+        }
+    }
+
+    /// What is kept there.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            PropsChange::Bucket(_, change) => change.encode(),
+            PropsChange::Type(_, change) => change.encode(),
+        }
+    }
+}
 
 /// Finds a bucket's properties. A change is made in two steps, with the caller's durable write between:
 /// [`BucketTable::changed`] decides what the properties will be, [`BucketTable::set`] puts them in force.
@@ -23,6 +55,7 @@ pub const BUCKETS_WITH_PROPS_MAX: usize = 10_000;
 #[derive(Clone, Debug, Default)]
 pub struct BucketTable {
     untyped: Arc<BucketProps>,
+    types: Arc<BTreeMap<Bytes, StampedType>>,
     own: Arc<BTreeMap<Bucket, StampedProps>>,
 }
 
@@ -30,30 +63,87 @@ impl BucketTable {
     /// The properties in force for a bucket.
     pub fn get(&self, bucket: &Bucket) -> Result<&Arc<BucketProps>, Error> {
         let of_type = self.of_type(&bucket.bucket_type)?;
-        if self.own.is_empty() {
-            return Ok(of_type);
-        }
-        Ok(self.own.get(bucket).and_then(|own| own.props.as_ref()).unwrap_or(of_type))
+        Ok(self.own_or(bucket, of_type))
     }
 
-    /// The properties of a bucket type.
+    /// The same for a replica, which may not have heard yet that the type is active.
+    pub fn get_as_replica(&self, bucket: &Bucket) -> Result<&Arc<BucketProps>, Error> {
+        let of_type = match self.types.get(&bucket.bucket_type) {
+            Some(created) => &created.props,
+            None => self.of_type(&bucket.bucket_type)?,
+        };
+        Ok(self.own_or(bucket, of_type))
+    }
+
+    fn own_or<'a>(&'a self, bucket: &Bucket, of_type: &'a Arc<BucketProps>) -> &'a Arc<BucketProps> {
+        if self.own.is_empty() {
+            return of_type;
+        }
+        self.own.get(bucket).and_then(|own| own.props.as_ref()).unwrap_or(of_type)
+    }
+
+    /// The properties of a bucket type that can be used.
     pub fn of_type(&self, bucket_type: &Bytes) -> Result<&Arc<BucketProps>, Error> {
-        if bucket_type == DEFAULT_TYPE { Ok(&self.untyped) } else { Err(Error::NoType(bucket_type.clone())) }
+        if bucket_type == DEFAULT_TYPE {
+            return Ok(&self.untyped);
+        }
+        let active = self.types.get(bucket_type).filter(|it| it.active);
+        active.map(|it| &it.props).ok_or_else(|| Error::NoType(bucket_type.clone()))
     }
 
     /// What a bucket's properties will be after `changes`.
     pub fn changed(&self, bucket: &Bucket, changes: &[Prop]) -> Result<Arc<BucketProps>, Error> {
-        let props = self.get(bucket)?.with(changes)?;
+        let untyped = bucket.bucket_type == DEFAULT_TYPE;
+        let subject = if untyped { Subject::UntypedBucket } else { Subject::Typed };
+        let props = self.get(bucket)?.changed(changes, subject)?;
         if !self.own.contains_key(bucket) && self.own.len() >= BUCKETS_WITH_PROPS_MAX {
             return Err(Error::TooManyBuckets { limit: BUCKETS_WITH_PROPS_MAX });
         }
         Ok(Arc::new(props))
     }
 
-    /// Changes a bucket type's properties: refused, as only the default type is there and it is fixed.
-    pub fn change_type(&self, bucket_type: &Bytes) -> Result<(), Error> {
-        self.of_type(bucket_type)?;
-        Err(Error::DefaultTypeFixed)
+    /// What a bucket type will be after `change`, at the time `wall`. `all_up`: whether every node can be reached, so
+    /// that none is left that does not know a type that is in use.
+    pub fn changed_type(
+        &self,
+        name: &Bytes,
+        change: &TypeChange,
+        wall: u64,
+        all_up: bool,
+    ) -> Result<StampedType, Error> {
+        if name == DEFAULT_TYPE {
+            return Err(Error::DefaultTypeFixed);
+        }
+        let known = self.types.get(name);
+        let stamp = wall.max(known.map_or(0, |known| known.stamp) + 1);
+        let status = |known: &StampedType| status(known, all_up);
+        match (change, known) {
+            (TypeChange::Create(_), Some(known)) if known.active => Err(Error::TypeStatus(status(known))),
+            (TypeChange::Create(_), None) if self.types.len() >= TYPES_MAX => {
+                Err(Error::TooManyTypes { limit: TYPES_MAX })
+            }
+            (TypeChange::Create(changes), _) => {
+                let props = BucketProps::of_new_type().changed(changes, Subject::NewType)?;
+                Ok(StampedType { stamp, active: false, props: Arc::new(props) })
+            }
+            (_, None) => Err(Error::NoType(name.clone())),
+            (TypeChange::Update(changes), Some(known)) if known.active => {
+                let props = known.props.changed(changes, Subject::Typed)?;
+                Ok(StampedType { stamp, active: true, props: Arc::new(props) })
+            }
+            (TypeChange::Update(_), Some(known)) => Err(Error::TypeStatus(status(known))),
+            (TypeChange::Activate, Some(known)) if known.active => Ok(known.clone()),
+            (TypeChange::Activate, Some(_)) if !all_up => Err(Error::TypeStatus(TypeStatus::Created)),
+            (TypeChange::Activate, Some(known)) => Ok(StampedType { stamp, active: true, ..known.clone() }),
+        }
+    }
+
+    /// The bucket types with their status, the default one first.
+    pub fn types(&self, all_up: bool) -> Vec<(Bytes, TypeStatus, Arc<BucketProps>)> {
+        let default = (Bytes::from_static(DEFAULT_TYPE), TypeStatus::Active, Arc::clone(&self.untyped));
+        let others =
+            self.types.iter().map(|(name, it)| (name.clone(), status(it, all_up), Arc::clone(&it.props)));
+        std::iter::once(default).chain(others).collect()
     }
 
     /// The stamp of a bucket's last change; 0 if there was none.
@@ -61,7 +151,25 @@ impl BucketTable {
         self.own.get(bucket).map_or(0, |own| own.stamp)
     }
 
+    /// Whether a change would come into force: whether nothing that holds over it is known.
+    pub fn is_news(&self, change: &PropsChange) -> bool {
+        match change {
+            PropsChange::Bucket(bucket, change) => change.stamp > self.stamp(bucket),
+            PropsChange::Type(name, change) => {
+                self.types.get(name).is_none_or(|known| change.supersedes(known))
+            }
+        }
+    }
+
     /// Puts a change in force, unless a later one is.
+    pub fn apply(&mut self, change: PropsChange) {
+        match change {
+            PropsChange::Bucket(bucket, change) => self.set(&bucket, change),
+            PropsChange::Type(name, change) => self.set_type(&name, change),
+        }
+    }
+
+    /// Puts a bucket's change in force, unless a later one is.
     pub fn set(&mut self, bucket: &Bucket, changed: StampedProps) {
         if changed.stamp < self.stamp(bucket) {
             return;
@@ -74,6 +182,12 @@ impl BucketTable {
         Arc::make_mut(&mut self.own).insert(kept, changed);
     }
 
+    fn set_type(&mut self, name: &Bytes, changed: StampedType) {
+        if self.types.get(name).is_none_or(|known| changed.supersedes(known)) {
+            Arc::make_mut(&mut self.types).insert(Bytes::copy_from_slice(name), changed);
+        }
+    }
+
     /// How many buckets have been given properties of their own.
     pub fn len(&self) -> usize {
         self.own.len()
@@ -84,9 +198,26 @@ impl BucketTable {
         self.own.is_empty()
     }
 
-    /// The last change of each bucket that was changed.
-    pub fn iter(&self) -> impl Iterator<Item = (&Bucket, &StampedProps)> {
-        self.own.iter()
+    /// The smallest n among the buckets of a type.
+    pub fn least_n_val(&self, bucket_type: &Bytes) -> Result<u32, Error> {
+        let of_type = self.of_type(bucket_type)?.n_val;
+        let own = self.own.iter().filter(|(bucket, _)| bucket.bucket_type == *bucket_type);
+        Ok(own.filter_map(|(_, own)| Some(own.props.as_ref()?.n_val)).fold(of_type, u32::min))
+    }
+
+    /// The last change of each type and of each bucket that was changed; types first, since buckets need them.
+    pub fn changes(&self) -> impl Iterator<Item = PropsChange> {
+        let types = self.types.iter().map(|(name, it)| PropsChange::Type(name.clone(), it.clone()));
+        let own = self.own.iter().map(|(bucket, it)| PropsChange::Bucket(bucket.clone(), it.clone()));
+        types.chain(own)
+    }
+}
+
+fn status(known: &StampedType, all_up: bool) -> TypeStatus {
+    match (known.active, all_up) {
+        (true, _) => TypeStatus::Active,
+        (false, true) => TypeStatus::Ready,
+        (false, false) => TypeStatus::Created,
     }
 }
 
@@ -94,8 +225,14 @@ impl BucketTable {
 mod tests {
     use super::*;
 
+    const T: Bytes = Bytes::from_static(b"t");
+
     fn bucket(name: &str) -> Bucket {
         Bucket::untyped(Bytes::copy_from_slice(name.as_bytes()))
+    }
+
+    fn typed(name: &str) -> Bucket {
+        Bucket { bucket_type: T, ..bucket(name) }
     }
 
     #[test]
@@ -109,6 +246,9 @@ mod tests {
         assert!(!table.get(&bucket("c")).unwrap().allow_mult);
         let props = table.changed(&b, &[Prop::NVal(2)]).unwrap();
         assert!(props.allow_mult, "a second change builds on the first");
+        assert_eq!(table.least_n_val(&b.bucket_type), Ok(3));
+        table.set(&b, StampedProps { stamp: 5, props: Some(props) });
+        assert_eq!(table.least_n_val(&b.bucket_type), Ok(2));
         table.set(&b, StampedProps { stamp: 4, props: None });
         assert!(table.get(&b).unwrap().allow_mult, "an earlier change comes late");
         table.set(&b, StampedProps { stamp: 6, props: None });
@@ -119,12 +259,42 @@ mod tests {
     #[test]
     fn other_types_are_not_there() {
         let table = BucketTable::default();
-        let nope = Bytes::from_static(b"nope");
-        let typed = Bucket::typed(Some(nope.clone()), Bytes::from_static(b"b"));
-        assert_eq!(table.get(&typed), Err(Error::NoType(nope.clone())));
-        assert_eq!(table.changed(&typed, &[]), Err(Error::NoType(nope.clone())));
-        assert_eq!(table.change_type(&nope), Err(Error::NoType(nope)));
-        assert_eq!(table.change_type(&Bytes::from_static(DEFAULT_TYPE)), Err(Error::DefaultTypeFixed));
+        assert_eq!(table.get(&typed("b")), Err(Error::NoType(T)));
+        assert_eq!(table.get_as_replica(&typed("b")), Err(Error::NoType(T)));
+        assert_eq!(table.changed(&typed("b"), &[]), Err(Error::NoType(T)));
+        for change in [TypeChange::Update(Vec::new()), TypeChange::Activate] {
+            assert_eq!(table.changed_type(&T, &change, 1, true), Err(Error::NoType(T)));
+        }
+        let create = TypeChange::Create(Vec::new());
+        let default = Bytes::from_static(DEFAULT_TYPE);
+        assert_eq!(table.changed_type(&default, &create, 1, true), Err(Error::DefaultTypeFixed));
+    }
+
+    #[test]
+    fn a_type_is_created_then_activated_then_updated() {
+        let mut table = BucketTable::default();
+        let mut change = |change: TypeChange, all_up| {
+            let changed = table.changed_type(&T, &change, 10, all_up)?;
+            let change = PropsChange::Type(T, changed.clone());
+            assert!(table.is_news(&change) || changed.active);
+            table.apply(change);
+            assert!(table.get_as_replica(&typed("b")).is_ok(), "a replica serves a type that is not active");
+            assert_eq!(table.get(&typed("b")).is_ok(), changed.active);
+            Ok((changed.stamp, changed.props.n_val))
+        };
+        let create = |n| TypeChange::Create(vec![Prop::NVal(n)]);
+        assert_eq!(change(create(2), false), Ok((10, 2)));
+        assert_eq!(change(create(5), true), Ok((11, 5)), "again, while it is not active");
+        assert_eq!(change(TypeChange::Update(Vec::new()), true), Err(Error::TypeStatus(TypeStatus::Ready)));
+        assert_eq!(change(TypeChange::Activate, false), Err(Error::TypeStatus(TypeStatus::Created)));
+        assert_eq!(change(TypeChange::Activate, true), Ok((12, 5)));
+        assert_eq!(change(TypeChange::Activate, false), Ok((12, 5)), "it is");
+        assert_eq!(change(create(1), true), Err(Error::TypeStatus(TypeStatus::Active)));
+        assert_eq!(change(TypeChange::Update(vec![Prop::NVal(4)]), false), Ok((13, 4)));
+        let late = StampedType { stamp: 99, active: false, props: Arc::default() };
+        table.apply(PropsChange::Type(T, late));
+        assert_eq!(table.get(&typed("b")).unwrap().n_val, 4, "a creation that comes late");
+        assert!(table.changed(&typed("b"), &[Prop::WriteOnce(true)]).is_err());
     }
 
     #[test]
@@ -139,5 +309,13 @@ mod tests {
             Err(Error::TooManyBuckets { limit: BUCKETS_WITH_PROPS_MAX })
         );
         assert!(table.changed(&bucket("7"), &[Prop::NVal(1)]).is_ok());
+        for i in 0..TYPES_MAX {
+            let it = StampedType { stamp: 1, active: false, props: props.clone() };
+            table.apply(PropsChange::Type(Bytes::from(i.to_string()), it));
+        }
+        let create = TypeChange::Create(Vec::new());
+        assert_eq!(table.changed_type(&T, &create, 1, true), Err(Error::TooManyTypes { limit: TYPES_MAX }));
+        assert_eq!(table.types(true).len(), TYPES_MAX + 1);
+        assert_eq!(table.changes().count(), TYPES_MAX + BUCKETS_WITH_PROPS_MAX);
     }
 }

@@ -70,10 +70,13 @@ impl From<&Error> for Fault {
             }
             Error::TooLarge { .. } => Fault::bad(error.to_string()),
             Error::TooManySiblings { .. } => Fault::new(409, error.to_string()),
-            Error::InvalidProps(_) | Error::DefaultTypeFixed => Fault::bad(error.to_string()),
+            Error::InvalidProps(_) | Error::DefaultTypeFixed | Error::TypeStatus(_) => {
+                Fault::bad(error.to_string())
+            }
             Error::Timeout => Fault::new(503, "request timed out"),
             Error::Overload => Fault::new(503, errors::OVERLOAD),
             Error::TooManyBuckets { .. }
+            | Error::TooManyTypes { .. }
             | Error::ListTooLong { .. }
             | Error::NotCovered
             | Error::Unreachable

@@ -12,8 +12,7 @@ use crate::hop::ShardId;
 use crate::layout::Layout;
 use bytes::Bytes;
 use kv::replica::{Answer, Ask, Reason};
-use kv::{Bucket, BucketProps, Error, Request, Response};
-use std::sync::Arc;
+use kv::{Error, PropsChange, Request, Response};
 
 pub use codec::{DecodeError, EncodeError};
 pub use kv::replica::NodeId;
@@ -91,16 +90,12 @@ pub enum PeerMessage {
         /// The answer.
         result: Box<Result<Response, Error>>,
     },
-    /// A bucket's properties were changed; sent by the shard that keeps them to its like.
+    /// The properties of a bucket or a bucket type were changed; sent by the shard that keeps them to its like.
     Props {
         /// The question.
         id: AskId,
-        /// The bucket.
-        bucket: Bucket,
-        /// When they were changed, in microseconds, later than any change known before; the later one holds.
-        stamp: u64,
-        /// The properties; `None` for its type's.
-        props: Option<Arc<BucketProps>>,
+        /// The change. Its stamp is later than any known before; the later one holds.
+        change: PropsChange,
     },
     /// The answer to a [`PeerMessage::Props`]: they, or later ones, are in force and durable.
     PropsInForce {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use kv::props::{Hook, ModFun, Prop, Repl};
 use kv::{
     Bucket, DeleteRequest, GetRequest, ListBucketsRequest, ListKeysRequest, PutRequest, Quorum, Request,
-    Return,
+    Return, TypeChange,
 };
 use object::{IndexEntry, Link, Metadata};
 use protocol::messages as pb;
@@ -35,7 +35,9 @@ pub(super) fn request(message: protocol::Request) -> Result<Request, DecodeError
         }
         M::ResetBucket(message) => Request::ResetProps(Bucket::typed(message.bucket_type, message.bucket)),
         M::GetBucketType(message) => Request::GetTypeProps(message.bucket_type),
-        M::SetBucketType(message) => Request::SetTypeProps(message.bucket_type, props(message.props)?),
+        M::SetBucketType(message) => {
+            Request::ChangeType(message.bucket_type, TypeChange::Update(props(message.props)?))
+        }
         M::GetPreflist(message) => {
             Request::GetPreflist(Bucket::typed(message.bucket_type, message.bucket), message.key)
         }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kv::error::Name;
 use kv::props::{BucketProps, Hook, ModFun, Reason, Repl};
 use kv::quorum::Need;
-use kv::{Error, Found, PreflistEntry, Quorum, Response};
+use kv::{Error, Found, PreflistEntry, Quorum, Response, TypeStatus};
 use object::HeadView;
 use protocol::errors::{self, QuorumName};
 use protocol::messages as pb;
@@ -37,6 +37,7 @@ pub(super) fn response(answer: &Response, asked: Asked, context: &mut Vec<u8>, o
         }
         Response::Keys { keys, done } => response::list_keys(out, keys, *done),
         Response::Props(props) => response::bucket_props(out, &bucket_props(props)),
+        Response::Types(_) => unreachable!("the protocol has no request for the list of types"),
         Response::PropsSet => response::empty(out, codes::SET_BUCKET_RESP),
         Response::PropsReset => response::empty(out, codes::RESET_BUCKET_RESP),
         Response::Preflist(entries) => {
@@ -190,6 +191,9 @@ pub(super) fn error_text(error: &Error, asked: Asked) -> String {
                 list.iter().map(|(prop, reason)| (*prop, term(reason))).collect();
             errors::invalid_props(terms.iter().map(|(prop, term)| (*prop, term.as_str())))
         }
+        Error::TypeStatus(status) if *status != TypeStatus::Active => {
+            "Invalid bucket properties: not_active".into()
+        }
         Error::DefaultTypeFixed => "Invalid bucket properties: no_default_update".into(),
         Error::Timeout => errors::TIMEOUT.into(),
         Error::Overload => errors::OVERLOAD.into(),
@@ -197,6 +201,8 @@ pub(super) fn error_text(error: &Error, asked: Asked) -> String {
         | Error::TooLarge { .. }
         | Error::TooManySiblings { .. }
         | Error::TooManyBuckets { .. }
+        | Error::TooManyTypes { .. }
+        | Error::TypeStatus(_)
         | Error::ListTooLong { .. }
         | Error::NotCovered
         | Error::Unreachable

@@ -90,9 +90,10 @@ impl Node {
                 vec![Ok(Response::PropsReset)]
             }
             Request::GetTypeProps(name) => vec![self.table.of_type(&name).cloned().map(Response::Props)],
-            Request::SetTypeProps(name, _) => {
-                vec![self.table.change_type(&name).map(|()| Response::PropsSet)]
+            Request::ChangeType(name, change) => {
+                vec![self.table.changed_type(&name, &change, 1, true).map(|_| Response::PropsSet)]
             }
+            Request::ListTypes => unreachable!("the protocol has no such request"),
             Request::GetPreflist(..) => {
                 let entry =
                     |partition| PreflistEntry { partition, node: Arc::from("g1@127.0.0.1"), primary: true };

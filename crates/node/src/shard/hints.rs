@@ -192,7 +192,7 @@ impl Shard {
             Ok((object_key, prefix, bucket))
         });
         let work = made.ok().and_then(|(key, prefix, bucket)| {
-            let props = Arc::clone(self.table.get(&bucket).ok()?);
+            let props = Arc::clone(self.table.get_as_replica(&bucket).ok()?);
             let others = self.other_primaries(prefix, props.n_val, node);
             let deliver = Coordinator::Deliver(kv::Deliver::new(node, others));
             Some(Work::new(Origin::Nobody, deliver, key, props, deadline))

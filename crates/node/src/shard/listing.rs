@@ -62,9 +62,7 @@ impl Shard {
     }
 
     pub(super) fn list_buckets(&mut self, origin: Origin, list: ListBucketsRequest, deadline: Monotonic) {
-        let least = self.table.iter().filter_map(|(_, change)| Some(change.props.as_ref()?.n_val)).min();
-        let checked =
-            self.table.of_type(&list.bucket_type).map(|props| props.n_val.min(least.unwrap_or(props.n_val)));
+        let checked = self.table.least_n_val(&list.bucket_type);
         if let Err(error) = checked.and_then(|n_val| self.check_coverage(n_val)) {
             return self.reply(origin, Err(error));
         }
@@ -252,5 +250,5 @@ fn visit_bucket(bucket_type: &Bytes, table: &BucketTable, parts: &ObjectKey<'_>,
 
 // A head that cannot be read is listed: its key is there, and reading it says what is wrong.
 fn listed_head(head: &[u8], bucket: &Bucket, table: &BucketTable) -> bool {
-    table.get(bucket).is_ok_and(|props| is_listed(head, props).unwrap_or(true))
+    table.get_as_replica(bucket).is_ok_and(|props| is_listed(head, props).unwrap_or(true))
 }

@@ -244,7 +244,7 @@ impl Shard {
             Hop::Answer { id, result } => self.reply(Origin::Here(id), *result),
             Hop::AskPage { from, id, listed, cursor } => self.read_page(from, id, &listed, cursor),
             Hop::Page { from, id, page } => self.on_page(from, id, page),
-            Hop::Props { from, change, bucket, props } => self.on_props(from, change, &bucket, props),
+            Hop::Props { from, change, props } => self.on_props(from, change, props),
             Hop::PropsInForce { change } => self.on_in_force(change),
         }
     }
@@ -358,6 +358,7 @@ impl Shard {
             Request::ListBuckets(list) => self.list_buckets(origin, list, deadline),
             Request::SetProps(bucket, changes) => self.set_props(origin, bucket, Some(changes), deadline),
             Request::ResetProps(bucket) => self.set_props(origin, bucket, None, deadline),
+            Request::ChangeType(name, change) => self.change_type(origin, name, change, deadline),
             other => {
                 let answer = self.answer_at_once(other);
                 self.reply(origin, answer);
@@ -374,7 +375,7 @@ impl Shard {
             Request::GetTypeProps(name) => {
                 self.table.of_type(&name).map(|props| Response::Props(Arc::clone(props)))
             }
-            Request::SetTypeProps(name, _) => self.table.change_type(&name).map(|()| Response::PropsSet),
+            Request::ListTypes => Ok(Response::Types(self.table.types(self.peers.all_up()))),
             Request::GetPreflist(bucket, key) => {
                 self.config.limits.check_names(&bucket, &key)?;
                 let n_val = usize::try_from(self.table.get(&bucket)?.n_val).unwrap_or(usize::MAX);

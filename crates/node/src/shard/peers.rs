@@ -80,6 +80,11 @@ impl Peers {
         self.of(node).is_some_and(|peer| peer.up)
     }
 
+    /// Whether every peer can be reached.
+    pub fn all_up(&self) -> bool {
+        self.peers.iter().all(|peer| peer.up)
+    }
+
     /// How busy a peer has last said it is; as busy as can be if that is long ago.
     pub fn load(&self, node: NodeId) -> Load {
         self.of(node).map_or(Load(0), |peer| if peer.stale { Load(u32::MAX) } else { peer.load })
@@ -135,8 +140,7 @@ impl Shard {
     /// Whether it is known who is there: everybody has answered, or has been asked for long enough. Before that a client
     /// would be answered as if nobody else were.
     pub fn knows_peers(&self) -> bool {
-        let all_up = self.peers.peers.iter().all(|peer| peer.up);
-        all_up || self.config.clock.now() >= self.peers.settled
+        self.peers.all_up() || self.config.clock.now() >= self.peers.settled
     }
 
     /// A link to another node is there, or is no more. Without links, as in simulation, silence tells.

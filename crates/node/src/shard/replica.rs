@@ -71,9 +71,7 @@ impl Shard {
                     self.reply(forward.origin, *result);
                 }
             }
-            PeerMessage::Props { id, bucket, stamp, props } => {
-                self.on_peer_props(from, id, &bucket, stamp, props)
-            }
+            PeerMessage::Props { id, change } => self.on_peer_props(from, id, change),
             PeerMessage::PropsInForce { id } => {
                 self.on_sign_of_life(from, None, None);
                 self.on_peer_in_force(from, id.0 >> 8);
@@ -127,7 +125,7 @@ impl Shard {
             return self.answer(from, id, Err(Error::Overload));
         }
         let placed = placed(&key).map_err(|error| Error::Damaged(error.to_string()));
-        let props = placed.and_then(|(_, bucket)| self.table.get(&bucket).map(Arc::clone));
+        let props = placed.and_then(|(_, bucket)| self.table.get_as_replica(&bucket).map(Arc::clone));
         let props = match props {
             Ok(props) => props,
             Err(error) => return self.answer(from, id, Err(error)),

@@ -1,5 +1,7 @@
 //! What tests of shards need: a clock that stands, and a store on a real disk that does everything at once.
 
+pub mod cluster;
+
 use base::disk::{Completion, DiskOp, FileId, Token};
 use base::rng::SplitMix64;
 use base::{Clock, Disk, Monotonic, Wall};

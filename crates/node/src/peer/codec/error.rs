@@ -5,7 +5,7 @@
 use super::field::{Field, variants};
 use bytes::BytesMut;
 use kv::error::Name;
-use kv::props::Reason;
+use kv::props::{Reason, TypeStatus};
 use kv::quorum::Need;
 use kv::{Error, Prop};
 use object::index::{IndexError, IndexErrors};
@@ -35,6 +35,14 @@ variants!(Error, "no such error" {
     21 Fenced { 0: text },
     22 Store { 0: text },
     23 NotCovered,
+    24 TypeStatus { 0: status },
+    25 TooManyTypes { limit: limit },
+});
+
+variants!(TypeStatus, "no such status" {
+    1 Created,
+    2 Ready,
+    3 Active,
 });
 
 variants!(Need, "no such requirement" {

@@ -24,7 +24,7 @@ mod tests;
 use super::{AskId, PeerMessage};
 use bytes::{Bytes, BytesMut};
 use field::Field;
-use kv::Error;
+use kv::{Error, PropsChange};
 use protocol::peer::frame::{self, Frame, Header, TooLarge};
 use protocol::peer::{FRAME_BYTES_MAX, Malformed, Reader};
 
@@ -38,6 +38,7 @@ mod kind {
     pub(super) const FORWARDED: u8 = 6;
     pub(super) const PROPS: u8 = 7;
     pub(super) const PROPS_IN_FORCE: u8 = 8;
+    pub(super) const TYPE_PROPS: u8 = 9;
 }
 
 const _: () = assert!(
@@ -114,7 +115,8 @@ impl PeerMessage {
             PeerMessage::Answer { id, .. } => (kind::ANSWER, id, 0),
             PeerMessage::Forward { id, ttl_ms, .. } => (kind::FORWARD, id, *ttl_ms),
             PeerMessage::Forwarded { id, .. } => (kind::FORWARDED, id, 0),
-            PeerMessage::Props { id, .. } => (kind::PROPS, id, 0),
+            PeerMessage::Props { id, change: PropsChange::Bucket(..) } => (kind::PROPS, id, 0),
+            PeerMessage::Props { id, change: PropsChange::Type(..) } => (kind::TYPE_PROPS, id, 0),
             PeerMessage::PropsInForce { id } => (kind::PROPS_IN_FORCE, id, 0),
         };
         Header { kind, id: id.0, ttl_ms }
@@ -140,10 +142,14 @@ impl PeerMessage {
             }
             PeerMessage::Forward { id: _, ttl_ms: _, request } => request::put_request(request, out),
             PeerMessage::Forwarded { id: _, result } => request::put_result(result, out),
-            PeerMessage::Props { id: _, bucket, stamp, props } => {
+            PeerMessage::Props { id: _, change: PropsChange::Bucket(bucket, change) } => {
                 bucket.put(out);
-                stamp.put(out);
-                props.put(out);
+                change.put(out);
+                Ok(None)
+            }
+            PeerMessage::Props { id: _, change: PropsChange::Type(name, change) } => {
+                name.put(out);
+                change.put(out);
                 Ok(None)
             }
             PeerMessage::PropsInForce { id: _ } => Ok(None),
@@ -173,12 +179,14 @@ fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
         }
         kind::FORWARD => PeerMessage::Forward { id, ttl_ms, request: Box::new(request::take_request(from)?) },
         kind::FORWARDED => PeerMessage::Forwarded { id, result: Box::new(request::take_result(from)?) },
-        kind::PROPS => PeerMessage::Props {
-            id,
-            bucket: Field::take(from)?,
-            stamp: Field::take(from)?,
-            props: Field::take(from)?,
-        },
+        kind::PROPS => {
+            let bucket = Field::take(from)?;
+            PeerMessage::Props { id, change: PropsChange::Bucket(bucket, Field::take(from)?) }
+        }
+        kind::TYPE_PROPS => {
+            let name = Field::take(from)?;
+            PeerMessage::Props { id, change: PropsChange::Type(name, Field::take(from)?) }
+        }
         kind::PROPS_IN_FORCE => PeerMessage::PropsInForce { id },
         _ => return Err(Malformed("there is no such kind")),
     };

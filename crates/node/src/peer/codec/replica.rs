@@ -3,12 +3,15 @@
 use super::field::{Field, record, variants};
 use crate::peer::Load;
 use bytes::{Bytes, BytesMut};
+use kv::props::{StampedProps, StampedType};
 use kv::replica::{Answer, Ask, NodeId, Reason};
 use kv::{Bucket, BucketProps, Error, Stored, Want};
 use protocol::peer::{Malformed, Reader, put_bytes};
 use std::sync::Arc;
 
 record!(Bucket { bucket_type, name });
+record!(StampedProps { stamp, props });
+record!(StampedType { stamp, active, props });
 record!(Stored { head; value });
 
 variants!(Ask, "no such question" {

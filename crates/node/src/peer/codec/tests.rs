@@ -2,7 +2,7 @@ use super::error::{NAMES, OTHER};
 use super::*;
 use crate::peer::Load;
 use bytes::BufMut;
-use kv::props::Reason as PropReason;
+use kv::props::{Reason as PropReason, StampedProps, StampedType, TypeStatus};
 use kv::replica::{Answer, Ask, NodeId, Reason};
 use kv::{
     Bucket, BucketProps, Conditions, DeleteRequest, Found, Prop, PutRequest, Quorum, Request, Response,
@@ -94,7 +94,7 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
     let stored = Stored { head: bytes("head"), value: Some(bytes("value")) };
     let found = Found { head: bytes("head"), value: Some(bytes("value")), newest_only: true };
     let done = Response::Put { key: Some(bytes("k")), object: Some(found) };
-    let props = Some(Arc::new(BucketProps::default()));
+    let props = Arc::new(BucketProps::default());
     let bucket = Bucket::untyped(bytes("b"));
     vec![
         (PeerMessage::Ping { id: ID, life: 7, load: Load(2) }, 1, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0"),
@@ -137,12 +137,24 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
         (forwarded(Ok(Response::Deleted)), 6, 0, b"\x02"),
         (forwarded(Err(Error::Timeout)), 6, 0, b"\x03\x12"),
         (
-            PeerMessage::Props { id: ID, bucket, stamp: 6, props },
+            PeerMessage::Props {
+                id: ID,
+                change: PropsChange::Bucket(bucket, StampedProps { stamp: 6, props: Some(props.clone()) }),
+            },
             7,
             0,
             b"\x07default\x01b\x06\0\0\0\0\0\0\0\x01\x06\x01\0\xA5\xEF\xC3\xE2",
         ),
         (PeerMessage::PropsInForce { id: ID }, 8, 0, b""),
+        (
+            PeerMessage::Props {
+                id: ID,
+                change: PropsChange::Type(bytes("t"), StampedType { stamp: 7, active: true, props }),
+            },
+            9,
+            0,
+            b"\x01t\x07\0\0\0\0\0\0\0\x01\x06\x01\0\xA5\xEF\xC3\xE2",
+        ),
     ]
 }
 
@@ -196,6 +208,8 @@ fn errors_survive() {
         Error::Fenced("fenced".into()),
         Error::Store(String::new()),
         Error::NotCovered,
+        Error::TypeStatus(TypeStatus::Ready),
+        Error::TooManyTypes { limit: 4 },
     ];
     errors.extend(needs.map(|need| Error::Unsatisfied { need, want: 3, got: 1 }));
     errors.extend(names.map(Error::EmptyName));
@@ -277,7 +291,7 @@ fn what_nodes_do_not_say_is_not_sent() {
 fn what_makes_no_sense_is_refused() {
     for (kind, bytes, what) in [
         (0, &b""[..], "there is no such kind"),
-        (9, b"", "there is no such kind"),
+        (12, b"", "there is no such kind"),
         (1, b"\x07\0\0\0\0\0\0\0\x02\0\0", "it ends early"),
         (1, b"\x07\0\0\0\0\0\0\0\x02\0\0\0\0", "bytes after its end"),
         (3, b"\x03key", "it ends early"),

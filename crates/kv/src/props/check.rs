@@ -1,0 +1,240 @@
+//! What properties may be changed to, with Riak's words for what they may not.
+
+use super::{BucketProps, HOOKS_MAX, Hook, ModFun, N_VAL_MAX, PROP_BYTES_MAX, Prop, Reason};
+use crate::error::Error;
+use crate::quorum::Quorum;
+
+/// What the properties belong to, which decides what of them is fixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A bucket of the default type, which cannot have what a type decides for good.
+    UntypedBucket,
+    /// A bucket of another type, or that type once it is active.
+    Typed,
+    /// A type that is not active.
+    NewType,
+}
+
+impl BucketProps {
+    /// These properties with `changes`, all of them or none. Of a property named twice the last counts.
+    ///
+    /// # Errors
+    /// [`Error::InvalidProps`] with a reason for each that cannot be.
+    pub fn changed(&self, changes: &[Prop], subject: Subject) -> Result<BucketProps, Error> {
+        let mut errors: Vec<(&'static str, Reason)> = Vec::new();
+        let mut props = self.clone();
+        let write_once = self.write_once || changes.contains(&Prop::WriteOnce(true));
+        for change in changes {
+            match check_fixed(change, self, subject, write_once).and_then(|()| check(change)) {
+                Ok(()) => props.set(change.clone()),
+                Err(reason) => errors.push((change.name(), reason)),
+            }
+        }
+        if props.last_write_wins && props.dvv_enabled {
+            let text = "If last_write_wins is true, dvv_enabled must be false";
+            errors.push(("dvv_enabled", Reason::Text(text.into())));
+        }
+        if errors.is_empty() { Ok(props) } else { Err(Error::InvalidProps(errors)) }
+    }
+}
+
+/// Checks what cannot change once there are objects.
+fn check_fixed(
+    change: &Prop,
+    current: &BucketProps,
+    subject: Subject,
+    write_once: bool,
+) -> Result<(), Reason> {
+    match (change, subject) {
+        (Prop::Datatype(wanted), _) if *wanted == current.datatype => Ok(()),
+        (Prop::Datatype(_), Subject::NewType | Subject::Typed) if write_once => {
+            text("Write once buckets must not have datatype defined")
+        }
+        (Prop::Datatype(_), Subject::Typed) => text("`datatype` must not be defined."),
+        (Prop::Datatype(name), _) => {
+            let name = name.as_deref().unwrap_or_default().escape_ascii();
+            text(format!("{name} not supported for bucket datatype property"))
+        }
+        (Prop::Consistent(wanted), _) if *wanted == current.consistent => Ok(()),
+        (Prop::Consistent(_), Subject::UntypedBucket) => text("cannot update consistent property"),
+        (Prop::Consistent(_), Subject::NewType) if !write_once => text("strong consistency is not supported"),
+        (Prop::Consistent(_), _) => text("Write once buckets must not be consistent=true"),
+        (Prop::WriteOnce(wanted), _) if *wanted == current.write_once => Ok(()),
+        (Prop::WriteOnce(_), Subject::UntypedBucket) => text("cannot update write_once property"),
+        (Prop::WriteOnce(true), Subject::Typed) => text("Cannot set existing bucket type to `write_once`"),
+        (Prop::WriteOnce(false), Subject::Typed) => {
+            text("Cannot modify write_once property once set to true")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks a value, whatever it is of.
+fn check(change: &Prop) -> Result<(), Reason> {
+    match change {
+        Prop::NVal(n) if *n > N_VAL_MAX => text(format!("{N_VAL_MAX} is the largest n_val")),
+        // Riak says so of zero as of what is no integer.
+        Prop::NVal(0)
+        | Prop::OldVclock(0)
+        | Prop::YoungVclock(0)
+        | Prop::BigVclock(0)
+        | Prop::SmallVclock(0) => Err(Reason::Word("not_integer")),
+        Prop::Pr(Quorum::Default)
+        | Prop::R(Quorum::Default | Quorum::Exactly(0))
+        | Prop::W(Quorum::Default | Quorum::Exactly(0))
+        | Prop::Pw(Quorum::Default)
+        | Prop::Dw(Quorum::Default)
+        | Prop::Rw(Quorum::Default | Quorum::Exactly(0)) => Err(Reason::Word("not_valid_quorum")),
+        Prop::Precommit(hooks) | Prop::Postcommit(hooks) => check_hooks(hooks),
+        Prop::ChashKeyfun(fun) | Prop::Linkfun(fun) => check_fun(fun),
+        Prop::Backend(Some(name)) | Prop::SearchIndex(Some(name)) | Prop::Datatype(Some(name)) => {
+            check_len(name)
+        }
+        Prop::HllPrecision(Some(bits)) if !(4..=16).contains(bits) => {
+            text("hll_precision must be an integer from 4 to 16")
+        }
+        Prop::NodeConfirms(count) if *count > N_VAL_MAX => text(format!("{N_VAL_MAX} is the largest n_val")),
+        _ => Ok(()),
+    }
+}
+
+fn check_hooks(hooks: &[Hook]) -> Result<(), Reason> {
+    if hooks.len() > HOOKS_MAX {
+        return text(format!("{HOOKS_MAX} hooks are the most"));
+    }
+    hooks.iter().try_for_each(|hook| match hook {
+        Hook::Erlang(fun) => check_fun(fun),
+        Hook::Named(name) => check_len(name),
+    })
+}
+
+fn check_fun(fun: &ModFun) -> Result<(), Reason> {
+    check_len(&fun.module)?;
+    check_len(&fun.function)
+}
+
+fn check_len(name: &[u8]) -> Result<(), Reason> {
+    if name.len() > PROP_BYTES_MAX {
+        text(format!("names are at most {PROP_BYTES_MAX} bytes"))
+    } else {
+        Ok(())
+    }
+}
+
+fn text(text: impl Into<String>) -> Result<(), Reason> {
+    Err(Reason::Text(text.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn reasons(result: Result<BucketProps, Error>) -> Vec<(&'static str, String)> {
+        let Err(Error::InvalidProps(errors)) = result else { panic!("{result:?}") };
+        let words = errors.into_iter().map(|(name, reason)| match reason {
+            Reason::Word(word) => (name, word.to_owned()),
+            Reason::Text(text) => (name, text),
+        });
+        words.collect()
+    }
+
+    fn only(change: Prop, of: &BucketProps, subject: Subject) -> String {
+        let mut errors = reasons(of.changed(&[change], subject));
+        assert_eq!(errors.len(), 1);
+        errors.remove(0).1
+    }
+
+    #[test]
+    fn a_change_leaves_the_rest() {
+        let props = BucketProps::default();
+        let changed = props.with(&[Prop::AllowMult(true), Prop::NVal(2), Prop::NVal(5)]).unwrap();
+        assert_eq!(changed, BucketProps { allow_mult: true, n_val: 5, ..props });
+    }
+
+    #[test]
+    fn bad_properties_are_told_one_by_one_and_nothing_changes() {
+        let errors = reasons(BucketProps::default().with(&[
+            Prop::NVal(0),
+            Prop::AllowMult(true),
+            Prop::R(Quorum::Default),
+            Prop::W(Quorum::Exactly(0)),
+            Prop::Datatype(Some(Bytes::from_static(b"set"))),
+            Prop::BigVclock(0),
+        ]));
+        let expected = [
+            ("n_val", "not_integer"),
+            ("r", "not_valid_quorum"),
+            ("w", "not_valid_quorum"),
+            ("datatype", "set not supported for bucket datatype property"),
+            ("big_vclock", "not_integer"),
+        ];
+        assert_eq!(errors, expected.map(|(name, text)| (name, text.to_owned())));
+    }
+
+    #[test]
+    fn what_a_type_decides_is_refused_and_long_names_are() {
+        let long = Bytes::from(vec![b'x'; PROP_BYTES_MAX + 1]);
+        let hooks = vec![Hook::Named(Bytes::from_static(b"h")); HOOKS_MAX + 1];
+        for bad in [
+            Prop::Consistent(true),
+            Prop::WriteOnce(true),
+            Prop::HllPrecision(Some(3)),
+            Prop::NVal(N_VAL_MAX + 1),
+            Prop::NodeConfirms(u32::MAX),
+            Prop::Backend(Some(long.clone())),
+            Prop::Linkfun(ModFun { module: long.clone(), function: Bytes::new() }),
+            Prop::Precommit(vec![Hook::Named(long)]),
+            Prop::Postcommit(hooks),
+        ] {
+            let name = bad.name();
+            assert_eq!(reasons(BucketProps::default().with(&[bad]))[0].0, name);
+        }
+        let same = [Prop::Consistent(false), Prop::WriteOnce(false), Prop::Datatype(None)];
+        assert_eq!(BucketProps::default().with(&same), Ok(BucketProps::default()));
+    }
+
+    #[test]
+    fn last_write_wins_excludes_dvv() {
+        let both = [Prop::LastWriteWins(true), Prop::DvvEnabled(true)];
+        let text = "If last_write_wins is true, dvv_enabled must be false".to_owned();
+        assert_eq!(reasons(BucketProps::default().with(&both)), [("dvv_enabled", text.clone())]);
+        let new = BucketProps::of_new_type();
+        let wins = [Prop::LastWriteWins(true)];
+        assert_eq!(reasons(new.changed(&wins, Subject::NewType)), [("dvv_enabled", text)]);
+        let sound = [Prop::LastWriteWins(true), Prop::DvvEnabled(false)];
+        assert!(new.changed(&sound, Subject::NewType).is_ok());
+    }
+
+    #[test]
+    fn write_once_is_for_new_types_and_for_good() {
+        let new = BucketProps::of_new_type();
+        let set = || Prop::Datatype(Some(Bytes::from_static(b"set")));
+        let once = new.changed(&[Prop::WriteOnce(true)], Subject::NewType).unwrap();
+        assert!(once.write_once);
+        assert_eq!(
+            only(Prop::WriteOnce(false), &once, Subject::Typed),
+            "Cannot modify write_once property once set to true"
+        );
+        assert_eq!(
+            only(Prop::WriteOnce(true), &new, Subject::Typed),
+            "Cannot set existing bucket type to `write_once`"
+        );
+        assert_eq!(
+            only(set(), &once, Subject::Typed),
+            "Write once buckets must not have datatype defined",
+            "also after the type is active"
+        );
+        assert_eq!(only(set(), &new, Subject::Typed), "`datatype` must not be defined.");
+        assert_eq!(
+            only(Prop::Consistent(true), &new, Subject::Typed),
+            "Write once buckets must not be consistent=true",
+            "Riak says so of every type"
+        );
+        let both = [Prop::WriteOnce(true), set(), Prop::Consistent(true)];
+        let errors = reasons(new.changed(&both, Subject::NewType));
+        assert_eq!(errors.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["datatype", "consistent"]);
+        assert!(once.changed(&[Prop::WriteOnce(true), Prop::NVal(2)], Subject::Typed).is_ok());
+        assert!(new.changed(&[Prop::AllowMult(false)], Subject::Typed).is_ok());
+    }
+}

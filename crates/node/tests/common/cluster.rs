@@ -1,0 +1,255 @@
+//! Nodes of one shard each, driven by hand. Every message passes through its frame.
+
+#![allow(dead_code, reason = "not every test file uses all of it")]
+
+use super::{HandClock, Hold, open_store};
+use base::Clock;
+use base::rng::SplitMix64;
+use bytes::{Bytes, BytesMut};
+use kv::{Bucket, DeleteRequest, Error, GetRequest, NodeId, PutRequest, Quorum, ReadForm, Request, Response};
+use node::{Layout, Members, Output, PeerMessage, RequestId, Shard, ShardConfig, ShardId};
+use object::{HeadView, Metadata};
+use ring::{Ring, RingSize, RingVersion};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+pub const NAMES: [&str; 5] = ["a@h", "b@h", "c@h", "d@h", "e@h"];
+
+pub struct Cluster {
+    pub data: PathBuf,
+    pub nodes: Vec<Option<Shard>>,
+    pub clock: Arc<HandClock>,
+    pub form: ReadForm,
+    pub last_request: u64,
+    pub answers: BTreeMap<RequestId, Result<Response, Error>>,
+    pub messages: VecDeque<(usize, usize, PeerMessage)>,
+    /// Ways that messages do not go.
+    pub cuts: BTreeSet<(usize, usize)>,
+    /// Messages that arrived, by kind.
+    pub asked: Vec<&'static str>,
+    pub holds: Vec<Arc<Hold>>,
+}
+
+impl Cluster {
+    pub fn new(data: &Path, nodes: usize, form: ReadForm) -> Cluster {
+        let mut cluster = Cluster {
+            data: data.to_path_buf(),
+            nodes: (0..nodes).map(|_| None).collect(),
+            clock: Arc::default(),
+            form,
+            last_request: 0,
+            answers: BTreeMap::new(),
+            messages: VecDeque::new(),
+            cuts: BTreeSet::new(),
+            asked: Vec::new(),
+            holds: (0..nodes).map(|_| Arc::default()).collect(),
+        };
+        (0..nodes).for_each(|node| cluster.start(node));
+        cluster.pass(Duration::from_millis(300));
+        cluster
+    }
+
+    pub fn start(&mut self, node: usize) {
+        let layout = Layout { shards: 1, ring_size: RingSize::new(16).unwrap() };
+        let data = self.data.join(NAMES[node]);
+        let (store, table) =
+            open_store(&data, &layout, 0, node as u64 + 1, &self.clock, Arc::clone(&self.holds[node]));
+        let count = self.nodes.len();
+        let seed = 99 + node as u64 + self.clock.now().0;
+        let config = ShardConfig {
+            id: ShardId(0),
+            layout,
+            members: Arc::new(Members::new(NAMES[..count].iter().copied(), NAMES[node]).unwrap()),
+            ring: Arc::new(Ring::round_robin(RingVersion(1), layout.ring_size, count as u32).unwrap()),
+            limits: kv::Limits::default(),
+            clock: self.clock.clone(),
+            rng: Box::new(SplitMix64::new(seed)),
+            read_form: self.form,
+        };
+        self.nodes[node] = Some(Shard::new(config, store, table));
+    }
+
+    /// As a kill does it, with what was synced on the disk.
+    pub fn kill(&mut self, node: usize) {
+        self.nodes[node] = None;
+        self.messages.retain(|(from, to, _)| *from != node && *to != node);
+    }
+
+    pub fn cut(&mut self, node: usize) {
+        for other in (0..self.nodes.len()).filter(|&other| other != node) {
+            self.cuts.extend([(node, other), (other, node)]);
+        }
+    }
+
+    /// Runs all nodes until nothing moves, also not what their disks have just done.
+    pub fn run(&mut self) {
+        let mut still = 0;
+        while still < 4 {
+            still += 1;
+            let mut moved = false;
+            for from in 0..self.nodes.len() {
+                let Some(shard) = &mut self.nodes[from] else { continue };
+                let mut outputs = Vec::new();
+                shard.turn();
+                shard.take_outputs(&mut outputs);
+                moved |= !outputs.is_empty() || shard.wants_turn();
+                for output in outputs {
+                    match output {
+                        Output::Reply { to, result, more } => {
+                            assert!(!more && self.answers.insert(to, result).is_none(), "one answer");
+                        }
+                        Output::Peer { to, message } => {
+                            self.messages.push_back((from, usize::from(to.0), message))
+                        }
+                        Output::Hop { .. } => unreachable!("there is one shard"),
+                        Output::Closed(result) => result.unwrap(),
+                    }
+                }
+            }
+            while let Some((from, to, message)) = self.messages.pop_front() {
+                moved = true;
+                if !self.cuts.contains(&(from, to)) {
+                    self.deliver(from, to, &message);
+                }
+            }
+            if moved {
+                still = 0;
+            }
+        }
+    }
+
+    pub fn deliver(&mut self, from: usize, to: usize, message: &PeerMessage) {
+        let mut bytes = BytesMut::new();
+        let value = message.encode(&mut bytes).unwrap();
+        bytes.extend_from_slice(&value.unwrap_or_default());
+        let frame = protocol::peer::next_frame(&mut bytes, protocol::peer::FRAME_BYTES_MAX).unwrap();
+        let message = PeerMessage::decode(frame.unwrap()).unwrap();
+        self.asked.push(match &message {
+            PeerMessage::Ask { ask: kv::Ask::Read { want: kv::Want::Head }, .. } => "head",
+            PeerMessage::Ask { ask: kv::Ask::Read { want: kv::Want::Value }, .. } => "value",
+            PeerMessage::Ask { ask: kv::Ask::Merge { reason, .. }, .. } => match reason {
+                kv::Reason::Write => "write",
+                kv::Reason::Repair => "repair",
+                kv::Reason::Heal => "heal",
+                kv::Reason::Handoff => "handoff",
+            },
+            PeerMessage::Forward { .. } => "forward",
+            _ => "",
+        });
+        if let Some(shard) = &mut self.nodes[to] {
+            shard.peer(NodeId(u16::try_from(from).unwrap()), message);
+        }
+    }
+
+    /// Lets time pass, tick by tick.
+    pub fn pass(&mut self, time: Duration) {
+        let tick = Duration::from_millis(50);
+        for _ in 0..time.as_millis().div_ceil(tick.as_millis()) {
+            self.clock.0.fetch_add(u64::try_from(tick.as_nanos()).unwrap(), Ordering::Relaxed);
+            self.nodes.iter_mut().flatten().for_each(Shard::tick);
+            self.run();
+        }
+    }
+
+    pub fn begin(&mut self, node: usize, request: Request) -> RequestId {
+        self.last_request += 1;
+        let id = RequestId(self.last_request);
+        self.asked.clear();
+        self.nodes[node].as_mut().unwrap().request(id, request);
+        self.run();
+        id
+    }
+
+    pub fn ask(&mut self, node: usize, request: Request) -> Result<Response, Error> {
+        let id = self.begin(node, request);
+        self.answers.remove(&id).expect("an answer without time passing")
+    }
+
+    pub fn put(&mut self, node: usize, key: &str, value: &str) -> Result<Response, Error> {
+        self.ask(node, Request::Put(put(key, value)))
+    }
+
+    pub fn values(&mut self, node: usize, key: &str) -> Vec<String> {
+        values(self.ask(node, Request::Get(get(key))))
+    }
+
+    /// What a node has itself, as a question to the replica tells it.
+    pub fn has(&mut self, node: usize, key: &str) -> Vec<String> {
+        let request = GetRequest { r: Quorum::One, n_val: Some(1), ..get(key) };
+        let others: Vec<usize> = (0..self.nodes.len()).filter(|&other| other != node).collect();
+        let before = self.cuts.clone();
+        self.cut(node);
+        others.iter().for_each(|&other| {
+            self.nodes[node].as_mut().unwrap().link(NodeId(u16::try_from(other).unwrap()), false);
+        });
+        let answer = self.ask(node, Request::Get(request));
+        self.cuts = before;
+        self.pass(Duration::from_millis(300));
+        values(answer)
+    }
+
+    pub fn idle(&self) -> bool {
+        self.nodes.iter().flatten().all(Shard::is_idle)
+    }
+}
+
+pub fn bucket() -> Bucket {
+    Bucket::untyped(Bytes::from_static(b"b"))
+}
+
+pub fn get(key: &str) -> GetRequest {
+    GetRequest::new(bucket(), Bytes::copy_from_slice(key.as_bytes()))
+}
+
+pub fn put(key: &str, value: &str) -> PutRequest {
+    let (key, value) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value.as_bytes()));
+    PutRequest::new(bucket(), Some(key), Metadata::default(), value)
+}
+
+pub fn delete(key: &str) -> DeleteRequest {
+    DeleteRequest::new(bucket(), Bytes::copy_from_slice(key.as_bytes()))
+}
+
+pub fn values(answer: Result<Response, Error>) -> Vec<String> {
+    match answer.unwrap() {
+        Response::NotFound { .. } => Vec::new(),
+        Response::Found(found) => {
+            let all = found.value.unwrap();
+            let head = HeadView::parse(&found.head).unwrap();
+            let value = |sibling: object::SiblingView<'_>| {
+                let start = usize::try_from(sibling.value_offset).unwrap();
+                String::from_utf8(all[start..start + sibling.value_len as usize].to_vec()).unwrap()
+            };
+            let mut values: Vec<String> = match found.newest_only {
+                true => vec![value(head.newest())],
+                false => head.siblings().map(value).collect(),
+            };
+            values.sort();
+            values
+        }
+        other => panic!("a get answered {other:?}"),
+    }
+}
+
+pub fn three(data: &tempfile::TempDir) -> Cluster {
+    Cluster::new(data.path(), 3, ReadForm::LocalValue)
+}
+
+pub fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// A value too long to come with its head.
+pub fn long(name: &str) -> String {
+    name.repeat(1000)
+}
+
+pub fn context_of(cluster: &mut Cluster, node: usize, key: &str) -> Bytes {
+    let Ok(Response::Found(found)) = cluster.ask(node, Request::Get(get(key))) else { panic!("it is there") };
+    let mut bytes = Vec::new();
+    HeadView::parse(&found.head).unwrap().context().write_client_bytes(&mut bytes);
+    bytes.into()
+}

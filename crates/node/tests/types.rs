@@ -1,0 +1,184 @@
+//! Bucket types in a cluster: created, activated and changed on any node, known on all; and keys written once.
+
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
+mod common;
+
+use bytes::Bytes;
+use common::cluster::*;
+use kv::{
+    Bucket, DeleteRequest, Error, GetRequest, Prop, PutRequest, Quorum, ReadForm, Request, Response,
+    TypeChange, TypeStatus,
+};
+use object::Metadata;
+use std::time::Duration;
+
+const T: Bytes = Bytes::from_static(b"t");
+
+fn change(cluster: &mut Cluster, node: usize, change: TypeChange) -> Result<Response, Error> {
+    cluster.ask(node, Request::ChangeType(T, change))
+}
+
+fn status(cluster: &mut Cluster, node: usize) -> Option<TypeStatus> {
+    let Ok(Response::Types(types)) = cluster.ask(node, Request::ListTypes) else { panic!("no list") };
+    assert_eq!(types[0].0, "default");
+    types.into_iter().find(|(name, ..)| *name == T).map(|(_, status, _)| status)
+}
+
+fn props(cluster: &mut Cluster, node: usize) -> Result<(u32, bool, bool), Error> {
+    match cluster.ask(node, Request::GetTypeProps(T))? {
+        Response::Props(props) => Ok((props.n_val, props.allow_mult, props.write_once)),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn typed(key: &str) -> (Bucket, Bytes) {
+    (Bucket::typed(Some(T), Bytes::from_static(b"b")), Bytes::copy_from_slice(key.as_bytes()))
+}
+
+fn put_typed(key: &str, value: &str) -> PutRequest {
+    let (bucket, key) = typed(key);
+    PutRequest::new(bucket, Some(key), Metadata::default(), Bytes::copy_from_slice(value.as_bytes()))
+}
+
+fn get_typed(cluster: &mut Cluster, node: usize, key: &str) -> Vec<String> {
+    let (bucket, key) = typed(key);
+    values(cluster.ask(node, Request::Get(GetRequest::new(bucket, key))))
+}
+
+fn activated(cluster: &mut Cluster, props: Vec<Prop>) {
+    assert_eq!(change(cluster, 0, TypeChange::Create(props)), Ok(Response::PropsSet));
+    assert_eq!(change(cluster, 1, TypeChange::Activate), Ok(Response::PropsSet));
+}
+
+#[test]
+fn a_type_is_activated_when_all_nodes_can_be_reached() {
+    let data = folder();
+    let mut cluster = three(&data);
+    assert_eq!(change(&mut cluster, 1, TypeChange::Activate), Err(Error::NoType(T)));
+    cluster.kill(2);
+    cluster.pass(Duration::from_secs(2));
+    let create = TypeChange::Create(vec![Prop::NVal(2)]);
+    assert_eq!(change(&mut cluster, 0, create), Ok(Response::PropsSet));
+    assert_eq!(status(&mut cluster, 1), Some(TypeStatus::Created));
+    let not_ready = Err(Error::TypeStatus(TypeStatus::Created));
+    assert_eq!(change(&mut cluster, 1, TypeChange::Activate), not_ready);
+    assert_eq!(cluster.ask(0, Request::Put(put_typed("k", "v"))), Err(Error::NoType(T)));
+    cluster.start(2);
+    cluster.pass(Duration::from_secs(1));
+    assert_eq!(status(&mut cluster, 2), Some(TypeStatus::Ready), "it was told");
+    assert_eq!(props(&mut cluster, 2), Err(Error::NoType(T)), "not active");
+    assert_eq!(change(&mut cluster, 2, TypeChange::Activate), Ok(Response::PropsSet));
+    for node in 0..3 {
+        assert_eq!(status(&mut cluster, node), Some(TypeStatus::Active));
+        assert_eq!(props(&mut cluster, node), Ok((2, true, false)));
+        cluster.ask(node, Request::Put(put_typed(&format!("k{node}"), "v"))).unwrap();
+        assert_eq!(get_typed(&mut cluster, 2 - node, &format!("k{node}")), ["v"]);
+    }
+    let again = change(&mut cluster, 0, TypeChange::Create(Vec::new()));
+    assert_eq!(again, Err(Error::TypeStatus(TypeStatus::Active)));
+    assert!(cluster.idle());
+}
+
+#[test]
+fn a_type_is_there_after_a_start_and_changes_reach_who_was_away() {
+    let data = folder();
+    let mut cluster = three(&data);
+    activated(&mut cluster, Vec::new());
+    cluster.kill(1);
+    cluster.pass(Duration::from_secs(2));
+    let update = TypeChange::Update(vec![Prop::AllowMult(false)]);
+    assert_eq!(change(&mut cluster, 0, update), Ok(Response::PropsSet));
+    cluster.start(1);
+    cluster.pass(Duration::from_secs(1));
+    (0..3).for_each(|node| assert_eq!(props(&mut cluster, node), Ok((3, false, false))));
+    for node in 0..3 {
+        cluster.kill(node);
+    }
+    (0..3).for_each(|node| cluster.start(node));
+    cluster.pass(Duration::from_secs(1));
+    (0..3).for_each(|node| assert_eq!(props(&mut cluster, node), Ok((3, false, false))));
+}
+
+#[test]
+fn what_is_written_once_takes_one_round_from_any_node() {
+    let data = folder();
+    let mut cluster = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    activated(&mut cluster, vec![Prop::WriteOnce(true)]);
+    for at in 0..20 {
+        let key = format!("k{at}");
+        cluster.ask(at % 5, Request::Put(put_typed(&key, &long("v")))).unwrap();
+        let mut asked = cluster.asked.clone();
+        asked.retain(|kind| !kind.is_empty());
+        assert!((2..=3).contains(&asked.len()) && asked.iter().all(|kind| *kind == "write"), "{asked:?}");
+        (0..5).for_each(|node| assert_eq!(get_typed(&mut cluster, node, &key), [long("v")]));
+    }
+    assert!(cluster.idle());
+}
+
+#[test]
+fn writes_of_one_key_at_once_are_settled_alike_everywhere() {
+    let data = folder();
+    let mut cluster = three(&data);
+    activated(&mut cluster, vec![Prop::WriteOnce(true)]);
+    for at in 0..10 {
+        let key = format!("k{at}");
+        for node in 0..3 {
+            let others = (0..3).filter(|&other| other != node);
+            let cut: Vec<_> = others.flat_map(|other| [(node, other), (other, node)]).collect();
+            // Each has its own write first, and hears of the others' when they are done.
+            cluster.cuts.extend(cut.clone());
+            let value = format!("{node}");
+            let (w, dw) = (Quorum::One, Quorum::One);
+            cluster.ask(node, Request::Put(PutRequest { w, dw, ..put_typed(&key, &value) })).unwrap();
+            cluster.cuts.clear();
+        }
+        cluster.pass(Duration::from_secs(4));
+        let first = get_typed(&mut cluster, 0, &key);
+        assert_eq!(first.len(), 1, "no siblings are shown");
+        (0..3).for_each(|node| assert_eq!(get_typed(&mut cluster, node, &key), first));
+    }
+    assert!(cluster.idle());
+}
+
+#[test]
+fn what_was_deleted_can_be_written_once_more() {
+    let data = folder();
+    let mut cluster = three(&data);
+    activated(&mut cluster, vec![Prop::WriteOnce(true)]);
+    cluster.ask(0, Request::Put(put_typed("k", "first"))).unwrap();
+    let only_new = || PutRequest { if_none_match: true, ..put_typed("k", "no") };
+    assert_eq!(cluster.ask(1, Request::Put(only_new())), Err(Error::MatchFound));
+    cluster.pass(Duration::from_secs(1));
+    let (bucket, key) = typed("k");
+    assert_eq!(cluster.ask(1, Request::Delete(DeleteRequest::new(bucket, key))), Ok(Response::Deleted));
+    assert!(get_typed(&mut cluster, 2, "k").is_empty());
+    cluster.pass(Duration::from_secs(1));
+    cluster.ask(2, Request::Put(only_new())).unwrap();
+    (0..3).for_each(|node| assert_eq!(get_typed(&mut cluster, node, "k"), ["no"]));
+    assert!(cluster.idle());
+}
+
+#[test]
+fn what_is_written_once_reaches_a_node_that_was_away() {
+    let data = folder();
+    let mut cluster = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    activated(&mut cluster, vec![Prop::WriteOnce(true)]);
+    cluster.cut(3);
+    let keys: Vec<String> = (0..20).map(|at| format!("k{at}")).collect();
+    for (at, key) in keys.iter().enumerate() {
+        let node = [0, 1, 2, 4][at % 4];
+        cluster.ask(node, Request::Put(put_typed(key, "v"))).unwrap();
+    }
+    cluster.pass(Duration::from_secs(4));
+    cluster.cuts.clear();
+    cluster.pass(Duration::from_secs(4));
+    for key in &keys {
+        (0..5).for_each(|node| assert_eq!(get_typed(&mut cluster, node, key), ["v"]));
+    }
+    let stats: Vec<_> = cluster.nodes.iter().flatten().map(|shard| shard.stats().counters).collect();
+    let sum = |part: fn(&node::shard::ShardCounters) -> u64| stats.iter().map(part).sum::<u64>();
+    assert!(sum(|counters| counters.hints) > 0);
+    assert_eq!(sum(|counters| counters.hints), sum(|counters| counters.hints_home));
+    assert!(cluster.idle());
+}
