@@ -7,10 +7,13 @@
 //! 4. Write it here and send it to the other replicas, at the same time.
 //! 5. When enough confirm, answer; wait for the rest, so that those that fail get a hint.
 //!
+//! Where keys are written once, nothing is read: after 2. the version of [`Update::once`] goes to all replicas, this node
+//! joins it with what it has as they do, and any node may coordinate.
+//!
 //! Invariants: nothing is written after a refusal; one request takes at most one dot and writes at most once.
 
 use bytes::Bytes;
-use object::{Context, Head};
+use object::{Context, Head, Metadata};
 
 use crate::condition::Validators;
 use crate::error::Error;
@@ -101,7 +104,7 @@ impl Put {
         check_reachable(&needs, &placement)?;
         let context = decode_context(request.context.as_ref())?;
         let begun = Begun { needs, placement, context };
-        if self.is_conditional() && !begun.placement.others.is_empty() {
+        if self.is_conditional() && (turn.props.write_once || !begun.placement.others.is_empty()) {
             return self.check(begun, turn);
         }
         self.begin(begun, turn)
@@ -146,6 +149,10 @@ impl Put {
     }
 
     fn begin(&mut self, begun: Begun, turn: &mut Turn<'_>) -> Result<State, Error> {
+        if turn.props.write_once {
+            let (metadata, value) = self.take_sibling(turn);
+            return self.write(begun, Update::once(metadata, value)?, None, turn);
+        }
         if self.is_blind(turn) {
             return self.plan(begun, None, None, turn);
         }
@@ -200,11 +207,8 @@ impl Put {
         stored: Option<Stored>,
         turn: &mut Turn<'_>,
     ) -> Result<State, Error> {
-        let mut metadata = std::mem::take(&mut self.request.metadata);
-        metadata.last_modified = turn.wall.0;
-        metadata.deleted = false;
-        let (context, value) = (begun.context.take(), std::mem::take(&mut self.request.value));
-        let put = object::Put { context, metadata, value };
+        let (metadata, value) = self.take_sibling(turn);
+        let put = object::Put { context: begun.context.take(), metadata, value };
         let is_primary = begun.placement.is_primary_here();
         let update = if self.request.asis {
             Update::plan_as_is(existing, put, is_primary, turn)?
@@ -216,6 +220,12 @@ impl Put {
             return Ok(State::ReadingValues(begun, Box::new(update)));
         }
         self.write(begun, update, stored, turn)
+    }
+
+    fn take_sibling(&mut self, turn: &Turn<'_>) -> (Metadata, Bytes) {
+        let metadata = std::mem::take(&mut self.request.metadata);
+        let metadata = Metadata { last_modified: turn.wall.0, deleted: false, ..metadata };
+        (metadata, std::mem::take(&mut self.request.value))
     }
 
     fn write(

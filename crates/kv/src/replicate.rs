@@ -7,6 +7,9 @@
 //! 4. Those that have not answered when the coordinator stops waiting get a hint too: what it has sent them may
 //!    or may not arrive, and a hint that is brought home twice does no harm.
 //!
+//! What is written here either replaces what the coordinator has read, or, where keys are written once, is joined with it
+//! ([`Merge`]) as on any other replica; then this node need not be one.
+//!
 //! Invariant: once a version has been written here, every replica that has not confirmed it has a hint somewhere,
 //! or this node has died with it.
 
@@ -16,12 +19,13 @@ use ring::NodeId;
 
 use crate::error::Error;
 use crate::get::ReplyOf;
+use crate::merge::Merge;
 use crate::placement::{Placement, Roles};
 use crate::quorum::Needs;
 use crate::replica::{Answer, Ask, Reason};
 use crate::replies::{Replica, Replies, State};
 use crate::response::Response;
-use crate::turn::{Action, Event, Turn};
+use crate::turn::{Action, Event, Next, Turn};
 
 /// What is known once a write or a delete may begin.
 #[derive(Debug)]
@@ -40,6 +44,8 @@ pub(crate) struct Replicate {
     spares: Vec<NodeId>,
     head: Bytes,
     value: Bytes,
+    /// The join here, where keys are written once.
+    join: Option<Merge>,
     /// What the client is told when it is done; `None` once it has been told something.
     response: Option<Response>,
 }
@@ -54,28 +60,42 @@ impl Replicate {
         turn: &mut Turn<'_>,
     ) -> Replicate {
         let mut replies = Replies::new(&mut placement);
-        if placement.spares.is_empty() && replies.is_here_alone() {
+        let response = Some(response);
+        if placement.spares.is_empty() && replies.is_here_alone() && !turn.props.write_once {
             // Nobody is ever sent it.
             turn.out.push(Action::Write { head, value, hints: replies.hints_here() });
             let (head, value) = (Bytes::new(), Bytes::new());
-            return Replicate { needs, replies, spares: Vec::new(), head, value, response: Some(response) };
+            return Replicate { needs, replies, spares: Vec::new(), head, value, join: None, response };
         }
+        let mut join = None;
         for replica in replies.iter_mut() {
             let hints = replica.roles.hints.clone();
             let (head, value) = (head.clone(), value.clone());
-            turn.out.push(match replica.node {
-                Some(to) => Action::Ask { to, ask: Ask::Merge { head, value, hints, reason: Reason::Write } },
-                None => Action::Write { head, value, hints },
-            });
+            match replica.node {
+                Some(to) => {
+                    let ask = Ask::Merge { head, value, hints, reason: Reason::Write };
+                    turn.out.push(Action::Ask { to, ask });
+                }
+                None if turn.props.write_once => join = Some(Merge::new(head, value, hints, Reason::Write)),
+                None => turn.out.push(Action::Write { head, value, hints }),
+            }
         }
-        Replicate { needs, replies, spares: placement.spares, head, value, response: Some(response) }
+        if let Some(join) = &mut join {
+            let over = join.step(Event::Start, turn);
+            debug_assert_eq!(over, Next::Wait, "a join begins by reading");
+        }
+        Replicate { needs, replies, spares: placement.spares, head, value, join, response }
     }
 
     /// Takes what happened. `None` when there is nothing more to wait for.
     pub fn step(mut self, event: Event, turn: &mut Turn<'_>) -> Option<Replicate> {
         let expired = matches!(event, Event::Expired) && !base::planted!(ReplyAfterDeadline);
         let late = matches!(event, Event::Late) || expired;
-        if let Some((from, result)) = confirmation_of(event) {
+        let confirmation = match (&mut self.join, event) {
+            (Some(join), event @ (Event::Read(_) | Event::Written(_))) => step_join(join, event, turn),
+            (_, event) => confirmation_of(event),
+        };
+        if let Some((from, result)) = confirmation {
             self.on_reply(from, result, turn);
         }
         if late {
@@ -107,7 +127,7 @@ impl Replicate {
             return;
         }
         if self.spares.is_empty() {
-            return turn.out.push(Action::Hint { nodes: absent, confirm: false });
+            return self.keep_hint(absent, turn);
         }
         let spare = self.spares.remove(0);
         let roles = Roles { vnodes, primaries: 0, hints: absent.clone() };
@@ -117,13 +137,31 @@ impl Replicate {
         turn.out.push(Action::Ask { to: spare, ask });
     }
 
-    /// Keeps a hint for those that have not answered. They may still do.
-    fn prepare(&self, turn: &mut Turn<'_>) {
+    /// Keeps a hint for those that have not answered. They may still do. A join here that waits for the disk goes on
+    /// without the coordinator.
+    fn prepare(&mut self, turn: &mut Turn<'_>) {
         let waiting = self.replies.iter().filter(|replica| replica.is_waiting());
         let nodes: Vec<NodeId> = waiting.flat_map(absent).collect();
+        let joins = self.join.is_some() && self.replies.of(None).is_some_and(|here| here.is_waiting());
         if !nodes.is_empty() && !base::planted!(HintDropped) {
-            turn.out.push(Action::Hint { nodes, confirm: false });
+            self.keep_hint(nodes, turn);
         }
+        if joins {
+            self.join_apart(turn);
+        }
+    }
+
+    /// Keeps a hint here, and with it what it is about, if this node is no replica.
+    fn keep_hint(&mut self, nodes: Vec<NodeId>, turn: &mut Turn<'_>) {
+        if self.replies.of(None).is_none() {
+            self.join_apart(turn);
+        }
+        turn.out.push(Action::Hint { nodes, confirm: false });
+    }
+
+    fn join_apart(&self, turn: &mut Turn<'_>) {
+        let (head, value) = (self.head.clone(), self.value.clone());
+        turn.out.push(Action::MergeHere { head, value, heal: false });
     }
 
     /// Whether the confirmations are enough; `None` while they may yet become it.
@@ -141,6 +179,17 @@ impl Replicate {
 fn absent(replica: &Replica<()>) -> Vec<NodeId> {
     let itself = replica.node.filter(|_| replica.roles.primaries > 0);
     itself.into_iter().chain(replica.roles.hints.iter().copied()).filter(|_| replica.node.is_some()).collect()
+}
+
+/// Steps the join here, and tells whether it is done.
+fn step_join(join: &mut Merge, event: Event, turn: &mut Turn<'_>) -> Option<ReplyOf<()>> {
+    match join.step(event, turn) {
+        Next::Wait => None,
+        Next::Over => match turn.out.pop() {
+            Some(Action::Answer(result)) => Some((None, result.map(|_| ()))),
+            other => unreachable!("a join ends with its answer, not with {other:?}"),
+        },
+    }
 }
 
 fn confirmation_of(event: Event) -> Option<ReplyOf<()>> {

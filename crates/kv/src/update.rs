@@ -4,20 +4,29 @@
 //! 2. If any with a value does ([`Update::needs_values`]), the coordinator reads the stored values.
 //! 3. [`Update::finish`] makes the new version, and holds it against the limits.
 //!
+//! A write of a key that is *written once* ([`Update::once`]) rests on nothing that is stored. All such writes of a key are
+//! events of one actor, ordered by their time and then by what they write, so each covers those before it: replicas that
+//! join two of them keep the later one, whichever came first. A tombstone covers what was deleted and nothing later.
+//!
 //! A write *as is* (`asis`) has no event of its own. It stands for a version that exists elsewhere with the
 //! context given, so it is merged with what is stored as another replica would be: it replaces what its context
 //! covers, is dropped where the stored context covers it, and is a sibling otherwise. Its dot is the one with
 //! the highest counter in the given context, and what results from writing it to an absent key has exactly
 //! that context. Without a context it is an ordinary write.
 
+use base::checksum::crc32c;
 use bytes::Bytes;
-use object::{Context, Dot, Head, MergePlan, Object, Pick, Policy, UpdatePlan};
+use object::{Actor, Context, Dot, Head, MergePlan, Metadata, Object, Pick, Policy, UpdatePlan};
 
 use crate::error::Error;
 use crate::gather::encode;
 use crate::get::damaged;
 use crate::limits::Limits;
 use crate::turn::{Stored, Turn};
+
+/// Bits of a counter of what is written once that do not come from the clock but from what is written: writes of one
+/// microsecond differ in them. What is left for microseconds lasts until the year 2112.
+const CONTENT_BITS: u32 = 12;
 
 /// A planned version of a key.
 #[derive(Debug)]
@@ -59,6 +68,19 @@ impl Update {
         let plan = object::plan_update(existing.as_ref(), &put, dot, turn.props.policy()).map_err(refused)?;
         turn.limits.check_siblings(plan.sibling_count())?;
         Ok(Update::Event { existing, put, plan })
+    }
+
+    /// A version of a key that is written once.
+    pub fn once(metadata: Metadata, value: Bytes) -> Result<Update, Error> {
+        let micros = metadata.last_modified.min(u64::MAX >> CONTENT_BITS);
+        let put = |counter: u64| {
+            let put = object::Put { context: None, metadata: metadata.clone(), value: value.clone() };
+            object::update(None, put, Dot::new(Actor::WRITE_ONCE, counter), Policy::AllowMult)
+                .map_err(refused)
+        };
+        let first = (micros << CONTENT_BITS).max(1);
+        let content = crc32c(&encode(put(first)?.head())).rotate_left(1) ^ crc32c(&value);
+        Ok(Update::AsIs(put(first | u64::from(content >> (u32::BITS - CONTENT_BITS)))?))
     }
 
     /// Plans `put` as it is, under its own context, over `existing`.
@@ -187,5 +209,33 @@ fn refused(error: object::Error) -> Error {
             Error::TooLarge { what: "causal context (actors)", len: limit + 1, limit }
         }
         other => damaged(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn once(last_modified: u64, value: &'static str) -> Object {
+        let metadata = Metadata { last_modified, ..Metadata::default() };
+        let Ok(Update::AsIs(object)) = Update::once(metadata, Bytes::from(value)) else {
+            panic!("a version")
+        };
+        object
+    }
+
+    #[test]
+    fn of_what_is_written_once_the_latest_stays_in_any_order() {
+        let (early, late) = (once(7, "early"), once(8, "late"));
+        let (same, other) = (once(8, "same"), once(8, "other"));
+        assert_eq!(once(7, "early"), early, "a write that is repeated is the same");
+        for (a, b) in [(&early, &late), (&late, &same), (&same, &other), (&late, &other)] {
+            let (left, right) = (object::merge(a, b).unwrap(), object::merge(b, a).unwrap());
+            assert_eq!(left, right);
+            assert_eq!(left.head().siblings().len(), 1);
+        }
+        assert_eq!(object::merge(&late, &early).unwrap(), late);
+        assert_eq!(once(u64::MAX, "the end of time").head().siblings().len(), 1);
+        assert_eq!(once(0, "").head().siblings().len(), 1);
     }
 }

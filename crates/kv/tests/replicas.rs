@@ -483,3 +483,43 @@ fn a_value_is_asked_of_one_replica_at_a_time() {
         ],
     );
 }
+
+#[test]
+fn what_is_written_once_is_sent_before_anything_is_read() {
+    let mut once = bench();
+    once.props = BucketProps { write_once: true, ..BucketProps::of_new_type() };
+    let older = version(&[], &[(0, 1, "older")]);
+    run_put(
+        &mut once,
+        put(),
+        &[
+            (Event::Start, &["Write 1", "Write 2", "read head"], Wait),
+            (read(Some(&older)), &["write for "], Wait),
+            (merged(B), &[], Wait),
+            (Event::Written(Ok(())), &["ok"], Wait),
+            (merged(C), &[], Over),
+        ],
+    );
+    // A disk that takes long keeps nobody waiting, nor is the version forgotten here.
+    run_put(
+        &mut once,
+        put(),
+        &[
+            (Event::Start, &["Write 1", "Write 2", "read head"], Wait),
+            (merged(B), &[], Wait),
+            (merged(C), &["ok"], Wait),
+            (Event::Late, &["repair here"], Over),
+        ],
+    );
+    // A node that is no replica keeps a copy with the hint.
+    once.placement = Placement { here: None, others: vec![(B, role(1)), (C, role(1))], spares: Vec::new() };
+    run_put(
+        &mut once,
+        put(),
+        &[
+            (Event::Start, &["Write 1", "Write 2"], Wait),
+            (merged(B), &[], Wait),
+            (failed(C), &["repair here", "hint for 2", "error w is not met: 2 wanted, 1 got"], Over),
+        ],
+    );
+}

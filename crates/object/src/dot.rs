@@ -4,6 +4,11 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Actor(pub u64);
 
+impl Actor {
+    /// Who writes what is written once, whichever node that is. Incarnations are drawn from 64 random bits.
+    pub const WRITE_ONCE: Actor = Actor(0);
+}
+
 /// One write: the `counter`-th event of `actor`. Counters are store-wide, start at 1 and only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dot {

@@ -45,9 +45,12 @@ impl Shard {
             Ok(props) => Arc::clone(props),
             Err(error) => return self.reply(origin, Err(error)),
         };
-        if coordinator.writes()
-            && let Some(node) = self.better_coordinator(prefix, props.n_val, &origin)
-        {
+        // What is written once is written without reading, so any node will do.
+        let needs_replica = match &coordinator {
+            Coordinator::Put(_) => !props.write_once,
+            _ => coordinator.writes(),
+        };
+        if needs_replica && let Some(node) = self.better_coordinator(prefix, props.n_val, &origin) {
             return self.forward_to_node(node, origin, coordinator.into_request(), deadline);
         }
         self.objects.key.clear();
