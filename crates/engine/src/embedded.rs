@@ -24,6 +24,7 @@
 use crate::entry::Seq;
 use crate::error::Error;
 use crate::fold::{ScanPage, ScanRequest};
+use crate::read::{Reader, Snapshot};
 use crate::store::{Event, Found, Lookup, OpenReport, Options, Platform, Store, Want, Write};
 use base::{Clock, Disk, Job, Monotonic, Progress, Rng, Spawn};
 use std::path::Path;
@@ -133,14 +134,21 @@ impl Embedded {
     /// Applies a batch, all of it or nothing, and returns when that is as durable as the options say.
     pub fn write(&mut self, batch: &[Write<'_>]) -> Result<Seq, Error> {
         let seq = self.store.write(batch)?;
-        while self.store.acknowledged() < seq {
+        self.settle(seq)?;
+        Ok(seq)
+    }
+
+    /// Until `seq` is acknowledged, and readers on other threads see it.
+    fn settle(&mut self, seq: Seq) -> Result<(), Error> {
+        loop {
+            self.turn();
+            if self.store.readable() >= seq {
+                return Ok(());
+            }
             if let Some(error) = self.store.fenced() {
                 return Err(error);
             }
-            self.turn();
         }
-        self.turn();
-        Ok(seq)
     }
 
     /// Head and value of a key's newest version.
@@ -156,6 +164,24 @@ impl Embedded {
     /// The number of a key's newest version.
     pub fn version(&mut self, key: &[u8]) -> Result<Option<Seq>, Error> {
         Ok(self.lookup(key, Want::Head)?.map(|found| found.seq))
+    }
+
+    /// A handle that reads on another thread and follows this store. It has a block cache of its own, as large as the
+    /// store's.
+    pub fn reader(&mut self) -> Reader {
+        let (disks, clock) = (Arc::clone(&self.machine.disks), Arc::clone(&self.machine.clock));
+        let cache_bytes = self.store.options().block_cache_bytes;
+        Reader::live(self.store.publisher(), disks, clock, cache_bytes)
+    }
+
+    /// The store as of now, for as long as it is held: for folds made now and run later.
+    pub fn snapshot(&self) -> Snapshot {
+        self.store.readable_snapshot()
+    }
+
+    /// A handle that reads what `snapshot` shows, on any thread.
+    pub fn reader_at(&self, snapshot: Snapshot) -> Reader {
+        Reader::pinned(snapshot, Arc::clone(&self.machine.disks), self.store.options().block_cache_bytes)
     }
 
     /// One page of a scan.

@@ -15,10 +15,12 @@ pub mod journal;
 pub mod manifest;
 pub mod memtable;
 pub mod merge;
+pub mod read;
 pub mod store;
 pub mod table;
 
 pub use embedded::{Embedded, Machine};
 pub use entry::{Entry, Jsn, Location, Seq};
 pub use error::{Damage, Error};
+pub use read::{Reader, Snapshot};
 pub use store::{Durability, Found, Lookup, Options, Store, Want, Write};

@@ -1,230 +1,25 @@
-//! Folds: reading a range of the ledger at one moment, page by page, beside everything else.
+//! Folds: visiting a range of the ledger at one moment, in bounded steps beside everything else.
 //!
-//! A scan takes a snapshot (a seq and shares of memtables and tables: nothing is copied), and a job walks it in
-//! slices. It ends after a page and says where to go on; the next page is a new scan on a new snapshot. So a
-//! slow reader holds no memory but one page, and no file for longer than that page takes.
+//! * [`FoldRequest`] says what is visited: heads (with or without a check of their records), objects in key order or in
+//!   the journal's, one key of each group; in which ranges, modified when, how many.
+//! * `walk.rs` goes through a snapshot step by step. `job.rs` is a fold as a job, for an owner that must not wait;
+//!   [`Reader::fold`](crate::Reader::fold) runs one where it is called.
+//! * `scan.rs` brings keys and heads page by page.
 //!
-//! What is visited is decided by a [`Visitor`], called on the job's thread for the newest acknowledged version
-//! of each key that is not deleted.
+//! Whatever a fold holds, it holds for a bounded while and in bounded memory: a window or a page. A fold that has ended
+//! says where it can be resumed.
 
-use crate::drops::DroppedRanges;
-use crate::entry::{Entry, Seq};
-use crate::error::Error;
-use crate::manifest::{LEVELS, Version};
-use crate::memtable::MemtableReader;
-use crate::merge::{MemtableSource, MergeIter, Run, Source};
-use crate::table::TableIter;
-use base::spawn::Outcome;
-use base::{Disk, Job, Progress, Spawn};
-use bytes::Bytes;
-use std::sync::Arc;
+mod job;
+mod request;
+mod scan;
+mod walk;
 
-/// Keys and heads of one page together: a page is held in memory at both ends of a connection.
-pub const PAGE_BYTES_MAX: usize = 1 << 20;
-
-/// Entries looked at in one slice: about a millisecond at 250 ns each.
-const SLICE_ENTRIES: usize = 4096;
-
-/// Names a scan under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ScanId(pub u64);
-
-/// What a visitor wants of an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Visit {
-    /// It belongs on the page.
-    Take,
-    /// It does not.
-    Skip,
-    /// It belongs on the page, and the next entry of interest is at or after this key.
-    TakeAndSeek(Vec<u8>),
-    /// It does not, and the next entry of interest is at or after this key.
-    Seek(Vec<u8>),
-}
-
-/// Decides by key and head.
-pub type Visitor = Box<dyn FnMut(&[u8], &[u8]) -> Visit + Send>;
-
-/// What to scan.
-pub struct ScanRequest {
-    /// The first key.
-    pub start: Bytes,
-    /// The key behind the last one.
-    pub end: Bytes,
-    /// How many items a page has at most.
-    pub items_max: usize,
-    /// What becomes an item.
-    pub visitor: Visitor,
-}
-
-/// A part of a scan's result.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScanPage {
-    /// Keys and heads, in key order.
-    pub items: Vec<(Bytes, Bytes)>,
-    /// Where to go on; `None` when the range is done.
-    pub next: Option<Bytes>,
-}
-
-/// The ledger at one moment.
-#[derive(Clone)]
-pub struct Snapshot {
-    seq: Seq,
-    /// Versions that end by now, in milliseconds since 1970, are not shown.
-    now_ms: u64,
-    dropped: Arc<DroppedRanges>,
-    /// Newest first.
-    memtables: Vec<MemtableReader>,
-    version: Arc<Version>,
-}
-
-impl Snapshot {
-    /// The ledger as of `seq` and `now_ms`: these memtables, newest first, and this version, without what was
-    /// dropped.
-    pub(crate) fn new(
-        seq: Seq,
-        memtables: Vec<MemtableReader>,
-        version: Arc<Version>,
-        dropped: Arc<DroppedRanges>,
-        now_ms: u64,
-    ) -> Snapshot {
-        Snapshot { seq, now_ms, dropped, memtables, version }
-    }
-
-    /// Whether the newest version of `key` is no item: deleted, ended, or dropped with its range.
-    fn is_gone(&self, key: &[u8], seq: Seq, entry: &Entry<'_>) -> bool {
-        entry.is_gone(self.now_ms) || self.dropped.covers(key, seq)
-    }
-
-    /// A cursor over the newest version of each key.
-    pub fn iter(&self) -> MergeIter {
-        let mut sources: Vec<Box<dyn Source>> = Vec::new();
-        for memtable in &self.memtables {
-            sources.push(Box::new(MemtableSource::new(memtable, self.seq)));
-        }
-        for table in self.version.level(0) {
-            sources.push(Box::new(TableIter::new(Arc::clone(table))));
-        }
-        for level in 1..LEVELS {
-            sources.push(Box::new(Run::new(self.version.level(level).to_vec())));
-        }
-        MergeIter::new(sources)
-    }
-}
-
-/// A scan under way, as its store sees it.
-pub(crate) struct Scan {
-    pub(crate) id: ScanId,
-    outcome: Outcome<Result<ScanPage, Error>>,
-}
-
-impl Scan {
-    pub(crate) fn start(id: ScanId, request: ScanRequest, snapshot: &Snapshot, spawn: &dyn Spawn) -> Scan {
-        let outcome = Outcome::new();
-        spawn.spawn(Box::new(ScanJob::new(request, snapshot, outcome.clone())));
-        Scan { id, outcome }
-    }
-
-    pub(crate) fn take(&self) -> Option<Result<ScanPage, Error>> {
-        self.outcome.take()
-    }
-}
-
-/// Walks a snapshot until a page is full.
-pub(crate) struct ScanJob {
-    request: ScanRequest,
-    snapshot: Snapshot,
-    iter: MergeIter,
-    page: ScanPage,
-    page_bytes: usize,
-    begun: bool,
-    outcome: Outcome<Result<ScanPage, Error>>,
-}
-
-impl ScanJob {
-    pub(crate) fn new(
-        request: ScanRequest,
-        snapshot: &Snapshot,
-        outcome: Outcome<Result<ScanPage, Error>>,
-    ) -> ScanJob {
-        ScanJob {
-            request,
-            snapshot: snapshot.clone(),
-            iter: snapshot.iter(),
-            page: ScanPage::default(),
-            page_bytes: 0,
-            begun: false,
-            outcome,
-        }
-    }
-
-    fn step(&mut self, disk: &mut dyn Disk) -> Result<Progress, Error> {
-        if !self.begun {
-            self.iter.seek(disk, &self.request.start)?;
-            self.begun = true;
-        }
-        for _ in 0..SLICE_ENTRIES {
-            let Some(item) = self.iter.item().filter(|item| item.key < &self.request.end[..]) else {
-                return Ok(Progress::Done);
-            };
-            if self.page.items.len() >= self.request.items_max || self.page_bytes >= PAGE_BYTES_MAX {
-                self.page.next = Some(Bytes::copy_from_slice(item.key));
-                return Ok(Progress::Done);
-            }
-            let entry = Entry::decode(item.entry)?;
-            let visit = if self.snapshot.is_gone(item.key, item.seq, &entry) {
-                Visit::Skip
-            } else {
-                (self.request.visitor)(item.key, entry.head)
-            };
-            if matches!(visit, Visit::Take | Visit::TakeAndSeek(_)) {
-                self.page_bytes += item.key.len() + entry.head.len();
-                let head = Bytes::copy_from_slice(entry.head);
-                self.page.items.push((Bytes::copy_from_slice(item.key), head));
-            }
-            match visit {
-                Visit::Seek(key) | Visit::TakeAndSeek(key) if key.as_slice() > item.key => {
-                    self.iter.seek(disk, &key)?;
-                }
-                _ => self.iter.next(disk)?,
-            }
-        }
-        Ok(Progress::More)
-    }
-}
-
-impl Job for ScanJob {
-    fn slice(&mut self, disk: &mut dyn Disk) -> Progress {
-        match self.step(disk) {
-            Ok(Progress::More) => Progress::More,
-            Ok(Progress::Done) => {
-                self.outcome.set(Ok(std::mem::take(&mut self.page)));
-                Progress::Done
-            }
-            Err(error) => {
-                self.outcome.set(Err(error));
-                Progress::Done
-            }
-        }
-    }
-}
-
-/// Everything in a range, at once and in memory: for start-up and tools. Blocks.
-pub fn read_all(
-    disk: &mut dyn Disk,
-    snapshot: &Snapshot,
-    start: &[u8],
-    end: &[u8],
-) -> Result<Vec<(Bytes, Bytes)>, Error> {
-    let mut iter = snapshot.iter();
-    let mut items = Vec::new();
-    iter.seek(disk, start)?;
-    while let Some(item) = iter.item().filter(|item| item.key < end) {
-        let entry = Entry::decode(item.entry)?;
-        if !snapshot.is_gone(item.key, item.seq, &entry) {
-            items.push((Bytes::copy_from_slice(item.key), Bytes::copy_from_slice(entry.head)));
-        }
-        iter.next(disk)?;
-    }
-    Ok(items)
-}
+pub(crate) use job::Fold;
+pub use job::{FoldId, FoldVisitor};
+pub use request::{
+    Control, DAMAGED_NAMED_MAX, FoldEnd, FoldRequest, Group, JournalCheck, KeyRange, Modified, Place,
+    RANGES_MAX, Visited, What,
+};
+pub(crate) use scan::Scan;
+pub use scan::{PAGE_BYTES_MAX, ScanId, ScanPage, ScanRequest, Visit, Visitor, read_all};
+pub(crate) use walk::FoldWalk;

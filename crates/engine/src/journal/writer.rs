@@ -360,6 +360,11 @@ impl Writer {
         }
     }
 
+    /// The newest version that the operating system has.
+    pub fn written(&self) -> Seq {
+        self.written
+    }
+
     /// The newest version that no crash can lose.
     pub fn durable(&self) -> Seq {
         self.durable

@@ -124,6 +124,11 @@ impl MemtableReader {
         Cursor::new(Arc::clone(&self.list))
     }
 
+    /// Whether both read the same memtable.
+    pub fn is_same(&self, other: &MemtableReader) -> bool {
+        Arc::ptr_eq(&self.list, &other.list)
+    }
+
     /// Bytes that the entries take in memory, as [`Memtable::bytes`].
     pub fn bytes(&self) -> usize {
         self.list.bytes()

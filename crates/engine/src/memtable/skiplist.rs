@@ -148,6 +148,21 @@ impl SkipList {
         self.descend(key, seq, |_, _| ())
     }
 
+    /// The last node whose key is before `key`, or the last of all.
+    fn last_before(&self, key: Option<&[u8]>) -> Option<NodeRef<'_>> {
+        let mut node = self.head();
+        for level in (0..self.height.load(Relaxed)).rev() {
+            // SAFETY: the head has every level; any other node was reached through a link of this level or a higher.
+            while let Some(next) = unsafe { node.next_at(level) } {
+                if key.is_some_and(|key| next.key() >= key) {
+                    break;
+                }
+                node = next;
+            }
+        }
+        (!node.is(Some(self.head()))).then_some(node)
+    }
+
     /// The first node at or after (`key`, `seq`), having called `before` with the last node before it at each level.
     fn descend<'a>(
         &'a self,
@@ -445,6 +460,11 @@ impl Cursor {
     /// Goes to the first entry at or after (`key`, `seq`): of `key` itself, the newest with at most `seq`.
     pub fn seek_seq(&mut self, key: &[u8], seq: u64) {
         self.node = self.list.seek(key, seq).map(|node| node.0);
+    }
+
+    /// Goes to an entry of the last key before `key`, or of the last key of all; past the last one if there is none.
+    pub fn seek_before(&mut self, key: Option<&[u8]>) {
+        self.node = self.list.last_before(key).map(|node| node.0);
     }
 
     /// Goes one entry on. Panics past the last entry.

@@ -111,6 +111,35 @@ impl Run {
         Ok(())
     }
 
+    /// Goes to the last key before `key`, or to the last of all.
+    pub(super) fn seek_before(&mut self, disk: &mut dyn Disk, key: Option<&[u8]>) -> Result<(), Error> {
+        let before = |table: &Arc<Table>| key.is_none_or(|key| *table.meta().min_key < *key);
+        self.at = self.tables.partition_point(before);
+        self.enter_before(disk, key)
+    }
+
+    /// Goes one key back. Panics before the first.
+    pub(super) fn prev(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        let Some(mut iter) = self.iter.take() else { panic!("there is nothing before the first") };
+        iter.prev(disk)?;
+        if iter.valid() {
+            self.iter = Some(iter);
+            return Ok(());
+        }
+        self.enter_before(disk, None)
+    }
+
+    /// Goes to the last key before `key` of the table before `at`. That table has one, as its first key is before.
+    fn enter_before(&mut self, disk: &mut dyn Disk, key: Option<&[u8]>) -> Result<(), Error> {
+        self.iter = None;
+        let Some(at) = self.at.checked_sub(1) else { return Ok(()) };
+        self.at = at;
+        let mut iter = TableIter::new(Arc::clone(&self.tables[at]));
+        iter.seek_before(disk, key)?;
+        self.iter = Some(iter).filter(TableIter::valid);
+        Ok(())
+    }
+
     fn enter(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error> {
         self.iter = None;
         let Some(table) = self.tables.get(self.at) else { return Ok(()) };

@@ -61,7 +61,7 @@ impl Store {
             self.want_flush();
         }
         let busy = !self.writer.is_idle() || !self.frozen.is_empty() || self.maintenance_pending();
-        if busy || !self.parked.is_empty() || !self.scans.is_empty() {
+        if busy || !self.parked.is_empty() || !self.scans.is_empty() || !self.folds.is_empty() {
             return;
         }
         let mut state = self.manifest.clone();

@@ -25,27 +25,29 @@ mod stats;
 mod write;
 
 pub use crate::journal::writer::JournalCounters;
+pub(crate) use cache::BlockCache;
 pub use lookup::{Found, LOOKUPS_PARKED_MAX, Lookup, LookupId, Want};
 pub(crate) use open::{LOCK_FILE, TABLES_DIR};
 pub use open::{OpenReport, Platform};
 pub use options::{Durability, Options};
+pub(crate) use segments::Segments;
 pub use stats::{LevelStats, StoreCounters, StoreStats};
 pub use write::{BATCH_WRITES_MAX, MEMTABLES_FROZEN_MAX, Write};
 
 use crate::drops::DroppedRanges;
 use crate::entry::{Jsn, Seq};
 use crate::error::{Damage, Error};
-use crate::fold::{Scan, ScanId, ScanPage, ScanRequest, Snapshot};
+use crate::fold::{Fold, FoldEnd, FoldId, FoldRequest, FoldVisitor, FoldWalk};
+use crate::fold::{Scan, ScanId, ScanPage, ScanRequest};
 use crate::journal::segment::Position;
 use crate::journal::writer::Writer;
 use crate::manifest::{ManifestState, SuspectRecord, Version};
 use crate::memtable::{Memtable, MemtableReader};
+use crate::read::{Publisher, Snapshot};
 use base::disk::{Completion, Token};
 use base::{Clock, Disk, FastMap, Monotonic, Spawn};
-use cache::BlockCache;
 use lookup::Parked;
 use maintenance::Maintenance;
-use segments::Segments;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -56,6 +58,9 @@ const JOURNAL_TOKEN: Token = Token(0);
 /// Scans under way at once: each is a job and holds a page.
 pub const SCANS_MAX: usize = 256;
 
+/// Folds under way at once: each is a job and holds a window.
+pub const FOLDS_MAX: usize = 64;
+
 /// What a turn has to tell.
 #[derive(Debug)]
 pub enum Event {
@@ -63,6 +68,8 @@ pub enum Event {
     Lookup(LookupId, Result<Option<Found>, Error>),
     /// A page of a scan is ready.
     Scan(ScanId, Result<ScanPage, Error>),
+    /// A fold has ended.
+    Fold(FoldId, Result<FoldEnd, Error>),
     /// The clean stop is complete, or failed; drop the store.
     Closed(Result<(), Error>),
 }
@@ -121,6 +128,8 @@ pub struct Store {
     cache: BlockCache,
     parked: FastMap<LookupId, Parked>,
     scans: Vec<Scan>,
+    folds: Vec<Fold>,
+    publisher: Publisher,
     maintenance: Maintenance,
     suspect: Option<Suspect>,
     last_id: u64,
@@ -139,9 +148,11 @@ impl Store {
     pub fn turn(&mut self, now: Monotonic, events: &mut Vec<Event>) {
         self.take_completions(events);
         self.take_scans(events);
+        self.take_folds(events);
         self.sync_by_interval(now);
         self.writer.flush(&mut *self.disk);
         self.maintain(events);
+        self.publish();
     }
 
     /// Everything up to this version may be acknowledged, and shown to whoever reads.
@@ -166,6 +177,11 @@ impl Store {
     /// Whether writes wait for a turn to end; those that wait for the disk to be done with others do not count.
     pub fn wants_turn(&self) -> bool {
         self.writer.can_flush()
+    }
+
+    /// What it was told.
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// The random id of this store's life: the actor of its dots.
@@ -199,17 +215,95 @@ impl Store {
         if let Some(suspect) = &self.suspect {
             return Err(suspect.damage.clone().into());
         }
-        let scan = Scan::start(id, request, &self.snapshot(), &*self.spawn);
+        let scan = Scan::start(id, request, self.snapshot(), &*self.spawn);
         self.scans.push(scan);
         Ok(id)
     }
 
+    /// Starts a fold as of now; `visitor` is called on a job's thread, and an event will bring the end.
+    pub fn fold(&mut self, request: FoldRequest, visitor: FoldVisitor) -> Result<FoldId, Error> {
+        self.fold_at(request, self.readable_snapshot(), visitor)
+    }
+
+    /// [`Store::fold`] as of the moment of `snapshot`.
+    pub fn fold_at(
+        &mut self,
+        request: FoldRequest,
+        snapshot: Snapshot,
+        visitor: FoldVisitor,
+    ) -> Result<FoldId, Error> {
+        let id = FoldId(self.next_id());
+        if self.folds.len() >= FOLDS_MAX {
+            return Err(Error::Full { what: "the list of folds", limit: FOLDS_MAX });
+        }
+        let (fold, job) = Fold::new(id, FoldWalk::new(request, snapshot)?, visitor);
+        self.folds.push(fold);
+        self.spawn.spawn(job);
+        Ok(id)
+    }
+
+    /// Ends a fold before its time. Its event will say where it can be resumed.
+    pub fn cancel_fold(&mut self, id: FoldId) {
+        if let Some(fold) = self.folds.iter().find(|fold| fold.id == id) {
+            fold.cancel();
+        }
+    }
+
     /// The ledger as of now: what may be acknowledged, and nothing else, for as long as it is held.
     pub fn snapshot(&self) -> Snapshot {
+        self.snapshot_at(self.acknowledged())
+    }
+
+    /// The same of versions whose records the operating system has: their values can be read by anybody.
+    pub fn readable_snapshot(&self) -> Snapshot {
+        self.snapshot_at(self.readable())
+    }
+
+    /// Everything up to this version may be acknowledged, and the operating system has its records.
+    pub fn readable(&self) -> Seq {
+        self.acknowledged().min(self.writer.written())
+    }
+
+    fn snapshot_at(&self, seq: Seq) -> Snapshot {
         let frozen = self.frozen.iter().rev().map(|frozen| frozen.reader.clone());
-        let memtables = std::iter::once(self.memtable.reader()).chain(frozen).collect();
-        let seq = self.acknowledged();
-        Snapshot::new(seq, memtables, Arc::clone(&self.version), self.drops.until(seq), self.now_ms())
+        Snapshot {
+            seq,
+            now_ms: self.now_ms(),
+            dropped: self.drops.until(seq),
+            memtables: std::iter::once(self.memtable.reader()).chain(frozen).collect(),
+            version: Arc::clone(&self.version),
+            segments: self.segments.clone(),
+            suspect: self.suspect.as_ref().map(|suspect| (suspect.below, suspect.damage.clone())),
+        }
+    }
+
+    /// What readers on other threads follow.
+    pub(crate) fn publisher(&mut self) -> &Publisher {
+        if !self.publisher.is_begun() {
+            let first = self.readable_snapshot();
+            self.publisher.begin(first);
+        }
+        &self.publisher
+    }
+
+    fn publish(&mut self) {
+        if !self.publisher.is_begun() {
+            return;
+        }
+        let seq = self.readable();
+        let mut publisher = std::mem::take(&mut self.publisher);
+        publisher.publish(seq, |last| self.is_shown_by(last, seq), || self.snapshot_at(seq));
+        self.publisher = publisher;
+    }
+
+    /// Whether `last` has the shares that a snapshot at `seq` would have.
+    fn is_shown_by(&self, last: &Snapshot, seq: Seq) -> bool {
+        let newest = last.memtables.first();
+        Arc::ptr_eq(&self.version, &last.version)
+            && self.frozen.len() + 1 == last.memtables.len()
+            && newest.is_some_and(|newest| newest.is_same(&self.memtable.reader()))
+            && self.segments.len() == last.segments.len()
+            && self.drops.until(seq) == last.dropped
     }
 
     /// How many range drops are remembered: those that some table or memtable may still hold versions for.
@@ -247,6 +341,16 @@ impl Store {
         self.scans.retain(|scan| match scan.take() {
             Some(page) => {
                 events.push(Event::Scan(scan.id, page));
+                false
+            }
+            None => true,
+        });
+    }
+
+    fn take_folds(&mut self, events: &mut Vec<Event>) {
+        self.folds.retain(|fold| match fold.take() {
+            Some(end) => {
+                events.push(Event::Fold(fold.id, end));
                 false
             }
             None => true,

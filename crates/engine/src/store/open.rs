@@ -26,6 +26,7 @@ use crate::journal::writer::Writer;
 use crate::manifest::{self, LEVELS, MANIFEST_FILE, ManifestState, Version};
 use crate::memtable::Memtable;
 use crate::merge::{MemtableSource, MergeJob, MergeRequest};
+use crate::read::Publisher;
 use crate::table::{Table, TableId};
 use base::disk::{self, DiskOp, OpenMode};
 use base::spawn::Outcome;
@@ -153,6 +154,8 @@ impl Store {
             manifest: state,
             parked: FastMap::default(),
             scans: Vec::new(),
+            folds: Vec::new(),
+            publisher: Publisher::default(),
             maintenance,
             suspect,
             last_id: 0,

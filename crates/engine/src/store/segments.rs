@@ -24,7 +24,7 @@ impl Segment {
 }
 
 /// All segments, oldest first.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Segments(Vec<Segment>);
 
 impl Segments {

@@ -60,6 +60,49 @@ impl TableIter {
         self.settle(disk)
     }
 
+    /// Goes to the last entry whose key is before `key`, or to the last of all. After an error, and where there is
+    /// none, it is past the end.
+    pub fn seek_before(&mut self, disk: &mut dyn Disk, key: Option<&[u8]>) -> Result<(), Error> {
+        let number = match key {
+            Some(key) => self.table.find_block(key).map(|block| block.index),
+            None => u32::try_from(self.table.blocks()).ok().and_then(|count| count.checked_sub(1)),
+        };
+        let Some(number) = number else {
+            self.block = None;
+            return Ok(());
+        };
+        self.load_back(disk, number)?;
+        let Some((number, block)) = self.block.take() else { return Ok(()) };
+        self.index = match key {
+            Some(key) => block.search(key)?.0,
+            None => block.count(),
+        };
+        self.block = Some((number, block));
+        self.settle_back(disk)
+    }
+
+    /// Goes one entry back; from the first one past the end. Panics past the end.
+    pub fn prev(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        assert!(self.valid(), "there is nothing before the first");
+        self.settle_back(disk)
+    }
+
+    /// Takes the entry before `index` of the block, or the last of the block before.
+    fn settle_back(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        let Some((number, _)) = &self.block else { return Ok(()) };
+        if self.index == 0 {
+            let Some(before) = number.checked_sub(1) else {
+                self.block = None;
+                return Ok(());
+            };
+            self.load_back(disk, before)?;
+            self.index = self.block.as_ref().map_or(0, |(_, block)| block.count());
+        }
+        // A block has an entry.
+        self.index -= 1;
+        self.decode()
+    }
+
     /// True at an entry, false past the end.
     pub fn valid(&self) -> bool {
         self.block.is_some()
@@ -116,12 +159,29 @@ impl TableIter {
     }
 
     fn load(&mut self, disk: &mut dyn Disk, number: u32) -> Result<(), Error> {
+        self.load_from(disk, number, number)
+    }
+
+    /// Loads a block for a walk that goes back: it reads what is before it, too.
+    fn load_back(&mut self, disk: &mut dyn Disk, number: u32) -> Result<(), Error> {
+        let blocks = (0..=number).rev().map_while(|number| self.table.block(number));
+        let mut len = 0;
+        let window = blocks.take_while(|block| {
+            len += block.len as usize;
+            len <= READAHEAD_BYTES
+        });
+        let first = window.last().map_or(number, |block| block.index);
+        self.load_from(disk, number, first)
+    }
+
+    /// Loads block `number`; if it is not in the window, the window will begin with block `first`.
+    fn load_from(&mut self, disk: &mut dyn Disk, number: u32, first: u32) -> Result<(), Error> {
         self.block = None;
         let Some(handle) = self.table.block(number) else { return Ok(()) };
         let len = handle.len as usize;
         let mut at = self.window_offset(handle.offset, len);
         if at.is_none() {
-            self.read_ahead(disk, number)?;
+            self.read_ahead(disk, first)?;
             at = self.window_offset(handle.offset, len);
         }
         let at = at.ok_or_else(|| damage(self.table.id(), handle.offset, "the file ends early"))?;

@@ -262,6 +262,8 @@ impl Shard {
                         self.on_scan(id, page);
                     }
                 }
+                // No fold is started here.
+                StoreEvent::Fold(..) => {}
                 StoreEvent::Closed(result) => self.outputs.push(Output::Closed(result)),
             }
         }

@@ -1,0 +1,180 @@
+//! A page of keys and heads, as a job: what a listing is made of.
+//!
+//! A scan takes a snapshot, and a job walks it in slices. It ends after a page and says where to go on; the next page
+//! is a new scan on a new snapshot. So a slow reader holds no memory but one page, and no file for longer than that
+//! page takes.
+//!
+//! What is visited is decided by a [`Visitor`], called on the job's thread for the newest acknowledged version of each
+//! key that is not gone.
+
+use crate::entry::Entry;
+use crate::error::Error;
+use crate::merge::{MergeIter, Source};
+use crate::read::Snapshot;
+use base::spawn::Outcome;
+use base::{Disk, Job, Progress, Spawn};
+use bytes::Bytes;
+
+/// Keys and heads of one page together: a page is held in memory at both ends of a connection.
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// Entries looked at in one slice: about a millisecond at 250 ns each.
+const SLICE_ENTRIES: usize = 4096;
+
+/// Names a scan under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScanId(pub u64);
+
+/// What a visitor wants of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// It belongs on the page.
+    Take,
+    /// It does not.
+    Skip,
+    /// It belongs on the page, and the next entry of interest is at or after this key.
+    TakeAndSeek(Vec<u8>),
+    /// It does not, and the next entry of interest is at or after this key.
+    Seek(Vec<u8>),
+}
+
+/// Decides by key and head.
+pub type Visitor = Box<dyn FnMut(&[u8], &[u8]) -> Visit + Send>;
+
+/// What to scan.
+pub struct ScanRequest {
+    /// The first key.
+    pub start: Bytes,
+    /// The key behind the last one.
+    pub end: Bytes,
+    /// How many items a page has at most.
+    pub items_max: usize,
+    /// What becomes an item.
+    pub visitor: Visitor,
+}
+
+/// A part of a scan's result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScanPage {
+    /// Keys and heads, in key order.
+    pub items: Vec<(Bytes, Bytes)>,
+    /// Where to go on; `None` when the range is done.
+    pub next: Option<Bytes>,
+}
+
+/// A scan under way, as its store sees it.
+pub(crate) struct Scan {
+    pub(crate) id: ScanId,
+    outcome: Outcome<Result<ScanPage, Error>>,
+}
+
+impl Scan {
+    pub(crate) fn start(id: ScanId, request: ScanRequest, snapshot: Snapshot, spawn: &dyn Spawn) -> Scan {
+        let outcome = Outcome::new();
+        spawn.spawn(Box::new(ScanJob::new(request, snapshot, outcome.clone())));
+        Scan { id, outcome }
+    }
+
+    pub(crate) fn take(&self) -> Option<Result<ScanPage, Error>> {
+        self.outcome.take()
+    }
+}
+
+/// Walks a snapshot until a page is full.
+pub(crate) struct ScanJob {
+    request: ScanRequest,
+    snapshot: Snapshot,
+    iter: MergeIter,
+    page: ScanPage,
+    page_bytes: usize,
+    begun: bool,
+    outcome: Outcome<Result<ScanPage, Error>>,
+}
+
+impl ScanJob {
+    pub(crate) fn new(
+        request: ScanRequest,
+        snapshot: Snapshot,
+        outcome: Outcome<Result<ScanPage, Error>>,
+    ) -> ScanJob {
+        ScanJob {
+            request,
+            iter: snapshot.iter(),
+            snapshot,
+            page: ScanPage::default(),
+            page_bytes: 0,
+            begun: false,
+            outcome,
+        }
+    }
+
+    fn step(&mut self, disk: &mut dyn Disk) -> Result<Progress, Error> {
+        if !self.begun {
+            self.iter.seek(disk, &self.request.start)?;
+            self.begun = true;
+        }
+        for _ in 0..SLICE_ENTRIES {
+            let Some(item) = self.iter.item().filter(|item| item.key < &self.request.end[..]) else {
+                return Ok(Progress::Done);
+            };
+            if self.page.items.len() >= self.request.items_max || self.page_bytes >= PAGE_BYTES_MAX {
+                self.page.next = Some(Bytes::copy_from_slice(item.key));
+                return Ok(Progress::Done);
+            }
+            let entry = Entry::decode(item.entry)?;
+            let visit = if self.snapshot.is_gone(item.key, item.seq, &entry) {
+                Visit::Skip
+            } else {
+                (self.request.visitor)(item.key, entry.head)
+            };
+            if matches!(visit, Visit::Take | Visit::TakeAndSeek(_)) {
+                self.page_bytes += item.key.len() + entry.head.len();
+                let head = Bytes::copy_from_slice(entry.head);
+                self.page.items.push((Bytes::copy_from_slice(item.key), head));
+            }
+            match visit {
+                Visit::Seek(key) | Visit::TakeAndSeek(key) if key.as_slice() > item.key => {
+                    self.iter.seek(disk, &key)?;
+                }
+                _ => self.iter.next(disk)?,
+            }
+        }
+        Ok(Progress::More)
+    }
+}
+
+impl Job for ScanJob {
+    fn slice(&mut self, disk: &mut dyn Disk) -> Progress {
+        match self.step(disk) {
+            Ok(Progress::More) => Progress::More,
+            Ok(Progress::Done) => {
+                self.outcome.set(Ok(std::mem::take(&mut self.page)));
+                Progress::Done
+            }
+            Err(error) => {
+                self.outcome.set(Err(error));
+                Progress::Done
+            }
+        }
+    }
+}
+
+/// Everything in a range, at once and in memory: for start-up and tools. Blocks.
+pub fn read_all(
+    disk: &mut dyn Disk,
+    snapshot: &Snapshot,
+    start: &[u8],
+    end: &[u8],
+) -> Result<Vec<(Bytes, Bytes)>, Error> {
+    let mut iter = snapshot.iter();
+    let mut items = Vec::new();
+    iter.seek(disk, start)?;
+    while let Some(item) = iter.item().filter(|item| item.key < end) {
+        let entry = Entry::decode(item.entry)?;
+        if !snapshot.is_gone(item.key, item.seq, &entry) {
+            items.push((Bytes::copy_from_slice(item.key), Bytes::copy_from_slice(entry.head)));
+        }
+        iter.next(disk)?;
+    }
+    Ok(items)
+}

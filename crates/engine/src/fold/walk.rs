@@ -1,0 +1,373 @@
+//! The walk of a fold through a snapshot, a bounded step at a time.
+//!
+//! Heads and groups are visited as the cursor comes upon them. Objects, and heads whose record is to be checked, are
+//! gathered into a window first, by bytes and by number; the window's records are read in the order in which they
+//! lie in the journal; then its items are visited, in key order or in the order of the reads. So the disk's arm, or
+//! the page cache, goes one way through each window, and memory is bounded by it.
+//!
+//! A record that is missing or damaged is counted and named, and the fold goes on. A damaged block of a table ends
+//! it: which keys were in it is not known.
+
+use super::request::{
+    Control, DAMAGED_NAMED_MAX, FoldEnd, FoldRequest, JournalCheck, Place, Visited, What, after_prefix,
+};
+use crate::entry::{Entry, Jsn, Location, Seq};
+use crate::error::{Damage, Error};
+use crate::journal::record::HEADER_BYTES;
+use crate::merge::{MergeIter, Source};
+use crate::read::{RecordAt, Snapshot};
+use base::disk;
+use base::{Disk, Progress};
+use bytes::Bytes;
+
+/// Entries looked at in one step: about a millisecond.
+const STEP_ENTRIES: usize = 4096;
+
+/// Bytes read from the journal in one step, and records: what a job's slice may do.
+const STEP_BYTES: usize = 1 << 20;
+const STEP_RECORDS: usize = 64;
+
+/// A window's values are held until they are visited in key order.
+const WINDOW_VALUE_BYTES: usize = 4 << 20;
+const WINDOW_VALUES: usize = 1024;
+
+/// A window in the journal's order holds keys and heads only: the longer it is, the fewer passes over the journal.
+const WINDOW_HEAD_BYTES: usize = 16 << 20;
+const WINDOW_HEADS: usize = 64 << 10;
+
+/// A fold under way.
+pub(crate) struct FoldWalk {
+    request: FoldRequest,
+    snapshot: Snapshot,
+    iter: MergeIter,
+    /// The range that the cursor is in, and whether it has been sought.
+    range: usize,
+    sought: bool,
+    window: Window,
+    end: FoldEnd,
+}
+
+/// What was gathered and not visited yet.
+#[derive(Default)]
+struct Window {
+    /// In key order.
+    items: Vec<Gathered>,
+    /// Indices of items whose record is to be read, in the journal's order, from which they are taken at the end.
+    reads: Vec<(RecordAt, usize)>,
+    /// How many bytes of records, or of keys and heads, were gathered.
+    bytes: usize,
+    phase: Phase,
+    /// The first item that has not been visited.
+    visited: usize,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Gather,
+    Read,
+    Visit,
+}
+
+struct Gathered {
+    range: usize,
+    key: Bytes,
+    seq: Seq,
+    head: Bytes,
+    expires_ms: Option<u64>,
+    /// The inline value, or the one read.
+    value: Bytes,
+    /// Its record failed, and was counted.
+    lost: bool,
+}
+
+type Visit<'v> = &'v mut dyn FnMut(&Visited<'_>) -> Control;
+
+impl FoldWalk {
+    /// A walk through `snapshot`.
+    pub fn new(request: FoldRequest, snapshot: Snapshot) -> Result<FoldWalk, Error> {
+        request.check()?;
+        snapshot.check_whole()?;
+        let iter = snapshot.iter();
+        let range = request.from.as_ref().map_or(0, |place| place.range);
+        let (window, end) = (Window::default(), FoldEnd::default());
+        Ok(FoldWalk { request, snapshot, iter, range, sought: false, window, end })
+    }
+
+    /// Goes on for about a millisecond or a megabyte of the journal.
+    pub fn step(&mut self, disk: &mut dyn Disk, visit: Visit<'_>) -> Result<Progress, Error> {
+        match self.request.what {
+            What::Heads(JournalCheck::None) | What::Groups(_) => self.visit_heads(disk, visit),
+            _ => match self.window.phase {
+                Phase::Gather => self.gather(disk),
+                Phase::Read => self.read(disk, visit),
+                Phase::Visit => Ok(self.visit_window(visit)),
+            },
+        }
+    }
+
+    /// How it ended, or where it is.
+    pub fn end(self) -> FoldEnd {
+        self.end
+    }
+
+    /// Where a walk that is given up before its end can be resumed.
+    pub fn give_up(mut self) -> FoldEnd {
+        let unvisited = self.window.items.get(self.window.visited);
+        self.end.next = unvisited.map(Gathered::place).or_else(|| {
+            if !self.sought {
+                let start = self.request.ranges.get(self.range)?.start.clone();
+                return Some(self.request.from.clone().unwrap_or(Place { range: self.range, key: start }));
+            }
+            self.place()
+        });
+        self.end
+    }
+
+    /// Puts the cursor at the first item of the current range, or of the next that has one. False at the end of all.
+    fn settle(&mut self, disk: &mut dyn Disk) -> Result<bool, Error> {
+        while let Some(range) = self.request.ranges.get(self.range) {
+            if !self.sought {
+                let resumed = self.request.from.as_ref().filter(|place| place.range == self.range);
+                let start = resumed.map_or(&range.start, |place| (&place.key).max(&range.start));
+                self.iter.seek(disk, start)?;
+                self.sought = true;
+            }
+            if self.iter.item().is_some_and(|item| !range.ends_before(item.key)) {
+                return Ok(true);
+            }
+            self.range += 1;
+            self.sought = false;
+        }
+        Ok(false)
+    }
+
+    /// Where the cursor is.
+    fn place(&self) -> Option<Place> {
+        let key = Bytes::copy_from_slice(self.iter.item()?.key);
+        Some(Place { range: self.range, key })
+    }
+
+    fn visit_heads(&mut self, disk: &mut dyn Disk, visit: Visit<'_>) -> Result<Progress, Error> {
+        for _ in 0..STEP_ENTRIES {
+            if !self.settle(disk)? {
+                return Ok(Progress::Done);
+            }
+            if self.end.visited >= self.request.items_max {
+                self.end.next = self.place();
+                return Ok(Progress::Done);
+            }
+            let item = self.iter.item().expect("settled at an item");
+            let entry = Entry::decode(item.entry)?;
+            if !is_wanted(&self.request, &self.snapshot, item.key, item.seq, &entry) {
+                self.iter.next(disk)?;
+                continue;
+            }
+            let (seq, head, expires_ms) = (item.seq, entry.head, entry.expires_ms);
+            let control = visit(&Visited { key: item.key, seq, head, value: None, expires_ms });
+            self.end.visited += 1;
+            match self.request.what {
+                What::Groups(group) => {
+                    let len = group(item.key).min(item.key.len());
+                    let after = after_prefix(&item.key[..len]);
+                    if after.is_empty() {
+                        // Nothing is behind this group, in this range or any that lies further on.
+                        self.range += 1;
+                        self.sought = false;
+                    } else {
+                        self.iter.seek(disk, &after)?;
+                    }
+                }
+                _ => self.iter.next(disk)?,
+            }
+            if control == Control::Stop {
+                self.end.next = if self.settle(disk)? { self.place() } else { None };
+                return Ok(Progress::Done);
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    /// Takes items into the window until it is full or nothing is left.
+    fn gather(&mut self, disk: &mut dyn Disk) -> Result<Progress, Error> {
+        let (bytes_max, items_max) = match self.request.what {
+            What::Objects => (WINDOW_VALUE_BYTES, WINDOW_VALUES),
+            _ => (WINDOW_HEAD_BYTES, WINDOW_HEADS),
+        };
+        let left = self.request.items_max.saturating_sub(self.end.visited);
+        for _ in 0..STEP_ENTRIES {
+            let window = &self.window;
+            let is_full = window.bytes >= bytes_max
+                || window.items.len() >= items_max
+                || window.items.len() as u64 >= left;
+            if is_full || !self.settle(disk)? {
+                if self.window.items.is_empty() {
+                    self.end.next = if self.settle(disk)? { self.place() } else { None };
+                    return Ok(Progress::Done);
+                }
+                self.window.reads.sort_unstable_by_key(|(at, _)| std::cmp::Reverse((at.segment, at.offset)));
+                self.window.phase = Phase::Read;
+                return Ok(Progress::More);
+            }
+            let item = self.iter.item().expect("settled at an item");
+            let entry = Entry::decode(item.entry)?;
+            if is_wanted(&self.request, &self.snapshot, item.key, item.seq, &entry) {
+                let (key, seq) = (Bytes::copy_from_slice(item.key), item.seq);
+                self.take(key, seq, &entry_of(&entry));
+            }
+            self.iter.next(disk)?;
+        }
+        Ok(Progress::More)
+    }
+
+    fn take(&mut self, key: Bytes, seq: Seq, entry: &Owned) {
+        let index = self.window.items.len();
+        self.window.bytes += key.len() + entry.head.len() + entry.inline.len();
+        let mut lost = false;
+        if let Location::Journal { offset, len } = entry.location {
+            if matches!(self.request.what, What::Objects) {
+                self.window.bytes += len as usize;
+            }
+            match RecordAt::new(&self.snapshot.segments, entry.jsn, seq, offset, len) {
+                Ok(at) => self.window.reads.push((at, index)),
+                Err(error) => {
+                    lost = true;
+                    count_damage(&mut self.end, &key, error);
+                }
+            }
+        }
+        let (head, value) = (entry.head.clone(), entry.inline.clone());
+        self.window.items.push(Gathered {
+            range: self.range,
+            key,
+            seq,
+            head,
+            expires_ms: entry.expires_ms,
+            value,
+            lost,
+        });
+    }
+
+    /// Reads records of the window, those that lie first in the journal first.
+    fn read(&mut self, disk: &mut dyn Disk, visit: Visit<'_>) -> Result<Progress, Error> {
+        let mut bytes = 0;
+        for _ in 0..STEP_RECORDS {
+            let Some((at, index)) = self.window.reads.pop() else {
+                self.window.phase = Phase::Visit;
+                return Ok(Progress::More);
+            };
+            bytes += at.len as usize;
+            let item = &mut self.window.items[index];
+            match read_record(disk, &at, item, self.request.what) {
+                Ok(value) => item.value = value,
+                Err(error) => {
+                    item.lost = true;
+                    count_damage(&mut self.end, &item.key.clone(), error);
+                    continue;
+                }
+            }
+            if matches!(self.request.what, What::ObjectsByJournal) {
+                let stop = visit_item(&mut self.window.items[index], visit, &mut self.end) == Control::Stop;
+                // Visited: what is left for the last phase is what has no record.
+                self.window.items[index].lost = true;
+                if stop {
+                    self.end.next = self.window.items.first().map(Gathered::place);
+                    return Ok(Progress::Done);
+                }
+            }
+            if bytes >= STEP_BYTES {
+                break;
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    /// Visits what the window holds, in key order.
+    fn visit_window(&mut self, visit: Visit<'_>) -> Progress {
+        for _ in 0..STEP_ENTRIES {
+            let Some(item) = self.window.items.get_mut(self.window.visited) else {
+                self.window = Window::default();
+                return Progress::More;
+            };
+            self.window.visited += 1;
+            if item.lost {
+                continue;
+            }
+            if visit_item(item, visit, &mut self.end) == Control::Stop {
+                let next = self.window.items.get(self.window.visited).map(Gathered::place);
+                self.end.next = next.or_else(|| self.behind_window());
+                return Progress::Done;
+            }
+        }
+        Progress::More
+    }
+
+    /// Where the cursor is once the window is done: in its range, or at the start of the next.
+    fn behind_window(&self) -> Option<Place> {
+        if let Some(place) = self.place().filter(|_| self.sought) {
+            return Some(place);
+        }
+        let range = self.range + usize::from(self.sought);
+        Some(Place { range, key: self.request.ranges.get(range)?.start.clone() })
+    }
+}
+
+impl Gathered {
+    fn place(&self) -> Place {
+        Place { range: self.range, key: self.key.clone() }
+    }
+}
+
+/// An entry's parts, kept.
+struct Owned {
+    jsn: Jsn,
+    location: Location,
+    head: Bytes,
+    inline: Bytes,
+    expires_ms: Option<u64>,
+}
+
+fn entry_of(entry: &Entry<'_>) -> Owned {
+    Owned {
+        jsn: entry.jsn,
+        location: entry.location,
+        head: Bytes::copy_from_slice(entry.head),
+        inline: Bytes::copy_from_slice(entry.inline),
+        expires_ms: entry.expires_ms,
+    }
+}
+
+fn is_wanted(request: &FoldRequest, snapshot: &Snapshot, key: &[u8], seq: Seq, entry: &Entry<'_>) -> bool {
+    !snapshot.is_gone(key, seq, entry)
+        && request.modified.as_ref().is_none_or(|modified| modified.admits(key, entry.head))
+}
+
+/// The value, if it is wanted; otherwise only whether the record passes.
+fn read_record(disk: &mut dyn Disk, at: &RecordAt, item: &Gathered, what: What) -> Result<Bytes, Error> {
+    let offset = u64::from(at.offset);
+    if matches!(what, What::Heads(JournalCheck::Presence)) {
+        let len = (HEADER_BYTES + item.key.len()).min(at.len as usize);
+        at.check_presence(&item.key, &disk::read(disk, at.file, offset, len)?)?;
+        return Ok(Bytes::new());
+    }
+    let found = at.check(&item.key, disk::read(disk, at.file, offset, at.len as usize)?)?;
+    Ok(if matches!(what, What::Heads(_)) { Bytes::new() } else { found.value.unwrap_or_default() })
+}
+
+fn visit_item(item: &mut Gathered, visit: Visit<'_>, end: &mut FoldEnd) -> Control {
+    end.visited += 1;
+    let value = Some(std::mem::take(&mut item.value));
+    visit(&Visited { key: &item.key, seq: item.seq, head: &item.head, value, expires_ms: item.expires_ms })
+}
+
+fn count_damage(end: &mut FoldEnd, key: &Bytes, error: Error) {
+    end.damaged += 1;
+    if end.damaged_named.len() < DAMAGED_NAMED_MAX {
+        let damage = match error {
+            Error::Damaged(damage) => damage,
+            // A disk that cannot read it, or a file that ends before it.
+            other => Damage { file: other.to_string(), offset: 0, what: "the record cannot be read" },
+        };
+        end.damaged_named.push((key.clone(), damage));
+    }
+}

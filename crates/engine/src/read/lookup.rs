@@ -1,0 +1,122 @@
+//! A key's newest version in a snapshot, with reads that wait: for any thread but a shard's.
+//!
+//! 1. The memtables, newest first.
+//! 2. Each table that may hold the key, newest first: filter, index, block.
+//! 3. If the value is wanted and in the journal: its record.
+
+use super::{RecordAt, Snapshot};
+use crate::entry::{Entry, Jsn, Location, Seq};
+use crate::error::Error;
+use crate::memtable;
+use crate::store::{BlockCache, Found, Segments, Want};
+use crate::table::{Block, BlockHandle, Table};
+use base::Disk;
+use base::disk::{self, FileId};
+use bytes::{Bytes, BytesMut};
+
+/// Where blocks come from: a cache, the page cache, the disk.
+pub(super) struct Blocks<'a> {
+    pub disk: &'a mut dyn Disk,
+    pub cache: &'a mut BlockCache,
+}
+
+/// The newest version of a key.
+pub(super) struct Newest {
+    pub seq: Seq,
+    pub jsn: Jsn,
+    pub location: Location,
+    pub head: Bytes,
+    pub inline: Bytes,
+    pub expires_ms: Option<u64>,
+}
+
+impl Snapshot {
+    /// Head, and value if it is wanted, of a key's newest version.
+    pub(super) fn find(
+        &self,
+        key: &[u8],
+        want: Want,
+        blocks: &mut Blocks<'_>,
+    ) -> Result<Option<Found>, Error> {
+        match self.newest(key, blocks)? {
+            Some(newest) => newest.into_found(key, want, &self.segments, blocks.disk).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The newest version of `key`, unless it is gone.
+    pub(super) fn newest(&self, key: &[u8], blocks: &mut Blocks<'_>) -> Result<Option<Newest>, Error> {
+        let hash = memtable::hash(key);
+        let in_memtable = self.memtables.iter().find_map(|table| table.get_hashed(key, hash, self.seq.0));
+        if let Some((seq, bytes)) = in_memtable {
+            return self.shown(key, Seq(seq), Entry::decode(bytes)?, Bytes::copy_from_slice);
+        }
+        for table in self.version.tables_for(key).filter(|table| table.may_contain(hash)) {
+            let Some(handle) = table.find_block(key) else { continue };
+            let block = blocks.get(table, handle)?;
+            if let Some((seq, bytes)) = block.find_hashed(key, hash)? {
+                return self.shown(key, seq, Entry::decode(bytes)?, |part| block.share(part));
+            }
+        }
+        self.check_suspect(Seq(0))?;
+        Ok(None)
+    }
+
+    fn shown(
+        &self,
+        key: &[u8],
+        seq: Seq,
+        entry: Entry<'_>,
+        keep: impl Fn(&[u8]) -> Bytes,
+    ) -> Result<Option<Newest>, Error> {
+        self.check_suspect(seq)?;
+        if self.is_gone(key, seq, &entry) {
+            return Ok(None);
+        }
+        let Entry { jsn, location, head, inline, expires_ms } = entry;
+        Ok(Some(Newest { seq, jsn, location, head: keep(head), inline: keep(inline), expires_ms }))
+    }
+}
+
+impl Newest {
+    /// With its value, if that is wanted.
+    pub fn into_found(
+        self,
+        key: &[u8],
+        want: Want,
+        segments: &Segments,
+        disk: &mut dyn Disk,
+    ) -> Result<Found, Error> {
+        let value = match (want, self.location) {
+            (Want::Head, _) => None,
+            (Want::Value, Location::Journal { offset, len }) => {
+                let at = RecordAt::new(segments, self.jsn, self.seq, offset, len)?;
+                let data = read(disk, at.file, u64::from(at.offset), at.len as usize)?;
+                return at.check(key, data);
+            }
+            (Want::Value, _) => Some(self.inline),
+        };
+        Ok(Found { seq: self.seq, head: self.head, value, expires_ms: self.expires_ms })
+    }
+}
+
+impl Blocks<'_> {
+    fn get(&mut self, table: &Table, handle: BlockHandle) -> Result<Block, Error> {
+        if let Some(block) = self.cache.get(table.id(), handle.index) {
+            return Ok(block);
+        }
+        let data = read(self.disk, table.file(), handle.offset, handle.len as usize)?;
+        let block = Block::parse(data, table.id(), handle.offset)?;
+        self.cache.insert(table.id(), handle.index, block.clone());
+        Ok(block)
+    }
+}
+
+/// From the page cache, or else from the disk.
+pub(super) fn read(disk: &mut dyn Disk, file: FileId, offset: u64, len: usize) -> Result<Bytes, Error> {
+    let mut buffer = BytesMut::zeroed(len);
+    if disk.try_read(file, offset, &mut buffer) == Some(len) {
+        return Ok(buffer.freeze());
+    }
+    Ok(disk::read(disk, file, offset, len)?)
+}

@@ -1,0 +1,177 @@
+//! A handle that reads on any thread, beside the owner and other readers, without a lock on the way.
+//!
+//! A reader follows its store: each call shows what may be acknowledged by then. One that is pinned stays at its
+//! snapshot. Its calls wait for the disk where the page cache does not have what they ask for.
+//!
+//! A reader holds memtables and tables that it last read from, at most one state of the store; [`Reader::refresh`]
+//! lets go of an old one, and so does the next call.
+
+use super::lookup::read;
+use super::publish::Published;
+use super::{Blocks, Publisher, Range, RecordAt, Snapshot};
+use crate::embedded::MakeDisk;
+use crate::entry::{Location, Seq};
+use crate::error::Error;
+use crate::fold::{Control, FoldEnd, FoldRequest, FoldWalk, Visited};
+use crate::store::{BlockCache, Found, Want};
+use base::{Clock, Disk, Progress};
+use std::sync::Arc;
+
+/// Keys of one call of [`Reader::get_many`]: their values are held at once.
+pub const KEYS_MANY_MAX: usize = 4096;
+
+/// Reads on any thread.
+pub struct Reader {
+    source: Source,
+    snapshot: Snapshot,
+    disks: MakeDisk,
+    disk: Box<dyn Disk>,
+    cache: BlockCache,
+    cache_bytes: usize,
+}
+
+#[derive(Clone)]
+enum Source {
+    Live { published: Arc<Published>, generation: u64, clock: Arc<dyn Clock> },
+    Pinned,
+}
+
+impl Reader {
+    /// A reader that follows what `publisher` publishes, with a block cache of its own of so many bytes.
+    pub(crate) fn live(
+        publisher: &Publisher,
+        disks: MakeDisk,
+        clock: Arc<dyn Clock>,
+        cache_bytes: usize,
+    ) -> Reader {
+        let published = publisher.published().expect("the caller has begun to publish");
+        let (snapshot, generation) = published.first();
+        Reader::new(Source::Live { published, generation, clock }, snapshot, disks, cache_bytes)
+    }
+
+    /// A reader of one moment.
+    pub(crate) fn pinned(snapshot: Snapshot, disks: MakeDisk, cache_bytes: usize) -> Reader {
+        Reader::new(Source::Pinned, snapshot, disks, cache_bytes)
+    }
+
+    fn new(source: Source, snapshot: Snapshot, disks: MakeDisk, cache_bytes: usize) -> Reader {
+        let disk = disks();
+        Reader { source, snapshot, disks, disk, cache: BlockCache::new(cache_bytes), cache_bytes }
+    }
+
+    /// Head and value of a key's newest version.
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Found>, Error> {
+        self.find(key, Want::Value)
+    }
+
+    /// The head of a key's newest version.
+    pub fn head(&mut self, key: &[u8]) -> Result<Option<Found>, Error> {
+        self.find(key, Want::Head)
+    }
+
+    /// The number of a key's newest version.
+    pub fn version(&mut self, key: &[u8]) -> Result<Option<Seq>, Error> {
+        Ok(self.head(key)?.map(|found| found.seq))
+    }
+
+    /// Heads and values of many keys, all as of one moment, in the order of `keys`. The journal is read in the order
+    /// in which it lies on the disk. At most [`KEYS_MANY_MAX`] keys.
+    pub fn get_many(&mut self, keys: &[&[u8]]) -> Result<Vec<Result<Option<Found>, Error>>, Error> {
+        self.find_many(keys, Want::Value)
+    }
+
+    /// Heads of many keys, all as of one moment, in the order of `keys`. At most [`KEYS_MANY_MAX`] keys.
+    pub fn head_many(&mut self, keys: &[&[u8]]) -> Result<Vec<Result<Option<Found>, Error>>, Error> {
+        self.find_many(keys, Want::Head)
+    }
+
+    /// The keys from `start` up to `end`, which is not among them, with their newest versions, from either end. An
+    /// empty `end` is none.
+    pub fn range(&mut self, start: &[u8], end: &[u8], want: Want) -> Result<Range<'_>, Error> {
+        self.refresh();
+        Range::new(self.snapshot.clone(), &mut *self.disk, start, end, want)
+    }
+
+    /// Folds over the ledger, and over values if the request says so, on this thread. `visit` sees each item and
+    /// says how to go on.
+    pub fn fold(
+        &mut self,
+        request: FoldRequest,
+        visit: &mut dyn FnMut(&Visited<'_>) -> Control,
+    ) -> Result<FoldEnd, Error> {
+        self.refresh();
+        let mut walk = FoldWalk::new(request, self.snapshot.clone())?;
+        while walk.step(&mut *self.disk, visit)? == Progress::More {}
+        Ok(walk.end())
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&mut self) -> Result<bool, Error> {
+        Ok(self.range(b"", b"", Want::Head)?.next().transpose()?.is_none())
+    }
+
+    /// What it shows now, for as long as that is held.
+    pub fn snapshot(&mut self) -> Snapshot {
+        self.refresh();
+        self.snapshot.clone()
+    }
+
+    /// Another reader for another thread, which shows the same.
+    pub fn another(&self) -> Reader {
+        let (source, snapshot) = (self.source.clone(), self.snapshot.clone());
+        Reader::new(source, snapshot, Arc::clone(&self.disks), self.cache_bytes)
+    }
+
+    /// A reader that stays at what this one shows now.
+    pub fn pin(&mut self) -> Reader {
+        Reader::pinned(self.snapshot(), Arc::clone(&self.disks), self.cache_bytes)
+    }
+
+    /// Shows from now on what the store's owner has published; a pinned reader stays where it is.
+    pub fn refresh(&mut self) {
+        if let Source::Live { published, generation, clock } = &mut self.source {
+            *generation = published.refresh(&mut self.snapshot, *generation);
+            self.snapshot.now_ms = clock.wall().0 / 1000;
+        }
+    }
+
+    fn find(&mut self, key: &[u8], want: Want) -> Result<Option<Found>, Error> {
+        self.refresh();
+        self.snapshot.find(key, want, &mut Blocks { disk: &mut *self.disk, cache: &mut self.cache })
+    }
+
+    fn find_many(&mut self, keys: &[&[u8]], want: Want) -> Result<Vec<Result<Option<Found>, Error>>, Error> {
+        if keys.len() > KEYS_MANY_MAX {
+            return Err(Error::TooLarge { what: "a list of keys", len: keys.len(), limit: KEYS_MANY_MAX });
+        }
+        self.refresh();
+        let mut answers: Vec<Result<Option<Found>, Error>> = keys.iter().map(|_| Ok(None)).collect();
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        // Neighbours share blocks.
+        order.sort_unstable_by_key(|&index| keys[index]);
+        let mut records = Vec::new();
+        for index in order {
+            let mut blocks = Blocks { disk: &mut *self.disk, cache: &mut self.cache };
+            answers[index] = match self.snapshot.newest(keys[index], &mut blocks) {
+                Ok(Some(newest)) => match newest.location {
+                    Location::Journal { offset, len } if want == Want::Value => {
+                        let at = RecordAt::new(&self.snapshot.segments, newest.jsn, newest.seq, offset, len);
+                        at.map(|at| {
+                            records.push((index, at));
+                            None
+                        })
+                    }
+                    _ => newest.into_found(keys[index], want, &self.snapshot.segments, blocks.disk).map(Some),
+                },
+                Ok(None) => Ok(None),
+                Err(error) => Err(error),
+            };
+        }
+        records.sort_unstable_by_key(|(_, at)| (at.segment, at.offset));
+        for (index, at) in records {
+            let data = read(&mut *self.disk, at.file, u64::from(at.offset), at.len as usize);
+            answers[index] = data.and_then(|data| at.check(keys[index], data)).map(Some);
+        }
+        Ok(answers)
+    }
+}

@@ -1,0 +1,62 @@
+//! A record of the journal that a ledger entry points at: where it is, and whether it is that very record.
+
+use crate::entry::{Jsn, Seq};
+use crate::error::{Damage, Error};
+use crate::journal::record::{self, Header, Kind, ParseError};
+use crate::journal::segment::{self, SegmentId};
+use crate::store::{Found, Segments};
+use base::disk::FileId;
+use bytes::Bytes;
+
+/// Where a version's record stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordAt {
+    pub segment: SegmentId,
+    pub file: FileId,
+    pub offset: u32,
+    /// Its length without padding.
+    pub len: u32,
+    pub jsn: Jsn,
+    pub seq: Seq,
+}
+
+impl RecordAt {
+    /// Finds the segment of record `jsn`, which made version `seq`.
+    pub fn new(segments: &Segments, jsn: Jsn, seq: Seq, offset: u32, len: u32) -> Result<RecordAt, Error> {
+        let (segment, file) = segments.find(jsn).ok_or_else(|| Damage {
+            file: segment::FOLDER.into(),
+            offset: u64::from(offset),
+            what: "no segment holds this record",
+        })?;
+        Ok(RecordAt { segment, file, offset, len, jsn, seq })
+    }
+
+    /// Checks the record in `data`. Anything but the very record of `key` is damage.
+    pub fn check(&self, key: &[u8], data: Bytes) -> Result<Found, Error> {
+        let record = match record::parse(&data, self.segment, u64::from(self.offset)) {
+            Ok(record) => record,
+            Err(ParseError::BadValue { .. }) => return Err(self.damage("value checksum")),
+            Err(_) => return Err(self.damage("record header checksum")),
+        };
+        if record.jsn != self.jsn || record.key != key {
+            return Err(self.damage("another record stands here"));
+        }
+        let (seq, expires_ms) = (self.seq, record.expires_ms);
+        let (head, value) = (data.slice_ref(record.head), Some(data.slice_ref(record.value)));
+        Ok(Found { seq, head, value, expires_ms })
+    }
+
+    /// Checks that the record of `key` begins with `data`: its header and its key, or as much of both as there is.
+    pub fn check_presence(&self, key: &[u8], data: &[u8]) -> Result<(), Error> {
+        let header = Header::parse(data, self.segment, u64::from(self.offset))
+            .map_err(|_| self.damage("record header checksum"))?;
+        let is_it =
+            header.jsn == self.jsn && header.kind == Kind::Data && data.get(header.key_range()) == Some(key);
+        if is_it { Ok(()) } else { Err(self.damage("another record stands here")) }
+    }
+
+    fn damage(&self, what: &'static str) -> Error {
+        let (file, offset) = (segment::path_in_store(self.segment), u64::from(self.offset));
+        Damage { file, offset, what }.into()
+    }
+}

@@ -1,0 +1,81 @@
+//! The ledger at one moment.
+
+use crate::drops::DroppedRanges;
+use crate::entry::{Entry, Seq};
+use crate::error::{Damage, Error};
+use crate::manifest::{LEVELS, Version};
+use crate::memtable::MemtableReader;
+use crate::merge::{BackIter, BackSource, MemtableBack, MemtableSource, MergeIter, Run, Source};
+use crate::store::Segments;
+use crate::table::TableIter;
+use std::sync::Arc;
+
+/// What may be acknowledged at one moment, and nothing else. A clone is the same moment.
+#[derive(Clone)]
+pub struct Snapshot {
+    pub(crate) seq: Seq,
+    /// Versions that end by now, in milliseconds since 1970, are not shown.
+    pub(crate) now_ms: u64,
+    pub(crate) dropped: Arc<DroppedRanges>,
+    /// Newest first.
+    pub(crate) memtables: Vec<MemtableReader>,
+    pub(crate) version: Arc<Version>,
+    pub(crate) segments: Segments,
+    /// Where records were lost with their keys: versions older than the seq may have been replaced by a lost one.
+    pub(crate) suspect: Option<(Seq, Damage)>,
+}
+
+impl Snapshot {
+    /// The newest version that it shows.
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// A cursor over the newest version of each key, in key order.
+    pub(crate) fn iter(&self) -> MergeIter {
+        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        for memtable in &self.memtables {
+            sources.push(Box::new(MemtableSource::new(memtable, self.seq)));
+        }
+        for table in self.version.level(0) {
+            sources.push(Box::new(TableIter::new(Arc::clone(table))));
+        }
+        for level in (1..LEVELS).filter(|&level| !self.version.level(level).is_empty()) {
+            sources.push(Box::new(Run::new(self.version.level(level).to_vec())));
+        }
+        MergeIter::new(sources)
+    }
+
+    /// The same against the order.
+    pub(crate) fn iter_back(&self) -> BackIter {
+        let mut sources: Vec<Box<dyn BackSource>> = Vec::new();
+        for memtable in &self.memtables {
+            sources.push(Box::new(MemtableBack::new(memtable, self.seq)));
+        }
+        for table in self.version.level(0) {
+            sources.push(Box::new(TableIter::new(Arc::clone(table))));
+        }
+        for level in (1..LEVELS).filter(|&level| !self.version.level(level).is_empty()) {
+            sources.push(Box::new(Run::new(self.version.level(level).to_vec())));
+        }
+        BackIter::new(sources)
+    }
+
+    /// Whether the newest version of `key` is no item: deleted, ended, or dropped with its range.
+    pub(crate) fn is_gone(&self, key: &[u8], seq: Seq, entry: &Entry<'_>) -> bool {
+        entry.is_gone(self.now_ms) || self.dropped.covers(key, seq)
+    }
+
+    /// Fails for a version that a lost one may have replaced.
+    pub(crate) fn check_suspect(&self, seq: Seq) -> Result<(), Error> {
+        match &self.suspect {
+            Some((below, damage)) if seq < *below => Err(damage.clone().into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails if any version may have been replaced by a lost one: no range is certain then.
+    pub(crate) fn check_whole(&self) -> Result<(), Error> {
+        self.check_suspect(Seq(0))
+    }
+}
