@@ -3,6 +3,14 @@
 //! [`results`] is the folder that a run writes and that reports, comparisons and merges read; [`histogram`] is how
 //! latencies are kept in it.
 
+/// Appends formatted text to a string.
+macro_rules! put {
+    ($out:expr, $($argument:tt)*) => {
+        $out.push_str(&format!($($argument)*))
+    };
+}
+
+pub mod compare;
 pub mod error;
 pub mod histogram;
 pub mod report;

@@ -55,21 +55,44 @@ fn the_page_runs_without_an_error_and_loads_nothing() {
     let folder = folder("browser-page");
     let page = html(&results(&folder, Shape { rate: Some(12_000.0), ..Shape::default() }));
     let charts = page.matches("data-chart=").count();
-    let watched = page.replacen("<body>", &format!("<body>{BEFORE}"), 1).replacen(
-        "</body>",
-        &format!("{AFTER}</body>"),
-        1,
-    );
-    let file = folder.join("page.html");
-    std::fs::write(&file, watched).unwrap();
-    let said = browser.run(&file, &["--dump-dom".to_owned(), "--window-size=1240,900".to_owned()]).unwrap();
-    let dom = String::from_utf8(said).unwrap();
-    let head = &dom[..dom.find("<head>").unwrap()];
+    let head = watch(&browser, &folder, &page);
     for (name, value) in [("errors", 0), ("violations", 0), ("loads", 0), ("wide", 0), ("charts", charts)] {
         assert!(head.contains(&format!("data-{name}=\"{value}\"")), "{name} is not {value}: {head}");
     }
     // The two whose series do not share an x have nothing to show under the pointer.
     assert!(charts > 15 && head.contains(&format!("data-tips=\"{}\"", charts - 2)), "{charts}: {head}");
+}
+
+#[test]
+#[ignore = "needs a browser"]
+fn the_page_of_a_comparison_runs_without_an_error() {
+    let browser = Browser::find(None).unwrap();
+    let folder = folder("browser-comparison");
+    let run =
+        |name: &str, seed, factor| results(&folder.join(name), Shape { seed, factor, ..Shape::default() });
+    let pairs = [(run("a1", 1, 1.0), run("b1", 2, 1.15)), (run("a2", 3, 1.02), run("b2", 4, 1.16))];
+    let page = bench::compare::html(&bench::compare::Comparison::of(&pairs).unwrap());
+    let dom = watch(&browser, &folder, &page);
+    for (name, value) in [("errors", 0), ("violations", 0), ("loads", 0), ("wide", 0), ("charts", 4)] {
+        assert!(dom.contains(&format!("data-{name}=\"{value}\"")), "{name} is not {value}: {dom}");
+    }
+    std::fs::write(folder.join("page.html"), page).unwrap();
+    let picture = png::overview(&folder.join("page.html"), &folder, &browser).unwrap();
+    assert!(colours(&picture) > 20);
+}
+
+/// The page's root element after the page has run, with what was noted in it.
+fn watch(browser: &Browser, folder: &Path, page: &str) -> String {
+    let watched = page.replacen("<body>", &format!("<body>{BEFORE}"), 1).replacen(
+        "</body>",
+        &format!("{AFTER}</body>"),
+        1,
+    );
+    let file = folder.join("watched.html");
+    std::fs::write(&file, watched).unwrap();
+    let said = browser.run(&file, &["--dump-dom".to_owned(), "--window-size=1240,900".to_owned()]).unwrap();
+    let dom = String::from_utf8(said).unwrap();
+    dom[..dom.find("<head>").unwrap()].to_owned()
 }
 
 #[test]

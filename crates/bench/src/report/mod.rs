@@ -8,16 +8,9 @@
 //! Invariants: nothing is shown that the results do not hold, and what they do not hold is left out, not drawn as zero;
 //! what does not count in the figures (warm-up, trailing work) is shaded; the page's policy forbids it to load anything.
 
-/// Appends formatted text to a string.
-macro_rules! put {
-    ($out:expr, $($argument:tt)*) => {
-        $out.push_str(&format!($($argument)*))
-    };
-}
-
 pub mod chart;
 pub mod figures;
-mod intervals;
+pub(crate) mod intervals;
 pub mod page;
 pub mod png;
 mod tables;
@@ -25,3 +18,4 @@ mod verdict;
 
 pub use intervals::{Interval, Intervals};
 pub use page::html;
+pub use verdict::name;

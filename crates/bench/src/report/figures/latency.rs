@@ -72,7 +72,7 @@ fn distribution(run: &Run<'_>, labels: &[usize]) -> Chart {
 const CURVE_POINTS: f64 = 60.0;
 
 /// The distribution of a histogram: its buckets, thinned out where they are denser than can be seen.
-fn curve(histogram: &Histogram) -> Vec<(f64, f64)> {
+pub(crate) fn curve(histogram: &Histogram) -> Vec<(f64, f64)> {
     let count = histogram.count() as f64;
     let (mut seen, mut last) = (0, f64::NEG_INFINITY);
     let mut points = Vec::new();

@@ -4,6 +4,8 @@ mod latency;
 mod load;
 mod resources;
 
+pub(crate) use latency::curve;
+
 use super::chart::{Axis, Band, BandKind, Chart, Mark, Unit, Width};
 use super::intervals::Intervals;
 use crate::results::{Event, Phase, Results};
