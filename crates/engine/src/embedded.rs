@@ -24,9 +24,14 @@
 use crate::entry::Seq;
 use crate::error::Error;
 use crate::fold::{ScanPage, ScanRequest};
+use crate::load::BulkLoad;
 use crate::read::{Reader, Snapshot};
-use crate::store::{Event, Found, Lookup, OpenReport, Options, Platform, Store, Want, Write};
-use base::{Clock, Disk, Job, Monotonic, Progress, Rng, Spawn};
+use crate::store::{
+    Condition, Durability, Event, Found, LOOKUPS_PARKED_MAX, Lookup, LookupId, OpenReport, Options, Platform,
+    Store, Want, Write, WriteIf, destroy,
+};
+use crate::table::Table;
+use base::{Clock, Disk, FastMap, Job, Monotonic, Progress, Rng, Spawn};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,7 +39,8 @@ use std::time::Duration;
 /// Makes handles of one disk.
 pub type MakeDisk = Arc<dyn Fn() -> Box<dyn Disk> + Send + Sync>;
 
-/// What an embedded store runs on.
+/// What an embedded store runs on. A folder that was opened on it stays locked for as long as the machine, or a clone
+/// or a reader of it, is there: the lock is the disk's.
 #[derive(Clone)]
 pub struct Machine {
     disks: MakeDisk,
@@ -151,6 +157,70 @@ impl Embedded {
         }
     }
 
+    /// Applies a batch with a durability of its own, and returns when it is that safe.
+    pub fn write_with(&mut self, batch: &[Write<'_>], durability: Durability) -> Result<Seq, Error> {
+        let seq = self.store.write_with(batch, durability)?;
+        loop {
+            self.turn();
+            if self.store.reached(durability) >= seq {
+                return Ok(seq);
+            }
+            if let Some(error) = self.store.fenced() {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Applies a batch if all `conditions` hold. `Err` holds the first that does not, by its place, and the version
+    /// that its key has.
+    pub fn write_if(
+        &mut self,
+        conditions: &[Condition<'_>],
+        batch: &[Write<'_>],
+    ) -> Result<Result<Seq, (usize, Option<Seq>)>, Error> {
+        loop {
+            match self.store.write_if(conditions, batch)? {
+                WriteIf::Written(seq) => {
+                    self.settle(seq)?;
+                    return Ok(Ok(seq));
+                }
+                WriteIf::Refused { condition, version } => return Ok(Err((condition, version))),
+                WriteIf::NeedsIo(id) => drop(self.await_lookup(id)),
+            }
+        }
+    }
+
+    /// Sets a key's head and value if it still has the version that the caller knows; `None` for a key that must not be
+    /// there. `Err` holds the version that it has.
+    pub fn put_if(
+        &mut self,
+        key: &[u8],
+        version: Option<Seq>,
+        head: &[u8],
+        value: &[u8],
+    ) -> Result<Result<Seq, Option<Seq>>, Error> {
+        let write = [Write::Put { key, head, value: &[value] }];
+        Ok(self.write_if(&[Condition { key, version }], &write)?.map_err(|(_, version)| version))
+    }
+
+    /// Begins a sorted load: the way to bring in many keys. See [`crate::load`].
+    pub fn load(&mut self) -> Result<BulkLoad<'_>, Error> {
+        let disk = (self.machine.disks)();
+        BulkLoad::begin(self, disk)
+    }
+
+    /// Puts everything written so far into tables.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        while !self.store.is_flushed() {
+            if let Some(error) = self.store.fenced() {
+                return Err(error);
+            }
+            self.store.begin_flush();
+            self.turn();
+        }
+        Ok(())
+    }
+
     /// Head and value of a key's newest version.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Found>, Error> {
         self.lookup(key, Want::Value)
@@ -184,6 +254,21 @@ impl Embedded {
         Reader::pinned(snapshot, Arc::clone(&self.machine.disks), self.store.options().block_cache_bytes)
     }
 
+    /// Heads and values of many keys, in their order, with all reads that wait for the disk under way at once.
+    pub fn get_many(&mut self, keys: &[&[u8]]) -> Vec<Result<Option<Found>, Error>> {
+        self.lookup_many(keys, Want::Value)
+    }
+
+    /// Heads of many keys, in their order, with all reads that wait for the disk under way at once.
+    pub fn head_many(&mut self, keys: &[&[u8]]) -> Vec<Result<Option<Found>, Error>> {
+        self.lookup_many(keys, Want::Head)
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> Result<bool, Error> {
+        self.reader_at(self.snapshot()).is_empty()
+    }
+
     /// One page of a scan.
     pub fn scan(&mut self, request: ScanRequest) -> Result<ScanPage, Error> {
         let id = self.store.scan(request)?;
@@ -208,6 +293,13 @@ impl Embedded {
         self.close_store()
     }
 
+    /// Stops, and removes the store's files; the folders stay, empty.
+    pub fn destroy(mut self) -> Result<(), Error> {
+        self.close_store()?;
+        let mut disk = (self.machine.disks)();
+        destroy(&mut *disk, self.store.dir())
+    }
+
     fn close_store(&mut self) -> Result<(), Error> {
         self.store.begin_close();
         loop {
@@ -225,6 +317,36 @@ impl Embedded {
             Lookup::Done(answer) => return answer,
             Lookup::NeedsIo(id) => id,
         };
+        self.await_lookup(id)
+    }
+
+    fn lookup_many(&mut self, keys: &[&[u8]], want: Want) -> Vec<Result<Option<Found>, Error>> {
+        let mut answers = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(LOOKUPS_PARKED_MAX) {
+            let lookups: Vec<Lookup> = keys.iter().map(|key| self.store.lookup(key, want)).collect();
+            // The events of the others come while one is waited for.
+            let mut ended = FastMap::default();
+            for lookup in lookups {
+                answers.push(match lookup {
+                    Lookup::Done(answer) => answer,
+                    Lookup::NeedsIo(id) => loop {
+                        if let Some(answer) = ended.remove(&id) {
+                            break answer;
+                        }
+                        self.turn();
+                        let events = self.events.drain(..);
+                        ended.extend(events.filter_map(|event| match event {
+                            Event::Lookup(id, answer) => Some((id, answer)),
+                            _ => None,
+                        }));
+                    },
+                });
+            }
+        }
+        answers
+    }
+
+    fn await_lookup(&mut self, id: LookupId) -> Result<Option<Found>, Error> {
         loop {
             self.turn();
             for event in self.events.drain(..) {
@@ -236,7 +358,14 @@ impl Embedded {
         }
     }
 
-    fn turn(&mut self) {
+    /// Takes the tables of a sorted load, and returns when they show.
+    pub(crate) fn install(&mut self, tables: Vec<Arc<Table>>, last_seq: Seq) -> Result<(), Error> {
+        self.flush()?;
+        self.store.install(tables, last_seq);
+        self.flush()
+    }
+
+    pub(crate) fn turn(&mut self) {
         self.store.tick();
         self.store.turn(self.now(), &mut self.events);
     }

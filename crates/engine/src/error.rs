@@ -47,6 +47,9 @@ pub enum Error {
         /// How large it may be.
         limit: usize,
     },
+    /// What was asked for is never possible here, whenever it is asked.
+    #[error("refused: {0}")]
+    Refused(&'static str),
     /// Bytes passed their checksum, or have none, and still make no sense: a bug, or a newer format.
     #[error("malformed {0}")]
     Malformed(&'static str),

@@ -350,7 +350,12 @@ impl Writer {
 
     /// The newest version that may be acknowledged.
     pub fn acknowledged(&self) -> Seq {
-        match self.durability {
+        self.reached(self.durability)
+    }
+
+    /// The newest version that is as safe as `durability` asks.
+    pub fn reached(&self, durability: Durability) -> Seq {
+        match durability {
             Durability::None => match self.fenced {
                 None => self.last_seq(),
                 Some(_) => self.written,

@@ -31,6 +31,14 @@ impl Default for MergeOptions {
     }
 }
 
+impl MergeOptions {
+    /// The bytes that a level below 0 is for.
+    pub fn level_bytes_target(&self, level: usize) -> u64 {
+        let growth = self.level_growth.saturating_pow(level as u32 - 1);
+        self.level1_bytes_target.saturating_mul(growth)
+    }
+}
+
 /// How far the turns of each level have come. Not kept on disk: a new start begins with the first keys.
 #[derive(Clone, Debug, Default)]
 pub struct MergeCursors {
@@ -119,8 +127,7 @@ impl Version {
         let (size, target) = if level == 0 {
             (self.level(0).len() as u64, options.level0_tables_max as u64)
         } else {
-            let growth = options.level_growth.saturating_pow(level as u32 - 1);
-            (self.level_bytes(level), options.level1_bytes_target.saturating_mul(growth))
+            (self.level_bytes(level), options.level_bytes_target(level))
         };
         size.saturating_mul(FULL) / target.max(1)
     }

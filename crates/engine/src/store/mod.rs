@@ -3,11 +3,12 @@
 //! Everything in it is called from one thread, and nothing it does on that thread waits for a disk: reads that
 //! would wait are parked, writes are handed over when a turn ends, and whatever takes long is a job.
 //!
-//! * `write.rs`: a batch goes to the journal's open group and to the memtable.
+//! * `write.rs`: a batch goes to the journal's open group and to the memtable; `condition.rs`: if keys have the versions
+//!   that the caller knows; `load.rs`: a sorted load goes past the memtable.
 //! * `lookup.rs`: HEAD and GET, resumable.
 //! * `maintenance/`: flushes, merges, the next segment, the manifest; one at a time of each kind.
 //! * `stats.rs`: what it has done and what it holds, for operators.
-//! * `open.rs`: recovery. `close.rs`: the clean stop.
+//! * `open.rs`: recovery. `close.rs`: the clean stop. `destroy.rs`: the end.
 //!
 //! Invariants
 //! * A version may be acknowledged once [`Store::acknowledged`] has reached its seq, not before.
@@ -16,6 +17,9 @@
 
 mod cache;
 mod close;
+mod condition;
+mod destroy;
+mod load;
 mod lookup;
 mod maintenance;
 mod open;
@@ -26,6 +30,8 @@ mod write;
 
 pub use crate::journal::writer::JournalCounters;
 pub(crate) use cache::BlockCache;
+pub use condition::{Condition, WriteIf};
+pub(crate) use destroy::destroy;
 pub use lookup::{Found, LOOKUPS_PARKED_MAX, Lookup, LookupId, Want};
 pub(crate) use open::{LOCK_FILE, TABLES_DIR};
 pub use open::{OpenReport, Platform};
@@ -49,7 +55,7 @@ use base::{Clock, Disk, FastMap, Monotonic, Spawn};
 use lookup::Parked;
 use maintenance::Maintenance;
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The journal's own operations carry this token; every other is a lookup's id, counted from 1.
@@ -163,6 +169,11 @@ impl Store {
         self.writer.acknowledged()
     }
 
+    /// Everything up to this version is as safe as `durability` asks.
+    pub fn reached(&self, durability: Durability) -> Seq {
+        self.writer.reached(durability)
+    }
+
     /// To be called a few times a second: what waits for the disk though nobody waits for it goes there with the
     /// next turn.
     pub fn tick(&mut self) {
@@ -177,6 +188,11 @@ impl Store {
     /// Whether writes wait for a turn to end; those that wait for the disk to be done with others do not count.
     pub fn wants_turn(&self) -> bool {
         self.writer.can_flush()
+    }
+
+    /// Where it is.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// What it was told.

@@ -28,6 +28,9 @@ pub struct Options {
     pub level0_tables_max: usize,
     /// The target size of level 1; each deeper one is ten times larger. Default: 64 MiB.
     pub level1_bytes_target: u64,
+    /// Whether only heads are kept: a value is refused. The ledger is then all there is, and the journal only its log:
+    /// nothing in it is needed once it is flushed. Default: no.
+    pub heads_only: bool,
     /// What a new store is to remember for its owner; an existing one has its own ([`crate::Store::metadata`]).
     pub metadata: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -44,6 +47,7 @@ impl Default for Options {
             table_bytes_target: 16 << 20,
             level0_tables_max: 4,
             level1_bytes_target: 64 << 20,
+            heads_only: false,
             metadata: BTreeMap::new(),
         }
     }

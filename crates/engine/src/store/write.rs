@@ -8,7 +8,7 @@
 //!
 //! The disk comes later, when the turn ends ([`Store::turn`]).
 
-use super::{Frozen, Store};
+use super::{Durability, Frozen, Store};
 use crate::drops::{DROPS_MAX, RangeDrop};
 use crate::entry::{
     ENTRY_PREFIX_BYTES_MAX, Entry, HEAD_BYTES_MAX, KEY_BYTES_MAX, Location, Seq, VALUE_BYTES_MAX,
@@ -72,11 +72,6 @@ impl Store {
     /// Applies a batch and tells the version of its last write: the batch may be acknowledged once
     /// [`Store::acknowledged`] has reached it.
     pub fn write(&mut self, batch: &[Write<'_>]) -> Result<Seq, Error> {
-        assert!(!batch.is_empty(), "a batch without a write");
-        let bytes = check_limits(batch)?;
-        if self.is_sealed_by_close() {
-            return Err(Error::Closing);
-        }
         if self.frozen.len() >= MEMTABLES_FROZEN_MAX
             && self.memtable.bytes() >= self.options.memtable_bytes_max
         {
@@ -86,9 +81,7 @@ impl Store {
         if self.version.level(0).len() >= LEVEL0_TABLES_MAX {
             return Err(Error::Full { what: "level 0 of the ledger", limit: LEVEL0_TABLES_MAX });
         }
-        self.check_drops(batch)?;
-        self.writer.begin_batch(bytes)?;
-        self.note_segment();
+        self.begin_batch(batch)?;
         let last = batch.len() - 1;
         for (index, write) in batch.iter().enumerate() {
             let more = if index < last { record::FLAG_MORE } else { 0 };
@@ -100,6 +93,34 @@ impl Store {
             self.freeze();
         }
         Ok(self.writer.last_seq())
+    }
+
+    /// [`Store::write`] with a durability of its own: the batch may be acknowledged once
+    /// [`Store::reached`] has come to it. A weaker one than the store's does not make it visible earlier.
+    pub fn write_with(&mut self, batch: &[Write<'_>], durability: Durability) -> Result<Seq, Error> {
+        let seq = self.write(batch)?;
+        match durability {
+            Durability::None => {}
+            Durability::Interval => self.writer.want_push(),
+            Durability::Sync => self.writer.want_sync(),
+        }
+        Ok(seq)
+    }
+
+    /// Checks a batch, and makes room for it in the journal.
+    pub(super) fn begin_batch(&mut self, batch: &[Write<'_>]) -> Result<(), Error> {
+        assert!(!batch.is_empty(), "a batch without a write");
+        let bytes = check_limits(batch)?;
+        if self.is_sealed_by_close() {
+            return Err(Error::Closing);
+        }
+        if self.options.heads_only && batch.iter().any(has_value) {
+            return Err(Error::Refused("a value in a store of heads only"));
+        }
+        self.check_drops(batch)?;
+        self.writer.begin_batch(bytes)?;
+        self.note_segment();
+        Ok(())
     }
 
     fn apply(&mut self, write: &Write<'_>, more: u8) {
@@ -124,6 +145,27 @@ impl Store {
     }
 
     fn put(&mut self, key: &[u8], head: &[u8], value: &[&[u8]], expires_ms: Option<u64>, more: u8) {
+        let (at, location) = self.append_put(key, head, value, expires_ms, more);
+        if location == Location::Inline {
+            let mut inline = std::mem::take(&mut self.scratch_inline);
+            inline.clear();
+            value.iter().for_each(|part| inline.extend_from_slice(part));
+            self.enter(key, at, Location::Inline, head, &inline, expires_ms);
+            self.scratch_inline = inline;
+        } else {
+            self.enter(key, at, location, head, &[], expires_ms);
+        }
+    }
+
+    /// The record of a put; the ledger entry is the caller's to make.
+    pub(super) fn append_put(
+        &mut self,
+        key: &[u8],
+        head: &[u8],
+        value: &[&[u8]],
+        expires_ms: Option<u64>,
+        more: u8,
+    ) -> (writer::Appended, Location) {
         let value_len: usize = value.iter().map(|part| part.len()).sum();
         let is_inline = value_len <= self.options.inline_value_bytes_max;
         let flags = if is_inline { more | record::FLAG_INLINE } else { more };
@@ -131,16 +173,8 @@ impl Store {
             None => self.writer.append(Kind::Data, flags, key, head, value),
             Some(expires_ms) => self.writer.append_expiring(flags, key, expires_ms, head, value),
         };
-        if is_inline {
-            let mut inline = std::mem::take(&mut self.scratch_inline);
-            inline.clear();
-            value.iter().for_each(|part| inline.extend_from_slice(part));
-            self.enter(key, at, Location::Inline, head, &inline, expires_ms);
-            self.scratch_inline = inline;
-        } else {
-            let location = Location::Journal { offset: at.offset, len: at.len };
-            self.enter(key, at, location, head, &[], expires_ms);
-        }
+        let in_journal = Location::Journal { offset: at.offset, len: at.len };
+        (at, if is_inline { Location::Inline } else { in_journal })
     }
 
     fn enter(
@@ -189,6 +223,13 @@ impl Store {
             end_jsn: self.writer.next_jsn(),
         });
         self.writer.want_sync();
+    }
+}
+
+fn has_value(write: &Write<'_>) -> bool {
+    match write {
+        Write::Put { value, .. } | Write::PutUntil { value, .. } => value.iter().any(|part| !part.is_empty()),
+        Write::Delete { .. } | Write::DropRange { .. } => false,
     }
 }
 

@@ -47,7 +47,7 @@ impl Store {
         let removed = removable(&self.version, &drops, now_ms);
         if !removed.is_empty() {
             self.counters.tables_cut += removed.len() as u64;
-            let edit = Edit { added: Vec::new(), removed, flushed: false, needs_durable: Seq(0) };
+            let edit = Edit { removed, ..Edit::default() };
             self.maintenance.edits.push(edit);
             return;
         }

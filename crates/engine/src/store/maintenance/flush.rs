@@ -35,9 +35,9 @@ impl Store {
                 self.counters.count_flush(&output.stats);
                 let edit = Edit {
                     added: in_level(0, output.tables),
-                    removed: Vec::new(),
                     flushed: true,
                     needs_durable,
+                    ..Edit::default()
                 };
                 self.maintenance.edits.push(edit);
             }

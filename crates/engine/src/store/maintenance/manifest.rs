@@ -17,15 +17,18 @@ use std::sync::atomic::Ordering;
 pub const LEASE_COUNTERS: u64 = 1 << 20;
 
 /// A change of the version that waits for its manifest.
-pub(super) struct Edit {
+#[derive(Default)]
+pub(in crate::store) struct Edit {
     /// Tables that are new, and their levels.
-    pub(super) added: Vec<(usize, Arc<Table>)>,
+    pub(in crate::store) added: Vec<(usize, Arc<Table>)>,
     /// Tables that go.
-    pub(super) removed: Vec<Arc<Table>>,
+    pub(in crate::store) removed: Vec<Arc<Table>>,
     /// Whether the oldest frozen memtable is now in a table.
-    pub(super) flushed: bool,
+    pub(in crate::store) flushed: bool,
     /// The manifest may say so once this version is durable.
-    pub(super) needs_durable: Seq,
+    pub(in crate::store) needs_durable: Seq,
+    /// Where replay begins from now on, if the edit says so itself: after a sorted load.
+    pub(in crate::store) replay_from: Option<(JournalPosition, Jsn)>,
 }
 
 pub(super) struct ManifestRun {
@@ -60,6 +63,9 @@ impl Store {
             let flushed = self.frozen.front().expect("a flush has its memtable");
             state.replay_position = position(flushed.end);
             state.replay_jsn = flushed.end_jsn;
+        }
+        if let Some((at, jsn)) = edit.as_ref().and_then(|edit| edit.replay_from) {
+            (state.replay_position, state.replay_jsn) = (at, jsn);
         }
         self.describe(&mut state, &version);
         self.write_manifest(state, version, edit);

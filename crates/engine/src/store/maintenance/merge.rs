@@ -1,7 +1,6 @@
 //! The level that is over its size the most is merged into the next.
 
 use super::manifest::Edit;
-use crate::entry::Seq;
 use crate::merge::{MergeJob, MergeRequest};
 use crate::store::Store;
 use crate::table::Table;
@@ -41,8 +40,7 @@ impl Store {
                 let edit = Edit {
                     added: in_level(plan.output_level, output.tables),
                     removed: plan.tables().cloned().collect(),
-                    flushed: false,
-                    needs_durable: Seq(0),
+                    ..Edit::default()
                 };
                 self.maintenance.edits.push(edit);
             }

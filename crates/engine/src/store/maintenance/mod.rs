@@ -16,7 +16,7 @@ mod merge;
 mod obsolete;
 mod segment;
 
-pub(super) use manifest::{LEASE_COUNTERS, position};
+pub(super) use manifest::{Edit, LEASE_COUNTERS, position};
 
 use super::{Event, Store};
 use crate::error::Error;
@@ -25,7 +25,7 @@ use crate::manifest::{MergeCursors, MergePlan};
 use crate::merge::MergeOutput;
 use crate::table::Table;
 use base::spawn::Outcome;
-use manifest::{Edit, ManifestRun};
+use manifest::ManifestRun;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -39,7 +39,7 @@ pub(super) struct Maintenance {
     merge: Option<(MergePlan, Outcome<Result<MergeOutput, Error>>)>,
     merge_cursors: MergeCursors,
     cut_look: cut::CutLook,
-    edits: Vec<Edit>,
+    pub(super) edits: Vec<Edit>,
     manifest: Option<ManifestRun>,
     obsolete: Vec<Arc<Table>>,
     pub(super) next_table: Arc<AtomicU64>,
@@ -79,7 +79,7 @@ impl Store {
             || !at_work.edits.is_empty()
     }
 
-    pub(super) fn tables_dir(&self) -> PathBuf {
+    pub(crate) fn tables_dir(&self) -> PathBuf {
         self.dir.join(super::open::TABLES_DIR)
     }
 }
