@@ -60,6 +60,10 @@ pub struct Stats {
     block_cache_hits: u64,
     block_cache_misses: u64,
     lookups_parked: usize,
+    lookups_found_memtable: u64,
+    /// `lookups_found_level_0` and so on.
+    #[serde(flatten)]
+    lookups_found: BTreeMap<String, u64>,
     disk_reads_with_data: u64,
     disk_tries_full: u64,
     disk_tries_short: u64,
@@ -149,6 +153,10 @@ impl Stats {
         self.block_cache_hits += store.cache.0;
         self.block_cache_misses += store.cache.1;
         self.lookups_parked += store.lookups_parked;
+        self.lookups_found_memtable += store.counters.found_in_memtable;
+        for (level, found) in store.counters.found_in_level.iter().enumerate() {
+            *self.lookups_found.entry(format!("lookups_found_level_{level}")).or_insert(0) += found;
+        }
         self.disk_reads_with_data += disk.reads_with_data();
         self.disk_tries_full += disk.tries_full;
         self.disk_tries_short += disk.tries_short;

@@ -30,6 +30,14 @@ pub struct TableCursor {
     index: usize,
 }
 
+impl TableCursor {
+    /// The level of the table that [`Version::next_table`] gave last.
+    pub fn level(&self) -> usize {
+        // Below level 0 it stands at the level to be asked next.
+        self.level.saturating_sub(1)
+    }
+}
+
 impl Version {
     /// A version of these tables. Panics if they break an invariant of levels: see [`Version::invariants`].
     pub fn new(levels: [Vec<Arc<Table>>; LEVELS]) -> Version {

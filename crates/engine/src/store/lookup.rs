@@ -13,6 +13,7 @@ use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::{Damage, Error};
 use crate::journal::record::{self, ParseError};
 use crate::journal::segment::{self, SegmentId};
+use crate::manifest::TableCursor;
 use crate::memtable;
 use crate::table::{Block, BlockHandle, Table};
 use base::DiskError;
@@ -162,6 +163,7 @@ impl Store {
             };
             let inline = Bytes::copy_from_slice(if want == Want::Value { entry.inline } else { &[] });
             let (jsn, location, expires_ms) = (entry.jsn, entry.location, entry.expires_ms);
+            self.counters.found_in_memtable += 1;
             return self.finish(key, want, seq, jsn, location, head, inline, expires_ms);
         }
         self.in_tables(key, hash, want, at_hand)
@@ -183,7 +185,8 @@ impl Store {
         at_hand: Option<BlockAtHand<'_>>,
     ) -> Result<Step, Error> {
         let version = Arc::clone(&self.version);
-        for table in version.tables_for(key) {
+        let mut cursor = TableCursor::default();
+        while let Some(table) = version.next_table(key, &mut cursor) {
             if !table.may_contain(hash) {
                 continue;
             }
@@ -205,6 +208,7 @@ impl Store {
                 }
                 let (jsn, location, expires_ms) = (entry.jsn, entry.location, entry.expires_ms);
                 let (head, inline) = (block.share(entry.head), block.share(entry.inline));
+                self.counters.found_in_level[cursor.level()] += 1;
                 return self.finish(key, want, seq, jsn, location, head, inline, expires_ms);
             }
         }

@@ -11,6 +11,10 @@ use crate::merge::MergeStats;
 pub struct StoreCounters {
     /// Values that had to be read from the journal.
     pub journal_reads_wanted: u64,
+    /// Lookups whose key was found in a memtable.
+    pub found_in_memtable: u64,
+    /// Lookups whose key was found in a table, by its level.
+    pub found_in_level: [u64; LEVELS],
     /// Memtables flushed to tables.
     pub flushes: u64,
     /// Bytes of the tables that flushes wrote.

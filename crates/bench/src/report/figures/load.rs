@@ -77,8 +77,12 @@ fn level_of_hit(run: &Run<'_>) -> Chart {
     let caption = "Of all servers together, by what they count themselves.";
     let mut chart = run.over_time("level-of-hit", "Level of hit", caption, y);
     let counters = &run.results.counters;
+    let has_found = |it: &(&String, &f64)| it.0.starts_with(LEVELS) && *it.1 > 0.0;
     let names: BTreeSet<&String> =
-        counters.iter().flat_map(|it| it.values.keys()).filter(|name| name.starts_with(LEVELS)).collect();
+        counters.iter().flat_map(|it| it.values.iter().filter(has_found).map(|it| it.0)).collect();
+    // From the top of the store down: tables have numbers, the memtable has none.
+    let mut names: Vec<&String> = names.into_iter().collect();
+    names.sort_by_key(|name| name.ends_with(|c: char| c.is_ascii_digit()));
     let seconds: BTreeSet<u64> = counters.iter().map(|it| it.second).collect();
     let seconds: Vec<u64> = seconds.into_iter().collect();
     // Grown since the time before, of every server; one that has started again counts from zero.
