@@ -99,8 +99,8 @@ pub enum Error {
         /// How many there may be.
         limit: usize,
     },
-    /// This node does not hold every partition, and so cannot list all there is.
-    #[error("listing needs a node that holds every partition")]
+    /// For some partition no primary can be reached, so what there is cannot be listed.
+    #[error("not every partition can be reached")]
     NotCovered,
     /// No answer in time.
     #[error("timeout")]

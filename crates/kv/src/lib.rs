@@ -2,7 +2,8 @@
 //!
 //! A session turns frames into a [`Request`]. The shard loop looks its bucket's properties up ([`BucketTable`])
 //! and steps the coordinator of its kind ([`Get`], [`Put`], [`Delete`]) with [`Event`]s until an [`Action`]
-//! holds the [`Response`] or [`Error`] to send back. Listings are filters over a fold ([`list`]).
+//! holds the [`Response`] or [`Error`] to send back. Listings are filters over a fold ([`list`]) on each node of a covering
+//! set ([`coverage`]).
 //!
 //! A coordinator asks the replicas that a [`Placement`] names; on the other side of the question [`Merge`] joins
 //! a version with what a replica has, and [`Deliver`] brings home what was kept for one that was away.
@@ -10,6 +11,7 @@
 //! Nothing here reads a clock, a store or a socket; everything that varies arrives in an event or a [`Turn`].
 
 pub mod condition;
+pub mod coverage;
 pub mod delete;
 pub mod deliver;
 pub mod error;
@@ -31,6 +33,7 @@ pub mod turn;
 mod update;
 
 pub use condition::{Conditions, Tags, Unmet, Validators};
+pub use coverage::{Coverage, Listed, Page, PageAsk};
 pub use delete::Delete;
 pub use deliver::Deliver;
 pub use error::Error;

@@ -2,8 +2,7 @@
 //! the process ends.
 
 use base::Monotonic;
-use bytes::Bytes;
-use kv::{Bucket, Error, PropsChange, Request, Response};
+use kv::{Error, Page, PageAsk, PropsChange, Request, Response};
 
 /// A shard of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,15 +11,6 @@ pub struct ShardId(pub u16);
 /// Names a client's request at the shard that its connection belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
-
-/// What is listed.
-#[derive(Clone, Debug)]
-pub enum Listed {
-    /// A bucket's keys.
-    Keys(Bucket),
-    /// A bucket type's buckets.
-    Buckets(Bytes),
-}
 
 /// A message from one shard to another.
 #[derive(Debug)]
@@ -43,25 +33,21 @@ pub enum Hop {
         /// The answer.
         result: Box<Result<Response, Error>>,
     },
-    /// Asks for the next page of a listing.
+    /// Asks for a page of a listing.
     AskPage {
         /// Who gathers it.
         from: ShardId,
-        /// The listing.
-        id: RequestId,
-        /// What is listed.
-        listed: Listed,
-        /// Where to go on; `None` at the start.
-        cursor: Option<Bytes>,
+        /// The question there.
+        question: u64,
+        /// What is asked.
+        ask: PageAsk,
     },
-    /// A page of a listing.
+    /// The answer to a [`Hop::AskPage`].
     Page {
-        /// Whose part.
-        from: ShardId,
-        /// The listing.
-        id: RequestId,
-        /// The names, and where to go on.
-        page: Result<(Vec<Bytes>, Option<Bytes>), Error>,
+        /// The question.
+        question: u64,
+        /// The page.
+        page: Result<Page, Error>,
     },
     /// The properties of a bucket or a bucket type were changed.
     Props {

@@ -301,44 +301,6 @@ fn properties_are_known_on_all_nodes_and_by_those_who_were_away() {
     assert!(!allow_mult(&mut cluster, 0), "also after a start");
 }
 
-#[test]
-fn a_listing_is_whole_or_an_error() {
-    let list = |cluster: &mut Cluster, node: usize| {
-        let list = Request::ListKeys(kv::ListKeysRequest { bucket: bucket(), timeout: None });
-        cluster.last_request += 1;
-        let id = RequestId(cluster.last_request);
-        let shard = cluster.nodes[node].as_mut().unwrap();
-        shard.request(id, list);
-        let (mut keys, mut outputs) = (Vec::new(), Vec::new());
-        for _ in 0..20 {
-            shard.turn();
-            shard.take_outputs(&mut outputs);
-            for output in outputs.drain(..) {
-                let Output::Reply { to, result, more } = output else { continue };
-                assert_eq!(to, id);
-                match result? {
-                    Response::Keys { keys: page, .. } => keys.extend(page),
-                    other => panic!("{other:?}"),
-                }
-                if more {
-                    shard.proceed(id);
-                }
-            }
-        }
-        Ok(keys.len())
-    };
-    let (data, other) = (folder(), folder());
-    let mut cluster = three(&data);
-    for key in 0..10 {
-        cluster.put(0, &format!("k{key}"), "v").unwrap();
-    }
-    for node in 0..3 {
-        assert_eq!(list(&mut cluster, node), Ok(10));
-    }
-    let mut five = Cluster::new(other.path(), 5, ReadForm::LocalValue);
-    assert_eq!(list(&mut five, 0), Err(Error::NotCovered));
-}
-
 /// Answers of one shard, `overload` told from others.
 fn refused(shard: &mut Shard) -> Vec<u64> {
     let mut outputs = Vec::new();

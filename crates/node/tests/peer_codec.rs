@@ -8,8 +8,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use kv::props::{StampedProps, StampedType};
 use kv::replica::{Answer, Ask, NodeId, Reason};
 use kv::{
-    Bucket, BucketProps, Conditions, DeleteRequest, Error, Found, Prop, PropsChange, PutRequest, Quorum,
-    Request, Response, Return, Stored, Tags, Want,
+    Bucket, BucketProps, Conditions, DeleteRequest, Error, Found, Listed, Page, PageAsk, Prop, PropsChange,
+    PutRequest, Quorum, Request, Response, Return, Stored, Tags, Want,
 };
 use node::{AskId, Load, PeerMessage};
 use object::index::IndexEntry;
@@ -233,6 +233,15 @@ fn message() -> impl Strategy<Value = PeerMessage> {
                 let change = StampedType { stamp, active, props: props.unwrap_or_default() };
                 PeerMessage::Props { id, change: PropsChange::Type(bucket.name, change) }
             }
+        ),
+        (id.clone(), any::<u32>(), bucket(), any::<bool>(), vec(any::<u16>(), 0..4), of(bytes())).prop_map(
+            |(id, ttl_ms, bucket, keys, partitions, start)| {
+                let listed = if keys { Listed::Keys(bucket) } else { Listed::Buckets(bucket.name) };
+                PeerMessage::AskPage { id, ttl_ms, ask: PageAsk { listed, partitions, start } }
+            }
+        ),
+        (id.clone(), vec(bytes(), 0..4), vec(any::<u16>(), 0..4), of(bytes())).prop_map(
+            |(id, names, rest, next)| PeerMessage::Page { id, page: Ok(Page { names, rest, next }) }
         ),
         id.prop_map(|id| PeerMessage::PropsInForce { id }),
     ]

@@ -79,6 +79,12 @@ impl<'a> HeadView<'a> {
         Ok(())
     }
 
+    /// Whether these are the bytes of a head with one sibling that is a value, as nearly all are. It looks at the first of
+    /// them only, so they need not be a head.
+    pub fn is_one_value(bytes: &[u8]) -> bool {
+        bytes.starts_with(&[HEAD_VERSION, 0, 1])
+    }
+
     /// Every write the object has seen.
     pub fn context(&self) -> ContextView<'a> {
         self.context

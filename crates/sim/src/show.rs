@@ -81,6 +81,13 @@ pub(crate) fn message(message: &PeerMessage) -> String {
         PeerMessage::Props { id, change: PropsChange::Type(name, change) } => {
             format!("type {:x} {} {}", id.0, name.escape_ascii(), change.stamp)
         }
+        PeerMessage::AskPage { id, ask, .. } => {
+            format!("ask page {:x} {:?} from {:?}", id.0, ask.partitions, ask.start)
+        }
+        PeerMessage::Page { id, page: Ok(page) } => {
+            format!("page {:x}: {} names, rest {:?}", id.0, page.names.len(), page.rest)
+        }
+        PeerMessage::Page { id, page: Err(error) } => format!("page {:x}: {error}", id.0),
         PeerMessage::PropsInForce { id } => format!("props in force {:x}", id.0),
     }
 }

@@ -12,7 +12,7 @@ use crate::hop::ShardId;
 use crate::layout::Layout;
 use bytes::Bytes;
 use kv::replica::{Answer, Ask, Reason};
-use kv::{Error, PropsChange, Request, Response};
+use kv::{Error, Page, PageAsk, PropsChange, Request, Response};
 
 pub use codec::{DecodeError, EncodeError};
 pub use kv::replica::NodeId;
@@ -97,6 +97,22 @@ pub enum PeerMessage {
         /// The change. Its stamp is later than any known before; the later one holds.
         change: PropsChange,
     },
+    /// Asks for a page of a listing.
+    AskPage {
+        /// The question.
+        id: AskId,
+        /// Milliseconds after which nobody waits for the answer.
+        ttl_ms: u32,
+        /// What is asked.
+        ask: PageAsk,
+    },
+    /// The answer to a [`PeerMessage::AskPage`].
+    Page {
+        /// The question.
+        id: AskId,
+        /// The page.
+        page: Result<Page, Error>,
+    },
     /// The answer to a [`PeerMessage::Props`]: they, or later ones, are in force and durable.
     PropsInForce {
         /// The question.
@@ -111,6 +127,8 @@ pub enum Lane {
     Liveness,
     /// What a client waits for.
     Requests,
+    /// Listings: one page at a time, which may be large.
+    Listings,
     /// Read repair.
     Repair,
     /// Hints brought home.
@@ -119,7 +137,7 @@ pub enum Lane {
 
 impl Lane {
     /// All of them, the most urgent first.
-    pub const ALL: [Lane; 4] = [Lane::Liveness, Lane::Requests, Lane::Repair, Lane::Handoff];
+    pub const ALL: [Lane; 5] = [Lane::Liveness, Lane::Requests, Lane::Listings, Lane::Repair, Lane::Handoff];
 }
 
 impl PeerMessage {
@@ -132,6 +150,7 @@ impl PeerMessage {
                 Reason::Repair | Reason::Heal => Lane::Repair,
                 Reason::Handoff => Lane::Handoff,
             },
+            PeerMessage::AskPage { .. } | PeerMessage::Page { .. } => Lane::Listings,
             _ => Lane::Requests,
         }
     }
@@ -144,12 +163,17 @@ pub fn route(message: &PeerMessage, layout: &Layout) -> ShardId {
         PeerMessage::Pong { id, .. }
         | PeerMessage::Answer { id, .. }
         | PeerMessage::Forwarded { id, .. }
+        | PeerMessage::Page { id, .. }
         | PeerMessage::PropsInForce { id } => ShardId(id.shard().0 % layout.shards),
         PeerMessage::Props { .. } => ShardId(0),
         PeerMessage::Ask { key, .. } => {
             // A key that is none is answered by whoever gets it.
             let prefix = object::key::decode_object_key(key).map_or(0, |key| key.prefix);
             ShardId(ring::shard_of(prefix, layout.shards))
+        }
+        PeerMessage::AskPage { ask, .. } => {
+            let first = ask.partitions.first().copied().unwrap_or_default();
+            ShardId(ring::shard_of(first, layout.shards))
         }
         PeerMessage::Forward { request, .. } => {
             let (bucket, key) = (request.bucket(), request.key());

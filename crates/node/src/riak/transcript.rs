@@ -62,20 +62,20 @@ impl Node {
                 vec![self.drive(&bucket, &key, |event, turn| coordinator.step(event, turn))]
             }
             Request::ListKeys(list) => {
-                let mut gather = Gather::keys(1);
+                let mut gather = Gather::keys();
                 let keys = self.listed(|bucket| *bucket == list.bucket).map(|(_, key)| key.clone()).collect();
                 let mut answers: Vec<_> = gather.on_piece(keys).transpose().into_iter().collect();
-                answers.extend(gather.on_end().map(Ok));
+                answers.push(Ok(gather.end()));
                 answers
             }
             Request::ListBuckets(list) => {
                 if let Err(error) = self.table.of_type(&list.bucket_type) {
                     return vec![Err(error)];
                 }
-                let mut gather = Gather::buckets(1, list.stream);
+                let mut gather = Gather::buckets(list.stream);
                 let names = self.listed(|_| true).map(|(bucket, _)| bucket.name.clone()).collect();
                 let mut answers: Vec<_> = gather.on_piece(names).transpose().into_iter().collect();
-                answers.extend(gather.on_end().map(Ok));
+                answers.push(Ok(gather.end()));
                 answers
             }
             Request::GetProps(bucket) => vec![self.table.get(&bucket).cloned().map(Response::Props)],

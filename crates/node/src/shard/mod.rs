@@ -17,6 +17,7 @@ mod admission;
 mod hints;
 mod listing;
 mod object;
+mod pages;
 mod peers;
 mod props;
 mod replica;
@@ -242,8 +243,8 @@ impl Shard {
                 self.accept(Origin::There(from, id), *request, deadline)
             }
             Hop::Answer { id, result } => self.reply(Origin::Here(id), *result),
-            Hop::AskPage { from, id, listed, cursor } => self.read_page(from, id, &listed, cursor),
-            Hop::Page { from, id, page } => self.on_page(from, id, page),
+            Hop::AskPage { from, question, ask } => self.on_shard_asks_page(from, question, &ask),
+            Hop::Page { question, page } => self.on_page(question, page),
             Hop::Props { from, change, props } => self.on_props(from, change, props),
             Hop::PropsInForce { change } => self.on_in_force(change),
         }
@@ -291,7 +292,7 @@ impl Shard {
 
     /// Lets a listing go on whose last part has been sent.
     pub fn proceed(&mut self, id: RequestId) {
-        self.ask_pages(id);
+        self.go_on_listing(id);
     }
 
     /// Moves what is to be sent to the end of `outputs`.

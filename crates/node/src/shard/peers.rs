@@ -197,6 +197,7 @@ impl Shard {
         }
         self.fail_forwards(node);
         self.fail_props(node);
+        self.fail_pages(node);
     }
 
     /// How busy this shard is: work without an answer.

@@ -71,6 +71,11 @@ impl Shard {
                     self.reply(forward.origin, *result);
                 }
             }
+            PeerMessage::AskPage { id, ask, .. } => self.on_peer_asks_page(from, id, &ask),
+            PeerMessage::Page { id, page } => {
+                self.on_sign_of_life(from, None, None);
+                self.on_page(id.0 >> 8, page);
+            }
             PeerMessage::Props { id, change } => self.on_peer_props(from, id, change),
             PeerMessage::PropsInForce { id } => {
                 self.on_sign_of_life(from, None, None);
@@ -92,12 +97,17 @@ impl Shard {
                     self.reply(forward.origin, Err(Error::Overload));
                 }
             }
+            PeerMessage::AskPage { id, .. } => {
+                self.counters.bounced += 1;
+                self.on_page(id.0 >> 8, Err(Error::Overload));
+            }
             PeerMessage::Props { id, .. } => self.on_peer_in_force(to, id.0 >> 8),
             // Whoever waits for these has a deadline.
             PeerMessage::Ping { .. }
             | PeerMessage::Pong { .. }
             | PeerMessage::Answer { .. }
             | PeerMessage::Forwarded { .. }
+            | PeerMessage::Page { .. }
             | PeerMessage::PropsInForce { .. } => self.counters.bounced += 1,
         }
     }
@@ -113,7 +123,7 @@ impl Shard {
         self.send(to, PeerMessage::Ask { id, ttl_ms, key, ask });
     }
 
-    fn ttl_ms(&self, deadline: Monotonic) -> u32 {
+    pub(super) fn ttl_ms(&self, deadline: Monotonic) -> u32 {
         let left = deadline.since(self.config.clock.now()).as_millis();
         u32::try_from(left).unwrap_or(u32::MAX).max(1)
     }

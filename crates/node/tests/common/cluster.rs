@@ -25,6 +25,11 @@ pub struct Cluster {
     pub form: ReadForm,
     pub last_request: u64,
     pub answers: BTreeMap<RequestId, Result<Response, Error>>,
+    /// Parts of answers.
+    pub pieces: BTreeMap<RequestId, Vec<Response>>,
+    /// Whether clients take what they are sent.
+    pub reads: bool,
+    pub taken: Vec<(usize, RequestId)>,
     pub messages: VecDeque<(usize, usize, PeerMessage)>,
     /// Ways that messages do not go.
     pub cuts: BTreeSet<(usize, usize)>,
@@ -42,6 +47,9 @@ impl Cluster {
             form,
             last_request: 0,
             answers: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+            reads: true,
+            taken: Vec::new(),
             messages: VecDeque::new(),
             cuts: BTreeSet::new(),
             asked: Vec::new(),
@@ -98,8 +106,12 @@ impl Cluster {
                 moved |= !outputs.is_empty() || shard.wants_turn();
                 for output in outputs {
                     match output {
-                        Output::Reply { to, result, more } => {
-                            assert!(!more && self.answers.insert(to, result).is_none(), "one answer");
+                        Output::Reply { to, result: Ok(piece), more: true } => {
+                            self.pieces.entry(to).or_default().push(piece);
+                            self.taken.push((from, to));
+                        }
+                        Output::Reply { to, result, .. } => {
+                            assert!(self.answers.insert(to, result).is_none(), "one answer");
                         }
                         Output::Peer { to, message } => {
                             self.messages.push_back((from, usize::from(to.0), message))
@@ -107,6 +119,12 @@ impl Cluster {
                         Output::Hop { .. } => unreachable!("there is one shard"),
                         Output::Closed(result) => result.unwrap(),
                     }
+                }
+            }
+            if self.reads {
+                for (node, id) in std::mem::take(&mut self.taken) {
+                    moved = true;
+                    self.nodes[node].as_mut().unwrap().proceed(id);
                 }
             }
             while let Some((from, to, message)) = self.messages.pop_front() {
@@ -137,6 +155,7 @@ impl Cluster {
                 kv::Reason::Handoff => "handoff",
             },
             PeerMessage::Forward { .. } => "forward",
+            PeerMessage::AskPage { .. } => "page",
             _ => "",
         });
         if let Some(shard) = &mut self.nodes[to] {

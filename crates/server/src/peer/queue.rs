@@ -10,13 +10,17 @@ use std::collections::VecDeque;
 ///
 /// * Liveness: small, and of use only while it is new.
 /// * Requests: as many as a shard works on ([`node::shard::WORK_MAX`]); a tenth of a second of a 2.5 Gbit/s link.
+/// * Listings: a page for each listing of another node, which asks again for what is dropped.
 /// * Repair: what is dropped is repaired when it is read again.
 /// * Handoff: its sender waits for answers, so a few chunks.
 const BOUNDS: [(usize, usize); Lane::ALL.len()] =
-    [(64, 64 << 10), (node::shard::WORK_MAX, 32 << 20), (1024, 8 << 20), (1024, 8 << 20)];
+    [(64, 64 << 10), (node::shard::WORK_MAX, 32 << 20), (256, 8 << 20), (1024, 8 << 20), (1024, 8 << 20)];
 
 /// What a message is counted for beside its keys and values: fields, and its place in the queue.
 const MESSAGE_BYTES: usize = 256;
+
+/// What a name is counted for beside its bytes.
+const NAME_BYTES: usize = 48;
 
 /// A message that waits, and whose it is.
 pub(super) type Waiting = (ShardId, PeerMessage);
@@ -70,6 +74,10 @@ fn weight(message: &PeerMessage) -> usize {
         PeerMessage::Ask { key, ask, .. } => key.len() + weight_of_ask(ask),
         PeerMessage::Answer { result: Ok(Answer::Read(Some(stored))), .. } => {
             stored.head.len() + stored.value.as_ref().map_or(0, |value| value.len())
+        }
+        PeerMessage::AskPage { ask, .. } => 2 * ask.partitions.len(),
+        PeerMessage::Page { page: Ok(page), .. } => {
+            page.names.iter().map(|name| NAME_BYTES + name.len()).sum()
         }
         PeerMessage::Forward { request, .. } => match &**request {
             Request::Put(put) => put.value.len(),

@@ -39,6 +39,8 @@ mod kind {
     pub(super) const PROPS: u8 = 7;
     pub(super) const PROPS_IN_FORCE: u8 = 8;
     pub(super) const TYPE_PROPS: u8 = 9;
+    pub(super) const ASK_PAGE: u8 = 10;
+    pub(super) const PAGE: u8 = 11;
 }
 
 const _: () = assert!(
@@ -118,6 +120,8 @@ impl PeerMessage {
             PeerMessage::Props { id, change: PropsChange::Bucket(..) } => (kind::PROPS, id, 0),
             PeerMessage::Props { id, change: PropsChange::Type(..) } => (kind::TYPE_PROPS, id, 0),
             PeerMessage::PropsInForce { id } => (kind::PROPS_IN_FORCE, id, 0),
+            PeerMessage::AskPage { id, ttl_ms, .. } => (kind::ASK_PAGE, id, *ttl_ms),
+            PeerMessage::Page { id, .. } => (kind::PAGE, id, 0),
         };
         Header { kind, id: id.0, ttl_ms }
     }
@@ -150,6 +154,14 @@ impl PeerMessage {
             PeerMessage::Props { id: _, change: PropsChange::Type(name, change) } => {
                 name.put(out);
                 change.put(out);
+                Ok(None)
+            }
+            PeerMessage::AskPage { id: _, ttl_ms: _, ask } => {
+                ask.put(out);
+                Ok(None)
+            }
+            PeerMessage::Page { id: _, page } => {
+                page.put(out);
                 Ok(None)
             }
             PeerMessage::PropsInForce { id: _ } => Ok(None),
@@ -187,6 +199,8 @@ fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
             let name = Field::take(from)?;
             PeerMessage::Props { id, change: PropsChange::Type(name, Field::take(from)?) }
         }
+        kind::ASK_PAGE => PeerMessage::AskPage { id, ttl_ms, ask: Field::take(from)? },
+        kind::PAGE => PeerMessage::Page { id, page: Field::take(from)? },
         kind::PROPS_IN_FORCE => PeerMessage::PropsInForce { id },
         _ => return Err(Malformed("there is no such kind")),
     };

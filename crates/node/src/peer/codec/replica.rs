@@ -1,11 +1,11 @@
-//! What is asked of a replica and what it answers; and a bucket's properties.
+//! What is asked of a replica and what it answers; pages of listings; a bucket's properties.
 
 use super::field::{Field, record, variants};
 use crate::peer::Load;
 use bytes::{Bytes, BytesMut};
 use kv::props::{StampedProps, StampedType};
 use kv::replica::{Answer, Ask, NodeId, Reason};
-use kv::{Bucket, BucketProps, Error, Stored, Want};
+use kv::{Bucket, BucketProps, Error, Listed, Page, PageAsk, Stored, Want};
 use protocol::peer::{Malformed, Reader, put_bytes};
 use std::sync::Arc;
 
@@ -17,6 +17,14 @@ record!(Stored { head; value });
 variants!(Ask, "no such question" {
     1 Read { want: want },
     2 Merge { reason: reason, hints: hints, head: head; value },
+});
+
+record!(PageAsk { listed, partitions, start });
+record!(Page { names, rest, next });
+
+variants!(Listed, "nothing that is listed" {
+    1 Keys { 0: bucket },
+    2 Buckets { 0: bucket_type },
 });
 
 variants!(Want, "no such part of an object" {

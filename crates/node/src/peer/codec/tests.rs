@@ -5,8 +5,8 @@ use bytes::BufMut;
 use kv::props::{Reason as PropReason, StampedProps, StampedType, TypeStatus};
 use kv::replica::{Answer, Ask, NodeId, Reason};
 use kv::{
-    Bucket, BucketProps, Conditions, DeleteRequest, Found, Prop, PutRequest, Quorum, Request, Response,
-    Stored, Tags, Want,
+    Bucket, BucketProps, Conditions, DeleteRequest, Found, Listed, Page, PageAsk, Prop, PutRequest, Quorum,
+    Request, Response, Stored, Tags, Want,
 };
 use object::Metadata;
 use protocol::peer::frame::{HEADER_LEN, SMALL_VALUE_MAX};
@@ -155,6 +155,30 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
             0,
             b"\x01t\x07\0\0\0\0\0\0\0\x01\x06\x01\0\xA5\xEF\xC3\xE2",
         ),
+        (
+            PeerMessage::AskPage {
+                id: ID,
+                ttl_ms: 9,
+                ask: PageAsk {
+                    listed: Listed::Buckets(bytes("t")),
+                    partitions: vec![3, 0x0102],
+                    start: Some(bytes("s")),
+                },
+            },
+            10,
+            9,
+            b"\x02\x01t\x02\x03\0\x02\x01\x01\x01s",
+        ),
+        (
+            PeerMessage::Page {
+                id: ID,
+                page: Ok(Page { names: vec![bytes("a"), bytes("bc")], rest: vec![5], next: None }),
+            },
+            11,
+            0,
+            b"\0\x02\x01a\x02bc\x01\x05\0\0",
+        ),
+        (PeerMessage::Page { id: ID, page: Err(Error::Overload) }, 11, 0, b"\x01\x13"),
     ]
 }
 
@@ -302,7 +326,7 @@ fn what_makes_no_sense_is_refused() {
         (4, b"\0\0\0\0\x02", "a flag is neither 0 nor 1"),
         (4, b"\0\0\0\0\0\x01\x01\x04head\0value", "bytes after its end"),
         (4, b"\0\0\0\0\x01\x15\x01\xFF", "a text is not UTF-8"),
-        (5, b"\x03", "no such request"),
+        (5, b"\x09", "no such request"),
         (7, b"\x01t\x01b\x06\0\0\0\0\0\0\0\x01\x06\x01\0\xA5\xEF\xC3\xE3", "unreadable bucket properties"),
     ] {
         assert_eq!(body(kind, bytes), Err(DecodeError { kind, what }), "{}", bytes.escape_ascii());
