@@ -5,7 +5,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use libfuzzer_sys::fuzz_target;
 use node::PeerMessage;
-use protocol::peer::{FRAME_BYTES_MAX, Frame, Hello, Reply, next_frame};
+use protocol::peer::{FRAME_BYTES_MAX, Frame, Hello, Reply, VERSION, next_frame};
 
 fn frames(bytes: &[u8], step: usize) -> Vec<Frame> {
     let mut buf = BytesMut::new();
@@ -32,7 +32,7 @@ fuzz_target!(|input: (u8, u8, u64, &[u8])| {
     let frame = Frame { kind, id, ttl_ms: 1, body: Bytes::copy_from_slice(bytes) };
     if let Ok(message) = PeerMessage::decode(frame) {
         let mut buf = BytesMut::new();
-        if let Some(value) = message.encode(&mut buf).expect("it was read from less than a frame") {
+        if let Some(value) = message.encode(VERSION, &mut buf).expect("it was read from less than a frame") {
             buf.put_slice(&value);
         }
         let frame = next_frame(&mut buf, FRAME_BYTES_MAX).ok().flatten().expect("our own frame");

@@ -33,11 +33,17 @@ pub enum Planted {
     FallbackAsPrimary,
     /// A request whose client has stopped waiting is answered when its replies come.
     ReplyAfterDeadline,
+    /// A tombstone is reaped while somebody keeps a hint about its key, which is brought home as if nothing were.
+    ReapWithHintOutstanding,
+    /// What comes late for a key that was reaped is stored.
+    GraveyardIgnored,
+    /// A member that cannot be reached agrees to every reaping.
+    DownMemberCountsAsYes,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 13] = [
+    pub const ALL: [Planted; 16] = [
         Planted::AckBeforeSync,
         Planted::NoDirectorySync,
         Planted::RecordWithoutChecksum,
@@ -51,6 +57,9 @@ impl Planted {
         Planted::FrontierIgnored,
         Planted::FallbackAsPrimary,
         Planted::ReplyAfterDeadline,
+        Planted::ReapWithHintOutstanding,
+        Planted::GraveyardIgnored,
+        Planted::DownMemberCountsAsYes,
     ];
 }
 

@@ -6,8 +6,7 @@
 //! 3. Write a tombstone, a sibling without a value, over what the client had seen, or over everything that was
 //!    read if it does not say. What the client had not seen stays beside the tombstone.
 //! 4. Send it to the other replicas, answer when enough confirm, wait for the rest, as for a write.
-//!
-//! Left out: reaping. Tombstones are kept.
+//! 5. When all primaries have confirmed, propose to reap it.
 
 use object::Head;
 
@@ -120,6 +119,7 @@ fn on_asking(
     event: Event,
     turn: &mut Turn<'_>,
 ) -> Result<State, Error> {
+    gather.remember(turn);
     if let Some((from, result)) = reply_of(event) {
         gather.on_reply(from, result);
     }
@@ -165,5 +165,8 @@ fn on_head(mut begun: Begun, stored: Option<Stored>, turn: &mut Turn<'_>) -> Res
 fn write(begun: Begun, update: Update, stored: Option<Stored>, turn: &mut Turn<'_>) -> Result<State, Error> {
     let version = update.finish_within(stored, turn.limits)?;
     let Begun { needs, placement, .. } = begun;
-    Ok(State::Writing(Replicate::start(needs, placement, version.into_parts(), Response::Deleted, turn)))
+    let tombstone = view(&version.head)?.is_tombstone().then(|| version.head.clone());
+    let mut writes = Replicate::start(needs, placement, version.into_parts(), Response::Deleted, turn);
+    writes.tombstone = tombstone;
+    Ok(State::Writing(writes))
 }

@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::get::{checked_values, damaged, view};
 use crate::placement::Placement;
 use crate::quorum::Needs;
+use crate::reap;
 use crate::replica::{Ask, ReadForm, Reason};
 use crate::replies::{Replica, Replies, State};
 use crate::turn::{Action, Stored, Turn, Want};
@@ -49,6 +50,8 @@ pub(crate) struct Gather {
     needs: Needs,
     replies: Replies<Said>,
     rules: NotFoundRules,
+    /// The tombstone that this node has promised to reap: what it has deleted does not count as found.
+    grave: Option<Bytes>,
 }
 
 /// Whether the replies are enough.
@@ -87,7 +90,12 @@ impl Gather {
                 None => Action::Read { want: here, hold: false },
             });
         }
-        Gather { needs, replies, rules }
+        Gather { needs, replies, rules, grave: turn.grave.tombstone().cloned() }
+    }
+
+    /// The tombstone of the key that this node has promised to reap by now.
+    pub fn remember(&mut self, turn: &Turn<'_>) {
+        self.grave = turn.grave.tombstone().cloned();
     }
 
     /// Takes a reply, or why there will be none.
@@ -174,8 +182,18 @@ impl Gather {
         self.replies.iter().filter_map(|replica| Some((replica, replica.ok()?.stored.as_ref()?)))
     }
 
+    /// The tombstone that this node remembers, if somebody has what it has deleted.
+    fn grave_needed(&self) -> Option<&Bytes> {
+        let grave = self.grave.as_ref()?;
+        let is_needed = |stored: &Stored| reap::has_deleted(grave, &stored.head).unwrap_or(false);
+        self.found().any(|(_, stored)| is_needed(stored)).then_some(grave)
+    }
+
     /// The head that all have who have one; `None` if they differ.
     fn only_head(&self) -> Option<Option<&Bytes>> {
+        if self.grave_needed().is_some() {
+            return None;
+        }
         let mut heads = self.found().map(|(_, stored)| &stored.head);
         let first = heads.next();
         let same = base::planted!(FrontierIgnored) || heads.all(|head| Some(head) == first);
@@ -187,7 +205,7 @@ impl Gather {
         if let Some(only) = self.only_head() {
             return Ok(only.into_iter().cloned().collect());
         }
-        let mut heads: Vec<Bytes> = Vec::new();
+        let mut heads = Vec::from_iter(self.grave_needed().cloned());
         for (_, stored) in self.found() {
             if !heads.contains(&stored.head) {
                 heads.push(stored.head.clone());
@@ -291,13 +309,40 @@ impl Gather {
 
     /// Whether a primary lacks what `head` has, or has it damaged.
     pub fn is_stale(&self, head: &Bytes) -> bool {
-        self.replies.iter().any(|replica| lacks(replica, head).is_some())
+        self.replies.iter().any(|replica| self.lacks(replica, head).is_some())
+    }
+
+    /// Whether all n primaries have exactly this tombstone, or have reaped it.
+    pub fn is_only(&self, tombstone: &Bytes, n: u32) -> bool {
+        let has = |replica: &Replica<Said>| match replica.ok() {
+            Some(Said { stored: Some(stored), .. }) => stored.head == *tombstone,
+            Some(_) => self.grave.as_ref() == Some(tombstone),
+            None => false,
+        };
+        let primaries = self.replies.iter().map(|replica| replica.roles.primaries).sum::<u32>();
+        primaries >= n && self.replies.iter().all(|replica| replica.roles.hints.is_empty() && has(replica))
+    }
+
+    /// Why a replica is to be sent `head`, if it is. One that only stands in keeps nothing but hints, and a tombstone that
+    /// is about to be reaped is not sent to those that have nothing.
+    fn lacks(&self, replica: &Replica<Said>, head: &Bytes) -> Option<Reason> {
+        if replica.roles.primaries == 0 {
+            return None;
+        }
+        match &replica.state {
+            State::Ok(Said { valueless: Some(Error::Damaged(_)), .. }) | State::Failed(Error::Damaged(_)) => {
+                Some(Reason::Heal)
+            }
+            State::Ok(Said { stored: Some(stored), .. }) => (stored.head != *head).then_some(Reason::Repair),
+            State::Ok(_) => (self.grave.as_ref() != Some(head)).then_some(Reason::Repair),
+            State::Waiting | State::Failed(_) => None,
+        }
     }
 
     /// Sends the version to the primaries that lack it.
     pub fn repair(&self, head: &Bytes, value: &Bytes, turn: &mut Turn<'_>) {
         for replica in self.replies.iter() {
-            let Some(reason) = lacks(replica, head) else { continue };
+            let Some(reason) = self.lacks(replica, head) else { continue };
             let (head, value) = (head.clone(), value.clone());
             turn.out.push(match replica.node {
                 Some(to) => Action::Ask { to, ask: Ask::Merge { head, value, hints: Vec::new(), reason } },
@@ -307,23 +352,7 @@ impl Gather {
     }
 }
 
-/// Why a replica is to be sent `head`, if it is. One that only stands in keeps nothing but hints.
-fn lacks(replica: &Replica<Said>, head: &Bytes) -> Option<Reason> {
-    if replica.roles.primaries == 0 {
-        return None;
-    }
-    match &replica.state {
-        State::Ok(Said { valueless: Some(Error::Damaged(_)), .. }) | State::Failed(Error::Damaged(_)) => {
-            Some(Reason::Heal)
-        }
-        State::Ok(said) if said.stored.as_ref().is_none_or(|stored| stored.head != *head) => {
-            Some(Reason::Repair)
-        }
-        State::Ok(_) | State::Waiting | State::Failed(_) => None,
-    }
-}
-
-fn decode(head: &Bytes) -> Result<Head, Error> {
+pub(crate) fn decode(head: &Bytes) -> Result<Head, Error> {
     Head::decode(head).map_err(damaged)
 }
 

@@ -6,7 +6,8 @@
 //! 3. When enough have replied, join their heads. Absent, unchanged and head-only are answered from that; for
 //!    anything else the value is fetched, if it has not come already.
 //! 4. Answer.
-//! 5. When the rest have replied too, or take long, send the joined version to those that lack it.
+//! 5. When the rest have replied too, or take long, send the joined version to those that lack it. If it is one tombstone
+//!    that all have, propose to reap it.
 //!
 //! Invariants: one answer; nothing is repaired before it; a replica that has something which the others lack is
 //! never overwritten, since what is sent is joined there once more.
@@ -30,6 +31,8 @@ use crate::turn::{Action, Event, Next, Stored, Turn, Want};
 pub struct Get {
     question: Question,
     phase: Phase,
+    /// Whether the client was told that there is nothing.
+    absent: bool,
     /// Once it has begun.
     gather: Option<Gather>,
 }
@@ -52,7 +55,12 @@ enum Phase {
 impl Get {
     /// The coordinator of `request`.
     pub fn new(request: GetRequest) -> Get {
-        Get { question: Question { request, if_modified: None }, phase: Phase::New, gather: None }
+        Get {
+            question: Question { request, if_modified: None },
+            phase: Phase::New,
+            absent: false,
+            gather: None,
+        }
     }
 
     /// The request.
@@ -79,6 +87,7 @@ impl Get {
                 }
             };
         };
+        gather.remember(turn);
         match (self.phase, event) {
             (Phase::Asking, Event::Late) => return Next::Wait,
             (Phase::Asking, Event::Expired) => {
@@ -93,10 +102,14 @@ impl Get {
                 }
                 if phase == Phase::Asking {
                     let Some(result) = self.question.answer(gather, turn) else { return Next::Wait };
+                    self.absent = matches!(result, Ok(Response::NotFound { .. }));
                     turn.out.push(Action::Reply(result));
                     self.phase = Phase::Answered;
                 }
             }
+        }
+        if self.absent && gather.complete() {
+            propose(gather, turn);
         }
         settle(gather, turn)
     }
@@ -165,6 +178,15 @@ impl Question {
     }
 }
 
+/// Proposes to reap the tombstone that all primaries have, if that is what there is.
+fn propose(gather: &Gather, turn: &mut Turn<'_>) {
+    let Ok(Some(head)) = gather.latest() else { return };
+    let is_tombstone = view(&head).is_ok_and(|head| head.is_tombstone());
+    if is_tombstone && gather.is_only(&head, turn.props.n_val) {
+        turn.out.push(Action::Propose { tombstone: head });
+    }
+}
+
 /// Repairs what the read has found to be behind, once nobody is waited for.
 fn settle(gather: &mut Gather, turn: &mut Turn<'_>) -> Next {
     if gather.is_alone() {
@@ -199,7 +221,7 @@ pub(crate) fn reply_of(event: Event) -> Option<ReplyOf<Option<Stored>>> {
         Event::Answer { from, result: Ok(Answer::Read(stored)) } => Some((Some(from), Ok(stored))),
         Event::Answer { from, result: Err(error) } => Some((Some(from), Err(error))),
         // A question of another kind, doubled on its way.
-        Event::Answer { result: Ok(Answer::Merged), .. } => None,
+        Event::Answer { result: Ok(Answer::Merged | Answer::Reaping { .. }), .. } => None,
         Event::Start | Event::Written(_) | Event::Late | Event::Expired => None,
     }
 }

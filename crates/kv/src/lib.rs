@@ -6,7 +6,8 @@
 //! set ([`coverage`]).
 //!
 //! A coordinator asks the replicas that a [`Placement`] names; on the other side of the question [`Merge`] joins
-//! a version with what a replica has, and [`Deliver`] brings home what was kept for one that was away.
+//! a version with what a replica has, and [`Deliver`] brings home what was kept for one that was away. [`Reap`] removes
+//! tombstones for good.
 //!
 //! Nothing here reads a clock, a store or a socket; everything that varies arrives in an event or a [`Turn`].
 
@@ -24,6 +25,7 @@ pub mod placement;
 pub mod props;
 pub mod put;
 pub mod quorum;
+pub mod reap;
 pub mod replica;
 mod replicate;
 mod replies;
@@ -44,6 +46,7 @@ pub use placement::{Placement, Roles};
 pub use props::{BucketProps, BucketTable, Prop, PropsChange, TypeChange, TypeStatus};
 pub use put::Put;
 pub use quorum::Quorum;
+pub use reap::{Graveyard, Reap};
 pub use replica::{Answer, Ask, NodeId, ReadForm, Reason};
 pub use request::{
     Bucket, DeleteRequest, GetRequest, ListBucketsRequest, ListKeysRequest, PutRequest, Request, Return,

@@ -1,6 +1,6 @@
 //! A replica's part in a write, a repair or a handoff: what was sent is joined with what is here.
 //!
-//! 1. Read the head here.
+//! 1. Read the head here. If this node remembers a tombstone of the key ([`crate::reap`]), what it has deleted is no more.
 //! 2. If it is the one that was sent, or descends from it, there is nothing to write but hints.
 //! 3. Otherwise join the two; read the values of siblings of ours that stay; write. Where the last write wins too: a
 //!    clock that decides between two versions, after causality has decided between others, does not decide the same
@@ -15,6 +15,7 @@ use object::{Head, Object};
 
 use crate::error::Error;
 use crate::get::{damaged, view};
+use crate::reap;
 use crate::replica::{Answer, NodeId, Reason};
 use crate::turn::{Action, Event, Next, Stored, Turn, Want};
 use crate::update::Update;
@@ -86,8 +87,11 @@ impl Merge {
     }
 
     fn on_head(&mut self, stored: Result<Option<Stored>, Error>, turn: &mut Turn<'_>) -> Result<Next, Error> {
-        let sent = (self.head.clone(), self.value.clone());
         view(&self.head)?;
+        if self.meets_grave(stored.as_ref().is_ok_and(Option::is_none), turn)? {
+            return Ok(Next::Over);
+        }
+        let sent = (self.head.clone(), self.value.clone());
         let stored = match stored {
             Ok(stored) => stored,
             Err(Error::Damaged(_)) => None,
@@ -123,6 +127,19 @@ impl Merge {
             return Ok(Next::Wait);
         }
         Ok(self.write(update.finish(Some(stored))?.into_parts(), turn))
+    }
+
+    /// Joins what was sent with the tombstone that is remembered here. True if nothing is left to be stored: the
+    /// tombstone was reaped, and is all that there is.
+    fn meets_grave(&mut self, is_absent: bool, turn: &Turn<'_>) -> Result<bool, Error> {
+        let Some(tombstone) = turn.grave.tombstone() else { return Ok(false) };
+        if self.reason == Reason::Handoff && base::planted!(ReapWithHintOutstanding) {
+            return Ok(false);
+        }
+        if reap::has_deleted(tombstone, &self.head)? {
+            (self.head, self.value) = reap::joined(tombstone, &self.head, &self.value)?;
+        }
+        Ok(is_absent && self.head == *tombstone && turn.grave.is_reaped(tombstone))
     }
 
     fn write(&mut self, (head, value): (Bytes, Bytes), turn: &mut Turn<'_>) -> Next {

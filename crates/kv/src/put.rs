@@ -132,6 +132,7 @@ impl Put {
         event: Event,
         turn: &mut Turn<'_>,
     ) -> Result<State, Error> {
+        gather.remember(turn);
         if let Some((from, result)) = reply_of(event) {
             gather.on_reply(from, result);
         }

@@ -7,6 +7,7 @@
 use bytes::Bytes;
 
 use crate::error::Error;
+use crate::reap::Round;
 use crate::turn::{Action, Event, Next, Stored, Turn, Want};
 
 pub use ring::NodeId;
@@ -31,6 +32,20 @@ pub enum Ask {
         /// Why it comes, which decides how urgent it is.
         reason: Reason,
     },
+    /// To take part in a reaping.
+    Reap {
+        /// Which round of it.
+        round: Round,
+        /// The tombstone's encoded head.
+        tombstone: Bytes,
+    },
+}
+
+impl Ask {
+    /// Whether it may change what the replica has.
+    pub fn writes(&self) -> bool {
+        !matches!(self, Ask::Read { .. })
+    }
 }
 
 /// Why a version is sent to a replica.
@@ -53,6 +68,13 @@ pub enum Answer {
     Read(Option<Stored>),
     /// To a merge: it is done.
     Merged,
+    /// To a round of a reaping.
+    Reaping {
+        /// Which.
+        round: Round,
+        /// Whether the replica agrees, or has done it.
+        agrees: bool,
+    },
 }
 
 /// A replica's part in a read.

@@ -48,6 +48,8 @@ pub(crate) struct Replicate {
     join: Option<Merge>,
     /// What the client is told when it is done; `None` once it has been told something.
     response: Option<Response>,
+    /// If the version is a tombstone, it: to be reaped once all primaries have it.
+    pub tombstone: Option<Bytes>,
 }
 
 impl Replicate {
@@ -65,7 +67,16 @@ impl Replicate {
             // Nobody is ever sent it.
             turn.out.push(Action::Write { head, value, hints: replies.hints_here() });
             let (head, value) = (Bytes::new(), Bytes::new());
-            return Replicate { needs, replies, spares: Vec::new(), head, value, join: None, response };
+            return Replicate {
+                needs,
+                replies,
+                spares: Vec::new(),
+                head,
+                value,
+                join: None,
+                response,
+                tombstone: None,
+            };
         }
         let mut join = None;
         for replica in replies.iter_mut() {
@@ -84,7 +95,7 @@ impl Replicate {
             let over = join.step(Event::Start, turn);
             debug_assert_eq!(over, Next::Wait, "a join begins by reading");
         }
-        Replicate { needs, replies, spares: placement.spares, head, value, join, response }
+        Replicate { needs, replies, spares: placement.spares, head, value, join, response, tombstone: None }
     }
 
     /// Takes what happened. `None` when there is nothing more to wait for.
@@ -107,7 +118,20 @@ impl Replicate {
             turn.out.push(Action::Reply(result.map(|()| response)));
         }
         let over = self.response.is_none() && (late || self.replies.complete());
+        if over
+            && self.is_everywhere(turn.props.n_val)
+            && let Some(tombstone) = self.tombstone.take()
+        {
+            turn.out.push(Action::Propose { tombstone });
+        }
         (!over).then_some(self)
+    }
+
+    /// Whether all n primaries have confirmed, and nobody keeps a hint.
+    fn is_everywhere(&self, n: u32) -> bool {
+        let has = |replica: &Replica<()>| replica.ok().is_some() && replica.roles.hints.is_empty();
+        let primaries = self.replies.iter().map(|replica| replica.roles.primaries).sum::<u32>();
+        primaries >= n && self.replies.iter().all(has)
     }
 
     fn on_reply(&mut self, from: Option<NodeId>, result: Result<(), Error>, turn: &mut Turn<'_>) {
@@ -198,7 +222,7 @@ fn confirmation_of(event: Event) -> Option<ReplyOf<()>> {
         Event::Answer { from, result: Ok(Answer::Merged) } => Some((Some(from), Ok(()))),
         Event::Answer { from, result: Err(error) } => Some((Some(from), Err(error))),
         // The answer to what was asked before the write, late or doubled.
-        Event::Answer { result: Ok(Answer::Read(_)), .. } => None,
+        Event::Answer { result: Ok(Answer::Read(_) | Answer::Reaping { .. }), .. } => None,
         Event::Start | Event::Read(_) | Event::Late | Event::Expired => None,
     }
 }

@@ -1,8 +1,8 @@
 //! How a coordinator and the shard loop speak.
 //!
 //! A coordinator is stepped with what happened ([`Event`]) and puts what is to be done next into [`Turn::out`]
-//! ([`Action`]). It starts with [`Event::Start`]. Each `Read` is answered by one `Event::Read`, each `Write`, and
-//! each `Hint` to be confirmed, by one `Event::Written`; there is at most one of these under way at a time. An `Ask` is answered by one
+//! ([`Action`]). It starts with [`Event::Start`]. Each `Read` is answered by one `Event::Read`, each `Write`, `Settle`,
+//! `Remove`, and each `Hint` to be confirmed, by one `Event::Written`; there is at most one of these under way at a time. An `Ask` is answered by one
 //! `Event::Answer`, or by several (the network doubles), or by none. A coordinator may go on after its `Reply`;
 //! it is over when a step says so ([`Next::Over`]).
 //!
@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::limits::Limits;
 use crate::placement::Placement;
 use crate::props::BucketProps;
+use crate::reap::Plot;
 use crate::replica::{Answer, Ask, NodeId, ReadForm};
 use crate::response::Response;
 
@@ -73,6 +74,15 @@ pub enum Action {
         node: NodeId,
         /// Whether the key goes too.
         object: bool,
+    },
+    /// Say when everything written here so far is as durable as configured. Other writes of the key wait no longer.
+    Settle,
+    /// Remove the key, and say when that is as durable as configured.
+    Remove,
+    /// All primaries have this tombstone: it may be reaped. Nobody waits for it.
+    Propose {
+        /// The encoded head.
+        tombstone: Bytes,
     },
     /// The client's answer.
     Reply(Result<Response, Error>),
@@ -141,6 +151,8 @@ pub struct Turn<'a> {
     pub next_dot: &'a mut dyn FnMut(bool) -> Result<Dot, Error>,
     /// Who holds the key: told the number of replicas and whether others may stand in.
     pub place: &'a dyn Fn(u32, bool) -> Placement,
+    /// What this node remembers of the key's reaping.
+    pub grave: Plot<'a>,
     /// How a read is to ask.
     pub form: ReadForm,
     /// The bucket's properties.

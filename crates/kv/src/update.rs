@@ -19,8 +19,8 @@ use bytes::Bytes;
 use object::{Actor, Context, Dot, Head, MergePlan, Metadata, Object, Pick, Policy, UpdatePlan};
 
 use crate::error::Error;
-use crate::gather::encode;
-use crate::get::damaged;
+use crate::gather::{decode, encode};
+use crate::get::{damaged, view};
 use crate::limits::Limits;
 use crate::turn::{Stored, Turn};
 
@@ -61,6 +61,7 @@ impl Update {
         is_primary: bool,
         turn: &mut Turn<'_>,
     ) -> Result<Update, Error> {
+        let put = after_reaping(put, turn)?;
         let dot = (turn.next_dot)(is_primary)?;
         if existing.as_ref().is_some_and(|head| head.context().covers(dot)) {
             return Err(Error::Damaged(format!("the stored context covers the new dot {dot:?}")));
@@ -101,7 +102,8 @@ impl Update {
         let before = Some(without(given, newest));
         let put = object::Put { context: before, ..put };
         let new = object::update(None, put, newest, Policy::AllowMult).map_err(refused)?;
-        let Some(existing) = existing else { return Ok(Update::AsIs(new)) };
+        let reaped = turn.grave.tombstone().map(decode).transpose()?;
+        let Some(existing) = existing.or(reaped) else { return Ok(Update::AsIs(new)) };
         let update = Update::join(existing, new).map_err(refused)?;
         if let Update::Merge { plan, .. } = &update {
             turn.limits.check_siblings(plan.picks().len())?;
@@ -184,6 +186,15 @@ fn values_of(head: &Head, values: &Bytes, places: impl Iterator<Item = usize>) -
     }
     let object = Object::new(head.clone(), values.clone()).map_err(damaged)?;
     Ok(places.map(|at| object.value(at)).collect())
+}
+
+/// The write, which comes after the tombstone that this node remembers: whoever still has that need not keep it.
+fn after_reaping(mut put: object::Put, turn: &Turn<'_>) -> Result<object::Put, Error> {
+    if let Some(tombstone) = turn.grave.tombstone() {
+        let seen = view(tombstone)?.context().to_context();
+        put.context.get_or_insert_default().join(&seen);
+    }
+    Ok(put)
 }
 
 fn newest_dot(context: &Context) -> Option<Dot> {

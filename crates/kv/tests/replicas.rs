@@ -5,10 +5,11 @@
 use base::Wall;
 use bytes::Bytes;
 use kv::quorum::Need;
+use kv::reap::GRAVE_TIME;
 use kv::{
-    Action, Answer, Ask, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Get, GetRequest, Limits,
-    Merge, Next, NodeId, Placement, Put, PutRequest, Quorum, ReadForm, Reason, Response, Roles, Stored, Turn,
-    Want,
+    Action, Answer, Ask, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Get, GetRequest,
+    Graveyard, Limits, Merge, Next, NodeId, Placement, Put, PutRequest, Quorum, ReadForm, Reason, Response,
+    Roles, Stored, Turn, Want,
 };
 use object::{Actor, Context, Dot, Head, Metadata, Object, Policy};
 
@@ -22,6 +23,7 @@ struct Bench {
     placement: Placement,
     form: ReadForm,
     counter: u64,
+    graveyard: Graveyard,
 }
 
 fn role(primaries: u32) -> Roles {
@@ -33,7 +35,13 @@ fn bench() -> Bench {
     let others = vec![(B, role(1)), (C, role(1))];
     let placement = Placement { here: Some(role(1)), others, spares: vec![D] };
     let props = BucketProps { allow_mult: true, ..BucketProps::default() };
-    Bench { props, placement, form: ReadForm::LocalValue, counter: 100 }
+    Bench {
+        props,
+        placement,
+        form: ReadForm::LocalValue,
+        counter: 100,
+        graveyard: Graveyard::new(GRAVE_TIME),
+    }
 }
 
 impl Bench {
@@ -43,11 +51,12 @@ impl Bench {
             self.counter += 1;
             Ok(Dot::new(Actor(1), self.counter))
         };
-        let placement = self.placement.clone();
+        let (placement, key) = (self.placement.clone(), Bytes::from_static(b"k"));
         let mut turn = Turn {
             wall: Wall(5_000_000),
             next_dot: &mut next_dot,
             place: &|_, _| placement.clone(),
+            grave: self.graveyard.plot(&key),
             form: self.form,
             props: &self.props,
             limits: &Limits::default(),

@@ -6,6 +6,7 @@ use base::Rng;
 use base::rng::SplitMix64;
 use bytes::{BufMut, Bytes, BytesMut};
 use kv::props::{StampedProps, StampedType};
+use kv::reap::Round;
 use kv::replica::{Answer, Ask, NodeId, Reason};
 use kv::{
     Bucket, BucketProps, Conditions, DeleteRequest, Error, Found, Listed, Page, PageAsk, Prop, PropsChange,
@@ -19,7 +20,7 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRng, TestRunner};
-use protocol::peer::{FRAME_BYTES_MAX, Frame, next_frame};
+use protocol::peer::{FRAME_BYTES_MAX, Frame, VERSION, next_frame};
 use std::sync::Arc;
 
 fn bytes() -> impl Strategy<Value = Bytes> {
@@ -156,6 +157,10 @@ fn error() -> impl Strategy<Value = Error> {
     ]
 }
 
+fn round() -> impl Strategy<Value = Round> {
+    prop_oneof![Just(Round::Promise), Just(Round::Confirm), Just(Round::Remove)]
+}
+
 fn ask() -> impl Strategy<Value = Ask> {
     let reason =
         prop_oneof![Just(Reason::Write), Just(Reason::Repair), Just(Reason::Heal), Just(Reason::Handoff)];
@@ -163,6 +168,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         prop_oneof![Just(Want::Head), Just(Want::Value)].prop_map(|want| Ask::Read { want }),
         (bytes(), value(), vec(any::<u16>().prop_map(NodeId), 0..4), reason)
             .prop_map(|(head, value, hints, reason)| Ask::Merge { head, value, hints, reason }),
+        (round(), bytes()).prop_map(|(round, tombstone)| Ask::Reap { round, tombstone }),
     ]
 }
 
@@ -171,6 +177,7 @@ fn answer() -> impl Strategy<Value = Result<Answer, Error>> {
     prop_oneof![
         of(stored).prop_map(|stored| Ok(Answer::Read(stored))),
         Just(Ok(Answer::Merged)),
+        (round(), any::<bool>()).prop_map(|(round, agrees)| Ok(Answer::Reaping { round, agrees })),
         error().prop_map(Err),
     ]
 }
@@ -209,12 +216,8 @@ fn message() -> impl Strategy<Value = PeerMessage> {
             life,
             load: Load(load)
         }),
-        (id.clone(), ttl, bytes(), ask()).prop_map(|(id, ttl_ms, key, ask)| PeerMessage::Ask {
-            id,
-            ttl_ms,
-            key,
-            ask
-        }),
+        (id.clone(), ttl, any::<u64>(), bytes(), ask())
+            .prop_map(|(id, ttl_ms, life, key, ask)| PeerMessage::Ask { id, ttl_ms, life, key, ask }),
         (id.clone(), answer(), any::<u32>()).prop_map(|(id, result, load)| PeerMessage::Answer {
             id,
             result,
@@ -248,7 +251,7 @@ fn message() -> impl Strategy<Value = PeerMessage> {
 }
 
 fn encode(message: &PeerMessage, out: &mut BytesMut) {
-    if let Some(value) = message.encode(out).unwrap() {
+    if let Some(value) = message.encode(VERSION, out).unwrap() {
         out.put_slice(&value);
     }
 }

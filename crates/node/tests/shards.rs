@@ -12,7 +12,7 @@ use kv::{
     Bucket, DeleteRequest, Error, GetRequest, ListBucketsRequest, ListKeysRequest, Prop, PutRequest, Request,
     Response,
 };
-use node::{Layout, Output, RequestId, Shard, ShardConfig, ShardId};
+use node::{Layout, Output, Reaping, RequestId, Shard, ShardConfig, ShardId};
 use object::Metadata;
 use ring::{Ring, RingSize, RingVersion};
 use std::path::Path;
@@ -51,6 +51,8 @@ impl Node {
                 clock: clock.clone(),
                 rng: Box::new(SplitMix64::new(99)),
                 read_form: kv::ReadForm::LocalValue,
+                life: 1,
+                reaping: Reaping::after(None),
             };
             Shard::new(config, store, table.clone())
         });

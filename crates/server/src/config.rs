@@ -43,6 +43,28 @@ const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
 /// A client that is there uses its pooled connections within the hour; one that is gone gives its place back.
 const IDLE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(3600);
 
+/// How long a tombstone is kept: Riak's default.
+const DELETE_DELAY_DEFAULT: Duration = Duration::from_secs(3);
+
+/// What becomes of tombstones that all primaries have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeleteMode {
+    /// They are kept, and other nodes may not reap them either.
+    Keep,
+    /// They are reaped when they are so old.
+    After(Duration),
+}
+
+impl DeleteMode {
+    /// How old they must be; `None` if they are kept.
+    pub fn delay(self) -> Option<Duration> {
+        match self {
+            DeleteMode::Keep => None,
+            DeleteMode::After(delay) => Some(delay),
+        }
+    }
+}
+
 /// A node's configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -63,6 +85,8 @@ pub struct Config {
     pub durability: Durability,
     /// How reads ask their replicas while the node is not too busy.
     pub read_form: ReadForm,
+    /// What becomes of tombstones.
+    pub delete_mode: DeleteMode,
     /// Under [`Durability::Interval`]: how long a write may wait for its sync.
     pub sync_interval: Duration,
     /// Connections at a time, of both protocols together.
@@ -92,6 +116,7 @@ impl Default for Config {
             shards: None,
             durability: Durability::Sync,
             read_form: ReadForm::LocalValue,
+            delete_mode: DeleteMode::After(DELETE_DELAY_DEFAULT),
             sync_interval: Duration::from_secs(1),
             connections_max: CONNECTIONS_MAX_DEFAULT,
             idle_timeout: IDLE_TIMEOUT_DEFAULT,

@@ -12,12 +12,13 @@ use crate::mailbox::Mailboxes;
 use crate::peer::{self, Arrived, Doors, Peers};
 use crate::stats::{Stats, ThreadStats};
 use crate::thread::{self, Common, Lines, Listeners};
+use base::Rng;
 use engine::Options;
 use engine::store::OpenReport;
 use kv::BucketTable;
 use node::riak::{Identity, RIAK_VERSION};
 use node::{Layout, Members, ShardId};
-use os::OsDisk;
+use os::{OsDisk, OsRng};
 use ring::{Ring, RingSize, RingVersion};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -247,8 +248,10 @@ fn members(config: &Config) -> Result<Arc<Members>, Error> {
 
 fn common(config: &Config, layout: Layout, members: Arc<Members>) -> Result<Common, Error> {
     let cluster = config.cluster().map_err(|(name, what)| Error::Cluster(name, what))?;
+    // 0 is for no process in particular.
+    let life = OsRng::new().next_u64().max(1);
     let peers = match &cluster {
-        Some(cluster) => Some(Arc::new(Peers::new(cluster, Arc::clone(&members), layout.ring_size)?)),
+        Some(cluster) => Some(Arc::new(Peers::new(cluster, Arc::clone(&members), layout.ring_size, life)?)),
         None => None,
     };
     let nodes = u32::try_from(members.count()).expect("nodes are numbered by sixteen bits");
@@ -266,6 +269,8 @@ fn common(config: &Config, layout: Layout, members: Arc<Members>) -> Result<Comm
         identity: Arc::new(identity),
         options,
         read_form: config.read_form,
+        life,
+        delete_mode: config.delete_mode,
         mailboxes: Arc::new(Mailboxes::new(layout.shards)),
         connections: Arc::new(AtomicUsize::new(0)),
         connections_max: config.connections_max,

@@ -47,6 +47,11 @@ pub struct Stats {
     hints_lost: u64,
     handoffs: u64,
     bounced: u64,
+    reaps_proposed: u64,
+    reaps_dropped: u64,
+    reaps_refused: u64,
+    reaps: u64,
+    graves: usize,
     journal_records: u64,
     journal_groups: u64,
     journal_syncs: u64,
@@ -140,6 +145,11 @@ impl Stats {
         self.hints_lost += counters.hints_lost;
         self.handoffs += counters.handoffs;
         self.bounced += counters.bounced;
+        self.reaps_proposed += counters.reaps_proposed;
+        self.reaps_dropped += counters.reaps_dropped;
+        self.reaps_refused += counters.reaps_refused;
+        self.reaps += counters.reaps;
+        self.graves += thread.shard.graves;
         self.journal_records += store.journal.records;
         self.journal_groups += store.journal.groups;
         self.journal_syncs += store.journal.syncs;

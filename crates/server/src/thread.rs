@@ -1,5 +1,6 @@
 //! A shard's thread: its runtime, its listener, its loop, its connections.
 
+use crate::config::DeleteMode;
 use crate::connections::Connections;
 use crate::error::Error;
 use crate::http;
@@ -13,7 +14,7 @@ use engine::store::{OpenReport, Platform};
 use engine::{Options, Store};
 use kv::{BucketTable, Limits, ReadForm};
 use node::riak::Identity;
-use node::{Layout, Members, Shard, ShardConfig, ShardId, layout};
+use node::{Layout, Members, Reaping, Shard, ShardConfig, ShardId, layout};
 use os::{DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
 use ring::Ring;
 use std::io;
@@ -63,6 +64,10 @@ pub struct Common {
     pub options: Options,
     /// How reads ask their replicas.
     pub read_form: ReadForm,
+    /// This process, for other nodes.
+    pub life: u64,
+    /// What becomes of tombstones.
+    pub delete_mode: DeleteMode,
     /// Messages between threads.
     pub mailboxes: Arc<Mailboxes>,
     /// Connections that are open in all threads.
@@ -163,6 +168,8 @@ impl Opened {
             clock: Arc::new(OsClock::new()),
             rng: Box::new(OsRng::new()),
             read_form: common.read_form,
+            life: common.life,
+            reaping: Reaping::after(common.delete_mode.delay()),
         };
         let folder = layout::shard_dir(&common.data, self.id.0);
         let shard = Shard::new(config, self.store, table);

@@ -17,6 +17,9 @@ const SEGMENT_BYTES_MIN: u64 = 32 << 10;
 /// And of the largest.
 const SEGMENT_BYTES_MAX: u64 = 256 << 10;
 
+/// The longest that a tombstone is kept that is to be reaped.
+const REAP_DELAY_MAX: Duration = Duration::from_millis(400);
+
 /// A store's options.
 pub(crate) fn options(rng: &mut SplitMix64, durability: Durability) -> Options {
     let size =
@@ -33,6 +36,13 @@ pub(crate) fn options(rng: &mut SplitMix64, durability: Durability) -> Options {
         level1_bytes_target: between(rng, 8 << 10, 64 << 10),
         ..Options::default()
     }
+}
+
+/// How long tombstones are kept before they are reaped; in one of four seeds for ever.
+pub(crate) fn reap_delay(rng: &mut SplitMix64) -> Option<Duration> {
+    let delay =
+        if rng.chance(1, 3) { Duration::ZERO } else { duration_between(rng, Duration::ZERO, REAP_DELAY_MAX) };
+    rng.chance(3, 4).then_some(delay)
 }
 
 /// Each fault is there or not, each on its own; so a seed shows few at a time, and some show none.

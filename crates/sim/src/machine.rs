@@ -15,7 +15,7 @@ use base::{Progress, Rng};
 use engine::store::{OpenReport, Platform};
 use engine::{Options, Store};
 use kv::Limits;
-use node::{Hop, Layout, Members, Output, Shard, ShardConfig, ShardId};
+use node::{Hop, Layout, Members, Output, Reaping, Shard, ShardConfig, ShardId};
 use ring::Ring;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -47,6 +47,7 @@ pub(crate) struct MachineConfig<'a> {
     pub(crate) members: Members,
     pub(crate) ring: Arc<Ring>,
     pub(crate) options: Options,
+    pub(crate) reaping: Reaping,
     pub(crate) disk: DiskOdds,
     /// The most that its clock gains or loses, in parts of a million.
     pub(crate) drift_ppm_max: u32,
@@ -63,6 +64,7 @@ pub(crate) struct Machine {
     members: Arc<Members>,
     ring: Arc<Ring>,
     options: Options,
+    reaping: Reaping,
     rng: SplitMix64,
 }
 
@@ -143,6 +145,7 @@ impl Machine {
             members: Arc::new(config.members),
             ring: config.ring,
             options: config.options,
+            reaping: config.reaping,
             rng,
         }
     }
@@ -168,6 +171,7 @@ impl Machine {
             reports.push(report);
         }
         let table = Shard::read_props(&stores[0], &mut self.disk.immediate())?;
+        let life = self.rng.next_u64().max(1);
         let mut shards = Vec::new();
         for (id, store) in (0..).map(ShardId).zip(stores) {
             let config = ShardConfig {
@@ -179,6 +183,8 @@ impl Machine {
                 clock: Arc::new(self.clock.clone()),
                 rng: self.fresh_rng(),
                 read_form: kv::ReadForm::LocalValue,
+                life,
+                reaping: self.reaping,
             };
             shards.push(Some(Shard::new(config, store, table.clone())));
         }

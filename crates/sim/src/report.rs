@@ -11,6 +11,10 @@ use std::fmt;
 /// A seed with fewer acknowledged operations has not shown anything.
 pub const ACKNOWLEDGED_MIN: u64 = 200;
 
+/// The share of the seeds in which tombstones may be reaped that must reap some: all nodes are up together only now and
+/// then.
+const REAPED_PERCENT_MIN: u64 = 80;
+
 /// What came of one seed.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -30,6 +34,8 @@ pub struct Report {
     pub unfired: Vec<Fault>,
     /// How many of the crashes that were planned did not come.
     pub crashes_missing: u64,
+    /// How often a tombstone was reaped, where it was to be.
+    pub reaps: Option<u64>,
     /// The promise that was broken, if one was.
     pub violation: Option<Violation>,
 }
@@ -47,6 +53,7 @@ impl Report {
             seed,
             kind,
             crashes_missing: 0,
+            reaps: None,
             acknowledged,
             events,
             hash: trace.hash(),
@@ -62,6 +69,7 @@ impl Report {
             seed,
             kind,
             crashes_missing: 0,
+            reaps: None,
             acknowledged: 0,
             events: 0,
             hash: 0,
@@ -108,6 +116,12 @@ pub struct Totals {
     pub counted: u64,
     /// Those of them that broke a promise.
     pub broken: u64,
+    /// Those in which tombstones were to be reaped.
+    pub reaping: u64,
+    /// Those of them in which some were.
+    pub reaped: u64,
+    /// How often one was in all.
+    pub reaps: u64,
     /// Operations acknowledged in all.
     pub acknowledged: u64,
     /// Events handled in all.
@@ -120,7 +134,9 @@ impl Totals {
     /// Of no seed yet.
     pub fn new(kind: Kind) -> Totals {
         let (seeds, counted, broken, acknowledged, events) = (0, 0, 0, 0, 0);
-        Totals { kind, seeds, counted, broken, acknowledged, events, fired: BTreeMap::new() }
+        let (reaping, reaped, reaps) = (0, 0, 0);
+        let fired = BTreeMap::new();
+        Totals { kind, seeds, counted, broken, reaping, reaped, reaps, acknowledged, events, fired }
     }
 
     /// Adds a seed.
@@ -128,6 +144,9 @@ impl Totals {
         self.seeds += 1;
         self.counted += u64::from(report.counts());
         self.broken += u64::from(report.violation.is_some());
+        self.reaping += u64::from(report.reaps.is_some());
+        self.reaped += u64::from(report.reaps > Some(0));
+        self.reaps += report.reaps.unwrap_or_default();
         self.acknowledged += report.acknowledged;
         self.events += report.events;
         for (fault, count) in &report.fired {
@@ -139,17 +158,22 @@ impl Totals {
 impl Totals {
     /// Whether no promise was broken, and enough seeds count to say so.
     pub fn pass(&self) -> bool {
-        self.broken == 0 && self.counted * 100 >= self.seeds * self.kind.counted_percent_min()
+        self.broken == 0
+            && self.counted * 100 >= self.seeds * self.kind.counted_percent_min()
+            && self.reaped * 100 >= self.reaping * REAPED_PERCENT_MIN
     }
 }
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Totals { seeds, counted, broken, acknowledged, events, .. } = self;
+        let Totals { seeds, counted, broken, reaping, reaped, reaps, acknowledged, events, .. } = self;
         writeln!(
             f,
             "{seeds} seeds, {counted} counted, {broken} broken, {acknowledged} acknowledged, {events} events"
         )?;
+        if *reaping > 0 {
+            writeln!(f, "{reaps} tombstones reaped, in {reaped} of {reaping} seeds in which some might be")?;
+        }
         self.fired.iter().try_for_each(|(fault, count)| writeln!(f, "  {fault:<15} {count:>10}"))
     }
 }

@@ -98,6 +98,7 @@ fn question(ask: &Ask) -> String {
         Ask::Merge { head: bytes, hints, reason, .. } => {
             format!("{reason:?} {} hints {hints:?}", head(bytes))
         }
+        Ask::Reap { round, tombstone } => format!("{round:?} {}", head(tombstone)),
     }
 }
 

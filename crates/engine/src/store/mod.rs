@@ -174,6 +174,16 @@ impl Store {
         self.writer.reached(durability)
     }
 
+    /// The version of the last write: once it may be acknowledged, so may all.
+    pub fn last_written(&self) -> Seq {
+        self.writer.last_seq()
+    }
+
+    /// When a write may be acknowledged.
+    pub fn durability(&self) -> Durability {
+        self.options.durability
+    }
+
     /// To be called a few times a second: what waits for the disk though nobody waits for it goes there with the
     /// next turn.
     pub fn tick(&mut self) {

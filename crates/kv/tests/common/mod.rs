@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use base::Wall;
 use bytes::Bytes;
+use kv::reap::GRAVE_TIME;
 use kv::{
-    Action, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Found, Get, GetRequest, Limits, Next,
-    Placement, Put, PutRequest, ReadForm, Response, Stored, Turn, Want,
+    Action, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Found, Get, GetRequest, Graveyard,
+    Limits, Next, Placement, Put, PutRequest, ReadForm, Response, Stored, Turn, Want,
 };
 use object::{Actor, Dot, HeadView, Metadata};
 
@@ -86,6 +87,7 @@ impl Node {
         self.steps.clear();
         self.wall += 1;
         let (mut event, mut out) = (Event::Start, Vec::new());
+        let mut graveyard = Graveyard::new(GRAVE_TIME);
         loop {
             let mut next_dot = |_| {
                 self.counter += 1;
@@ -94,9 +96,19 @@ impl Node {
             let (props, limits) = (&self.props, &self.limits);
             let (place, form) = (|n, _| Placement::alone(n), ReadForm::LocalValue);
             let wall = Wall(self.wall);
-            let mut turn =
-                Turn { wall, next_dot: &mut next_dot, place: &place, form, props, limits, out: &mut out };
+            let grave = graveyard.plot(key);
+            let mut turn = Turn {
+                wall,
+                next_dot: &mut next_dot,
+                place: &place,
+                grave,
+                form,
+                props,
+                limits,
+                out: &mut out,
+            };
             let next = step(event, &mut turn);
+            out.retain(|action| !matches!(action, Action::Propose { .. }));
             assert_eq!(out.len(), 1, "a node alone does one thing after the other: {out:?}");
             event = match out.remove(0) {
                 Action::Read { want, .. } => Event::Read(self.read(key, want)),

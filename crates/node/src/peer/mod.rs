@@ -60,6 +60,8 @@ pub enum PeerMessage {
         id: AskId,
         /// Milliseconds after which nobody waits for the answer.
         ttl_ms: u32,
+        /// The process that is asked, if only that one is to do it; 0 for any.
+        life: u64,
         /// The key's ledger key.
         key: Bytes,
         /// The question.
@@ -131,7 +133,7 @@ pub enum Lane {
     Listings,
     /// Read repair.
     Repair,
-    /// Hints brought home.
+    /// Hints brought home, tombstones reaped.
     Handoff,
 }
 
@@ -151,6 +153,8 @@ impl PeerMessage {
                 Reason::Handoff => Lane::Handoff,
             },
             PeerMessage::AskPage { .. } | PeerMessage::Page { .. } => Lane::Listings,
+            PeerMessage::Ask { ask: Ask::Reap { .. }, .. }
+            | PeerMessage::Answer { result: Ok(Answer::Reaping { .. }), .. } => Lane::Handoff,
             _ => Lane::Requests,
         }
     }

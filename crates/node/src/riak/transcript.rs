@@ -116,6 +116,7 @@ impl Node {
     ) -> Result<Response, Error> {
         let props = self.table.get(bucket)?.clone();
         let name = (bucket.clone(), key.clone());
+        let mut graveyard = kv::Graveyard::new(kv::reap::GRAVE_TIME);
         let (mut event, mut out) = (Event::Start, Vec::new());
         loop {
             let mut next_dot = |_| {
@@ -126,12 +127,14 @@ impl Node {
                 wall: Wall(1_795_260_970_752_067),
                 next_dot: &mut next_dot,
                 place: &|n, _| Placement::alone(n),
+                grave: graveyard.plot(key),
                 form: ReadForm::LocalValue,
                 props: &props,
                 limits: &self.limits,
                 out: &mut out,
             };
             let next = step(event, &mut turn);
+            out.retain(|action| !matches!(action, Action::Propose { .. }));
             event = match out.pop().expect("a node alone does one thing after the other") {
                 Action::Read { want, .. } => {
                     let found = self.objects.get(&name);

@@ -204,7 +204,7 @@ impl Shard {
     }
 
     /// A key's primaries but `node`; `None` if this node is one.
-    fn other_primaries(&self, prefix: u16, n_val: u32, node: NodeId) -> Option<Vec<NodeId>> {
+    pub(super) fn other_primaries(&self, prefix: u16, n_val: u32, node: NodeId) -> Option<Vec<NodeId>> {
         let n_val = usize::try_from(n_val).unwrap_or(usize::MAX);
         let list = self.config.ring.preflist(ring::Partition(prefix.into()), n_val);
         let mut primaries: Vec<NodeId> = list.map(|entry| entry.node).collect();

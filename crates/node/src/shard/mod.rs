@@ -4,7 +4,8 @@
 //!    that needs neither disk nor other nodes is done at once; what must wait is parked.
 //! 2. [`Shard::turn`] ends the turn: it hands writes to the disk, takes what the disk and jobs have done, and
 //!    takes parked work up again.
-//! 3. [`Shard::tick`], a few times a second, answers what is past its deadline, asks who is there, and sees to hints.
+//! 3. [`Shard::tick`], a few times a second, answers what is past its deadline, asks who is there, and sees to hints and
+//!    tombstones.
 //!
 //! Invariants
 //! * Each request is answered exactly once; a listing is answered in parts, the last one marked.
@@ -20,12 +21,14 @@ mod object;
 mod pages;
 mod peers;
 mod props;
+mod reap;
 mod replica;
 mod work;
 
 pub use crate::hop::RequestId;
 pub use admission::{OVERLOAD_WORK_MIN, PASS_MAX, WAIT_MAX};
 pub use object::LOOKUPS_BUSY;
+pub use reap::Reaping;
 
 use crate::hop::{Hop, ShardId};
 use crate::layout::Layout;
@@ -37,10 +40,11 @@ use base::{Clock, Monotonic, Rng};
 use engine::store::{Event as StoreEvent, StoreStats};
 use engine::{Seq, Store};
 use hints::Hints;
-use kv::{BucketTable, Error, Limits, PreflistEntry, ReadForm, Request, Response};
+use kv::{BucketTable, Error, Graveyard, Limits, PreflistEntry, ReadForm, Request, Response};
 use listing::Listings;
 use peers::Peers;
 use props::PropsChanges;
+use reap::Reaper;
 use replica::Forwards;
 use ring::Ring;
 use std::collections::BTreeSet;
@@ -77,6 +81,10 @@ pub struct ShardConfig {
     pub rng: Box<dyn Rng>,
     /// How reads ask their replicas while this node is not too busy.
     pub read_form: ReadForm,
+    /// The process, for other nodes: one random number, not 0, for all its shards.
+    pub life: u64,
+    /// What becomes of tombstones.
+    pub reaping: Reaping,
 }
 
 /// What a shard has for others.
@@ -159,6 +167,14 @@ pub struct ShardCounters {
     pub hints_home: u64,
     /// Messages to other nodes that could not be sent.
     pub bounced: u64,
+    /// Tombstones that a delete or a read here has proposed to reap.
+    pub reaps_proposed: u64,
+    /// Those that were dropped, as too many waited.
+    pub reaps_dropped: u64,
+    /// Those that were not reaped: some node is away, has a hint or something else, or does not want it.
+    pub reaps_refused: u64,
+    /// Those that were reaped.
+    pub reaps: u64,
 }
 
 /// What a shard is doing, for operators.
@@ -174,6 +190,8 @@ pub struct ShardStats {
     pub work_bytes: usize,
     /// Other nodes that can be reached.
     pub peers_up: usize,
+    /// Tombstones that are remembered since they were reaped, or nearly.
+    pub graves: usize,
 }
 
 /// A shard.
@@ -187,6 +205,8 @@ pub struct Shard {
     peers: Peers,
     forwards: Forwards,
     hints: Hints,
+    reaper: Reaper,
+    graveyard: Graveyard,
     /// Whose events the writes of this process are.
     actor: Actor,
     /// Work that waits until its version may be acknowledged.
@@ -208,7 +228,7 @@ enum Waiter {
 impl Shard {
     /// A shard over its open store. `table` has the properties that shard 0 keeps ([`Shard::read_props`]).
     pub fn new(mut config: ShardConfig, store: Store, table: BucketTable) -> Shard {
-        let peers = Peers::new(&config.members, &mut *config.rng, config.clock.now());
+        let peers = Peers::new(&config.members, config.life, config.clock.now());
         // Only a node alone can know that its disk is no copy, restored or started elsewhere: nobody else has
         // its actor's events.
         let actor = match peers.is_alone() || base::planted!(DotReusedAfterRestore) {
@@ -222,6 +242,8 @@ impl Shard {
             forwards: Forwards::default(),
             admission: Admission::default(),
             hints: Hints::default(),
+            reaper: Reaper::default(),
+            graveyard: Graveyard::new(config.reaping.grave),
             actor,
             config,
             store,
@@ -288,6 +310,7 @@ impl Shard {
         self.expire_forwards(now);
         self.tick_peers(now);
         self.tick_hints(now);
+        self.tick_reaps(now);
     }
 
     /// Lets a listing go on whose last part has been sent.
@@ -333,6 +356,7 @@ impl Shard {
             work: self.work(),
             work_bytes: self.work_bytes(),
             peers_up: self.peers.up().count(),
+            graves: self.graveyard.len(),
         }
     }
 

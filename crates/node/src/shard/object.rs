@@ -61,7 +61,7 @@ impl Shard {
             Coordinator::Get(_) => self.counters.gets += 1,
             Coordinator::Put(_) => self.counters.puts += 1,
             Coordinator::Delete(_) => self.counters.deletes += 1,
-            Coordinator::Read(_) | Coordinator::Merge(_) | Coordinator::Deliver(_) => {}
+            _ => {}
         }
         self.drive(None, Work::new(origin, coordinator, ledger_key, props, deadline), Event::Start);
     }
@@ -112,7 +112,7 @@ impl Shard {
         let form = self.read_form();
         let can_write = !work.coordinator.writes() || self.peers.is_alone() || self.store.fenced().is_none();
         let prefix = key::prefix_of(&work.key);
-        let Shard { store, config, peers, actor, .. } = self;
+        let Shard { store, config, peers, actor, graveyard, .. } = self;
         let ShardConfig { rng, ring, limits, clock, .. } = config;
         let mut next_dot = |is_primary: bool| {
             let actor = if is_primary { *actor } else { Actor(rng.next_u64()) };
@@ -123,6 +123,7 @@ impl Shard {
             wall: clock.wall(),
             next_dot: &mut next_dot,
             place: &place,
+            grave: graveyard.plot(&work.key),
             form,
             props: &work.props,
             limits,
@@ -168,6 +169,20 @@ impl Shard {
                 let merge =
                     Work::new(Origin::Nobody, merge, work.key.clone(), Arc::clone(&work.props), deadline);
                 self.drive(None, merge, Event::Start);
+                None
+            }
+            Action::Settle => {
+                self.release_key(work);
+                self.written(id, work, Ok(self.store.last_written()))
+            }
+            Action::Remove => {
+                let written = self.store.write(&[Write::Delete { key: &work.key }]);
+                self.release_key(work);
+                work.rests_on = Seq(0);
+                self.written(id, work, written)
+            }
+            Action::Propose { tombstone } => {
+                self.propose_reap(&work.key, tombstone);
                 None
             }
             Action::Forget { node, object } => {
@@ -306,8 +321,10 @@ impl Shard {
 
     fn end(&mut self, mut work: Work) {
         self.release_key(&mut work);
-        if let Coordinator::Deliver(deliver) = &work.coordinator {
-            self.on_delivered(deliver.to());
+        match &work.coordinator {
+            Coordinator::Deliver(deliver) => self.on_delivered(deliver.to()),
+            Coordinator::Reap(reap) => self.on_reaped(&work.key, reap.is_agreed()),
+            _ => {}
         }
     }
 

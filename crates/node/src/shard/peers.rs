@@ -10,7 +10,7 @@
 use super::{Output, Shard};
 use crate::members::Members;
 use crate::peer::{AskId, Load, NodeId, PeerMessage};
-use base::{Monotonic, Rng};
+use base::Monotonic;
 use kv::{Ask, Error, Event};
 use std::time::Duration;
 
@@ -58,11 +58,11 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    pub fn new(members: &Members, rng: &mut dyn Rng, now: Monotonic) -> Peers {
+    pub fn new(members: &Members, life: u64, now: Monotonic) -> Peers {
         let peer =
             |node| Peer { node, up: false, heard: Monotonic(0), life: None, load: Load(0), stale: false };
         let peers = members.others().map(peer).collect();
-        Peers { here: members.here(), peers, pinged: None, settled: now + SILENCE_MAX, life: rng.next_u64() }
+        Peers { here: members.here(), peers, pinged: None, settled: now + SILENCE_MAX, life }
     }
 
     /// Whether there is nobody else.
@@ -83,6 +83,16 @@ impl Peers {
     /// Whether every peer can be reached.
     pub fn all_up(&self) -> bool {
         self.peers.iter().all(|peer| peer.up)
+    }
+
+    /// This process.
+    pub fn life(&self) -> u64 {
+        self.life
+    }
+
+    /// A peer's process, as far as is known: one that is up has told.
+    pub fn life_of(&self, node: NodeId) -> u64 {
+        self.of(node).and_then(|peer| peer.life).unwrap_or_default()
     }
 
     /// How busy a peer has last said it is; as busy as can be if that is long ago.
@@ -160,6 +170,10 @@ impl Shard {
     pub(super) fn on_sign_of_life(&mut self, node: NodeId, life: Option<u64>, load: Option<Load>) {
         let now = self.config.clock.now();
         let Some(peer) = self.peers.of_mut(node) else { return };
+        if life.is_none() && peer.life.is_none() {
+            // What is sent to it must say to which process. It will answer a ping soon.
+            return;
+        }
         peer.heard = peer.heard.max(now);
         peer.stale = false;
         peer.load = load.unwrap_or(peer.load);

@@ -59,7 +59,9 @@ impl Shard {
         match message {
             PeerMessage::Ping { id, .. } => self.on_ping(from, id),
             PeerMessage::Pong { life, load, .. } => self.on_sign_of_life(from, Some(life), Some(load)),
-            PeerMessage::Ask { id, ttl_ms, key, ask } => self.on_ask(from, id, ttl_ms, key, ask),
+            PeerMessage::Ask { id, ttl_ms, life, key, ask } => {
+                self.on_ask((from, id), ttl_ms, life, key, ask)
+            }
             PeerMessage::Answer { id, result, load } => {
                 self.on_sign_of_life(from, None, Some(load));
                 self.resume(id.0 >> 8, Event::Answer { from, result });
@@ -117,10 +119,12 @@ impl Shard {
         match &ask {
             Ask::Merge { reason: Reason::Repair | Reason::Heal, .. } => self.counters.repairs += 1,
             Ask::Merge { reason: Reason::Handoff, .. } => self.counters.handoffs += 1,
-            Ask::Merge { .. } | Ask::Read { .. } => {}
+            Ask::Merge { .. } | Ask::Read { .. } | Ask::Reap { .. } => {}
         }
+        let ask = self.without_reaped(&key, ask);
         let (id, ttl_ms) = (self.ask_id(work), self.ttl_ms(deadline));
-        self.send(to, PeerMessage::Ask { id, ttl_ms, key, ask });
+        let life = if ask.writes() { self.peers.life_of(to) } else { 0 };
+        self.send(to, PeerMessage::Ask { id, ttl_ms, life, key, ask });
     }
 
     pub(super) fn ttl_ms(&self, deadline: Monotonic) -> u32 {
@@ -128,16 +132,21 @@ impl Shard {
         u32::try_from(left).unwrap_or(u32::MAX).max(1)
     }
 
-    fn on_ask(&mut self, from: NodeId, id: AskId, ttl_ms: u32, key: Bytes, ask: Ask) {
+    fn on_ask(&mut self, (from, id): (NodeId, AskId), ttl_ms: u32, life: u64, key: Bytes, ask: Ask) {
         let origin = Origin::Replica(from, id);
+        if life != 0 && life != self.peers.life() {
+            // It was sent to a process that has died, and may be older than what has been reaped since.
+            return self.answer(from, id, Err(Error::Unreachable));
+        }
         if self.work() >= 2 * WORK_MAX || self.objects.bytes() >= 2 * WORK_BYTES_MAX {
             self.counters.refused += 1;
             return self.answer(from, id, Err(Error::Overload));
         }
         let placed = placed(&key).map_err(|error| Error::Damaged(error.to_string()));
-        let props = placed.and_then(|(_, bucket)| self.table.get_as_replica(&bucket).map(Arc::clone));
-        let props = match props {
-            Ok(props) => props,
+        let found =
+            placed.and_then(|(prefix, bucket)| Ok((prefix, Arc::clone(self.table.get_as_replica(&bucket)?))));
+        let (prefix, props) = match found {
+            Ok(found) => found,
             Err(error) => return self.answer(from, id, Err(error)),
         };
         let coordinator = match ask {
@@ -149,6 +158,10 @@ impl Shard {
                 self.counters.replica_writes += 1;
                 Coordinator::Merge(kv::Merge::new(head, value, hints, reason))
             }
+            Ask::Reap { round, tombstone } => match self.reap_part(round, tombstone, prefix, props.n_val) {
+                Some(part) => Coordinator::ReapPart(Box::new(part)),
+                None => return self.answer(from, id, Ok(Answer::Reaping { round, agrees: false })),
+            },
         };
         let deadline = self.config.clock.now() + Duration::from_millis(ttl_ms.into());
         self.drive(None, Work::new(origin, coordinator, key, props, deadline), Event::Start);

@@ -10,7 +10,7 @@ use kv::{
     Response, Turn,
 };
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Requests answered after one that still waits for its last replicas, after which it is told to wait no longer. A node
@@ -32,6 +32,10 @@ pub(super) enum Coordinator {
     Merge(kv::Merge),
     /// A hint on its way home.
     Deliver(kv::Deliver),
+    /// A tombstone that is to go.
+    Reap(Box<kv::Reap>),
+    /// The part in a reaping that another node coordinates.
+    ReapPart(Box<kv::reap::Part>),
 }
 
 impl Coordinator {
@@ -56,7 +60,7 @@ impl Coordinator {
                 (&put.request().bucket, key)
             }
             Coordinator::Delete(delete) => (&delete.request().bucket, &delete.request().key),
-            Coordinator::Read(_) | Coordinator::Merge(_) | Coordinator::Deliver(_) => {
+            _ => {
                 unreachable!("it was made with its ledger key")
             }
         }
@@ -68,7 +72,7 @@ impl Coordinator {
             Coordinator::Get(get) => Request::Get(get.request().clone()),
             Coordinator::Put(put) => Request::Put(put.request().clone()),
             Coordinator::Delete(delete) => Request::Delete(delete.request().clone()),
-            Coordinator::Read(_) | Coordinator::Merge(_) | Coordinator::Deliver(_) => {
+            _ => {
                 unreachable!("it is no client's request")
             }
         }
@@ -79,9 +83,7 @@ impl Coordinator {
         match self {
             Coordinator::Put(put) => put.request().value.len(),
             Coordinator::Merge(merge) => merge.value_len(),
-            Coordinator::Get(_) | Coordinator::Delete(_) | Coordinator::Read(_) | Coordinator::Deliver(_) => {
-                0
-            }
+            _ => 0,
         }
     }
 
@@ -98,6 +100,8 @@ impl Coordinator {
             Coordinator::Read(read) => read.step(event, turn),
             Coordinator::Merge(merge) => merge.step(event, turn),
             Coordinator::Deliver(deliver) => deliver.step(event, turn),
+            Coordinator::Reap(reap) => reap.step(event, turn),
+            Coordinator::ReapPart(part) => part.step(event, turn),
         }
     }
 }
@@ -232,6 +236,13 @@ impl Objects {
             self.parked.iter().filter(|(_, work)| which(work)).map(|(&id, _)| id).collect();
         names.sort_unstable();
         names
+    }
+
+    /// The keys that there is work for, reaping aside.
+    pub fn keys(&self) -> BTreeSet<Bytes> {
+        let remembers =
+            |work: &&Work| !matches!(work.coordinator, Coordinator::Reap(_) | Coordinator::ReapPart(_));
+        self.parked.values().filter(remembers).map(|work| work.key.clone()).collect()
     }
 
     /// Bytes of values that parked work holds.

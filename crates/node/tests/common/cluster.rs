@@ -6,9 +6,11 @@ use super::{HandClock, Hold, open_store};
 use base::Clock;
 use base::rng::SplitMix64;
 use bytes::{Bytes, BytesMut};
+use kv::reap::Round;
 use kv::{Bucket, DeleteRequest, Error, GetRequest, NodeId, PutRequest, Quorum, ReadForm, Request, Response};
-use node::{Layout, Members, Output, PeerMessage, RequestId, Shard, ShardConfig, ShardId};
+use node::{AskId, Layout, Members, Output, PeerMessage, Reaping, RequestId, Shard, ShardConfig, ShardId};
 use object::{HeadView, Metadata};
+use protocol::peer::VERSION;
 use ring::{Ring, RingSize, RingVersion};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -18,11 +20,15 @@ use std::time::Duration;
 
 pub const NAMES: [&str; 5] = ["a@h", "b@h", "c@h", "d@h", "e@h"];
 
+/// The number of a test's own questions.
+pub const TESTS_OWN: u64 = 7;
+
 pub struct Cluster {
     pub data: PathBuf,
     pub nodes: Vec<Option<Shard>>,
     pub clock: Arc<HandClock>,
     pub form: ReadForm,
+    pub reaping: Reaping,
     pub last_request: u64,
     pub answers: BTreeMap<RequestId, Result<Response, Error>>,
     /// Parts of answers.
@@ -35,6 +41,10 @@ pub struct Cluster {
     pub cuts: BTreeSet<(usize, usize)>,
     /// Messages that arrived, by kind.
     pub asked: Vec<&'static str>,
+    /// The last write that arrived.
+    pub kept_write: Option<(usize, usize, PeerMessage)>,
+    /// The last answer to a question of the test's own.
+    pub told: Option<Result<kv::Answer, Error>>,
     pub holds: Vec<Arc<Hold>>,
 }
 
@@ -45,6 +55,7 @@ impl Cluster {
             nodes: (0..nodes).map(|_| None).collect(),
             clock: Arc::default(),
             form,
+            reaping: Reaping::after(None),
             last_request: 0,
             answers: BTreeMap::new(),
             pieces: BTreeMap::new(),
@@ -53,6 +64,8 @@ impl Cluster {
             messages: VecDeque::new(),
             cuts: BTreeSet::new(),
             asked: Vec::new(),
+            kept_write: None,
+            told: None,
             holds: (0..nodes).map(|_| Arc::default()).collect(),
         };
         (0..nodes).for_each(|node| cluster.start(node));
@@ -76,6 +89,8 @@ impl Cluster {
             clock: self.clock.clone(),
             rng: Box::new(SplitMix64::new(seed)),
             read_form: self.form,
+            life: seed,
+            reaping: self.reaping,
         };
         self.nodes[node] = Some(Shard::new(config, store, table));
     }
@@ -141,10 +156,19 @@ impl Cluster {
 
     pub fn deliver(&mut self, from: usize, to: usize, message: &PeerMessage) {
         let mut bytes = BytesMut::new();
-        let value = message.encode(&mut bytes).unwrap();
+        let value = message.encode(VERSION, &mut bytes).unwrap();
         bytes.extend_from_slice(&value.unwrap_or_default());
         let frame = protocol::peer::next_frame(&mut bytes, protocol::peer::FRAME_BYTES_MAX).unwrap();
         let message = PeerMessage::decode(frame.unwrap()).unwrap();
+        match &message {
+            PeerMessage::Ask { ask: kv::Ask::Merge { reason: kv::Reason::Write, .. }, .. } => {
+                self.kept_write = Some((from, to, message.clone()));
+            }
+            PeerMessage::Answer { id: AskId(id), result, .. } if *id == TESTS_OWN << 8 => {
+                self.told = Some(result.clone());
+            }
+            _ => {}
+        }
         self.asked.push(match &message {
             PeerMessage::Ask { ask: kv::Ask::Read { want: kv::Want::Head }, .. } => "head",
             PeerMessage::Ask { ask: kv::Ask::Read { want: kv::Want::Value }, .. } => "value",
@@ -153,6 +177,11 @@ impl Cluster {
                 kv::Reason::Repair => "repair",
                 kv::Reason::Heal => "heal",
                 kv::Reason::Handoff => "handoff",
+            },
+            PeerMessage::Ask { ask: kv::Ask::Reap { round, .. }, .. } => match round {
+                Round::Promise => "promise",
+                Round::Confirm => "confirm",
+                Round::Remove => "remove",
             },
             PeerMessage::Forward { .. } => "forward",
             PeerMessage::AskPage { .. } => "page",

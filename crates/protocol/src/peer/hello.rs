@@ -16,7 +16,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::fields::{Malformed, Reader, put_bytes};
 
 /// The newest version of the protocol between nodes, as of this program.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
+
+/// The oldest version that is still spoken.
+pub const VERSION_MIN: u16 = 1;
 
 /// The largest hello or reply, checksum included. A link is not yet known to be of any use while it is read.
 pub const HELLO_BYTES_MAX: usize = 4 << 10;
@@ -46,7 +49,7 @@ pub struct Versions {
 
 impl Versions {
     /// This program's.
-    pub const OURS: Versions = Versions { min: VERSION, max: VERSION };
+    pub const OURS: Versions = Versions { min: VERSION_MIN, max: VERSION };
 }
 
 impl std::fmt::Display for Versions {

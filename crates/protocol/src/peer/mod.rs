@@ -17,7 +17,7 @@ pub mod hello;
 
 pub use fields::{Malformed, Reader, put_bytes, put_varint};
 pub use frame::{FRAME_BYTES_MAX, Frame, FrameError, next_frame};
-pub use hello::{Hello, HelloError, Refusal, Reply, Versions, cluster_fingerprint, negotiate};
+pub use hello::{Hello, HelloError, Refusal, Reply, VERSION, Versions, cluster_fingerprint, negotiate};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! The table of options.
 
-use super::{Config, cluster};
+use super::{Config, DeleteMode, cluster};
 use engine::Durability;
 use kv::ReadForm;
 use node::layout::SHARDS_MAX;
@@ -154,6 +154,27 @@ pub const SETTINGS: &[Setting] = &[
                 ReadForm::Values => "values",
             };
             word.to_owned()
+        },
+    },
+    Setting {
+        name: "delete_mode",
+        flag: "delete-mode",
+        value_name: "keep|immediate|TIME",
+        help: "When the tombstone of a deleted key is removed: never, at once, or after a time such as 3s",
+        set: |config, text| {
+            config.delete_mode = match text {
+                "keep" => DeleteMode::Keep,
+                "immediate" => DeleteMode::After(Duration::ZERO),
+                _ => DeleteMode::After(
+                    duration(text).map_err(|what| format!("{what}, nor keep or immediate"))?,
+                ),
+            };
+            Ok(())
+        },
+        show: |config| match config.delete_mode {
+            DeleteMode::Keep => "keep".to_owned(),
+            DeleteMode::After(Duration::ZERO) => "immediate".to_owned(),
+            DeleteMode::After(delay) => show_duration(delay),
         },
     },
     Setting {

@@ -5,11 +5,12 @@
 
 use super::channel::{Channel, HANDSHAKE_READ_BYTES};
 use super::figures::PeerFigures;
-use super::queue::Queue;
+use super::queue::{Queue, Waiting};
 use super::{HANDSHAKE_MAX, LINKS_MAX, Peers, prepare};
 use crate::local::Local;
 use base::{Monotonic, Rng};
 use bytes::{Bytes, BytesMut};
+use kv::reap::FRAME_WAIT_MAX;
 use node::{PeerMessage, ShardId};
 use os::OsRng;
 use protocol::peer::Reply;
@@ -89,7 +90,7 @@ impl Links {
     #[must_use]
     pub(crate) fn send(&self, from: ShardId, to: NodeId, message: PeerMessage) -> Option<PeerMessage> {
         let link = self.links[usize::from(to.0)].as_ref().expect("a shard's own links lead to other nodes");
-        let bounced = link.send(from, message);
+        let bounced = link.send(from, message, self.now.get());
         if bounced.is_some() {
             self.count(to, |figures| figures.peer_bounced += 1);
         }
@@ -126,6 +127,11 @@ impl Links {
         }
     }
 
+    /// The time of the last sweep.
+    pub(crate) fn now(&self) -> Monotonic {
+        self.now.get()
+    }
+
     /// Ends connections whose writes do not get on.
     pub(crate) fn sweep(&self, now: Monotonic) {
         self.now.set(now);
@@ -160,11 +166,11 @@ impl Link {
         }
     }
 
-    fn send(&self, from: ShardId, message: PeerMessage) -> Option<PeerMessage> {
+    fn send(&self, from: ShardId, message: PeerMessage, since: Monotonic) -> Option<PeerMessage> {
         if !self.is_up.get() {
             return Some(message);
         }
-        let bounced = self.queue.borrow_mut().push(from, message);
+        let bounced = self.queue.borrow_mut().push(Waiting { from, message, since });
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }
@@ -192,14 +198,14 @@ async fn run(link: Rc<Link>, local: Rc<Local>, peers: Arc<Peers>) {
     let mut last_failure = String::new();
     loop {
         match connect(&link, &peers).await {
-            Ok(mut channel) => {
+            Ok((mut channel, version)) => {
                 tracing::info!(peer = %name, "link up");
                 last_failure.clear();
                 let began = local.links().now.get();
                 link.is_up.set(true);
                 local.links().count(link.node, |figures| figures.peer_links_up += 1);
                 local.link(link.node, true);
-                let ended = send_all(&link, &local, &mut channel).await;
+                let ended = send_all(&link, &local, &mut channel, version).await;
                 link.is_up.set(false);
                 local.links().count(link.node, |figures| figures.peer_links_up -= 1);
                 link.writing_since.set(None);
@@ -226,15 +232,15 @@ async fn run(link: Rc<Link>, local: Rc<Local>, peers: Arc<Peers>) {
     }
 }
 
-/// A connection that the other node has welcomed.
-async fn connect(link: &Link, peers: &Peers) -> Result<Channel, String> {
+/// A connection that the other node has welcomed, and the version in which frames are written to it.
+async fn connect(link: &Link, peers: &Peers) -> Result<(Channel, u16), String> {
     match timeout(HANDSHAKE_MAX, introduce(link.node, peers)).await {
         Ok(result) => result,
         Err(_) => Err(format!("no answer in {} s", HANDSHAKE_MAX.as_secs())),
     }
 }
 
-async fn introduce(node: NodeId, peers: &Peers) -> Result<Channel, String> {
+async fn introduce(node: NodeId, peers: &Peers) -> Result<(Channel, u16), String> {
     let failed = |error: io::Error| error.to_string();
     let tcp = TcpStream::connect(peers.address(node)).await.map_err(failed)?;
     prepare(&tcp).map_err(failed)?;
@@ -248,7 +254,7 @@ async fn introduce(node: NodeId, peers: &Peers) -> Result<Channel, String> {
     let mut scratch = [0; HANDSHAKE_READ_BYTES];
     loop {
         match Reply::read(&mut input).map_err(|error| error.to_string())? {
-            Some(Reply::Welcome { .. }) => return Ok(channel),
+            Some(Reply::Welcome { version }) => return Ok((channel, version)),
             Some(Reply::Refused { text }) => return Err(format!("refused: {text}")),
             None if channel.read(&mut input, &mut scratch).await.map_err(failed)? => {}
             None => return Err("the connection was closed before an answer".to_owned()),
@@ -257,8 +263,8 @@ async fn introduce(node: NodeId, peers: &Peers) -> Result<Channel, String> {
 }
 
 /// Sends what is queued until the connection ends; says why it did.
-async fn send_all(link: &Link, local: &Local, channel: &mut Channel) -> String {
-    let mut batch = Batch::default();
+async fn send_all(link: &Link, local: &Local, channel: &mut Channel, version: u16) -> String {
+    let mut batch = Batch { version, ..Batch::default() };
     let mut unexpected = BytesMut::new();
     let mut scratch = [0; HANDSHAKE_READ_BYTES];
     loop {
@@ -298,7 +304,7 @@ async fn send_all(link: &Link, local: &Local, channel: &mut Channel) -> String {
 fn give_back(link: &Link, local: &Local) {
     let waiting: Vec<_> = std::iter::from_fn(|| link.queue.borrow_mut().pop()).collect();
     local.links().count(link.node, |figures| figures.peer_bounced += waiting.len() as u64);
-    for (from, message) in waiting {
+    for Waiting { from, message, .. } in waiting {
         local.bounce(from, link.node, message);
     }
 }
@@ -306,6 +312,7 @@ fn give_back(link: &Link, local: &Local) {
 /// Frames that are written together.
 #[derive(Default)]
 struct Batch {
+    version: u16,
     out: BytesMut,
     /// Values that follow so many bytes of `out`.
     values: Vec<(usize, Bytes)>,
@@ -317,9 +324,15 @@ impl Batch {
     /// Takes frames from the queue.
     fn fill(&mut self, link: &Link, local: &Local) {
         while self.bytes < WRITE_BYTES_MAX {
-            let Some((from, message)) = link.queue.borrow_mut().pop() else { return };
+            let now = local.links().now.get();
+            let Some(Waiting { from, message, since }) = link.queue.borrow_mut().pop() else { return };
+            if now.since(since) > FRAME_WAIT_MAX {
+                // What is so old may be older than what has been reaped meanwhile.
+                local.bounce(from, link.node, message);
+                continue;
+            }
             let before = self.out.len();
-            match message.encode(&mut self.out) {
+            match message.encode(self.version, &mut self.out) {
                 Ok(value) => {
                     self.frames += 1;
                     self.bytes += self.out.len() - before + value.as_ref().map_or(0, Bytes::len);

@@ -37,9 +37,7 @@ pub(crate) use listener::{Arrived, Doors, serve};
 pub(crate) use reader::receive;
 
 use crate::config::Cluster;
-use base::Rng;
 use node::Members;
-use os::OsRng;
 use protocol::peer::{Hello, Versions, cluster_fingerprint};
 use ring::{NodeId, RingSize};
 use std::net::SocketAddr;
@@ -68,14 +66,19 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Reads the certificates of `cluster`.
-    pub fn new(cluster: &Cluster, members: Arc<Members>, ring_size: RingSize) -> Result<Peers, TlsError> {
+    /// Reads the certificates of `cluster`. `life` is this process.
+    pub fn new(
+        cluster: &Cluster,
+        members: Arc<Members>,
+        ring_size: RingSize,
+        life: u64,
+    ) -> Result<Peers, TlsError> {
         let here = Arc::clone(members.name(members.here()));
         let names = members.all().map(|node| &**members.name(node));
         let hello = Hello {
             versions: Versions::OURS,
             cluster: cluster_fingerprint(ring_size.partitions(), names),
-            life: OsRng::new().next_u64(),
+            life,
             from: here.to_string(),
         };
         let tls = Tls::load(&cluster.ca, &cluster.cert, &cluster.key, &here)?;

@@ -1,5 +1,6 @@
 //! What waits for a link, in lanes.
 
+use base::Monotonic;
 use kv::replica::{Answer, Ask};
 use kv::{Found, Request, Response};
 use node::{Lane, PeerMessage, ShardId};
@@ -22,8 +23,15 @@ const MESSAGE_BYTES: usize = 256;
 /// What a name is counted for beside its bytes.
 const NAME_BYTES: usize = 48;
 
-/// A message that waits, and whose it is.
-pub(super) type Waiting = (ShardId, PeerMessage);
+/// A message that waits.
+#[derive(Debug, PartialEq)]
+pub(super) struct Waiting {
+    /// Whose it is.
+    pub(super) from: ShardId,
+    pub(super) message: PeerMessage,
+    /// Since when.
+    pub(super) since: Monotonic,
+}
 
 /// Messages for one node.
 #[derive(Default)]
@@ -40,17 +48,17 @@ struct LaneQueue {
 impl Queue {
     /// Appends a message to its lane, or gives it back if that is full. An empty lane takes any message.
     #[must_use]
-    pub(super) fn push(&mut self, from: ShardId, message: PeerMessage) -> Option<PeerMessage> {
-        let lane = message.lane() as usize;
+    pub(super) fn push(&mut self, waiting: Waiting) -> Option<PeerMessage> {
+        let lane = waiting.message.lane() as usize;
         let (messages_max, bytes_max) = BOUNDS[lane];
         let lane = &mut self.lanes[lane];
-        let bytes = weight(&message);
+        let bytes = weight(&waiting.message);
         let fits = lane.messages.len() < messages_max && lane.bytes + bytes <= bytes_max;
         if !fits && !lane.messages.is_empty() {
-            return Some(message);
+            return Some(waiting.message);
         }
         lane.bytes += bytes;
-        lane.messages.push_back((from, message));
+        lane.messages.push_back(waiting);
         None
     }
 
@@ -58,7 +66,7 @@ impl Queue {
     pub(super) fn pop(&mut self) -> Option<Waiting> {
         let lane = self.lanes.iter_mut().find(|lane| !lane.messages.is_empty())?;
         let waiting = lane.messages.pop_front()?;
-        lane.bytes -= weight(&waiting.1);
+        lane.bytes -= weight(&waiting.message);
         Some(waiting)
     }
 
@@ -95,7 +103,8 @@ fn weight(message: &PeerMessage) -> usize {
 fn weight_of_ask(ask: &Ask) -> usize {
     match ask {
         Ask::Merge { head, value, .. } => head.len() + value.len(),
-        _ => 0,
+        Ask::Reap { tombstone, .. } => tombstone.len(),
+        Ask::Read { .. } => 0,
     }
 }
 
@@ -110,12 +119,14 @@ mod tests {
     use kv::replica::Reason;
     use node::{AskId, Load};
 
-    const HERE: ShardId = ShardId(0);
-
     fn merge(id: u64, bytes: usize, reason: Reason) -> PeerMessage {
         let value = Bytes::from(vec![0; bytes]);
         let ask = Ask::Merge { head: Bytes::new(), value, hints: Vec::new(), reason };
-        PeerMessage::Ask { id: AskId(id), ttl_ms: 1, key: Bytes::new(), ask }
+        PeerMessage::Ask { id: AskId(id), ttl_ms: 1, life: 0, key: Bytes::new(), ask }
+    }
+
+    fn push(queue: &mut Queue, message: PeerMessage) -> Option<PeerMessage> {
+        queue.push(Waiting { from: ShardId(0), message, since: Monotonic(0) })
     }
 
     fn ping(id: u64) -> PeerMessage {
@@ -133,9 +144,9 @@ mod tests {
             ping(5),
         ];
         for message in &late {
-            assert_eq!(queue.push(HERE, message.clone()), None);
+            assert_eq!(push(&mut queue, message.clone()), None);
         }
-        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|(_, message)| message).collect();
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|waiting| waiting.message).collect();
         assert_eq!(order, [4, 2, 3, 1, 0].map(|at: usize| late[at].clone()));
         assert!(queue.is_empty() && queue.lanes.iter().all(|lane| lane.bytes == 0));
     }
@@ -145,16 +156,16 @@ mod tests {
         let mut queue = Queue::default();
         let (_, bytes_max) = BOUNDS[Lane::Handoff as usize];
         let (_, too_large) = BOUNDS[Lane::Repair as usize];
-        assert_eq!(queue.push(HERE, merge(0, too_large * 2, Reason::Repair)), None);
-        assert!(queue.push(HERE, merge(1, 0, Reason::Repair)).is_some(), "only an empty lane takes any size");
+        assert_eq!(push(&mut queue, merge(0, too_large * 2, Reason::Repair)), None);
+        assert!(push(&mut queue, merge(1, 0, Reason::Repair)).is_some(), "only an empty lane takes any size");
         for id in 0..4 {
-            assert_eq!(queue.push(HERE, merge(id, bytes_max / 4 - MESSAGE_BYTES, Reason::Handoff)), None);
+            assert_eq!(push(&mut queue, merge(id, bytes_max / 4 - MESSAGE_BYTES, Reason::Handoff)), None);
         }
         let refused = merge(9, 0, Reason::Handoff);
-        assert_eq!(queue.push(HERE, refused.clone()), Some(refused));
+        assert_eq!(push(&mut queue, refused.clone()), Some(refused));
         let (pings_max, _) = BOUNDS[Lane::Liveness as usize];
-        let taken = (0..1000).filter(|&id| queue.push(HERE, ping(id)).is_none()).count();
+        let taken = (0..1000).filter(|&id| push(&mut queue, ping(id)).is_none()).count();
         assert_eq!(taken, pings_max);
-        assert_eq!(queue.push(HERE, merge(7, 0, Reason::Write)), None);
+        assert_eq!(push(&mut queue, merge(7, 0, Reason::Write)), None);
     }
 }

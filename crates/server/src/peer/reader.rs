@@ -6,6 +6,7 @@ use super::channel::{Channel, READ_BYTES};
 use super::listener::Arrived;
 use crate::local::Local;
 use bytes::BytesMut;
+use kv::reap::SILENCE_MAX;
 use node::{Members, PeerMessage};
 use protocol::peer::{FRAME_BYTES_MAX, next_frame};
 use ring::NodeId;
@@ -64,6 +65,7 @@ async fn read_all(arrived: Arrived, local: &Local, scratch: &RefCell<Box<[u8]>>)
     let mut channel = Channel::new(tcp, arrived.tls);
     let mut input = arrived.input;
     let mut messages = Vec::new();
+    let mut heard = local.links().now();
     loop {
         let decoded = decode(&mut input, &mut messages);
         local.links().count(node, |figures| figures.peer_frames_received += messages.len() as u64);
@@ -81,6 +83,12 @@ async fn read_all(arrived: Arrived, local: &Local, scratch: &RefCell<Box<[u8]>>)
         if !channel.read_shared(&mut input, scratch).await.map_err(failed)? {
             return Ok(());
         }
+        let now = local.links().now();
+        if now.since(heard) > SILENCE_MAX {
+            // One of the two has stood still. What comes now may be older than what has been reaped meanwhile.
+            return Err(format!("silent for {} s", now.since(heard).as_secs()));
+        }
+        heard = now;
         local.links().count(node, |figures| {
             figures.peer_bytes_received += (input.len() - before) as u64;
             figures.peer_reads += 1;

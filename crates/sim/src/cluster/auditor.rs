@@ -3,7 +3,7 @@
 
 use super::client::{self, Place};
 use super::{AUDITOR, REPLICAS, World};
-use crate::check::cluster::{Copies, check_promise};
+use crate::check::cluster::Copies;
 use crate::check::history::KeyName;
 use crate::check::{Verdict, Violation};
 use crate::seed::index_below;
@@ -137,6 +137,7 @@ impl World {
         let message = PeerMessage::Ask {
             id: AskId(id),
             ttl_ms: u32::try_from(AUDIT_TIMEOUT.as_millis()).expect("seconds"),
+            life: 0,
             key: Bytes::from(ledger_key),
             ask: Ask::Read { want: Want::Head },
         };
@@ -154,7 +155,7 @@ impl World {
                 return Ok(());
             }
         };
-        check_promise(at, &name(audit.place), &audit.promised, head.as_ref())?;
+        self.checks.check_promise(at, &name(audit.place), &audit.promised, head.as_ref())?;
         if audit.compared {
             self.auditor.copies.entry(audit.place).or_default().insert(at, head);
         }

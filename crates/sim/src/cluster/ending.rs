@@ -12,7 +12,7 @@
 use super::auditor::{Auditor, PROPS_TIMEOUT, name};
 use super::client::Place;
 use super::{AUDITOR, BUCKETS, Event, World};
-use crate::check::cluster::{Copies, check_bounds, check_read};
+use crate::check::cluster::{Copies, check_bounds};
 use crate::check::{Verdict, Violation};
 use crate::disk::DiskOdds;
 use crate::network::{NetworkConfig, NodeId};
@@ -210,7 +210,9 @@ impl World {
         if let Some(wrong) = &self.ending.wrong {
             return wrong.clone();
         }
-        let differs = self.auditor.copies.iter().find(|(_, copies)| !copies.are_equal());
+        let nothing = Context::new();
+        let is_done = |place: &Place, copies: &Copies| self.checks.are_done(&name(*place), copies, &nothing);
+        let differs = self.auditor.copies.iter().find(|(place, copies)| !is_done(place, copies));
         match (differs, &self.auditor.failed) {
             (Some((place, copies)), _) => copies.differ(&name(*place)),
             (None, failed) => {
@@ -245,10 +247,10 @@ impl World {
             return Ok(false);
         }
         for (place, (_, context)) in read {
-            check_read(&name(*place), &copies[place], context)?;
+            self.checks.check_read(&name(*place), &copies[place], context)?;
         }
         let is_done =
-            |place: &Place, copies: &Copies| copies.are_equal() && copies.have(&name(*place), &read[place].1);
+            |place: &Place, copies: &Copies| self.checks.are_done(&name(*place), copies, &read[place].1);
         let unequal = copies.iter().filter(|(place, copies)| !is_done(place, copies)).count();
         self.trace.line(format_args!("{unequal} keys differ"));
         self.ending.wrong = None;

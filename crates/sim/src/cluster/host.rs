@@ -56,6 +56,7 @@ impl Host {
             members,
             ring: Arc::clone(ring),
             options: plan.options.clone(),
+            reaping: plan.reaping,
             disk: plan.disk,
             drift_ppm_max: 200,
         };

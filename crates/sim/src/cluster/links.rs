@@ -13,6 +13,7 @@ use crate::show;
 use bytes::{Bytes, BytesMut};
 use kv::replica::NodeId;
 use node::{PeerMessage, peer};
+use protocol::peer::VERSION;
 use std::time::Duration;
 
 /// How late a node is told at most that a link is up or down.
@@ -129,7 +130,8 @@ pub(super) fn member(id: crate::NodeId) -> NodeId {
 
 fn encode(message: &PeerMessage) -> Result<Bytes, Violation> {
     let mut frame = BytesMut::new();
-    let value = message.encode(&mut frame).map_err(|error| Violation::new(CODEC, error.to_string()))?;
+    let value =
+        message.encode(VERSION, &mut frame).map_err(|error| Violation::new(CODEC, error.to_string()))?;
     frame.extend_from_slice(&value.unwrap_or_default());
     Ok(frame.freeze())
 }

@@ -9,12 +9,17 @@ use crate::trace::Trace;
 use base::Rng;
 use base::rng::SplitMix64;
 use engine::{Durability, Options};
+use kv::reap::REAP_MAX;
+use node::Reaping;
 use std::time::Duration;
 
 /// The most messages between nodes that are lost, in parts of a million.
 const LOSS_MAX: u64 = 300_000;
 /// The most that come twice.
 const DUPLICATE_MAX: u64 = 500_000;
+
+/// How much longer than what is on its way a grave lasts: the clocks of two nodes do not run at one speed.
+const GRAVE_SLACK: Duration = Duration::from_secs(1);
 
 /// What becomes of a node's disk, once in a seed at most: a cluster survives the loss of one copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +78,8 @@ pub(super) struct Plan {
     pub(super) outside: NetworkConfig,
     pub(super) troubles: Troubles,
     pub(super) loss: Option<Loss>,
+    /// What becomes of tombstones.
+    pub(super) reaping: Reaping,
     /// Deaths before the world may come to its end.
     pub(super) deaths: u64,
     /// The longest that a node is down.
@@ -97,7 +104,7 @@ impl Plan {
         let loss = (durability == Durability::Sync && rng.chance(1, 2)).then(|| loss(rng));
         let short = |n| u16::try_from(n).expect("a small number");
         let nodes = between(rng, 3, 5);
-        Plan {
+        let plan = Plan {
             shards: (0..nodes).map(|_| short(between(rng, 1, 2))).collect(),
             ring_size: 1 << between(rng, 3, 6),
             options: draw::options(rng, durability),
@@ -109,12 +116,14 @@ impl Plan {
             outside: outside(rng),
             troubles: troubles(rng),
             loss,
+            reaping: Reaping::after(None),
             deaths: between(rng, 3, 8),
             down_max: duration_between(rng, Duration::from_millis(10), Duration::from_millis(1500)),
             trouble_pause_max: duration_between(rng, Duration::from_millis(200), Duration::from_millis(900)),
             think_max: duration_between(rng, Duration::from_millis(10), Duration::from_millis(60)),
             timeout_max: duration_between(rng, Duration::from_millis(300), Duration::from_millis(2500)),
-        }
+        };
+        Plan { reaping: reaping(seed, &plan), ..plan }
     }
 
     /// How many nodes there are.
@@ -146,6 +155,15 @@ impl Plan {
         faults.into_iter().filter(|(enabled, _)| *enabled).for_each(|(_, fault)| trace.enable(fault));
         self.loss.iter().for_each(|loss| trace.enable(loss.fault()));
     }
+}
+
+/// Nodes do not reap where a crash may take what was acknowledged; and a disk that is an older copy of itself brings back what was reaped since: then nothing may be.
+fn reaping(seed: Seed, plan: &Plan) -> Reaping {
+    let is_safe = plan.options.durability == Durability::Sync && plan.loss != Some(Loss::Restored);
+    let delay = draw::reap_delay(&mut seed.stream("reaping", 0)).filter(|_| is_safe);
+    let inside = &plan.inside;
+    let longest = if inside.late.enabled() { inside.late_max } else { inside.lag_max };
+    Reaping { delay, grave: REAP_MAX + longest + GRAVE_SLACK }
 }
 
 fn loss(rng: &mut SplitMix64) -> Loss {

@@ -378,6 +378,7 @@ fn machine(seed: Seed, plan: &Plan, time: &SimTime, trace: &Trace) -> Machine {
         members: Members::alone("sim@node"),
         ring: Arc::new(Ring::of_one_node(RingVersion(1), ring_size)),
         options: plan.options.clone(),
+        reaping: plan.reaping,
         disk: plan.disk,
         drift_ppm_max: 200,
     };

@@ -9,6 +9,7 @@ use crate::trace::Trace;
 use base::Rng;
 use base::rng::SplitMix64;
 use engine::{Durability, Options};
+use node::Reaping;
 use std::time::Duration;
 
 /// A seed's plan.
@@ -20,6 +21,7 @@ pub(super) struct Plan {
     pub(super) keys: u64,
     pub(super) disk: DiskOdds,
     pub(super) network: NetworkConfig,
+    pub(super) reaping: Reaping,
     /// Deaths before the world may come to its end.
     pub(super) deaths: u64,
     /// Bits of what is stored that are flipped in the end.
@@ -50,6 +52,7 @@ impl Plan {
             keys: between(rng, 2, 8),
             disk: draw::disk(rng),
             network: network(rng),
+            reaping: Reaping::after(draw::reap_delay(&mut seed.stream("reaping", 0))),
             deaths: between(rng, 4, 8),
             flips: if rots { between(rng, 1, 2) } else { 0 },
             misdirects: if rots { rng.below(2) } else { 0 },

@@ -63,6 +63,8 @@ impl Node {
             clock: Arc::new(Standing),
             rng: Box::new(SplitMix64::new(6)),
             read_form: kv::ReadForm::LocalValue,
+            life: 1,
+            reaping: node::Reaping::after(None),
         };
         let shard = Shard::new(config, store, table);
         Ok(Node {

@@ -24,7 +24,7 @@ mod tests;
 use super::{AskId, PeerMessage};
 use bytes::{Bytes, BytesMut};
 use field::Field;
-use kv::{Error, PropsChange};
+use kv::{Ask, Error, PropsChange};
 use protocol::peer::frame::{self, Frame, Header, TooLarge};
 use protocol::peer::{FRAME_BYTES_MAX, Malformed, Reader};
 
@@ -41,7 +41,13 @@ mod kind {
     pub(super) const TYPE_PROPS: u8 = 9;
     pub(super) const ASK_PAGE: u8 = 10;
     pub(super) const PAGE: u8 = 11;
+    /// An ask that only one process is to answer.
+    pub(super) const ASK_LIFE: u8 = 12;
 }
+
+/// The first version of the protocol in which tombstones are reaped, bucket types told of and listings
+/// asked for.
+const VERSION_REAPS: u16 = 2;
 
 const _: () = assert!(
     kv::limits::OBJECT_BYTES_MAX + kv::limits::HEAD_BYTES_MAX + (1 << 20) <= FRAME_BYTES_MAX,
@@ -57,6 +63,9 @@ pub enum EncodeError {
     /// A request or an answer that one node coordinates for itself.
     #[error("nodes do not pass this on to each other")]
     Unspoken,
+    /// The receiver's program is older than this kind of message.
+    #[error("the other node's program does not know this message")]
+    TooNew,
 }
 
 impl From<EncodeError> for Error {
@@ -65,7 +74,7 @@ impl From<EncodeError> for Error {
             EncodeError::TooLarge(TooLarge { len, max }) => {
                 Error::TooLarge { what: "object", len, limit: max }
             }
-            EncodeError::Unspoken => Error::Store(error.to_string()),
+            EncodeError::Unspoken | EncodeError::TooNew => Error::Store(error.to_string()),
         }
     }
 }
@@ -81,27 +90,27 @@ pub struct DecodeError {
 }
 
 impl PeerMessage {
-    /// Appends the message's frame to `out`, and returns its value if that is to be written right after `out`, before
+    /// Appends the message's frame in this version of the protocol to `out`, and returns its value if that is to be written right after `out`, before
     /// anything else. An answer that cannot be sent becomes one that says so.
     ///
     /// # Errors
     /// [`EncodeError`] if it cannot be sent; `out` is as it was.
-    pub fn encode(&self, out: &mut BytesMut) -> Result<Option<Bytes>, EncodeError> {
-        match (self.encode_as_is(out), self) {
+    pub fn encode(&self, version: u16, out: &mut BytesMut) -> Result<Option<Bytes>, EncodeError> {
+        match (self.encode_as_is(version, out), self) {
             (Err(error), &PeerMessage::Answer { id, load, .. }) => {
-                PeerMessage::Answer { id, load, result: Err(error.into()) }.encode_as_is(out)
+                PeerMessage::Answer { id, load, result: Err(error.into()) }.encode_as_is(version, out)
             }
             (Err(error), &PeerMessage::Forwarded { id, .. }) => {
-                PeerMessage::Forwarded { id, result: Box::new(Err(error.into())) }.encode_as_is(out)
+                PeerMessage::Forwarded { id, result: Box::new(Err(error.into())) }.encode_as_is(version, out)
             }
             (result, _) => result,
         }
     }
 
-    fn encode_as_is(&self, out: &mut BytesMut) -> Result<Option<Bytes>, EncodeError> {
+    fn encode_as_is(&self, version: u16, out: &mut BytesMut) -> Result<Option<Bytes>, EncodeError> {
         let start = frame::begin(out);
-        match self.put_body(out) {
-            Ok(value) => Ok(frame::end(out, start, self.header(), value)?),
+        match self.put_body(version, out) {
+            Ok(value) => Ok(frame::end(out, start, self.header(version), value)?),
             Err(error) => {
                 out.truncate(start);
                 Err(error)
@@ -109,10 +118,13 @@ impl PeerMessage {
         }
     }
 
-    fn header(&self) -> Header {
+    fn header(&self, version: u16) -> Header {
         let (kind, id, ttl_ms) = match self {
             PeerMessage::Ping { id, .. } => (kind::PING, id, 0),
             PeerMessage::Pong { id, .. } => (kind::PONG, id, 0),
+            PeerMessage::Ask { id, ttl_ms, life, .. } if names_life(version, *life) => {
+                (kind::ASK_LIFE, id, *ttl_ms)
+            }
             PeerMessage::Ask { id, ttl_ms, .. } => (kind::ASK, id, *ttl_ms),
             PeerMessage::Answer { id, .. } => (kind::ANSWER, id, 0),
             PeerMessage::Forward { id, ttl_ms, .. } => (kind::FORWARD, id, *ttl_ms),
@@ -127,14 +139,25 @@ impl PeerMessage {
     }
 
     /// Appends the fields, and returns the value that comes after them.
-    fn put_body(&self, out: &mut BytesMut) -> Result<Option<&Bytes>, EncodeError> {
+    fn put_body(&self, version: u16, out: &mut BytesMut) -> Result<Option<&Bytes>, EncodeError> {
         match self {
             PeerMessage::Ping { id: _, life, load } | PeerMessage::Pong { id: _, life, load } => {
                 life.put(out);
                 load.put(out);
                 Ok(None)
             }
-            PeerMessage::Ask { id: _, ttl_ms: _, key, ask } => {
+            PeerMessage::Ask { ask: Ask::Reap { .. }, .. }
+            | PeerMessage::AskPage { .. }
+            | PeerMessage::Page { .. }
+            | PeerMessage::Props { change: PropsChange::Type(..), .. }
+                if version < VERSION_REAPS =>
+            {
+                Err(EncodeError::TooNew)
+            }
+            PeerMessage::Ask { id: _, ttl_ms: _, life, key, ask } => {
+                if names_life(version, *life) {
+                    life.put(out);
+                }
                 key.put(out);
                 ask.put(out);
                 Ok(replica::value_of_ask(ask))
@@ -178,13 +201,27 @@ impl PeerMessage {
     }
 }
 
+/// Whether an ask is written with the process that is to answer it: an older program would not understand it, and takes
+/// part in no reaping either.
+fn names_life(version: u16, life: u64) -> bool {
+    version >= VERSION_REAPS && life != 0
+}
+
+fn take_ask(id: AskId, ttl_ms: u32, life: u64, from: &mut Reader) -> Result<PeerMessage, Malformed> {
+    Ok(PeerMessage::Ask { id, ttl_ms, life, key: Field::take(from)?, ask: Field::take(from)? })
+}
+
 fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
     let (id, ttl_ms) = (AskId(frame.id), frame.ttl_ms);
     let from = &mut Reader::new(frame.body);
     let message = match frame.kind {
         kind::PING => PeerMessage::Ping { id, life: Field::take(from)?, load: Field::take(from)? },
         kind::PONG => PeerMessage::Pong { id, life: Field::take(from)?, load: Field::take(from)? },
-        kind::ASK => PeerMessage::Ask { id, ttl_ms, key: Field::take(from)?, ask: Field::take(from)? },
+        kind::ASK => take_ask(id, ttl_ms, 0, from)?,
+        kind::ASK_LIFE => {
+            let life = Field::take(from)?;
+            take_ask(id, ttl_ms, life, from)?
+        }
         kind::ANSWER => {
             let load = Field::take(from)?;
             PeerMessage::Answer { id, result: Field::take(from)?, load }

@@ -4,6 +4,7 @@ use super::field::{Field, record, variants};
 use crate::peer::Load;
 use bytes::{Bytes, BytesMut};
 use kv::props::{StampedProps, StampedType};
+use kv::reap::Round;
 use kv::replica::{Answer, Ask, NodeId, Reason};
 use kv::{Bucket, BucketProps, Error, Listed, Page, PageAsk, Stored, Want};
 use protocol::peer::{Malformed, Reader, put_bytes};
@@ -17,6 +18,13 @@ record!(Stored { head; value });
 variants!(Ask, "no such question" {
     1 Read { want: want },
     2 Merge { reason: reason, hints: hints, head: head; value },
+    3 Reap { round: round, tombstone: tombstone },
+});
+
+variants!(Round, "no such round" {
+    1 Promise,
+    2 Confirm,
+    3 Remove,
 });
 
 record!(PageAsk { listed, partitions, start });
@@ -42,12 +50,13 @@ variants!(Reason, "no such reason" {
 variants!(Answer, "no such answer" {
     1 Read { 0: stored },
     2 Merged,
+    3 Reaping { round: round, agrees: agrees },
 });
 
 /// The value that a question ends with.
 pub(super) fn value_of_ask(ask: &Ask) -> Option<&Bytes> {
     match ask {
-        Ask::Read { .. } => None,
+        Ask::Read { .. } | Ask::Reap { .. } => None,
         Ask::Merge { value, .. } => Some(value),
     }
 }
@@ -56,7 +65,7 @@ pub(super) fn value_of_ask(ask: &Ask) -> Option<&Bytes> {
 pub(super) fn value_of_answer(result: &Result<Answer, Error>) -> Option<&Bytes> {
     match result {
         Ok(Answer::Read(Some(stored))) => stored.value.as_ref(),
-        Ok(Answer::Read(None) | Answer::Merged) | Err(_) => None,
+        Ok(Answer::Read(None) | Answer::Merged | Answer::Reaping { .. }) | Err(_) => None,
     }
 }
 

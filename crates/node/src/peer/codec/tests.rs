@@ -3,6 +3,7 @@ use super::*;
 use crate::peer::Load;
 use bytes::BufMut;
 use kv::props::{Reason as PropReason, StampedProps, StampedType, TypeStatus};
+use kv::reap::Round;
 use kv::replica::{Answer, Ask, NodeId, Reason};
 use kv::{
     Bucket, BucketProps, Conditions, DeleteRequest, Found, Listed, Page, PageAsk, Prop, PutRequest, Quorum,
@@ -10,7 +11,7 @@ use kv::{
 };
 use object::Metadata;
 use protocol::peer::frame::{HEADER_LEN, SMALL_VALUE_MAX};
-use protocol::peer::next_frame;
+use protocol::peer::{VERSION, next_frame};
 use std::sync::Arc;
 
 const ID: AskId = AskId(0xA5);
@@ -21,7 +22,7 @@ fn bytes(text: &'static str) -> Bytes {
 
 fn encode(message: &PeerMessage) -> BytesMut {
     let mut out = BytesMut::new();
-    if let Some(value) = message.encode(&mut out).unwrap() {
+    if let Some(value) = message.encode(VERSION, &mut out).unwrap() {
         out.put_slice(&value);
     }
     out
@@ -52,7 +53,18 @@ fn forwarded(result: Result<Response, Error>) -> PeerMessage {
 fn merge(value: Bytes) -> PeerMessage {
     let hints = vec![NodeId(1), NodeId(0x0203)];
     let ask = Ask::Merge { head: bytes("head"), value, hints, reason: Reason::Handoff };
-    PeerMessage::Ask { id: ID, ttl_ms: 9, key: bytes("key"), ask }
+    PeerMessage::Ask { id: ID, ttl_ms: 9, life: 0, key: bytes("key"), ask }
+}
+
+fn reap(round: Round) -> PeerMessage {
+    let ask = Ask::Reap { round, tombstone: bytes("head") };
+    PeerMessage::Ask { id: ID, ttl_ms: 9, life: 0, key: bytes("key"), ask }
+}
+
+/// The question to one process only.
+fn of_life(message: PeerMessage) -> PeerMessage {
+    let PeerMessage::Ask { id, ttl_ms, key, ask, .. } = message else { panic!("not a question") };
+    PeerMessage::Ask { id, ttl_ms, life: 8, key, ask }
 }
 
 fn put_if() -> PeerMessage {
@@ -100,7 +112,13 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
         (PeerMessage::Ping { id: ID, life: 7, load: Load(2) }, 1, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0"),
         (PeerMessage::Pong { id: ID, life: 7, load: Load(2) }, 2, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0"),
         (
-            PeerMessage::Ask { id: ID, ttl_ms: 9, key: bytes("key"), ask: Ask::Read { want: Want::Value } },
+            PeerMessage::Ask {
+                id: ID,
+                ttl_ms: 9,
+                life: 0,
+                key: bytes("key"),
+                ask: Ask::Read { want: Want::Value },
+            },
             3,
             9,
             b"\x03key\x01\x02",
@@ -109,6 +127,19 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
         (answer(Ok(Answer::Read(Some(stored)))), 4, 0, b"\x02\0\0\0\0\x01\x01\x04head\x01value"),
         (answer(Ok(Answer::Read(None))), 4, 0, b"\x02\0\0\0\0\x01\0"),
         (answer(Ok(Answer::Merged)), 4, 0, b"\x02\0\0\0\0\x02"),
+        (
+            of_life(merge(bytes("value"))),
+            12,
+            9,
+            b"\x08\0\0\0\0\0\0\0\x03key\x02\x04\x02\x01\0\x03\x02\x04headvalue",
+        ),
+        (of_life(reap(Round::Confirm)), 12, 9, b"\x08\0\0\0\0\0\0\0\x03key\x03\x02\x04head"),
+        (
+            answer(Ok(Answer::Reaping { round: Round::Remove, agrees: true })),
+            4,
+            0,
+            b"\x02\0\0\0\0\x03\x03\x01",
+        ),
         (answer(Err(Error::NValViolation(3))), 4, 0, b"\x02\0\0\0\x01\x01\x03\0\0\0"),
         (
             put(bytes("value")),
@@ -193,6 +224,17 @@ fn golden_bodies() {
 }
 
 #[test]
+fn an_older_program_is_written_what_it_knows() {
+    let mut out = BytesMut::new();
+    let value = of_life(merge(bytes("value"))).encode(1, &mut out).unwrap();
+    assert_eq!(value, None);
+    assert_eq!(PeerMessage::decode(frame(out)), Ok(merge(bytes("value"))));
+    let mut out = BytesMut::new();
+    assert_eq!(of_life(reap(Round::Promise)).encode(1, &mut out), Err(EncodeError::TooNew));
+    assert!(out.is_empty());
+}
+
+#[test]
 fn a_golden_frame() {
     let ping = PeerMessage::Ping { id: ID, life: 7, load: Load(2) };
     assert_eq!(
@@ -269,7 +311,7 @@ fn values_are_not_copied() {
         forwarded(Ok(Response::Put { key: None, object: Some(found) })),
     ] {
         let mut out = BytesMut::new();
-        let sent = message.encode(&mut out).unwrap().unwrap();
+        let sent = message.encode(VERSION, &mut out).unwrap().unwrap();
         assert_eq!(sent.as_ptr(), value.as_ptr());
         assert!(out.len() < HEADER_LEN + 100);
         out.put_slice(&sent);
@@ -287,7 +329,7 @@ fn values_are_not_copied() {
 fn what_is_too_large_is_told_and_not_sent() {
     let large = Bytes::from(vec![0; FRAME_BYTES_MAX + 1]);
     let mut out = BytesMut::from(&b"before"[..]);
-    let error = merge(large.clone()).encode(&mut out).unwrap_err();
+    let error = merge(large.clone()).encode(VERSION, &mut out).unwrap_err();
     assert!(matches!(error, EncodeError::TooLarge(_)), "{error}");
     assert_eq!(out[..], *b"before");
     let stored = Stored { head: bytes("head"), value: Some(large) };
@@ -304,7 +346,7 @@ fn what_nodes_do_not_say_is_not_sent() {
     let listing = Box::new(Request::GetTypeProps(bytes("type")));
     let mut out = BytesMut::new();
     let forward = PeerMessage::Forward { id: ID, ttl_ms: 9, request: listing };
-    assert_eq!(forward.encode(&mut out), Err(EncodeError::Unspoken));
+    assert_eq!(forward.encode(VERSION, &mut out), Err(EncodeError::Unspoken));
     assert!(out.is_empty());
     let keys = Response::Keys { keys: Vec::new(), done: true };
     let error = Error::Store(EncodeError::Unspoken.to_string());
@@ -315,12 +357,14 @@ fn what_nodes_do_not_say_is_not_sent() {
 fn what_makes_no_sense_is_refused() {
     for (kind, bytes, what) in [
         (0, &b""[..], "there is no such kind"),
-        (12, b"", "there is no such kind"),
+        (13, b"", "there is no such kind"),
         (1, b"\x07\0\0\0\0\0\0\0\x02\0\0", "it ends early"),
         (1, b"\x07\0\0\0\0\0\0\0\x02\0\0\0\0", "bytes after its end"),
         (3, b"\x03key", "it ends early"),
         (3, b"\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01key", "it ends early"),
-        (3, b"\x03key\x03", "no such question"),
+        (3, b"\x03key\x04", "no such question"),
+        (3, b"\x03key\x03\x04\x01t", "no such round"),
+        (12, b"\x08\0\0\0\0\0\0", "it ends early"),
         (3, b"\x03key\x01\x02value", "bytes after its end"),
         (3, b"\x03key\x02\x01\x81\x80\x04", "a list is too long"),
         (4, b"\0\0\0\0\x02", "a flag is neither 0 nor 1"),

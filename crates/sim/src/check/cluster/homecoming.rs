@@ -9,8 +9,7 @@ use super::quorums::Reached;
 use crate::check::history::KeyName;
 use crate::check::{Verdict, Violation};
 use base::Monotonic;
-use bytes::Bytes;
-use object::{Context, Dot, HeadView};
+use object::{Context, Dot};
 use std::collections::{BTreeMap, BTreeSet};
 
 const CHECKER: &str = "what was missed comes home";
@@ -56,16 +55,14 @@ impl Homecoming {
         self.writes.clear();
     }
 
-    /// Checks what a primary has. `dots` are those that a write was seen with.
+    /// Checks what a primary has seen. `dots` are those that a write was seen with.
     pub(super) fn check(
         &self,
         node: NodeAt,
         key: &KeyName,
-        head: Option<&Bytes>,
+        has: &Context,
         dots: impl Fn(u64) -> Vec<Dot>,
     ) -> Verdict {
-        let view = head.and_then(|head| HeadView::parse(head).ok());
-        let has = view.map_or(Context::new(), |view| view.context().to_context());
         let lives = |written: &&Written| {
             let died = |at: &NodeAt| self.deaths.get(at).is_some_and(|died| *died >= written.began);
             !written.coordinators.iter().any(died)

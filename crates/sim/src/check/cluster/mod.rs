@@ -13,6 +13,7 @@
 //! * `quorums.rs`: as many primaries and nodes have a write as its quorums say.
 //! * `strict.rs`: a read of two primaries shows what two primaries had acknowledged.
 //! * `promises.rs`: a replica keeps what it said it has.
+//! * `reaped.rs`: what replicas need not have any more.
 //! * `homecoming.rs`: what a primary missed comes to it without being read.
 //!
 //! Dots are checked by [`crate::check::dots`]: across nodes, restarts, and disks that were copied.
@@ -27,6 +28,7 @@ mod history;
 mod homecoming;
 mod promises;
 mod quorums;
+mod reaped;
 mod replicas;
 mod siblings;
 mod strict;
@@ -34,8 +36,8 @@ mod strict;
 mod tests;
 
 pub use bounded::check as check_bounds;
-pub use promises::check as check_promise;
-pub use replicas::{Copies, check_read};
+pub use reaped::Reaped;
+pub use replicas::Copies;
 
 use super::answers::Causes;
 use super::answers::{Answers, mismatch};
@@ -48,6 +50,7 @@ use base::Monotonic;
 use bytes::Bytes;
 use history::History;
 use homecoming::Homecoming;
+use kv::reap::Round;
 use kv::replica::{Answer, Ask, Reason};
 use kv::response::Found;
 use kv::{Error, Request, Response};
@@ -108,6 +111,7 @@ pub struct Checks {
     promises: Vec<Promises>,
     homecoming: Homecoming,
     strict: Strict,
+    reaped: Reaped,
     asked: BTreeMap<u64, (NodeAt, Monotonic, Asked)>,
     /// When something was lost last: what was under way then promises nothing.
     lost_at: Option<Monotonic>,
@@ -128,6 +132,7 @@ impl Checks {
             promises: (0..nodes).map(|_| Promises::default()).collect(),
             homecoming: Homecoming::default(),
             strict: Strict::default(),
+            reaped: Reaped::default(),
             asked: BTreeMap::new(),
             lost_at: None,
             questions: BTreeMap::new(),
@@ -240,6 +245,7 @@ impl Checks {
         result: &Result<Response, Error>,
     ) -> Verdict {
         let context = show::context(result).and_then(|bytes| Context::decode(&bytes).ok());
+        let context = context.map(|context| self.reaped.with(key, context));
         let Some(of_key) = self.history.key(key) else { return Ok(()) };
         self.strict.check(of_key, key, primaries, began, context.as_ref())
     }
@@ -272,6 +278,9 @@ impl Checks {
                 question.numbers.iter().for_each(|number| self.reached.on_coordinated(*number, from));
             }
         }
+        if let Ask::Reap { round: Round::Remove, tombstone } = ask {
+            self.reaped.on_removed(&question.key, tombstone, id.0);
+        }
         self.questions.insert(id, question);
         Ok(())
     }
@@ -286,7 +295,7 @@ impl Checks {
                     Found { head: stored.head.clone(), value: stored.value.clone(), newest_only: false };
                 self.on_found(&question.key, &found)?;
             }
-            Answer::Read(None) => {}
+            Answer::Read(None) | Answer::Reaping { .. } => {}
             Answer::Merged => {
                 question.numbers.iter().for_each(|number| self.reached.on_merged(*number, from));
                 if let Some(context) = &question.context {
@@ -311,11 +320,42 @@ impl Checks {
         self.promises[node].of(key).cloned()
     }
 
+    /// Checks what `node` has of `key`, of which it was bound to have `promised` when it was asked.
+    pub fn check_promise(
+        &self,
+        node: NodeAt,
+        key: &KeyName,
+        promised: &Context,
+        head: Option<&Bytes>,
+    ) -> Verdict {
+        promises::check(node, key, promised, &self.reaped.with(key, context_of(head)))
+    }
+
+    /// Checks a read of all replicas, which had at least `copies` when it began.
+    pub fn check_read(&self, key: &KeyName, copies: &Copies, answer: &Context) -> Verdict {
+        replicas::check_read(key, copies, &self.reaped.with(key, answer.clone()))
+    }
+
+    /// Whether replicas are equal, and have all that a read has shown.
+    pub fn are_done(&self, key: &KeyName, copies: &Copies, read: &Context) -> bool {
+        copies.are_equal(key, &self.reaped) && copies.have(key, read, &self.reaped)
+    }
+
+    /// What has been reaped.
+    pub fn reaped(&self) -> &Reaped {
+        &self.reaped
+    }
+
+    /// How often something was reaped.
+    pub fn reaps(&self) -> u64 {
+        self.reaped.count()
+    }
+
     /// Checks what a primary has before anything was read.
     pub fn check_home(&self, node: NodeAt, key: &KeyName, head: Option<&Bytes>) -> Verdict {
         let of_key = self.history.key(key);
         let dots = |number| of_key.map(|of_key| of_key.dots_of(number).collect()).unwrap_or_default();
-        self.homecoming.check(node, key, head, dots)
+        self.homecoming.check(node, key, &self.reaped.with(key, context_of(head)), dots)
     }
 
     /// Checks what all replicas have come to agree on, when nothing is under way any more.
@@ -325,7 +365,7 @@ impl Checks {
         let Some(of_key) = self.history.key(key) else { return Ok(()) };
         deletes::check(of_key, key, &shown)?;
         siblings::check_end(of_key, key, &shown)?;
-        acknowledged::check(of_key, key, &shown, context)
+        acknowledged::check(of_key, key, &shown, &self.reaped.with(key, context.clone()))
     }
 
     /// The process of `node` has died. With `lost_after`, what became known later may be lost on it.
@@ -370,6 +410,12 @@ impl Checks {
     pub fn acknowledged(&self) -> u64 {
         self.history.acknowledged()
     }
+}
+
+/// What a copy has seen.
+fn context_of(head: Option<&Bytes>) -> Context {
+    let view = head.and_then(|head| HeadView::parse(head).ok());
+    view.map(|head| head.context().to_context()).unwrap_or_default()
 }
 
 /// What a bucket that shows no siblings shows.

@@ -7,8 +7,7 @@
 use super::NodeAt;
 use crate::check::history::KeyName;
 use crate::check::{Verdict, Violation};
-use bytes::Bytes;
-use object::{Context, HeadView};
+use object::Context;
 use std::collections::BTreeMap;
 
 const CHECKER: &str = "a replica keeps what it acknowledged";
@@ -30,10 +29,8 @@ impl Promises {
     }
 }
 
-/// Checks what `node` has of `key`, of which it was bound to have `promised` when it was asked.
-pub fn check(node: NodeAt, key: &KeyName, promised: &Context, head: Option<&Bytes>) -> Verdict {
-    let has = head.and_then(|head| HeadView::parse(head).ok()).map(|head| head.context().to_context());
-    let has = has.unwrap_or_default();
+/// Checks what `node` has seen of `key`, of which it was bound to have `promised` when it was asked.
+pub(super) fn check(node: NodeAt, key: &KeyName, promised: &Context, has: &Context) -> Verdict {
     if has.descends(promised) {
         return Ok(());
     }

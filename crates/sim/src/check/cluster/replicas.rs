@@ -1,7 +1,7 @@
 //! When faults are over, replicas become equal within a bounded time; and a read of all of them shows all that
 //! they have.
 
-use super::NodeAt;
+use super::{NodeAt, Reaped, context_of};
 use crate::check::history::KeyName;
 use crate::check::{Verdict, Violation};
 use bytes::Bytes;
@@ -21,17 +21,16 @@ impl Copies {
         self.0.insert(node, head);
     }
 
-    /// Whether all are byte for byte the same.
-    pub fn are_equal(&self) -> bool {
-        let mut heads = self.0.values();
+    /// Whether all are byte for byte the same. One that still has a tombstone which was reaped has nothing.
+    pub(super) fn are_equal(&self, key: &KeyName, reaped: &Reaped) -> bool {
+        let mut heads = self.0.values().map(|head| head.as_ref().filter(|head| !reaped.has(key, head)));
         let first = heads.next();
         heads.all(|head| Some(head) == first)
     }
 
     /// Whether each has all that a read has shown: where it has not, the read is repairing it.
-    pub fn have(&self, key: &KeyName, read: &Context) -> bool {
-        let context = |head: &Bytes| HeadView::parse(head).ok().map(|head| head.context().to_context());
-        let has = |head: &Option<Bytes>| head.as_ref().and_then(context).unwrap_or_default().descends(read);
+    pub(super) fn have(&self, key: &KeyName, read: &Context, reaped: &Reaped) -> bool {
+        let has = |head: &Option<Bytes>| reaped.with(key, context_of(head.as_ref())).descends(read);
         !key.has_memory() || self.0.values().all(has)
     }
 
@@ -53,7 +52,7 @@ impl Copies {
 }
 
 /// Checks a read of all replicas, which had at least `copies` when it began.
-pub fn check_read(key: &KeyName, copies: &Copies, answer: &Context) -> Verdict {
+pub(super) fn check_read(key: &KeyName, copies: &Copies, answer: &Context) -> Verdict {
     for (node, head) in copies.heads().filter(|_| key.has_memory()) {
         let Ok(view) = HeadView::parse(head) else {
             return Err(Violation::new(READ, format!("{key}: n{node} has an unreadable head")));

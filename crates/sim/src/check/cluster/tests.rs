@@ -103,10 +103,18 @@ impl Cluster {
         self.id += 1;
         let id = AskId(self.id);
         let ask = Ask::Merge { head, value, hints: Vec::<NodeId>::new(), reason: Reason::Write };
-        let question = PeerMessage::Ask { id, ttl_ms: 1, key: ledger_key(SIBLINGS_BUCKET), ask };
+        let question = PeerMessage::Ask { id, ttl_ms: 1, life: 0, key: ledger_key(SIBLINGS_BUCKET), ask };
         self.checks.on_message(0, to, &question)?;
         let answer = PeerMessage::Answer { id, result: Ok(Answer::Merged), load: Load::default() };
         if merged { self.checks.on_message(to, 0, &answer) } else { Ok(()) }
+    }
+
+    /// Node 0 has node 1 remove what was reaped.
+    fn removed(&mut self, tombstone: &Bytes) {
+        self.id += 1;
+        let ask = Ask::Reap { round: Round::Remove, tombstone: tombstone.clone() };
+        let (id, key) = (AskId(self.id), ledger_key(SIBLINGS_BUCKET));
+        self.checks.on_message(0, 1, &PeerMessage::Ask { id, ttl_ms: 1, life: 7, key, ask }).unwrap();
     }
 }
 
@@ -234,9 +242,12 @@ fn a_replica_keeps_what_it_acknowledged() {
     let promised = cluster.checks.promised(1, &name).unwrap();
     let has = head_of(&object_of(&[(1001, 5)]));
     let older = head_of(&object_of(&[(1001, 4)]));
-    assert_eq!(check_promise(1, &name, &promised, Some(&has)), Ok(()));
-    assert_eq!(broken_by(check_promise(1, &name, &promised, Some(&older))), KEPT);
-    assert_eq!(broken_by(check_promise(1, &name, &promised, None)), KEPT);
+    let check = |cluster: &Cluster, has| cluster.checks.check_promise(1, &name, &promised, has);
+    assert_eq!(check(&cluster, Some(&has)), Ok(()));
+    assert_eq!(broken_by(check(&cluster, Some(&older))), KEPT);
+    assert_eq!(broken_by(check(&cluster, None)), KEPT);
+    cluster.removed(&has);
+    assert_eq!(check(&cluster, None), Ok(()), "it may be reaped");
     cluster.checks.on_loss(1, Monotonic(cluster.time));
     assert_eq!(cluster.checks.promised(1, &name), None);
 }
@@ -312,15 +323,38 @@ fn answers_come_once_in_time_and_for_a_cause() {
 #[test]
 fn replicas_are_equal_and_a_read_shows_all_of_them() {
     let (one, two) = (object_of(&[(1001, 1)]), object_of(&[(1001, 1), (1002, 2)]));
+    let (checks, name, nothing) = (cluster().checks, name(SIBLINGS_BUCKET), Context::new());
     let mut copies = Copies::default();
     copies.insert(0, Some(head_of(&one)));
-    assert!(copies.are_equal());
+    assert!(checks.are_done(&name, &copies, &nothing));
+    assert!(!checks.are_done(&name, &copies, two.head().context()));
     copies.insert(1, Some(head_of(&two)));
-    assert!(!copies.are_equal());
-    let name = name(SIBLINGS_BUCKET);
-    assert_eq!(check_read(&name, &copies, two.head().context()), Ok(()));
-    assert_eq!(broken_by(check_read(&name, &copies, one.head().context())), READ);
+    assert!(!checks.are_done(&name, &copies, &nothing));
+    assert_eq!(checks.check_read(&name, &copies, two.head().context()), Ok(()));
+    assert_eq!(broken_by(checks.check_read(&name, &copies, one.head().context())), READ);
     assert_eq!(copies.differ(&name).checker, "replicas become equal");
+}
+
+#[test]
+fn what_was_reaped_is_no_difference() {
+    let (one, two) = (object_of(&[(1001, 1)]), object_of(&[(1001, 1), (1002, 2)]));
+    let mut cluster = cluster();
+    let name = name(SIBLINGS_BUCKET);
+    let copies = |head| {
+        let mut copies = Copies::default();
+        copies.insert(0, Some(head));
+        copies.insert(1, None);
+        copies
+    };
+    let (reaped, other) = (copies(head_of(&one)), copies(head_of(&two)));
+    assert!(!cluster.checks.are_done(&name, &reaped, &Context::new()));
+    cluster.removed(&head_of(&one));
+    assert_eq!(cluster.checks.reaps(), 1);
+    assert!(cluster.checks.are_done(&name, &reaped, one.head().context()));
+    assert!(!cluster.checks.are_done(&name, &other, &Context::new()), "only exactly that");
+    assert!(!cluster.checks.are_done(&name, &reaped, two.head().context()), "nor what came later");
+    assert_eq!(cluster.checks.check_read(&name, &reaped, &Context::new()), Ok(()));
+    assert_eq!(broken_by(cluster.checks.check_read(&name, &other, &Context::new())), READ);
 }
 
 #[test]

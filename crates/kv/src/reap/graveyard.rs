@@ -1,0 +1,198 @@
+//! What a shard remembers of the tombstones that it has promised to reap, or has reaped.
+//!
+//! Invariants: a grave is kept for [`Graveyard::new`]'s time at least after its last promise, counted while the process
+//! is awake: a pause counts as a second at most, so that whatever waited for the process while it stood still is
+//! taken first. There are [`GRAVES_MAX`] graves of [`GRAVE_BYTES_MAX`] in all at most; beyond it nothing is promised.
+
+use base::Monotonic;
+use bytes::Bytes;
+use object::Object;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::gather::{decode, encode};
+use crate::get::{damaged, view};
+
+/// Graves of one shard: a thousand deletes a second, each for two minutes.
+pub const GRAVES_MAX: usize = 131_072;
+
+/// Bytes of their keys and tombstones.
+pub const GRAVE_BYTES_MAX: usize = 32 << 20;
+
+/// The most that one tick counts.
+const AWAKE_MAX: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+struct Grave {
+    /// The encoded head.
+    tombstone: Bytes,
+    /// Whether all have promised, so that the tombstone need not come back either.
+    reaped: bool,
+    /// When it was promised last.
+    since: Duration,
+}
+
+/// The graves of one shard.
+#[derive(Debug)]
+pub struct Graveyard {
+    /// Keyed by what clients choose, so not hashed.
+    graves: BTreeMap<Bytes, Grave>,
+    /// By the time of their promise; some were promised again since.
+    order: VecDeque<(Duration, Bytes)>,
+    bytes: usize,
+    keep_for: Duration,
+    /// How long the process has been awake.
+    awake: Duration,
+    ticked: Option<Monotonic>,
+}
+
+impl Graveyard {
+    /// One that keeps each grave for so long.
+    pub fn new(keep_for: Duration) -> Graveyard {
+        Graveyard {
+            graves: BTreeMap::new(),
+            order: VecDeque::new(),
+            bytes: 0,
+            keep_for,
+            awake: Duration::ZERO,
+            ticked: None,
+        }
+    }
+
+    /// How many graves there are.
+    pub fn len(&self) -> usize {
+        self.graves.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.graves.is_empty()
+    }
+
+    /// The place of a key.
+    pub fn plot<'a>(&'a mut self, key: &'a Bytes) -> Plot<'a> {
+        Plot { yard: self, key }
+    }
+
+    /// Time passes.
+    pub fn tick(&mut self, now: Monotonic) {
+        let passed = self.ticked.map_or(Duration::ZERO, |before| now.since(before));
+        self.ticked = Some(now);
+        self.awake += passed.min(AWAKE_MAX);
+    }
+
+    /// Whether some grave has been kept for long enough.
+    pub fn has_due(&self) -> bool {
+        self.order.front().is_some_and(|(since, _)| self.awake.saturating_sub(*since) >= self.keep_for)
+    }
+
+    /// Forgets the graves that have been kept for long enough, but for those of keys that `is_busy`: work remembers what
+    /// the tombstone covers, perhaps. Those are kept as long again.
+    pub fn expire(&mut self, is_busy: impl Fn(&Bytes) -> bool) {
+        while self.has_due()
+            && let Some((since, key)) = self.order.pop_front()
+        {
+            let Some(grave) = self.graves.get_mut(&key).filter(|grave| grave.since == since) else {
+                continue;
+            };
+            if is_busy(&key) {
+                grave.since = self.awake;
+                self.order.push_back((self.awake, key));
+            } else if let Some(grave) = self.graves.remove(&key) {
+                self.bytes -= weight(&key, &grave.tombstone);
+            }
+        }
+    }
+
+    /// A version of the key that is about to be sent, joined with the key's tombstone; `None` if it goes as it is.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if it is none.
+    pub fn join(&self, key: &Bytes, head: &Bytes, value: &Bytes) -> Result<Option<(Bytes, Bytes)>, Error> {
+        match self.graves.get(key) {
+            Some(grave) if has_deleted(&grave.tombstone, head)? => {
+                joined(&grave.tombstone, head, value).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn promise(&mut self, key: &Bytes, tombstone: &Bytes) -> bool {
+        let added = weight(key, tombstone);
+        let before = self.graves.get(key);
+        let has_seen = |grave: &Grave| match (view(tombstone), view(&grave.tombstone)) {
+            (Ok(new), Ok(old)) => new.context().to_context().descends(&old.context().to_context()),
+            _ => false,
+        };
+        let fits = self.order.len() < GRAVES_MAX && self.bytes + added <= GRAVE_BYTES_MAX;
+        if !fits || before.is_some_and(|grave| !has_seen(grave)) {
+            return false;
+        }
+        let reaped = before.is_some_and(|grave| grave.reaped && grave.tombstone == *tombstone);
+        let grave = Grave { tombstone: tombstone.clone(), reaped, since: self.awake };
+        if let Some(before) = self.graves.insert(key.clone(), grave) {
+            self.bytes -= weight(key, &before.tombstone);
+        }
+        self.bytes += added;
+        self.order.push_back((self.awake, key.clone()));
+        true
+    }
+}
+
+/// The place of one key in the graveyard, empty mostly.
+#[derive(Debug)]
+pub struct Plot<'a> {
+    yard: &'a mut Graveyard,
+    key: &'a Bytes,
+}
+
+impl Plot<'_> {
+    fn grave(&self) -> Option<&Grave> {
+        if self.yard.graves.is_empty() { None } else { self.yard.graves.get(self.key) }
+    }
+
+    /// The tombstone that is remembered.
+    pub(crate) fn tombstone(&self) -> Option<&Bytes> {
+        self.grave().map(|grave| &grave.tombstone)
+    }
+
+    /// Whether exactly this tombstone was reaped.
+    pub(crate) fn is_reaped(&self, tombstone: &Bytes) -> bool {
+        self.grave().is_some_and(|grave| grave.reaped && grave.tombstone == *tombstone)
+    }
+
+    /// Remembers a tombstone; false if there is no room, or another one that this has not seen.
+    pub(crate) fn promise(&mut self, tombstone: &Bytes) -> bool {
+        self.yard.promise(self.key, tombstone)
+    }
+
+    /// All have promised.
+    pub(crate) fn close(&mut self) {
+        if let Some(grave) = self.yard.graves.get_mut(self.key) {
+            grave.reaped = true;
+        }
+    }
+}
+
+fn weight(key: &Bytes, tombstone: &Bytes) -> usize {
+    key.len() + tombstone.len()
+}
+
+/// Whether a version has something that was deleted by a tombstone that it has not seen.
+pub(crate) fn has_deleted(tombstone: &Bytes, head: &Bytes) -> Result<bool, Error> {
+    if base::planted!(GraveyardIgnored) {
+        return Ok(false);
+    }
+    let (seen, head) = (view(tombstone)?.context().to_context(), view(head)?);
+    Ok(!head.context().to_context().descends(&seen)
+        && head.siblings().any(|sibling| seen.covers(sibling.dot)))
+}
+
+/// A version joined with a tombstone.
+pub(crate) fn joined(tombstone: &Bytes, head: &Bytes, value: &Bytes) -> Result<(Bytes, Bytes), Error> {
+    let tombstone = Object::new(decode(tombstone)?, Bytes::new()).map_err(damaged)?;
+    let version = Object::new(decode(head)?, value.clone()).map_err(damaged)?;
+    let (head, values) = object::merge(&version, &tombstone).map_err(damaged)?.into_parts();
+    Ok((encode(&head), values))
+}

@@ -1,0 +1,48 @@
+//! A node's part in a reaping that another node coordinates.
+
+use bytes::Bytes;
+use ring::NodeId;
+
+use super::Round;
+use super::promise::Promise;
+use super::removal::Removal;
+use crate::replica::Answer;
+use crate::turn::{Action, Event, Next, Turn};
+
+/// One round here.
+#[derive(Debug)]
+pub struct Part(State);
+
+#[derive(Debug)]
+enum State {
+    Promise(Promise),
+    Confirm(Bytes),
+    Remove(Removal),
+}
+
+impl Part {
+    /// The part in `round` of the reaping of this tombstone, of a node which is a primary of the key, or not. `others` are
+    /// all other members.
+    pub fn new(round: Round, tombstone: Bytes, is_primary: bool, others: Vec<NodeId>) -> Part {
+        Part(match round {
+            Round::Promise => State::Promise(Promise::new(tombstone, is_primary, others)),
+            Round::Confirm => State::Confirm(tombstone),
+            Round::Remove => State::Remove(Removal::new(tombstone, false)),
+        })
+    }
+
+    /// Takes what happened, and says what to do next.
+    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        let (round, agrees) = match &mut self.0 {
+            State::Promise(promise) => (Round::Promise, promise.step(event, turn)),
+            State::Confirm(tombstone) => {
+                let has_grave = turn.grave.tombstone() == Some(tombstone);
+                (Round::Confirm, Some(has_grave || base::planted!(ReapWithHintOutstanding)))
+            }
+            State::Remove(removal) => (Round::Remove, removal.step(event, turn)),
+        };
+        let Some(agrees) = agrees else { return Next::Wait };
+        turn.out.push(Action::Answer(Ok(Answer::Reaping { round, agrees })));
+        Next::Over
+    }
+}

@@ -1,0 +1,143 @@
+//! Tombstones are reaped: three nodes, driven by hand.
+
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
+mod common;
+
+use bytes::Bytes;
+use common::cluster::*;
+use kv::{Error, GetRequest, Request, Response};
+use node::{AskId, Layout, PeerMessage, Reaping};
+use object::HeadView;
+use ring::RingSize;
+use std::time::Duration;
+
+/// Three nodes that reap tombstones after 100 ms.
+fn reaping(data: &tempfile::TempDir) -> Cluster {
+    let mut cluster = three(data);
+    cluster.reaping = Reaping { delay: Some(Duration::from_millis(100)), grave: Duration::from_secs(30) };
+    for node in 0..3 {
+        cluster.kill(node);
+        cluster.start(node);
+    }
+    cluster.pass(Duration::from_millis(300));
+    cluster
+}
+
+impl Cluster {
+    /// What a node's replica has, and whether that is only a tombstone.
+    fn head_at(&mut self, node: usize, key: &str) -> Option<Bytes> {
+        let bucket = bucket();
+        let layout = Layout { shards: 1, ring_size: RingSize::new(16).unwrap() };
+        let prefix = layout.prefix(&bucket, key.as_bytes());
+        let mut ledger_key = Vec::new();
+        let (of_type, name) = (&bucket.bucket_type, &bucket.name);
+        object::key::encode_object_key(prefix, of_type, name, key.as_bytes(), &mut ledger_key);
+        let ask = kv::Ask::Read { want: kv::Want::Head };
+        let question =
+            PeerMessage::Ask { id: AskId(TESTS_OWN << 8), ttl_ms: 9, life: 0, key: ledger_key.into(), ask };
+        let is_reached = |other: &usize| *other != node && !self.cuts.contains(&(node, *other));
+        let other = (0..self.nodes.len()).find(is_reached).unwrap();
+        self.told = None;
+        self.deliver(other, node, &question);
+        self.run();
+        match self.told.take().expect("a replica answers at once") {
+            Ok(kv::Answer::Read(stored)) => stored.map(|stored| stored.head),
+            other => panic!("a read answered {other:?}"),
+        }
+    }
+
+    fn have(&mut self, key: &str) -> [bool; 3] {
+        [0, 1, 2].map(|node| self.head_at(node, key).is_some())
+    }
+
+    fn reaps(&self, node: usize) -> (u64, u64) {
+        let counters = self.nodes[node].as_ref().unwrap().stats().counters;
+        (counters.reaps, counters.reaps_refused)
+    }
+}
+
+fn gone(answer: Result<Response, Error>) -> Option<Bytes> {
+    match answer.unwrap() {
+        Response::NotFound { deleted_context } => deleted_context,
+        other => panic!("a get answered {other:?}"),
+    }
+}
+
+#[test]
+fn a_deleted_key_is_forgotten_everywhere_and_can_be_written_again() {
+    let data = folder();
+    let mut cluster = reaping(&data);
+    cluster.put(0, "k", &long("v")).unwrap();
+    cluster.ask(1, Request::Delete(delete("k"))).unwrap();
+    assert_eq!(cluster.have("k"), [true; 3], "not yet");
+    cluster.pass(Duration::from_millis(200));
+    assert_eq!(cluster.have("k"), [false; 3]);
+    assert_eq!((cluster.reaps(1), cluster.idle()), ((1, 0), true));
+    let read = GetRequest { deleted_context: true, ..get("k") };
+    assert_eq!(gone(cluster.ask(2, Request::Get(read))), None);
+    cluster.put(2, "k", "new").unwrap();
+    assert_eq!(cluster.values(0, "k"), ["new"]);
+    cluster.pass(Duration::from_secs(60));
+    assert!(cluster.nodes.iter().flatten().all(|shard| shard.stats().graves == 0), "graves are not for ever");
+    assert_eq!(cluster.values(1, "k"), ["new"]);
+}
+
+#[test]
+fn a_node_that_is_away_keeps_the_tombstone_and_a_read_proposes_it_again() {
+    let data = folder();
+    let mut cluster = reaping(&data);
+    cluster.put(0, "k", "v").unwrap();
+    cluster.cut(2);
+    cluster.pass(Duration::from_secs(2));
+    cluster.ask(0, Request::Delete(delete("k"))).unwrap();
+    cluster.pass(Duration::from_secs(2));
+    assert!(
+        [0, 1].iter().all(|&node| cluster.head_at(node, "k").is_some()),
+        "it is hinted, and nobody proposes"
+    );
+    cluster.cuts.clear();
+    cluster.pass(Duration::from_secs(4));
+    assert!(HeadView::parse(&cluster.head_at(2, "k").unwrap()).unwrap().is_tombstone(), "it is home");
+    assert_eq!(cluster.reaps(0), (0, 0));
+    gone(cluster.ask(0, Request::Get(get("k"))));
+    cluster.pass(Duration::from_millis(300));
+    assert_eq!((cluster.have("k"), cluster.reaps(0)), ([false; 3], (1, 0)));
+}
+
+#[test]
+fn what_is_late_does_not_bring_it_back() {
+    let data = folder();
+    let mut cluster = reaping(&data);
+    cluster.put(0, "k", &long("v")).unwrap();
+    // The write once more, as the network may send it much later.
+    let late = cluster.kept_write.clone().unwrap();
+    cluster.ask(0, Request::Delete(delete("k"))).unwrap();
+    cluster.pass(Duration::from_millis(200));
+    assert_eq!(cluster.have("k"), [false; 3]);
+    cluster.deliver(late.0, late.1, &late.2);
+    cluster.run();
+    assert_eq!(cluster.have("k"), [false; 3], "it is dropped");
+    assert_eq!(cluster.told, None, "and was answered before");
+    // After a start the grave is gone; the process that it was sent to is, too.
+    cluster.kill(late.1);
+    cluster.start(late.1);
+    cluster.pass(Duration::from_millis(300));
+    cluster.deliver(late.0, late.1, &late.2);
+    cluster.run();
+    assert_eq!(cluster.have("k"), [false; 3]);
+}
+
+#[test]
+fn a_node_that_keeps_tombstones_has_the_others_keep_them() {
+    let data = folder();
+    let mut cluster = reaping(&data);
+    cluster.reaping = Reaping::after(None);
+    cluster.kill(2);
+    cluster.start(2);
+    cluster.pass(Duration::from_millis(300));
+    cluster.put(0, "k", "v").unwrap();
+    cluster.ask(0, Request::Delete(delete("k"))).unwrap();
+    cluster.pass(Duration::from_millis(300));
+    assert_eq!((cluster.have("k"), cluster.reaps(0)), ([true; 3], (0, 1)));
+}
