@@ -1,6 +1,9 @@
 //! What the tests of whole stores share.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
+pub mod disk;
 
 use base::{Clock, Monotonic, Wall};
 use engine::{Durability, Embedded, Machine, Options};

@@ -1,0 +1,191 @@
+//! A disk in memory that can be killed, lose power, be damaged and fail. The simulator's disk is stricter about what a
+//! crash may leave; this one is for many small stores.
+
+use base::Disk;
+use base::disk::{Completion, DiskAnswer, DiskError, DiskErrorKind, DiskOp, FileId, OpenMode, Token};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+#[derive(Clone, Default)]
+struct File {
+    bytes: Vec<u8>,
+    /// What the last sync made durable.
+    synced: Vec<u8>,
+}
+
+#[derive(Default)]
+struct State {
+    files: Vec<File>,
+    names: BTreeMap<PathBuf, usize>,
+    /// As of the last sync of each name's directory.
+    durable_names: BTreeMap<PathBuf, usize>,
+    open: BTreeMap<FileId, usize>,
+    opened: u32,
+    locked: BTreeSet<PathBuf>,
+    ops: u64,
+    fail_from: u64,
+    fail_until: u64,
+    tries: u64,
+}
+
+/// A handle; clones are of the same disk.
+#[derive(Clone, Default)]
+pub struct MemoryDisk {
+    state: Arc<Mutex<State>>,
+    finished: Vec<Completion>,
+}
+
+impl MemoryDisk {
+    /// What is there after the process was killed: everything that was written.
+    pub fn after_kill(&self) -> MemoryDisk {
+        let state = self.state();
+        let (files, names) = (state.files.clone(), state.names.clone());
+        MemoryDisk::of(files, names)
+    }
+
+    /// What is there after a power cut: what was synced.
+    pub fn after_power_cut(&self) -> MemoryDisk {
+        let state = self.state();
+        let lost = |file: &File| File { bytes: file.synced.clone(), synced: file.synced.clone() };
+        MemoryDisk::of(state.files.iter().map(lost).collect(), state.durable_names.clone())
+    }
+
+    fn of(files: Vec<File>, names: BTreeMap<PathBuf, usize>) -> MemoryDisk {
+        let state = State { files, durable_names: names.clone(), names, ..State::default() };
+        MemoryDisk { state: Arc::new(Mutex::new(state)), finished: Vec::new() }
+    }
+
+    /// Lets `count` operations fail, from the one numbered `from` on; the first is 1.
+    pub fn fail(&self, from: u64, count: u64) {
+        let mut state = self.state();
+        (state.fail_from, state.fail_until) = (from, from.saturating_add(count));
+    }
+
+    /// How many operations have been asked for.
+    pub fn ops(&self) -> u64 {
+        self.state().ops
+    }
+
+    /// All files.
+    pub fn names(&self) -> Vec<PathBuf> {
+        self.state().names.keys().cloned().collect()
+    }
+
+    /// Changes a file behind everybody's back.
+    pub fn damage(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.state();
+        let file = state.names[path];
+        change(&mut state.files[file].bytes);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+}
+
+impl State {
+    fn perform(&mut self, op: DiskOp) -> Result<DiskAnswer, DiskError> {
+        self.ops += 1;
+        if (self.fail_from..self.fail_until).contains(&self.ops) {
+            return Err(error(DiskErrorKind::Io, Path::new("injected")));
+        }
+        match op {
+            DiskOp::Open { path, mode } => return self.open(&path, mode),
+            DiskOp::Close { file } => drop(self.open.remove(&file)),
+            DiskOp::Write { file, offset, data, sync } => {
+                let file = &mut self.files[self.open[&file]];
+                let end = offset as usize + data.len();
+                file.bytes.resize(file.bytes.len().max(end), 0);
+                file.bytes[offset as usize..end].copy_from_slice(&data);
+                if sync {
+                    file.synced.clone_from(&file.bytes);
+                }
+            }
+            DiskOp::Sync { file } => {
+                let file = &mut self.files[self.open[&file]];
+                file.synced.clone_from(&file.bytes);
+            }
+            DiskOp::Truncate { file, len } => self.files[self.open[&file]].bytes.resize(len as usize, 0),
+            DiskOp::Read { file, offset, len } => {
+                let bytes = &self.files[self.open[&file]].bytes;
+                let start = bytes.len().min(offset as usize);
+                let end = bytes.len().min(start.saturating_add(len));
+                return Ok(DiskAnswer::Data(Bytes::copy_from_slice(&bytes[start..end])));
+            }
+            DiskOp::Rename { from, to } => {
+                let file = self.names.remove(&from).ok_or_else(|| error(DiskErrorKind::NotFound, &from))?;
+                self.names.insert(to, file);
+            }
+            DiskOp::Remove { path } => {
+                self.names.remove(&path).ok_or_else(|| error(DiskErrorKind::NotFound, &path))?;
+            }
+            DiskOp::SyncDir { path } => {
+                self.durable_names.retain(|name, _| name.parent() != Some(&path));
+                let here = self.names.iter().filter(|(name, _)| name.parent() == Some(&path));
+                self.durable_names.extend(here.map(|(name, file)| (name.clone(), *file)));
+            }
+            DiskOp::List { path } => {
+                let here = self.names.keys().filter(|name| name.parent() == Some(&path));
+                let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+                return Ok(DiskAnswer::Names(here.map(name).collect()));
+            }
+            DiskOp::Lock { path } => {
+                if !self.locked.insert(path.clone()) {
+                    return Err(error(DiskErrorKind::Locked, &path));
+                }
+                self.files.push(File::default());
+                self.names.entry(path).or_insert(self.files.len() - 1);
+            }
+            DiskOp::CreateDir { .. } => {}
+        }
+        Ok(DiskAnswer::Done)
+    }
+
+    fn open(&mut self, path: &Path, mode: OpenMode) -> Result<DiskAnswer, DiskError> {
+        match (mode, self.names.contains_key(path)) {
+            (OpenMode::Create, true) => return Err(error(DiskErrorKind::Exists, path)),
+            (OpenMode::Create, false) => {
+                self.files.push(File::default());
+                self.names.insert(path.to_path_buf(), self.files.len() - 1);
+            }
+            (_, false) => return Err(error(DiskErrorKind::NotFound, path)),
+            (_, true) => {}
+        }
+        self.opened += 1;
+        let (file, number) = (FileId(self.opened), self.names[path]);
+        self.open.insert(file, number);
+        Ok(DiskAnswer::Opened { file, len: self.files[number].bytes.len() as u64 })
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn submit(&mut self, op: DiskOp, token: Token) {
+        let result = self.state().perform(op);
+        self.finished.push(Completion { token, result });
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) {
+        completions.append(&mut self.finished);
+    }
+
+    fn wait(&mut self) {}
+
+    /// Two in three are in the page cache.
+    fn try_read(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Option<usize> {
+        let mut state = self.state();
+        state.tries += 1;
+        let bytes = &state.files[*state.open.get(&file)?].bytes;
+        let end = (offset as usize).checked_add(buf.len()).filter(|&end| end <= bytes.len())?;
+        if state.tries.is_multiple_of(3) {
+            return None;
+        }
+        buf.copy_from_slice(&bytes[offset as usize..end]);
+        Some(buf.len())
+    }
+}
+
+fn error(kind: DiskErrorKind, path: &Path) -> DiskError {
+    DiskError { kind, path: path.display().to_string(), message: format!("{kind:?}") }
+}

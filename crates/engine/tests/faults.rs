@@ -1,0 +1,271 @@
+//! A small store of several levels under every single fault: each block of each file flipped, zeroed or swapped with
+//! another; the journal's tail cut at every byte; the k-th operation of the disk failing, once or for good, for every k.
+//! What is asked for is never a wrong answer: the right one, or an error.
+
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
+mod common;
+
+use base::Rng;
+use base::rng::SplitMix64;
+use common::HandClock;
+use common::disk::MemoryDisk;
+use engine::{Durability, Embedded, Error, Machine, Options};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+const BLOCK: usize = 4096;
+
+fn options() -> Options {
+    Options {
+        durability: Durability::Sync,
+        inline_value_bytes_max: 40,
+        memtable_bytes_max: 6 << 10,
+        segment_bytes_target: 24 << 10,
+        table_bytes_target: 6 << 10,
+        level0_tables_max: 2,
+        level1_bytes_target: 3 << 10,
+        ..Options::default()
+    }
+}
+
+fn open(disk: &MemoryDisk) -> Result<Embedded, Error> {
+    let disk = disk.clone();
+    let machine = Machine::new(move || disk.clone(), HandClock::new(), SplitMix64::new(1));
+    Embedded::open(Path::new("/store"), options(), machine)
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key-{number:04}").into_bytes()
+}
+
+/// Head and value of a version; every one is different.
+fn version(number: u64, write: u64) -> (Vec<u8>, Vec<u8>) {
+    let head = [number.to_le_bytes(), write.to_le_bytes()].concat();
+    let len = if write.is_multiple_of(3) { 20 } else { 60 + (write % 5) as usize * 40 };
+    (head, vec![write as u8; len])
+}
+
+type Model = BTreeMap<u64, Option<u64>>;
+
+const KEYS: u64 = 150;
+
+/// A store of at least three levels that was stopped cleanly, and the write that each key has last.
+fn built() -> (MemoryDisk, Model) {
+    let disk = MemoryDisk::default();
+    let mut store = open(&disk).unwrap();
+    let (mut model, mut rng) = (Model::new(), SplitMix64::new(4));
+    for write in 0..1500 {
+        let number = rng.below(KEYS);
+        if rng.chance(1, 8) {
+            store.delete(&key(number)).unwrap();
+            model.insert(number, None);
+        } else {
+            let (head, value) = version(number, write);
+            store.put(&key(number), &head, &value).unwrap();
+            model.insert(number, Some(write));
+        }
+    }
+    let levels = store.store().stats().levels.iter().filter(|level| level.tables > 0).count();
+    assert!(levels >= 2, "{levels} levels");
+    store.close().unwrap();
+    (disk.after_kill(), model)
+}
+
+/// Reads every key by each way there is, and tells how many answers were errors.
+fn no_wrong_answer(store: &mut Embedded, model: &Model, what: &str) -> usize {
+    let mut errors = 0;
+    let mut reader = store.reader();
+    for number in 0..KEYS {
+        let expected = model.get(&number).copied().flatten().map(|write| version(number, write));
+        for answer in [store.get(&key(number)), reader.get(&key(number))] {
+            match answer {
+                Ok(found) => {
+                    let found = found.map(|f| (f.head.to_vec(), f.value.unwrap().to_vec()));
+                    assert_eq!(found, expected, "key {number} after {what}");
+                }
+                Err(_) => errors += 1,
+            }
+        }
+        match store.head(&key(number)) {
+            Ok(found) => assert_eq!(found.map(|f| f.head.to_vec()), expected.map(|(head, _)| head), "{what}"),
+            Err(_) => errors += 1,
+        }
+    }
+    errors
+}
+
+#[test]
+fn no_damaged_block_gives_a_wrong_answer() {
+    let (good, model) = built();
+    let (mut refused, mut errors, mut harmless) = (0, 0, 0);
+    let mut rng = SplitMix64::new(9);
+    for path in good.names() {
+        let mut len = 0;
+        good.damage(&path, |bytes| len = bytes.len());
+        for block in 0..len.div_ceil(BLOCK) {
+            for kind in 0..3 {
+                let disk = good.after_kill();
+                disk.damage(&path, |bytes| damage(bytes, block, kind, &mut rng));
+                let what =
+                    format!("{} of block {block} of {}", ["flip", "zero", "swap"][kind], path.display());
+                match open(&disk) {
+                    Err(Error::Disk(error)) => panic!("{what}: {error}"),
+                    Err(_) => refused += 1,
+                    Ok(mut store) => match no_wrong_answer(&mut store, &model, &what) {
+                        0 => harmless += 1,
+                        some => errors += some,
+                    },
+                }
+            }
+        }
+    }
+    assert!(
+        refused > 5 && errors > 100,
+        "{refused} stores refused, {errors} errors, {harmless} without effect"
+    );
+}
+
+fn damage(bytes: &mut [u8], block: usize, kind: usize, rng: &mut SplitMix64) {
+    let (from, to) = (block * BLOCK, bytes.len().min((block + 1) * BLOCK));
+    match kind {
+        0 => {
+            let at = from + rng.below((to - from) as u64) as usize;
+            bytes[at] ^= 1 << rng.below(8);
+        }
+        1 => bytes[from..to].fill(0),
+        _ => {
+            let other = rng.below(bytes.len().div_ceil(BLOCK) as u64) as usize * BLOCK;
+            let len = (to - from).min(bytes.len() - other);
+            for at in 0..len {
+                bytes.swap(from + at, other + at);
+            }
+        }
+    }
+}
+
+/// A tail that is cut at any byte costs the end of what was written, never the middle without an error.
+#[test]
+fn a_cut_tail_costs_the_end_and_nothing_else() {
+    let disk = MemoryDisk::default();
+    let mut store = open(&disk).unwrap();
+    let keys = 12u64;
+    for number in 0..keys {
+        let (head, value) = version(number, number);
+        store.put(&key(number), &head, &value).unwrap();
+    }
+    drop(store);
+    let good = disk.after_kill();
+    let is_segment = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "seg");
+    let segment = good
+        .names()
+        .iter()
+        .filter(is_segment)
+        .max_by_key(|path| {
+            let mut len = 0;
+            good.damage(path, |bytes| len = bytes.len());
+            len
+        })
+        .unwrap()
+        .clone();
+    let mut len = 0;
+    good.damage(&segment, |bytes| len = bytes.len());
+    let (mut wholes, mut errors) = (0, 0);
+    for cut in 0..=len {
+        for scribble in [false, true] {
+            let disk = good.after_kill();
+            disk.damage(&segment, |bytes| {
+                bytes.truncate(cut);
+                if scribble {
+                    bytes.resize(len, 0xA5);
+                }
+            });
+            let mut store = match open(&disk) {
+                Ok(store) => store,
+                Err(error) => panic!("cut to {cut}: {error}"),
+            };
+            let mut ended = false;
+            for number in 0..keys {
+                match store.get(&key(number)) {
+                    Ok(Some(found)) => {
+                        assert!(!ended, "cut to {cut}: {number} is there, and one before it is not");
+                        let (head, value) = version(number, number);
+                        assert_eq!((&found.head[..], &found.value.unwrap()[..]), (&head[..], &value[..]));
+                    }
+                    Ok(None) => ended = true,
+                    Err(_) => errors += 1,
+                }
+            }
+            wholes += usize::from(!ended);
+        }
+    }
+    assert!(wholes >= 2 && errors < len, "{wholes} whole, {errors} errors");
+}
+
+/// Runs a life of a store; what was acknowledged is in `acknowledged`, what failed in `in_doubt`, by key.
+fn live(disk: &MemoryDisk, acknowledged: &mut Model, in_doubt: &mut BTreeMap<u64, BTreeSet<Option<u64>>>) {
+    let Ok(mut store) = open(disk) else { return };
+    let mut rng = SplitMix64::new(8);
+    for write in 0..130 {
+        let number = rng.below(30);
+        let (head, value) = version(number, write);
+        let (done, outcome) = match write % 9 {
+            4 => (store.delete(&key(number)), None),
+            _ => (store.put(&key(number), &head, &value), Some(write)),
+        };
+        match done {
+            Ok(_) => {
+                acknowledged.insert(number, outcome);
+                in_doubt.remove(&number);
+            }
+            Err(_) => drop(in_doubt.entry(number).or_default().insert(outcome)),
+        }
+        let asked = rng.below(30);
+        if let Ok(found) = store.get(&key(asked)) {
+            allowed(found.map(|found| found.head.to_vec()), asked, acknowledged, in_doubt);
+        }
+    }
+    // A stop that fails is a crash.
+    store.close().ok();
+}
+
+/// Panics unless `head` is what was acknowledged last, or what is in doubt since.
+fn allowed(
+    head: Option<Vec<u8>>,
+    number: u64,
+    acknowledged: &Model,
+    in_doubt: &BTreeMap<u64, BTreeSet<Option<u64>>>,
+) {
+    let head_of = |write: Option<u64>| write.map(|write| version(number, write).0);
+    let last = acknowledged.get(&number).copied().flatten();
+    let doubted = in_doubt.get(&number).into_iter().flatten();
+    let mut candidates = doubted.copied().chain([last]);
+    assert!(candidates.any(|write| head_of(write) == head), "key {number}: {head:?}");
+}
+
+#[test]
+fn no_failed_operation_loses_what_was_acknowledged() {
+    let whole = MemoryDisk::default();
+    live(&whole, &mut Model::new(), &mut BTreeMap::new());
+    let ops = whole.ops();
+    assert!(ops > 200, "{ops} operations");
+    for count in [1, u64::MAX] {
+        for k in 1..=ops {
+            let disk = MemoryDisk::default();
+            let (mut acknowledged, mut in_doubt) = (Model::new(), BTreeMap::new());
+            disk.fail(k, count);
+            live(&disk, &mut acknowledged, &mut in_doubt);
+            // After the failed sync nothing is known of what was not synced before: the worst that may be.
+            for disk in [disk.after_power_cut(), disk.after_kill()] {
+                let mut store = match open(&disk) {
+                    Ok(store) => store,
+                    Err(error) => panic!("operation {k} failed, and then opening: {error}"),
+                };
+                for number in 0..30 {
+                    let found = store.get(&key(number)).unwrap().map(|found| found.head.to_vec());
+                    allowed(found, number, &acknowledged, &in_doubt);
+                }
+            }
+        }
+    }
+}
