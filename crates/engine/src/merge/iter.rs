@@ -6,13 +6,15 @@ use base::Disk;
 
 /// A cursor over the newest versions of the keys of all sources. It shows deletions; its caller leaves them out.
 ///
-/// The sources are few (a handful of level-0 tables and one run for each deeper level), so the least key is
-/// found by looking at each: a heap would compare as often and move more.
+/// The sources stand in the order of their entries, so that what comes next is known without a search: the one that
+/// has moved on is put where it belongs now. Where one run is much larger than the others, that is mostly where it
+/// was, and one comparison tells so; otherwise its place is found by halving.
 pub struct MergeIter {
     sources: Vec<Box<dyn Source>>,
-    /// The source whose entry is shown.
-    winner: Option<usize>,
-    /// A copy of the last key shown, to leave its older versions behind.
+    /// The sources that are at an entry, by their entries: (key ascending, seq descending), the earlier source first.
+    /// The first one's is shown.
+    order: Vec<usize>,
+    /// A copy of the last key shown, for a source that has several versions of it.
     key: Vec<u8>,
     read: u64,
 }
@@ -20,7 +22,7 @@ pub struct MergeIter {
 impl MergeIter {
     /// A cursor at no entry until it seeks.
     pub fn new(sources: Vec<Box<dyn Source>>) -> MergeIter {
-        MergeIter { sources, winner: None, key: Vec::new(), read: 0 }
+        MergeIter { order: Vec::with_capacity(sources.len()), sources, key: Vec::new(), read: 0 }
     }
 
     /// How many versions it has passed, superseded ones included.
@@ -28,50 +30,91 @@ impl MergeIter {
         self.read
     }
 
-    /// The first source whose key is least and, among those, whose seq is greatest.
-    fn least(&self) -> Option<usize> {
-        let mut least: Option<(usize, Item<'_>)> = None;
-        for (index, source) in self.sources.iter().enumerate() {
-            let Some(item) = source.item() else { continue };
-            let better = least.is_none_or(|(_, best)| match item.key.cmp(best.key) {
-                std::cmp::Ordering::Less => true,
-                std::cmp::Ordering::Equal => item.seq > best.seq,
-                std::cmp::Ordering::Greater => false,
-            });
-            if better {
-                least = Some((index, item));
-            }
-        }
-        least.map(|(index, _)| index)
+    fn item_at(&self, place: usize) -> Option<Item<'_>> {
+        self.sources[*self.order.get(place)?].item()
     }
+
+    /// Moves the source that stands first past its key, and every other that is at the same key.
+    fn pass_key(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        while let (Some(newest), Some(other)) = (self.item_at(0), self.item_at(1)) {
+            if newest.key != other.key {
+                break;
+            }
+            self.step(disk, 1)?;
+        }
+        let first = &self.sources[self.order[0]];
+        if !first.repeats_keys() {
+            return self.step(disk, 0);
+        }
+        let item = first.item().expect("the first source is at an entry");
+        self.key.clear();
+        self.key.extend_from_slice(item.key);
+        while self.item_at(0).is_some_and(|item| item.key == self.key) {
+            self.step(disk, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Moves the source at `place` one entry on, and to its new place.
+    fn step(&mut self, disk: &mut dyn Disk, place: usize) -> Result<(), Error> {
+        self.sources[self.order[place]].next(disk)?;
+        self.read += 1;
+        self.settle(place);
+        Ok(())
+    }
+
+    /// Puts the source at `place`, whose entry is another now, behind those that come before it.
+    fn settle(&mut self, place: usize) {
+        let source = self.order[place];
+        let Some(item) = self.sources[source].item() else {
+            self.order.remove(place);
+            return;
+        };
+        let behind = &self.order[place + 1..];
+        let comes_first = |other: &usize| {
+            let other_item = self.sources[*other].item().expect("what has ended is not in the order");
+            precedes(other_item, *other, item, source)
+        };
+        let passed = match behind.first() {
+            Some(next) if comes_first(next) => 1 + behind[1..].partition_point(comes_first),
+            _ => return,
+        };
+        self.order[place..=place + passed].rotate_left(1);
+    }
+}
+
+/// Whether entry `a` of source `at` comes before `b` of source `bt`.
+#[inline]
+fn precedes(a: Item<'_>, at: usize, b: Item<'_>, bt: usize) -> bool {
+    let order = a.key.cmp(b.key).then_with(|| b.seq.cmp(&a.seq)).then(at.cmp(&bt));
+    order.is_lt()
 }
 
 impl Source for MergeIter {
     fn seek(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error> {
-        self.winner = None;
+        self.order.clear();
         for source in &mut self.sources {
             source.seek(disk, key)?;
         }
-        self.winner = self.least();
+        for source in 0..self.sources.len() {
+            if self.sources[source].item().is_some() {
+                self.order.insert(0, source);
+                self.settle(0);
+            }
+        }
         Ok(())
     }
 
     fn next(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
-        let winner = self.winner.take().expect("there is nothing after the end");
-        let item = self.sources[winner].item().expect("the winner is at an entry");
-        self.key.clear();
-        self.key.extend_from_slice(item.key);
-        for source in &mut self.sources {
-            while source.item().is_some_and(|item| item.key == self.key) {
-                source.next(disk)?;
-                self.read += 1;
-            }
+        assert!(!self.order.is_empty(), "there is nothing after the end");
+        let passed = self.pass_key(disk);
+        if passed.is_err() {
+            self.order.clear();
         }
-        self.winner = self.least();
-        Ok(())
+        passed
     }
 
     fn item(&self) -> Option<Item<'_>> {
-        self.sources[self.winner?].item()
+        self.item_at(0)
     }
 }

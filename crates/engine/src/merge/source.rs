@@ -29,6 +29,11 @@ pub trait Source: Send {
 
     /// The entry it is at; `None` past the end.
     fn item(&self) -> Option<Item<'_>>;
+
+    /// Whether it may have several versions of a key; most have the newest only.
+    fn repeats_keys(&self) -> bool {
+        false
+    }
 }
 
 impl Source for TableIter {
@@ -83,6 +88,10 @@ impl Source for MemtableSource {
             seq: Seq(self.cursor.seq()),
             entry: self.cursor.entry(),
         })
+    }
+
+    fn repeats_keys(&self) -> bool {
+        true
     }
 }
 
