@@ -26,4 +26,4 @@ pub use state::{
     CleanStop, JournalPosition, MANIFEST_VERSION, METADATA_BYTES_MAX, ManifestState, SegmentRecord,
     SuspectRecord, TableRecord,
 };
-pub use version::{LEVELS, TableCursor, Version};
+pub use version::{FIRST_LEVELED, LEVELS, RUNS_MAX, TableCursor, Version};

@@ -1,13 +1,24 @@
-//! Which tables to merge next.
+//! Which tables to merge next: lazy levelling.
 //!
-//! Each level has a size it should not exceed: level 0 a number of tables, since a lookup asks each of them, and
-//! each deeper level so many bytes. The level that exceeds its size the most is merged into the next: of level 0
-//! all tables, of a deeper level one, and with them the tables of the next level that they overlap. The tables of
-//! a level take turns by key order, so that all of its keys sink alike.
+//! A key is written once by its flush, once when the flushes of level 0 become a run, and again only where runs are
+//! merged into a level that stays one run. So few merges see a key that bytes written stay near the bytes of its value,
+//! and the few runs that a lookup must ask are bounded, each by a filter.
 //!
-//! One merge runs at a time; flushes, which only add to level 0, may run beside it.
+//! * Level 0, when it has so many tables, becomes a run above all others. It is cut at the boundaries of the deeper
+//!   level that it will be merged into, so that this later merge can be done by parts.
+//! * The runs, when there are so many, are merged into the first leveled level, a part of the keys at a time: a table
+//!   of the oldest run, with all that overlaps it in the other runs and in that level, and so on until nothing
+//!   overlaps. Parts take turns by key order; when the turn is over those runs are gone.
+//! * A leveled level over its size gives one table to the next, with those that it overlaps there, taking turns too.
+//!
+//! What is fullest beside its size goes first. One merge runs at a time; flushes, which only add to level 0, may run
+//! beside it.
+//!
+//! Follows Dostoevsky's lazy levelling (Dayan and Idreos, SIGMOD 2018) with the guards of PebblesDB (Raju and others,
+//! SOSP 2017); record 12 has the measurements.
 
-use super::version::{LEVELS, Version};
+use super::version::{FIRST_LEVELED, LEVELS, RUNS_MAX, Version};
+use crate::memtable::hash;
 use crate::merge::{Run, Source};
 use crate::table::{Table, TableId, TableIter};
 use bytes::Bytes;
@@ -18,38 +29,48 @@ use std::sync::Arc;
 pub struct MergeOptions {
     /// So many tables in level 0 are merged.
     pub level0_tables_max: usize,
-    /// The bytes that level 1 is for.
-    pub level1_bytes_target: u64,
+    /// So many runs are merged into the first leveled level.
+    pub runs_max: usize,
+    /// The bytes that the first leveled level is for.
+    pub leveled_bytes_target: u64,
     /// How many times as large each deeper level is.
     pub level_growth: u64,
+    /// A run is cut into parts of about so many bytes at least: each is a file, and merges have a fixed cost.
+    pub part_bytes_min: u64,
 }
 
 impl Default for MergeOptions {
-    /// LevelDB's proportions: 4 tables in level 0, 64 MiB in level 1, a factor of 10.
+    /// By measurement (record 12).
     fn default() -> MergeOptions {
-        MergeOptions { level0_tables_max: 4, level1_bytes_target: 64 << 20, level_growth: 10 }
+        MergeOptions {
+            level0_tables_max: 8,
+            runs_max: 4,
+            leveled_bytes_target: 2 << 30,
+            level_growth: 10,
+            part_bytes_min: 2 << 20,
+        }
     }
 }
 
 impl MergeOptions {
-    /// The bytes that a level below 0 is for.
+    /// The bytes that a leveled level is for; none for one of runs, which takes what a merge of level 0 brings.
     pub fn level_bytes_target(&self, level: usize) -> u64 {
-        let growth = self.level_growth.saturating_pow(level as u32 - 1);
-        self.level1_bytes_target.saturating_mul(growth)
+        let Some(deeper) = level.checked_sub(FIRST_LEVELED) else { return 0 };
+        self.leveled_bytes_target.saturating_mul(self.level_growth.saturating_pow(deeper as u32))
     }
 }
 
 /// How far the turns of each level have come. Not kept on disk: a new start begins with the first keys.
 #[derive(Clone, Debug, Default)]
 pub struct MergeCursors {
-    /// The last key of the table that had its turn.
+    /// The last key of the tables that had their turn.
     after: [Bytes; LEVELS],
 }
 
 /// A merge to be done.
 #[derive(Clone, Debug)]
 pub struct MergePlan {
-    /// The tables to merge, by the level they are in: of the upper level, then of the output level.
+    /// The tables to merge, by the level they are in, from the newest level to the oldest.
     pub inputs: Vec<(usize, Vec<Arc<Table>>)>,
     /// The level that gets the result.
     pub output_level: usize,
@@ -90,60 +111,136 @@ impl MergePlan {
     }
 }
 
+/// A level of exactly its size, in thousandths.
+const FULL: u64 = 1000;
+
 impl Version {
     /// The merge that is needed most; `None` if no level is too large. Moves on the turn of the level it picks.
     pub fn pick_merge(&self, options: &MergeOptions, cursors: &mut MergeCursors) -> Option<MergePlan> {
-        let level = self.most_excessive_level(options)?;
-        let output_level = level + 1;
-        let upper = if level == 0 {
-            self.level(0).to_vec()
-        } else {
-            vec![self.take_turn(level, &mut cursors.after[level])]
-        };
-        let (min, max) = key_range(&upper);
-        let lower = self.overlapping(output_level, &min, &max);
-        // The lower tables reach further than the upper ones, and their deletions may end here as well.
-        let (min, max) = key_range(upper.iter().chain(&lower));
-        let drop_deletions =
-            (output_level + 1..LEVELS).all(|deeper| self.overlapping(deeper, &min, &max).is_empty());
-        let inputs = [(level, upper), (output_level, lower)];
-        let inputs = inputs.into_iter().filter(|(_, tables)| !tables.is_empty()).collect();
-        Some(MergePlan { inputs, output_level, drop_deletions })
+        match self.fullest_level(options)? {
+            0 => Some(self.merge_of_level0()),
+            RUNS_MAX => Some(self.merge_of_runs(&mut cursors.after[RUNS_MAX])),
+            level => Some(self.merge_of_level(level, &mut cursors.after[level])),
+        }
     }
 
-    /// How full the fullest level is, in thousandths of its size: for refusing writes before reads suffer.
+    /// How full the fullest level is, in thousandths of its size.
     pub fn pressure(&self, options: &MergeOptions) -> u64 {
-        (0..LEVELS - 1).map(|level| self.fullness(level, options)).max().unwrap_or(0)
+        sized_levels().map(|level| self.fullness(level, options)).max().unwrap_or(0)
     }
 
-    fn most_excessive_level(&self, options: &MergeOptions) -> Option<usize> {
-        // The deepest level takes what comes. On a tie the upper level goes first: every lookup passes it.
+    /// Bytes of the levels that are over their size: those of level 0 and of the runs, if there are so many that they
+    /// are to be merged, and what leveled levels have too much.
+    pub fn merge_debt(&self, options: &MergeOptions) -> u64 {
+        let over = |level| (self.fullness(level, options) >= FULL).then(|| self.debt_of(level, options));
+        sized_levels().filter_map(over).sum()
+    }
+
+    fn debt_of(&self, level: usize, options: &MergeOptions) -> u64 {
+        match level {
+            0 => self.level_bytes(0),
+            RUNS_MAX => self.runs().map(|level| self.level_bytes(level)).sum(),
+            _ => self.level_bytes(level).saturating_sub(options.level_bytes_target(level)),
+        }
+    }
+
+    /// The keys at which a merge's output should be cut, so that merging it on can be done by parts: first keys of
+    /// tables of the level that it will be merged into, as many as leave parts of the least size. None if the output is
+    /// no run. Which of them is left out depends on the key alone: the parts of two runs then coincide, or the one's are
+    /// parts of the other's.
+    pub fn fences(&self, plan: &MergePlan, options: &MergeOptions) -> Vec<Bytes> {
+        let into = [FIRST_LEVELED, RUNS_MAX].map(|level| self.level(level));
+        let Some(below) = into.into_iter().find(|tables| !tables.is_empty()) else { return Vec::new() };
+        if plan.output_level > RUNS_MAX {
+            return Vec::new();
+        }
+        let bytes: u64 = plan.tables().map(|table| table.len()).sum();
+        let parts = (bytes / options.part_bytes_min.max(1)).max(1);
+        let left_out = (below.len() as u64).div_ceil(parts).next_power_of_two() - 1;
+        let keys = below.iter().skip(1).map(|table| &table.meta().min_key);
+        keys.filter(|key| hash(key) & left_out == 0).cloned().collect()
+    }
+
+    fn merge_of_level0(&self) -> MergePlan {
+        let output_level = self.runs().start() - 1;
+        let tables = self.level(0).to_vec();
+        let drop_deletions = self.is_oldest(output_level, &tables);
+        MergePlan { inputs: vec![(0, tables)], output_level, drop_deletions }
+    }
+
+    fn merge_of_runs(&self, after: &mut Bytes) -> MergePlan {
+        let mut inputs = vec![(RUNS_MAX, vec![self.next_in_turn(RUNS_MAX, after)])];
+        let mut chosen = 1;
+        loop {
+            let (min, max) = key_range(inputs.iter().flat_map(|(_, tables)| tables));
+            let overlapping = |level| (level, self.overlapping(level, &min, &max));
+            inputs = (*self.runs().start()..=FIRST_LEVELED).map(overlapping).collect();
+            let now = inputs.iter().map(|(_, tables)| tables.len()).sum();
+            if now == chosen {
+                *after = max;
+                break;
+            }
+            chosen = now;
+        }
+        inputs.retain(|(_, tables)| !tables.is_empty());
+        self.plan_into(FIRST_LEVELED, inputs)
+    }
+
+    fn merge_of_level(&self, level: usize, after: &mut Bytes) -> MergePlan {
+        let upper = vec![self.next_in_turn(level, after)];
+        *after = upper[0].meta().max_key.clone();
+        let (min, max) = key_range(&upper);
+        let lower = self.overlapping(level + 1, &min, &max);
+        let inputs = [(level, upper), (level + 1, lower)];
+        self.plan_into(level + 1, inputs.into_iter().filter(|(_, tables)| !tables.is_empty()).collect())
+    }
+
+    fn plan_into(&self, output_level: usize, inputs: Vec<(usize, Vec<Arc<Table>>)>) -> MergePlan {
+        // The lower tables may reach further than the upper ones, and their deletions may end here as well.
+        let drop_deletions = self.is_oldest(output_level, inputs.iter().flat_map(|(_, tables)| tables));
+        MergePlan { inputs, output_level, drop_deletions }
+    }
+
+    /// Whether no level below `level` can hold a key that is between those of the tables.
+    fn is_oldest<'a>(&self, level: usize, tables: impl IntoIterator<Item = &'a Arc<Table>> + Clone) -> bool {
+        let (min, max) = key_range(tables);
+        (level + 1..LEVELS).all(|deeper| self.overlapping(deeper, &min, &max).is_empty())
+    }
+
+    fn fullest_level(&self, options: &MergeOptions) -> Option<usize> {
+        // On a tie the upper level goes first: every lookup passes it.
         let fullness = |level| (self.fullness(level, options), std::cmp::Reverse(level));
-        let level = (0..LEVELS - 1).max_by_key(|&level| fullness(level))?;
-        (self.fullness(level, options) >= FULL).then_some(level)
+        let level = sized_levels().max_by_key(|&level| fullness(level))?;
+        if self.fullness(level, options) < FULL {
+            return None;
+        }
+        // Level 0 needs a place among the runs; if there is none, the runs go first.
+        Some(if level == 0 && *self.runs().start() == 1 { RUNS_MAX } else { level })
     }
 
     fn fullness(&self, level: usize, options: &MergeOptions) -> u64 {
-        let (size, target) = if level == 0 {
-            (self.level(0).len() as u64, options.level0_tables_max as u64)
-        } else {
-            (self.level_bytes(level), options.level_bytes_target(level))
+        let (size, target) = match level {
+            0 => (self.level(0).len() as u64, options.level0_tables_max as u64),
+            RUNS_MAX => (self.runs().count() as u64, options.runs_max.min(RUNS_MAX) as u64),
+            _ => (self.level_bytes(level), options.level_bytes_target(level)),
         };
         size.saturating_mul(FULL) / target.max(1)
     }
 
-    fn take_turn(&self, level: usize, after: &mut Bytes) -> Arc<Table> {
+    /// The first table of a level behind the key where its turn has come to.
+    fn next_in_turn(&self, level: usize, after: &Bytes) -> Arc<Table> {
         let tables = self.level(level);
         let next = tables.partition_point(|table| table.meta().min_key <= *after);
         // Past the last one, or before the first turn, it begins anew.
-        let table = tables.get(next).filter(|_| !after.is_empty()).unwrap_or(&tables[0]);
-        *after = table.meta().max_key.clone();
-        Arc::clone(table)
+        Arc::clone(tables.get(next).filter(|_| !after.is_empty()).unwrap_or(&tables[0]))
     }
 }
 
-/// A level of exactly its size, in thousandths.
-const FULL: u64 = 1000;
+/// The levels that have a size: 0, the last of the runs for all of them, and the leveled ones but the deepest, which
+/// takes what comes.
+fn sized_levels() -> impl Iterator<Item = usize> {
+    std::iter::once(0).chain(RUNS_MAX..LEVELS - 1)
+}
 
 fn key_range<'a>(tables: impl IntoIterator<Item = &'a Arc<Table>> + Clone) -> (Bytes, Bytes) {
     let min = tables.clone().into_iter().map(|table| &table.meta().min_key).min();

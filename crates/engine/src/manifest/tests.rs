@@ -1,9 +1,9 @@
 //! The manifest's file, and versions that grow by random flushes and merges.
 
 use super::{
-    CleanStop, JournalPosition, LEVELS, MANIFEST_FILE, MANIFEST_VERSION, METADATA_BYTES_MAX, ManifestJob,
-    ManifestState, MergeCursors, MergeOptions, SegmentRecord, SuspectRecord, TableRecord, Version, read,
-    write,
+    CleanStop, FIRST_LEVELED, JournalPosition, LEVELS, MANIFEST_FILE, MANIFEST_VERSION, METADATA_BYTES_MAX,
+    ManifestJob, ManifestState, MergeCursors, MergeOptions, RUNS_MAX, SegmentRecord, SuspectRecord,
+    TableRecord, Version, read, write,
 };
 use crate::Seq;
 use crate::drops::{DroppedRanges, RangeDrop};
@@ -207,7 +207,13 @@ impl Ledger {
             model: Model::new(),
             seq: 0,
             next_table_id: Arc::new(AtomicU64::new(1)),
-            options: MergeOptions { level0_tables_max: 3, level1_bytes_target: 6_000, level_growth: 4 },
+            options: MergeOptions {
+                level0_tables_max: 3,
+                runs_max: 3,
+                leveled_bytes_target: 6_000,
+                level_growth: 4,
+                part_bytes_min: 300,
+            },
             cursors: MergeCursors::default(),
             merges: [0; LEVELS],
             deletions_ended: 0,
@@ -247,7 +253,8 @@ impl Ledger {
             dropped: DroppedRanges::none(),
             now_ms: 0,
         };
-        let mut job = MergeJob::new(plan.sources(), request, outcome.clone());
+        let fences = self.version.fences(&plan, &self.options);
+        let mut job = MergeJob::new(plan.sources(), request, outcome.clone()).with_fences(fences);
         while job.slice(&mut self.disk) == Progress::More {}
         let output = outcome.take().unwrap().unwrap();
         self.deletions_ended += output.stats.deletions_dropped;
@@ -263,18 +270,14 @@ impl Ledger {
 
     /// What makes a plan right, said in another way than the code that makes it.
     fn check(&self, plan: &super::MergePlan) {
-        let upper = plan.output_level - 1;
         let chosen = |table: &Arc<Table>| plan.tables().any(|other| other.id() == table.id());
         let overlaps =
             |a: &Arc<Table>, b: &Arc<Table>| a.meta().overlaps(&b.meta().min_key, &b.meta().max_key);
-        if upper == 0 {
-            assert!(self.version.level(0).iter().all(chosen));
-        }
         for (level, table) in self.version.tables() {
-            let touched =
-                plan.inputs.iter().filter(|(from, _)| *from == upper).flat_map(|(_, tables)| tables);
-            if level == plan.output_level && touched.clone().any(|other| overlaps(table, other)) {
-                assert!(chosen(table), "an overlapping table was left behind");
+            let newer = plan.inputs.iter().filter(|(from, _)| *from < level || (*from, level) == (0, 0));
+            let passed = newer.flat_map(|(_, tables)| tables).any(|other| overlaps(table, other));
+            if level <= plan.output_level && passed {
+                assert!(chosen(table), "a newer version would come to stand behind an older one");
             }
             if level > plan.output_level && plan.tables().any(|other| overlaps(table, other)) {
                 assert!(!plan.drop_deletions, "a deletion would end above what it hides");
@@ -313,11 +316,9 @@ fn random_flushes_and_merges_agree_with_a_model() {
         for key in 0..1600 {
             ledger.agrees(format!("key{key:04}").as_bytes());
         }
-        assert!(
-            ledger.merges[1] > 10 && ledger.merges[2] > 10 && ledger.merges[3] > 0,
-            "{:?}",
-            ledger.merges
-        );
+        let runs: u64 = ledger.merges[..=RUNS_MAX].iter().sum();
+        let [leveled, deeper] = [FIRST_LEVELED, FIRST_LEVELED + 1].map(|level| ledger.merges[level]);
+        assert!(runs > 10 && leveled > 10 && deeper > 0, "{:?}", ledger.merges);
         assert!(ledger.deletions_ended > 50);
         // The files are those of the version: nothing is lost, nothing is left behind.
         let mut names: Vec<String> =
@@ -346,23 +347,24 @@ fn reopened_is_the_same(ledger: &mut Ledger) {
 
 #[test]
 fn tables_come_newest_first_and_overlaps_are_found() {
+    const DEEP: usize = FIRST_LEVELED + 1;
     let mut disk = MemDisk::default();
     let mut make = |id: u64, from: &str, to: &str| {
         let model: Model = [from, to].map(|key| (key.as_bytes().to_vec(), (id, deletion(id)))).into();
         table(&mut disk, id, &model)
     };
     let deep = [make(1, "a", "c"), make(2, "e", "g"), make(3, "i", "k")];
-    let added: Vec<_> = deep.into_iter().rev().map(|table| (2, table)).collect();
+    let added: Vec<_> = deep.into_iter().rev().map(|table| (DEEP, table)).collect();
     let version = Version::default().apply(&added, &[]);
     let version = version.apply(&[(0, make(4, "b", "j"))], &[]).apply(&[(0, make(5, "f", "z"))], &[]);
-    let version = version.apply(&[(1, make(6, "a", "f"))], &[]);
+    let version = version.apply(&[(FIRST_LEVELED, make(6, "a", "f"))], &[]);
     let ids = |key: &str| version.tables_for(key.as_bytes()).map(|table| table.id().0).collect::<Vec<_>>();
     assert_eq!(ids("f"), [5, 4, 6, 2]);
     assert_eq!(ids("d"), [4, 6]);
     assert_eq!(ids("A"), [0u64; 0]);
     assert_eq!(ids("zz"), [0u64; 0]);
     let overlapping = |min: &str, max: &str| {
-        let tables = version.overlapping(2, min.as_bytes(), max.as_bytes());
+        let tables = version.overlapping(DEEP, min.as_bytes(), max.as_bytes());
         tables.iter().map(|table| table.id().0).collect::<Vec<_>>()
     };
     assert_eq!(overlapping("c", "e"), [1, 2]);
@@ -373,10 +375,48 @@ fn tables_come_newest_first_and_overlaps_are_found() {
     let version = version.apply(&[], &[TableId(4), TableId(2)]);
     assert_eq!(
         version.tables().map(|(level, table)| (level, table.id().0)).collect::<Vec<_>>(),
-        [(0, 5), (1, 6), (2, 1), (2, 3)]
+        [(0, 5), (FIRST_LEVELED, 6), (DEEP, 1), (DEEP, 3)]
     );
     assert_eq!(version.level_bytes(0), version.level(0)[0].len());
     assert_eq!(PathBuf::from("/data/0000000000000005.tbl"), version.level(0)[0].path());
+}
+
+#[test]
+fn runs_keep_their_order_and_leave_places_for_new_ones() {
+    let mut disk = MemDisk::default();
+    let mut run = |id: u64| {
+        let model: Model = [b"a", b"c"].map(|key| (key.to_vec(), (id, deletion(id)))).into();
+        table(&mut disk, id, &model)
+    };
+    let ids = |version: &Version| version.tables().map(|(at, table)| (at, table.id().0)).collect::<Vec<_>>();
+    let version = Version::default().apply(&[(3, run(1))], &[]).apply(&[(RUNS_MAX - 1, run(2))], &[]);
+    let version = version.apply(&[(RUNS_MAX - 2, run(3))], &[]);
+    assert_eq!(ids(&version), [(RUNS_MAX - 2, 3), (RUNS_MAX - 1, 2), (RUNS_MAX, 1)]);
+    assert_eq!(version.runs(), RUNS_MAX - 2..=RUNS_MAX);
+    assert_eq!(ids(&version.apply(&[], &[TableId(2)])), [(RUNS_MAX - 1, 3), (RUNS_MAX, 1)]);
+    assert_eq!(Version::default().runs().count(), 0);
+}
+
+/// The parts of a later run are those of an earlier one, or parts of them, so that few tables are merged at a time.
+#[test]
+fn runs_are_cut_where_the_level_below_is() {
+    let mut rng = SplitMix64::new(9);
+    let mut ledger = Ledger::new();
+    ledger.options.leveled_bytes_target = 1 << 20;
+    let mut parts = 0;
+    for _ in 0..300 {
+        ledger.flush(&mut rng);
+        while let Some(plan) = ledger.version.pick_merge(&ledger.options, &mut ledger.cursors.clone()) {
+            let whole: usize = (1..=FIRST_LEVELED).map(|level| ledger.version.level(level).len()).sum();
+            let tables = plan.tables().count();
+            if plan.output_level == FIRST_LEVELED && whole > 12 {
+                assert!(tables < whole, "a part is merged, not the whole level");
+                parts += usize::from(tables * 2 < whole);
+            }
+            ledger.merge(false);
+        }
+    }
+    assert!(parts > 20, "{parts}");
 }
 
 #[test]

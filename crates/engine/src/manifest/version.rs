@@ -1,12 +1,23 @@
 //! The tables of a store at one moment, in levels.
+//!
+//! Level 0 has the tables of flushes, which overlap, newest first. Each level below it is one sorted run, and what it
+//! has of a key is older than what any level above it has: levels 1 to [`RUNS_MAX`] hold runs of like size, those from
+//! [`FIRST_LEVELED`] on grow by a factor each.
 
 use super::TableRecord;
 use crate::table::{KeyArray, Table, TableId};
 use std::sync::Arc;
 
-/// How many levels there are. With 64 MiB in level 1 and ten times as much in each deeper one, level 6 is for
-/// 6.4 TB of heads.
-pub const LEVELS: usize = 7;
+/// Levels below 0 that hold runs as level 0 was merged into them, the newest first: each the work of one merge, and none
+/// larger than another. Twice as many as wait to be merged on at most, so that new ones find a place meanwhile.
+pub const RUNS_MAX: usize = 10;
+
+/// The first level that is one run for as long as it lives. With 2 GiB in it and ten times as much in each deeper one,
+/// the last is for 20 TB of heads.
+pub const FIRST_LEVELED: usize = RUNS_MAX + 1;
+
+/// How many levels there are.
+pub const LEVELS: usize = FIRST_LEVELED + 5;
 
 /// An immutable arrangement of tables. Shared by whoever reads; the next one is made by [`Version::apply`].
 #[derive(Debug, Default)]
@@ -39,8 +50,10 @@ impl TableCursor {
 }
 
 impl Version {
-    /// A version of these tables. Panics if they break an invariant of levels: see [`Version::invariants`].
-    pub fn new(levels: [Vec<Arc<Table>>; LEVELS]) -> Version {
+    /// A version of these tables; runs take the lowest places for runs. Panics if they break an invariant of levels:
+    /// see [`Version::invariants`].
+    pub fn new(mut levels: [Vec<Arc<Table>>; LEVELS]) -> Version {
+        sink_runs(&mut levels);
         let mut number = 0;
         let version = Version {
             levels: levels.map(|tables| {
@@ -101,6 +114,12 @@ impl Version {
         &self.levels[level].tables
     }
 
+    /// The levels from 1 to [`RUNS_MAX`] that hold a run: those from the first of them on.
+    pub fn runs(&self) -> std::ops::RangeInclusive<usize> {
+        let first = (1..=RUNS_MAX).find(|&level| !self.levels[level].tables.is_empty());
+        first.unwrap_or(FIRST_LEVELED)..=RUNS_MAX
+    }
+
     /// The bytes of a level's tables.
     pub fn level_bytes(&self, level: usize) -> u64 {
         self.levels[level].bytes
@@ -145,6 +164,17 @@ impl Version {
             let disjoint = level.tables.is_sorted_by(|a, b| a.meta().max_key < b.meta().min_key);
             assert!(disjoint, "tables of one level overlap");
             assert_eq!(level.min_keys.len(), level.tables.len(), "a level's keys are those of its tables");
+        }
+    }
+}
+
+/// Moves runs into the empty places below them, their order kept, so that the places above stay free for new ones.
+fn sink_runs(levels: &mut [Vec<Arc<Table>>; LEVELS]) {
+    let mut place = RUNS_MAX;
+    for level in (1..=RUNS_MAX).rev() {
+        if !levels[level].is_empty() {
+            levels.swap(level, place);
+            place -= 1;
         }
     }
 }

@@ -13,6 +13,8 @@ use crate::table::{Table, TableBuilder, TableId};
 use base::Disk;
 use base::disk::{self, DiskOp};
 use base::spawn::{Job, Outcome, Progress};
+use bytes::Bytes;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,6 +84,8 @@ pub struct MergeJob {
     stats: MergeStats,
     /// The deletion that is written in the place of a version that has ended.
     deletion: Vec<u8>,
+    /// No table holds keys on both sides of one of these.
+    fences: VecDeque<Bytes>,
     outcome: Outcome<Result<MergeOutput, Error>>,
 }
 
@@ -115,8 +119,14 @@ impl MergeJob {
             tables: Vec::new(),
             stats: MergeStats::default(),
             deletion: Vec::new(),
+            fences: VecDeque::new(),
             outcome,
         }
+    }
+
+    /// The same, with the new tables cut at these keys, which ascend: none has keys on both sides of one.
+    pub fn with_fences(self, fences: Vec<Bytes>) -> MergeJob {
+        MergeJob { fences: fences.into(), ..self }
     }
 
     fn step(&mut self, disk: &mut dyn Disk) -> Result<Progress, Error> {
@@ -154,6 +164,11 @@ impl MergeJob {
                 return Ok(());
             };
             bytes += item.key.len() + item.entry.len();
+            if self.fences.front().is_some_and(|fence| *item.key >= **fence) {
+                self.fences.pop_front();
+                self.end_table(disk)?;
+                return Ok(());
+            }
             let fate = fate(&self.request, &mut self.stats, item, &mut self.deletion)?;
             if !matches!(fate, Fate::Left) {
                 if self.builder.is_none() {

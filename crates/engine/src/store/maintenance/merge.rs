@@ -23,7 +23,8 @@ impl Store {
         let request =
             self.merge_request(plan.output_level, self.options.table_bytes_target, plan.drop_deletions);
         let outcome = Outcome::new();
-        let job = MergeJob::new(plan.sources(), request, outcome.clone());
+        let fences = self.version.fences(&plan, &self.options.levels());
+        let job = MergeJob::new(plan.sources(), request, outcome.clone()).with_fences(fences);
         self.spawn.spawn(Box::new(job));
         self.maintenance.merge = Some((plan, outcome));
     }
