@@ -23,6 +23,9 @@ const TURN_WRITES: u32 = 32;
 /// What waits for a wake-up looks around again after this.
 const NAP: Duration = Duration::from_millis(1);
 
+/// A wait that is worth a sleep: shorter ones are added up, since a sleep takes tens of microseconds at least.
+const PACE_MIN: Duration = Duration::from_micros(100);
+
 /// A store under test.
 pub struct Bed {
     /// The store.
@@ -34,6 +37,10 @@ pub struct Bed {
     events: Vec<Event>,
     woken: Arc<AtomicBool>,
     writes: u32,
+    /// How long writes should have waited that have not.
+    owed: Duration,
+    /// How long writes have waited because the store asked for it.
+    pub paced: Duration,
     /// Writes that were refused and tried again.
     pub refused: u64,
     // After the store, whose jobs they run.
@@ -68,6 +75,8 @@ impl Bed {
             events: Vec::new(),
             woken,
             writes: 0,
+            owed: Duration::ZERO,
+            paced: Duration::ZERO,
             refused: 0,
             _jobs: jobs,
         })
@@ -86,6 +95,10 @@ impl Bed {
                 }
                 Err(error) => return Err(told(error)),
             }
+        }
+        self.owed += self.store.pace();
+        if self.owed >= PACE_MIN {
+            self.wait_owed();
         }
         self.writes += 1;
         if self.writes >= TURN_WRITES || self.woken.swap(false, Ordering::Acquire) {
@@ -166,6 +179,13 @@ impl Bed {
             }
             thread::park_timeout(NAP);
         }
+    }
+
+    fn wait_owed(&mut self) {
+        self.turn();
+        thread::sleep(self.owed);
+        self.paced += self.owed;
+        self.owed = Duration::ZERO;
     }
 
     fn nap(&mut self) {

@@ -216,7 +216,8 @@ fn load(
     let row = row
         .also("generator_us", Some(generator))
         .also("ops_per_s", Some(count as f64 / wall.as_secs_f64()))
-        .also("refused", Some(bed.refused as f64));
+        .also("refused", Some(bed.refused as f64))
+        .also("paced_s", Some(bed.paced.as_secs_f64()));
     report.push(row)?;
     let user = (count * objects.shape.user_bytes()) as f64;
     let tables = stats.counters.flush_bytes + stats.counters.merge_bytes_written;
@@ -285,6 +286,16 @@ fn read(
     report.push(row(rows.head(bars), heads))?;
     let misses = reads(plan, bed, objects, (1 << 40, count), Want::Head, false)?;
     report.push(row(rows.miss(bars), misses))?;
+    let asked = bed.stats().counters;
+    report.remark(format!(
+        "{}: lookups found {} keys in memtables, {:?} in levels, {} nowhere; filters refused {}, were wrong {} times",
+        case.name,
+        asked.found_in_memtable,
+        asked.found_in_level,
+        asked.missing,
+        asked.filtered,
+        asked.false_positives
+    ));
     let folds = (0..plan.rounds).map(|_| fold(bed, count)).collect::<Result<Vec<f64>>>()?;
     report.push(rows.fold().measured(&folds))?;
     if case.name == "1M" {

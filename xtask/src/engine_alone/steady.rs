@@ -83,7 +83,13 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
         report.push(row.also("p50_us", Some(p50)).also("p99.9_us", Some(p999)))?;
         let ratio = tenths[PARTS as usize - 1] / tenths[0];
         report.push(phase.throughput().valued(ratio, &*noise).also("first_per_s", Some(tenths[0])))?;
-        report.remark(format!("steady, {}: {}; {} refusals", phase.name, levels(&bed.stats()), bed.refused));
+        report.remark(format!(
+            "steady, {}: {}; {} refusals, {:?} waited",
+            phase.name,
+            levels(&bed.stats()),
+            bed.refused,
+            bed.paced
+        ));
     }
     bed.rest()?;
     bed.close()

@@ -390,6 +390,16 @@ impl Writer {
         (self.active.id, self.active.file)
     }
 
+    /// Whether a group is under way that is to be synced.
+    pub fn is_syncing(&self) -> bool {
+        self.in_flight.as_ref().is_some_and(|group| group.sync)
+    }
+
+    /// Bytes that wait for the disk, of which there may be [`WAITING_BYTES_MAX`].
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
     /// Whether nothing waits for the disk.
     pub fn is_idle(&self) -> bool {
         self.in_flight.is_none() && self.full.is_empty() && self.open.data.is_empty() && !self.sync_wanted

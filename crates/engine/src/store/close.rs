@@ -57,7 +57,7 @@ impl Store {
         }
         if !self.memtable.is_empty() && self.frozen.is_empty() {
             self.freeze();
-            self.writer.flush(&mut *self.disk);
+            self.flush_journal();
             self.want_flush();
         }
         let busy = !self.writer.is_idle() || !self.frozen.is_empty() || self.maintenance_pending();

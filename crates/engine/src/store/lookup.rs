@@ -188,6 +188,7 @@ impl Store {
         let mut cursor = TableCursor::default();
         while let Some(table) = version.next_table(key, &mut cursor) {
             if !table.may_contain(hash) {
+                self.counters.filtered += 1;
                 continue;
             }
             let Some(handle) = table.find_block(key) else { continue };
@@ -211,8 +212,10 @@ impl Store {
                 self.counters.found_in_level[cursor.level()] += 1;
                 return self.finish(key, want, seq, jsn, location, head, inline, expires_ms);
             }
+            self.counters.false_positives += 1;
         }
         self.check_suspect(Seq(0))?;
+        self.counters.missing += 1;
         Ok(Step::Answer(None))
     }
 

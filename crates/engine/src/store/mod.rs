@@ -7,6 +7,7 @@
 //!   that the caller knows; `load.rs`: a sorted load goes past the memtable.
 //! * `lookup.rs`: HEAD and GET, resumable.
 //! * `maintenance/`: flushes, merges, the next segment, the manifest; one at a time of each kind.
+//! * `pressure.rs`: how near it is to its limits, and how much slower writes should come.
 //! * `stats.rs`: what it has done and what it holds, for operators.
 //! * `open.rs`: recovery. `close.rs`: the clean stop. `destroy.rs`: the end.
 //!
@@ -24,8 +25,10 @@ mod lookup;
 mod maintenance;
 mod open;
 mod options;
+mod pressure;
 mod segments;
 mod stats;
+mod times;
 mod write;
 
 pub use crate::journal::writer::JournalCounters;
@@ -36,8 +39,10 @@ pub use lookup::{Found, LOOKUPS_PARKED_MAX, Lookup, LookupId, Want};
 pub(crate) use open::{LOCK_FILE, TABLES_DIR};
 pub use open::{OpenReport, Platform};
 pub use options::{Durability, Options};
+pub use pressure::PACE_MAX;
 pub(crate) use segments::Segments;
 pub use stats::{LevelStats, StoreCounters, StoreStats};
+pub use times::Times;
 pub use write::{BATCH_WRITES_MAX, MEMTABLES_FROZEN_MAX, Write};
 
 use crate::drops::DroppedRanges;
@@ -54,6 +59,7 @@ use base::disk::{Completion, Token};
 use base::{Clock, Disk, FastMap, Monotonic, Spawn};
 use lookup::Parked;
 use maintenance::Maintenance;
+use stats::GroupTimes;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -141,7 +147,12 @@ pub struct Store {
     last_id: u64,
     next_counter: u64,
     last_sync_at: Monotonic,
+    /// When the turn began that is under way, or the last one.
+    turned_at: Monotonic,
+    /// When the group that is under way went to the disk, and whether to be synced.
+    group_began: Option<(Monotonic, bool)>,
     counters: StoreCounters,
+    group_times: GroupTimes,
     completions: Vec<Completion>,
     scratch_prefix: Vec<u8>,
     scratch_inline: Vec<u8>,
@@ -152,11 +163,12 @@ impl Store {
     /// what maintenance is due. To be called after new writes, and whenever the disk or a job has woken the
     /// shard. What it has to tell is appended to `events`.
     pub fn turn(&mut self, now: Monotonic, events: &mut Vec<Event>) {
+        self.turned_at = now;
         self.take_completions(events);
         self.take_scans(events);
         self.take_folds(events);
         self.sync_by_interval(now);
-        self.writer.flush(&mut *self.disk);
+        self.flush_journal();
         self.maintain(events);
         self.publish();
     }
@@ -347,12 +359,24 @@ impl Store {
         self.last_id
     }
 
+    /// Hands what waits for the disk to it, if it is done with what went before.
+    fn flush_journal(&mut self) {
+        let flushes = self.writer.can_flush();
+        self.writer.flush(&mut *self.disk);
+        if flushes {
+            self.group_began = Some((self.turned_at, self.writer.is_syncing()));
+        }
+    }
+
     fn take_completions(&mut self, events: &mut Vec<Event>) {
         let mut completions = std::mem::take(&mut self.completions);
         self.disk.poll(&mut completions);
         for Completion { token, result } in completions.drain(..) {
             if token == JOURNAL_TOKEN {
                 let done = self.writer.on_written(result.map(|_| ()));
+                if let Some((began, synced)) = self.group_began.take() {
+                    self.group_times.count(synced, self.turned_at.since(began));
+                }
                 if let Some(seal) = done.seal {
                     self.spawn.spawn(Box::new(seal));
                 }

@@ -14,6 +14,7 @@
 
 use super::maintenance::{LEASE_COUNTERS, Maintenance, position};
 use super::segments::{Segment, Segments};
+use super::stats::GroupTimes;
 use super::{BlockCache, JOURNAL_TOKEN, Options, Store, StoreCounters, Suspect};
 use crate::drops::{DroppedRanges, RangeDrop};
 use crate::entry::{Entry, Jsn, Location, Seq};
@@ -143,6 +144,7 @@ impl Store {
             disk,
             spawn,
             last_sync_at: clock.now(),
+            turned_at: clock.now(),
             clock,
             writer,
             segments: known,
@@ -160,7 +162,9 @@ impl Store {
             suspect,
             last_id: 0,
             next_counter,
+            group_began: None,
             counters: StoreCounters::default(),
+            group_times: GroupTimes::default(),
             completions: Vec::new(),
             scratch_prefix: Vec::new(),
             scratch_inline: Vec::new(),

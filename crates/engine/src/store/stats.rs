@@ -2,7 +2,7 @@
 //!
 //! Counters only grow, from the moment of opening; everything else is as of now.
 
-use super::{JournalCounters, Store};
+use super::{JournalCounters, Store, Times};
 use crate::manifest::{LEVELS, Version};
 use crate::merge::MergeStats;
 
@@ -15,6 +15,12 @@ pub struct StoreCounters {
     pub found_in_memtable: u64,
     /// Lookups whose key was found in a table, by its level.
     pub found_in_level: [u64; LEVELS],
+    /// Lookups of keys that are nowhere.
+    pub missing: u64,
+    /// Tables that lookups passed by, because their filter said that the key is not there.
+    pub filtered: u64,
+    /// Tables whose filter let a key pass that the table does not have.
+    pub false_positives: u64,
     /// Memtables flushed to tables.
     pub flushes: u64,
     /// Bytes of the tables that flushes wrote.
@@ -44,11 +50,33 @@ impl StoreCounters {
     }
 }
 
+/// How long groups of the journal took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct GroupTimes {
+    synced: Times,
+    written: Times,
+}
+
+impl GroupTimes {
+    pub(super) fn count(&mut self, synced: bool, took: std::time::Duration) {
+        if synced { self.synced.count(took) } else { self.written.count(took) }
+    }
+}
+
 /// What a store is doing, for operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
     /// Its counters.
     pub counters: StoreCounters,
+    /// How long groups took that were written and synced, as the owner saw it: from the turn that handed a group over to
+    /// the turn that found it done.
+    pub sync_times: Times,
+    /// The same of groups that were only written.
+    pub write_times: Times,
+    /// How much of the limit that is nearest is used, in thousandths ([`Store::pressure`]).
+    pub pressure: u64,
+    /// Bytes in levels that are over their size: what merges are behind by.
+    pub merge_debt_bytes: u64,
     /// The journal's counters.
     pub journal: JournalCounters,
     /// Bytes of entries in all memtables.
@@ -99,6 +127,10 @@ impl Store {
         let frozen: usize = self.frozen.iter().map(|frozen| frozen.reader.bytes()).sum();
         StoreStats {
             counters: self.counters,
+            sync_times: self.group_times.synced,
+            write_times: self.group_times.written,
+            pressure: self.pressure(),
+            merge_debt_bytes: self.version.merge_debt(&self.options.levels()),
             journal: self.writer.counters(),
             memtable_bytes: self.memtable.bytes() + frozen,
             tables: self.version.tables().count(),

@@ -24,7 +24,8 @@ use bytes::Bytes;
 /// it writes are refused until a flush is done.
 pub const MEMTABLES_FROZEN_MAX: usize = 2;
 
-/// Tables in level 0 beyond which writes are refused until a merge is done: each costs every lookup a filter.
+/// Tables in level 0 beyond which writes are refused until a merge is done, or twice as many as are merged at a time, if
+/// that is more: each costs every lookup a filter.
 pub const LEVEL0_TABLES_MAX: usize = 32;
 
 /// Writes in one batch: it must lie in one segment and be replayed at once.
@@ -78,8 +79,8 @@ impl Store {
             let limit = self.options.memtable_bytes_max * (MEMTABLES_FROZEN_MAX + 1);
             return Err(Error::Full { what: "the memory of unflushed heads", limit });
         }
-        if self.version.level(0).len() >= LEVEL0_TABLES_MAX {
-            return Err(Error::Full { what: "level 0 of the ledger", limit: LEVEL0_TABLES_MAX });
+        if self.version.level(0).len() >= self.level0_limit() {
+            return Err(Error::Full { what: "level 0 of the ledger", limit: self.level0_limit() });
         }
         self.begin_batch(batch)?;
         let last = batch.len() - 1;

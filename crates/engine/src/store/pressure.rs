@@ -1,0 +1,68 @@
+//! Backpressure: how near the store is to a limit beyond which it refuses writes, and how long an owner should let a
+//! write wait so that it never gets there.
+//!
+//! What is bounded is memory (memtables that wait for their flush), level 0 (tables that wait for a merge) and the
+//! journal's queue. Each may fill to half of its limit for nothing; from there on writes are to be slowed, by more the
+//! fuller it is, so that a load that is too fast meets a wait of microseconds that grows until both are even, and no
+//! stall. A store cannot wait itself: it only says so. Whoever does not listen is refused at the limit.
+
+use super::Store;
+use super::write::{LEVEL0_TABLES_MAX, MEMTABLES_FROZEN_MAX};
+use crate::journal::writer::WAITING_BYTES_MAX;
+use std::time::Duration;
+
+/// What a write waits at a limit. A thousand writes a second are slower than any disk that still works; a longer wait
+/// would itself be a stall.
+pub const PACE_MAX: Duration = Duration::from_millis(1);
+
+/// A limit reached, in thousandths.
+const FULL: u64 = 1000;
+
+/// From here on, in thousandths of a limit, writes are slowed.
+const SLOW_FROM: u64 = 500;
+
+impl Store {
+    /// How much of the limit that is nearest is used, in thousandths: at 1000 writes are refused.
+    pub fn pressure(&self) -> u64 {
+        let share = |used: usize, limit: usize| (used as u64).saturating_mul(FULL) / (limit as u64).max(1);
+        let memtables = (MEMTABLES_FROZEN_MAX + 1) * self.options.memtable_bytes_max;
+        share(self.frozen.len() * self.options.memtable_bytes_max + self.memtable.bytes(), memtables)
+            .max(share(self.version.level(0).len(), self.level0_limit()))
+            .max(share(self.writer.waiting_bytes(), WAITING_BYTES_MAX))
+    }
+
+    /// Tables in level 0 beyond which writes are refused: room for merges that come late, whatever size they begin at.
+    pub(super) fn level0_limit(&self) -> usize {
+        LEVEL0_TABLES_MAX.max(2 * self.options.level0_tables_max)
+    }
+
+    /// How long the owner should wait before its next write, if it can: nothing up to half of every limit, then more
+    /// with the square of what is used, [`PACE_MAX`] at the limit.
+    pub fn pace(&self) -> Duration {
+        pace(self.pressure())
+    }
+}
+
+fn pace(pressure: u64) -> Duration {
+    let over = pressure.min(FULL).saturating_sub(SLOW_FROM);
+    let nanos = u64::try_from(PACE_MAX.as_nanos()).unwrap_or(u64::MAX);
+    Duration::from_nanos(nanos * over * over / ((FULL - SLOW_FROM) * (FULL - SLOW_FROM)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_are_slowed_smoothly() {
+        assert_eq!(pace(0), Duration::ZERO);
+        assert_eq!(pace(SLOW_FROM), Duration::ZERO);
+        assert_eq!(pace(750), PACE_MAX / 4);
+        assert_eq!(pace(FULL), PACE_MAX);
+        assert_eq!(pace(u64::MAX), PACE_MAX);
+        for pressure in 0..FULL {
+            let step = pace(pressure + 1) - pace(pressure);
+            assert!(step <= PACE_MAX / 200, "from {pressure} on the wait grows by {step:?} at once");
+        }
+    }
+}
