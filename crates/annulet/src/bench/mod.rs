@@ -2,6 +2,7 @@
 
 mod compare;
 mod report;
+mod run;
 
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use clap::Subcommand;
@@ -9,6 +10,10 @@ use clap::Subcommand;
 /// The commands of `bench`.
 #[derive(Subcommand)]
 pub enum Command {
+    /// Run a workload, check every answer, and write a folder of results.
+    Run(run::Args),
+    /// Make one folder of results out of those of several generators that ran at the same time.
+    Merge(run::MergeArgs),
     /// Make one HTML file of a run's results, that opens offline; with --png, pictures as well.
     Report(report::Args),
     /// Compare runs of two sides, run in turns: ratios with their 95 % bands, as a table and a page.
@@ -18,6 +23,8 @@ pub enum Command {
 /// Runs one of them.
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
+        Command::Run(args) => run::run(&args),
+        Command::Merge(args) => run::merge(&args),
         Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),
     }

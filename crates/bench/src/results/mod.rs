@@ -23,7 +23,7 @@ mod series;
 mod summary;
 mod writer;
 
-pub use file::{Kind, Latencies};
+pub use file::{Kind, LABELS_MAX, Latencies};
 pub use log::{ErrorRecord, Event};
 pub use manifest::{Generator, Limits, Machine, Manifest, Server};
 pub use reader::Results;
@@ -33,6 +33,22 @@ pub use summary::{
     Throughput, Verdict,
 };
 pub use writer::Writer;
+
+/// A time in UTC: `2026-01-31T12:00:00Z`. Days to dates as in Hinnant's "chrono-compatible low-level date algorithms".
+pub fn utc(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1000;
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
 
 /// The version of the whole layout. Readers refuse a greater one.
 pub const FORMAT: u32 = 1;
@@ -51,3 +67,15 @@ pub const ERRORS: &str = "errors.jsonl";
 pub const EVENTS: &str = "events.jsonl";
 /// Figures of the whole run.
 pub const SUMMARY: &str = "summary.json";
+
+#[cfg(test)]
+mod tests {
+    use super::utc;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(utc(0), "1970-01-01T00:00:00Z");
+        assert_eq!(utc(951_782_400_000), "2000-02-29T00:00:00Z");
+        assert_eq!(utc(1_798_761_599_000), "2026-12-31T23:59:59Z");
+    }
+}

@@ -77,6 +77,20 @@ pub struct OperationSecond {
     pub results: u64,
 }
 
+impl OperationSecond {
+    /// Adds what became of others.
+    pub fn add(&mut self, other: &OperationSecond) {
+        self.done += other.done;
+        self.not_found += other.not_found;
+        self.failed += other.failed;
+        self.retries += other.retries;
+        self.bytes_written += other.bytes_written;
+        self.bytes_read += other.bytes_read;
+        self.results += other.results;
+        other.errors.iter().for_each(|(kind, count)| *self.errors.entry(kind.clone()).or_insert(0) += count);
+    }
+}
+
 /// The generator's own state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GeneratorSecond {

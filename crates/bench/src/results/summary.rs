@@ -236,8 +236,8 @@ impl Summary {
             .iter()
             .flat_map(|second| &second.marks)
             .for_each(|&mark| *marks.entry(mark).or_insert(0) += 1);
-        let response_sum = merged(None, Kind::Response).sum() + merged(None, Kind::Failed).sum();
-        let generator = GeneratorSummary::of(manifest, &measured, &total, response_sum);
+        let service_sum = merged(None, Kind::Service).sum() + merged(None, Kind::Failed).sum();
+        let generator = GeneratorSummary::of(manifest, &measured, &total, service_sum);
         let (servers, server_cpu_us_per_op) = server_summaries(manifest, seconds, &measured, &total);
         let mut summary = Summary {
             format: super::FORMAT,
@@ -372,7 +372,7 @@ impl GeneratorSummary {
         manifest: &Manifest,
         measured: &[&Second],
         total: &OperationSummary,
-        response_sum: u128,
+        service_sum: u128,
     ) -> GeneratorSummary {
         let ended = total.done + total.failed;
         let sum = |field: fn(&Second) -> f64| measured.iter().map(|second| field(second)).sum::<f64>();
@@ -385,7 +385,7 @@ impl GeneratorSummary {
             busiest: most(|second| second.generator.busiest),
             late_us: measured.iter().map(|second| second.generator.late_us).max().unwrap_or(0),
             achieved: if manifest.rate.is_some() { ratio(total.done as f64, due as f64) } else { None },
-            littles_law: ratio(outstanding, response_sum as f64 / 1e9).unwrap_or(1.0),
+            littles_law: ratio(outstanding, service_sum as f64 / 1e9).unwrap_or(1.0),
         }
     }
 }

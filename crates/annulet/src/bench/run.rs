@@ -1,0 +1,157 @@
+//! `annulet bench run` and `annulet bench merge`.
+
+use crate::VERSION;
+use crate::failure::{FAILED, Failure, UNUSABLE};
+use bench::results::{Latencies, LatencySummary, Manifest, Phase, Second, Summary, utc};
+use bench::{Control, Identity, Observer, Workload};
+use clap::ValueHint;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Generators at most: more would not be started by hand.
+const GENERATORS_MAX: u32 = 1000;
+
+/// Arguments of `bench run`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What to do: see docs/bench.md.
+    #[arg(value_name = "WORKLOAD.toml", value_hint = ValueHint::FilePath)]
+    workload: PathBuf,
+    /// Where the results go, empty or missing [default: bench-results/NAME-TIME]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    out: Option<PathBuf>,
+    /// Which of several generators this is, such as 2/3: each has its share of the rate, the operations and the keys.
+    #[arg(long, value_name = "I/N", value_parser = generator, default_value = "1/1")]
+    generator: (u32, u32),
+}
+
+/// Arguments of `bench merge`.
+#[derive(clap::Args)]
+pub struct MergeArgs {
+    /// Results of generators that ran at the same time.
+    #[arg(value_name = "DIR", num_args = 2.., required = true)]
+    folders: Vec<PathBuf>,
+    /// Where the merged results go, empty or missing.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+fn generator(text: &str) -> Result<(u32, u32), String> {
+    let numbers = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+    let sound = numbers.filter(|&(i, n): &(u32, u32)| (1..=n).contains(&i) && n <= GENERATORS_MAX);
+    sound.ok_or_else(|| format!("{text:?} is not of the form 2/3, up to {GENERATORS_MAX}"))
+}
+
+/// Runs a workload; fails if the store was wrong.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let workload =
+        Workload::read(&args.workload).map_err(|error| Failure::new(UNUSABLE, error.to_string()))?;
+    let out = args.out.clone().unwrap_or_else(|| default_out(&workload.name));
+    let (index, of) = args.generator;
+    let version = VERSION.to_owned();
+    let identity = Identity { index: index - 1, of, version, command: std::env::args().collect() };
+    let control = Arc::new(Control::default());
+    stop_by_signal(Arc::clone(&control))?;
+    let summary = bench::run(&workload, &out, &identity, &control, &mut Lines)?;
+    tell(&summary, &out)
+}
+
+/// Merges results.
+pub fn merge(args: &MergeArgs) -> Result<(), Failure> {
+    let folders: Vec<&Path> = args.folders.iter().map(PathBuf::as_path).collect();
+    let summary = bench::merge::merge(&folders, &args.out)?;
+    tell(&summary, &args.out)
+}
+
+fn default_out(name: &str) -> PathBuf {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let time: String = utc(now).chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+    PathBuf::from("bench-results").join(format!("{name}-{time}"))
+}
+
+/// The first signal ends the load, and the results are written; the second ends the program.
+fn stop_by_signal(control: Arc<Control>) -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        for _ in &mut signals {
+            if control.is_stopped() {
+                std::process::exit(FAILED.into());
+            }
+            control.stop();
+        }
+    });
+    Ok(())
+}
+
+/// One line a second.
+struct Lines;
+
+impl Observer for Lines {
+    fn started(&mut self, manifest: &Manifest) {
+        let text = format!(
+            "{}: {} load, {} outstanding at most",
+            manifest.name, manifest.load, manifest.concurrency
+        );
+        print(&text);
+    }
+
+    fn second(&mut self, second: &Second, latencies: &[Latencies]) {
+        let mut response = bench::histogram::Histogram::default();
+        latencies
+            .iter()
+            .filter(|it| it.kind == bench::results::Kind::Response)
+            .for_each(|it| response.merge(&it.histogram));
+        let figures = LatencySummary::of(&response);
+        let errors: u64 = second.operations.values().flat_map(|it| it.errors.values()).sum();
+        let phase = match second.phase {
+            Phase::WarmUp => "warm-up",
+            Phase::Measured => "",
+            Phase::Trailing => "ending",
+        };
+        print(&format!(
+            "{:>6} s {:>9} op/s   p50 {:>9.0} us   p99 {:>9.0} us   max {:>9.0} us   {errors} errors  {phase}",
+            second.second + 1,
+            second.done(None),
+            figures.median_us,
+            figures.p99_us,
+            figures.max_us,
+        ));
+    }
+}
+
+fn print(text: &str) {
+    // A run whose output nobody reads goes on all the same.
+    writeln!(io::stdout(), "{}", text.trim_end()).ok();
+}
+
+fn tell(summary: &Summary, out: &Path) -> Result<(), Failure> {
+    let (total, response) = (&summary.total, &summary.total.response);
+    let (rate, seconds) = (total.throughput.median, summary.measured_seconds);
+    print(&format!("{} operations in {seconds} s, {rate:.0} a second (median)", total.done));
+    print(&format!(
+        "p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us, max {:.0} us; {} failed, {} found nothing",
+        response.median_us,
+        response.p99_us,
+        response.p99_9_us,
+        response.max_us,
+        total.failed,
+        total.not_found,
+    ));
+    let check = &summary.check;
+    print(&format!("{} reads verified, {} of them compared with writes", check.verified, check.compared));
+    for (kind, count) in &total.errors {
+        print(&format!("error {kind}: {count}"));
+    }
+    for doubt in &summary.verdict.doubts {
+        print(&format!("doubt: {doubt}"));
+    }
+    print(&format!("results: {}", out.display()));
+    match summary.verdict.passed {
+        true => Ok(()),
+        false => Err(Failure::new(FAILED, format!("wrong: {}", summary.verdict.failures.join("; ")))),
+    }
+}

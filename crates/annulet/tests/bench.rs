@@ -1,0 +1,63 @@
+//! `annulet bench run` against a started node.
+
+mod common;
+
+use bench::results::Results;
+use common::{Server, annulet, run};
+use std::path::Path;
+
+fn workload(driver: &str, address: &str, http: &str, rest: &str) -> String {
+    format!(
+        "driver = {driver:?}\naddresses = [{address:?}]\nstats = [{http:?}]\nconcurrency = 8\nwarm_up = \"0s\"\n\
+         operations_max = 4000\n[keys]\nkind = \"uniform\"\ncount = 300\n[value]\nsize = 200\n{rest}\n\
+         [[operation]]\nop = \"get\"\nweight = 4\n[[operation]]\nop = \"update\"\nweight = 4\n\
+         [[operation]]\nop = \"head\"\n[[operation]]\nop = \"delete\"\n[[operation]]\nop = \"reconnect\"\n"
+    )
+}
+
+fn bench(dir: &Path, text: &str, name: &str) -> (std::process::Output, Results) {
+    std::fs::write(dir.join("w.toml"), text).unwrap();
+    let output = run(dir, &["bench", "run", "w.toml", "--out", name]);
+    let results = Results::open(&dir.join(name)).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    (output, results)
+}
+
+#[test]
+fn a_node_is_loaded_checked_and_described() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--durability", "none"]);
+    for driver in ["pb", "http"] {
+        let address = if driver == "pb" { &server.pb } else { &server.http };
+        let (output, results) = bench(dir.path(), &workload(driver, address, &server.http, ""), driver);
+        assert!(output.status.success(), "{driver}: {output:?}");
+        let check = &results.summary.check;
+        assert!(check.compared > 2000 && check.audited > 100, "{driver}: {check:?}");
+        let done: u64 = results.seconds.iter().map(|second| second.done(None)).sum();
+        assert_eq!(done, 4000, "{driver}");
+        let told = &results.manifest.servers[0];
+        assert!(told.pid.is_some() && told.version.starts_with("0."), "{told:?}");
+        assert_eq!(told.options.get("durability").map(String::as_str), Some("none"));
+    }
+    server.stop();
+}
+
+#[test]
+fn a_planted_loss_fails_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--durability", "none"]);
+    let text = workload("pb", &server.pb, &server.http, "[plant]\ndrop_writes = 100");
+    let (output, results) = bench(dir.path(), &text, "planted");
+    assert_eq!(output.status.code(), Some(1));
+    let check = &results.summary.check;
+    assert!(check.lost + check.resurrected + check.stale > 0 && check.corrupt == 0, "{check:?}");
+}
+
+#[test]
+fn what_cannot_be_run_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("w.toml"), "concurrency = 0\n").unwrap();
+    let output = annulet(dir.path(), &["bench", "run", "w.toml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("line 1"), "{output:?}");
+    assert_eq!(run(dir.path(), &["bench", "run", "missing.toml"]).status.code(), Some(2));
+}

@@ -1,0 +1,156 @@
+//! Whether reads are right while operations overlap.
+//!
+//! What is demanded is a regular register for each key, with many writers: a read may answer any write that was not
+//! certainly replaced before the read began, where `a` was certainly replaced by `b` if `a` had ended before `b` began,
+//! and `b` was acknowledged. A write that overlaps the read may show or not. A write of which nobody knows whether it was
+//! done (an error, a broken connection) may show at any time, or never.
+//!
+//! Writes of a key are numbered in the order in which they begin, and values carry their number, so one small entry for
+//! each key is enough:
+//!
+//! 1. A write takes the next number. It certainly replaces all writes below the first one that was under way when it
+//!    began (`covers`); with none under way, all before it.
+//! 2. When it is acknowledged, the key's `floor` rises to that.
+//! 3. A read notes the floor when it begins. At its end, a version below that floor was certainly replaced: the read was
+//!    stale. Nothing found is right only if the last delete is not below the floor.
+//! 4. Writes in doubt are listed, and always allowed.
+//!
+//! Each rule errs to the side of the store: no right answer is ever called wrong. The converse is not so: with many writes
+//! under way on one key, `covers` lies lower than it could, and an old version may pass.
+//!
+//! Whether a version that is too old is *lost* (the write is gone) or *stale* (one read did not see it) is told by
+//! reading again: see [`Suspicion`]. Memory is bounded: the table holds so many keys; beyond, keys are checked by their
+//! values' stamps only, and counted as not compared.
+
+mod table;
+
+pub use table::{Found, Judgement, Key, Outcome, ReadTicket, Table, WriteTicket};
+
+use crate::results::CheckSummary;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What can be wrong with a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// An acknowledged write is gone.
+    Lost,
+    /// An older version was answered, and a newer one is there.
+    Stale,
+    /// A version from before a delete was answered.
+    Resurrected,
+    /// The value is not what anybody wrote under this key.
+    Corrupt,
+}
+
+impl Cause {
+    /// Its name in results and workloads.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Lost => "lost",
+            Cause::Stale => "stale",
+            Cause::Resurrected => "resurrected",
+            Cause::Corrupt => "corrupt",
+        }
+    }
+
+    /// All of them.
+    pub const ALL: [Cause; 4] = [Cause::Lost, Cause::Stale, Cause::Resurrected, Cause::Corrupt];
+}
+
+/// A read that answered something too old. A second look says what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspicion {
+    /// The key.
+    pub key: Key,
+    /// What was read.
+    pub found: Found,
+    /// The least version that the read should have seen.
+    pub floor: u32,
+    /// Whether what was read is from before a delete.
+    pub from_before_delete: bool,
+    /// The newest write that had begun when the read ended.
+    pub newest: u32,
+}
+
+/// What a second look came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// This is what it was.
+    Cause(Cause),
+    /// It was overwritten in between: stale, or lost and made good by a later write. Counts as stale.
+    Unresolved,
+    /// Another suspicion of the same loss has been counted already.
+    Known,
+}
+
+impl Suspicion {
+    /// Judges by a second read, which found `again`.
+    pub fn resolve(&self, again: Found, table: &Table) -> Resolution {
+        if let Found::Version(version) = again
+            && version >= self.floor
+        {
+            return match version > self.newest {
+                true => Resolution::Unresolved,
+                false if self.from_before_delete => Resolution::Cause(Cause::Resurrected),
+                false => Resolution::Cause(Cause::Stale),
+            };
+        }
+        if again == Found::Nothing && self.from_before_delete {
+            return Resolution::Cause(Cause::Resurrected);
+        }
+        // Still too old: it has to be lived with, so it is allowed from now on and counted once.
+        match table.tolerate(self.key, again) {
+            false => Resolution::Known,
+            true if self.from_before_delete => Resolution::Cause(Cause::Resurrected),
+            true => Resolution::Cause(Cause::Lost),
+        }
+    }
+}
+
+/// Counts of a whole run, shared by its workers.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Reads whose stamps were verified.
+    pub verified: AtomicU64,
+    /// Reads that were compared with writes.
+    pub compared: AtomicU64,
+    /// Reads that could not be.
+    pub not_compared: AtomicU64,
+    /// Suspicions that were overwritten.
+    pub unresolved: AtomicU64,
+    /// Writes in doubt.
+    pub in_doubt: AtomicU64,
+    /// Reads of the audit at the end.
+    pub audited: AtomicU64,
+    causes: [AtomicU64; 4],
+}
+
+impl Counts {
+    /// Counts a wrong read.
+    pub fn wrong(&self, cause: Cause) {
+        self.causes[cause as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The counts for the results.
+    pub fn summary(&self, sample: u64, tolerated: &[Cause]) -> CheckSummary {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let wrong = |cause: Cause| get(&self.causes[cause as usize]);
+        CheckSummary {
+            verified: get(&self.verified),
+            compared: get(&self.compared),
+            not_compared: get(&self.not_compared),
+            sample,
+            lost: wrong(Cause::Lost),
+            stale: wrong(Cause::Stale),
+            resurrected: wrong(Cause::Resurrected),
+            corrupt: wrong(Cause::Corrupt),
+            unresolved: get(&self.unresolved),
+            in_doubt: get(&self.in_doubt),
+            audited: get(&self.audited),
+            tolerated: tolerated.iter().map(|cause| cause.name().to_owned()).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+use super::*;
+use proptest::prelude::*;
+
+fn encoded(command: Command<'_>) -> String {
+    let common = Common { bucket_type: Some("a b".to_owned()), quorums: [("r".to_owned(), 2)].into() };
+    let (mut codec, mut out) = (Http::new(&common, "h"), Vec::new());
+    codec.encode(&Request { token: 1, bucket: b"b/c", key: b"k", command }, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn requests_are_riaks() {
+    let get = encoded(Command::Get);
+    assert!(get.starts_with("GET /types/a%20b/buckets/b%2Fc/keys/k?r=2 HTTP/1.1\r\nHost: h\r\n"), "{get}");
+    let indexes = [("f_bin", b"x".to_vec())];
+    let put = encoded(Command::Put { value: b"value", context: Some(b"clock"), indexes: &indexes });
+    assert!(put.starts_with("PUT /types/a%20b/buckets/b%2Fc/keys/k HTTP/1.1\r\n"), "{put}");
+    assert!(
+        put.contains("\r\nX-Riak-Vclock: clock\r\nX-Riak-Index-f_bin: x\r\nContent-Length: 5\r\n\r\nvalue")
+    );
+    let keys = encoded(Command::ListKeys);
+    assert!(keys.starts_with("GET /types/a%20b/buckets/b%2Fc/keys?keys=true HTTP/1.1\r\n"), "{keys}");
+    let range =
+        IndexRange { index: "f_bin", from: b"a|", to: b"b", return_terms: true, term_regex: Some("[a]") };
+    let query = encoded(Command::Query(range));
+    assert!(
+        query.contains("/index/f_bin/a%7C/b?return_terms=true&term_regex=%5Ba%5D HTTP/1.1\r\n"),
+        "{query}"
+    );
+}
+
+fn decode(asked: Asked, answer: &str) -> Result<String, ErrorKind> {
+    let mut codec = Http::new(&Common::default(), "h");
+    let bytes = answer.as_bytes();
+    for len in 0..bytes.len() {
+        assert!(codec.frame_len(asked, &bytes[..len]).unwrap().is_none_or(|whole| whole == bytes.len()));
+    }
+    assert_eq!(codec.frame_len(asked, bytes), Ok(Some(bytes.len())));
+    match codec.decode(asked, 0, bytes) {
+        Decoded::Answer(Answer::Found { context, values, body }) => {
+            let all: Vec<_> = values.iter().map(|at| String::from_utf8_lossy(&body[at.clone()])).collect();
+            Ok(format!("{} {}", String::from_utf8_lossy(context), all.join(",")))
+        }
+        Decoded::Answer(Answer::Failed { kind, .. }) => Err(kind),
+        Decoded::Answer(other) => Ok(format!("{other:?}")),
+        Decoded::Part(_) => panic!("a part"),
+    }
+}
+
+#[test]
+fn answers_are_told_apart() {
+    let get = "HTTP/1.1 200 OK\r\nx-riak-vclock: clock\r\nContent-Length: 3\r\n\r\nabc";
+    assert_eq!(decode(Asked::Read, get), Ok("clock abc".to_owned()));
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1;x\r\nc\r\n0\r\n\r\n";
+    assert_eq!(decode(Asked::Read, chunked), Ok(" abc".to_owned()));
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n";
+    assert_eq!(decode(Asked::Head, head), Ok("Done".to_owned()));
+    let siblings = "HTTP/1.1 300 Multiple Choices\r\nX-Riak-Vclock: c\r\nContent-Type: multipart/mixed; \
+        boundary=XY\r\nContent-Length: 105\r\n\r\n\r\n--XY\r\nEtag: 1\r\n\r\none\r\n--XY\r\nX-Riak-Deleted: \
+        true\r\n\r\n\r\n--XY\r\nEtag: 2\r\n\r\ntwo\r\n--XY--\r\n";
+    let (before, body) = siblings.split_once("\r\n\r\n").unwrap();
+    let siblings = format!("{}\r\n\r\n{body}", before.replace("105", &body.len().to_string()));
+    assert_eq!(decode(Asked::Read, &siblings), Ok("c one,two".to_owned()));
+    assert_eq!(decode(Asked::Read, "HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n"), Ok("NotFound".to_owned()));
+    assert_eq!(decode(Asked::Write, "HTTP/1.1 204 No Content\r\n\r\n"), Ok("Done".to_owned()));
+    let keys = "HTTP/1.1 200 OK\r\nContent-Length: 18\r\n\r\n{\"keys\":[\"a\",\"b\"]}";
+    assert_eq!(decode(Asked::List, keys), Ok("Listed(2)".to_owned()));
+    let overload = "HTTP/1.1 503 x\r\nContent-Length: 8\r\n\r\noverload";
+    assert_eq!(decode(Asked::Write, overload), Err(ErrorKind::Overload));
+    assert_eq!(
+        decode(Asked::Write, "HTTP/1.1 412 x\r\nContent-Length: 0\r\n\r\n"),
+        Err(ErrorKind::Precondition)
+    );
+}
+
+#[test]
+fn a_server_that_closes_says_so() {
+    let codec = Http::new(&Common::default(), "h");
+    assert!(codec.closes(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"));
+    assert!(!codec.closes(b"HTTP/1.1 200 OK\r\n\r\n"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(5_000))]
+
+    #[test]
+    fn any_answer_is_read_or_refused(
+        status in "(HTTP/1.1 )?[0-9]{0,4}",
+        headers in "(Content-Length: [0-9]{0,20}\r\n|Transfer-Encoding: chunked\r\n|Content-Type: multipart/mixed; boundary=a\r\n|x){0,3}",
+        body in "([0-9a-f]{0,17}\r\n|--a|\r\n\r\n|.){0,20}",
+    ) {
+        let answer = format!("{status} OK\r\n{headers}\r\n{body}");
+        let mut codec = Http::new(&Common::default(), "h");
+        for asked in [Asked::Read, Asked::Head, Asked::Write, Asked::List] {
+            if let Ok(Some(len)) = codec.frame_len(asked, answer.as_bytes())
+                && len <= answer.len()
+                && let Decoded::Answer(Answer::Found { values, body, .. }) = codec.decode(asked, 0, &answer.as_bytes()[..len])
+            {
+                prop_assert!(values.iter().all(|at| at.start <= at.end && at.end <= body.len()));
+            }
+        }
+    }
+}

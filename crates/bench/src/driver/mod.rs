@@ -1,0 +1,138 @@
+//! What makes an operation happen: one driver for each worker, and nobody waits in it but in [`Driver::poll`].
+//!
+//! A worker submits operations with tokens while [`Driver::ready`] says that there is room, and polls; the driver tells
+//! its [`Sink`] of each answer. Every submitted operation is answered exactly once: by the server, or with the error that
+//! took its connection. Keys, values and answers are borrowed: nothing is allocated for an operation.
+
+mod engine;
+mod error;
+mod http;
+pub mod null;
+mod pb;
+mod planted;
+mod pool;
+
+pub use engine::EngineDriver;
+pub use error::ErrorKind;
+pub use http::Http;
+pub use null::NullDriver;
+pub use pb::Pb;
+pub use planted::Planted;
+pub use pool::{Codec, Pool};
+
+use crate::Error;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+/// An operation to be done.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// What the answer will be known by.
+    pub token: u32,
+    /// The bucket; empty where none is named.
+    pub bucket: &'a [u8],
+    /// The key; empty where none is named.
+    pub key: &'a [u8],
+    /// What is to be done.
+    pub command: Command<'a>,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug)]
+pub enum Command<'a> {
+    /// Read an object.
+    Get,
+    /// Read an object without its value.
+    Head,
+    /// Write an object.
+    Put {
+        /// Its value.
+        value: &'a [u8],
+        /// What it follows; none for a blind write.
+        context: Option<&'a [u8]>,
+        /// Its index entries: names and terms.
+        indexes: &'a [(&'static str, Vec<u8>)],
+    },
+    /// Delete an object.
+    Delete,
+    /// Ask an index.
+    Query(IndexRange<'a>),
+    /// List the bucket's keys.
+    ListKeys,
+    /// List buckets.
+    ListBuckets,
+    /// Ask whether the server is there.
+    Ping,
+    /// Close a connection and open it again.
+    Reconnect,
+}
+
+/// A range of an index.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexRange<'a> {
+    /// The index.
+    pub index: &'a str,
+    /// The first term.
+    pub from: &'a [u8],
+    /// The last term.
+    pub to: &'a [u8],
+    /// Whether terms come back.
+    pub return_terms: bool,
+    /// Only terms that match.
+    pub term_regex: Option<&'a str>,
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug)]
+pub enum Answer<'a> {
+    /// An object.
+    Found {
+        /// What a write that follows it sends back; valid in this call.
+        context: &'a [u8],
+        /// Where the siblings' values are in `body`; at least one.
+        values: &'a [Range<usize>],
+        /// What they are parts of.
+        body: &'a [u8],
+    },
+    /// No object.
+    NotFound,
+    /// Done.
+    Done,
+    /// So many keys, buckets or terms.
+    Listed(u64),
+    /// It failed.
+    Failed {
+        /// Of which kind.
+        kind: ErrorKind,
+        /// What the server said, or what happened.
+        text: &'a str,
+    },
+}
+
+/// Whoever is told of answers.
+pub trait Sink {
+    /// The operation with this token has ended.
+    fn answered(&mut self, token: u32, answer: Answer<'_>);
+}
+
+/// Makes operations happen.
+pub trait Driver {
+    /// How many operations can be submitted now.
+    fn ready(&self) -> usize;
+
+    /// Begins an operation. There is room for it.
+    fn submit(&mut self, request: &Request<'_>) -> Result<(), Error>;
+
+    /// Tells of what has ended; if nothing has, waits for it, `timeout` at most.
+    fn poll(&mut self, timeout: Duration, sink: &mut dyn Sink) -> Result<(), Error>;
+}
+
+/// What every request of a run has in common.
+#[derive(Clone, Debug, Default)]
+pub struct Common {
+    /// The bucket type; none for the default one.
+    pub bucket_type: Option<String>,
+    /// Quorums and the like by Riak's names.
+    pub quorums: BTreeMap<String, u32>,
+}

@@ -1,0 +1,331 @@
+//! Riak's protocol buffers, of an Annulet or a Riak: requests written and answers read field by field, without messages
+//! in between.
+
+use super::pool::{Asked, Codec, Decoded};
+use super::{Answer, Command, Common, ErrorKind, Request};
+use protocol::codes;
+use std::ops::Range;
+
+/// `RpbIndexReq` and `RpbIndexResp`.
+const INDEX_REQ: u8 = 25;
+const INDEX_RESP: u8 = 26;
+
+const HEADER_LEN: usize = 5;
+const CONTENT_TYPE: &[u8] = b"application/octet-stream";
+
+/// The protocol's codec.
+pub struct Pb {
+    bucket_type: Option<Vec<u8>>,
+    /// Fields that every get and every put has, encoded.
+    get_options: Vec<u8>,
+    put_options: Vec<u8>,
+    delete_options: Vec<u8>,
+    values: Vec<Range<usize>>,
+    text: String,
+}
+
+impl Pb {
+    /// With what every request has.
+    pub fn new(common: &Common) -> Pb {
+        let options = |fields: &[(&str, u32)]| {
+            let mut out = Vec::new();
+            for (name, number) in fields {
+                if let Some(&value) = common.quorums.get(*name) {
+                    put_number(&mut out, *number, value.into());
+                }
+            }
+            out
+        };
+        Pb {
+            bucket_type: common.bucket_type.as_ref().map(|name| name.clone().into_bytes()),
+            get_options: options(&[("r", 3), ("pr", 4), ("n_val", 12)]),
+            put_options: options(&[("w", 5), ("dw", 6), ("pw", 8), ("n_val", 15)]),
+            delete_options: options(&[("r", 5), ("w", 6), ("pr", 7), ("pw", 8), ("dw", 9), ("n_val", 12)]),
+            values: Vec::new(),
+            text: String::new(),
+        }
+    }
+
+    fn put_type(&self, out: &mut Vec<u8>, field: u32) {
+        if let Some(name) = &self.bucket_type {
+            put_bytes(out, field, name);
+        }
+    }
+}
+
+impl Codec for Pb {
+    fn encode(&mut self, request: &Request<'_>, out: &mut Vec<u8>) {
+        let Request { bucket, key, command, .. } = request;
+        let start = out.len();
+        out.extend_from_slice(&[0; HEADER_LEN]);
+        let code = match command {
+            Command::Get | Command::Head => {
+                put_bytes(out, 1, bucket);
+                put_bytes(out, 2, key);
+                out.extend_from_slice(&self.get_options);
+                if matches!(command, Command::Head) {
+                    put_number(out, 8, 1);
+                }
+                self.put_type(out, 13);
+                codes::GET_REQ
+            }
+            Command::Put { value, context, indexes } => {
+                put_bytes(out, 1, bucket);
+                put_bytes(out, 2, key);
+                if let Some(context) = context {
+                    put_bytes(out, 3, context);
+                }
+                put_content(out, value, indexes);
+                out.extend_from_slice(&self.put_options);
+                self.put_type(out, 16);
+                codes::PUT_REQ
+            }
+            Command::Delete => {
+                put_bytes(out, 1, bucket);
+                put_bytes(out, 2, key);
+                out.extend_from_slice(&self.delete_options);
+                self.put_type(out, 13);
+                codes::DEL_REQ
+            }
+            Command::Query(range) => {
+                put_bytes(out, 1, bucket);
+                put_bytes(out, 2, range.index.as_bytes());
+                // A range, not one term.
+                put_number(out, 3, 1);
+                put_bytes(out, 5, range.from);
+                put_bytes(out, 6, range.to);
+                put_number(out, 7, range.return_terms.into());
+                self.put_type(out, 12);
+                if let Some(regex) = range.term_regex {
+                    put_bytes(out, 13, regex.as_bytes());
+                }
+                INDEX_REQ
+            }
+            Command::ListKeys => {
+                put_bytes(out, 1, bucket);
+                self.put_type(out, 3);
+                codes::LIST_KEYS_REQ
+            }
+            Command::ListBuckets => {
+                put_number(out, 2, 1);
+                self.put_type(out, 3);
+                codes::LIST_BUCKETS_REQ
+            }
+            Command::Ping | Command::Reconnect => codes::PING_REQ,
+        };
+        let len = u32::try_from(out.len() - start - 4).expect("values are bounded far below 4 GiB");
+        out[start..start + 4].copy_from_slice(&len.to_be_bytes());
+        out[start + 4] = code;
+    }
+
+    fn frame_len(&self, _asked: Asked, input: &[u8]) -> Result<Option<usize>, String> {
+        let Some(length) = input.first_chunk::<4>() else { return Ok(None) };
+        match u32::from_be_bytes(*length) as usize {
+            0 => Err("a frame without a message".to_owned()),
+            len => Ok(Some(4 + len)),
+        }
+    }
+
+    fn decode<'a>(&'a mut self, asked: Asked, listed: u64, frame: &'a [u8]) -> Decoded<'a> {
+        let (code, body) = (frame[4], &frame[HEADER_LEN..]);
+        let read = match (asked, code) {
+            (_, codes::ERROR_RESP) => self.decode_error(body),
+            (Asked::Read, codes::GET_RESP) => self.decode_object(body),
+            (Asked::Head, codes::GET_RESP) => self.decode_object(body).map(|answer| match answer {
+                Answer::Found { .. } => Answer::Done,
+                other => other,
+            }),
+            (Asked::Write, codes::PUT_RESP | codes::DEL_RESP | codes::PING_RESP) => Some(Answer::Done),
+            (Asked::List, codes::LIST_KEYS_RESP | codes::LIST_BUCKETS_RESP | INDEX_RESP) => {
+                return decode_list(code, listed, body);
+            }
+            _ => None,
+        };
+        let nonsense = Answer::Failed { kind: ErrorKind::Protocol, text: "an answer that cannot be read" };
+        Decoded::Answer(read.unwrap_or(nonsense))
+    }
+
+    fn closes(&self, _frame: &[u8]) -> bool {
+        false
+    }
+}
+
+impl Pb {
+    fn decode_error<'a>(&'a mut self, body: &[u8]) -> Option<Answer<'a>> {
+        self.text.clear();
+        for field in Fields(body) {
+            if let (1, Value::Bytes(text)) = field? {
+                self.text.push_str(&String::from_utf8_lossy(&body[text]));
+            }
+        }
+        Some(Answer::Failed { kind: ErrorKind::of_text(&self.text), text: &self.text })
+    }
+
+    fn decode_object<'a>(&'a mut self, body: &'a [u8]) -> Option<Answer<'a>> {
+        self.values.clear();
+        let mut context: &[u8] = &[];
+        for field in Fields(body) {
+            match field? {
+                (1, Value::Bytes(content)) => self.values.extend(value_of(body, content)?),
+                (2, Value::Bytes(bytes)) => context = &body[bytes],
+                _ => {}
+            }
+        }
+        if self.values.is_empty() {
+            return Some(Answer::NotFound);
+        }
+        Some(Answer::Found { context, values: &self.values, body })
+    }
+}
+
+/// Where the value of a sibling is; an empty option for a tombstone.
+fn value_of(body: &[u8], content: Range<usize>) -> Option<Option<Range<usize>>> {
+    let (mut value, mut deleted) = (None, false);
+    for field in Fields(&body[content.clone()]) {
+        match field? {
+            (1, Value::Bytes(at)) => value = Some(content.start + at.start..content.start + at.end),
+            (11, Value::Number(number)) => deleted = number != 0,
+            _ => {}
+        }
+    }
+    Some(value.filter(|_| !deleted))
+}
+
+fn decode_list(code: u8, listed: u64, body: &[u8]) -> Decoded<'_> {
+    let done_field = if code == INDEX_RESP { 4 } else { 2 };
+    let (mut count, mut done) = (listed, code == INDEX_RESP);
+    for field in Fields(body) {
+        match field {
+            Some((field, Value::Number(number))) if field == done_field => done = number != 0,
+            // Keys or buckets; of an index, keys or pairs of a term and a key.
+            Some((1, Value::Bytes(_))) => count += 1,
+            Some((2, Value::Bytes(_))) if code == INDEX_RESP => count += 1,
+            Some(_) => {}
+            None => {
+                return Decoded::Answer(Answer::Failed {
+                    kind: ErrorKind::Protocol,
+                    text: "an answer that cannot be read",
+                });
+            }
+        }
+    }
+    if done { Decoded::Answer(Answer::Listed(count)) } else { Decoded::Part(count) }
+}
+
+fn put_content(out: &mut Vec<u8>, value: &[u8], indexes: &[(&'static str, Vec<u8>)]) {
+    let pair_len = |name: &str, term: &[u8]| delimited(name.len()) + delimited(term.len());
+    let pairs: usize = indexes.iter().map(|(name, term)| delimited(pair_len(name, term))).sum();
+    put_varint(out, 4 << 3 | 2);
+    put_varint(out, (delimited(value.len()) + delimited(CONTENT_TYPE.len()) + pairs) as u64);
+    put_bytes(out, 1, value);
+    put_bytes(out, 2, CONTENT_TYPE);
+    for (name, term) in indexes {
+        put_varint(out, 10 << 3 | 2);
+        put_varint(out, pair_len(name, term) as u64);
+        put_bytes(out, 1, name.as_bytes());
+        put_bytes(out, 2, term);
+    }
+}
+
+/// The length of a field of so many bytes whose number is below 16.
+fn delimited(len: usize) -> usize {
+    let bits = 64 - (len as u64 | 1).leading_zeros() as usize;
+    1 + bits.div_ceil(7) + len
+}
+
+fn put_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+    put_varint(out, u64::from(field << 3 | 2));
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn put_number(out: &mut Vec<u8>, field: u32, value: u64) {
+    put_varint(out, u64::from(field << 3));
+    put_varint(out, value);
+}
+
+fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value & 0x7F) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+enum Value {
+    Number(u64),
+    Bytes(Range<usize>),
+    Fixed,
+}
+
+/// The fields of a message: number and value, by their places. `None` once where it makes no sense.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> IntoIterator for Fields<'a> {
+    type Item = Option<(u64, Value)>;
+    type IntoIter = FieldIter<'a>;
+
+    fn into_iter(self) -> FieldIter<'a> {
+        FieldIter { bytes: self.0, at: 0 }
+    }
+}
+
+struct FieldIter<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl FieldIter<'_> {
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..70).step_by(7) {
+            let byte = *self.bytes.get(self.at)?;
+            self.at += 1;
+            value |= u64::from(byte & 0x7F).checked_shl(shift)?;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn skip(&mut self, len: u64) -> Option<Range<usize>> {
+        let end = self.at.checked_add(usize::try_from(len).ok()?).filter(|&end| end <= self.bytes.len())?;
+        let begin = std::mem::replace(&mut self.at, end);
+        Some(begin..end)
+    }
+
+    fn field(&mut self) -> Option<(u64, Value)> {
+        let key = self.varint()?;
+        let value = match key & 7 {
+            0 => Value::Number(self.varint()?),
+            1 => self.skip(8).map(|_| Value::Fixed)?,
+            2 => {
+                let len = self.varint()?;
+                Value::Bytes(self.skip(len)?)
+            }
+            5 => self.skip(4).map(|_| Value::Fixed)?,
+            _ => return None,
+        };
+        Some((key >> 3, value))
+    }
+}
+
+impl Iterator for FieldIter<'_> {
+    type Item = Option<(u64, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.bytes.len() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_none() {
+            self.at = self.bytes.len();
+        }
+        Some(field)
+    }
+}
+
+#[cfg(test)]
+#[path = "pb_tests.rs"]
+mod tests;

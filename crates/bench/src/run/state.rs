@@ -1,0 +1,641 @@
+//! The operations of a worker: what each is doing, and what its answer means.
+//!
+//! An operation holds a slot from its first request to its end. An update is two requests, another attempt begins anew; a
+//! read that was too old is looked at again, some time later, in a slot of the same kind.
+
+use super::audit::Reservoir;
+use super::person;
+use super::resume::State as Resume;
+use super::tally::{Done, Tally};
+use super::worker::Message;
+use crate::Error;
+use crate::check::{
+    Cause, Counts, Found, Judgement, Key, Outcome, ReadTicket, Resolution, Suspicion, Table, WriteTicket,
+};
+use crate::driver::{Answer, Command, Driver, ErrorKind, Request, Sink};
+use crate::keys::{Inserted, Keys, Shape, unique_parts};
+use crate::names::Naming;
+use crate::results::ErrorRecord;
+use crate::rng::{Rng, mix};
+use crate::values::{Pool, STAMP_LEN, Stamp};
+use crate::workload::{CheckPlan, Indexes, Op, Operation, Retry};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// How long a second look at a suspect waits after the first: reads that go to another replica, or repairs, have had time.
+const LOOK_AGAIN_AFTER_NS: u64 = 200_000_000;
+
+/// Looks at a suspect before it is judged.
+const LOOKS: u32 = 2;
+
+/// Suspects of a worker at a time: more would be the same story.
+const SUSPECTS_MAX: usize = 1000;
+
+/// How often another operation is drawn where the first has nothing to ask for.
+const DRAWS_MAX: u32 = 16;
+
+/// The length of a text in an error record.
+const TEXT_MAX: usize = 500;
+
+/// What all workers of a run share.
+pub struct Shared<'a> {
+    pub operations: &'a [Operation],
+    pub naming: &'a Naming,
+    pub table: &'a Table,
+    pub counts: &'a Counts,
+    pub check: &'a CheckPlan,
+    pub retry: &'a Retry,
+    pub pool: &'a Pool,
+    /// The number that values of this run carry.
+    pub run: u32,
+    /// Keys are dealt out: this one's share is every `owners`th, from `owner` on.
+    pub owner: u64,
+    pub owners: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The only request, or the write of an update.
+    Single,
+    /// The read of an update.
+    UpdateRead,
+    /// Another look at a suspect: which look it is.
+    Look(u32),
+    /// A read at the end.
+    Audit,
+}
+
+struct Slot {
+    step: Step,
+    operation: usize,
+    id: u64,
+    key: Key,
+    name: Vec<u8>,
+    /// What the write of an update follows; empty where there is nothing.
+    context: Vec<u8>,
+    write: Option<WriteTicket>,
+    read: ReadTicket,
+    suspicion: Option<Suspicion>,
+    attempt: u32,
+    due: u64,
+    sent: u64,
+    written: u64,
+    not_found: bool,
+}
+
+/// A worker's operations.
+pub struct State<'a> {
+    shared: Shared<'a>,
+    pub worker: u32,
+    pub rng: Rng,
+    /// Of this moment, as near as it matters.
+    pub now: u64,
+    begin: Instant,
+    second: u64,
+    pub tally: Tally,
+    keys: Vec<Option<Keys>>,
+    /// Weights that are left: 0 of those that have ended.
+    weights: Vec<u64>,
+    total: u64,
+    inserted: Inserted,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    outstanding: usize,
+    outstanding_since: u64,
+    follow: VecDeque<u32>,
+    later: BinaryHeap<Reverse<(u64, u32)>>,
+    suspects: VecDeque<(u64, Suspicion, usize, u64)>,
+    audit: Reservoir,
+    audited: Option<Vec<(usize, u64)>>,
+    value: Vec<u8>,
+    indexes: Vec<(&'static str, Vec<u8>)>,
+    query: [Vec<u8>; 2],
+    out: Sender<Message>,
+}
+
+/// What a worker begins with.
+pub struct Part {
+    pub worker: u32,
+    /// Its operations out of all: `None` of those that are another's.
+    pub keys: Vec<Option<Keys>>,
+    /// Their weights.
+    pub weights: Vec<u64>,
+    /// Operations outstanding at most.
+    pub slots: usize,
+    pub inserted: Inserted,
+    pub rng: Rng,
+}
+
+impl<'a> State<'a> {
+    /// A worker that has done nothing.
+    pub fn new(shared: Shared<'a>, part: Part, begin: Instant, out: Sender<Message>) -> State<'a> {
+        let audit = Reservoir::new(shared.check.audit as usize);
+        State {
+            tally: Tally::new(shared.operations.len()),
+            shared,
+            worker: part.worker,
+            rng: part.rng,
+            now: 0,
+            begin,
+            second: 0,
+            keys: part.keys,
+            total: part.weights.iter().sum(),
+            weights: part.weights,
+            inserted: part.inserted,
+            slots: (0..part.slots).map(|_| Slot::new()).collect(),
+            free: (0..part.slots as u32).rev().collect(),
+            outstanding: 0,
+            outstanding_since: 0,
+            follow: VecDeque::new(),
+            later: BinaryHeap::new(),
+            suspects: VecDeque::new(),
+            audit,
+            audited: None,
+            value: Vec::new(),
+            indexes: Vec::new(),
+            query: Default::default(),
+            out,
+        }
+    }
+
+    /// Whether another operation can be under way.
+    pub fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Whether all sequences have ended and nothing else is in the mix.
+    pub fn is_exhausted(&self) -> bool {
+        self.total == 0
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.free.len() == self.slots.len() && self.suspects.is_empty()
+    }
+
+    /// Takes the time, and hands over the seconds that are over.
+    pub fn tick(&mut self) {
+        self.now = self.begin.elapsed().as_nanos() as u64;
+        while (self.second + 1) * SECOND_NS <= self.now {
+            self.hand_over((self.second + 1) * SECOND_NS);
+        }
+    }
+
+    /// Notes how far its sequence of inserts has come.
+    pub fn save(&self, resume: &Resume) {
+        for (operation, keys) in self.shared.operations.iter().zip(&self.keys) {
+            let is_insert =
+                matches!(operation.keys, Some(Shape::Sequential { .. })) && operation.op == Op::Put;
+            if is_insert && keys.is_some() {
+                resume.set(&operation.label, self.worker, self.inserted.sequence.done);
+            }
+        }
+    }
+
+    /// Hands over the second that is not over.
+    pub fn end(&mut self) {
+        self.tick();
+        self.hand_over(self.now);
+    }
+
+    fn hand_over(&mut self, until: u64) {
+        self.settle_outstanding(until);
+        let second = self.tally.take(self.worker as usize, self.second);
+        self.second += 1;
+        // Nobody listens only where the collector has failed, which it tells itself.
+        self.out.send(Message::Second(Box::new(second))).ok();
+    }
+
+    /// Counts what was outstanding until then.
+    fn settle_outstanding(&mut self, until: u64) {
+        self.tally.outstanding(self.outstanding, until.saturating_sub(self.outstanding_since));
+        self.outstanding_since = until.max(self.outstanding_since);
+    }
+
+    fn change_outstanding(&mut self, begins: bool) {
+        self.settle_outstanding(self.now);
+        self.outstanding = if begins { self.outstanding + 1 } else { self.outstanding - 1 };
+    }
+
+    /// The next slot with a request to send.
+    pub fn next_follow_up(&mut self, now: u64) -> Option<u32> {
+        if let Some(token) = self.follow.pop_front() {
+            return Some(token);
+        }
+        if self.later.peek().is_some_and(|Reverse((at, _))| *at <= now) {
+            return self.later.pop().map(|Reverse((_, token))| token);
+        }
+        let is_due = self.suspects.front().is_some_and(|(at, ..)| *at <= now);
+        if !is_due || self.free.is_empty() {
+            return None;
+        }
+        let ((_, suspicion, operation, id), token) = self.suspects.pop_front().zip(self.free.pop())?;
+        self.fill(token, Step::Look(0), operation, id, now);
+        self.slots[token as usize].suspicion = Some(suspicion);
+        Some(token)
+    }
+
+    /// When something waits to be sent again or looked at.
+    pub fn next_later(&self) -> Option<u64> {
+        let retry = self.later.peek().map(|Reverse((at, _))| *at);
+        let look = self.suspects.front().map(|(at, ..)| *at);
+        match (retry, look) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Begins the audit, or goes on with it; false when it is over.
+    pub fn begin_audit(&mut self) -> bool {
+        if self.audited.is_none() {
+            self.audited = Some(if self.shared.check.reads { self.audit.take() } else { Vec::new() });
+        }
+        let Some(left) = &mut self.audited else { return false };
+        let count = left.len().min(self.free.len());
+        let batch = left.split_off(left.len() - count);
+        for (operation, id) in batch {
+            let Some(token) = self.free.pop() else { break };
+            self.fill(token, Step::Audit, operation, id, self.now);
+            self.follow.push_back(token);
+        }
+        count > 0
+    }
+
+    /// Draws the next operation, which was due at `due`. None if there is nothing to ask for at the moment.
+    pub fn start(&mut self, due: u64) -> Option<u32> {
+        for _ in 0..DRAWS_MAX {
+            if self.total == 0 {
+                return None;
+            }
+            let operation = self.pick();
+            let shape = self.shared.operations[operation].keys.as_ref();
+            let id = match &mut self.keys[operation] {
+                None => 0,
+                Some(keys) => match keys.draw(&mut self.rng, &self.inserted) {
+                    Some(id) => own(shape, id, self.shared.owner, self.shared.owners),
+                    None => {
+                        if matches!(shape, Some(Shape::Sequential { .. })) {
+                            self.total -= std::mem::take(&mut self.weights[operation]);
+                        }
+                        continue;
+                    }
+                },
+            };
+            if shape == Some(&Shape::OwnOldest) {
+                self.inserted.deleted = id + 1;
+            }
+            let token = self.free.pop()?;
+            let is_update = self.shared.operations[operation].op == Op::Update;
+            self.fill(token, if is_update { Step::UpdateRead } else { Step::Single }, operation, id, due);
+            self.change_outstanding(true);
+            return Some(token);
+        }
+        None
+    }
+
+    fn pick(&mut self) -> usize {
+        let mut at = if self.total == 1 { 0 } else { self.rng.below(self.total) };
+        for (operation, weight) in self.weights.iter().enumerate() {
+            if at < *weight {
+                return operation;
+            }
+            at -= weight;
+        }
+        unreachable!("the draw is below the sum of all weights")
+    }
+
+    fn fill(&mut self, token: u32, step: Step, operation: usize, id: u64, due: u64) {
+        let bucket = self.shared.operations[operation].bucket.as_bytes();
+        let slot = &mut self.slots[token as usize];
+        slot.step = step;
+        slot.operation = operation;
+        slot.id = id;
+        slot.key = mix(u64::from(base::checksum::crc32c(bucket)) << 32 ^ mix(id));
+        slot.context.clear();
+        (slot.write, slot.suspicion) = (None, None);
+        (slot.attempt, slot.due, slot.sent, slot.written, slot.not_found) = (1, due, 0, 0, false);
+        match self.shared.operations[operation].op.has_key() {
+            true => self.shared.naming.write(id, self.shared.run, &mut slot.name),
+            false => slot.name.clear(),
+        }
+    }
+
+    /// Sends the next request of a slot.
+    pub fn submit(&mut self, token: u32, driver: &mut dyn Driver) -> Result<(), Error> {
+        let slot = &mut self.slots[token as usize];
+        let operation = &self.shared.operations[slot.operation];
+        if slot.sent == 0 {
+            slot.sent = self.now.max(1);
+        }
+        let command = match (slot.step, operation.op) {
+            (Step::Look(_) | Step::Audit | Step::UpdateRead, _) | (_, Op::Get) => {
+                slot.read = self.shared.table.begin_read(slot.key);
+                Command::Get
+            }
+            (_, Op::Head) => Command::Head,
+            (_, Op::Put | Op::Update) => {
+                let write = self.shared.table.begin_write(slot.key, false);
+                slot.write = Some(write);
+                let len = operation.size.draw(&mut self.rng);
+                let is_stamped = self.shared.check.reads;
+                let len = if is_stamped { len.max(STAMP_LEN) } else { len };
+                self.shared.pool.write(len, &mut self.rng, &mut self.value);
+                if is_stamped {
+                    let stamp = Stamp { run: self.shared.run, key: slot.key, sequence: write.sequence };
+                    stamp.put(&mut self.value);
+                }
+                slot.written = (slot.name.len() + len) as u64;
+                match operation.indexes {
+                    Indexes::None => self.indexes.clear(),
+                    Indexes::Person => person::indexes(&mut self.rng, &mut self.indexes),
+                }
+                Command::Put {
+                    value: &self.value,
+                    context: Some(&*slot.context).filter(|context| !context.is_empty()),
+                    indexes: &self.indexes,
+                }
+            }
+            (_, Op::Delete) => {
+                slot.write = Some(self.shared.table.begin_write(slot.key, true));
+                Command::Delete
+            }
+            (_, Op::Query) => match &operation.query {
+                Some(query) => Command::Query(person::range(query, &mut self.rng, &mut self.query)),
+                None => Command::Ping,
+            },
+            (_, Op::ListKeys) => Command::ListKeys,
+            (_, Op::ListBuckets) => Command::ListBuckets,
+            (_, Op::Ping) => Command::Ping,
+            (_, Op::Reconnect) => Command::Reconnect,
+        };
+        driver.submit(&Request { token, bucket: operation.bucket.as_bytes(), key: &slot.name, command })
+    }
+}
+
+impl Sink for State<'_> {
+    fn answered(&mut self, token: u32, answer: Answer<'_>) {
+        self.tick();
+        let slot = &self.slots[token as usize];
+        let (operation, step) = (slot.operation, slot.step);
+        let op = self.shared.operations[operation].op;
+        if let Answer::Failed { kind, text } = answer {
+            return self.on_failed(token, kind, text);
+        }
+        let reads = matches!(step, Step::UpdateRead | Step::Look(_) | Step::Audit) || op == Op::Get;
+        if !reads {
+            let (not_found, results) = match answer {
+                Answer::NotFound => (true, 0),
+                Answer::Listed(count) => (false, count),
+                _ => (false, 0),
+            };
+            self.slots[token as usize].not_found = not_found && op == Op::Head;
+            return self.on_done(token, results);
+        }
+        let (context, values, body): (&[u8], &[Range<usize>], &[u8]) = match answer {
+            Answer::Found { context, values, body } => (context, values, body),
+            _ => (&[], &[], &[]),
+        };
+        let bytes: u64 = values.iter().map(|at| at.len() as u64).sum();
+        let found = self.verify(token, values, body);
+        match step {
+            Step::Look(look) => return self.on_look(token, look, found),
+            Step::Audit => {
+                self.shared.counts.audited.fetch_add(1, Ordering::Relaxed);
+                self.compare(token, found);
+                return self.release(token);
+            }
+            _ => {}
+        }
+        self.tally.read(operation, bytes);
+        self.compare(token, found);
+        let slot = &mut self.slots[token as usize];
+        if step == Step::UpdateRead {
+            slot.context.clear();
+            slot.context.extend_from_slice(context);
+            slot.step = Step::Single;
+            return self.follow.push_back(token);
+        }
+        slot.not_found = values.is_empty();
+        if slot.not_found && matches!(self.shared.operations[operation].keys, Some(Shape::Present { .. })) {
+            return self.on_failed(token, ErrorKind::Missing, "a key that must be there is not");
+        }
+        self.on_done(token, 0);
+    }
+}
+
+impl State<'_> {
+    /// What the values of an answer are; none if one of them is corrupt, which is counted here.
+    fn verify(&mut self, token: u32, values: &[Range<usize>], body: &[u8]) -> Option<Found> {
+        if !self.shared.check.reads {
+            return Some(Found::Nothing);
+        }
+        self.shared.counts.verified.fetch_add(1, Ordering::Relaxed);
+        let mut found = Found::Nothing;
+        for at in values {
+            let key = self.slots[token as usize].key;
+            let stamp = Stamp::read(&body[at.clone()]).and_then(|stamp| match stamp.key == key {
+                true => Ok(stamp),
+                false => Err("the value of another key"),
+            });
+            found = match (stamp, found) {
+                (Err(what), _) => {
+                    self.wrong(token, Cause::Corrupt, what);
+                    return None;
+                }
+                (Ok(stamp), Found::Version(newest)) if stamp.run == self.shared.run => {
+                    Found::Version(newest.max(stamp.sequence))
+                }
+                (Ok(stamp), _) if stamp.run == self.shared.run => Found::Version(stamp.sequence),
+                (Ok(_), Found::Nothing) => Found::Earlier,
+                (Ok(_), found) => found,
+            };
+        }
+        Some(found)
+    }
+
+    /// Compares what a read found with what was written.
+    fn compare(&mut self, token: u32, found: Option<Found>) {
+        let Some(found) = found.filter(|_| self.shared.check.reads) else { return };
+        let slot = &self.slots[token as usize];
+        let (operation, id) = (slot.operation, slot.id);
+        let judgement = self.shared.table.end_read(slot.key, slot.read, found);
+        let counter = match judgement {
+            Judgement::NotCompared => &self.shared.counts.not_compared,
+            _ => &self.shared.counts.compared,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        match judgement {
+            Judgement::Right | Judgement::NotCompared => {}
+            Judgement::Corrupt => self.wrong(token, Cause::Corrupt, "a version that nobody wrote"),
+            Judgement::Suspect(suspicion) if self.suspects.len() < SUSPECTS_MAX => {
+                self.suspects.push_back((self.now, suspicion, operation, id));
+            }
+            // Nobody has time to look again at so many.
+            Judgement::Suspect(suspicion) => {
+                let resolution = suspicion.resolve(found, self.shared.table);
+                self.on_resolved(token, &suspicion, resolution);
+            }
+        }
+    }
+
+    fn on_look(&mut self, token: u32, look: u32, found: Option<Found>) {
+        let slot = &self.slots[token as usize];
+        let Some((suspicion, found)) = slot.suspicion.zip(found) else { return self.release(token) };
+        let is_too_old = !matches!(found, Found::Version(version) if version >= suspicion.floor);
+        if is_too_old && look + 1 < LOOKS {
+            // In the same slot, which the load does without for this time: suspects are rare.
+            self.slots[token as usize].step = Step::Look(look + 1);
+            return self.later.push(Reverse((self.now + LOOK_AGAIN_AFTER_NS, token)));
+        }
+        let resolution = suspicion.resolve(found, self.shared.table);
+        self.on_resolved(token, &suspicion, resolution);
+        self.release(token);
+    }
+
+    fn on_resolved(&mut self, token: u32, suspicion: &Suspicion, resolution: Resolution) {
+        let cause = match resolution {
+            Resolution::Known => return,
+            Resolution::Unresolved => {
+                self.shared.counts.unresolved.fetch_add(1, Ordering::Relaxed);
+                Cause::Stale
+            }
+            Resolution::Cause(cause) => cause,
+        };
+        let found = match suspicion.found {
+            Found::Nothing => "nothing".to_owned(),
+            Found::Version(version) => format!("write {version}"),
+            Found::Earlier => "a value from before this run".to_owned(),
+        };
+        let text = format!("found {found}; every write before {} had been replaced", suspicion.floor);
+        self.wrong(token, cause, &text);
+    }
+
+    fn wrong(&mut self, token: u32, cause: Cause, text: &str) {
+        self.shared.counts.wrong(cause);
+        self.record(token, cause.name(), true, text);
+    }
+
+    fn record(&mut self, token: u32, kind: &str, wrong: bool, text: &str) {
+        let slot = &self.slots[token as usize];
+        let error = ErrorRecord {
+            second: self.now / SECOND_NS,
+            label: self.shared.operations[slot.operation].label.clone(),
+            kind: kind.to_owned(),
+            wrong,
+            key: String::from_utf8_lossy(&slot.name).into_owned(),
+            text: text.chars().take(TEXT_MAX).collect(),
+        };
+        self.out.send(Message::Error(Box::new(error))).ok();
+    }
+
+    fn on_done(&mut self, token: u32, results: u64) {
+        let slot = &mut self.slots[token as usize];
+        let (operation, id) = (slot.operation, slot.id);
+        if let Some(ticket) = slot.write.take() {
+            self.shared.table.end_write(slot.key, ticket, Outcome::Acknowledged);
+            let op = &self.shared.operations[operation];
+            if op.op != Op::Delete {
+                self.audit.offer((operation, id), &mut self.rng);
+                match op.keys {
+                    Some(Shape::Sequential { .. }) => self.inserted.sequence.acknowledge(id),
+                    Some(Shape::Unique) => self.inserted.unique.acknowledge(id),
+                    _ => {}
+                }
+            }
+        }
+        let slot = &self.slots[token as usize];
+        let done = Done {
+            response_ns: self.now.saturating_sub(slot.due),
+            service_ns: self.now.saturating_sub(slot.sent),
+            not_found: slot.not_found,
+            written: slot.written,
+            results,
+        };
+        self.tally.done(operation, &done);
+        self.change_outstanding(false);
+        self.release(token);
+    }
+
+    fn on_failed(&mut self, token: u32, kind: ErrorKind, text: &str) {
+        let slot = &mut self.slots[token as usize];
+        let operation = slot.operation;
+        if let Some(ticket) = slot.write.take() {
+            let outcome = if kind.is_certain() { Outcome::NotDone } else { Outcome::InDoubt };
+            self.shared.table.end_write(slot.key, ticket, outcome);
+            if outcome == Outcome::InDoubt {
+                self.shared.counts.in_doubt.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        match slot.step {
+            Step::Look(look) if look < LOOKS => {
+                // As long as nobody answers nothing can be told; the look itself is tried a few times.
+                slot.step = Step::Look(look + 1);
+                return self.later.push(Reverse((self.now + LOOK_AGAIN_AFTER_NS, token)));
+            }
+            Step::Look(_) => {
+                if let Some(suspicion) = slot.suspicion {
+                    self.on_resolved(token, &suspicion, Resolution::Unresolved);
+                }
+                return self.release(token);
+            }
+            Step::Audit => return self.release(token),
+            _ => {}
+        }
+        self.tally.error(operation, kind);
+        let retry = self.shared.retry;
+        let is_wanted =
+            if retry.on.is_empty() { kind.may_pass() } else { retry.on.iter().any(|it| it == kind.name()) };
+        if is_wanted && self.slots[token as usize].attempt < retry.attempts {
+            self.tally.retry(operation);
+            let slot = &mut self.slots[token as usize];
+            slot.attempt += 1;
+            slot.context.clear();
+            slot.written = 0;
+            let is_update = self.shared.operations[operation].op == Op::Update;
+            slot.step = if is_update { Step::UpdateRead } else { Step::Single };
+            return self.later.push(Reverse((self.now + retry.backoff.as_nanos() as u64, token)));
+        }
+        self.record(token, kind.name(), false, text);
+        self.tally.failed(operation, self.now.saturating_sub(self.slots[token as usize].due));
+        self.change_outstanding(false);
+        self.release(token);
+    }
+
+    fn release(&mut self, token: u32) {
+        self.free.push(token);
+    }
+}
+
+impl Slot {
+    fn new() -> Slot {
+        Slot {
+            step: Step::Single,
+            operation: 0,
+            id: 0,
+            key: 0,
+            name: Vec::new(),
+            context: Vec::new(),
+            write: None,
+            read: ReadTicket::default(),
+            suspicion: None,
+            attempt: 1,
+            due: 0,
+            sent: 0,
+            written: 0,
+            not_found: false,
+        }
+    }
+}
+
+/// The key of a draw that is this one's own, where several write without knowing of each other: the nearest of every
+/// `owners`th. Sequences and unique keys are cut into parts anyhow.
+fn own(shape: Option<&Shape>, id: u64, owner: u64, owners: u64) -> u64 {
+    let is_cut = matches!(shape, Some(Shape::Sequential { .. } | Shape::Latest { .. } | Shape::File { .. }));
+    if owners == 1 || is_cut || unique_parts(id).is_some() { id } else { id / owners * owners + owner }
+}

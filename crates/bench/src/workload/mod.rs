@@ -1,0 +1,301 @@
+//! A workload: what `workload.toml` says. Each key is described in `docs/bench.md`.
+
+mod fields;
+mod parse;
+
+pub use fields::duration;
+
+use crate::check::Cause;
+use crate::keys::Shape;
+use crate::names::Naming;
+use crate::values::Size;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// Its name.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+    /// Where that was read.
+    pub file: String,
+    /// What is loaded.
+    pub driver: DriverKind,
+    /// Where the servers are.
+    pub addresses: Vec<SocketAddr>,
+    /// Where their `/stats` are, in the same order; fewer or none where there are none.
+    pub stats: Vec<SocketAddr>,
+    /// Their processes, in the same order, where they cannot be found by who listens at the address.
+    pub pids: Vec<u32>,
+    /// Their data folders, in the same order, where they cannot be found by the processes' command lines.
+    pub data: Vec<PathBuf>,
+    /// The bucket type; none for the default one.
+    pub bucket_type: Option<String>,
+    /// Of everything random.
+    pub seed: u64,
+    /// Operations outstanding at most.
+    pub concurrency: u32,
+    /// Threads that make the load.
+    pub threads: u32,
+    /// Operations outstanding at most on one connection.
+    pub pipeline: u32,
+    /// When operations begin.
+    pub load: Load,
+    /// The time before figures count.
+    pub warm_up: WarmUp,
+    /// How long figures count.
+    pub duration: Option<Duration>,
+    /// Ends the run after so many operations.
+    pub operations_max: Option<u64>,
+    /// An operation that is not answered in this time has failed.
+    pub timeout: Duration,
+    /// How numbers become keys.
+    pub naming: Naming,
+    /// Whether text stands between random bytes in values.
+    pub semi_compressible: bool,
+    /// Where sequences remember how far they came.
+    pub state: Option<PathBuf>,
+    /// The mix.
+    pub operations: Vec<Operation>,
+    /// Background jobs, each by a worker of its own.
+    pub jobs: Vec<Job>,
+    /// What is tried again.
+    pub retry: Retry,
+    /// How reads are checked.
+    pub check: CheckPlan,
+    /// Faults that are planted, to see whether the checks find them.
+    pub plant: Plant,
+    /// The engine in this process.
+    pub engine: EnginePlan,
+    /// Sent with every read and write where set: `r`, `w`, `pr`, `pw`, `dw`, `n_val`.
+    pub quorums: BTreeMap<String, u32>,
+}
+
+/// What is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriverKind {
+    /// Riak's protocol buffers.
+    Pb,
+    /// Riak's HTTP.
+    Http,
+    /// The storage engine in this process, one store for each thread.
+    Engine,
+    /// Nothing: a map in memory that answers at once, to see what the generator can do.
+    Null,
+}
+
+impl DriverKind {
+    /// Its name in workloads.
+    pub fn name(self) -> &'static str {
+        match self {
+            DriverKind::Pb => "pb",
+            DriverKind::Http => "http",
+            DriverKind::Engine => "engine",
+            DriverKind::Null => "null",
+        }
+    }
+}
+
+/// When operations begin.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// As soon as another has ended.
+    Closed,
+    /// At a rate, whatever the server does, at equal distances.
+    Fixed(f64),
+    /// The same at random distances: independent users.
+    Poisson(f64),
+}
+
+impl Load {
+    /// Its name in workloads.
+    pub fn name(self) -> &'static str {
+        match self {
+            Load::Closed => "closed",
+            Load::Fixed(_) => "fixed",
+            Load::Poisson(_) => "poisson",
+        }
+    }
+
+    /// Operations a second that are asked for.
+    pub fn rate(self) -> Option<f64> {
+        match self {
+            Load::Closed => None,
+            Load::Fixed(rate) | Load::Poisson(rate) => Some(rate),
+        }
+    }
+}
+
+/// The time before figures count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarmUp {
+    /// So long.
+    For(Duration),
+    /// Until the throughput is steady, so long at most.
+    UntilSteady(Duration),
+}
+
+impl WarmUp {
+    /// How long it is at most.
+    pub fn limit(self) -> Duration {
+        match self {
+            WarmUp::For(limit) | WarmUp::UntilSteady(limit) => limit,
+        }
+    }
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Reads an object.
+    Get,
+    /// Reads an object without its value.
+    Head,
+    /// Writes an object without having read it.
+    Put,
+    /// Reads an object and writes it with what was read as context.
+    Update,
+    /// Deletes an object.
+    Delete,
+    /// Asks an index.
+    Query,
+    /// Lists the keys of the bucket.
+    ListKeys,
+    /// Lists buckets.
+    ListBuckets,
+    /// Asks whether the server is there.
+    Ping,
+    /// Closes a connection and opens it again.
+    Reconnect,
+}
+
+impl Op {
+    /// Whether it names a key.
+    pub fn has_key(self) -> bool {
+        matches!(self, Op::Get | Op::Head | Op::Put | Op::Update | Op::Delete)
+    }
+}
+
+/// A part of the mix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operation {
+    /// What it is called in results.
+    pub label: String,
+    /// What it does.
+    pub op: Op,
+    /// How often, against the others.
+    pub weight: u32,
+    /// The bucket.
+    pub bucket: String,
+    /// Which keys; none for operations without one.
+    pub keys: Option<Shape>,
+    /// How long values are.
+    pub size: Size,
+    /// Index entries of what is written.
+    pub indexes: Indexes,
+    /// What an index is asked.
+    pub query: Option<Query>,
+}
+
+/// Index entries of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Indexes {
+    /// None.
+    None,
+    /// Of a person: one to three postcodes, a date of birth, the time of the last change.
+    Person,
+}
+
+/// What an index is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Query {
+    /// The people of a postcode district whose suffix is from `a` to before this letter.
+    Postcode {
+        /// The last letter.
+        to: char,
+        /// Whether terms come back.
+        return_terms: bool,
+    },
+    /// The people born within some days.
+    DateOfBirth {
+        /// Days, at most.
+        days: u32,
+        /// Whether terms come back.
+        return_terms: bool,
+        /// Only terms that match.
+        term_regex: Option<String>,
+    },
+    /// A range of any index.
+    Range {
+        /// The index.
+        index: String,
+        /// The first term.
+        from: String,
+        /// The last term.
+        to: String,
+        /// Whether terms come back.
+        return_terms: bool,
+        /// Only terms that match.
+        term_regex: Option<String>,
+    },
+}
+
+/// A background job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// What it does; its weight means nothing.
+    pub operation: Operation,
+    /// From one beginning to the next.
+    pub every: Duration,
+}
+
+/// What is tried again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Retry {
+    /// Attempts at most, the first included.
+    pub attempts: u32,
+    /// How long before the next.
+    pub backoff: Duration,
+    /// After which kinds of errors; all that may pass if empty.
+    pub on: Vec<String>,
+}
+
+/// How reads are checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckPlan {
+    /// Whether values are stamped and reads compared with writes.
+    pub reads: bool,
+    /// Keys that are compared at most, in all.
+    pub keys_max: u64,
+    /// One key of so many is compared.
+    pub sample: u64,
+    /// Written keys that are read once more at the end, at most.
+    pub audit: u64,
+    /// Wrong results that do not fail the run.
+    pub tolerate: Vec<Cause>,
+}
+
+/// Planted faults: one operation of so many is answered wrongly by the generator itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plant {
+    /// One write of so many is acknowledged and not sent.
+    pub drop_writes: Option<u64>,
+    /// One read of so many is answered with an older version.
+    pub stale_reads: Option<u64>,
+}
+
+/// The engine in this process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EnginePlan {
+    /// Where its stores are; a temporary folder otherwise.
+    pub folder: Option<PathBuf>,
+    /// `none`, `interval` or `sync`.
+    pub durability: Option<String>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+use super::*;
+use proptest::prelude::*;
+
+const LEAST: &str = "[keys]\nkind = \"uniform\"\ncount = 10\n[[operation]]\nop = \"get\"\n";
+
+fn refused(text: &str) -> String {
+    Workload::parse(text, "w.toml").unwrap_err().to_string()
+}
+
+#[test]
+fn the_least_workload_has_defaults() {
+    let workload = Workload::parse(LEAST, "dir/w.toml").unwrap();
+    assert_eq!((&*workload.name, workload.driver, workload.concurrency), ("w", DriverKind::Pb, 16));
+    assert_eq!(workload.duration, Some(Duration::from_secs(60)));
+    assert_eq!(workload.operations[0].label, "get");
+    assert!(workload.check.reads);
+}
+
+#[test]
+fn mistakes_are_refused_with_their_line() {
+    assert_eq!(refused(&format!("{LEAST}wieght = 3\n")), "w.toml, line 6: unknown key \"wieght\"");
+    assert_eq!(refused("name = 3\n"), "w.toml, line 1: there is no [[operation]]");
+    assert!(refused("x = = 3").starts_with("w.toml, line 1: "));
+    let refusals = [
+        ("concurrency = 0\n", "line 1: concurrency is not a whole number from 1 to 100000"),
+        ("duration = \"5\"\n", "line 1: duration: \"5\" is not a time"),
+        ("driver = \"cassandra\"\n", "line 1: driver is not one of pb, http, engine, null"),
+        ("addresses = [\"nowhere\"]\n", "line 1: addresses: \"nowhere\" is not an address and a port"),
+        ("load = { kind = \"fixed\" }\n", "line 1: an open loop has a rate"),
+        ("threads = 20\n", "more threads than operations"),
+        ("value = { size = 10 }\n[[operation]]\nop = \"put\"\nlabel = \"p\"\n", "no room to be checked"),
+        ("[[operation]]\nop = \"get\"\nlabel = \"get\"\n", "two operations are called \"get\""),
+        ("[[operation]]\nop = \"query\"\n", "a query has a [query]"),
+        ("check = { tolerate = [\"late\"] }\n", "is not one of lost, stale, resurrected, corrupt"),
+    ];
+    for (line, expected) in refusals {
+        let (head, tail) = if line.starts_with('[') { (LEAST, line) } else { (line, LEAST) };
+        let what = match line.split_once("\n[[") {
+            Some((first, rest)) => refused(&format!("{first}\n{LEAST}[[{rest}")),
+            None => refused(&format!("{head}{tail}")),
+        };
+        assert!(what.contains(expected), "{what}");
+    }
+}
+
+#[test]
+fn examples_of_the_documentation_are_read() {
+    let page = include_str!("../../../../docs/bench.md");
+    let examples: Vec<&str> =
+        page.split("```toml\n").skip(1).map(|rest| rest.split_once("```").unwrap().0).collect();
+    assert!(examples.len() >= 5);
+    for example in examples {
+        // A fragment stands for a place in a workload.
+        let whole = if example.contains("[[operation]]") {
+            example.to_owned()
+        } else {
+            format!("{example}\n{LEAST}")
+        };
+        let whole = if example.contains("[keys]") {
+            whole.replace(&LEAST[..LEAST.find("[[").unwrap()], "")
+        } else {
+            whole
+        };
+        if let Err(error) = Workload::parse(&whole, "docs/bench.md") {
+            panic!("{error} in\n{whole}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3_000))]
+
+    #[test]
+    fn any_text_is_read_or_refused(text in "(\\[keys\\]|\\[\\[operation\\]\\]|kind|count|op|weight|value|load|rate|=|\"|get|uniform|[0-9]{1,20}|-|\\.|\\{|\\}|,|\n| ){0,40}") {
+        drop(Workload::parse(&text, "random"));
+    }
+
+    #[test]
+    fn any_change_of_a_workload_is_read_or_refused(at in 0..LEAST.len(), with in any::<char>()) {
+        let mut text: Vec<char> = LEAST.chars().collect();
+        text[at] = with;
+        drop(Workload::parse(&text.into_iter().collect::<String>(), "random"));
+    }
+}

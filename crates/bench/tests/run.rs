@@ -1,0 +1,173 @@
+//! Whole runs against the null driver and the engine: what is asked for is done, counted and checked.
+
+use bench::results::{Phase, Results, Summary};
+use bench::{Control, Identity, Workload, run};
+use std::path::Path;
+
+fn run_in(dir: &Path, text: &str) -> Summary {
+    let workload = Workload::parse(text, "test.toml").unwrap();
+    run(&workload, dir, &Identity::default(), &Control::default(), &mut ()).unwrap()
+}
+
+fn run_it(text: &str) -> (Summary, Results) {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("results");
+    let summary = run_in(&dir, text);
+    (summary, Results::open(&dir).unwrap())
+}
+
+const MIX: &str = r#"
+driver = "null"
+concurrency = 32
+threads = 2
+warm_up = "0s"
+operations_max = 200000
+[keys]
+kind = "pareto"
+count = 10000
+[value]
+size = 100
+[[operation]]
+op = "get"
+weight = 5
+[[operation]]
+op = "update"
+weight = 2
+[[operation]]
+op = "put"
+weight = 2
+[[operation]]
+op = "delete"
+weight = 1
+"#;
+
+#[test]
+fn every_operation_is_done_counted_and_checked() {
+    let (summary, results) = run_it(MIX);
+    assert!(summary.verdict.passed, "{:?}", summary.verdict);
+    let done: u64 = results.seconds.iter().map(|second| second.done(None)).sum();
+    assert_eq!(done, 200_000);
+    let counted: u64 = results.latencies.iter().map(|it| it.histogram.count()).sum();
+    // Response and service of each.
+    assert_eq!(counted, 400_000);
+    assert!(summary.check.compared > 100_000 && summary.check.audited > 1000, "{:?}", summary.check);
+    assert_eq!(summary.check.not_compared, 0);
+    assert!(results.complete);
+}
+
+#[test]
+fn planted_faults_are_caught_and_named() {
+    let plant = |line: &str| {
+        // Each key is written in turn and read much more often, so that hardly a loss is written over unseen.
+        MIX.replace("kind = \"pareto\"\ncount = 10000", "kind = \"uniform\"\ncount = 2000")
+            .replace("weight = 5", "weight = 50")
+            .replace("[[operation]]\nop = \"delete\"\nweight = 1\n", "")
+            .replace("[value]", &format!("[plant]\n{line}\n[value]"))
+    };
+    let (dropped, results) = run_it(&plant("drop_writes = 1000"));
+    assert!(!dropped.verdict.passed);
+    assert!(dropped.check.lost > 0 && dropped.check.corrupt == 0, "{:?}", dropped.check);
+    assert!(results.errors.iter().any(|error| error.wrong && error.kind == "lost"));
+    let (stale, _) = run_it(&plant("stale_reads = 10000"));
+    assert!(stale.check.stale > 0 && stale.check.lost == 0, "{:?}", stale.check);
+}
+
+#[test]
+fn the_engine_is_driven_in_process() {
+    let text = MIX.replace("\"null\"", "\"engine\"").replace("200000", "20000");
+    let (summary, _) = run_it(&format!("{text}\n[engine]\ndurability = \"none\"\n"));
+    assert!(summary.verdict.passed, "{:?}", summary.verdict);
+    assert!(summary.check.compared > 5000, "{:?}", summary.check);
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate_and_its_phases() {
+    let text = MIX
+        .replace("operations_max = 200000", "duration = \"2s\"\n[load]\nkind = \"poisson\"\nrate = 2000")
+        .replace("warm_up = \"0s\"", "warm_up = \"1s\"");
+    let (_, results) = run_it(&text);
+    let measured = results.measured().count();
+    assert_eq!(measured, 2);
+    assert_eq!(results.seconds[0].phase, Phase::WarmUp);
+    let due: u64 = results.seconds.iter().map(|second| second.generator.due).sum();
+    let done: u64 = results.seconds.iter().map(|second| second.done(None)).sum();
+    assert_eq!(due, done);
+    // Three seconds at 2,000: a Poisson number whose deviation is 77.
+    assert!((5500..6500).contains(&done), "{done}");
+}
+
+#[test]
+fn unique_keys_are_put_read_and_deleted_at_the_trailing_end() {
+    let (summary, results) = run_it(
+        r#"
+driver = "null"
+warm_up = "0s"
+operations_max = 30000
+[[operation]]
+label = "put unique"
+op = "put"
+weight = 2
+keys = { kind = "unique" }
+[[operation]]
+label = "get own"
+op = "get"
+weight = 4
+keys = { kind = "own" }
+[[operation]]
+label = "delete oldest"
+op = "delete"
+keys = { kind = "own-oldest" }
+[[operation]]
+op = "reconnect"
+weight = 1
+[[job]]
+op = "list-keys"
+every = "10ms"
+"#,
+    );
+    assert!(summary.verdict.passed, "{:?}", summary.verdict);
+    let sum = |label: &str| results.seconds.iter().map(|second| second.done(Some(label))).sum::<u64>();
+    assert!(sum("put unique") > 5000 && sum("get own") > 10_000 && sum("delete oldest") > 2000);
+    assert_eq!(results.manifest.labels.last().unwrap(), "list-keys");
+}
+
+#[test]
+fn a_sequence_ends_by_itself_and_is_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = |count: u32| {
+        format!(
+            "driver = \"engine\"\nthreads = 2\nconcurrency = 2\nwarm_up = \"0s\"\nstate = {:?}\n\
+             operations_max = {count}\n[engine]\nfolder = {:?}\ndurability = \"none\"\n\
+             [[operation]]\nop = \"put\"\nkeys = {{ kind = \"sequential\", count = 1000 }}\n",
+            folder.path().join("state"),
+            folder.path().join("stores"),
+        )
+    };
+    let dir = |name: &str| folder.path().join(name);
+    run_in(&dir("first"), &text(400));
+    run_in(&dir("second"), &text(100_000));
+    let puts = |name: &str| -> u64 {
+        Results::open(&dir(name)).unwrap().seconds.iter().map(|second| second.done(None)).sum()
+    };
+    assert_eq!((puts("first"), puts("second")), (400, 600));
+}
+
+#[test]
+fn generators_merge_without_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    let workload = Workload::parse(MIX, "test.toml").unwrap();
+    let dirs = [folder.path().join("a"), folder.path().join("b")];
+    for (index, dir) in dirs.iter().enumerate() {
+        let identity = Identity { index: index as u32, of: 2, ..Identity::default() };
+        run(&workload, dir, &identity, &Control::default(), &mut ()).unwrap();
+    }
+    let out = folder.path().join("merged");
+    bench::merge::merge(&[&dirs[0], &dirs[1]], &out).unwrap();
+    let merged = Results::open(&out).unwrap();
+    let all = merged.merged(|_, _, _| true);
+    let mut sum = bench::histogram::Histogram::default();
+    dirs.iter().for_each(|dir| sum.merge(&Results::open(dir).unwrap().merged(|_, _, _| true)));
+    assert_eq!(all, sum);
+    assert_eq!(merged.manifest.generators.len(), 2);
+    assert!(bench::merge::merge(&[&dirs[0], &dirs[0]], &folder.path().join("twice")).is_err());
+}
