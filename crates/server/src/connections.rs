@@ -20,8 +20,13 @@ use tokio::task::AbortHandle;
 /// How long a connection may take to say its last word.
 const LAST_WORD_MAX: Duration = Duration::from_secs(5);
 
+/// Bytes of requests that are not complete, in all connections of a thread: ten of the largest. Beyond it a request that
+/// goes on is refused.
+pub const HELD_BYTES_MAX: usize = 512 << 20;
+
 /// The connections of a thread.
 pub struct Connections {
+    held: Cell<usize>,
     open: RefCell<FastMap<u64, Connection>>,
     last_id: Cell<u64>,
     stopping: Cell<bool>,
@@ -53,6 +58,33 @@ struct Waiting {
     waker: RefCell<Option<Waker>>,
     idle_timeout: Duration,
     times: Rc<Times>,
+}
+
+/// What a connection holds of a request that is not complete.
+pub struct Held {
+    about: Rc<Connections>,
+    bytes: usize,
+}
+
+impl Held {
+    /// Nothing.
+    pub fn new(about: &Rc<Connections>) -> Held {
+        Held { about: Rc::clone(about), bytes: 0 }
+    }
+
+    /// It holds so much now. Whether that may be.
+    pub fn set(&mut self, bytes: usize) -> bool {
+        let all = &self.about.held;
+        all.set(all.get() - self.bytes + bytes);
+        self.bytes = bytes;
+        bytes == 0 || all.get() <= HELD_BYTES_MAX
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.set(0);
+    }
 }
 
 /// What came of reading.
@@ -132,6 +164,7 @@ impl Connections {
         let clock = OsClock::new();
         let times = Times { now: Cell::new(clock.now()), seconds: Cell::new(clock.wall().0 / MICROS), clock };
         Connections {
+            held: Cell::new(0),
             open: RefCell::default(),
             last_id: Cell::new(0),
             stopping: Cell::new(false),
@@ -222,3 +255,22 @@ impl Connections {
 }
 
 const MICROS: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_connections_hold_is_counted_together_and_given_back() {
+        let connections = Rc::new(Connections::new(Arc::default()));
+        let (mut one, mut other) = (Held::new(&connections), Held::new(&connections));
+        assert!(one.set(HELD_BYTES_MAX - 1));
+        assert!(other.set(1) && !other.set(2));
+        assert!(other.set(0), "who holds nothing is not too much");
+        assert!(!other.set(2));
+        drop(one);
+        assert!(other.set(HELD_BYTES_MAX));
+        drop(other);
+        assert_eq!(connections.held.get(), 0);
+    }
+}

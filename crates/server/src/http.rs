@@ -3,7 +3,7 @@
 //! A client has [`FIRST_MAX`] for its first byte, [`pace::HEAD_MAX`](crate::pace::HEAD_MAX) for a head, a least rate
 //! for a body, and is told 408 when it fails; between two requests it may be idle as long as any other.
 
-use crate::connections::{Connections, Patience, Read};
+use crate::connections::{Connections, Held, Patience, Read};
 use crate::local::Local;
 use crate::pace::{Pace, Sending};
 use crate::pb::{hang_up, send};
@@ -51,11 +51,12 @@ async fn converse(
     stream: &mut TcpStream,
     local: &Local,
     ask: &Ask,
-    about: &Connections,
+    about: &Rc<Connections>,
     patience: &Patience,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut session = Session::new();
+    let mut held = Held::new(about);
     let mut input = BytesMut::with_capacity(INPUT_BYTES);
     let mut out = Vec::new();
     let mut pace = Pace::new(patience.now() + FIRST_MAX);
@@ -73,6 +74,11 @@ async fn converse(
                 }
                 if waits == Waits::Request && input.capacity() > INPUT_BYTES {
                     input = BytesMut::with_capacity(INPUT_BYTES);
+                }
+                let holds = if waits == Waits::Body { input.len() + session.held() } else { 0 };
+                if !held.set(holds) {
+                    session.refuse_for_now(patience.seconds(), &mut out);
+                    continue;
                 }
                 let sending = match waits {
                     // A connection that has asked nothing yet is as one in the middle of a head.

@@ -4,7 +4,7 @@
 //! together before the next read. A connection whose client neither sends nor takes anything for the idle time
 //! is closed, and so is one that trickles a frame ([`crate::pace`]).
 
-use crate::connections::{Connections, Patience, Read};
+use crate::connections::{Connections, Held, Patience, Read};
 use crate::local::Local;
 use crate::pace::{Pace, Sending};
 use bytes::BytesMut;
@@ -51,11 +51,12 @@ async fn converse(
     stream: &mut TcpStream,
     local: &Local,
     identity: Arc<Identity>,
-    about: &Connections,
+    about: &Rc<Connections>,
     patience: &Patience,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut session = Session::new(identity);
+    let mut held = Held::new(about);
     let mut input = BytesMut::with_capacity(INPUT_BYTES);
     let mut out = Vec::new();
     let mut pace = Pace::new(patience.now() + patience.idle_timeout());
@@ -71,6 +72,11 @@ async fn converse(
                 }
                 if about.stopping() {
                     return Ok(());
+                }
+                if !held.set(input.len()) {
+                    protocol::response::error(&mut out, protocol::errors::OVERLOAD);
+                    send(stream, &mut out, patience).await?;
+                    return hang_up(stream, patience).await;
                 }
                 let sending = if input.is_empty() { Sending::Nothing } else { Sending::Body };
                 let until = pace.until(sending, got, patience.now(), patience.idle_timeout());

@@ -109,6 +109,16 @@ impl Session {
         answer.body(body);
     }
 
+    /// Bytes of a request that were taken off the input before it is complete.
+    pub fn held(&self) -> usize {
+        self.reader.held()
+    }
+
+    /// Says that a request is too much for the node at the moment. Nothing is read after that.
+    pub fn refuse_for_now(&mut self, now: u64, out: &mut Vec<u8>) {
+        self.refuse(now, Refused::new(503, protocol::errors::OVERLOAD), out);
+    }
+
     /// Says that the client takes too long to send what it has begun. Nothing is read after that.
     pub fn time_out(&mut self, now: u64, out: &mut Vec<u8>) {
         self.refuse(now, Refused::new(408, "the request comes too slowly"), out);

@@ -36,6 +36,11 @@ impl Chunked {
         Chunked { state: State::Size, body: BytesMut::new(), body_max }
     }
 
+    /// How much there is of it.
+    pub fn len(&self) -> usize {
+        self.body.len()
+    }
+
     /// Takes what is there of the body off `input`. The body, once it is complete.
     pub fn take(&mut self, input: &mut BytesMut) -> Result<Option<BytesMut>, Refused> {
         loop {

@@ -59,6 +59,14 @@ impl Reader {
         Reader { state: State::Head(0), body_max }
     }
 
+    /// Bytes of a body that were taken off the input and not given out yet.
+    pub fn held(&self) -> usize {
+        match &self.state {
+            State::Chunked(_, chunked) => chunked.len(),
+            State::Head(_) | State::Length(..) => 0,
+        }
+    }
+
     /// Takes the next request off the front of `input`, if all of it is there.
     ///
     /// # Errors
@@ -146,8 +154,8 @@ fn find_end(input: &[u8], looked: usize) -> Option<usize> {
         if input[..at].ends_with(END) {
             return Some(at);
         }
-        // An empty line that another reader may take for the end: the head parser says what is wrong.
-        if input[..at].ends_with(b"\n\n") || at == 1 || &input[..at] == b"\r\n" {
+        // Lines that another reader may take for the end: the head's parser says what is wrong with them.
+        if !input[..at].ends_with(b"\r\n") || at == 2 {
             return Some(at);
         }
     }
