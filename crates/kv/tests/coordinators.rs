@@ -6,8 +6,8 @@ use bytes::Bytes;
 use common::Step::{ReadHead, ReadValue, Write};
 use common::{Node, context, delete, get, put, values};
 use kv::quorum::Need;
-use kv::{BucketProps, Error, Found, Quorum, Response, Return};
-use object::{Actor, Context, Dot, Link, Metadata};
+use kv::{BucketProps, Conditions, Error, Found, Quorum, Response, Return, Tags};
+use object::{Actor, Context, Dot, HeadView, Link, Metadata};
 
 fn some(values: &[&str]) -> Vec<Option<String>> {
     values.iter().map(|value| Some((*value).to_string())).collect()
@@ -167,6 +167,39 @@ fn conditions_hold_against_what_is_stored() {
     assert_eq!(node.put(if_not_modified("d", tombstone)), Err(Error::NotFoundCondition));
     written(node.put(if_none_match("d")));
     assert!(node.siblings("k").1.contains(&Some("d".into())), "a tombstone counts as absent");
+}
+
+#[test]
+fn tags_and_times_are_conditions_too() {
+    let mut node = Node::with_siblings();
+    let put_if = |value, conditions: Conditions| {
+        let mut request = put("k", value);
+        request.conditions = Some(Box::new(conditions));
+        request
+    };
+    let if_match = |tags| Conditions { if_match: Some(tags), ..Conditions::default() };
+    let etag = |node: &mut Node| {
+        let Ok(Response::Found(found)) = node.get(get("k")) else { panic!("there is an object") };
+        let head = HeadView::parse(&found.head).unwrap();
+        Tags::Named(vec![Bytes::copy_from_slice(head.etag().as_ref())])
+    };
+    assert_eq!(node.put(put_if("x", if_match(Tags::Any))), Err(Error::Modified));
+    let none = Conditions { if_none_match: Some(Tags::Any), ..Conditions::default() };
+    written(node.put(put_if("a", none.clone())));
+    assert_eq!(node.put(put_if("b", none)), Err(Error::Modified));
+    assert_eq!(node.steps, [ReadHead]);
+
+    let seen = etag(&mut node);
+    written(node.put(put_if("b", if_match(seen.clone()))));
+    assert_eq!(node.put(put_if("c", if_match(seen))), Err(Error::Modified));
+    let both = etag(&mut node);
+    written(node.put(put_if("c", if_match(both))));
+
+    let unmodified = |time| Conditions { if_unmodified_since: Some(time), ..Conditions::default() };
+    assert_eq!(node.put(put_if("d", unmodified(0))), Err(Error::Modified));
+    written(node.put(put_if("d", unmodified(u64::MAX))));
+    assert_eq!(node.delete(delete("k")), Ok(Response::Deleted));
+    assert_eq!(node.put(put_if("e", if_match(Tags::Any))), Err(Error::Modified), "a tombstone is absent");
 }
 
 #[test]

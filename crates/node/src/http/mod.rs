@@ -13,10 +13,14 @@
 //! Left out: link walking, map-reduce, data types and index queries.
 
 mod fault;
+#[cfg(test)]
+mod golden;
 mod object;
 mod options;
 mod root;
 mod route;
 mod session;
+#[cfg(test)]
+mod tests;
 
 pub use session::{Incoming, Question, Session};

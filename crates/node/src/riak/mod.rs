@@ -12,6 +12,6 @@ mod decode;
 mod encode;
 mod session;
 #[cfg(test)]
-mod transcript;
+pub(crate) mod transcript;
 
 pub use session::{Identity, Incoming, Session};

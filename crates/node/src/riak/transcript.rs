@@ -24,21 +24,21 @@ use super::{Identity, Incoming, Session};
 const TRANSCRIPT: &str = include_str!("transcript.txt");
 
 /// A node without a disk.
-struct Node {
+pub(crate) struct Node {
     objects: BTreeMap<(Bucket, Bytes), (Bytes, Bytes)>,
-    table: BucketTable,
+    pub table: BucketTable,
     limits: Limits,
     counter: u64,
     rng: SplitMix64,
 }
 
 impl Node {
-    fn new() -> Node {
+    pub fn new() -> Node {
         let (objects, table) = (BTreeMap::new(), BucketTable::default());
         Node { objects, table, limits: Limits::default(), counter: 0, rng: SplitMix64::new(3) }
     }
 
-    fn serve(&mut self, request: Request) -> Vec<Result<Response, Error>> {
+    pub fn serve(&mut self, request: Request) -> Vec<Result<Response, Error>> {
         if let Some(bucket) = request.bucket()
             && let Err(error) = self.table.get(bucket)
         {
