@@ -60,8 +60,7 @@ class Case(unittest.TestCase):
 
     def setUp(self):
         self.server = _node["server"]
-        self.client = connect(self.server)
-        self.addCleanup(self.client.close)
+        self.client = self.other_client()
 
     def alone_only(self):
         """Ends a test that holds for a node alone."""

@@ -1,7 +1,7 @@
 """Lets the Riak client of 2016 be imported by today's Python. To be imported before `riak`.
 
 The client takes abstract base classes from `collections`, which has lost them, and passes `verbose` to
-`namedtuple`, which no longer takes it.
+`namedtuple`, which no longer takes it. By HTTP it leaves the values of siblings as text, where it gives bytes otherwise.
 """
 
 import collections
@@ -28,3 +28,14 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import riak  # noqa: F401
     import riak.pb.messages  # noqa: F401
+
+from riak.codecs.http import HttpCodec  # noqa: E402
+
+_parse_sibling = HttpCodec._parse_sibling
+
+
+def _parse_sibling_of_bytes(self, sibling, headers, data):
+    return _parse_sibling(self, sibling, headers, data.encode() if isinstance(data, str) else data)
+
+
+HttpCodec._parse_sibling = _parse_sibling_of_bytes

@@ -1,0 +1,146 @@
+"""The same behaviours by HTTP: every test of objects, deletes and siblings once more with a client that speaks it.
+
+Properties of buckets are set by protocol buffers. What the client cannot ask by HTTP is left out, by name.
+"""
+
+import http.client
+import json
+
+from riak import RiakClient, RiakError
+
+import test_deletes
+import test_objects
+import test_siblings
+from case import Case, connect
+
+
+class ByHttp:
+    """Gives a test's class a client that speaks HTTP."""
+
+    # Tests that are about the other protocol, or about options that the client sends by it alone.
+    left_out = ()
+
+    def setUp(self):
+        if self._testMethodName in self.left_out:
+            self.skipTest("not by HTTP")
+        super().setUp()
+
+    def other_client(self):
+        client = RiakClient(protocol="http", host=self.server.host, http_port=self.server.http_port)
+        self.addCleanup(client.close)
+        return client
+
+    def bucket(self, **props):
+        bucket = super().bucket()
+        if props:
+            client = connect(self.server)
+            client.bucket(bucket.name).set_properties(props)
+            client.close()
+        return bucket
+
+
+class HttpValues(ByHttp, test_objects.Values):
+    left_out = (
+        # Without the object returned, the client says nothing of what it has stored, nor under which key.
+        "test_many_objects_at_once",
+        "test_the_server_invents_keys",
+    )
+
+
+class HttpDeletes(ByHttp, test_deletes.Deletes):
+    pass
+
+
+class HttpSiblings(ByHttp, test_siblings.Siblings):
+    left_out = (
+        # The client has no option for it by HTTP.
+        "test_a_head_shows_all_siblings_without_values",
+        # Times of HTTP are whole seconds, and all are written in one.
+        "test_the_client_s_own_resolver_finds_the_last_written",
+    )
+
+
+class HttpNoFalseSiblings(ByHttp, test_siblings.NoFalseSiblings):
+    pass
+
+
+class Http(Case):
+    """What the client does not show."""
+
+    def ask(self, method, path, body=None, headers=()):
+        connection = http.client.HTTPConnection(self.server.host, self.server.http_port, timeout=60)
+        self.addCleanup(connection.close)
+        connection.request(method, path, body, dict(headers))
+        answer = connection.getresponse()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+
+    def test_the_client_finds_what_there_is(self):
+        client = RiakClient(protocol="http", host=self.server.host, http_port=self.server.http_port)
+        self.addCleanup(client.close)
+        self.assertTrue(client.ping())
+        status, _, body = self.ask("GET", "/", headers={"Accept": "application/json"})
+        self.assertEqual((status, json.loads(body)["riak_kv_wm_buckets"]), (200, "/buckets"))
+
+    def test_what_one_protocol_writes_the_other_reads(self):
+        bucket = self.bucket()
+        status, _, _ = self.ask(
+            "PUT",
+            f"/buckets/{bucket.name}/keys/k%2F1",
+            "v",
+            {
+                "Content-Type": "text/plain; charset=utf-8",
+                "X-Riak-Meta-Color": "blue",
+                "X-Riak-Index-age_int": "42, 7",
+                "Link": '</buckets/b/keys/k>; riaktag="t"',
+            },
+        )
+        self.assertEqual(status, 204)
+        got = bucket.get("k/1")
+        self.assertEqual((got.encoded_data, got.content_type, got.charset), (b"v", "text/plain", "utf-8"))
+        self.assertEqual((got.usermeta, got.indexes), ({"Color": "blue"}, {("age_int", 42), ("age_int", 7)}))
+        self.assertEqual(got.links, [("b", "k", "t")])
+        got.encoded_data = b"w"
+        got.store()
+        status, headers, body = self.ask("GET", f"/riak/{bucket.name}/k%2F1")
+        self.assertEqual((status, body, headers["x-riak-meta-color"]), (200, b"w", "blue"))
+        self.assertEqual(headers["etag"], f'"{got.siblings[0].etag}"')
+
+    def test_conditions(self):
+        bucket = self.bucket()
+        path = f"/buckets/{bucket.name}/keys/k"
+
+        def put(value, **conditions):
+            named = {name.replace("_", "-"): text for name, text in conditions.items()}
+            return self.ask("PUT", path, value, named | {"Content-Type": "text/plain"})[0]
+
+        self.assertEqual(put("a", If_Match="*"), 412)
+        self.assertEqual(put("a", If_None_Match="*"), 204)
+        self.assertEqual(put("b", If_None_Match="*"), 412)
+        _, headers, _ = self.ask("GET", path)
+        tag, context = headers["etag"], headers["x-riak-vclock"]
+        self.assertEqual(self.ask("GET", path, headers={"If-None-Match": tag})[0], 304)
+        self.assertEqual(put("b", If_Match=tag, X_Riak_Vclock=context), 204)
+        self.assertEqual(put("c", If_Match=tag), 412)
+        self.assertEqual(put("c", X_Riak_If_Not_Modified=context), 409)
+        self.assertEqual(self.ask("DELETE", path, headers={"If-Match": tag})[0], 412)
+        self.assertEqual(self.ask("GET", path)[2], b"b")
+
+    def test_the_server_invents_keys(self):
+        bucket = self.bucket()
+        path = f"/buckets/{bucket.name}/keys"
+        places = [self.ask("POST", path, "v", {"Content-Type": "text/plain"})[1]["location"] for _ in range(20)]
+        self.assertEqual(len(set(places)), 20)
+        for place in places:
+            self.assertRegex(place, f"^{path}/[0-9A-Za-z]{{27}}$")
+            self.assertEqual(self.ask("GET", place)[2], b"v")
+
+    def test_quorums_that_cannot_be(self):
+        status, _, body = self.ask("GET", "/buckets/b/keys/k?r=9")
+        self.assertEqual(status, 400)
+        self.assertEqual(body, b"Specified w/dw/pw/node_confirms values invalid for bucket n value of 3\n")
+
+    def test_the_clients_errors_are_its_own(self):
+        client = RiakClient(protocol="http", host=self.server.host, http_port=self.server.http_port)
+        self.addCleanup(client.close)
+        with self.assertRaises(RiakError):
+            client.get(client.bucket("b").new("k"), r=9)
