@@ -99,6 +99,21 @@ impl Server {
         assert!(!self.wait().success());
     }
 
+    /// The memory that it has, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+    }
+
+    /// How many sockets it has open.
+    pub fn open_sockets(&self) -> usize {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
+        // One that is closed meanwhile is none.
+        let targets = files.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok());
+        targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+    }
+
     /// The answer to an HTTP request for `path`.
     pub fn http_get(&self, path: &str) -> String {
         http_get(&self.http, path)
