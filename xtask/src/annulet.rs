@@ -100,6 +100,11 @@ impl Annulet {
         self.process.pid()
     }
 
+    /// The same process, asked by HTTP.
+    pub fn by_http(&self) -> Servers {
+        Servers { addresses: vec![self.http], ..self.servers.clone() }
+    }
+
     /// Opens so many connections.
     pub fn connect(&self, connections: usize) -> Result<Session> {
         self.servers.connect(connections)

@@ -5,8 +5,8 @@
 //! measured), [`workload`] and [`generator`] (what is asked of them), [`calibrate`] (what the machine does without
 //! them), [`measure`] (CPU per operation), [`strace`], [`rows`] and [`report`] (what is said in the end),
 //! [`figures`] (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`],
-//! [`engine_alone`]. On its own:
-//! [`micro`], which counts instructions.
+//! [`engine_alone`], [`protocols`]. On its own:
+//! [`micro`], which counts instructions, and [`fuzz`], which makes noise.
 
 mod annulet;
 mod calibrate;
@@ -14,12 +14,14 @@ mod cluster;
 mod engine_alone;
 mod figures;
 mod first_light;
+mod fuzz;
 mod generator;
 mod machine;
 mod measure;
 mod micro;
 mod proc;
 mod process;
+mod protocols;
 mod quorum;
 mod redis;
 mod report;
@@ -52,6 +54,8 @@ enum Command {
         #[command(subcommand)]
         figures: Figures,
     },
+    /// Give random input to what strangers can reach.
+    Fuzz(fuzz::Options),
     /// Count the instructions of the hot paths under callgrind, and fail where one is dearer than the baseline.
     Micro(micro::Options),
 }
@@ -62,6 +66,8 @@ enum Figures {
     FirstLight(first_light::Options),
     /// Three nodes: CPU per operation, forms of reads, one node in trouble, overload.
     Quorum(quorum::Options),
+    /// HTTP beside protocol buffers, slow clients, random input.
+    Protocol(protocols::Options),
     /// The engine alone, in process: CPU per operation, bytes written, stalls, start, memory.
     Engine(engine_alone::Options),
 }
@@ -71,6 +77,8 @@ fn main() -> ExitCode {
         Command::Figures { figures: Figures::FirstLight(options) } => ("figures", first_light::run(&options)),
         Command::Figures { figures: Figures::Quorum(options) } => ("figures", quorum::run(&options)),
         Command::Figures { figures: Figures::Engine(options) } => ("figures", engine_alone::run(&options)),
+        Command::Figures { figures: Figures::Protocol(options) } => ("figures", protocols::run(&options)),
+        Command::Fuzz(options) => ("fuzz", fuzz::run(&options)),
         Command::Micro(options) => ("micro", micro::run(&options)),
     };
     match done {

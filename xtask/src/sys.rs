@@ -126,6 +126,16 @@ pub fn signal(pid: u32, signal: i32) -> io::Result<()> {
     checked(unsafe { libc::kill(pid.cast_signed(), signal) }).map(|_| ())
 }
 
+/// Lets this process, and what it starts, have as many files open as it may.
+pub fn allow_many_files() -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` lives through both calls; the first overwrites it, the second reads it.
+    checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: see above.
+    checked(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }).map(|_| ())
+}
+
 /// Whether packages can be installed.
 pub fn is_root() -> bool {
     // SAFETY: takes nothing and cannot fail.

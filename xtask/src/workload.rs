@@ -5,6 +5,10 @@
 //! only when asked for. Keys are twelve digits, values bytes that do not compress, [`VALUE_LEN`] unless a [`Shape`]
 //! says otherwise.
 
+mod http;
+
+pub use http::Http;
+
 use crate::Result;
 use bytes::Bytes;
 use protocol::errors::OVERLOAD;

@@ -1,0 +1,325 @@
+//! Random input for what strangers can reach, without further tools: `cargo xtask fuzz`.
+//!
+//! A run takes requests that make sense, damages them, cuts them into pieces and gives them to a connection's session,
+//! answering whatever it asks. It fails if the session panics, does not end, answers nothing, or if memory grows over
+//! many runs. The same seed makes the same runs. Coverage-guided fuzzing of the same is `cargo fuzz run`.
+
+use crate::workload::SplitMix;
+use crate::{Result, proc};
+use bytes::{Bytes, BytesMut};
+use clap::{Args, ValueEnum};
+use kv::{Error, Found, Request, Response};
+use node::{http, riak};
+use object::{Actor, Dot, Metadata, Policy, Put};
+use protocol::messages::{Content, DelReq, GetReq, PutReq, SetBucketReq};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How much more memory there may be after many runs than after the first of them.
+const GROWTH_MAX: u64 = 8 << 20;
+
+/// Runs after which memory is looked at first, and then again and again: allocators keep what they once needed.
+const WARM_UP: u64 = 100_000;
+
+/// The most damages of one input.
+const DAMAGES_MAX: u64 = 6;
+
+/// What is run.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Which of them; without it, all, at the same time.
+    #[arg(value_enum)]
+    targets: Vec<Target>,
+    /// How long each is run.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// The seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// What can be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Target {
+    /// Connections of HTTP.
+    Http,
+    /// Connections of Riak's protocol buffers.
+    Pb,
+}
+
+/// All of them.
+pub const TARGETS: [Target; 2] = [Target::Http, Target::Pb];
+
+/// When it is enough.
+#[derive(Clone, Copy, Debug)]
+pub enum Until {
+    /// After so long.
+    Elapsed(Duration),
+    /// After so many runs.
+    Runs(u64),
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// Runs, none of which failed.
+    pub runs: u64,
+    /// Bytes of memory that were taken since the first of them.
+    pub growth: u64,
+}
+
+/// Runs what was asked for.
+pub fn run(options: &Options) -> Result<()> {
+    let targets = if options.targets.is_empty() { &TARGETS[..] } else { &options.targets };
+    let until = Until::Elapsed(Duration::from_secs(options.seconds));
+    std::thread::scope(|scope| {
+        let start = |&target| (target, scope.spawn(move || fuzz(target, until, options.seed)));
+        let running: Vec<_> = targets.iter().map(start).collect();
+        for (target, running) in running {
+            let outcome = running.join().map_err(|_| "a thread has panicked")??;
+            println!("{target:?}: {} runs, {} KiB of growth", outcome.runs, outcome.growth >> 10);
+        }
+        Ok(())
+    })
+}
+
+/// Runs one target.
+pub fn fuzz(target: Target, until: Until, seed: u64) -> Result<Outcome> {
+    let mut rng = SplitMix::new(seed);
+    let seeds = seeds(target);
+    let begin = Instant::now();
+    let (mut runs, mut at_first) = (0u64, None);
+    loop {
+        let input = damaged(&seeds, &mut rng);
+        let cuts = rng.next();
+        let run = || converse(target, &input, &mut SplitMix::new(cuts));
+        let ended = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("it panicked".into()));
+        ended.map_err(|failure| format!("{target:?}, run {runs}: {failure}: {}", input.escape_ascii()))?;
+        runs += 1;
+        if runs == WARM_UP {
+            at_first = Some(proc::memory(std::process::id())?.resident);
+        }
+        let enough = match until {
+            Until::Elapsed(time) => runs.is_multiple_of(1024) && begin.elapsed() >= time,
+            Until::Runs(count) => runs >= count,
+        };
+        if enough {
+            break;
+        }
+    }
+    let now = proc::memory(std::process::id())?.resident;
+    let growth = at_first.map_or(0, |first| now.saturating_sub(first));
+    if growth > GROWTH_MAX {
+        return Err(format!("{target:?}: {growth} bytes more memory after {runs} runs").into());
+    }
+    Ok(Outcome { runs, growth })
+}
+
+/// Two requests that make sense, and some damage.
+fn damaged(seeds: &[Vec<u8>], rng: &mut SplitMix) -> Vec<u8> {
+    const ODD: &[u8] = b"\r\n :;,/%\"0\0\xff\x7f\x80+-*";
+    let pick = |rng: &mut SplitMix| seeds[rng.below(seeds.len() as u64) as usize].clone();
+    let mut bytes = pick(rng);
+    bytes.extend(pick(rng));
+    for _ in 0..rng.below(DAMAGES_MAX + 1) {
+        let at = rng.below(bytes.len() as u64) as usize;
+        let odd = ODD[rng.below(ODD.len() as u64) as usize];
+        match rng.below(6) {
+            0 => bytes[at] = (rng.next() >> 56) as u8,
+            1 => bytes[at] = odd,
+            2 => bytes.insert(at, odd),
+            3 => bytes[at] ^= 1 << rng.below(8),
+            4 => {
+                let end = (at + rng.below(16) as usize + 1).min(bytes.len());
+                let part = bytes[at..end].to_vec();
+                bytes.splice(at..at, part);
+            }
+            _ => {
+                let end = (at + rng.below(16) as usize + 1).min(bytes.len() - 1);
+                bytes.drain(at.min(end)..end);
+            }
+        }
+    }
+    bytes
+}
+
+/// Gives a new connection the input piece by piece.
+fn converse(target: Target, input: &[u8], rng: &mut SplitMix) -> Result<()> {
+    let mut session = Session::new(target);
+    let (mut pending, mut out) = (BytesMut::new(), Vec::new());
+    let mut rest = input;
+    while !rest.is_empty() {
+        // Mostly all at once, as it usually comes.
+        let len = if rng.below(4) == 0 { rng.below(rest.len() as u64) as usize + 1 } else { rest.len() };
+        let (piece, after) = rest.split_at(len);
+        rest = after;
+        pending.extend_from_slice(piece);
+        // Each step but the last takes a request, or answers one.
+        for step in 0.. {
+            if step > input.len() {
+                return Err("it does not end".into());
+            }
+            out.clear();
+            match session.step(&mut pending, &mut out, rng) {
+                Step::Wait => break,
+                Step::Close => return Ok(()),
+                Step::Goes if out.is_empty() => return Err("nothing was answered".into()),
+                Step::Goes => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+enum Step {
+    Wait,
+    Goes,
+    Close,
+}
+
+/// A connection of either kind.
+enum Session {
+    Http(Box<http::Session>),
+    Pb(Box<riak::Session>),
+}
+
+impl Session {
+    fn new(target: Target) -> Session {
+        match target {
+            Target::Http => Session::Http(Box::default()),
+            Target::Pb => {
+                let identity = riak::Identity { node: "n@h".into(), version: riak::RIAK_VERSION.into() };
+                Session::Pb(Box::new(riak::Session::new(Arc::new(identity))))
+            }
+        }
+    }
+
+    fn step(&mut self, input: &mut BytesMut, out: &mut Vec<u8>, rng: &mut SplitMix) -> Step {
+        const NOW: u64 = 1_795_263_371;
+        match self {
+            Session::Http(session) => match session.receive(NOW, input, out) {
+                http::Incoming::Wait(_) => return Step::Wait,
+                http::Incoming::Close => return Step::Close,
+                http::Incoming::Answered => {}
+                http::Incoming::Question(_) => session.answer(200, "a/b", b"", out),
+                http::Incoming::Request(request) => {
+                    let mut next = Some(request);
+                    while let Some(request) = next {
+                        next = session.respond(answer(&request, rng), out);
+                    }
+                }
+            },
+            Session::Pb(session) => match session.receive(input, out) {
+                riak::Incoming::Wait => return Step::Wait,
+                riak::Incoming::Close => return Step::Close,
+                riak::Incoming::Answered => {}
+                riak::Incoming::Request(request) => session.respond(answer(&request, rng), out),
+            },
+        }
+        Step::Goes
+    }
+}
+
+/// What a node may answer.
+fn answer(request: &Request, rng: &mut SplitMix) -> std::result::Result<Response, Error> {
+    let errors = [Error::Timeout, Error::Overload, Error::Modified, Error::NValViolation(3)];
+    match request {
+        Request::Get(_) if rng.below(3) > 0 => Ok(Response::Found(found(rng))),
+        Request::Get(_) => Ok(Response::NotFound { deleted_context: None }),
+        Request::Put(put) if rng.below(3) > 0 => {
+            let key = put.key.is_none().then(|| Bytes::from_static(b"invented"));
+            Ok(Response::Put { object: (rng.below(2) == 0).then(|| found(rng)), key })
+        }
+        Request::Delete(_) => Ok(Response::Deleted),
+        _ => Err(errors[rng.below(errors.len() as u64) as usize].clone()),
+    }
+}
+
+/// An object with metadata that may be anything.
+fn found(rng: &mut SplitMix) -> Found {
+    let mut any = || {
+        let len = rng.below(12) as usize;
+        (0..len).map(|_| (rng.next() >> 56) as u8).collect::<Bytes>()
+    };
+    let metadata = Metadata {
+        content_type: Some(any()),
+        charset: Some(any()),
+        user_meta: vec![(any(), Some(any())), (any(), None)],
+        links: vec![object::Link { bucket: any(), key: any(), tag: any() }],
+        indexes: vec![object::IndexEntry { field: any(), value: any() }],
+        ..Metadata::default()
+    };
+    let put = Put { context: None, metadata, value: Bytes::from_static(b"value") };
+    let object = object::update(None, put, Dot::new(Actor(7), 1), Policy::AllowMult)
+        .expect("a first write of a key can be planned");
+    let (head, value) = object.into_parts();
+    let mut encoded = Vec::new();
+    head.encode(&mut encoded);
+    Found { head: Bytes::from(encoded), value: Some(value), newest_only: false }
+}
+
+/// Requests that make sense.
+fn seeds(target: Target) -> Vec<Vec<u8>> {
+    match target {
+        Target::Http => HTTP.iter().map(|text| text.replace('\n', "\r\n").into_bytes()).collect(),
+        Target::Pb => {
+            let name = |text: &'static str| Bytes::from_static(text.as_bytes());
+            let (bucket, key) = (name("bucket"), name("key"));
+            let content = Content { value: name("value"), ..Content::default() };
+            let put = PutReq { bucket: bucket.clone(), key: Some(key.clone()), content, ..PutReq::default() };
+            let requests = [
+                protocol::Request::Ping,
+                protocol::Request::GetServerInfo,
+                protocol::Request::Get(GetReq {
+                    bucket: bucket.clone(),
+                    key: key.clone(),
+                    ..GetReq::default()
+                }),
+                protocol::Request::Put(put),
+                protocol::Request::Del(DelReq { bucket: bucket.clone(), key, ..DelReq::default() }),
+                protocol::Request::SetBucket(SetBucketReq { bucket, ..SetBucketReq::default() }),
+            ];
+            let encoded = requests.iter().map(|request| {
+                let mut bytes = Vec::new();
+                request.encode(&mut bytes);
+                bytes
+            });
+            encoded.collect()
+        }
+    }
+}
+
+/// Line ends become those of HTTP.
+const HTTP: [&str; 8] = [
+    "GET / HTTP/1.1\nHost: h\nAccept: application/json\n\n",
+    "GET /stats HTTP/1.1\nHost: h\n\n",
+    "GET /buckets/b/keys/k?r=1&vtag=x&timeout=5 HTTP/1.1\nHost: h\nAccept: multipart/mixed, */*;q=0.5\nIf-None-Match: \
+     \"a\", W/\"b\"\nIf-Modified-Since: Sat, 21 Nov 2026 12:16:10 GMT\n\n",
+    "HEAD /types/default/buckets/b%20c/keys/k+l HTTP/1.0\nConnection: keep-alive\n\n",
+    "PUT /riak/b/k?returnbody=true&w=all HTTP/1.1\nHost: h\nContent-Type: a/b; charset=c\nContent-Length: 3\nLink: \
+     </buckets/a/keys/b>; riaktag=\"c\"\nX-Riak-Meta-a: b\nX-Riak-Index-a_int: 1, 2\n\nabc",
+    "POST /buckets/b/keys HTTP/1.1\nHost: h\nContent-Type: a/b\nTransfer-Encoding: chunked\nX-Riak-Vclock: \
+     AQGuGABp3eliNQFIz6y7\n\n3\nabc\n0\n\n",
+    "PUT /buckets/b/keys/k HTTP/1.1\nHost: h\nContent-Type: a/b\nExpect: 100-continue\nIf-Match: *\nContent-Length: 0\n\n",
+    "DELETE /buckets/b/keys/k?rw=quorum HTTP/1.1\nHost: h\nIf-Match: \"a\"\nIf-Unmodified-Since: Sat, 21 Nov 2026 \
+     12:16:10 GMT\n\n",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_makes_the_same_runs_and_none_fails() {
+        for target in TARGETS {
+            assert_eq!(fuzz(target, Until::Runs(2_000), 3).unwrap().runs, 2_000);
+            let inputs = |seed| {
+                let mut rng = SplitMix::new(seed);
+                (0..50).map(|_| damaged(&seeds(target), &mut rng)).collect::<Vec<_>>()
+            };
+            assert_eq!(inputs(5), inputs(5));
+            assert_ne!(inputs(5), inputs(6));
+        }
+    }
+}
