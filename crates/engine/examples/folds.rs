@@ -1,4 +1,4 @@
-//! Folds: over heads with a check of the journal, objects in two orders, groups; limited, stopped and resumed.
+//! Folds: over heads with a check of the journal, objects in two orders, buckets; limited, stopped and resumed.
 //! `cargo run -p engine --example folds`.
 
 use engine::fold::{Control, FoldRequest, JournalCheck, KeyRange, Modified, What};
@@ -52,7 +52,7 @@ fn main() -> Result<(), Error> {
     }
 
     // The buckets alone: a seek for each, however many keys they have.
-    let what = What::Groups(|key| key.iter().position(|&byte| byte == b'/').unwrap_or(key.len()));
+    let what = What::Buckets(|key| key.iter().position(|&byte| byte == b'/').unwrap_or(key.len()));
     let mut buckets = Vec::new();
     reader.fold(FoldRequest::over(KeyRange::all(), what), &mut |item| {
         buckets.push(String::from_utf8_lossy(&item.key[..8]).into_owned());

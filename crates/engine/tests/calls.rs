@@ -102,9 +102,9 @@ fn a_sorted_load_is_as_if_written() {
     }
     load(&mut store, (1200..2000).step_by(3), b"again");
     let expected = |number: u64| match number {
-        1200..2000 if number % 3 == 0 => Some(&b"again"[..]),
+        1200..2000 if number.is_multiple_of(3) => Some(&b"again"[..]),
         1000..1500 => Some(&b"written"[..]),
-        0..6000 if number % 2 == 0 => Some(&b"loaded"[..]),
+        0..6000 if number.is_multiple_of(2) => Some(&b"loaded"[..]),
         _ => None,
     };
     for life in 0..3 {

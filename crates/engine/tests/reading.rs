@@ -13,7 +13,11 @@ use engine::{Embedded, Error, Reader, Want};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-type Model = BTreeMap<Vec<u8>, (Vec<u8>, Vec<u8>)>;
+/// Head and value.
+type Parts = (Vec<u8>, Vec<u8>);
+type Model = BTreeMap<Vec<u8>, Parts>;
+/// Key, head, and value if there is one.
+type Seen = (Vec<u8>, Vec<u8>, Option<Bytes>);
 
 fn key(number: u64) -> Vec<u8> {
     format!("bucket{:02}/key-{number:05}", number % 13).into_bytes()
@@ -68,7 +72,7 @@ fn bounds(rng: &mut SplitMix64) -> (Vec<u8>, Vec<u8>) {
     (start, end)
 }
 
-fn within<'m>(model: &'m Model, start: &[u8], end: &[u8]) -> Vec<(&'m Vec<u8>, &'m (Vec<u8>, Vec<u8>))> {
+fn within<'m>(model: &'m Model, start: &[u8], end: &[u8]) -> Vec<(&'m Vec<u8>, &'m Parts)> {
     if !end.is_empty() && start >= end {
         return Vec::new();
     }
@@ -104,7 +108,7 @@ fn ranges_agree(reader: &mut Reader, model: &Model, rng: &mut SplitMix64) {
     }
 }
 
-fn collect(reader: &mut Reader, request: FoldRequest) -> (Vec<(Vec<u8>, Vec<u8>, Option<Bytes>)>, FoldEnd) {
+fn collect(reader: &mut Reader, request: FoldRequest) -> (Vec<Seen>, FoldEnd) {
     let mut seen = Vec::new();
     let mut visit = |item: &Visited<'_>| {
         seen.push((item.key.to_vec(), item.head.to_vec(), item.value.clone()));
@@ -229,14 +233,14 @@ fn other_threads_read_while_the_owner_writes() {
 }
 
 #[test]
-fn groups_are_found_by_seeking() {
+fn buckets_are_found_by_seeking() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open(folder.path(), &small(), &HandClock::new());
     for number in 0..3000 {
         store.put(&key(number), b"", b"").unwrap();
     }
     store.drop_range(b"bucket05", b"bucket06").unwrap();
-    let what = What::Groups(|key| key.iter().position(|&byte| byte == b'/').unwrap_or(key.len()));
+    let what = What::Buckets(|key| key.iter().position(|&byte| byte == b'/').unwrap_or(key.len()));
     let (seen, end) = collect(&mut store.reader(), FoldRequest::over(KeyRange::all(), what));
     let buckets: Vec<String> =
         seen.iter().map(|(key, ..)| String::from_utf8_lossy(&key[..8]).into_owned()).collect();

@@ -66,13 +66,13 @@ pub enum What {
     /// Keys, heads and values, window by window in the order in which they lie in the journal: nearly sequential reads,
     /// and key order only from window to window. Within a window an item of no later key is seen after one of the next.
     ObjectsByJournal,
-    /// One key of each group: the first whose [`Group`] differs from the one before. All others are skipped by
-    /// seeking, so it costs by groups and not by keys.
-    Groups(Group),
+    /// One key of each bucket: the first whose [`BucketOf`] differs from the one before. All others are skipped by
+    /// seeking, so it costs by buckets and not by keys.
+    Buckets(BucketOf),
 }
 
-/// Says how many bytes at the front of a key name its group, such as its bucket. A group's keys must stand together.
-pub type Group = fn(&[u8]) -> usize;
+/// Says how many bytes at the front of a key name its bucket. The keys of a bucket must stand together.
+pub type BucketOf = fn(&[u8]) -> usize;
 
 /// What is asked of the journal for a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

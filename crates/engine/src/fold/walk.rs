@@ -1,6 +1,6 @@
 //! The walk of a fold through a snapshot, a bounded step at a time.
 //!
-//! Heads and groups are visited as the cursor comes upon them. Objects, and heads whose record is to be checked, are
+//! Heads and buckets are visited as the cursor comes upon them. Objects, and heads whose record is to be checked, are
 //! gathered into a window first, by bytes and by number; the window's records are read in the order in which they
 //! lie in the journal; then its items are visited, in key order or in the order of the reads. So the disk's arm, or
 //! the page cache, goes one way through each window, and memory is bounded by it.
@@ -97,7 +97,7 @@ impl FoldWalk {
     /// Goes on for about a millisecond or a megabyte of the journal.
     pub fn step(&mut self, disk: &mut dyn Disk, visit: Visit<'_>) -> Result<Progress, Error> {
         match self.request.what {
-            What::Heads(JournalCheck::None) | What::Groups(_) => self.visit_heads(disk, visit),
+            What::Heads(JournalCheck::None) | What::Buckets(_) => self.visit_heads(disk, visit),
             _ => match self.window.phase {
                 Phase::Gather => self.gather(disk),
                 Phase::Read => self.read(disk, visit),
@@ -167,11 +167,11 @@ impl FoldWalk {
             let control = visit(&Visited { key: item.key, seq, head, value: None, expires_ms });
             self.end.visited += 1;
             match self.request.what {
-                What::Groups(group) => {
-                    let len = group(item.key).min(item.key.len());
+                What::Buckets(bucket) => {
+                    let len = bucket(item.key).min(item.key.len());
                     let after = after_prefix(&item.key[..len]);
                     if after.is_empty() {
-                        // Nothing is behind this group, in this range or any that lies further on.
+                        // Nothing is behind this bucket, in this range or any that lies further on.
                         self.range += 1;
                         self.sought = false;
                     } else {
