@@ -3,13 +3,12 @@
 use protocol::http::{Answer, accept};
 
 /// Riak's name of each resource, and where it is. Older clients look here before they use what is newer.
-const RESOURCES: [(&str, &str); 9] = [
+const RESOURCES: [(&str, &str); 8] = [
     ("riak_kv_wm_bucket_type", "/types"),
     ("riak_kv_wm_buckets", "/buckets"),
     ("riak_kv_wm_keylist", "/buckets"),
     ("riak_kv_wm_object", "/buckets"),
     ("riak_kv_wm_ping", "/ping"),
-    ("riak_kv_wm_preflist", "/buckets"),
     ("riak_kv_wm_props", "/buckets"),
     ("riak_kv_wm_raw", "/riak"),
     ("riak_kv_wm_stats", "/stats"),

@@ -24,10 +24,10 @@ pub fn parse(value: &[u8]) -> Option<Vec<LinkTo>> {
     let mut rest = value.trim_ascii();
     while !rest.is_empty() {
         let (path, after) = cut(rest.strip_prefix(b"<")?, b'>')?;
-        let (tag, is_other, after) = parse_params(after)?;
-        match tag {
+        let (params, after) = parse_params(after)?;
+        match params.tag {
             Some(tag) => links.push(link_to(path, tag)?),
-            None if is_other => {}
+            None if params.has_rel => {}
             None => return None,
         }
         rest = match after.split_first() {
@@ -39,12 +39,20 @@ pub fn parse(value: &[u8]) -> Option<Vec<LinkTo>> {
     Some(links)
 }
 
-/// The tag, whether there is another relation, and what follows the parameters.
-fn parse_params(mut rest: &[u8]) -> Option<(Option<&[u8]>, bool, &[u8])> {
-    let (mut tag, mut is_other) = (None, false);
+/// What is said of a link.
+#[derive(Default)]
+struct Params<'a> {
+    tag: Option<&'a [u8]>,
+    /// Whether there is a relation of another kind.
+    has_rel: bool,
+}
+
+/// The parameters of a link, and what follows them.
+fn parse_params(mut rest: &[u8]) -> Option<(Params<'_>, &[u8])> {
+    let mut params = Params::default();
     loop {
         rest = rest.trim_ascii_start();
-        let Some(param) = rest.strip_prefix(b";") else { return Some((tag, is_other, rest)) };
+        let Some(param) = rest.strip_prefix(b";") else { return Some((params, rest)) };
         let (name, value) = cut(param, b'=')?;
         let (value, after) = match value.trim_ascii_start() {
             [b'"', quoted @ ..] => cut(quoted, b'"')?,
@@ -53,8 +61,8 @@ fn parse_params(mut rest: &[u8]) -> Option<(Option<&[u8]>, bool, &[u8])> {
             }
         };
         match name.trim_ascii() {
-            name if name.eq_ignore_ascii_case(b"riaktag") => tag = Some(value),
-            name if name.eq_ignore_ascii_case(b"rel") => is_other = true,
+            name if name.eq_ignore_ascii_case(b"riaktag") => params.tag = Some(value),
+            name if name.eq_ignore_ascii_case(b"rel") => params.has_rel = true,
             _ => {}
         }
         rest = after;

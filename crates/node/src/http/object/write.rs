@@ -35,7 +35,9 @@ pub(super) fn put(
     }
     let returned = if flag(query, "returnbody")? == Some(true) { Return::Body } else { Return::Nothing };
     // Both are a write's in Riak, too, but a write there reads first.
-    (quorum(query, "r")?, quorum(query, "pr")?);
+    for name in ["r", "pr"] {
+        quorum(query, name)?;
+    }
     Ok(PutRequest {
         if_not_modified: unless_modified.is_some(),
         context: seen.or(unless_modified),
