@@ -15,6 +15,8 @@ pub enum Planted {
     RecordWithoutChecksum,
     /// Recovery leaves a torn tail in the file.
     TornTailKept,
+    /// Compaction drops a value that the ledger points at.
+    LiveRecordDropped,
     /// An unclean start takes the dot counter up where the last lease began.
     DotReused,
     /// A write that a replica missed leaves no hint.
@@ -43,11 +45,12 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 16] = [
+    pub const ALL: [Planted; 17] = [
         Planted::AckBeforeSync,
         Planted::NoDirectorySync,
         Planted::RecordWithoutChecksum,
         Planted::TornTailKept,
+        Planted::LiveRecordDropped,
         Planted::DotReused,
         Planted::HintDropped,
         Planted::HintAppliedTwice,

@@ -283,6 +283,18 @@ impl Embedded {
         }
     }
 
+    /// Compacts the journal as far as that frees anything, and returns when it is done.
+    pub fn compact(&mut self) -> Result<(), Error> {
+        self.store.compact();
+        while self.store.is_compacting() {
+            if let Some(error) = self.store.fenced() {
+                return Err(error);
+            }
+            self.turn();
+        }
+        self.store.compaction_failure().cloned().map_or(Ok(()), Err)
+    }
+
     /// The store itself.
     pub fn store(&mut self) -> &mut Store {
         &mut self.store

@@ -6,6 +6,7 @@
 //! thread, socket, clock or async runtime of its own.
 
 pub mod check;
+pub mod compaction;
 pub mod drops;
 pub mod embedded;
 pub mod entry;
@@ -24,4 +25,6 @@ pub use embedded::{Embedded, Machine};
 pub use entry::{Entry, Jsn, Location, Seq};
 pub use error::{Damage, Error};
 pub use read::{Reader, Snapshot};
-pub use store::{Condition, Durability, Found, Lookup, Options, Store, Want, Write};
+pub use store::{
+    CompactionSchedule, Condition, DayWindow, Durability, Found, Lookup, Options, Store, Want, Write,
+};

@@ -1,6 +1,6 @@
 //! The journal's part of a check.
 //!
-//! It is replayed as at a start, but from the first record of the first segment and with nothing applied. One
+//! Segments that compaction wrote are never replayed; each is gone through by itself. The rest is replayed as at a start, but from the first record of the first segment and with nothing applied. One
 //! thing is judged otherwise: a start takes a damaged block of heads for one that a crash cut off, since it can be
 //! made again. Here a segment whose end is known to have been written is expected to be whole, so a flipped bit in
 //! its heads is damage.
@@ -8,12 +8,14 @@
 use super::{Check, FAULTS_REMEMBERED_MAX, FindingKind, list};
 use crate::entry::{Entry, Jsn};
 use crate::error::Error;
+use crate::journal::index::SegmentIndex;
 use crate::journal::record::{self, HEADER_BYTES, Header, Kind};
 use crate::journal::scan::{Fault, Replay, Replayed, Scanned, Scanner, Source, find_seal};
 use crate::journal::segment::{
     self, FOLDER, Heads, Position, SEGMENT_HEADER_BYTES, SegmentId, TRAILER_BYTES, path_in_store,
 };
-use crate::manifest::ManifestState;
+use crate::manifest::{ManifestState, SegmentRecord};
+use crate::memtable;
 use base::Disk;
 use base::disk::{self, DiskOp, FileId, OpenMode};
 
@@ -25,6 +27,8 @@ struct Segment {
     source: Source,
     /// The first record's number, as far as the manifest or a record says it.
     first_jsn: Jsn,
+    /// Where the records stand that compaction moved.
+    index: Option<SegmentIndex>,
 }
 
 /// The journal's segments, oldest first: where an entry's record is looked for.
@@ -43,7 +47,12 @@ impl Segments {
     ) -> Result<(), Option<Position>> {
         let after = self.0.partition_point(|segment| segment.first_jsn <= entry.jsn);
         let segment = after.checked_sub(1).and_then(|at| self.0.get(at)).ok_or(None)?;
-        let (id, offset) = (segment.source.segment, u64::from(offset));
+        let id = segment.source.segment;
+        let offset = match &segment.index {
+            Some(index) => index.find(entry.jsn).ok_or(None)?,
+            None => offset,
+        };
+        let offset = u64::from(offset);
         let at = Some(Position { segment: id, offset });
         // The scan has checked the record's bytes; here only its identity is.
         let bytes =
@@ -63,7 +72,9 @@ impl Segments {
     }
 
     /// A segment in which no record was found begins where the next one does, so that the numbers ascend.
-    fn settle(&mut self) {
+    fn settle(&mut self, named: &[SegmentRecord]) {
+        let rank = |id: SegmentId| named.iter().position(|record| record.id == id.0).unwrap_or(usize::MAX);
+        self.0.sort_by_key(|segment| (rank(segment.source.segment), segment.source.segment));
         let mut next = Jsn(u64::MAX);
         for segment in self.0.iter_mut().rev() {
             next = next.min(segment.first_jsn);
@@ -84,11 +95,19 @@ impl Check<'_> {
     pub(super) fn journal(&mut self, state: Option<&ManifestState>) -> Result<Segments, Error> {
         let mut segments = self.open_segments(state)?;
         let sources: Vec<_> = segments.0.iter().map(|segment| segment.source).collect();
+        let (moved, sources): (Vec<_>, Vec<_>) =
+            sources.into_iter().partition(|source| source.segment.is_compacted());
+        for source in &moved {
+            match self.compacted(source) {
+                Ok(index) => segments.of(source.segment).index = Some(index),
+                Err(error) => self.fail(&path_in_store(source.segment), error),
+            }
+        }
         if let Err(error) = self.replay(&sources, &mut segments, state) {
             self.fail(FOLDER, error);
         }
-        segments.settle();
-        for source in sources {
+        segments.settle(state.map_or(&[][..], |state| &state.segments));
+        for source in moved.into_iter().chain(sources) {
             let known = |(from, _): &(Position, u64)| from.segment == source.segment;
             if !self.faults.iter().any(known)
                 && let Err(error) = self.seal(&source)
@@ -105,6 +124,10 @@ impl Check<'_> {
         let mut segments = Segments::default();
         for name in list(self.disk, &folder)? {
             let Some(segment) = segment::parse_file_name(&name) else { continue };
+            if state.is_some_and(|state| is_leftover(state, segment)) {
+                self.find(FindingKind::Leftover, path_in_store(segment), 0, "the manifest does not name it");
+                continue;
+            }
             let (file, len) = match disk::open(self.disk, &folder.join(&name), OpenMode::Read) {
                 Ok(opened) => opened,
                 Err(error) => {
@@ -112,10 +135,12 @@ impl Check<'_> {
                     continue;
                 }
             };
-            let sealed = self.is_sealed(segment, file, len, state);
+            // What the manifest names of compaction's was synced before.
+            let sealed = segment.is_compacted() || self.is_sealed(segment, file, len, state);
             let source = Source { segment, file, len, start: SEGMENT_HEADER_BYTES as u64, sealed };
             let first_jsn = named.iter().find(|record| record.id == segment.0).map(|record| record.first_jsn);
-            segments.0.push(Segment { source, first_jsn: first_jsn.unwrap_or(Jsn(u64::MAX)) });
+            let index = segment.is_compacted().then(|| SegmentIndex::new(&[]));
+            segments.0.push(Segment { source, first_jsn: first_jsn.unwrap_or(Jsn(u64::MAX)), index });
             self.summary.segments += 1;
             self.summary.bytes += len;
         }
@@ -156,6 +181,9 @@ impl Check<'_> {
             match replayed {
                 Replayed::Record(record) => {
                     self.summary.records += 1;
+                    if state.is_some_and(|state| record.header().jsn >= state.replay_jsn) {
+                        self.recent.insert(memtable::hash(record.record().key), ());
+                    }
                     let first_jsn = &mut segments.of(record.segment).first_jsn;
                     *first_jsn = record.header().jsn.min(*first_jsn);
                 }
@@ -170,6 +198,45 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Goes through a compacted segment, of which every byte was synced, and makes its index anew.
+    fn compacted(&mut self, source: &Source) -> Result<SegmentIndex, Error> {
+        let header = disk::read(self.disk, source.file, 0, SEGMENT_HEADER_BYTES)?;
+        if segment::parse_header(&header, source.segment).is_err() {
+            self.find(FindingKind::Damage, path_in_store(source.segment), 0, "segment header");
+        }
+        let mut scanner = Scanner::new(source.file, source.len, source.segment, source.start);
+        let (mut records, mut index) = (Vec::new(), None);
+        while let Some(scanned) = scanner.next(self.disk)? {
+            let (header, offset) = match &scanned {
+                Scanned::Record(record) if record.header().kind == Kind::Index => {
+                    index = SegmentIndex::decode(&record.value());
+                    continue;
+                }
+                Scanned::Record(record) => (*record.header(), record.offset),
+                Scanned::Gap(fault) | Scanned::Tail { fault, .. } => {
+                    self.fault(FindingKind::Damage, fault);
+                    match &fault.remains {
+                        Some(remains) => (remains.header, fault.from),
+                        None => continue,
+                    }
+                }
+            };
+            if header.kind.is_numbered() {
+                self.summary.records += 1;
+                let offset =
+                    u32::try_from(offset).map_err(|_| Error::Malformed("segment of more than 4 GiB"))?;
+                records.push((header.jsn, offset));
+            }
+        }
+        let made = SegmentIndex::new(&records);
+        let whole = !self.faults.iter().any(|(from, _)| from.segment == source.segment);
+        if whole && index.as_ref() != Some(&made) {
+            let what = "the index does not say where the records stand";
+            self.find(FindingKind::Damage, path_in_store(source.segment), source.len, what);
+        }
+        Ok(made)
     }
 
     fn fault(&mut self, kind: FindingKind, fault: &Fault) {
@@ -203,4 +270,11 @@ impl Check<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a segment's file is what a compaction's crash left: an output that does not count, or an input of one that
+/// does.
+fn is_leftover(state: &ManifestState, id: SegmentId) -> bool {
+    let named = state.segments.iter().any(|record| record.id == id.0);
+    !named && (id.is_compacted() || id.0 < state.replay_position.segment)
 }

@@ -7,8 +7,10 @@
 //! 4. Go through every table (`tables.rs`): footer, meta data, index, filter, every block, the order of keys; and
 //!    for each entry whose value is in the journal, that its record stands where the entry says.
 //!
-//! Invariants: nothing is changed; memory is bounded by one window of the journal, one table's index and filter,
-//! and a bounded list of faults; what a crash leaves behind is told from damage by the same rule as at a start
+//! An entry whose record is gone is no fault if a newer version of its key is there: then compaction has dropped it.
+//!
+//! Invariants: nothing is changed; memory is bounded by one window of the journal, the indexes and filters of tables,
+//! the keys of what no table has, and a bounded list of faults; what a crash leaves behind is told from damage by the same rule as at a start
 //! ([`crate::journal::scan`]).
 //!
 //! Left out: repair. With no manifest that can be read, the tables are checked all the same, but not whether they
@@ -19,12 +21,13 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use crate::compaction::Newest;
 use crate::error::{Damage, Error};
 use crate::journal::segment::{FOLDER, Position};
 use crate::manifest::{self, MANIFEST_FILE, ManifestState};
 use crate::store::{LOCK_FILE, TABLES_DIR};
-use base::Disk;
 use base::disk::{self, DiskErrorKind, DiskOp};
+use base::{Disk, FastMap};
 use std::path::Path;
 
 /// So many faults of the journal are remembered, so that an entry whose record is one of them is not told as a
@@ -121,7 +124,15 @@ pub fn check_store(
     on_finding: &mut dyn FnMut(Finding),
 ) -> Result<Summary, Error> {
     lock(disk, dir)?;
-    let mut check = Check { disk, dir, on_finding, summary: Summary::default(), faults: Vec::new() };
+    let mut check = Check {
+        disk,
+        dir,
+        on_finding,
+        summary: Summary::default(),
+        faults: Vec::new(),
+        recent: FastMap::default(),
+        newest: None,
+    };
     let state = check.manifest()?;
     let segments = check.journal(state.as_ref())?;
     check.tables(state.as_ref(), &segments)?;
@@ -156,6 +167,10 @@ struct Check<'a> {
     summary: Summary,
     /// From where to where the journal is damaged or cut off.
     faults: Vec<(Position, u64)>,
+    /// Hashes of the keys that were written since the last flush: as many as memtables hold.
+    recent: FastMap<u64, ()>,
+    /// All tables, once an entry is met whose record is gone: compaction may have dropped it.
+    newest: Option<Newest>,
 }
 
 impl Check<'_> {

@@ -2,14 +2,16 @@
 
 use super::journal::Segments;
 use super::{Check, FindingKind, list};
-use crate::entry::{Entry, Location};
+use crate::compaction::Newest;
+use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::Error;
 use crate::journal::segment::{Position, path_in_store};
-use crate::manifest::{ManifestState, TableRecord};
+use crate::manifest::{LEVELS, ManifestState, TableRecord, Version};
 use crate::memtable::hash;
 use crate::store::TABLES_DIR;
 use crate::table::{Block, BlockHandle, Table, TableId};
 use base::disk;
+use std::sync::Arc;
 
 /// What a walk through a table has come upon.
 #[derive(Default)]
@@ -26,7 +28,7 @@ impl Check<'_> {
         let listed = list(self.disk, &self.dir.join(TABLES_DIR))?;
         let Some(state) = state else {
             for id in listed.iter().filter_map(|name| TableId::from_file_name(name)) {
-                self.table(id, None, journal);
+                self.table(id, None, journal, &ManifestState::default());
             }
             return Ok(());
         };
@@ -41,7 +43,7 @@ impl Check<'_> {
         }
         for (level, records) in state.levels.iter().enumerate() {
             for record in records {
-                self.table(record.id, Some(record), journal);
+                self.table(record.id, Some(record), journal, state);
             }
             // Tables of level 0 may overlap; the newest counts.
             for pair in records.windows(2).filter(|_| level > 0) {
@@ -58,7 +60,13 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn table(&mut self, id: TableId, record: Option<&TableRecord>, journal: &Segments) {
+    fn table(
+        &mut self,
+        id: TableId,
+        record: Option<&TableRecord>,
+        journal: &Segments,
+        state: &ManifestState,
+    ) {
         let table = match Table::open(self.disk, &self.dir.join(TABLES_DIR), id) {
             Ok(table) => table,
             Err(error) => return self.fail(&file_of(id), error),
@@ -68,18 +76,19 @@ impl Check<'_> {
         if record.is_some_and(|record| !record.describes(&table)) {
             self.find(FindingKind::Damage, file_of(id), 0, "it is not the table that the manifest names");
         }
-        self.walk(&table, journal);
+        self.walk(&table, journal, state);
         // It was only read: nothing is lost if it does not close.
         disk::run(self.disk, table.close_op()).ok();
     }
 
-    fn walk(&mut self, table: &Table, journal: &Segments) {
+    fn walk(&mut self, table: &Table, journal: &Segments, state: &ManifestState) {
         let mut walk = Walk { whole: true, ..Walk::default() };
         for handle in (0..).map_while(|number| table.block(number)) {
             self.summary.blocks += 1;
             let checked = table.read_block(self.disk, handle).and_then(|block| {
-                (0..block.count())
-                    .try_for_each(|index| self.item(table, handle, &block, index, &mut walk, journal))
+                (0..block.count()).try_for_each(|index| {
+                    self.item(table, handle, &block, index, &mut walk, (journal, state))
+                })
             });
             if let Err(error) = checked {
                 walk.whole = false;
@@ -99,7 +108,7 @@ impl Check<'_> {
         block: &Block,
         index: usize,
         walk: &mut Walk,
-        journal: &Segments,
+        (journal, state): (&Segments, &ManifestState),
     ) -> Result<(), Error> {
         let (key, entry) = entry_at(block, index)?;
         let mut wrong = |what| self.find(FindingKind::Damage, file_of(table.id()), handle.offset, what);
@@ -116,11 +125,35 @@ impl Check<'_> {
         let entry = Entry::decode(entry)?;
         if let Location::Journal { offset, len } = entry.location
             && let Err(at) = journal.find_record(self.disk, &key, &entry, offset, len)
+            && !self.is_replaced(&key, hash, entry.jsn, state)
         {
             self.lost_record(table.id(), handle, at);
         }
         walk.last_key = key;
         Ok(())
+    }
+
+    /// Whether a newer version of the key is there: then nobody reads the record.
+    fn is_replaced(&mut self, key: &[u8], hash: u64, jsn: Jsn, state: &ManifestState) -> bool {
+        if self.recent.contains_key(&hash) {
+            return true;
+        }
+        let mut newest = self.newest.take().unwrap_or_else(|| self.all_tables(state));
+        let known = newest.find(self.disk, key);
+        self.newest = Some(newest);
+        known.is_ok_and(|known| known.is_some_and(|known| known.jsn > jsn))
+    }
+
+    /// The tables that can be opened. They stay open as long as the disk's handle.
+    fn all_tables(&mut self, state: &ManifestState) -> Newest {
+        let mut levels: [Vec<Arc<Table>>; LEVELS] = Default::default();
+        for (tables, records) in levels.iter_mut().zip(&state.levels) {
+            for record in records {
+                let table = Table::open(self.disk, &self.dir.join(TABLES_DIR), record.id);
+                tables.extend(table.ok().filter(|table| record.describes(table)).map(Arc::new));
+            }
+        }
+        Newest::new(Seq(u64::MAX), Vec::new(), Arc::new(Version::new(levels)))
     }
 
     /// An entry's record is not `at` its place. Where the journal is known to be damaged there, that was told.

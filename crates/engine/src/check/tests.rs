@@ -93,7 +93,7 @@ fn a_clean_store_has_no_findings_and_stays_as_it_is() {
     let (summary, findings) = check(folder.path());
     assert_eq!(findings, []);
     assert!(summary.tables > 3 && summary.blocks > summary.tables && summary.entries > 300, "{summary:?}");
-    assert!(summary.segments > 3 && summary.records >= 1500, "{summary:?}");
+    assert!(summary.segments > 3 && summary.records > 700, "{summary:?}");
     assert!(files(folder.path()) == before, "a check changes nothing");
 }
 
@@ -151,7 +151,7 @@ fn what_a_crash_cut_off_is_torn_and_not_damage() {
     assert_eq!((summary.damaged, summary.torn), (0, 0), "{findings:?}");
     let (name, good) = files(folder.path())
         .into_iter()
-        .rfind(|(name, bytes)| name.starts_with("journal") && bytes.len() > 64)
+        .rfind(|(name, bytes)| name.to_string_lossy().starts_with("journal/0") && bytes.len() > 64)
         .unwrap();
     // Only the last record can be torn: the group after it would say that it was synced.
     overwrite(&folder.path().join(&name), &good[..good.len() - 8]);

@@ -2,6 +2,7 @@
 //!
 //! * [`record`] is one record, its bytes and its checks.
 //! * [`segment`] is what stands around records in a file: the header, and the seal with its block of heads.
+//! * [`index`] says where the records of a compacted segment stand.
 //! * [`scan`] reads segments after a start: it finds records again behind damage, tells a torn tail from
 //!   damage, and replays what counts.
 //!
@@ -12,6 +13,7 @@
 //! for finding the next one follows the framing of Kafka and ZFS's embedded checksums. `docs/formats/journal.md`
 //! has every byte.
 
+pub mod index;
 pub mod prepare;
 pub mod record;
 pub mod scan;
@@ -19,6 +21,7 @@ pub mod seal;
 pub mod segment;
 pub mod writer;
 
+pub use index::SegmentIndex;
 pub use record::{Header, Kind, ParseError, Record, RecordSpan};
 pub use scan::{Replay, Replayed, Scanner, Source};
 pub use segment::{Position, Seal, SealBuilder, SegmentId, durable_mark};

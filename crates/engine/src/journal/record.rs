@@ -63,19 +63,32 @@ pub enum Kind {
     Heads = 9,
     /// Ends a sealed segment.
     Seal = 10,
+    /// Says where the records of a compacted segment stand.
+    Index = 11,
 }
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Kind> {
         use Kind::*;
-        [Data, Delete, RangeDrop, Proposed, HardState, CommitMark, TruncateMark, GroupMark, Heads, Seal]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        let all = [
+            Data,
+            Delete,
+            RangeDrop,
+            Proposed,
+            HardState,
+            CommitMark,
+            TruncateMark,
+            GroupMark,
+            Heads,
+            Seal,
+            Index,
+        ];
+        all.into_iter().find(|kind| *kind as u8 == byte)
     }
 
     /// Whether the record has a jsn of its own. The others carry the next record's.
     pub fn is_numbered(self) -> bool {
-        !matches!(self, Kind::GroupMark | Kind::Heads | Kind::Seal)
+        !matches!(self, Kind::GroupMark | Kind::Heads | Kind::Seal | Kind::Index)
     }
 
     /// The jsn of the record after one of this kind that says `jsn`.
@@ -236,8 +249,8 @@ impl Header {
         Ok(header)
     }
 
-    /// Puts the header in front of a record whose other bytes are there. It is for the segment's writers.
-    pub(super) fn write(&self, segment: SegmentId, offset: u64, record: &mut [u8]) -> RecordSpan {
+    /// Puts the header in front of a record whose other bytes are there. It is for the writers of segments.
+    pub(crate) fn write(&self, segment: SegmentId, offset: u64, record: &mut [u8]) -> RecordSpan {
         assert!(offset.is_multiple_of(ALIGN as u64), "a record at offset {offset}");
         let fixed = record.first_chunk_mut::<HEADER_BYTES>().expect("the caller left room for the header");
         fixed[0..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -282,7 +295,7 @@ impl Header {
 
     /// Checks what follows the header. `bytes` begin with the record; as much of the padding as they hold is
     /// checked, too.
-    pub(super) fn parse_body<'a>(&self, bytes: &'a [u8]) -> Result<Record<'a>, ParseError<'a>> {
+    pub(crate) fn parse_body<'a>(&self, bytes: &'a [u8]) -> Result<Record<'a>, ParseError<'a>> {
         let len = self.record_len();
         if bytes.len() < len {
             return Err(ParseError::Truncated { needs: len });

@@ -137,7 +137,7 @@ fn forged(change: impl Fn(&mut [u8])) -> Vec<u8> {
 
 #[test]
 fn a_good_checksum_does_not_make_a_newer_format_ours() {
-    let kind = forged(|bytes| bytes[16] = 11);
+    let kind = forged(|bytes| bytes[16] = 12);
     assert_eq!(parse(&kind, SEGMENT, OFFSET), Err(ParseError::Unknown("record kind")));
     for at in [17, 18, 19] {
         let flag = forged(|bytes| bytes[at] |= 0x80);

@@ -57,6 +57,11 @@ impl ScannedRecord {
         &self.header
     }
 
+    /// All of its bytes, padding included.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Its length without padding: what a reader reads.
     pub fn len(&self) -> usize {
         self.header.record_len()
@@ -334,7 +339,7 @@ impl Scanner {
 const ZEROS: [u8; ALIGN] = [0; ALIGN];
 
 fn is_derived(kind: Kind) -> bool {
-    matches!(kind, Kind::Heads | Kind::Seal)
+    matches!(kind, Kind::Heads | Kind::Index | Kind::Seal)
 }
 
 /// The seal of a sealed segment, found from the end of the file; `None` if there is no good one.
@@ -586,7 +591,7 @@ impl Replay {
                 self.next_jsn = self.next_jsn.max(Some(record.header.jsn));
                 self.next_seq = self.next_seq.max(kind.seq_after(record.header.seq));
             }
-            Kind::Heads => {
+            Kind::Heads | Kind::Index => {
                 current.heads_at.get_or_insert(record.offset);
             }
             Kind::Seal => current.sealed = true,

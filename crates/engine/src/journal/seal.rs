@@ -5,6 +5,7 @@
 
 use super::segment::{SealBuilder, SegmentId};
 use base::disk::{self, DiskOp, FileId};
+use base::spawn::Outcome;
 use base::{Disk, DiskError, Job, Progress};
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -17,12 +18,25 @@ pub struct SealJob {
     offset: u64,
     heads: Option<SealBuilder>,
     parts: VecDeque<Bytes>,
+    ended: Outcome<()>,
 }
 
 impl SealJob {
     /// A job for the segment in `file`, whose records end at `data_end`.
     pub fn new(segment: SegmentId, file: FileId, data_end: u64, heads: SealBuilder) -> SealJob {
-        SealJob { segment, file, offset: data_end, heads: Some(heads), parts: VecDeque::new() }
+        SealJob {
+            segment,
+            file,
+            offset: data_end,
+            heads: Some(heads),
+            parts: VecDeque::new(),
+            ended: Outcome::new(),
+        }
+    }
+
+    /// The segment, and what is set when nothing is written to it any more.
+    pub fn ended(&self) -> (SegmentId, Outcome<()>) {
+        (self.segment, self.ended.clone())
     }
 
     fn write_part(&mut self, disk: &mut dyn Disk) -> Result<Progress, DiskError> {
@@ -40,6 +54,10 @@ impl SealJob {
 impl Job for SealJob {
     fn slice(&mut self, disk: &mut dyn Disk) -> Progress {
         // A failed seal leaves an unsealed segment, which is whole (see above).
-        self.write_part(disk).unwrap_or(Progress::Done)
+        let progress = self.write_part(disk).unwrap_or(Progress::Done);
+        if progress == Progress::Done {
+            self.ended.set(());
+        }
+        progress
     }
 }

@@ -1,17 +1,18 @@
 //! What stands around the records of a segment: its name, its header, and the seal that ends it.
 //!
 //! ```text
-//! header (64) | records | heads records | seal record | trailer (32)
+//! header (64) | records | heads records | index record | seal record | trailer (32)
 //! ```
 //!
 //! A segment's block of heads repeats key, seq and ledger entry of every data and delete record, so that the
-//! ledger can be rebuilt without reading values. The trailer is the file's last bytes and says where the seal
+//! ledger can be rebuilt without reading values. Only a compacted segment has an index ([`SegmentIndex`]). The trailer is the file's last bytes and says where the seal
 //! is. Header and trailer have a checksum of their own. Records say where they stand themselves, so they can be
 //! read though the header is damaged.
 //!
 //! A segment is used in this order: the header is written and synced, and the directory is synced; records are
 //! appended; heads, seal and trailer are appended and synced; then nothing changes any more.
 
+use super::index::SegmentIndex;
 use super::record::{HEADER_BYTES, Header, Kind, Record, encode_record, get_u32, get_u64, padded_len};
 use crate::entry::{Jsn, Seq, get_varint, put_varint};
 use crate::error::Error;
@@ -21,6 +22,32 @@ use bytes::Bytes;
 /// A segment's number: its place in the order of segments. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SegmentId(pub u64);
+
+/// The top bit of the number of a segment that compaction wrote.
+const COMPACTED: u64 = 1 << 63;
+
+impl SegmentId {
+    /// The compacted segment of this number.
+    pub fn compacted(number: u64) -> SegmentId {
+        SegmentId(number | COMPACTED)
+    }
+
+    /// Whether compaction wrote it: its numbers have gaps and its id says nothing of its place in the journal, so it
+    /// is never replayed; an index says where its records stand.
+    pub fn is_compacted(self) -> bool {
+        self.0 & COMPACTED != 0
+    }
+
+    /// Its number, without what tells the two sorts from each other.
+    pub fn number(self) -> u64 {
+        self.0 & !COMPACTED
+    }
+
+    /// The version of its format.
+    fn version(self) -> u16 {
+        if self.is_compacted() { VERSION_COMPACTED } else { VERSION }
+    }
+}
 
 /// A place in the journal. Positions are ordered as they were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -47,6 +74,10 @@ pub fn parse_durable_mark(head: &[u8]) -> Option<Position> {
 
 /// The version of the format: header, records, seal and trailer together.
 pub const VERSION: u16 = 1;
+
+/// The version of the segments that compaction writes: the header says for which numbers they stand, and an index
+/// says where records are.
+pub const VERSION_COMPACTED: u16 = 2;
 
 /// The header's length: the first record's offset.
 pub const SEGMENT_HEADER_BYTES: usize = 64;
@@ -89,6 +120,8 @@ pub struct SegmentHeader {
     pub segment: SegmentId,
     /// The incarnation of the store that made it.
     pub incarnation: u64,
+    /// For a compacted segment: the numbers for all of which it stands, whatever is left of them.
+    pub stands_for: (Jsn, Jsn),
 }
 
 /// Why a header is refused.
@@ -102,11 +135,22 @@ pub enum HeaderError {
 
 /// The header of a new segment.
 pub fn encode_header(segment: SegmentId, incarnation: u64) -> [u8; SEGMENT_HEADER_BYTES] {
+    encode_compacted_header(segment, incarnation, (Jsn(0), Jsn(0)))
+}
+
+/// The header of a segment that stands for the numbers from the first to before the second.
+pub fn encode_compacted_header(
+    segment: SegmentId,
+    incarnation: u64,
+    stands_for: (Jsn, Jsn),
+) -> [u8; SEGMENT_HEADER_BYTES] {
     let mut bytes = [0; SEGMENT_HEADER_BYTES];
     bytes[0..8].copy_from_slice(&HEADER_MAGIC);
-    bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[8..10].copy_from_slice(&segment.version().to_le_bytes());
     bytes[16..24].copy_from_slice(&segment.0.to_le_bytes());
     bytes[24..32].copy_from_slice(&incarnation.to_le_bytes());
+    bytes[32..40].copy_from_slice(&stands_for.0.0.to_le_bytes());
+    bytes[40..48].copy_from_slice(&stands_for.1.0.to_le_bytes());
     let crc = crc32c(&bytes[..60]);
     bytes[60..64].copy_from_slice(&crc.to_le_bytes());
     bytes
@@ -119,10 +163,12 @@ pub fn parse_header(bytes: &[u8], segment: SegmentId) -> Result<SegmentHeader, H
         return Err(HeaderError::Damaged);
     }
     let version = u16::from_le_bytes([bytes[8], bytes[9]]);
-    if version != VERSION {
+    if version != segment.version() {
         return Err(HeaderError::Version(version));
     }
-    let header = SegmentHeader { segment: SegmentId(get_u64(bytes, 16)), incarnation: get_u64(bytes, 24) };
+    let stands_for = (Jsn(get_u64(bytes, 32)), Jsn(get_u64(bytes, 40)));
+    let (id, incarnation) = (SegmentId(get_u64(bytes, 16)), get_u64(bytes, 24));
+    let header = SegmentHeader { segment: id, incarnation, stands_for };
     if header.segment == segment { Ok(header) } else { Err(HeaderError::Damaged) }
 }
 
@@ -144,10 +190,12 @@ pub struct Seal {
     pub heads: u64,
     /// Where the records end and the first heads record stands (or the seal, when there is no head).
     pub heads_offset: u64,
+    /// Where the record with the index stands; 0 where there is none.
+    pub index_offset: u64,
 }
 
 impl Seal {
-    fn to_bytes(self) -> [u8; SEAL_HEAD_BYTES] {
+    fn to_bytes(self) -> Vec<u8> {
         let fields = [
             self.first_jsn.0,
             self.end_jsn.0,
@@ -157,16 +205,19 @@ impl Seal {
             self.heads,
             self.heads_offset,
         ];
-        let mut bytes = [0; SEAL_HEAD_BYTES];
-        for (slot, field) in bytes.chunks_exact_mut(8).zip(fields) {
-            slot.copy_from_slice(&field.to_le_bytes());
-        }
-        bytes
+        let index = (self.index_offset > 0).then_some(self.index_offset);
+        fields.into_iter().chain(index).flat_map(u64::to_le_bytes).collect()
     }
 
     /// Reads a record of the kind [`Kind::Seal`].
     pub fn from_record(record: &Record<'_>) -> Result<Seal, Error> {
-        let bytes: &[u8; SEAL_HEAD_BYTES] = record.head.try_into().map_err(|_| Error::Malformed("seal"))?;
+        let (bytes, index): (&[u8; SEAL_HEAD_BYTES], &[u8]) =
+            record.head.split_first_chunk().ok_or(Error::Malformed("seal"))?;
+        let index_offset = match index.len() {
+            0 => 0,
+            8 => get_u64(index, 0),
+            _ => return Err(Error::Malformed("seal")),
+        };
         let field = |index: usize| get_u64(bytes, index * 8);
         Ok(Seal {
             first_jsn: Jsn(field(0)),
@@ -176,6 +227,7 @@ impl Seal {
             records: field(4),
             heads: field(5),
             heads_offset: field(6),
+            index_offset,
         })
     }
 }
@@ -186,7 +238,7 @@ pub fn encode_trailer(segment: SegmentId, seal_offset: u64) -> [u8; TRAILER_BYTE
     bytes[0..8].copy_from_slice(&TRAILER_MAGIC);
     bytes[8..16].copy_from_slice(&seal_offset.to_le_bytes());
     bytes[16..24].copy_from_slice(&segment.0.to_le_bytes());
-    bytes[24..26].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[24..26].copy_from_slice(&segment.version().to_le_bytes());
     let crc = crc32c(&bytes[..28]);
     bytes[28..32].copy_from_slice(&crc.to_le_bytes());
     bytes
@@ -206,6 +258,7 @@ pub struct SealBuilder {
     open: Vec<u8>,
     full_bytes: usize,
     seal: Seal,
+    index: Option<Vec<u8>>,
 }
 
 /// The end of a segment, ready to be appended.
@@ -262,6 +315,12 @@ impl SealBuilder {
         }
     }
 
+    /// Adds the index of a compacted segment.
+    pub fn with_index(mut self, index: &SegmentIndex) -> SealBuilder {
+        self.index = Some(index.encode());
+        self
+    }
+
     /// The bytes gathered: what the end of the segment will take, near enough.
     pub fn bytes(&self) -> usize {
         self.full_bytes + self.open.len()
@@ -288,8 +347,13 @@ impl SealBuilder {
             chunk.resize(padded_len(chunk.len()), 0);
             parts.push(Bytes::from(chunk));
         }
-        let (seal_offset, seal) = (at, self.seal.to_bytes());
         let mut last = Vec::new();
+        if let Some(index) = &self.index {
+            self.seal.index_offset = at;
+            let (kind, value) = (Kind::Index, [&index[..]]);
+            at = encode_record(&mut last, segment, at, kind, 0, next_jsn, Seq(0), b"", b"", &value).end();
+        }
+        let (seal_offset, seal) = (at, self.seal.to_bytes());
         let span =
             encode_record(&mut last, segment, seal_offset, Kind::Seal, 0, next_jsn, Seq(0), b"", &seal, &[]);
         last.extend_from_slice(&encode_trailer(segment, seal_offset));

@@ -30,7 +30,10 @@ fn golden_header() {
     wanted[60..].copy_from_slice(&GOLDEN_HEADER_CRC.to_le_bytes());
     assert_eq!(bytes, wanted);
     let header = parse_header(&bytes, SEGMENT).unwrap();
-    assert_eq!(header, SegmentHeader { segment: SEGMENT, incarnation: 0x0102_0304_0506_0708 });
+    assert_eq!(
+        header,
+        SegmentHeader { segment: SEGMENT, incarnation: 0x0102_0304_0506_0708, stands_for: (Jsn(0), Jsn(0)) }
+    );
 }
 
 const GOLDEN_HEADER_CRC: u32 = 0x8CF3_ABB6;

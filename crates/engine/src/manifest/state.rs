@@ -8,6 +8,7 @@
 //! told from a newer version's manifest. The body is fixed-size fields, then counted lists: docs/formats/manifest.md.
 
 use super::version::LEVELS;
+use crate::compaction::Account;
 use crate::drops::RangeDrop;
 use crate::entry::{Jsn, Seq};
 use crate::error::{Damage, Error};
@@ -19,9 +20,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The version written, and the newest that is read.
-pub const MANIFEST_VERSION: u32 = 2;
+pub const MANIFEST_VERSION: u32 = 3;
 
-/// The oldest version that is read. Its tables have no entries that expire, and it has no range drops.
+/// The oldest version that is read. It and the next one have no accounts of segments; its tables have no entries that
+/// expire, and it has no range drops.
 const MANIFEST_VERSION_MIN: u32 = 1;
 
 /// Keys and values of the application's metadata together: it is written with every flush.
@@ -85,6 +87,8 @@ pub struct SegmentRecord {
     pub len: u64,
     /// Whether nothing will be appended any more.
     pub sealed: bool,
+    /// Its bytes by their use, of the records before the replay position.
+    pub account: Account,
 }
 
 /// What is known of records that were lost with their keys. It must outlive the replay that found them: once
@@ -211,6 +215,9 @@ impl ManifestState {
             put_u64(out, segment.last_jsn.0);
             put_u64(out, segment.len);
             put_u64(out, u64::from(segment.sealed));
+            put_u64(out, segment.account.value_bytes);
+            put_u64(out, segment.account.log_bytes);
+            put_u64(out, segment.account.dead_bytes);
         }
         put_u64(out, self.metadata.len() as u64);
         for (key, value) in &self.metadata {
@@ -266,6 +273,7 @@ fn body_of(body: &[u8], version: u32) -> Option<ManifestState> {
             last_jsn: Jsn(fields.u64()?),
             len: fields.u64()?,
             sealed: flag(&mut fields)?,
+            account: if version > 2 { account_of(&mut fields)? } else { Account::default() },
         });
     }
     for _ in 0..fields.usize()? {
@@ -297,6 +305,10 @@ fn drops_of(fields: &mut Fields<'_>) -> Option<Vec<RangeDrop>> {
         drops.push(RangeDrop { start, end, seq });
     }
     Some(drops)
+}
+
+fn account_of(fields: &mut Fields<'_>) -> Option<Account> {
+    Some(Account { value_bytes: fields.u64()?, log_bytes: fields.u64()?, dead_bytes: fields.u64()? })
 }
 
 fn clean_of(fields: &mut Fields<'_>) -> Option<Option<CleanStop>> {

@@ -6,6 +6,7 @@ use super::{
     TableRecord, Version, read, write,
 };
 use crate::Seq;
+use crate::compaction::Account;
 use crate::drops::{DroppedRanges, RangeDrop};
 use crate::entry::Jsn;
 use crate::error::Error;
@@ -48,7 +49,14 @@ fn state() -> ManifestState {
         last_seq: Seq(4),
         last_jsn: Jsn(6),
         levels: vec![vec![record], vec![]],
-        segments: vec![SegmentRecord { id: 1, first_jsn: Jsn(1), last_jsn: Jsn(4), len: 999, sealed: true }],
+        segments: vec![SegmentRecord {
+            id: 1,
+            first_jsn: Jsn(1),
+            last_jsn: Jsn(4),
+            len: 999,
+            sealed: true,
+            account: Account { value_bytes: 900, log_bytes: 30, dead_bytes: 7 },
+        }],
         metadata: [(b"ring_bits".to_vec(), vec![6]), (b"shard".to_vec(), vec![0])].into(),
         suspect: Some(SuspectRecord { below: Seq(3), file: "journal/1".to_owned(), offset: 64 }),
         drops: vec![RangeDrop { start: Bytes::from_static(b"a"), end: Bytes::new(), seq: Seq(2) }],
@@ -64,13 +72,29 @@ fn golden_bytes() {
 /// What the first version of the format wrote.
 #[test]
 fn golden_bytes_of_version_1_are_read() {
-    let hex = include_str!("golden_v1.hex").replace('\n', "");
-    let bytes: Vec<u8> =
-        (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();
-    let mut expected = ManifestState { drops: vec![], ..state() };
+    let bytes = unhex(include_str!("golden_v1.hex"));
+    let expected = state_without_accounts();
+    let mut expected = ManifestState { drops: vec![], ..expected };
     let meta = &mut expected.levels[0][0].meta;
     (meta.expiring, meta.last_expiry_ms, meta.cut_seq) = (0, 0, Seq(0));
     assert_eq!(ManifestState::decode(&bytes, "M"), Ok(expected));
+}
+
+#[test]
+fn golden_bytes_of_version_2_are_read() {
+    let bytes = unhex(include_str!("golden_v2.hex"));
+    assert_eq!(ManifestState::decode(&bytes, "M"), Ok(state_without_accounts()));
+}
+
+fn state_without_accounts() -> ManifestState {
+    let mut state = state();
+    state.segments[0].account = Account::default();
+    state
+}
+
+fn unhex(hex: &str) -> Vec<u8> {
+    let hex = hex.replace('\n', "");
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Walks several sources as one, the newest version of each key only.
 
 use super::{Item, Source};
+use crate::compaction::DeadRecord;
 use crate::error::Error;
 use base::Disk;
 
@@ -17,12 +18,30 @@ pub struct MergeIter {
     /// A copy of the last key shown, for a source that has several versions of it.
     key: Vec<u8>,
     read: u64,
+    /// The records of versions that were left behind, where somebody keeps account of them.
+    replaced: Option<Vec<DeadRecord>>,
 }
 
 impl MergeIter {
     /// A cursor at no entry until it seeks.
     pub fn new(sources: Vec<Box<dyn Source>>) -> MergeIter {
-        MergeIter { order: Vec::with_capacity(sources.len()), sources, key: Vec::new(), read: 0 }
+        MergeIter {
+            order: Vec::with_capacity(sources.len()),
+            sources,
+            key: Vec::new(),
+            read: 0,
+            replaced: None,
+        }
+    }
+
+    /// Notes from now on which records belong to versions that a newer one has replaced.
+    pub fn note_replaced(&mut self) {
+        self.replaced = Some(Vec::new());
+    }
+
+    /// The records noted so far.
+    pub fn take_replaced(&mut self) -> Vec<DeadRecord> {
+        self.replaced.take().unwrap_or_default()
     }
 
     /// How many versions it has passed, superseded ones included.
@@ -40,6 +59,11 @@ impl MergeIter {
             if newest.key != other.key {
                 break;
             }
+            // The same version in two sources is not left behind.
+            if self.replaced.is_some() && other.seq < newest.seq {
+                let dead = DeadRecord::of(other.entry)?;
+                self.replaced.iter_mut().for_each(|replaced| replaced.extend(dead));
+            }
             self.step(disk, 1)?;
         }
         let first = &self.sources[self.order[0]];
@@ -49,7 +73,10 @@ impl MergeIter {
         let item = first.item().expect("the first source is at an entry");
         self.key.clear();
         self.key.extend_from_slice(item.key);
-        while self.item_at(0).is_some_and(|item| item.key == self.key) {
+        self.step(disk, 0)?;
+        while let Some(item) = self.item_at(0).filter(|item| item.key == self.key) {
+            let dead = if self.replaced.is_some() { DeadRecord::of(item.entry)? } else { None };
+            self.replaced.iter_mut().for_each(|replaced| replaced.extend(dead));
             self.step(disk, 0)?;
         }
         Ok(())

@@ -6,6 +6,7 @@
 //! and is removed when the store is opened.
 
 use super::{Item, MergeIter, Source};
+use crate::compaction::DeadRecord;
 use crate::drops::DroppedRanges;
 use crate::entry::{Entry, Location};
 use crate::error::Error;
@@ -70,6 +71,8 @@ pub struct MergeOutput {
     pub tables: Vec<Arc<Table>>,
     /// Counts.
     pub stats: MergeStats,
+    /// The records whose versions are in none of the new tables, though one of the sources had them.
+    pub dead: Vec<DeadRecord>,
 }
 
 /// A flush or a merge as a job.
@@ -86,6 +89,7 @@ pub struct MergeJob {
     deletion: Vec<u8>,
     /// No table holds keys on both sides of one of these.
     fences: VecDeque<Bytes>,
+    dead: Vec<DeadRecord>,
     outcome: Outcome<Result<MergeOutput, Error>>,
 }
 
@@ -110,9 +114,11 @@ impl MergeJob {
         request: MergeRequest,
         outcome: Outcome<Result<MergeOutput, Error>>,
     ) -> MergeJob {
+        let mut iter = MergeIter::new(sources);
+        iter.note_replaced();
         MergeJob {
             request,
-            iter: MergeIter::new(sources),
+            iter,
             step: Step::Seek,
             builder: None,
             made: Vec::new(),
@@ -120,6 +126,7 @@ impl MergeJob {
             stats: MergeStats::default(),
             deletion: Vec::new(),
             fences: VecDeque::new(),
+            dead: Vec::new(),
             outcome,
         }
     }
@@ -160,6 +167,8 @@ impl MergeJob {
             let Some(item) = self.iter.item() else {
                 self.end_table(disk)?;
                 self.stats.versions_read = self.iter.versions_read();
+                self.dead.append(&mut self.iter.take_replaced());
+                self.dead.sort_unstable();
                 self.step = if self.made.is_empty() { Step::Open } else { Step::SyncDir };
                 return Ok(());
             };
@@ -170,6 +179,9 @@ impl MergeJob {
                 return Ok(());
             }
             let fate = fate(&self.request, &mut self.stats, item, &mut self.deletion)?;
+            if !matches!(fate, Fate::Kept) {
+                self.dead.extend(DeadRecord::of(item.entry)?);
+            }
             if !matches!(fate, Fate::Left) {
                 if self.builder.is_none() {
                     let id = TableId(self.request.next_table_id.fetch_add(1, Ordering::Relaxed));
@@ -255,6 +267,7 @@ impl Job for MergeJob {
                 level: self.request.output_level,
                 tables: std::mem::take(&mut self.tables),
                 stats: self.stats,
+                dead: std::mem::take(&mut self.dead),
             }),
             Err(error) => {
                 self.discard(disk);

@@ -4,7 +4,7 @@ use crate::entry::{Jsn, Seq};
 use crate::error::{Damage, Error};
 use crate::journal::record::{self, Header, Kind, ParseError};
 use crate::journal::segment::{self, SegmentId};
-use crate::store::{Found, Segments};
+use crate::store::{Found, Segment, Segments};
 use base::disk::FileId;
 use bytes::Bytes;
 
@@ -23,11 +23,13 @@ pub(crate) struct RecordAt {
 impl RecordAt {
     /// Finds the segment of record `jsn`, which made version `seq`.
     pub fn new(segments: &Segments, jsn: Jsn, seq: Seq, offset: u32, len: u32) -> Result<RecordAt, Error> {
-        let (segment, file) = segments.find(jsn).ok_or_else(|| Damage {
-            file: segment::FOLDER.into(),
-            offset: u64::from(offset),
-            what: "no segment holds this record",
-        })?;
+        let found = segments.find(jsn).and_then(|found| Some((found, found.offset_of(jsn, offset)?)));
+        let (Segment { id: segment, file, .. }, offset) =
+            found.map(|(found, at)| (&**found, at)).ok_or_else(|| {
+                let file = segment::FOLDER.into();
+                Damage { file, offset: u64::from(offset), what: "no segment holds this record" }
+            })?;
+        let (segment, file) = (*segment, *file);
         Ok(RecordAt { segment, file, offset, len, jsn, seq })
     }
 

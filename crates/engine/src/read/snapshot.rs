@@ -20,7 +20,7 @@ pub struct Snapshot {
     /// Newest first.
     pub(crate) memtables: Vec<MemtableReader>,
     pub(crate) version: Arc<Version>,
-    pub(crate) segments: Segments,
+    pub(crate) segments: Arc<Segments>,
     /// Where records were lost with their keys: versions older than the seq may have been replaced by a lost one.
     pub(crate) suspect: Option<(Seq, Damage)>,
 }

@@ -65,10 +65,11 @@ impl Store {
             return;
         }
         let mut state = self.manifest.clone();
-        self.describe(&mut state, &Arc::clone(&self.version));
         let end = position(self.writer.position());
         state.replay_position = end;
         state.replay_jsn = self.writer.next_jsn();
+        self.replay_account = self.accounts.of(self.writer.active().0);
+        self.describe(&mut state, &Arc::clone(&self.version), &Arc::clone(&self.segments));
         state.clean = Some(CleanStop { dot_counter: self.next_counter - 1, journal_end: end });
         let outcome = Outcome::new();
         self.spawn.spawn(Box::new(ManifestJob::new(self.dir.clone(), state, outcome.clone())));

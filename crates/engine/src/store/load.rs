@@ -37,6 +37,7 @@ impl Store {
         entry.extend_from_slice(head);
         inline.iter().for_each(|part| entry.extend_from_slice(part));
         self.writer.remember(at, key, &[entry]);
+        self.accounts.count(location, at.len);
         Ok(at.seq)
     }
 
@@ -51,10 +52,11 @@ impl Store {
         assert!(self.is_flushed(), "a load ends on a store at rest");
         let level = self.level_for(&tables);
         self.writer.want_sync();
+        let account = self.accounts.of(self.writer.active().0);
         self.maintenance.edits.push(Edit {
             added: tables.into_iter().map(|table| (level, table)).collect(),
             needs_durable: last_seq,
-            replay_from: Some((position(self.writer.position()), self.writer.next_jsn())),
+            replay_from: Some((position(self.writer.position()), self.writer.next_jsn(), account)),
             ..Edit::default()
         });
     }

@@ -258,7 +258,11 @@ impl Store {
     }
 
     fn value(&mut self, key: &[u8], seq: Seq, jsn: Jsn, offset: u32, len: u32) -> Result<Step, Error> {
-        let (segment, file) = self.segments.find(jsn).ok_or_else(|| Damage {
+        let found = self.segments.find(jsn).and_then(|segment| {
+            let offset = segment.offset_of(jsn, offset)?;
+            Some((segment.id, segment.file, offset))
+        });
+        let (segment, file, offset) = found.ok_or_else(|| Damage {
             file: "journal".into(),
             offset: u64::from(offset),
             what: "no segment holds this record",

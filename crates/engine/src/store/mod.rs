@@ -38,13 +38,13 @@ pub(crate) use destroy::destroy;
 pub use lookup::{Found, LOOKUPS_PARKED_MAX, Lookup, LookupId, Want};
 pub(crate) use open::{LOCK_FILE, TABLES_DIR};
 pub use open::{OpenReport, Platform};
-pub use options::{Durability, Options};
+pub use options::{CompactionSchedule, DayWindow, Durability, Options};
 pub use pressure::PACE_MAX;
-pub(crate) use segments::Segments;
 pub use stats::{LevelStats, StoreCounters, StoreStats};
 pub use times::Times;
 pub use write::{BATCH_WRITES_MAX, MEMTABLES_FROZEN_MAX, Write};
 
+use crate::compaction::{Account, Accounts};
 use crate::drops::DroppedRanges;
 use crate::entry::{Jsn, Seq};
 use crate::error::{Damage, Error};
@@ -59,6 +59,7 @@ use base::disk::{Completion, Token};
 use base::{Clock, Disk, FastMap, Monotonic, Spawn};
 use lookup::Parked;
 use maintenance::Maintenance;
+pub(crate) use segments::{Segment, Segments};
 use stats::GroupTimes;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -94,6 +95,8 @@ struct Frozen {
     /// The journal up to here is in this memtable or an older one.
     end: Position,
     end_jsn: Jsn,
+    /// The account of the segment in which `end` is, up to there.
+    end_account: Account,
 }
 
 /// What is known of records whose key was lost.
@@ -127,7 +130,10 @@ pub struct Store {
     spawn: Arc<dyn Spawn>,
     clock: Arc<dyn Clock>,
     writer: Writer,
-    segments: Segments,
+    segments: Arc<Segments>,
+    accounts: Accounts,
+    /// The account of the segment at which a replay would begin, up to there.
+    replay_account: Account,
     memtable: Memtable,
     /// Oldest first.
     frozen: VecDeque<Frozen>,
@@ -169,7 +175,7 @@ impl Store {
         self.take_folds(events);
         self.sync_by_interval(now);
         self.flush_journal();
-        self.maintain(events);
+        self.maintain(now, events);
         self.publish();
     }
 
@@ -310,7 +316,7 @@ impl Store {
             dropped: self.drops.until(seq),
             memtables: std::iter::once(self.memtable.reader()).chain(frozen).collect(),
             version: Arc::clone(&self.version),
-            segments: self.segments.clone(),
+            segments: Arc::clone(&self.segments),
             suspect: self.suspect.as_ref().map(|suspect| (suspect.below, suspect.damage.clone())),
         }
     }
@@ -340,7 +346,7 @@ impl Store {
         Arc::ptr_eq(&self.version, &last.version)
             && self.frozen.len() + 1 == last.memtables.len()
             && newest.is_some_and(|newest| newest.is_same(&self.memtable.reader()))
-            && self.segments.len() == last.segments.len()
+            && Arc::ptr_eq(&self.segments, &last.segments)
             && self.drops.until(seq) == last.dropped
     }
 
@@ -378,6 +384,7 @@ impl Store {
                     self.group_times.count(synced, self.turned_at.since(began));
                 }
                 if let Some(seal) = done.seal {
+                    self.maintenance.compaction.sealing.push(seal.ended());
                     self.spawn.spawn(Box::new(seal));
                 }
             } else if let Some((id, answer)) = self.resume_lookup(LookupId(token.0), result) {

@@ -16,15 +16,17 @@ use super::maintenance::{LEASE_COUNTERS, Maintenance, position};
 use super::segments::{Segment, Segments};
 use super::stats::GroupTimes;
 use super::{BlockCache, JOURNAL_TOKEN, Options, Store, StoreCounters, Suspect};
+use crate::compaction::{Account, Accounts};
 use crate::drops::{DroppedRanges, RangeDrop};
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::{Damage, Error};
+use crate::journal::index::SegmentIndex;
 use crate::journal::prepare::PrepareSegment;
 use crate::journal::record::{FLAG_INLINE, Kind};
-use crate::journal::scan::{End, Fault, Replay, Replayed, Source};
+use crate::journal::scan::{End, Fault, Replay, Replayed, Scanned, Scanner, Source, find_seal};
 use crate::journal::segment::{self, Position, SEGMENT_HEADER_BYTES, SegmentId};
 use crate::journal::writer::Writer;
-use crate::manifest::{self, LEVELS, MANIFEST_FILE, ManifestState, Version};
+use crate::manifest::{self, LEVELS, MANIFEST_FILE, ManifestState, SegmentRecord, Version};
 use crate::memtable::Memtable;
 use crate::merge::{MemtableSource, MergeJob, MergeRequest};
 use crate::read::Publisher;
@@ -83,6 +85,12 @@ struct Recovery<'a> {
     memtable: Memtable,
     version: Version,
     segments: BTreeMap<SegmentId, Segment>,
+    /// The segments that the manifest names, in their order.
+    named: &'a [SegmentRecord],
+    accounts: Accounts,
+    replay_account: Account,
+    /// A number above those of all segments whose files were found.
+    next_segment: u64,
     next_jsn: Jsn,
     next_seq: Seq,
     /// Where the records begin that only the memtable has.
@@ -107,7 +115,7 @@ impl Store {
         let mut recovery = Recovery::begin(&mut *startup, dir, &options, &state)?;
         recovery.report = OpenReport { created, clean, ..OpenReport::default() };
         recovery.replay(&state)?;
-        let id = SegmentId(state.next_segment_id.max(recovery.newest_segment() + 1));
+        let id = SegmentId(state.next_segment_id.max(recovery.next_segment));
         let journal = dir.join(JOURNAL_DIR);
         let ready =
             PrepareSegment::new(&journal, id, state.incarnation, Outcome::new()).run(recovery.disk)?;
@@ -122,11 +130,14 @@ impl Store {
             drops,
             report,
             next_table,
+            mut accounts,
+            replay_account,
             ..
         } = recovery;
         let mut known = Segments::default();
-        ascending(segments, next_jsn).into_iter().for_each(|segment| known.push(segment));
-        known.push(Segment { id, file: ready.file, first_jsn: next_jsn });
+        ascending(segments, &state.segments, next_jsn).into_iter().for_each(|segment| known.push(segment));
+        known.push(Segment { id, file: ready.file, first_jsn: next_jsn, index: None });
+        accounts.begin(id);
         let next_counter = first_counter(&state);
         let maintenance = Maintenance::new(id.0 + 1, next_table);
         let writer = Writer::new(
@@ -147,7 +158,9 @@ impl Store {
             turned_at: clock.now(),
             clock,
             writer,
-            segments: known,
+            segments: Arc::new(known),
+            accounts,
+            replay_account,
             memtable,
             frozen: VecDeque::new(),
             version: Arc::new(version),
@@ -173,7 +186,7 @@ impl Store {
         state.clean = None;
         state.dot_lease_end = next_counter + LEASE_COUNTERS;
         (state.replay_position, state.replay_jsn) = (position(replay_from.0), replay_from.1);
-        store.describe(&mut state, &Arc::clone(&store.version));
+        store.describe(&mut state, &Arc::clone(&store.version), &Arc::clone(&store.segments));
         manifest::write(&mut *startup, dir, &state)?;
         store.manifest = state;
         Ok((store, report))
@@ -186,7 +199,7 @@ impl<'a> Recovery<'a> {
         disk: &'a mut dyn Disk,
         dir: &'a Path,
         options: &'a Options,
-        state: &ManifestState,
+        state: &'a ManifestState,
     ) -> Result<Recovery<'a>, Error> {
         let tables = dir.join(TABLES_DIR);
         let mut levels: [Vec<Arc<Table>>; LEVELS] = Default::default();
@@ -222,6 +235,10 @@ impl<'a> Recovery<'a> {
             memtable: Memtable::new(options.memtable_bytes_max),
             version: Version::new(levels),
             segments: BTreeMap::new(),
+            named: &state.segments,
+            accounts: Accounts::default(),
+            replay_account: account_at(state),
+            next_segment: 0,
             next_jsn: Jsn(state.last_jsn.0 + 1),
             next_seq: Seq(state.last_seq.0 + 1),
             replay_from: (at, state.replay_jsn),
@@ -229,10 +246,6 @@ impl<'a> Recovery<'a> {
             drops: DroppedRanges::new(state.drops.clone()),
             report: OpenReport::default(),
         })
-    }
-
-    fn newest_segment(&self) -> u64 {
-        self.segments.keys().next_back().map_or(0, |id| id.0)
     }
 
     /// Opens every segment and replays those that may hold what no table has.
@@ -264,20 +277,26 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
+    /// Opens the segments that the manifest names and those that are newer, and removes the others: inputs of a
+    /// compaction that counts, and outputs of one that does not.
     fn open_segments(&mut self, state: &ManifestState) -> Result<Vec<Source>, Error> {
         let journal = self.dir.join(JOURNAL_DIR);
-        let mut found = Vec::new();
+        let at = state.replay_position;
+        let (mut found, mut removed) = (Vec::new(), false);
         for name in disk::list(self.disk, &journal)? {
-            if let Some(id) = segment::parse_file_name(&name) {
-                let (file, len) = disk::open(self.disk, &journal.join(&name), OpenMode::Write)?;
-                found.push(Source {
-                    segment: id,
-                    file,
-                    len,
-                    start: SEGMENT_HEADER_BYTES as u64,
-                    sealed: false,
-                });
+            let Some(id) = segment::parse_file_name(&name) else { continue };
+            self.next_segment = self.next_segment.max(id.number() + 1);
+            let named = state.segments.iter().any(|record| record.id == id.0);
+            if !named && (id.is_compacted() || id.0 < at.segment) {
+                disk::run(self.disk, DiskOp::Remove { path: journal.join(&name) })?;
+                removed = true;
+                continue;
             }
+            let (file, len) = disk::open(self.disk, &journal.join(&name), OpenMode::Write)?;
+            found.push(Source { segment: id, file, len, start: SEGMENT_HEADER_BYTES as u64, sealed: false });
+        }
+        if removed {
+            disk::run(self.disk, DiskOp::SyncDir { path: journal })?;
         }
         for record in &state.segments {
             let id = SegmentId(record.id);
@@ -285,19 +304,48 @@ impl<'a> Recovery<'a> {
                 let file = segment::path_in_store(id);
                 return Err(Damage { file, offset: 0, what: "the segment is missing" }.into());
             };
-            self.segments.insert(id, Segment { id, file: source.file, first_jsn: record.first_jsn });
+            let index = match id.is_compacted() {
+                true => Some(self.index_of(source)?),
+                false => None,
+            };
+            self.segments.insert(id, Segment { id, file: source.file, first_jsn: record.first_jsn, index });
+            self.accounts.set(id, account_of(record, source, at.segment));
         }
-        let at = state.replay_position;
-        found.retain(|source| source.segment.0 >= at.segment);
+        found.retain(|source| !source.segment.is_compacted() && source.segment.0 >= at.segment);
         for source in &mut found {
             if source.segment.0 == at.segment {
                 source.start = at.offset;
             }
             // Its first record's number is found by the replay if the manifest does not know the segment.
-            let fresh = Segment { id: source.segment, file: source.file, first_jsn: Jsn(u64::MAX) };
-            self.segments.entry(source.segment).or_insert(fresh);
+            let (id, file) = (source.segment, source.file);
+            let fresh = Segment { id, file, first_jsn: Jsn(u64::MAX), index: None };
+            self.segments.entry(id).or_insert(fresh);
         }
         Ok(found)
+    }
+
+    /// The index of a compacted segment; made again from its records if it is damaged.
+    fn index_of(&mut self, source: &Source) -> Result<SegmentIndex, Error> {
+        match read_index(self.disk, source) {
+            Ok(Some(index)) => return Ok(index),
+            Ok(None) | Err(Error::Damaged(_) | Error::Malformed(_) | Error::Format { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let (file, offset) = (segment::path_in_store(source.segment), source.len);
+        self.report.damage.push(Damage { file, offset, what: "the index of a compacted segment" });
+        let mut scanner = Scanner::new(source.file, source.len, source.segment, source.start);
+        let mut records = Vec::new();
+        while let Some(scanned) = scanner.next(self.disk)? {
+            let (header, offset) = match &scanned {
+                Scanned::Record(record) => (record.header(), record.offset),
+                Scanned::Gap(Fault { remains: Some(remains), from, .. }) => (&remains.header, *from),
+                Scanned::Gap(_) | Scanned::Tail { .. } => continue,
+            };
+            if header.kind.is_numbered() {
+                records.push((header.jsn, to_u32(offset)?));
+            }
+        }
+        Ok(SegmentIndex::new(&records))
     }
 
     fn note_first(&mut self, id: SegmentId, jsn: Jsn) {
@@ -321,6 +369,8 @@ impl<'a> Recovery<'a> {
         };
         let (jsn, head, expires_ms) = (record.jsn, record.head, record.expires_ms);
         let entry = Entry { jsn, location, head, inline, expires_ms };
+        self.accounts.begin(scanned.segment);
+        self.accounts.count(location, len);
         self.enter(record.key, record.seq, entry);
         self.report.replayed += 1;
         if self.memtable.bytes() >= self.options.memtable_bytes_max {
@@ -368,6 +418,8 @@ impl<'a> Recovery<'a> {
                     len: to_u32(remains.header.record_len() as u64)?,
                 },
             };
+            self.accounts.begin(fault.segment);
+            self.accounts.count(location, to_u32(remains.header.record_len() as u64)?);
             let (expires_ms, head) = remains.header.split_expiry(&remains.head);
             let entry = Entry { jsn: remains.header.jsn, location, head, inline: &[], expires_ms };
             self.enter(&remains.key, remains.header.seq, entry);
@@ -400,7 +452,13 @@ impl<'a> Recovery<'a> {
         let output = outcome.take().expect("a job that is done has its outcome")?;
         let added: Vec<_> = output.tables.into_iter().map(|table| (0, table)).collect();
         self.version = self.version.apply(&added, &[]);
+        let mut segments = Segments::default();
+        for segment in ascending(self.segments.clone(), self.named, self.next_jsn) {
+            segments.push(segment);
+        }
+        self.accounts.bury(&segments, &output.dead);
         self.replay_from = (end, self.next_jsn);
+        self.replay_account = self.accounts.of(end.segment);
         Ok(())
     }
 
@@ -414,7 +472,7 @@ impl<'a> Recovery<'a> {
                     continue;
                 }
             }
-            let segment = self.segments[&end.segment];
+            let segment = self.segments[&end.segment].clone();
             if end.end <= SEGMENT_HEADER_BYTES as u64 && segment.first_jsn == Jsn(u64::MAX) {
                 self.segments.remove(&end.segment);
                 disk::run(self.disk, DiskOp::Close { file: segment.file })?;
@@ -487,9 +545,45 @@ fn open_table(disk: &mut dyn Disk, dir: &Path, id: TableId) -> Result<Table, Err
     })
 }
 
-/// The segments, oldest first. One without a record that is known holds no number, so it takes that of the next.
-fn ascending(segments: BTreeMap<SegmentId, Segment>, next_jsn: Jsn) -> Vec<Segment> {
+/// What the manifest says of the segment at which replay begins.
+fn account_at(state: &ManifestState) -> Account {
+    let at = state.replay_position.segment;
+    state
+        .segments
+        .iter()
+        .find(|record| record.id == at)
+        .map_or_else(Account::default, |record| record.account)
+}
+
+/// A segment's account up to the replay position. An old manifest has none: then all is taken to be of use.
+fn account_of(record: &SegmentRecord, source: &Source, replay_from: u64) -> Account {
+    let unknown = record.account == Account::default();
+    if unknown && (source.segment.is_compacted() || record.id < replay_from) {
+        return Account { value_bytes: source.len - source.start.min(source.len), ..record.account };
+    }
+    record.account
+}
+
+fn read_index(disk: &mut dyn Disk, source: &Source) -> Result<Option<SegmentIndex>, Error> {
+    let Some(seal) = find_seal(disk, source.file, source.len, source.segment)? else { return Ok(None) };
+    if seal.index_offset < SEGMENT_HEADER_BYTES as u64 || !seal.index_offset.is_multiple_of(8) {
+        return Ok(None);
+    }
+    let mut scanner = Scanner::new(source.file, source.len, source.segment, seal.index_offset);
+    match scanner.next(disk)? {
+        Some(Scanned::Record(record)) if record.header().kind == Kind::Index => {
+            Ok(SegmentIndex::decode(&record.value()))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The segments in the order of their records: as the manifest names them, and behind them those that are newer. One
+/// without a record that is known holds no number, so it takes that of the next.
+fn ascending(segments: BTreeMap<SegmentId, Segment>, named: &[SegmentRecord], next_jsn: Jsn) -> Vec<Segment> {
+    let rank: FastMap<u64, usize> = named.iter().enumerate().map(|(at, record)| (record.id, at)).collect();
     let mut segments: Vec<Segment> = segments.into_values().collect();
+    segments.sort_by_key(|segment| (rank.get(&segment.id.0).copied().unwrap_or(usize::MAX), segment.id));
     let mut bound = next_jsn;
     for segment in segments.iter_mut().rev() {
         segment.first_jsn = segment.first_jsn.min(bound);
@@ -513,10 +607,34 @@ mod tests {
 
     #[test]
     fn segments_ascend_though_a_crash_left_one_without_a_record() {
-        let segment = |id: u64, jsn| Segment { id: SegmentId(id), file: FileId(0), first_jsn: Jsn(jsn) };
+        let segment =
+            |id: u64, jsn| Segment { id: SegmentId(id), file: FileId(0), first_jsn: Jsn(jsn), index: None };
         let found = [segment(1, 5), segment(2, u64::MAX), segment(3, 9), segment(4, u64::MAX)];
         let found = found.into_iter().map(|segment| (segment.id, segment)).collect();
-        let firsts: Vec<u64> = ascending(found, Jsn(12)).iter().map(|segment| segment.first_jsn.0).collect();
+        let firsts: Vec<u64> =
+            ascending(found, &[], Jsn(12)).iter().map(|segment| segment.first_jsn.0).collect();
         assert_eq!(firsts, [5, 9, 9, 12]);
+    }
+
+    /// A compacted segment's id says nothing of its place, and one before it without a record begins where it does.
+    #[test]
+    fn segments_are_in_the_order_of_the_manifest() {
+        let compacted = SegmentId::compacted(9).0;
+        let named = [(2, 9), (compacted, 9), (4, 12)].map(|(id, first)| SegmentRecord {
+            id,
+            first_jsn: Jsn(first),
+            last_jsn: Jsn(0),
+            len: 0,
+            sealed: false,
+            account: Account::default(),
+        });
+        let found = named.iter().map(|record| (record.id, record.first_jsn)).chain([(5, Jsn(u64::MAX))]);
+        let found = found.map(|(id, first_jsn)| {
+            let index = SegmentId(id).is_compacted().then(|| SegmentIndex::new(&[]));
+            (SegmentId(id), Segment { id: SegmentId(id), file: FileId(0), first_jsn, index })
+        });
+        let order = ascending(found.collect(), &named, Jsn(20));
+        let ids: Vec<u64> = order.iter().map(|segment| segment.id.0).collect();
+        assert_eq!(ids, [2, compacted, 4, 5]);
     }
 }

@@ -38,8 +38,51 @@ pub struct Options {
     /// Whether only heads are kept: a value is refused. The ledger is then all there is, and the journal only its log:
     /// nothing in it is needed once it is flushed. Default: no.
     pub heads_only: bool,
+    /// When the journal is compacted. Default: continuously.
+    pub compaction: CompactionSchedule,
+    /// How large the journal may be, in per cent of the bytes in it that are of use. Default: 130.
+    pub space_target_percent: u64,
+    /// The same once nothing has been written for `compaction_idle_after`. Default: 110.
+    pub space_target_idle_percent: u64,
+    /// When a store counts as idle. Default: 5 minutes.
+    pub compaction_idle_after: Duration,
+    /// Bytes per second that a compaction may read and write when clients write little; otherwise it gets twice what
+    /// they write. Default: 32 MiB: a quarter of a slow disk.
+    pub compaction_bytes_per_second: u64,
     /// What a new store is to remember for its owner; an existing one has its own ([`crate::Store::metadata`]).
     pub metadata: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// When a store may begin to compact its journal. [`crate::Store::compact`] works at any time; what has begun goes on
+/// to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompactionSchedule {
+    /// Whenever the journal is larger than its target.
+    Continuous,
+    /// So many times a day at most, evenly spread.
+    TimesADay(u32),
+    /// In these windows of the day.
+    Windows(Vec<DayWindow>),
+    /// Only by command.
+    Never,
+}
+
+/// A time of the day, UTC: from a minute to before another, which is on the next day if it is not later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DayWindow {
+    /// The first minute, from 0 to 1439.
+    pub from_minute: u16,
+    /// The minute after the last one.
+    pub to_minute: u16,
+}
+
+impl DayWindow {
+    /// Whether a moment, in milliseconds since 1970, is in it.
+    pub fn contains(&self, now_ms: u64) -> bool {
+        let minute = now_ms / 60_000 % 1440;
+        let (from, to) = (u64::from(self.from_minute), u64::from(self.to_minute));
+        if from < to { (from..to).contains(&minute) } else { minute >= from || minute < to }
+    }
 }
 
 impl Default for Options {
@@ -56,6 +99,11 @@ impl Default for Options {
             runs_max: 4,
             level1_bytes_target: 2 << 30,
             heads_only: false,
+            compaction: CompactionSchedule::Continuous,
+            space_target_percent: 130,
+            space_target_idle_percent: 110,
+            compaction_idle_after: Duration::from_secs(300),
+            compaction_bytes_per_second: 32 << 20,
             metadata: BTreeMap::new(),
         }
     }
@@ -71,5 +119,23 @@ impl Options {
             part_bytes_min: self.table_bytes_target / PARTS_OF_TABLE,
             ..MergeOptions::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_may_go_over_midnight() {
+        let at = |hour: u64, minute: u64| 1_700_006_400_000 + (hour * 60 + minute) * 60_000;
+        let night = DayWindow { from_minute: 22 * 60, to_minute: 4 * 60 };
+        let noon = DayWindow { from_minute: 12 * 60, to_minute: 13 * 60 };
+        let inside = |window: DayWindow| {
+            [(0, 0), (3, 59), (4, 0), (12, 0), (12, 59), (13, 0), (22, 0)]
+                .map(|(h, m)| window.contains(at(h, m)))
+        };
+        assert_eq!(inside(night), [true, true, false, false, false, false, true]);
+        assert_eq!(inside(noon), [false, false, false, true, true, false, false]);
     }
 }

@@ -3,8 +3,10 @@
 //! Counters only grow, from the moment of opening; everything else is as of now.
 
 use super::{JournalCounters, Store, Times};
+use crate::compaction::Account;
 use crate::manifest::{LEVELS, Version};
 use crate::merge::MergeStats;
+use std::time::Duration;
 
 /// Counters of the store, since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +37,14 @@ pub struct StoreCounters {
     pub tables_cut: u64,
     /// Times that the manifest was written.
     pub manifests: u64,
+    /// Compactions of the journal that made a change.
+    pub compactions: u64,
+    /// Bytes that compactions have read and written.
+    pub compaction_bytes: u64,
+    /// Values that did not pass their checks when compaction moved them. They are answered by an error.
+    pub values_quarantined: u64,
+    /// Segments that compaction leaves as they are, since a record is lost in them with its key.
+    pub segments_quarantined: u64,
 }
 
 impl StoreCounters {
@@ -89,6 +99,16 @@ pub struct StoreStats {
     pub table_memory_bytes: usize,
     /// Segments of the journal.
     pub segments: usize,
+    /// Bytes of all records in the journal.
+    pub journal_bytes: u64,
+    /// Of these, bytes of values whose version the ledger has no more.
+    pub journal_dead_bytes: u64,
+    /// Bytes of memory that the indexes of compacted segments take.
+    pub segment_memory_bytes: usize,
+    /// Segments that nobody needs but those who hold an older snapshot: their files wait.
+    pub segments_held: usize,
+    /// How long the first of them has waited: so old is the oldest holder, at least.
+    pub segments_held_for: Duration,
     /// Blocks found in the cache, and not found.
     pub cache: (u64, u64),
     /// Lookups that wait for the disk.
@@ -125,6 +145,9 @@ impl Store {
     /// What it is doing.
     pub fn stats(&self) -> StoreStats {
         let frozen: usize = self.frozen.iter().map(|frozen| frozen.reader.bytes()).sum();
+        let held_since = self.maintenance.compaction.obsolete_since;
+        let mut journal = Account::default();
+        self.segments.iter().for_each(|segment| journal.add(&self.accounts.of(segment.id)));
         StoreStats {
             counters: self.counters,
             sync_times: self.group_times.synced,
@@ -137,6 +160,16 @@ impl Store {
             levels: std::array::from_fn(|level| LevelStats::of(&self.version, level)),
             table_memory_bytes: self.version.tables().map(|(_, table)| table.memory()).sum(),
             segments: self.segments.len(),
+            journal_bytes: journal.bytes(),
+            journal_dead_bytes: journal.dead_bytes,
+            segment_memory_bytes: self
+                .segments
+                .iter()
+                .filter_map(|s| s.index.as_ref())
+                .map(|i| i.memory())
+                .sum(),
+            segments_held: self.maintenance.compaction.obsolete.len(),
+            segments_held_for: held_since.map_or(Duration::ZERO, |since| self.clock.now().since(since)),
             cache: self.cache.hits_and_misses(),
             lookups_parked: self.parked.len(),
         }

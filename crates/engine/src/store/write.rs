@@ -19,6 +19,7 @@ use crate::journal::writer;
 use crate::memtable::Memtable;
 use crate::store::segments::Segment;
 use bytes::Bytes;
+use std::sync::Arc;
 
 /// Frozen memtables that may wait for their flush. With the active one they bound the ledger's memory; beyond
 /// it writes are refused until a flush is done.
@@ -194,6 +195,7 @@ impl Store {
         let parts: [&[u8]; 3] = [&prefix, head, inline];
         self.memtable.insert(key, at.seq.0, &parts);
         self.writer.remember(at, key, &parts);
+        self.accounts.count(location, at.len);
         self.scratch_prefix = prefix;
     }
 
@@ -209,7 +211,9 @@ impl Store {
     fn note_segment(&mut self) {
         let (id, file) = self.writer.active();
         if self.segments.iter().last().is_none_or(|last| last.id != id) {
-            self.segments.push(Segment { id, file, first_jsn: self.writer.next_jsn() });
+            let first_jsn = self.writer.next_jsn();
+            Arc::make_mut(&mut self.segments).push(Segment { id, file, first_jsn, index: None });
+            self.accounts.begin(id);
         }
     }
 
@@ -222,6 +226,7 @@ impl Store {
             last_seq: self.writer.last_seq(),
             end: self.writer.position(),
             end_jsn: self.writer.next_jsn(),
+            end_account: self.accounts.of(self.writer.active().0),
         });
         self.writer.want_sync();
     }

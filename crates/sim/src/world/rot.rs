@@ -3,6 +3,7 @@
 //! * In the journal, only before a place that a later synced group vouches for: the last synced group looks
 //!   like a torn tail (`engine`'s `journal/scan.rs` says so). A file's length is watched; what it was two
 //!   lengths ago is vouched for. With three lengths seen of the newest segment, so are all older ones.
+//! * In segments that compaction wrote, everywhere behind the header: no crash can excuse it.
 //! * In tables, in the first half: data blocks. Damage to an index keeps a store from opening, which is a
 //!   promise too, but ends the world.
 //! * Nowhere else.
@@ -49,11 +50,13 @@ impl Watch {
         for (at, (path, len)) in files.iter().enumerate() {
             if is_in(path, "tables") && path.extension().is_none_or(|extension| extension != "tmp") {
                 places.push((path.clone(), 0, len / 2));
+            } else if is_compacted(path) {
+                places.push((path.clone(), HEADER, *len));
             } else if is_in(path, "journal") {
                 let newer = &files[at + 1..];
                 let vouched_by_newer = newer
                     .iter()
-                    .filter(|(other, _)| other.parent() == path.parent())
+                    .filter(|(other, _)| other.parent() == path.parent() && !is_compacted(other))
                     .any(|(other, _)| self.lens(other).len() >= 3);
                 let own = self.lens(path);
                 let vouched =
@@ -99,6 +102,12 @@ impl Watch {
             disk.copy_block((&from.0, from.1), (&to.0, to.1), BLOCK)
         })
     }
+}
+
+/// Whether compaction wrote the segment: its number has the top bit.
+fn is_compacted(path: &std::path::Path) -> bool {
+    is_in(path, "journal")
+        && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(|digit| digit >= '8'))
 }
 
 fn is_in(path: &std::path::Path, folder: &str) -> bool {

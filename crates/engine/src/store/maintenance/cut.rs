@@ -47,8 +47,8 @@ impl Store {
         let removed = removable(&self.version, &drops, now_ms);
         if !removed.is_empty() {
             self.counters.tables_cut += removed.len() as u64;
-            let edit = Edit { removed, ..Edit::default() };
-            self.maintenance.edits.push(edit);
+            self.count_dead_of(&removed);
+            self.maintenance.edits.push(Edit { removed, ..Edit::default() });
             return;
         }
         if drops.is_empty() {

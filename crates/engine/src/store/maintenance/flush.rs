@@ -37,6 +37,7 @@ impl Store {
                     added: in_level(0, output.tables),
                     flushed: true,
                     needs_durable,
+                    dead: output.dead,
                     ..Edit::default()
                 };
                 self.maintenance.edits.push(edit);

@@ -2,15 +2,17 @@
 //! durable. An edit that speaks of records not yet durable waits for them. The lease of dot counters is extended
 //! when half of it is used.
 
+use crate::compaction::{Account, DeadRecord};
 use crate::entry::{Jsn, Seq};
 use crate::error::Error;
 use crate::journal::segment::Position;
-use crate::manifest::{JournalPosition, ManifestJob, ManifestState, Version};
-use crate::store::{Store, Suspect};
+use crate::manifest::{JournalPosition, ManifestJob, ManifestState, SegmentRecord, Version};
+use crate::store::{Segment, Segments, Store, Suspect};
 use crate::table::{Table, TableId};
 use base::spawn::Outcome;
+use std::cmp::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Dot counters leased at a time: the manifest is written once in a million writes, and 64 bits allow for 10^13
 /// unclean starts.
@@ -28,7 +30,17 @@ pub(in crate::store) struct Edit {
     /// The manifest may say so once this version is durable.
     pub(in crate::store) needs_durable: Seq,
     /// Where replay begins from now on, if the edit says so itself: after a sorted load.
-    pub(in crate::store) replay_from: Option<(JournalPosition, Jsn)>,
+    pub(in crate::store) replay_from: Option<(JournalPosition, Jsn, Account)>,
+    /// Records whose versions the ledger has no more, in the order of their numbers.
+    pub(in crate::store) dead: Vec<DeadRecord>,
+    /// What compaction has done.
+    pub(in crate::store) compacted: Option<Compacted>,
+}
+
+/// Segments that go, and the one that stands in their place.
+pub(in crate::store) struct Compacted {
+    pub(in crate::store) inputs: Vec<Arc<Segment>>,
+    pub(in crate::store) output: Option<Arc<Segment>>,
 }
 
 pub(super) struct ManifestRun {
@@ -37,6 +49,13 @@ pub(super) struct ManifestRun {
     /// The version that the manifest describes, and what to do when it is durable.
     version: Arc<Version>,
     pub(super) edit: Option<Edit>,
+}
+
+impl ManifestRun {
+    /// Whether it makes a compaction count.
+    pub(super) fn compacts(&self) -> bool {
+        self.edit.as_ref().is_some_and(|edit| edit.compacted.is_some())
+    }
 }
 
 impl Store {
@@ -57,30 +76,64 @@ impl Store {
             }
             None => Arc::clone(&self.version),
         };
+        if let Some(edit) = &edit {
+            self.count_dead(&edit.dead);
+        }
         let mut state = self.manifest.clone();
         state.dot_lease_end = state.dot_lease_end.max(self.next_counter + LEASE_COUNTERS);
         if edit.as_ref().is_some_and(|edit| edit.flushed) {
             let flushed = self.frozen.front().expect("a flush has its memtable");
             state.replay_position = position(flushed.end);
             state.replay_jsn = flushed.end_jsn;
+            self.replay_account = flushed.end_account;
         }
-        if let Some((at, jsn)) = edit.as_ref().and_then(|edit| edit.replay_from) {
+        if let Some((at, jsn, account)) = edit.as_ref().and_then(|edit| edit.replay_from) {
             (state.replay_position, state.replay_jsn) = (at, jsn);
+            self.replay_account = account;
         }
-        self.describe(&mut state, &version);
+        let compacted = edit.as_ref().and_then(|edit| edit.compacted.as_ref());
+        let segments = self.segments_after(compacted);
+        self.describe(&mut state, &version, &segments);
         self.write_manifest(state, version, edit);
     }
 
     /// Fills in what the manifest says of tables and segments.
-    pub(in crate::store) fn describe(&self, state: &mut ManifestState, version: &Version) {
-        state.next_table_id = TableId(self.maintenance.next_table.load(Ordering::Relaxed));
+    pub(in crate::store) fn describe(
+        &self,
+        state: &mut ManifestState,
+        version: &Version,
+        segments: &Segments,
+    ) {
+        state.next_table_id = TableId(self.maintenance.next_table.load(Relaxed));
         state.next_segment_id = self.maintenance.next_segment;
         state.last_seq = self.writer.last_seq();
         state.last_jsn = Jsn(self.writer.next_jsn().0 - 1);
         state.levels = version.records();
-        state.segments = self.segments.iter().map(|segment| segment.record()).collect();
+        state.segments = segments.iter().map(|segment| self.segment_record(segment, state)).collect();
         state.drops = self.drops.until(self.writer.durable()).iter().cloned().collect();
         state.suspect = self.suspect.as_ref().map(Suspect::record);
+    }
+
+    /// What the manifest says of a segment: enough to notice its loss, and its account up to the replay position.
+    fn segment_record(&self, segment: &Segment, state: &ManifestState) -> SegmentRecord {
+        let known = self.accounts.of(segment.id);
+        let replay_from = state.replay_position.segment;
+        let account = match segment.id.0.cmp(&replay_from) {
+            _ if segment.id.is_compacted() => known,
+            Ordering::Less => known,
+            Ordering::Equal => Account { dead_bytes: known.dead_bytes, ..self.replay_account },
+            Ordering::Greater => Account { dead_bytes: known.dead_bytes, ..Account::default() },
+        };
+        let (id, first_jsn, sealed) = (segment.id.0, segment.first_jsn, segment.id.is_compacted());
+        SegmentRecord { id, first_jsn, last_jsn: Jsn(0), len: 0, sealed, account }
+    }
+
+    /// The segments once `compacted` counts.
+    fn segments_after(&self, compacted: Option<&Compacted>) -> Arc<Segments> {
+        match compacted {
+            Some(Compacted { inputs, output }) => Arc::new(self.segments.replace(inputs, output.as_ref())),
+            None => Arc::clone(&self.segments),
+        }
     }
 
     fn write_manifest(&mut self, state: ManifestState, version: Arc<Version>, edit: Option<Edit>) {
@@ -108,6 +161,11 @@ impl Store {
                 self.flushed = flushed.last_seq;
             }
             self.maintenance.obsolete.extend(edit.removed);
+            if let Some(compacted) = edit.compacted {
+                // A segment may have been added since the manifest was made up.
+                self.segments = self.segments_after(Some(&compacted));
+                self.compacted(compacted);
+            }
         }
     }
 }

@@ -41,6 +41,7 @@ impl Store {
                 let edit = Edit {
                     added: in_level(plan.output_level, output.tables),
                     removed: plan.tables().cloned().collect(),
+                    dead: output.dead,
                     ..Edit::default()
                 };
                 self.maintenance.edits.push(edit);

@@ -5,10 +5,12 @@
 //! * `cut.rs`: tables let go of what was dropped with its range or has ended.
 //! * `manifest.rs`: a flush or merge that is done is an edit; an edit becomes the new version once the manifest
 //!   that says so is durable. The lease of dot counters.
-//! * `obsolete.rs`: files of tables that nobody reads any more are removed.
+//! * `compaction.rs`: what is of use in segments that are mostly waste moves to a new one.
+//! * `obsolete.rs`: files of tables and segments that nobody reads any more are removed.
 //!
 //! A job that fails because of the disk fences the store: what it has is still read, and nothing is lost.
 
+mod compaction;
 mod cut;
 mod flush;
 mod manifest;
@@ -24,8 +26,11 @@ use crate::journal::writer::ReadySegment;
 use crate::manifest::{MergeCursors, MergePlan};
 use crate::merge::MergeOutput;
 use crate::table::Table;
+use base::Monotonic;
 use base::spawn::Outcome;
+use compaction::CompactionState;
 use manifest::ManifestRun;
+use obsolete::Removed;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -42,6 +47,9 @@ pub(super) struct Maintenance {
     pub(super) edits: Vec<Edit>,
     manifest: Option<ManifestRun>,
     obsolete: Vec<Arc<Table>>,
+    pub(super) compaction: CompactionState,
+    /// How many segments are being removed.
+    removing: Option<(usize, Outcome<Removed>)>,
     pub(super) next_table: Arc<AtomicU64>,
     pub(super) closing: Option<super::close::Closing>,
 }
@@ -54,18 +62,21 @@ impl Maintenance {
 }
 
 impl Store {
-    pub(super) fn maintain(&mut self, events: &mut Vec<Event>) {
+    pub(super) fn maintain(&mut self, now: Monotonic, events: &mut Vec<Event>) {
         self.take_segment();
         self.take_flush();
         self.take_merge();
+        self.take_compaction(now);
         self.take_manifest();
         if self.writer.fenced().is_none() {
             self.want_segment();
             self.want_flush();
             self.want_merge();
+            self.want_compaction(now);
             self.want_manifest();
         }
         self.remove_obsolete();
+        self.remove_segments();
         self.step_close(events);
     }
 
@@ -75,6 +86,8 @@ impl Store {
         at_work.segment.is_some()
             || at_work.flush.is_some()
             || at_work.merge.is_some()
+            || at_work.compaction.running.is_some()
+            || at_work.removing.is_some()
             || at_work.manifest.is_some()
             || !at_work.edits.is_empty()
     }

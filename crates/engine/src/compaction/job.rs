@@ -1,0 +1,454 @@
+//! A compaction as a job: it does a slice of work as long as its pace allows, and then gives itself back.
+
+use super::account::Account;
+use super::newest::Newest;
+use super::output::{Output, Sealing};
+use super::pace::Pace;
+use super::reader::{Listed, SegmentReader};
+use super::sift::{Fate, OlderKeys, Sieve};
+use crate::entry::{Entry, Jsn, Location};
+use crate::error::{Damage, Error};
+use crate::journal::record::{Header, ParseError, padded_len};
+use crate::journal::segment::{self, SegmentId};
+use crate::store::Segment;
+use base::disk::{self, FileId};
+use base::spawn::Outcome;
+use base::{Disk, Job, Progress};
+use bytes::Bytes;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A slice copies about so many bytes.
+const SLICE_BYTES: u64 = 1 << 20;
+
+/// A slice looks at so many records at most when it copies: a millisecond.
+const SLICE_RECORDS: usize = 4096;
+
+/// So much is read at once of an input: what is kept often stands together.
+const READAHEAD_BYTES: usize = 128 << 10;
+
+/// Blocks of heads of older segments are read only if they are at most this many times as large as the records that
+/// could go: so what finding them costs is bounded by what it frees.
+const OLDER_HEADS_FACTOR: u64 = 4;
+
+/// A block of heads is taken to be this part of its segment, for the same purpose.
+const HEADS_SHARE: u64 = 8;
+
+/// An output is made only if at least one byte in so many goes: what is read in vain is the inputs' heads.
+const GAIN_MIN: u64 = 20;
+
+/// What a compaction works on.
+pub(crate) struct CompactionRequest {
+    /// The journal's folder.
+    pub folder: PathBuf,
+    /// The output's id.
+    pub id: SegmentId,
+    /// The store's incarnation.
+    pub incarnation: u64,
+    /// Neighbours, oldest first.
+    pub inputs: Vec<Arc<Segment>>,
+    /// The numbers that the inputs stand for.
+    pub stands_for: (Jsn, Jsn),
+    /// All segments before the inputs; `None` if older records might be in files that are not known any more, or
+    /// are about to be removed.
+    pub older: Option<Vec<Arc<Segment>>>,
+    /// The bytes of their records.
+    pub older_bytes: u64,
+    /// The ledger.
+    pub newest: Newest,
+    /// How fast it may go.
+    pub pace: Arc<Pace>,
+}
+
+/// What a compaction has done.
+#[derive(Debug)]
+pub(crate) struct CompactionOutput {
+    /// The new segment; none if nothing was kept.
+    pub segment: Option<Arc<Segment>>,
+    /// Its bytes.
+    pub account: Account,
+    /// Values that do not pass their checks.
+    pub damaged: Vec<Damage>,
+}
+
+/// Why there is no output.
+#[derive(Debug)]
+pub(crate) enum CompactionError {
+    /// Next to nothing could go.
+    NotWorth,
+    /// It was told to give up.
+    Cancelled,
+    /// An input has lost a record with its key.
+    Unreadable(SegmentId, Error),
+    /// The disk failed. Nothing was changed.
+    Failed(Error),
+}
+
+/// What comes back from a job.
+pub(crate) enum CompactionEnd {
+    /// Its pace is spent; it is to be taken up again later.
+    Paused(Box<Compaction>),
+    /// It is over. With it, the bytes that were read and written.
+    Done(Result<CompactionOutput, CompactionError>, Traffic),
+}
+
+/// What it cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traffic {
+    pub read: u64,
+    pub written: u64,
+}
+
+/// A compaction under way.
+pub(crate) struct Compaction {
+    request: CompactionRequest,
+    step: Step,
+    sieves: Vec<Sieve>,
+    reader: Option<SegmentReader>,
+    older: OlderKeys,
+    chunk: std::vec::IntoIter<Listed>,
+    /// The number of the next record in its input.
+    at: usize,
+    window: (u64, Bytes),
+    output: Option<Output>,
+    damaged: Vec<Damage>,
+    traffic: Traffic,
+}
+
+enum Step {
+    /// Judge the records of an input.
+    Sift(usize),
+    /// Look for older records in a segment before the inputs.
+    Older(usize),
+    /// Copy what is kept of an input.
+    Copy(usize),
+    Seal(Sealing),
+    Over,
+}
+
+impl Compaction {
+    pub fn new(request: CompactionRequest) -> Compaction {
+        Compaction {
+            request,
+            step: Step::Sift(0),
+            sieves: Vec::new(),
+            reader: None,
+            older: OlderKeys::default(),
+            chunk: Vec::new().into_iter(),
+            at: 0,
+            window: (0, Bytes::new()),
+            output: None,
+            damaged: Vec::new(),
+            traffic: Traffic::default(),
+        }
+    }
+
+    /// Its pace.
+    pub fn pace(&self) -> &Arc<Pace> {
+        &self.request.pace
+    }
+
+    /// Lets go of what it has made.
+    pub fn discard(&mut self, disk: &mut dyn Disk) {
+        if let Some(reader) = self.reader.take() {
+            reader.close(disk);
+        }
+        if let Some(output) = self.output.take() {
+            output.discard(disk);
+        }
+        if let Step::Seal(sealing) = std::mem::replace(&mut self.step, Step::Over) {
+            sealing.discard(disk);
+        }
+    }
+
+    fn slice(&mut self, disk: &mut dyn Disk) -> Result<Option<CompactionOutput>, CompactionError> {
+        let before = self.traffic;
+        let result = match self.step {
+            Step::Sift(input) => self.sift(disk, input).map(|()| None),
+            Step::Older(index) => {
+                self.look_for_older(disk, index).map(|()| None).map_err(CompactionError::Failed)
+            }
+            Step::Copy(input) => self.copy(disk, input),
+            Step::Seal(_) => self.seal(disk).map_err(CompactionError::Failed),
+            Step::Over => unreachable!("a compaction that is over is not spawned"),
+        };
+        let spent = self.traffic.read + self.traffic.written - before.read - before.written;
+        self.request.pace.spend(spent);
+        result
+    }
+
+    /// 1. Judges a chunk of an input's records.
+    fn sift(&mut self, disk: &mut dyn Disk, input: usize) -> Result<(), CompactionError> {
+        let Some(segment) = self.request.inputs.get(input).cloned() else {
+            self.settle();
+            return Ok(());
+        };
+        if self.sieves.len() == input {
+            self.sieves.push(Sieve::default());
+        }
+        let unreadable = |error| CompactionError::Unreadable(segment.id, error);
+        match self.next_chunk(disk, &segment).map_err(|error| told(error, &unreadable))? {
+            None => self.step = Step::Sift(input + 1),
+            Some(chunk) => self.sieves[input]
+                .judge(disk, &mut self.request.newest, &chunk)
+                .map_err(|error| told(error, &unreadable))?,
+        }
+        Ok(())
+    }
+
+    /// Decides whether older segments are to be asked.
+    fn settle(&mut self) {
+        let undecided: u64 = self.sieves.iter().map(Sieve::undecided_bytes).sum();
+        let heads = self.request.older_bytes / HEADS_SHARE;
+        let worth = heads <= undecided.saturating_mul(OLDER_HEADS_FACTOR);
+        if undecided > 0 && worth && self.request.older.is_some() {
+            self.sieves.iter().for_each(|sieve| self.older.ask_for(sieve));
+            self.step = Step::Older(0);
+            return;
+        }
+        self.sieves.iter_mut().for_each(|sieve| sieve.settle(None));
+        self.step = Step::Copy(0);
+    }
+
+    /// 2. Looks through a chunk of an older segment's records.
+    fn look_for_older(&mut self, disk: &mut dyn Disk, index: usize) -> Result<(), Error> {
+        let older = self.request.older.as_ref().expect("asked only where they are known");
+        let Some(segment) = older.get(index).cloned() else {
+            let older = std::mem::take(&mut self.older);
+            self.sieves.iter_mut().for_each(|sieve| sieve.settle(Some(&older)));
+            self.step = Step::Copy(0);
+            return Ok(());
+        };
+        match self.next_chunk(disk, &segment) {
+            Ok(None) => self.step = Step::Older(index + 1),
+            Ok(Some(chunk)) => chunk.iter().for_each(|listed| self.older.note(&listed.key)),
+            // What cannot be read may have any key.
+            Err(Error::Damaged(_) | Error::Malformed(_)) => {
+                self.close_reader(disk);
+                self.sieves.iter_mut().for_each(|sieve| sieve.settle(None));
+                self.step = Step::Copy(0);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn is_worth(&self) -> bool {
+        let sum = |of: fn(&Sieve) -> u64| self.sieves.iter().map(of).sum::<u64>();
+        let (seen, kept) = (sum(|sieve| sieve.bytes_seen), sum(|sieve| sieve.bytes_kept));
+        self.request.inputs.len() > 1 || (seen - kept) * GAIN_MIN >= seen
+    }
+
+    /// 3. Copies what is kept of an input.
+    fn copy(
+        &mut self,
+        disk: &mut dyn Disk,
+        input: usize,
+    ) -> Result<Option<CompactionOutput>, CompactionError> {
+        if input == 0 && self.at == 0 && self.output.is_none() && !self.is_worth() {
+            return Err(CompactionError::NotWorth);
+        }
+        let Some(segment) = self.request.inputs.get(input).cloned() else { return self.end_copy(disk) };
+        let before = self.traffic.read;
+        for _ in 0..SLICE_RECORDS {
+            let Some(listed) = self.chunk.next() else {
+                let unreadable = |error| CompactionError::Unreadable(segment.id, error);
+                match self.next_chunk(disk, &segment).map_err(|error| told(error, &unreadable))? {
+                    None => {
+                        (self.step, self.at) = (Step::Copy(input + 1), 0);
+                        self.window = (0, Bytes::new());
+                        break;
+                    }
+                    Some(chunk) => self.chunk = chunk.into_iter(),
+                }
+                continue;
+            };
+            let fate = self.sieves[input].fate(self.at);
+            self.at += 1;
+            if fate != Fate::Dropped {
+                self.copy_record(disk, &segment, &listed, fate).map_err(CompactionError::Failed)?;
+            }
+            let waiting = self.output.as_ref().map_or(0, Output::waiting) as u64;
+            if waiting >= SLICE_BYTES || self.traffic.read - before >= SLICE_BYTES {
+                break;
+            }
+        }
+        if let Some(output) = &mut self.output {
+            self.traffic.written += output.waiting() as u64;
+            output.write(disk).map_err(CompactionError::Failed)?;
+        }
+        Ok(None)
+    }
+
+    fn copy_record(
+        &mut self,
+        disk: &mut dyn Disk,
+        segment: &Segment,
+        listed: &Listed,
+        fate: Fate,
+    ) -> Result<(), Error> {
+        if self.output.is_none() {
+            let CompactionRequest { folder, id, incarnation, stands_for, .. } = &self.request;
+            self.output = Some(Output::create(disk, folder, *id, *incarnation, *stands_for)?);
+        }
+        if let Some(other) = &listed.other {
+            self.output().push_other(other.header(), other.bytes());
+            return Ok(());
+        }
+        let entry = match (Entry::decode(&listed.entry)?, fate) {
+            (entry, Fate::Deletion) => entry.ended(),
+            (entry, _) => entry,
+        };
+        let Location::Journal { offset, len } = entry.location else {
+            self.output().push_log_only(listed.seq, &listed.key, &entry);
+            return Ok(());
+        };
+        let file = self.reader.as_ref().expect("open while its records are copied").file();
+        let bytes = self.read(disk, file, u64::from(offset), len as usize)?;
+        let damage = |what| Damage { file: segment::path_in_store(segment.id), offset: offset.into(), what };
+        match Header::parse(&bytes, segment.id, u64::from(offset)) {
+            Ok(header) if header.jsn == entry.jsn && header.record_len() == len as usize => {
+                match header.parse_body(&bytes) {
+                    Ok(_) => {}
+                    Err(ParseError::BadKey { .. }) => {
+                        self.damaged.push(damage("key checksum"));
+                        let value = &bytes[header.value_range()];
+                        self.output().push_damaged(listed.seq, &listed.key, &entry, value);
+                        return Ok(());
+                    }
+                    Err(_) => self.damaged.push(damage("value checksum")),
+                }
+                if bytes.len() >= header.record_len() {
+                    self.output().push_moved(&header, &bytes, &listed.key, &entry);
+                    return Ok(());
+                }
+                self.output().push_damaged(listed.seq, &listed.key, &entry, &[]);
+            }
+            _ => {
+                self.damaged.push(damage("record header checksum"));
+                self.output().push_damaged(listed.seq, &listed.key, &entry, &[]);
+            }
+        }
+        Ok(())
+    }
+
+    fn output(&mut self) -> &mut Output {
+        self.output.as_mut().expect("made before the first record")
+    }
+
+    fn end_copy(&mut self, disk: &mut dyn Disk) -> Result<Option<CompactionOutput>, CompactionError> {
+        match self.output.take() {
+            Some(output) if !output.is_empty() => {
+                let sealing = output.seal();
+                self.step = Step::Seal(sealing);
+                Ok(None)
+            }
+            output => {
+                if let Some(output) = output {
+                    output.discard(disk);
+                }
+                self.step = Step::Over;
+                let damaged = std::mem::take(&mut self.damaged);
+                Ok(Some(CompactionOutput { segment: None, account: Account::default(), damaged }))
+            }
+        }
+    }
+
+    /// 4. Seals and syncs the output.
+    fn seal(&mut self, disk: &mut dyn Disk) -> Result<Option<CompactionOutput>, Error> {
+        let Step::Seal(sealing) = &mut self.step else { unreachable!("the caller has looked") };
+        if !sealing.step(disk)? {
+            return Ok(None);
+        }
+        let (segment, account, len) = (Some(Arc::clone(&sealing.segment)), sealing.account, sealing.len);
+        self.traffic.written += len - account.bytes().min(len);
+        self.step = Step::Over;
+        Ok(Some(CompactionOutput { segment, account, damaged: std::mem::take(&mut self.damaged) }))
+    }
+
+    fn next_chunk(&mut self, disk: &mut dyn Disk, segment: &Segment) -> Result<Option<Vec<Listed>>, Error> {
+        let mut reader = match self.reader.take() {
+            Some(reader) => reader,
+            None => SegmentReader::open(disk, &self.request.folder, segment)?,
+        };
+        let chunk = reader.next_chunk(disk);
+        match &chunk {
+            Ok(Some(listed)) => {
+                self.traffic.read += listed.iter().map(Listed::bytes).sum::<u64>();
+                self.reader = Some(reader);
+            }
+            _ => reader.close(disk),
+        }
+        chunk
+    }
+
+    fn close_reader(&mut self, disk: &mut dyn Disk) {
+        if let Some(reader) = self.reader.take() {
+            reader.close(disk);
+        }
+    }
+
+    /// At least a whole record where the file has it.
+    fn read(&mut self, disk: &mut dyn Disk, file: FileId, offset: u64, len: usize) -> Result<Bytes, Error> {
+        let len = padded_len(len);
+        let (start, window) = &self.window;
+        if let Some(skip) = offset.checked_sub(*start).and_then(|skip| usize::try_from(skip).ok())
+            && skip + len <= window.len()
+        {
+            return Ok(window.slice(skip..skip + len));
+        }
+        let window = disk::read(disk, file, offset, len.max(READAHEAD_BYTES))?;
+        self.traffic.read += window.len() as u64;
+        let bytes = window.slice(..len.min(window.len()));
+        self.window = (offset, window);
+        Ok(bytes)
+    }
+}
+
+/// Damage makes an input unreadable; a disk that fails may do better later.
+fn told(error: Error, unreadable: &dyn Fn(Error) -> CompactionError) -> CompactionError {
+    match error {
+        Error::Disk(_) => CompactionError::Failed(error),
+        other => unreadable(other),
+    }
+}
+
+/// A compaction's turn on a job thread.
+pub(crate) struct Run {
+    compaction: Option<Box<Compaction>>,
+    outcome: Outcome<CompactionEnd>,
+}
+
+impl Run {
+    /// Goes on with `compaction`.
+    pub fn new(compaction: Box<Compaction>, outcome: Outcome<CompactionEnd>) -> Run {
+        Run { compaction: Some(compaction), outcome }
+    }
+}
+
+impl Job for Run {
+    fn slice(&mut self, disk: &mut dyn Disk) -> Progress {
+        let mut compaction = self.compaction.take().expect("a job that is done is not called");
+        let result = if compaction.pace().is_cancelled() {
+            Err(CompactionError::Cancelled)
+        } else {
+            match compaction.slice(disk) {
+                Ok(None) if compaction.pace().is_spent() => {
+                    self.outcome.set(CompactionEnd::Paused(compaction));
+                    return Progress::Done;
+                }
+                Ok(None) => {
+                    self.compaction = Some(compaction);
+                    return Progress::More;
+                }
+                Ok(Some(output)) => Ok(output),
+                Err(error) => Err(error),
+            }
+        };
+        if result.is_err() {
+            compaction.discard(disk);
+        }
+        self.outcome.set(CompactionEnd::Done(result, compaction.traffic));
+        Progress::Done
+    }
+}

@@ -1,0 +1,64 @@
+//! The newest durable version of a key, for a job that asks for many.
+
+use crate::entry::{Entry, Jsn, Location, Seq};
+use crate::error::Error;
+use crate::manifest::Version;
+use crate::memtable::{self, MemtableReader};
+use crate::table::{Block, TableId};
+use base::{Disk, FastMap};
+use std::sync::Arc;
+
+/// What the ledger has of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub jsn: Jsn,
+    pub location: Location,
+}
+
+/// The ledger as of a durable seq. A version that a crash could take back must not make an older one superfluous.
+pub(crate) struct Newest {
+    durable: Seq,
+    /// Newest first.
+    memtables: Vec<MemtableReader>,
+    version: Arc<Version>,
+    /// Of each table the block that was asked last: keys come in order.
+    blocks: FastMap<TableId, (u32, Block)>,
+}
+
+impl Newest {
+    /// The ledger of these memtables, newest first, and this version, up to `durable`.
+    pub fn new(durable: Seq, memtables: Vec<MemtableReader>, version: Arc<Version>) -> Newest {
+        Newest { durable, memtables, version, blocks: FastMap::default() }
+    }
+
+    /// The newest version of `key`.
+    pub fn find(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<Option<Known>, Error> {
+        let hash = memtable::hash(key);
+        for memtable in &self.memtables {
+            if let Some((_, entry)) = memtable.get_hashed(key, hash, self.durable.0) {
+                return known(entry).map(Some);
+            }
+        }
+        let version = Arc::clone(&self.version);
+        for table in version.tables_for(key) {
+            if !table.may_contain(hash) {
+                continue;
+            }
+            let Some(handle) = table.find_block(key) else { continue };
+            let at_hand = self.blocks.get(&table.id()).is_some_and(|(index, _)| *index == handle.index);
+            if !at_hand {
+                self.blocks.insert(table.id(), (handle.index, table.read_block(disk, handle)?));
+            }
+            let (_, block) = &self.blocks[&table.id()];
+            if let Some((_, entry)) = block.find(key)? {
+                return known(entry).map(Some);
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn known(entry: &[u8]) -> Result<Known, Error> {
+    let entry = Entry::decode(entry)?;
+    Ok(Known { jsn: entry.jsn, location: entry.location })
+}

@@ -1,0 +1,132 @@
+//! Which segments to compact next, and whether at all.
+
+use super::account::Account;
+use std::ops::Range;
+
+/// Segments of one compaction: more would be read before the first is gone.
+pub(crate) const RUN_SEGMENTS_MAX: usize = 16;
+
+/// A segment of which so little is left is compacted whatever the target: it costs next to nothing.
+const NEARLY_EMPTY_PERCENT: u64 = 10;
+
+/// A segment of which more than this is left is never compacted: the gain would be less than a twentieth.
+const NEARLY_FULL_PERCENT: u64 = 95;
+
+/// A segment as a candidate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub account: Account,
+    /// Of the log-only bytes, those that were found to be needed.
+    pub pinned_bytes: u64,
+    /// Whether it may be compacted now: all of its records are in tables, and nobody writes it.
+    pub eligible: bool,
+}
+
+impl Choice {
+    /// Bytes that are of no use, as far as is known.
+    pub fn waste(&self) -> u64 {
+        if !self.eligible {
+            return self.account.dead_bytes;
+        }
+        self.account.dead_bytes + self.account.log_bytes.saturating_sub(self.pinned_bytes)
+    }
+
+    fn left(&self) -> u64 {
+        self.account.bytes().saturating_sub(self.waste())
+    }
+
+    fn left_percent(&self) -> u64 {
+        self.left().saturating_mul(100) / self.account.bytes().max(1)
+    }
+}
+
+/// The run of segments that gains the most for each byte that has to be moved, once all of them take more than
+/// `target_percent` of what is of use. The output is about `output_bytes_max` large at most.
+pub(crate) fn choose(
+    segments: &[Choice],
+    target_percent: u64,
+    output_bytes_max: u64,
+) -> Option<Range<usize>> {
+    let total: u64 = segments.iter().map(|segment| segment.account.bytes()).sum();
+    let waste: u64 = segments.iter().map(Choice::waste).sum();
+    let over = total.saturating_mul(100) > total.saturating_sub(waste).saturating_mul(target_percent);
+    let limit = if over { NEARLY_FULL_PERCENT } else { NEARLY_EMPTY_PERCENT };
+    let candidate =
+        |segment: &Choice| segment.eligible && segment.account.bytes() > 0 && segment.left_percent() <= limit;
+    let (best, _) = segments
+        .iter()
+        .enumerate()
+        .filter(|(_, segment)| candidate(segment))
+        .min_by_key(|(_, segment)| segment.left_percent())?;
+    Some(extend(segments, best, output_bytes_max))
+}
+
+/// Takes neighbours in that are emptier than the limit or small, as long as all fits one output.
+fn extend(segments: &[Choice], best: usize, output_bytes_max: u64) -> Range<usize> {
+    let limit = segments[best].left_percent().midpoint(100).min(NEARLY_FULL_PERCENT);
+    let joins = |segment: &Choice| {
+        let small = segment.account.bytes() < output_bytes_max / RUN_SEGMENTS_MAX as u64;
+        segment.eligible && (small || segment.left_percent() <= limit)
+    };
+    let mut run = best..best + 1;
+    let mut left = segments[best].left();
+    while run.len() < RUN_SEGMENTS_MAX {
+        let after = segments.get(run.end).filter(|segment| joins(segment));
+        let before = run.start.checked_sub(1).map(|at| &segments[at]).filter(|segment| joins(segment));
+        match (before, after) {
+            (_, Some(next)) if left + next.left() <= output_bytes_max => {
+                left += next.left();
+                run.end += 1;
+            }
+            (Some(next), _) if left + next.left() <= output_bytes_max => {
+                left += next.left();
+                run.start -= 1;
+            }
+            _ => break,
+        }
+    }
+    run
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(bytes: u64, dead: u64) -> Choice {
+        let account = Account { value_bytes: bytes, log_bytes: 0, dead_bytes: dead };
+        Choice { account, pinned_bytes: 0, eligible: true }
+    }
+
+    #[test]
+    fn nothing_is_done_within_the_target() {
+        let segments = [segment(100, 20), segment(100, 20), segment(100, 0)];
+        assert_eq!(choose(&segments, 130, 100), None);
+        assert_eq!(choose(&segments, 110, 100), Some(0..1));
+        assert_eq!(choose(&[], 110, 100), None);
+    }
+
+    #[test]
+    fn an_empty_segment_goes_at_once() {
+        let segments = [segment(1000, 0), segment(100, 95), segment(1000, 0)];
+        assert_eq!(choose(&segments, 130, 1000), Some(1..2));
+    }
+
+    #[test]
+    fn the_emptiest_goes_first_with_neighbours_that_fit() {
+        let segments =
+            [segment(100, 0), segment(100, 60), segment(100, 80), segment(100, 70), segment(100, 10)];
+        assert_eq!(choose(&segments, 130, 100), Some(1..4));
+        assert_eq!(choose(&segments, 130, 55), Some(2..4));
+    }
+
+    #[test]
+    fn what_is_still_written_is_no_candidate_and_what_is_pinned_is_no_waste() {
+        let mut segments = [segment(100, 90), segment(100, 90)];
+        segments[0].eligible = false;
+        assert_eq!(choose(&segments, 130, 100), Some(1..2));
+        let account = Account { value_bytes: 0, log_bytes: 100, dead_bytes: 0 };
+        let log = |pinned_bytes| Choice { account, pinned_bytes, eligible: true };
+        assert_eq!(choose(&[log(0)], 130, 100), Some(0..1));
+        assert_eq!(choose(&[log(100)], 130, 100), None);
+    }
+}

@@ -1,0 +1,171 @@
+//! Which records of a compaction's inputs are kept.
+//!
+//! Let V be the newest durable version that the ledger has of a record's key.
+//!
+//! | the record | V is that very version | V is newer | there is no V |
+//! |---|---|---|---|
+//! | has its value | kept | dropped | dropped |
+//! | has its value and has ended | if it covers | dropped | if it covers |
+//! | its value is inline | if it covers | dropped | if it covers |
+//! | is a deletion | kept | dropped | if it covers |
+//!
+//! A version that has ended is a deletion in the ledger, with the same jsn, or is gone from it. What is kept of its
+//! record is a deletion, too.
+//!
+//! "If it covers": kept while an older record of the key is left in an older segment. So the invariant holds that the
+//! newest record of a key stays while any other does: where V is newer, V's own record is under this rule and the
+//! dropped record is one of those that keep it; where there is no V, a deletion came last, and its record is under the
+//! rule likewise. Within the inputs nothing needs to be looked for: what is older there is dropped, or kept by the
+//! same rule.
+//!
+//! Where the ledger cannot be read, or answers what cannot be, the record is kept.
+
+use super::newest::{Known, Newest};
+use super::reader::Listed;
+use crate::entry::{Entry, Location};
+use crate::error::Error;
+use crate::memtable;
+use base::{Disk, FastMap};
+
+/// What becomes of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Keep,
+    Drop,
+    /// A deletion is kept of it if an older segment has a record of the key.
+    DeletionIfItCovers,
+    /// Kept if an older segment has a record of the key.
+    IfItCovers,
+}
+
+/// What becomes of a record in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Kept,
+    /// A deletion is kept of it.
+    Deletion,
+    Dropped,
+}
+
+/// The rule above.
+pub(super) fn verdict(entry: &Entry<'_>, newest: Option<Known>) -> Verdict {
+    match newest {
+        Some(known) if known.jsn > entry.jsn => Verdict::Drop,
+        Some(known) if known.jsn < entry.jsn => Verdict::Keep,
+        Some(known) => match entry.location {
+            Location::Journal { .. } if known.location == Location::Deleted => Verdict::DeletionIfItCovers,
+            Location::Journal { .. }
+                if base::planted!(LiveRecordDropped) && entry.jsn.0.is_multiple_of(7) =>
+            {
+                Verdict::Drop
+            }
+            Location::Journal { .. } | Location::Deleted => Verdict::Keep,
+            Location::Inline => Verdict::IfItCovers,
+        },
+        None => match entry.location {
+            Location::Journal { .. } if entry.expires_ms.is_some() => Verdict::DeletionIfItCovers,
+            Location::Journal { .. } => Verdict::Drop,
+            Location::Inline | Location::Deleted => Verdict::IfItCovers,
+        },
+    }
+}
+
+/// The verdicts on one input's records, in their order.
+#[derive(Default)]
+pub(super) struct Sieve {
+    keep: Vec<Fate>,
+    /// Records whose verdict depends on older segments, with their bytes and the hashes of their keys.
+    undecided: Vec<(usize, u64, u64)>,
+    pub bytes_kept: u64,
+    pub bytes_seen: u64,
+}
+
+impl Sieve {
+    /// Judges a chunk of records. Keys are looked up in their order, so that each block is read once.
+    pub fn judge(&mut self, disk: &mut dyn Disk, newest: &mut Newest, chunk: &[Listed]) -> Result<(), Error> {
+        let first = self.keep.len();
+        self.keep.resize(first + chunk.len(), Fate::Kept);
+        let mut order: Vec<usize> = (0..chunk.len()).collect();
+        order.sort_unstable_by(|&a, &b| chunk[a].key.cmp(&chunk[b].key));
+        for at in order {
+            let listed = &chunk[at];
+            if listed.other.is_some() {
+                continue;
+            }
+            let entry = Entry::decode(&listed.entry)?;
+            let bytes = record_bytes(&listed.key, &entry);
+            self.bytes_seen += bytes;
+            let verdict = match newest.find(disk, &listed.key) {
+                Ok(known) => verdict(&entry, known),
+                Err(Error::Damaged(_) | Error::Malformed(_)) => Verdict::Keep,
+                Err(error) => return Err(error),
+            };
+            self.keep[first + at] = match verdict {
+                Verdict::Drop => Fate::Dropped,
+                Verdict::DeletionIfItCovers => Fate::Deletion,
+                Verdict::Keep | Verdict::IfItCovers => Fate::Kept,
+            };
+            match verdict {
+                Verdict::Keep => self.bytes_kept += bytes,
+                Verdict::Drop => {}
+                Verdict::IfItCovers | Verdict::DeletionIfItCovers => {
+                    self.undecided.push((first + at, bytes, memtable::hash(&listed.key)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What becomes of the record numbered `at`.
+    pub fn fate(&self, at: usize) -> Fate {
+        self.keep.get(at).copied().unwrap_or(Fate::Kept)
+    }
+
+    /// Drops the undecided records whose key `older` does not have; keeps all if nothing is known of older ones.
+    pub fn settle(&mut self, older: Option<&OlderKeys>) {
+        for (at, bytes, hash) in self.undecided.drain(..) {
+            if older.is_none_or(|older| older.has(hash)) {
+                self.bytes_kept += bytes;
+            } else {
+                self.keep[at] = Fate::Dropped;
+            }
+        }
+    }
+
+    /// Bytes of records whose verdict depends on older segments.
+    pub fn undecided_bytes(&self) -> u64 {
+        self.undecided.iter().map(|(_, bytes, _)| bytes).sum()
+    }
+}
+
+/// Which of the undecided keys older segments have, by hash: one that is taken for another keeps a record too many.
+#[derive(Default)]
+pub(super) struct OlderKeys(FastMap<u64, bool>);
+
+impl OlderKeys {
+    /// Asks for the keys of undecided records.
+    pub fn ask_for(&mut self, sieve: &Sieve) {
+        self.0.extend(sieve.undecided.iter().map(|(_, _, hash)| (*hash, false)));
+    }
+
+    /// A key that an older segment has.
+    pub fn note(&mut self, key: &[u8]) {
+        if let Some(found) = self.0.get_mut(&memtable::hash(key)) {
+            *found = true;
+        }
+    }
+
+    fn has(&self, hash: u64) -> bool {
+        self.0.get(&hash).copied().unwrap_or(true)
+    }
+}
+
+/// What the record takes in a segment, padding aside.
+fn record_bytes(key: &[u8], entry: &Entry<'_>) -> u64 {
+    match entry.location {
+        Location::Journal { len, .. } => u64::from(len),
+        _ => {
+            (crate::journal::record::HEADER_BYTES + key.len() + entry.head.len() + entry.inline.len()) as u64
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Journal compaction, one at a time: when it begins, how fast it goes, and what comes of it.
+//!
+//! It is paced by what clients write, so that it takes a share of the disk that they determine, and by the clock
+//! where they write little. A compaction that fails changes nothing; the store waits before it tries again.
+
+use super::manifest::{Compacted, Edit};
+use crate::compaction::{
+    Account, Choice, Compaction, CompactionEnd, CompactionError, CompactionRequest, CountDead, DeadRecord,
+    Newest, Pace, Run, choose,
+};
+use crate::entry::Jsn;
+use crate::error::Damage;
+use crate::journal::segment::SegmentId;
+use crate::store::options::CompactionSchedule;
+use crate::store::{Segment, Store};
+use crate::table::Table;
+use base::spawn::Outcome;
+use base::{FastMap, Monotonic};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Compaction may read and write so many times what clients write.
+const BYTES_PER_USER_BYTE: u64 = 2;
+
+/// A compaction that was asked for may do so much in each turn.
+const THOROUGH_BYTES: u64 = 4 << 20;
+
+/// After a failure of the disk it is left alone for so long.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Damage found by compactions that is remembered for [`Store::take_damage`].
+const DAMAGE_REMEMBERED_MAX: usize = 1024;
+
+/// What is known of compaction between turns.
+#[derive(Default)]
+pub(in crate::store) struct CompactionState {
+    /// Seals that are being written: their segments are not read yet.
+    pub(in crate::store) sealing: Vec<(SegmentId, Outcome<()>)>,
+    pub(super) running: Option<Running>,
+    pub(super) pace: Arc<Pace>,
+    /// Segments that cannot be read as a whole.
+    quarantined: BTreeSet<SegmentId>,
+    /// Bytes that are log only and were found to be needed, by segment.
+    pinned: FastMap<SegmentId, u64>,
+    /// Segments that are in no list any more, the oldest first; their files are still there.
+    pub(in crate::store) obsolete: Vec<Arc<Segment>>,
+    /// When the first of them came.
+    pub(in crate::store) obsolete_since: Option<Monotonic>,
+    /// A file did not go: none is removed until the next start.
+    pub(super) removal_failed: bool,
+    /// Damage that was found, for whoever asks.
+    damage: Vec<Damage>,
+    /// Tables that were removed whole, whose records are still to be counted as dead.
+    uncounted: VecDeque<Arc<Table>>,
+    counting: Option<Outcome<Vec<DeadRecord>>>,
+    /// Accounts have changed since the last choice.
+    stirred: bool,
+    /// Up to which record a thorough compaction has come.
+    thorough: Option<Jsn>,
+    begun_at: Option<Monotonic>,
+    retry_at: Option<Monotonic>,
+    /// Why the last compaction failed, if it did.
+    failure: Option<crate::Error>,
+    written_at: Monotonic,
+    user_bytes: u64,
+    granted_at: Monotonic,
+}
+
+/// A compaction under way.
+pub(super) struct Running {
+    inputs: Vec<Arc<Segment>>,
+    outcome: Outcome<CompactionEnd>,
+    paused: Option<Box<Compaction>>,
+    /// Records that died since it looked at the ledger.
+    dead: Vec<DeadRecord>,
+}
+
+impl Store {
+    /// Compacts all of the journal that gains by it, whatever the target and the schedule; turns carry it out.
+    /// [`Store::is_compacting`] tells when it is done.
+    pub fn compact(&mut self) {
+        if !self.memtable.is_empty() && self.frozen.is_empty() {
+            self.freeze();
+        }
+        self.maintenance.compaction.thorough = Some(Jsn(0));
+        self.maintenance.compaction.stirred = true;
+    }
+
+    /// Whether a compaction is under way, or [`Store::compact`] is not done.
+    pub fn is_compacting(&self) -> bool {
+        let compaction = &self.maintenance.compaction;
+        compaction.running.is_some() || compaction.thorough.is_some()
+    }
+
+    /// Why the last compaction failed, if it did: nothing was changed, and it is tried again.
+    pub fn compaction_failure(&self) -> Option<&crate::Error> {
+        self.maintenance.compaction.failure.as_ref()
+    }
+
+    /// Takes what background work has found damaged since the last call, for a log or a repair.
+    pub fn take_damage(&mut self) -> Vec<Damage> {
+        std::mem::take(&mut self.maintenance.compaction.damage)
+    }
+
+    pub(in crate::store) fn note_damage(&mut self, damage: impl IntoIterator<Item = Damage>) {
+        let known = &mut self.maintenance.compaction.damage;
+        let room = DAMAGE_REMEMBERED_MAX.saturating_sub(known.len());
+        known.extend(damage.into_iter().take(room));
+    }
+
+    /// Counts records as dead, for the running compaction's output, too.
+    pub(super) fn count_dead(&mut self, dead: &[DeadRecord]) {
+        if dead.is_empty() {
+            return;
+        }
+        self.accounts.bury(&self.segments, dead);
+        let compaction = &mut self.maintenance.compaction;
+        compaction.stirred = true;
+        if let Some(running) = &mut compaction.running {
+            let is_input = |record: &&DeadRecord| {
+                self.segments
+                    .find(record.jsn)
+                    .is_some_and(|segment| running.inputs.iter().any(|input| input.id == segment.id))
+            };
+            running.dead.extend(dead.iter().filter(is_input).copied());
+        }
+    }
+
+    /// Counts the records of tables that were removed whole, without a merge that would have read them. It is not in
+    /// the manifest that removes them, so a crash may leave some uncounted: then a compaction finds them by and by.
+    pub(super) fn count_dead_of(&mut self, tables: &[Arc<Table>]) {
+        self.maintenance.compaction.uncounted.extend(tables.iter().cloned());
+    }
+
+    fn step_counting(&mut self) {
+        if let Some(counting) = &self.maintenance.compaction.counting {
+            let Some(dead) = counting.take() else { return };
+            self.maintenance.compaction.counting = None;
+            self.count_dead(&dead);
+        }
+        if let Some(table) = self.maintenance.compaction.uncounted.pop_front() {
+            let outcome = Outcome::new();
+            self.spawn.spawn(Box::new(CountDead::new(table, outcome.clone())));
+            self.maintenance.compaction.counting = Some(outcome);
+        }
+    }
+
+    pub(super) fn take_compaction(&mut self, now: Monotonic) {
+        self.maintenance.compaction.sealing.retain(|(_, ended)| ended.take().is_none());
+        self.step_counting();
+        self.grant(now);
+        let Some(running) = &mut self.maintenance.compaction.running else { return };
+        match running.outcome.take() {
+            Some(CompactionEnd::Paused(compaction)) => running.paused = Some(compaction),
+            Some(CompactionEnd::Done(result, traffic)) => {
+                let running = self.maintenance.compaction.running.take().expect("just looked");
+                self.counters.compaction_bytes += traffic.read + traffic.written;
+                self.end_compaction(now, running, result);
+            }
+            None => {}
+        }
+    }
+
+    pub(super) fn want_compaction(&mut self, now: Monotonic) {
+        let closing = self.maintenance.closing.is_some();
+        let compaction = &mut self.maintenance.compaction;
+        if closing {
+            compaction.pace.cancel();
+        }
+        if let Some(running) = &mut compaction.running {
+            if (closing || !compaction.pace.is_spent())
+                && let Some(paused) = running.paused.take()
+            {
+                self.spawn.spawn(Box::new(Run::new(paused, running.outcome.clone())));
+            }
+            return;
+        }
+        let edit_waits = self.maintenance.edits.iter().any(|edit| edit.compacted.is_some())
+            || self.maintenance.manifest.as_ref().is_some_and(|run| run.compacts());
+        if !closing && !edit_waits && self.may_compact(now) {
+            self.begin_compaction(now);
+        }
+    }
+
+    /// Grants what clients have written, or what the clock allows, whichever is more.
+    fn grant(&mut self, now: Monotonic) {
+        let written = self.writer.counters().bytes;
+        let compaction = &mut self.maintenance.compaction;
+        let by_clock = u64::try_from(
+            u128::from(self.options.compaction_bytes_per_second)
+                * now.since(compaction.granted_at).as_nanos()
+                / 1_000_000_000,
+        )
+        .unwrap_or(u64::MAX);
+        let by_writes = (written - compaction.user_bytes).saturating_mul(BYTES_PER_USER_BYTE);
+        let asked_for = if compaction.thorough.is_some() { THOROUGH_BYTES } else { 0 };
+        let granted = by_clock.max(by_writes).max(asked_for);
+        if granted == 0 {
+            return;
+        }
+        compaction.pace.grant(granted);
+        if written > compaction.user_bytes {
+            compaction.written_at = now;
+        }
+        (compaction.user_bytes, compaction.granted_at) = (written, now);
+    }
+
+    fn is_idle(&self, now: Monotonic) -> bool {
+        now.since(self.maintenance.compaction.written_at) >= self.options.compaction_idle_after
+    }
+
+    fn may_compact(&mut self, now: Monotonic) -> bool {
+        let (idle, now_ms) = (self.is_idle(now), self.now_ms());
+        let compaction = &mut self.maintenance.compaction;
+        if compaction.retry_at.is_some_and(|at| now < at) {
+            return false;
+        }
+        if compaction.thorough.is_some() {
+            // All that was in memory when it was asked for is to be compacted, too.
+            return self.frozen.is_empty();
+        }
+        let allowed = match &self.options.compaction {
+            CompactionSchedule::Continuous => true,
+            CompactionSchedule::TimesADay(times) => {
+                let pause = DAY.checked_div(*times).unwrap_or(Duration::MAX);
+                compaction.begun_at.is_none_or(|at| now.since(at) >= pause)
+            }
+            CompactionSchedule::Windows(windows) => windows.iter().any(|window| window.contains(now_ms)),
+            CompactionSchedule::Never => false,
+        };
+        allowed && (compaction.stirred || idle)
+    }
+
+    fn begin_compaction(&mut self, now: Monotonic) {
+        let percent = match self.is_idle(now) {
+            true => self.options.space_target_idle_percent,
+            false => self.options.space_target_percent,
+        };
+        let choices: Vec<Choice> =
+            self.segments.as_slice().iter().map(|segment| self.choice(segment)).collect();
+        let compaction = &mut self.maintenance.compaction;
+        compaction.stirred = false;
+        let run = if let Some(from) = compaction.thorough {
+            let next = self.segments.as_slice().iter().zip(&choices).position(|(segment, choice)| {
+                segment.first_jsn >= from && choice.eligible && choice.account.bytes() > 0
+            });
+            let Some(next) = next else {
+                compaction.thorough = None;
+                return;
+            };
+            let after = self.segments.as_slice().get(next + 1).map(|segment| segment.first_jsn);
+            compaction.thorough = Some(after.unwrap_or(Jsn(u64::MAX)));
+            next..next + 1
+        } else {
+            let Some(run) = choose(&choices, percent, self.options.segment_bytes_target) else { return };
+            run
+        };
+        compaction.begun_at = Some(now);
+        let (before, rest) = self.segments.as_slice().split_at(run.start);
+        let (inputs, after) = rest.split_at(run.len());
+        let first_jsn = inputs[0].first_jsn;
+        let end_jsn = after.first().map_or(self.writer.next_jsn(), |segment| segment.first_jsn);
+        let known = compaction.obsolete.iter().all(|segment| segment.first_jsn >= end_jsn);
+        let id = SegmentId::compacted(self.maintenance.next_segment);
+        self.maintenance.next_segment += 1;
+        let frozen = self.frozen.iter().rev().map(|frozen| frozen.reader.clone());
+        let memtables = std::iter::once(self.memtable.reader()).chain(frozen).collect();
+        let request = CompactionRequest {
+            folder: self.dir.join(crate::store::open::JOURNAL_DIR),
+            id,
+            incarnation: self.manifest.incarnation,
+            inputs: inputs.to_vec(),
+            stands_for: (first_jsn, end_jsn),
+            older: known.then(|| before.to_vec()),
+            older_bytes: choices[..run.start].iter().map(|choice| choice.account.bytes()).sum(),
+            newest: Newest::new(self.writer.durable(), memtables, Arc::clone(&self.version)),
+            pace: Arc::clone(&compaction.pace),
+        };
+        let inputs = request.inputs.clone();
+        let outcome = Outcome::new();
+        self.spawn.spawn(Box::new(Run::new(Box::new(Compaction::new(request)), outcome.clone())));
+        self.maintenance.compaction.running =
+            Some(Running { inputs, outcome, paused: None, dead: Vec::new() });
+    }
+
+    /// What is known of a segment. All of its records must be in tables, and nobody may write it.
+    fn choice(&self, segment: &Segment) -> Choice {
+        let compaction = &self.maintenance.compaction;
+        let flushed = segment.id.is_compacted() || segment.id.0 < self.manifest.replay_position.segment;
+        let sealing = compaction.sealing.iter().any(|(id, _)| *id == segment.id);
+        Choice {
+            account: self.accounts.of(segment.id),
+            pinned_bytes: compaction.pinned.get(&segment.id).copied().unwrap_or(0),
+            eligible: flushed && !sealing && !compaction.quarantined.contains(&segment.id),
+        }
+    }
+
+    fn end_compaction(
+        &mut self,
+        now: Monotonic,
+        running: Running,
+        result: Result<crate::compaction::CompactionOutput, CompactionError>,
+    ) {
+        let compaction = &mut self.maintenance.compaction;
+        compaction.stirred = true;
+        match result {
+            Ok(output) => {
+                compaction.failure = None;
+                self.counters.values_quarantined += output.damaged.len() as u64;
+                self.note_damage(output.damaged);
+                if let Some(segment) = &output.segment {
+                    self.accounts.set(segment.id, output.account);
+                    let still_there = |record: &&DeadRecord| {
+                        segment.index.as_ref().is_some_and(|index| index.find(record.jsn).is_some())
+                    };
+                    let dead = running.dead.iter().filter(still_there).map(|record| u64::from(record.bytes));
+                    let dead_bytes = dead.sum();
+                    self.accounts.set(segment.id, Account { dead_bytes, ..output.account });
+                    let pinned = output.account.log_bytes;
+                    self.maintenance.compaction.pinned.insert(segment.id, pinned);
+                }
+                let compacted = Some(Compacted { inputs: running.inputs, output: output.segment });
+                self.maintenance.edits.push(Edit { compacted, ..Edit::default() });
+            }
+            Err(CompactionError::NotWorth) => {
+                for input in &running.inputs {
+                    let log_bytes = self.accounts.of(input.id).log_bytes;
+                    compaction.pinned.insert(input.id, log_bytes);
+                }
+            }
+            Err(CompactionError::Cancelled) => {}
+            Err(CompactionError::Unreadable(id, error)) => {
+                if compaction.quarantined.insert(id) {
+                    self.counters.segments_quarantined += 1;
+                }
+                if let crate::Error::Damaged(damage) = error {
+                    self.note_damage([damage]);
+                }
+            }
+            Err(CompactionError::Failed(error)) => {
+                compaction.failure = Some(error);
+                compaction.thorough = None;
+                compaction.retry_at = Some(now + RETRY_AFTER);
+            }
+        }
+    }
+
+    /// The manifest says so: the inputs go when nobody holds them.
+    pub(super) fn compacted(&mut self, compacted: Compacted) {
+        self.counters.compactions += 1;
+        let compaction = &mut self.maintenance.compaction;
+        for input in &compacted.inputs {
+            self.accounts.remove(input.id);
+            compaction.pinned.remove(&input.id);
+        }
+        // Older records may be gone now, which others had to be kept for.
+        let first = compacted.inputs[0].first_jsn;
+        let newer = self.segments.iter().filter(|segment| segment.first_jsn > first);
+        let own = compacted.output.as_ref().map(|segment| segment.id);
+        for segment in newer.filter(|segment| Some(segment.id) != own) {
+            compaction.pinned.remove(&segment.id);
+        }
+        compaction.obsolete_since.get_or_insert(self.clock.now());
+        compaction.obsolete.extend(compacted.inputs);
+        compaction.obsolete.sort_by_key(|segment| segment.first_jsn);
+        compaction.stirred = true;
+    }
+}
