@@ -34,6 +34,11 @@ fn torn_tail_kept() {
 }
 
 #[test]
+fn live_record_dropped() {
+    is_caught(Planted::LiveRecordDropped);
+}
+
+#[test]
 fn dot_reused() {
     is_caught(Planted::DotReused);
 }
