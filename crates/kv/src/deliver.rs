@@ -5,6 +5,7 @@
 //! 3. When that is confirmed, read the head again: if it is still the one that was sent, the hint is forgotten. A
 //!    version that came meanwhile may have left its own hint, which looks the same, so it is brought another time.
 //! 4. A node that only stood in then forgets the key too, once it keeps no hint about it for another primary.
+//! 5. If it was a tombstone, propose to reap it: this was perhaps the last primary that lacked it.
 //!
 //! Invariant: a hint is forgotten only after its primary has confirmed, as durable as it is configured, everything
 //! that was here when it was forgotten.
@@ -12,6 +13,7 @@
 use bytes::Bytes;
 use ring::NodeId;
 
+use crate::get::view;
 use crate::replica::{Answer, Ask, Reason};
 use crate::turn::{Action, Event, Next, Stored, Turn, Want};
 
@@ -22,6 +24,8 @@ pub struct Deliver {
     /// The key's other primaries, for whom there may be hints too; `None` if this node is a primary itself, which
     /// keeps the key.
     others: Option<Vec<NodeId>>,
+    /// What was brought home, if it is a tombstone.
+    tombstone: Option<Bytes>,
     state: State,
 }
 
@@ -37,7 +41,7 @@ enum State {
 impl Deliver {
     /// The delivery to `to`. `others` are the key's other primaries if this node is none.
     pub fn new(to: NodeId, others: Option<Vec<NodeId>>) -> Deliver {
-        Deliver { to, others, state: State::New }
+        Deliver { to, others, tombstone: None, state: State::New }
     }
 
     /// For whom it is.
@@ -62,7 +66,10 @@ impl Deliver {
             }
             (State::Checking { head }, Event::Read(Ok(stored))) => match stored {
                 None => self.forget(false, turn),
-                Some(stored) if stored.head == head => self.next_other(turn),
+                Some(stored) if stored.head == head => {
+                    self.tombstone = view(&head).is_ok_and(|head| head.is_tombstone()).then_some(head);
+                    self.next_other(turn)
+                }
                 Some(_) => Next::Over,
             },
             // Whether there is a hint for somebody else.
@@ -112,6 +119,9 @@ impl Deliver {
 
     fn forget(&mut self, object: bool, turn: &mut Turn<'_>) -> Next {
         turn.out.push(Action::Forget { node: self.to, object });
+        if let Some(tombstone) = self.tombstone.take() {
+            turn.out.push(Action::Propose { tombstone });
+        }
         Next::Over
     }
 }

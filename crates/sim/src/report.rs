@@ -13,7 +13,7 @@ pub const ACKNOWLEDGED_MIN: u64 = 200;
 
 /// The share of the seeds in which tombstones may be reaped that must reap some: all nodes are up together only now and
 /// then.
-const REAPED_PERCENT_MIN: u64 = 80;
+const REAPED_PERCENT_MIN: u64 = 60;
 
 /// What came of one seed.
 #[derive(Clone, Debug)]

@@ -1,0 +1,425 @@
+//! The rounds of a reaping, answer by answer; and what a grave does to what comes after.
+#![allow(clippy::unwrap_used, reason = "these are tests; clippy knows only functions marked as such")]
+
+use base::{Monotonic, Wall};
+use bytes::Bytes;
+use kv::reap::{GRAVE_BYTES_MAX, Part, Reap, Round};
+use kv::{
+    Action, Answer, Ask, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Get, GetRequest,
+    Graveyard, Limits, Merge, Next, NodeId, Placement, Put, PutRequest, ReadForm, Reason, Response, Roles,
+    Stored, Turn,
+};
+use object::{Actor, Context, Dot, Head, HeadView, Metadata, Object, Policy};
+use std::time::Duration;
+
+const B: NodeId = NodeId(1);
+const C: NodeId = NodeId(2);
+const KEEP: Duration = Duration::from_secs(10);
+
+struct Bench {
+    props: BucketProps,
+    placement: Placement,
+    graveyard: Graveyard,
+    key: Bytes,
+    counter: u64,
+}
+
+fn role() -> Roles {
+    Roles { vnodes: 1, primaries: 1, hints: Vec::new() }
+}
+
+/// This node and two others, all primaries.
+fn bench() -> Bench {
+    let others = vec![(B, role()), (C, role())];
+    Bench {
+        props: BucketProps { allow_mult: true, ..BucketProps::default() },
+        placement: Placement { here: Some(role()), others, spares: Vec::new() },
+        graveyard: Graveyard::new(KEEP),
+        key: Bytes::from_static(b"k"),
+        counter: 100,
+    }
+}
+
+impl Bench {
+    fn step(&mut self, step: impl FnOnce(&mut Turn<'_>) -> Next) -> (Vec<Action>, Next) {
+        let mut out = Vec::new();
+        let mut next_dot = |_| {
+            self.counter += 1;
+            Ok(Dot::new(Actor(1), self.counter))
+        };
+        let placement = self.placement.clone();
+        let mut turn = Turn {
+            wall: Wall(5),
+            next_dot: &mut next_dot,
+            place: &|_, _| placement.clone(),
+            grave: self.graveyard.plot(&self.key),
+            form: ReadForm::LocalValue,
+            props: &self.props,
+            limits: &Limits::default(),
+            out: &mut out,
+        };
+        let next = step(&mut turn);
+        (out, next)
+    }
+
+    /// This node's part in a round, with what the store says to each read, in order.
+    fn part(
+        &mut self,
+        round: Round,
+        tombstone: &Stored,
+        is_primary: bool,
+        reads: &[Option<&Stored>],
+    ) -> bool {
+        let mut part = Part::new(round, tombstone.head.clone(), is_primary, vec![B, C]);
+        let mut reads = reads.iter();
+        let mut event = Event::Start;
+        loop {
+            let (mut out, next) = self.step(|turn| part.step(event, turn));
+            assert_eq!(out.len(), 1, "one thing after the other");
+            event = match out.remove(0) {
+                Action::Read { .. } | Action::ReadHint { .. } => read(*reads.next().unwrap()),
+                Action::Settle | Action::Remove | Action::Write { .. } => Event::Written(Ok(())),
+                Action::Answer(Ok(Answer::Reaping { round: of, agrees })) => {
+                    assert_eq!((of, next, reads.next()), (round, Next::Over, None));
+                    return agrees;
+                }
+                other => panic!("it was told to {other:?}"),
+            };
+        }
+    }
+
+    /// Has this node promise, and with `reaped` remove, the tombstone.
+    fn bury(&mut self, tombstone: &Stored, reaped: bool) {
+        assert!(self.part(Round::Promise, tombstone, true, &[Some(tombstone), None, None]));
+        if reaped {
+            assert!(self.part(Round::Remove, tombstone, true, &[Some(tombstone)]));
+        }
+    }
+
+    fn awake(&mut self, time: Duration) {
+        let start = Monotonic(1_000_000_000);
+        self.graveyard.tick(start);
+        let seconds = time.as_secs();
+        (1..=seconds).for_each(|second| self.graveyard.tick(start + Duration::from_secs(second)));
+    }
+
+    fn merge(&mut self, sent: &Stored, stored: Option<&Stored>) -> Vec<Action> {
+        let value = sent.value.clone().unwrap();
+        let mut merge = Merge::new(sent.head.clone(), value, Vec::new(), Reason::Repair);
+        let _ = self.step(|turn| merge.step(Event::Start, turn));
+        self.step(|turn| merge.step(read(stored), turn)).0
+    }
+}
+
+fn read(stored: Option<&Stored>) -> Event {
+    Event::Read(Ok(stored.cloned()))
+}
+
+fn said(from: NodeId, round: Round, agrees: bool) -> Event {
+    Event::Answer { from, result: Ok(Answer::Reaping { round, agrees }) }
+}
+
+fn version(seen: &[(u64, u64)], dot: (u64, u64), value: Option<&str>) -> Stored {
+    let context: Context = seen.iter().map(|&(actor, counter)| Dot::new(Actor(actor), counter)).collect();
+    let metadata = Metadata { deleted: value.is_none(), last_modified: dot.1, ..Metadata::default() };
+    let value = Bytes::copy_from_slice(value.unwrap_or_default().as_bytes());
+    let put = object::Put { context: Some(context), metadata, value };
+    stored(object::update(None, put, Dot::new(Actor(dot.0), dot.1), Policy::AllowMult).unwrap())
+}
+
+fn stored(object: Object) -> Stored {
+    let (head, value) = object.into_parts();
+    let mut bytes = Vec::new();
+    head.encode(&mut bytes);
+    Stored { head: bytes.into(), value: Some(value) }
+}
+
+fn old() -> Stored {
+    version(&[], (7, 1), Some("old"))
+}
+
+/// What has deleted [`old`].
+fn tombstone() -> Stored {
+    version(&[(7, 1)], (8, 2), None)
+}
+
+/// What was written beside both.
+fn other() -> Stored {
+    version(&[], (9, 3), Some("other"))
+}
+
+fn bucket() -> Bucket {
+    Bucket::untyped(Bytes::from_static(b"b"))
+}
+
+fn asked(actions: &[Action]) -> Vec<(NodeId, Round)> {
+    let round = |action: &Action| match action {
+        Action::Ask { to, ask: Ask::Reap { round, .. } } => Some((*to, *round)),
+        _ => None,
+    };
+    actions.iter().filter_map(round).collect()
+}
+
+#[test]
+fn all_promise_confirm_and_remove() {
+    let mut bench = bench();
+    let mut reap = Reap::new(tombstone().head, true, vec![B, C]);
+    let mut told = |bench: &mut Bench, event| bench.step(|turn| reap.step(event, turn));
+    let _ = told(&mut bench, Event::Start);
+    let _ = told(&mut bench, read(Some(&tombstone())));
+    let _ = told(&mut bench, read(None));
+    let (out, _) = told(&mut bench, read(None));
+    assert!(matches!(out[..], [Action::Settle]), "no hint for either: {out:?}");
+    let (out, _) = told(&mut bench, Event::Written(Ok(())));
+    assert_eq!(asked(&out), [(B, Round::Promise), (C, Round::Promise)]);
+    for round in [Round::Promise, Round::Confirm] {
+        let (out, _) = told(&mut bench, said(B, round, true));
+        assert!(out.is_empty());
+        assert!(told(&mut bench, said(B, round, true)).0.is_empty(), "an answer counts once");
+        let (out, _) = told(&mut bench, said(C, round, true));
+        assert_eq!(asked(&out).len(), 2);
+        if round == Round::Promise {
+            let late = told(&mut bench, said(B, Round::Promise, true));
+            assert!(late.0.is_empty(), "nor for another round");
+        }
+    }
+    let (out, _) = told(&mut bench, read(Some(&tombstone())));
+    assert!(matches!(out[..], [Action::Remove]));
+    assert_eq!(told(&mut bench, Event::Written(Ok(()))).1, Next::Wait);
+    assert_eq!(told(&mut bench, said(B, Round::Remove, true)).1, Next::Wait);
+    assert_eq!(told(&mut bench, Event::Late).1, Next::Over, "the last one may take its time");
+    assert!(reap.is_agreed());
+}
+
+#[test]
+fn whoever_refuses_fails_or_is_silent_ends_it() {
+    let unreachable = || Event::Answer { from: C, result: Err(Error::Unreachable) };
+    for round in [Round::Promise, Round::Confirm] {
+        for end in [said(C, round, false), unreachable(), Event::Expired] {
+            let mut bench = bench();
+            let mut reap = Reap::new(tombstone().head, true, vec![B, C]);
+            let start =
+                [Event::Start, read(Some(&tombstone())), read(None), read(None), Event::Written(Ok(()))];
+            let mut events = Vec::from(start);
+            if round == Round::Confirm {
+                events.extend([said(B, Round::Promise, true), said(C, Round::Promise, true)]);
+            }
+            events.push(said(B, round, true));
+            for event in events {
+                assert_eq!(bench.step(|turn| reap.step(event, turn)).1, Next::Wait);
+            }
+            let (out, next) = bench.step(|turn| reap.step(end, turn));
+            assert!(out.is_empty() && next == Next::Over && !reap.is_agreed());
+        }
+    }
+}
+
+#[test]
+fn a_node_alone_removes_what_is_only_a_tombstone() {
+    for (has, goes) in [(Some(tombstone()), true), (Some(other()), false)] {
+        let mut bench = bench();
+        let mut reap = Reap::new(tombstone().head, true, Vec::new());
+        let _ = bench.step(|turn| reap.step(Event::Start, turn));
+        let (out, next) = bench.step(|turn| reap.step(read(has.as_ref()), turn));
+        assert_eq!((matches!(out[..], [Action::Remove]), next == Next::Wait), (goes, goes));
+        assert_eq!(reap.is_agreed(), goes);
+        assert!(bench.graveyard.is_empty(), "nobody sends it anything");
+    }
+}
+
+#[test]
+fn a_promise_is_about_what_is_here() {
+    let hint = Stored { head: Bytes::new(), value: None };
+    let newer = version(&[(7, 1), (8, 2)], (9, 3), Some("new"));
+    let promise =
+        |is_primary, reads: &[Option<&Stored>]| bench().part(Round::Promise, &tombstone(), is_primary, reads);
+    let has = tombstone();
+    assert!(promise(true, &[Some(&has), None, None]));
+    assert!(!promise(true, &[Some(&has), None, Some(&hint)]), "a hint would bring something");
+    assert!(!promise(true, &[None]), "a primary lacks it");
+    assert!(!promise(true, &[Some(&old())]));
+    assert!(!promise(true, &[Some(&newer)]));
+    assert!(promise(false, &[None, None, None]), "nothing is needed elsewhere");
+    assert!(promise(false, &[Some(&old()), None, None]), "and what is covered is replaced");
+    assert!(!promise(false, &[Some(&old()), Some(&hint)]));
+    assert!(!promise(false, &[Some(&other())]));
+    assert!(!bench().part(Round::Promise, &old(), true, &[Some(&old())]), "it is no tombstone");
+}
+
+#[test]
+fn who_has_not_promised_confirms_and_removes_nothing() {
+    let mut bench = bench();
+    assert!(!bench.part(Round::Confirm, &tombstone(), true, &[]));
+    assert!(!bench.part(Round::Remove, &tombstone(), true, &[Some(&tombstone())]));
+    bench.bury(&tombstone(), false);
+    assert!(bench.part(Round::Confirm, &tombstone(), true, &[]));
+    assert!(!bench.part(Round::Remove, &tombstone(), true, &[Some(&other())]), "something came");
+    assert!(bench.part(Round::Remove, &tombstone(), true, &[None]));
+    assert!(bench.part(Round::Promise, &tombstone(), true, &[None, None, None]), "it has reaped it");
+}
+
+#[test]
+fn what_comes_late_is_dropped_and_what_is_new_is_not() {
+    let mut bench = bench();
+    bench.bury(&tombstone(), true);
+    for late in [old(), tombstone()] {
+        let out = bench.merge(&late, None);
+        assert!(matches!(out[..], [Action::Answer(Ok(Answer::Merged))]), "{out:?}");
+    }
+    let out = bench.merge(&other(), None);
+    assert!(matches!(&out[..], [Action::Write { head, .. }] if *head == other().head), "{out:?}");
+}
+
+#[test]
+fn before_it_is_reaped_nothing_is_dropped() {
+    let mut bench = bench();
+    bench.bury(&tombstone(), false);
+    let out = bench.merge(&old(), None);
+    assert!(matches!(&out[..], [Action::Write { head, .. }] if *head == tombstone().head), "{out:?}");
+}
+
+#[test]
+fn what_is_sent_is_no_older_than_the_grave() {
+    let mut bench = bench();
+    bench.bury(&tombstone(), true);
+    let sent =
+        |version: Stored| bench.graveyard.join(&bench.key, &version.head, &version.value.unwrap()).unwrap();
+    assert_eq!(sent(old()), Some((tombstone().head, Bytes::new())));
+    assert_eq!((sent(tombstone()), sent(other())), (None, None));
+    let both = object::merge(
+        &Object::new(Head::decode(&old().head).unwrap(), old().value.unwrap()).unwrap(),
+        &Object::new(Head::decode(&other().head).unwrap(), other().value.unwrap()).unwrap(),
+    );
+    let (_, value) = sent(stored(both.unwrap())).unwrap();
+    assert_eq!(value, "other");
+}
+
+#[test]
+fn a_new_write_has_seen_the_grave() {
+    let mut bench = bench();
+    bench.bury(&tombstone(), true);
+    let put = PutRequest::new(bucket(), Some(bench.key.clone()), Metadata::default(), "new".into());
+    let mut put = Put::new(put);
+    let _ = bench.step(|turn| put.step(Event::Start, turn));
+    let (out, _) = bench.step(|turn| put.step(read(None), turn));
+    let head = out.iter().find_map(|action| match action {
+        Action::Write { head, .. } => Some(head.clone()),
+        _ => None,
+    });
+    let head = Head::decode(&head.unwrap()).unwrap();
+    assert!(head.context().covers(Dot::new(Actor(8), 2)), "{head:?}");
+    assert_eq!(head.siblings().len(), 1);
+}
+
+#[test]
+fn a_read_shows_nothing_that_the_grave_has_deleted() {
+    let mut bench = bench();
+    bench.bury(&tombstone(), true);
+    let mut get = Get::new(GetRequest::new(bucket(), bench.key.clone()));
+    let answer = |from, stored: Option<Stored>| Event::Answer { from, result: Ok(Answer::Read(stored)) };
+    let _ = bench.step(|turn| get.step(Event::Start, turn));
+    let _ = bench.step(|turn| get.step(read(None), turn));
+    let (out, _) = bench.step(|turn| get.step(answer(B, Some(old())), turn));
+    assert!(matches!(out[..], [Action::Reply(Ok(Response::NotFound { .. }))]), "{out:?}");
+    let (out, _) = bench.step(|turn| get.step(answer(C, None), turn));
+    let repaired: Vec<NodeId> = out
+        .iter()
+        .filter_map(|action| match action {
+            Action::Ask { to, ask: Ask::Merge { head, .. } } if *head == tombstone().head => Some(*to),
+            _ => None,
+        })
+        .collect();
+    assert_eq!((repaired, out.len()), (vec![B], 1), "who has nothing is left alone: {out:?}");
+}
+
+#[test]
+fn a_tombstone_that_all_have_is_proposed() {
+    let proposes = |out: &[Action]| out.iter().any(|action| matches!(action, Action::Propose { .. }));
+    let head = |from, stored: &Stored| Event::Answer { from, result: Ok(Answer::Read(Some(stored.clone()))) };
+    for (last, expected) in [(tombstone(), true), (version(&[(7, 1)], (9, 3), None), false)] {
+        let mut bench = bench();
+        let mut get = Get::new(GetRequest::new(bucket(), bench.key.clone()));
+        let _ = bench.step(|turn| get.step(Event::Start, turn));
+        let _ = bench.step(|turn| get.step(read(Some(&tombstone())), turn));
+        assert!(!proposes(&bench.step(|turn| get.step(head(B, &tombstone()), turn)).0));
+        assert_eq!(proposes(&bench.step(|turn| get.step(head(C, &last), turn)).0), expected);
+    }
+    for (last, expected) in [(Ok(Answer::Merged), true), (Err(Error::Overload), false)] {
+        let mut bench = bench();
+        let context = Head::decode(&old().head).unwrap().context().encode();
+        let request = DeleteRequest {
+            context: Some(context.into()),
+            ..DeleteRequest::new(bucket(), bench.key.clone())
+        };
+        let mut delete = Delete::new(request);
+        let _ = bench.step(|turn| delete.step(Event::Start, turn));
+        let (out, _) = bench.step(|turn| delete.step(read(Some(&old())), turn));
+        let written = out.iter().find_map(|action| match action {
+            Action::Write { head, .. } => Some(head.clone()),
+            _ => None,
+        });
+        assert!(HeadView::parse(&written.unwrap()).unwrap().is_tombstone());
+        let _ = bench.step(|turn| delete.step(Event::Written(Ok(())), turn));
+        let merged = Event::Answer { from: B, result: Ok(Answer::Merged) };
+        assert!(!proposes(&bench.step(|turn| delete.step(merged, turn)).0));
+        let last = Event::Answer { from: C, result: last };
+        assert_eq!(proposes(&bench.step(|turn| delete.step(last, turn)).0), expected);
+    }
+}
+
+#[test]
+fn graves_last_while_the_process_is_awake_and_while_there_is_work() {
+    let mut bench = bench();
+    bench.bury(&tombstone(), true);
+    bench.graveyard.tick(Monotonic(0));
+    bench.graveyard.tick(Monotonic(0) + Duration::from_secs(3600));
+    assert!(!bench.graveyard.has_due(), "a pause is not time awake");
+    bench.awake(KEEP);
+    assert!(bench.graveyard.has_due());
+    bench.graveyard.expire(|_| true);
+    assert_eq!((bench.graveyard.len(), bench.graveyard.has_due()), (1, false));
+    bench.awake(KEEP + Duration::from_secs(1));
+    bench.graveyard.expire(|_| false);
+    assert!(bench.graveyard.is_empty());
+}
+
+#[test]
+fn a_promise_made_again_lasts_from_then_and_another_one_must_have_seen_it() {
+    let mut bench = bench();
+    bench.bury(&tombstone(), true);
+    bench.awake(KEEP);
+    bench.bury(&tombstone(), false);
+    bench.graveyard.expire(|_| false);
+    assert_eq!(bench.graveyard.len(), 1);
+    let stranger = version(&[], (9, 3), None);
+    assert!(!bench.part(Round::Promise, &stranger, true, &[Some(&stranger), None, None]));
+    let later = version(&[(7, 1), (8, 2)], (9, 3), None);
+    assert!(bench.part(Round::Promise, &later, true, &[Some(&later), None, None]));
+    assert!(!bench.part(Round::Confirm, &tombstone(), true, &[]));
+    bench.awake(KEEP + Duration::from_secs(1));
+    bench.graveyard.expire(|_| false);
+    assert!(bench.graveyard.is_empty());
+}
+
+#[test]
+fn beyond_the_bound_nothing_is_promised() {
+    let mut bench = bench();
+    let keys_max = GRAVE_BYTES_MAX / KEY_BYTES - 1;
+    for number in 0..keys_max {
+        bench.key = key(number);
+        bench.bury(&tombstone(), false);
+    }
+    bench.key = key(keys_max);
+    assert!(!bench.part(Round::Promise, &tombstone(), true, &[Some(&tombstone()), None, None]));
+    assert_eq!(bench.graveyard.len(), keys_max);
+    bench.awake(KEEP + Duration::from_secs(1));
+    bench.graveyard.expire(|_| false);
+    bench.bury(&tombstone(), false);
+}
+
+const KEY_BYTES: usize = 1 << 20;
+
+fn key(number: usize) -> Bytes {
+    let number = u8::try_from(number).unwrap();
+    Bytes::from(vec![number; KEY_BYTES])
+}
