@@ -2,7 +2,7 @@
 
 use super::bed::{Bed, Cpu};
 use super::objects::{Objects, Shape};
-use super::{Context, Plan};
+use super::{Context, Plan, told};
 use crate::calibrate::{Yardstick, Yardsticks};
 use crate::report::Report;
 use crate::rows::{Bar, Row, Spec};
@@ -10,12 +10,14 @@ use crate::workload::SplitMix;
 use crate::{Result, proc, sys};
 use engine::fold::{ScanRequest, Visit};
 use engine::store::StoreStats;
-use engine::{Durability, Options, Want};
+use engine::{Durability, Embedded, Machine, Options, Reader, Want};
+use os::{OsClock, OsDisk, OsRng};
 use std::fs;
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Instant;
 
 /// Memtables of the larger stores, so that they have at least three levels.
@@ -168,7 +170,7 @@ pub fn run(case: &Case, context: &Context, report: &mut Report) -> Result<()> {
     bed.close()?;
     if case.ledger.is_some() {
         start(&rows, context, &dir, &options, report)?;
-        report.push(rows.threads().failed("the engine has no reader for other threads yet"))?;
+        threads(&rows, &context.plan, &dir, &options, objects.shape, count, report)?;
         rebuild(&rows, &dir, &options, count, report)?;
     }
     Ok(())
@@ -385,6 +387,54 @@ fn start(
         bed.close()?;
     }
     report.push(rows.start().measured(&seconds))
+}
+
+/// GETs on one thread, then on two at once, each with a reader of its own; rates by the clock on the wall.
+fn threads(
+    rows: &Rows<'_>,
+    plan: &Plan,
+    dir: &Path,
+    options: &Options,
+    shape: Shape,
+    count: u64,
+    report: &mut Report,
+) -> Result<()> {
+    let disks = OsDisk::blocking().blocking_handles();
+    let machine = Machine::new(disks, OsClock::new(), OsRng::new());
+    let mut store = Embedded::open(dir, options.clone(), machine).map_err(told)?;
+    let warm = count.min(WARM_BYTES / shape.user_bytes());
+    let mut ratios = Vec::new();
+    for round in 0..=plan.rounds {
+        let rates = [1, 2].map(|threads| -> Result<f64> {
+            let begin = Instant::now();
+            let works = (0..threads).map(|thread| {
+                let (mut reader, seed) = (store.reader(), (2 * round + thread) as u64);
+                let reads = plan.reads;
+                thread::spawn(move || read_all_of(&mut reader, shape, (count - warm, warm), reads, seed))
+            });
+            let works: Vec<_> = works.collect();
+            works.into_iter().try_for_each(|work| work.join().map_err(|_| "a reader has panicked")?)?;
+            Ok(threads as f64 * plan.reads as f64 / begin.elapsed().as_secs_f64())
+        });
+        let [one, two] = rates;
+        if round > 0 {
+            ratios.push(two? / one?);
+        }
+    }
+    store.close().map_err(told)?;
+    report.push(rows.threads().measured(&ratios))
+}
+
+fn read_all_of(reader: &mut Reader, shape: Shape, range: (u64, u64), reads: u64, seed: u64) -> Result<()> {
+    let (mut objects, mut rng) = (Objects::new(shape), SplitMix::new(seed));
+    for _ in 0..reads {
+        let number = range.0 + rng.below(range.1);
+        let found = reader.get(objects.key(number)).map_err(told)?;
+        if !found.and_then(|found| found.value).is_some_and(|value| objects.is_value(number, &value)) {
+            return Err(format!("a reader had a wrong answer for object {number}").into());
+        }
+    }
+    Ok(())
 }
 
 /// Opens the store after its tables and its manifest are gone.

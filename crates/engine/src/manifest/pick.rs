@@ -11,6 +11,8 @@
 //!   overlaps. Parts take turns by key order; when the turn is over those runs are gone.
 //! * A leveled level over its size gives one table to the next, with those that it overlaps there, taking turns too.
 //!
+//! * Level 0, or the runs, go on earlier if half of what they hold are deletions, which end where nothing older is.
+//!
 //! What is fullest beside its size goes first. One merge runs at a time; flushes, which only add to level 0, may run
 //! beside it.
 //!
@@ -209,13 +211,27 @@ impl Version {
 
     fn fullest_level(&self, options: &MergeOptions) -> Option<usize> {
         // On a tie the upper level goes first: every lookup passes it.
-        let fullness = |level| (self.fullness(level, options), std::cmp::Reverse(level));
+        let fullness =
+            |level| (self.fullness(level, options).max(self.deadness(level)), std::cmp::Reverse(level));
         let level = sized_levels().max_by_key(|&level| fullness(level))?;
-        if self.fullness(level, options) < FULL {
+        if fullness(level).0 < FULL {
             return None;
         }
         // Level 0 needs a place among the runs; if there is none, the runs go first.
         Some(if level == 0 && *self.runs().start() == 1 { RUNS_MAX } else { level })
+    }
+
+    /// A level 0, or runs, of which half are deletions count as full: they are merged on until nothing needs these.
+    fn deadness(&self, level: usize) -> u64 {
+        let (entries, deletions) = match level {
+            0 => self.level_entries(0),
+            RUNS_MAX => {
+                let runs = self.runs().map(|level| self.level_entries(level));
+                runs.fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1))
+            }
+            _ => return 0,
+        };
+        if deletions > 0 && deletions * 2 >= entries { FULL } else { 0 }
     }
 
     fn fullness(&self, level: usize, options: &MergeOptions) -> u64 {

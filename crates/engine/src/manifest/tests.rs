@@ -421,6 +421,35 @@ fn runs_keep_their_order_and_leave_places_for_new_ones() {
     assert_eq!(Version::default().runs().count(), 0);
 }
 
+/// A store from which all was deleted does not wait for levels to fill before it lets go of the deletions.
+#[test]
+fn deletions_end_though_nothing_is_full() {
+    let mut ledger = Ledger::new();
+    ledger.options = MergeOptions::default();
+    let mut put = |ledger: &mut Ledger, deleted: bool| {
+        let entries: Model = (0..100u64)
+            .map(|number| {
+                let key = format!("key{number:04}").into_bytes();
+                ledger.seq += 1;
+                let bytes = if deleted { deletion(ledger.seq) } else { entry(&key, ledger.seq, 10) };
+                (key, (ledger.seq, bytes))
+            })
+            .collect();
+        let id = ledger.next_table_id.fetch_add(1, Ordering::Relaxed);
+        let table = table(&mut ledger.disk, id, &entries);
+        ledger.version = Arc::new(ledger.version.apply(&[(0, table)], &[]));
+        ledger.model.extend(entries);
+    };
+    put(&mut ledger, false);
+    assert!(!ledger.merge(false), "one table of level 0 is no reason to merge");
+    put(&mut ledger, true);
+    while ledger.merge(false) {}
+    assert_eq!(ledger.version.tables().count(), 0);
+    for key in 0..100 {
+        ledger.agrees(format!("key{key:04}").as_bytes());
+    }
+}
+
 /// The parts of a later run are those of an earlier one, or parts of them, so that few tables are merged at a time.
 #[test]
 fn runs_are_cut_where_the_level_below_is() {

@@ -20,9 +20,11 @@ pub const FIRST_LEVELED: usize = RUNS_MAX + 1;
 pub const LEVELS: usize = FIRST_LEVELED + 5;
 
 /// An immutable arrangement of tables. Shared by whoever reads; the next one is made by [`Version::apply`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Version {
     levels: [Level; LEVELS],
+    /// The first level below 0 that holds a run; [`FIRST_LEVELED`] if none does.
+    first_run: usize,
 }
 
 #[derive(Debug, Default)]
@@ -31,6 +33,8 @@ struct Level {
     /// The first key of each table; empty in level 0, which is not searched but walked.
     min_keys: KeyArray,
     bytes: u64,
+    entries: u64,
+    deletions: u64,
 }
 
 /// How far a lookup has come in a version: what a lookup that waits for the disk keeps. The default is the start.
@@ -49,17 +53,25 @@ impl TableCursor {
     }
 }
 
+impl Default for Version {
+    /// A version of no tables.
+    fn default() -> Version {
+        Version::new(Default::default())
+    }
+}
+
 impl Version {
     /// A version of these tables; runs take the lowest places for runs. Panics if they break an invariant of levels:
     /// see [`Version::invariants`].
     pub fn new(mut levels: [Vec<Arc<Table>>; LEVELS]) -> Version {
-        sink_runs(&mut levels);
+        let first_run = sink_runs(&mut levels);
         let mut number = 0;
         let version = Version {
             levels: levels.map(|tables| {
                 number += 1;
                 Level::new(tables, number > 1)
             }),
+            first_run,
         };
         if cfg!(debug_assertions) {
             version.invariants();
@@ -85,18 +97,30 @@ impl Version {
     /// version. `cursor` says where the lookup stands, and is moved on.
     #[inline]
     pub fn next_table(&self, key: &[u8], cursor: &mut TableCursor) -> Option<&Arc<Table>> {
+        self.next_table_if(key, cursor, |_| true)
+    }
+
+    /// [`Version::next_table`] of those tables of which `may_hold` is true. It is asked before a table's keys are looked
+    /// at, which lie elsewhere in memory: a filter says "no" sooner than they do.
+    #[inline]
+    pub fn next_table_if(
+        &self,
+        key: &[u8],
+        cursor: &mut TableCursor,
+        mut may_hold: impl FnMut(&Table) -> bool,
+    ) -> Option<&Arc<Table>> {
         if cursor.level == 0 {
             while let Some(table) = self.levels[0].tables.get(cursor.index) {
                 cursor.index += 1;
-                if table.meta().covers(key) {
+                if may_hold(table) && table.meta().covers(key) {
                     return Some(table);
                 }
             }
-            cursor.level = 1;
+            cursor.level = *self.runs().start();
         }
         while let Some(level) = self.levels.get(cursor.level) {
             cursor.level += 1;
-            if let Some(table) = level.find(key) {
+            if let Some(table) = level.find(key).filter(|table| may_hold(table)) {
                 return Some(table);
             }
         }
@@ -116,13 +140,17 @@ impl Version {
 
     /// The levels from 1 to [`RUNS_MAX`] that hold a run: those from the first of them on.
     pub fn runs(&self) -> std::ops::RangeInclusive<usize> {
-        let first = (1..=RUNS_MAX).find(|&level| !self.levels[level].tables.is_empty());
-        first.unwrap_or(FIRST_LEVELED)..=RUNS_MAX
+        self.first_run..=RUNS_MAX
     }
 
     /// The bytes of a level's tables.
     pub fn level_bytes(&self, level: usize) -> u64 {
         self.levels[level].bytes
+    }
+
+    /// The entries of a level's tables, and how many of these are deletions.
+    pub fn level_entries(&self, level: usize) -> (u64, u64) {
+        (self.levels[level].entries, self.levels[level].deletions)
     }
 
     /// All tables with their levels, from the newest to the oldest.
@@ -168,8 +196,9 @@ impl Version {
     }
 }
 
-/// Moves runs into the empty places below them, their order kept, so that the places above stay free for new ones.
-fn sink_runs(levels: &mut [Vec<Arc<Table>>; LEVELS]) {
+/// Moves runs into the empty places below them, their order kept, so that the places above stay free for new ones; says
+/// which is the first then.
+fn sink_runs(levels: &mut [Vec<Arc<Table>>; LEVELS]) -> usize {
     let mut place = RUNS_MAX;
     for level in (1..=RUNS_MAX).rev() {
         if !levels[level].is_empty() {
@@ -177,6 +206,7 @@ fn sink_runs(levels: &mut [Vec<Arc<Table>>; LEVELS]) {
             place -= 1;
         }
     }
+    place + 1
 }
 
 impl Level {
@@ -188,7 +218,9 @@ impl Level {
             KeyArray::default()
         };
         let bytes = tables.iter().map(|table| table.len()).sum();
-        Level { tables, min_keys, bytes }
+        let entries = tables.iter().map(|table| table.meta().entries).sum();
+        let deletions = tables.iter().map(|table| table.meta().deletions).sum();
+        Level { tables, min_keys, bytes, entries, deletions }
     }
 
     #[inline]

@@ -7,6 +7,7 @@
 use super::{RecordAt, Snapshot};
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::Error;
+use crate::manifest::TableCursor;
 use crate::memtable;
 use crate::store::{BlockCache, Found, Segments, Want};
 use crate::table::{Block, BlockHandle, Table};
@@ -51,7 +52,9 @@ impl Snapshot {
         if let Some((seq, bytes)) = in_memtable {
             return self.shown(key, Seq(seq), Entry::decode(bytes)?, Bytes::copy_from_slice);
         }
-        for table in self.version.tables_for(key).filter(|table| table.may_contain(hash)) {
+        let mut cursor = TableCursor::default();
+        let may_hold = |table: &Table| table.may_contain(hash);
+        while let Some(table) = self.version.next_table_if(key, &mut cursor, may_hold) {
             let Some(handle) = table.find_block(key) else { continue };
             let block = blocks.get(table, handle)?;
             if let Some((seq, bytes)) = block.find_hashed(key, hash)? {

@@ -186,11 +186,11 @@ impl Store {
     ) -> Result<Step, Error> {
         let version = Arc::clone(&self.version);
         let mut cursor = TableCursor::default();
-        while let Some(table) = version.next_table(key, &mut cursor) {
-            if !table.may_contain(hash) {
-                self.counters.filtered += 1;
-                continue;
-            }
+        while let Some(table) = version.next_table_if(key, &mut cursor, |table| {
+            let passes = table.may_contain(hash);
+            self.counters.filtered += u64::from(!passes);
+            passes
+        }) {
             let Some(handle) = table.find_block(key) else { continue };
             let block = match &at_hand {
                 Some(hand) if hand.table.id() == table.id() && hand.index == handle.index => {
@@ -201,7 +201,7 @@ impl Store {
                     None => return Ok(Step::Read(PendingRead::Block { table: Arc::clone(table), handle })),
                 },
             };
-            if let Some((seq, bytes)) = block.find(key)? {
+            if let Some((seq, bytes)) = block.find_hashed(key, hash)? {
                 self.check_suspect(seq)?;
                 let entry = Entry::decode(bytes)?;
                 if self.is_gone(key, seq, &entry) {

@@ -130,13 +130,12 @@ pub struct LevelStats {
 
 impl LevelStats {
     fn of(version: &Version, level: usize) -> LevelStats {
-        let tables = version.level(level);
-        let sum = |field: fn(&crate::table::TableMeta) -> u64| tables.iter().map(|t| field(t.meta())).sum();
+        let (entries, deletions) = version.level_entries(level);
         LevelStats {
-            tables: tables.len(),
+            tables: version.level(level).len(),
             bytes: version.level_bytes(level),
-            entries: sum(|meta| meta.entries),
-            deletions: sum(|meta| meta.deletions),
+            entries,
+            deletions,
         }
     }
 }

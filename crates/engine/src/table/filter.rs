@@ -1,4 +1,4 @@
-//! A table's filter: says "not here" for 99 of 100 absent keys, from one cache line.
+//! A table's filter: says "not here" for 98 of 100 absent keys, from one cache line.
 //!
 //! A blocked Bloom filter (Putze, Sanders and Singler, 2007): the upper half of a key's hash picks a line of 512
 //! bits, the lower half the bits in it. The memtable has none: its index of keys says "not here" by itself.
@@ -11,8 +11,9 @@ struct Line([u64; LINE_WORDS]);
 const LINE_WORDS: usize = 8;
 const LINE_BYTES: usize = LINE_WORDS * 8;
 
-/// Bits of filter for each key. 10 give about 1.2 % of false answers; one more saves a fifth of those.
-pub(super) const BITS_PER_KEY: usize = 10;
+/// Bits of filter for each key. 9 give about 1.7 % of false answers and leave room for the index in the 10 bits of memory
+/// that a key may take; one more saves a quarter of those (record 13).
+pub(super) const BITS_PER_KEY: usize = 9;
 
 /// Bits set for each key: the best for [`BITS_PER_KEY`], less one because a line's load varies.
 const PROBES: u32 = 6;
@@ -107,7 +108,7 @@ mod tests {
         let filter = Filter::decode(&bytes).unwrap();
         assert!(hashes.iter().all(|&hash| filter.may_contain(hash)));
         let wrong = (0..100_000).filter(|_| filter.may_contain(rng.next_u64())).count();
-        assert!(wrong < 1_500, "{wrong} of 100,000 absent keys");
+        assert!(wrong < 2_200, "{wrong} of 100,000 absent keys");
     }
 
     #[test]
