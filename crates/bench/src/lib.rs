@@ -4,7 +4,8 @@
 //! comparisons and merges read. In between, from the ground up: [`rng`], [`histogram`] (latencies that merge without
 //! loss), [`keys`] and [`names`] (which key comes next, and how it is written), [`values`] (what is written, and the stamp
 //! by which a read tells what it got), [`check`] (whether a read is right while operations overlap), [`driver`] (what makes
-//! operations happen: Riak's two protocols, the engine, nothing), `proc` (what the kernel says). [`report`] and [`compare`] make pages of results.
+//! operations happen: Riak's two protocols, the engine, nothing), `proc` (what the kernel says). [`report`] and [`compare`]
+//! make pages of results, [`live`] shows a run while it goes on, [`scenario`] starts the servers and does things to them.
 //!
 //! Two rules above all. Latency counts from the time at which an operation was *due*: a server that stops for a moment
 //! cannot hide it by taking fewer requests. And every read is checked: a fast store that loses writes fails the run.
@@ -22,6 +23,7 @@ pub mod driver;
 pub mod error;
 pub mod histogram;
 pub mod keys;
+pub mod live;
 pub mod merge;
 pub mod names;
 mod proc;
@@ -29,6 +31,7 @@ pub mod report;
 pub mod results;
 pub mod rng;
 pub mod run;
+pub mod scenario;
 pub mod values;
 pub mod workload;
 

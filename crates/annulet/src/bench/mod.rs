@@ -3,6 +3,7 @@
 mod compare;
 mod report;
 mod run;
+mod scenario;
 
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use clap::Subcommand;
@@ -18,6 +19,8 @@ pub enum Command {
     Report(report::Args),
     /// Compare runs of two sides, run in turns: ratios with their 95 % bands, as a table and a page.
     Compare(compare::Args),
+    /// Start nodes, load them, do things to them at stated seconds, and write a folder of results.
+    Scenario(scenario::Args),
 }
 
 /// Runs one of them.
@@ -27,6 +30,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Merge(args) => run::merge(&args),
         Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Scenario(args) => scenario::run(&args),
     }
 }
 

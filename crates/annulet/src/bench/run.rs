@@ -2,12 +2,13 @@
 
 use crate::VERSION;
 use crate::failure::{FAILED, Failure, UNUSABLE};
-use bench::results::{Latencies, LatencySummary, Manifest, Phase, Second, Summary, utc};
+use bench::live::Live;
+use bench::results::{Summary, utc};
 use bench::{Control, Identity, Observer, Workload};
 use clap::ValueHint;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -56,7 +57,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let identity = Identity { index: index - 1, of, version, command: std::env::args().collect() };
     let control = Arc::new(Control::default());
     stop_by_signal(Arc::clone(&control))?;
-    let summary = bench::run(&workload, &out, &identity, &control, &mut Lines)?;
+    let summary = bench::run(&workload, &out, &identity, &control, &mut live())?;
     tell(&summary, &out)
 }
 
@@ -64,6 +65,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 pub fn merge(args: &MergeArgs) -> Result<(), Failure> {
     let folders: Vec<&Path> = args.folders.iter().map(PathBuf::as_path).collect();
     let summary = bench::merge::merge(&folders, &args.out)?;
+    live().finished(&summary);
     tell(&summary, &args.out)
 }
 
@@ -74,7 +76,7 @@ fn default_out(name: &str) -> PathBuf {
 }
 
 /// The first signal ends the load, and the results are written; the second ends the program.
-fn stop_by_signal(control: Arc<Control>) -> Result<(), Failure> {
+pub fn stop_by_signal(control: Arc<Control>) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     std::thread::spawn(move || {
         for _ in &mut signals {
@@ -87,40 +89,11 @@ fn stop_by_signal(control: Arc<Control>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One line a second.
-struct Lines;
-
-impl Observer for Lines {
-    fn started(&mut self, manifest: &Manifest) {
-        let text = format!(
-            "{}: {} load, {} outstanding at most",
-            manifest.name, manifest.load, manifest.concurrency
-        );
-        print(&text);
-    }
-
-    fn second(&mut self, second: &Second, latencies: &[Latencies]) {
-        let mut response = bench::histogram::Histogram::default();
-        latencies
-            .iter()
-            .filter(|it| it.kind == bench::results::Kind::Response)
-            .for_each(|it| response.merge(&it.histogram));
-        let figures = LatencySummary::of(&response);
-        let errors: u64 = second.operations.values().flat_map(|it| it.errors.values()).sum();
-        let phase = match second.phase {
-            Phase::WarmUp => "warm-up",
-            Phase::Measured => "",
-            Phase::Trailing => "ending",
-        };
-        print(&format!(
-            "{:>6} s {:>9} op/s   p50 {:>9.0} us   p99 {:>9.0} us   max {:>9.0} us   {errors} errors  {phase}",
-            second.second + 1,
-            second.done(None),
-            figures.median_us,
-            figures.p99_us,
-            figures.max_us,
-        ));
-    }
+/// Shows the run on standard output: a table on a terminal, a line a second elsewhere.
+pub fn live() -> Live<io::Stdout> {
+    let out = io::stdout();
+    let is_terminal = out.is_terminal();
+    Live::new(out, is_terminal)
 }
 
 fn print(text: &str) {
@@ -128,27 +101,8 @@ fn print(text: &str) {
     writeln!(io::stdout(), "{}", text.trim_end()).ok();
 }
 
-fn tell(summary: &Summary, out: &Path) -> Result<(), Failure> {
-    let (total, response) = (&summary.total, &summary.total.response);
-    let (rate, seconds) = (total.throughput.median, summary.measured_seconds);
-    print(&format!("{} operations in {seconds} s, {rate:.0} a second (median)", total.done));
-    print(&format!(
-        "p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us, max {:.0} us; {} failed, {} found nothing",
-        response.median_us,
-        response.p99_us,
-        response.p99_9_us,
-        response.max_us,
-        total.failed,
-        total.not_found,
-    ));
-    let check = &summary.check;
-    print(&format!("{} reads verified, {} of them compared with writes", check.verified, check.compared));
-    for (kind, count) in &total.errors {
-        print(&format!("error {kind}: {count}"));
-    }
-    for doubt in &summary.verdict.doubts {
-        print(&format!("doubt: {doubt}"));
-    }
+/// Says where the results are; fails if the store was wrong.
+pub fn tell(summary: &Summary, out: &Path) -> Result<(), Failure> {
     print(&format!("results: {}", out.display()));
     match summary.verdict.passed {
         true => Ok(()),

@@ -7,8 +7,9 @@ mod resources;
 pub(crate) use latency::curve;
 
 use super::chart::{Axis, Band, BandKind, Chart, Mark, Unit, Width};
-use super::intervals::Intervals;
+use super::intervals::{Interval, Intervals};
 use crate::results::{Event, Phase, Results};
+use std::collections::BTreeSet;
 
 /// Charts that belong together.
 pub struct Section {
@@ -89,13 +90,19 @@ fn bands(intervals: &Intervals<'_>) -> Vec<Band> {
         let x = (group[0].from(), group[group.len() - 1].to());
         bands.push(Band { x, kind: BandKind::Uncounted, text: text.to_owned() });
     }
-    for interval in &intervals.all {
-        let marks: std::collections::BTreeSet<_> = interval.seconds.iter().flat_map(|it| &it.marks).collect();
-        if !marks.is_empty() {
-            let texts: Vec<&str> = marks.into_iter().map(|mark| mark.describe()).collect();
-            let (x, text) = ((interval.from(), interval.to()), texts.join("; "));
+    for group in intervals.all.chunk_by(|a, b| doubts(a) == doubts(b)) {
+        let text = doubts(&group[0]);
+        if !text.is_empty() {
+            let x = (group[0].from(), group[group.len() - 1].to());
             bands.push(Band { x, kind: BandKind::Doubtful, text });
         }
     }
     bands
+}
+
+/// Why an interval is in doubt; empty if it is not.
+fn doubts(interval: &Interval<'_>) -> String {
+    let marks: BTreeSet<_> = interval.seconds.iter().flat_map(|second| &second.marks).collect();
+    let texts: Vec<&str> = marks.into_iter().map(|mark| mark.describe()).collect();
+    texts.join("; ")
 }

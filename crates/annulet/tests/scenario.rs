@@ -1,0 +1,97 @@
+//! `annulet bench scenario` on real processes: what it does to them, what it leaves behind, what it refuses.
+
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const WORKLOAD: &str = r#"
+concurrency = 4
+warm_up = "1s"
+duration = "4s"
+[keys]
+kind = "uniform"
+count = 500
+[value]
+kind = "fixed"
+size = 200
+[[operation]]
+op = "get"
+weight = 2
+[[operation]]
+op = "update"
+weight = 1
+"#;
+
+fn play(folder: &Path, scenario: &str) -> Output {
+    std::fs::write(folder.join("w.toml"), WORKLOAD).unwrap();
+    std::fs::write(folder.join("s.toml"), scenario).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_annulet"))
+        .args(["bench", "scenario"])
+        .arg(folder.join("s.toml"))
+        .arg("--out")
+        .arg(folder.join("results"))
+        .output()
+        .unwrap()
+}
+
+/// A port from which ten are free: the listener's own is given up again.
+fn base_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // Below the ports that connections are given.
+    10_240 + listener.local_addr().unwrap().port() % 2_000 * 10
+}
+
+#[test]
+fn a_node_is_killed_and_paused_under_load_and_nothing_is_left_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = format!(
+        "name = \"killed\"\nworkload = \"w.toml\"\nnodes = 1\nbase_port = {}\n\
+         [[at]]\nsecond = 1.5\ndo = \"pause\"\nnode = 1\nfor = 0.3\n\
+         [[at]]\nsecond = 2.5\ndo = \"kill\"\nnode = 1\nfor = 0.5\n",
+        base_port()
+    );
+    let output = play(folder.path(), &scenario);
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let results = folder.path().join("results");
+    let events = std::fs::read_to_string(results.join("events.jsonl")).unwrap();
+    let marks: Vec<(String, String)> = events
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .map(|event| (event["kind"].as_str().unwrap().to_owned(), event["text"].as_str().unwrap().to_owned()))
+        .filter(|(kind, _)| kind != "phase")
+        .collect();
+    let expected =
+        [("fault", "pause n1"), ("repair", "continue n1"), ("fault", "kill n1"), ("repair", "start n1")];
+    assert_eq!(marks, expected.map(|(kind, text)| (kind.to_owned(), text.to_owned())), "{said}");
+    let manifest: Value =
+        serde_json::from_str(&std::fs::read_to_string(results.join("manifest.json")).unwrap()).unwrap();
+    assert_eq!(manifest["name"], "killed");
+    let data = manifest["servers"][0]["data"].as_str().unwrap();
+    assert!(!Path::new(data).exists(), "its folder was temporary");
+    let port = manifest["servers"][0]["address"].as_str().unwrap();
+    assert!(std::net::TcpStream::connect(port).is_err(), "its node was stopped");
+    let report = Command::new(env!("CARGO_BIN_EXE_annulet")).args(["bench", "report"]).arg(&results).output();
+    assert!(report.unwrap().status.success());
+    let page = std::fs::read_to_string(results.join("report.html")).unwrap();
+    assert!(page.contains("kill n1") && page.contains("mark fault"));
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = [
+        ("workload = \"w.toml\"\nnods = 3\n", "line 2"),
+        ("workload = \"missing.toml\"\n", "missing.toml"),
+        ("workload = \"w.toml\"\n[[at]]\nsecond = 1\ndo = \"cut\"\nnode = 1\n", "a node is cut from others"),
+    ];
+    for (scenario, what) in cases {
+        let output = play(folder.path(), scenario);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(what), "{scenario}: {said}");
+        assert!(!folder.path().join("results").exists());
+    }
+}

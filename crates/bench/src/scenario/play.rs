@@ -1,0 +1,80 @@
+//! From a scenario to its results.
+
+use super::Scenario;
+use super::cgroup::Group;
+use super::network::{self, Networks};
+use super::nodes::{Nodes, Plan};
+use super::steps::Stage;
+use crate::results::Summary;
+use crate::run::{Control, Identity, Observer};
+use crate::{Error, Workload};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Makes the plan of a node, from 0: how the program is started is the program's to know.
+pub type Launch<'a> = dyn Fn(usize) -> Result<Plan, Error> + 'a;
+
+/// Plays a scenario and writes the results to `out`, which must be empty or missing.
+///
+/// # Errors
+/// [`Error::Unusable`] before anything is started if the file or this machine does not allow it; later if a node or a step
+/// failed, and then the results are those up to there.
+pub fn play(
+    scenario: &Scenario,
+    launch: &Launch<'_>,
+    out: &Path,
+    identity: &Identity,
+    control: &Control,
+    observer: &mut dyn Observer,
+) -> Result<Summary, Error> {
+    let mut workload = Workload::read(&scenario.workload)?;
+    if scenario.namespaces {
+        Networks::check()?;
+        if !network::is_apart() {
+            return Err(Error::Unusable(
+                "a scenario with networks runs in a namespace of its own".to_owned(),
+            ));
+        }
+    }
+    let count = usize::from(scenario.nodes);
+    let mut plans = (0..count).map(launch).collect::<Result<Vec<Plan>, Error>>()?;
+    let mut groups = Vec::new();
+    if scenario.has_limits() {
+        for plan in &mut plans {
+            std::fs::create_dir_all(&plan.data).map_err(Error::file(&plan.data))?;
+            let group = Group::make(plan.name.split('@').next().unwrap_or("node"), &plan.data)?;
+            group.limit(&scenario.limits)?;
+            plan.groups = group.entrances();
+            groups.push(group);
+        }
+    }
+    let networks = scenario.namespaces.then(|| Networks::make(count)).transpose()?;
+    if let Some(networks) = &networks {
+        for (at, plan) in plans.iter_mut().enumerate() {
+            plan.command.splice(0..0, networks.prefix(at));
+        }
+    }
+    let mut nodes = Nodes::start_all(plans)?;
+    if let Some(name) = &scenario.name {
+        workload.name.clone_from(name);
+    }
+    workload.addresses = nodes.plans().map(|plan| plan.pb).collect();
+    workload.stats = nodes.plans().map(|plan| plan.http).collect();
+    workload.data = nodes.plans().map(|plan| plan.data.clone()).collect();
+    workload.pids = nodes.pids();
+
+    let is_over = AtomicBool::new(false);
+    let (summary, played) = std::thread::scope(|scope| {
+        let mut stage = Stage { nodes: &mut nodes, groups: &groups, networks: networks.as_ref() };
+        let is_over = &is_over;
+        let player = scope.spawn(move || stage.play(scenario, control, &|| is_over.load(Ordering::Relaxed)));
+        let summary = crate::run::run(&workload, out, identity, control, observer);
+        is_over.store(true, Ordering::Relaxed);
+        (summary, player.join().expect("a step returns its errors"))
+    });
+    let stopped = nodes.stop_all();
+    let summary = summary?;
+    played?;
+    stopped?;
+    Ok(summary)
+}
