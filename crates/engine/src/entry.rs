@@ -165,7 +165,19 @@ pub fn put_varint(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Takes a LEB128 number off the front; `None` if it is cut short or does not fit 64 bits.
+#[inline]
 pub fn get_varint(bytes: &mut &[u8]) -> Option<u64> {
+    match bytes.split_first() {
+        // Most are lengths.
+        Some((&byte, rest)) if byte < 0x80 => {
+            *bytes = rest;
+            Some(u64::from(byte))
+        }
+        _ => get_long_varint(bytes),
+    }
+}
+
+fn get_long_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for (index, &byte) in bytes.iter().enumerate().take(10) {
         if index == 9 && byte > 1 {

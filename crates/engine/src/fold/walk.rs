@@ -149,7 +149,8 @@ impl FoldWalk {
     }
 
     fn visit_heads(&mut self, disk: &mut dyn Disk, visit: Visit<'_>) -> Result<Progress, Error> {
-        for _ in 0..STEP_ENTRIES {
+        let mut looked_at = 0;
+        while looked_at < STEP_ENTRIES {
             if !self.settle(disk)? {
                 return Ok(Progress::Done);
             }
@@ -157,35 +158,57 @@ impl FoldWalk {
                 self.end.next = self.place();
                 return Ok(Progress::Done);
             }
-            let item = self.iter.item().expect("settled at an item");
-            let entry = Entry::decode(item.entry)?;
-            if !is_wanted(&self.request, &self.snapshot, item.key, item.seq, &entry) {
-                self.iter.next(disk)?;
-                continue;
-            }
-            let (seq, head, expires_ms) = (item.seq, entry.head, entry.expires_ms);
-            let control = visit(&Visited { key: item.key, seq, head, value: None, expires_ms });
-            self.end.visited += 1;
-            match self.request.what {
-                What::Buckets(bucket) => {
-                    let len = bucket(item.key).min(item.key.len());
-                    let after = after_prefix(&item.key[..len]);
-                    if after.is_empty() {
-                        // Nothing is behind this bucket, in this range or any that lies further on.
-                        self.range += 1;
-                        self.sought = false;
-                    } else {
-                        self.iter.seek(disk, &after)?;
-                    }
-                }
-                _ => self.iter.next(disk)?,
-            }
+            let left = STEP_ENTRIES - looked_at;
+            let (passed, control) = self.visit_range(disk, visit, left)?;
+            looked_at += passed;
             if control == Control::Stop {
                 self.end.next = if self.settle(disk)? { self.place() } else { None };
                 return Ok(Progress::Done);
             }
         }
         Ok(Progress::More)
+    }
+
+    /// Visits items of the current range, at most so many entries of it. Tells how many it has passed, and whether the
+    /// visitor has had enough.
+    fn visit_range(
+        &mut self,
+        disk: &mut dyn Disk,
+        visit: Visit<'_>,
+        entries_max: usize,
+    ) -> Result<(usize, Control), Error> {
+        let FoldWalk { request, snapshot, iter, range, sought, end, .. } = self;
+        let key_range = &request.ranges[*range];
+        let mut passed = 0;
+        while passed < entries_max && end.visited < request.items_max {
+            let Some(item) = iter.item().filter(|item| !key_range.ends_before(item.key)) else { break };
+            passed += 1;
+            let entry = Entry::decode(item.entry)?;
+            if !is_wanted(request, snapshot, item.key, item.seq, &entry) {
+                iter.next(disk)?;
+                continue;
+            }
+            let (seq, head, expires_ms) = (item.seq, entry.head, entry.expires_ms);
+            let control = visit(&Visited { key: item.key, seq, head, value: None, expires_ms });
+            end.visited += 1;
+            match request.what {
+                What::Buckets(bucket) => {
+                    let len = bucket(item.key).min(item.key.len());
+                    let after = after_prefix(&item.key[..len]);
+                    if after.is_empty() {
+                        // Nothing is behind this bucket, in this range or any that lies further on.
+                        (*range, *sought) = (*range + 1, false);
+                        return Ok((passed, control));
+                    }
+                    iter.seek(disk, &after)?;
+                }
+                _ => iter.next(disk)?,
+            }
+            if control == Control::Stop {
+                return Ok((passed, control));
+            }
+        }
+        Ok((passed.max(1), Control::Next))
     }
 
     /// Takes items into the window until it is full or nothing is left.
