@@ -127,6 +127,24 @@ impl Store {
             };
             running.dead.extend(dead.iter().filter(is_input).copied());
         }
+        self.count_dead_in_waiting(dead);
+    }
+
+    /// The same for an output whose manifest is not durable yet: readers still find the inputs.
+    fn count_dead_in_waiting(&mut self, dead: &[DeadRecord]) {
+        let written = self.maintenance.manifest.as_ref().and_then(|run| run.edit.as_ref());
+        let waiting = self.maintenance.edits.iter().chain(written).filter_map(|edit| edit.compacted.as_ref());
+        for Compacted { inputs, output } in waiting {
+            let Some(output) = output else { continue };
+            let moved = |record: &&DeadRecord| {
+                let segment = self.segments.find(record.jsn);
+                segment.is_some_and(|segment| inputs.iter().any(|input| input.id == segment.id))
+                    && output.offset_of(record.jsn, 0).is_some()
+            };
+            let bytes: u64 = dead.iter().filter(moved).map(|record| u64::from(record.bytes)).sum();
+            let account = self.accounts.of(output.id);
+            self.accounts.set(output.id, Account { dead_bytes: account.dead_bytes + bytes, ..account });
+        }
     }
 
     /// Counts the records of tables that were removed whole, without a merge that would have read them. It is not in

@@ -18,6 +18,9 @@ use std::sync::atomic::Ordering::Relaxed;
 /// unclean starts.
 pub const LEASE_COUNTERS: u64 = 1 << 20;
 
+/// Dead records counted in one turn: each is looked for in the segments' indexes, so this is two milliseconds.
+const DEAD_COUNTED_MAX: usize = 16 << 10;
+
 /// A change of the version that waits for its manifest.
 #[derive(Default)]
 pub(in crate::store) struct Edit {
@@ -65,6 +68,9 @@ impl Store {
         }
         let durable = self.writer.durable();
         let ready = self.maintenance.edits.iter().position(|edit| edit.needs_durable <= durable);
+        if ready.is_some_and(|index| !self.count_some_dead(index)) {
+            return;
+        }
         let edit = ready.map(|index| self.maintenance.edits.remove(index));
         if edit.is_none() && self.manifest.dot_lease_end - self.next_counter > LEASE_COUNTERS / 2 {
             return;
@@ -76,9 +82,6 @@ impl Store {
             }
             None => Arc::clone(&self.version),
         };
-        if let Some(edit) = &edit {
-            self.count_dead(&edit.dead);
-        }
         let mut state = self.manifest.clone();
         state.dot_lease_end = state.dot_lease_end.max(self.next_counter + LEASE_COUNTERS);
         if edit.as_ref().is_some_and(|edit| edit.flushed) {
@@ -95,6 +98,16 @@ impl Store {
         let segments = self.segments_after(compacted);
         self.describe(&mut state, &version, &segments);
         self.write_manifest(state, version, edit);
+    }
+
+    /// Counts some of an edit's dead records; `true` when all are counted. A large merge has more of them than fit a
+    /// turn.
+    fn count_some_dead(&mut self, edit: usize) -> bool {
+        let dead = &mut self.maintenance.edits[edit].dead;
+        let left = dead.split_off(dead.len().min(DEAD_COUNTED_MAX));
+        let some = std::mem::replace(dead, left);
+        self.count_dead(&some);
+        self.maintenance.edits[edit].dead.is_empty()
     }
 
     /// Fills in what the manifest says of tables and segments.

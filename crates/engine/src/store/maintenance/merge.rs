@@ -1,9 +1,11 @@
-//! The level that is over its size the most is merged into the next.
+//! The level that is over its size the most is merged into the next. A table with a damaged block is merged no more until
+//! the next start: its other blocks are read, and so is everything else, until level 0 is full.
 
 use super::manifest::Edit;
+use crate::error::Error;
 use crate::merge::{MergeJob, MergeRequest};
 use crate::store::Store;
-use crate::table::Table;
+use crate::table::{Table, TableId};
 use base::spawn::Outcome;
 use std::sync::Arc;
 
@@ -20,6 +22,9 @@ impl Store {
         let Some(plan) = self.version.pick_merge(&self.options.levels(), cursors) else {
             return self.want_cut();
         };
+        if plan.tables().any(|table| self.maintenance.damaged_tables.contains(&table.id())) {
+            return;
+        }
         let request =
             self.merge_request(plan.output_level, self.options.table_bytes_target, plan.drop_deletions);
         let outcome = Outcome::new();
@@ -45,6 +50,11 @@ impl Store {
                     ..Edit::default()
                 };
                 self.maintenance.edits.push(edit);
+            }
+            // What is damaged goes on to be an error for its own keys; nothing was changed, and writes go on.
+            Err(Error::Damaged(damage)) if TableId::from_file_name(&damage.file).is_some() => {
+                self.maintenance.damaged_tables.extend(TableId::from_file_name(&damage.file));
+                self.note_damage([damage]);
             }
             Err(error) => self.writer.fence(error),
         }

@@ -8,7 +8,8 @@
 //! * `compaction.rs`: what is of use in segments that are mostly waste moves to a new one.
 //! * `obsolete.rs`: files of tables and segments that nobody reads any more are removed.
 //!
-//! A job that fails because of the disk fences the store: what it has is still read, and nothing is lost.
+//! A job that fails because of the disk fences the store: what it has is still read, and nothing is lost. One that meets
+//! damage leaves it where it is; a compaction that fails is tried again.
 
 mod compaction;
 mod cut;
@@ -25,12 +26,13 @@ use crate::error::Error;
 use crate::journal::writer::ReadySegment;
 use crate::manifest::{MergeCursors, MergePlan};
 use crate::merge::MergeOutput;
-use crate::table::Table;
+use crate::table::{Table, TableId};
 use base::Monotonic;
 use base::spawn::Outcome;
 use compaction::CompactionState;
 use manifest::ManifestRun;
 use obsolete::Removed;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -43,6 +45,8 @@ pub(super) struct Maintenance {
     flush: Option<Outcome<Result<MergeOutput, Error>>>,
     merge: Option<(MergePlan, Outcome<Result<MergeOutput, Error>>)>,
     merge_cursors: MergeCursors,
+    /// Tables in which a merge has met damage.
+    damaged_tables: BTreeSet<TableId>,
     cut_look: cut::CutLook,
     pub(super) edits: Vec<Edit>,
     manifest: Option<ManifestRun>,
