@@ -426,7 +426,7 @@ fn runs_keep_their_order_and_leave_places_for_new_ones() {
 fn deletions_end_though_nothing_is_full() {
     let mut ledger = Ledger::new();
     ledger.options = MergeOptions::default();
-    let mut put = |ledger: &mut Ledger, deleted: bool| {
+    let put = |ledger: &mut Ledger, deleted: bool| {
         let entries: Model = (0..100u64)
             .map(|number| {
                 let key = format!("key{number:04}").into_bytes();
