@@ -4,7 +4,7 @@
 //! [`stats`] (medians and spreads), [`process`], [`annulet`], [`cluster`] and [`redis`] (the servers that are
 //! measured), [`workload`] and [`generator`] (what is asked of them), [`calibrate`] (what the machine does without
 //! them), [`measure`] (CPU per operation), [`strace`], [`rows`] and [`report`] (what is said in the end),
-//! [`figures`] (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`],
+//! [`figures`] (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`], [`load_generator`],
 //! [`engine_alone`], [`protocols`]. On its own:
 //! [`micro`], which counts instructions, and [`fuzz`], which makes noise.
 
@@ -16,6 +16,7 @@ mod figures;
 mod first_light;
 mod fuzz;
 mod generator;
+mod load_generator;
 mod machine;
 mod measure;
 mod micro;
@@ -70,6 +71,8 @@ enum Figures {
     Protocol(protocols::Options),
     /// The engine alone, in process: CPU per operation, bytes written, stalls, start, memory.
     Engine(engine_alone::Options),
+    /// The load generator itself: what it can do, what it costs, whether it tells the truth.
+    Bench(load_generator::Options),
 }
 
 fn main() -> ExitCode {
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Figures { figures: Figures::Engine(options) } => ("figures", engine_alone::run(&options)),
         Command::Figures { figures: Figures::Protocol(options) } => ("figures", protocols::run(&options)),
         Command::Fuzz(options) => ("fuzz", fuzz::run(&options)),
+        Command::Figures { figures: Figures::Bench(options) } => ("figures", load_generator::run(&options)),
         Command::Micro(options) => ("micro", micro::run(&options)),
     };
     match done {
