@@ -57,6 +57,8 @@ pub struct Collector<'a> {
     sampling: bool,
     /// The last second in which operations began, once that is known.
     last: Option<u64>,
+    /// Whether a second has been measured.
+    measured: bool,
 }
 
 impl<'a> Collector<'a> {
@@ -85,6 +87,7 @@ impl<'a> Collector<'a> {
             coming: vec![0; workers],
             sampling,
             last: None,
+            measured: false,
         }
     }
 
@@ -188,11 +191,16 @@ impl<'a> Collector<'a> {
         if is_over {
             self.last.get_or_insert(second);
         }
-        match self.warming.until {
+        // A run that was over before its first second: that second, not whole, is all there is to measure.
+        let is_all = !self.measured && self.is_over() && !self.control.is_stopped();
+        let phase = match self.warming.until {
+            Some(until) if is_all && second >= until => Phase::Measured,
             _ if self.last.is_some_and(|last| second >= last) => Phase::Trailing,
             Some(until) if second >= until => Phase::Measured,
             _ => Phase::WarmUp,
-        }
+        };
+        self.measured |= phase == Phase::Measured;
+        phase
     }
 }
 

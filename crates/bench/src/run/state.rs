@@ -20,7 +20,7 @@ use crate::rng::{Rng, mix};
 use crate::values::{Pool, STAMP_LEN, Stamp};
 use crate::workload::{CheckPlan, Indexes, Op, Operation, Retry};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
@@ -39,6 +39,9 @@ const SUSPECTS_MAX: usize = 1000;
 
 /// How often another operation is drawn where the first has nothing to ask for.
 const DRAWS_MAX: u32 = 16;
+
+/// Errors of one operation and kind that a worker tells of: a storm of them is counted, not described.
+const TOLD_MAX: u32 = 20;
 
 /// The length of a text in an error record.
 const TEXT_MAX: usize = 500;
@@ -116,6 +119,8 @@ pub struct State<'a> {
     value: Vec<u8>,
     indexes: Vec<(&'static str, Vec<u8>)>,
     query: [Vec<u8>; 2],
+    /// How often it has told of what.
+    told: BTreeMap<(usize, &'static str), u32>,
     out: Sender<Message>,
 }
 
@@ -160,6 +165,7 @@ impl<'a> State<'a> {
             value: Vec::new(),
             indexes: Vec::new(),
             query: Default::default(),
+            told: BTreeMap::new(),
             out,
         }
     }
@@ -521,8 +527,14 @@ impl State<'_> {
         self.record(token, cause.name(), true, text);
     }
 
-    fn record(&mut self, token: u32, kind: &str, wrong: bool, text: &str) {
+    /// Tells of what went wrong, the first times; all are counted.
+    fn record(&mut self, token: u32, kind: &'static str, wrong: bool, text: &str) {
         let slot = &self.slots[token as usize];
+        let told = self.told.entry((slot.operation, kind)).or_insert(0);
+        *told += 1;
+        if *told > TOLD_MAX {
+            return;
+        }
         let error = ErrorRecord {
             second: self.now / SECOND_NS,
             label: self.shared.operations[slot.operation].label.clone(),
