@@ -51,5 +51,5 @@ pub use replica::{Answer, Ask, NodeId, ReadForm, Reason};
 pub use request::{
     Bucket, DeleteRequest, GetRequest, ListBucketsRequest, ListKeysRequest, PutRequest, Request, Return,
 };
-pub use response::{Found, PreflistEntry, Response};
+pub use response::{Found, Member, PreflistEntry, Response};
 pub use turn::{Action, Event, Next, Stored, Turn, Want};

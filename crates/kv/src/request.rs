@@ -60,6 +60,8 @@ pub enum Request {
     ChangeType(Bytes, TypeChange),
     /// Name the bucket types, those included that are not active.
     ListTypes,
+    /// Name the nodes of the cluster.
+    ListMembers,
     /// Name the vnodes that hold a key, first choice first.
     GetPreflist(Bucket, Bytes),
 }
@@ -294,7 +296,8 @@ impl Request {
             Request::ListBuckets(_)
             | Request::GetTypeProps(_)
             | Request::ChangeType(..)
-            | Request::ListTypes => None,
+            | Request::ListTypes
+            | Request::ListMembers => None,
         }
     }
 

@@ -48,6 +48,8 @@ pub enum Response {
     Props(Arc<BucketProps>),
     /// The bucket types with their status and properties, the default one first.
     Types(Vec<(Bytes, TypeStatus, Arc<BucketProps>)>),
+    /// The nodes of the cluster.
+    Members(Vec<Member>),
     /// A bucket's or a bucket type's properties are changed.
     PropsSet,
     /// A bucket has its type's properties again.
@@ -66,6 +68,17 @@ pub struct Found {
     /// Answer only the newest sibling: the bucket does not show siblings, though it may hold some from a time
     /// when it did.
     pub newest_only: bool,
+}
+
+/// A node of the cluster, as another sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Whether it is the node that answers.
+    pub here: bool,
+    /// Whether it can be reached.
+    pub up: bool,
 }
 
 /// One vnode of a preference list.

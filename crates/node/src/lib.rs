@@ -25,4 +25,4 @@ pub use hop::{Hop, ShardId};
 pub use layout::Layout;
 pub use members::Members;
 pub use peer::{AskId, Lane, Load, PeerMessage};
-pub use shard::{Output, Reaping, RequestId, Shard, ShardConfig, ShardStats};
+pub use shard::{Histogram, Output, Reaping, RequestId, Shard, ShardConfig, ShardStats, TimesRead};

@@ -105,7 +105,7 @@ async fn converse(
                 send(stream, &mut out, patience).await?;
                 return hang_up(stream, patience).await;
             }
-            Incoming::Question(Question::Stats) => answer_stats(&mut session, ask, &mut out).await,
+            Incoming::Question(question) => answer(question, &mut session, ask, &mut out).await,
             Incoming::Request(request) => {
                 serve_request(request, &mut session, local, stream, &mut out, patience).await?;
             }
@@ -140,9 +140,19 @@ async fn serve_request(
     }
 }
 
-async fn answer_stats(session: &mut Session, ask: &Ask, out: &mut Vec<u8>) {
-    match serde_json::to_string(&ask().await) {
-        Ok(json) => session.answer(200, "application/json", json.as_bytes(), out),
+async fn answer(question: Question, session: &mut Session, ask: &Ask, out: &mut Vec<u8>) {
+    let stats = ask().await;
+    let text = match question {
+        Question::Stats => serde_json::to_string(&stats),
+        Question::Status => serde_json::to_string(&stats.status()),
+        Question::Metrics => stats.metrics(),
+    };
+    let content_type = match question {
+        Question::Stats | Question::Status => "application/json",
+        Question::Metrics => "text/plain; version=0.0.4",
+    };
+    match text {
+        Ok(text) => session.answer(200, content_type, text.as_bytes(), out),
         Err(error) => session.answer(500, "text/plain", error.to_string().as_bytes(), out),
     }
 }

@@ -9,7 +9,7 @@
 //!   share on it. * `pb.rs`, `http.rs`: connections of Riak's protocol buffers and its HTTP. * `connections.rs`,
 //!   `pace.rs`: how long each may take. * `mailbox.rs`: messages between threads.
 //! * `peer/`: links between the nodes of a cluster.
-//! * `stats.rs`: what `/stats` says. * `config.rs`: what it is told.
+//! * `stats.rs`: what `/stats` says. `metrics.rs`: the same for Prometheus. * `config.rs`: what it is told.
 
 pub mod config;
 mod connections;
@@ -18,6 +18,7 @@ mod http;
 mod listen;
 mod local;
 mod mailbox;
+mod metrics;
 mod pace;
 mod pb;
 pub mod peer;

@@ -8,7 +8,7 @@ use crate::peer::{LINKS_MAX, Links, PeerFigures};
 use base::{FastMap, Monotonic};
 use kv::{Error, Request, Response};
 use node::peer::route;
-use node::{Layout, Output, PeerMessage, RequestId, Shard, ShardId, ShardStats};
+use node::{Layout, Output, PeerMessage, RequestId, Shard, ShardId, ShardStats, TimesRead};
 use ring::NodeId;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -248,6 +248,11 @@ impl Local {
     /// Whether clients may be answered.
     pub fn knows_peers(&self) -> bool {
         self.shard.borrow().knows_peers()
+    }
+
+    /// How long the shard's clients wait.
+    pub fn times(&self) -> (TimesRead, TimesRead) {
+        self.shard.borrow_mut().times()
     }
 
     /// What the shard is doing.

@@ -1,10 +1,11 @@
 //! What `/stats` says.
 
+use crate::metrics::put;
 use crate::peer::PeerFigures;
-use node::ShardStats;
 use node::riak::RIAK_VERSION;
+use node::{Histogram, ShardStats, TimesRead};
 use os::DiskFigures;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// What one shard's thread has to say.
@@ -12,6 +13,8 @@ use std::collections::BTreeMap;
 pub struct ThreadStats {
     /// Its shard.
     pub shard: ShardStats,
+    /// How long clients' gets and puts take.
+    pub times: (TimesRead, TimesRead),
     /// Its disk.
     pub disk: DiskFigures,
     /// Its links, by node; none if the node is alone.
@@ -24,10 +27,24 @@ pub struct Stats {
     nodename: String,
     /// What clients choose their features by.
     riak_kv_version: &'static str,
+    riak_core_version: &'static str,
+    storage_backend: &'static str,
+    ring_members: Vec<String>,
+    ring_creation_size: u32,
+    cpu_nprocs: usize,
+    /// Bytes of memory that the process holds.
+    memory_total: u64,
     annulet_version: String,
     ring_num_partitions: u32,
     shards: usize,
     connections: usize,
+    /// Coordinated here, in the last minute and since the start; times in microseconds.
+    #[serde(flatten, serialize_with = "gets")]
+    node_gets: TimesRead,
+    #[serde(flatten, serialize_with = "puts")]
+    node_puts: TimesRead,
+    read_repairs_total: u64,
+    /// Those of replicas too.
     vnode_gets_total: u64,
     vnode_puts_total: u64,
     vnode_deletes_total: u64,
@@ -98,6 +115,11 @@ impl Stats {
         let mut stats = Stats {
             nodename: nodename.to_owned(),
             riak_kv_version: RIAK_VERSION,
+            riak_core_version: RIAK_VERSION,
+            storage_backend: "annulet",
+            ring_creation_size: ring_num_partitions,
+            cpu_nprocs: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_total: memory(),
             annulet_version: version.to_owned(),
             ring_num_partitions,
             shards: threads.len(),
@@ -117,7 +139,9 @@ impl Stats {
         refused: u64,
     ) -> Stats {
         self.peer_strangers_refused = refused;
-        for (at, name) in members.enumerate().filter(|(_, name)| *name != self.nodename) {
+        let members: Vec<&str> = members.collect();
+        self.ring_members = members.iter().map(|name| (*name).to_owned()).collect();
+        for (at, name) in members.into_iter().enumerate().filter(|(_, name)| *name != self.nodename) {
             let mut sum = PeerFigures::default();
             threads.iter().filter_map(|thread| thread.peers.get(at)).for_each(|figures| sum += *figures);
             self.links += sum;
@@ -128,8 +152,11 @@ impl Stats {
 
     fn add(&mut self, thread: &ThreadStats) {
         let (counters, store, disk) = (thread.shard.counters, thread.shard.store, thread.disk);
-        self.vnode_gets_total += counters.gets;
-        self.vnode_puts_total += counters.puts;
+        self.node_gets.join(&thread.times.0);
+        self.node_puts.join(&thread.times.1);
+        self.read_repairs_total += counters.repairs;
+        self.vnode_gets_total += counters.gets + counters.replica_reads;
+        self.vnode_puts_total += counters.puts + counters.replica_writes;
         self.vnode_deletes_total += counters.deletes;
         self.hops_total += counters.hops;
         self.errors_total += counters.errors;
@@ -176,5 +203,130 @@ impl Stats {
         self.disk_writes += disk.writes;
         self.disk_write_bytes += disk.write_bytes;
         self.disk_syncs += disk.syncs;
+    }
+}
+
+impl Stats {
+    /// Where the node stands, for operators.
+    pub fn status(&self) -> serde_json::Value {
+        serde_json::json!({
+            "node": self.nodename,
+            "version": self.annulet_version,
+            "shards": self.shards,
+            "ring_size": self.ring_num_partitions,
+            "connections": self.connections,
+            "requests_under_way": self.requests_under_way,
+            "members": self.ring_members.len(),
+            "members_up": self.peers_up + 1,
+        })
+    }
+
+    /// The times since the start, by the name of what takes them.
+    pub(crate) fn times(&self) -> impl Iterator<Item = (&'static str, HistogramOf<'_>)> {
+        let all = [("node_get_seconds", &self.node_gets), ("node_put_seconds", &self.node_puts)];
+        all.into_iter().map(|(name, times)| (name, HistogramOf(&times.all)))
+    }
+}
+
+/// A histogram to be written for Prometheus.
+pub(crate) struct HistogramOf<'a>(&'a Histogram);
+
+impl HistogramOf<'_> {
+    /// Buckets end at powers of two of a microsecond, from 64 us to 67 s.
+    pub(crate) fn put_histogram(&self, name: &str, out: &mut String) {
+        put(out, format_args!("# HELP annulet_{name} Time from the beginning of a request to its answer.\n"));
+        put(out, format_args!("# TYPE annulet_{name} histogram\n"));
+        for doublings in (6..=26).step_by(2) {
+            let (seconds, count) = (f64::from(1u32 << doublings) / 1e6, self.0.count_within(doublings));
+            put(out, format_args!("annulet_{name}_bucket{{le=\"{seconds}\"}} {count}\n"));
+        }
+        let (count, seconds) = (self.0.count(), self.0.sum() as f64 / 1e6);
+        put(out, format_args!("annulet_{name}_bucket{{le=\"+Inf\"}} {count}\n"));
+        put(out, format_args!("annulet_{name}_sum {seconds}\nannulet_{name}_count {count}\n"));
+    }
+}
+
+fn gets<S: Serializer>(times: &TimesRead, serializer: S) -> Result<S::Ok, S::Error> {
+    fsm("node_get", times).serialize(serializer)
+}
+
+fn puts<S: Serializer>(times: &TimesRead, serializer: S) -> Result<S::Ok, S::Error> {
+    fsm("node_put", times).serialize(serializer)
+}
+
+/// Riak's names: of its coordinators, which it has as finite state machines.
+fn fsm(name: &str, times: &TimesRead) -> BTreeMap<String, u64> {
+    let minute = &times.minute;
+    let mut all = BTreeMap::from([
+        (format!("{name}s"), minute.count()),
+        (format!("{name}s_total"), times.all.count()),
+        (format!("{name}_fsm_time_mean"), minute.mean()),
+        (format!("{name}_fsm_time_median"), minute.percentile(50)),
+        (format!("{name}_fsm_time_100"), minute.max()),
+    ]);
+    for percent in [95, 99] {
+        all.insert(format!("{name}_fsm_time_{percent}"), minute.percentile(percent));
+    }
+    all
+}
+
+/// Bytes of memory that the process holds, as the kernel counts them; 0 where it does not say.
+fn memory() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages: Option<u64> = pages.and_then(|text| text.split(' ').nth(1)?.parse().ok());
+    pages.unwrap_or(0) * 4096
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_riaks() {
+        let stats = Stats::of("n@h", "1", 64, 3, &[]).with_peers(["m@h", "n@h"].into_iter(), &[], 0);
+        let json = serde_json::to_value(&stats).unwrap();
+        for name in [
+            "nodename",
+            "riak_kv_version",
+            "riak_core_version",
+            "storage_backend",
+            "ring_members",
+            "ring_num_partitions",
+            "node_gets",
+            "node_gets_total",
+            "node_puts",
+            "node_puts_total",
+            "node_get_fsm_time_mean",
+            "node_get_fsm_time_median",
+            "node_put_fsm_time_95",
+            "node_put_fsm_time_99",
+            "node_put_fsm_time_100",
+            "vnode_gets_total",
+            "read_repairs_total",
+            "memory_total",
+            "cpu_nprocs",
+        ] {
+            assert!(json.get(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn metrics_have_a_type_each_and_no_line_out_of_place() {
+        let stats = Stats::of("n\"@h", "1", 64, 3, &[]).with_peers(["m@h", "n\"@h"].into_iter(), &[], 0);
+        let text = stats.metrics().unwrap();
+        assert!(text.contains("\nannulet_connections 3\n"), "{text}");
+        assert!(text.contains("nodename=\"n\\\"@h\""), "{text}");
+        assert!(text.contains("annulet_node_get_seconds_bucket{le=\"+Inf\"} 0\n"), "{text}");
+        let mut typed = std::collections::BTreeSet::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                assert!(typed.insert(rest.split(' ').next().unwrap()), "{line} comes twice");
+            } else if !line.starts_with('#') {
+                let name = line.split(['{', ' ']).next().unwrap();
+                let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+                assert!(typed.contains(name) || base.is_some_and(|base| typed.contains(base)), "{line}");
+                assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok(), "{line}");
+            }
+        }
     }
 }

@@ -311,8 +311,12 @@ async fn answer_control(
     counters: Arc<DiskCounters>,
 ) {
     while let Some(ask) = control.recv().await {
-        let stats =
-            ThreadStats { shard: local.stats(), disk: counters.snapshot(), peers: local.peer_figures() };
+        let stats = ThreadStats {
+            shard: local.stats(),
+            times: local.times(),
+            disk: counters.snapshot(),
+            peers: local.peer_figures(),
+        };
         // Whoever asked may have given up.
         ask.send(stats).ok();
     }

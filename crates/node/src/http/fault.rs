@@ -14,12 +14,19 @@ use protocol::http::{Answer, Connection, Refused};
 pub(super) struct Fault {
     pub status: u16,
     pub text: Cow<'static, str>,
+    /// Whether the text is JSON, not a sentence.
+    is_json: bool,
 }
 
 impl Fault {
     /// A status of one's own choice.
     pub fn new(status: u16, text: impl Into<Cow<'static, str>>) -> Fault {
-        Fault { status, text: text.into() }
+        Fault { status, text: text.into(), is_json: false }
+    }
+
+    /// Something that clients take apart.
+    pub fn json(status: u16, value: &serde_json::Value) -> Fault {
+        Fault { status, text: value.to_string().into(), is_json: true }
     }
 
     /// 400.
@@ -33,6 +40,10 @@ impl Fault {
         if self.text.is_empty() {
             return answer.body(b"");
         }
+        if self.is_json {
+            answer.header("Content-Type", "application/json");
+            return answer.body(self.text.as_bytes());
+        }
         answer.header("Content-Type", "text/plain");
         answer.body(format!("{}\n", self.text).as_bytes());
     }
@@ -40,7 +51,7 @@ impl Fault {
 
 impl From<Refused> for Fault {
     fn from(refused: Refused) -> Fault {
-        Fault { status: refused.status, text: refused.text }
+        Fault::new(refused.status, refused.text)
     }
 }
 

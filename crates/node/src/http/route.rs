@@ -3,8 +3,11 @@
 
 use bytes::Bytes;
 use kv::Bucket;
+use kv::request::DEFAULT_TYPE;
 use protocol::http::Refused;
 use protocol::http::target::{decode, encode, segments};
+
+use super::admin::Page;
 
 /// The generation of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +41,16 @@ pub(super) enum Route {
     Object(Place, Bytes),
     /// The keys of a bucket, among which a node may invent one.
     Keys(Place),
+    /// The properties of a bucket.
+    Props(Place),
+    /// The properties of a bucket type.
+    TypeProps(Bytes),
+    /// The buckets of a type.
+    Buckets(Bytes),
+    /// What the node is doing, for Prometheus.
+    Metrics,
+    /// A page for operators.
+    Admin(Page),
 }
 
 /// What a path names; `None` if nothing.
@@ -51,20 +64,45 @@ pub(super) fn route(path: &Bytes) -> Result<Option<Route>, Refused> {
         b"" => Ok(only(Route::Root, rest)),
         b"ping" => Ok(only(Route::Ping, rest)),
         b"stats" => Ok(only(Route::Stats, rest)),
+        b"metrics" => Ok(only(Route::Metrics, rest)),
+        b"admin" => admin(rest),
         b"riak" => riak(rest),
         b"buckets" => buckets(Form::Buckets, None, rest),
         b"types" => match (rest.next(), rest.next()) {
             (Some(named), Some(word)) if word == "buckets" => {
                 buckets(Form::Types, Some(decode(&named)?), rest)
             }
+            (Some(named), Some(word)) if word == "props" => Ok(only(Route::TypeProps(decode(&named)?), rest)),
             _ => Ok(None),
         },
         _ => Ok(None),
     }
 }
 
+fn admin(mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused> {
+    let first = rest.next().unwrap_or_default();
+    let page = match &first[..] {
+        b"status" => Page::Status,
+        b"members" => Page::Members,
+        b"openapi.yaml" => Page::OpenApi,
+        b"bucket-types" => match (rest.next(), rest.next()) {
+            (None, _) => Page::Types,
+            (Some(name), None) => Page::Type(decode(&name)?),
+            (Some(name), Some(word)) if word == "activate" => Page::Activate(decode(&name)?),
+            _ => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    Ok(only(Route::Admin(page), rest))
+}
+
+/// All buckets of a type: what stands where a bucket's name would.
+fn all_buckets(bucket_type: Option<Bytes>) -> Option<Route> {
+    Some(Route::Buckets(bucket_type.unwrap_or(Bytes::from_static(DEFAULT_TYPE))))
+}
+
 fn riak(mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused> {
-    let Some(name) = rest.next() else { return Ok(None) };
+    let Some(name) = rest.next() else { return Ok(all_buckets(None)) };
     let place = Place { form: Form::Riak, bucket: Bucket::untyped(decode(&name)?) };
     object_or_keys(place, rest)
 }
@@ -74,9 +112,10 @@ fn buckets(
     bucket_type: Option<Bytes>,
     mut rest: impl Iterator<Item = Bytes>,
 ) -> Result<Option<Route>, Refused> {
-    let Some(name) = rest.next() else { return Ok(None) };
+    let Some(name) = rest.next() else { return Ok(all_buckets(bucket_type)) };
     let place = Place { form, bucket: Bucket::typed(bucket_type, decode(&name)?) };
     match rest.next() {
+        Some(word) if word == "props" => Ok(only(Route::Props(place), rest)),
         Some(word) if word == "keys" => object_or_keys(place, rest),
         _ => Ok(None),
     }
@@ -159,10 +198,41 @@ mod tests {
     }
 
     #[test]
-    fn other_paths_name_nothing() {
-        for path in
-            ["//", "/x", "/ping/", "/buckets/b/x/k", "/buckets/b/keys/k/x", "/types/t", "/riak", "/riak/b/k/"]
+    fn pages_beside_objects() {
+        for (path, bucket_type) in [("/buckets", "default"), ("/riak", "default"), ("/types/t/buckets", "t")]
         {
+            assert_eq!(named(path), Some(Route::Buckets(bucket_type.into())), "{path}");
+        }
+        let props = |form, bucket_type| Some(Route::Props(place(form, bucket_type, "b")));
+        assert_eq!(named("/buckets/b/props"), props(Form::Buckets, "default"));
+        assert_eq!(named("/types/t/buckets/b/props"), props(Form::Types, "t"));
+        assert_eq!(named("/types/t/props"), Some(Route::TypeProps("t".into())));
+        assert_eq!(named("/metrics"), Some(Route::Metrics));
+        for (path, page) in [
+            ("/admin/status", Page::Status),
+            ("/admin/members", Page::Members),
+            ("/admin/openapi.yaml", Page::OpenApi),
+            ("/admin/bucket-types", Page::Types),
+            ("/admin/bucket-types/a%20b", Page::Type("a b".into())),
+            ("/admin/bucket-types/t/activate", Page::Activate("t".into())),
+        ] {
+            assert_eq!(named(path), Some(Route::Admin(page)), "{path}");
+        }
+    }
+
+    #[test]
+    fn other_paths_name_nothing() {
+        for path in [
+            "//",
+            "/x",
+            "/ping/",
+            "/buckets/b/x/k",
+            "/buckets/b/keys/k/x",
+            "/types/t",
+            "/riak/b/k/",
+            "/admin",
+            "/types/t/props/x",
+        ] {
             assert_eq!(named(path), None, "{path}");
         }
         assert!(route(&Bytes::from("/buckets/%/keys/k")).is_err());

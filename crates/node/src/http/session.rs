@@ -14,10 +14,13 @@ use kv::{Error, Response};
 use protocol::http::target::{self, Query};
 use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused, Waits, date};
 
+use super::admin::{self, Page};
 use super::fault::Fault;
+use super::listing::{self, Went};
 use super::object;
+use super::props;
 use super::root;
-use super::route::{Route, route};
+use super::route::{Form, Route, route};
 
 /// What a step of the connection came to.
 #[derive(Debug)]
@@ -40,6 +43,10 @@ pub enum Incoming {
 pub enum Question {
     /// What is the node doing?
     Stats,
+    /// The same for Prometheus.
+    Metrics,
+    /// Where does the node stand?
+    Status,
 }
 
 /// What the answer under way is to.
@@ -47,6 +54,9 @@ pub enum Question {
 enum Asked {
     Nothing,
     Object(object::Asked),
+    Props(props::Asked),
+    Listing(listing::Asked),
+    Admin(admin::Asked),
 }
 
 /// A connection's state.
@@ -97,9 +107,16 @@ impl Session {
     /// next; its answer comes here too.
     pub fn respond(&mut self, result: Result<Response, Error>, out: &mut Vec<u8>) -> Option<kv::Request> {
         match &mut self.asked {
-            Asked::Object(asked) => object::respond(asked, result, self.connection, out),
+            Asked::Object(asked) => return object::respond(asked, result, self.connection, out),
+            Asked::Props(asked) => props::respond(asked, result, self.connection, out),
+            Asked::Admin(asked) => admin::respond(asked, result, self.connection, out),
+            Asked::Listing(asked) => match listing::respond(asked, result, self.connection, out) {
+                Went::Well => {}
+                Went::Broken => self.closing = true,
+            },
             Asked::Nothing => unreachable!("the node answers what it was asked"),
         }
+        None
     }
 
     /// Answers the question that [`Session::receive`] gave out last.
@@ -176,11 +193,67 @@ impl Session {
                 return Ok(Incoming::Answered);
             }
             Route::Stats => return Ok(Incoming::Question(Question::Stats)),
-            Route::Object(place, key) => object::request(place, Some(key), head, &query, body)?,
-            Route::Keys(place) => object::request(place, None, head, &query, body)?,
+            Route::Metrics => return Ok(Incoming::Question(Question::Metrics)),
+            Route::Admin(page) => return self.on_admin(&page, head.method, &body, out),
+            Route::Object(place, key) => {
+                let (request, asked) = object::request(place, Some(key), head, &query, body)?;
+                (request, Asked::Object(asked))
+            }
+            Route::Keys(place) if head.method == Method::Post => {
+                let (request, asked) = object::request(place, None, head, &query, body)?;
+                (request, Asked::Object(asked))
+            }
+            // The oldest form has a bucket's properties and its keys in one place.
+            Route::Keys(place)
+                if place.form == Form::Riak && query.get("keys").is_none_or(|it| it == "false") =>
+            {
+                let (request, asked) = props::of_bucket(place.bucket, head.method, &body)?;
+                (request, Asked::Props(asked))
+            }
+            Route::Keys(place) => match listing::keys(place.bucket, &query, self.connection)? {
+                Some((request, asked)) => (request, Asked::Listing(asked)),
+                None => return Ok(self.list_nothing(out)),
+            },
+            Route::Buckets(bucket_type) => match listing::buckets(bucket_type, &query, self.connection)? {
+                Some((request, asked)) => (request, Asked::Listing(asked)),
+                None => return Ok(self.list_nothing(out)),
+            },
+            Route::Props(place) => {
+                let (request, asked) = props::of_bucket(place.bucket, head.method, &body)?;
+                (request, Asked::Props(asked))
+            }
+            Route::TypeProps(name) => {
+                let (request, asked) = props::of_type(name, head.method, &body)?;
+                (request, Asked::Props(asked))
+            }
         };
-        self.asked = Asked::Object(asked);
+        self.asked = asked;
         Ok(Incoming::Request(request))
+    }
+
+    fn list_nothing(&mut self, out: &mut Vec<u8>) -> Incoming {
+        listing::nothing(self.connection, out);
+        Incoming::Answered
+    }
+
+    fn on_admin(
+        &mut self,
+        page: &Page,
+        method: Method,
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Incoming, Fault> {
+        if let Some((request, asked)) = admin::request(page, method, body)? {
+            self.asked = Asked::Admin(asked);
+            return Ok(Incoming::Request(request));
+        }
+        Ok(match page {
+            Page::Status => Incoming::Question(Question::Status),
+            _ => {
+                self.answer(200, "application/yaml", admin::OPENAPI.as_bytes(), out);
+                Incoming::Answered
+            }
+        })
     }
 
     fn not_allowed(&mut self, route: &Route, out: &mut Vec<u8>) {
@@ -206,8 +279,13 @@ impl Default for Session {
 
 fn allowed(route: &Route) -> &'static [Method] {
     match route {
-        Route::Root | Route::Ping | Route::Stats => &[Method::Get, Method::Head],
+        Route::Root | Route::Ping | Route::Stats | Route::Metrics => &[Method::Get, Method::Head],
+        Route::Admin(page) => admin::allowed(page),
+        Route::Props(_) => &[Method::Get, Method::Head, Method::Put, Method::Delete],
+        Route::TypeProps(_) => &[Method::Get, Method::Head, Method::Put],
+        Route::Buckets(_) => &[Method::Get],
+        Route::Keys(place) if place.form == Form::Riak => &[Method::Get, Method::Put, Method::Post],
         Route::Object(..) => &[Method::Get, Method::Head, Method::Put, Method::Post, Method::Delete],
-        Route::Keys(_) => &[Method::Post],
+        Route::Keys(_) => &[Method::Get, Method::Post],
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn response(answer: &Response, asked: Asked, context: &mut Vec<u8>, o
         }
         Response::Keys { keys, done } => response::list_keys(out, keys, *done),
         Response::Props(props) => response::bucket_props(out, &bucket_props(props)),
-        Response::Types(_) => unreachable!("the protocol has no request for the list of types"),
+        Response::Types(_) | Response::Members(_) => unreachable!("the protocol has no request for these"),
         Response::PropsSet => response::empty(out, codes::SET_BUCKET_RESP),
         Response::PropsReset => response::empty(out, codes::RESET_BUCKET_RESP),
         Response::Preflist(entries) => {

@@ -163,7 +163,7 @@ fn asked(request: &kv::Request) -> Asked {
         R::ListBuckets(_) | R::ListKeys(_) | R::GetProps(_) | R::SetProps(..) | R::ResetProps(_) => {
             Asked::Bucket
         }
-        R::GetTypeProps(_) | R::ChangeType(..) | R::ListTypes => Asked::Type,
+        R::GetTypeProps(_) | R::ChangeType(..) | R::ListTypes | R::ListMembers => Asked::Type,
     }
 }
 

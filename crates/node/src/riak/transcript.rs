@@ -93,7 +93,7 @@ impl Node {
             Request::ChangeType(name, change) => {
                 vec![self.table.changed_type(&name, &change, 1, true).map(|_| Response::PropsSet)]
             }
-            Request::ListTypes => unreachable!("the protocol has no such request"),
+            Request::ListTypes | Request::ListMembers => unreachable!("the protocol has no such request"),
             Request::GetPreflist(..) => {
                 let entry =
                     |partition| PreflistEntry { partition, node: Arc::from("g1@127.0.0.1"), primary: true };

@@ -23,12 +23,14 @@ mod peers;
 mod props;
 mod reap;
 mod replica;
+mod times;
 mod work;
 
 pub use crate::hop::RequestId;
 pub use admission::{OVERLOAD_WORK_MIN, PASS_MAX, WAIT_MAX};
 pub use object::LOOKUPS_BUSY;
 pub use reap::Reaping;
+pub use times::{Histogram, TimesRead};
 
 use crate::hop::{Hop, ShardId};
 use crate::layout::Layout;
@@ -50,6 +52,7 @@ use ring::Ring;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use times::Times;
 use work::{Coordinator, Objects};
 
 /// Requests that one shard works on at a time. Each holds its names, and values within [`WORK_BYTES_MAX`]; beyond it a
@@ -214,6 +217,8 @@ pub struct Shard {
     last_work: u64,
     admission: Admission,
     counters: ShardCounters,
+    /// Of gets and of puts.
+    times: (Times, Times),
     events: Vec<StoreEvent>,
     outputs: Vec<Output>,
 }
@@ -253,6 +258,7 @@ impl Shard {
             changes: PropsChanges::default(),
             awaiting: BTreeSet::new(),
             counters: ShardCounters::default(),
+            times: Default::default(),
             events: Vec::new(),
             outputs: Vec::new(),
         }
@@ -360,6 +366,12 @@ impl Shard {
         }
     }
 
+    /// How long clients' gets and puts take, from when they are begun to their answers.
+    pub fn times(&mut self) -> (TimesRead, TimesRead) {
+        let now = self.config.clock.now();
+        (self.times.0.read(now), self.times.1.read(now))
+    }
+
     fn work(&self) -> usize {
         let begun = self.objects.len() + self.listings.len() + self.changes.len() + self.forwards.len();
         begun + self.admission.len()
@@ -402,6 +414,7 @@ impl Shard {
             Request::GetTypeProps(name) => {
                 self.table.of_type(&name).map(|props| Response::Props(Arc::clone(props)))
             }
+            Request::ListMembers => Ok(Response::Members(self.members())),
             Request::ListTypes => Ok(Response::Types(self.table.types(self.peers.all_up()))),
             Request::GetPreflist(bucket, key) => {
                 self.config.limits.check_names(&bucket, &key)?;
@@ -416,6 +429,15 @@ impl Shard {
             }
             other => unreachable!("{other:?} is not answered from memory"),
         }
+    }
+
+    fn members(&self) -> Vec<kv::Member> {
+        let members = &self.config.members;
+        let member = |node| {
+            let here = node == members.here();
+            kv::Member { name: Arc::clone(members.name(node)), here, up: here || self.peers.is_up(node) }
+        };
+        members.all().map(member).collect()
     }
 
     /// The prefix of a key, and the shard that holds it.

@@ -63,7 +63,9 @@ impl Shard {
             Coordinator::Delete(_) => self.counters.deletes += 1,
             _ => {}
         }
-        self.drive(None, Work::new(origin, coordinator, ledger_key, props, deadline), Event::Start);
+        let mut work = Work::new(origin, coordinator, ledger_key, props, deadline);
+        work.begun = Some(self.config.clock.now());
+        self.drive(None, work, Event::Start);
     }
 
     /// The node that is to coordinate a write, if it is not this one: where this one is not to hold the key, cannot
@@ -290,9 +292,24 @@ impl Shard {
     fn send_parting(&mut self, work: &mut Work, parting: Parting) {
         work.answered = true;
         match (parting, work.origin) {
-            (Parting::Client(result), origin) => self.reply(origin, *result),
+            (Parting::Client(result), origin) => {
+                self.time(work);
+                self.reply(origin, *result);
+            }
             (Parting::Replica(result), Origin::Replica(to, id)) => self.answer(to, id, result),
             (Parting::Replica(result), _) => self.counters.repairs_failed += u64::from(result.is_err()),
+        }
+    }
+
+    /// Counts how long a client's request took.
+    fn time(&mut self, work: &Work) {
+        let times = match work.coordinator {
+            Coordinator::Get(_) => &mut self.times.0,
+            Coordinator::Put(_) => &mut self.times.1,
+            _ => return,
+        };
+        if let Some(begun) = work.begun {
+            times.add(begun, self.config.clock.now());
         }
     }
 

@@ -114,6 +114,8 @@ pub(super) struct Work {
     pub key: Bytes,
     pub props: Arc<BucketProps>,
     pub deadline: Monotonic,
+    /// When it began, if it is a client's.
+    pub begun: Option<Monotonic>,
     /// The newest version that the answer will rest on.
     pub rests_on: Seq,
     /// Bytes of values that it holds.
@@ -147,6 +149,7 @@ impl Work {
             key,
             props,
             deadline,
+            begun: None,
             rests_on: Seq(0),
             holds_key: false,
             waits: Waits::Nothing,

@@ -25,14 +25,6 @@ const KEY_MODE: u32 = 0o600;
 /// Certificates are no secret.
 const CERTIFICATE_MODE: u32 = 0o644;
 
-/// What is administered.
-#[derive(clap::Subcommand)]
-pub enum Command {
-    /// Make the certificate authority of a cluster, and a key and a certificate for each node. What is there already
-    /// is kept.
-    Cert(CertArgs),
-}
-
 /// Arguments of `admin cert`.
 #[derive(clap::Args)]
 pub struct CertArgs {
@@ -45,8 +37,7 @@ pub struct CertArgs {
 }
 
 /// Makes what is missing, and says what that was.
-pub fn run(command: &Command) -> Result<(), Failure> {
-    let Command::Cert(args) = command;
+pub fn run(args: &CertArgs) -> Result<(), Failure> {
     for (path, made) in make(&args.dir, &args.names)? {
         let word = if made { "made" } else { "kept" };
         writeln!(io::stdout(), "{word}  {}", path.display())?;
