@@ -10,11 +10,10 @@
 
 use super::Store;
 use crate::entry::{Entry, Jsn, Location, Seq};
-use crate::error::{Damage, Error};
-use crate::journal::record::{self, ParseError};
-use crate::journal::segment::{self, SegmentId};
+use crate::error::Error;
 use crate::manifest::TableCursor;
 use crate::memtable;
+use crate::read::RecordAt;
 use crate::table::{Block, BlockHandle, Table};
 use base::DiskError;
 use base::disk::{DiskAnswer, DiskOp, FileId, Token};
@@ -74,17 +73,6 @@ enum PendingRead {
     Record(RecordAt),
 }
 
-/// A version whose value is one journal read away.
-#[derive(Clone, Copy, Debug)]
-struct RecordAt {
-    segment: SegmentId,
-    file: FileId,
-    offset: u32,
-    len: u32,
-    jsn: Jsn,
-    seq: Seq,
-}
-
 /// A block that a lookup waited for.
 struct BlockAtHand<'a> {
     table: &'a Arc<Table>,
@@ -131,7 +119,7 @@ impl Store {
             other => unreachable!("a read answered {other:?}"),
         };
         match &parked.read {
-            PendingRead::Record(at) => self.check_record(&parked.key, *at, data).map(Step::Answer),
+            PendingRead::Record(at) => at.check(&parked.key, data).map(|found| Step::Answer(Some(found))),
             PendingRead::Block { table, handle } => {
                 let block = Block::parse(data, table.id(), handle.offset)?;
                 self.cache.insert(table.id(), handle.index, block.clone());
@@ -258,41 +246,16 @@ impl Store {
     }
 
     fn value(&mut self, key: &[u8], seq: Seq, jsn: Jsn, offset: u32, len: u32) -> Result<Step, Error> {
-        let found = self.segments.find(jsn).and_then(|segment| {
-            let offset = segment.offset_of(jsn, offset)?;
-            Some((segment.id, segment.file, offset))
-        });
-        let (segment, file, offset) = found.ok_or_else(|| Damage {
-            file: "journal".into(),
-            offset: u64::from(offset),
-            what: "no segment holds this record",
-        })?;
-        let at = RecordAt { segment, file, offset, len, jsn, seq };
-        if let Some(data) = self.writer.waiting(segment, u64::from(offset), len as usize) {
-            return self.check_record(key, at, data).map(Step::Answer);
+        let at = RecordAt::new(&self.segments, jsn, seq, offset, len)?;
+        let (from, len) = (u64::from(at.offset), at.len as usize);
+        if let Some(data) = self.writer.waiting(at.segment, from, len) {
+            return at.check(key, data).map(|found| Step::Answer(Some(found)));
         }
         self.counters.journal_reads_wanted += 1;
-        match self.try_read(file, u64::from(offset), len as usize) {
-            Some(data) => self.check_record(key, at, data).map(Step::Answer),
+        match self.try_read(at.file, from, len) {
+            Some(data) => at.check(key, data).map(|found| Step::Answer(Some(found))),
             None => Ok(Step::Read(PendingRead::Record(at))),
         }
-    }
-
-    /// Parses and checks the record that a head points at. Anything but that very record is damage.
-    fn check_record(&self, key: &[u8], at: RecordAt, data: Bytes) -> Result<Option<Found>, Error> {
-        let damage =
-            |what| Damage { file: segment::path_in_store(at.segment), offset: u64::from(at.offset), what };
-        let record = match record::parse(&data, at.segment, u64::from(at.offset)) {
-            Ok(record) => record,
-            Err(ParseError::BadValue { .. }) => return Err(damage("value checksum").into()),
-            Err(_) => return Err(damage("record header checksum").into()),
-        };
-        if record.jsn != at.jsn || record.key != key {
-            return Err(damage("another record stands here").into());
-        }
-        let head = data.slice_ref(record.head);
-        let value = data.slice_ref(record.value);
-        Ok(Some(Found { seq: at.seq, head, value: Some(value), expires_ms: record.expires_ms }))
     }
 
     /// Whether the newest version of `key` is no answer: a deletion, ended by now, or dropped with its range.
