@@ -135,7 +135,7 @@ fn golden_hello() {
     let mut bytes = encoded(|out| hello().encode(out));
     assert_eq!(
         bytes[..],
-        *b"ANNULETP\x20\0\x01\0\x01\0\xC1\0\0\0\0\0\0\0\x1F\0\0\0\0\0\0\0\x07n1@host\x0D\x82\xD2\x45"
+        *b"ANNULETP\x20\0\x01\0\x02\0\xC1\0\0\0\0\0\0\0\x1F\0\0\0\0\0\0\0\x07n1@host\x1C\x0E\x21\x33"
     );
     bytes.put_slice(b"more");
     assert_eq!(Hello::read(&mut bytes), Ok(Some(hello())));
