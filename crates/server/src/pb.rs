@@ -12,6 +12,7 @@ use node::riak::{Identity, Incoming, Session};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -24,11 +25,14 @@ const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// What a client may go on sending after its connection was ended: the frame that was refused, and some.
 const DISCARD_BYTES_MAX: usize = 64 << 20;
 
+/// How long it may go on. A connection that was refused is not one that is idle.
+const HANG_UP_MAX: Duration = Duration::from_secs(15);
+
 /// How much of that is read at a time.
 const DISCARD_STEP_BYTES: usize = 16 << 10;
 
-/// An output buffer that grew past this for one large answer is given back.
-const OUTPUT_BYTES_KEPT: usize = 64 << 10;
+/// An output buffer that grew past this for one large answer is given back, for ten thousand connections keep one each.
+const OUTPUT_BYTES_KEPT: usize = 8 << 10;
 
 /// Serves one connection until it ends.
 pub async fn serve(
@@ -113,7 +117,7 @@ async fn converse(
 /// unread input resets the connection, and the client would never see why.
 pub async fn hang_up(stream: &mut TcpStream, patience: &Patience) -> io::Result<()> {
     stream.shutdown().await?;
-    patience.begin();
+    patience.begin_until(patience.now() + HANG_UP_MAX);
     let mut discarded = vec![0; DISCARD_STEP_BYTES];
     let mut left = DISCARD_BYTES_MAX;
     while left > 0 {
