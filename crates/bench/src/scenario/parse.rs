@@ -142,7 +142,7 @@ struct File {
     #[serde(default = "base_port")]
     base_port: u16,
     #[serde(default)]
-    options: BTreeMap<String, Text>,
+    options: BTreeMap<String, Setting>,
     #[serde(default)]
     limits: Limits,
     #[serde(default)]
@@ -162,8 +162,8 @@ fn base_port() -> u16 {
 /// An option's value: a number or a truth needs no quotes.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Text {
-    Text(String),
+enum Setting {
+    Word(String),
     Number(i64),
     Truth(bool),
 }
@@ -231,10 +231,10 @@ impl Scenario {
                 "cuts need `namespaces = true`: only then has each node a network of its own".to_owned()
             );
         }
-        let text_of = |value: Text| match value {
-            Text::Text(text) => text,
-            Text::Number(number) => number.to_string(),
-            Text::Truth(truth) => truth.to_string(),
+        let text_of = |value: Setting| match value {
+            Setting::Word(text) => text,
+            Setting::Number(number) => number.to_string(),
+            Setting::Truth(truth) => truth.to_string(),
         };
         Ok(Scenario {
             name: file.name,

@@ -118,10 +118,10 @@ pub fn draw(chart: &Chart) -> String {
     out
 }
 
-/// The legend's elements, and its rows. One series needs none: the title names it.
+/// The legend's elements, and its rows.
 fn legend(chart: &Chart, width: f64) -> (String, f64) {
     let mut out = String::new();
-    if chart.series.len() < 2 {
+    if chart.series.is_empty() {
         return (out, 0.0);
     }
     let (mut x, mut row) = (LEFT, 0.0);
