@@ -149,7 +149,7 @@ pub fn unique_first(worker: u32) -> u64 {
 
 /// The worker and the counter of a unique key.
 pub fn unique_parts(id: u64) -> Option<(u32, u64)> {
-    (id >= UNIQUE_FROM).then(|| (((id & (UNIQUE_FROM - 1)) >> 36) as u32, id & ((1 << 36) - 1)))
+    (id >= UNIQUE_FROM).then_some((((id & (UNIQUE_FROM - 1)) >> 36) as u32, id & ((1 << 36) - 1)))
 }
 
 impl Keys {

@@ -105,7 +105,7 @@ impl<'a> Sampler<'a> {
                 ServerSecond { server: at as u32, disk_bytes: self.folders[at], ..ServerSecond::default() };
             return watched.is_local.then_some(server);
         };
-        let before = before.filter(|before| before.started == now.started).unwrap_or(Usage::default());
+        let before = before.filter(|before| before.started == now.started).unwrap_or_default();
         Some(ServerSecond {
             server: at as u32,
             up: true,
