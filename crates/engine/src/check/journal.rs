@@ -10,7 +10,7 @@ use crate::entry::{Entry, Jsn};
 use crate::error::Error;
 use crate::journal::index::SegmentIndex;
 use crate::journal::record::{self, HEADER_BYTES, Header, Kind};
-use crate::journal::scan::{Fault, Replay, Replayed, Scanned, Scanner, Source, find_seal};
+use crate::journal::scan::{Fault, RECORDS_MISSING, Replay, Replayed, Scanned, Scanner, Source, find_seal};
 use crate::journal::segment::{
     self, FOLDER, Heads, Position, SEGMENT_HEADER_BYTES, SegmentId, TRAILER_BYTES, path_in_store,
 };
@@ -187,6 +187,10 @@ impl Check<'_> {
                     let first_jsn = &mut segments.of(record.segment).first_jsn;
                     *first_jsn = record.header().jsn.min(*first_jsn);
                 }
+                // Compaction may have taken out what was between this segment and the next.
+                Replayed::Damage(fault)
+                    if fault.what == RECORDS_MISSING
+                        && state.is_some_and(|state| fault.segment.0 < state.replay_position.segment) => {}
                 Replayed::Damage(fault) => self.fault(FindingKind::Damage, &fault),
                 Replayed::End(end) => {
                     if let Some(fault) = &end.cut {

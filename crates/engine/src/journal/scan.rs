@@ -669,9 +669,7 @@ impl Replay {
             && later.is_some_and(|later| !later.fresh && later.at_start)
         {
             match classify(here, durable) {
-                Verdict::Damage => {
-                    missing.push(fault_in(&source, at, at, "synced records are missing", lost))
-                }
+                Verdict::Damage => missing.push(fault_in(&source, at, at, RECORDS_MISSING, lost)),
                 // Nothing is left to be cut here, and the later segment does not count.
                 Verdict::Torn => self.torn = true,
             }
@@ -735,6 +733,9 @@ impl Replay {
 }
 
 const NO_BATCH_END: &str = "batch without its end";
+
+/// Between the end of one segment and the beginning of the next, numbers are left out.
+pub(crate) const RECORDS_MISSING: &str = "synced records are missing";
 
 fn fault_in(source: &Source, from: u64, to: u64, what: &'static str, lost: Lost) -> Fault {
     Fault { segment: source.segment, from, to, what, remains: None, lost, derived: false }
