@@ -19,7 +19,7 @@ impl Store {
 
     /// Whether everything written so far is in tables, and every manifest that says so is durable.
     pub fn is_flushed(&self) -> bool {
-        self.memtable.is_empty() && self.frozen.is_empty() && !self.maintenance_pending()
+        self.memtable.is_empty() && self.frozen.is_empty() && !self.edits_pending()
     }
 
     /// Appends one put to the journal and encodes its ledger entry; the caller puts that into a table.

@@ -84,6 +84,15 @@ impl Store {
         self.step_close(events);
     }
 
+    /// True while the ledger is about to change. Compaction, which keeps to a pace, is not waited for.
+    pub(super) fn edits_pending(&self) -> bool {
+        let at_work = &self.maintenance;
+        at_work.flush.is_some()
+            || at_work.merge.is_some()
+            || at_work.manifest.is_some()
+            || !at_work.edits.is_empty()
+    }
+
     /// True while a job is under way or wanted whose end this store waits for.
     pub(super) fn maintenance_pending(&self) -> bool {
         let at_work = &self.maintenance;
