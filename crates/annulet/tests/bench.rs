@@ -1,5 +1,7 @@
 //! `annulet bench run` against a started node.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod common;
 
 use bench::results::Results;

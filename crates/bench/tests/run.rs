@@ -1,5 +1,7 @@
 //! Whole runs against the null driver and the engine: what is asked for is done, counted and checked.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use bench::results::{Phase, Results, Summary};
 use bench::{Control, Identity, Workload, run};
 use std::path::Path;

@@ -1,6 +1,8 @@
 //! Listings over a covering set against a model: nodes that fail, stop and come back, pages that are lost, late and
 //! doubled. What ends without an error has every key once.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use base::Monotonic;
 use bytes::Bytes;
 use kv::coverage::{Plan, Source};

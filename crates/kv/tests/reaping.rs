@@ -106,7 +106,7 @@ impl Bench {
     fn merge(&mut self, sent: &Stored, stored: Option<&Stored>) -> Vec<Action> {
         let value = sent.value.clone().unwrap();
         let mut merge = Merge::new(sent.head.clone(), value, Vec::new(), Reason::Repair);
-        let _ = self.step(|turn| merge.step(Event::Start, turn));
+        drop(self.step(|turn| merge.step(Event::Start, turn)));
         self.step(|turn| merge.step(read(stored), turn)).0
     }
 }
@@ -165,9 +165,9 @@ fn all_promise_confirm_and_remove() {
     let mut bench = bench();
     let mut reap = Reap::new(tombstone().head, true, vec![B, C]);
     let mut told = |bench: &mut Bench, event| bench.step(|turn| reap.step(event, turn));
-    let _ = told(&mut bench, Event::Start);
-    let _ = told(&mut bench, read(Some(&tombstone())));
-    let _ = told(&mut bench, read(None));
+    drop(told(&mut bench, Event::Start));
+    drop(told(&mut bench, read(Some(&tombstone()))));
+    drop(told(&mut bench, read(None)));
     let (out, _) = told(&mut bench, read(None));
     assert!(matches!(out[..], [Action::Settle]), "no hint for either: {out:?}");
     let (out, _) = told(&mut bench, Event::Written(Ok(())));
@@ -219,7 +219,7 @@ fn a_node_alone_removes_what_is_only_a_tombstone() {
     for (has, goes) in [(Some(tombstone()), true), (Some(other()), false)] {
         let mut bench = bench();
         let mut reap = Reap::new(tombstone().head, true, Vec::new());
-        let _ = bench.step(|turn| reap.step(Event::Start, turn));
+        drop(bench.step(|turn| reap.step(Event::Start, turn)));
         let (out, next) = bench.step(|turn| reap.step(read(has.as_ref()), turn));
         assert_eq!((matches!(out[..], [Action::Remove]), next == Next::Wait), (goes, goes));
         assert_eq!(reap.is_agreed(), goes);
@@ -300,7 +300,7 @@ fn a_new_write_has_seen_the_grave() {
     bench.bury(&tombstone(), true);
     let put = PutRequest::new(bucket(), Some(bench.key.clone()), Metadata::default(), "new".into());
     let mut put = Put::new(put);
-    let _ = bench.step(|turn| put.step(Event::Start, turn));
+    drop(bench.step(|turn| put.step(Event::Start, turn)));
     let (out, _) = bench.step(|turn| put.step(read(None), turn));
     let head = out.iter().find_map(|action| match action {
         Action::Write { head, .. } => Some(head.clone()),
@@ -317,8 +317,8 @@ fn a_read_shows_nothing_that_the_grave_has_deleted() {
     bench.bury(&tombstone(), true);
     let mut get = Get::new(GetRequest::new(bucket(), bench.key.clone()));
     let answer = |from, stored: Option<Stored>| Event::Answer { from, result: Ok(Answer::Read(stored)) };
-    let _ = bench.step(|turn| get.step(Event::Start, turn));
-    let _ = bench.step(|turn| get.step(read(None), turn));
+    drop(bench.step(|turn| get.step(Event::Start, turn)));
+    drop(bench.step(|turn| get.step(read(None), turn)));
     let (out, _) = bench.step(|turn| get.step(answer(B, Some(old())), turn));
     assert!(matches!(out[..], [Action::Reply(Ok(Response::NotFound { .. }))]), "{out:?}");
     let (out, _) = bench.step(|turn| get.step(answer(C, None), turn));
@@ -339,8 +339,8 @@ fn a_tombstone_that_all_have_is_proposed() {
     for (last, expected) in [(tombstone(), true), (version(&[(7, 1)], (9, 3), None), false)] {
         let mut bench = bench();
         let mut get = Get::new(GetRequest::new(bucket(), bench.key.clone()));
-        let _ = bench.step(|turn| get.step(Event::Start, turn));
-        let _ = bench.step(|turn| get.step(read(Some(&tombstone())), turn));
+        drop(bench.step(|turn| get.step(Event::Start, turn)));
+        drop(bench.step(|turn| get.step(read(Some(&tombstone())), turn)));
         assert!(!proposes(&bench.step(|turn| get.step(head(B, &tombstone()), turn)).0));
         assert_eq!(proposes(&bench.step(|turn| get.step(head(C, &last), turn)).0), expected);
     }
@@ -352,14 +352,14 @@ fn a_tombstone_that_all_have_is_proposed() {
             ..DeleteRequest::new(bucket(), bench.key.clone())
         };
         let mut delete = Delete::new(request);
-        let _ = bench.step(|turn| delete.step(Event::Start, turn));
+        drop(bench.step(|turn| delete.step(Event::Start, turn)));
         let (out, _) = bench.step(|turn| delete.step(read(Some(&old())), turn));
         let written = out.iter().find_map(|action| match action {
             Action::Write { head, .. } => Some(head.clone()),
             _ => None,
         });
         assert!(HeadView::parse(&written.unwrap()).unwrap().is_tombstone());
-        let _ = bench.step(|turn| delete.step(Event::Written(Ok(())), turn));
+        drop(bench.step(|turn| delete.step(Event::Written(Ok(())), turn)));
         let merged = Event::Answer { from: B, result: Ok(Answer::Merged) };
         assert!(!proposes(&bench.step(|turn| delete.step(merged, turn)).0));
         let last = Event::Answer { from: C, result: last };

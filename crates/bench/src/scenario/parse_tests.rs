@@ -67,9 +67,13 @@ fn what_cannot_be_meant_is_refused_with_its_place() {
 proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in ".{0,200}", cut in 0..400usize, second in prop::num::f64::ANY) {
-        let _ = Scenario::parse(&text).is_ok();
-        let part: String = KILLED.chars().take(cut).collect();
-        let _ = Scenario::parse(&part).is_ok();
-        let _ = Scenario::parse(&KILLED.replace("60", &second.to_string())).is_ok();
+        // Whatever it says, it comes back, and a refusal says why.
+        let cut: String = KILLED.chars().take(cut).collect();
+        let other = KILLED.replace("60", &second.to_string());
+        for text in [text, cut, other] {
+            if let Err(why) = Scenario::parse(&text) {
+                prop_assert!(!why.is_empty(), "{text}");
+            }
+        }
     }
 }
