@@ -50,6 +50,10 @@ fn examples_of_the_documentation_are_read() {
         page.split("```toml\n").skip(1).map(|rest| rest.split_once("```").unwrap().0).collect();
     assert!(examples.len() >= 5);
     for example in examples {
+        if example.contains("workload = ") {
+            crate::scenario::Scenario::parse(example).unwrap();
+            continue;
+        }
         // A fragment stands for a place in a workload.
         let whole = if example.contains("[[operation]]") {
             example.to_owned()
