@@ -16,10 +16,16 @@ use std::time::Duration;
 /// A key: its bucket's place among [`BUCKETS`], and its number.
 pub(super) type Place = (usize, u64);
 
+/// Of twenty requests, those that delete: more where tombstones are reaped, which takes a delete that everybody hears of.
+const DELETES: u64 = 2;
+const DELETES_REAPED: u64 = 6;
+
 /// A client.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) rng: SplitMix64,
+    /// Of twenty requests, those that delete.
+    deletes: u64,
     /// The node that it speaks to.
     pub(super) node: usize,
     /// What it was told last of each key, which may be long ago.
@@ -31,9 +37,10 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(mut rng: SplitMix64, nodes: usize) -> Client {
+    pub(super) fn new(mut rng: SplitMix64, nodes: usize, reaps: bool) -> Client {
         let node = index_below(&mut rng, nodes);
-        Client { rng, node, contexts: BTreeMap::new(), updating: None, waiting: None }
+        let deletes = if reaps { DELETES_REAPED } else { DELETES };
+        Client { rng, deletes, node, contexts: BTreeMap::new(), updating: None, waiting: None }
     }
 
     /// The next request, as number `number` of the world, and how long the node may take for it.
@@ -80,9 +87,9 @@ impl Client {
                 self.get(place, timeout)
             }
             7..10 => self.get(place, timeout),
-            10..14 => self.put(number, place, known, timeout),
-            14..18 => self.put(number, place, None, timeout),
-            _ => self.delete(place, known, timeout),
+            draw if draw >= 20 - self.deletes => self.delete(place, known, timeout),
+            draw if draw % 2 == 0 => self.put(number, place, known, timeout),
+            _ => self.put(number, place, None, timeout),
         }
     }
 

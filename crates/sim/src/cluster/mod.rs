@@ -207,7 +207,9 @@ impl World {
         let ring = Ring::round_robin(RingVersion(1), ring_size, nodes).expect("a partition for each");
         let ring = Arc::new(ring);
         let hosts = (0..plan.nodes()).map(|at| Host::new(seed, &plan, at, &ring, &time, &trace)).collect();
-        let client = |at: u32| (Client::new(seed.stream("client", at.into()), plan.nodes()), 0);
+        let client = |at: u32| {
+            (Client::new(seed.stream("client", at.into()), plan.nodes(), plan.reaping.delay.is_some()), 0)
+        };
         let mut events = Scheduler::new(time, seed.stream("scheduler", 0));
         (0..plan.nodes()).for_each(|at| {
             events.at(Monotonic(0), Event::Start(at));
