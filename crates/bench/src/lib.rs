@@ -1,6 +1,6 @@
 //! The load generator, and what it leaves behind.
 //!
-//! [`workload`] is what is to be done, [`run`] does it, [`results`] is the folder that it writes and that reports,
+//! [`workload`] is what is to be done, `run` does it, [`results`] is the folder that it writes and that reports,
 //! comparisons and merges read. In between, from the ground up: [`rng`], [`histogram`] (latencies that merge without
 //! loss), [`keys`] and [`names`] (which key comes next, and how it is written), [`values`] (what is written, and the stamp
 //! by which a read tells what it got), [`check`] (whether a read is right while operations overlap), [`driver`] (what makes

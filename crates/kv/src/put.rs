@@ -7,7 +7,7 @@
 //! 4. Write it here and send it to the other replicas, at the same time.
 //! 5. When enough confirm, answer; wait for the rest, so that those that fail get a hint.
 //!
-//! Where keys are written once, nothing is read: after 2. the version of [`Update::once`] goes to all replicas, this node
+//! Where keys are written once, nothing is read: after 2. the version of `Update::once` goes to all replicas, this node
 //! joins it with what it has as they do, and any node may coordinate.
 //!
 //! Invariants: nothing is written after a refusal; one request takes at most one dot and writes at most once.

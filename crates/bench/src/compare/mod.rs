@@ -1,7 +1,7 @@
 //! Two sides compared: pairs of runs, ratios with their confidence bands, one page.
 //!
-//! Steps: 1. [`blocks`] cuts the measured part of each run into blocks whose counts and histograms add up; 2. [`metrics`]
-//! says what is compared; 3. [`stats`] gives each metric a ratio and a 95 % band; 4. [`page`] tells it.
+//! Steps: 1. `blocks` cuts the measured part of each run into blocks whose counts and histograms add up; 2. `metrics`
+//! says what is compared; 3. `stats` gives each metric a ratio and a 95 % band; 4. `page` tells it.
 //!
 //! With several pairs (run A, B, A, B, ...) the band is Student's t over the logarithms of the pairs' ratios: it has in
 //! it what changes from run to run. A single pair can only be resampled by blocks in time (a paired block bootstrap,

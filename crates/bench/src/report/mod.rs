@@ -1,7 +1,7 @@
 //! The report of a run: one HTML file that opens anywhere and asks nothing of the network.
 //!
-//! Steps: 1. [`intervals`] cuts the run into as many intervals as a chart can show, with merged histograms, never
-//! averaged percentiles; 2. [`figures`] makes charts of them; 3. [`verdict`] and [`tables`] write what is said in
+//! Steps: 1. `intervals` cuts the run into as many intervals as a chart can show, with merged histograms, never
+//! averaged percentiles; 2. [`figures`] makes charts of them; 3. `verdict` and `tables` write what is said in
 //! words and numbers; 4. [`page`] puts it together with the style sheet and the script inside. [`png`] has a browser
 //! make pictures of it.
 //!

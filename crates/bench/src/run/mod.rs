@@ -1,8 +1,8 @@
 //! A run: workers make the load, a sampler watches the machine, and the calling thread writes what they tell.
 //!
 //! 1. Values' pool, the checker's table and one driver for each worker are made; connections are awaited.
-//! 2. Each worker runs on a thread of its own: see [`worker`] and [`state`]. Jobs have a worker each.
-//! 3. [`collect`] puts the seconds together and writes them; [`Control`] ends the load at its time.
+//! 2. Each worker runs on a thread of its own: see `worker` and `state`. Jobs have a worker each.
+//! 3. `collect` puts the seconds together and writes them; [`Control`] ends the load at its time.
 //! 4. When all workers have ended, the summary is written and says whether the store was right.
 
 mod audit;

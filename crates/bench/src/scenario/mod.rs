@@ -1,8 +1,8 @@
 //! Scenarios: real processes under load, and things that are done to them at stated seconds.
 //!
-//! 1. [`parse`] reads the file; nothing is started before all of it can be done here (rights, tools, control groups).
+//! 1. `parse` reads the file; nothing is started before all of it can be done here (rights, tools, control groups).
 //! 2. [`play`] makes networks and limits, starts the nodes, waits until they serve and see each other, and runs the
-//!    workload against them. A second thread does each step at its time ([`steps`]) and marks the charts.
+//!    workload against them. A second thread does each step at its time (`steps`) and marks the charts.
 //! 3. Whatever happened, [`nodes`] stops what was started, by process, and [`cgroup`] and [`network`] take away what they
 //!    made.
 //!

@@ -7,7 +7,7 @@ const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Bytes of a date as [`format`] writes it.
+/// Bytes of a date as `format` writes it.
 pub const DATE_LEN: usize = 29;
 
 /// The last second that four digits of a year can name; later ones are written as this one.

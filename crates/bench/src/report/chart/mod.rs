@@ -1,7 +1,7 @@
 //! Charts: points and axes in, one SVG out.
 //!
 //! Every chart of a report is of one kind: series over an x axis, with marks (something was done then) and bands
-//! (these seconds do not count). [`axis`] places values and names ticks, [`unit`] writes numbers, [`svg`] draws.
+//! (these seconds do not count). [`axis`] places values and names ticks, `unit` writes numbers, [`svg`] draws.
 //! Colours are classes that the page's style sheet gives a value, so one drawing serves light and dark.
 //!
 //! Invariants: what is drawn lies within the drawing, whatever the values; a value that is not finite is a gap; every

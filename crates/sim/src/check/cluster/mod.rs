@@ -315,7 +315,7 @@ impl Checks {
         Ok(shown)
     }
 
-    /// What `node` is bound to have of `key`, if anything: held against what it has by [`check_promise`].
+    /// What `node` is bound to have of `key`, if anything: held against what it has by `check_promise`.
     pub fn promised(&self, node: NodeAt, key: &KeyName) -> Option<Context> {
         self.promises[node].of(key).cloned()
     }
