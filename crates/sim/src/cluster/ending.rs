@@ -18,6 +18,7 @@ use crate::disk::DiskOdds;
 use crate::network::{NetworkConfig, NodeId};
 use base::Monotonic;
 use engine::Durability;
+use kv::reap::REAP_MAX;
 use kv::response::Found;
 use object::Context;
 use std::time::Duration;
@@ -103,7 +104,7 @@ impl World {
             Phase::Life if self.has_lived() => self.enter(Phase::Homecoming),
             Phase::Homecoming if self.come_home()? => self.enter(Phase::Convergence),
             Phase::Convergence if self.converge()? => self.enter(Phase::Settling),
-            Phase::LastConvergence if self.converge()? => self.enter(Phase::Rest(now + REST)),
+            Phase::LastConvergence if self.converge()? => self.enter(Phase::Rest(now + self.rest())),
             Phase::Settling if now > self.inside.busy_until() && self.checks.is_idle() => {
                 self.enter(Phase::LastConvergence);
             }
@@ -220,6 +221,11 @@ impl World {
                 Violation::new("replicas become equal", format!("they cannot be read: {why}"))
             }
         }
+    }
+
+    /// How long it takes until everything is over: a reaping that nobody answers waits for its deadline, by a clock of its own.
+    fn rest(&self) -> Duration {
+        if self.plan.reaping.delay.is_some() { REST + 2 * REAP_MAX } else { REST }
     }
 
     /// Whether all nodes serve, and no client waits.
