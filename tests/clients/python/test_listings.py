@@ -11,7 +11,7 @@ from test_objects import ODD_NAMES
 KEYS = 6_000
 WRITERS = 8
 # A piece of a listing is bounded: no answer grows with the bucket.
-PIECE_MAX = 1_000
+PIECE_MAX = 2_000
 
 
 class Keys(Case):
