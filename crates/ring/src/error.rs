@@ -1,6 +1,6 @@
 //! What can be wrong with a ring that someone asks for.
 
-use crate::ring::NODES_MAX;
+use crate::member::{NODES_MAX, NodeId};
 use crate::size::{RING_SIZE_MAX, RING_SIZE_MIN};
 
 /// Why a ring was refused.
@@ -17,4 +17,18 @@ pub enum Error {
         /// Partitions there are.
         partitions: u32,
     },
+    /// Two members are alike, or a number is too high.
+    #[error("member {0} has a number or a name that another has too, or none that a ring takes")]
+    Member(NodeId),
+    /// There are more or fewer owners than partitions.
+    #[error("{owners} owners are told for {partitions} partitions")]
+    Owners {
+        /// Owners told.
+        owners: usize,
+        /// Partitions there are.
+        partitions: u32,
+    },
+    /// An owner is no member, or one that is yet to join or has left.
+    #[error("node {0} is no member that may own a partition")]
+    Owner(NodeId),
 }

@@ -4,15 +4,18 @@
 //!
 //! 1. [`Position::of_key`] hashes (type, bucket, key).
 //! 2. [`RingSize::partition`] takes the position's top bits.
-//! 3. [`Ring::preflist`] walks clockwise from there and names the owners, without allocating.
+//! 3. [`Ring::preflist`] names the owners clockwise from there, without walking or allocating.
 //!
 //! A [`Ring`] never changes; a new one with a higher version is published through [`RingHandle`], and readers see
 //! it at their next look, without a lock on their way. [`shard_of`] spreads partitions over a node's shards.
 //!
-//! Invariants: every partition has an owner below the number of nodes; versions only grow. The hash, the
+//! A ring's [`Members`] are numbered for life and have a state, a zone and a weight. Who can be reached is told beside
+//! the ring, as a [`NodeSet`], and [`Ring::active_preflist`] leaves those out.
+//!
+//! Invariants: every partition has an owner, which is a member that may own; versions only grow. The hash, the
 //! canonical bytes and the shard mix are part of the stored format and never change.
 //!
-//! Left out so far: weights, changes of membership and their plans, transfers, coverage.
+//! Left out so far: changes of membership and their plans, transfers, coverage.
 //!
 //! Follows DeCandia et al., *Dynamo* (SOSP 2007), third partitioning strategy, as Riak does. Different from
 //! Riak: a key lies in the partition that begins at or before its position, so that a partition is a prefix of
@@ -20,12 +23,19 @@
 
 mod error;
 mod handle;
+mod member;
+mod nodes;
 mod position;
+mod preflist;
 mod ring;
+mod rows;
 mod size;
 
 pub use error::Error;
 pub use handle::{RingHandle, RingReader};
+pub use member::{Member, MemberState, Members, NODES_MAX, NodeId, WEIGHT_DEFAULT};
+pub use nodes::NodeSet;
 pub use position::{Position, shard_of};
-pub use ring::{NODES_MAX, NodeId, Preflist, PreflistEntry, Ring, RingVersion};
+pub use preflist::{ActivePreflist, Preflist, PreflistEntry};
+pub use ring::{Ring, RingVersion};
 pub use size::{Partition, RING_SIZE_DEFAULT, RING_SIZE_MAX, RING_SIZE_MIN, RingSize};
