@@ -5,9 +5,12 @@
 //! 2. The caller fetches the values of the siblings that stay. In the common case none does.
 //! 3. [`UpdatePlan::finish`] makes the object to store.
 //!
-//! Under [`Policy::Newest`] at most one sibling stays, yet every write is an event and the context grows by it: a
-//! write that loses counts as written and overwritten at once. So [`crate::merge`] need not know the policy: it
-//! never drops a sibling for its age, and readers of such a bucket are shown [`Head::newest`].
+//! A sibling goes only when a write that stays came after it: the put had seen it, or was made where it lay. Under
+//! [`Policy::Newest`] the new write replaces all that is stored, unless something there, written at another store,
+//! is newer: then it lies beside that, and replaces only what its own store wrote before. To drop a sibling for its
+//! age alone would be a claim that no history bears out: two replicas can make such claims against each other, and
+//! then exchange them forever. So [`crate::merge`] need not know the policy, an object holds at most one sibling of
+//! each actor, and readers of such a bucket are shown [`Head::newest`].
 //!
 //! A delete is the put of a tombstone.
 
@@ -25,8 +28,8 @@ use crate::object::Object;
 pub enum Policy {
     /// `allow_mult=true`: they stay beside each other as siblings.
     AllowMult,
-    /// `allow_mult=false`: the newest stays. Between writes of one store that is the later one; between
-    /// stores, the one with the later time.
+    /// `allow_mult=false`: readers are shown the newest. Between writes of one store that is the later one;
+    /// between stores, the one with the later time.
     Newest,
     /// `last_write_wins=true`: this write stays. The stored head need not even be read.
     LastWriteWins,
@@ -59,7 +62,6 @@ pub struct UpdatePlan {
     dot: Dot,
     context: Context,
     kept: Vec<usize>,
-    wins: bool,
 }
 
 /// Plans the write `put`, with `dot` as its event, over `existing`.
@@ -83,12 +85,12 @@ pub fn plan_update(
     context.add(dot);
     let context = context.bounded()?;
     let siblings = existing.map_or(&[][..], Head::siblings);
-    let (kept, wins) = match policy {
-        Policy::AllowMult => (concurrent(siblings, put).collect(), true),
-        Policy::LastWriteWins => (Vec::new(), true),
-        Policy::Newest => newest(siblings, put, dot),
+    let kept = match policy {
+        Policy::AllowMult => concurrent(siblings, put).collect(),
+        Policy::LastWriteWins => Vec::new(),
+        Policy::Newest => unless_newest(siblings, put, dot),
     };
-    Ok(UpdatePlan { dot, context, kept, wins })
+    Ok(UpdatePlan { dot, context, kept })
 }
 
 /// The siblings that `put` has not seen.
@@ -97,15 +99,15 @@ fn concurrent<'a>(siblings: &'a [SiblingHead], put: &'a Put) -> impl Iterator<It
     (0..siblings.len()).filter(move |&at| !seen(siblings[at].dot))
 }
 
-/// The one sibling that stays, if it is not the new one; and whether it is.
-fn newest(siblings: &[SiblingHead], put: &Put, dot: Dot) -> (Vec<usize>, bool) {
+/// Those of other stores that `put` has not seen, if one of them is newer than it; else none.
+fn unless_newest(siblings: &[SiblingHead], put: &Put, dot: Dot) -> Vec<usize> {
     let new = crate::head::recency(dot, put.metadata.last_modified, put.metadata.deleted);
-    let rival = concurrent(siblings, put)
+    let rivals: Vec<usize> = concurrent(siblings, put)
         // This store wrote those before: no clock is needed to know which is later.
         .filter(|&at| siblings[at].dot.actor != dot.actor)
-        .max_by_key(|&at| siblings[at].recency())
-        .filter(|&at| siblings[at].recency() > new);
-    (Vec::from_iter(rival), rival.is_none())
+        .collect();
+    let newer = rivals.iter().any(|&at| siblings[at].recency() > new);
+    if newer { rivals } else { Vec::new() }
 }
 
 impl UpdatePlan {
@@ -114,14 +116,9 @@ impl UpdatePlan {
         &self.kept
     }
 
-    /// Whether the new value itself is stored (always, but under [`Policy::Newest`] against a newer one).
-    pub fn wins(&self) -> bool {
-        self.wins
-    }
-
     /// How many siblings the object will have.
     pub fn sibling_count(&self) -> usize {
-        self.kept.len() + usize::from(self.wins)
+        self.kept.len() + 1
     }
 
     /// The object to store, from the same `existing` and `put` as were planned, and the values of the siblings
@@ -139,12 +136,10 @@ impl UpdatePlan {
             at += 1;
             self.kept.binary_search(&(at - 1)).is_ok()
         });
-        if self.wins {
-            let place = siblings.partition_point(|sibling| sibling.dot < self.dot);
-            let value_len = u32::try_from(put.value.len()).expect("values are far below 4 GiB");
-            siblings.insert(place, SiblingHead { dot: self.dot, value_len, metadata: put.metadata });
-            values.insert(place, put.value);
-        }
+        let place = siblings.partition_point(|sibling| sibling.dot < self.dot);
+        let value_len = u32::try_from(put.value.len()).expect("values are far below 4 GiB");
+        siblings.insert(place, SiblingHead { dot: self.dot, value_len, metadata: put.metadata });
+        values.insert(place, put.value);
         Object::from_values(Head::new(self.context, siblings), &values)
     }
 }
