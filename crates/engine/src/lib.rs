@@ -7,6 +7,7 @@
 
 pub mod check;
 pub mod compaction;
+pub mod compression;
 pub mod drops;
 pub mod embedded;
 pub mod entry;
@@ -21,6 +22,7 @@ pub mod read;
 pub mod store;
 pub mod table;
 
+pub use compression::{Codec, CompressAt};
 pub use embedded::{Embedded, Machine};
 pub use entry::{Entry, Jsn, Location, Seq};
 pub use error::{Damage, Error};

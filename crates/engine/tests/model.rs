@@ -11,7 +11,7 @@ use base::rng::SplitMix64;
 use common::HandClock;
 use common::disk::MemoryDisk;
 use engine::fold::{Control, FoldRequest, JournalCheck, KeyRange, What};
-use engine::{Durability, Embedded, Machine, Options, Snapshot, Want, Write};
+use engine::{Codec, CompressAt, Durability, Embedded, Machine, Options, Snapshot, Want, Write};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -84,6 +84,8 @@ fn options(number: u64) -> Options {
         level0_tables_max: [1, 2, 4][number as usize % 3],
         level1_bytes_target: [2 << 10, 32 << 10][number as usize / 2 % 2],
         block_cache_bytes: [8 << 10, 1 << 20][number as usize / 4 % 2],
+        compression: [None, Some(Codec::Lz4)][number as usize / 2 % 2],
+        compress_at: [CompressAt::Receipt, CompressAt::Compaction][number as usize % 2],
         ..Options::default()
     }
 }
@@ -122,6 +124,10 @@ impl World {
     }
 
     fn open(&mut self) {
+        if self.writes > 0 {
+            // Told something else at each start.
+            self.options.compression = [None, Some(Codec::Lz4), Some(Codec::Lz4)][self.writes as usize % 3];
+        }
         let disk = self.disk.clone();
         let machine = Machine::new(move || disk.clone(), self.clock.clone(), SplitMix64::new(1));
         self.store = Some(Embedded::open(Path::new("/store"), self.options.clone(), machine).unwrap());

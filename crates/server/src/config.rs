@@ -18,7 +18,7 @@ mod tests;
 pub use cluster::{Cluster, Member, NODE_NAME_BYTES_MAX, check_node_name};
 pub use settings::{SETTINGS, Setting};
 
-use engine::Durability;
+use engine::{Codec, CompressAt, Durability};
 use kv::ReadForm;
 use ring::RingSize;
 use std::ffi::OsString;
@@ -89,6 +89,10 @@ pub struct Config {
     pub delete_mode: DeleteMode,
     /// Under [`Durability::Interval`]: how long a write may wait for its sync.
     pub sync_interval: Duration,
+    /// How values are compressed.
+    pub compression: Option<Codec>,
+    /// And when.
+    pub compress_at: CompressAt,
     /// Connections at a time, of both protocols together.
     pub connections_max: usize,
     /// A connection that says nothing for so long is closed.
@@ -118,6 +122,8 @@ impl Default for Config {
             read_form: ReadForm::LocalValue,
             delete_mode: DeleteMode::After(DELETE_DELAY_DEFAULT),
             sync_interval: Duration::from_secs(1),
+            compression: None,
+            compress_at: CompressAt::Receipt,
             connections_max: CONNECTIONS_MAX_DEFAULT,
             idle_timeout: IDLE_TIMEOUT_DEFAULT,
             cluster: Vec::new(),

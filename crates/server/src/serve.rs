@@ -257,8 +257,13 @@ fn common(config: &Config, layout: Layout, members: Arc<Members>) -> Result<Comm
     let nodes = u32::try_from(members.count()).expect("nodes are numbered by sixteen bits");
     let ring = Ring::round_robin(RingVersion(1), layout.ring_size, nodes)
         .map_err(|error| Error::Cluster("cluster", error.to_string()))?;
-    let options =
-        Options { durability: config.durability, sync_interval: config.sync_interval, ..Options::default() };
+    let options = Options {
+        durability: config.durability,
+        sync_interval: config.sync_interval,
+        compression: config.compression,
+        compress_at: config.compress_at,
+        ..Options::default()
+    };
     let identity = Identity { node: config.name.clone(), version: RIAK_VERSION.to_owned() };
     Ok(Common {
         data: config.data.clone(),

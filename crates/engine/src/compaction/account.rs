@@ -117,8 +117,8 @@ impl Accounts {
     pub fn bury(&mut self, segments: &Segments, dead: &[DeadRecord]) {
         for record in dead {
             let Some(segment) = segments.find(record.jsn) else { continue };
-            if segment.index.as_ref().is_none_or(|index| index.find(record.jsn).is_some()) {
-                self.entry(segment.id).dead_bytes += u64::from(record.bytes);
+            if let Some(bytes) = segment.bytes_of(record.jsn, record.bytes) {
+                self.entry(segment.id).dead_bytes += u64::from(bytes);
             }
         }
     }

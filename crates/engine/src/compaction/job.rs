@@ -6,11 +6,12 @@ use super::output::{Output, Sealing};
 use super::pace::Pace;
 use super::reader::{Listed, SegmentReader};
 use super::sift::{Fate, OlderKeys, Sieve};
+use crate::compression::Compressor;
 use crate::entry::{Entry, Jsn, Location};
 use crate::error::{Damage, Error};
 use crate::journal::record::{Header, ParseError, padded_len};
 use crate::journal::segment::{self, SegmentId};
-use crate::store::Segment;
+use crate::store::{CompressionCounters, Segment};
 use base::disk::{self, FileId};
 use base::spawn::Outcome;
 use base::{Disk, Job, Progress};
@@ -58,6 +59,8 @@ pub(crate) struct CompactionRequest {
     pub newest: Newest,
     /// How fast it may go.
     pub pace: Arc<Pace>,
+    /// Compresses what it moves.
+    pub compressor: Option<Compressor>,
 }
 
 /// What a compaction has done.
@@ -69,6 +72,8 @@ pub(crate) struct CompactionOutput {
     pub account: Account,
     /// Values that do not pass their checks.
     pub damaged: Vec<Damage>,
+    /// Values that were compressed.
+    pub compressed: CompressionCounters,
 }
 
 /// Why there is no output.
@@ -112,6 +117,7 @@ pub(crate) struct Compaction {
     window: (u64, Bytes),
     output: Option<Output>,
     damaged: Vec<Damage>,
+    compressed: CompressionCounters,
     traffic: Traffic,
 }
 
@@ -139,6 +145,7 @@ impl Compaction {
             window: (0, Bytes::new()),
             output: None,
             damaged: Vec::new(),
+            compressed: CompressionCounters::default(),
             traffic: Traffic::default(),
         }
     }
@@ -309,7 +316,9 @@ impl Compaction {
         match Header::parse(&bytes, segment.id, u64::from(offset)) {
             Ok(header) if header.jsn == entry.jsn && header.record_len() == len as usize => {
                 match header.parse_body(&bytes) {
-                    Ok(_) => {}
+                    Ok(record) => {
+                        return self.move_record(&header, &bytes, record.value, &listed.key, &entry);
+                    }
                     Err(ParseError::BadKey { .. }) => {
                         self.damaged.push(damage("key checksum"));
                         let value = &bytes[header.value_range()];
@@ -319,7 +328,7 @@ impl Compaction {
                     Err(_) => self.damaged.push(damage("value checksum")),
                 }
                 if bytes.len() >= header.record_len() {
-                    self.output().push_moved(&header, &bytes, &listed.key, &entry);
+                    self.output().push_moved(&header, &bytes, None, &listed.key, &entry);
                     return Ok(());
                 }
                 self.output().push_damaged(listed.seq, &listed.key, &entry, &[]);
@@ -329,6 +338,25 @@ impl Compaction {
                 self.output().push_damaged(listed.seq, &listed.key, &entry, &[]);
             }
         }
+        Ok(())
+    }
+
+    /// A sound record, compressed if that is wanted and pays.
+    fn move_record(
+        &mut self,
+        header: &Header,
+        bytes: &[u8],
+        value: &[u8],
+        key: &[u8],
+        entry: &Entry<'_>,
+    ) -> Result<(), Error> {
+        let output = self.output.as_mut().expect("made before the first record");
+        let compressor = self.request.compressor.as_mut();
+        let packed = compressor.and_then(|compressor| compressor.on_compaction(header.flags, value));
+        if let Some((_, stored)) = packed {
+            self.compressed.count(value.len(), stored.len());
+        }
+        output.push_moved(header, bytes, packed, key, entry);
         Ok(())
     }
 
@@ -348,8 +376,7 @@ impl Compaction {
                     output.discard(disk);
                 }
                 self.step = Step::Over;
-                let damaged = std::mem::take(&mut self.damaged);
-                Ok(Some(CompactionOutput { segment: None, account: Account::default(), damaged }))
+                Ok(Some(self.told(None, Account::default())))
             }
         }
     }
@@ -363,7 +390,16 @@ impl Compaction {
         let (segment, account, len) = (Some(Arc::clone(&sealing.segment)), sealing.account, sealing.len);
         self.traffic.written += len - account.bytes().min(len);
         self.step = Step::Over;
-        Ok(Some(CompactionOutput { segment, account, damaged: std::mem::take(&mut self.damaged) }))
+        Ok(Some(self.told(segment, account)))
+    }
+
+    fn told(&mut self, segment: Option<Arc<Segment>>, account: Account) -> CompactionOutput {
+        CompactionOutput {
+            segment,
+            account,
+            damaged: std::mem::take(&mut self.damaged),
+            compressed: self.compressed,
+        }
     }
 
     fn next_chunk(&mut self, disk: &mut dyn Disk, segment: &Segment) -> Result<Option<Vec<Listed>>, Error> {

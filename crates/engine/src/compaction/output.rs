@@ -1,7 +1,7 @@
 //! Writes a compacted segment.
 //!
 //! 1. The header.
-//! 2. The records that are kept, as they were but for where they stand.
+//! 2. The records that are kept, as they were but for where they stand, and for values that are compressed on the way.
 //! 3. The block of heads, the index, the seal.
 //! 4. Syncs of the file and of its name.
 
@@ -15,6 +15,7 @@ use crate::journal::record::{
 use crate::journal::segment::{self, SEGMENT_HEADER_BYTES, SealBuilder, SegmentId, encode_compacted_header};
 use crate::store::Segment;
 use base::Disk;
+use base::checksum::crc32c;
 use base::disk::{self, DiskOp, FileId, OpenMode};
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -69,13 +70,29 @@ impl Output {
     }
 
     /// Appends a record with a value, whose `bytes` begin with its checked header. The value's checksum moves with
-    /// it as it is.
-    pub fn push_moved(&mut self, header: &Header, bytes: &[u8], key: &[u8], entry: &Entry<'_>) {
-        let (offset, start, len) = (self.offset(), self.out.len(), header.record_len());
-        self.out.extend_from_slice(&bytes[..len]);
-        let header = Header { flags: header.flags & !FLAG_MORE, ..*header };
+    /// it as it is, unless it was compressed: then `packed` has its flag and what stands for it.
+    pub fn push_moved(
+        &mut self,
+        header: &Header,
+        bytes: &[u8],
+        packed: Option<(u8, &[u8])>,
+        key: &[u8],
+        entry: &Entry<'_>,
+    ) {
+        let (offset, start) = (self.offset(), self.out.len());
+        let mut header = Header { flags: header.flags & !FLAG_MORE, ..*header };
+        match packed {
+            None => self.out.extend_from_slice(&bytes[..header.record_len()]),
+            Some((flag, stored)) => {
+                self.out.extend_from_slice(&bytes[..header.value_range().start]);
+                self.out.extend_from_slice(stored);
+                header.flags |= flag;
+                header.value_crc = crc32c(stored);
+                header.value_len = u32::try_from(stored.len()).expect("it is shorter than the value");
+            }
+        }
         let span = header.write(self.id, offset, &mut self.out[start..]);
-        self.out.resize(start + padded_len(len), 0);
+        self.out.resize(start + padded_len(header.record_len()), 0);
         self.note(span, header.seq, key, &Entry { location: in_journal(span), ..*entry });
     }
 
@@ -148,6 +165,7 @@ impl Output {
         assert!(self.out.is_empty() && self.written > SEGMENT_HEADER_BYTES as u64, "all records are written");
         let index = SegmentIndex::new(&self.records);
         let end = self.heads.with_index(&index).finish(self.id, self.written);
+        let index = index.ending_at(self.written);
         let segment =
             Segment { id: self.id, file: self.file, first_jsn: self.stands_for.0, index: Some(index) };
         Sealing {

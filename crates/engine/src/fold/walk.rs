@@ -11,6 +11,7 @@
 use super::request::{
     Control, DAMAGED_NAMED_MAX, FoldEnd, FoldRequest, JournalCheck, Place, Visited, What, after_prefix,
 };
+use crate::compression::Codec;
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::{Damage, Error};
 use crate::journal::record::HEADER_BYTES;
@@ -75,8 +76,10 @@ struct Gathered {
     seq: Seq,
     head: Bytes,
     expires_ms: Option<u64>,
-    /// The inline value, or the one read.
+    /// The inline value, or the one read, as it is stored: so a window holds what it is told to.
     value: Bytes,
+    /// How that is compressed, and where it was read.
+    packed: Option<(Codec, RecordAt)>,
     /// Its record failed, and was counted.
     lost: bool,
 }
@@ -267,6 +270,7 @@ impl FoldWalk {
             head,
             expires_ms: entry.expires_ms,
             value,
+            packed: None,
             lost,
         });
     }
@@ -282,7 +286,10 @@ impl FoldWalk {
             bytes += at.len as usize;
             let item = &mut self.window.items[index];
             match read_record(disk, &at, item, self.request.what) {
-                Ok(value) => item.value = value,
+                Ok((value, codec)) => {
+                    item.value = value;
+                    item.packed = codec.map(|codec| (codec, at));
+                }
                 Err(error) => {
                     item.lost = true;
                     count_damage(&mut self.end, &item.key.clone(), error);
@@ -365,21 +372,36 @@ fn is_wanted(request: &FoldRequest, snapshot: &Snapshot, key: &[u8], seq: Seq, e
         && request.modified.as_ref().is_none_or(|modified| modified.admits(key, entry.head))
 }
 
-/// The value, if it is wanted; otherwise only whether the record passes.
-fn read_record(disk: &mut dyn Disk, at: &RecordAt, item: &Gathered, what: What) -> Result<Bytes, Error> {
+/// The value as it is stored, if it is wanted; otherwise only whether the record passes.
+fn read_record(
+    disk: &mut dyn Disk,
+    at: &RecordAt,
+    item: &Gathered,
+    what: What,
+) -> Result<(Bytes, Option<Codec>), Error> {
     let offset = u64::from(at.offset);
     if matches!(what, What::Heads(JournalCheck::Presence)) {
         let len = (HEADER_BYTES + item.key.len()).min(at.len as usize);
         at.check_presence(&item.key, &disk::read(disk, at.file, offset, len)?)?;
-        return Ok(Bytes::new());
+        return Ok((Bytes::new(), None));
     }
-    let found = at.check(&item.key, disk::read(disk, at.file, offset, at.len as usize)?)?;
-    Ok(if matches!(what, What::Heads(_)) { Bytes::new() } else { found.value.unwrap_or_default() })
+    let stored = at.check_stored(&item.key, disk::read(disk, at.file, offset, at.len as usize)?)?;
+    Ok(if matches!(what, What::Heads(_)) { (Bytes::new(), None) } else { stored })
 }
 
 fn visit_item(item: &mut Gathered, visit: Visit<'_>, end: &mut FoldEnd) -> Control {
+    let mut value = std::mem::take(&mut item.value);
+    if let Some((codec, at)) = &item.packed {
+        match at.decompress(*codec, &value) {
+            Ok(whole) => value = whole,
+            Err(error) => {
+                count_damage(end, &item.key, error);
+                return Control::Next;
+            }
+        }
+    }
     end.visited += 1;
-    let value = Some(std::mem::take(&mut item.value));
+    let value = Some(value);
     visit(&Visited { key: &item.key, seq: item.seq, head: &item.head, value, expires_ms: item.expires_ms })
 }
 

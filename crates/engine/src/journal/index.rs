@@ -22,6 +22,8 @@ pub struct SegmentIndex {
     jsns: EliasFano,
     /// In units of [`ALIGN`].
     offsets: EliasFano,
+    /// Where the last record ends, if that is known. It is no part of what is stored.
+    end: Option<u32>,
 }
 
 impl SegmentIndex {
@@ -31,13 +33,29 @@ impl SegmentIndex {
         SegmentIndex {
             jsns: EliasFano::new(records.iter().map(|(jsn, _)| jsn.0)),
             offsets: EliasFano::new(records.iter().map(|(_, offset)| u64::from(*offset) / ALIGN as u64)),
+            end: None,
         }
+    }
+
+    /// With the place where the records end.
+    pub fn ending_at(self, end: u64) -> SegmentIndex {
+        SegmentIndex { end: u32::try_from(end).ok(), ..self }
     }
 
     /// Where record `jsn` stands, if it is in the segment.
     pub fn find(&self, jsn: Jsn) -> Option<u32> {
         let at = self.jsns.find(jsn.0)?;
         u32::try_from(self.offsets.get(at) * ALIGN as u64).ok()
+    }
+
+    /// Where record `jsn` stands, if it is in the segment, and how long it is with its padding, if that is known: up to
+    /// the next record.
+    pub fn place(&self, jsn: Jsn) -> Option<(u32, Option<u32>)> {
+        let at = self.jsns.find(jsn.0)?;
+        let offset = |at| u32::try_from(self.offsets.get(at) * ALIGN as u64).ok();
+        let start = offset(at)?;
+        let end = if at + 1 < self.len() { offset(at + 1) } else { self.end };
+        Some((start, end.and_then(|end| end.checked_sub(start))))
     }
 
     /// How many records there are.
@@ -66,8 +84,8 @@ impl SegmentIndex {
     /// Reads what [`SegmentIndex::encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Option<SegmentIndex> {
         let mut fields = Fields::new(bytes);
-        let index =
-            SegmentIndex { jsns: EliasFano::decode(&mut fields)?, offsets: EliasFano::decode(&mut fields)? };
+        let (jsns, offsets) = (EliasFano::decode(&mut fields)?, EliasFano::decode(&mut fields)?);
+        let index = SegmentIndex { jsns, offsets, end: None };
         fields.end()?;
         (index.jsns.len == index.offsets.len).then_some(index)
     }
@@ -291,6 +309,16 @@ mod tests {
         let steps: Vec<(u64, u32)> = (0..100_000u64).map(|n| (n * 7919 % 3, 130 + (n % 20) as u32)).collect();
         let (index, _) = index_of(&steps);
         assert!(index.memory() < 2 * index.len(), "{} bytes", index.memory());
+    }
+
+    #[test]
+    fn a_record_goes_up_to_the_next_one() {
+        let index = SegmentIndex::new(&[(Jsn(7), 8), (Jsn(9), 16), (Jsn(10), 40)]);
+        assert_eq!(index.place(Jsn(7)), Some((8, Some(8))));
+        assert_eq!(index.place(Jsn(8)), None);
+        assert_eq!(index.place(Jsn(10)), Some((40, None)));
+        assert_eq!(index.clone().ending_at(64).place(Jsn(10)), Some((40, Some(24))));
+        assert_eq!(SegmentIndex::decode(&index.clone().ending_at(64).encode()), Some(index));
     }
 
     /// Computed by hand: numbers 0, 2, 3 less the base 7 have no lower bits; offsets 8, 16, 40 are 1, 2, 5.

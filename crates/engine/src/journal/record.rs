@@ -14,7 +14,8 @@
 //! * `key_crc` covers key and head, `value_crc` the value; both stand in the checked header. So damage to a
 //!   value still names its key, and damage to a key still says how long the record is and which number it had.
 //!
-//! Left out: what a head or a value means, and compression.
+//! A value may be compressed ([`crate::compression`]): to a record it is bytes like others. Left out: what a head or a
+//! value means.
 
 use super::segment::SegmentId;
 use crate::entry::{HEAD_BYTES_MAX, Jsn, KEY_BYTES_MAX, Seq, VALUE_BYTES_MAX};
@@ -115,7 +116,13 @@ pub const FLAG_EXPIRES: u8 = 4;
 /// What [`FLAG_EXPIRES`] puts before a head.
 pub const EXPIRY_BYTES: usize = 8;
 
-const FLAGS_KNOWN: u8 = FLAG_INLINE | FLAG_MORE | FLAG_EXPIRES;
+/// Flag: the value is compressed with LZ4 ([`crate::compression`]).
+pub const FLAG_LZ4: u8 = 8;
+
+/// Flag: the value is compressed with Zstandard.
+pub const FLAG_ZSTD: u8 = 16;
+
+const FLAGS_KNOWN: u8 = FLAG_INLINE | FLAG_MORE | FLAG_EXPIRES | FLAG_LZ4 | FLAG_ZSTD;
 
 /// Where a record was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,6 +252,13 @@ impl Header {
             && (header.kind != Kind::Data || (header.head_len as usize) < EXPIRY_BYTES)
         {
             return Err(ParseError::Unknown("expiry of a record that has none"));
+        }
+        if header.flags & (FLAG_LZ4 | FLAG_ZSTD) != 0
+            && (header.kind != Kind::Data
+                || header.flags & FLAG_INLINE != 0
+                || header.flags & (FLAG_LZ4 | FLAG_ZSTD) == FLAG_LZ4 | FLAG_ZSTD)
+        {
+            return Err(ParseError::Unknown("compression of a record that cannot have it"));
         }
         Ok(header)
     }

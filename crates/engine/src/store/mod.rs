@@ -40,11 +40,12 @@ pub(crate) use open::{LOCK_FILE, TABLES_DIR};
 pub use open::{OpenReport, Platform};
 pub use options::{CompactionSchedule, DayWindow, Durability, Options};
 pub use pressure::PACE_MAX;
-pub use stats::{LevelStats, StoreCounters, StoreStats};
+pub use stats::{CompressionCounters, LevelStats, StoreCounters, StoreStats};
 pub use times::Times;
 pub use write::{BATCH_WRITES_MAX, MEMTABLES_FROZEN_MAX, Write};
 
 use crate::compaction::{Account, Accounts};
+use crate::compression::Compressor;
 use crate::drops::DroppedRanges;
 use crate::entry::{Jsn, Seq};
 use crate::error::{Damage, Error};
@@ -162,6 +163,7 @@ pub struct Store {
     completions: Vec<Completion>,
     scratch_prefix: Vec<u8>,
     scratch_inline: Vec<u8>,
+    compressor: Option<Compressor>,
 }
 
 impl Store {

@@ -17,6 +17,7 @@ use super::segments::{Segment, Segments};
 use super::stats::GroupTimes;
 use super::{BlockCache, JOURNAL_TOKEN, Options, Store, StoreCounters, Suspect};
 use crate::compaction::{Account, Accounts};
+use crate::compression::Compressor;
 use crate::drops::{DroppedRanges, RangeDrop};
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::{Damage, Error};
@@ -103,6 +104,9 @@ struct Recovery<'a> {
 impl Store {
     /// Opens the store in `dir`, or makes one. Blocks until it can serve.
     pub fn open(dir: &Path, options: Options, platform: Platform) -> Result<(Store, OpenReport), Error> {
+        if options.compression.is_some_and(|codec| !codec.is_built()) {
+            return Err(Error::Refused("compression with zstd, which this build leaves out"));
+        }
         let Platform { disk, mut startup, spawn, mut rng, clock } = platform;
         prepare_folder(&mut *startup, dir)?;
         let found = manifest::read(&mut *startup, dir)?;
@@ -148,6 +152,7 @@ impl Store {
             next_jsn,
             next_seq,
         );
+        let compressor = Compressor::new(&options);
         let mut store = Store {
             dir: dir.to_path_buf(),
             cache: BlockCache::new(options.block_cache_bytes),
@@ -181,6 +186,7 @@ impl Store {
             completions: Vec::new(),
             scratch_prefix: Vec::new(),
             scratch_inline: Vec::new(),
+            compressor,
         };
         let mut state = store.manifest.clone();
         state.clean = None;
@@ -572,7 +578,7 @@ fn read_index(disk: &mut dyn Disk, source: &Source) -> Result<Option<SegmentInde
     let mut scanner = Scanner::new(source.file, source.len, source.segment, seal.index_offset);
     match scanner.next(disk)? {
         Some(Scanned::Record(record)) if record.header().kind == Kind::Index => {
-            Ok(SegmentIndex::decode(&record.value()))
+            Ok(SegmentIndex::decode(&record.value()).map(|index| index.ending_at(seal.heads_offset)))
         }
         _ => Ok(None),
     }

@@ -1,5 +1,6 @@
 //! What a store can be told, with its defaults and their reasons.
 
+use crate::compression::{Codec, CompressAt};
 pub use crate::journal::writer::Durability;
 use crate::manifest::MergeOptions;
 use std::collections::BTreeMap;
@@ -49,6 +50,11 @@ pub struct Options {
     /// Bytes per second that a compaction may read and write when clients write little; otherwise it gets twice what
     /// they write. Default: 32 MiB: a quarter of a slow disk.
     pub compaction_bytes_per_second: u64,
+    /// How values are compressed that the ledger does not keep; what is stored already stays as it is, until compaction
+    /// moves it. Default: not at all.
+    pub compression: Option<Codec>,
+    /// When. Default: when they are written.
+    pub compress_at: CompressAt,
     /// What a new store is to remember for its owner; an existing one has its own ([`crate::Store::metadata`]).
     pub metadata: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -104,6 +110,8 @@ impl Default for Options {
             space_target_idle_percent: 110,
             compaction_idle_after: Duration::from_secs(300),
             compaction_bytes_per_second: 32 << 20,
+            compression: None,
+            compress_at: CompressAt::Receipt,
             metadata: BTreeMap::new(),
         }
     }

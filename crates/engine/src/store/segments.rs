@@ -23,12 +23,17 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Where record `jsn` stands, of which a ledger entry says that it stands at `hint`; `None` if it is not here.
-    pub fn offset_of(&self, jsn: Jsn, hint: u32) -> Option<u32> {
-        match &self.index {
-            Some(index) => index.find(jsn),
-            None => Some(hint),
-        }
+    /// Where record `jsn` stands and how many bytes it takes there, of which a ledger entry says `hint`; `None` if it is
+    /// not here. Compaction may have compressed it: then it takes less.
+    pub fn place_of(&self, jsn: Jsn, hint: (u32, u32)) -> Option<(u32, u32)> {
+        let Some(index) = &self.index else { return Some(hint) };
+        let (offset, room) = index.place(jsn)?;
+        Some((offset, room.map_or(hint.1, |room| room.min(hint.1))))
+    }
+
+    /// The bytes that a record takes here of which its ledger entry says `bytes`; `None` if it is not here.
+    pub fn bytes_of(&self, jsn: Jsn, bytes: u32) -> Option<u32> {
+        self.place_of(jsn, (0, bytes)).map(|(_, bytes)| bytes)
     }
 }
 

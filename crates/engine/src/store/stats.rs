@@ -45,6 +45,33 @@ pub struct StoreCounters {
     pub values_quarantined: u64,
     /// Segments that compaction leaves as they are, since a record is lost in them with its key.
     pub segments_quarantined: u64,
+    /// Values that were compressed.
+    pub compressed: CompressionCounters,
+}
+
+/// Values that were compressed, and what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompressionCounters {
+    /// How many, by writes and by compactions.
+    pub values: u64,
+    /// Their bytes.
+    pub bytes_before: u64,
+    /// The bytes that are stored for them.
+    pub bytes_after: u64,
+}
+
+impl CompressionCounters {
+    pub(crate) fn count(&mut self, before: usize, after: usize) {
+        self.values += 1;
+        self.bytes_before += before as u64;
+        self.bytes_after += after as u64;
+    }
+
+    pub(crate) fn add(&mut self, other: &CompressionCounters) {
+        self.values += other.values;
+        self.bytes_before += other.bytes_before;
+        self.bytes_after += other.bytes_after;
+    }
 }
 
 impl StoreCounters {

@@ -170,7 +170,16 @@ impl Store {
     ) -> (writer::Appended, Location) {
         let value_len: usize = value.iter().map(|part| part.len()).sum();
         let is_inline = value_len <= self.options.inline_value_bytes_max;
-        let flags = if is_inline { more | record::FLAG_INLINE } else { more };
+        let packed = match &mut self.compressor {
+            Some(compressor) if !is_inline => compressor.on_receipt(value, value_len),
+            _ => None,
+        };
+        let (flag, stored) = packed.unzip();
+        if let Some(stored) = stored {
+            self.counters.compressed.count(value_len, stored.len());
+        }
+        let value = stored.as_ref().map_or(value, std::slice::from_ref);
+        let flags = more | flag.unwrap_or(0) | if is_inline { record::FLAG_INLINE } else { 0 };
         let at = match expires_ms {
             None => self.writer.append(Kind::Data, flags, key, head, value),
             Some(expires_ms) => self.writer.append_expiring(flags, key, expires_ms, head, value),

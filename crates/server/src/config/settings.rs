@@ -1,7 +1,7 @@
 //! The table of options.
 
 use super::{Config, DeleteMode, cluster};
-use engine::Durability;
+use engine::{Codec, CompressAt, Durability};
 use kv::ReadForm;
 use node::layout::SHARDS_MAX;
 use ring::RingSize;
@@ -175,6 +175,51 @@ pub const SETTINGS: &[Setting] = &[
             DeleteMode::Keep => "keep".to_owned(),
             DeleteMode::After(Duration::ZERO) => "immediate".to_owned(),
             DeleteMode::After(delay) => show_duration(delay),
+        },
+    },
+    Setting {
+        name: "compression",
+        flag: "compression",
+        value_name: "none|lz4|zstd",
+        help: "How values of more than 256 bytes are compressed; zstd only in builds with that feature",
+        set: |config, text| {
+            config.compression = match text {
+                "none" => None,
+                "lz4" => Some(Codec::Lz4),
+                "zstd" if Codec::Zstd.is_built() => Some(Codec::Zstd),
+                "zstd" => return Err("this build leaves zstd out (cargo feature `zstd`)".to_owned()),
+                _ => return Err(format!("{text:?} is none of none, lz4, zstd")),
+            };
+            Ok(())
+        },
+        show: |config| {
+            let word = match config.compression {
+                None => "none",
+                Some(Codec::Lz4) => "lz4",
+                Some(Codec::Zstd) => "zstd",
+            };
+            word.to_owned()
+        },
+    },
+    Setting {
+        name: "compress_at",
+        flag: "compress-at",
+        value_name: "receipt|compaction",
+        help: "When values are compressed: as they are written, or as compaction moves them",
+        set: |config, text| {
+            config.compress_at = match text {
+                "receipt" => CompressAt::Receipt,
+                "compaction" => CompressAt::Compaction,
+                _ => return Err(format!("{text:?} is none of receipt, compaction")),
+            };
+            Ok(())
+        },
+        show: |config| {
+            let word = match config.compress_at {
+                CompressAt::Receipt => "receipt",
+                CompressAt::Compaction => "compaction",
+            };
+            word.to_owned()
         },
     },
     Setting {

@@ -67,8 +67,8 @@ fn what_is_wrong_is_refused_where_it_stands() {
     assert_eq!(
         refused(&[], &[], "name = 'a@b'\n\nsharts = 3\n"),
         "a.toml:3: unknown key \"sharts\"; the keys are data, pb_listen, http_listen, name, ring_size, shards, \
-         durability, sync_interval, read_form, delete_mode, connections_max, idle_timeout, cluster, \
-         peer_listen, peer_ca, peer_cert, peer_key"
+         durability, sync_interval, read_form, delete_mode, compression, compress_at, connections_max, \
+         idle_timeout, cluster, peer_listen, peer_ca, peer_cert, peer_key"
     );
     assert_eq!(refused(&[], &[], "\nshards = 0"), "a.toml:2: shards: \"0\" is not a number from 1 to 256");
     assert_eq!(refused(&[], &[], "shards = [3]"), "a.toml:1: shards must be a number or a text in quotes");
@@ -89,6 +89,8 @@ fn what_is_wrong_is_refused_where_it_stands() {
         ("delete_mode", "3000"),
         ("delete_mode", "never"),
         ("idle_timeout", "99999999999999999999h"),
+        ("compression", "gzip"),
+        ("compress_at", "never"),
         ("idle_timeout", "9999h"),
         ("idle_timeout", ""),
         ("idle_timeout", "é"),

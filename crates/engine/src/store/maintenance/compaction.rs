@@ -8,6 +8,7 @@ use crate::compaction::{
     Account, Choice, Compaction, CompactionEnd, CompactionError, CompactionRequest, CountDead, DeadRecord,
     Newest, Pace, Run, choose,
 };
+use crate::compression::Compressor;
 use crate::entry::Jsn;
 use crate::error::Damage;
 use crate::journal::segment::SegmentId;
@@ -136,12 +137,13 @@ impl Store {
         let waiting = self.maintenance.edits.iter().chain(written).filter_map(|edit| edit.compacted.as_ref());
         for Compacted { inputs, output } in waiting {
             let Some(output) = output else { continue };
-            let moved = |record: &&DeadRecord| {
+            let moved = |record: &DeadRecord| {
                 let segment = self.segments.find(record.jsn);
-                segment.is_some_and(|segment| inputs.iter().any(|input| input.id == segment.id))
-                    && output.offset_of(record.jsn, 0).is_some()
+                let is_input =
+                    segment.is_some_and(|segment| inputs.iter().any(|input| input.id == segment.id));
+                output.bytes_of(record.jsn, record.bytes).filter(|_| is_input)
             };
-            let bytes: u64 = dead.iter().filter(moved).map(|record| u64::from(record.bytes)).sum();
+            let bytes: u64 = dead.iter().filter_map(moved).map(u64::from).sum();
             let account = self.accounts.of(output.id);
             self.accounts.set(output.id, Account { dead_bytes: account.dead_bytes + bytes, ..account });
         }
@@ -296,6 +298,7 @@ impl Store {
             older_bytes: choices[..run.start].iter().map(|choice| choice.account.bytes()).sum(),
             newest: Newest::new(self.writer.durable(), memtables, Arc::clone(&self.version)),
             pace: Arc::clone(&compaction.pace),
+            compressor: Compressor::new(&self.options),
         };
         let inputs = request.inputs.clone();
         let outcome = Outcome::new();
@@ -328,14 +331,12 @@ impl Store {
             Ok(output) => {
                 compaction.failure = None;
                 self.counters.values_quarantined += output.damaged.len() as u64;
+                self.counters.compressed.add(&output.compressed);
                 self.note_damage(output.damaged);
                 if let Some(segment) = &output.segment {
                     self.accounts.set(segment.id, output.account);
-                    let still_there = |record: &&DeadRecord| {
-                        segment.index.as_ref().is_some_and(|index| index.find(record.jsn).is_some())
-                    };
-                    let dead = running.dead.iter().filter(still_there).map(|record| u64::from(record.bytes));
-                    let dead_bytes = dead.sum();
+                    let still_there = |record: &DeadRecord| segment.bytes_of(record.jsn, record.bytes);
+                    let dead_bytes = running.dead.iter().filter_map(still_there).map(u64::from).sum();
                     self.accounts.set(segment.id, Account { dead_bytes, ..output.account });
                     let pinned = output.account.log_bytes;
                     self.maintenance.compaction.pinned.insert(segment.id, pinned);

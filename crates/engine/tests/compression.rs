@@ -1,0 +1,182 @@
+//! Compressed values on real files: they are answered whole, whatever a store is told from one start to the next, and
+//! what they take is counted as it is stored.
+
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
+use engine::check::check_store;
+use engine::fold::{Control, FoldRequest, KeyRange, What};
+use engine::{Codec, CompactionSchedule, CompressAt, Durability, Embedded, Error, Machine, Options};
+use std::path::Path;
+
+const KEYS: u64 = 300;
+
+fn options(compression: Option<Codec>, compress_at: CompressAt) -> Options {
+    Options {
+        durability: Durability::None,
+        memtable_bytes_max: 16 << 10,
+        segment_bytes_target: 64 << 10,
+        level0_tables_max: 1,
+        compaction: CompactionSchedule::Never,
+        compression,
+        compress_at,
+        ..Options::default()
+    }
+}
+
+fn open(dir: &Path, options: &Options) -> Embedded {
+    let disks = os::OsDisk::blocking().blocking_handles();
+    let machine = Machine::new(disks, os::OsClock::new(), os::OsRng::new());
+    Embedded::open(dir, options.clone(), machine).unwrap()
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key-{number:06}").into_bytes()
+}
+
+/// Text of 400 to 1,400 bytes; one value of four is noise, which does not shrink.
+fn value(number: u64, version: u64) -> Vec<u8> {
+    use base::Rng;
+    let mut rng = base::rng::SplitMix64::new(number ^ version << 32);
+    let len = 400 + (number * 37 + version * 11) % 1000;
+    if number.is_multiple_of(4) {
+        return (0..len).map(|_| rng.next_u64() as u8).collect();
+    }
+    format!("value {number} of version {version}, ")
+        .into_bytes()
+        .into_iter()
+        .cycle()
+        .take(len as usize)
+        .collect()
+}
+
+fn write(store: &mut Embedded, numbers: impl Iterator<Item = u64>, version: u64) {
+    for number in numbers {
+        store.put(&key(number), b"head", &value(number, version)).unwrap();
+    }
+}
+
+/// Every key has the value of the version that `of` says: by itself, with others, and in folds.
+fn check(store: &mut Embedded, of: impl Fn(u64) -> u64) {
+    let keys: Vec<Vec<u8>> = (0..KEYS).map(key).collect();
+    let together = store.get_many(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    for (number, found) in (0..KEYS).zip(together) {
+        let expected = value(number, of(number));
+        assert_eq!(found.unwrap().unwrap().value.unwrap(), expected, "{number}");
+        assert_eq!(store.get(&key(number)).unwrap().unwrap().value.unwrap(), expected, "{number}");
+    }
+    for what in [What::Objects, What::ObjectsByJournal] {
+        let mut seen = 0;
+        let mut visit = |item: &engine::fold::Visited<'_>| {
+            let number = std::str::from_utf8(&item.key[4..]).unwrap().parse().unwrap();
+            assert_eq!(*item.value.as_ref().unwrap(), value(number, of(number)));
+            seen += 1;
+            Control::Next
+        };
+        let end = store.reader().fold(FoldRequest::over(KeyRange::all(), what), &mut visit).unwrap();
+        assert_eq!((end.damaged, seen), (0, KEYS));
+    }
+}
+
+fn no_findings(dir: &Path) {
+    let mut findings = Vec::new();
+    check_store(&mut os::OsDisk::blocking(), dir, &mut |finding| findings.push(format!("{finding:?}")))
+        .unwrap();
+    assert_eq!(findings, Vec::<String>::new());
+}
+
+#[test]
+fn values_are_compressed_when_they_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let lz4 = options(Some(Codec::Lz4), CompressAt::Receipt);
+    let mut store = open(folder.path(), &lz4);
+    write(&mut store, 0..KEYS, 1);
+    check(&mut store, |_| 1);
+    let stats = store.store().stats();
+    let compressed = stats.counters.compressed;
+    assert_eq!(compressed.values, KEYS * 3 / 4, "{stats:?}");
+    assert!(compressed.bytes_after * 4 < compressed.bytes_before, "{stats:?}");
+    let all: usize = (0..KEYS).map(|number| value(number, 1).len()).sum();
+    assert!(stats.journal_bytes < all as u64 / 2, "{stats:?}");
+    store.close().unwrap();
+    no_findings(folder.path());
+    // Uncleanly: the replay reads compressed records.
+    let mut store = open(folder.path(), &lz4);
+    write(&mut store, 0..50, 2);
+    drop(store);
+    let mut store = open(folder.path(), &options(None, CompressAt::Receipt));
+    check(&mut store, |number| 1 + u64::from(number < 50));
+    store.close().unwrap();
+}
+
+/// A ledger entry goes on to say how long its record was, so where and how long it is now is the segment's to know.
+#[test]
+fn values_are_compressed_when_they_are_moved() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path(), &options(None, CompressAt::Receipt));
+    write(&mut store, 0..KEYS, 1);
+    write(&mut store, (0..KEYS).filter(|number| number % 3 == 0), 2);
+    store.close().unwrap();
+    let version = |number: u64| 1 + u64::from(number.is_multiple_of(3));
+    let late = options(Some(Codec::Lz4), CompressAt::Compaction);
+    let mut store = open(folder.path(), &late);
+    let before = store.store().stats();
+    assert_eq!(before.counters.compressed.values, 0);
+    store.compact().unwrap();
+    let stats = store.store().stats();
+    assert!(stats.counters.compressed.values > KEYS / 2, "{stats:?}");
+    assert!(stats.journal_bytes * 2 < before.journal_bytes, "{stats:?}");
+    check(&mut store, version);
+    store.close().unwrap();
+    no_findings(folder.path());
+    // Told to compress nothing, it leaves what is compressed as it is.
+    let mut store = open(folder.path(), &options(None, CompressAt::Receipt));
+    check(&mut store, version);
+    write(&mut store, 0..KEYS, 3);
+    check(&mut store, |_| 3);
+    store.flush().unwrap();
+    let stats = store.store().stats();
+    // All that was moved is dead, and no more than it takes.
+    assert!(stats.journal_dead_bytes < stats.journal_bytes, "{stats:?}");
+    store.compact().unwrap();
+    check(&mut store, |_| 3);
+    let after = store.store().stats();
+    let all: usize = (0..KEYS).map(|number| 48 + 10 + 4 + value(number, 3).len() + 8).sum();
+    assert!(after.journal_bytes <= all as u64, "{after:?}");
+    assert_eq!(after.counters.compressed.values, 0);
+    store.close().unwrap();
+    no_findings(folder.path());
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test breaks files behind the disk's back")]
+fn a_damaged_value_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let lz4 = options(Some(Codec::Lz4), CompressAt::Receipt);
+    let mut store = open(folder.path(), &lz4);
+    store.put(&key(1), b"head", &b"unmistakable ".repeat(50)).unwrap();
+    write(&mut store, 2..KEYS, 1);
+    store.close().unwrap();
+    let path = folder.path().join("journal").join(format!("{:016x}.seg", 1));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.windows(12).position(|window| window == b"unmistakable").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+    let mut store = open(folder.path(), &lz4);
+    assert!(matches!(store.get(&key(1)), Err(Error::Damaged(_))));
+    assert_eq!(store.head(&key(1)).unwrap().unwrap().head, "head");
+    assert_eq!(store.get(&key(2)).unwrap().unwrap().value.unwrap(), value(2, 1));
+}
+
+#[test]
+fn a_codec_that_is_not_built_is_refused_before_anything_is_touched() {
+    if Codec::Zstd.is_built() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let disks = os::OsDisk::blocking().blocking_handles();
+    let machine = Machine::new(disks, os::OsClock::new(), os::OsRng::new());
+    let zstd = options(Some(Codec::Zstd), CompressAt::Receipt);
+    let opened = Embedded::open(&folder.path().join("store"), zstd, machine);
+    assert!(matches!(opened.map(|_| ()), Err(Error::Refused(_))));
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
+}
