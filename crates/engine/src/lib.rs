@@ -15,6 +15,7 @@ pub mod error;
 pub mod fold;
 pub mod journal;
 pub mod load;
+pub mod lost;
 pub mod manifest;
 pub mod memtable;
 pub mod merge;

@@ -121,9 +121,58 @@ fn no_damaged_block_gives_a_wrong_answer() {
         }
     }
     assert!(
-        refused > 5 && errors > 100,
+        refused > 0 && errors > 100,
         "{refused} stores refused, {errors} errors, {harmless} without effect"
     );
+}
+
+/// A table with a damaged block, or without its file, costs its own keys and nothing else: writes go on, merges go past it,
+/// and what was lost stays an error over restarts, until it is written again.
+#[test]
+fn a_damaged_table_is_a_loss_of_its_own_keys() {
+    let (good, model) = built();
+    let (mut lost, mut served) = (0, 0);
+    let tables = good.names().into_iter().filter(|path| path.extension().is_some_and(|e| e == "tbl"));
+    for path in tables {
+        let mut len = 0;
+        good.damage(&path, |bytes| len = bytes.len());
+        let places = (0..len).step_by(BLOCK).map(Some).chain([None]);
+        for place in places {
+            let disk = good.after_kill();
+            match place {
+                Some(at) => disk.damage(&path, |bytes| bytes[at + 5] ^= 1),
+                None => disk.remove(&path),
+            }
+            let what = format!("damage at {place:?} of {}", path.display());
+            let Ok(mut store) = open(&disk) else { continue };
+            let mut model = model.clone();
+            for write in 2000..2300 {
+                let number = write * 7 % KEYS;
+                // A third of the keys stays as it was.
+                if !number.is_multiple_of(3) {
+                    let (head, value) = version(number, write);
+                    store.put(&key(number), &head, &value).unwrap_or_else(|error| panic!("{what}: {error}"));
+                    model.insert(number, Some(write));
+                }
+            }
+            store.flush().unwrap_or_else(|error| panic!("{what}: {error}"));
+            let errors = no_wrong_answer(&mut store, &model, &what);
+            let rewritten = (0..KEYS).filter(|number| !number.is_multiple_of(3));
+            rewritten
+                .for_each(|number| assert!(store.get(&key(number)).is_ok(), "key {number} after {what}"));
+            store.close().unwrap_or_else(|error| panic!("{what}: {error}"));
+            let mut store = open(&disk.after_kill()).unwrap();
+            let later = no_wrong_answer(&mut store, &model, &what);
+            assert!(later >= errors, "{what}: {errors} errors, then {later}, {:?}", store.report());
+            lost += errors;
+            served += usize::from(errors < 3 * KEYS as usize / 3);
+            // What was dropped as a range is known to be gone.
+            store.drop_range(b"", b"").unwrap();
+            store.flush().unwrap();
+            assert_eq!(no_wrong_answer(&mut store, &Model::new(), &what), 0);
+        }
+    }
+    assert!(lost > 100 && served > 3, "{lost} errors, {served} stores that served most keys");
 }
 
 fn damage(bytes: &mut [u8], block: usize, kind: usize, rng: &mut SplitMix64) {

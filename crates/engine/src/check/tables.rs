@@ -153,7 +153,7 @@ impl Check<'_> {
                 tables.extend(table.ok().filter(|table| record.describes(table)).map(Arc::new));
             }
         }
-        Newest::new(Seq(u64::MAX), Vec::new(), Arc::new(Version::new(levels)))
+        Newest::new(Seq(u64::MAX), Vec::new(), Arc::new(Version::new(levels)), Arc::default())
     }
 
     /// An entry's record is not `at` its place. Where the journal is known to be damaged there, that was told.

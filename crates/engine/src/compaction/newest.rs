@@ -2,6 +2,7 @@
 
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::Error;
+use crate::lost::LostRanges;
 use crate::manifest::Version;
 use crate::memtable::{self, MemtableReader};
 use crate::table::{Block, TableId};
@@ -21,21 +22,29 @@ pub(crate) struct Newest {
     /// Newest first.
     memtables: Vec<MemtableReader>,
     version: Arc<Version>,
+    /// Where versions were lost: what is found there may not be the newest.
+    lost: Arc<LostRanges>,
     /// Of each table the block that was asked last: keys come in order.
     blocks: FastMap<TableId, (u32, Block)>,
 }
 
 impl Newest {
     /// The ledger of these memtables, newest first, and this version, up to `durable`.
-    pub fn new(durable: Seq, memtables: Vec<MemtableReader>, version: Arc<Version>) -> Newest {
-        Newest { durable, memtables, version, blocks: FastMap::default() }
+    pub fn new(
+        durable: Seq,
+        memtables: Vec<MemtableReader>,
+        version: Arc<Version>,
+        lost: Arc<LostRanges>,
+    ) -> Newest {
+        Newest { durable, memtables, version, lost, blocks: FastMap::default() }
     }
 
-    /// The newest version of `key`.
+    /// The newest version of `key`. [`Error::Damaged`] where that is not known.
     pub fn find(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<Option<Known>, Error> {
         let hash = memtable::hash(key);
         for memtable in &self.memtables {
-            if let Some((_, entry)) = memtable.get_hashed(key, hash, self.durable.0) {
+            if let Some((seq, entry)) = memtable.get_hashed(key, hash, self.durable.0) {
+                self.lost.check_found(key, Seq(seq))?;
                 return known(entry).map(Some);
             }
         }
@@ -50,10 +59,12 @@ impl Newest {
                 self.blocks.insert(table.id(), (handle.index, table.read_block(disk, handle)?));
             }
             let (_, block) = &self.blocks[&table.id()];
-            if let Some((_, entry)) = block.find(key)? {
+            if let Some((seq, entry)) = block.find(key)? {
+                self.lost.check_found(key, seq)?;
                 return known(entry).map(Some);
             }
         }
+        self.lost.check_missing(key)?;
         Ok(None)
     }
 }

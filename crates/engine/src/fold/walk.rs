@@ -90,7 +90,10 @@ impl FoldWalk {
     /// A walk through `snapshot`.
     pub fn new(request: FoldRequest, snapshot: Snapshot) -> Result<FoldWalk, Error> {
         request.check()?;
-        snapshot.check_whole()?;
+        // A range that has begun goes on from where it was resumed.
+        for range in &request.ranges {
+            snapshot.lost.check_range(&range.start, &range.end)?;
+        }
         let iter = snapshot.iter();
         let range = request.from.as_ref().map_or(0, |place| place.range);
         let (window, end) = (Window::default(), FoldEnd::default());

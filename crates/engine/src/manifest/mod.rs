@@ -24,6 +24,6 @@ pub use file::{MANIFEST_FILE, ManifestJob, read, write};
 pub use pick::{MergeCursors, MergeOptions, MergePlan};
 pub use state::{
     CleanStop, JournalPosition, MANIFEST_VERSION, METADATA_BYTES_MAX, ManifestState, SegmentRecord,
-    SuspectRecord, TableRecord,
+    TableRecord,
 };
 pub use version::{FIRST_LEVELED, LEVELS, RUNS_MAX, TableCursor, Version};

@@ -12,6 +12,7 @@ use crate::compaction::Account;
 use crate::drops::RangeDrop;
 use crate::entry::{Jsn, Seq};
 use crate::error::{Damage, Error};
+use crate::lost::{LOST_HERE, LostRange};
 use crate::table::fields::{Fields, put_bytes};
 use crate::table::{Table, TableId, TableMeta};
 use base::checksum::{crc32c, crc32c_append};
@@ -20,10 +21,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The version written, and the newest that is read.
-pub const MANIFEST_VERSION: u32 = 3;
+pub const MANIFEST_VERSION: u32 = 4;
 
 /// The oldest version that is read. It and the next one have no accounts of segments; its tables have no entries that
-/// expire, and it has no range drops.
+/// expire, and it has no range drops. Before version 4 there is one lost range at most, of all keys.
 const MANIFEST_VERSION_MIN: u32 = 1;
 
 /// Keys and values of the application's metadata together: it is written with every flush.
@@ -68,6 +69,12 @@ impl TableRecord {
         TableRecord { id: table.id(), len: table.len(), meta: table.meta().clone() }
     }
 
+    /// The keys of which it had versions, when it is lost.
+    pub fn lost(&self, damage: Damage) -> LostRange {
+        let meta = &self.meta;
+        LostRange::of_keys(&meta.min_key, &meta.max_key, Seq(meta.max_seq.0 + 1), damage)
+    }
+
     /// Whether `table` is the one meant: a file of the same name that came from elsewhere is not.
     pub fn describes(&self, table: &Table) -> bool {
         self.id == table.id() && self.len == table.len() && self.meta == *table.meta()
@@ -89,18 +96,6 @@ pub struct SegmentRecord {
     pub sealed: bool,
     /// Its bytes by their use, of the records before the replay position.
     pub account: Account,
-}
-
-/// What is known of records that were lost with their keys. It must outlive the replay that found them: once
-/// the records around them are in tables, nobody would find the gap again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SuspectRecord {
-    /// Versions older than this may have been replaced by a lost one.
-    pub below: Seq,
-    /// The file that was damaged.
-    pub file: String,
-    /// Where in it.
-    pub offset: u64,
 }
 
 /// All that must be known to open a store.
@@ -130,8 +125,9 @@ pub struct ManifestState {
     pub segments: Vec<SegmentRecord>,
     /// What the application keeps here, up to [`METADATA_BYTES_MAX`].
     pub metadata: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Records that were lost with their keys.
-    pub suspect: Option<SuspectRecord>,
+    /// Where versions were lost. It must outlive whoever found them: once what is left around them is in other tables,
+    /// nobody would find the gap again.
+    pub lost: Vec<LostRange>,
     /// Ranges that were dropped and may still have versions in tables, in the order of their seqs.
     pub drops: Vec<RangeDrop>,
 }
@@ -224,11 +220,13 @@ impl ManifestState {
             put_bytes(out, key);
             put_bytes(out, value);
         }
-        put_u64(out, u64::from(self.suspect.is_some()));
-        if let Some(suspect) = &self.suspect {
-            put_u64(out, suspect.below.0);
-            put_bytes(out, suspect.file.as_bytes());
-            put_u64(out, suspect.offset);
+        put_u64(out, self.lost.len() as u64);
+        for range in &self.lost {
+            put_u64(out, range.below.0);
+            put_bytes(out, range.damage.file.as_bytes());
+            put_u64(out, range.damage.offset);
+            put_bytes(out, &range.start);
+            put_bytes(out, &range.end);
         }
         put_u64(out, self.drops.len() as u64);
         for drop in &self.drops {
@@ -282,11 +280,7 @@ fn body_of(body: &[u8], version: u32) -> Option<ManifestState> {
             return None;
         }
     }
-    if flag(&mut fields)? {
-        let below = Seq(fields.u64()?);
-        let file = std::str::from_utf8(fields.bytes()?).ok()?.to_owned();
-        state.suspect = Some(SuspectRecord { below, file, offset: fields.u64()? });
-    }
+    state.lost = lost_of(&mut fields, version)?;
     if version > 1 {
         state.drops = drops_of(&mut fields)?;
     }
@@ -305,6 +299,24 @@ fn drops_of(fields: &mut Fields<'_>) -> Option<Vec<RangeDrop>> {
         drops.push(RangeDrop { start, end, seq });
     }
     Some(drops)
+}
+
+/// Before version 4 there was one range at most, of all keys.
+fn lost_of(fields: &mut Fields<'_>, version: u32) -> Option<Vec<LostRange>> {
+    let count = if version > 3 { fields.usize()? } else { usize::from(flag(fields)?) };
+    let mut lost = Vec::new();
+    for _ in 0..count {
+        let below = Seq(fields.u64()?);
+        let file = std::str::from_utf8(fields.bytes()?).ok()?.to_owned();
+        let damage = Damage { file, offset: fields.u64()?, what: LOST_HERE };
+        let mut range = LostRange::everything(below, damage);
+        if version > 3 {
+            range.start = Bytes::copy_from_slice(fields.bytes()?);
+            range.end = Bytes::copy_from_slice(fields.bytes()?);
+        }
+        lost.push(range);
+    }
+    Some(lost)
 }
 
 fn account_of(fields: &mut Fields<'_>) -> Option<Account> {

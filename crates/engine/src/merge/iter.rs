@@ -3,6 +3,7 @@
 use super::{Item, Source};
 use crate::compaction::DeadRecord;
 use crate::error::Error;
+use crate::lost::LostRange;
 use base::Disk;
 
 /// A cursor over the newest versions of the keys of all sources. It shows deletions; its caller leaves them out.
@@ -42,6 +43,16 @@ impl MergeIter {
     /// The records noted so far.
     pub fn take_replaced(&mut self) -> Vec<DeadRecord> {
         self.replaced.take().unwrap_or_default()
+    }
+
+    /// Leaves damaged blocks out from now on.
+    pub fn cut_out(&mut self) {
+        self.sources.iter_mut().for_each(|source| source.cut_out());
+    }
+
+    /// What was left out, at the end of the walk.
+    pub fn take_lost(&mut self) -> Vec<LostRange> {
+        self.sources.iter_mut().flat_map(|source| source.take_lost()).collect()
     }
 
     /// How many versions it has passed, superseded ones included.

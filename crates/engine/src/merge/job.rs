@@ -10,6 +10,7 @@ use crate::compaction::DeadRecord;
 use crate::drops::DroppedRanges;
 use crate::entry::{Entry, Location};
 use crate::error::Error;
+use crate::lost::{LostRange, LostRanges};
 use crate::table::{Table, TableBuilder, TableId};
 use base::Disk;
 use base::disk::{self, DiskOp};
@@ -41,6 +42,8 @@ pub struct MergeRequest {
     pub drop_deletions: bool,
     /// Which versions are left out because their range was dropped: drops that no crash can undo.
     pub dropped: Arc<DroppedRanges>,
+    /// Where versions were lost: deletions stay there.
+    pub lost: Arc<LostRanges>,
     /// Versions that end by now, in milliseconds since 1970, become deletions.
     pub now_ms: u64,
 }
@@ -73,6 +76,8 @@ pub struct MergeOutput {
     pub stats: MergeStats,
     /// The records whose versions are in none of the new tables, though one of the sources had them.
     pub dead: Vec<DeadRecord>,
+    /// What was left out because its blocks are damaged.
+    pub lost: Vec<LostRange>,
 }
 
 /// A flush or a merge as a job.
@@ -90,6 +95,7 @@ pub struct MergeJob {
     /// No table holds keys on both sides of one of these.
     fences: VecDeque<Bytes>,
     dead: Vec<DeadRecord>,
+    lost: Vec<LostRange>,
     outcome: Outcome<Result<MergeOutput, Error>>,
 }
 
@@ -116,6 +122,7 @@ impl MergeJob {
     ) -> MergeJob {
         let mut iter = MergeIter::new(sources);
         iter.note_replaced();
+        iter.cut_out();
         MergeJob {
             request,
             iter,
@@ -127,6 +134,7 @@ impl MergeJob {
             deletion: Vec::new(),
             fences: VecDeque::new(),
             dead: Vec::new(),
+            lost: Vec::new(),
             outcome,
         }
     }
@@ -169,6 +177,7 @@ impl MergeJob {
                 self.stats.versions_read = self.iter.versions_read();
                 self.dead.append(&mut self.iter.take_replaced());
                 self.dead.sort_unstable();
+                self.lost = self.iter.take_lost();
                 self.step = if self.made.is_empty() { Step::Open } else { Step::SyncDir };
                 return Ok(());
             };
@@ -246,12 +255,17 @@ fn fate(
     if !entry.is_gone(request.now_ms) {
         return Ok(Fate::Kept);
     }
+    // Where a version was lost, that a key is gone is known as long as its deletion is there.
+    let ends_here = request.drop_deletions && request.lost.check_missing(item.key).is_ok();
     if entry.location == Location::Deleted {
+        if !ends_here {
+            return Ok(Fate::Kept);
+        }
         stats.deletions_dropped += 1;
         return Ok(Fate::Left);
     }
     stats.expired += 1;
-    if request.drop_deletions {
+    if ends_here {
         return Ok(Fate::Left);
     }
     deletion.clear();
@@ -268,6 +282,7 @@ impl Job for MergeJob {
                 tables: std::mem::take(&mut self.tables),
                 stats: self.stats,
                 dead: std::mem::take(&mut self.dead),
+                lost: std::mem::take(&mut self.lost),
             }),
             Err(error) => {
                 self.discard(disk);

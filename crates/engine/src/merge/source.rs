@@ -2,6 +2,7 @@
 
 use crate::Seq;
 use crate::error::Error;
+use crate::lost::LostRange;
 use crate::memtable::{Cursor, MemtableReader};
 use crate::table::{Table, TableIter};
 use base::Disk;
@@ -30,6 +31,14 @@ pub trait Source: Send {
     /// The entry it is at; `None` past the end.
     fn item(&self) -> Option<Item<'_>>;
 
+    /// Leaves out damaged blocks from now on, where it would fail, and remembers what was in them.
+    fn cut_out(&mut self) {}
+
+    /// What was left out so far.
+    fn take_lost(&mut self) -> Vec<LostRange> {
+        Vec::new()
+    }
+
     /// Whether it may have several versions of a key; most have the newest only.
     fn repeats_keys(&self) -> bool {
         false
@@ -47,6 +56,14 @@ impl Source for TableIter {
 
     fn item(&self) -> Option<Item<'_>> {
         self.valid().then(|| Item { key: self.key(), seq: self.seq(), entry: self.entry() })
+    }
+
+    fn cut_out(&mut self) {
+        TableIter::cut_out(self);
+    }
+
+    fn take_lost(&mut self) -> Vec<LostRange> {
+        TableIter::take_lost(self)
     }
 }
 
@@ -101,6 +118,8 @@ pub struct Run {
     /// The table that `iter` is in.
     at: usize,
     iter: Option<TableIter>,
+    /// What was left out of tables that it has left, where damaged blocks are.
+    cut_out: Option<Vec<LostRange>>,
 }
 
 impl Run {
@@ -108,7 +127,7 @@ impl Run {
     pub fn new(tables: Vec<Arc<Table>>) -> Run {
         let disjoint = tables.is_sorted_by(|a, b| a.meta().max_key < b.meta().min_key);
         assert!(disjoint, "the tables of a run overlap");
-        Run { tables, at: 0, iter: None }
+        Run { tables, at: 0, iter: None, cut_out: None }
     }
 
     /// Leaves tables behind whose end was reached. One that has just been opened is at an entry or is damaged.
@@ -150,12 +169,23 @@ impl Run {
     }
 
     fn enter(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error> {
-        self.iter = None;
+        self.leave();
         let Some(table) = self.tables.get(self.at) else { return Ok(()) };
         let mut iter = TableIter::new(Arc::clone(table));
-        iter.seek(disk, key)?;
-        self.iter = Some(iter);
-        Ok(())
+        if self.cut_out.is_some() {
+            iter.cut_out();
+        }
+        let sought = iter.seek(disk, key);
+        self.iter = Some(iter).filter(|_| sought.is_ok());
+        sought
+    }
+
+    /// Lets go of the table that it is in.
+    fn leave(&mut self) {
+        if let (Some(lost), Some(mut iter)) = (&mut self.cut_out, self.iter.take()) {
+            lost.append(&mut iter.take_lost());
+        }
+        self.iter = None;
     }
 }
 
@@ -177,5 +207,14 @@ impl Source for Run {
 
     fn item(&self) -> Option<Item<'_>> {
         self.iter.as_ref().and_then(Source::item)
+    }
+
+    fn cut_out(&mut self) {
+        self.cut_out.get_or_insert_default();
+    }
+
+    fn take_lost(&mut self) -> Vec<LostRange> {
+        self.leave();
+        self.cut_out.as_mut().map(std::mem::take).unwrap_or_default()
     }
 }

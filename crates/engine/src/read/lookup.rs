@@ -61,7 +61,7 @@ impl Snapshot {
                 return self.shown(key, seq, Entry::decode(bytes)?, |part| block.share(part));
             }
         }
-        self.check_suspect(Seq(0))?;
+        self.lost.check_missing(key)?;
         Ok(None)
     }
 
@@ -72,7 +72,7 @@ impl Snapshot {
         entry: Entry<'_>,
         keep: impl Fn(&[u8]) -> Bytes,
     ) -> Result<Option<Newest>, Error> {
-        self.check_suspect(seq)?;
+        self.lost.check_found(key, seq)?;
         if self.is_gone(key, seq, &entry) {
             return Ok(None);
         }

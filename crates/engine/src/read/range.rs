@@ -43,7 +43,7 @@ impl<'a> Range<'a> {
         end: &[u8],
         want: Want,
     ) -> Result<Range<'a>, Error> {
-        snapshot.check_whole()?;
+        snapshot.lost.check_range(start, end)?;
         let (start, end) = (Bytes::copy_from_slice(start), Bytes::copy_from_slice(end));
         let (front, back, given_front, given_back) = (None, None, None, None);
         Ok(Range { snapshot, disk, start, end, want, front, back, given_front, given_back, over: false })

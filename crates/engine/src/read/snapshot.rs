@@ -2,7 +2,7 @@
 
 use crate::drops::DroppedRanges;
 use crate::entry::{Entry, Seq};
-use crate::error::{Damage, Error};
+use crate::lost::LostRanges;
 use crate::manifest::{LEVELS, Version};
 use crate::memtable::MemtableReader;
 use crate::merge::{BackIter, BackSource, MemtableBack, MemtableSource, MergeIter, Run, Source};
@@ -21,8 +21,8 @@ pub struct Snapshot {
     pub(crate) memtables: Vec<MemtableReader>,
     pub(crate) version: Arc<Version>,
     pub(crate) segments: Arc<Segments>,
-    /// Where records were lost with their keys: versions older than the seq may have been replaced by a lost one.
-    pub(crate) suspect: Option<(Seq, Damage)>,
+    /// Where versions were lost.
+    pub(crate) lost: Arc<LostRanges>,
 }
 
 impl Snapshot {
@@ -64,18 +64,5 @@ impl Snapshot {
     /// Whether the newest version of `key` is no item: deleted, ended, or dropped with its range.
     pub(crate) fn is_gone(&self, key: &[u8], seq: Seq, entry: &Entry<'_>) -> bool {
         entry.is_gone(self.now_ms) || self.dropped.covers(key, seq)
-    }
-
-    /// Fails for a version that a lost one may have replaced.
-    pub(crate) fn check_suspect(&self, seq: Seq) -> Result<(), Error> {
-        match &self.suspect {
-            Some((below, damage)) if seq < *below => Err(damage.clone().into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Fails if any version may have been replaced by a lost one: no range is certain then.
-    pub(crate) fn check_whole(&self) -> Result<(), Error> {
-        self.check_suspect(Seq(0))
     }
 }

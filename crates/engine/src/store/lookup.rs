@@ -140,7 +140,7 @@ impl Store {
         if let Some((seq, entry)) = found {
             let entry = Entry::decode(entry)?;
             self.check_fence(seq)?;
-            self.check_suspect(seq)?;
+            self.lost.check_found(key, seq)?;
             if self.is_gone(key, seq, &entry) {
                 return Ok(Step::Answer(None));
             }
@@ -190,7 +190,7 @@ impl Store {
                 },
             };
             if let Some((seq, bytes)) = block.find_hashed(key, hash)? {
-                self.check_suspect(seq)?;
+                self.lost.check_found(key, seq)?;
                 let entry = Entry::decode(bytes)?;
                 if self.is_gone(key, seq, &entry) {
                     return Ok(Step::Answer(None));
@@ -202,7 +202,7 @@ impl Store {
             }
             self.counters.false_positives += 1;
         }
-        self.check_suspect(Seq(0))?;
+        self.lost.check_missing(key)?;
         self.counters.missing += 1;
         Ok(Step::Answer(None))
     }
@@ -302,15 +302,6 @@ impl Store {
     fn check_fence(&self, seq: Seq) -> Result<(), Error> {
         match self.writer.fenced() {
             Some(cause) if seq > self.writer.acknowledged() => Err(Error::Fenced(cause.to_owned())),
-            _ => Ok(()),
-        }
-    }
-
-    // A record whose key was lost may have been newer than anything older than it: answering the older
-    // version, or "none", could be wrong.
-    fn check_suspect(&self, seq: Seq) -> Result<(), Error> {
-        match &self.suspect {
-            Some(suspect) if seq < suspect.below => Err(suspect.damage.clone().into()),
             _ => Ok(()),
         }
     }

@@ -48,12 +48,13 @@ use crate::compaction::{Account, Accounts};
 use crate::compression::Compressor;
 use crate::drops::DroppedRanges;
 use crate::entry::{Jsn, Seq};
-use crate::error::{Damage, Error};
+use crate::error::Error;
 use crate::fold::{Fold, FoldEnd, FoldId, FoldRequest, FoldVisitor, FoldWalk};
 use crate::fold::{Scan, ScanId, ScanPage, ScanRequest};
 use crate::journal::segment::Position;
 use crate::journal::writer::Writer;
-use crate::manifest::{ManifestState, SuspectRecord, Version};
+use crate::lost::LostRanges;
+use crate::manifest::{ManifestState, Version};
 use crate::memtable::{Memtable, MemtableReader};
 use crate::read::{Publisher, Snapshot};
 use base::disk::{Completion, Token};
@@ -100,29 +101,6 @@ struct Frozen {
     end_account: Account,
 }
 
-/// What is known of records whose key was lost.
-#[derive(Clone, Debug)]
-struct Suspect {
-    /// Versions older than this may have been replaced by a lost one.
-    below: Seq,
-    damage: Damage,
-}
-
-impl Suspect {
-    fn of_record(record: &SuspectRecord) -> Suspect {
-        let what = "a record was lost here with its key";
-        Suspect {
-            below: record.below,
-            damage: Damage { file: record.file.clone(), offset: record.offset, what },
-        }
-    }
-
-    fn record(&self) -> SuspectRecord {
-        let Damage { file, offset, .. } = &self.damage;
-        SuspectRecord { below: self.below, file: file.clone(), offset: *offset }
-    }
-}
-
 /// An open store.
 pub struct Store {
     dir: PathBuf,
@@ -150,7 +128,8 @@ pub struct Store {
     folds: Vec<Fold>,
     publisher: Publisher,
     maintenance: Maintenance,
-    suspect: Option<Suspect>,
+    /// Where versions were lost.
+    lost: Arc<LostRanges>,
     last_id: u64,
     next_counter: u64,
     last_sync_at: Monotonic,
@@ -258,9 +237,7 @@ impl Store {
         if self.scans.len() >= SCANS_MAX {
             return Err(Error::Full { what: "the list of scans", limit: SCANS_MAX });
         }
-        if let Some(suspect) = &self.suspect {
-            return Err(suspect.damage.clone().into());
-        }
+        self.lost.check_range(&request.start, &request.end)?;
         let scan = Scan::start(id, request, self.snapshot(), &*self.spawn);
         self.scans.push(scan);
         Ok(id)
@@ -319,7 +296,7 @@ impl Store {
             memtables: std::iter::once(self.memtable.reader()).chain(frozen).collect(),
             version: Arc::clone(&self.version),
             segments: Arc::clone(&self.segments),
-            suspect: self.suspect.as_ref().map(|suspect| (suspect.below, suspect.damage.clone())),
+            lost: Arc::clone(&self.lost),
         }
     }
 
@@ -349,6 +326,7 @@ impl Store {
             && self.frozen.len() + 1 == last.memtables.len()
             && newest.is_some_and(|newest| newest.is_same(&self.memtable.reader()))
             && Arc::ptr_eq(&self.segments, &last.segments)
+            && Arc::ptr_eq(&self.lost, &last.lost)
             && self.drops.until(seq) == last.dropped
     }
 

@@ -8,14 +8,16 @@
 //! 5. Begin a new segment: what a crash left is never written again.
 //! 6. Write the manifest, with a new lease.
 //!
-//! Damage in the journal does not keep a store from opening: later records are applied, a damaged value
-//! answers an error, and where a key was lost everything that it might have been answers that error. Damage in
-//! the manifest or in a table's index does.
+//! Damage does not keep a store from opening. In the journal: later records are applied, a damaged value answers an
+//! error, and where a key was lost everything that it might have been answers that error. A table that is lost leaves
+//! its range of keys as one of which versions are lost ([`crate::lost`]); a segment that is lost leaves its values.
+//! A manifest that is lost has a copy. What does: the manifest and its copy, or all tables; the journal's end. Then the
+//! ledger can be made again from the journal ([`crate::recovery`]).
 
 use super::maintenance::{LEASE_COUNTERS, Maintenance, position};
 use super::segments::{Segment, Segments};
 use super::stats::GroupTimes;
-use super::{BlockCache, JOURNAL_TOKEN, Options, Store, StoreCounters, Suspect};
+use super::{BlockCache, JOURNAL_TOKEN, Options, Store, StoreCounters};
 use crate::compaction::{Account, Accounts};
 use crate::compression::Compressor;
 use crate::drops::{DroppedRanges, RangeDrop};
@@ -27,12 +29,13 @@ use crate::journal::record::{FLAG_INLINE, Kind};
 use crate::journal::scan::{End, Fault, Replay, Replayed, Scanned, Scanner, Source, find_seal};
 use crate::journal::segment::{self, Position, SEGMENT_HEADER_BYTES, SegmentId};
 use crate::journal::writer::Writer;
-use crate::manifest::{self, LEVELS, MANIFEST_FILE, ManifestState, SegmentRecord, Version};
+use crate::lost::{LostRange, LostRanges};
+use crate::manifest::{self, LEVELS, MANIFEST_FILE, ManifestState, SegmentRecord, TableRecord, Version};
 use crate::memtable::Memtable;
 use crate::merge::{MemtableSource, MergeJob, MergeRequest};
 use crate::read::Publisher;
 use crate::table::{Table, TableId};
-use base::disk::{self, DiskOp, OpenMode};
+use base::disk::{self, DiskErrorKind, DiskOp, OpenMode};
 use base::spawn::Outcome;
 use base::{Clock, Disk, FastMap, Job, Progress, Rng, Spawn};
 use bytes::Bytes;
@@ -47,6 +50,9 @@ pub(super) const JOURNAL_DIR: &str = segment::FOLDER;
 pub(crate) const TABLES_DIR: &str = "tables";
 /// The file that is locked while a store is open.
 pub(crate) const LOCK_FILE: &str = "LOCK";
+
+/// Where not one of a ledger's tables is left, the folder is more likely to be the wrong one than the disk to be so bad.
+const LEDGER_LOST: &str = "none of the ledger's tables can be read; it can be made again from the journal";
 
 /// What a store runs on.
 pub struct Platform {
@@ -96,7 +102,7 @@ struct Recovery<'a> {
     next_seq: Seq,
     /// Where the records begin that only the memtable has.
     replay_from: (Position, Jsn),
-    suspect: Option<Suspect>,
+    lost: Arc<LostRanges>,
     drops: Arc<DroppedRanges>,
     report: OpenReport,
 }
@@ -117,7 +123,7 @@ impl Store {
         };
         let clean = state.clean.is_some();
         let mut recovery = Recovery::begin(&mut *startup, dir, &options, &state)?;
-        recovery.report = OpenReport { created, clean, ..OpenReport::default() };
+        (recovery.report.created, recovery.report.clean) = (created, clean);
         recovery.replay(&state)?;
         let id = SegmentId(state.next_segment_id.max(recovery.next_segment));
         let journal = dir.join(JOURNAL_DIR);
@@ -130,7 +136,7 @@ impl Store {
             next_jsn,
             next_seq,
             replay_from,
-            suspect,
+            lost,
             drops,
             report,
             next_table,
@@ -177,7 +183,7 @@ impl Store {
             folds: Vec::new(),
             publisher: Publisher::default(),
             maintenance,
-            suspect,
+            lost,
             last_id: 0,
             next_counter,
             group_began: None,
@@ -209,23 +215,20 @@ impl<'a> Recovery<'a> {
     ) -> Result<Recovery<'a>, Error> {
         let tables = dir.join(TABLES_DIR);
         let mut levels: [Vec<Arc<Table>>; LEVELS] = Default::default();
-        let mut named = Vec::new();
-        for (level, records) in state.levels.iter().enumerate() {
-            for record in records {
-                let table = open_table(disk, &tables, record.id)?;
-                if !record.describes(&table) {
-                    let file = record.id.file_name();
-                    return Err(Damage {
-                        file,
-                        offset: 0,
-                        what: "it is not the table that the manifest names",
-                    }
-                    .into());
-                }
-                named.push(record.id.file_name());
-                levels[level].push(Arc::new(table));
+        let (mut named, mut lost) = (Vec::new(), Vec::new());
+        for (level, record) in
+            (0..).zip(&state.levels).flat_map(|(at, level)| level.iter().map(move |t| (at, t)))
+        {
+            named.push(record.id.file_name());
+            match open_table(disk, &tables, record)? {
+                Ok(table) => levels[level].push(Arc::new(table)),
+                Err(damage) => lost.push(record.lost(damage)),
             }
         }
+        if !lost.is_empty() && lost.len() == named.len() {
+            return Err(Damage { file: TABLES_DIR.to_owned(), offset: 0, what: LEDGER_LOST }.into());
+        }
+        let damage = lost.iter().map(|lost: &LostRange| lost.damage.clone()).collect();
         for stray in disk::list(disk, &tables)?.into_iter().filter(|name| !named.contains(name)) {
             disk::run(disk, DiskOp::Remove { path: tables.join(stray) })?;
         }
@@ -248,9 +251,9 @@ impl<'a> Recovery<'a> {
             next_jsn: Jsn(state.last_jsn.0 + 1),
             next_seq: Seq(state.last_seq.0 + 1),
             replay_from: (at, state.replay_jsn),
-            suspect: state.suspect.as_ref().map(Suspect::of_record),
+            lost: LostRanges::new(state.lost.iter().cloned().chain(lost)),
             drops: DroppedRanges::new(state.drops.clone()),
-            report: OpenReport::default(),
+            report: OpenReport { damage, ..OpenReport::default() },
         })
     }
 
@@ -433,8 +436,7 @@ impl<'a> Recovery<'a> {
             self.drop_range(&remains.key, &remains.head, remains.header.seq, remains.header.jsn);
         } else if fault.may_have_lost_a_key() {
             let below = fault.lost.to_seq.or(next_seq).unwrap_or(self.next_seq);
-            let known = self.suspect.as_ref().map_or(Seq(0), |suspect| suspect.below);
-            self.suspect = Some(Suspect { below: below.max(known), damage: fault.damage() });
+            self.lost = self.lost.with([LostRange::everything(below, fault.damage())]);
         }
         Ok(())
     }
@@ -450,6 +452,7 @@ impl<'a> Recovery<'a> {
             table_bytes_target: u64::MAX,
             drop_deletions: false,
             dropped: DroppedRanges::none(),
+            lost: Arc::default(),
             now_ms: 0,
         };
         let source = Box::new(MemtableSource::new(&full.reader(), Seq(u64::MAX)));
@@ -542,13 +545,22 @@ fn first_counter(state: &ManifestState) -> u64 {
     }
 }
 
-fn open_table(disk: &mut dyn Disk, dir: &Path, id: TableId) -> Result<Table, Error> {
-    Table::open(disk, dir, id).map_err(|error| match error {
-        Error::Disk(disk) if disk.kind == base::DiskErrorKind::NotFound => {
-            Damage { file: id.file_name(), offset: 0, what: "the table is missing" }.into()
+/// The table that the manifest names, or why it is lost. An error is one that may pass, or a newer program's format.
+pub(crate) fn open_table(
+    disk: &mut dyn Disk,
+    dir: &Path,
+    record: &TableRecord,
+) -> Result<Result<Table, Damage>, Error> {
+    let damage = |what| Damage { file: record.id.file_name(), offset: 0, what };
+    match Table::open(disk, dir, record.id) {
+        Ok(table) if record.describes(&table) => Ok(Ok(table)),
+        Ok(_) => Ok(Err(damage("it is not the table that the manifest names"))),
+        Err(Error::Damaged(damage)) => Ok(Err(damage)),
+        Err(Error::Disk(error)) if error.kind == DiskErrorKind::NotFound => {
+            Ok(Err(damage("the table is missing")))
         }
-        other => other,
-    })
+        Err(other) => Err(other),
+    }
 }
 
 /// What the manifest says of the segment at which replay begins.

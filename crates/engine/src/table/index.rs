@@ -70,6 +70,11 @@ impl Index {
         Some(BlockHandle { index, offset: u64::from(offset), len: end - offset })
     }
 
+    /// The least key that can be in the block numbered `index`, if there are so many.
+    pub fn lower_bound(&self, index: u32) -> Option<Vec<u8>> {
+        self.lower_bounds.get(index as usize)
+    }
+
     /// How many blocks there are.
     pub fn blocks(&self) -> usize {
         self.ends.len()

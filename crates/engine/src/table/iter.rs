@@ -3,6 +3,7 @@
 use super::{Block, Table, damage};
 use crate::Seq;
 use crate::error::Error;
+use crate::lost::{LOST_RANGES_MAX, LostRange};
 use base::Disk;
 use base::disk;
 use bytes::Bytes;
@@ -23,6 +24,8 @@ pub struct TableIter {
     key: Vec<u8>,
     seq: Seq,
     entry: Range<usize>,
+    /// What was left out, where damaged blocks are.
+    cut_out: Option<Vec<LostRange>>,
 }
 
 impl TableIter {
@@ -37,7 +40,18 @@ impl TableIter {
             key: Vec::new(),
             seq: Seq(0),
             entry: 0..0,
+            cut_out: None,
         }
+    }
+
+    /// Leaves damaged blocks out from now on where it goes forward, and remembers what was in them.
+    pub fn cut_out(&mut self) {
+        self.cut_out.get_or_insert_default();
+    }
+
+    /// What was left out so far.
+    pub fn take_lost(&mut self) -> Vec<LostRange> {
+        self.cut_out.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Goes to the first entry whose key is `key` or after it. After an error it is past the end.
@@ -158,8 +172,22 @@ impl TableIter {
         Ok(())
     }
 
-    fn load(&mut self, disk: &mut dyn Disk, number: u32) -> Result<(), Error> {
-        self.load_from(disk, number, number)
+    /// Loads block `number`, or the first after it that is whole, where damaged ones are left out.
+    fn load(&mut self, disk: &mut dyn Disk, mut number: u32) -> Result<(), Error> {
+        loop {
+            match (self.load_from(disk, number, number), &mut self.cut_out) {
+                (Err(Error::Damaged(damage)), Some(lost)) => {
+                    let range = self.table.lost_block(number, damage);
+                    let is_full = lost.len() >= LOST_RANGES_MAX;
+                    match lost.last_mut() {
+                        Some(last) if is_full || last.end == range.start => last.end = range.end,
+                        _ => lost.push(range),
+                    }
+                    number += 1;
+                }
+                (loaded, _) => return loaded,
+            }
+        }
     }
 
     /// Loads a block for a walk that goes back: it reads what is before it, too.

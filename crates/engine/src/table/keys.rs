@@ -104,6 +104,20 @@ impl KeyArray {
         self.firsts[low] as usize
     }
 
+    /// The key at `index`, if there are so many.
+    pub fn get(&self, index: usize) -> Option<Vec<u8>> {
+        if index >= self.len() {
+            return None;
+        }
+        let slot = self.firsts.partition_point(|&first| first as usize <= index) - 1;
+        let mut key = self.prefix.to_vec();
+        match self.children.binary_search_by_key(&slot, |(slot, _)| *slot as usize) {
+            Ok(child) => key.extend(self.children[child].1.get(index - self.firsts[slot] as usize)?),
+            Err(_) => key.extend_from_slice(self.suffix(slot)),
+        }
+        Some(key)
+    }
+
     /// Bytes of memory it takes.
     pub fn memory(&self) -> usize {
         let children: usize = self.children.iter().map(|(_, child)| child.memory()).sum();

@@ -41,7 +41,9 @@ pub use index::BlockHandle;
 pub use iter::TableIter;
 pub use keys::KeyArray;
 
+use crate::entry::Seq;
 use crate::error::{Damage, Error};
+use crate::lost::LostRange;
 use base::Disk;
 use base::checksum::crc32c;
 use base::disk::{self, DiskOp, FileId, OpenMode};
@@ -140,6 +142,16 @@ impl Table {
     /// The block numbered `index`, if there are so many.
     pub fn block(&self, index: u32) -> Option<BlockHandle> {
         self.index.block(index)
+    }
+
+    /// The keys of which block `index` had versions, when it is lost.
+    pub fn lost_block(&self, index: u32, damage: Damage) -> LostRange {
+        let below = Seq(self.meta.max_seq.0.saturating_add(1));
+        let start = self.index.lower_bound(index).unwrap_or_else(|| self.meta.min_key.to_vec());
+        match self.index.lower_bound(index + 1) {
+            Some(end) => LostRange { start: start.into(), end: end.into(), below, damage },
+            None => LostRange::of_keys(&start, &self.meta.max_key, below, damage),
+        }
     }
 
     /// Reads and checks a block. Blocks: for jobs and start-up.

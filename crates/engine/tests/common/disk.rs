@@ -80,6 +80,13 @@ impl MemoryDisk {
         change(&mut state.files[file].bytes);
     }
 
+    /// Removes a file behind everybody's back.
+    pub fn remove(&self, path: &Path) {
+        let mut state = self.state();
+        state.names.remove(path);
+        state.durable_names.remove(path);
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }

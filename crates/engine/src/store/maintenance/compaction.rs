@@ -296,7 +296,12 @@ impl Store {
             stands_for: (first_jsn, end_jsn),
             older: known.then(|| before.to_vec()),
             older_bytes: choices[..run.start].iter().map(|choice| choice.account.bytes()).sum(),
-            newest: Newest::new(self.writer.durable(), memtables, Arc::clone(&self.version)),
+            newest: Newest::new(
+                self.writer.durable(),
+                memtables,
+                Arc::clone(&self.version),
+                Arc::clone(&self.lost),
+            ),
             pace: Arc::clone(&compaction.pace),
             compressor: Compressor::new(&self.options),
         };

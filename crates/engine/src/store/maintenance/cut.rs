@@ -37,6 +37,7 @@ impl Store {
         if seen && (last.due_ms == u64::MAX || last.due_ms > self.now_ms()) {
             return;
         }
+        self.lost = self.lost.not_dropped(&drops);
         let now_ms = self.now_ms();
         let ends = self.version.tables().filter_map(|(_, table)| table.meta().ends_ms());
         self.maintenance.cut_look = CutLook {

@@ -7,7 +7,7 @@ use crate::entry::{Jsn, Seq};
 use crate::error::Error;
 use crate::journal::segment::Position;
 use crate::manifest::{JournalPosition, ManifestJob, ManifestState, SegmentRecord, Version};
-use crate::store::{Segment, Segments, Store, Suspect};
+use crate::store::{Segment, Segments, Store};
 use crate::table::{Table, TableId};
 use base::spawn::Outcome;
 use std::cmp::Ordering;
@@ -124,7 +124,7 @@ impl Store {
         state.levels = version.records();
         state.segments = segments.iter().map(|segment| self.segment_record(segment, state)).collect();
         state.drops = self.drops.until(self.writer.durable()).iter().cloned().collect();
-        state.suspect = self.suspect.as_ref().map(Suspect::record);
+        state.lost = self.lost.iter().cloned().collect();
     }
 
     /// What the manifest says of a segment: enough to notice its loss, and its account up to the replay position.

@@ -1,5 +1,6 @@
-//! The level that is over its size the most is merged into the next. A table with a damaged block is merged no more until
-//! the next start: its other blocks are read, and so is everything else, until level 0 is full.
+//! The level that is over its size the most is merged into the next. A damaged block is left out, and its keys are a range
+//! from then on of which versions are lost ([`crate::lost`]). A block that passes its checksum and makes no sense is a bug:
+//! its table is merged no more until the next start.
 
 use super::manifest::Edit;
 use crate::error::Error;
@@ -43,6 +44,11 @@ impl Store {
             Ok(output) => {
                 let read = plan.tables().map(|table| table.len()).sum();
                 self.counters.count_merge(read, &output.stats);
+                // The manifest that lets go of the damaged blocks names what was in them.
+                self.note_damage(output.lost.iter().map(|lost| lost.damage.clone()));
+                if !output.lost.is_empty() {
+                    self.lost = self.lost.with(output.lost);
+                }
                 let edit = Edit {
                     added: in_level(plan.output_level, output.tables),
                     removed: plan.tables().cloned().collect(),
@@ -73,6 +79,7 @@ impl Store {
             table_bytes_target,
             drop_deletions,
             dropped: self.drops.until(self.writer.durable()),
+            lost: Arc::clone(&self.lost),
             now_ms: self.now_ms(),
         }
     }
