@@ -1,5 +1,6 @@
 //! What can be wrong with a ring that someone asks for.
 
+use crate::claim::TARGET_N_MAX;
 use crate::member::{NODES_MAX, NodeId};
 use crate::size::{RING_SIZE_MAX, RING_SIZE_MIN};
 
@@ -31,4 +32,10 @@ pub enum Error {
     /// An owner is no member, or one that is yet to join or has left.
     #[error("node {0} is no member that may own a partition")]
     Owner(NodeId),
+    /// A distance that no claim keeps was asked for.
+    #[error("copies can be kept apart over 1 to {TARGET_N_MAX} partitions, not {0}")]
+    Target(usize),
+    /// No member is in a state in which it claims, or none has a weight.
+    #[error("no member claims partitions")]
+    NoClaimant,
 }

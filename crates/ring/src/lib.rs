@@ -15,12 +15,16 @@
 //! Invariants: every partition has an owner, which is a member that may own; versions only grow. The hash, the
 //! canonical bytes and the shard mix are part of the stored format and never change.
 //!
-//! Left out so far: changes of membership and their plans, transfers, coverage.
+//! [`Claimed::claim`] says who is to own what after members came or went: even by weight, copies of a key apart by node
+//! and by zone, and with few moves.
+//!
+//! Left out so far: transfers, coverage.
 //!
 //! Follows DeCandia et al., *Dynamo* (SOSP 2007), third partitioning strategy, as Riak does. Different from
 //! Riak: a key lies in the partition that begins at or before its position, so that a partition is a prefix of
 //! the position's bits.
 
+mod claim;
 mod error;
 mod handle;
 mod member;
@@ -31,6 +35,7 @@ mod ring;
 mod rows;
 mod size;
 
+pub use claim::{Claim, Claimed, Shortfall, TARGET_N_DEFAULT, TARGET_N_MAX, shortfalls};
 pub use error::Error;
 pub use handle::{RingHandle, RingReader};
 pub use member::{Member, MemberState, Members, NODES_MAX, NodeId, WEIGHT_DEFAULT};

@@ -1,0 +1,72 @@
+//! The ring there is, brought to its quotas by few moves.
+//!
+//! 1. Partitions whose owner claims no longer go to claimants that lack some: to the one that is least close there, and of
+//!    these to the one that lacks most. A node that takes another's place so gets just its partitions.
+//! 2. Claimants that lack some still take from those that have too many: evenly around the ring, at the next partition
+//!    where they are close to nothing. Since nobody else's distance suffers from that, it nearly always succeeds.
+
+use super::board::{Board, NOBODY};
+
+/// Brings every claimant to its quota.
+pub(super) fn fill(board: &mut Board) {
+    give(board);
+    take(board);
+}
+
+fn give(board: &mut Board) {
+    let mut lacking: Vec<u16> = numbers(board).filter(|&number| board.lacks(number) > 0).collect();
+    for partition in 0..board.owners().len() {
+        if board.owners()[partition] != NOBODY {
+            continue;
+        }
+        let key = |number: u16| (board.cost_at(partition, number), -board.lacks(number));
+        let best = lacking.iter().copied().min_by_key(|&number| key(number));
+        let best = best.expect("quotas add up to all partitions, so somebody lacks one");
+        board.set(partition, best);
+        if board.lacks(best) <= 0 {
+            lacking.retain(|&number| number != best);
+        }
+    }
+}
+
+fn take(board: &mut Board) {
+    let size = board.owners().len();
+    let nodes = board.quotas().len();
+    let lacking: Vec<u16> = numbers(board).filter(|&number| board.lacks(number) > 0).collect();
+    for number in lacking {
+        let count = usize::try_from(board.lacks(number)).expect("it lacks some");
+        // Those who join together begin at different places.
+        let begin = usize::from(number) * size / nodes;
+        for turn in 0..count {
+            let from = begin + turn * size / count;
+            let partition = best_to_take(board, from, number).expect("somebody has too many");
+            board.set(partition, number);
+        }
+    }
+}
+
+/// The first partition from there on that `number` may take without coming close to anything, or else the least bad.
+fn best_to_take(board: &Board, from: usize, number: u16) -> Option<usize> {
+    let size = board.owners().len();
+    let mut best: Option<(i64, usize)> = None;
+    for partition in (from..from + size).map(|at| at % size) {
+        let owner = board.owners()[partition];
+        if board.lacks(owner) >= 0 {
+            continue;
+        }
+        let cost = board.cost_at(partition, number) - board.cost_at(partition, owner);
+        // One for the move itself.
+        if cost <= 1 {
+            return Some(partition);
+        }
+        if best.is_none_or(|(least, _)| cost < least) {
+            best = Some((cost, partition));
+        }
+    }
+    best.map(|(_, partition)| partition)
+}
+
+fn numbers(board: &Board) -> impl Iterator<Item = u16> + use<> {
+    let count = u16::try_from(board.quotas().len()).expect("there are fewer claimants than numbers");
+    0..count
+}

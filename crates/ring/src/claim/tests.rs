@@ -1,0 +1,302 @@
+//! What a claim keeps, over joins, leaves, replacements, weights and zones.
+
+use std::collections::BTreeSet;
+
+use base::Rng;
+use base::rng::SplitMix64;
+use proptest::prelude::*;
+
+use super::*;
+use crate::member::{Member, MemberState, WEIGHT_DEFAULT};
+
+/// A cluster that changes.
+#[derive(Clone, Default)]
+struct Cluster {
+    members: Vec<Member>,
+    owners: Option<Box<[NodeId]>>,
+    next: u16,
+}
+
+impl Cluster {
+    fn of(nodes: u16) -> Cluster {
+        let mut cluster = Cluster::default();
+        (0..nodes).for_each(|_| cluster.join(WEIGHT_DEFAULT, ""));
+        cluster
+    }
+
+    fn join(&mut self, weight: u16, zone: &str) {
+        let member = Member::new(NodeId(self.next), &self.next.to_string());
+        self.members.push(Member { weight, zone: zone.into(), state: MemberState::Joining, ..member });
+        self.next += 1;
+    }
+
+    fn leave(&mut self, at: usize) {
+        self.members[at].state = MemberState::Leaving;
+    }
+
+    /// Claims, checks what every claim keeps, and forgets who has left.
+    fn claim(&mut self, partitions: u32, target_n: usize) -> Claim {
+        let size = RingSize::new(partitions).unwrap();
+        let members = Members::new(self.members.clone()).unwrap();
+        let claimed = Claimed { size, members: &members, owners: self.owners.as_deref(), target_n };
+        let claim = claimed.claim().unwrap();
+        assert_eq!(claimed.claim().unwrap(), claim, "the same input gives the same claim");
+        self.check(&members, &claim, target_n);
+        self.members.retain(|member| member.state.claims());
+        self.members.iter_mut().for_each(|member| member.state = MemberState::Valid);
+        self.owners = Some(claim.owners.clone());
+        claim
+    }
+
+    fn check(&self, members: &Members, claim: &Claim, target_n: usize) {
+        let claimants = Claimants::of(members);
+        let partitions = claim.owners.len();
+        let n = target_n.min(partitions);
+        let before: Vec<u16> = match &self.owners {
+            Some(owners) => owners.iter().map(|owner| claimants.number(*owner)).collect(),
+            None => vec![NOBODY; partitions],
+        };
+        let quotas = quota::quotas(&claimants, &before, n);
+        let mut zones = BTreeMap::new();
+        for (number, (id, quota)) in claimants.ids.iter().zip(&quotas).enumerate() {
+            let owned = claim.owners.iter().filter(|owner| *owner == id).count();
+            let owned = u32::try_from(owned).unwrap();
+            assert!((quota.low..=quota.high).contains(&owned), "{id} owns {owned}, its quota is {quota:?}");
+            *zones.entry(claimants.zones[number]).or_insert(0) += owned;
+        }
+        // Who owns is a claimant: their counts make up the ring.
+        assert_eq!(zones.values().sum::<u32>() as usize, partitions);
+
+        let most = u32::try_from(partitions / n).unwrap();
+        let can_part = quotas.iter().all(|quota| quota.count <= most);
+        let can_part_zones = zones.len() > 1 && {
+            let sum = |zone: u16| {
+                quotas
+                    .iter()
+                    .zip(&claimants.zones)
+                    .filter(|(_, it)| **it == zone)
+                    .map(|(quota, _)| quota.count)
+                    .sum::<u32>()
+            };
+            zones.keys().all(|&zone| sum(zone) <= most)
+        };
+        let nodes = claimants.ids.len();
+        for shortfall in &claim.shortfalls {
+            assert!(!can_part || shortfall.nodes >= n, "{shortfall:?}, {nodes} nodes, {partitions}");
+            assert!(!can_part_zones || shortfall.zones >= n, "{shortfall:?}, {nodes} nodes, {partitions}");
+        }
+        self.check_shortfalls(members, claim, target_n);
+    }
+
+    /// The shortfalls are what is told from the ring the simple way.
+    fn check_shortfalls(&self, members: &Members, claim: &Claim, target_n: usize) {
+        let claims: Vec<&Member> = members.iter().filter(|it| it.state.claims() && it.weight > 0).collect();
+        let all_zones: BTreeSet<&str> = claims.iter().map(|it| &*it.zone).collect();
+        let size = claim.owners.len();
+        let n = target_n.min(size);
+        for start in 0..size {
+            let nodes: BTreeSet<NodeId> = (start..start + n).map(|at| claim.owners[at % size]).collect();
+            let zones: BTreeSet<&str> = nodes.iter().map(|id| &*members.get(*id).unwrap().zone).collect();
+            let is_short = nodes.len() < n.min(claims.len()) || zones.len() < n.min(all_zones.len());
+            let told = claim.shortfalls.iter().find(|it| it.partition.0 as usize == start);
+            assert_eq!(told.map(|it| (it.nodes, it.zones)), is_short.then_some((nodes.len(), zones.len())));
+        }
+    }
+}
+
+/// What must move at least: from those that leave, and from those above their quota.
+fn least_moves(cluster: &Cluster, partitions: u32, target_n: usize) -> usize {
+    let members = Members::new(cluster.members.clone()).unwrap();
+    let claimants = Claimants::of(&members);
+    let owners = cluster.owners.as_ref().unwrap();
+    let before: Vec<u16> = owners.iter().map(|owner| claimants.number(*owner)).collect();
+    let quotas = quota::quotas(&claimants, &before, target_n.min(partitions as usize));
+    let kept = quotas.iter().enumerate().map(|(number, quota)| {
+        let held = before.iter().filter(|&&it| usize::from(it) == number).count();
+        held.min(quota.count as usize)
+    });
+    partitions as usize - kept.sum::<usize>()
+}
+
+#[test]
+fn a_new_ring_keeps_distance() {
+    for partitions in [8, 16, 64, 128] {
+        for nodes in 1..=12 {
+            for target_n in [1, 2, 3, 4, 5] {
+                let claim = Cluster::of(nodes).claim(partitions, target_n);
+                assert_eq!(claim.moved, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_seam_is_told() {
+    let claim = Cluster::of(3).claim(64, 3);
+    assert_eq!(
+        claim.shortfalls.len(),
+        2,
+        "one node has 22 of 64, two of them too close: {:?}",
+        claim.shortfalls
+    );
+    assert!(Cluster::of(4).claim(64, 3).shortfalls.is_empty());
+    assert!(Cluster::of(2).claim(64, 3).shortfalls.is_empty(), "both nodes are in every run");
+}
+
+#[test]
+fn what_is_good_stays_as_it_is() {
+    for (nodes, partitions) in [(1, 64), (2, 64), (3, 64), (5, 64), (7, 128), (12, 256)] {
+        let mut cluster = Cluster::of(nodes);
+        cluster.claim(partitions, 3);
+        assert_eq!(cluster.claim(partitions, 3).moved, 0, "{nodes}");
+    }
+}
+
+#[test]
+fn a_replacement_takes_just_the_place() {
+    let mut cluster = Cluster::of(6);
+    let before = cluster.claim(64, 4);
+    cluster.leave(2);
+    cluster.join(WEIGHT_DEFAULT, "");
+    let after = cluster.claim(64, 4);
+    let new = |&owner: &NodeId| if owner == NodeId(2) { NodeId(6) } else { owner };
+    assert_eq!(after.owners, before.owners.iter().map(new).collect());
+}
+
+/// Every way of joining, leaving and replacing, two in a row, from every size up to 12 nodes.
+#[test]
+fn every_change_up_to_twelve_nodes() {
+    let (mut moved, mut least) = (0, 0);
+    let mut change = |cluster: &mut Cluster| {
+        least += least_moves(cluster, 64, 3);
+        moved += cluster.claim(64, 3).moved;
+    };
+    for nodes in 1..=12u16 {
+        let mut start = Cluster::of(nodes);
+        start.claim(64, 3);
+        for first in changes(&start) {
+            let mut once = start.clone();
+            first(&mut once);
+            change(&mut once);
+            for second in changes(&once) {
+                let mut twice = once.clone();
+                second(&mut twice);
+                change(&mut twice);
+            }
+        }
+    }
+    eprintln!("moved {moved}, at least {least}");
+    assert!(moved * 10 <= least * 12, "{moved} partitions moved, {least} had to");
+}
+
+type Change = Box<dyn Fn(&mut Cluster)>;
+
+/// Every single change of a cluster of up to 12 nodes.
+fn changes(cluster: &Cluster) -> Vec<Change> {
+    let mut changes: Vec<Change> = Vec::new();
+    for more in 1..=3usize.min(12usize.saturating_sub(cluster.members.len())) {
+        changes.push(Box::new(move |it| (0..more).for_each(|_| it.join(WEIGHT_DEFAULT, ""))));
+    }
+    for at in 0..cluster.members.len() {
+        if cluster.members.len() > 1 {
+            changes.push(Box::new(move |it| it.leave(at)));
+        }
+        changes.push(Box::new(move |it| {
+            it.leave(at);
+            it.join(WEIGHT_DEFAULT, "");
+        }));
+    }
+    changes
+}
+
+/// Random changes of random clusters, with weights and zones.
+fn random_life(seed: u64, nodes_max: u64, sizes: &[u32], changes: usize) -> (usize, usize) {
+    let mut rng = SplitMix64::new(seed);
+    let mut pick = move |below: u64| usize::try_from(rng.below(below)).unwrap();
+    let partitions = sizes[pick(sizes.len() as u64)];
+    let target_n = 2 + pick(3);
+    let zones = [1, 1, 2, 3, 5, 8][pick(6)];
+    let weights = [100, 100, 100, 50, 200, 300];
+    let (even, zone_names) = (pick(2) == 0, ["a", "b", "c", "d", "e", "f", "g", "h"]);
+    let mut cluster = Cluster::default();
+    for _ in 0..1 + pick(nodes_max.min(u64::from(partitions))) {
+        let weight = if even { 100 } else { weights[pick(6)] };
+        cluster.join(weight, zone_names[pick(zones)]);
+    }
+    cluster.claim(partitions, target_n);
+    let (mut moved, mut least) = (0, 0);
+    for _ in 0..changes {
+        for _ in 0..1 + pick(3) {
+            let at = pick(cluster.members.len() as u64);
+            match pick(4) {
+                0 | 1 => cluster.join(if even { 100 } else { weights[pick(6)] }, zone_names[pick(zones)]),
+                2 if cluster.members.iter().filter(|it| it.state.claims()).count() > 1 => cluster.leave(at),
+                3 if !even => cluster.members[at].weight = weights[pick(6)],
+                _ => {}
+            }
+        }
+        if cluster.members.iter().any(|it| it.state.claims()) {
+            least += least_moves(&cluster, partitions, target_n);
+            moved += cluster.claim(partitions, target_n).moved;
+        }
+    }
+    (moved, least)
+}
+
+#[test]
+fn random_lives_of_small_clusters() {
+    for seed in 0..lives(12) {
+        random_life(seed, 20, &[16, 64, 128, 256], 4);
+    }
+}
+
+#[test]
+fn random_lives_of_large_clusters() {
+    for seed in 0..lives(12) / 4 {
+        random_life(seed, 1_000, &[4_096, 16_384], 2);
+    }
+}
+
+/// How many lives: more by `RING_LIVES`.
+fn lives(usual: u64) -> u64 {
+    std::env::var("RING_LIVES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn quotas_add_up(
+        weights in prop::collection::vec(1u16.., 1..40), bits in 3u32..12, n in 1usize..9, zones in 1u16..5,
+    ) {
+        let ids = (0..u16::try_from(weights.len()).unwrap()).map(NodeId).collect();
+        let zones = (0..weights.len()).map(|at| u16::try_from(at).unwrap() % zones).collect();
+        let claimants = Claimants { ids, zones, weights };
+        let before = vec![NOBODY; 1 << bits];
+        let n = n.min(before.len());
+        let quotas = quota::quotas(&claimants, &before, n);
+        prop_assert_eq!(quotas.iter().map(|quota| quota.count).sum::<u32>(), 1 << bits);
+        prop_assert!(quotas.iter().all(|it| (it.count == it.low || it.count == it.high) && it.high <= it.low + 1));
+        let most = (1u32 << bits).div_ceil(u32::try_from(n.min(claimants.ids.len())).unwrap());
+        prop_assert!(quotas.iter().all(|quota| quota.count <= most));
+        // Heavier nodes own no less, up to the one of rounding.
+        for (a, b) in (0..claimants.ids.len()).zip(1..claimants.ids.len()) {
+            let [light, heavy] = if claimants.weights[a] < claimants.weights[b] { [a, b] } else { [b, a] };
+            prop_assert!(quotas[light].low <= quotas[heavy].low);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_claimed_is_refused() {
+    let (size, members) = (RingSize::new(8).unwrap(), Members::anonymous(2));
+    let claimed = Claimed { size, members: &members, owners: None, target_n: 3 };
+    let refused = |claimed: Claimed<'_>| claimed.claim().expect_err("refused").to_string();
+    assert_eq!(
+        refused(Claimed { target_n: 0, ..claimed }),
+        "copies can be kept apart over 1 to 16 partitions, not 0"
+    );
+    assert_eq!(refused(Claimed { members: &Members::default(), ..claimed }), "no member claims partitions");
+    let owners = [NodeId(0); 7];
+    assert_eq!(refused(Claimed { owners: Some(&owners), ..claimed }), "7 owners are told for 8 partitions");
+}
