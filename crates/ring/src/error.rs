@@ -38,4 +38,7 @@ pub enum Error {
     /// No member is in a state in which it claims, or none has a weight.
     #[error("no member claims partitions")]
     NoClaimant,
+    /// Two rings do not have the same number of partitions.
+    #[error("a ring of {0} partitions is no plan for one of {1}: split or merge it")]
+    Sizes(u32, u32),
 }

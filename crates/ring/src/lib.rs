@@ -18,7 +18,9 @@
 //! [`Claimed::claim`] says who is to own what after members came or went: even by weight, copies of a key apart by node
 //! and by zone, and with few moves.
 //!
-//! Left out so far: transfers, coverage.
+//! [`Transfers`] is the way there: what is copied to whom, when owners are switched, what may be removed.
+//!
+//! Left out so far: coverage.
 //!
 //! Follows DeCandia et al., *Dynamo* (SOSP 2007), third partitioning strategy, as Riak does. Different from
 //! Riak: a key lies in the partition that begins at or before its position, so that a partition is a prefix of
@@ -34,6 +36,7 @@ mod preflist;
 mod ring;
 mod rows;
 mod size;
+mod transfer;
 
 pub use claim::{Claim, Claimed, Shortfall, TARGET_N_DEFAULT, TARGET_N_MAX, shortfalls};
 pub use error::Error;
@@ -44,3 +47,4 @@ pub use position::{Position, shard_of};
 pub use preflist::{ActivePreflist, Preflist, PreflistEntry};
 pub use ring::{Ring, RingVersion};
 pub use size::{Partition, RING_SIZE_DEFAULT, RING_SIZE_MAX, RING_SIZE_MIN, RingSize};
+pub use transfer::{Limits, Progress, Stage, TRANSFERS_DEFAULT, Transfer, Transfers};
