@@ -2,7 +2,7 @@
 
 use crate::claim::TARGET_N_MAX;
 use crate::member::{NODES_MAX, NodeId};
-use crate::size::{RING_SIZE_MAX, RING_SIZE_MIN};
+use crate::size::{Partition, RING_SIZE_MAX, RING_SIZE_MIN};
 
 /// Why a ring was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,4 +41,10 @@ pub enum Error {
     /// Two rings do not have the same number of partitions.
     #[error("a ring of {0} partitions is no plan for one of {1}: split or merge it")]
     Sizes(u32, u32),
+    /// Partitions that would be one belong to several nodes.
+    #[error("partition {0} has another owner than those it would be one with in a ring of {1}")]
+    Unmerged(Partition, u32),
+    /// No node may be asked for a partition: there is no covering set.
+    #[error("no node can be asked for partition {0}")]
+    NotCovered(Partition),
 }

@@ -37,8 +37,11 @@ impl RingHandle {
             return false;
         }
         let version = ring.version().0;
-        *current = Arc::new(ring);
+        let old = std::mem::replace(&mut *current, Arc::new(ring));
         self.shared.version.store(version, Ordering::Release);
+        // A large ring takes a while to free, if this was its last reader: not while others look.
+        drop(current);
+        drop(old);
         true
     }
 

@@ -19,20 +19,23 @@
 //! and by zone, and with few moves.
 //!
 //! [`Transfers`] is the way there: what is copied to whom, when owners are switched, what may be removed.
+//! [`Ring::split`] and [`Ring::merge`] change the number of partitions, and [`Ring::cover`] finds few nodes that hold all keys.
 //!
-//! Left out so far: coverage.
+//! Left out: who decides (membership), how data travels (handoff), how a ring is stored or sent.
 //!
 //! Follows DeCandia et al., *Dynamo* (SOSP 2007), third partitioning strategy, as Riak does. Different from
 //! Riak: a key lies in the partition that begins at or before its position, so that a partition is a prefix of
 //! the position's bits.
 
 mod claim;
+mod coverage;
 mod error;
 mod handle;
 mod member;
 mod nodes;
 mod position;
 mod preflist;
+mod resize;
 mod ring;
 mod rows;
 mod size;

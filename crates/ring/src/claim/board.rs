@@ -5,7 +5,7 @@
 //! important always decides.
 
 use super::quota::Quota;
-use super::{Claimants, zone_count};
+use super::{Claimants, distinct, zone_count};
 
 /// No claimant.
 pub(super) const NOBODY: u16 = u16::MAX;
@@ -150,6 +150,18 @@ impl Board {
     /// The partitions that are too close to another.
     pub(super) fn close(&self) -> Vec<usize> {
         (0..self.owners.len()).filter(|&partition| self.is_close(partition)).collect()
+    }
+
+    /// Whether every run of `n` neighbours has as many nodes and zones as there can be.
+    pub(super) fn is_apart(&self) -> bool {
+        let size = self.owners.len();
+        let nodes = self.quotas.len().min(self.n);
+        let zones = if self.zone_cost > 0 { zone_count(self.zones.iter().copied()).min(self.n) } else { 1 };
+        (0..size).all(|start| {
+            let run = || (start..start + self.n).map(|at| self.owners[at & (size - 1)]);
+            let zone = |number: u16| self.zones[usize::from(number)];
+            distinct(run(), self.n) >= nodes && (zones == 1 || distinct(run().map(zone), self.n) >= zones)
+        })
     }
 
     /// What the ring costs.

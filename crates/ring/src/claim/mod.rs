@@ -127,7 +127,7 @@ fn best(claimants: &Claimants, before: Vec<u16>, n: usize) -> Board {
         if best.as_ref().is_none_or(|best| board.cost() < best.cost()) {
             best = Some(board);
         }
-        if best.as_ref().is_some_and(|best| best.close().is_empty()) {
+        if best.as_ref().is_some_and(Board::is_apart) {
             break;
         }
     }

@@ -12,7 +12,7 @@ use base::rng::SplitMix64;
 use super::board::{Board, NOBODY};
 
 /// Swaps that are compared in one search: what bounds it to a fraction of a second on the largest rings.
-const COMPARED_MAX: usize = 1_500_000;
+const COMPARED_MAX: usize = 300_000;
 /// Steps without a better ring after which it is given up, beside one for each so many partitions.
 const PATIENCE: usize = 100;
 const PATIENCE_PARTITIONS: usize = 4;
@@ -32,6 +32,9 @@ enum Change {
 
 /// Swaps away what is too close, as far as it can.
 pub(super) fn repair(board: &mut Board) {
+    if board.is_apart() {
+        return;
+    }
     let mut rng = SplitMix64::new(SEED);
     let (mut best, mut least, mut added) = (board.owners().to_vec(), 0, 0);
     let mut tabu = BTreeMap::new();

@@ -1,0 +1,143 @@
+//! Coverage: few nodes that together hold every key.
+//!
+//! Each partition is given to one of its primaries: to a preferred node where that is one, and otherwise to whoever
+//! holds most of what is still open, until nothing is. That is the greedy set cover, whose cost is at most a logarithm
+//! above the least, and on an even ring next to it: with n copies about one node in n is asked. Counts are kept in a heap and
+//! corrected when they come up (Minoux 1978), so a plan for 16,384 partitions takes milliseconds.
+//!
+//! Who may be asked for a partition is the caller's to say: a node that is down may not, nor one that still waits for the
+//! transfer of that partition, or that others keep hints for.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use crate::error::Error;
+use crate::member::NodeId;
+use crate::ring::Ring;
+use crate::size::Partition;
+
+impl Ring {
+    /// For each of `partitions` a node that is a primary of it, with `n_val` of them, and that `may` be asked for it; few nodes
+    /// in all. By node, its partitions in the order given.
+    ///
+    /// # Errors
+    /// [`Error::NotCovered`] if there is none for some.
+    ///
+    /// # Panics
+    /// If the ring has no such partition.
+    pub fn cover(
+        &self,
+        partitions: impl IntoIterator<Item = Partition>,
+        n_val: usize,
+        preferred: Option<NodeId>,
+        may: impl Fn(Partition, NodeId) -> bool,
+    ) -> Result<BTreeMap<NodeId, Vec<Partition>>, Error> {
+        let mut open = Vec::new();
+        let mut held: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+        for (at, partition) in partitions.into_iter().enumerate() {
+            let before = open.len();
+            for entry in self.preflist(partition, n_val).filter(|entry| may(partition, entry.node)) {
+                let of_node = held.entry(entry.node).or_default();
+                // With fewer nodes than primaries a node comes up again.
+                if of_node.last() != Some(&at) {
+                    of_node.push(at);
+                }
+                open.resize(before + 1, Some(partition));
+            }
+            if open.len() == before {
+                return Err(Error::NotCovered(partition));
+            }
+        }
+        let mut cover = BTreeMap::new();
+        let mut take = |node: NodeId, open: &mut [Option<Partition>]| {
+            let taken: Vec<Partition> = held[&node].iter().filter_map(|&at| open[at].take()).collect();
+            if !taken.is_empty() {
+                cover.insert(node, taken);
+            }
+        };
+        let is_open = |node: &NodeId, open: &[Option<Partition>]| {
+            held[node].iter().filter(|&&at| open[at].is_some()).count()
+        };
+        if let Some(node) = preferred.filter(|node| held.contains_key(node)) {
+            take(node, &mut open);
+        }
+        let mut heap: BinaryHeap<(usize, Reverse<NodeId>)> =
+            held.iter().map(|(&node, held)| (held.len(), Reverse(node))).collect();
+        while let Some((count, Reverse(node))) = heap.pop() {
+            match is_open(&node, &open) {
+                0 => {}
+                now if now < count => heap.push((now, Reverse(node))),
+                _ => take(node, &mut open),
+            }
+        }
+        Ok(cover)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ring::RingVersion;
+    use crate::size::RingSize;
+
+    fn ring(partitions: u32, nodes: u32) -> Ring {
+        Ring::round_robin(RingVersion(1), RingSize::new(partitions).unwrap(), nodes).unwrap()
+    }
+
+    #[test]
+    fn about_one_node_in_n_is_asked() {
+        let everyone = |_: Partition, _: NodeId| true;
+        for (partitions, nodes, least) in [(64, 1, 1), (64, 3, 1), (64, 4, 2), (256, 16, 6), (4096, 64, 22)] {
+            let ring = ring(partitions, nodes);
+            let cover = ring.cover(ring.size().all(), 3, None, everyone).unwrap();
+            assert!(cover.len() <= least * 3 / 2, "{} of {nodes}", cover.len());
+        }
+    }
+
+    #[test]
+    fn a_preferred_node_comes_first_and_what_nobody_has_is_told() {
+        let ring = ring(16, 5);
+        let cover = ring.cover(ring.size().all(), 3, Some(NodeId(4)), |_, _| true).unwrap();
+        let held = ring.size().all().filter(|at| ring.preflist(*at, 3).any(|it| it.node == NodeId(4)));
+        assert_eq!(cover[&NodeId(4)], held.collect::<Vec<_>>());
+        let is_up = |_: Partition, node: NodeId| ![1, 2, 3].contains(&node.0);
+        assert_eq!(ring.cover(ring.size().all(), 3, None, is_up), Err(Error::NotCovered(Partition(1))));
+        let waits = |partition: Partition, _: NodeId| partition != Partition(9);
+        assert_eq!(ring.cover(ring.size().all(), 3, None, waits), Err(Error::NotCovered(Partition(9))));
+    }
+
+    proptest! {
+        #[test]
+        fn every_partition_is_given_once_to_who_may(
+            nodes in 1u32..40, n_val in 1usize..6, away in prop::collection::btree_set((0u32..64, 0u16..40), 0..80),
+            down in prop::collection::btree_set(0u16..40, 0..12), preferred in prop::option::of(0u16..40),
+        ) {
+            let ring = ring(64, nodes);
+            let may = |partition: Partition, node: NodeId| {
+                !away.contains(&(partition.0, node.0)) && !down.contains(&node.0)
+            };
+            let has = |partition: &Partition| ring.preflist(*partition, n_val).any(|it| may(*partition, it.node));
+            match ring.cover(ring.size().all(), n_val, preferred.map(NodeId), may) {
+                Err(Error::NotCovered(partition)) => {
+                    prop_assert_eq!(ring.size().all().find(|at| !has(at)), Some(partition));
+                }
+                other => {
+                    let cover = other.unwrap();
+                    let given: Vec<Partition> = cover.values().flatten().copied().collect();
+                    prop_assert_eq!(given.len(), 64);
+                    prop_assert_eq!(given.into_iter().collect::<BTreeSet<_>>().len(), 64);
+                    for (node, partitions) in cover {
+                        for partition in partitions {
+                            let is_primary = ring.preflist(partition, n_val).any(|it| it.node == node);
+                            prop_assert!(is_primary && may(partition, node));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
