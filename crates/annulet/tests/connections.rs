@@ -16,6 +16,15 @@ const IDLE: usize = 9_000;
 /// The most that one of them may cost.
 const IDLE_BYTES_MAX: u64 = 16 << 10;
 
+/// Connections that have stored a large value and say nothing more.
+const IDLE_AFTER_LARGE: usize = 4;
+
+/// That value: so large that the allocator takes its memory from the system, and gives it back when it is freed.
+const LARGE: usize = 40 << 20;
+
+/// What may be left of it, for each: nothing of the buffer, and what else memory is used for meanwhile.
+const LEFT_MAX: u64 = 1 << 20;
+
 /// Clients that begin a request and do not go on.
 const SLOW: usize = 2_000;
 
@@ -115,6 +124,46 @@ fn idle_connections_cost_little() {
         drop(idle);
         server.stop();
     }
+}
+
+#[test]
+fn what_large_requests_were_read_into_is_given_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, IDLE_AFTER_LARGE + 10);
+    let body = "x".repeat(LARGE);
+    let head = "PUT /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nContent-Type: a/b\r\n";
+    let by_http = format!("{head}Content-Length: {LARGE}\r\n\r\n{body}").into_bytes();
+    let content = client::Content { value: body.into(), ..client::Content::default() };
+    let put = protocol::messages::PutReq {
+        bucket: "b".into(),
+        key: Some("k".into()),
+        content,
+        ..protocol::messages::PutReq::default()
+    };
+    let mut by_pb = Vec::new();
+    protocol::frame::put_message(&mut by_pb, protocol::codes::PUT_REQ, &put);
+    for (speaks, request, answer) in [(Speaks::Pb, by_pb, 5), (Speaks::Http, by_http, 1)] {
+        let store = || {
+            let mut stream = speaks.connect(&server);
+            // A stranger's first request may not be as large.
+            assert!(speaks.pings(&mut stream));
+            stream.write_all(&request).unwrap();
+            stream.read_exact(&mut vec![0; answer]).unwrap();
+            stream
+        };
+        drop(store());
+        let before = server.resident_bytes();
+        let idle: Vec<TcpStream> = (0..IDLE_AFTER_LARGE).map(|_| store()).collect();
+        let each = || server.resident_bytes().saturating_sub(before) / IDLE_AFTER_LARGE as u64;
+        // A connection is idle after a second; until then it may keep what it has read into.
+        let begun = std::time::Instant::now();
+        while each() > LEFT_MAX {
+            assert!(begun.elapsed() < PATIENCE, "{speaks:?}: {} bytes for each connection", each());
+            std::thread::yield_now();
+        }
+        drop(idle);
+    }
+    server.stop();
 }
 
 #[test]

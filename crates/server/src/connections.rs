@@ -112,6 +112,11 @@ impl Patience {
         self.0.until.set(None);
     }
 
+    /// It may wait again: what it did with its last word was not to end.
+    pub fn renew(&self) {
+        self.0.is_over.set(false);
+    }
+
     /// The time, as of the last tick.
     pub fn now(&self) -> Monotonic {
         self.0.times.now.get()

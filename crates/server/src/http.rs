@@ -4,11 +4,11 @@
 //! for a body, and is told 408 when it fails; between two requests it may be idle as long as any other.
 
 use crate::connections::{Connections, Held, Patience, Read};
+use crate::input::Input;
 use crate::local::Local;
 use crate::pace::{Pace, Sending};
 use crate::pb::{hang_up, send};
 use crate::stats::Stats;
-use bytes::BytesMut;
 use node::http::{Incoming, Question, Session};
 use protocol::http::Waits;
 use std::future::Future;
@@ -21,9 +21,6 @@ use tokio::net::TcpStream;
 
 /// How long a client may take from connecting to its first byte: who opens a connection has something to say.
 const FIRST_MAX: Duration = Duration::from_secs(10);
-
-/// Where an input buffer starts, and what an idle connection keeps: most requests without a value fit.
-const INPUT_BYTES: usize = 2 << 10;
 
 /// Answers to pipelined requests are held back up to this many bytes, so that they leave in one packet run.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
@@ -57,12 +54,12 @@ async fn converse(
     stream.set_nodelay(true)?;
     let mut session = Session::new();
     let mut held = Held::new(about);
-    let mut input = BytesMut::with_capacity(INPUT_BYTES);
+    let mut input = Input::new();
     let mut out = Vec::new();
     let mut pace = Pace::new(patience.now() + FIRST_MAX);
     let (mut got, mut is_first) = (0, true);
     loop {
-        match session.receive(patience.seconds(), &mut input, &mut out) {
+        match session.receive(patience.seconds(), &mut input.bytes, &mut out) {
             Incoming::Wait(waits) => {
                 if !out.is_empty() {
                     // As for protocol buffers: others that have input go first, and answers leave together.
@@ -72,10 +69,10 @@ async fn converse(
                 if about.stopping() {
                     return Ok(());
                 }
-                if waits == Waits::Request && input.capacity() > INPUT_BYTES {
-                    input = BytesMut::with_capacity(INPUT_BYTES);
+                if waits == Waits::Request && input.is_worn() {
+                    input.renew();
                 }
-                let holds = if waits == Waits::Body { input.len() + session.held() } else { 0 };
+                let holds = if waits == Waits::Body { input.bytes.len() + session.held() } else { 0 };
                 if !held.set(holds) {
                     session.refuse_for_now(patience.seconds(), &mut out);
                     continue;
@@ -87,9 +84,12 @@ async fn converse(
                     Waits::Body => Sending::Body,
                 };
                 let until = pace.until(sending, got, patience.now(), patience.idle_timeout());
-                match patience.read(stream, &mut input, until).await? {
+                match patience.read(stream, &mut input.bytes, until).await? {
                     Read::Bytes(0) => return Ok(()),
-                    Read::Bytes(read) => got = read,
+                    Read::Bytes(read) => {
+                        input.count(read);
+                        got = read;
+                    }
                     // An idle connection is closed in silence, as its client expects.
                     Read::TimedOut if sending == Sending::Nothing => return Ok(()),
                     Read::TimedOut => {

@@ -7,14 +7,16 @@
 //!
 //! * `serve.rs`: start and stop. * `thread.rs`: a shard's thread. * `local.rs`: what connections and the loop
 //!   share on it. * `pb.rs`, `http.rs`: connections of Riak's protocol buffers and its HTTP. * `connections.rs`,
-//!   `pace.rs`: how long each may take. * `mailbox.rs`: messages between threads.
+//!   `pace.rs`: how long each may take. `input.rs`: what each reads into. `connects.rs`: how many there are. * `mailbox.rs`: messages between threads.
 //! * `peer/`: links between the nodes of a cluster.
 //! * `stats.rs`: what `/stats` says. `metrics.rs`: the same for Prometheus. * `config.rs`: what it is told.
 
 pub mod config;
 mod connections;
+mod connects;
 mod error;
 mod http;
+mod input;
 mod listen;
 mod local;
 mod mailbox;
@@ -24,6 +26,7 @@ mod pb;
 pub mod peer;
 mod serve;
 mod stats;
+mod system;
 mod thread;
 
 pub use config::Config;

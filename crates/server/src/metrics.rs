@@ -11,6 +11,10 @@ use std::fmt::Write;
 const GAUGES: &[&str] = &[
     "block_cache_bytes",
     "connections",
+    "cpu_avg1",
+    "cpu_avg15",
+    "cpu_avg5",
+    "cpu_nprocs",
     "journal_segments",
     "lookups_parked",
     "mem_allocated",
@@ -29,12 +33,13 @@ const GAUGES: &[&str] = &[
     "node_put_fsm_time_mean",
     "node_put_fsm_time_median",
     "node_puts",
-    "cpu_nprocs",
-    "peers_up",
     "pbc_active",
+    "pbc_connects",
+    "peers_up",
     "requests_under_way",
     "ring_num_partitions",
     "shards",
+    "sys_logical_processors",
     "tables",
 ];
 

@@ -5,9 +5,11 @@
 //! is closed, and so is one that trickles a frame ([`crate::pace`]).
 
 use crate::connections::{Connections, Held, Patience, Read};
+use crate::connects::Connected;
+use crate::input::Input;
 use crate::local::Local;
 use crate::pace::{Pace, Sending};
-use bytes::BytesMut;
+use base::Monotonic;
 use node::riak::{Identity, Incoming, Session};
 use std::io;
 use std::rc::Rc;
@@ -16,8 +18,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Where an input buffer starts: most requests fit, and ten thousand idle connections stay cheap.
-const INPUT_BYTES: usize = 2 << 10;
+/// A client that says nothing for so long is idle, and its connection gives back what large requests were read into.
+/// One that works pays nothing for it.
+const REST_AFTER: Duration = Duration::from_secs(1);
 
 /// Answers to pipelined requests are held back up to this many bytes, so that they leave in one packet run.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
@@ -42,6 +45,7 @@ pub async fn serve(
     about: Rc<Connections>,
     patience: Patience,
     id: u64,
+    _connected: Connected,
 ) {
     // Whatever ends a connection ends only that connection; what it had asked for is dropped with it.
     let ended = converse(&mut stream, &local, identity, &about, &patience).await;
@@ -61,12 +65,12 @@ async fn converse(
     stream.set_nodelay(true)?;
     let mut session = Session::new(identity);
     let mut held = Held::new(about);
-    let mut input = BytesMut::with_capacity(INPUT_BYTES);
+    let mut input = Input::new();
     let mut out = Vec::new();
     let mut pace = Pace::new(patience.now() + patience.idle_timeout());
     let mut got = 0;
     loop {
-        match session.receive(&mut input, &mut out) {
+        match session.receive(&mut input.bytes, &mut out) {
             Incoming::Wait => {
                 if !out.is_empty() {
                     // Others that have input go first, and answers leave together: a client thread that serves many
@@ -77,14 +81,14 @@ async fn converse(
                 if about.stopping() {
                     return Ok(());
                 }
-                if !held.set(input.len()) {
+                if !held.set(input.bytes.len()) {
                     protocol::response::error(&mut out, protocol::errors::OVERLOAD);
                     send(stream, &mut out, patience).await?;
                     return hang_up(stream, patience).await;
                 }
-                let sending = if input.is_empty() { Sending::Nothing } else { Sending::Body };
+                let sending = if input.bytes.is_empty() { Sending::Nothing } else { Sending::Body };
                 let until = pace.until(sending, got, patience.now(), patience.idle_timeout());
-                match patience.read(stream, &mut input, until).await? {
+                match read(stream, &mut input, until, patience).await? {
                     Read::Bytes(0) | Read::TimedOut => return Ok(()),
                     Read::Bytes(read) => got = read,
                 }
@@ -111,6 +115,31 @@ async fn converse(
             send(stream, &mut out, patience).await?;
         }
     }
+}
+
+/// Reads what is there, waiting for some until then. Who waits long does so with little memory.
+async fn read(
+    stream: &TcpStream,
+    input: &mut Input,
+    until: Monotonic,
+    patience: &Patience,
+) -> io::Result<Read> {
+    let rest = patience.now() + REST_AFTER;
+    let mut read = Read::TimedOut;
+    if input.is_worn() && rest < until {
+        read = patience.read(stream, &mut input.bytes, rest).await?;
+        if read == Read::TimedOut {
+            patience.renew();
+            input.renew();
+        }
+    }
+    if read == Read::TimedOut {
+        read = patience.read(stream, &mut input.bytes, until).await?;
+    }
+    if let Read::Bytes(bytes) = read {
+        input.count(bytes);
+    }
+    Ok(read)
 }
 
 /// Ends the connection from our side and lets the client finish what it is sending: a socket that is dropped with

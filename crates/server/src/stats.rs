@@ -1,7 +1,9 @@
 //! What `/stats` says.
 
+use crate::connects::ConnectsRead;
 use crate::metrics::put;
 use crate::peer::PeerFigures;
+use crate::system::SystemFigures;
 use node::riak::RIAK_VERSION;
 use node::{Histogram, ShardStats, TimesRead};
 use os::DiskFigures;
@@ -19,6 +21,8 @@ pub struct ThreadStats {
     pub disk: DiskFigures,
     /// Its links, by node; none if the node is alone.
     pub peers: Vec<PeerFigures>,
+    /// Its clients by protocol buffers.
+    pub connects: ConnectsRead,
 }
 
 /// Sums over all shards, since the start. Names are Riak's where Riak has the same thing.
@@ -30,20 +34,25 @@ pub struct Stats {
     riak_core_version: &'static str,
     storage_backend: &'static str,
     ring_members: Vec<String>,
+    /// Other nodes that a message could be sent to.
+    connected_nodes: Vec<String>,
     ring_creation_size: u32,
-    cpu_nprocs: usize,
-    /// Bytes of memory that the process holds.
-    memory_total: u64,
+    #[serde(flatten)]
+    system: SystemFigures,
     annulet_version: String,
     ring_num_partitions: u32,
     shards: usize,
     connections: usize,
+    #[serde(flatten)]
+    connects: ConnectsRead,
     /// Coordinated here, in the last minute and since the start; times in microseconds.
     #[serde(flatten, serialize_with = "gets")]
     node_gets: TimesRead,
     #[serde(flatten, serialize_with = "puts")]
     node_puts: TimesRead,
     read_repairs_total: u64,
+    /// Requests that another node was asked to coordinate.
+    coord_redirs_total: u64,
     /// Those of replicas too.
     vnode_gets_total: u64,
     vnode_puts_total: u64,
@@ -118,8 +127,7 @@ impl Stats {
             riak_core_version: RIAK_VERSION,
             storage_backend: "annulet",
             ring_creation_size: ring_num_partitions,
-            cpu_nprocs: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_total: memory(),
+            system: SystemFigures::now(),
             annulet_version: version.to_owned(),
             ring_num_partitions,
             shards: threads.len(),
@@ -145,12 +153,16 @@ impl Stats {
             let mut sum = PeerFigures::default();
             threads.iter().filter_map(|thread| thread.peers.get(at)).for_each(|figures| sum += *figures);
             self.links += sum;
+            if sum.peer_links_up > 0 {
+                self.connected_nodes.push(name.to_owned());
+            }
             self.peers.insert(name.to_owned(), sum);
         }
         self
     }
 
     fn add(&mut self, thread: &ThreadStats) {
+        self.connects += thread.connects;
         let (counters, store, disk) = (thread.shard.counters, thread.shard.store, thread.disk);
         self.node_gets.join(&thread.times.0);
         self.node_puts.join(&thread.times.1);
@@ -162,6 +174,7 @@ impl Stats {
         self.errors_total += counters.errors;
         self.refused_total += counters.refused;
         self.requests_under_way += thread.shard.work;
+        self.coord_redirs_total += counters.forwards;
         self.forwards += counters.forwards;
         self.replica_reads += counters.replica_reads;
         self.replica_writes += counters.replica_writes;
@@ -270,13 +283,6 @@ fn fsm(name: &str, times: &TimesRead) -> BTreeMap<String, u64> {
     all
 }
 
-/// Bytes of memory that the process holds, as the kernel counts them; 0 where it does not say.
-fn memory() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").ok();
-    let pages: Option<u64> = pages.and_then(|text| text.split(' ').nth(1)?.parse().ok());
-    pages.unwrap_or(0) * 4096
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -304,7 +310,16 @@ mod tests {
             "vnode_gets_total",
             "read_repairs_total",
             "memory_total",
+            "mem_total",
+            "mem_allocated",
+            "cpu_avg1",
             "cpu_nprocs",
+            "sys_logical_processors",
+            "pbc_active",
+            "pbc_connects",
+            "pbc_connects_total",
+            "connected_nodes",
+            "coord_redirs_total",
         ] {
             assert!(json.get(name).is_some(), "{name}");
         }

@@ -2,6 +2,7 @@
 
 use crate::config::DeleteMode;
 use crate::connections::Connections;
+use crate::connects::Connects;
 use crate::error::Error;
 use crate::http;
 use crate::local::Local;
@@ -183,12 +184,19 @@ impl Opened {
                 let members = Arc::clone(&common.members);
                 tokio::task::spawn_local(peer::receive(lines.arrivals, Rc::clone(&local), members));
             }
+            let connects = Rc::new(Connects::default());
+            let pb = Protocol::Pb(Rc::clone(&connects));
             let accepting = [
-                accept(listeners.pb, Protocol::Pb, &local, &common, &connections).map_err(system)?,
+                accept(listeners.pb, pb, &local, &common, &connections).map_err(system)?,
                 accept(listeners.http, Protocol::Http(lines.ask), &local, &common, &connections)
                     .map_err(system)?,
             ];
-            tokio::task::spawn_local(answer_control(lines.control, Rc::clone(&local), self.counters));
+            tokio::task::spawn_local(answer_control(
+                lines.control,
+                Rc::clone(&local),
+                self.counters,
+                connects,
+            ));
             drive(&local, &connections, lines.stop, &accepting).await
         })?;
         closed.map_err(|cause| Error::Store { folder, cause })
@@ -247,7 +255,7 @@ async fn drive(
 /// What is spoken on a port.
 #[derive(Clone)]
 enum Protocol {
-    Pb,
+    Pb(Rc<Connects>),
     Http(http::Ask),
 }
 
@@ -292,11 +300,13 @@ fn welcome(
     let limit = common.connections_max;
     let is_full = common.connections.load(Ordering::Relaxed) >= limit;
     match protocol {
-        Protocol::Pb if is_full => pb::refuse(&stream, limit),
+        Protocol::Pb(_) if is_full => pb::refuse(&stream, limit),
         Protocol::Http(_) if is_full => http::refuse(&stream, OsClock::new().wall().0 / 1_000_000, limit),
-        Protocol::Pb => connections.add(common.idle_timeout, |id, about, patience| {
+        Protocol::Pb(connects) => connections.add(common.idle_timeout, |id, about, patience| {
             let (local, identity) = (Rc::clone(local), Arc::clone(&common.identity));
-            tokio::task::spawn_local(pb::serve(stream, local, identity, about, patience, id)).abort_handle()
+            let connected = connects.begin(patience.now());
+            let served = pb::serve(stream, local, identity, about, patience, id, connected);
+            tokio::task::spawn_local(served).abort_handle()
         }),
         Protocol::Http(ask) => connections.add(common.idle_timeout, |id, about, patience| {
             let (local, ask) = (Rc::clone(local), ask.clone());
@@ -309,13 +319,16 @@ async fn answer_control(
     mut control: mpsc::Receiver<oneshot::Sender<ThreadStats>>,
     local: Rc<Local>,
     counters: Arc<DiskCounters>,
+    connects: Rc<Connects>,
 ) {
+    let clock = OsClock::new();
     while let Some(ask) = control.recv().await {
         let stats = ThreadStats {
             shard: local.stats(),
             times: local.times(),
             disk: counters.snapshot(),
             peers: local.peer_figures(),
+            connects: connects.read(clock.now()),
         };
         // Whoever asked may have given up.
         ask.send(stats).ok();
