@@ -4,7 +4,7 @@
 //!    form depends on until the answer is there.
 //! 2. `route` says what a path names: an object, or one of the pages that are about the node.
 //! 3. A folder or file for each kind of thing makes a [`kv::Request`] of a request and writes the answer: `object/`
-//!    for objects, `props`, `listing`, `admin`, `root` for the list of what there is. `options` reads what queries have in common.
+//!    for objects, `props`, `listing`, `preflist`, `admin`, `root` for the list of what there is. `options` reads what queries have in common.
 //! 4. `fault` has Riak's statuses and sentences for what goes wrong.
 //!
 //! Invariants: requests are answered in their order, each once; a request that is well framed and wrong otherwise
@@ -21,6 +21,7 @@ mod object;
 mod options;
 #[cfg(test)]
 mod pages_tests;
+mod preflist;
 mod props;
 mod props_json;
 mod root;

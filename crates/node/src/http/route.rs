@@ -39,6 +39,8 @@ pub(super) enum Route {
     Stats,
     /// An object.
     Object(Place, Bytes),
+    /// The vnodes that hold an object.
+    Preflist(Place, Bytes),
     /// The keys of a bucket, among which a node may invent one.
     Keys(Place),
     /// The properties of a bucket.
@@ -126,7 +128,16 @@ fn object_or_keys(place: Place, mut rest: impl Iterator<Item = Bytes>) -> Result
         // A slash at the end is as none.
         None => Some(Route::Keys(place)),
         Some(key) if key.is_empty() => only(Route::Keys(place), rest),
-        Some(key) => only(Route::Object(place, decode(&key)?), rest),
+        Some(key) => {
+            let key = decode(&key)?;
+            match rest.next() {
+                None => Some(Route::Object(place, key)),
+                Some(word) if word == "preflist" && place.form != Form::Riak => {
+                    only(Route::Preflist(place, key), rest)
+                }
+                Some(_) => None,
+            }
+        }
     })
 }
 
@@ -208,6 +219,9 @@ mod tests {
         assert_eq!(named("/types/t/buckets/b/props"), props(Form::Types, "t"));
         assert_eq!(named("/types/t/props"), Some(Route::TypeProps("t".into())));
         assert_eq!(named("/metrics"), Some(Route::Metrics));
+        let of_k = |form, bucket_type| Some(Route::Preflist(place(form, bucket_type, "b"), "k".into()));
+        assert_eq!(named("/buckets/b/keys/k/preflist"), of_k(Form::Buckets, "default"));
+        assert_eq!(named("/types/t/buckets/b/keys/k/preflist"), of_k(Form::Types, "t"));
         for (path, page) in [
             ("/admin/status", Page::Status),
             ("/admin/members", Page::Members),
@@ -228,6 +242,8 @@ mod tests {
             "/ping/",
             "/buckets/b/x/k",
             "/buckets/b/keys/k/x",
+            "/buckets/b/keys/k/preflist/",
+            "/riak/b/k/preflist",
             "/types/t",
             "/riak/b/k/",
             "/admin",

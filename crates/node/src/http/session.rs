@@ -18,6 +18,7 @@ use super::admin::{self, Page};
 use super::fault::Fault;
 use super::listing::{self, Went};
 use super::object;
+use super::preflist;
 use super::props;
 use super::root;
 use super::route::{Form, Route, route};
@@ -54,6 +55,7 @@ pub enum Question {
 enum Asked {
     Nothing,
     Object(object::Asked),
+    Preflist,
     Props(props::Asked),
     Listing(listing::Asked),
     Admin(admin::Asked),
@@ -108,6 +110,7 @@ impl Session {
     pub fn respond(&mut self, result: Result<Response, Error>, out: &mut Vec<u8>) -> Option<kv::Request> {
         match &mut self.asked {
             Asked::Object(asked) => return object::respond(asked, result, self.connection, out),
+            Asked::Preflist => preflist::respond(result, self.connection, out),
             Asked::Props(asked) => props::respond(asked, result, self.connection, out),
             Asked::Admin(asked) => admin::respond(asked, result, self.connection, out),
             Asked::Listing(asked) => match listing::respond(asked, result, self.connection, out) {
@@ -199,6 +202,7 @@ impl Session {
                 let (request, asked) = object::request(place, Some(key), head, &query, body)?;
                 (request, Asked::Object(asked))
             }
+            Route::Preflist(place, key) => (kv::Request::GetPreflist(place.bucket, key), Asked::Preflist),
             Route::Keys(place) if head.method == Method::Post => {
                 let (request, asked) = object::request(place, None, head, &query, body)?;
                 (request, Asked::Object(asked))
@@ -279,7 +283,9 @@ impl Default for Session {
 
 fn allowed(route: &Route) -> &'static [Method] {
     match route {
-        Route::Root | Route::Ping | Route::Stats | Route::Metrics => &[Method::Get, Method::Head],
+        Route::Root | Route::Ping | Route::Stats | Route::Metrics | Route::Preflist(..) => {
+            &[Method::Get, Method::Head]
+        }
         Route::Admin(page) => admin::allowed(page),
         Route::Props(_) => &[Method::Get, Method::Head, Method::Put, Method::Delete],
         Route::TypeProps(_) => &[Method::Get, Method::Head, Method::Put],
