@@ -142,6 +142,47 @@ fn siblings_are_shown_chosen_and_resolved() {
 }
 
 #[test]
+fn properties_and_types_are_shown_and_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    let by_http = |args: &[&str]| run(folder.path(), &[args, &["--node", &server.http]].concat());
+    let get = |bucket: &str| done(by_http(&["kv", "props", "get", bucket]));
+    assert!(get("carts").contains("\nallow_mult: false\n") && get("carts").contains("\nn_val: 3\n"));
+    let changes = ["allow_mult=true", "n_val=2", "r=one", r#"precommit=[{"mod":"m","fun":"f"}]"#];
+    done(by_http(&[&["kv", "props", "set", "carts"], &changes[..]].concat()));
+    let json: serde_json::Value =
+        serde_json::from_str(&done(by_http(&["kv", "props", "get", "--json", "carts"]))).unwrap();
+    let props = &json["props"];
+    assert_eq!(
+        (&props["allow_mult"], &props["n_val"], &props["r"]),
+        (&true.into(), &2.into(), &"one".into())
+    );
+    assert_eq!(props["precommit"], serde_json::json!([{ "mod": "m", "fun": "f" }]));
+    // What the command sets holds for protocol buffers, and the other way round.
+    assert_eq!(server.connect().get_props(None, b"carts").unwrap().n_val, Some(2));
+    let text = refused(&by_http(&["kv", "props", "set", "carts", "n_val=0", "w=some"]), 1);
+    assert_eq!(text, "annulet: w: not_valid_quorum\n");
+    assert_eq!(by_http(&["kv", "props", "set", "carts", "n_val"]).status.code(), Some(2));
+    assert_eq!(by_http(&["kv", "props", "set", "carts"]).status.code(), Some(2));
+    done(by_http(&["kv", "props", "reset", "carts"]));
+    assert!(get("carts").contains("\nn_val: 3\n"));
+    assert!(get("a/b %c").contains("\nname: \"a/b %c\"\n"));
+
+    done(by_http(&["admin", "bucket-type", "create", "once", r#"{"props":{"write_once":true}}"#]));
+    assert_eq!(done(by_http(&["kv", "types"])), "active   default\nready    once\n");
+    let inactive = refused(&by_http(&["kv", "types", "once"]), 1);
+    assert_eq!(inactive, "annulet: Unknown bucket type: once\n");
+    done(by_http(&["admin", "bucket-type", "activate", "once"]));
+    assert!(done(by_http(&["kv", "types", "once"])).contains("\nwrite_once: true\n"));
+    assert!(done(by_http(&["kv", "types", "--json"])).contains(r#""name":"once""#));
+    let typed = done(by_http(&["kv", "props", "get", "--type", "once", "carts"]));
+    assert!(typed.contains("\nbucket_type: \"once\"\n") && typed.contains("\nwrite_once: true\n"), "{typed}");
+    let fixed = refused(&by_http(&["kv", "props", "set", "--type", "once", "carts", "write_once=false"]), 1);
+    assert!(fixed.contains("write_once: Cannot modify write_once property once set to true"), "{fixed}");
+    server.stop();
+}
+
+#[test]
 fn a_reader_that_leaves_is_no_panic() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &["--durability", "none"]);

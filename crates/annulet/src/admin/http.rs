@@ -74,9 +74,10 @@ impl Node {
 }
 
 /// A name as it stands in a path.
-pub fn encoded(name: &str) -> String {
+pub fn encoded(name: &[u8]) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    name.bytes()
+    name.iter()
+        .copied()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
         .collect()
 }
@@ -87,6 +88,6 @@ mod tests {
 
     #[test]
     fn names_are_encoded() {
-        assert_eq!(encoded("a-b c/ü"), "a-b%20c%2F%C3%BC");
+        assert_eq!(encoded("a-b c/ü".as_bytes()), "a-b%20c%2F%C3%BC");
     }
 }

@@ -3,7 +3,7 @@
 //! * `cert.rs`: certificates for its nodes. * `types.rs`: bucket types. * `http.rs`: how a running node is asked.
 
 mod cert;
-mod http;
+pub(crate) mod http;
 mod types;
 
 pub use cert::{authority_files, make, node_files};

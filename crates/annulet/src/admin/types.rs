@@ -111,7 +111,7 @@ fn list(node: &Node) -> Result<(), Failure> {
 }
 
 fn path(name: &str) -> String {
-    format!("/admin/bucket-types/{}", encoded(name))
+    format!("/admin/bucket-types/{}", encoded(name.as_bytes()))
 }
 
 fn say(line: &str) -> Result<(), Failure> {

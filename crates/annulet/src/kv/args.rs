@@ -1,5 +1,6 @@
 //! Arguments of `kv`. Buckets, keys and values are any bytes that a command line can carry.
 
+use super::props;
 use client::Quorum;
 use protocol::base64;
 use std::ffi::OsString;
@@ -21,6 +22,11 @@ pub enum Command {
     Del(Del),
     /// List buckets, or the keys of a bucket. Costly: it walks all keys.
     Ls(Ls),
+    /// Show and change the properties of a bucket.
+    #[command(subcommand)]
+    Props(props::Command),
+    /// List the bucket types, or show the properties of one.
+    Types(props::Types),
 }
 
 /// Which node, and which type of bucket.
@@ -159,7 +165,7 @@ pub fn bytes_of(argument: OsString) -> Bytes {
 
 /// Takes arguments that are no UTF-8, too.
 #[derive(Clone)]
-struct BytesParser;
+pub struct BytesParser;
 
 impl clap::builder::TypedValueParser for BytesParser {
     type Value = Bytes;

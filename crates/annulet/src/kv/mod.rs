@@ -1,8 +1,9 @@
-//! `annulet kv`: objects of a running node, over its protocol buffers.
+//! `annulet kv`: objects of a running node, over its protocol buffers, and properties of its buckets, over HTTP.
 //!
 //! Standard output carries the data and nothing else; what is said about it goes to standard error.
 
 mod args;
+mod props;
 mod show;
 
 use crate::failure::{FAILED, Failure, SIBLINGS};
@@ -20,6 +21,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Head(args) => head(&args),
         Command::Del(args) => del(&args),
         Command::Ls(args) => ls(&args),
+        Command::Props(command) => props::run(command),
+        Command::Types(args) => props::types(&args),
     }
 }
 
