@@ -1,15 +1,19 @@
-"""The same behaviours by HTTP: every test of objects, deletes and siblings once more with a client that speaks it.
+"""The same behaviours by HTTP: every test of objects, deletes, siblings and listings once more with a client that
+speaks it.
 
-Properties of buckets are set by protocol buffers. What the client cannot ask by HTTP is left out, by name.
+Properties that a test only needs are set by protocol buffers. What the client cannot ask by HTTP is left out, by name.
 """
 
 import http.client
 import json
+import urllib.request
 
 from riak import RiakClient, RiakError
 
 import test_deletes
+import test_listings
 import test_objects
+import test_properties
 import test_siblings
 from case import Case, connect
 
@@ -64,6 +68,81 @@ class HttpNoFalseSiblings(ByHttp, test_siblings.NoFalseSiblings):
     pass
 
 
+class HttpKeys(ByHttp, test_listings.Keys):
+    # The client puts its own words before the server's.
+    left_out = ("test_what_cannot_be_listed",)
+
+
+class HttpBuckets(ByHttp, test_listings.Buckets):
+    # The client puts its own words before the server's.
+    left_out = ("test_a_bucket_type_that_is_not_there",)
+
+    def listed(self):
+        """All buckets. The client cuts a stream at every brace, which names may have, so that is read without it."""
+        whole = [bucket.name for bucket in self.client.get_buckets()]
+        url = f"http://{self.server.host}:{self.server.http_port}/buckets?buckets=stream"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            text = answer.read().decode()
+        streamed, at = [], 0
+        while at < len(text):
+            piece, at = json.JSONDecoder().raw_decode(text, at)
+            streamed += piece["buckets"]
+        self.assertEqual(len(whole), len(set(whole)))
+        self.assertEqual(sorted(streamed), sorted(whole))
+        return set(whole)
+
+
+class HttpProperties(ByHttp, Case):
+    """Riak's defaults and every change, in JSON, which has properties that protocol buffers have no field for."""
+
+    ONLY_JSON = {
+        "aae_tree_exclude": (False, [True]),
+        "consistent": (False, []),
+        "dvv_enabled": (False, [True]),
+        "node_confirms": (0, [1]),
+        "sync_on_write": ("backend", ["one", "all"]),
+    }
+
+    def defaults(self, bucket):
+        only_json = {name: default for name, (default, _) in self.ONLY_JSON.items()}
+        return test_properties.DEFAULTS | only_json | {"name": bucket.name}
+
+    def test_a_bucket_has_riak_s_defaults(self):
+        bucket = self.bucket()
+        self.assertEqual(bucket.get_properties(), self.defaults(bucket))
+
+    def test_every_property_can_be_changed_and_leaves_the_rest(self):
+        only_json = {name: values for name, (_, values) in self.ONLY_JSON.items()}
+        for name, values in (test_properties.CHANGES | only_json).items():
+            with self.subTest(property=name):
+                bucket = self.bucket()
+                for value in values:
+                    bucket.set_property(name, value)
+                    self.assertEqual(bucket.get_properties(), self.defaults(bucket) | {name: value})
+
+    def test_flags_may_be_texts(self):
+        bucket = self.bucket()
+        bucket.set_property("allow_mult", "true")
+        self.assertEqual(bucket.get_property("allow_mult"), True)
+
+    def test_both_protocols_change_the_same(self):
+        bucket = self.bucket(n_val=2)
+        other = connect(self.server)
+        self.addCleanup(other.close)
+        self.assertEqual(bucket.get_property("n_val"), 2)
+        bucket.set_property("r", "all")
+        self.assertEqual(other.bucket(bucket.name).get_property("r"), "all")
+        self.assertTrue(bucket.clear_properties())
+        self.assertEqual(other.bucket(bucket.name).get_properties(), test_properties.DEFAULTS)
+
+    def test_what_cannot_be_is_refused_and_changes_nothing(self):
+        bucket = self.bucket(n_val=2)
+        for props in ({"n_val": 0}, {"n_val": "three"}, {"w": "some"}, {"no_such": 1}, {"allow_mult": "maybe"}):
+            with self.subTest(props=props), self.assertRaises(RiakError):
+                bucket.set_properties(props)
+        self.assertEqual(bucket.get_properties(), self.defaults(bucket) | {"n_val": 2})
+
+
 class Http(Case):
     """What the client does not show."""
 
@@ -104,6 +183,24 @@ class Http(Case):
         status, headers, body = self.ask("GET", f"/riak/{bucket.name}/k%2F1")
         self.assertEqual((status, body, headers["x-riak-meta-color"]), (200, b"w", "blue"))
         self.assertEqual(headers["etag"], f'"{got.siblings[0].etag}"')
+
+    def test_user_metadata_has_the_same_names_on_both_sides(self):
+        bucket = self.bucket()
+        written = bucket.new("k", encoded_data=b"v", content_type="text/plain")
+        written.usermeta = {"Mixed-Case": "a", "x": "b"}
+        written.store()
+        _, headers, _ = self.ask("GET", f"/buckets/{bucket.name}/keys/k")
+        self.assertEqual((headers["x-riak-meta-mixed-case"], headers["x-riak-meta-x"]), ("a", "b"))
+        path = f"/buckets/{bucket.name}/keys/h"
+        self.ask("PUT", path, "v", {"Content-Type": "text/plain", "x-RIAK-meta-Mixed-Case": "c"})
+        self.assertEqual(bucket.get("h").usermeta, {"Mixed-Case": "c"})
+
+    def test_where_an_object_is_kept(self):
+        status, _, body = self.ask("GET", "/buckets/b/keys/k/preflist")
+        entries = json.loads(body)["preflist"]
+        self.assertEqual((status, len(entries)), (200, 3))
+        told = self.client.bucket("b").get_preflist("k")
+        self.assertEqual([entry["partition"] for entry in entries], [entry["partition"] for entry in told])
 
     def test_conditions(self):
         bucket = self.bucket()
