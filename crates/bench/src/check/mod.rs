@@ -19,7 +19,7 @@
 //! under way on one key, `covers` lies lower than it could, and an old version may pass.
 //!
 //! Whether a version that is too old is *lost* (the write is gone) or *stale* (one read did not see it) is told by
-//! reading again: see [`Suspicion`]. Memory is bounded: the table holds so many keys; beyond, keys are checked by their
+//! reading again, in the end once more after the load: see [`Suspicion`]. Memory is bounded: the table holds so many keys; beyond, keys are checked by their
 //! values' stamps only, and counted as not compared.
 
 mod table;
@@ -57,7 +57,7 @@ impl Cause {
     pub const ALL: [Cause; 4] = [Cause::Lost, Cause::Stale, Cause::Resurrected, Cause::Corrupt];
 }
 
-/// A read that answered something too old. A second look says what it was.
+/// A read that answered something too old. Another look says what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspicion {
     /// The key.
@@ -72,7 +72,7 @@ pub struct Suspicion {
     pub newest: u32,
 }
 
-/// What a second look came to.
+/// What other looks came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// This is what it was.
@@ -84,22 +84,22 @@ pub enum Resolution {
 }
 
 impl Suspicion {
-    /// Judges by a second read, which found `again`.
-    pub fn resolve(&self, again: Found, table: &Table) -> Resolution {
-        if let Found::Version(version) = again
-            && version >= self.floor
-        {
-            return match version > self.newest {
-                true => Resolution::Unresolved,
-                false if self.from_before_delete => Resolution::Cause(Cause::Resurrected),
+    /// What it was, if another read, which found `again`, tells it. None: that is too old as well.
+    pub fn explain(&self, again: Found) -> Option<Resolution> {
+        match again {
+            Found::Version(version) if version > self.newest => Some(Resolution::Unresolved),
+            Found::Version(version) if version >= self.floor => Some(match self.from_before_delete {
+                true => Resolution::Cause(Cause::Resurrected),
                 false => Resolution::Cause(Cause::Stale),
-            };
+            }),
+            Found::Nothing if self.from_before_delete => Some(Resolution::Cause(Cause::Resurrected)),
+            _ => None,
         }
-        if again == Found::Nothing && self.from_before_delete {
-            return Resolution::Cause(Cause::Resurrected);
-        }
-        // Still too old: it has to be lived with, so it is allowed from now on and counted once.
-        match table.tolerate(self.key, again) {
+    }
+
+    /// What it was, where no read has explained it and none will.
+    pub fn conclude(&self, table: &Table) -> Resolution {
+        match table.count_loss(self.key, self.floor) {
             false => Resolution::Known,
             true if self.from_before_delete => Resolution::Cause(Cause::Resurrected),
             true => Resolution::Cause(Cause::Lost),

@@ -5,6 +5,7 @@
 use super::Suspicion;
 use crate::rng::mix;
 use base::FastMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A key as a number: that of its bucket mixed with its own.
@@ -33,6 +34,10 @@ struct Entry {
     nothing_is_right: bool,
     /// Too much is in doubt to know anything.
     unknown: bool,
+    /// Suspicions for whose sake it is not written.
+    frozen: u16,
+    /// Losses of what should have been seen up to here were counted.
+    lost_below: u32,
 }
 
 #[derive(Default)]
@@ -45,6 +50,8 @@ struct Stripe {
 /// The table.
 pub struct Table {
     stripes: Box<[Mutex<Stripe>]>,
+    /// Suspicions that freeze keys: hardly ever any.
+    freezing: AtomicUsize,
     sample: u64,
     stripe_max: usize,
 }
@@ -105,7 +112,12 @@ impl Table {
     /// A table of `keys_max` keys at most, of which only one in `sample` is looked at.
     pub fn new(keys_max: usize, sample: u64) -> Table {
         let stripes = (0..STRIPES).map(|_| Mutex::default()).collect();
-        Table { stripes, sample: sample.max(1), stripe_max: keys_max.div_ceil(STRIPES) }
+        Table {
+            stripes,
+            freezing: AtomicUsize::new(0),
+            sample: sample.max(1),
+            stripe_max: keys_max.div_ceil(STRIPES),
+        }
     }
 
     /// A write begins.
@@ -190,6 +202,37 @@ impl Table {
             from_before_delete: before_delete,
             newest: entry.last,
         })
+    }
+
+    /// A key is not to be written until [`Table::thaw`].
+    pub fn freeze(&self, key: Key) {
+        let mut stripe = self.stripe(key);
+        let entry = stripe.entries.entry(key).or_default();
+        entry.frozen = entry.frozen.saturating_add(1);
+        self.freezing.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A suspicion that froze a key has been judged.
+    pub fn thaw(&self, key: Key) {
+        let mut stripe = self.stripe(key);
+        let entry = stripe.entries.entry(key).or_default();
+        entry.frozen = entry.frozen.saturating_sub(1);
+        self.freezing.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a key is not to be written.
+    pub fn is_frozen(&self, key: Key) -> bool {
+        let any = self.freezing.load(Ordering::Relaxed) > 0;
+        any && self.stripe(key).entries.get(&key).is_some_and(|entry| entry.frozen > 0)
+    }
+
+    /// Counts a loss of what should have been seen up to `floor`; false if it has been.
+    pub fn count_loss(&self, key: Key, floor: u32) -> bool {
+        let mut stripe = self.stripe(key);
+        let entry = stripe.entries.entry(key).or_default();
+        let is_new = floor > entry.lost_below;
+        entry.lost_below = floor.max(entry.lost_below);
+        is_new
     }
 
     /// Allows what is wrong and will stay so; false if it was allowed already.

@@ -14,6 +14,7 @@ mod resume;
 mod sampler;
 mod servers;
 mod state;
+mod suspects;
 mod tally;
 mod worker;
 

@@ -1,11 +1,12 @@
 //! The operations of a worker: what each is doing, and what its answer means.
 //!
 //! An operation holds a slot from its first request to its end. An update is two requests, another attempt begins anew; a
-//! read that was too old is looked at again, some time later, in a slot of the same kind.
+//! read that was too old is looked at again, some time later, in a slot of the same kind ([`Suspects`]).
 
 use super::audit::Reservoir;
 use super::person;
 use super::resume::State as Resume;
+use super::suspects::{Suspect, Suspects};
 use super::tally::{Done, Tally};
 use super::worker::Message;
 use crate::Error;
@@ -27,15 +28,6 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 const SECOND_NS: u64 = 1_000_000_000;
-
-/// How long a second look at a suspect waits after the first: reads that go to another replica, or repairs, have had time.
-const LOOK_AGAIN_AFTER_NS: u64 = 200_000_000;
-
-/// Looks at a suspect before it is judged.
-const LOOKS: u32 = 2;
-
-/// Suspects of a worker at a time: more would be the same story.
-const SUSPECTS_MAX: usize = 1000;
 
 /// How often another operation is drawn where the first has nothing to ask for.
 const DRAWS_MAX: u32 = 16;
@@ -68,8 +60,8 @@ enum Step {
     Single,
     /// The read of an update.
     UpdateRead,
-    /// Another look at a suspect: which look it is.
-    Look(u32),
+    /// Another look at a suspect.
+    Look,
     /// A read at the end.
     Audit,
 }
@@ -84,7 +76,7 @@ struct Slot {
     context: Vec<u8>,
     write: Option<WriteTicket>,
     read: ReadTicket,
-    suspicion: Option<Suspicion>,
+    suspect: Option<Suspect>,
     attempt: u32,
     due: u64,
     sent: u64,
@@ -113,7 +105,7 @@ pub struct State<'a> {
     outstanding_since: u64,
     follow: VecDeque<u32>,
     later: BinaryHeap<Reverse<(u64, u32)>>,
-    suspects: VecDeque<(u64, Suspicion, usize, u64)>,
+    suspects: Suspects,
     audit: Reservoir,
     audited: Option<Vec<(usize, u64)>>,
     value: Vec<u8>,
@@ -159,7 +151,7 @@ impl<'a> State<'a> {
             outstanding_since: 0,
             follow: VecDeque::new(),
             later: BinaryHeap::new(),
-            suspects: VecDeque::new(),
+            suspects: Suspects::default(),
             audit,
             audited: None,
             value: Vec::new(),
@@ -237,24 +229,28 @@ impl<'a> State<'a> {
         if self.later.peek().is_some_and(|Reverse((at, _))| *at <= now) {
             return self.later.pop().map(|Reverse((_, token))| token);
         }
-        let is_due = self.suspects.front().is_some_and(|(at, ..)| *at <= now);
-        if !is_due || self.free.is_empty() {
+        if self.free.is_empty() {
             return None;
         }
-        let ((_, suspicion, operation, id), token) = self.suspects.pop_front().zip(self.free.pop())?;
-        self.fill(token, Step::Look(0), operation, id, now);
-        self.slots[token as usize].suspicion = Some(suspicion);
+        let suspect = self.suspects.due(now)?;
+        let token = self.free.pop()?;
+        self.fill(token, Step::Look, suspect.operation, suspect.id, now);
+        self.slots[token as usize].suspect = Some(suspect);
         Some(token)
     }
 
     /// When something waits to be sent again or looked at.
     pub fn next_later(&self) -> Option<u64> {
         let retry = self.later.peek().map(|Reverse((at, _))| *at);
-        let look = self.suspects.front().map(|(at, ..)| *at);
-        match (retry, look) {
+        match (retry, self.suspects.next_at()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    /// The load is over: what is suspect will be judged.
+    pub fn end_load(&mut self) {
+        self.suspects.end_load(self.now);
     }
 
     /// Begins the audit, or goes on with it; false when it is over.
@@ -293,12 +289,22 @@ impl<'a> State<'a> {
                     }
                 },
             };
+            let op = self.shared.operations[operation].op;
+            let writes = matches!(op, Op::Put | Op::Update | Op::Delete);
+            if writes && self.shared.table.is_frozen(self.key_of(operation, id)) {
+                continue;
+            }
             if shape == Some(&Shape::OwnOldest) {
                 self.inserted.deleted = id + 1;
             }
             let token = self.free.pop()?;
-            let is_update = self.shared.operations[operation].op == Op::Update;
-            self.fill(token, if is_update { Step::UpdateRead } else { Step::Single }, operation, id, due);
+            self.fill(
+                token,
+                if op == Op::Update { Step::UpdateRead } else { Step::Single },
+                operation,
+                id,
+                due,
+            );
             self.change_outstanding(true);
             return Some(token);
         }
@@ -316,15 +322,20 @@ impl<'a> State<'a> {
         unreachable!("the draw is below the sum of all weights")
     }
 
-    fn fill(&mut self, token: u32, step: Step, operation: usize, id: u64, due: u64) {
+    fn key_of(&self, operation: usize, id: u64) -> Key {
         let bucket = self.shared.operations[operation].bucket.as_bytes();
+        mix(u64::from(base::checksum::crc32c(bucket)) << 32 ^ mix(id))
+    }
+
+    fn fill(&mut self, token: u32, step: Step, operation: usize, id: u64, due: u64) {
+        let key = self.key_of(operation, id);
         let slot = &mut self.slots[token as usize];
         slot.step = step;
         slot.operation = operation;
         slot.id = id;
-        slot.key = mix(u64::from(base::checksum::crc32c(bucket)) << 32 ^ mix(id));
+        slot.key = key;
         slot.context.clear();
-        (slot.write, slot.suspicion) = (None, None);
+        (slot.write, slot.suspect) = (None, None);
         (slot.attempt, slot.due, slot.sent, slot.written, slot.not_found) = (1, due, 0, 0, false);
         match self.shared.operations[operation].op.has_key() {
             true => self.shared.naming.write(id, self.shared.run, &mut slot.name),
@@ -340,7 +351,7 @@ impl<'a> State<'a> {
             slot.sent = self.now.max(1);
         }
         let command = match (slot.step, operation.op) {
-            (Step::Look(_) | Step::Audit | Step::UpdateRead, _) | (_, Op::Get) => {
+            (Step::Look | Step::Audit | Step::UpdateRead, _) | (_, Op::Get) => {
                 slot.read = self.shared.table.begin_read(slot.key);
                 Command::Get
             }
@@ -393,7 +404,7 @@ impl Sink for State<'_> {
         if let Answer::Failed { kind, text } = answer {
             return self.on_failed(token, kind, text);
         }
-        let reads = matches!(step, Step::UpdateRead | Step::Look(_) | Step::Audit) || op == Op::Get;
+        let reads = matches!(step, Step::UpdateRead | Step::Look | Step::Audit) || op == Op::Get;
         if !reads {
             let (not_found, results) = match answer {
                 Answer::NotFound => (true, 0),
@@ -410,7 +421,7 @@ impl Sink for State<'_> {
         let bytes: u64 = values.iter().map(|at| at.len() as u64).sum();
         let found = self.verify(token, values, body);
         match step {
-            Step::Look(look) => return self.on_look(token, look, found),
+            Step::Look => return self.on_look(token, found),
             Step::Audit => {
                 self.shared.counts.audited.fetch_add(1, Ordering::Relaxed);
                 self.compare(token, found);
@@ -479,28 +490,29 @@ impl State<'_> {
         match judgement {
             Judgement::Right | Judgement::NotCompared => {}
             Judgement::Corrupt => self.wrong(token, Cause::Corrupt, "a version that nobody wrote"),
-            Judgement::Suspect(suspicion) if self.suspects.len() < SUSPECTS_MAX => {
-                self.suspects.push_back((self.now, suspicion, operation, id));
-            }
-            // Nobody has time to look again at so many.
             Judgement::Suspect(suspicion) => {
-                let resolution = suspicion.resolve(found, self.shared.table);
-                self.on_resolved(token, &suspicion, resolution);
+                // Nobody has time to look again at more.
+                if !self.suspects.add(self.now, suspicion, operation, id) {
+                    self.on_resolved(token, &suspicion, Resolution::Unresolved);
+                }
             }
         }
     }
 
-    fn on_look(&mut self, token: u32, look: u32, found: Option<Found>) {
-        let slot = &self.slots[token as usize];
-        let Some((suspicion, found)) = slot.suspicion.zip(found) else { return self.release(token) };
-        let is_too_old = !matches!(found, Found::Version(version) if version >= suspicion.floor);
-        if is_too_old && look + 1 < LOOKS {
-            // In the same slot, which the load does without for this time: suspects are rare.
-            self.slots[token as usize].step = Step::Look(look + 1);
-            return self.later.push(Reverse((self.now + LOOK_AGAIN_AFTER_NS, token)));
+    /// A look found something; nothing that can be compared if it is corrupt. None: nobody answered.
+    fn on_look(&mut self, token: u32, found: Option<Found>) {
+        let slot = &mut self.slots[token as usize];
+        let (table, sent, now) = (self.shared.table, slot.sent, self.now);
+        if let Some(suspect) = slot.suspect.take() {
+            let suspicion = suspect.suspicion;
+            let resolution = match found {
+                Some(found) => self.suspects.judge(suspect, (sent, now), found, table),
+                None => self.suspects.unanswered(suspect, now, table),
+            };
+            if let Some(resolution) = resolution {
+                self.on_resolved(token, &suspicion, resolution);
+            }
         }
-        let resolution = suspicion.resolve(found, self.shared.table);
-        self.on_resolved(token, &suspicion, resolution);
         self.release(token);
     }
 
@@ -585,17 +597,7 @@ impl State<'_> {
             }
         }
         match slot.step {
-            Step::Look(look) if look < LOOKS => {
-                // As long as nobody answers nothing can be told; the look itself is tried a few times.
-                slot.step = Step::Look(look + 1);
-                return self.later.push(Reverse((self.now + LOOK_AGAIN_AFTER_NS, token)));
-            }
-            Step::Look(_) => {
-                if let Some(suspicion) = slot.suspicion {
-                    self.on_resolved(token, &suspicion, Resolution::Unresolved);
-                }
-                return self.release(token);
-            }
+            Step::Look => return self.on_look(token, None),
             Step::Audit => return self.release(token),
             _ => {}
         }
@@ -635,7 +637,7 @@ impl Slot {
             context: Vec::new(),
             write: None,
             read: ReadTicket::default(),
-            suspicion: None,
+            suspect: None,
             attempt: 1,
             due: 0,
             sent: 0,

@@ -2,7 +2,8 @@
 //!
 //! In each turn: what follows an answer (the write of an update, a second look, another attempt) goes out first; then
 //! what is due, or in a closed loop as many as there is room for; then answers are awaited. When the load has ended the
-//! worker awaits what is outstanding, looks again at what was suspect, and reads some of what it has written once more.
+//! worker awaits what is outstanding, reads some of what it has written once more, and looks for the last time at what was
+//! suspect.
 
 use super::control::Control;
 use super::pace::Pace;
@@ -75,6 +76,7 @@ impl Worker<'_> {
                 wait = self.until_due(blocked);
             } else {
                 self.leave_mix();
+                self.state.end_load();
                 if self.state.is_idle() && !self.state.begin_audit() {
                     return Ok(());
                 }
