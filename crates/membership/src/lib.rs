@@ -3,6 +3,8 @@
 //! Two questions, answered apart from each other:
 //! * **Who is alive?** [`detector`]: SWIM, by gossip. Its answer may be wrong for a while, differs from node to node, and
 //!   nothing that must be right depends on it.
+//! * **Who is a member, and who owns what?** [`state`], the same at all nodes, by the order that [`log`] gives its commands.
+//!   Reading and writing data does not wait for it.
 //!
 //! Both are state machines without clock, socket, disk or randomness of their own: `step(input, now)`, and what came
 //! of it.
@@ -11,6 +13,9 @@
 
 mod cluster;
 pub mod detector;
+pub mod log;
+mod planted;
+pub mod state;
 
 pub use cluster::ClusterId;
 pub use ring::NodeId;

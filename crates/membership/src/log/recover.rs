@@ -1,0 +1,46 @@
+//! Going on without a majority, when an operator says that it is lost for good.
+//!
+//! One survivor begins the next epoch: all that it has is committed, it alone votes, and the ring's version leaps ahead of any
+//! that the lost voters could have made. Everybody of an earlier epoch who meets it takes its state over. What the lost majority
+//! had committed and this survivor never heard of is lost; so the operator compares [`Log::last`] of the survivors first.
+
+use std::collections::BTreeSet;
+
+use base::Monotonic;
+
+use super::entry::{Epoch, Snapshot};
+use super::replicate::Leader;
+use super::{HEARTBEAT_EVERY, Log, Payload, Role};
+
+impl Log {
+    /// What an operator must type to go on without the majority: it names this cluster, this history and what is known of it,
+    /// so that the word of one situation does not serve in another.
+    pub fn safety_word(&self) -> String {
+        format!("lose-what-is-after-{}-{}-{}", self.identity.cluster, self.epoch.number, self.last().0)
+    }
+
+    pub(super) fn recover(&mut self, word: &str, now: Monotonic) {
+        if word != self.safety_word() || self.state.is_none() {
+            return;
+        }
+        let last = self.last();
+        self.advance(last.0, now);
+        self.epoch = Epoch { number: self.epoch.number + 1, nonce: self.rng.next_u64() };
+        let state = self.state.as_mut().expect("it was there, and applying commands keeps it");
+        state.recover(self.epoch.number);
+        let voters = BTreeSet::from([self.identity.node]);
+        self.term += 1;
+        self.base = Snapshot { index: last.0 + 1, term: self.term, voters, state: state.encode() };
+        self.commit = self.base.index;
+        self.entries.clear();
+        self.voted = Some(self.identity.node);
+        self.restored = None;
+        self.replace = true;
+        self.fail_waiting();
+        self.role = Role::Leader(Leader::new(now));
+        self.deadline = now + HEARTBEAT_EVERY;
+        self.append(Payload::Nothing);
+        self.commit_what_most_have(now);
+        self.told.push(super::Output::Changed);
+    }
+}

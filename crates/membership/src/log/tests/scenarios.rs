@@ -1,0 +1,452 @@
+//! The lives of clusters.
+
+use super::*;
+
+/// Something that an operator, a node or a program might ask for in this state.
+fn some_command(world: &mut World, state: &State) -> Command {
+    let expected = state.version();
+    let members: Vec<NodeId> = state.members().keys().copied().collect();
+    let node = members[usize::try_from(world.rng.below(members.len() as u64)).unwrap()];
+    let newcomer =
+        state.members().values().find(|it| it.member.state == MemberState::Joining).map(|it| it.member.id);
+    let valid = state.members().values().filter(|it| it.member.state == MemberState::Valid).count();
+    match world.rng.below(14) {
+        0 | 1 if valid > 3 => Command::Stage { expected, node, change: Change::Leave },
+        2 if newcomer.is_some() => {
+            Command::Stage { expected, node, change: Change::Replace(newcomer.unwrap_or(node)) }
+        }
+        3 => Command::Stage { expected, node, change: Change::Weigh(50) },
+        4 if world.rng.chance(1, 4) => Command::Clear { expected },
+        5..=7 => Command::Commit { expected, owners: claim(state) },
+        8 | 9 => moves(state).into_iter().next().unwrap_or(Command::Clear { expected: 0 }),
+        10 => {
+            let exiting = state.members().values().find(|it| it.member.state == MemberState::Exiting);
+            Command::Gone { node: exiting.map_or(node, |it| it.member.id) }
+        }
+        11 if world.rng.chance(1, 4) => Command::Down { expected, node },
+        _ => {
+            let name = Bytes::from(format!("slot {}", world.token));
+            Command::Slot { name, before: None, value: Some(Bytes::from_static(b"value")) }
+        }
+    }
+}
+
+/// Joins, leaves, replacements, crashes at every write, cuts and losses; then all is well again.
+fn a_life(seed: u64) {
+    let nodes = 3 + u16::try_from(seed % 6).unwrap();
+    let mut world = World::of(seed, nodes);
+    for _ in 0..60 {
+        world.lost_of_thousand = world.rng.below(200);
+        world.torn_one_in = [0, 20, 60][usize::try_from(world.rng.below(3)).unwrap()];
+        let at = usize::try_from(world.rng.below(world.nodes.len() as u64)).unwrap();
+        match world.rng.below(12) {
+            0 => world.kill(at),
+            1 | 2 => world.start(at),
+            3 => {
+                let other = usize::try_from(world.rng.below(world.nodes.len() as u64)).unwrap();
+                world.cuts.extend([(at, other), (other, at)]);
+            }
+            4 => {
+                // Nobody is heard by it; half of the time it is not heard either.
+                world.cuts.extend((0..world.nodes.len()).map(|other| (other, at)));
+                if world.rng.chance(1, 2) {
+                    world.cuts.extend((0..world.nodes.len()).map(|other| (at, other)));
+                }
+            }
+            5 | 6 => world.cuts.clear(),
+            7 if world.nodes.len() < 14 => admit_or_not(&mut world),
+            _ => {}
+        }
+        for at in world.live() {
+            if let Some(state) = world.log(at).state().cloned().filter(|_| world.rng.chance(1, 3)) {
+                let command = some_command(&mut world, &state);
+                world.propose_at(at, command);
+            }
+        }
+        let steps = 1 + world.rng.below(8);
+        world.run(steps);
+    }
+    world.cuts.clear();
+    (world.lost_of_thousand, world.torn_one_in) = (0, 0);
+    (0..world.nodes.len()).for_each(|at| world.start(at));
+    world.run(240);
+    let context = format!("seed {seed}");
+    world.assert_settled(&context);
+    world.assert_acknowledged_is_there(&context);
+    let slot = Command::Slot { name: Bytes::from_static(b"end"), before: None, value: Some(Bytes::new()) };
+    assert_eq!(world.propose(|_| slot), Ok(()), "{context}");
+}
+
+/// A node asks to join; when it hears that it may, it starts.
+fn admit_or_not(world: &mut World) {
+    let Some(leader) = world.leader() else { return };
+    let state = world.state(leader).clone();
+    let name = format!("x{}@h", world.token);
+    let token = world.propose_at(
+        leader,
+        Command::Admit {
+            expected: state.version(),
+            name: name.clone(),
+            address: "h".into(),
+            zone: "z".into(),
+            weight: 100,
+        },
+    );
+    world.run(2);
+    let admitted = world.live().into_iter().find_map(|at| {
+        let members = world.log(at).state()?.members();
+        members.values().find(|it| *it.member.name == *name).map(|it| it.member.id)
+    });
+    if world.answers.get(&token) == Some(&Ok(()))
+        && let Some(id) = admitted
+    {
+        world.join(id);
+    }
+}
+
+#[test]
+fn lives_of_clusters() {
+    for seed in 0..30 {
+        a_life(seed);
+    }
+}
+
+fn is_caught(bug: Planted, life: impl Fn(u64) + std::panic::RefUnwindSafe) -> bool {
+    plant(Some(bug));
+    let caught = (0..20).any(|seed| std::panic::catch_unwind(|| life(seed)).is_err());
+    plant(None);
+    caught
+}
+
+/// A leader that is cut off is asked for a change, while the others elect another.
+fn a_leader_is_cut_off(seed: u64) {
+    let mut world = World::of(seed, 5);
+    let leader = world.leader().unwrap();
+    for other in (0..5).filter(|other| *other != leader) {
+        world.cuts.extend([(leader, other), (other, leader)]);
+    }
+    let slot = |name: &'static [u8]| {
+        let (name, value) = (Bytes::from_static(name), Some(Bytes::new()));
+        Command::Slot { name, before: None, value }
+    };
+    let token = world.propose_at(leader, slot(b"there"));
+    world.run(10);
+    let next = world.leader().unwrap();
+    assert_ne!(next, leader, "the others have elected one, and it has noticed that it leads nobody");
+    let other = world.propose_at(next, slot(b"here"));
+    world.run(10);
+    world.cuts.clear();
+    world.run(20);
+    world.assert_settled("healed");
+    assert_eq!(world.answers[&token], Err(Failed::Unknown));
+    assert_eq!(world.answers[&other], Ok(()));
+    assert_eq!(world.state(next).slot(b"there"), None);
+}
+
+#[test]
+fn a_leader_that_is_cut_off_commits_nothing() {
+    (0..10).for_each(a_leader_is_cut_off);
+}
+
+/// A snapshot arrives after the ring has changed twice.
+fn what_comes_late(seed: u64) {
+    let mut world = World::of(seed, 3);
+    let leader = world.leader().unwrap();
+    let follower = (leader + 1) % 3;
+    let snapshot = Message::Snapshot { term: 0, round: 0, snapshot: world.log(leader).snapshot() };
+    let late = snapshot.encode(&world.log(leader).envelope());
+    world.admit();
+    world.commit_staged();
+    world.run(20);
+    let ring = world.state(follower).ring_version();
+    world.step(follower, leader, Input::Message(late));
+    assert_eq!(world.state(follower).ring_version(), ring);
+    world.run(10);
+    world.finish_moves();
+    world.run(30);
+    world.assert_settled("in the end");
+}
+
+#[test]
+fn a_ring_that_comes_late_is_not_taken() {
+    (0..5).for_each(what_comes_late);
+}
+
+#[test]
+fn planted_bugs_are_caught() {
+    assert!(is_caught(Planted::CommittedEntryLost, a_leader_is_cut_off));
+    assert!(is_caught(Planted::StaleRingAccepted, what_comes_late));
+    assert!(is_caught(Planted::RestoredVotes, |_| restored_twice_started()));
+}
+
+#[test]
+fn a_cluster_grows_shrinks_and_chooses_its_voters() {
+    let mut world = World::of(1, 1);
+    assert_eq!(world.log(0).voters().len(), 1);
+    let mut world_of = |nodes: u16| {
+        while world.nodes.len() < usize::from(nodes) {
+            world.admit();
+        }
+        world.commit_staged();
+        world.run(30);
+        world.finish_moves();
+        world.run(60);
+        world.assert_settled("grown");
+        let leader = world.leader().unwrap();
+        let state = world.state(leader);
+        let zones: BTreeSet<&str> =
+            world.log(leader).voters().iter().map(|voter| &*state.members()[voter].member.zone).collect();
+        assert_eq!(zones.len(), world.log(leader).voters().len().min(3), "voters are spread over zones");
+    };
+    world_of(3);
+    world_of(7);
+    // Two leave; what they own is theirs until it has moved.
+    for node in [1, 2].map(NodeId) {
+        let leave = |state: &State| Command::Stage { expected: state.version(), node, change: Change::Leave };
+        assert_eq!(world.propose(leave), Ok(()));
+    }
+    world.commit_staged();
+    let leader = world.leader().unwrap();
+    assert!(world.state(leader).owners().contains(&NodeId(1)));
+    world.finish_moves();
+    let leader = world.leader().unwrap();
+    assert!(!world.state(leader).owners().contains(&NodeId(1)));
+    assert_eq!(world.state(leader).members()[&NodeId(1)].member.state, MemberState::Exiting);
+    world.run(60);
+    for node in [1, 2].map(NodeId) {
+        assert_eq!(world.propose(|_| Command::Gone { node }), Ok(()));
+    }
+    world.run(30);
+    world.assert_settled("two have left");
+    assert!(
+        world.nodes[1].told.is_empty()
+            || world.nodes[1].told.iter().all(|it| matches!(it, Refusal::NotMember { .. }))
+    );
+}
+
+#[test]
+fn a_voter_that_is_gone_is_replaced() {
+    let mut world = World::of(2, 5);
+    let gone = usize::from(world.log(world.leader().unwrap()).voters().first().unwrap().0);
+    world.kill(gone);
+    world.run(voters::VOTER_DOWN_MAX.as_secs() + 60);
+    world.assert_settled("healed");
+    let id = world.nodes[gone].id;
+    assert!(!world.log(world.leader().unwrap()).voters().contains(&id));
+    world.start(gone);
+    world.run(30);
+    world.assert_settled("it came back");
+}
+
+#[test]
+fn a_quiet_cluster_says_little_and_writes_nothing() {
+    let mut world = World::of(3, 9);
+    let disks: Vec<Bytes> = world.nodes.iter().map(|node| node.disk.clone()).collect();
+    world.messages = 0;
+    world.run(60);
+    // The leader's heartbeats to four and their answers, and a poll by each in five seconds.
+    assert!(world.messages <= 60 * (2 * 4 * 2 + 2) + 9 * 13, "{} messages", world.messages);
+    assert!(world.nodes.iter().map(|node| &node.disk).eq(&disks), "nothing was written");
+}
+
+#[test]
+fn those_who_missed_little_get_little() {
+    let mut world = World::of(4, 8);
+    let leader = world.leader().unwrap();
+    let away = (0..8).find(|&at| !world.log(leader).voters().contains(&world.nodes[at].id)).unwrap();
+    world.kill(away);
+    world.run(5);
+    for slot in 0..10 {
+        let name = Bytes::from(format!("slot {slot}"));
+        let value = Some(Bytes::from(vec![7; 1_000]));
+        assert_eq!(world.propose(|_| Command::Slot { name, before: None, value }), Ok(()));
+    }
+    world.start(away);
+    let base = world.log(away).base.index;
+    world.run(20);
+    world.assert_settled("it caught up");
+    assert_eq!(world.log(away).base.index, base, "entries came, not the state");
+}
+
+#[test]
+fn a_long_log_is_replaced_by_its_state() {
+    let mut world = World::of(5, 3);
+    for round in 0..COMPACT_AFTER + 50 {
+        let name = Bytes::from_static(b"slot");
+        let before = (round > 0).then(|| Bytes::from((round - 1).to_string()));
+        let value = Some(Bytes::from(round.to_string()));
+        assert_eq!(world.propose(|_| Command::Slot { name, before, value }), Ok(()));
+    }
+    world.run(10);
+    for at in 0..3 {
+        assert!(world.log(at).base.index > 1);
+        assert!(world.nodes[at].disk.len() < 60_000, "{} bytes", world.nodes[at].disk.len());
+        world.kill(at);
+    }
+    world.run(1);
+    (0..3).for_each(|at| world.start(at));
+    world.run(20);
+    world.assert_settled("all were started again");
+    let leader = world.leader().unwrap();
+    assert_eq!(world.state(leader).slot(b"slot"), Some(&Bytes::from((COMPACT_AFTER + 49).to_string())));
+}
+
+#[test]
+fn a_lost_majority_is_given_up_on_purpose_only() {
+    let mut world = World::of(6, 5);
+    let voters: Vec<usize> =
+        world.log(world.leader().unwrap()).voters().iter().map(|voter| usize::from(voter.0)).collect();
+    assert_eq!(voters.len(), 3);
+    // The last change reaches the voters alone.
+    for voter in &voters[..2] {
+        world.kill(*voter);
+    }
+    let survivor = voters[2];
+    world.run(20);
+    assert!(world.leader().is_none());
+    let refused = Command::Clear { expected: world.state(survivor).version() };
+    let token = world.propose_at(survivor, refused);
+    world.run(15);
+    assert!(world.answers[&token].is_err());
+    world.step(survivor, survivor, Input::Recover { word: "yes".into() });
+    assert_eq!(world.log(survivor).epoch().number, 1, "not by any word");
+    let ring = world.state(survivor).ring_version();
+    let word = world.log(survivor).safety_word();
+    world.step(survivor, survivor, Input::Recover { word });
+    world.run(60);
+    assert_eq!(world.leader(), Some(survivor));
+    assert!(world.state(survivor).ring_version() > ring);
+    for voter in &voters[..2] {
+        let node = NodeId(u16::try_from(*voter).unwrap());
+        let remove =
+            |state: &State| Command::Stage { expected: state.version(), node, change: Change::ForceRemove };
+        assert_eq!(world.propose(remove), Ok(()));
+    }
+    world.commit_staged();
+    world.run(60);
+    world.assert_settled("recovered");
+    assert!(world.live().into_iter().all(|at| world.log(at).epoch().number == 2));
+    // The lost ones come back: they are no members any more, and change nothing.
+    world.start(voters[0]);
+    world.start(voters[1]);
+    world.run(60);
+    assert!(world.nodes[voters[0]].ring <= world.state(survivor).ring_version().0);
+    assert_eq!(world.leader(), Some(survivor));
+}
+
+#[test]
+fn two_recoveries_do_not_mix() {
+    let mut world = World::of(7, 4);
+    let voters: Vec<usize> =
+        world.log(world.leader().unwrap()).voters().iter().map(|voter| usize::from(voter.0)).collect();
+    for one in 0..4 {
+        world.cuts.extend((0..4).filter(|other| *other != one).map(|other| (one, other)));
+    }
+    for voter in &voters[..2] {
+        let word = world.log(*voter).safety_word();
+        world.step(*voter, *voter, Input::Recover { word });
+    }
+    world.run(30);
+    world.cuts.clear();
+    // Nobody else may follow both; here the rings are equal, so that it does not matter which one they follow.
+    world.run(30);
+    let forked = |at: &usize| world.nodes[*at].told.iter().any(|it| matches!(it, Refusal::Fork { .. }));
+    assert!(forked(&voters[0]) && forked(&voters[1]));
+    let word = world.log(voters[0]).safety_word();
+    world.step(voters[0], voters[0], Input::Recover { word });
+    world.run(90);
+    assert!(world.live().into_iter().all(|at| world.log(at).epoch().number == 3));
+    world.assert_settled("one history");
+}
+
+#[test]
+fn another_cluster_and_another_version_are_refused() {
+    let mut world = World::of(8, 3);
+    let mut envelope = world.log(1).envelope();
+    envelope.cluster = ClusterId(0xC2);
+    let message = Message::Vote { pre: false, term: 99, last_index: 999, last_term: 99 };
+    world.step(0, 1, Input::Message(message.encode(&envelope)));
+    let refusal = Refusal::Cluster { ours: CLUSTER, theirs: ClusterId(0xC2) };
+    let mut other = message.encode(&world.log(1).envelope()).to_vec();
+    other[0] = 2;
+    world.step(0, 1, Input::Message(other.into()));
+    let refusals = [refusal, Refusal::Version { ours: VERSION, theirs: 2 }];
+    assert_eq!(world.nodes[0].refused, refusals);
+    world.run(1);
+    assert!(refusals.iter().all(|refusal| world.nodes[1].told.contains(refusal)), "both sides are told");
+    assert!(world.log(0).term() < 99);
+}
+
+/// A voter's folder is replaced by one of two starts ago.
+fn restored_twice_started() {
+    let mut world = World::of(9, 3);
+    let leader = world.leader().unwrap();
+    let at = (leader + 1) % 3;
+    let (disk, starts) = (world.nodes[at].disk.clone(), world.nodes[at].starts);
+    for _ in 0..2 {
+        world.kill(at);
+        world.run(1);
+        world.start(at);
+        world.run(15);
+    }
+    let slot = Command::Slot { name: Bytes::from_static(b"slot"), before: None, value: Some(Bytes::new()) };
+    assert_eq!(world.propose(|_| slot), Ok(()));
+    world.kill(at);
+    (world.nodes[at].disk, world.nodes[at].starts, world.nodes[at].ring) = (disk, starts, 0);
+    world.start(at);
+    world.run(10);
+    assert!(world.nodes[at].told.iter().any(|it| matches!(it, Refusal::Restored { .. })), "it is told");
+    world.run(120);
+    world.assert_settled("it takes part again");
+    assert_eq!(world.live().len(), 3);
+}
+
+#[test]
+fn a_restored_folder_has_no_vote() {
+    restored_twice_started();
+}
+
+#[test]
+fn a_voter_that_forgot_what_it_acknowledged_loses_its_vote() {
+    let mut world = World::of(10, 5);
+    let leader = world.leader().unwrap();
+    let here = world.nodes[leader].id;
+    let voter = *world.log(leader).voters().iter().find(|voter| **voter != here).unwrap();
+    let at = usize::from(voter.0);
+    let disk = world.nodes[at].disk.clone();
+    for slot in 0..3 {
+        let name = Bytes::from(format!("slot {slot}"));
+        assert_eq!(
+            world.propose(|_| Command::Slot { name, before: None, value: Some(Bytes::new()) }),
+            Ok(())
+        );
+    }
+    world.run(5);
+    world.kill(at);
+    (world.nodes[at].disk, world.nodes[at].ring) = (disk, 0);
+    world.start(at);
+    world.run(30);
+    assert!(!world.log(world.leader().unwrap()).voters().contains(&voter));
+    world.assert_settled("another votes");
+}
+
+#[test]
+fn a_stale_command_changes_nothing() {
+    let mut world = World::of(11, 3);
+    let leader = world.leader().unwrap();
+    let before = world.state(leader).clone();
+    let stale = Command::Clear { expected: before.version() - 1 };
+    assert_eq!(world.propose(|_| stale), Err(Failed::Rejected(Rejected::Stale)));
+    assert_eq!(*world.state(leader), before);
+}
+
+#[test]
+fn a_seed_decides_everything() {
+    let life = |seed| {
+        let mut world = World::of(seed, 5);
+        world.lost_of_thousand = 100;
+        world.run(60);
+        (world.messages, world.nodes.iter().map(|node| node.disk.clone()).collect::<Vec<_>>())
+    };
+    assert_eq!(life(12), life(12));
+}

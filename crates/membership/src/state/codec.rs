@@ -1,0 +1,376 @@
+//! The bytes of a state and of a command: `docs/formats/membership.md`.
+//!
+//! Invariant: no input makes a decoder panic; what is decoded keeps the state's invariants, or is refused; no memory is
+//! taken for a count that the bytes behind it could not fill.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use protocol::peer::{Malformed, Reader, put_bytes, put_varint};
+use ring::{Member, MemberState, NodeId, RingSize, RingVersion};
+
+use super::{
+    Change, Command, MEMBERS_MAX, RETIRED_MAX, Record, SLOTS_MAX, STAGED_MAX, State, TEXT_BYTES_MAX,
+};
+use crate::ClusterId;
+
+/// The format of a state that is written, and the only one read.
+const VERSION: u8 = 1;
+
+fn text(fields: &mut Reader) -> Result<String, Malformed> {
+    let bytes = fields.bytes()?;
+    if bytes.len() > TEXT_BYTES_MAX {
+        return Err(Malformed("a text is too long"));
+    }
+    std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| Malformed("a text is not UTF-8"))
+}
+
+/// A count of things of which each takes a byte or more.
+fn count(fields: &mut Reader, max: usize) -> Result<usize, Malformed> {
+    let count = fields.count()?;
+    if count > max { Err(Malformed("too many")) } else { Ok(count) }
+}
+
+fn node(fields: &mut Reader) -> Result<NodeId, Malformed> {
+    fields.u16().map(NodeId)
+}
+
+fn put_change(out: &mut BytesMut, change: &Change) {
+    let (tag, value) = match *change {
+        Change::Join => (0, 0),
+        Change::Leave => (1, 0),
+        Change::Replace(by) => (2, by.0),
+        Change::ForceReplace(by) => (3, by.0),
+        Change::ForceRemove => (4, 0),
+        Change::Weigh(weight) => (5, weight),
+    };
+    out.put_u8(tag);
+    out.put_u16_le(value);
+}
+
+fn change(fields: &mut Reader) -> Result<Change, Malformed> {
+    let (tag, value) = (fields.u8()?, fields.u16()?);
+    Ok(match tag {
+        0 => Change::Join,
+        1 => Change::Leave,
+        2 => Change::Replace(NodeId(value)),
+        3 => Change::ForceReplace(NodeId(value)),
+        4 => Change::ForceRemove,
+        5 => Change::Weigh(value),
+        _ => return Err(Malformed("an unknown change")),
+    })
+}
+
+/// Owners in runs: (length, owner).
+fn put_owners(out: &mut BytesMut, owners: &[NodeId]) {
+    let runs: Vec<&[NodeId]> = owners.chunk_by(|a, b| a == b).collect();
+    put_varint(out, runs.len() as u64);
+    for run in runs {
+        put_varint(out, run.len() as u64);
+        out.put_u16_le(run[0].0);
+    }
+}
+
+fn owners(fields: &mut Reader) -> Result<Vec<NodeId>, Malformed> {
+    let max = ring::RING_SIZE_MAX as usize;
+    let mut owners = Vec::new();
+    for _ in 0..count(fields, max)? {
+        let (len, owner) = (count(fields, max - owners.len())?, node(fields)?);
+        owners.resize(owners.len() + len, owner);
+    }
+    Ok(owners)
+}
+
+fn put_option(out: &mut BytesMut, value: Option<&Bytes>) {
+    out.put_u8(value.is_some().into());
+    value.into_iter().for_each(|value| put_bytes(out, value));
+}
+
+fn option(fields: &mut Reader) -> Result<Option<Bytes>, Malformed> {
+    Ok(if fields.u8()? == 0 { None } else { Some(fields.bytes()?) })
+}
+
+impl Command {
+    /// Appends it.
+    pub(crate) fn encode(&self, out: &mut BytesMut) {
+        match self {
+            Command::Admit { expected, name, address, zone, weight } => {
+                out.put_u8(1);
+                out.put_u64_le(*expected);
+                [name, address, zone].into_iter().for_each(|text| put_bytes(out, text.as_bytes()));
+                out.put_u16_le(*weight);
+            }
+            Command::Stage { expected, node, change } => {
+                out.put_u8(2);
+                out.put_u64_le(*expected);
+                out.put_u16_le(node.0);
+                put_change(out, change);
+            }
+            Command::Clear { expected } => {
+                out.put_u8(3);
+                out.put_u64_le(*expected);
+            }
+            Command::Commit { expected, owners } => {
+                out.put_u8(4);
+                out.put_u64_le(*expected);
+                put_owners(out, owners);
+            }
+            Command::Down { expected, node } => {
+                out.put_u8(5);
+                out.put_u64_le(*expected);
+                out.put_u16_le(node.0);
+            }
+            Command::Moved { to, partitions } => {
+                out.put_u8(6);
+                out.put_u16_le(to.0);
+                put_varint(out, partitions.len() as u64);
+                partitions.iter().for_each(|&partition| put_varint(out, partition.into()));
+            }
+            Command::Gone { node } => {
+                out.put_u8(7);
+                out.put_u16_le(node.0);
+            }
+            Command::Started { node, starts, start, address } => {
+                out.put_u8(8);
+                out.put_u16_le(node.0);
+                out.put_u32_le(*starts);
+                out.put_u64_le(*start);
+                put_bytes(out, address.as_bytes());
+            }
+            Command::Retire { actors } => {
+                out.put_u8(9);
+                put_varint(out, actors.len() as u64);
+                actors.iter().for_each(|&actor| out.put_u64_le(actor));
+            }
+            Command::Slot { name, before, value } => {
+                out.put_u8(10);
+                put_bytes(out, name);
+                put_option(out, before.as_ref());
+                put_option(out, value.as_ref());
+            }
+        }
+    }
+
+    /// Takes one off the front.
+    pub(crate) fn read(fields: &mut Reader) -> Result<Command, Malformed> {
+        Ok(match fields.u8()? {
+            1 => Command::Admit {
+                expected: fields.u64()?,
+                name: text(fields)?,
+                address: text(fields)?,
+                zone: text(fields)?,
+                weight: fields.u16()?,
+            },
+            2 => Command::Stage { expected: fields.u64()?, node: node(fields)?, change: change(fields)? },
+            3 => Command::Clear { expected: fields.u64()? },
+            4 => Command::Commit { expected: fields.u64()?, owners: owners(fields)? },
+            5 => Command::Down { expected: fields.u64()?, node: node(fields)? },
+            6 => {
+                let to = node(fields)?;
+                let mut partitions = Vec::new();
+                for _ in 0..count(fields, ring::RING_SIZE_MAX as usize)? {
+                    let partition = u32::try_from(fields.varint()?);
+                    partitions.push(partition.map_err(|_| Malformed("no such partition"))?);
+                }
+                Command::Moved { to, partitions }
+            }
+            7 => Command::Gone { node: node(fields)? },
+            8 => Command::Started {
+                node: node(fields)?,
+                starts: fields.u32()?,
+                start: fields.u64()?,
+                address: text(fields)?,
+            },
+            9 => {
+                let count = count(fields, RETIRED_MAX)?;
+                Command::Retire { actors: (0..count).map(|_| fields.u64()).collect::<Result<_, _>>()? }
+            }
+            10 => Command::Slot { name: fields.bytes()?, before: option(fields)?, value: option(fields)? },
+            _ => return Err(Malformed("an unknown command")),
+        })
+    }
+}
+
+fn state_code(state: MemberState) -> u8 {
+    match state {
+        MemberState::Joining => 0,
+        MemberState::Valid => 1,
+        MemberState::Leaving => 2,
+        MemberState::Exiting => 3,
+        MemberState::Down => 4,
+    }
+}
+
+fn record(fields: &mut Reader) -> Result<Record, Malformed> {
+    let (id, name, zone) = (node(fields)?, Arc::from(text(fields)?), Arc::from(text(fields)?));
+    let (address, weight) = (Arc::from(text(fields)?), fields.u16()?);
+    let code = usize::from(fields.u8()?);
+    let state = MemberState::ALL.into_iter().find(|&state| usize::from(state_code(state)) == code);
+    let state = state.ok_or(Malformed("an unknown state"))?;
+    Ok(Record {
+        member: Member { id, name, zone, weight, state },
+        address,
+        starts: fields.u32()?,
+        start: fields.u64()?,
+    })
+}
+
+impl State {
+    /// The bytes of it: the same for equal states.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        out.put_u8(VERSION);
+        out.put_u64_le(self.cluster.0);
+        out.put_u64_le(self.version);
+        out.put_u64_le(self.ring_version.0);
+        out.put_u32_le(self.size.partitions());
+        out.put_u16_le(self.next_id);
+        put_varint(&mut out, self.members.len() as u64);
+        for record in self.members.values() {
+            let member = &record.member;
+            out.put_u16_le(member.id.0);
+            [&member.name, &member.zone, &record.address]
+                .into_iter()
+                .for_each(|text| put_bytes(&mut out, text.as_bytes()));
+            out.put_u16_le(member.weight);
+            out.put_u8(state_code(member.state));
+            out.put_u32_le(record.starts);
+            out.put_u64_le(record.start);
+        }
+        put_owners(&mut out, &self.owners);
+        put_varint(&mut out, self.moves.len() as u64);
+        for (&partition, to) in &self.moves {
+            put_varint(&mut out, partition.into());
+            out.put_u16_le(to.0);
+        }
+        put_varint(&mut out, self.staged.len() as u64);
+        for (node, change) in &self.staged {
+            out.put_u16_le(node.0);
+            put_change(&mut out, change);
+        }
+        put_varint(&mut out, self.retired.len() as u64);
+        self.retired.iter().for_each(|&actor| out.put_u64_le(actor));
+        put_varint(&mut out, self.slots.len() as u64);
+        for (name, value) in &self.slots {
+            put_bytes(&mut out, name);
+            put_bytes(&mut out, value);
+        }
+        out.freeze()
+    }
+
+    /// The state that `bytes` are.
+    ///
+    /// # Errors
+    /// [`Malformed`], also for a state that could not have come to be.
+    pub fn decode(bytes: Bytes) -> Result<State, Malformed> {
+        let mut fields = Reader::new(bytes);
+        let fields = &mut fields;
+        if fields.u8()? != VERSION {
+            return Err(Malformed("a state of another format"));
+        }
+        let (cluster, version, ring_version) =
+            (ClusterId(fields.u64()?), fields.u64()?, RingVersion(fields.u64()?));
+        let size = RingSize::new(fields.u32()?).map_err(|_| Malformed("no such ring size"))?;
+        let next_id = fields.u16()?;
+        let mut members = BTreeMap::new();
+        for _ in 0..count(fields, MEMBERS_MAX)? {
+            let record = record(fields)?;
+            members.insert(record.member.id, record);
+        }
+        let owners = owners(fields)?;
+        let mut moves = BTreeMap::new();
+        for _ in 0..count(fields, size.all().len())? {
+            let partition = u32::try_from(fields.varint()?).map_err(|_| Malformed("no such partition"))?;
+            moves.insert(partition, node(fields)?);
+        }
+        let mut staged = BTreeMap::new();
+        for _ in 0..count(fields, STAGED_MAX)? {
+            staged.insert(node(fields)?, change(fields)?);
+        }
+        let retired_count = count(fields, RETIRED_MAX)?;
+        let retired = (0..retired_count).map(|_| fields.u64()).collect::<Result<BTreeSet<u64>, _>>()?;
+        let mut slots = BTreeMap::new();
+        for _ in 0..count(fields, SLOTS_MAX)? {
+            slots.insert(fields.bytes()?, fields.bytes()?);
+        }
+        fields.end()?;
+        let state = State {
+            cluster,
+            version,
+            ring_version,
+            size,
+            next_id,
+            members,
+            owners,
+            moves,
+            staged,
+            retired,
+            slots,
+        };
+        state.plausible().map(|()| state)
+    }
+
+    /// What [`State::check`] asserts of our own states, asked of foreign bytes.
+    fn plausible(&self) -> Result<(), Malformed> {
+        let may_own =
+            |node: &NodeId| self.members.get(node).is_some_and(|record| record.member.state.may_own());
+        let names: BTreeSet<&str> = self.members.values().map(|record| &*record.member.name).collect();
+        let partitions = self.size.all().len();
+        let moves_fit = self.moves.iter().all(|(&partition, to)| {
+            let owner = usize::try_from(partition).ok().and_then(|at| self.owners.get(at));
+            may_own(to) && owner.is_some_and(|owner| owner != to)
+        });
+        if names.len() != self.members.len()
+            || self.members.keys().any(|node| node.0 >= self.next_id)
+            || self.owners.len() != partitions
+            || !self.owners.iter().all(may_own)
+            || !moves_fit
+            || !self.staged.keys().all(|node| self.members.contains_key(node))
+        {
+            return Err(Malformed("a state that cannot be"));
+        }
+        Ok(())
+    }
+}
+
+impl super::Rejected {
+    /// Its code, from 16 on, and the number in it.
+    pub(crate) fn code(&self) -> (u8, u32) {
+        use super::Rejected::*;
+        match *self {
+            Stale => (16, 0),
+            NotMember => (17, 0),
+            NameTaken => (18, 0),
+            Full => (19, 0),
+            State(state) => (20, state_code(state).into()),
+            NotJoining => (21, 0),
+            NobodyLeft => (22, 0),
+            NothingStaged => (23, 0),
+            Owners => (24, 0),
+            NotMoving => (25, 0),
+            Text => (26, 0),
+            Restored { starts } => (27, starts),
+        }
+    }
+
+    /// The one with this code.
+    pub(crate) fn of_code(code: u8, number: u32) -> Option<Self> {
+        use super::Rejected::*;
+        Some(match code {
+            16 => Stale,
+            17 => NotMember,
+            18 => NameTaken,
+            19 => Full,
+            20 => State(MemberState::ALL.into_iter().find(|&state| u32::from(state_code(state)) == number)?),
+            21 => NotJoining,
+            22 => NobodyLeft,
+            23 => NothingStaged,
+            24 => Owners,
+            25 => NotMoving,
+            26 => Text,
+            27 => Restored { starts: number },
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,166 @@
+//! What the log holds: commands, and why one is refused.
+
+use bytes::Bytes;
+use ring::{MemberState, NodeId};
+
+use super::TEXT_BYTES_MAX;
+
+/// A change of the cluster that waits for a commit, about one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It joins.
+    Join,
+    /// It gives up its partitions, and goes.
+    Leave,
+    /// The same, and this newcomer takes its place.
+    Replace(NodeId),
+    /// It is gone; this newcomer owns what it owned, at once and empty.
+    ForceReplace(NodeId),
+    /// It is gone; others own what it owned, at once and without its data.
+    ForceRemove,
+    /// It has another weight.
+    Weigh(u16),
+}
+
+impl Change {
+    /// The newcomer that takes the member's place.
+    pub fn by(&self) -> Option<NodeId> {
+        match self {
+            Change::Replace(by) | Change::ForceReplace(by) => Some(*by),
+            _ => None,
+        }
+    }
+}
+
+/// An entry of the log that changes the state. `expected` is the state's version that the command was made for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// A node asks to join: it gets a number, and its join is staged.
+    Admit {
+        /// The state's version.
+        expected: u64,
+        /// Its name.
+        name: String,
+        /// Where other nodes reach it.
+        address: String,
+        /// Its zone.
+        zone: String,
+        /// Its weight.
+        weight: u16,
+    },
+    /// A change is staged; an earlier one of the same member is replaced.
+    Stage {
+        /// The state's version.
+        expected: u64,
+        /// The member.
+        node: NodeId,
+        /// What is to become of it; not [`Change::Join`], which comes of admission.
+        change: Change,
+    },
+    /// What is staged is forgotten, and so are those who wait to join.
+    Clear {
+        /// The state's version.
+        expected: u64,
+    },
+    /// What is staged is carried out.
+    Commit {
+        /// The state's version.
+        expected: u64,
+        /// The owner of each partition to be, as the claim found.
+        owners: Vec<NodeId>,
+    },
+    /// A member will not be reached for long.
+    Down {
+        /// The state's version.
+        expected: u64,
+        /// The member.
+        node: NodeId,
+    },
+    /// A member has the data of partitions that are to be its own; from now on they are.
+    Moved {
+        /// The member.
+        to: NodeId,
+        /// The partitions.
+        partitions: Vec<u32>,
+    },
+    /// An exiting member has stopped.
+    Gone {
+        /// The member.
+        node: NodeId,
+    },
+    /// A member was started. One that was down is valid again.
+    Started {
+        /// The member.
+        node: NodeId,
+        /// How often its data folder was.
+        starts: u32,
+        /// Its process: drawn at random at each start.
+        start: u64,
+        /// Where other nodes reach it now.
+        address: String,
+    },
+    /// These actors make no more events.
+    Retire {
+        /// The actors.
+        actors: Vec<u64>,
+    },
+    /// A slot gets a value, or loses it.
+    Slot {
+        /// The slot.
+        name: Bytes,
+        /// The value that it has.
+        before: Option<Bytes>,
+        /// The value that it is to have.
+        value: Option<Bytes>,
+    },
+}
+
+/// Why a command changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rejected {
+    /// It was made for a state that is no more: look again.
+    #[error("the cluster has changed since: look at it and try again")]
+    Stale,
+    /// No such member.
+    #[error("no such member")]
+    NotMember,
+    /// Another member has the name.
+    #[error("another member has this name")]
+    NameTaken,
+    /// A bound is reached: members, staged changes, retired actors or slots.
+    #[error("there are too many already")]
+    Full,
+    /// A member in this state cannot do that.
+    #[error("the member is {0}")]
+    State(MemberState),
+    /// Who is to take a member's place does not wait to join, or takes another's.
+    #[error("the node that is to take its place does not wait to join, or takes another's place")]
+    NotJoining,
+    /// Nobody would be left to own anything.
+    #[error("no member would be left")]
+    NobodyLeft,
+    /// There is nothing to commit.
+    #[error("nothing is staged")]
+    NothingStaged,
+    /// The owners do not fit the ring or the members.
+    #[error("the owners do not fit the ring or its members")]
+    Owners,
+    /// The partition is not to become this member's.
+    #[error("the partition is not on its way to this member")]
+    NotMoving,
+    /// A text is empty or too long.
+    #[error("a text is empty or longer than {TEXT_BYTES_MAX} bytes")]
+    Text,
+    /// The member's data folder was started more often than it says: it is a restored or copied one.
+    #[error("the data folder is an older copy: it had been started {starts} times")]
+    Restored {
+        /// How often.
+        starts: u32,
+    },
+}
+
+/// Checks what people type.
+pub(super) fn check_texts(name: &str, address: &str, zone: &str) -> Result<(), Rejected> {
+    let long = [name, address, zone].iter().any(|text| text.len() > TEXT_BYTES_MAX);
+    if long || name.is_empty() { Err(Rejected::Text) } else { Ok(()) }
+}
