@@ -108,7 +108,7 @@ impl Shard {
     pub fn request(&mut self, id: RequestId, request: Request) {
         let now = self.config.clock.now();
         let began = *self.admission.pass_began.get_or_insert(now);
-        let may_begin = !self.has_waiting() && now.since(began) < PASS_MAX && self.has_room();
+        let may_begin = self.admission.len() == 0 && now.since(began) < PASS_MAX && self.has_room();
         let waiting = Waiting { id, request, since: now };
         if may_begin {
             self.begin(waiting);
@@ -122,12 +122,12 @@ impl Shard {
     /// Whether requests wait to be begun: a turn should come within some milliseconds, to refuse those that it comes too
     /// late for.
     pub fn has_waiting(&self) -> bool {
-        self.admission.len() > 0
+        self.admission.len() + self.pacer.len() > 0
     }
 
     /// Whether the next turn can begin some of them: it should come as soon as what has arrived meanwhile is in.
     pub fn can_begin(&self) -> bool {
-        self.has_waiting() && self.has_room()
+        self.admission.len() > 0 && self.has_room()
     }
 
     fn has_room(&self) -> bool {
@@ -136,12 +136,13 @@ impl Shard {
 
     /// Work that was begun and has no answer.
     fn begun(&self) -> usize {
-        self.load().0 as usize - self.admission.len()
+        self.load().0 as usize - self.admission.len() - self.pacer.len()
     }
 
     /// Ends a pass: begins what waits, and refuses what has waited for too long.
     pub(super) fn admit(&mut self) {
-        if self.has_waiting() {
+        self.pace_writes();
+        if self.admission.len() > 0 {
             self.begin_waiting();
         }
         if self.admission.pass_began.is_some() {
@@ -181,6 +182,7 @@ impl Shard {
     /// Forgets a client's request whose client is gone. A write that has begun goes on.
     pub fn forget(&mut self, id: RequestId) {
         self.admission.forget(id);
+        self.pacer.forget(id);
         self.listings.forget(id);
     }
 }

@@ -18,6 +18,7 @@ mod admission;
 mod hints;
 mod listing;
 mod object;
+mod pace;
 mod pages;
 mod peers;
 mod props;
@@ -29,6 +30,7 @@ mod work;
 pub use crate::hop::RequestId;
 pub use admission::{OVERLOAD_WORK_MIN, PASS_MAX, WAIT_MAX};
 pub use object::LOOKUPS_BUSY;
+pub use pace::HELD_MAX;
 pub use reap::Reaping;
 pub use times::{Histogram, TimesRead};
 
@@ -44,6 +46,7 @@ use engine::{Seq, Store};
 use hints::Hints;
 use kv::{BucketTable, Error, Graveyard, Limits, PreflistEntry, ReadForm, Request, Response};
 use listing::Listings;
+use pace::Pacer;
 use peers::Peers;
 use props::PropsChanges;
 use reap::Reaper;
@@ -195,6 +198,10 @@ pub struct ShardStats {
     pub peers_up: usize,
     /// Tombstones that are remembered since they were reaped, or nearly.
     pub graves: usize,
+    /// Writes that are held back, as the store asks for.
+    pub writes_held: usize,
+    /// How long writes were made to wait for one another, in all.
+    pub paced: Duration,
 }
 
 /// A shard.
@@ -216,6 +223,7 @@ pub struct Shard {
     awaiting: BTreeSet<(Seq, Waiter)>,
     last_work: u64,
     admission: Admission,
+    pacer: Pacer,
     counters: ShardCounters,
     /// Of gets and of puts.
     times: (Times, Times),
@@ -246,6 +254,7 @@ impl Shard {
             peers,
             forwards: Forwards::default(),
             admission: Admission::default(),
+            pacer: Pacer::default(),
             hints: Hints::default(),
             reaper: Reaper::default(),
             graveyard: Graveyard::new(config.reaping.grave),
@@ -363,6 +372,8 @@ impl Shard {
             work_bytes: self.work_bytes(),
             peers_up: self.peers.up().count(),
             graves: self.graveyard.len(),
+            writes_held: self.pacer.len(),
+            paced: self.pacer.owed,
         }
     }
 
@@ -374,11 +385,11 @@ impl Shard {
 
     fn work(&self) -> usize {
         let begun = self.objects.len() + self.listings.len() + self.changes.len() + self.forwards.len();
-        begun + self.admission.len()
+        begun + self.admission.len() + self.pacer.len()
     }
 
     fn work_bytes(&self) -> usize {
-        self.objects.bytes() + self.admission.bytes()
+        self.objects.bytes() + self.admission.bytes() + self.pacer.bytes()
     }
 
     fn accept(&mut self, origin: Origin, request: Request, deadline: Monotonic) {

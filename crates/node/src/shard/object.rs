@@ -11,7 +11,9 @@ use base::Monotonic;
 use bytes::Bytes;
 use engine::store::LookupId;
 use engine::{Found, Lookup, Seq, Want, Write};
-use kv::{Action, Answer, Error, Event, Next, NodeId, Placement, ReadForm, Reason, Stored, Turn};
+use kv::{
+    Action, Answer, BucketProps, Error, Event, Next, NodeId, Placement, ReadForm, Reason, Stored, Turn,
+};
 use object::{Actor, Dot, key};
 use ring::Ring;
 use std::collections::VecDeque;
@@ -33,6 +35,16 @@ const LOAD_BUSY: Load = Load(1024);
 const HINTS_MAX: usize = kv::props::N_VAL_MAX as usize;
 const _: () = assert!(HINTS_MAX < engine::store::BATCH_WRITES_MAX, "they are one batch");
 
+/// A client's request that is to begin on this shard.
+pub(super) struct Ready {
+    pub origin: Origin,
+    pub coordinator: Coordinator,
+    /// Of its ledger key.
+    pub prefix: u16,
+    pub props: Arc<BucketProps>,
+    pub deadline: Monotonic,
+}
+
 impl Shard {
     /// Begins a client's request, here or wherever it belongs.
     pub(super) fn start_object(&mut self, origin: Origin, coordinator: Coordinator, deadline: Monotonic) {
@@ -53,6 +65,13 @@ impl Shard {
         if needs_replica && let Some(node) = self.better_coordinator(prefix, props.n_val, &origin) {
             return self.forward_to_node(node, origin, coordinator.into_request(), deadline);
         }
+        self.begin_or_hold(Ready { origin, coordinator, prefix, props, deadline });
+    }
+
+    /// Begins it.
+    pub(super) fn begin_object(&mut self, ready: Ready) {
+        let Ready { origin, coordinator, prefix, props, deadline } = ready;
+        let (bucket, key) = coordinator.names();
         self.objects.key.clear();
         key::encode_object_key(prefix, &bucket.bucket_type, &bucket.name, key, &mut self.objects.key);
         // Exactly as long as it is, so that it is one allocation.

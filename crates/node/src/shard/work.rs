@@ -79,7 +79,7 @@ impl Coordinator {
     }
 
     /// Bytes of values that came with it.
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         match self {
             Coordinator::Put(put) => put.request().value.len(),
             Coordinator::Merge(merge) => merge.value_len(),
