@@ -23,7 +23,7 @@ fn small() -> Options {
         table_bytes_target: 16 << 10,
         // What waits in level 0 for its merge is not yet known to be dead.
         level0_tables_max: 2,
-        level1_bytes_target: 64 << 10,
+        leveled_bytes_target: 64 << 10,
         block_cache_bytes: 16 << 10,
         ..Options::default()
     }

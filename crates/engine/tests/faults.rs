@@ -24,7 +24,7 @@ fn options() -> Options {
         segment_bytes_target: 24 << 10,
         table_bytes_target: 6 << 10,
         level0_tables_max: 2,
-        level1_bytes_target: 3 << 10,
+        leveled_bytes_target: 3 << 10,
         ..Options::default()
     }
 }

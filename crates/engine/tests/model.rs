@@ -82,7 +82,7 @@ fn options(number: u64) -> Options {
         segment_bytes_target: [4 << 10, 64 << 10][number as usize % 2],
         table_bytes_target: [1 << 10, 8 << 10, 64 << 10][number as usize % 3],
         level0_tables_max: [1, 2, 4][number as usize % 3],
-        level1_bytes_target: [2 << 10, 32 << 10][number as usize / 2 % 2],
+        leveled_bytes_target: [2 << 10, 32 << 10][number as usize / 2 % 2],
         block_cache_bytes: [8 << 10, 1 << 20][number as usize / 4 % 2],
         compression: [None, Some(Codec::Lz4)][number as usize / 2 % 2],
         compress_at: [CompressAt::Receipt, CompressAt::Compaction][number as usize % 2],

@@ -26,7 +26,7 @@ fn small() -> Options {
         memtable_bytes_max: 16 << 10,
         segment_bytes_target: 64 << 10,
         table_bytes_target: 16 << 10,
-        level1_bytes_target: 64 << 10,
+        leveled_bytes_target: 64 << 10,
         block_cache_bytes: 16 << 10,
         ..Options::default()
     }

@@ -93,6 +93,14 @@ pub struct Config {
     pub compression: Option<Codec>,
     /// And when.
     pub compress_at: CompressAt,
+    /// Bytes of memory to plan with. `None`: what the machine has, or the process may use.
+    pub memory: Option<u64>,
+    /// Bytes of a memtable, of which each shard has up to three. `None`: by the memory.
+    pub memtable: Option<u64>,
+    /// Bytes of table blocks that each shard keeps. `None`: by the memory.
+    pub block_cache: Option<u64>,
+    /// How large the journal may be, in per cent of the bytes in it that are of use.
+    pub space_target: u64,
     /// Connections at a time, of both protocols together.
     pub connections_max: usize,
     /// A connection that says nothing for so long is closed.
@@ -124,6 +132,10 @@ impl Default for Config {
             sync_interval: Duration::from_secs(1),
             compression: None,
             compress_at: CompressAt::Receipt,
+            memory: None,
+            memtable: None,
+            block_cache: None,
+            space_target: engine::Options::default().space_target_percent,
             connections_max: CONNECTIONS_MAX_DEFAULT,
             idle_timeout: IDLE_TIMEOUT_DEFAULT,
             cluster: Vec::new(),

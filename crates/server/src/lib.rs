@@ -19,6 +19,7 @@ mod http;
 mod input;
 mod listen;
 mod local;
+mod machine;
 mod mailbox;
 mod metrics;
 mod pace;

@@ -8,13 +8,14 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::http;
 use crate::listen::listen;
+use crate::machine;
 use crate::mailbox::Mailboxes;
 use crate::peer::{self, Arrived, Doors, Peers};
 use crate::stats::{Stats, ThreadStats};
 use crate::thread::{self, Common, Lines, Listeners};
 use base::Rng;
 use engine::Options;
-use engine::store::OpenReport;
+use engine::store::{OpenReport, Resources};
 use kv::BucketTable;
 use node::riak::{Identity, RIAK_VERSION};
 use node::{Layout, Members, ShardId};
@@ -257,13 +258,7 @@ fn common(config: &Config, layout: Layout, members: Arc<Members>) -> Result<Comm
     let nodes = u32::try_from(members.count()).expect("nodes are numbered by sixteen bits");
     let ring = Ring::round_robin(RingVersion(1), layout.ring_size, nodes)
         .map_err(|error| Error::Cluster("cluster", error.to_string()))?;
-    let options = Options {
-        durability: config.durability,
-        sync_interval: config.sync_interval,
-        compression: config.compression,
-        compress_at: config.compress_at,
-        ..Options::default()
-    };
+    let resources = machine::resources(config.memory, layout.shards);
     let identity = Identity { node: config.name.clone(), version: RIAK_VERSION.to_owned() };
     Ok(Common {
         data: config.data.clone(),
@@ -272,7 +267,8 @@ fn common(config: &Config, layout: Layout, members: Arc<Members>) -> Result<Comm
         ring: Arc::new(ring),
         peers,
         identity: Arc::new(identity),
-        options,
+        options: options(config, &resources),
+        concurrency: resources.concurrency(),
         read_form: config.read_form,
         life,
         delete_mode: config.delete_mode,
@@ -281,6 +277,23 @@ fn common(config: &Config, layout: Layout, members: Arc<Members>) -> Result<Comm
         connections_max: config.connections_max,
         idle_timeout: config.idle_timeout,
     })
+}
+
+/// How each shard's store is opened: as fits the machine, but for what was said.
+fn options(config: &Config, resources: &Resources) -> Options {
+    let fit = resources.options();
+    let said = |bytes: Option<u64>| bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    Options {
+        durability: config.durability,
+        sync_interval: config.sync_interval,
+        compression: config.compression,
+        compress_at: config.compress_at,
+        memtable_bytes_max: said(config.memtable).unwrap_or(fit.memtable_bytes_max),
+        block_cache_bytes: said(config.block_cache).unwrap_or(fit.block_cache_bytes),
+        space_target_percent: config.space_target,
+        space_target_idle_percent: fit.space_target_idle_percent.min(config.space_target),
+        ..fit
+    }
 }
 
 /// The layout of the data that is there, or of the data to be made.
@@ -310,7 +323,7 @@ fn find_layout(config: &Config, members: &Members) -> Result<Layout, Error> {
 /// One shard for each core but one, which is left to the disk and job threads and to the kernel:
 /// docs/decisions/0004-shards-and-runtimes.md has the figures.
 fn shards_default() -> u16 {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = machine::cores();
     u16::try_from(cores.saturating_sub(1).max(1))
         .unwrap_or(node::layout::SHARDS_MAX)
         .min(node::layout::SHARDS_MAX)

@@ -11,7 +11,7 @@ use crate::pb;
 use crate::peer::{self, Arrived, Links, Peers};
 use crate::stats::ThreadStats;
 use base::{Clock, Monotonic};
-use engine::store::{OpenReport, Platform};
+use engine::store::{Concurrency, OpenReport, Platform};
 use engine::{Options, Store};
 use kv::{BucketTable, Limits, ReadForm};
 use node::riak::Identity;
@@ -27,12 +27,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, LocalSet};
-
-/// Threads of a shard that read what is not in memory: enough to keep a device's queue from running empty.
-const READERS: usize = 4;
-
-/// Threads of a shard for flushes, merges and scans.
-const JOB_THREADS: usize = 1;
 
 /// How often deadlines, idle connections and the sync interval are looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -63,6 +57,8 @@ pub struct Common {
     pub identity: Arc<Identity>,
     /// How stores are opened.
     pub options: Options,
+    /// Threads for each of them.
+    pub concurrency: Concurrency,
     /// How reads ask their replicas.
     pub read_form: ReadForm,
     /// This process, for other nodes.
@@ -117,10 +113,10 @@ pub fn open(common: &Common, id: ShardId) -> Result<Opened, Error> {
     let system = |cause| Error::System("cannot start a thread", cause);
     let notify = Arc::clone(&common.mailboxes.of(id).wake);
     let wake: os::Wake = Arc::new(move || notify.notify_one());
-    let disk = OsDisk::threaded(READERS, Arc::clone(&wake)).map_err(system)?;
+    let disk = OsDisk::threaded(common.concurrency.readers, Arc::clone(&wake)).map_err(system)?;
     let mut startup = disk.blocking_handle();
     let counters = disk.counters();
-    let jobs = Arc::new(JobThreads::new(JOB_THREADS, &disk, wake).map_err(system)?);
+    let jobs = Arc::new(JobThreads::new(common.concurrency.job_threads, &disk, wake).map_err(system)?);
     let mut options = common.options.clone();
     options.metadata = common.layout.metadata_with(id.0, &common.members);
     let platform = Platform {

@@ -33,7 +33,7 @@ pub(crate) fn options(rng: &mut SplitMix64, durability: Durability) -> Options {
         block_cache_bytes: size(rng, 1 << 10, 16 << 10),
         table_bytes_target: between(rng, 4 << 10, 32 << 10),
         level0_tables_max: size(rng, 1, 4),
-        level1_bytes_target: between(rng, 8 << 10, 64 << 10),
+        leveled_bytes_target: between(rng, 8 << 10, 64 << 10),
         ..Options::default()
     }
 }

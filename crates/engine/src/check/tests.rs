@@ -18,7 +18,7 @@ fn small() -> Options {
         memtable_bytes_max: 16 << 10,
         segment_bytes_target: 32 << 10,
         table_bytes_target: 8 << 10,
-        level1_bytes_target: 32 << 10,
+        leveled_bytes_target: 32 << 10,
         ..Options::default()
     }
 }

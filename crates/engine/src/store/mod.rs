@@ -8,7 +8,7 @@
 //! * `lookup.rs`: HEAD and GET, resumable.
 //! * `maintenance/`: flushes, merges, the next segment, the manifest; one at a time of each kind.
 //! * `pressure.rs`: how near it is to its limits, and how much slower writes should come.
-//! * `stats.rs`: what it has done and what it holds, for operators.
+//! * `stats.rs`: what it has done and what it holds, for operators; `resources.rs`: options that fit a machine.
 //! * `open.rs`: recovery. `close.rs`: the clean stop. `destroy.rs`: the end.
 //!
 //! Invariants
@@ -26,6 +26,7 @@ mod maintenance;
 mod open;
 mod options;
 mod pressure;
+mod resources;
 mod segments;
 mod stats;
 mod times;
@@ -40,6 +41,7 @@ pub(crate) use open::{LOCK_FILE, TABLES_DIR};
 pub use open::{OpenReport, Platform};
 pub use options::{CompactionSchedule, DayWindow, Durability, Options};
 pub use pressure::PACE_MAX;
+pub use resources::{Concurrency, Resources};
 pub use stats::{CompressionCounters, LevelStats, StoreCounters, StoreStats};
 pub use times::Times;
 pub use write::{BATCH_WRITES_MAX, MEMTABLES_FROZEN_MAX, Write};

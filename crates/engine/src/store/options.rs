@@ -9,7 +9,8 @@ use std::time::Duration;
 /// A run is cut into parts of at least this fraction of a table: a part is a file of its own until it is merged on.
 const PARTS_OF_TABLE: u64 = 8;
 
-/// Options of one store. A field's unit is in its name or its text.
+/// Options of one store. A field's unit is in its name or its text. [`Resources::options`](super::Resources::options)
+/// has those that fit a machine.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// When a write is acknowledged. Default: `Sync`.
@@ -33,9 +34,9 @@ pub struct Options {
     pub level0_tables_max: usize,
     /// So many runs are merged into the first leveled level, 10 at most. Default: 4.
     pub runs_max: usize,
-    /// The target size of the first leveled level; each deeper one is ten times larger. Default: 2 GiB, some eight times
-    /// the runs that are merged into it.
-    pub level1_bytes_target: u64,
+    /// Bytes that the first leveled level is to have, the one behind the runs; each deeper one has ten times as many.
+    /// Default: 2 GiB, some four times the runs that are merged into it.
+    pub leveled_bytes_target: u64,
     /// Whether only heads are kept: a value is refused. The ledger is then all there is, and the journal only its log:
     /// nothing in it is needed once it is flushed. Default: no.
     pub heads_only: bool,
@@ -103,7 +104,7 @@ impl Default for Options {
             table_bytes_target: 16 << 20,
             level0_tables_max: 8,
             runs_max: 4,
-            level1_bytes_target: 2 << 30,
+            leveled_bytes_target: 2 << 30,
             heads_only: false,
             compaction: CompactionSchedule::Continuous,
             space_target_percent: 130,
@@ -123,7 +124,7 @@ impl Options {
         MergeOptions {
             level0_tables_max: self.level0_tables_max,
             runs_max: self.runs_max,
-            leveled_bytes_target: self.level1_bytes_target,
+            leveled_bytes_target: self.leveled_bytes_target,
             part_bytes_min: self.table_bytes_target / PARTS_OF_TABLE,
             ..MergeOptions::default()
         }

@@ -15,6 +15,12 @@ const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 /// More would not fit the file descriptors of any process.
 const CONNECTIONS_LIMIT: usize = 1 << 20;
 
+/// Below it compaction would copy nearly everything for nearly nothing; above it there is none to speak of.
+const SPACE_TARGETS: (usize, usize) = (105, 1000);
+
+/// Units of size and their bytes, ascending.
+const SIZES: [(&str, u64); 4] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+
 /// Units of time and their milliseconds, ascending.
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
 
@@ -223,6 +229,40 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "memory",
+        flag: "memory",
+        value_name: "SIZE",
+        help: "Memory to plan with, such as 8GiB; what the machine has, or the process may use, if not given",
+        set: |config, text| automatic(text, (64 << 20, 1 << 50)).map(|bytes| config.memory = bytes),
+        show: |config| show_automatic(config.memory),
+    },
+    Setting {
+        name: "memtable",
+        flag: "memtable",
+        value_name: "SIZE",
+        help: "Size of a memtable, such as 16MiB, of which each shard has up to three; by the memory if not given",
+        set: |config, text| automatic(text, (64 << 10, 1 << 30)).map(|bytes| config.memtable = bytes),
+        show: |config| show_automatic(config.memtable),
+    },
+    Setting {
+        name: "block_cache",
+        flag: "block-cache",
+        value_name: "SIZE",
+        help: "Table blocks that each shard keeps in memory, such as 64MiB; by the memory if not given",
+        set: |config, text| automatic(text, (64 << 10, 1 << 44)).map(|bytes| config.block_cache = bytes),
+        show: |config| show_automatic(config.block_cache),
+    },
+    Setting {
+        name: "space_target",
+        flag: "space-target",
+        value_name: "PERCENT",
+        help: "How large the journal may be, in per cent of what is of use in it, before it is compacted",
+        set: |config, text| {
+            number(text, SPACE_TARGETS.0, SPACE_TARGETS.1).map(|percent| config.space_target = percent as u64)
+        },
+        show: |config| config.space_target.to_string(),
+    },
+    Setting {
         name: "connections_max",
         flag: "connections-max",
         value_name: "N",
@@ -327,6 +367,32 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 fn number(text: &str, min: usize, max: usize) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (min..=max).contains(number));
     number.ok_or_else(|| format!("{text:?} is not a number from {min} to {max}"))
+}
+
+/// A size within bounds, or `auto`.
+fn automatic(text: &str, (min, max): (u64, u64)) -> Result<Option<u64>, String> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    let digits = text.len() - text.trim_start_matches(|byte: char| byte.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let bytes_per_unit = SIZES.iter().find(|(name, _)| *name == unit).map(|(_, bytes)| *bytes);
+    let bytes =
+        number.parse::<u64>().ok().zip(bytes_per_unit).and_then(|(number, unit)| number.checked_mul(unit));
+    bytes.filter(|bytes| (min..=max).contains(bytes)).map(Some).ok_or_else(|| {
+        let (min, max) = (show_size(min), show_size(max));
+        format!("{text:?} is not auto, nor a size such as 64MiB or 8GiB, from {min} to {max}")
+    })
+}
+
+fn show_automatic(bytes: Option<u64>) -> String {
+    bytes.map_or("auto".to_owned(), show_size)
+}
+
+/// In the largest unit of which it is a whole number.
+fn show_size(bytes: u64) -> String {
+    let (unit, size) = SIZES.iter().rfind(|(_, size)| bytes.is_multiple_of(*size)).unwrap_or(&SIZES[0]);
+    format!("{}{unit}", bytes / size)
 }
 
 /// A whole number and a unit; without one, nobody could tell seconds from milliseconds.

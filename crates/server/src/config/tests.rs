@@ -48,6 +48,8 @@ fn every_setting_is_read_from_what_it_shows() {
         ring_size: Some(RingSize::default()),
         shards: Some(3),
         sync_interval: Duration::from_millis(1500),
+        memory: Some(3 << 30),
+        block_cache: Some(1536 << 20),
         cluster: cluster::read("b@h=[::1]:2,a@h=127.0.0.1:1").unwrap(),
         peer_listen: Some(SocketAddr::from(([0, 0, 0, 0], 3))),
         peer_key: Some(PathBuf::from("a.key")),
@@ -67,8 +69,9 @@ fn what_is_wrong_is_refused_where_it_stands() {
     assert_eq!(
         refused(&[], &[], "name = 'a@b'\n\nsharts = 3\n"),
         "a.toml:3: unknown key \"sharts\"; the keys are data, pb_listen, http_listen, name, ring_size, shards, \
-         durability, sync_interval, read_form, delete_mode, compression, compress_at, connections_max, \
-         idle_timeout, cluster, peer_listen, peer_ca, peer_cert, peer_key"
+         durability, sync_interval, read_form, delete_mode, compression, compress_at, memory, memtable, \
+         block_cache, space_target, connections_max, idle_timeout, cluster, peer_listen, peer_ca, peer_cert, \
+         peer_key"
     );
     assert_eq!(refused(&[], &[], "\nshards = 0"), "a.toml:2: shards: \"0\" is not a number from 1 to 256");
     assert_eq!(refused(&[], &[], "shards = [3]"), "a.toml:1: shards must be a number or a text in quotes");
@@ -91,6 +94,12 @@ fn what_is_wrong_is_refused_where_it_stands() {
         ("idle_timeout", "99999999999999999999h"),
         ("compression", "gzip"),
         ("compress_at", "never"),
+        ("memory", "8GB"),
+        ("memory", "1MiB"),
+        ("memory", "99999999999TiB"),
+        ("memtable", "1024"),
+        ("block_cache", "-1MiB"),
+        ("space_target", "100"),
         ("idle_timeout", "9999h"),
         ("idle_timeout", ""),
         ("idle_timeout", "é"),
