@@ -27,6 +27,7 @@ mod pb;
 pub mod peer;
 mod serve;
 mod stats;
+mod store_figures;
 mod system;
 mod thread;
 

@@ -4,6 +4,7 @@
 //! gauge otherwise. Links have the other node's name as a label. Texts are labels of `annulet_info`.
 
 use crate::stats::Stats;
+use crate::store_figures::is_level;
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
@@ -39,8 +40,20 @@ const GAUGES: &[&str] = &[
     "requests_under_way",
     "ring_num_partitions",
     "shards",
+    "journal_dead_bytes",
+    "journal_records_bytes",
+    "merge_debt_bytes",
+    "read_amplification",
+    "segment_memory_bytes",
+    "segments_held",
+    "space_amplification",
+    "store_pressure",
+    "table_bytes",
+    "table_memory_bytes",
     "sys_logical_processors",
     "tables",
+    "write_amplification",
+    "writes_held",
 ];
 
 impl Stats {
@@ -63,12 +76,13 @@ impl Stats {
             }
         }
         self.times().for_each(|(name, times)| times.put_histogram(name, &mut out));
+        self.put_engine_histograms(&mut out);
         Ok(out)
     }
 }
 
 fn put_head(name: &str, out: &mut String) {
-    let kind = if GAUGES.contains(&name) { "gauge" } else { "counter" };
+    let kind = if GAUGES.contains(&name) || is_level(name) { "gauge" } else { "counter" };
     put_help(name, kind, out);
 }
 

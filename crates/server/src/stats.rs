@@ -3,6 +3,7 @@
 use crate::connects::ConnectsRead;
 use crate::metrics::put;
 use crate::peer::PeerFigures;
+use crate::store_figures::StoreFigures;
 use crate::system::SystemFigures;
 use node::riak::RIAK_VERSION;
 use node::{Histogram, ShardStats, TimesRead};
@@ -95,6 +96,11 @@ pub struct Stats {
     /// `lookups_found_level_0` and so on.
     #[serde(flatten)]
     lookups_found: BTreeMap<String, u64>,
+    /// Writes that are held back because the store is near a limit, and how long all were told to wait.
+    writes_held: usize,
+    writes_paced_ms_total: u64,
+    #[serde(flatten)]
+    engine: StoreFigures,
     disk_reads_with_data: u64,
     disk_tries_full: u64,
     disk_tries_short: u64,
@@ -207,6 +213,9 @@ impl Stats {
         for (level, found) in store.counters.found_in_level.iter().enumerate() {
             *self.lookups_found.entry(format!("lookups_found_level_{level}")).or_insert(0) += found;
         }
+        self.writes_held += thread.shard.writes_held;
+        self.writes_paced_ms_total += u64::try_from(thread.shard.paced.as_millis()).unwrap_or(u64::MAX);
+        self.engine.add(&store);
         self.disk_reads_with_data += disk.reads_with_data();
         self.disk_tries_full += disk.tries_full;
         self.disk_tries_short += disk.tries_short;
@@ -232,6 +241,11 @@ impl Stats {
             "members": self.ring_members.len(),
             "members_up": self.peers_up + 1,
         })
+    }
+
+    /// Appends the engine's histograms.
+    pub(crate) fn put_engine_histograms(&self, out: &mut String) {
+        self.engine.put_histograms(out);
     }
 
     /// The times since the start, by the name of what takes them.
@@ -332,6 +346,7 @@ mod tests {
         assert!(text.contains("\nannulet_connections 3\n"), "{text}");
         assert!(text.contains("nodename=\"n\\\"@h\""), "{text}");
         assert!(text.contains("annulet_node_get_seconds_bucket{le=\"+Inf\"} 0\n"), "{text}");
+        assert!(text.contains("# TYPE annulet_write_amplification gauge\n"), "{text}");
         let mut typed = std::collections::BTreeSet::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {

@@ -15,8 +15,8 @@ use crate::manifest::TableCursor;
 use crate::memtable;
 use crate::read::RecordAt;
 use crate::table::{Block, BlockHandle, Table};
-use base::DiskError;
 use base::disk::{DiskAnswer, DiskOp, FileId, Token};
+use base::{DiskError, Monotonic};
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 
@@ -65,6 +65,8 @@ pub(super) struct Parked {
     key: Box<[u8]>,
     want: Want,
     read: PendingRead,
+    /// The turn in which it was.
+    since: Monotonic,
 }
 
 #[derive(Debug)]
@@ -102,11 +104,12 @@ impl Store {
         result: Result<DiskAnswer, DiskError>,
     ) -> Option<(LookupId, Result<Option<Found>, Error>)> {
         let parked = self.parked.remove(&id).expect("a read completes once");
+        self.read_times.count(self.turned_at.since(parked.since));
         match self.resume(&parked, result) {
             Ok(Step::Answer(found)) => Some((id, Ok(found))),
             Ok(Step::Read(read)) => {
                 self.submit_read(id, &read);
-                self.parked.insert(id, Parked { read, ..parked });
+                self.parked.insert(id, Parked { read, since: self.turned_at, ..parked });
                 None
             }
             Err(error) => Some((id, Err(error))),
@@ -282,7 +285,8 @@ impl Store {
         }
         let id = LookupId(self.next_id());
         self.submit_read(id, &read);
-        self.parked.insert(id, Parked { key, want, read });
+        let since = self.turned_at;
+        self.parked.insert(id, Parked { key, want, read, since });
         Lookup::NeedsIo(id)
     }
 

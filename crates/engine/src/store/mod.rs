@@ -42,7 +42,7 @@ pub use open::{OpenReport, Platform};
 pub use options::{CompactionSchedule, DayWindow, Durability, Options};
 pub use pressure::PACE_MAX;
 pub use resources::{Concurrency, Resources};
-pub use stats::{CompressionCounters, LevelStats, StoreCounters, StoreStats};
+pub use stats::{Amplification, CompressionCounters, LevelStats, StoreCounters, StoreStats};
 pub use times::Times;
 pub use write::{BATCH_WRITES_MAX, MEMTABLES_FROZEN_MAX, Write};
 
@@ -141,6 +141,7 @@ pub struct Store {
     group_began: Option<(Monotonic, bool)>,
     counters: StoreCounters,
     group_times: GroupTimes,
+    read_times: Times,
     completions: Vec<Completion>,
     scratch_prefix: Vec<u8>,
     scratch_inline: Vec<u8>,

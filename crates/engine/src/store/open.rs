@@ -17,7 +17,7 @@
 use super::maintenance::{LEASE_COUNTERS, Maintenance, position};
 use super::segments::{Segment, Segments};
 use super::stats::GroupTimes;
-use super::{BlockCache, JOURNAL_TOKEN, Options, Store, StoreCounters};
+use super::{BlockCache, JOURNAL_TOKEN, Options, Store, StoreCounters, Times};
 use crate::compaction::{Account, Accounts};
 use crate::compression::Compressor;
 use crate::drops::{DroppedRanges, RangeDrop};
@@ -189,6 +189,7 @@ impl Store {
             group_began: None,
             counters: StoreCounters::default(),
             group_times: GroupTimes::default(),
+            read_times: Times::default(),
             completions: Vec::new(),
             scratch_prefix: Vec::new(),
             scratch_inline: Vec::new(),

@@ -11,6 +11,8 @@ use std::time::Duration;
 /// Counters of the store, since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreCounters {
+    /// Bytes of the keys, heads and values of all writes, as they were given.
+    pub user_bytes: u64,
     /// Values that had to be read from the journal.
     pub journal_reads_wanted: u64,
     /// Lookups whose key was found in a memtable.
@@ -39,8 +41,10 @@ pub struct StoreCounters {
     pub manifests: u64,
     /// Compactions of the journal that made a change.
     pub compactions: u64,
-    /// Bytes that compactions have read and written.
-    pub compaction_bytes: u64,
+    /// Bytes that compactions have read.
+    pub compaction_bytes_read: u64,
+    /// Bytes that compactions have written.
+    pub compaction_bytes_written: u64,
     /// Values that did not pass their checks when compaction moved them. They are answered by an error.
     pub values_quarantined: u64,
     /// Segments that compaction leaves as they are, since a record is lost in them with its key.
@@ -110,6 +114,8 @@ pub struct StoreStats {
     pub sync_times: Times,
     /// The same of groups that were only written.
     pub write_times: Times,
+    /// How long lookups waited for the disk that could not be answered at once.
+    pub read_times: Times,
     /// How much of the limit that is nearest is used, in thousandths ([`Store::pressure`]).
     pub pressure: u64,
     /// Bytes in levels that are over their size: what merges are behind by.
@@ -140,6 +146,73 @@ pub struct StoreStats {
     pub cache: (u64, u64),
     /// Lookups that wait for the disk.
     pub lookups_parked: usize,
+}
+
+impl StoreStats {
+    /// How much more is written, read and kept than users asked for.
+    pub fn amplification(&self) -> Amplification {
+        let counters = &self.counters;
+        let tables = counters.flush_bytes + counters.merge_bytes_written;
+        let in_tables: u64 = counters.found_in_level.iter().sum();
+        Amplification {
+            user_bytes: counters.user_bytes,
+            written_bytes: self.journal.bytes + tables + counters.compaction_bytes_written,
+            found: in_tables + counters.found_in_memtable,
+            reads: in_tables + counters.false_positives + counters.journal_reads_wanted,
+            records_bytes: self.journal_bytes,
+            used_bytes: self.journal_bytes.saturating_sub(self.journal_dead_bytes),
+        }
+    }
+}
+
+/// Amplification of writes, reads and space: sums, from which ratios are made, so that those of several stores add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amplification {
+    /// Bytes of the keys, heads and values of all writes.
+    pub user_bytes: u64,
+    /// Bytes written to the journal and to tables, by compactions, too.
+    pub written_bytes: u64,
+    /// Lookups of keys that were there.
+    pub found: u64,
+    /// Blocks and records that lookups asked for, in memory or on the disk.
+    pub reads: u64,
+    /// Bytes of the journal's records.
+    pub records_bytes: u64,
+    /// Of these, bytes whose version the ledger has, as far as is counted: what waits to be merged is not yet known to
+    /// be dead.
+    pub used_bytes: u64,
+}
+
+impl Amplification {
+    /// Adds that of another store.
+    pub fn join(&mut self, other: &Amplification) {
+        self.user_bytes += other.user_bytes;
+        self.written_bytes += other.written_bytes;
+        self.found += other.found;
+        self.reads += other.reads;
+        self.records_bytes += other.records_bytes;
+        self.used_bytes += other.used_bytes;
+    }
+
+    /// Bytes written for each byte of users'; 0 before the first.
+    pub fn of_writes(&self) -> f64 {
+        ratio(self.written_bytes, self.user_bytes)
+    }
+
+    /// Reads for each lookup that found its key; 0 before the first.
+    pub fn of_reads(&self) -> f64 {
+        ratio(self.reads, self.found)
+    }
+
+    /// Bytes of the journal's records for each that is of use; 0 if none is.
+    pub fn of_space(&self) -> f64 {
+        ratio(self.records_bytes, self.used_bytes)
+    }
+}
+
+/// Zero where there is nothing to compare with.
+fn ratio(what: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { what as f64 / of as f64 }
 }
 
 /// One level of tables.
@@ -178,6 +251,7 @@ impl Store {
             counters: self.counters,
             sync_times: self.group_times.synced,
             write_times: self.group_times.written,
+            read_times: self.read_times,
             pressure: self.pressure(),
             merge_debt_bytes: self.version.merge_debt(&self.options.levels()),
             journal: self.writer.counters(),

@@ -18,6 +18,13 @@ pub struct Times {
 }
 
 impl Times {
+    /// Adds what another has counted.
+    pub fn join(&mut self, other: &Times) {
+        self.buckets.iter_mut().zip(other.buckets).for_each(|(bucket, count)| *bucket += count);
+        self.total = self.total.saturating_add(other.total);
+        self.longest = self.longest.max(other.longest);
+    }
+
     pub(super) fn count(&mut self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let bucket = (u64::BITS - micros.leading_zeros()) as usize;
@@ -83,6 +90,22 @@ mod tests {
         assert_eq!(times.total(), Duration::from_micros(500_500));
         assert_eq!(times.cumulative().take(4).collect::<Vec<_>>(), [0, 1, 3, 7]);
         assert_eq!(times.cumulative().last(), Some(1000));
+    }
+
+    #[test]
+    fn joined_times_are_as_if_counted_together() {
+        let (mut one, mut two, mut all) = (Times::default(), Times::default(), Times::default());
+        for micros in 0..100 {
+            let took = Duration::from_micros(micros * micros);
+            if micros % 3 == 0 {
+                one.count(took)
+            } else {
+                two.count(took)
+            }
+            all.count(took);
+        }
+        one.join(&two);
+        assert_eq!(one, all);
     }
 
     #[test]

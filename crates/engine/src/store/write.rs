@@ -132,6 +132,7 @@ impl Store {
                 self.put(key, head, value, Some(expires_ms), more);
             }
             Write::Delete { key } => {
+                self.counters.user_bytes += key.len() as u64;
                 let at = self.writer.append(Kind::Delete, more, key, &[], &[]);
                 self.enter(key, at, Location::Deleted, &[], &[], None);
             }
@@ -169,6 +170,7 @@ impl Store {
         more: u8,
     ) -> (writer::Appended, Location) {
         let value_len: usize = value.iter().map(|part| part.len()).sum();
+        self.counters.user_bytes += (key.len() + head.len() + value_len) as u64;
         let is_inline = value_len <= self.options.inline_value_bytes_max;
         let packed = match &mut self.compressor {
             Some(compressor) if !is_inline => compressor.on_receipt(value, value_len),

@@ -177,7 +177,8 @@ impl Store {
             Some(CompactionEnd::Paused(compaction)) => running.paused = Some(compaction),
             Some(CompactionEnd::Done(result, traffic)) => {
                 let running = self.maintenance.compaction.running.take().expect("just looked");
-                self.counters.compaction_bytes += traffic.read + traffic.written;
+                self.counters.compaction_bytes_read += traffic.read;
+                self.counters.compaction_bytes_written += traffic.written;
                 self.end_compaction(now, running, result);
             }
             None => {}

@@ -1,0 +1,169 @@
+//! What `/stats` says of the engine: sums over the stores of all shards.
+//!
+//! Counters count since the start, or since the store was opened, which is the same. What is a gauge stands in the list in
+//! `metrics.rs`. Ratios are of the sums.
+
+use crate::metrics::put;
+use engine::store::{Amplification, StoreStats, Times};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Figures of all stores together.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct StoreFigures {
+    /// How much of the nearest limit the fullest store uses, in thousandths; writes are slowed from 500 on, and refused at
+    /// 1000.
+    store_pressure: u64,
+    user_bytes: u64,
+    lookups_missing: u64,
+    filter_refusals: u64,
+    filter_false_positives: u64,
+    flush_bytes: u64,
+    merge_bytes_read: u64,
+    merge_bytes_written: u64,
+    merge_debt_bytes: u64,
+    tables_cut: u64,
+    table_bytes: u64,
+    table_memory_bytes: usize,
+    manifests_written: u64,
+    journal_records_bytes: u64,
+    journal_dead_bytes: u64,
+    segment_memory_bytes: usize,
+    segments_held: usize,
+    compactions: u64,
+    compaction_bytes_read: u64,
+    compaction_bytes_written: u64,
+    values_quarantined: u64,
+    segments_quarantined: u64,
+    values_compressed: u64,
+    values_compressed_bytes_before: u64,
+    values_compressed_bytes_after: u64,
+    write_amplification: f64,
+    read_amplification: f64,
+    space_amplification: f64,
+    /// Entries, tables and bytes of each level that has any.
+    #[serde(flatten)]
+    levels: BTreeMap<String, u64>,
+    #[serde(skip)]
+    sums: Sums,
+}
+
+/// What ratios and histograms are made of.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    amplification: Amplification,
+    syncs: Times,
+    writes: Times,
+    reads: Times,
+}
+
+impl StoreFigures {
+    /// Adds what another store says.
+    pub fn add(&mut self, store: &StoreStats) {
+        let counters = &store.counters;
+        self.store_pressure = self.store_pressure.max(store.pressure);
+        self.user_bytes += counters.user_bytes;
+        self.lookups_missing += counters.missing;
+        self.filter_refusals += counters.filtered;
+        self.filter_false_positives += counters.false_positives;
+        self.flush_bytes += counters.flush_bytes;
+        self.merge_bytes_read += counters.merge_bytes_read;
+        self.merge_bytes_written += counters.merge_bytes_written;
+        self.merge_debt_bytes += store.merge_debt_bytes;
+        self.tables_cut += counters.tables_cut;
+        self.table_memory_bytes += store.table_memory_bytes;
+        self.manifests_written += counters.manifests;
+        self.journal_records_bytes += store.journal_bytes;
+        self.journal_dead_bytes += store.journal_dead_bytes;
+        self.segment_memory_bytes += store.segment_memory_bytes;
+        self.segments_held += store.segments_held;
+        self.compactions += counters.compactions;
+        self.compaction_bytes_read += counters.compaction_bytes_read;
+        self.compaction_bytes_written += counters.compaction_bytes_written;
+        self.values_quarantined += counters.values_quarantined;
+        self.segments_quarantined += counters.segments_quarantined;
+        self.values_compressed += counters.compressed.values;
+        self.values_compressed_bytes_before += counters.compressed.bytes_before;
+        self.values_compressed_bytes_after += counters.compressed.bytes_after;
+        for (at, level) in store.levels.iter().enumerate().filter(|(_, level)| level.tables > 0) {
+            self.table_bytes += level.bytes;
+            for (what, figure) in
+                [("entries", level.entries), ("tables", level.tables as u64), ("bytes", level.bytes)]
+            {
+                *self.levels.entry(format!("level_{at}_{what}")).or_insert(0) += figure;
+            }
+        }
+        self.sums.syncs.join(&store.sync_times);
+        self.sums.writes.join(&store.write_times);
+        self.sums.reads.join(&store.read_times);
+        let amplification = &mut self.sums.amplification;
+        amplification.join(&store.amplification());
+        self.write_amplification = amplification.of_writes();
+        self.read_amplification = amplification.of_reads();
+        self.space_amplification = amplification.of_space();
+    }
+
+    /// Appends the histograms for Prometheus.
+    pub fn put_histograms(&self, out: &mut String) {
+        let Sums { syncs, writes, reads, .. } = &self.sums;
+        put_times(
+            "journal_sync_seconds",
+            "Time of a group of the journal that was written and synced.",
+            syncs,
+            out,
+        );
+        put_times(
+            "journal_write_seconds",
+            "Time of a group of the journal that was only written.",
+            writes,
+            out,
+        );
+        put_times("lookup_wait_seconds", "Time that a lookup waited for the disk.", reads, out);
+    }
+}
+
+/// Whether a figure of a level can fall.
+pub(crate) fn is_level(name: &str) -> bool {
+    name.starts_with("level_")
+}
+
+fn put_times(name: &str, help: &str, times: &Times, out: &mut String) {
+    put(out, format_args!("# HELP annulet_{name} {help}\n# TYPE annulet_{name} histogram\n"));
+    // Buckets end at powers of two of a microsecond: every second one, from 16 us to 67 s.
+    for (doublings, count) in
+        times.cumulative().enumerate().filter(|(n, _)| (4..=26).contains(n) && n % 2 == 0)
+    {
+        let seconds = (1u64 << doublings) as f64 / 1e6;
+        put(out, format_args!("annulet_{name}_bucket{{le=\"{seconds}\"}} {count}\n"));
+    }
+    let (count, seconds) = (times.number(), times.total().as_secs_f64());
+    put(out, format_args!("annulet_{name}_bucket{{le=\"+Inf\"}} {count}\n"));
+    put(out, format_args!("annulet_{name}_sum {seconds}\nannulet_{name}_count {count}\n"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_sums_and_ratios_are_of_the_sums() {
+        let mut store = StoreStats::default();
+        store.counters.user_bytes = 100;
+        store.journal.bytes = 150;
+        store.counters.flush_bytes = 50;
+        store.pressure = 7;
+        store.levels[2].tables = 3;
+        store.levels[2].bytes = 60;
+        let mut figures = StoreFigures::default();
+        figures.add(&store);
+        store.counters.user_bytes = 300;
+        store.pressure = 5;
+        figures.add(&store);
+        assert_eq!((figures.store_pressure, figures.user_bytes, figures.table_bytes), (7, 400, 120));
+        assert!((figures.write_amplification - 1.0).abs() < 1e-9, "{}", figures.write_amplification);
+        assert_eq!(figures.levels["level_2_tables"], 6);
+        let mut text = String::new();
+        figures.put_histograms(&mut text);
+        assert!(text.contains("annulet_journal_sync_seconds_bucket{le=\"+Inf\"} 0\n"), "{text}");
+    }
+}
