@@ -4,7 +4,7 @@ use super::objects::Objects;
 use super::told;
 use crate::{Result, sys};
 use base::{Clock, Spawn};
-use engine::fold::{ScanPage, ScanRequest};
+use engine::fold::{ScanId, ScanPage, ScanRequest};
 use engine::store::{Event, Platform, StoreStats};
 use engine::{Error, Found, Lookup, Options, Store, Want, Write};
 use os::{DiskCounters, DiskFigures, JobThreads, OsClock, OsDisk, OsRng};
@@ -22,6 +22,9 @@ const TURN_WRITES: u32 = 32;
 
 /// What waits for a wake-up looks around again after this.
 const NAP: Duration = Duration::from_millis(1);
+
+/// So many turns in a row in which nothing is under way: then nothing is due.
+const QUIET_TURNS: u32 = 50;
 
 /// A wait that is worth a sleep: shorter ones are added up, since a sleep takes tens of microseconds at least.
 const PACE_MIN: Duration = Duration::from_micros(100);
@@ -128,17 +131,30 @@ impl Bed {
 
     /// One page of a scan.
     pub fn scan(&mut self, request: ScanRequest) -> Result<ScanPage> {
-        let id = self.store.scan(request).map_err(told)?;
+        let id = self.begin_scan(request)?;
         loop {
             self.turn();
-            for event in self.events.drain(..) {
-                match event {
-                    Event::Scan(ended, page) if ended == id => return page.map_err(told),
-                    _ => {}
-                }
+            if let Some(page) = self.ended_scan(id)? {
+                return Ok(page);
             }
             thread::park_timeout(NAP);
         }
+    }
+
+    /// Begins a scan that goes on beside other work.
+    pub fn begin_scan(&mut self, request: ScanRequest) -> Result<ScanId> {
+        self.store.scan(request).map_err(told)
+    }
+
+    /// The page of a scan that was begun, once a turn has brought it.
+    pub fn ended_scan(&mut self, id: ScanId) -> Result<Option<ScanPage>> {
+        for event in self.events.drain(..) {
+            match event {
+                Event::Scan(ended, page) if ended == id => return page.map(Some).map_err(told),
+                _ => {}
+            }
+        }
+        Ok(None)
     }
 
     /// Lets the store end everything that is under way or due.
@@ -154,6 +170,17 @@ impl Bed {
             }
             thread::park_timeout(NAP);
         }
+    }
+
+    /// Lets the store end everything, compaction included: it may wait for its pace, and begin again with the next choice.
+    pub fn settle(&mut self) -> Result<()> {
+        let mut quiet = 0;
+        while quiet < QUIET_TURNS {
+            self.rest()?;
+            quiet = if self.store.is_compacting() { 0 } else { quiet + 1 };
+            thread::park_timeout(NAP);
+        }
+        Ok(())
     }
 
     /// What it does and holds.

@@ -1,13 +1,15 @@
 //! The figures of the engine: a store in this process, with the real disk and job threads, and nothing around it.
 //!
 //! Each part makes stores of its own: [`objects`] is what they hold, [`bed`] drives one, and the parts are
-//! [`size`] (what writing, reading and starting cost at so many objects), [`small`] (tiny values, many of them) and
-//! [`steady`] (stalls, and what background work does to a steady load).
+//! [`size`] (what writing, reading and starting cost at so many objects), [`small`] (tiny values, many of them),
+//! [`steady`] (stalls), [`beside`] (what background work does to a steady load) and [`space`] (how large the journal gets).
 
 mod bed;
+mod beside;
 mod objects;
 mod size;
 mod small;
+mod space;
 mod steady;
 
 use crate::figures::{self, How, Part as Run, Set};
@@ -43,8 +45,12 @@ enum Part {
     LargeKb8,
     /// Keys of 8 bytes, values of 16.
     Small,
-    /// Stalls, and a steady load beside background work.
+    /// Stalls.
     Steady,
+    /// A steady load beside a fold and a compaction.
+    Beside,
+    /// The journal's size, at rest and under overwrites.
+    Space,
 }
 
 /// How much is measured.
@@ -60,6 +66,10 @@ struct Plan {
     small: u64,
     /// Objects that are loaded, and then as many overwritten, while stalls are looked for.
     steady: u64,
+    /// The same, beside background work and for the journal's size.
+    overwritten: u64,
+    /// How long a steady load goes on alone, and beside each kind of background work.
+    beside: Duration,
     /// Rounds of each kind of read.
     rounds: usize,
     /// Reads in each.
@@ -74,6 +84,8 @@ const FULL: Plan = Plan {
     large: 20_000_000,
     small: 50_000_000,
     steady: 10_000_000,
+    overwritten: 4_000_000,
+    beside: Duration::from_secs(20),
     rounds: 5,
     reads: 1_000_000,
     yardstick: Duration::from_millis(500),
@@ -85,14 +97,16 @@ const QUICK: Plan = Plan {
     large: 0,
     small: 2_000_000,
     steady: 1_000_000,
+    overwritten: 1_000_000,
+    beside: Duration::from_secs(5),
     rounds: 3,
     reads: 400_000,
     yardstick: Duration::from_millis(250),
 };
 
 const QUICK_LEAVES_OUT: &str = "quick: the rows at 20 million objects are left out; 200,000 objects of 8 KB instead of \
-    a million, 2 million small ones instead of 50, stalls over one million objects instead of 10; 3 rounds of \
-    400,000 reads instead of 5 of a million";
+    a million, 2 million small ones instead of 50, stalls over one million objects instead of 10, the journal's size and \
+    steady loads over one million instead of 4, for 5 s instead of 20; 3 rounds of 400,000 reads instead of 5 of a million";
 
 const METHOD: &str = "\
 The engine alone, in the measuring process: one owner thread in a closed loop without think time, one job thread, I/O
@@ -135,26 +149,36 @@ const LARGE_KB8: Run<Part, Plan> = Run {
 const SMALL: Run<Part, Plan> = Run { name: Part::Small, specs: small::specs, run: small::run };
 const STEADY: Run<Part, Plan> = Run { name: Part::Steady, specs: steady::specs, run: steady::run };
 
+const BESIDE: Run<Part, Plan> = Run { name: Part::Beside, specs: beside::specs, run: beside::run };
+const SPACE: Run<Part, Plan> = Run { name: Part::Space, specs: space::specs, run: space::run };
+
 const SET: Set<Part, Plan> = Set {
     name: "engine",
     title: "The engine alone",
     method: METHOD,
     quick_leaves_out: QUICK_LEAVES_OUT,
     needs_binary: false,
-    parts: &[KB1, KB8, SMALL, STEADY, LARGE, LARGE_KB8],
+    parts: &[KB1, KB8, SMALL, STEADY, BESIDE, SPACE, LARGE, LARGE_KB8],
 };
 
-const QUICK_SET: Set<Part, Plan> = Set { parts: &[KB1, KB8, SMALL, STEADY], ..SET };
+const QUICK_SET: Set<Part, Plan> = Set { parts: &[KB1, KB8, SMALL, STEADY, BESIDE, SPACE], ..SET };
 
 /// Measures, prints, writes the page.
 pub fn run(options: &Options) -> Result<()> {
     let mut plan = if options.how.quick { QUICK } else { FULL };
     let mut only = options.only.clone();
     if let Some(objects) = options.objects {
-        plan = Plan { objects, objects_8k: objects / 8, small: objects, steady: objects, ..plan };
+        plan = Plan {
+            objects,
+            objects_8k: objects / 8,
+            small: objects,
+            steady: objects,
+            overwritten: objects,
+            ..plan
+        };
         plan.reads = plan.reads.min(objects);
         if only.is_empty() {
-            only = vec![Part::Kb1, Part::Kb8, Part::Small, Part::Steady];
+            only = vec![Part::Kb1, Part::Kb8, Part::Small, Part::Steady, Part::Beside, Part::Space];
         }
     }
     let set = if options.how.quick { &QUICK_SET } else { &SET };

@@ -161,12 +161,6 @@ pub fn run(case: &Case, context: &Context, report: &mut Report) -> Result<()> {
     sys::forget_peak_memory()?;
     load(&rows, &mut bed, &mut objects, count, report)?;
     read(&rows, case, context, &mut bed, &mut objects, count, report)?;
-    if let Some(mib) = case.ledger.and_then(|bars| bars.memory_mib) {
-        let memory = proc::memory(std::process::id())?;
-        let mib_of = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        let row = rows.memory(mib).valued(mib_of(memory.peak), "the peak of the process, generator included");
-        report.push(row.also("resident_mib", Some(mib_of(memory.resident))))?;
-    }
     bed.close()?;
     if case.ledger.is_some() {
         start(&rows, context, &dir, &options, report)?;
@@ -300,6 +294,13 @@ fn read(
     ));
     let folds = (0..plan.rounds).map(|_| fold(bed, count)).collect::<Result<Vec<f64>>>()?;
     report.push(rows.fold().measured(&folds))?;
+    if let Some(mib) = bars.memory_mib {
+        // Before the yardsticks, which take memory of their own.
+        let memory = proc::memory(std::process::id())?;
+        let mib_of = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let row = rows.memory(mib).valued(mib_of(memory.peak), "the peak of the process, generator included");
+        report.push(row.also("resident_mib", Some(mib_of(memory.resident))))?;
+    }
     if case.name == "1M" {
         let mut yardsticks = Yardsticks::new(&context.home)?;
         let rounds =
@@ -348,12 +349,10 @@ fn reads(
     Ok(Reads { us, hit_rate: hits as f64 / (hits + misses).max(1) as f64 })
 }
 
-/// A fold over every head; millions for each second of CPU.
-pub fn fold(bed: &mut Bed, count: u64) -> Result<f64> {
-    let seen = Arc::new(AtomicU64::new(0));
-    let counter = Arc::clone(&seen);
-    let cpu = Cpu::start()?;
-    let request = ScanRequest {
+/// A fold over every head, which counts them.
+pub fn all_heads(seen: &Arc<AtomicU64>) -> ScanRequest {
+    let counter = Arc::clone(seen);
+    ScanRequest {
         start: bytes::Bytes::new(),
         end: bytes::Bytes::from_static(&END),
         items_max: usize::MAX,
@@ -362,8 +361,14 @@ pub fn fold(bed: &mut Bed, count: u64) -> Result<f64> {
             counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             Visit::Skip
         }),
-    };
-    bed.scan(request)?;
+    }
+}
+
+/// A fold over every head; millions for each second of CPU.
+pub fn fold(bed: &mut Bed, count: u64) -> Result<f64> {
+    let seen = Arc::new(AtomicU64::new(0));
+    let cpu = Cpu::start()?;
+    bed.scan(all_heads(&seen))?;
     let us = cpu.us_per(count)?;
     match seen.load(Ordering::Relaxed) {
         saw if saw == count => Ok(1.0 / us),

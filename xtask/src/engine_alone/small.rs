@@ -69,13 +69,14 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of all files in a folder and those below it.
-fn folder_bytes(dir: &Path) -> Result<u64> {
+/// The bytes of all files in a folder and those below it; one that goes meanwhile has none.
+pub fn folder_bytes(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let inside = entry.file_type()?.is_dir();
-        bytes += if inside { folder_bytes(&entry.path())? } else { entry.metadata()?.len() };
+        bytes +=
+            if inside { folder_bytes(&entry.path())? } else { entry.metadata().map_or(0, |file| file.len()) };
     }
     Ok(bytes)
 }

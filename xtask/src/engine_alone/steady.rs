@@ -96,7 +96,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
 }
 
 /// One of `count` numbers, small ones far more often.
-fn pareto(rng: &mut SplitMix, count: u64) -> u64 {
+pub fn pareto(rng: &mut SplitMix, count: u64) -> u64 {
     let uniform = (rng.next() >> 11) as f64 / (1u64 << 53) as f64;
     let drawn = (1.0 - uniform).powf(-1.0 / PARETO_SHAPE) - 1.0;
     // The tail beyond `count` folds back; a factor spreads the head over a hundredth of the objects.
@@ -104,14 +104,16 @@ fn pareto(rng: &mut SplitMix, count: u64) -> u64 {
 }
 
 /// How long this thread has waited for a processor so far.
-struct RunQueue(File);
+pub struct RunQueue(File);
 
 impl RunQueue {
-    fn open() -> Result<RunQueue> {
+    /// Of the calling thread.
+    pub fn open() -> Result<RunQueue> {
         Ok(RunQueue(File::open("/proc/thread-self/schedstat")?))
     }
 
-    fn waited(&self) -> Result<Duration> {
+    /// In all.
+    pub fn waited(&self) -> Result<Duration> {
         let mut bytes = [0; 96];
         let len = self.0.read_at(&mut bytes, 0)?;
         let text = std::str::from_utf8(&bytes[..len])?;
