@@ -98,15 +98,17 @@ impl Plan<'_> {
         partitions: impl IntoIterator<Item = u16>,
         left_out: &BTreeSet<NodeId>,
     ) -> Result<Vec<(Source, Vec<u16>)>, Error> {
-        let mut open: Vec<(u16, Vec<NodeId>)> =
-            partitions.into_iter().map(|partition| (partition, self.holders(partition, left_out))).collect();
+        let n_val = usize::try_from(self.n_val).unwrap_or(usize::MAX);
+        let usable = |_: Partition, node: NodeId| {
+            !left_out.contains(&node) && (node == self.here || (self.is_up)(node))
+        };
+        let partitions = partitions.into_iter().map(|partition| Partition(partition.into()));
+        let cover =
+            self.ring.cover(partitions, n_val, Some(self.here), usable).map_err(|_| Error::NotCovered)?;
         let mut parts = BTreeMap::new();
-        while !open.is_empty() {
-            let node = self.best(&open).ok_or(Error::NotCovered)?;
-            let (taken, left) = open.into_iter().partition(|(_, holders)| holders.contains(&node));
-            open = left;
-            let taken: Vec<(u16, Vec<NodeId>)> = taken;
-            for (partition, _) in taken {
+        for (node, partitions) in cover {
+            for partition in partitions {
+                let partition = u16::try_from(partition.0).expect("a partition's number has 16 bits");
                 let source = match node == self.here {
                     true => Source::Here(ring::shard_of(partition, self.shards)),
                     false => Source::Node(node),
@@ -115,27 +117,6 @@ impl Plan<'_> {
             }
         }
         Ok(parts.into_iter().collect())
-    }
-
-    fn holders(&self, partition: u16, left_out: &BTreeSet<NodeId>) -> Vec<NodeId> {
-        let n_val = usize::try_from(self.n_val).unwrap_or(usize::MAX);
-        let primaries = self.ring.preflist(Partition(partition.into()), n_val).map(|entry| entry.node);
-        let usable = |node: &NodeId| !left_out.contains(node) && (*node == self.here || (self.is_up)(*node));
-        primaries.filter(usable).collect()
-    }
-
-    /// This node, if it holds any of them; otherwise who holds most.
-    fn best(&self, open: &[(u16, Vec<NodeId>)]) -> Option<NodeId> {
-        let mut counts: BTreeMap<NodeId, usize> = BTreeMap::new();
-        let each_once = |holders: &[NodeId]| holders.iter().copied().collect::<BTreeSet<_>>();
-        for node in open.iter().flat_map(|(_, holders)| each_once(holders)) {
-            *counts.entry(node).or_default() += 1;
-        }
-        if open.iter().any(|(_, holders)| holders.is_empty()) {
-            return None;
-        }
-        let most = counts.iter().max_by_key(|(node, count)| (**count, std::cmp::Reverse(**node)));
-        if counts.contains_key(&self.here) { Some(self.here) } else { most.map(|(&node, _)| node) }
     }
 }
 
