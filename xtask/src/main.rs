@@ -5,12 +5,13 @@
 //! measured), [`workload`] and [`generator`] (what is asked of them), [`calibrate`] (what the machine does without
 //! them), [`measure`] (CPU per operation), [`strace`], [`rows`] and [`report`] (what is said in the end),
 //! [`figures`] (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`], [`load_generator`],
-//! [`engine_alone`], [`protocols`]. On its own:
+//! [`engine_alone`], [`protocols`], [`elastic`]. On its own:
 //! [`micro`], which counts instructions, and [`fuzz`], which makes noise.
 
 mod annulet;
 mod calibrate;
 mod cluster;
+mod elastic;
 mod engine_alone;
 mod figures;
 mod first_light;
@@ -71,6 +72,8 @@ enum Figures {
     Protocol(protocols::Options),
     /// The engine alone, in process: CPU per operation, bytes written, stalls, start, memory.
     Engine(engine_alone::Options),
+    /// The elastic cluster: so far the pure ring.
+    Cluster(elastic::Options),
     /// The load generator itself: what it can do, what it costs, whether it tells the truth.
     Bench(load_generator::Options),
 }
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Figures { figures: Figures::Quorum(options) } => ("figures", quorum::run(&options)),
         Command::Figures { figures: Figures::Engine(options) } => ("figures", engine_alone::run(&options)),
         Command::Figures { figures: Figures::Protocol(options) } => ("figures", protocols::run(&options)),
+        Command::Figures { figures: Figures::Cluster(options) } => ("figures", elastic::run(&options)),
         Command::Fuzz(options) => ("fuzz", fuzz::run(&options)),
         Command::Figures { figures: Figures::Bench(options) } => ("figures", load_generator::run(&options)),
         Command::Micro(options) => ("micro", micro::run(&options)),

@@ -3,6 +3,7 @@
 mod engine;
 mod object;
 mod protocol;
+mod ring;
 mod shard;
 
 use crate::Result;
@@ -54,6 +55,8 @@ pub const ALL: &[Case] = &[
     Case { name: "pb.decode_get", prepare: protocol::decode_get },
     Case { name: "pb.decode_put", prepare: protocol::decode_put },
     Case { name: "pb.encode_get", prepare: protocol::encode_get },
+    Case { name: "ring.preflist", prepare: ring::all_up },
+    Case { name: "ring.preflist_down", prepare: ring::a_tenth_down },
     Case { name: "shard.get", prepare: shard::get },
     Case { name: "shard.get_notfound", prepare: shard::get_notfound },
     Case { name: "shard.put", prepare: shard::put },
