@@ -33,12 +33,15 @@ fn a_node_is_loaded_checked_and_described() {
         let (output, results) = bench(dir.path(), &workload(driver, address, &server.http, ""), driver);
         assert!(output.status.success(), "{driver}: {output:?}");
         let check = &results.summary.check;
-        assert!(check.compared > 2000 && check.audited > 100, "{driver}: {check:?}");
+        // However fast the machine is: every read was compared, and some of what was written was read again.
+        assert!(check.compared > 0 && check.not_compared == 0 && check.audited > 0, "{driver}: {check:?}");
         let done: u64 = results.seconds.iter().map(|second| second.done(None)).sum();
         assert_eq!(done, 4000, "{driver}");
         let told = &results.manifest.servers[0];
         assert!(told.pid.is_some() && told.version.starts_with("0."), "{told:?}");
-        assert_eq!(told.options.get("durability").map(String::as_str), Some("none"));
+        let option = |name: &str| told.options.get(name).map(String::as_str);
+        assert_eq!((option("durability"), option("ring_size")), (Some("none"), Some("64")), "{told:?}");
+        assert!(option("engine").is_some_and(|text| text.contains("runs_max: 4")), "{told:?}");
     }
     server.stop();
 }

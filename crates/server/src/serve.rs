@@ -4,7 +4,7 @@
 //! 3. Open all stores, each on its thread. 4. Hand shard 0's bucket properties to all. 5. Serve until SIGTERM or
 //!    SIGINT. 6. Answer what is under way, close connections, stop the stores cleanly.
 
-use crate::config::Config;
+use crate::config::{Config, SETTINGS};
 use crate::error::Error;
 use crate::http;
 use crate::listen::listen;
@@ -21,6 +21,7 @@ use node::riak::{Identity, RIAK_VERSION};
 use node::{Layout, Members, ShardId};
 use os::{OsDisk, OsRng};
 use ring::{Ring, RingSize, RingVersion};
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -232,7 +233,8 @@ fn ask_all(
             let stats =
                 Stats::of(&identity.node, env!("CARGO_PKG_VERSION"), partitions, connections, &threads);
             let members = common.members.all().map(|node| &**common.members.name(node));
-            stats.with_peers(members, &threads, doors.map_or(0, |doors| doors.refused()))
+            let stats = stats.with_peers(members, &threads, doors.map_or(0, |doors| doors.refused()));
+            stats.with_options(&common.told)
         })
     })
 }
@@ -259,6 +261,7 @@ fn common(config: &Config, layout: Layout, members: Arc<Members>) -> Result<Comm
     let ring = Ring::round_robin(RingVersion(1), layout.ring_size, nodes)
         .map_err(|error| Error::Cluster("cluster", error.to_string()))?;
     let resources = machine::resources(config.memory, layout.shards);
+    let options = options(config, &resources);
     let identity = Identity { node: config.name.clone(), version: RIAK_VERSION.to_owned() };
     Ok(Common {
         data: config.data.clone(),
@@ -267,7 +270,8 @@ fn common(config: &Config, layout: Layout, members: Arc<Members>) -> Result<Comm
         ring: Arc::new(ring),
         peers,
         identity: Arc::new(identity),
-        options: options(config, &resources),
+        told: Arc::new(told(config, layout, &options)),
+        options,
         concurrency: resources.concurrency(),
         read_form: config.read_form,
         life,
@@ -294,6 +298,17 @@ fn options(config: &Config, resources: &Resources) -> Options {
         space_target_idle_percent: fit.space_target_idle_percent.min(config.space_target),
         ..fit
     }
+}
+
+/// Every option in force, as text: those of the node by their names, and under `engine` those of its stores.
+fn told(config: &Config, layout: Layout, engine: &Options) -> BTreeMap<String, String> {
+    let own = SETTINGS.iter().map(|setting| (setting.name.to_owned(), setting.show(config)));
+    let fixed = [
+        ("ring_size", layout.ring_size.partitions().to_string()),
+        ("shards", layout.shards.to_string()),
+        ("engine", format!("{engine:?}")),
+    ];
+    own.chain(fixed.map(|(name, value)| (name.to_owned(), value))).collect()
 }
 
 /// The layout of the data that is there, or of the data to be made.

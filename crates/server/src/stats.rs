@@ -116,6 +116,8 @@ pub struct Stats {
     links: PeerFigures,
     /// By the other nodes' names.
     peers: BTreeMap<String, PeerFigures>,
+    /// Every option in force, as text.
+    options: BTreeMap<String, String>,
 }
 
 impl Stats {
@@ -165,6 +167,11 @@ impl Stats {
             self.peers.insert(name.to_owned(), sum);
         }
         self
+    }
+
+    /// With the options in force.
+    pub fn with_options(self, options: &BTreeMap<String, String>) -> Stats {
+        Stats { options: options.clone(), ..self }
     }
 
     fn add(&mut self, thread: &ThreadStats) {

@@ -18,6 +18,7 @@ use node::riak::Identity;
 use node::{Layout, Members, Reaping, Shard, ShardConfig, ShardId, layout};
 use os::{DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
 use ring::Ring;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -59,6 +60,8 @@ pub struct Common {
     pub options: Options,
     /// Threads for each of them.
     pub concurrency: Concurrency,
+    /// Every option in force, as text.
+    pub told: Arc<BTreeMap<String, String>>,
     /// How reads ask their replicas.
     pub read_form: ReadForm,
     /// This process, for other nodes.
