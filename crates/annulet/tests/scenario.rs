@@ -43,6 +43,47 @@ fn base_port() -> u16 {
     10_240 + listener.local_addr().unwrap().port() % 2_000 * 10
 }
 
+/// What was done, as it was marked: kinds and texts.
+fn marks(results: &Path) -> Vec<(String, String)> {
+    let events = std::fs::read_to_string(results.join("events.jsonl")).unwrap();
+    let events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let text = |event: &Value, name: &str| event[name].as_str().unwrap().to_owned();
+    let marks = events.map(|event| (text(&event, "kind"), text(&event, "text")));
+    marks.filter(|(kind, _)| kind != "phase").collect()
+}
+
+#[test]
+fn a_node_is_administered_and_stopped_under_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let exe = env!("CARGO_BIN_EXE_annulet");
+    let step = |second: f32, args: &str| {
+        format!(
+            "[[at]]\nsecond = {second}\ndo = \"run\"\ncommand = [{exe:?}, {args}, \"--node\", \"{{n1.http}}\"]\n"
+        )
+    };
+    let scenario = format!(
+        "workload = \"w.toml\"\nnodes = 1\nbase_port = {}\n{}{}\
+         [[at]]\nsecond = 2\ndo = \"stop\"\nnode = 1\nfor = 0.5\n",
+        base_port(),
+        step(1.2, "\"admin\", \"bucket-type\", \"create\", \"carts\""),
+        // Stopped and started again, the node still knows of the type.
+        step(4.0, "\"admin\", \"bucket-type\", \"activate\", \"carts\""),
+    );
+    let output = play(folder.path(), &scenario);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let marks = marks(&folder.path().join("results"));
+    let done: Vec<&str> = marks.iter().map(|(_, text)| &**text).collect();
+    assert!(done[0].contains("create carts") && done[3].contains("activate carts"), "{marks:?}");
+    assert_eq!(done[1..3], ["stop n1", "start n1"]);
+    // A command that fails ends the run, and says why.
+    let fails = scenario.replace("create", "update");
+    std::fs::remove_dir_all(folder.path().join("results")).unwrap();
+    let output = play(folder.path(), &fails);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("carts"), "{said}");
+}
+
 #[test]
 fn a_node_is_killed_and_paused_under_load_and_nothing_is_left_behind() {
     let folder = tempfile::tempdir().unwrap();
@@ -57,13 +98,7 @@ fn a_node_is_killed_and_paused_under_load_and_nothing_is_left_behind() {
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     let results = folder.path().join("results");
-    let events = std::fs::read_to_string(results.join("events.jsonl")).unwrap();
-    let marks: Vec<(String, String)> = events
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap())
-        .map(|event| (event["kind"].as_str().unwrap().to_owned(), event["text"].as_str().unwrap().to_owned()))
-        .filter(|(kind, _)| kind != "phase")
-        .collect();
+    let marks = marks(&results);
     let expected =
         [("fault", "pause n1"), ("repair", "continue n1"), ("fault", "kill n1"), ("repair", "start n1")];
     assert_eq!(marks, expected.map(|(kind, text)| (kind.to_owned(), text.to_owned())), "{said}");
