@@ -24,7 +24,8 @@ pub const KEY_LEN: usize = 12;
 /// Keys from here on are never written.
 pub const MISSING_FROM: u64 = 500_000_000_000;
 
-const BUCKET: &[u8] = b"figures";
+/// The bucket of all keys.
+pub const BUCKET: &[u8] = b"figures";
 
 /// Where a key goes, in a request before its first patch. No digits, so it is found nowhere else.
 const KEY_MARK: [u8; KEY_LEN] = [b'#'; KEY_LEN];

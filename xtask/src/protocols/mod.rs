@@ -1,9 +1,10 @@
-//! The figures of the protocols: what HTTP costs beside protocol buffers, what slow clients cost others, what random
-//! input does.
+//! The figures of the protocols: what HTTP costs beside protocol buffers, what slow clients cost others, what a listing
+//! costs, what random input does.
 //!
-//! Parts run one after the other, each on a fresh data folder: [`cpu`], [`slow`], [`noise`].
+//! Parts run one after the other, each on a fresh data folder: [`cpu`], [`slow`], [`listing`], [`noise`].
 
 mod cpu;
+mod listing;
 mod noise;
 mod slow;
 
@@ -35,6 +36,8 @@ enum Part {
     Cpu,
     /// 2,000 clients that begin a request and do not go on.
     Slow,
+    /// A listing of all keys of a bucket on three nodes.
+    Listing,
     /// Random input.
     Noise,
 }
@@ -48,28 +51,34 @@ struct Plan {
     window: Window,
     /// Of random input, for each protocol.
     runs: u64,
+    /// Keys of the bucket that is listed.
+    listed: u64,
 }
 
 const FULL: Plan = Plan {
     rounds: 5,
     window: Window { warm_up: Duration::from_millis(500), time: Duration::from_secs(4) },
     runs: noise::RUNS,
+    listed: listing::KEYS,
 };
 
 const QUICK: Plan = Plan {
     rounds: 3,
     window: Window { warm_up: Duration::from_millis(200), time: Duration::from_millis(1200) },
     runs: noise::RUNS,
+    listed: listing::KEYS / 5,
 };
 
 const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but each is measured shorter (1.2 s instead of 4 s) and \
-    less often (3 rounds instead of 5)";
+    less often (3 rounds instead of 5); 200,000 keys are listed, and their CPU time is told five times as large";
 
 const METHOD: &str = "\
 One node at durability `none`, 100,000 objects of 1 KB, closed loops on 16 connections that stay open. CPU per operation is
 user and system time of the server process, as in the figures of first light; each round measures both protocols one
 after the other, and the ratio is taken within a round. Slow clients: 1,000 connections of each protocol that have sent
-the beginning of a request, against none, in the same round; the window is shorter than they are suffered. Random input:
+the beginning of a request, against none, in the same round; the window is shorter than they are suffered. A listing:
+three nodes of `annulet dev`, values of 100 bytes, protocol buffers; CPU time of all nodes, the first key as the client sees it, and
+anonymous memory of all nodes at any piece over that before. Random input:
 requests that make sense, damaged, against the sessions of both protocols in this process; growth is resident memory
 after all runs over that after the first 100,000.";
 
@@ -92,6 +101,7 @@ const SET: Set<Part, Plan> = Set {
     parts: &[
         Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run },
         Run { name: Part::Slow, specs: slow::specs, run: slow::run },
+        Run { name: Part::Listing, specs: listing::specs, run: listing::run },
         Run { name: Part::Noise, specs: noise::specs, run: noise::run },
     ],
 };
