@@ -76,6 +76,32 @@ impl Board {
         i64::from(self.quotas[usize::from(number)].count) - i64::from(self.count(number))
     }
 
+    /// Somebody who has one too many, because others were rounded up.
+    pub(super) fn spare(&self) -> Option<u16> {
+        let is_spare = |&number: &u16| {
+            let quota = self.quotas[usize::from(number)];
+            self.lacks(number) < 0 && quota.count < quota.high
+        };
+        self.numbers().find(is_spare)
+    }
+
+    /// Whether this one was rounded up and could be rounded down in the place of another.
+    pub(super) fn can_trade(&self, number: u16) -> bool {
+        let quota = self.quotas[usize::from(number)];
+        quota.count > quota.low && self.lacks(number) == 0
+    }
+
+    /// Rounds one up in the place of another.
+    pub(super) fn trade(&mut self, up: u16, down: u16) {
+        self.quotas[usize::from(up)].count += 1;
+        self.quotas[usize::from(down)].count -= 1;
+    }
+
+    /// The claimants.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u16> + use<> {
+        0..u16::try_from(self.quotas.len()).expect("there are fewer claimants than numbers")
+    }
+
     /// Gives a partition to a claimant, or to nobody.
     pub(super) fn set(&mut self, partition: usize, number: u16) {
         let old = std::mem::replace(&mut self.owners[partition], number);

@@ -3,7 +3,8 @@
 //! 1. Partitions whose owner claims no longer go to claimants that lack some: to the one that is least close there, and of
 //!    these to the one that lacks most. A node that takes another's place so gets just its partitions.
 //! 2. Claimants that lack some still take from those that have too many: evenly around the ring, at the next partition
-//!    where they are close to nothing. Since nobody else's distance suffers from that, it nearly always succeeds.
+//!    where they are close to nothing. Since nobody else's distance suffers from that, it nearly always succeeds. Who was
+//!    rounded up may give in the place of another that was rounded down: what counts is where the partition is.
 
 use super::board::{Board, NOBODY};
 
@@ -14,7 +15,7 @@ pub(super) fn fill(board: &mut Board) {
 }
 
 fn give(board: &mut Board) {
-    let mut lacking: Vec<u16> = numbers(board).filter(|&number| board.lacks(number) > 0).collect();
+    let mut lacking: Vec<u16> = board.numbers().filter(|&number| board.lacks(number) > 0).collect();
     for partition in 0..board.owners().len() {
         if board.owners()[partition] != NOBODY {
             continue;
@@ -32,26 +33,32 @@ fn give(board: &mut Board) {
 fn take(board: &mut Board) {
     let size = board.owners().len();
     let nodes = board.quotas().len();
-    let lacking: Vec<u16> = numbers(board).filter(|&number| board.lacks(number) > 0).collect();
+    let lacking: Vec<u16> = board.numbers().filter(|&number| board.lacks(number) > 0).collect();
     for number in lacking {
         let count = usize::try_from(board.lacks(number)).expect("it lacks some");
         // Those who join together begin at different places.
         let begin = usize::from(number) * size / nodes;
         for turn in 0..count {
             let from = begin + turn * size / count;
-            let partition = best_to_take(board, from, number).expect("somebody has too many");
+            let spare = board.spare();
+            let partition = best_to_take(board, from, number, spare).expect("somebody has too many");
+            let owner = board.owners()[partition];
+            if let Some(spare) = spare.filter(|_| board.lacks(owner) >= 0) {
+                board.trade(spare, owner);
+            }
             board.set(partition, number);
         }
     }
 }
 
 /// The first partition from there on that `number` may take without coming close to anything, or else the least bad.
-fn best_to_take(board: &Board, from: usize, number: u16) -> Option<usize> {
+fn best_to_take(board: &Board, from: usize, number: u16, spare: Option<u16>) -> Option<usize> {
     let size = board.owners().len();
     let mut best: Option<(i64, usize)> = None;
     for partition in (from..from + size).map(|at| at % size) {
         let owner = board.owners()[partition];
-        if board.lacks(owner) >= 0 {
+        let gives = board.lacks(owner) < 0 || spare.is_some() && board.can_trade(owner);
+        if !gives {
             continue;
         }
         let cost = board.cost_at(partition, number) - board.cost_at(partition, owner);
@@ -64,9 +71,4 @@ fn best_to_take(board: &Board, from: usize, number: u16) -> Option<usize> {
         }
     }
     best.map(|(_, partition)| partition)
-}
-
-fn numbers(board: &Board) -> impl Iterator<Item = u16> + use<> {
-    let count = u16::try_from(board.quotas().len()).expect("there are fewer claimants than numbers");
-    0..count
 }

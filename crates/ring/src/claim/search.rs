@@ -94,9 +94,7 @@ fn best_change(
             offer(cost, Change::Swap(other));
         }
     }
-    for to in
-        (0..board.quotas().len()).map(|to| u16::try_from(to).expect("there are fewer claimants than numbers"))
-    {
+    for to in board.numbers() {
         if let Some(cost) = board.shift_cost(partition, to).filter(|&cost| allowed(partition, to, cost)) {
             offer(cost, Change::Shift(to));
         }

@@ -163,6 +163,23 @@ fn a_replacement_takes_just_the_place() {
     assert_eq!(after.owners, before.owners.iter().map(new).collect());
 }
 
+/// With ten zones only those partitions suit a newcomer that are far from its zone. Whose quota is rounded down has to
+/// follow from that, or others would have to move out of the way.
+#[test]
+fn one_more_among_zones_moves_its_share() {
+    for zones in [1, 6, 10] {
+        let mut cluster = Cluster::default();
+        let zone = |id: u16| format!("zone{}", id % zones);
+        (0..200).for_each(|id| cluster.join(WEIGHT_DEFAULT, &zone(id)));
+        assert!(cluster.claim(4096, 3).shortfalls.is_empty());
+        cluster.join(WEIGHT_DEFAULT, &zone(200));
+        let least = least_moves(&cluster, 4096, 3);
+        let claim = cluster.claim(4096, 3);
+        assert!(claim.shortfalls.is_empty());
+        assert!(claim.moved * 10 <= least * 12, "{zones} zones: {} moved, {least} had to", claim.moved);
+    }
+}
+
 /// Every way of joining, leaving and replacing, two in a row, from every size up to 12 nodes.
 #[test]
 fn every_change_up_to_twelve_nodes() {
