@@ -59,10 +59,14 @@ impl Rows {
         let mut row = first_row(owners, len);
         let mut rows = vec![Row::default(); owners.len()];
         for (partition, &owner) in owners.iter().enumerate().rev() {
-            let place = Place::new(partition, owner);
-            let known = row.0[..len].iter().position(|it| it.node == owner.0).unwrap_or(len - 1);
-            row.0.copy_within(..known, 1);
-            row.0[0] = place;
+            // The owner comes first; the others move up, as far as where it was or the last.
+            let mut moved = Place::new(partition, owner);
+            for place in &mut row.0[..len] {
+                std::mem::swap(place, &mut moved);
+                if moved.node == owner.0 {
+                    break;
+                }
+            }
             rows[partition] = row;
         }
         let (gaps, lowest) = gaps(owners);
@@ -115,8 +119,8 @@ fn gaps(owners: &[NodeId]) -> (Box<[u16]>, Box<[u16]>) {
     }
     let gap = |(partition, owner): (usize, &NodeId)| {
         let before = std::mem::replace(&mut last[owner.index()], partition);
-        // What is before the start is at the end; an only one is a whole ring before itself.
-        narrow((partition + owners.len() - before - 1) % owners.len())
+        // What is before the start is at the end; an only one is a whole ring before itself. The size is a power of two.
+        narrow((partition + owners.len() - before - 1) & (owners.len() - 1))
     };
     (owners.iter().enumerate().map(gap).collect(), lowest.into())
 }
