@@ -32,45 +32,72 @@ impl Ring {
         preferred: Option<NodeId>,
         may: impl Fn(Partition, NodeId) -> bool,
     ) -> Result<BTreeMap<NodeId, Vec<Partition>>, Error> {
-        let mut open = Vec::new();
-        let mut held: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+        let (mut open, mut pairs) = (Vec::new(), Vec::new());
         for (at, partition) in partitions.into_iter().enumerate() {
-            let before = open.len();
-            for entry in self.preflist(partition, n_val).filter(|entry| may(partition, entry.node)) {
-                let of_node = held.entry(entry.node).or_default();
-                // With fewer nodes than primaries a node comes up again.
-                if of_node.last() != Some(&at) {
-                    of_node.push(at);
-                }
-                open.resize(before + 1, Some(partition));
-            }
-            if open.len() == before {
+            let before = pairs.len();
+            pairs.extend(
+                self.preflist(partition, n_val).map(|it| (it.node, at)).filter(|it| may(partition, it.0)),
+            );
+            if pairs.len() == before {
                 return Err(Error::NotCovered(partition));
             }
+            open.push(Some(partition));
         }
+        let held = Held::of(&pairs);
         let mut cover = BTreeMap::new();
         let mut take = |node: NodeId, open: &mut [Option<Partition>]| {
-            let taken: Vec<Partition> = held[&node].iter().filter_map(|&at| open[at].take()).collect();
+            let taken: Vec<Partition> = held.by(node).iter().filter_map(|&at| open[at].take()).collect();
             if !taken.is_empty() {
                 cover.insert(node, taken);
             }
         };
-        let is_open = |node: &NodeId, open: &[Option<Partition>]| {
-            held[node].iter().filter(|&&at| open[at].is_some()).count()
-        };
-        if let Some(node) = preferred.filter(|node| held.contains_key(node)) {
+        if let Some(node) = preferred {
             take(node, &mut open);
         }
+        let count = |node: NodeId, open: &[Option<Partition>]| {
+            held.by(node).iter().filter(|&&at| open[at].is_some()).count()
+        };
         let mut heap: BinaryHeap<(usize, Reverse<NodeId>)> =
-            held.iter().map(|(&node, held)| (held.len(), Reverse(node))).collect();
-        while let Some((count, Reverse(node))) = heap.pop() {
-            match is_open(&node, &open) {
+            self.owning().iter().map(|node| (count(node, &open), Reverse(node))).collect();
+        while let Some((known, Reverse(node))) = heap.pop() {
+            match count(node, &open) {
                 0 => {}
-                now if now < count => heap.push((now, Reverse(node))),
+                now if now < known => heap.push((now, Reverse(node))),
                 _ => take(node, &mut open),
             }
         }
         Ok(cover)
+    }
+}
+
+/// By node, the places in the list of partitions that it may be asked for, in order.
+struct Held {
+    /// By node, where its places begin; one more for the end.
+    begins: Vec<usize>,
+    places: Vec<usize>,
+}
+
+impl Held {
+    fn of(pairs: &[(NodeId, usize)]) -> Held {
+        let nodes = pairs.iter().map(|(node, _)| node.index() + 1).max().unwrap_or(0);
+        let mut begins = vec![0; nodes + 1];
+        pairs.iter().for_each(|(node, _)| begins[node.index() + 1] += 1);
+        for node in 0..nodes {
+            begins[node + 1] += begins[node];
+        }
+        let (mut next, mut places) = (begins.clone(), vec![0; pairs.len()]);
+        for &(node, at) in pairs {
+            places[next[node.index()]] = at;
+            next[node.index()] += 1;
+        }
+        Held { begins, places }
+    }
+
+    fn by(&self, node: NodeId) -> &[usize] {
+        match self.begins.get(node.index() + 1) {
+            Some(&end) => &self.places[self.begins[node.index()]..end],
+            None => &[],
+        }
     }
 }
 
