@@ -85,8 +85,23 @@ impl Board {
         self.numbers().find(is_spare)
     }
 
+    /// Somebody who lacks one because of being rounded up.
+    pub(super) fn eager(&self) -> Option<u16> {
+        let is_eager = |&number: &u16| {
+            let quota = self.quotas[usize::from(number)];
+            self.lacks(number) > 0 && quota.count > quota.low
+        };
+        self.numbers().find(is_eager)
+    }
+
+    /// Whether this one was rounded down and could be rounded up in the place of another.
+    pub(super) fn can_take_more(&self, number: u16) -> bool {
+        let quota = self.quotas[usize::from(number)];
+        quota.count < quota.high && self.lacks(number) == 0
+    }
+
     /// Whether this one was rounded up and could be rounded down in the place of another.
-    pub(super) fn can_trade(&self, number: u16) -> bool {
+    pub(super) fn can_give_more(&self, number: u16) -> bool {
         let quota = self.quotas[usize::from(number)];
         quota.count > quota.low && self.lacks(number) == 0
     }

@@ -1,7 +1,8 @@
 //! The ring there is, brought to its quotas by few moves.
 //!
 //! 1. Partitions whose owner claims no longer go to claimants that lack some: to the one that is least close there, and of
-//!    these to the one that lacks most. A node that takes another's place so gets just its partitions.
+//!    these to the one that lacks most. A node that takes another's place so gets just its partitions. Where all of them are
+//!    close, one that was rounded down may take it in the place of one that was rounded up.
 //! 2. Claimants that lack some still take from those that have too many: evenly around the ring, at the next partition
 //!    where they are close to nothing. Since nobody else's distance suffers from that, it nearly always succeeds. Who was
 //!    rounded up may give in the place of another that was rounded down: what counts is where the partition is.
@@ -15,18 +16,26 @@ pub(super) fn fill(board: &mut Board) {
 }
 
 fn give(board: &mut Board) {
-    let mut lacking: Vec<u16> = board.numbers().filter(|&number| board.lacks(number) > 0).collect();
     for partition in 0..board.owners().len() {
         if board.owners()[partition] != NOBODY {
             continue;
         }
         let key = |number: u16| (board.cost_at(partition, number), -board.lacks(number));
-        let best = lacking.iter().copied().min_by_key(|&number| key(number));
-        let best = best.expect("quotas add up to all partitions, so somebody lacks one");
-        board.set(partition, best);
-        if board.lacks(best) <= 0 {
-            lacking.retain(|&number| number != best);
+        let lacking = board.numbers().filter(|&number| board.lacks(number) > 0);
+        let best = lacking.min_by_key(|&number| key(number));
+        let mut best = best.expect("quotas add up to all partitions, so somebody lacks one");
+        // One for the move itself.
+        if board.cost_at(partition, best) > 1
+            && let Some(eager) = board.eager()
+        {
+            let others = board.numbers().filter(|&number| board.can_take_more(number));
+            let better = others.min_by_key(|&number| key(number)).filter(|&it| key(it).0 < key(best).0);
+            if let Some(better) = better {
+                board.trade(better, eager);
+                best = better;
+            }
         }
+        board.set(partition, best);
     }
 }
 
@@ -57,7 +66,7 @@ fn best_to_take(board: &Board, from: usize, number: u16, spare: Option<u16>) -> 
     let mut best: Option<(i64, usize)> = None;
     for partition in (from..from + size).map(|at| at % size) {
         let owner = board.owners()[partition];
-        let gives = board.lacks(owner) < 0 || spare.is_some() && board.can_trade(owner);
+        let gives = board.lacks(owner) < 0 || spare.is_some() && board.can_give_more(owner);
         if !gives {
             continue;
         }

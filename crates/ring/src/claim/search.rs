@@ -12,7 +12,7 @@ use base::rng::SplitMix64;
 use super::board::{Board, NOBODY};
 
 /// Swaps that are compared in one search: what bounds it to a fraction of a second on the largest rings.
-const COMPARED_MAX: usize = 300_000;
+const COMPARED_MAX: usize = 150_000;
 /// Steps without a better ring after which it is given up, beside one for each so many partitions.
 const PATIENCE: usize = 100;
 const PATIENCE_PARTITIONS: usize = 4;
