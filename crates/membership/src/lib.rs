@@ -6,7 +6,7 @@
 //! * **Who is a member, and who owns what?** [`state`], the same at all nodes, by the order that [`log`] gives its commands.
 //!   Reading and writing data does not wait for it.
 //!
-//! Both are state machines without clock, socket, disk or randomness of their own: `step(input, now)`, and what came
+//! [`Membership`] is both in one, as a node runs them. All are state machines without clock, socket, disk or randomness of their own: `step(input, now)`, and what came
 //! of it.
 //!
 //! Left out: links, files and threads, which are their user's.
@@ -14,8 +14,10 @@
 mod cluster;
 pub mod detector;
 pub mod log;
+mod member;
 mod planted;
 pub mod state;
 
 pub use cluster::ClusterId;
+pub use member::{Input, Membership, Output, Stop};
 pub use ring::NodeId;

@@ -204,6 +204,11 @@ impl Detector {
         self.speaker
     }
 
+    /// The members, as it was told.
+    pub fn members(&self) -> &BTreeSet<NodeId> {
+        &self.members
+    }
+
     /// The members that can be reached, this node not among them.
     pub fn up(&self) -> &BTreeSet<NodeId> {
         &self.up

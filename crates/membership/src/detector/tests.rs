@@ -257,24 +257,35 @@ fn a_node_that_everybody_forgot_comes_back() {
     net.assert_right("healed");
 }
 
+/// What each of so many nodes sends in a quiet minute: datagrams, bytes.
+fn quiet_minute(nodes: u16) -> (u64, u64) {
+    let mut net = Net::new(3, nodes);
+    net.run(60);
+    net.assert_right("all were started");
+    net.processes.iter_mut().flatten().for_each(|process| process.sent = (0, 0));
+    net.run(60);
+    let sent = net.processes.iter().flatten().map(|process| process.sent);
+    let (datagrams, bytes) = sent.fold((0, 0), |sum, sent| (sum.0 + sent.0, sum.1 + sent.1));
+    (datagrams / u64::from(nodes), bytes / u64::from(nodes))
+}
+
+fn assert_quiet(nodes: u16) {
+    let (datagrams, bytes) = quiet_minute(nodes);
+    // A ping and an answer a second.
+    assert!((118..=126).contains(&datagrams), "{nodes} nodes: {datagrams} datagrams a minute each");
+    assert!(bytes <= 126 * 100, "{nodes} nodes: {bytes} bytes a minute each");
+}
+
 #[test]
 fn a_quiet_node_costs_the_same_in_any_cluster() {
-    let cost = |nodes: u16| {
-        let mut net = Net::new(3, nodes);
-        net.run(60);
-        net.assert_right("all were started");
-        net.processes.iter_mut().flatten().for_each(|process| process.sent = (0, 0));
-        net.run(60);
-        let sent = net.processes.iter().flatten().map(|process| process.sent);
-        let (datagrams, bytes) = sent.fold((0, 0), |sum, sent| (sum.0 + sent.0, sum.1 + sent.1));
-        (datagrams / u64::from(nodes), bytes / u64::from(nodes))
-    };
-    for nodes in [5, 20, 80] {
-        let (datagrams, bytes) = cost(nodes);
-        // A ping and an ack a second.
-        assert!((118..=126).contains(&datagrams), "{nodes} nodes: {datagrams} datagrams a minute each");
-        assert!(bytes <= 126 * 100, "{nodes} nodes: {bytes} bytes a minute each");
-    }
+    [5, 20, 80].into_iter().for_each(assert_quiet);
+}
+
+/// `cargo test --release -p membership -- --ignored a_thousand`
+#[test]
+#[ignore = "takes minutes"]
+fn a_quiet_node_costs_the_same_among_a_thousand() {
+    [10, 1_000].into_iter().for_each(assert_quiet);
 }
 
 #[test]

@@ -22,6 +22,8 @@ mod elect;
 mod entry;
 mod file;
 mod message;
+mod persist;
+mod proposal;
 mod pull;
 mod recover;
 mod refusal;
@@ -43,6 +45,8 @@ use self::file::Record;
 pub use self::file::{FILE_VERSION, FileError, Write};
 use self::message::Message;
 pub use self::message::{Envelope, Failed, MESSAGE_BYTES_MAX, Outcome, VERSION};
+pub use self::proposal::PROPOSAL_MAX;
+use self::proposal::Waiter;
 pub use self::refusal::Refusal;
 use self::replicate::Leader;
 use crate::ClusterId;
@@ -58,20 +62,8 @@ pub const ELECTION_AFTER: Duration = Duration::from_secs(2);
 /// How often a member asks another, chosen at random, whether there is news.
 pub const POLL_EVERY: Duration = Duration::from_secs(5);
 
-/// How long a proposal that was passed on may take.
-pub const PROPOSAL_MAX: Duration = Duration::from_secs(10);
-
 /// Members told at once that there is news; they tell others.
 const TOLD_AT_ONCE: usize = 3;
-
-/// Proposals that wait at once: people and programs that change a cluster are few.
-const PROPOSALS_MAX: usize = 256;
-
-/// A file is replaced by a snapshot after this many entries.
-const COMPACT_AFTER: u64 = 256;
-
-/// Entries before a snapshot that stay, for those who need only the difference.
-const KEPT: u64 = 128;
 
 /// What happens to a log.
 #[derive(Clone, Debug)]
@@ -169,14 +161,6 @@ enum Role {
     Leader(Leader),
 }
 
-/// Who waits for an entry.
-#[derive(Clone, Copy)]
-enum Waiter {
-    Here(u64),
-    Node { node: NodeId, id: u64 },
-    Nobody,
-}
-
 /// A node's copy of the log, and its part in making it.
 pub struct Log {
     identity: Identity,
@@ -241,57 +225,6 @@ impl Log {
         log
     }
 
-    /// The log that a file holds, and how many of the file's bytes are sound: what is behind them is torn, and is to be cut off
-    /// before anything is appended.
-    ///
-    /// # Errors
-    /// [`FileError`].
-    pub fn open(
-        identity: Identity,
-        bytes: &Bytes,
-        rng: Box<dyn Rng>,
-        now: Monotonic,
-    ) -> Result<(Log, usize), FileError> {
-        let (records, sound) = file::read(bytes, identity.cluster, identity.node)?;
-        let mut log = Log::empty(identity, rng, now);
-        let mut commit = 0;
-        for record in records {
-            match record {
-                Record::Hard { epoch, term, voted } => {
-                    (log.epoch, log.term, log.voted) = (epoch, term, voted)
-                }
-                Record::Base { epoch, snapshot } => {
-                    (log.epoch, log.base) = (epoch, snapshot);
-                    log.entries.clear();
-                    commit = log.base.index;
-                }
-                Record::Entry(entry) => {
-                    log.entries.retain(|known| known.index < entry.index);
-                    let follows = log.entries.back().map_or(log.base.index, |last| last.index);
-                    if entry.index > follows + 1 {
-                        return Err(Malformed("entries with a gap").into());
-                    }
-                    log.entries.push_back(entry);
-                }
-                Record::Commit(index) => commit = commit.max(index),
-            }
-        }
-        if commit > log.last().0 {
-            return Err(Malformed("a committed entry is missing").into());
-        }
-        if !log.base.state.is_empty() {
-            log.state = Some(State::decode(log.base.state.clone())?);
-            log.commit = log.base.index;
-        }
-        log.advance(commit, now);
-        if log.voters().iter().eq([&log.identity.node]) {
-            log.deadline = now;
-        }
-        log.records.clear();
-        log.told.clear();
-        Ok((log, sound))
-    }
-
     fn empty(identity: Identity, rng: Box<dyn Rng>, now: Monotonic) -> Log {
         let mut log = Log {
             identity,
@@ -326,6 +259,11 @@ impl Log {
     /// The state of the committed entries; none before this node has a history.
     pub fn state(&self) -> Option<&State> {
         self.state.as_ref()
+    }
+
+    /// Who this is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     /// The history that this node follows.
@@ -455,35 +393,6 @@ impl Log {
         }
     }
 
-    fn propose(&mut self, waiter: Waiter, command: Command, now: Monotonic) {
-        if self.waiting.len() + self.asked.len() >= PROPOSALS_MAX {
-            return self.answer(waiter, Err(Failed::Busy));
-        }
-        if matches!(self.role, Role::Leader(_)) {
-            let index = self.append(Payload::Command(command));
-            self.waiting.insert((index, self.term), waiter);
-            self.replicate_all(false);
-            return self.commit_what_most_have(now);
-        }
-        match (self.leader, waiter) {
-            // Only who asked first passes a proposal on, so that none goes in circles.
-            (Some(leader), Waiter::Here(_) | Waiter::Nobody) => {
-                self.next_id += 1;
-                self.asked.insert(self.next_id, (waiter, now + PROPOSAL_MAX));
-                self.sends.push((leader, Message::Propose { id: self.next_id, command }));
-            }
-            _ => self.answer(waiter, Err(Failed::NoLeader)),
-        }
-    }
-
-    fn answer(&mut self, waiter: Waiter, outcome: Outcome) {
-        match waiter {
-            Waiter::Here(token) => self.told.push(Output::Answer { token, outcome }),
-            Waiter::Node { node, id } => self.sends.push((node, Message::Proposed { id, outcome })),
-            Waiter::Nobody => {}
-        }
-    }
-
     /// Appends an entry of the present term, and returns its index.
     fn append(&mut self, payload: Payload) -> u64 {
         let entry = Entry { index: self.last().0 + 1, term: self.term, payload };
@@ -552,35 +461,6 @@ impl Log {
         }
         self.tell_some();
         self.after_commit(now);
-    }
-
-    fn put_hard(&mut self) {
-        Record::Hard { epoch: self.epoch, term: self.term, voted: self.voted }.put(&mut self.records);
-    }
-
-    /// Replaces many entries by the state that they led to.
-    fn compact(&mut self) {
-        let Some(state) = &self.state else { return };
-        if self.commit - self.base.index < COMPACT_AFTER {
-            return;
-        }
-        let term = self.term_at(self.commit).expect("it was just applied");
-        let voters = self.voters_at(self.commit).clone();
-        self.base = Snapshot { index: self.commit, term, voters, state: state.encode() };
-        let keep_from = self.commit.saturating_sub(KEPT);
-        self.entries.retain(|entry| entry.index > keep_from);
-        self.replace = true;
-    }
-
-    /// The whole file, as it is to be.
-    fn whole_file(&self) -> Bytes {
-        let mut out = BytesMut::new();
-        file::put_header(&mut out, self.identity.cluster, self.identity.node);
-        Record::Base { epoch: self.epoch, snapshot: self.base.clone() }.put(&mut out);
-        Record::Hard { epoch: self.epoch, term: self.term, voted: self.voted }.put(&mut out);
-        self.entries.iter().for_each(|entry| Record::Entry(entry.clone()).put(&mut out));
-        Record::Commit(self.commit).put(&mut out);
-        out.freeze()
     }
 
     /// Gives out what the step came to: writes first.

@@ -343,11 +343,9 @@ impl World {
     }
 }
 
-/// A claim good enough for a test: in turn.
+/// The owners of a plan; none if there can be no plan.
 fn claim(state: &State) -> Vec<NodeId> {
-    let members = state.after_commit();
-    let owners: Vec<NodeId> = members.iter().filter(|it| it.state.claims()).map(|it| it.id).collect();
-    owners.iter().copied().cycle().take(state.owners().len()).collect()
+    state.plan(ring::TARGET_N_DEFAULT).map(|plan| plan.owners).unwrap_or_default()
 }
 
 fn moves(state: &State) -> Vec<Command> {

@@ -1,9 +1,9 @@
 //! Who should vote: a pure choice, one member at a time.
 //!
-//! One voter for one or two members, three for up to six, five for more: so that an even number never votes for long, since it
-//! outlives no more losses than the odd number below it. Zones first: a zone with no voter before one with some. A voter that
-//! is no member in good standing, has lost what it acknowledged, or was not reached for [`VOTER_DOWN_MAX`] is replaced: the
-//! newcomer first, as long as one can be reached, then the old one goes.
+//! One voter for one or two members, three for up to six, five for more: an even number, which outlives no more losses than
+//! the odd one below it, votes only while nobody else can be reached. Zones first: a zone with no voter before one with some.
+//! A voter that is no member in good standing, has lost what it acknowledged, or was not reached for [`VOTER_DOWN_MAX`] is
+//! replaced: the newcomer first, as long as one can be reached, then the old one goes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -85,4 +85,115 @@ fn is_good(view: &View<'_>, voter: NodeId) -> bool {
 
 fn zone<'a>(view: &View<'a>, node: NodeId) -> Option<&'a str> {
     view.members.get(&node).map(|record| &*record.member.zone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ring::Member;
+    use std::sync::Arc;
+
+    struct Cluster {
+        voters: BTreeSet<NodeId>,
+        members: BTreeMap<NodeId, Record>,
+        up: BTreeSet<NodeId>,
+        down_since: BTreeMap<NodeId, Monotonic>,
+        lost: BTreeSet<NodeId>,
+    }
+
+    const NOW: Monotonic = Monotonic(1_000_000_000_000);
+
+    impl Cluster {
+        /// Members in these zones, all up; the first votes.
+        fn new(zones: &[&str]) -> Cluster {
+            let record = |(at, zone): (u16, &&str)| {
+                let mut member = Member::new(NodeId(at), &at.to_string());
+                member.zone = Arc::from(*zone);
+                (member.id, Record { member, address: Arc::from(""), starts: 1, start: 1 })
+            };
+            let members: BTreeMap<NodeId, Record> = (0..).zip(zones).map(record).collect();
+            let up = members.keys().copied().collect();
+            let voters = BTreeSet::from([NodeId(0)]);
+            Cluster { voters, members, up, down_since: BTreeMap::new(), lost: BTreeSet::new() }
+        }
+
+        fn step(&self) -> Option<Step> {
+            next(&View {
+                here: NodeId(0),
+                voters: &self.voters,
+                members: &self.members,
+                up: &self.up,
+                down_since: &self.down_since,
+                lost: &self.lost,
+                now: NOW,
+            })
+        }
+
+        /// Follows the steps to their end.
+        fn settle(&mut self) -> Vec<u16> {
+            for _ in 0..20 {
+                match self.step() {
+                    Some(Step::Add(node)) => {
+                        assert!(self.voters.insert(node) && self.voters.len() <= VOTERS_MAX)
+                    }
+                    Some(Step::Remove(node)) => assert!(self.voters.remove(&node)),
+                    None => return self.voters.iter().map(|node| node.0).collect(),
+                }
+            }
+            panic!("the choice goes in circles: {:?}", self.voters);
+        }
+
+        fn lose(&mut self, node: u16, seconds: u64) {
+            self.up.remove(&NodeId(node));
+            self.down_since.insert(NodeId(node), Monotonic(NOW.0 - seconds * 1_000_000_000));
+        }
+    }
+
+    #[test]
+    fn an_odd_number_votes_from_as_many_zones_as_there_are() {
+        assert_eq!(Cluster::new(&["a"]).settle(), [0]);
+        assert_eq!(Cluster::new(&["a", "b"]).settle(), [0]);
+        assert_eq!(Cluster::new(&["a", "a", "a"]).settle(), [0, 1, 2]);
+        assert_eq!(Cluster::new(&["a", "a", "b", "c"]).settle(), [0, 2, 3]);
+        assert_eq!(Cluster::new(&["a", "a", "a", "b", "b", "c", "c"]).settle(), [0, 1, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_zone_that_comes_later_gets_a_voter() {
+        let mut cluster = Cluster::new(&["a", "a", "a", "b"]);
+        cluster.voters = [0, 1, 2].map(NodeId).into();
+        assert_eq!(cluster.step(), Some(Step::Add(NodeId(3))));
+        assert_eq!(cluster.settle(), [0, 1, 3]);
+    }
+
+    #[test]
+    fn a_newcomer_votes_before_the_lost_one_goes() {
+        let mut cluster = Cluster::new(&["a", "b", "c", "c"]);
+        cluster.settle();
+        cluster.lose(2, VOTER_DOWN_MAX.as_secs() - 1);
+        assert_eq!(cluster.step(), None, "it may come back");
+        cluster.lose(2, VOTER_DOWN_MAX.as_secs());
+        assert_eq!(cluster.step(), Some(Step::Add(NodeId(3))));
+        assert_eq!(cluster.settle(), [0, 1, 3]);
+    }
+
+    #[test]
+    fn those_who_leave_or_forgot_vote_no_more() {
+        let mut cluster = Cluster::new(&["a", "b", "c", "d", "e"]);
+        assert_eq!(cluster.settle(), [0, 1, 2]);
+        cluster.lost.insert(NodeId(1));
+        cluster.members.get_mut(&NodeId(2)).unwrap().member.state = MemberState::Leaving;
+        assert_eq!(cluster.settle(), [0, 3, 4]);
+        // The leader itself goes last, when others can lead; a third is waited for.
+        cluster.members.get_mut(&NodeId(0)).unwrap().member.state = MemberState::Leaving;
+        assert_eq!(cluster.settle(), [3, 4]);
+    }
+
+    #[test]
+    fn fewer_members_have_fewer_voters() {
+        let mut cluster = Cluster::new(&["a", "b", "c"]);
+        cluster.settle();
+        cluster.members.remove(&NodeId(2));
+        assert_eq!(cluster.settle(), [0]);
+    }
 }

@@ -4,7 +4,7 @@
 //! has the same state, byte by byte. A change of the cluster takes these steps:
 //!
 //! 1. Changes are staged: a node is admitted ([`Command::Admit`]), a member is to leave or be replaced ([`Command::Stage`]).
-//! 2. They are shown: whoever asks computes the next owners, with the ring's claim, from [`State::after_commit`].
+//! 2. They are shown: whoever asks computes a [`Plan`], with the ring's claim.
 //! 3. [`Command::Commit`] carries the next owners. The claim's outcome is in the log, not the claim: nodes with different
 //!    versions of the claim still agree.
 //! 4. Partitions whose data must move are [`State::moves`]. The receiver reports what it has ([`Command::Moved`]), and becomes
@@ -19,6 +19,7 @@
 
 mod codec;
 pub mod command;
+mod plan;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +30,7 @@ use bytes::Bytes;
 use ring::{Member, MemberState, Members, NodeId, Ring, RingSize, RingVersion};
 
 pub use self::command::{Change, Command, Rejected};
+pub use self::plan::{Part, Plan};
 use crate::ClusterId;
 
 /// Members at once, the forgotten not counted: what the ring and the failure detector are measured for.
@@ -160,13 +162,24 @@ impl State {
 
     /// The ring as it is.
     pub fn ring(&self) -> Ring {
+        self.ring_of(self.owners.clone())
+    }
+
+    /// The ring as it will be when all has moved; with [`State::ring`], what transfers are planned from.
+    pub fn target_ring(&self) -> Ring {
+        let mut owners = self.owners.clone();
+        self.moves.iter().for_each(|(&partition, &to)| owners[partition as usize] = to);
+        self.ring_of(owners)
+    }
+
+    fn ring_of(&self, owners: Vec<NodeId>) -> Ring {
         let members = Members::new(self.members.values().map(|record| record.member.clone()));
         let members = members.expect("admission gives each member a number and a name of its own");
-        Ring::new(self.ring_version, self.size, Arc::new(members), self.owners.clone().into())
+        Ring::new(self.ring_version, self.size, Arc::new(members), owners.into())
             .expect("State::check holds owners to members that may own")
     }
 
-    /// The members as they will be after a commit of what is staged: what the claim is to be asked with.
+    /// The members as they will be after a commit of what is staged.
     pub fn after_commit(&self) -> Vec<Member> {
         self.records_after_commit().into_values().map(|record| record.member).collect()
     }

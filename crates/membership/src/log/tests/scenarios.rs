@@ -1,6 +1,7 @@
 //! The lives of clusters.
 
 use super::*;
+use crate::log::persist::COMPACT_AFTER;
 
 /// Something that an operator, a node or a program might ask for in this state.
 fn some_command(world: &mut World, state: &State) -> Command {
@@ -116,6 +117,21 @@ fn is_caught(bug: Planted, life: impl Fn(u64) + std::panic::RefUnwindSafe) -> bo
     let caught = (0..20).any(|seed| std::panic::catch_unwind(|| life(seed)).is_err());
     plant(None);
     caught
+}
+
+#[test]
+fn any_member_takes_a_proposal() {
+    let mut world = World::of(13, 8);
+    let tokens: Vec<u64> = (0..8)
+        .map(|at| {
+            let (name, value) = (Bytes::from(format!("slot {at}")), Some(Bytes::new()));
+            world.propose_at(at, Command::Slot { name, before: None, value })
+        })
+        .collect();
+    world.run(5);
+    assert!(tokens.iter().all(|token| world.answers.get(token) == Some(&Ok(()))), "{:?}", world.answers);
+    let leader = world.leader().unwrap();
+    assert!(world.state(leader).members().values().all(|it| it.starts > 0), "each start is registered");
 }
 
 /// A leader that is cut off is asked for a change, while the others elect another.

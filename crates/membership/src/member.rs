@@ -1,0 +1,249 @@
+//! One node's part in its cluster: the failure detector and the metadata log, each told what the other knows.
+//!
+//! 1. Bytes of one lane come in; their first byte says whose they are.
+//! 2. The log's state says who the members are, which is whom the detector listens to.
+//! 3. The detector says who can be reached, which is whom the log's leader lets vote, and whom news are told to.
+//! 4. Two findings end the process ([`Stop`]): that it is a copy whose original lives, and that it is no member any more.
+//!
+//! Left out: how a node asks to be admitted, which its operator has it do at any member, before it has a number.
+
+use std::sync::Arc;
+
+use base::Monotonic;
+use bytes::{BufMut, Bytes, BytesMut};
+use ring::NodeId;
+
+use crate::detector::{self, Detector};
+use crate::log::{self, Log, Outcome, Write};
+use crate::state::{Command, State};
+
+const DETECTOR: u8 = 1;
+const LOG: u8 = 2;
+
+/// What happens to a node's part.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Bytes of another node have come.
+    Message(Bytes),
+    /// Somebody wants a change; [`Output::Answer`] comes with the same token.
+    Propose {
+        /// Names the proposal in its answer.
+        token: u64,
+        /// The change.
+        command: Command,
+    },
+    /// This node was admitted, and asks this member for what it has missed.
+    Join {
+        /// Whom it asks.
+        contact: NodeId,
+    },
+    /// An operator gives up a lost majority, with [`Log::safety_word`].
+    Recover {
+        /// The word.
+        word: String,
+    },
+    /// Time has passed; due at [`Membership::next_timer`].
+    Tick,
+}
+
+/// What is to be done or known. What follows a write waits until it is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Write to the log's file. If that fails, nothing here may be used any more.
+    Write(Write),
+    /// Send to a node, as best as one can; [`Membership::address`] says where it is.
+    Send {
+        /// Whom.
+        to: NodeId,
+        /// What.
+        message: Bytes,
+    },
+    /// Send to where the message came from.
+    Reply(Bytes),
+    /// A proposal's end.
+    Answer {
+        /// The proposal.
+        token: u64,
+        /// What became of it.
+        outcome: Outcome,
+    },
+    /// The state is another: members, owners or something else that all agree on.
+    Changed,
+    /// A member can be reached.
+    Up(NodeId),
+    /// A member cannot be reached.
+    Down(NodeId),
+    /// The data folder counts as started this often from now on.
+    Starts(u32),
+    /// Something for the log of this process: who was refused here, or refuses this node, and why.
+    Note(String),
+    /// The process must end.
+    Stop(Stop),
+}
+
+/// Why a process must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stop {
+    /// It was started from a copy of a data folder whose original is alive.
+    #[error("this data folder is a copy, and its original is alive: start it when the original has ended")]
+    Copy,
+    /// It is no member any more.
+    #[error("this node was removed from the cluster: empty its data folder before it joins again")]
+    Removed,
+}
+
+/// One node's part in its cluster.
+pub struct Membership {
+    detector: Detector,
+    log: Log,
+}
+
+impl Membership {
+    /// The part of the node that both are of.
+    ///
+    /// # Panics
+    /// If they are of different nodes or clusters.
+    pub fn new(detector: Detector, log: Log) -> Membership {
+        let (speaker, identity) = (detector.speaker(), log.identity());
+        assert!((speaker.cluster, speaker.node) == (identity.cluster, identity.node), "of one node");
+        Membership { detector, log }
+    }
+
+    /// What all nodes agree on, as far as it has come here.
+    pub fn state(&self) -> Option<&State> {
+        self.log.state()
+    }
+
+    /// The log, to be looked at.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// The failure detector, to be looked at.
+    pub fn detector(&self) -> &Detector {
+        &self.detector
+    }
+
+    /// Where other nodes reach a member.
+    pub fn address(&self, node: NodeId) -> Option<Arc<str>> {
+        self.state()?.members().get(&node).map(|record| record.address.clone())
+    }
+
+    /// When the next [`Input::Tick`] is due.
+    pub fn next_timer(&self) -> Monotonic {
+        self.detector.next_timer().min(self.log.next_timer())
+    }
+
+    /// Takes note of `input` at `now`, and of the time that has passed.
+    pub fn step(&mut self, input: Input, now: Monotonic, out: &mut Vec<Output>) {
+        let (mut for_detector, mut for_log) = (detector::Input::Tick, log::Input::Tick);
+        match input {
+            Input::Message(mut bytes) => match bytes.split_to(bytes.len().min(1)).first() {
+                Some(&DETECTOR) => for_detector = detector::Input::Datagram(bytes),
+                Some(&LOG) => for_log = log::Input::Message(bytes),
+                _ => out.push(Output::Note("a message of no known kind".into())),
+            },
+            Input::Propose { token, command } => for_log = log::Input::Propose { token, command },
+            Input::Join { contact } => for_log = log::Input::Join { contact },
+            Input::Recover { word } => for_log = log::Input::Recover { word },
+            Input::Tick => {}
+        }
+        // The log first: its writes stand before all that is sent.
+        let mut others_are_up = false;
+        if self.step_log(for_log, now, out) || self.detector_knows_nobody() {
+            let members = self.state().map(|state| state.members().keys().copied().collect());
+            let members = detector::Input::Members(members.unwrap_or_default());
+            others_are_up |= self.step_detector(members, now, out);
+        }
+        others_are_up |= self.step_detector(for_detector, now, out);
+        if others_are_up {
+            self.step_log(log::Input::Reachable(self.detector.up().clone()), now, out);
+        }
+    }
+
+    /// Whether this is the first step after a start.
+    fn detector_knows_nobody(&self) -> bool {
+        self.detector.members().is_empty()
+    }
+
+    /// Says whether the state is another.
+    fn step_log(&mut self, input: log::Input, now: Monotonic, out: &mut Vec<Output>) -> bool {
+        let mut outputs = Vec::new();
+        self.log.step(input, now, &mut outputs);
+        let mut has_changed = false;
+        for output in outputs {
+            let output = match output {
+                log::Output::Write(write) => Output::Write(write),
+                log::Output::Send { to, message } => Output::Send { to, message: on_lane(LOG, &message) },
+                log::Output::Reply(message) => Output::Reply(on_lane(LOG, &message)),
+                log::Output::Answer { token, outcome } => Output::Answer { token, outcome },
+                log::Output::Changed => {
+                    has_changed = true;
+                    Output::Changed
+                }
+                log::Output::Starts(starts) => Output::Starts(starts),
+                log::Output::Refused { from, refusal } => {
+                    Output::Note(format!("node {} is refused: {refusal}", from.from))
+                }
+                log::Output::Told { by, refusal } => {
+                    // Whoever knows less than this node may not have heard of its admission.
+                    if let log::Refusal::NotMember { commit, .. } = refusal
+                        && by.cluster == self.log.identity().cluster
+                        && commit >= self.log.commit()
+                    {
+                        out.push(Output::Stop(Stop::Removed));
+                    }
+                    Output::Note(format!("node {} refuses this one: {refusal}", by.from))
+                }
+                log::Output::Junk(malformed) => {
+                    Output::Note(format!("a message of the metadata log: {malformed}"))
+                }
+            };
+            out.push(output);
+        }
+        has_changed
+    }
+
+    /// Says whether others can be reached than before.
+    fn step_detector(&mut self, input: detector::Input, now: Monotonic, out: &mut Vec<Output>) -> bool {
+        let mut outputs = Vec::new();
+        self.detector.step(input, now, &mut outputs);
+        let mut has_changed = false;
+        for output in outputs {
+            has_changed |= matches!(output, detector::Output::Up(_) | detector::Output::Down(_));
+            let output = match output {
+                detector::Output::Send { to, datagram } => {
+                    Output::Send { to, message: on_lane(DETECTOR, &datagram) }
+                }
+                detector::Output::Reply(datagram) => Output::Reply(on_lane(DETECTOR, &datagram)),
+                detector::Output::Up(node) => Output::Up(node),
+                detector::Output::Down(node) => Output::Down(node),
+                detector::Output::Refused { from, refusal } => {
+                    Output::Note(format!("node {} is refused: {refusal}", from.node))
+                }
+                detector::Output::Told { by, refusal } => {
+                    if matches!(refusal, detector::Refusal::Copy { .. })
+                        && by.cluster == self.log.identity().cluster
+                    {
+                        out.push(Output::Stop(Stop::Copy));
+                    }
+                    Output::Note(format!("node {} refuses this one: {refusal}", by.node))
+                }
+                detector::Output::Junk(error) => Output::Note(error.to_string()),
+            };
+            out.push(output);
+        }
+        has_changed
+    }
+}
+
+fn on_lane(kind: u8, message: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(1 + message.len());
+    out.put_u8(kind);
+    out.put_slice(message);
+    out.freeze()
+}
+
+#[cfg(test)]
+#[path = "member_tests.rs"]
+mod tests;

@@ -1,0 +1,186 @@
+//! What a commit of the staged changes would do, shown before it is done.
+//!
+//! A plan starts from where partitions are on their way to, not from where they are, so that a second plan does not send back
+//! what the first one moves; and from the newcomer where one takes a member's place, so that nothing else moves for that. From
+//! there the ring's claim decides.
+
+use std::collections::BTreeMap;
+
+use ring::{Claimed, MemberState, Members, NodeId, Shortfall};
+
+use super::{Change, Command, State};
+
+/// What a commit would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The version of the state that it was made for: if that is another by now, the plan is refused.
+    pub expected: u64,
+    /// The owner of each partition to be.
+    pub owners: Vec<NodeId>,
+    /// How many partitions get another owner than they have.
+    pub moved: usize,
+    /// Where copies will be closer together than asked for.
+    pub shortfalls: Vec<Shortfall>,
+    /// Each member's part, before and after: those who go, and those who come, too.
+    pub parts: BTreeMap<NodeId, Part>,
+}
+
+/// One member's part in a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// What is to become of it, if anything was staged.
+    pub change: Option<Change>,
+    /// Its state afterwards; none if it is forgotten.
+    pub state: Option<MemberState>,
+    /// How many partitions it owns.
+    pub owns: usize,
+    /// How many it will own, when all have moved.
+    pub will_own: usize,
+}
+
+impl Plan {
+    /// The command that carries it out.
+    pub fn command(&self) -> Command {
+        Command::Commit { expected: self.expected, owners: self.owners.clone() }
+    }
+}
+
+impl State {
+    /// What a commit of what is staged would do, with copies of a key on `target_n` neighbours kept apart.
+    ///
+    /// # Errors
+    /// The claim's: there are more members than partitions, or `target_n` is out of bounds.
+    pub fn plan(&self, target_n: usize) -> Result<Plan, ring::Error> {
+        let after: BTreeMap<NodeId, _> =
+            self.after_commit().into_iter().map(|member| (member.id, member)).collect();
+        let members = Members::new(after.values().cloned())?;
+        let heading: Vec<NodeId> =
+            (0..).zip(&self.owners).map(|(at, owner)| self.heading(at, *owner)).collect();
+        let claimed = Claimed { size: self.size, members: &members, owners: Some(&heading), target_n };
+        let claim = claimed.claim()?;
+        let count = |owners: &[NodeId], node: NodeId| owners.iter().filter(|owner| **owner == node).count();
+        let part = |&node: &NodeId| {
+            let (change, state) =
+                (self.staged.get(&node).copied(), after.get(&node).map(|member| member.state));
+            (
+                node,
+                Part { change, state, owns: count(&self.owners, node), will_own: count(&claim.owners, node) },
+            )
+        };
+        Ok(Plan {
+            expected: self.version,
+            parts: self.members.keys().map(part).collect(),
+            moved: self.owners.iter().zip(&claim.owners).filter(|(before, after)| before != after).count(),
+            owners: claim.owners.into_vec(),
+            shortfalls: claim.shortfalls,
+        })
+    }
+
+    /// Who a partition would belong to if nothing but what was decided happened.
+    fn heading(&self, partition: u32, owner: NodeId) -> NodeId {
+        let owner = self.moves.get(&partition).copied().unwrap_or(owner);
+        self.staged.get(&owner).and_then(Change::by).unwrap_or(owner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ClusterId;
+    use ring::{RingSize, TARGET_N_DEFAULT};
+
+    fn admit(state: &mut State, name: &str) -> NodeId {
+        let (address, zone) = ("h:1".to_owned(), String::new());
+        let admitted =
+            Command::Admit { expected: state.version(), name: name.into(), address, zone, weight: 100 };
+        state.apply(&admitted).unwrap();
+        *state.members().last_key_value().unwrap().0
+    }
+
+    fn stage(state: &mut State, node: NodeId, change: Change) {
+        state.apply(&Command::Stage { expected: state.version(), node, change }).unwrap();
+    }
+
+    fn carry_out(state: &mut State) -> Plan {
+        let plan = state.plan(TARGET_N_DEFAULT).unwrap();
+        state.apply(&plan.command()).unwrap();
+        plan
+    }
+
+    fn finish_moves(state: &mut State) {
+        for (partition, to) in state.moves().clone() {
+            state.apply(&Command::Moved { to, partitions: vec![partition] }).unwrap();
+        }
+    }
+
+    fn cluster(nodes: u16) -> State {
+        let mut state = State::found(ClusterId(7), RingSize::new(64).unwrap(), "n0@h", "h:1", "").unwrap();
+        for node in 1..nodes {
+            admit(&mut state, &format!("n{node}@h"));
+        }
+        carry_out(&mut state);
+        finish_moves(&mut state);
+        state
+    }
+
+    #[test]
+    fn a_plan_shows_what_its_commit_does() {
+        let mut state = cluster(5);
+        let newcomer = admit(&mut state, "new@h");
+        let plan = state.plan(TARGET_N_DEFAULT).unwrap();
+        assert_eq!((plan.parts[&newcomer].owns, plan.parts[&newcomer].will_own), (0, plan.moved));
+        assert_eq!(plan.parts[&newcomer].state, Some(MemberState::Valid));
+        assert!((10..=11).contains(&plan.moved), "{} move", plan.moved);
+        state.apply(&plan.command()).unwrap();
+        assert_eq!(state.moves().len(), plan.moved);
+        assert_eq!(state.target_ring().owners(), plan.owners);
+        assert_ne!(state.ring().owners(), plan.owners);
+        finish_moves(&mut state);
+        assert_eq!(state.owners(), plan.owners);
+        assert!(state.apply(&plan.command()).is_err(), "a plan is carried out once");
+    }
+
+    #[test]
+    fn a_replacement_moves_what_the_member_owned_and_nothing_else() {
+        let mut state = cluster(5);
+        let before = state.owners().to_vec();
+        let newcomer = admit(&mut state, "new@h");
+        stage(&mut state, NodeId(2), Change::Replace(newcomer));
+        let plan = carry_out(&mut state);
+        let expected: Vec<NodeId> =
+            before.iter().map(|&owner| if owner == NodeId(2) { newcomer } else { owner }).collect();
+        assert_eq!(plan.owners, expected);
+        assert_eq!(plan.parts[&NodeId(2)].state, Some(MemberState::Leaving));
+        finish_moves(&mut state);
+        assert_eq!(state.members()[&NodeId(2)].member.state, MemberState::Exiting);
+    }
+
+    #[test]
+    fn a_second_plan_goes_on_from_the_first() {
+        let mut state = cluster(4);
+        admit(&mut state, "five@h");
+        let first = carry_out(&mut state);
+        // Nothing has moved yet.
+        admit(&mut state, "six@h");
+        let second = carry_out(&mut state);
+        let turned =
+            first.owners.iter().zip(&second.owners).filter(|(before, after)| before != after).count();
+        assert!(turned <= 12, "{turned} partitions have another target than the first plan gave them");
+        finish_moves(&mut state);
+        assert_eq!(state.owners(), second.owners);
+    }
+
+    #[test]
+    fn those_who_leave_are_left_with_nothing() {
+        let mut state = cluster(7);
+        stage(&mut state, NodeId(3), Change::Leave);
+        stage(&mut state, NodeId(5), Change::ForceRemove);
+        let plan = carry_out(&mut state);
+        assert_eq!(plan.parts[&NodeId(3)].will_own, 0);
+        assert_eq!(plan.parts[&NodeId(5)].state, None);
+        assert!(!state.owners().contains(&NodeId(5)), "what was lost has an owner at once");
+        finish_moves(&mut state);
+        assert_eq!(state.members()[&NodeId(3)].member.state, MemberState::Exiting);
+        assert!(state.plan(TARGET_N_DEFAULT).unwrap().moved == 0, "nothing is left to do");
+    }
+}
