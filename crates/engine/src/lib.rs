@@ -20,6 +20,7 @@ pub mod manifest;
 pub mod memtable;
 pub mod merge;
 pub mod read;
+pub mod recovery;
 pub mod store;
 pub mod table;
 

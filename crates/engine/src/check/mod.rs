@@ -1,7 +1,7 @@
 //! Verifies a store that nobody has open: every checksum, and what no checksum can tell.
 //!
 //! 1. Take the store's lock, so that nothing moves.
-//! 2. Read the manifest.
+//! 2. Read the manifest and its copy, and tell the ranges of which it says that versions are lost.
 //! 3. Go through every segment of the journal, as a start would (`journal.rs`): each record's header, key and
 //!    value, the block of heads, the seal, the trailer; and no number missing between them.
 //! 4. Go through every table (`tables.rs`): footer, meta data, index, filter, every block, the order of keys; and
@@ -13,7 +13,7 @@
 //! the keys of what no table has, and a bounded list of faults; what a crash leaves behind is told from damage by the same rule as at a start
 //! ([`crate::journal::scan`]).
 //!
-//! Left out: repair. With no manifest that can be read, the tables are checked all the same, but not whether they
+//! Left out: repair ([`crate::recovery`]). With no manifest that can be read, the tables are checked all the same, but not whether they
 //! are all there.
 
 mod journal;
@@ -24,7 +24,7 @@ mod tests;
 use crate::compaction::Newest;
 use crate::error::{Damage, Error};
 use crate::journal::segment::{FOLDER, Position};
-use crate::manifest::{self, MANIFEST_FILE, ManifestState};
+use crate::manifest::{self, MANIFEST_COPY_FILE, MANIFEST_FILE, ManifestState};
 use crate::store::{LOCK_FILE, TABLES_DIR};
 use base::disk::{self, DiskErrorKind, DiskOp};
 use base::{Disk, FastMap};
@@ -75,6 +75,8 @@ pub struct Summary {
     pub bytes: u64,
     /// Entries whose record is gone or damaged.
     pub entries_lost: u64,
+    /// Ranges of keys of which versions are lost, as the manifest says.
+    pub lost_ranges: u64,
     /// Findings of the kind [`FindingKind::Damage`].
     pub damaged: u64,
     /// Findings of the kind [`FindingKind::Torn`].
@@ -94,6 +96,7 @@ impl Summary {
             records,
             bytes,
             entries_lost,
+            lost_ranges,
             damaged,
             torn,
             leftovers,
@@ -106,6 +109,7 @@ impl Summary {
             (&mut self.records, records),
             (&mut self.bytes, bytes),
             (&mut self.entries_lost, entries_lost),
+            (&mut self.lost_ranges, lost_ranges),
             (&mut self.damaged, damaged),
             (&mut self.torn, torn),
             (&mut self.leftovers, leftovers),
@@ -141,7 +145,7 @@ pub fn check_store(
 }
 
 /// Takes the lock of a store, and nothing that is none.
-fn lock(disk: &mut dyn Disk, dir: &Path) -> Result<(), Error> {
+pub(crate) fn lock(disk: &mut dyn Disk, dir: &Path) -> Result<(), Error> {
     let names = disk::list(disk, dir)?;
     let is_store = names.iter().any(|name| name == MANIFEST_FILE)
         || disk::list(disk, &dir.join(FOLDER)).is_ok()
@@ -179,12 +183,40 @@ impl Check<'_> {
         if disk::list(self.disk, self.dir)?.contains(&temporary) {
             self.find(FindingKind::Leftover, temporary, 0, "a manifest that was not finished");
         }
-        match manifest::read(self.disk, self.dir) {
-            Ok(Some(state)) => return Ok(Some(state)),
-            Ok(None) => self.find(FindingKind::Damage, MANIFEST_FILE, 0, "the manifest is missing"),
-            Err(error) => self.fail(MANIFEST_FILE, error),
+        let state = match manifest::read(self.disk, self.dir) {
+            Ok(Some(state)) => Some(state),
+            Ok(None) => {
+                self.find(FindingKind::Damage, MANIFEST_FILE, 0, "the manifest is missing");
+                None
+            }
+            Err(error) => {
+                self.fail(MANIFEST_FILE, error);
+                None
+            }
+        };
+        let copy = match manifest::read_copy(self.disk, self.dir) {
+            Ok(Some(copy)) => Some(copy),
+            Ok(None) => {
+                let what = "the manifest's copy is missing; the next start makes one";
+                self.find(FindingKind::Damage, MANIFEST_COPY_FILE, 0, what);
+                None
+            }
+            Err(error) => {
+                self.fail(MANIFEST_COPY_FILE, error);
+                None
+            }
+        };
+        let state = state.or(copy);
+        for lost in state.iter().flat_map(|state| &state.lost) {
+            let what = format!(
+                "versions of keys from \"{}\" up to \"{}\" were lost here",
+                lost.start.escape_ascii(),
+                lost.end.escape_ascii()
+            );
+            self.summary.lost_ranges += 1;
+            self.find(FindingKind::Damage, lost.damage.file.clone(), lost.damage.offset, what);
         }
-        Ok(None)
+        Ok(state)
     }
 
     fn find(&mut self, kind: FindingKind, file: impl Into<String>, offset: u64, what: impl Into<String>) {

@@ -11,8 +11,8 @@ use crate::entry::{Entry, Jsn, Location};
 use crate::error::{Damage, Error};
 use crate::journal::record::{Header, ParseError, padded_len};
 use crate::journal::segment::{self, SegmentId};
-use crate::store::{CompressionCounters, Segment};
-use base::disk::{self, FileId};
+use crate::store::{CompressionCounters, Segment, WHOLE_FILE};
+use base::disk::{self, DiskErrorKind, DiskOp, FileId};
 use base::spawn::Outcome;
 use base::{Disk, Job, Progress};
 use bytes::Bytes;
@@ -365,6 +365,9 @@ impl Compaction {
     }
 
     fn end_copy(&mut self, disk: &mut dyn Disk) -> Result<Option<CompactionOutput>, CompactionError> {
+        if self.sieves.iter().any(|sieve| sieve.drops_inlines) {
+            self.tell_inlines_dropped(disk).map_err(CompactionError::Failed)?;
+        }
         match self.output.take() {
             Some(output) if !output.is_empty() => {
                 let sealing = output.seal();
@@ -379,6 +382,18 @@ impl Compaction {
                 Ok(Some(self.told(None, Account::default())))
             }
         }
+    }
+
+    /// Says, before the records go, that some values are in tables alone from now on.
+    fn tell_inlines_dropped(&self, disk: &mut dyn Disk) -> Result<(), Error> {
+        let store = self.request.folder.parent().expect("the journal is in the store's folder");
+        match disk::run(disk, DiskOp::Remove { path: store.join(WHOLE_FILE) }) {
+            Ok(_) => {}
+            Err(error) if error.kind == DiskErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        disk::run(disk, DiskOp::SyncDir { path: store.to_path_buf() })?;
+        Ok(())
     }
 
     /// 4. Seals and syncs the output.

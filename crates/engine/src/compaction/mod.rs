@@ -41,3 +41,4 @@ pub(crate) use job::{Compaction, CompactionEnd, CompactionError, CompactionOutpu
 pub(crate) use newest::Newest;
 pub(crate) use pace::Pace;
 pub(crate) use plan::{Choice, choose};
+pub(crate) use reader::entry_of;

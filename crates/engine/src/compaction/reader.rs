@@ -125,7 +125,7 @@ fn listed(found: ScannedRecord) -> Result<Listed, Error> {
 }
 
 /// The ledger entry of a data or delete record that stands at `offset`.
-fn entry_of(record: &Record<'_>, header: &Header, offset: u64) -> Result<Bytes, Error> {
+pub(crate) fn entry_of(record: &Record<'_>, header: &Header, offset: u64) -> Result<Bytes, Error> {
     let too_long = |_| Error::Malformed("segment of more than 4 GiB");
     let (location, inline): (_, &[u8]) = match record.kind {
         Kind::Delete => (Location::Deleted, &[]),

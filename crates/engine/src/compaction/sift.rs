@@ -70,12 +70,24 @@ pub(super) fn verdict(entry: &Entry<'_>, newest: Option<Known>) -> Verdict {
     }
 }
 
+/// A record whose verdict depends on older segments.
+struct Undecided {
+    at: usize,
+    bytes: u64,
+    /// Of its key.
+    hash: u64,
+    /// Whether it has the inline value of a version that is of use.
+    is_value: bool,
+}
+
 /// The verdicts on one input's records, in their order.
 #[derive(Default)]
 pub(super) struct Sieve {
     keep: Vec<Fate>,
-    /// Records whose verdict depends on older segments, with their bytes and the hashes of their keys.
-    undecided: Vec<(usize, u64, u64)>,
+    /// Records whose verdict depends on older segments.
+    undecided: Vec<Undecided>,
+    /// Whether a value that is of use goes on in tables alone.
+    pub drops_inlines: bool,
     pub bytes_kept: u64,
     pub bytes_seen: u64,
 }
@@ -95,8 +107,13 @@ impl Sieve {
             let entry = Entry::decode(&listed.entry)?;
             let bytes = record_bytes(&listed.key, &entry);
             self.bytes_seen += bytes;
+            let mut is_value = false;
             let verdict = match newest.find(disk, &listed.key) {
-                Ok(known) => verdict(&entry, known),
+                Ok(known) => {
+                    is_value = entry.location == Location::Inline
+                        && known.is_some_and(|known| known.jsn == entry.jsn);
+                    verdict(&entry, known)
+                }
                 Err(Error::Damaged(_) | Error::Malformed(_)) => Verdict::Keep,
                 Err(error) => return Err(error),
             };
@@ -109,7 +126,8 @@ impl Sieve {
                 Verdict::Keep => self.bytes_kept += bytes,
                 Verdict::Drop => {}
                 Verdict::IfItCovers | Verdict::DeletionIfItCovers => {
-                    self.undecided.push((first + at, bytes, memtable::hash(&listed.key)));
+                    let hash = memtable::hash(&listed.key);
+                    self.undecided.push(Undecided { at: first + at, bytes, hash, is_value });
                 }
             }
         }
@@ -123,18 +141,19 @@ impl Sieve {
 
     /// Drops the undecided records whose key `older` does not have; keeps all if nothing is known of older ones.
     pub fn settle(&mut self, older: Option<&OlderKeys>) {
-        for (at, bytes, hash) in self.undecided.drain(..) {
+        for Undecided { at, bytes, hash, is_value } in self.undecided.drain(..) {
             if older.is_none_or(|older| older.has(hash)) {
                 self.bytes_kept += bytes;
             } else {
                 self.keep[at] = Fate::Dropped;
+                self.drops_inlines |= is_value;
             }
         }
     }
 
     /// Bytes of records whose verdict depends on older segments.
     pub fn undecided_bytes(&self) -> u64 {
-        self.undecided.iter().map(|(_, bytes, _)| bytes).sum()
+        self.undecided.iter().map(|undecided| undecided.bytes).sum()
     }
 }
 
@@ -145,7 +164,7 @@ pub(super) struct OlderKeys(FastMap<u64, bool>);
 impl OlderKeys {
     /// Asks for the keys of undecided records.
     pub fn ask_for(&mut self, sieve: &Sieve) {
-        self.0.extend(sieve.undecided.iter().map(|(_, _, hash)| (*hash, false)));
+        self.0.extend(sieve.undecided.iter().map(|undecided| (undecided.hash, false)));
     }
 
     /// A key that an older segment has.

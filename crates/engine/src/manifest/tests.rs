@@ -1,9 +1,9 @@
 //! The manifest's file, and versions that grow by random flushes and merges.
 
 use super::{
-    CleanStop, FIRST_LEVELED, JournalPosition, LEVELS, MANIFEST_FILE, MANIFEST_VERSION, METADATA_BYTES_MAX,
-    ManifestJob, ManifestState, MergeCursors, MergeOptions, RUNS_MAX, SegmentRecord, TableRecord, Version,
-    read, write,
+    CleanStop, FIRST_LEVELED, JournalPosition, LEVELS, MANIFEST_COPY_FILE, MANIFEST_FILE, MANIFEST_VERSION,
+    METADATA_BYTES_MAX, ManifestJob, ManifestState, MergeCursors, MergeOptions, RUNS_MAX, SegmentRecord,
+    TableRecord, Version, read, write,
 };
 use crate::Seq;
 use crate::compaction::Account;
@@ -127,7 +127,8 @@ fn it_is_replaced_and_read() {
     );
     assert_eq!(outcome.take(), Some(Ok(())));
     assert_eq!(read(&mut disk, dir()), Ok(Some(next)));
-    assert_eq!((disk.names(), disk.open_files()), (vec![MANIFEST_FILE.to_owned()], 0));
+    let names = [MANIFEST_FILE, MANIFEST_COPY_FILE].map(str::to_owned);
+    assert_eq!((disk.names(), disk.open_files()), (names.to_vec(), 0));
     assert_eq!(
         ManifestState::decode(&ManifestState::default().encode().unwrap(), ""),
         Ok(ManifestState::default())

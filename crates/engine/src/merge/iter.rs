@@ -55,6 +55,11 @@ impl MergeIter {
         self.sources.iter_mut().flat_map(|source| source.take_lost()).collect()
     }
 
+    /// Which of the sources has the version that is shown: the first of those that have it.
+    pub fn source(&self) -> Option<usize> {
+        self.order.first().copied()
+    }
+
     /// How many versions it has passed, superseded ones included.
     pub fn versions_read(&self) -> u64 {
         self.read

@@ -31,6 +31,10 @@ impl RecordAt {
                 Damage { file, offset: u64::from(offset), what: "no segment holds this record" }
             })?;
         let (segment, file) = (*segment, *file);
+        if found.is_some_and(|(found, _)| found.is_missing()) {
+            let (file, offset) = (segment::path_in_store(segment), offset.into());
+            return Err(Damage { file, offset, what: "the segment is missing" }.into());
+        }
         Ok(RecordAt { segment, file, offset, len, jsn, seq })
     }
 

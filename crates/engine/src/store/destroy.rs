@@ -5,11 +5,11 @@
 //! 2. Tables and segments are removed.
 //! 3. The manifest and the lock's file are removed. The folders stay, empty.
 
-use super::open::{JOURNAL_DIR, LOCK_FILE, TABLES_DIR};
+use super::open::{JOURNAL_DIR, LOCK_FILE, TABLES_DIR, WHOLE_FILE};
 use crate::error::Error;
-use crate::manifest::{self, JournalPosition, MANIFEST_FILE, ManifestState};
+use crate::manifest::{self, JournalPosition, MANIFEST_COPY_FILE, MANIFEST_FILE, ManifestState};
 use base::Disk;
-use base::disk::{self, DiskOp};
+use base::disk::{self, DiskErrorKind, DiskOp};
 use std::path::Path;
 
 /// Removes the store in `dir`, which is closed, and whose lock the caller holds. Blocks.
@@ -34,8 +34,12 @@ pub(crate) fn destroy(disk: &mut dyn Disk, dir: &Path) -> Result<(), Error> {
         }
         disk::run(disk, DiskOp::SyncDir { path: folder })?;
     }
-    for name in [MANIFEST_FILE, LOCK_FILE] {
-        disk::run(disk, DiskOp::Remove { path: dir.join(name) })?;
+    // Without the manifest nothing here is a store, so its copy goes first.
+    for name in [MANIFEST_COPY_FILE, WHOLE_FILE, MANIFEST_FILE, LOCK_FILE] {
+        match disk::run(disk, DiskOp::Remove { path: dir.join(name) }) {
+            Err(error) if error.kind != DiskErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
     }
     disk::run(disk, DiskOp::SyncDir { path: dir.to_path_buf() })?;
     Ok(())

@@ -25,15 +25,20 @@ use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::{Damage, Error};
 use crate::journal::index::SegmentIndex;
 use crate::journal::prepare::PrepareSegment;
-use crate::journal::record::{FLAG_INLINE, Kind};
-use crate::journal::scan::{End, Fault, Replay, Replayed, Scanned, Scanner, Source, find_seal};
+use crate::journal::record::{FLAG_INLINE, Header, Kind};
+use crate::journal::scan::{
+    End, Fault, RECORDS_MISSING, Replay, Replayed, Scanned, ScannedRecord, Scanner, Source, find_seal,
+};
 use crate::journal::segment::{self, Position, SEGMENT_HEADER_BYTES, SegmentId};
 use crate::journal::writer::Writer;
 use crate::lost::{LostRange, LostRanges};
-use crate::manifest::{self, LEVELS, MANIFEST_FILE, ManifestState, SegmentRecord, TableRecord, Version};
+use crate::manifest::{
+    self, FoundManifest, LEVELS, MANIFEST_FILE, ManifestState, SegmentRecord, TableRecord, Version,
+};
 use crate::memtable::Memtable;
 use crate::merge::{MemtableSource, MergeJob, MergeRequest};
 use crate::read::Publisher;
+use crate::recovery;
 use crate::table::{Table, TableId};
 use base::disk::{self, DiskErrorKind, DiskOp, OpenMode};
 use base::spawn::Outcome;
@@ -48,11 +53,17 @@ use std::sync::atomic::AtomicU64;
 pub(super) const JOURNAL_DIR: &str = segment::FOLDER;
 /// The folder of tables in a store's folder.
 pub(crate) const TABLES_DIR: &str = "tables";
+/// The file that says that the journal has every value that tables have. Compaction removes it before it first lets go of
+/// the record of an inline value.
+pub(crate) const WHOLE_FILE: &str = "JOURNAL-IS-WHOLE";
 /// The file that is locked while a store is open.
 pub(crate) const LOCK_FILE: &str = "LOCK";
 
 /// Where not one of a ledger's tables is left, the folder is more likely to be the wrong one than the disk to be so bad.
 const LEDGER_LOST: &str = "none of the ledger's tables can be read; it can be made again from the journal";
+
+/// The journal was compacted since the manifest was written, and what the manifest names is gone.
+const OLDER_MANIFEST: &str = "it is older than the journal; the ledger can be made again from the journal";
 
 /// What a store runs on.
 pub struct Platform {
@@ -115,15 +126,22 @@ impl Store {
         }
         let Platform { disk, mut startup, spawn, mut rng, clock } = platform;
         prepare_folder(&mut *startup, dir)?;
-        let found = manifest::read(&mut *startup, dir)?;
+        if options.rebuild_lost_ledger && is_ledger_lost(&mut *startup, dir)? {
+            rebuild_ledger(&mut *startup, dir, &options, &mut *rng)?;
+        }
+        let found = manifest::find(&mut *startup, dir)?;
         let created = found.is_none();
-        let state = match found {
-            Some(state) => state,
-            None => new_store(&mut *startup, dir, &options, &mut *rng)?,
+        let FoundManifest { state, damage } = match found {
+            Some(found) => found,
+            None => {
+                let state = new_store(&mut *startup, dir, &options, &mut *rng)?;
+                FoundManifest { state, damage: None }
+            }
         };
         let clean = state.clean.is_some();
         let mut recovery = Recovery::begin(&mut *startup, dir, &options, &state)?;
         (recovery.report.created, recovery.report.clean) = (created, clean);
+        recovery.report.damage.extend(damage);
         recovery.replay(&state)?;
         let id = SegmentId(state.next_segment_id.max(recovery.next_segment));
         let journal = dir.join(JOURNAL_DIR);
@@ -266,13 +284,20 @@ impl<'a> Recovery<'a> {
         let replayed: Vec<_> = sources.iter().map(|source| source.segment).collect();
         let mut replay = Replay::open(self.disk, &sources, floor)?;
         let mut ends = Vec::new();
+        let mut expected = Some(state.replay_jsn);
         while let Some(found) = replay.next(self.disk)? {
             match found {
                 Replayed::Record(record) => {
-                    self.note_first(record.segment, record.header().jsn);
+                    let jsn = record.header().jsn;
+                    self.note_gap(state, expected, &record);
+                    expected = Some(Jsn(jsn.0 + 1));
+                    self.note_first(record.segment, jsn);
                     self.apply(&record)?;
                 }
-                Replayed::Damage(fault) => self.damage(&fault, replay.next_seq())?,
+                Replayed::Damage(fault) => {
+                    expected = None;
+                    self.damage(&fault, replay.next_seq())?;
+                }
                 Replayed::End(end) => ends.push(end),
             }
         }
@@ -287,17 +312,30 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
+    /// A start may leave numbers out, those of records that a crash took; but the manifest knew them. If it did not, it is
+    /// older than segments that compaction has let go of as a whole.
+    fn note_gap(&mut self, state: &ManifestState, expected: Option<Jsn>, record: &ScannedRecord) {
+        let Header { jsn, seq, .. } = *record.header();
+        if expected.is_some_and(|expected| jsn > expected) && jsn.0 - 1 > state.last_jsn.0 {
+            let file = segment::path_in_store(record.segment);
+            let damage = Damage { file, offset: record.offset, what: RECORDS_MISSING };
+            self.report.damage.push(damage.clone());
+            self.lost = self.lost.with([LostRange::everything(seq, damage)]);
+        }
+    }
+
     /// Opens the segments that the manifest names and those that are newer, and removes the others: inputs of a
     /// compaction that counts, and outputs of one that does not.
     fn open_segments(&mut self, state: &ManifestState) -> Result<Vec<Source>, Error> {
         let journal = self.dir.join(JOURNAL_DIR);
         let at = state.replay_position;
+        let names = disk::list(self.disk, &journal)?;
+        self.check_age(state, &names)?;
         let (mut found, mut removed) = (Vec::new(), false);
-        for name in disk::list(self.disk, &journal)? {
+        for name in names {
             let Some(id) = segment::parse_file_name(&name) else { continue };
             self.next_segment = self.next_segment.max(id.number() + 1);
-            let named = state.segments.iter().any(|record| record.id == id.0);
-            if !named && (id.is_compacted() || id.0 < at.segment) {
+            if is_left_over(state, id) {
                 disk::run(self.disk, DiskOp::Remove { path: journal.join(&name) })?;
                 removed = true;
                 continue;
@@ -311,8 +349,16 @@ impl<'a> Recovery<'a> {
         for record in &state.segments {
             let id = SegmentId(record.id);
             let Some(source) = found.iter().find(|source| source.segment == id) else {
-                let file = segment::path_in_store(id);
-                return Err(Damage { file, offset: 0, what: "the segment is missing" }.into());
+                let damage =
+                    Damage { file: segment::path_in_store(id), offset: 0, what: "the segment is missing" };
+                // What was to be replayed from it might have replaced anything.
+                if !id.is_compacted() && id.0 >= at.segment {
+                    return Err(damage.into());
+                }
+                self.report.damage.push(damage);
+                self.segments.insert(id, Segment::missing(id, record.first_jsn));
+                self.accounts.set(id, record.account);
+                continue;
             };
             let index = match id.is_compacted() {
                 true => Some(self.index_of(source)?),
@@ -332,6 +378,27 @@ impl<'a> Recovery<'a> {
             self.segments.entry(id).or_insert(fresh);
         }
         Ok(found)
+    }
+
+    /// Nothing is removed by a manifest that is older than the journal: one that was restored, say. What a crash leaves of a
+    /// compaction stands for segments that are named and there; the first of its inputs is the first to go.
+    fn check_age(&mut self, state: &ManifestState, names: &[String]) -> Result<(), Error> {
+        let journal = self.dir.join(JOURNAL_DIR);
+        let there: Vec<SegmentId> = names.iter().filter_map(|name| segment::parse_file_name(name)).collect();
+        for id in there.iter().filter(|id| id.is_compacted() && is_left_over(state, **id)) {
+            let (file, _) = disk::open(self.disk, &journal.join(segment::file_name(*id)), OpenMode::Read)?;
+            let header = disk::read(self.disk, file, 0, SEGMENT_HEADER_BYTES);
+            disk::run(self.disk, DiskOp::Close { file })?;
+            // Without a header it was not finished.
+            let Ok(header) = segment::parse_header(&header?, *id) else { continue };
+            let has_its_input = state.segments.iter().any(|record| {
+                record.first_jsn == header.stands_for.0 && there.contains(&SegmentId(record.id))
+            });
+            if !has_its_input {
+                return Err(Damage { file: MANIFEST_FILE.to_owned(), offset: 0, what: OLDER_MANIFEST }.into());
+            }
+        }
+        Ok(())
     }
 
     /// The index of a compacted segment; made again from its records if it is damaged.
@@ -363,7 +430,7 @@ impl<'a> Recovery<'a> {
         segment.first_jsn = segment.first_jsn.min(jsn);
     }
 
-    fn apply(&mut self, scanned: &crate::journal::scan::ScannedRecord) -> Result<(), Error> {
+    fn apply(&mut self, scanned: &ScannedRecord) -> Result<(), Error> {
         let record = scanned.record();
         let (offset, len) = (to_u32(scanned.offset)?, to_u32(scanned.len() as u64)?);
         let (location, inline): (_, &[u8]) = match record.kind {
@@ -523,6 +590,8 @@ fn new_store(
             return Err(Error::Format { file: MANIFEST_FILE.to_owned(), what });
         }
     }
+    let whole = Bytes::from_static(b"No value is in tables alone.\n");
+    disk::replace_file(disk, &dir.join(WHOLE_FILE), whole)?;
     let state = ManifestState {
         incarnation: rng.next_u64().max(1),
         dot_lease_end: 1,
@@ -534,6 +603,37 @@ fn new_store(
     };
     manifest::write(disk, dir, &state)?;
     Ok(state)
+}
+
+/// Whether there is no manifest that can be read though there are files, or none of the tables that it names.
+fn is_ledger_lost(disk: &mut dyn Disk, dir: &Path) -> Result<bool, Error> {
+    let state = match manifest::find(disk, dir) {
+        Ok(Some(found)) => found.state,
+        Ok(None) => {
+            let files = [JOURNAL_DIR, TABLES_DIR].map(|folder| disk::list(disk, &dir.join(folder)));
+            return Ok(files.into_iter().any(|names| names.is_ok_and(|names| !names.is_empty())));
+        }
+        Err(Error::Damaged(_)) => return Ok(true),
+        Err(other) => return Err(other),
+    };
+    for record in state.levels.iter().flatten() {
+        if let Ok(table) = open_table(disk, &dir.join(TABLES_DIR), record)? {
+            disk::run(disk, table.close_op())?;
+            return Ok(false);
+        }
+    }
+    Ok(state.levels.iter().flatten().next().is_some())
+}
+
+fn rebuild_ledger(
+    disk: &mut dyn Disk,
+    dir: &Path,
+    options: &Options,
+    rng: &mut dyn Rng,
+) -> Result<(), Error> {
+    // Shards are opened in parallel, each on its thread; here one job after another will do.
+    recovery::rebuild(disk, dir, options, rng, &mut recovery::in_turn, &Arc::default())?;
+    Ok(())
 }
 
 fn first_counter(state: &ManifestState) -> u64 {
@@ -609,6 +709,12 @@ fn ascending(segments: BTreeMap<SegmentId, Segment>, named: &[SegmentRecord], ne
         bound = segment.first_jsn;
     }
     segments
+}
+
+/// Whether a segment's file is what a compaction's crash left: an output that does not count, or an input of one that does.
+fn is_left_over(state: &ManifestState, id: SegmentId) -> bool {
+    let named = state.segments.iter().any(|record| record.id == id.0);
+    !named && (id.is_compacted() || id.0 < state.replay_position.segment)
 }
 
 fn to_u32(number: u64) -> Result<u32, Error> {

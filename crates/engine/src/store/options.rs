@@ -56,6 +56,10 @@ pub struct Options {
     pub compression: Option<Codec>,
     /// When. Default: when they are written.
     pub compress_at: CompressAt,
+    /// Whether a start makes a ledger again that is lost (the manifest and its copy, or all tables) from the journal, which
+    /// takes some seconds for each million objects. Otherwise such a store is not opened. Default: no: the folder may be the
+    /// wrong one.
+    pub rebuild_lost_ledger: bool,
     /// What a new store is to remember for its owner; an existing one has its own ([`crate::Store::metadata`]).
     pub metadata: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -113,6 +117,7 @@ impl Default for Options {
             compaction_bytes_per_second: 32 << 20,
             compression: None,
             compress_at: CompressAt::Receipt,
+            rebuild_lost_ledger: false,
             metadata: BTreeMap::new(),
         }
     }

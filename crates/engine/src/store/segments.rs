@@ -22,7 +22,20 @@ pub struct Segment {
     pub index: Option<SegmentIndex>,
 }
 
+/// The file of a segment that is missing: none.
+const MISSING: FileId = FileId(u32::MAX);
+
 impl Segment {
+    /// A segment whose file is missing: what it held is an error that names it, until it is put back.
+    pub fn missing(id: SegmentId, first_jsn: Jsn) -> Segment {
+        Segment { id, file: MISSING, first_jsn, index: None }
+    }
+
+    /// Whether its file is missing.
+    pub fn is_missing(&self) -> bool {
+        self.file == MISSING
+    }
+
     /// Where record `jsn` stands and how many bytes it takes there, of which a ledger entry says `hint`; `None` if it is
     /// not here. Compaction may have compressed it: then it takes less.
     pub fn place_of(&self, jsn: Jsn, hint: (u32, u32)) -> Option<(u32, u32)> {

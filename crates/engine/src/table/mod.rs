@@ -71,6 +71,9 @@ impl TableId {
     }
 }
 
+/// How many keys [`Table::sample_keys`] gives at most.
+const SAMPLE_KEYS: usize = 64;
+
 /// An open table.
 #[derive(Debug)]
 pub struct Table {
@@ -152,6 +155,12 @@ impl Table {
             Some(end) => LostRange { start: start.into(), end: end.into(), below, damage },
             None => LostRange::of_keys(&start, &self.meta.max_key, below, damage),
         }
+    }
+
+    /// Keys that part its blocks about evenly.
+    pub(crate) fn sample_keys(&self) -> impl Iterator<Item = Vec<u8>> {
+        let step = self.blocks().div_ceil(SAMPLE_KEYS).max(1);
+        (0..self.blocks()).step_by(step).filter_map(|at| self.index.lower_bound(u32::try_from(at).ok()?))
     }
 
     /// Reads and checks a block. Blocks: for jobs and start-up.

@@ -87,6 +87,15 @@ impl MemoryDisk {
         state.durable_names.remove(path);
     }
 
+    /// Puts a file of another disk in its place.
+    pub fn copy(&self, from: &MemoryDisk, path: &Path) {
+        let (other, mut state) = (from.state(), self.state());
+        state.files.push(other.files[other.names[path]].clone());
+        let number = state.files.len() - 1;
+        state.names.insert(path.to_path_buf(), number);
+        state.durable_names.insert(path.to_path_buf(), number);
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }

@@ -284,7 +284,8 @@ impl Store {
         let (inputs, after) = rest.split_at(run.len());
         let first_jsn = inputs[0].first_jsn;
         let end_jsn = after.first().map_or(self.writer.next_jsn(), |segment| segment.first_jsn);
-        let known = compaction.obsolete.iter().all(|segment| segment.first_jsn >= end_jsn);
+        let known = compaction.obsolete.iter().all(|segment| segment.first_jsn >= end_jsn)
+            && !before.iter().any(|segment| segment.is_missing());
         let id = SegmentId::compacted(self.maintenance.next_segment);
         self.maintenance.next_segment += 1;
         let frozen = self.frozen.iter().rev().map(|frozen| frozen.reader.clone());
@@ -321,7 +322,10 @@ impl Store {
         Choice {
             account: self.accounts.of(segment.id),
             pinned_bytes: compaction.pinned.get(&segment.id).copied().unwrap_or(0),
-            eligible: flushed && !sealing && !compaction.quarantined.contains(&segment.id),
+            eligible: flushed
+                && !sealing
+                && !segment.is_missing()
+                && !compaction.quarantined.contains(&segment.id),
         }
     }
 

@@ -184,6 +184,6 @@ impl Store {
 }
 
 /// A journal position as the manifest has it.
-pub(in crate::store) fn position(at: Position) -> JournalPosition {
+pub(crate) fn position(at: Position) -> JournalPosition {
     JournalPosition { segment: at.segment.0, offset: at.offset }
 }

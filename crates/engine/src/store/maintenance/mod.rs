@@ -19,7 +19,8 @@ mod merge;
 mod obsolete;
 mod segment;
 
-pub(super) use manifest::{Edit, LEASE_COUNTERS, position};
+pub(super) use manifest::Edit;
+pub(crate) use manifest::{LEASE_COUNTERS, position};
 
 use super::{Event, Store};
 use crate::error::Error;
