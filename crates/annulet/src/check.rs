@@ -1,9 +1,10 @@
-//! `annulet check`: verifies a data folder that no node is using.
+//! `annulet check`: verifies a data folder that no node is using, and with `--repair` makes again what can be (`repair.rs`).
 
 use crate::failure::{FAILED, Failure, UNUSABLE};
+use crate::repair;
 use clap::ValueHint;
 use engine::check::{Finding, FindingKind, Summary, check_store};
-use node::layout::{Layout, SHARDS_MAX, shard_dir};
+use node::layout::{SHARDS_MAX, shard_dir};
 use os::OsDisk;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,12 @@ pub struct Args {
     /// A node's data folder, or one store's.
     #[arg(value_hint = ValueHint::DirPath, value_name = "DIR")]
     dir: PathBuf,
+    /// Where tables or manifests are damaged or lost, make them again from the journal.
+    #[arg(long)]
+    repair: bool,
+    /// The ring's size, if no shard's manifest is left that says it.
+    #[arg(long, requires = "repair", value_name = "PARTITIONS")]
+    ring_size: Option<u32>,
 }
 
 /// Checks, prints what is wrong, and what was gone through.
@@ -28,19 +35,32 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             writeln!(out, "damaged   {}: the shard's folder is missing", folder.display())?;
             continue;
         }
-        let mut printed = Ok(());
-        // A disk for each store: its locks are held until it is dropped.
-        let summary = check_store(&mut OsDisk::blocking(), store, &mut |finding| {
-            if printed.is_ok() {
-                printed = writeln!(out, "{}", line(folder, &finding));
-            }
-        })
-        .map_err(|error| Failure::new(UNUSABLE, error.to_string()))?;
-        printed?;
+        let (mut summary, ledger_is_damaged) = check(&mut out, store, folder)?;
+        if args.repair && ledger_is_damaged {
+            let options = repair::options(&args.dir, store, args.ring_size)?;
+            repair::repair(&mut out, store, folder, &options)?;
+            (summary, _) = check(&mut out, store, folder)?;
+        }
         total.add(&summary);
     }
     print_total(&mut out, stores.len(), &total)?;
     if total.damaged > 0 { Err(Failure::new(FAILED, "")) } else { Ok(()) }
+}
+
+/// Checks one store, and tells whether its tables or its manifest are damaged.
+fn check(out: &mut impl Write, store: &Path, folder: &Path) -> Result<(Summary, bool), Failure> {
+    let (mut printed, mut ledger_is_damaged) = (Ok(()), false);
+    // A disk for each check: its locks are held until it is dropped.
+    let summary = check_store(&mut OsDisk::blocking(), store, &mut |finding| {
+        let of_ledger = finding.file.starts_with("tables/") || finding.file.starts_with("MANIFEST");
+        ledger_is_damaged |= finding.kind == FindingKind::Damage && of_ledger;
+        if printed.is_ok() {
+            printed = writeln!(out, "{}", line(folder, &finding));
+        }
+    })
+    .map_err(|error| Failure::new(UNUSABLE, error.to_string()))?;
+    printed?;
+    Ok((summary, ledger_is_damaged || summary.lost_ranges > 0))
 }
 
 /// The stores' folders: those of all shards that there should be, or the folder itself.
@@ -48,9 +68,8 @@ fn stores(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     let unusable = |text: String| Failure::new(UNUSABLE, format!("{}: {text}", dir.display()));
     let listing = dir.read_dir().map_err(|error| unusable(error.to_string()))?;
     drop(listing);
-    // Shard 0's manifest says how many there are; if it is damaged, that is told when it is checked.
-    let layout = Layout::read(&mut OsDisk::blocking(), dir).ok().flatten();
-    let shards = layout.map_or(0, |layout| layout.shards);
+    // A manifest says how many there are; if one is damaged, that is told when it is checked.
+    let shards = repair::layout(dir).map_or(0, |layout| layout.shards);
     let is_there = |shard: &u16| *shard < shards || shard_dir(dir, *shard).is_dir();
     let found: Vec<_> = (0..SHARDS_MAX).filter(is_there).map(|shard| shard_dir(dir, shard)).collect();
     match found.is_empty() {

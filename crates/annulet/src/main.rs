@@ -11,6 +11,7 @@ mod dev;
 mod failure;
 mod kv;
 mod log;
+mod repair;
 mod serve;
 
 use clap::{Parser, Subcommand};
@@ -37,7 +38,7 @@ enum Command {
     /// Read and write objects of a running node.
     #[command(subcommand)]
     Kv(kv::Command),
-    /// Verify every checksum of a data folder that no node is using; changes nothing.
+    /// Verify every checksum of a data folder that no node is using; changes nothing unless it is told to repair.
     Check(check::Args),
     /// Run a cluster of several nodes on this machine, for trying things out. Ctrl-C stops them all.
     Dev(dev::Args),

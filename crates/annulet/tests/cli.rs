@@ -237,6 +237,24 @@ fn what_was_stored_is_there_after_a_stop_and_a_kill_and_passes_the_check() {
     server.signal(Signal::INT);
     assert!(server.wait().success());
 
+    // A shard loses its ledger, and finds it again in its journal.
+    let shard = data.join("shard-001");
+    for name in ["MANIFEST", "MANIFEST.copy"] {
+        std::fs::remove_file(shard.join(name)).unwrap();
+    }
+    for table in shard.join("tables").read_dir().unwrap() {
+        std::fs::remove_file(table.unwrap().path()).unwrap();
+    }
+    assert!(check(1).starts_with("damaged   shard-001/MANIFEST at byte 0: the manifest is missing"));
+    let text = done(run(folder.path(), &["check", "--repair", "annulet-data"]));
+    assert!(text.contains("\nrepaired  shard-001: ") && text.contains("; nothing is lost\n"), "{text}");
+    assert!(text.ends_with("no damage\n"), "{text}");
+    let server = Server::start(folder.path(), &[]);
+    for n in 2..50 {
+        assert_eq!(done(kv(&server, &["get", "books", &format!("book {n}")])).len(), n * 40);
+    }
+    server.stop();
+
     let segment = data.join("shard-001/journal/0000000000000001.seg");
     let mut bytes = std::fs::read(&segment).unwrap();
     let middle = bytes.len() / 2;

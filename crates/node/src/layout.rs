@@ -28,13 +28,13 @@ pub struct Layout {
 impl Layout {
     /// The layout of the data in `data`; `None` if there is none yet. Blocks.
     pub fn read(disk: &mut dyn Disk, data: &Path) -> Result<Option<Layout>, Error> {
-        let state = manifest::read(disk, &shard_dir(data, 0))?;
+        let state = manifest::find(disk, &shard_dir(data, 0))?.map(|found| found.state);
         state.map(|state| Layout::of_metadata(&state.metadata)).transpose()
     }
 
     /// The members of the cluster that the data in `data` is of, by name; `None` if it is of a node alone. Blocks.
     pub fn read_members(disk: &mut dyn Disk, data: &Path) -> Result<Option<String>, Error> {
-        let state = manifest::read(disk, &shard_dir(data, 0))?;
+        let state = manifest::find(disk, &shard_dir(data, 0))?.map(|found| found.state);
         let members = state.and_then(|mut state| state.metadata.remove(MEMBERS));
         members
             .map(|names| String::from_utf8(names).map_err(|_| Error::Malformed("members in the manifest")))
@@ -65,7 +65,8 @@ impl Layout {
         Position::of_key(&bucket.bucket_type, &bucket.name, key).prefix(self.ring_size.bits())
     }
 
-    fn of_metadata(metadata: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<Layout, Error> {
+    /// What a store remembers of it.
+    pub fn of_metadata(metadata: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<Layout, Error> {
         let number =
             |key: &[u8]| -> Option<u32> { std::str::from_utf8(metadata.get(key)?).ok()?.parse().ok() };
         let shards = number(SHARDS).and_then(|shards| u16::try_from(shards).ok());
