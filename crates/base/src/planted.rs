@@ -35,7 +35,7 @@ pub enum Planted {
     FallbackAsPrimary,
     /// A request whose client has stopped waiting is answered when its replies come.
     ReplyAfterDeadline,
-    /// A tombstone is reaped while somebody keeps a hint about its key, which is brought home as if nothing were.
+    /// A tombstone is reaped as soon as the primaries have it: nobody is asked for hints, nobody remembers it.
     ReapWithHintOutstanding,
     /// What comes late for a key that was reaped is stored.
     GraveyardIgnored,

@@ -133,9 +133,6 @@ impl Merge {
     /// tombstone was reaped, and is all that there is.
     fn meets_grave(&mut self, is_absent: bool, turn: &Turn<'_>) -> Result<bool, Error> {
         let Some(tombstone) = turn.grave.tombstone() else { return Ok(false) };
-        if self.reason == Reason::Handoff && base::planted!(ReapWithHintOutstanding) {
-            return Ok(false);
-        }
         if reap::has_deleted(tombstone, &self.head)? {
             (self.head, self.value) = reap::joined(tombstone, &self.head, &self.value)?;
         }

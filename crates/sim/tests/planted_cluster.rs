@@ -57,3 +57,8 @@ fn fallback_as_primary() {
 fn reply_after_deadline() {
     is_caught(Planted::ReplyAfterDeadline);
 }
+
+#[test]
+fn reap_with_hint_outstanding() {
+    is_caught(Planted::ReapWithHintOutstanding);
+}

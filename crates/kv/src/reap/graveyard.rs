@@ -119,6 +119,9 @@ impl Graveyard {
     }
 
     fn promise(&mut self, key: &Bytes, tombstone: &Bytes) -> bool {
+        if base::planted!(ReapWithHintOutstanding) {
+            return true;
+        }
         let added = weight(key, tombstone);
         let before = self.graves.get(key);
         let has_seen = |grave: &Grave| match (view(tombstone), view(&grave.tombstone)) {

@@ -35,7 +35,8 @@ impl Removal {
                 None
             }
             (State::Reading, Event::Read(Ok(stored))) => {
-                let is_promised = turn.grave.tombstone() == Some(&self.tombstone);
+                let is_promised = turn.grave.tombstone() == Some(&self.tombstone)
+                    || base::planted!(ReapWithHintOutstanding);
                 let is_only = stored.as_ref().is_none_or(|stored| stored.head == self.tombstone);
                 if !is_only || !(self.alone || is_promised) {
                     return Some(false);

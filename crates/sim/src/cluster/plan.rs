@@ -1,5 +1,6 @@
 //! What a seed decides beforehand: the nodes, the clients, and what may go wrong between and on them.
 
+use super::REPLICAS;
 use crate::disk::DiskOdds;
 use crate::draw;
 use crate::fault::{Fault, Odds};
@@ -51,6 +52,8 @@ pub(super) struct Troubles {
     pub(super) partitions: bool,
     pub(super) one_way: bool,
     pub(super) flapping: bool,
+    /// When links are mended, now and then two nodes stay cut from each other alone: everybody else sees both up.
+    pub(super) strays: bool,
     pub(super) pauses: bool,
     pub(super) clock_jumps: bool,
     /// Now and then a disk is slow for a while.
@@ -123,7 +126,11 @@ impl Plan {
             think_max: duration_between(rng, Duration::from_millis(10), Duration::from_millis(60)),
             timeout_max: duration_between(rng, Duration::from_millis(300), Duration::from_millis(2500)),
         };
-        Plan { reaping: reaping(seed, &plan), ..plan }
+        let reaping = reaping(seed, &plan);
+        // A fallback and the primary whose hint it keeps: the one pair whose cut a reaping might overlook.
+        let strays =
+            reaping.delay.is_some() && plan.nodes() > REPLICAS && seed.stream("strays", 0).chance(1, 2);
+        Plan { reaping, troubles: Troubles { strays, ..plan.troubles }, ..plan }
     }
 
     /// How many nodes there are.
@@ -180,6 +187,7 @@ fn troubles(rng: &mut SplitMix64) -> Troubles {
         partitions: rng.chance(1, 2),
         one_way: rng.chance(1, 3),
         flapping: rng.chance(1, 4),
+        strays: false,
         pauses: rng.chance(1, 2),
         clock_jumps: rng.chance(1, 3),
         slow_disks: rng.chance(1, 3),

@@ -16,6 +16,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 const PARTITION: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(4));
 /// The shortest and the longest time between two changes of a flapping link.
 const FLAP: (Duration, Duration) = (Duration::from_millis(30), Duration::from_millis(800));
+/// The shortest and the longest time that two nodes stay cut from each other when others are not.
+const STRAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(6));
 /// The farthest that a wall clock jumps, in microseconds: an hour.
 const JUMP_MAX: u64 = 3_600_000_000;
 
@@ -181,6 +183,9 @@ impl World {
         self.trace.line(format_args!("links are {}", if partition.cut { "cut" } else { "mended" }));
         (0..self.hosts.len()).for_each(|at| self.links_changed(at));
         if over {
+            if self.plan.troubles.strays && partition.links.len() > 2 && self.rng.chance(1, 2) {
+                self.leave_cut(&partition.links);
+            }
             return;
         }
         let next = match partition.flapping {
@@ -189,5 +194,15 @@ impl World {
         };
         self.events.at(next, Event::Partition);
         self.partition = Some(partition);
+    }
+
+    /// Two nodes of the mended `links` stay cut from each other.
+    fn leave_cut(&mut self, links: &[(usize, usize)]) {
+        let (from, to) = links[index_below(&mut self.rng, links.len())];
+        let until = self.events.now() + duration_between(&mut self.rng, STRAY.0, STRAY.1);
+        self.trace.line(format_args!("n{from} and n{to} stay cut until {}", until.0 / 1000));
+        let links = vec![(from, to), (to, from)];
+        self.partition = Some(Partition { links, until, flapping: false, cut: false });
+        self.on_partition();
     }
 }

@@ -1,8 +1,8 @@
 //! Life and death of the node's process: starts, crashes, clean stops, and the blows that the world deals.
 
-use super::{Event, Phase, World, client};
+use super::{Event, Phase, STARTS_MAX, World, client};
 use crate::check::answers::Causes;
-use crate::check::{Verdict, damage};
+use crate::check::{Verdict, Violation, damage};
 use crate::disk::Armed;
 use crate::fault::Fault;
 use crate::machine::{Process, SLOW_MAX, Stop};
@@ -28,6 +28,10 @@ const STOP_SPREAD_MAX: Duration = Duration::from_millis(3);
 
 impl World {
     pub(super) fn on_start(&mut self) -> Verdict {
+        self.starts += 1;
+        if self.starts > STARTS_MAX {
+            return Err(Violation::new("a node stays up", format!("it was started {} times", self.starts)));
+        }
         self.disk_faults_before = self.disk_faults();
         match self.machine.start() {
             Ok(reports) => {

@@ -47,6 +47,8 @@ const BUCKETS: [&[u8]; 2] = [SIBLINGS_BUCKET, NEWEST_BUCKET];
 const PATIENCE_MAX: Duration = Duration::from_millis(40);
 /// No seed needs nearly as many events; one that does is going round in circles.
 const EVENTS_MAX: u64 = 1_000_000;
+/// Of 400 seeds none needs more than 277 starts; a node that does dies in each of them, and each takes longer than the last.
+const STARTS_MAX: u32 = 1_000;
 
 const NODE: NodeId = NodeId(0);
 /// Whoever reads everything in the end, and prepares everything in the beginning. It needs no network.
@@ -111,6 +113,7 @@ struct World {
     /// An operation was armed to fail since the last death.
     error_armed: bool,
     power_cuts: u64,
+    starts: u32,
     watch: Watch,
     phase: Phase,
     ending: Ending,
@@ -168,6 +171,7 @@ impl World {
             disk_faults_before: 0,
             error_armed: false,
             power_cuts: 0,
+            starts: 0,
             watch: Watch::default(),
             phase: Phase::Life,
             ending: Ending::default(),

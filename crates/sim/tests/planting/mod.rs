@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 /// Seeds that a bug may survive.
 const SEEDS_MAX: u64 = 300;
-/// Seeds after the first catch, to see which checkers catch it: none by default, since a planted bug may keep a world from ever ending.
-const SEEDS_MORE: u64 = 0;
+/// Seeds after the first catch, to see which checkers catch it.
+const SEEDS_MORE: u64 = 20;
 
 fn violation(kind: Kind, seed: u64, bug: Option<Planted>) -> Option<Violation> {
     plant(bug);
