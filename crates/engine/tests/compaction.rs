@@ -97,7 +97,9 @@ fn accounts_are_exact() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options {
         compaction: engine::CompactionSchedule::Never,
+        // Everything goes down to the level where each key is there once.
         level0_tables_max: 1,
+        runs_max: 1,
         inline_value_bytes_max: 0,
         ..small()
     };

@@ -101,6 +101,8 @@ pub struct Config {
     pub block_cache: Option<u64>,
     /// How large the journal may be, in per cent of the bytes in it that are of use.
     pub space_target: u64,
+    /// How long compacted segments are kept aside.
+    pub waste_retention: Duration,
     /// Connections at a time, of both protocols together.
     pub connections_max: usize,
     /// A connection that says nothing for so long is closed.
@@ -133,6 +135,7 @@ impl Default for Config {
             compression: None,
             compress_at: CompressAt::Receipt,
             memory: None,
+            waste_retention: Duration::ZERO,
             memtable: None,
             block_cache: None,
             space_target: engine::Options::default().space_target_percent,

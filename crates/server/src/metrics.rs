@@ -45,6 +45,7 @@ const GAUGES: &[&str] = &[
     "merge_debt_bytes",
     "read_amplification",
     "segment_memory_bytes",
+    "segments_aside",
     "segments_held",
     "space_amplification",
     "store_pressure",

@@ -30,6 +30,7 @@ pub(crate) struct StoreFigures {
     journal_dead_bytes: u64,
     segment_memory_bytes: usize,
     segments_held: usize,
+    segments_aside: usize,
     compactions: u64,
     compaction_bytes_read: u64,
     compaction_bytes_written: u64,
@@ -77,6 +78,7 @@ impl StoreFigures {
         self.journal_dead_bytes += store.journal_dead_bytes;
         self.segment_memory_bytes += store.segment_memory_bytes;
         self.segments_held += store.segments_held;
+        self.segments_aside += store.segments_aside;
         self.compactions += counters.compactions;
         self.compaction_bytes_read += counters.compaction_bytes_read;
         self.compaction_bytes_written += counters.compaction_bytes_written;

@@ -39,6 +39,8 @@ pub struct MergeOptions {
     pub level_growth: u64,
     /// A run is cut into parts of about so many bytes at least: each is a file, and merges have a fixed cost.
     pub part_bytes_min: u64,
+    /// How many entries of level 0 and of the runs have an older version behind them, in thousandths, as far as is known.
+    pub replacing_thousandths: u64,
 }
 
 impl Default for MergeOptions {
@@ -50,6 +52,7 @@ impl Default for MergeOptions {
             leveled_bytes_target: 2 << 30,
             level_growth: 10,
             part_bytes_min: 2 << 20,
+            replacing_thousandths: 0,
         }
     }
 }
@@ -112,6 +115,9 @@ impl MergePlan {
         sources
     }
 }
+
+/// One entry in so many may hide a dead version: a third of what the journal may waste by default.
+const HIDDEN_SHARE: u64 = 10;
 
 /// A level of exactly its size, in thousandths.
 const FULL: u64 = 1000;
@@ -211,8 +217,11 @@ impl Version {
 
     fn fullest_level(&self, options: &MergeOptions) -> Option<usize> {
         // On a tie the upper level goes first: every lookup passes it.
-        let fullness =
-            |level| (self.fullness(level, options).max(self.deadness(level)), std::cmp::Reverse(level));
+        let fullness = |level| {
+            let needs =
+                self.fullness(level, options).max(self.deadness(level)).max(self.hiding(level, options));
+            (needs, std::cmp::Reverse(level))
+        };
         let level = sized_levels().max_by_key(|&level| fullness(level))?;
         if fullness(level).0 < FULL {
             return None;
@@ -232,6 +241,22 @@ impl Version {
             _ => return 0,
         };
         if deletions > 0 && deletions * 2 >= entries { FULL } else { 0 }
+    }
+
+    /// A level 0, or runs, that hide one dead version for each ten of the ledger's entries count as full: values that nobody
+    /// knows to be dead stay in the journal, and a value is many times as large as its entry.
+    fn hiding(&self, level: usize, options: &MergeOptions) -> u64 {
+        let entries = |level| self.level_entries(level).0;
+        let waiting: u64 = match level {
+            0 if self.level(0).len() > 1 => entries(0),
+            RUNS_MAX if self.runs().count() > 1 || !self.level(FIRST_LEVELED).is_empty() => {
+                self.runs().map(entries).sum()
+            }
+            _ => return 0,
+        };
+        let hidden = waiting.saturating_mul(options.replacing_thousandths) / 1000;
+        let all: u64 = (0..LEVELS).map(entries).sum();
+        if hidden > 0 && hidden * HIDDEN_SHARE >= all { FULL } else { 0 }
     }
 
     fn fullness(&self, level: usize, options: &MergeOptions) -> u64 {

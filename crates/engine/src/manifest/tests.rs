@@ -254,6 +254,7 @@ impl Ledger {
                 leveled_bytes_target: 6_000,
                 level_growth: 4,
                 part_bytes_min: 300,
+                replacing_thousandths: 0,
             },
             cursors: MergeCursors::default(),
             merges: [0; LEVELS],
@@ -466,6 +467,22 @@ fn deletions_end_though_nothing_is_full() {
     for key in 0..100 {
         ledger.agrees(format!("key{key:04}").as_bytes());
     }
+}
+
+/// Two tables of level 0 whose entries replace older ones are merged, so that the journal's waste becomes known; those of
+/// new keys wait until there are enough.
+#[test]
+fn a_level_0_that_hides_waste_is_merged_early() {
+    let mut rng = SplitMix64::new(2);
+    let mut ledger = Ledger::new();
+    let picks = |ledger: &Ledger, replacing_thousandths| {
+        let options = MergeOptions { replacing_thousandths, ..MergeOptions::default() };
+        ledger.version.pick_merge(&options, &mut MergeCursors::default()).map(|plan| plan.output_level)
+    };
+    ledger.flush(&mut rng);
+    assert_eq!(picks(&ledger, 1000), None, "one table hides nothing that a merge would find");
+    ledger.flush(&mut rng);
+    assert_eq!([0, 90, 110].map(|replacing| picks(&ledger, replacing)), [None, None, Some(RUNS_MAX)]);
 }
 
 /// The parts of a later run are those of an earlier one, or parts of them, so that few tables are merged at a time.

@@ -5,6 +5,7 @@
 //! 2. Tables and segments are removed.
 //! 3. The manifest and the lock's file are removed. The folders stay, empty.
 
+use super::maintenance::WASTE_DIR;
 use super::open::{JOURNAL_DIR, LOCK_FILE, TABLES_DIR, WHOLE_FILE};
 use crate::error::Error;
 use crate::manifest::{self, JournalPosition, MANIFEST_COPY_FILE, MANIFEST_FILE, ManifestState};
@@ -33,6 +34,11 @@ pub(crate) fn destroy(disk: &mut dyn Disk, dir: &Path) -> Result<(), Error> {
             disk::run(disk, DiskOp::Remove { path: folder.join(name) })?;
         }
         disk::run(disk, DiskOp::SyncDir { path: folder })?;
+    }
+    let waste = dir.join(WASTE_DIR);
+    // Most stores have none.
+    for name in disk::list(disk, &waste).unwrap_or_default() {
+        disk::run(disk, DiskOp::Remove { path: waste.join(name) })?;
     }
     // Without the manifest nothing here is a store, so its copy goes first.
     for name in [MANIFEST_COPY_FILE, WHOLE_FILE, MANIFEST_FILE, LOCK_FILE] {

@@ -60,6 +60,9 @@ pub struct Options {
     /// takes some seconds for each million objects. Otherwise such a store is not opened. Default: no: the folder may be the
     /// wrong one.
     pub rebuild_lost_ledger: bool,
+    /// How long segments that were compacted are kept aside, in the folder `waste` of the store: what was deleted or
+    /// overwritten by mistake is still in them. Default: not at all.
+    pub waste_retention: Duration,
     /// What a new store is to remember for its owner; an existing one has its own ([`crate::Store::metadata`]).
     pub metadata: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -115,6 +118,7 @@ impl Default for Options {
             space_target_idle_percent: 110,
             compaction_idle_after: Duration::from_secs(300),
             compaction_bytes_per_second: 32 << 20,
+            waste_retention: Duration::ZERO,
             compression: None,
             compress_at: CompressAt::Receipt,
             rebuild_lost_ledger: false,

@@ -142,6 +142,9 @@ pub struct StoreStats {
     pub segments_held: usize,
     /// How long the first of them has waited: so old is the oldest holder, at least.
     pub segments_held_for: Duration,
+    /// Compacted segments that are kept aside ([`Options::waste_retention`](super::Options::waste_retention)), as of the
+    /// last look.
+    pub segments_aside: usize,
     /// Blocks found in the cache, and not found.
     pub cache: (u64, u64),
     /// Lookups that wait for the disk.
@@ -270,6 +273,7 @@ impl Store {
                 .sum(),
             segments_held: self.maintenance.compaction.obsolete.len(),
             segments_held_for: held_since.map_or(Duration::ZERO, |since| self.clock.now().since(since)),
+            segments_aside: self.maintenance.compaction.waste.map_or(0, |(kept, _)| kept),
             cache: self.cache.hits_and_misses(),
             lookups_parked: self.parked.len(),
         }

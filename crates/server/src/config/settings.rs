@@ -263,6 +263,23 @@ pub const SETTINGS: &[Setting] = &[
         show: |config| config.space_target.to_string(),
     },
     Setting {
+        name: "waste_retention",
+        flag: "waste-retention",
+        value_name: "none|TIME",
+        help: "How long segments that were compacted are kept aside, such as 24h",
+        set: |config, text| {
+            config.waste_retention = match text {
+                "none" => Duration::ZERO,
+                _ => duration(text).map_err(|what| format!("{what}, nor none"))?,
+            };
+            Ok(())
+        },
+        show: |config| match config.waste_retention {
+            Duration::ZERO => "none".to_owned(),
+            retention => show_duration(retention),
+        },
+    },
+    Setting {
         name: "connections_max",
         flag: "connections-max",
         value_name: "N",

@@ -52,6 +52,8 @@ pub(in crate::store) struct CompactionState {
     pub(in crate::store) obsolete_since: Option<Monotonic>,
     /// A file did not go: none is removed until the next start.
     pub(super) removal_failed: bool,
+    /// Segments that are kept aside, as of the last look, and when that was.
+    pub(in crate::store) waste: Option<(usize, Monotonic)>,
     /// Damage that was found, for whoever asks.
     damage: Vec<Damage>,
     /// Tables that were removed whole, whose records are still to be counted as dead.

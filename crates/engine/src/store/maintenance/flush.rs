@@ -33,6 +33,7 @@ impl Store {
             Ok(output) => {
                 let needs_durable = self.frozen.front().expect("a flush has its memtable").last_seq;
                 self.counters.count_flush(&output.stats);
+                self.maintenance.replacing.note_flush(output.stats.versions_read, output.dead.len());
                 let edit = Edit {
                     added: in_level(0, output.tables),
                     flushed: true,

@@ -4,6 +4,7 @@
 
 use super::manifest::Edit;
 use crate::error::Error;
+use crate::manifest::MergeOptions;
 use crate::merge::{MergeJob, MergeRequest};
 use crate::store::Store;
 use crate::table::{Table, TableId};
@@ -19,8 +20,10 @@ impl Store {
         if busy {
             return;
         }
+        let replacing_thousandths = self.maintenance.replacing.thousandths();
+        let options = MergeOptions { replacing_thousandths, ..self.options.levels() };
         let cursors = &mut self.maintenance.merge_cursors;
-        let Some(plan) = self.version.pick_merge(&self.options.levels(), cursors) else {
+        let Some(plan) = self.version.pick_merge(&options, cursors) else {
             return self.want_cut();
         };
         if plan.tables().any(|table| self.maintenance.damaged_tables.contains(&table.id())) {
@@ -44,6 +47,9 @@ impl Store {
             Ok(output) => {
                 let read = plan.tables().map(|table| table.len()).sum();
                 self.counters.count_merge(read, &output.stats);
+                let upper = plan.inputs.iter().filter(|(level, _)| *level != plan.output_level);
+                let entries = upper.flat_map(|(_, tables)| tables).map(|table| table.meta().entries).sum();
+                self.maintenance.replacing.note_merge(entries, output.dead.len());
                 // The manifest that lets go of the damaged blocks names what was in them.
                 self.note_damage(output.lost.iter().map(|lost| lost.damage.clone()));
                 if !output.lost.is_empty() {
@@ -83,6 +89,38 @@ impl Store {
             now_ms: self.now_ms(),
         }
     }
+}
+
+/// How many of the versions that come in replace others whose values are in the journal, in thousandths: means of flushes,
+/// which see what a memtable had twice, and of merges. Both forget, and each tells of a part; a load of new keys has
+/// none.
+#[derive(Default)]
+pub(super) struct Replacing {
+    in_flushes: u64,
+    in_merges: u64,
+}
+
+impl Replacing {
+    /// Of so many versions of a memtable so many were replaced.
+    pub fn note_flush(&mut self, versions: u64, replaced: usize) {
+        self.in_flushes = mean(self.in_flushes, versions, replaced);
+    }
+
+    /// So many entries of upper levels have replaced so many.
+    pub fn note_merge(&mut self, entries: u64, replaced: usize) {
+        self.in_merges = mean(self.in_merges, entries, replaced);
+    }
+
+    /// As far as either knows.
+    pub fn thousandths(&self) -> u64 {
+        self.in_flushes.max(self.in_merges)
+    }
+}
+
+/// A mean in which the last one counts a quarter.
+fn mean(before: u64, versions: u64, replaced: usize) -> u64 {
+    let now = (replaced as u64).saturating_mul(1000) / versions.max(1);
+    (3 * before + now.min(1000)) / 4
 }
 
 pub(super) fn in_level(level: usize, tables: Vec<Arc<Table>>) -> Vec<(usize, Arc<Table>)> {

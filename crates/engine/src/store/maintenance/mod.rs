@@ -21,6 +21,7 @@ mod segment;
 
 pub(super) use manifest::Edit;
 pub(crate) use manifest::{LEASE_COUNTERS, position};
+pub(super) use obsolete::WASTE_DIR;
 
 use super::{Event, Store};
 use crate::error::Error;
@@ -46,6 +47,7 @@ pub(super) struct Maintenance {
     flush: Option<Outcome<Result<MergeOutput, Error>>>,
     merge: Option<(MergePlan, Outcome<Result<MergeOutput, Error>>)>,
     merge_cursors: MergeCursors,
+    replacing: merge::Replacing,
     /// Tables in which a merge has met damage.
     damaged_tables: BTreeSet<TableId>,
     cut_look: cut::CutLook,
@@ -81,7 +83,7 @@ impl Store {
             self.want_manifest();
         }
         self.remove_obsolete();
-        self.remove_segments();
+        self.remove_segments(now);
         self.step_close(events);
     }
 

@@ -1,5 +1,5 @@
 //! Files of tables and segments that nobody reads any more are removed: segments in the order of their records, so that
-//! no deletion goes, from the disk itself, before what it covers.
+//! no deletion goes, from the disk itself, before what it covers. They may be kept aside for a time.
 
 use crate::journal::segment;
 use crate::store::open::JOURNAL_DIR;
@@ -7,9 +7,16 @@ use crate::store::{Segment, Store};
 use crate::table::Table;
 use base::disk::{self, DiskErrorKind, DiskOp};
 use base::spawn::Outcome;
-use base::{Disk, DiskError, Job, Progress};
+use base::{Disk, DiskError, Job, Monotonic, Progress};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Where compacted segments are kept for a while ([`Options::waste_retention`](crate::Options)).
+pub(in crate::store) const WASTE_DIR: &str = "waste";
+
+/// How often it is looked at while there is something in it.
+const WASTE_LOOK: Duration = Duration::from_secs(60);
 
 impl Store {
     // A table's file goes when only this list knows it: snapshots, parked lookups and jobs hold theirs.
@@ -31,43 +38,81 @@ impl Store {
     }
 
     // A segment's file goes when only this list knows it, and no older one waits: see the module's text.
-    pub(super) fn remove_segments(&mut self) {
+    pub(super) fn remove_segments(&mut self, now: Monotonic) {
         if let Some((_, removing)) = &self.maintenance.removing {
-            let Some(Removed(done)) = removing.take() else { return };
+            let Some(Removed { segments: done, kept }) = removing.take() else { return };
             let asked = self.maintenance.removing.take().map_or(0, |(asked, _)| asked);
-            self.maintenance.compaction.obsolete.drain(..done);
-            self.maintenance.compaction.removal_failed |= done < asked;
-            let left = !self.maintenance.compaction.obsolete.is_empty();
-            self.maintenance.compaction.obsolete_since = left.then(|| self.clock.now());
+            let compaction = &mut self.maintenance.compaction;
+            compaction.waste = Some((kept, now));
+            compaction.obsolete.drain(..done);
+            compaction.removal_failed |= done < asked;
+            if done > 0 {
+                compaction.obsolete_since = (!compaction.obsolete.is_empty()).then_some(now);
+            }
         }
-        let obsolete = &self.maintenance.compaction.obsolete;
+        let compaction = &self.maintenance.compaction;
+        let obsolete = &compaction.obsolete;
         let unused: Vec<_> =
             obsolete.iter().take_while(|segment| Arc::strong_count(segment) == 1).map(Arc::clone).collect();
-        let may = self.maintenance.closing.is_none() && !self.maintenance.compaction.removal_failed;
-        if !unused.is_empty() && may {
+        let may = self.maintenance.closing.is_none() && !compaction.removal_failed;
+        if may && (!unused.is_empty() || self.is_waste_due(now)) {
             let outcome = Outcome::new();
-            let (folder, asked) = (self.dir.join(JOURNAL_DIR), unused.len());
-            self.spawn.spawn(Box::new(RemoveSegments { folder, segments: unused, outcome: outcome.clone() }));
+            let asked = unused.len();
+            let job = RemoveSegments {
+                folder: self.dir.join(JOURNAL_DIR),
+                waste: self.dir.join(WASTE_DIR),
+                segments: unused,
+                now_ms: self.now_ms(),
+                retention: self.options.waste_retention,
+                outcome: outcome.clone(),
+            };
+            self.spawn.spawn(Box::new(job));
             self.maintenance.removing = Some((asked, outcome));
+        }
+    }
+
+    /// Whether it is time to look for segments that have been kept for long enough.
+    fn is_waste_due(&self, now: Monotonic) -> bool {
+        match self.maintenance.compaction.waste {
+            None => self.options.waste_retention > Duration::ZERO,
+            Some((kept, looked_at)) => kept > 0 && now.since(looked_at) >= WASTE_LOOK,
         }
     }
 }
 
-/// So many segments have gone, the first of those that were to go.
-pub(super) struct Removed(usize);
+/// Segments whose names have gone from the journal, the first of those that were to go, and those that are kept aside.
+pub(super) struct Removed {
+    segments: usize,
+    kept: usize,
+}
 
-/// Removes the files of segments, each name durably before the next goes. Where one does not go, it and the rest are
-/// left for the next start, and what they cover is kept as long as they are there.
+/// Removes the files of segments, or puts them aside, each name durably before the next goes. Where one does not go, it and
+/// the rest are left for the next start, and what they cover is kept as long as they are there. Then it removes what
+/// has been aside for long enough.
+///
+/// A file that is aside has the time when it was put there before its name, in milliseconds since 1970 and 16 hexadecimal
+/// digits. Nothing reads it: it is for people, who may open it as a segment.
 struct RemoveSegments {
     folder: PathBuf,
+    waste: PathBuf,
     segments: Vec<Arc<Segment>>,
+    now_ms: u64,
+    retention: Duration,
     outcome: Outcome<Removed>,
 }
 
 impl RemoveSegments {
     fn remove(&self, disk: &mut dyn Disk, segment: &Segment) -> Result<(), DiskError> {
-        let path = self.folder.join(segment::file_name(segment.id));
-        match disk::run(disk, DiskOp::Remove { path }) {
+        let name = segment::file_name(segment.id);
+        let path = self.folder.join(&name);
+        let gone = if self.retention > Duration::ZERO {
+            disk::run(disk, DiskOp::CreateDir { path: self.waste.clone() })?;
+            let to = self.waste.join(format!("{:016x}-{name}", self.now_ms));
+            disk::run(disk, DiskOp::Rename { from: path, to })
+        } else {
+            disk::run(disk, DiskOp::Remove { path })
+        };
+        match gone {
             Err(error) if error.kind != DiskErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -76,13 +121,32 @@ impl RemoveSegments {
         disk::run(disk, DiskOp::Close { file: segment.file }).ok();
         Ok(())
     }
+
+    /// Removes what has been aside for long enough; tells how much is left. What cannot be removed is tried again.
+    fn purge(&self, disk: &mut dyn Disk) -> usize {
+        // No folder is no waste.
+        let Ok(names) = disk::list(disk, &self.waste) else { return 0 };
+        let retention_ms = u64::try_from(self.retention.as_millis()).unwrap_or(u64::MAX);
+        let is_over = |name: &str| {
+            let aside_ms = name.split_once('-').and_then(|(at, _)| u64::from_str_radix(at, 16).ok());
+            aside_ms.is_some_and(|at| at.saturating_add(retention_ms) <= self.now_ms)
+        };
+        let mut kept = 0;
+        for name in names {
+            let gone =
+                is_over(&name) && disk::run(disk, DiskOp::Remove { path: self.waste.join(&name) }).is_ok();
+            kept += usize::from(!gone);
+        }
+        kept
+    }
 }
 
 impl Job for RemoveSegments {
     fn slice(&mut self, disk: &mut dyn Disk) -> Progress {
         let done = self.segments.iter().take_while(|segment| self.remove(disk, segment).is_ok()).count();
         self.segments.clear();
-        self.outcome.set(Removed(done));
+        let kept = self.purge(disk);
+        self.outcome.set(Removed { segments: done, kept });
         Progress::Done
     }
 }
