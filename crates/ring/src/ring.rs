@@ -62,8 +62,21 @@ impl Ring {
         Ring::round_robin(version, size, 1).expect("one node takes a ring of any size")
     }
 
-    /// A ring that `nodes` claim in turn: partition `p` goes to node `p mod nodes`, so that neighbours differ and
-    /// no node owns two partitions more than another. The members are named by their numbers.
+    /// A ring that all members own in turn: partition `p` goes to the one at place `p mod members`, so that neighbours
+    /// differ and no node owns two partitions more than another. What members weigh and where they stand is not looked at.
+    ///
+    /// # Errors
+    /// [`Error::Nodes`] unless there are members and a partition for each, [`Error::Owner`] if one may own nothing.
+    pub fn in_turn(version: RingVersion, size: RingSize, members: Arc<Members>) -> Result<Ring, Error> {
+        let nodes = u32::try_from(members.len()).expect("members are numbered by sixteen bits");
+        if nodes == 0 || nodes > size.partitions() {
+            return Err(Error::Nodes { nodes, partitions: size.partitions() });
+        }
+        let owners = members.iter().map(|member| member.id).cycle().take(size.all().len()).collect();
+        Ring::new(version, size, members, owners)
+    }
+
+    /// The same of so many `nodes`, which are named by their numbers.
     ///
     /// # Errors
     /// [`Error::Nodes`] unless there are 1 to [`NODES_MAX`] nodes and a partition for each.
@@ -71,8 +84,7 @@ impl Ring {
         let refused = Error::Nodes { nodes, partitions: size.partitions() };
         let fits = nodes > 0 && nodes <= size.partitions() && nodes <= NODES_MAX;
         let Some(count) = u16::try_from(nodes).ok().filter(|_| fits) else { return Err(refused) };
-        let owners = (0..count).map(NodeId).cycle().take(size.all().len()).collect();
-        Ring::new(version, size, Arc::new(Members::anonymous(count)), owners)
+        Ring::in_turn(version, size, Arc::new(Members::anonymous(count)))
     }
 
     /// Which ring of the cluster this is.

@@ -43,7 +43,8 @@ pub const TARGET_N_DEFAULT: usize = 4;
 /// Most that can be asked for: with more, distance would rule out nearly every ring.
 pub const TARGET_N_MAX: usize = 16;
 
-/// What a claim is made for.
+/// What a claim is made for. Whoever commits a claim makes those that were joining valid in the same step: only then may they
+/// own what it gives them.
 #[derive(Debug, Clone, Copy)]
 pub struct Claimed<'a> {
     /// How many partitions there are.

@@ -163,6 +163,14 @@ fn a_replacement_takes_just_the_place() {
     assert_eq!(after.owners, before.owners.iter().map(new).collect());
 }
 
+#[test]
+fn who_is_down_keeps_its_own() {
+    let mut cluster = Cluster::of(6);
+    let before = cluster.claim(64, 3).owners;
+    cluster.members[3].state = MemberState::Down;
+    assert_eq!(cluster.claim(64, 3).owners, before);
+}
+
 /// With ten zones only those partitions suit a newcomer that are far from its zone. Whose quota is rounded down has to
 /// follow from that, or others would have to move out of the way.
 #[test]

@@ -351,6 +351,19 @@ impl Transfers {
         self.is_droppable(partition, node) && self.copies.remove(partition, node)
     }
 
+    /// Changes the limits. What is under way goes on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Whether a node has all keys of a partition, so that it may be asked for them.
+    ///
+    /// # Panics
+    /// If the ring has no such partition.
+    pub fn has(&self, partition: Partition, node: NodeId) -> bool {
+        self.copies.has(partition, node)
+    }
+
     /// The owners of the moment, by partition.
     pub fn owners(&self) -> &[NodeId] {
         self.copies.owners()

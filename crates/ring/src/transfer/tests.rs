@@ -209,6 +209,25 @@ fn who_is_down_neither_sends_nor_receives() {
 }
 
 #[test]
+fn limits_may_change_on_the_way() {
+    let current = claimed(5, |id| id < 4, None, 16);
+    let target = claimed(5, |_| true, Some(&current), 16);
+    let mut transfers =
+        Transfers::plan(&current, &target, 3, Limits { sent_max: 1, received_max: 1 }).unwrap();
+    let first = transfers.start(NOW, &NodeSet::new());
+    assert_eq!(first.len(), 1);
+    assert!(
+        transfers.has(first[0].partition, first[0].from) && !transfers.has(first[0].partition, first[0].to)
+    );
+    transfers.set_limits(Limits { sent_max: 0, received_max: 0 });
+    assert!(transfers.on_copied(first[0].partition, first[0].to));
+    assert!(transfers.has(first[0].partition, first[0].to));
+    assert!(transfers.start(NOW, &NodeSet::new()).is_empty(), "none is to run");
+    transfers.set_limits(Limits { sent_max: 2, received_max: 3 });
+    assert_eq!(transfers.start(NOW, &NodeSet::new()).len(), 3);
+}
+
+#[test]
 fn what_failed_waits_longer_each_time() {
     let current = claimed(2, |id| id == 0, None, 8);
     let target = claimed(2, |_| true, Some(&current), 8);
