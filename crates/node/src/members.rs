@@ -1,6 +1,7 @@
 //! The nodes of a cluster, fixed when a node starts.
 
 use kv::replica::NodeId;
+use ring::Member;
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,22 +9,31 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Members {
     here: NodeId,
-    names: Vec<Arc<str>>,
+    /// Numbered from 0.
+    members: Arc<ring::Members>,
 }
 
 impl Members {
     /// A node alone.
     pub fn alone(name: &str) -> Members {
-        Members { here: NodeId(0), names: vec![Arc::from(name)] }
+        Members::new([name], name).expect("one name differs from all others")
     }
 
     /// The members by name; `None` unless the names differ and `here` is one of them.
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>, here: &str) -> Option<Members> {
-        let mut names: Vec<Arc<str>> = names.into_iter().map(Arc::from).collect();
+        let mut names: Vec<&str> = names.into_iter().collect();
         names.sort_unstable();
-        let differ = names.is_sorted_by(|a, b| a < b);
-        let at = names.iter().position(|name| **name == *here).filter(|_| differ)?;
-        Some(Members { here: NodeId(u16::try_from(at).ok()?), names })
+        let number = |at: usize| u16::try_from(at).ok().map(NodeId);
+        let here = number(names.iter().position(|name| *name == here)?)?;
+        let members: Option<Vec<Member>> =
+            names.iter().enumerate().map(|(at, name)| Some(Member::new(number(at)?, name))).collect();
+        // It refuses names that do not differ.
+        Some(Members { here, members: Arc::new(ring::Members::new(members?).ok()?) })
+    }
+
+    /// As the ring knows them.
+    pub fn of_ring(&self) -> &Arc<ring::Members> {
+        &self.members
     }
 
     /// This node.
@@ -36,12 +46,13 @@ impl Members {
     /// # Panics
     /// If there is no such member.
     pub fn name(&self, node: NodeId) -> &Arc<str> {
-        &self.names[usize::from(node.0)]
+        &self.members.get(node).expect("whoever asks means a member").name
     }
 
     /// All members.
     pub fn all(&self) -> impl Iterator<Item = NodeId> + use<> {
-        (0..self.names.len()).map(|at| NodeId(u16::try_from(at).expect("nodes are numbered by sixteen bits")))
+        let count = u16::try_from(self.count()).expect("nodes are numbered by sixteen bits");
+        (0..count).map(NodeId)
     }
 
     /// All but this one.
@@ -52,13 +63,14 @@ impl Members {
 
     /// How many they are.
     pub fn count(&self) -> usize {
-        self.names.len()
+        self.members.len()
     }
 }
 
 impl fmt::Display for Members {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.names.join(","))
+        let names: Vec<&str> = self.members.iter().map(|member| &*member.name).collect();
+        f.write_str(&names.join(","))
     }
 }
 

@@ -257,8 +257,7 @@ fn common(config: &Config, layout: Layout, members: Arc<Members>) -> Result<Comm
         Some(cluster) => Some(Arc::new(Peers::new(cluster, Arc::clone(&members), layout.ring_size, life)?)),
         None => None,
     };
-    let nodes = u32::try_from(members.count()).expect("nodes are numbered by sixteen bits");
-    let ring = Ring::round_robin(RingVersion(1), layout.ring_size, nodes)
+    let ring = Ring::in_turn(RingVersion(1), layout.ring_size, Arc::clone(members.of_ring()))
         .map_err(|error| Error::Cluster("cluster", error.to_string()))?;
     let resources = machine::resources(config.memory, layout.shards);
     let options = options(config, &resources);
