@@ -28,6 +28,7 @@ mod pull;
 mod recover;
 mod refusal;
 mod replicate;
+mod seam;
 #[cfg(test)]
 mod tests;
 pub mod voters;
@@ -49,6 +50,7 @@ pub use self::proposal::PROPOSAL_MAX;
 use self::proposal::Waiter;
 pub use self::refusal::Refusal;
 use self::replicate::Leader;
+pub use self::seam::ReplicatedLog;
 use crate::ClusterId;
 use crate::state::{Command, State};
 

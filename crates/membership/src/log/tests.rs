@@ -14,9 +14,12 @@ mod scenarios;
 const SECOND: u64 = 1_000_000_000;
 const CLUSTER: ClusterId = ClusterId(0xC1);
 
+/// What is tested: another implementation takes its place here.
+type Subject = Log;
+
 struct Node {
     id: NodeId,
-    log: Option<Log>,
+    log: Option<Subject>,
     disk: Bytes,
     starts: u32,
     /// The last committed entry that was compared, and its epoch.
@@ -71,7 +74,7 @@ impl World {
         };
         let state = State::found(CLUSTER, RingSize::new(16).unwrap(), &name(NodeId(0)), "h:0", "z0").unwrap();
         let at = world.add(NodeId(0));
-        let log = Log::found(world.identity(at), state, world.rng(), world.now);
+        let log = Subject::found(world.identity(at), state, world.rng(), world.now);
         world.nodes[at].log = Some(log);
         world.step(at, at, Input::Tick);
         world
@@ -109,7 +112,7 @@ impl World {
         Identity { cluster: CLUSTER, node, starts, start: self.rng.next_u64(), address: format!("h:{node}") }
     }
 
-    fn log(&self, at: usize) -> &Log {
+    fn log(&self, at: usize) -> &Subject {
         self.nodes[at].log.as_ref().unwrap()
     }
 
@@ -122,7 +125,7 @@ impl World {
     }
 
     fn leader(&self) -> Option<usize> {
-        let leads = |at: &usize| matches!(self.log(*at).role, Role::Leader(_));
+        let leads = |at: &usize| self.log(*at).leader() == Some(self.nodes[*at].id);
         self.live()
             .into_iter()
             .filter(leads)
@@ -140,7 +143,7 @@ impl World {
         self.nodes[at].starts += 1;
         let identity = self.identity(at);
         let rng = self.rng();
-        let (log, sound) = Log::open(identity, &self.nodes[at].disk, rng, self.now).unwrap();
+        let (log, sound) = Subject::open(identity, &self.nodes[at].disk, rng, self.now).unwrap();
         let disk = self.nodes[at].disk.slice(..sound);
         self.nodes[at].disk = disk;
         self.nodes[at].log = Some(log);
@@ -194,7 +197,7 @@ impl World {
         let Some(log) = &node.log else { return };
         let (epoch, commit) = (log.epoch(), log.commit());
         let after = if node.checked.0 == epoch.number { node.checked.1 } else { 0 };
-        for entry in log.entries.iter().filter(|entry| entry.index > after && entry.index <= commit) {
+        for entry in log.committed().filter(|entry| entry.index > after) {
             // Entries of the epoch before stand in the file until it is replaced; they are compared there.
             let known = self.history.entry((epoch, entry.index)).or_insert_with(|| entry.clone());
             assert_eq!(known, entry, "two histories: node {} at entry {}", node.id, entry.index);
@@ -211,7 +214,7 @@ impl World {
             }
             node.ring = ring;
         }
-        if matches!(log.role, Role::Leader(_)) {
+        if log.leader() == Some(node.id) {
             let leader = *self.leaders.entry((epoch, log.term())).or_insert(node.id);
             assert_eq!(leader, node.id, "two leaders of term {}", log.term());
         }
@@ -299,7 +302,7 @@ impl World {
     fn join(&mut self, id: NodeId) -> usize {
         let at = self.add(id);
         let (identity, rng) = (self.identity(at), self.rng());
-        self.nodes[at].log = Some(Log::join(identity, rng, self.now));
+        self.nodes[at].log = Some(Subject::join(identity, rng, self.now));
         let contact = self.leader().map_or(NodeId(0), |at| self.nodes[at].id);
         self.step(at, at, Input::Join { contact });
         at
