@@ -3,7 +3,7 @@
 //! The journal holds every value that is not inline, and, for each key that it knows at all, the key's newest record
 //! ([`crate::compaction`]). So the newest version of each key that the journal knows is known for certain, whatever
 //! became of the tables. What only tables have are inline values whose record compaction has let go of: a file in the
-//! store's folder says that there is none such ([`WHOLE_FILE`]), and goes before the first of them does.
+//! store's folder says that there is none such (`JOURNAL-IS-WHOLE`), and goes before the first of them does.
 //!
 //! Steps
 //! 1. `survey`: which segments count, in which order, and from which on a start replays them anyway.
