@@ -41,11 +41,15 @@ pub enum Planted {
     GraveyardIgnored,
     /// A member that cannot be reached agrees to every reaping.
     DownMemberCountsAsYes,
+    /// What a node had yet to tell of a listing when it failed is asked of nobody else.
+    ListingCutShort,
+    /// Two nodes are asked for one of the partitions of a listing.
+    ListedByTwo,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 17] = [
+    pub const ALL: [Planted; 19] = [
         Planted::AckBeforeSync,
         Planted::NoDirectorySync,
         Planted::RecordWithoutChecksum,
@@ -63,6 +67,8 @@ impl Planted {
         Planted::ReapWithHintOutstanding,
         Planted::GraveyardIgnored,
         Planted::DownMemberCountsAsYes,
+        Planted::ListingCutShort,
+        Planted::ListedByTwo,
     ];
 }
 

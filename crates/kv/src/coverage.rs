@@ -103,8 +103,14 @@ impl Plan<'_> {
             !left_out.contains(&node) && (node == self.here || (self.is_up)(node))
         };
         let partitions = partitions.into_iter().map(|partition| Partition(partition.into()));
-        let cover =
+        let mut cover =
             self.ring.cover(partitions, n_val, Some(self.here), usable).map_err(|_| Error::NotCovered)?;
+        if base::planted!(ListedByTwo) {
+            let mine = cover.get(&self.here).cloned().unwrap_or_default();
+            let others = |at: Partition, node: NodeId| node != self.here && usable(at, node);
+            let twice = self.ring.cover(mine, n_val, None, others).unwrap_or_default();
+            twice.into_iter().for_each(|(node, more)| cover.entry(node).or_default().extend(more));
+        }
         let mut parts = BTreeMap::new();
         for (node, partitions) in cover {
             for partition in partitions {
@@ -249,6 +255,9 @@ impl Coverage {
             Source::Here(_) => plan.here,
             Source::Node(node) => node,
         });
+        if base::planted!(ListingCutShort) {
+            return Ok(());
+        }
         let start = part.start.map(|start| (part.partitions[0], start));
         self.give(part.partitions, start, plan).map_err(|error| match cause {
             Error::Unreachable | Error::Timeout | Error::NoType(_) => error,

@@ -62,3 +62,13 @@ fn reply_after_deadline() {
 fn reap_with_hint_outstanding() {
     is_caught(Planted::ReapWithHintOutstanding);
 }
+
+#[test]
+fn listing_cut_short() {
+    is_caught(Planted::ListingCutShort);
+}
+
+#[test]
+fn listed_by_two() {
+    is_caught(Planted::ListedByTwo);
+}

@@ -118,6 +118,7 @@ impl World {
         self.hosts[at].end_process();
         self.requests.retain(|_, (node, _, _)| *node != at);
         self.auditor.on_death(at);
+        self.lister.on_death(at);
         self.checks.on_death(at, self.events.now(), lost_after);
         self.events.retain(|event| !event.is_of_process(at));
         self.links_changed(at);

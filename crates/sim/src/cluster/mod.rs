@@ -12,7 +12,9 @@
 //!    bounded time. Then everything acknowledged is asked for.
 //! 4. *Settling*: the last messages of the time of faults arrive, and everything is asked for again.
 //!
-//! Left out: rot (a replica that is damaged silently), changes of properties during life, listings.
+//! Somebody lists buckets all the while (`lister.rs`).
+//!
+//! Left out: rot (a replica that is damaged silently), changes of properties during life.
 
 mod auditor;
 mod client;
@@ -20,11 +22,12 @@ mod ending;
 mod host;
 mod life;
 mod links;
+mod lister;
 mod plan;
 mod trouble;
 
 use crate::check::cluster::{Checks, SLACK};
-use crate::check::history::{LAST_WRITE_BUCKET, NEWEST_BUCKET, NUMBERS_FROM, SIBLINGS_BUCKET};
+use crate::check::history::{KeyName, LAST_WRITE_BUCKET, NEWEST_BUCKET, NUMBERS_FROM, SIBLINGS_BUCKET};
 use crate::check::{Verdict, Violation};
 use crate::disk::DiskImage;
 use crate::machine::{Machine, Step, TICK, Timer};
@@ -44,6 +47,7 @@ use ending::{Ending, Phase};
 use host::Host;
 use kv::{Error, Request, Response};
 use links::Frame;
+use lister::Lister;
 use node::{Output, PeerMessage, RequestId};
 use plan::Plan;
 use ring::{Ring, RingSize, RingVersion};
@@ -67,6 +71,8 @@ const EVENTS_MAX: u64 = 20_000_000;
 const CLIENTS_FROM: u32 = 1000;
 /// Whoever reads everything in the end, and prepares everything in the beginning. It needs no network.
 const AUDITOR: NodeId = NodeId(u32::MAX);
+/// Whoever lists. It needs no network either.
+const LISTER: NodeId = NodeId(u32::MAX - 1);
 
 /// What clients and nodes say to each other.
 #[derive(Clone, Debug)]
@@ -168,6 +174,7 @@ struct World {
     phase: Phase,
     ending: Ending,
     auditor: Auditor,
+    lister: Lister,
 }
 
 /// Lives the life of `seed`, and returns what came of it and its trace.
@@ -235,6 +242,7 @@ impl World {
             backup: None,
             ending: Ending::default(),
             auditor: Auditor::default(),
+            lister: Lister::new(seed.stream("lister", 0)),
             plan,
         }
     }
@@ -299,11 +307,8 @@ impl World {
         match packet.message {
             Message::Ask { number, shard, request, timeout } => {
                 let at = node_of(packet.to).expect("clients ask nodes");
-                let host = &self.hosts[at];
-                let shard = shard % usize::from(host.machine.layout.shards);
-                let listens = host.prepared
-                    && host.machine.process.as_ref().is_some_and(|process| !process.closing[shard]);
-                if !listens {
+                let shard = shard % usize::from(self.hosts[at].machine.layout.shards);
+                if !self.listens(at, shard) {
                     self.trace.line(format_args!("{} #{number} is refused", packet.from));
                     return Ok(());
                 }
@@ -318,6 +323,12 @@ impl World {
                 Ok(())
             }
         }
+    }
+
+    /// Whether a shard takes requests.
+    fn listens(&self, at: usize, shard: usize) -> bool {
+        let host = &self.hosts[at];
+        host.prepared && host.machine.process.as_ref().is_some_and(|process| !process.closing[shard])
     }
 
     /// Gives a shard a request.
@@ -336,6 +347,11 @@ impl World {
         // Clocks run at different speeds.
         let deadline = now + timeout + timeout / 500 + SLACK;
         self.checks.on_request(id, at, &request, now, deadline);
+        if let Request::ListKeys(list) = &request {
+            let ring = Arc::clone(&self.ring);
+            let primaries = |key: &KeyName| primaries_of(&ring, key.bucket(), key.key());
+            self.checks.on_list(id, &list.bucket.name, now, primaries);
+        }
         self.hosts[at].machine.shard(shard).expect("it listens").request(RequestId(id), request);
         self.schedule_turn(at, shard);
         self.after_shard(at, shard)
@@ -383,8 +399,11 @@ impl World {
 
     fn on_output(&mut self, at: usize, shard: usize, output: Output) -> Verdict {
         match output {
+            Output::Reply { to, result, more } if self.lister.awaits(to) => {
+                self.on_list_reply((at, shard), to, result, more)
+            }
             Output::Reply { to, result, more } => {
-                assert!(!more, "nobody lists anything here");
+                assert!(!more, "nobody else lists anything");
                 self.on_reply(at, to, result)
             }
             Output::Hop { to, message } => {
@@ -400,11 +419,13 @@ impl World {
     fn on_reply(&mut self, at: usize, to: RequestId, result: Result<Response, Error>) -> Verdict {
         self.trace.line(format_args!("n{at} answers request {}: {}", to.0, show::answer(&result)));
         let (causes, ring) = (self.causes(), Arc::clone(&self.ring));
-        let primaries = |key: &crate::check::history::KeyName| primaries_of(&ring, key.bucket(), key.key());
+        let primaries = |key: &KeyName| primaries_of(&ring, key.bucket(), key.key());
         self.checks.on_answer(to.0, &result, self.events.now(), causes, primaries)?;
         let (_, from, number) = self.requests.remove(&to.0).expect("the answer was checked");
-        if from == AUDITOR {
-            return self.on_audited(at, number, result);
+        match from {
+            AUDITOR => return self.on_audited(at, number, result),
+            LISTER => return Ok(()),
+            _ => {}
         }
         let message = Message::Answer { number, result };
         self.outside.send(&mut self.events, Packet { from: node_id(at), to: from, message });
@@ -430,6 +451,7 @@ impl World {
                 self.checks.check_deadlines(at, now)?;
             }
         }
+        self.list_something()?;
         self.check_bounds(false)?;
         self.advance()
     }

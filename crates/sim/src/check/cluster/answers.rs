@@ -12,7 +12,8 @@ pub(super) fn judge(error: &Error, causes: Causes, is_conditional: bool) -> Verd
     let excused = match error {
         Error::MatchFound | Error::Modified | Error::NotFoundCondition => is_conditional,
         Error::Timeout | Error::Overload | Error::TooManySiblings { .. } => true,
-        Error::Unsatisfied { .. } | Error::InsufficientVnodes { .. } | Error::Unreachable => true,
+        Error::Unsatisfied { .. } | Error::InsufficientVnodes { .. } => true,
+        Error::Unreachable | Error::NotCovered => true,
         Error::Fenced(_) | Error::Store(_) => causes.disk_failed || causes.closing,
         _ => false,
     };

@@ -93,6 +93,11 @@ impl KeyHistory {
 pub(super) struct History(BTreeMap<KeyName, KeyHistory>);
 
 impl History {
+    /// All keys that were ever written, or tried to be.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (&KeyName, &KeyHistory)> {
+        self.0.iter()
+    }
+
     pub(super) fn key(&self, key: &KeyName) -> Option<&KeyHistory> {
         self.0.get(key)
     }

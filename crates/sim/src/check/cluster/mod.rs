@@ -15,6 +15,7 @@
 //! * `promises.rs`: a replica keeps what it said it has.
 //! * `reaped.rs`: what replicas need not have any more.
 //! * `homecoming.rs`: what a primary missed comes to it without being read.
+//! * `listings.rs`: a listing has what all primaries have, each name once, or fails.
 //!
 //! Dots are checked by [`crate::check::dots`]: across nodes, restarts, and disks that were copied.
 //!
@@ -26,6 +27,7 @@ mod bounded;
 mod deletes;
 mod history;
 mod homecoming;
+mod listings;
 mod promises;
 mod quorums;
 mod reaped;
@@ -54,6 +56,7 @@ use kv::reap::Round;
 use kv::replica::{Answer, Ask, Reason};
 use kv::response::Found;
 use kv::{Error, Request, Response};
+use listings::Listings;
 use node::PeerMessage;
 use object::{Context, HeadView};
 use promises::Promises;
@@ -112,6 +115,7 @@ pub struct Checks {
     homecoming: Homecoming,
     strict: Strict,
     reaped: Reaped,
+    listings: Listings,
     asked: BTreeMap<u64, (NodeAt, Monotonic, Asked)>,
     /// When something was lost last: what was under way then promises nothing.
     lost_at: Option<Monotonic>,
@@ -133,6 +137,7 @@ impl Checks {
             homecoming: Homecoming::default(),
             strict: Strict::default(),
             reaped: Reaped::default(),
+            listings: Listings::default(),
             asked: BTreeMap::new(),
             lost_at: None,
             questions: BTreeMap::new(),
@@ -192,6 +197,7 @@ impl Checks {
             return Err(mismatch(format_args!("request {id} is answered twice")));
         };
         self.answers[node].on_answer(id, false)?;
+        self.listings.retain(|listing| listing != id);
         let response = match result {
             Ok(response) => response,
             Err(error) => {
@@ -372,6 +378,8 @@ impl Checks {
     pub fn on_death(&mut self, node: NodeAt, now: Monotonic, lost_after: Option<Monotonic>) {
         self.answers[node].on_death();
         self.asked.retain(|_, (at, _, _)| *at != node);
+        let asked = &self.asked;
+        self.listings.retain(|id| asked.contains_key(&id));
         self.homecoming.on_death(node, now);
         if let Some(limit) = lost_after {
             self.lost_at = Some(now);

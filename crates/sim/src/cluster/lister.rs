@@ -1,0 +1,84 @@
+//! Somebody who lists buckets while everything happens, one at a time. As the auditor it needs no network; what it lists is
+//! checked as it leaves the node.
+
+use super::{BUCKETS, LISTER, World};
+use crate::check::Verdict;
+use crate::seed::index_below;
+use crate::show;
+use base::Rng;
+use base::rng::SplitMix64;
+use kv::{Error, ListKeysRequest, Request, Response};
+use node::RequestId;
+use std::time::Duration;
+
+/// Of so many ticks, one begins a listing if none is under way.
+const EVERY: u64 = 16;
+/// How long one may take: longer than a page that is lost takes to be asked for again, and than a node takes to be missed.
+const TIMEOUT: Duration = Duration::from_secs(8);
+
+#[derive(Debug)]
+pub(super) struct Lister {
+    rng: SplitMix64,
+    /// The node and the request.
+    under_way: Option<(usize, u64)>,
+}
+
+impl Lister {
+    pub(super) fn new(rng: SplitMix64) -> Lister {
+        Lister { rng, under_way: None }
+    }
+
+    /// The process of a node has died, and will answer nothing.
+    pub(super) fn on_death(&mut self, node: usize) {
+        self.under_way.take_if(|(at, _)| *at == node);
+    }
+
+    /// Whether this is the request of its listing.
+    pub(super) fn awaits(&self, id: RequestId) -> bool {
+        self.under_way.is_some_and(|(_, request)| request == id.0)
+    }
+}
+
+impl World {
+    /// Now and then, lists a bucket.
+    pub(super) fn list_something(&mut self) -> Verdict {
+        let rng = &mut self.lister.rng;
+        if self.lister.under_way.is_some() || !self.phase.has_clients() || !rng.chance(1, EVERY) {
+            return Ok(());
+        }
+        let at = index_below(rng, self.hosts.len());
+        let shard = index_below(rng, usize::from(self.hosts[at].machine.layout.shards));
+        let bucket = super::client::bucket(index_below(rng, BUCKETS.len()));
+        if self.hosts[at].held.is_some() || !self.listens(at, shard) {
+            return Ok(());
+        }
+        let timeout = u32::try_from(TIMEOUT.as_millis()).expect("seconds");
+        let request = Request::ListKeys(ListKeysRequest { bucket, timeout: Some(timeout) });
+        // The number that it will have.
+        self.lister.under_way = Some((at, self.numbers + 1));
+        self.on_ask((LISTER, 0), (at, shard), request, TIMEOUT)
+    }
+
+    /// A node has told a part of the listing.
+    pub(super) fn on_list_reply(
+        &mut self,
+        (at, shard): (usize, usize),
+        to: RequestId,
+        result: Result<Response, Error>,
+        more: bool,
+    ) -> Verdict {
+        if let Ok(Response::Keys { keys, done }) = &result {
+            self.checks.on_listed(to.0, keys, *done)?;
+        }
+        if !more {
+            self.lister.under_way = None;
+            return self.on_reply(at, to, result);
+        }
+        self.trace.line(format_args!("n{at} lists for request {}: {}", to.0, show::answer(&result)));
+        if let Some(running) = self.hosts[at].machine.shard(shard) {
+            running.proceed(to);
+            self.schedule_turn(at, shard);
+        }
+        Ok(())
+    }
+}
