@@ -1,0 +1,252 @@
+//! What answers mean: a read is verified and compared with what was written, a write is noted as done, not done or in doubt,
+//! and what went wrong is told.
+
+use super::{SECOND_NS, State, Step};
+use crate::check::{Cause, Found, Judgement, Outcome, Resolution, Suspicion};
+use crate::driver::{Answer, ErrorKind, Sink};
+use crate::keys::Shape;
+use crate::results::ErrorRecord;
+use crate::run::tally::Done;
+use crate::run::worker::Message;
+use crate::values::Stamp;
+use crate::workload::Op;
+use std::cmp::Reverse;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+/// Errors of one operation and kind that a worker tells of: a storm of them is counted, not described.
+const TOLD_MAX: u32 = 20;
+
+/// The length of a text in an error record.
+const TEXT_MAX: usize = 500;
+
+impl Sink for State<'_> {
+    fn answered(&mut self, token: u32, answer: Answer<'_>) {
+        self.tick();
+        let slot = &self.slots[token as usize];
+        let (operation, step) = (slot.operation, slot.step);
+        let op = self.shared.operations[operation].op;
+        if let Answer::Failed { kind, text } = answer {
+            return self.on_failed(token, kind, text);
+        }
+        let reads = matches!(step, Step::UpdateRead | Step::Look | Step::Audit) || op == Op::Get;
+        if !reads {
+            let (not_found, results) = match answer {
+                Answer::NotFound => (true, 0),
+                Answer::Listed(count) => (false, count),
+                _ => (false, 0),
+            };
+            self.slots[token as usize].not_found = not_found && op == Op::Head;
+            return self.on_done(token, results);
+        }
+        let (context, values, body): (&[u8], &[Range<usize>], &[u8]) = match answer {
+            Answer::Found { context, values, body } => (context, values, body),
+            _ => (&[], &[], &[]),
+        };
+        let bytes: u64 = values.iter().map(|at| at.len() as u64).sum();
+        let found = self.verify(token, values, body);
+        match step {
+            Step::Look => return self.on_look(token, found),
+            Step::Audit => {
+                self.shared.counts.audited.fetch_add(1, Ordering::Relaxed);
+                self.compare(token, found);
+                return self.release(token);
+            }
+            _ => {}
+        }
+        self.tally.read(operation, bytes);
+        self.compare(token, found);
+        let slot = &mut self.slots[token as usize];
+        if step == Step::UpdateRead {
+            slot.context.clear();
+            slot.context.extend_from_slice(context);
+            slot.step = Step::Single;
+            return self.follow.push_back(token);
+        }
+        slot.not_found = values.is_empty();
+        if slot.not_found && matches!(self.shared.operations[operation].keys, Some(Shape::Present { .. })) {
+            return self.on_failed(token, ErrorKind::Missing, "a key that must be there is not");
+        }
+        self.on_done(token, 0);
+    }
+}
+
+impl State<'_> {
+    /// What the values of an answer are; none if one of them is corrupt, which is counted here.
+    fn verify(&mut self, token: u32, values: &[Range<usize>], body: &[u8]) -> Option<Found> {
+        if !self.shared.check.reads {
+            return Some(Found::Nothing);
+        }
+        self.shared.counts.verified.fetch_add(1, Ordering::Relaxed);
+        let mut found = Found::Nothing;
+        for at in values {
+            let key = self.slots[token as usize].key;
+            let stamp = Stamp::read(&body[at.clone()]).and_then(|stamp| match stamp.key == key {
+                true => Ok(stamp),
+                false => Err("the value of another key"),
+            });
+            found = match (stamp, found) {
+                (Err(what), _) => {
+                    self.wrong(token, Cause::Corrupt, what);
+                    return None;
+                }
+                (Ok(stamp), Found::Version(newest)) if stamp.run == self.shared.run => {
+                    Found::Version(newest.max(stamp.sequence))
+                }
+                (Ok(stamp), _) if stamp.run == self.shared.run => Found::Version(stamp.sequence),
+                (Ok(_), Found::Nothing) => Found::Earlier,
+                (Ok(_), found) => found,
+            };
+        }
+        Some(found)
+    }
+
+    /// Compares what a read found with what was written.
+    fn compare(&mut self, token: u32, found: Option<Found>) {
+        let Some(found) = found.filter(|_| self.shared.check.reads) else { return };
+        let slot = &self.slots[token as usize];
+        let (operation, id) = (slot.operation, slot.id);
+        let judgement = self.shared.table.end_read(slot.key, slot.read, found);
+        let counter = match judgement {
+            Judgement::NotCompared => &self.shared.counts.not_compared,
+            _ => &self.shared.counts.compared,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        match judgement {
+            Judgement::Right | Judgement::NotCompared => {}
+            Judgement::Corrupt => self.wrong(token, Cause::Corrupt, "a version that nobody wrote"),
+            Judgement::Suspect(suspicion) => {
+                // Nobody has time to look again at more.
+                if !self.suspects.add(self.now, suspicion, operation, id) {
+                    self.on_resolved(token, &suspicion, Resolution::Unresolved);
+                }
+            }
+        }
+    }
+
+    /// A look found something; nothing that can be compared if it is corrupt. None: nobody answered.
+    fn on_look(&mut self, token: u32, found: Option<Found>) {
+        let slot = &mut self.slots[token as usize];
+        let (table, sent, now) = (self.shared.table, slot.sent, self.now);
+        if let Some(suspect) = slot.suspect.take() {
+            let suspicion = suspect.suspicion;
+            let resolution = match found {
+                Some(found) => self.suspects.judge(suspect, (sent, now), found, table),
+                None => self.suspects.unanswered(suspect, now, table),
+            };
+            if let Some(resolution) = resolution {
+                self.on_resolved(token, &suspicion, resolution);
+            }
+        }
+        self.release(token);
+    }
+
+    fn on_resolved(&mut self, token: u32, suspicion: &Suspicion, resolution: Resolution) {
+        let cause = match resolution {
+            Resolution::Known => return,
+            Resolution::Unresolved => {
+                self.shared.counts.unresolved.fetch_add(1, Ordering::Relaxed);
+                Cause::Stale
+            }
+            Resolution::Cause(cause) => cause,
+        };
+        let found = match suspicion.found {
+            Found::Nothing => "nothing".to_owned(),
+            Found::Version(version) => format!("write {version}"),
+            Found::Earlier => "a value from before this run".to_owned(),
+        };
+        let text = format!("found {found}; every write before {} had been replaced", suspicion.floor);
+        self.wrong(token, cause, &text);
+    }
+
+    fn wrong(&mut self, token: u32, cause: Cause, text: &str) {
+        self.shared.counts.wrong(cause);
+        self.record(token, cause.name(), true, text);
+    }
+
+    /// Tells of what went wrong, the first times; all are counted.
+    fn record(&mut self, token: u32, kind: &'static str, wrong: bool, text: &str) {
+        let slot = &self.slots[token as usize];
+        let told = self.told.entry((slot.operation, kind)).or_insert(0);
+        *told += 1;
+        if *told > TOLD_MAX {
+            return;
+        }
+        let error = ErrorRecord {
+            second: self.now / SECOND_NS,
+            label: self.shared.operations[slot.operation].label.clone(),
+            kind: kind.to_owned(),
+            wrong,
+            key: String::from_utf8_lossy(&slot.name).into_owned(),
+            text: text.chars().take(TEXT_MAX).collect(),
+        };
+        self.out.send(Message::Error(Box::new(error))).ok();
+    }
+
+    fn on_done(&mut self, token: u32, results: u64) {
+        let slot = &mut self.slots[token as usize];
+        let (operation, id) = (slot.operation, slot.id);
+        if let Some(ticket) = slot.write.take() {
+            self.shared.table.end_write(slot.key, ticket, Outcome::Acknowledged);
+            let op = &self.shared.operations[operation];
+            if op.op != Op::Delete {
+                self.audit.offer((operation, id), &mut self.rng);
+                match op.keys {
+                    Some(Shape::Sequential { .. }) => self.inserted.sequence.acknowledge(id),
+                    Some(Shape::Unique) => self.inserted.unique.acknowledge(id),
+                    _ => {}
+                }
+            }
+        }
+        let slot = &self.slots[token as usize];
+        let done = Done {
+            response_ns: self.now.saturating_sub(slot.due),
+            service_ns: self.now.saturating_sub(slot.sent),
+            not_found: slot.not_found,
+            written: slot.written,
+            results,
+        };
+        self.tally.done(operation, &done);
+        self.change_outstanding(false);
+        self.release(token);
+    }
+
+    fn on_failed(&mut self, token: u32, kind: ErrorKind, text: &str) {
+        let slot = &mut self.slots[token as usize];
+        let operation = slot.operation;
+        if let Some(ticket) = slot.write.take() {
+            let outcome = if kind.is_certain() { Outcome::NotDone } else { Outcome::InDoubt };
+            self.shared.table.end_write(slot.key, ticket, outcome);
+            if outcome == Outcome::InDoubt {
+                self.shared.counts.in_doubt.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        match slot.step {
+            Step::Look => return self.on_look(token, None),
+            Step::Audit => return self.release(token),
+            _ => {}
+        }
+        self.tally.error(operation, kind);
+        let retry = self.shared.retry;
+        let is_wanted =
+            if retry.on.is_empty() { kind.may_pass() } else { retry.on.iter().any(|it| it == kind.name()) };
+        if is_wanted && self.slots[token as usize].attempt < retry.attempts {
+            self.tally.retry(operation);
+            let slot = &mut self.slots[token as usize];
+            slot.attempt += 1;
+            slot.context.clear();
+            slot.written = 0;
+            let is_update = self.shared.operations[operation].op == Op::Update;
+            slot.step = if is_update { Step::UpdateRead } else { Step::Single };
+            return self.later.push(Reverse((self.now + retry.backoff.as_nanos() as u64, token)));
+        }
+        self.record(token, kind.name(), false, text);
+        self.tally.failed(operation, self.now.saturating_sub(self.slots[token as usize].due));
+        self.change_outstanding(false);
+        self.release(token);
+    }
+
+    fn release(&mut self, token: u32) {
+        self.free.push(token);
+    }
+}
