@@ -58,12 +58,15 @@ async fn converse(
     let mut out = Vec::new();
     let mut pace = Pace::new(patience.now() + FIRST_MAX);
     let (mut got, mut is_first) = (0, true);
+    let mut goes_with_others = false;
     loop {
         match session.receive(patience.seconds(), &mut input.bytes, &mut out) {
             Incoming::Wait(waits) => {
                 if !out.is_empty() {
                     // As for protocol buffers: others that have input go first, and answers leave together.
-                    tokio::task::yield_now().await;
+                    if !std::mem::take(&mut goes_with_others) {
+                        tokio::task::yield_now().await;
+                    }
                     send(stream, &mut out, patience).await?;
                 }
                 if about.stopping() {
@@ -107,7 +110,8 @@ async fn converse(
             }
             Incoming::Question(question) => answer(question, &mut session, ask, &mut out).await,
             Incoming::Request(request) => {
-                serve_request(request, &mut session, local, stream, &mut out, patience).await?;
+                goes_with_others =
+                    serve_request(request, &mut session, local, stream, &mut out, patience).await?;
             }
         }
         is_first = false;
@@ -117,6 +121,7 @@ async fn converse(
     }
 }
 
+/// Answers it; whether the answer came together with those of other connections.
 async fn serve_request(
     request: kv::Request,
     session: &mut Session,
@@ -124,7 +129,7 @@ async fn serve_request(
     stream: &mut TcpStream,
     out: &mut Vec<u8>,
     patience: &Patience,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let mut answers = local.ask(request);
     loop {
         let (result, more) = answers.next().await;
@@ -133,7 +138,7 @@ async fn serve_request(
             continue;
         }
         if !more {
-            return Ok(());
+            return Ok(answers.came_by_turn());
         }
         send(stream, out, patience).await?;
         answers.proceed();

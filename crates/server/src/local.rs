@@ -357,6 +357,11 @@ impl Pending<'_> {
         answer
     }
 
+    /// Whether the last answer was brought by a turn, and so came together with those of other connections.
+    pub fn came_by_turn(&self) -> bool {
+        self.slot.is_some()
+    }
+
     /// Lets a listing go on; to be called when an answer that was not the last has been sent.
     pub fn proceed(&mut self) {
         if self.slot.is_none() {

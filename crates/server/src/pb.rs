@@ -69,13 +69,17 @@ async fn converse(
     let mut out = Vec::new();
     let mut pace = Pace::new(patience.now() + patience.idle_timeout());
     let mut got = 0;
+    let mut goes_with_others = false;
     loop {
         match session.receive(&mut input.bytes, &mut out) {
             Incoming::Wait => {
                 if !out.is_empty() {
                     // Others that have input go first, and answers leave together: a client thread that serves many
-                    // connections is then woken once for all of them, as with Redis.
-                    tokio::task::yield_now().await;
+                    // connections is then woken once for all of them, as with Redis. What a turn has brought does so
+                    // anyway, and has waited.
+                    if !std::mem::take(&mut goes_with_others) {
+                        tokio::task::yield_now().await;
+                    }
                     send(stream, &mut out, patience).await?;
                 }
                 if about.stopping() {
@@ -109,6 +113,7 @@ async fn converse(
                     send(stream, &mut out, patience).await?;
                     answers.proceed();
                 }
+                goes_with_others = answers.came_by_turn();
             }
         }
         if out.len() >= OUTPUT_BYTES_MAX {
