@@ -9,7 +9,7 @@ use bytes::Bytes;
 use common::cluster::*;
 use kv::quorum::Need;
 use kv::{Error, GetRequest, Prop, PutRequest, Quorum, ReadForm, Request, Response};
-use node::shard::{LOOKUPS_BUSY, OVERLOAD_WORK_MIN, PASS_MAX, WAIT_MAX};
+use node::shard::{LOOKUPS_BUSY, OVERLOAD_WORK_MIN, PASS_MAX, STAY_MAX, WAIT_MAX};
 use node::{Output, RequestId, Shard};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -356,6 +356,27 @@ fn a_shard_that_cannot_keep_up_refuses_what_has_waited_for_too_long() {
 }
 
 #[test]
+fn what_comes_while_others_have_waited_is_refused_at_once() {
+    let data = folder();
+    let mut cluster = three(&data);
+    let clock = Arc::clone(&cluster.clock);
+    let shard = cluster.nodes[0].as_mut().unwrap();
+    let ask = |shard: &mut Shard, number: u64| {
+        shard.request(RequestId(1_000_000 + number), Request::Put(put("k", "v")));
+    };
+    (0..200).for_each(|number| ask(shard, number));
+    clock.0.fetch_add(u64::try_from(PASS_MAX.as_nanos()).unwrap(), Ordering::Relaxed);
+    (200..210).for_each(|number| ask(shard, number));
+    assert!(shard.has_waiting() && refused(shard).is_empty());
+    clock.0.fetch_add(u64::try_from(WAIT_MAX.as_nanos()).unwrap(), Ordering::Relaxed);
+    ask(shard, 210);
+    assert_eq!(refused(shard), [1_000_210], "without a turn");
+    shard.turn();
+    assert!(!shard.has_waiting() && refused(shard).is_empty(), "those that waited are begun");
+    assert_eq!(shard.stats().counters.puts, 210);
+}
+
+#[test]
 fn passes_that_take_long_leave_room_for_fewer() {
     const BEGUN: u64 = 400;
     let data = folder();
@@ -392,7 +413,7 @@ fn few_requests_are_never_refused_however_long_they_wait() {
     clock.0.fetch_add(u64::try_from(PASS_MAX.as_nanos()).unwrap(), Ordering::Relaxed);
     (1..OVERLOAD_WORK_MIN as u64).for_each(|number| ask(shard, number));
     assert!(shard.has_waiting());
-    clock.0.fetch_add(u64::try_from(10 * WAIT_MAX.as_nanos()).unwrap(), Ordering::Relaxed);
+    clock.0.fetch_add(u64::try_from(10 * STAY_MAX.as_nanos()).unwrap(), Ordering::Relaxed);
     shard.turn();
     assert!(!shard.has_waiting() && refused(shard).is_empty());
     assert_eq!(shard.stats().counters.puts, OVERLOAD_WORK_MIN as u64);

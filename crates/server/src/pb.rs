@@ -76,7 +76,7 @@ async fn converse(
                 if !out.is_empty() {
                     // Others that have input go first, and answers leave together: a client thread that serves many
                     // connections is then woken once for all of them, as with Redis. What a turn has brought does so
-                    // anyway, and has waited.
+                    // anyway, and has waited; and a refusal is to cost little.
                     if !std::mem::take(&mut goes_with_others) {
                         tokio::task::yield_now().await;
                     }
@@ -106,6 +106,8 @@ async fn converse(
                 let mut answers = local.ask(request);
                 loop {
                     let (result, more) = answers.next().await;
+                    let is_refused = matches!(result, Err(kv::Error::Overload));
+                    goes_with_others = is_refused || answers.came_by_turn();
                     session.respond(result, &mut out);
                     if !more {
                         break;
@@ -113,7 +115,6 @@ async fn converse(
                     send(stream, &mut out, patience).await?;
                     answers.proceed();
                 }
-                goes_with_others = answers.came_by_turn();
             }
         }
         if out.len() >= OUTPUT_BYTES_MAX {

@@ -28,7 +28,7 @@ mod times;
 mod work;
 
 pub use crate::hop::RequestId;
-pub use admission::{OVERLOAD_WORK_MIN, PASS_MAX, WAIT_MAX};
+pub use admission::{OVERLOAD_WORK_MIN, PASS_MAX, STAY_MAX, WAIT_MAX};
 pub use object::LOOKUPS_BUSY;
 pub use pace::HELD_MAX;
 pub use reap::Reaping;
