@@ -380,8 +380,9 @@ impl<'a> Recovery<'a> {
         Ok(found)
     }
 
-    /// Nothing is removed by a manifest that is older than the journal: one that was restored, say. What a crash leaves of a
-    /// compaction stands for segments that are named and there; the first of its inputs is the first to go.
+    /// Nothing is removed by a manifest that is older than the journal: one that was restored, say. What a crash leaves of
+    /// compactions may go: either all that it stands for, or what stands for it now, is named and there; or the manifest
+    /// knew those records, and that nothing is left of them.
     fn check_age(&mut self, state: &ManifestState, names: &[String]) -> Result<(), Error> {
         let journal = self.dir.join(JOURNAL_DIR);
         let there: Vec<SegmentId> = names.iter().filter_map(|name| segment::parse_file_name(name)).collect();
@@ -391,10 +392,18 @@ impl<'a> Recovery<'a> {
             disk::run(self.disk, DiskOp::Close { file })?;
             // Without a header it was not finished.
             let Ok(header) = segment::parse_header(&header?, *id) else { continue };
-            let has_its_input = state.segments.iter().any(|record| {
-                record.first_jsn == header.stands_for.0 && there.contains(&SegmentId(record.id))
-            });
-            if !has_its_input {
+            let (first, last) = header.stands_for;
+            let mut named = state
+                .segments
+                .iter()
+                .filter(|record| (first..=last).contains(&record.first_jsn))
+                .map(|record| there.contains(&SegmentId(record.id)))
+                .peekable();
+            let is_older = match named.peek() {
+                Some(_) => named.any(|is_there| !is_there),
+                None => last > state.last_jsn,
+            };
+            if is_older {
                 return Err(Damage { file: MANIFEST_FILE.to_owned(), offset: 0, what: OLDER_MANIFEST }.into());
             }
         }
