@@ -110,6 +110,7 @@ impl ScanJob {
 
     fn step(&mut self, disk: &mut dyn Disk) -> Result<Progress, Error> {
         if !self.begun {
+            self.snapshot.lost.check_range(&self.request.start, &self.request.end)?;
             self.iter.seek(disk, &self.request.start)?;
             self.begun = true;
         }
@@ -159,13 +160,14 @@ impl Job for ScanJob {
     }
 }
 
-/// Everything in a range, at once and in memory: for start-up and tools. Blocks.
+/// Everything in a range, at once and in memory: for start-up and tools. Blocks. An error if versions were lost there.
 pub fn read_all(
     disk: &mut dyn Disk,
     snapshot: &Snapshot,
     start: &[u8],
     end: &[u8],
 ) -> Result<Vec<(Bytes, Bytes)>, Error> {
+    snapshot.lost.check_range(start, end)?;
     let mut iter = snapshot.iter();
     let mut items = Vec::new();
     iter.seek(disk, start)?;
