@@ -7,8 +7,10 @@ mod common;
 
 use base::Rng;
 use base::rng::SplitMix64;
+use bytes::Bytes;
 use common::HandClock;
 use common::disk::MemoryDisk;
+use engine::fold::{ScanRequest, Visit, read_all};
 use engine::recovery::{RebuildReport, in_turn, repair_store};
 use engine::{CompactionSchedule, Durability, Embedded, Error, Machine, Options, Write};
 use std::collections::BTreeMap;
@@ -327,6 +329,52 @@ fn folders_of_different_ages_give_no_older_value() {
         }
     }
     assert!(served > 0 && refused > 0, "{served} served, {refused} refused");
+}
+
+/// A crash may bring back what compactions removed: outputs that were inputs of later ones, or of which nothing was left.
+#[test]
+fn what_comes_back_of_a_compaction_is_removed() {
+    let mut back = 0;
+    for seed in 0..30 {
+        let mut world = World::new(seed, 0);
+        world.live(300);
+        world.open().unwrap().compact().unwrap();
+        world.disk = world.disk.after_kill();
+        let old = world.disk.after_kill();
+        (0..3).for_each(|_| world.live(200));
+        world.open().unwrap().compact().unwrap();
+        world.disk = world.disk.after_kill();
+        let new = world.disk.names();
+        for path in old.names().into_iter().filter(|path| path.starts_with("/store/journal")) {
+            if !new.contains(&path) {
+                world.disk.copy(&old, &path);
+                back += 1;
+            }
+        }
+        let mut store = world.open().unwrap();
+        assert_eq!(world.no_wrong_answer(&mut store, &format!("of seed {seed}")), 0);
+    }
+    assert!(back > 30, "{back} files came back");
+}
+
+/// What a start reads, and a scan, would else pass over what was lost: a node took older bucket properties, or none.
+#[test]
+fn a_scan_of_lost_versions_is_an_error() {
+    let mut world = World::new(1, 0);
+    (0..3).for_each(|_| world.live(250));
+    world.lose(&world.files("tables")[0]);
+    let mut store = world.open().unwrap();
+    let all = |end: &[u8]| ScanRequest {
+        start: Bytes::new(),
+        end: Bytes::copy_from_slice(end),
+        items_max: usize::MAX,
+        visitor: Box::new(|_, _| Visit::Take),
+    };
+    assert!(matches!(store.scan(all(b"l")), Err(Error::Damaged(_))));
+    assert!(store.scan(all(b"k")).unwrap().items.is_empty(), "nothing was lost there");
+    let snapshot = store.snapshot();
+    assert!(matches!(read_all(&mut world.disk.clone(), &snapshot, b"", b"l"), Err(Error::Damaged(_))));
+    assert_eq!(read_all(&mut world.disk.clone(), &snapshot, b"l", b"m"), Ok(Vec::new()));
 }
 
 /// Killed at any operation, a repair is taken up again, and comes to the same.
