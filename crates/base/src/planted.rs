@@ -41,7 +41,7 @@ pub enum Planted {
     GraveyardIgnored,
     /// A member that cannot be reached agrees to every reaping.
     DownMemberCountsAsYes,
-    /// What a node had yet to tell of a listing when it failed is asked of nobody else.
+    /// A listing leaves out the partitions that nobody who can be reached holds.
     ListingCutShort,
     /// Two nodes are asked for one of the partitions of a listing.
     ListedByTwo,
