@@ -153,14 +153,25 @@ impl Gather {
     /// Whether the replies are enough.
     pub fn verdict(&self) -> Verdict {
         let good = |said: &Said| self.rules.ok || said.stored.is_some();
-        let no_object = self.replies.iter().filter_map(Replica::ok).any(|said| said.stored.is_none());
-        match self.replies.meet(&self.needs, good) {
-            Ok(true) => Verdict::Enough,
-            Ok(false) if self.negatives() >= self.negatives_max() && no_object => Verdict::NotFound,
-            Ok(false) => Verdict::Wait,
-            Err(_) if no_object && !self.rules.ok => Verdict::NotFound,
-            Err(error) => Verdict::Failed(error),
-        }
+        let failure = match self.replies.meet(&self.needs, good) {
+            Ok(true) => return Verdict::Enough,
+            Ok(false) if self.negatives() < self.negatives_max() => return Verdict::Wait,
+            Ok(false) => self.replies.shortfall(&self.needs, good),
+            Err(error) => error,
+        };
+        if self.is_nothing() { Verdict::NotFound } else { Verdict::Failed(failure) }
+    }
+
+    /// Whether all who replied, and nobody failed, have nothing or a tombstone: then there is nothing to be found, although
+    /// such replies meet no quorum.
+    fn is_nothing(&self) -> bool {
+        let is_tombstone = |stored: &Stored| view(&stored.head).is_ok_and(|head| head.is_tombstone());
+        let mut replied = self.replies.iter().filter(|replica| !replica.is_waiting()).peekable();
+        let is_nothing = |replica: &Replica<Said>| match replica.ok() {
+            Some(said) => said.stored.as_ref().map_or(!self.rules.ok, is_tombstone),
+            None => false,
+        };
+        replied.peek().is_some() && replied.all(is_nothing)
     }
 
     /// Vnodes that have failed or have no object.

@@ -102,6 +102,16 @@ impl<T> Replies<T> {
         }
     }
 
+    /// The need that the replies that are there fail, as far as they are `good`.
+    ///
+    /// # Panics
+    /// If they meet all of them.
+    pub fn shortfall(&self, needs: &Needs, good: impl Fn(&T) -> bool) -> Error {
+        let is_good = |replica: &&Replica<T>| replica.ok().is_some_and(&good);
+        let met = needs.met_by(self.iter().filter(is_good).map(|replica| replica.roles.reply()));
+        self.cause(met.expect_err("the caller has seen that they do not"))
+    }
+
     /// What the client is told when too few replies came: why the only replica failed, or that somebody was
     /// overloaded, so that it tries again; otherwise the need.
     fn cause(&self, unmet: Error) -> Error {

@@ -301,12 +301,45 @@ fn absence_counts_as_the_request_says() {
     );
     run_get(
         &mut bench(),
-        GetRequest { r: Quorum::One, ..strict },
+        GetRequest { r: Quorum::One, ..strict.clone() },
         &[
-            start,
+            start.clone(),
             (read(None), &[], Wait),
             (answer(B, None), &[], Wait),
             (answer(C, None), &["notfound"], Over),
+        ],
+    );
+    // Somebody has it, or cannot say: that too few have it is no proof that there is nothing.
+    run_get(
+        &mut bench(),
+        strict.clone(),
+        &[
+            start.clone(),
+            (read(None), &[], Wait),
+            (answer(B, Some(&head_of(&stored))), &[], Wait),
+            (answer(C, None), &["error r is not met: 2 wanted, 1 got", "ask 1 value"], Wait),
+            (answer(B, Some(&stored)), &["repair here", "Repair 2"], Over),
+        ],
+    );
+    run_get(
+        &mut bench(),
+        strict.clone(),
+        &[
+            start.clone(),
+            (read(None), &[], Wait),
+            (failed(B), &["error r is not met: 2 wanted, 0 got"], Wait),
+            (answer(C, None), &[], Over),
+        ],
+    );
+    run_get(
+        &mut bench(),
+        GetRequest { pr: Quorum::All, ..strict },
+        &[
+            start,
+            (answer(B, Some(&head_of(&stored))), &[], Wait),
+            (read(None), &["error pr is not met: 3 wanted, 1 got"], Wait),
+            (answer(C, Some(&head_of(&stored))), &["ask 1 value"], Wait),
+            (answer(B, Some(&stored)), &["repair here"], Over),
         ],
     );
 }
