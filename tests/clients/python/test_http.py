@@ -4,6 +4,7 @@ speaks it.
 Properties that a test only needs are set by protocol buffers. What the client cannot ask by HTTP is left out, by name.
 """
 
+import gzip
 import http.client
 import json
 import urllib.request
@@ -221,6 +222,30 @@ class Http(Case):
         self.assertEqual(put("c", X_Riak_If_Not_Modified=context), 409)
         self.assertEqual(self.ask("DELETE", path, headers={"If-Match": tag})[0], 412)
         self.assertEqual(self.ask("GET", path)[2], b"b")
+
+    def test_values_are_compressed_for_those_who_prefer_it(self):
+        bucket = self.bucket()
+        path, value = f"/buckets/{bucket.name}/keys/k", b"all work and no play " * 500
+        self.ask("PUT", path, value, {"Content-Type": "text/plain"})
+        status, headers, body = self.ask("GET", path, headers={"Accept-Encoding": "gzip, deflate"})
+        self.assertEqual((status, headers["content-encoding"]), (200, "gzip"))
+        self.assertLess(len(body), 1000)
+        self.assertEqual(gzip.decompress(body), value)
+        status, headers, body = self.ask("GET", path)
+        self.assertEqual((status, headers.get("content-encoding"), body), (200, None, value))
+        packed = gzip.compress(value)
+        self.ask("PUT", path, packed, {"Content-Type": "text/plain", "Content-Encoding": "gzip"})
+        status, headers, body = self.ask("GET", path, headers={"Accept-Encoding": "gzip"})
+        self.assertEqual((status, headers["content-encoding"], body), (200, "gzip", packed))
+        self.assertEqual(self.ask("GET", path, headers={"Accept-Encoding": "identity"})[0], 406)
+
+    def test_pages_of_other_sites_write_nothing(self):
+        bucket = self.bucket()
+        path, plain = f"/buckets/{bucket.name}/keys/k", {"Content-Type": "text/plain"}
+        self.assertEqual(self.ask("PUT", path, "v", plain | {"Referer": "http://elsewhere/page"})[0], 403)
+        self.assertEqual(self.ask("PUT", path, "v", plain | {"Origin": "null"})[0], 403)
+        here = f"http://{self.server.host}:{self.server.http_port}/buckets"
+        self.assertEqual(self.ask("PUT", path, "v", plain | {"Referer": here})[0], 204)
 
     def test_the_server_invents_keys(self):
         bucket = self.bucket()

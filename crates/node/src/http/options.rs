@@ -24,11 +24,12 @@ pub(super) fn quorum(query: &Query, name: &'static str) -> Result<Quorum, Fault>
 
 /// Whether `name` is set, if it says.
 pub(super) fn flag(query: &Query, name: &'static str) -> Result<Option<bool>, Fault> {
-    match query.get(name).map(|value| &value[..]) {
-        None | Some(b"default") => Ok(None),
-        Some(b"true") => Ok(Some(true)),
-        Some(b"false") => Ok(Some(false)),
-        Some(_) => Err(Fault::bad(format!("{name} query parameter must be true or false"))),
+    let Some(value) = query.get(name) else { return Ok(None) };
+    match value {
+        _ if value.eq_ignore_ascii_case(b"default") => Ok(None),
+        _ if value.eq_ignore_ascii_case(b"true") => Ok(Some(true)),
+        _ if value.eq_ignore_ascii_case(b"false") => Ok(Some(false)),
+        _ => Err(Fault::bad(format!("{name} query parameter must be true or false"))),
     }
 }
 

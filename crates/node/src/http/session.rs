@@ -16,6 +16,7 @@ use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused
 
 use super::admin::{self, Page};
 use super::fault::Fault;
+use super::foreign::is_foreign;
 use super::listing::{self, Went};
 use super::object;
 use super::preflist;
@@ -183,6 +184,9 @@ impl Session {
         if !allowed(&route).contains(&head.method) {
             self.not_allowed(&route, out);
             return Ok(Incoming::Answered);
+        }
+        if !matches!(route, Route::Root | Route::Ping) && is_foreign(head) {
+            return Err(Fault::new(403, "the request comes from a page of another site"));
         }
         let query = Query::parse(&query)?;
         let (request, asked) = match route {

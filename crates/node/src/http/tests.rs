@@ -127,7 +127,7 @@ fn random_bytes_never_panic_and_always_end() {
     let chunked = "POST /riak/b HTTP/1.1\r\nHost: h\r\nContent-Type: a/b; charset=c\r\nTransfer-Encoding: chunked\r\n\
                    X-Riak-Vclock: AQGuGABp3eliNQFIz6y7\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
     let busy = "GET /types/default/buckets/b/keys/k%20l?r=1&vtag=x&timeout=5 HTTP/1.1\r\nHost: h\r\nAccept: */*;q=0.5\r\n\
-                If-None-Match: \"a\", W/\"b\"\r\nIf-Modified-Since: Sat, 21 Nov 2026 11:36:10 GMT\r\nExpect: 100-continue\r\n\
+                Accept-Encoding: gzip;q=0.5, *\r\nReferer: http://h/x\r\nIf-None-Match: \"a\", W/\"b\"\r\nIf-Modified-Since: Sat, 21 Nov 2026 11:36:10 GMT\r\nExpect: 100-continue\r\n\
                 Link: </buckets/a/keys/b>; riaktag=\"c\"\r\nX-Riak-Index-a_int: 1, 2\r\n\r\n";
     let delete = "DELETE /buckets/b/keys/k?rw=all HTTP/1.0\r\nConnection: keep-alive\r\nIf-Match: *\r\n\r\n";
     let seeds = [GET, PUT, chunked, busy, delete, PING];

@@ -1,4 +1,4 @@
-//! What a client accepts (RFC 9110, section 12.5.1).
+//! What a client accepts: media types (RFC 9110, section 12.5.1), character sets and codings (12.5.2, 12.5.3).
 
 /// How well an `Accept` header's value takes a media type: 0 not at all, 1000 best. The most specific range that
 /// names the type decides; parameters other than `q` are not looked at.
@@ -20,6 +20,25 @@ pub fn quality(accept: &[u8], media_type: &[u8]) -> u16 {
         }
     }
     best.map_or(0, |(_, weight)| weight)
+}
+
+/// Which of `choices` a header's value prefers, of character sets or codings; `None` if it takes none of them. One that is
+/// named goes before those that only `*` takes, and these before `default`, which is taken where nothing is said of it.
+/// Of two that are alike the first is chosen.
+pub fn choose(accepted: &[u8], choices: &[&[u8]], default: &[u8]) -> Option<usize> {
+    let weight_of = |name: &[u8]| {
+        let named = accepted.split(|&byte| byte == b',').find(|it| essence(it).eq_ignore_ascii_case(name));
+        named.map(weight)
+    };
+    let any = weight_of(b"*");
+    let rank = |choice: &[u8]| match (weight_of(choice), any) {
+        (Some(0), _) | (None, Some(0)) => None,
+        (Some(weight), _) => Some((2, weight)),
+        (None, Some(_)) => Some((1, 0)),
+        (None, None) => choice.eq_ignore_ascii_case(default).then_some((0, 0)),
+    };
+    let ranked = choices.iter().enumerate().filter_map(|(at, choice)| Some((rank(choice)?, at)));
+    ranked.max_by_key(|&(rank, at)| (rank, std::cmp::Reverse(at))).map(|(_, at)| at)
 }
 
 /// A media type without its parameters.
@@ -76,5 +95,35 @@ mod tests {
         for odd in ["*/*;q=", "*/*;q=2", "*/*;q=0.1234", "*/*;q=x"] {
             assert_eq!(of(odd, "a/b"), 1000, "{odd}");
         }
+    }
+    #[test]
+    fn what_is_named_goes_before_what_is_only_taken() {
+        let of = |accepted: &str, choices: &[&str]| {
+            let choices: Vec<&[u8]> = choices.iter().map(|choice| choice.as_bytes()).collect();
+            choose(accepted.as_bytes(), &choices, b"identity")
+        };
+        let both = ["identity", "gzip"];
+        for (accepted, chosen) in [
+            ("", Some(0)),
+            ("deflate, br", Some(0)),
+            ("identity", Some(0)),
+            ("gzip", Some(1)),
+            ("gzip, deflate, br", Some(1)),
+            ("GZip ; q=0.1", Some(1)),
+            ("gzip, identity", Some(0)),
+            ("gzip;q=0.5, identity;q=0.4", Some(1)),
+            ("*", Some(0)),
+            ("*, gzip;q=0.1", Some(1)),
+            ("gzip;q=0", Some(0)),
+            ("identity;q=0", None),
+            ("identity;q=0, *", Some(1)),
+            ("*;q=0", None),
+            ("*;q=0, gzip", Some(1)),
+        ] {
+            assert_eq!(of(accepted, &both), chosen, "{accepted}");
+        }
+        assert_eq!(of("identity", &["br"]), None);
+        assert_eq!(of("*;q=0.1", &["br"]), Some(0));
+        assert_eq!(of("gzip, br;q=0.2", &["BR"]), Some(0));
     }
 }

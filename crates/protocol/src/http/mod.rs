@@ -4,7 +4,7 @@
 //!    body is, and nobody else does.
 //! 2. [`target`] takes the target apart: path segments and query, percent-decoded.
 //! 3. [`Answer`] writes a response to the output: status, headers, body or chunks.
-//! 4. [`date`], [`etag`], [`link`] and [`accept`] read and write the headers that need it.
+//! 4. [`date`], [`etag`], [`link`] and [`accept`] read and write the headers that need it; [`gzip`] makes bodies shorter.
 //!
 //! Invariants: what a second reader could frame differently is refused ([`Refused`]) and costs the connection: both
 //! lengths at once, a length twice, line ends other than CRLF, folded lines, chunk extensions, trailers, another
@@ -12,7 +12,8 @@
 //! that has arrived is looked at a bounded number of times, also if every byte comes alone. Header values that are
 //! written hold no line end, whoever made them.
 //!
-//! Left out: HTTP/2, upgrades, trailers, ranges, content codings (a value leaves in the coding it came in).
+//! Left out: HTTP/2, upgrades, trailers, ranges, content codings but gzip, and that of requests (a value is stored
+//! in the coding it came in).
 //!
 //! Follows RFC 9110 and RFC 9112, on the strict side wherever they leave a choice. The wire is described in
 //! `docs/formats/http.md`.
@@ -22,6 +23,7 @@ mod answer;
 mod chunked;
 pub mod date;
 pub mod etag;
+pub mod gzip;
 mod head;
 pub mod link;
 mod reader;

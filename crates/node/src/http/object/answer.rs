@@ -8,8 +8,9 @@ use kv::{Error, Found, Request, Response, Unmet, Validators};
 use object::{HeadView, SiblingView};
 use protocol::base64;
 use protocol::http::target::encode;
-use protocol::http::{Answer, Connection, accept, date};
+use protocol::http::{Answer, Connection, date};
 
+use super::accepted::not_acceptable;
 use super::headers::{INDEX, META, VCLOCK};
 use super::{Asked, Step};
 use crate::contents::{Content, Contents};
@@ -57,10 +58,6 @@ pub(in crate::http) fn respond(
         fault.write(connection, out);
     }
     None
-}
-
-pub(super) fn not_acceptable() -> Fault {
-    Fault::new(406, "The object's type is not among those that are accepted")
 }
 
 fn fault(error: &Error, asked: &Asked) -> Fault {
@@ -141,12 +138,15 @@ fn object(
     out: &mut Vec<u8>,
 ) -> Result<(), Fault> {
     let head = view(found)?;
-    let one = match (&asked.vtag, head.sibling_count() == 1 || found.newest_only) {
-        (_, true) => Contents::new(&head, found).next(),
-        (Some(vtag), false) => Contents::new(&head, found).find(|content| content.vtag.as_ref() == &vtag[..]),
-        (None, false) => None,
-    };
     let is_read = matches!(asked.step, Step::Get);
+    let one = match asked.vtag.as_ref().filter(|_| is_read) {
+        Some(vtag) => {
+            let named = Contents::new(&head, found).find(|content| content.vtag.as_ref() == &vtag[..]);
+            Some(named.ok_or(Fault::new(404, "not found"))?)
+        }
+        None if head.sibling_count() == 1 || found.newest_only => Contents::new(&head, found).next(),
+        None => None,
+    };
     if let (Some(conditions), true) = (&asked.conditions, is_read) {
         match conditions.check(Some(Validators::of(&head, found.newest_only))) {
             Ok(()) => {}
@@ -157,21 +157,28 @@ fn object(
             }
         }
     }
-    let accepted = asked.accept.as_deref();
     match one {
         Some(content) => {
             let content_type = content.sibling.content_type.unwrap_or(CONTENT_TYPE_DEFAULT);
-            if accepted.is_some_and(|accepted| accept::quality(accepted, content_type) == 0) {
-                return Err(not_acceptable());
-            }
+            let packed = match is_read {
+                true => asked.accepted.pack_value(&content.sibling, content_type, content.value)?,
+                // It was looked at before it was written; what it has become is written, and must be told.
+                false => None,
+            };
             let status = if invented.is_some() { 201 } else { 200 };
             let mut answer = begin(&head, status, connection, out);
             invented.inspect(|key| put_location(asked, key, &mut answer));
             put_metadata(&asked.place, &content.sibling, &mut answer);
+            if content.sibling.deleted {
+                answer.header("X-Riak-Deleted", "true");
+            }
             answer.header_with("ETag", |out| put_quoted(content.vtag.as_ref(), out));
-            body_of(&content, found, answer);
+            match packed {
+                Some(packed) => put_packed(&packed, answer),
+                None => body_of(&content, found, answer),
+            }
         }
-        None => siblings(asked, accepted, &head, found, connection, out)?,
+        None => siblings(asked, &head, found, connection, out)?,
     }
     Ok(())
 }
@@ -193,6 +200,19 @@ fn not_modified(head: &HeadView<'_>, found: &Found, connection: Connection, out:
     answer.empty();
 }
 
+fn put_packed(packed: &[u8], mut answer: Answer<'_>) {
+    answer.header("Content-Encoding", "gzip");
+    answer.body(packed);
+}
+
+/// Ends an answer with a body, compressed if that was preferred.
+fn put_body(body: &[u8], packed: Option<&[u8]>, answer: Answer<'_>) {
+    match packed {
+        Some(packed) => put_packed(packed, answer),
+        None => answer.body(body),
+    }
+}
+
 /// Ends an answer with a value, or with its length where values were left out.
 fn body_of(content: &Content<'_>, found: &Found, mut answer: Answer<'_>) {
     if found.value.is_some() {
@@ -204,46 +224,55 @@ fn body_of(content: &Content<'_>, found: &Found, mut answer: Answer<'_>) {
 
 fn siblings(
     asked: &Asked,
-    accepted: Option<&[u8]>,
     head: &HeadView<'_>,
     found: &Found,
     connection: Connection,
     out: &mut Vec<u8>,
 ) -> Result<(), Fault> {
-    let quality = |media_type| accepted.map_or(1000, |accepted| accept::quality(accepted, media_type));
-    let (as_list, in_parts) = (quality(b"text/plain"), quality(b"multipart/mixed"));
+    let (as_list, in_parts) =
+        (asked.accepted.quality(b"text/plain"), asked.accepted.quality(b"multipart/mixed"));
     if as_list == 0 && in_parts == 0 {
         return Err(not_acceptable());
     }
     let etag = head.etag();
+    let (content_type, body) = match as_list >= in_parts {
+        true => ("text/plain".to_owned(), Some(list(head, found))),
+        // Nobody who writes a value knows what will be the tag of the object that it is to be part of.
+        false => {
+            let parts = found.value.is_some().then(|| parts(&asked.place, head, found, etag.as_ref()));
+            (format!("multipart/mixed; boundary={etag}"), parts)
+        }
+    };
+    let packed = asked.accepted.pack(None, body.as_deref().unwrap_or_default())?;
     let mut answer = begin(head, 300, connection, out);
     answer.header_with("ETag", |out| put_quoted(etag.as_ref(), out));
     answer.header("Last-Modified", date::format(head.newest().last_modified / MICROS));
-    if as_list >= in_parts {
-        answer.header("Content-Type", "text/plain");
-        let mut list = b"Siblings:\n".to_vec();
-        for content in Contents::new(head, found) {
-            list.extend_from_slice(content.vtag.as_ref());
-            list.push(b'\n');
-        }
-        answer.body(&list);
-        return Ok(());
-    }
-    // Nobody who writes a value knows what will be the tag of the object that it is to be part of.
-    answer.header("Content-Type", format!("multipart/mixed; boundary={etag}"));
-    if found.value.is_none() {
+    answer.header("Content-Type", content_type);
+    match body {
+        Some(body) => put_body(&body, packed.as_deref(), answer),
         // The parts are as long as their values, which were left out.
-        answer.empty();
-        return Ok(());
+        None => answer.empty(),
     }
+    Ok(())
+}
+
+fn list(head: &HeadView<'_>, found: &Found) -> Vec<u8> {
+    let mut list = b"Siblings:\n".to_vec();
+    for content in Contents::new(head, found) {
+        list.extend_from_slice(content.vtag.as_ref());
+        list.push(b'\n');
+    }
+    list
+}
+
+fn parts(place: &Place, head: &HeadView<'_>, found: &Found, boundary: &[u8]) -> Vec<u8> {
     let mut parts = Vec::new();
     for content in Contents::new(head, found) {
-        parts.extend_from_slice(format!("\r\n--{etag}\r\n").as_bytes());
-        put_part(&asked.place, &content, &mut parts);
+        parts.extend_from_slice(&[b"\r\n--", boundary, b"\r\n"].concat());
+        put_part(place, &content, &mut parts);
     }
-    parts.extend_from_slice(format!("\r\n--{etag}--\r\n").as_bytes());
-    answer.body(&parts);
-    Ok(())
+    parts.extend_from_slice(&[b"\r\n--", boundary, b"--\r\n"].concat());
+    parts
 }
 
 fn put_part(place: &Place, content: &Content<'_>, parts: &mut Vec<u8>) {

@@ -1,10 +1,12 @@
 //! Objects: requests for one, and how it is answered.
 //!
 //! * `read`, `write`: from a request's head and body to the node's request. `headers` reads metadata and conditions.
+//! * `accepted`: what of it the client takes, and in which coding.
 //! * `answer`: from what the node found to a response: one sibling as the body, several as a list or in parts.
 //!
 //! A delete is two requests to the node: what is there decides between 404 and the delete.
 
+mod accepted;
 mod answer;
 mod headers;
 mod read;
@@ -18,6 +20,8 @@ use protocol::http::{Head, Method};
 use super::fault::Fault;
 use super::route::Place;
 
+use accepted::Accepted;
+
 pub(super) use answer::respond;
 
 /// What an answer depends on beside what the node says.
@@ -27,8 +31,7 @@ pub(super) struct Asked {
     step: Step,
     /// The sibling that is wanted, if one is named.
     vtag: Option<Bytes>,
-    /// The media types that are wanted.
-    accept: Option<Bytes>,
+    accepted: Accepted,
     conditions: Option<Box<Conditions>>,
     /// Whether a write depends on the context that it names, whose failure has a status of its own.
     by_context: bool,
@@ -56,7 +59,7 @@ pub(super) fn request(
         place: place.clone(),
         step,
         vtag: query.get("vtag").cloned(),
-        accept: head.header("accept").map(|value| head.share(value)),
+        accepted: Accepted::of(head),
         conditions,
         by_context: false,
     };

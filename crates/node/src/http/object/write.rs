@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use kv::{PutRequest, Return};
+use protocol::http::Head;
 use protocol::http::target::Query;
-use protocol::http::{Head, accept};
 
+use super::accepted::Accepted;
 use super::headers;
 use crate::http::fault::Fault;
 use crate::http::options::{flag, n_val, quorum, timeout};
@@ -18,7 +19,9 @@ pub(super) fn put(
     value: Bytes,
 ) -> Result<PutRequest, Fault> {
     let metadata = headers::metadata(head, &place.bucket.bucket_type)?;
-    check_accept(head, metadata.content_type.as_deref().unwrap_or_default())?;
+    // What is written is also what would be answered, so it must be acceptable.
+    let content_type = metadata.content_type.as_deref().unwrap_or_default();
+    Accepted::of(head).check_write(content_type, metadata.charset.as_deref())?;
     check_sync_on_write(query)?;
     let (seen, unless_modified) =
         (headers::context(head, headers::VCLOCK)?, headers::context(head, headers::IF_NOT_MODIFIED)?);
@@ -33,7 +36,9 @@ pub(super) fn put(
     if if_none_match && let Some(conditions) = &mut conditions {
         conditions.if_none_match = None;
     }
-    let returned = if flag(query, "returnbody")? == Some(true) { Return::Body } else { Return::Nothing };
+    // Anything but the word itself is no, as in Riak.
+    let returns_body = query.get("returnbody").is_some_and(|value| value == "true");
+    let returned = if returns_body { Return::Body } else { Return::Nothing };
     // Both are a write's in Riak, too, but a write there reads first.
     for name in ["r", "pr"] {
         quorum(query, name)?;
@@ -54,16 +59,6 @@ pub(super) fn put(
         conditions: conditions.filter(|conditions| !conditions.is_empty()),
         ..PutRequest::new(place.bucket.clone(), key, metadata, value)
     })
-}
-
-/// What is written is also what would be answered, so it must be acceptable.
-fn check_accept(head: &Head, content_type: &[u8]) -> Result<(), Fault> {
-    match head.header("accept") {
-        Some(accepted) if accept::quality(accepted, content_type) == 0 => {
-            Err(super::answer::not_acceptable())
-        }
-        _ => Ok(()),
-    }
 }
 
 /// The word is checked; when a write is durable is the node's to say (its option `durability`).
