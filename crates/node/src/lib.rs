@@ -8,7 +8,7 @@
 //! * `shard/`: the loop and its three kinds of work: objects, listings, bucket properties.
 //! * `hop.rs`: what shards of a node say to each other.
 //! * `peer/`: what nodes say to each other.
-//! * `members.rs`: the nodes of the cluster.
+//! * `members.rs`: the nodes of the cluster. `topology.rs`: who holds what, and how that changes.
 //! * `layout.rs`: what a data folder was made with.
 //! * `riak/`, `http/`: Riak's protocol buffers and its HTTP in front of it.
 
@@ -20,9 +20,11 @@ pub mod members;
 pub mod peer;
 pub mod riak;
 pub mod shard;
+pub mod topology;
 
 pub use hop::{Hop, ShardId};
 pub use layout::Layout;
 pub use members::Members;
 pub use peer::{AskId, Lane, Load, PeerMessage};
 pub use shard::{Histogram, Output, Reaping, RequestId, Shard, ShardConfig, ShardStats, TimesRead};
+pub use topology::{Epoch, Topology};

@@ -1,15 +1,14 @@
-//! The nodes of a cluster, fixed when a node starts.
+//! The nodes of a cluster, as one of them knows them.
 
 use kv::replica::NodeId;
 use ring::Member;
 use std::fmt;
 use std::sync::Arc;
 
-/// Who is in the cluster. Every node has the same list, so a node's number is its place in it.
+/// Who is in the cluster. A member's number is its own for life; they need not follow each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Members {
     here: NodeId,
-    /// Numbered from 0.
     members: Arc<ring::Members>,
 }
 
@@ -19,7 +18,13 @@ impl Members {
         Members::new([name], name).expect("one name differs from all others")
     }
 
-    /// The members by name; `None` unless the names differ and `here` is one of them.
+    /// The members of a ring; `None` unless `here` is one of them.
+    pub fn of(here: NodeId, members: Arc<ring::Members>) -> Option<Members> {
+        members.get(here)?;
+        Some(Members { here, members })
+    }
+
+    /// The members by name, numbered in the order of their names; `None` unless the names differ and `here` is one of them.
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>, here: &str) -> Option<Members> {
         let mut names: Vec<&str> = names.into_iter().collect();
         names.sort_unstable();
@@ -49,10 +54,15 @@ impl Members {
         &self.members.get(node).expect("whoever asks means a member").name
     }
 
-    /// All members.
+    /// All members, in the order of their numbers.
     pub fn all(&self) -> impl Iterator<Item = NodeId> + use<> {
-        let count = u16::try_from(self.count()).expect("nodes are numbered by sixteen bits");
-        (0..count).map(NodeId)
+        let members = Arc::clone(&self.members);
+        (0..self.count()).map_while(move |at| members.iter().nth(at).map(|member| member.id))
+    }
+
+    /// Whether this is a member's number.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.members.get(node).is_some()
     }
 
     /// All but this one.
@@ -88,5 +98,16 @@ mod tests {
         assert_eq!(members.others().collect::<Vec<_>>(), [NodeId(0), NodeId(2)]);
         assert_eq!(Members::new(names, "d@h"), None);
         assert_eq!(Members::new(["a@h", "a@h"], "a@h"), None);
+    }
+
+    #[test]
+    fn numbers_may_have_gaps() {
+        let members = [(7, "c@h"), (2, "a@h")].map(|(id, name)| Member::new(NodeId(id), name));
+        let members = Arc::new(ring::Members::new(members).unwrap());
+        assert_eq!(Members::of(NodeId(3), Arc::clone(&members)), None);
+        let members = Members::of(NodeId(7), members).unwrap();
+        assert_eq!(members.all().collect::<Vec<_>>(), [NodeId(2), NodeId(7)]);
+        assert_eq!(members.others().collect::<Vec<_>>(), [NodeId(2)]);
+        assert!(members.has(NodeId(2)) && !members.has(NodeId(0)));
     }
 }

@@ -281,6 +281,8 @@ impl Local {
                 Output::Reply { to, result, more } => self.deliver(to, (result, more)),
                 Output::Hop { to, message } => self.put(to, Mail::Hop(message)),
                 Output::Peer { to, message } => self.send(to, message),
+                // Nothing publishes a topology yet.
+                Output::Adopted(_) => {}
                 Output::Closed(result) => *self.closed.borrow_mut() = Some(result),
             }
         }

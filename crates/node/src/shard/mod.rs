@@ -17,6 +17,7 @@
 mod admission;
 mod hints;
 mod listing;
+mod moves;
 mod object;
 mod pace;
 mod pages;
@@ -38,6 +39,7 @@ use crate::hop::{Hop, ShardId};
 use crate::layout::Layout;
 use crate::members::Members;
 use crate::peer::{AskId, NodeId, PeerMessage};
+use crate::topology::{Epoch, Topology};
 use ::object::Actor;
 use admission::Admission;
 use base::{Clock, Monotonic, Rng};
@@ -46,6 +48,7 @@ use engine::{Seq, Store};
 use hints::Hints;
 use kv::{BucketTable, Error, Graveyard, Limits, PreflistEntry, ReadForm, Request, Response};
 use listing::Listings;
+use moves::Moves;
 use pace::Pacer;
 use peers::Peers;
 use props::PropsChanges;
@@ -119,6 +122,8 @@ pub enum Output {
         /// The message.
         message: PeerMessage,
     },
+    /// For the control plane: this shard goes by that epoch, and none of its requests by an older one any more.
+    Adopted(Epoch),
     /// The clean stop is complete, or failed.
     Closed(Result<(), engine::Error>),
 }
@@ -207,6 +212,7 @@ pub struct ShardStats {
 /// A shard.
 pub struct Shard {
     config: ShardConfig,
+    moves: Moves,
     store: Store,
     table: BucketTable,
     objects: Objects,
@@ -248,7 +254,9 @@ impl Shard {
             true => Actor(store.incarnation()),
             false => Actor(config.rng.next_u64()),
         };
+        let topology = Topology::at_rest(Arc::clone(&config.members), Arc::clone(&config.ring));
         Shard {
+            moves: Moves::new(topology),
             // Unlike those of an earlier process, and with room for the shard beside it.
             last_work: config.rng.next_u64() >> 16,
             peers,
@@ -326,6 +334,7 @@ impl Shard {
         self.tick_peers(now);
         self.tick_hints(now);
         self.tick_reaps(now);
+        self.tick_moves();
     }
 
     /// Lets a listing go on whose last part has been sent.

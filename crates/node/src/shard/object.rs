@@ -84,6 +84,7 @@ impl Shard {
         }
         let mut work = Work::new(origin, coordinator, ledger_key, props, deadline);
         work.begun = Some(self.config.clock.now());
+        work.epoch = Some(self.moves.epoch());
         self.drive(None, work, Event::Start);
     }
 

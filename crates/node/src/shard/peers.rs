@@ -4,8 +4,7 @@
 //! an answer proves both ways between the two, which is what a request needs; that a third node reaches it would
 //! not help. A peer is *down* when its link is, or when it has been silent for [`SILENCE_MAX`].
 //!
-//! Left out: who is a member, and what the others think. Membership is fixed; with gossip this becomes one of its
-//! sources.
+//! Left out: who is a member ([`crate::topology`]), and what the others think.
 
 use super::{Output, Shard};
 use crate::members::Members;
@@ -45,10 +44,17 @@ struct Peer {
     stale: bool,
 }
 
+impl Peer {
+    fn unknown(node: NodeId) -> Peer {
+        Peer { node, up: false, heard: Monotonic(0), life: None, load: Load(0), stale: false }
+    }
+}
+
 /// All peers.
 #[derive(Clone, Debug)]
 pub(super) struct Peers {
     here: NodeId,
+    /// In the order of their numbers.
     peers: Vec<Peer>,
     pinged: Option<Monotonic>,
     /// When a peer that has not answered since the start counts as away.
@@ -59,10 +65,18 @@ pub(super) struct Peers {
 
 impl Peers {
     pub fn new(members: &Members, life: u64, now: Monotonic) -> Peers {
-        let peer =
-            |node| Peer { node, up: false, heard: Monotonic(0), life: None, load: Load(0), stale: false };
-        let peers = members.others().map(peer).collect();
+        let peers = members.others().map(Peer::unknown).collect();
         Peers { here: members.here(), peers, pinged: None, settled: now + SILENCE_MAX, life }
+    }
+
+    /// Other members than before. What is known of those that stay stays known; those that have left are told.
+    pub fn change(&mut self, members: &Members) -> Vec<NodeId> {
+        let mut before = std::mem::take(&mut self.peers);
+        for node in members.others() {
+            let known = before.iter().position(|peer| peer.node == node);
+            self.peers.push(known.map_or_else(|| Peer::unknown(node), |at| before.swap_remove(at)));
+        }
+        before.into_iter().map(|peer| peer.node).collect()
     }
 
     /// Whether there is nobody else.
@@ -105,14 +119,21 @@ impl Peers {
         self.peers.iter().filter(|peer| peer.up).map(|peer| peer.node)
     }
 
-    // Nodes are numbered without a gap, and this one is not among its peers.
-    fn of(&self, node: NodeId) -> Option<&Peer> {
+    // While nobody has left, nodes are numbered without a gap, and this one is not among its peers.
+    fn place_of(&self, node: NodeId) -> Option<usize> {
         let at = usize::from(node.0) - usize::from(node > self.here);
-        self.peers.get(at).filter(|peer| peer.node == node)
+        match self.peers.get(at) {
+            Some(peer) if peer.node == node => Some(at),
+            _ => self.peers.binary_search_by_key(&node, |peer| peer.node).ok(),
+        }
+    }
+
+    fn of(&self, node: NodeId) -> Option<&Peer> {
+        self.place_of(node).map(|at| &self.peers[at])
     }
 
     fn of_mut(&mut self, node: NodeId) -> Option<&mut Peer> {
-        self.peers.iter_mut().find(|peer| peer.node == node)
+        self.place_of(node).map(|at| &mut self.peers[at])
     }
 }
 
@@ -205,7 +226,7 @@ impl Shard {
     }
 
     /// Tells everybody who has asked the node something that there will be no answer.
-    fn fail_questions(&mut self, node: NodeId) {
+    pub(super) fn fail_questions(&mut self, node: NodeId) {
         for id in self.objects.names(|work| work.asks) {
             self.resume(id, Event::Answer { from: node, result: Err(Error::Unreachable) });
         }

@@ -98,7 +98,9 @@ impl Shard {
         let is_primary = self.other_primaries(prefix, props.n_val, self.peers.here()).is_none();
         let reap = Reap::new(tombstone, is_primary, self.config.members.others().collect());
         let deadline = self.config.clock.now() + REAP_MAX;
-        let work = Work::new(Origin::Nobody, Coordinator::Reap(Box::new(reap)), key, props, deadline);
+        let mut work = Work::new(Origin::Nobody, Coordinator::Reap(Box::new(reap)), key, props, deadline);
+        // It asks the members of now.
+        work.epoch = Some(self.moves.epoch());
         self.drive(None, work, kv::Event::Start);
     }
 

@@ -1,6 +1,7 @@
 //! What is under way for one key, and the tables that it is found by.
 
 use super::{Origin, WORK_MAX};
+use crate::topology::Epoch;
 use base::{FastMap, Monotonic};
 use bytes::Bytes;
 use engine::Seq;
@@ -116,6 +117,8 @@ pub(super) struct Work {
     pub deadline: Monotonic,
     /// When it began, if it is a client's.
     pub begun: Option<Monotonic>,
+    /// By which epoch it chose whom it asks, if it chose.
+    pub epoch: Option<Epoch>,
     /// The newest version that the answer will rest on.
     pub rests_on: Seq,
     /// Bytes of values that it holds.
@@ -150,6 +153,7 @@ impl Work {
             props,
             deadline,
             begun: None,
+            epoch: None,
             rests_on: Seq(0),
             holds_key: false,
             waits: Waits::Nothing,
@@ -246,6 +250,11 @@ impl Objects {
         let remembers =
             |work: &&Work| !matches!(work.coordinator, Coordinator::Reap(_) | Coordinator::ReapPart(_));
         self.parked.values().filter(remembers).map(|work| work.key.clone()).collect()
+    }
+
+    /// The oldest epoch that parked work goes by.
+    pub fn oldest(&self) -> Option<Epoch> {
+        self.parked.values().filter_map(|work| work.epoch).min()
     }
 
     /// Bytes of values that parked work holds.

@@ -8,7 +8,9 @@ use base::rng::SplitMix64;
 use bytes::{Bytes, BytesMut};
 use kv::reap::Round;
 use kv::{Bucket, DeleteRequest, Error, GetRequest, NodeId, PutRequest, Quorum, ReadForm, Request, Response};
-use node::{AskId, Layout, Members, Output, PeerMessage, Reaping, RequestId, Shard, ShardConfig, ShardId};
+use node::{
+    AskId, Epoch, Layout, Members, Output, PeerMessage, Reaping, RequestId, Shard, ShardConfig, ShardId,
+};
 use object::{HeadView, Metadata};
 use protocol::peer::VERSION;
 use ring::{Ring, RingSize, RingVersion};
@@ -46,6 +48,8 @@ pub struct Cluster {
     /// The last answer to a question of the test's own.
     pub told: Option<Result<kv::Answer, Error>>,
     pub holds: Vec<Arc<Hold>>,
+    /// The epochs that nodes have adopted.
+    pub adopted: Vec<Epoch>,
 }
 
 impl Cluster {
@@ -67,6 +71,7 @@ impl Cluster {
             kept_write: None,
             told: None,
             holds: (0..nodes).map(|_| Arc::default()).collect(),
+            adopted: vec![Epoch(0); nodes],
         };
         (0..nodes).for_each(|node| cluster.start(node));
         cluster.pass(Duration::from_millis(300));
@@ -132,6 +137,7 @@ impl Cluster {
                             self.messages.push_back((from, usize::from(to.0), message))
                         }
                         Output::Hop { .. } => unreachable!("there is one shard"),
+                        Output::Adopted(epoch) => self.adopted[from] = epoch,
                         Output::Closed(result) => result.unwrap(),
                     }
                 }

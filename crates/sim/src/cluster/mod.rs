@@ -412,6 +412,7 @@ impl World {
                 Ok(())
             }
             Output::Peer { to, message } => self.send(at, shard, usize::from(to.0), message),
+            Output::Adopted(_) => Ok(()),
             Output::Closed(result) => self.on_closed(at, shard, result),
         }
     }
