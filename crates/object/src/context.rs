@@ -199,6 +199,22 @@ impl<'a> ContextView<'a> {
         self.len == context.entries.len() && self.iter().eq(context.entries.iter().copied())
     }
 
+    /// Whether the write `dot` is in the set.
+    pub fn covers(&self, dot: Dot) -> bool {
+        self.iter().any(|(actor, counter)| actor == dot.actor && dot.counter <= counter)
+    }
+
+    /// Whether every write of `other` is in the set (also if they are equal).
+    pub fn descends(&self, other: ContextView<'_>) -> bool {
+        let mut mine = self.iter();
+        // Both ascend by actor, so one walk over each is enough.
+        other.iter().all(|(actor, counter)| {
+            mine.by_ref()
+                .find(|&(of, _)| of >= actor)
+                .is_some_and(|(of, high)| of == actor && counter <= high)
+        })
+    }
+
     /// An owned copy.
     pub fn to_context(&self) -> Context {
         let mut entries = Vec::with_capacity(self.len);
@@ -307,6 +323,20 @@ mod tests {
             let mut other = b.clone();
             other.join(&a);
             prop_assert_eq!(joined, other);
+        }
+
+        #[test]
+        fn a_view_knows_what_its_context_knows(a in contexts(), b in contexts(), actor in 0u64..6, counter in 1u64..6) {
+            let body = |context: &Context| {
+                let mut body = Vec::new();
+                context.encode_body(&mut body);
+                body
+            };
+            let (of_a, of_b) = (body(&a), body(&b));
+            let view = |body| ContextView::parse(body).unwrap();
+            let dot = Dot::new(Actor(actor), counter);
+            prop_assert_eq!(view(&of_a).covers(dot), a.covers(dot));
+            prop_assert_eq!(view(&of_a).descends(view(&of_b)), a.descends(&b));
         }
 
         #[test]

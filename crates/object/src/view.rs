@@ -123,6 +123,15 @@ impl<'a> HeadView<'a> {
         }
     }
 
+    /// Whether the merge of this with `other` is this: nearly always, of a write and what it came after.
+    pub fn absorbs(&self, other: &HeadView<'_>) -> bool {
+        // What `other` has and this has not is dropped then, for its context covers it.
+        self.context.descends(other.context)
+            && self.siblings().all(|mine| {
+                !other.context.covers(mine.dot) || other.siblings().any(|theirs| theirs.dot == mine.dot)
+            })
+    }
+
     /// The sibling a bucket without siblings answers with.
     pub fn newest(&self) -> SiblingView<'a> {
         self.siblings().max_by_key(SiblingView::recency).expect("a head has at least one sibling")

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use object::{Actor, Context, Dot, Head, Metadata, Object, Policy, Put, merge, update};
+use object::{Actor, Context, Dot, Head, HeadView, Metadata, Object, Policy, Put, merge, update};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -261,5 +261,13 @@ proptest! {
         prop_assert_eq!(join(a, b), join(b, a));
         prop_assert_eq!(join(&join(a, b), c), join(a, &join(b, c)));
         prop_assert_eq!(join(&join(a, b), b), join(a, b));
+        let bytes = |object: &Object| {
+            let mut bytes = Vec::new();
+            object.head().encode(&mut bytes);
+            bytes
+        };
+        let (head_a, head_b) = (bytes(a), bytes(b));
+        let view = |head| HeadView::parse(head).unwrap();
+        prop_assert_eq!(view(&head_a).absorbs(&view(&head_b)), join(a, b) == *a);
     }
 }
