@@ -107,6 +107,7 @@ impl Placement {
         self.here.as_ref().is_some_and(|roles| roles.primaries > 0)
     }
 
+    #[inline]
     fn roles_mut(&mut self, node: NodeId, here: NodeId) -> &mut Roles {
         if node == here {
             return self.here.get_or_insert_default();

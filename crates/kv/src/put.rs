@@ -60,12 +60,13 @@ impl Put {
     /// # Panics
     /// If the store answers what it was not asked.
     pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        // What most events are about is not moved for it.
+        if let State::Writing(writes) = &mut self.state {
+            return writes.step(event, turn);
+        }
         let state = std::mem::replace(&mut self.state, State::Done);
         let next = match (state, event) {
             (State::New, Event::Start) => self.on_start(turn),
-            (State::Writing(writes), event) => {
-                Ok(writes.step(event, turn).map_or(State::Done, State::Writing))
-            }
             (_, Event::Expired) => Err(Error::Timeout),
             (state, Event::Late) => Ok(state),
             (State::Checking(begun, gather), event) => self.on_checking(begun, gather, event, turn),
@@ -80,7 +81,6 @@ impl Put {
             (state, event) => panic!("a write in state {state:?} was told {event:?}"),
         };
         match next {
-            Ok(State::Done) => Next::Over,
             Ok(state) => {
                 self.state = state;
                 Next::Wait

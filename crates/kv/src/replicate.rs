@@ -98,8 +98,8 @@ impl Replicate {
         Replicate { needs, replies, spares: placement.spares, head, value, join, response, tombstone: None }
     }
 
-    /// Takes what happened. `None` when there is nothing more to wait for.
-    pub fn step(mut self, event: Event, turn: &mut Turn<'_>) -> Option<Replicate> {
+    /// Takes what happened, and says whether there is more to wait for.
+    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
         let expired = matches!(event, Event::Expired) && !base::planted!(ReplyAfterDeadline);
         let late = matches!(event, Event::Late) || expired;
         let confirmation = match (&mut self.join, event) {
@@ -124,7 +124,7 @@ impl Replicate {
         {
             turn.out.push(Action::Propose { tombstone });
         }
-        (!over).then_some(self)
+        if over { Next::Over } else { Next::Wait }
     }
 
     /// Whether all n primaries have confirmed, and nobody keeps a hint.

@@ -49,6 +49,7 @@ impl Position {
 ///
 /// # Panics
 /// If there is no shard.
+#[inline]
 pub fn shard_of(prefix: u16, shards: u16) -> u16 {
     assert!(shards > 0, "a node has a shard");
     let shard = mix64(u64::from(prefix)) % u64::from(shards);

@@ -194,11 +194,13 @@ impl Store {
     }
 
     /// Why the store takes no more writes, if a write has failed.
+    #[inline]
     pub fn fenced(&self) -> Option<Error> {
         self.writer.fenced().map(|cause| Error::Fenced(cause.to_owned()))
     }
 
     /// Whether writes wait for a turn to end; those that wait for the disk to be done with others do not count.
+    #[inline]
     pub fn wants_turn(&self) -> bool {
         self.writer.can_flush()
     }

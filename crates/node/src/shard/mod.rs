@@ -343,6 +343,7 @@ impl Shard {
     }
 
     /// Moves what is to be sent to the end of `outputs`.
+    #[inline]
     pub fn take_outputs(&mut self, outputs: &mut Vec<Output>) {
         outputs.append(&mut self.outputs);
     }
@@ -358,6 +359,7 @@ impl Shard {
     }
 
     /// Whether a turn has something to do at once: writes wait for it to end, or requests to be begun.
+    #[inline]
     pub fn wants_turn(&self) -> bool {
         self.store.wants_turn() || self.can_begin()
     }

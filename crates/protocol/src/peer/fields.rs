@@ -41,6 +41,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`Malformed`] if the body ends early, here and in all that follow.
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, Malformed> {
         self.rest.try_get_u8().map_err(|_| SHORT)
     }
@@ -57,6 +58,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`Malformed`].
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, Malformed> {
         self.rest.try_get_u32_le().map_err(|_| SHORT)
     }
@@ -65,6 +67,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`Malformed`].
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, Malformed> {
         self.rest.try_get_u64_le().map_err(|_| SHORT)
     }
