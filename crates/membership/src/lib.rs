@@ -9,10 +9,6 @@
 //! [`Membership`] is both in one, as a node runs them. All are state machines without clock, socket, disk or randomness of their own: `step(input, now)`, and what came
 //! of it.
 //!
-//! Nothing uses this crate yet. [`log::Log`] is a stand-in behind the seam [`log::ReplicatedLog`], measured and not adopted
-//! (`docs/decisions/0023-a-log-of-our-own.md`): consensus is to come from a proven library, which takes its place there before
-//! any node runs it.
-//!
 //! Left out: links, files and threads, which are their user's.
 
 mod cluster;

@@ -14,7 +14,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use ring::NodeId;
 
 use crate::detector::{self, Detector};
-use crate::log::{self, Log, Outcome, ReplicatedLog, Write};
+use crate::log::{self, Log, Outcome, Write};
 use crate::state::{Command, State};
 
 const DETECTOR: u8 = 1;
@@ -93,17 +93,17 @@ pub enum Stop {
 }
 
 /// One node's part in its cluster.
-pub struct Membership<L = Log> {
+pub struct Membership {
     detector: Detector,
-    log: L,
+    log: Log,
 }
 
-impl<L: ReplicatedLog> Membership<L> {
+impl Membership {
     /// The part of the node that both are of.
     ///
     /// # Panics
     /// If they are of different nodes or clusters.
-    pub fn new(detector: Detector, log: L) -> Membership<L> {
+    pub fn new(detector: Detector, log: Log) -> Membership {
         let (speaker, identity) = (detector.speaker(), log.identity());
         assert!((speaker.cluster, speaker.node) == (identity.cluster, identity.node), "of one node");
         Membership { detector, log }
@@ -115,7 +115,7 @@ impl<L: ReplicatedLog> Membership<L> {
     }
 
     /// The log, to be looked at.
-    pub fn log(&self) -> &L {
+    pub fn log(&self) -> &Log {
         &self.log
     }
 

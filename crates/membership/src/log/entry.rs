@@ -35,13 +35,33 @@ impl Epoch {
     }
 }
 
+/// A change of who votes, one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VoterChange {
+    /// It gets the entries, and does not vote yet.
+    Learn(NodeId),
+    /// It votes.
+    Vote(NodeId),
+    /// It does neither any more.
+    Remove(NodeId),
+}
+
+/// Who votes, and who is to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conf {
+    /// Who votes.
+    pub voters: BTreeSet<NodeId>,
+    /// Who gets the entries so that it can vote: one at most.
+    pub learners: BTreeSet<NodeId>,
+}
+
 /// What an entry holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Nothing: a new leader's first.
     Nothing,
-    /// From this entry on, these vote.
-    Voters(BTreeSet<NodeId>),
+    /// Another votes, or one votes no more, once this is committed.
+    Voters(VoterChange),
     /// A change of the state.
     Command(Command),
 }
@@ -65,7 +85,7 @@ pub struct Snapshot {
     /// That entry's term.
     pub term: u64,
     /// Who votes.
-    pub voters: BTreeSet<NodeId>,
+    pub conf: Conf,
     /// The bytes of the state; none before there is one.
     pub state: Bytes,
 }
@@ -73,13 +93,13 @@ pub struct Snapshot {
 impl Snapshot {
     /// Before any entry.
     pub(super) fn none() -> Snapshot {
-        Snapshot { index: 0, term: 0, voters: BTreeSet::new(), state: Bytes::new() }
+        Snapshot { index: 0, term: 0, conf: Conf::default(), state: Bytes::new() }
     }
 
     pub(super) fn put(&self, out: &mut BytesMut) {
         out.put_u64_le(self.index);
         out.put_u64_le(self.term);
-        put_voters(out, &self.voters);
+        self.conf.put(out);
         put_bytes(out, &self.state);
     }
 
@@ -87,7 +107,7 @@ impl Snapshot {
         Ok(Snapshot {
             index: fields.u64()?,
             term: fields.u64()?,
-            voters: voters(fields)?,
+            conf: Conf::read(fields)?,
             state: fields.bytes()?,
         })
     }
@@ -99,9 +119,14 @@ impl Entry {
         out.put_u64_le(self.term);
         match &self.payload {
             Payload::Nothing => out.put_u8(0),
-            Payload::Voters(voters) => {
-                out.put_u8(1);
-                put_voters(out, voters);
+            Payload::Voters(change) => {
+                let (kind, node) = match change {
+                    VoterChange::Learn(node) => (0, node),
+                    VoterChange::Vote(node) => (1, node),
+                    VoterChange::Remove(node) => (2, node),
+                };
+                out.put_slice(&[1, kind]);
+                out.put_u16_le(node.0);
             }
             Payload::Command(command) => {
                 out.put_u8(2);
@@ -114,7 +139,15 @@ impl Entry {
         let (index, term) = (fields.u64()?, fields.u64()?);
         let payload = match fields.u8()? {
             0 => Payload::Nothing,
-            1 => Payload::Voters(voters(fields)?),
+            1 => {
+                let (kind, node) = (fields.u8()?, NodeId(fields.u16()?));
+                Payload::Voters(match kind {
+                    0 => VoterChange::Learn(node),
+                    1 => VoterChange::Vote(node),
+                    2 => VoterChange::Remove(node),
+                    _ => return Err(Malformed("an unknown change of the voters")),
+                })
+            }
             2 => Payload::Command(Command::read(fields)?),
             _ => return Err(Malformed("an unknown entry")),
         };
@@ -122,15 +155,46 @@ impl Entry {
     }
 }
 
-fn put_voters(out: &mut BytesMut, voters: &BTreeSet<NodeId>) {
-    put_varint(out, voters.len() as u64);
-    voters.iter().for_each(|voter| out.put_u16_le(voter.0));
+impl Conf {
+    fn put(&self, out: &mut BytesMut) {
+        for nodes in [&self.voters, &self.learners] {
+            put_varint(out, nodes.len() as u64);
+            nodes.iter().for_each(|node| out.put_u16_le(node.0));
+        }
+    }
+
+    fn read(fields: &mut Reader) -> Result<Conf, Malformed> {
+        let conf = Conf { voters: nodes(fields)?, learners: nodes(fields)? };
+        if conf.voters.is_disjoint(&conf.learners) { Ok(conf) } else { Err(Malformed("votes twice")) }
+    }
 }
 
-fn voters(fields: &mut Reader) -> Result<BTreeSet<NodeId>, Malformed> {
+fn nodes(fields: &mut Reader) -> Result<BTreeSet<NodeId>, Malformed> {
     let count = fields.count()?;
     if count > VOTERS_MAX {
         return Err(Malformed("too many voters"));
     }
     (0..count).map(|_| fields.u16().map(NodeId)).collect()
+}
+
+pub(super) fn put_entries(out: &mut BytesMut, entries: &[Entry]) {
+    put_varint(out, entries.len() as u64);
+    entries.iter().for_each(|entry| entry.put(out));
+}
+
+/// Entries, each the successor of the one before.
+pub(super) fn entries(fields: &mut Reader) -> Result<Vec<Entry>, Malformed> {
+    let count = fields.count()?;
+    let mut entries: Vec<Entry> = Vec::new();
+    for _ in 0..count {
+        let entry = Entry::read(fields)?;
+        if entries
+            .last()
+            .is_some_and(|last| last.index.checked_add(1) != Some(entry.index) || last.term > entry.term)
+        {
+            return Err(Malformed("entries out of order"));
+        }
+        entries.push(entry);
+    }
+    Ok(entries)
 }

@@ -16,7 +16,7 @@ use super::entry::{Entry, Epoch, Snapshot};
 use crate::ClusterId;
 
 /// The format written, and the only one read.
-pub const FILE_VERSION: u8 = 1;
+pub const FILE_VERSION: u8 = 2;
 
 const MAGIC: [u8; 4] = *b"ANML";
 const HEADER_LEN: usize = 4 + 1 + 8 + 2 + 4;

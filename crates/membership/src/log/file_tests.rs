@@ -1,7 +1,7 @@
 //! The file as bytes: golden, torn, damaged.
 
 use super::*;
-use crate::log::Payload;
+use crate::log::{Conf, Payload};
 use crate::state::Command;
 use base::Rng;
 use base::rng::SplitMix64;
@@ -12,9 +12,9 @@ const NODE: NodeId = NodeId(2);
 
 /// Made by another program, from `docs/formats/membership.md`.
 const GOLDEN: &str = "\
-414e4d4c01c1000000000000000200cf06eed723000000d6b70c3e040100000009000000000000000500000000000000\
-020000000000000002000002000018000000a8a281630101000000090000000000000003000000000000000102001500\
-000059cf1e7502060000000000000003000000000000000207020009000000525c3ea5030600000000000000";
+414e4d4c02c10000000000000002007d68906b2400000096dfa9bd040100000009000000000000000500000000000000\
+02000000000000000200000200000018000000a8a2816301010000000900000000000000030000000000000001020015\
+00000059cf1e7502060000000000000003000000000000000207020009000000525c3ea5030600000000000000";
 
 fn golden() -> Bytes {
     let digits = GOLDEN.as_bytes().chunks(2);
@@ -24,9 +24,10 @@ fn golden() -> Bytes {
 fn records() -> Vec<Record> {
     let epoch = Epoch { number: 1, nonce: 9 };
     let voters = BTreeSet::from([NodeId(0), NODE]);
+    let conf = Conf { voters, learners: BTreeSet::new() };
     let command = Payload::Command(Command::Gone { node: NODE });
     vec![
-        Record::Base { epoch, snapshot: Snapshot { index: 5, term: 2, voters, state: Bytes::new() } },
+        Record::Base { epoch, snapshot: Snapshot { index: 5, term: 2, conf, state: Bytes::new() } },
         Record::Hard { epoch, term: 3, voted: Some(NODE) },
         Record::Entry(Entry { index: 6, term: 3, payload: command }),
         Record::Commit(6),
@@ -69,8 +70,8 @@ fn what_is_not_ours_is_refused() {
     assert_eq!(read(&whole, ClusterId(1), NODE), Err(error));
     assert_eq!(read(&whole, CLUSTER, NodeId(1)), Err(error));
     let mut newer = BytesMut::from(&whole[..]);
-    newer[4] = 2;
-    assert_eq!(read(&newer.freeze(), CLUSTER, NODE), Err(FileError::Version(2)));
+    newer[4] = 3;
+    assert_eq!(read(&newer.freeze(), CLUSTER, NODE), Err(FileError::Version(3)));
     let mut header = BytesMut::from(&whole[..]);
     header[7] ^= 1;
     assert_eq!(read(&header.freeze(), CLUSTER, NODE), Err(FileError::Damage(0)));

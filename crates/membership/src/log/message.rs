@@ -3,21 +3,23 @@
 //! Invariant: no input makes [`Message::read`] panic or take memory that the bytes do not back.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use protocol::peer::{Malformed, Reader, put_varint};
+use protocol::peer::{Malformed, Reader};
+use raft::eraftpb;
 use ring::NodeId;
 
 use super::Refusal;
-use super::entry::{Entry, Epoch, Snapshot};
+use super::entry::{Entry, Epoch, Snapshot, entries, put_entries};
+use super::library;
 use crate::ClusterId;
 use crate::state::{Command, Rejected};
 
 /// The format written, and the only one read.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// A message's bytes, at most: the largest state fits (1,000 members, 65,536 owners and the slots of 10,000 buckets).
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
-/// Entries of one message, at most; what is left follows when these are acknowledged.
+/// Entries of one message of news, at most; who lacks more asks again.
 pub(super) const ENTRIES_MAX: usize = 64;
 
 /// Who speaks.
@@ -55,48 +57,14 @@ pub enum Failed {
     Unknown,
 }
 
-/// What a leader sends to a follower.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Append {
-    pub(super) term: u64,
-    /// Comes back in the answer.
-    pub(super) round: u64,
-    /// The entry before the first of these.
-    pub(super) prev_index: u64,
-    pub(super) prev_term: u64,
-    /// The leader's last committed entry.
-    pub(super) commit: u64,
-    pub(super) entries: Vec<Entry>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Message {
-    Vote {
-        pre: bool,
-        term: u64,
-        last_index: u64,
-        last_term: u64,
-    },
-    Voted {
-        pre: bool,
-        term: u64,
-        granted: bool,
-    },
-    Append(Append),
-    /// `index`: up to where the sender agrees; where it does not, up to where it may.
-    Appended {
-        term: u64,
-        round: u64,
-        agreed: bool,
-        prev_index: u64,
-        index: u64,
-    },
-    /// From a leader with its term, or to one that asked with term zero.
-    Snapshot {
-        term: u64,
-        round: u64,
-        snapshot: Snapshot,
-    },
+    /// Of the consensus among the voters.
+    Consensus(Box<eraftpb::Message>),
+    /// To a leader: this voter does not have what it had acknowledged, and must not count.
+    Forgot,
+    /// What is committed, as a whole.
+    Snapshot(Snapshot),
     Have {
         commit: u64,
     },
@@ -134,32 +102,13 @@ impl Message {
 
     fn put(&self, out: &mut BytesMut) {
         match self {
-            Message::Vote { pre, term, last_index, last_term } => {
+            Message::Consensus(message) => {
                 out.put_u8(1);
-                out.put_u8((*pre).into());
-                [term, last_index, last_term].into_iter().for_each(|number| out.put_u64_le(*number));
+                library::put_message(out, message);
             }
-            Message::Voted { pre, term, granted } => {
-                out.put_u8(2);
-                out.put_u8((*pre).into());
-                out.put_u64_le(*term);
-                out.put_u8((*granted).into());
-            }
-            Message::Append(Append { term, round, prev_index, prev_term, commit, entries }) => {
-                out.put_u8(3);
-                [term, round, prev_index, prev_term, commit]
-                    .into_iter()
-                    .for_each(|number| out.put_u64_le(*number));
-                put_entries(out, entries);
-            }
-            Message::Appended { term, round, agreed, prev_index, index } => {
-                out.put_u8(4);
-                [term, round, prev_index, index].into_iter().for_each(|number| out.put_u64_le(*number));
-                out.put_u8((*agreed).into());
-            }
-            Message::Snapshot { term, round, snapshot } => {
+            Message::Forgot => out.put_u8(2),
+            Message::Snapshot(snapshot) => {
                 out.put_u8(5);
-                [term, round].into_iter().for_each(|number| out.put_u64_le(*number));
                 snapshot.put(out);
             }
             Message::Have { commit } => {
@@ -208,38 +157,16 @@ impl Message {
         if version != VERSION && kind != 11 {
             return Ok((envelope, Err(version)));
         }
-        let flag = |byte: u8| byte != 0;
         let message = match kind {
-            1 => Message::Vote {
-                pre: flag(fields.u8()?),
-                term: fields.u64()?,
-                last_index: fields.u64()?,
-                last_term: fields.u64()?,
-            },
-            2 => Message::Voted { pre: flag(fields.u8()?), term: fields.u64()?, granted: flag(fields.u8()?) },
-            3 => Message::Append(Append {
-                term: fields.u64()?,
-                round: fields.u64()?,
-                prev_index: fields.u64()?,
-                prev_term: fields.u64()?,
-                commit: fields.u64()?,
-                entries: entries(fields)?,
-            }),
-            4 => Message::Appended {
-                term: fields.u64()?,
-                round: fields.u64()?,
-                prev_index: fields.u64()?,
-                index: fields.u64()?,
-                agreed: flag(fields.u8()?),
-            },
-            5 => Message::Snapshot {
-                term: fields.u64()?,
-                round: fields.u64()?,
-                snapshot: Snapshot::read(fields)?,
-            },
+            1 => Message::Consensus(library::read_message(fields)?.into()),
+            2 => Message::Forgot,
+            5 => Message::Snapshot(Snapshot::read(fields)?),
             6 => Message::Have { commit: fields.u64()? },
             7 => Message::Pull { commit: fields.u64()? },
-            8 => Message::News { commit: fields.u64()?, entries: entries(fields)? },
+            8 => match (fields.u64()?, entries(fields)?) {
+                (_, entries) if entries.len() > ENTRIES_MAX => return Err(Malformed("too many entries")),
+                (commit, entries) => Message::News { commit, entries },
+            },
             9 => Message::Propose { id: fields.u64()?, command: Command::read(fields)? },
             10 => Message::Proposed { id: fields.u64()?, outcome: outcome(fields)? },
             11 => Message::Refused(Refusal::read(fields)?),
@@ -248,31 +175,6 @@ impl Message {
         fields.end()?;
         Ok((envelope, Ok(message)))
     }
-}
-
-fn put_entries(out: &mut BytesMut, entries: &[Entry]) {
-    put_varint(out, entries.len() as u64);
-    entries.iter().for_each(|entry| entry.put(out));
-}
-
-/// Entries, each the successor of the one before.
-fn entries(fields: &mut Reader) -> Result<Vec<Entry>, Malformed> {
-    let count = fields.count()?;
-    if count > ENTRIES_MAX {
-        return Err(Malformed("too many entries"));
-    }
-    let mut entries: Vec<Entry> = Vec::new();
-    for _ in 0..count {
-        let entry = Entry::read(fields)?;
-        if entries
-            .last()
-            .is_some_and(|last| last.index.checked_add(1) != Some(entry.index) || last.term > entry.term)
-        {
-            return Err(Malformed("entries out of order"));
-        }
-        entries.push(entry);
-    }
-    Ok(entries)
 }
 
 fn put_outcome(out: &mut BytesMut, outcome: &Outcome) {
@@ -305,35 +207,60 @@ mod tests {
     use base::rng::SplitMix64;
     use std::collections::BTreeSet;
 
-    use crate::log::Payload;
+    use raft::eraftpb::MessageType;
+
+    use crate::log::{Conf, Payload, VoterChange};
 
     fn envelope() -> Envelope {
         let epoch = Epoch { number: 2, nonce: 3 };
         Envelope { cluster: ClusterId(0xC1), epoch, from: NodeId(4), starts: 5, start: 6 }
     }
 
+    /// A message of the library of every kind, with all that the kind has.
+    fn library_messages(entries: &[Entry], snapshot: &Snapshot) -> Vec<Message> {
+        let kinds = [
+            MessageType::MsgAppend,
+            MessageType::MsgAppendResponse,
+            MessageType::MsgRequestVote,
+            MessageType::MsgRequestVoteResponse,
+            MessageType::MsgRequestPreVote,
+            MessageType::MsgRequestPreVoteResponse,
+            MessageType::MsgHeartbeat,
+            MessageType::MsgHeartbeatResponse,
+            MessageType::MsgSnapshot,
+        ];
+        let message = |kind| {
+            let mut message = eraftpb::Message::default();
+            message.set_msg_type(kind);
+            (message.term, message.log_term, message.index) = (4, 3, 6);
+            (message.commit, message.commit_term, message.reject_hint, message.reject) = (5, 2, 1, true);
+            match kind {
+                MessageType::MsgAppend => {
+                    message.set_entries(entries.iter().map(library::entry_of).collect());
+                }
+                MessageType::MsgSnapshot => message.set_snapshot(library::snapshot_of(snapshot)),
+                _ => {}
+            }
+            Message::Consensus(message.into())
+        };
+        kinds.into_iter().map(message).collect()
+    }
+
     fn messages() -> Vec<Message> {
         let command =
             Command::Slot { name: Bytes::from_static(b"n"), before: None, value: Some(Bytes::new()) };
         let voters = BTreeSet::from([NodeId(1)]);
-        let payloads = [Payload::Nothing, Payload::Voters(voters.clone()), Payload::Command(command.clone())];
+        let change = Payload::Voters(VoterChange::Vote(NodeId(1)));
+        let payloads = [Payload::Nothing, change, Payload::Command(command.clone())];
         let entries: Vec<Entry> =
             (7..).zip(payloads).map(|(index, payload)| Entry { index, term: 3, payload }).collect();
-        let snapshot = Snapshot { index: 9, term: 2, voters, state: Bytes::from_static(b"state") };
+        let conf = Conf { voters, learners: BTreeSet::from([NodeId(2)]) };
+        let snapshot = Snapshot { index: 9, term: 2, conf, state: Bytes::from_static(b"state") };
         let epoch = envelope().epoch;
-        vec![
-            Message::Vote { pre: true, term: 1, last_index: 2, last_term: 3 },
-            Message::Voted { pre: false, term: 4, granted: true },
-            Message::Append(Append {
-                term: 1,
-                round: 2,
-                prev_index: 6,
-                prev_term: 3,
-                commit: 5,
-                entries: entries.clone(),
-            }),
-            Message::Appended { term: 1, round: 2, agreed: true, prev_index: 3, index: 4 },
-            Message::Snapshot { term: 0, round: 1, snapshot },
+        let mut messages = library_messages(&entries, &snapshot);
+        messages.extend([
+            Message::Forgot,
+            Message::Snapshot(snapshot),
             Message::Have { commit: 8 },
             Message::Pull { commit: 8 },
             Message::News { commit: 9, entries },
@@ -342,15 +269,24 @@ mod tests {
             Message::Proposed { id: 2, outcome: Err(Failed::Rejected(Rejected::Restored { starts: 7 })) },
             Message::Refused(Refusal::Fork { ours: epoch, theirs: Epoch::NONE }),
             Message::Refused(Refusal::NotMember { node: NodeId(1), commit: 2 }),
-        ]
+        ]);
+        messages
     }
 
     #[test]
     fn golden_bytes() {
-        let bytes = Message::Vote { pre: true, term: 1, last_index: 2, last_term: 3 }.encode(&envelope());
-        let head = b"\x01\xC1\0\0\0\0\0\0\0\x02\0\0\0\x03\0\0\0\0\0\0\0\x04\0\x05\0\0\0\x06\0\0\0\0\0\0\0";
-        let fields = b"\x01\x01\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0";
-        assert_eq!(bytes, [&head[..], fields].concat());
+        let bytes = Message::Have { commit: 7 }.encode(&envelope());
+        let head = b"\x02\xC1\0\0\0\0\0\0\0\x02\0\0\0\x03\0\0\0\0\0\0\0\x04\0\x05\0\0\0\x06\0\0\0\0\0\0\0";
+        assert_eq!(bytes, [&head[..], b"\x06\x07\0\0\0\0\0\0\0"].concat());
+        let mut append = eraftpb::Message::default();
+        append.set_msg_type(MessageType::MsgAppend);
+        (append.term, append.log_term, append.index, append.commit) = (3, 2, 6, 5);
+        let payload = Payload::Voters(VoterChange::Remove(NodeId(4)));
+        append.set_entries(vec![library::entry_of(&Entry { index: 7, term: 3, payload })].into());
+        let bytes = Message::Consensus(append.into()).encode(&envelope());
+        let numbers: Vec<u8> = [3_u64, 2, 6, 5, 0, 0].into_iter().flat_map(u64::to_le_bytes).collect();
+        let entry = b"\x01\x07\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x01\x02\x04\0";
+        assert_eq!(bytes, [&head[..], b"\x01\x00", &numbers, b"\0", entry].concat());
     }
 
     #[test]
@@ -366,13 +302,13 @@ mod tests {
 
     #[test]
     fn a_refusal_of_another_version_can_be_read() {
-        let refusal = Message::Refused(Refusal::Version { ours: 2, theirs: 1 });
+        let refusal = Message::Refused(Refusal::Version { ours: 3, theirs: 2 });
         let mut bytes = refusal.encode(&envelope()).to_vec();
-        bytes[0] = 2;
+        bytes[0] = 3;
         assert_eq!(Message::read(bytes.into()), Ok((envelope(), Ok(refusal))));
         let mut other = Message::Have { commit: 1 }.encode(&envelope()).to_vec();
-        other[0] = 2;
-        assert_eq!(Message::read(other.into()), Ok((envelope(), Err(2))));
+        other[0] = 3;
+        assert_eq!(Message::read(other.into()), Ok((envelope(), Err(3))));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The replicated log of what a cluster agrees on: one order of commands, so one [`State`] at all nodes.
 //!
-//! Follows Ongaro, *Consensus: Bridging Theory and Practice* (2014): leaders elected by majority of a few voters (§3.4, with the
-//! pre-vote of §9.6 and the check of the quorum of §6.2), entries replicated and committed (§3.5, §3.6), changes of the voters
-//! one at a time (§4.1, with the correction that a leader first commits an entry of its own term), snapshots (§5). Around that:
+//! The consensus is TiKV's Raft (`consensus.rs`): leaders elected by a majority of a few voters, with pre-vote and a check of the
+//! quorum, entries replicated and committed, changes of the voters one at a time, snapshots. Around it stands what a cluster's
+//! metadata needs beside:
 //!
-//! 1. Only 1, 3 or 5 members vote. The leader chooses them by zone and replaces one that is gone ([`voters`]).
+//! 1. Only 1, 3 or 5 members vote. The leader chooses them by zone and replaces one that is gone ([`voters`], `care.rs`).
 //! 2. Everybody else hears what the newest committed entry is, from any member, and pulls the difference from it. Who has
 //!    all of it sends one short message in [`POLL_EVERY`].
 //! 3. An epoch names the history. Where a majority of the voters is lost, [`Input::Recover`] begins the next epoch with what
@@ -13,44 +13,46 @@
 //!    refused, and both sides hear why ([`Refusal`]). A voter that lost what it had acknowledged loses its vote.
 //!
 //! Invariants: an output is acted on only when the writes before it are durable; a term has one leader; a committed entry is
-//! never changed within an epoch; `commit` only grows; the state is that of the committed entries.
+//! never changed within an epoch; `commit` only grows within an epoch; the state is that of the committed entries; the same
+//! inputs at the same times with the same random numbers give the same outputs.
 //!
 //! Left out: links, files and timers, which are the user's: [`Log::step`] takes what happens and says what is to be done. A copy
 //! of a folder that runs beside its original, with the same count of starts, is the failure detector's to find.
 
-mod elect;
+mod care;
+mod consensus;
 mod entry;
 mod file;
+mod library;
 mod message;
 mod persist;
 mod proposal;
 mod pull;
 mod recover;
 mod refusal;
-mod replicate;
-mod seam;
+mod store;
 #[cfg(test)]
 mod tests;
 pub mod voters;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base::{Monotonic, Rng};
 use bytes::{Bytes, BytesMut};
 use protocol::peer::Malformed;
+use raft::{RawNode, StateRole};
 use ring::NodeId;
 
-pub use self::entry::{Entry, Epoch, Payload, Snapshot};
-use self::file::Record;
+use self::care::Care;
+pub use self::entry::{Conf, Entry, Epoch, Payload, Snapshot, VoterChange};
 pub use self::file::{FILE_VERSION, FileError, Write};
 use self::message::Message;
 pub use self::message::{Envelope, Failed, MESSAGE_BYTES_MAX, Outcome, VERSION};
 pub use self::proposal::PROPOSAL_MAX;
 use self::proposal::Waiter;
 pub use self::refusal::Refusal;
-use self::replicate::Leader;
-pub use self::seam::ReplicatedLog;
+use self::store::Store;
 use crate::ClusterId;
 use crate::state::{Command, State};
 
@@ -60,6 +62,9 @@ pub const HEARTBEAT_EVERY: Duration = Duration::from_millis(500);
 /// A voter that hears of no leader for this long, and up to as much again, stands for election: several heartbeats, so that one
 /// lost or late elects nobody.
 pub const ELECTION_AFTER: Duration = Duration::from_secs(2);
+
+/// The step of the consensus's time: a fraction of a heartbeat, so that two voters seldom stand at once.
+const TICK: Duration = Duration::from_millis(250);
 
 /// How often a member asks another, chosen at random, whether there is news.
 pub const POLL_EVERY: Duration = Duration::from_secs(5);
@@ -153,36 +158,29 @@ pub struct Identity {
     pub address: String,
 }
 
-enum Role {
-    Follower,
-    /// Stands for election, or asks whether it could win one (`pre`).
-    Candidate {
-        pre: bool,
-        votes: BTreeSet<NodeId>,
-    },
-    Leader(Leader),
-}
-
 /// A node's copy of the log, and its part in making it.
 pub struct Log {
     identity: Identity,
     epoch: Epoch,
-    term: u64,
-    voted: Option<NodeId>,
-    base: Snapshot,
-    /// Without a gap up to the last; they may begin before the base's end.
-    entries: VecDeque<Entry>,
+    /// The library, with the store in it.
+    raw: RawNode<Store>,
+    /// The library's term and role when the random time to an election was drawn.
+    role: (u64, StateRole),
+    election_ticks: usize,
+    /// Something was proposed since the library was drained.
+    has_proposed: bool,
+    /// A leader's.
+    care: Option<Care>,
+    /// The last entry that was applied: all that are known to be committed are.
     commit: u64,
     /// After the committed entries; none before there is a history.
     state: Option<State>,
     /// Set when the folder was found to be an older copy: it takes no part until it has seen itself without a vote, at this
     /// committed entry or later.
     restored: Option<u64>,
-    role: Role,
-    leader: Option<NodeId>,
     leader_heard: Monotonic,
-    /// When a leader speaks next, or another stands for election.
-    deadline: Monotonic,
+    /// When the library's time passes next.
+    tick_at: Monotonic,
     poll_at: Monotonic,
     up: BTreeSet<NodeId>,
     down_since: BTreeMap<NodeId, Monotonic>,
@@ -209,39 +207,41 @@ impl Log {
             state.cluster() == identity.cluster && state.members().keys().eq([&identity.node]),
             "a new cluster's"
         );
-        let mut log = Log::empty(identity, rng, now);
+        let conf = Conf { voters: BTreeSet::from([identity.node]), ..Conf::default() };
+        let mut store = Store::default();
+        store.install(Snapshot { index: 1, term: 1, conf, state: state.encode() });
+        let mut log = Log::of(identity, store, rng, now);
         log.epoch = Epoch { number: 1, nonce: log.rng.next_u64() };
-        let voters = BTreeSet::from([log.identity.node]);
-        log.base = Snapshot { index: 1, term: 1, voters, state: state.encode() };
-        (log.term, log.commit, log.state) = (1, 1, Some(state));
-        // Nobody else could lead.
-        log.deadline = now;
+        log.state = Some(state);
         log.replace = true;
         log
     }
 
     /// The log of a node that joins, without a history yet.
     pub fn join(identity: Identity, rng: Box<dyn Rng>, now: Monotonic) -> Log {
-        let mut log = Log::empty(identity, rng, now);
+        let mut log = Log::of(identity, Store::default(), rng, now);
         log.replace = true;
         log
     }
 
-    fn empty(identity: Identity, rng: Box<dyn Rng>, now: Monotonic) -> Log {
-        let mut log = Log {
+    /// The log over a store, with nothing applied that is not in its base.
+    fn of(identity: Identity, store: Store, mut rng: Box<dyn Rng>, now: Monotonic) -> Log {
+        let commit = store.base.index;
+        let raw = consensus::consensus_of(&identity, store, commit);
+        let election_ticks = consensus::draw_election_ticks(&mut *rng);
+        Log {
             identity,
             epoch: Epoch::NONE,
-            term: 0,
-            voted: None,
-            base: Snapshot::none(),
-            entries: VecDeque::new(),
-            commit: 0,
+            role: (raw.raft.term, raw.raft.state),
+            raw,
+            election_ticks,
+            has_proposed: false,
+            care: None,
+            commit,
             state: None,
             restored: None,
-            role: Role::Follower,
-            leader: None,
             leader_heard: now,
-            deadline: now,
+            tick_at: now,
             poll_at: now,
             up: BTreeSet::new(),
             down_since: BTreeMap::new(),
@@ -253,9 +253,11 @@ impl Log {
             replace: false,
             sends: Vec::new(),
             told: Vec::new(),
-        };
-        log.wait_for_leader(now);
-        log
+        }
+    }
+
+    fn store(&self) -> &Store {
+        self.raw.store()
     }
 
     /// The state of the committed entries; none before this node has a history.
@@ -280,39 +282,35 @@ impl Log {
 
     /// Index and term of the last entry: of several survivors, the one with the highest term, then index, knows most.
     pub fn last(&self) -> (u64, u64) {
-        match self.entries.back().filter(|last| last.index > self.base.index) {
-            Some(last) => (last.index, last.term),
-            None => (self.base.index, self.base.term),
-        }
+        self.store().last()
     }
 
     /// The present term.
     pub fn term(&self) -> u64 {
-        self.term
+        self.raw.raft.term
     }
 
     /// The leader, as far as this node knows.
     pub fn leader(&self) -> Option<NodeId> {
-        match &self.role {
-            Role::Leader(_) => Some(self.identity.node),
-            _ => self.leader,
-        }
+        library::node_of(self.raw.raft.leader_id)
     }
 
-    /// Who votes, by the last entry, committed or not.
+    /// Who votes, by the last committed entry.
     pub fn voters(&self) -> &BTreeSet<NodeId> {
-        self.voters_at(u64::MAX)
+        &self.store().conf.voters
     }
 
     /// Committed entries that are kept, in order.
     pub fn committed(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(|entry| entry.index <= self.commit)
+        self.store().entries.iter().filter(|entry| entry.index <= self.commit)
     }
 
     /// When the next [`Input::Tick`] is due.
     pub fn next_timer(&self) -> Monotonic {
         let proposals = self.asked.values().map(|(_, until)| *until);
-        proposals.chain([self.deadline, self.poll_at]).min().expect("there are two at least")
+        let tick = self.needs_ticks().then_some(self.tick_at);
+        let care = self.care.as_ref().map(|care| care.at);
+        proposals.chain(tick).chain(care).fold(self.poll_at, Monotonic::min)
     }
 
     /// Takes note of `input` at `now`, and of the time that has passed.
@@ -325,17 +323,18 @@ impl Log {
             Input::Recover { word } => self.recover(&word, now),
             Input::Tick => {}
         }
+        self.drain(now);
         self.on_time(now);
         self.compact();
         self.flush(out);
     }
 
     fn on_time(&mut self, now: Monotonic) {
-        if now >= self.deadline {
-            match self.role {
-                Role::Leader(_) => self.heartbeat(now),
-                _ => self.stand(now),
-            }
+        if now >= self.tick_at && self.needs_ticks() {
+            self.tick(now);
+        }
+        if self.care.as_ref().is_some_and(|care| now >= care.at) {
+            self.care(now);
         }
         if now >= self.poll_at {
             self.poll(now);
@@ -361,7 +360,7 @@ impl Log {
         match Message::read(bytes) {
             Err(malformed) => self.told.push(Output::Junk(malformed)),
             Ok((from, Err(theirs))) => self.refuse(from, Refusal::Version { ours: VERSION, theirs }),
-            Ok((from, Ok(Message::Refused(refusal)))) => self.on_refused(from, refusal),
+            Ok((from, Ok(Message::Refused(refusal)))) => self.on_refused(from, refusal, now),
             Ok((from, Ok(message))) => match self.admit(&from, &message) {
                 Err(refusal) => self.refuse(from, refusal),
                 Ok(()) if from.epoch.number < self.epoch.number => self.on_earlier_epoch(from.from, &message),
@@ -373,16 +372,15 @@ impl Log {
 
     fn on_message(&mut self, from: NodeId, message: Message, now: Monotonic) {
         match message {
-            Message::Vote { pre, term, last_index, last_term } => {
-                self.on_vote(from, pre, term, (last_term, last_index), now);
+            Message::Consensus(message) => self.on_consensus(from, *message, now),
+            Message::Forgot => {
+                self.count_out(from);
+                if let Some(care) = &mut self.care {
+                    care.at = now;
+                }
             }
-            Message::Voted { pre, term, granted } => self.on_voted(from, pre, term, granted, now),
-            Message::Append(append) => self.on_append(from, append, now),
-            Message::Appended { term, round, agreed, prev_index: _, index } => {
-                self.on_appended(from, term, round, agreed, index, now);
-            }
-            Message::Snapshot { term, round, snapshot } => self.on_snapshot(from, term, round, snapshot, now),
-            Message::Have { commit } => self.on_have(from, commit),
+            Message::Snapshot(snapshot) => self.on_snapshot(snapshot, now),
+            Message::Have { commit } => self.on_have(from, commit, now),
             Message::Pull { commit } => self.on_pull(from, commit),
             Message::News { commit, entries } => self.on_news(from, commit, entries, now),
             Message::Propose { id, command } => self.propose(Waiter::Node { node: from, id }, command, now),
@@ -393,76 +391,6 @@ impl Log {
             }
             Message::Refused(_) => unreachable!("taken out before"),
         }
-    }
-
-    /// Appends an entry of the present term, and returns its index.
-    fn append(&mut self, payload: Payload) -> u64 {
-        let entry = Entry { index: self.last().0 + 1, term: self.term, payload };
-        let index = entry.index;
-        self.push(entry);
-        index
-    }
-
-    fn push(&mut self, entry: Entry) {
-        assert_eq!(entry.index, self.last().0 + 1, "entries have no gap");
-        let record = Record::Entry(entry.clone());
-        record.put(&mut self.records);
-        self.entries.push_back(entry);
-    }
-
-    fn entry(&self, index: u64) -> Option<&Entry> {
-        let first = self.entries.front()?.index;
-        self.entries.get(usize::try_from(index.checked_sub(first)?).ok()?)
-    }
-
-    /// The term of an entry, if it is still known.
-    fn term_at(&self, index: u64) -> Option<u64> {
-        if index == self.base.index {
-            Some(self.base.term)
-        } else {
-            self.entry(index).map(|entry| entry.term)
-        }
-    }
-
-    fn voters_at(&self, index: u64) -> &BTreeSet<NodeId> {
-        let in_force =
-            self.entries.iter().rev().filter(|entry| entry.index <= index && entry.index > self.base.index);
-        let last = in_force.filter_map(|entry| match &entry.payload {
-            Payload::Voters(voters) => Some(voters),
-            _ => None,
-        });
-        last.into_iter().next().unwrap_or(&self.base.voters)
-    }
-
-    /// Applies the entries up to `commit`, which are committed.
-    fn advance(&mut self, commit: u64, now: Monotonic) {
-        assert!(commit <= self.last().0, "only what is here is committed");
-        if commit <= self.commit {
-            return;
-        }
-        let before = self.state.as_ref().map(State::version);
-        while self.commit < commit {
-            self.commit += 1;
-            let entry = self.entry(self.commit).expect("entries after the base have no gap").clone();
-            let outcome = match (&entry.payload, &mut self.state) {
-                (Payload::Command(command), Some(state)) => state.apply(command).map_err(Failed::Rejected),
-                _ => Ok(()),
-            };
-            // Who waits for an entry of another term at this place has lost it.
-            while let Some((&(index, term), _)) =
-                self.waiting.first_key_value().filter(|((at, _), _)| *at <= entry.index)
-            {
-                let waiter = self.waiting.remove(&(index, term)).expect("it is the first");
-                let is_it = (index, term) == (entry.index, entry.term);
-                self.answer(waiter, if is_it { outcome } else { Err(Failed::Unknown) });
-            }
-        }
-        Record::Commit(commit).put(&mut self.records);
-        if self.state.as_ref().map(State::version) != before {
-            self.told.push(Output::Changed);
-        }
-        self.tell_some();
-        self.after_commit(now);
     }
 
     /// Gives out what the step came to: writes first.

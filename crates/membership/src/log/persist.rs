@@ -4,8 +4,9 @@ use base::{Monotonic, Rng};
 use bytes::{Bytes, BytesMut};
 use protocol::peer::Malformed;
 
-use super::entry::Snapshot;
+use super::entry::{Epoch, Snapshot};
 use super::file::{self, FileError, Record};
+use super::store::Store;
 use super::{Identity, Log};
 use crate::state::State;
 
@@ -28,71 +29,87 @@ impl Log {
         now: Monotonic,
     ) -> Result<(Log, usize), FileError> {
         let (records, sound) = file::read(bytes, identity.cluster, identity.node)?;
-        let mut log = Log::empty(identity, rng, now);
-        let mut commit = 0;
+        let (mut epoch, mut store) = (Epoch::NONE, Store::default());
         for record in records {
             match record {
-                Record::Hard { epoch, term, voted } => {
-                    (log.epoch, log.term, log.voted) = (epoch, term, voted)
+                Record::Hard { epoch: of, term, voted } => {
+                    (epoch, store.term, store.voted) = (of, term, voted)
                 }
-                Record::Base { epoch, snapshot } => {
-                    (log.epoch, log.base) = (epoch, snapshot);
-                    log.entries.clear();
-                    commit = log.base.index;
+                Record::Base { epoch: of, snapshot } => {
+                    epoch = of;
+                    store.entries.clear();
+                    (store.commit, store.conf) = (snapshot.index, snapshot.conf.clone());
+                    store.base = snapshot;
                 }
                 Record::Entry(entry) => {
-                    log.entries.retain(|known| known.index < entry.index);
-                    let follows = log.entries.back().map_or(log.base.index, |last| last.index);
-                    if entry.index > follows + 1 {
+                    store.entries.retain(|known| known.index < entry.index);
+                    let follows = store.entries.back().map_or(store.base.index, |last| last.index);
+                    if entry.index > follows.saturating_add(1) {
                         return Err(Malformed("entries with a gap").into());
                     }
-                    log.entries.push_back(entry);
+                    store.entries.push_back(entry);
                 }
-                Record::Commit(index) => commit = commit.max(index),
+                Record::Commit(index) => store.commit = store.commit.max(index),
             }
         }
-        if commit > log.last().0 {
+        if store.commit > store.last().0 || store.commit < store.base.index {
             return Err(Malformed("a committed entry is missing").into());
         }
-        if !log.base.state.is_empty() {
-            log.state = Some(State::decode(log.base.state.clone())?);
-            log.commit = log.base.index;
+        if store.term < store.last().1 {
+            return Err(Malformed("entries of a later term").into());
         }
-        log.advance(commit, now);
-        if log.voters().iter().eq([&log.identity.node]) {
-            log.deadline = now;
+        let mut log = Log::of(identity, store, rng, now);
+        log.epoch = epoch;
+        if !log.store().base.state.is_empty() {
+            log.state = Some(State::decode(log.store().base.state.clone())?);
         }
+        log.drain(now);
+        // All of that is in the file.
         log.records.clear();
         log.told.clear();
+        log.sends.clear();
         Ok((log, sound))
     }
 
     pub(super) fn put_hard(&mut self) {
-        Record::Hard { epoch: self.epoch, term: self.term, voted: self.voted }.put(&mut self.records);
+        let Store { term, voted, .. } = *self.raw.store();
+        Record::Hard { epoch: self.epoch, term, voted }.put(&mut self.records);
     }
 
     /// Replaces many entries by the state that they led to.
     pub(super) fn compact(&mut self) {
         let Some(state) = &self.state else { return };
-        if self.commit - self.base.index < COMPACT_AFTER {
+        if self.commit - self.store().base.index < COMPACT_AFTER {
             return;
         }
-        let term = self.term_at(self.commit).expect("it was just applied");
-        let voters = self.voters_at(self.commit).clone();
-        self.base = Snapshot { index: self.commit, term, voters, state: state.encode() };
+        let base = self.snapshot_of(state);
         let keep_from = self.commit.saturating_sub(KEPT);
-        self.entries.retain(|entry| entry.index > keep_from);
+        let store = self.raw.mut_store();
+        store.base = base;
+        store.entries.retain(|entry| entry.index > keep_from);
         self.replace = true;
+    }
+
+    /// The state as it is, at the last committed entry.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        self.state.as_ref().map_or_else(|| self.store().base.clone(), |state| self.snapshot_of(state))
+    }
+
+    fn snapshot_of(&self, state: &State) -> Snapshot {
+        let store = self.store();
+        let term = store.term_at(self.commit).expect("the last committed entry is known");
+        Snapshot { index: self.commit, term, conf: store.conf.clone(), state: state.encode() }
     }
 
     /// The whole file, as it is to be.
     pub(super) fn whole_file(&self) -> Bytes {
         let mut out = BytesMut::new();
+        let Store { term, voted, commit, base, entries, .. } = self.store();
         file::put_header(&mut out, self.identity.cluster, self.identity.node);
-        Record::Base { epoch: self.epoch, snapshot: self.base.clone() }.put(&mut out);
-        Record::Hard { epoch: self.epoch, term: self.term, voted: self.voted }.put(&mut out);
-        self.entries.iter().for_each(|entry| Record::Entry(entry.clone()).put(&mut out));
-        Record::Commit(self.commit).put(&mut out);
+        Record::Base { epoch: self.epoch, snapshot: base.clone() }.put(&mut out);
+        Record::Hard { epoch: self.epoch, term: *term, voted: *voted }.put(&mut out);
+        entries.iter().for_each(|entry| Record::Entry(entry.clone()).put(&mut out));
+        Record::Commit(*commit).put(&mut out);
         out.freeze()
     }
 }

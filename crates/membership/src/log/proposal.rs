@@ -6,7 +6,7 @@ use base::Monotonic;
 use ring::NodeId;
 
 use super::message::{Failed, Message, Outcome};
-use super::{Log, Output, Payload, Role};
+use super::{Log, Output};
 use crate::state::Command;
 
 /// How long a proposal that was passed on may take.
@@ -28,19 +28,21 @@ impl Log {
         if self.waiting.len() + self.asked.len() >= PROPOSALS_MAX {
             return self.answer(waiter, Err(Failed::Busy));
         }
-        if matches!(self.role, Role::Leader(_)) {
-            let index = self.append(Payload::Command(command));
-            self.waiting.insert((index, self.term), waiter);
-            self.replicate_all(false);
-            return self.commit_what_most_have(now);
+        if self.leads() {
+            return match self.append(&command) {
+                Some(place) => drop(self.waiting.insert(place, waiter)),
+                None => self.answer(waiter, Err(Failed::Busy)),
+            };
         }
         // A voter passes on what others ask it, to whom it follows; nobody else does, so nothing goes in circles.
         let may_pass_on = match waiter {
             Waiter::Here(_) | Waiter::Nobody => true,
             Waiter::Node { node, .. } => !self.voters().contains(&node),
         };
-        let via =
-            self.leader.filter(|_| self.voters().contains(&self.identity.node)).or_else(|| self.some_voter());
+        let via = self
+            .leader()
+            .filter(|_| self.voters().contains(&self.identity.node))
+            .or_else(|| self.some_voter());
         let Some(via) = via.filter(|_| may_pass_on) else {
             return self.answer(waiter, Err(Failed::NoLeader));
         };

@@ -7,8 +7,9 @@ use base::Monotonic;
 use ring::NodeId;
 
 use super::entry::{Entry, Snapshot};
-use super::message::{Envelope, Message};
-use super::{Log, POLL_EVERY, Role, TOLD_AT_ONCE, Waiter};
+use super::file::Record;
+use super::message::{ENTRIES_MAX, Envelope, Message};
+use super::{Log, POLL_EVERY, TOLD_AT_ONCE, Waiter};
 use crate::planted::{Planted, planted};
 use crate::state::{Command, State};
 
@@ -50,9 +51,10 @@ impl Log {
         }
     }
 
-    pub(super) fn on_have(&mut self, from: NodeId, commit: u64) {
+    pub(super) fn on_have(&mut self, from: NodeId, commit: u64, now: Monotonic) {
         let ours = self.commit;
-        if commit > ours {
+        // Who hears a leader has it from there at once.
+        if commit > ours && !self.hears_leader(now) {
             self.sends.push((from, Message::Pull { commit: ours }));
         } else if commit < ours {
             self.sends.push((from, Message::Have { commit: ours }));
@@ -63,13 +65,13 @@ impl Log {
         if theirs >= self.commit {
             return;
         }
-        let is_kept = self.entry(theirs + 1).is_some();
-        let message = if is_kept {
-            let mut entries = self.entries_after(theirs);
-            entries.retain(|entry| entry.index <= self.commit);
-            Message::News { commit: self.commit, entries }
+        let store = self.store();
+        let message = if store.entry(theirs + 1).is_some() {
+            let news =
+                store.entries.iter().filter(|entry| entry.index > theirs && entry.index <= self.commit);
+            Message::News { commit: self.commit, entries: news.take(ENTRIES_MAX).cloned().collect() }
         } else {
-            Message::Snapshot { term: 0, round: 0, snapshot: self.snapshot() }
+            Message::Snapshot(self.snapshot())
         };
         self.sends.push((from, message));
     }
@@ -78,21 +80,47 @@ impl Log {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
         let (first, last) = (first.index, last.index);
         // A leader knows better, or is about to learn of its successor.
-        if matches!(self.role, Role::Leader(_))
-            || first > self.commit + 1
-            || last <= self.commit
-            || last > commit
-        {
+        if self.leads() || first > self.commit + 1 || last <= self.commit || last > commit {
             return;
         }
         if !self.take(entries) {
             return;
         }
-        self.advance(last, now);
+        self.restart_consensus(now);
         self.caught_up(commit);
         if last < commit {
             self.sends.push((from, Message::Pull { commit: last }));
         }
+    }
+
+    /// Takes committed entries over; false if they contradict what is committed here. What they contradict and is not
+    /// committed never will be.
+    fn take(&mut self, entries: Vec<Entry>) -> bool {
+        let committed = self.commit;
+        let store = self.raw.mut_store();
+        if let Some(last) = entries.last()
+            && store.term < last.term
+        {
+            // Before the entries: a torn write must not leave one of a later term.
+            (store.term, store.voted) = (last.term, None);
+            self.put_hard();
+        }
+        let store = self.raw.mut_store();
+        for entry in entries {
+            let known = store.term_at(entry.index);
+            if entry.index <= committed && known.is_some_and(|term| term != entry.term) {
+                return false;
+            }
+            if entry.index <= committed {
+                continue;
+            }
+            store.commit = entry.index;
+            if known != Some(entry.term) {
+                Record::Entry(entry.clone()).put(&mut self.records);
+                store.push(entry);
+            }
+        }
+        true
     }
 
     /// A folder that was found to be older takes part again once it knows that it was counted out.
@@ -105,53 +133,39 @@ impl Log {
         }
     }
 
-    pub(super) fn on_snapshot(
-        &mut self,
-        from: NodeId,
-        term: u64,
-        round: u64,
-        snapshot: Snapshot,
-        now: Monotonic,
-    ) {
-        let is_leaders = term > 0;
-        if is_leaders && (self.restored.is_some() || !self.heed(from, term, round, snapshot.index, now)) {
-            return;
-        }
-        if !is_leaders && matches!(self.role, Role::Leader(_)) {
-            return;
-        }
+    pub(super) fn on_snapshot(&mut self, snapshot: Snapshot, now: Monotonic) {
         let index = snapshot.index;
         let is_newer = index > self.commit || planted(Planted::StaleRingAccepted);
-        if is_newer && !self.install(snapshot, now) {
+        if self.leads() || is_newer && !self.install(snapshot, now) {
             return;
         }
         self.caught_up(index);
-        if is_leaders {
-            let message = Message::Appended { term, round, agreed: true, prev_index: index, index };
-            self.sends.push((from, message));
-        }
     }
 
     /// Replaces what is committed here by a snapshot of more; false if it is none of this cluster's.
     fn install(&mut self, snapshot: Snapshot, now: Monotonic) -> bool {
-        let Some(state) = State::decode(snapshot.state.clone()).ok() else { return false };
-        if state.cluster() != self.identity.cluster {
-            return false;
-        }
-        if self.term_at(snapshot.index) == Some(snapshot.term) {
-            self.entries.retain(|entry| entry.index > snapshot.index);
-        } else {
-            self.entries.clear();
-        }
-        self.commit = snapshot.index;
-        self.base = snapshot;
+        let Some(state) = self.state_of(&snapshot) else { return false };
+        self.raw.mut_store().install(snapshot);
+        self.installed(state);
+        self.restart_consensus(now);
+        true
+    }
+
+    /// The state in a snapshot, if it is one of this cluster.
+    pub(super) fn state_of(&self, snapshot: &Snapshot) -> Option<State> {
+        let state = State::decode(snapshot.state.clone()).ok()?;
+        let is_ours = state.cluster() == self.identity.cluster && !snapshot.conf.voters.is_empty();
+        is_ours.then_some(state)
+    }
+
+    /// What follows when the store has another base.
+    pub(super) fn installed(&mut self, state: State) {
+        self.commit = self.store().base.index;
         self.state = Some(state);
         self.replace = true;
         self.fail_waiting();
         self.told.push(super::Output::Changed);
         self.tell_some();
-        self.after_commit(now);
-        true
     }
 
     /// Whoever waits for an entry that will not be seen one by one does not know what became of it.
@@ -165,7 +179,7 @@ impl Log {
     pub(super) fn on_earlier_epoch(&mut self, from: NodeId, message: &Message) {
         match message {
             Message::Pull { .. } => {
-                self.sends.push((from, Message::Snapshot { term: 0, round: 0, snapshot: self.snapshot() }));
+                self.sends.push((from, Message::Snapshot(self.snapshot())));
             }
             Message::Refused(_) => {}
             _ => self.sends.push((from, Message::Have { commit: self.commit })),
@@ -174,21 +188,18 @@ impl Log {
 
     /// A later epoch is taken over as a whole.
     pub(super) fn on_later_epoch(&mut self, from: &Envelope, message: Message, now: Monotonic) {
-        let Message::Snapshot { term: 0, snapshot, .. } = message else {
+        let Message::Snapshot(snapshot) = message else {
             return self.sends.push((from.from, Message::Pull { commit: self.commit }));
         };
-        let (epoch, commit) = (self.epoch, self.commit);
+        let Some(state) = self.state_of(&snapshot) else { return };
         // What was committed in the earlier epoch and is not in this one is lost, as its operator accepted.
-        (self.epoch, self.commit) = (from.epoch, 0);
-        if !self.install(snapshot, now) {
-            (self.epoch, self.commit) = (epoch, commit);
-            return;
-        }
-        self.term = self.term.max(self.base.term);
-        self.voted = None;
-        self.role = Role::Follower;
-        self.leader = None;
-        self.wait_for_leader(now);
+        self.epoch = from.epoch;
+        let store = self.raw.mut_store();
+        store.entries.clear();
+        store.voted = None;
+        store.install(snapshot);
+        self.installed(state);
+        self.restart_consensus(now);
         self.caught_up(self.commit);
     }
 }

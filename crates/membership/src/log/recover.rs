@@ -8,9 +8,8 @@ use std::collections::BTreeSet;
 
 use base::Monotonic;
 
-use super::entry::{Epoch, Snapshot};
-use super::replicate::Leader;
-use super::{HEARTBEAT_EVERY, Log, Payload, Role};
+use super::Log;
+use super::entry::{Conf, Epoch, Snapshot};
 
 impl Log {
     /// What an operator must type to go on without the majority: it names this cluster, this history and what is known of it,
@@ -23,24 +22,20 @@ impl Log {
         if word != self.safety_word() || self.state.is_none() {
             return;
         }
-        let last = self.last();
-        self.advance(last.0, now);
+        let (last, _) = self.last();
+        self.raw.mut_store().commit = last;
+        self.restart_consensus(now);
         self.epoch = Epoch { number: self.epoch.number + 1, nonce: self.rng.next_u64() };
         let state = self.state.as_mut().expect("it was there, and applying commands keeps it");
         state.recover(self.epoch.number);
-        let voters = BTreeSet::from([self.identity.node]);
-        self.term += 1;
-        self.base = Snapshot { index: last.0 + 1, term: self.term, voters, state: state.encode() };
-        self.commit = self.base.index;
-        self.entries.clear();
-        self.voted = Some(self.identity.node);
+        let state = state.clone();
+        let conf = Conf { voters: BTreeSet::from([self.identity.node]), learners: BTreeSet::new() };
+        let store = self.raw.mut_store();
+        let snapshot = Snapshot { index: last + 1, term: store.term + 1, conf, state: state.encode() };
+        store.entries.clear();
+        store.install(snapshot);
         self.restored = None;
-        self.replace = true;
-        self.fail_waiting();
-        self.role = Role::Leader(Leader::new(now));
-        self.deadline = now + HEARTBEAT_EVERY;
-        self.append(Payload::Nothing);
-        self.commit_what_most_have(now);
-        self.told.push(super::Output::Changed);
+        self.installed(state);
+        self.restart_consensus(now);
     }
 }

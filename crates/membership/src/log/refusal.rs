@@ -1,12 +1,13 @@
 //! Who is not spoken with, and why.
 
+use base::Monotonic;
 use bytes::{BufMut, BytesMut};
 use protocol::peer::{Malformed, Reader};
 use ring::NodeId;
 
 use super::entry::Epoch;
 use super::message::{Envelope, Message};
-use super::{Log, Output, Role};
+use super::{Log, Output};
 use crate::ClusterId;
 use crate::planted::{Planted, planted};
 
@@ -113,15 +114,13 @@ impl Log {
         let harmless = match message {
             Message::Have { .. } | Message::Pull { .. } | Message::News { .. } => true,
             Message::Propose { .. } | Message::Proposed { .. } => true,
-            Message::Snapshot { term, .. } => *term == 0,
-            _ => false,
+            Message::Snapshot(_) | Message::Forgot => true,
+            Message::Consensus(_) | Message::Refused(_) => false,
         };
         let is_copy = from.starts == record.starts && record.starts > 0 && from.start != record.start;
         if (from.starts < record.starts || is_copy) && !harmless && !planted(Planted::RestoredVotes) {
             let starts = record.starts;
-            if let Role::Leader(leader) = &mut self.role {
-                leader.lose(node);
-            }
+            self.count_out(node);
             return Err(Refusal::Restored { starts, commit });
         }
         Ok(())
@@ -133,7 +132,7 @@ impl Log {
         self.told.push(Output::Refused { from, refusal });
     }
 
-    pub(super) fn on_refused(&mut self, by: Envelope, refusal: Refusal) {
+    pub(super) fn on_refused(&mut self, by: Envelope, refusal: Refusal, now: Monotonic) {
         if let Refusal::Restored { starts, commit } = refusal
             && by.cluster == self.identity.cluster
             && starts >= self.identity.starts
@@ -142,7 +141,7 @@ impl Log {
             // From now on this is a start of its own, without a part in what it may have forgotten.
             self.identity.starts = starts;
             self.restored = Some(self.restored.unwrap_or(0).max(commit));
-            self.role = Role::Follower;
+            self.restart_consensus(now);
             self.told.push(Output::Starts(starts));
         }
         self.told.push(Output::Told { by, refusal });

@@ -14,12 +14,9 @@ mod scenarios;
 const SECOND: u64 = 1_000_000_000;
 const CLUSTER: ClusterId = ClusterId(0xC1);
 
-/// What is tested: another implementation takes its place here.
-type Subject = Log;
-
 struct Node {
     id: NodeId,
-    log: Option<Subject>,
+    log: Option<Log>,
     disk: Bytes,
     starts: u32,
     /// The last committed entry that was compared, and its epoch.
@@ -74,7 +71,7 @@ impl World {
         };
         let state = State::found(CLUSTER, RingSize::new(16).unwrap(), &name(NodeId(0)), "h:0", "z0").unwrap();
         let at = world.add(NodeId(0));
-        let log = Subject::found(world.identity(at), state, world.rng(), world.now);
+        let log = Log::found(world.identity(at), state, world.rng(), world.now);
         world.nodes[at].log = Some(log);
         world.step(at, at, Input::Tick);
         world
@@ -112,7 +109,7 @@ impl World {
         Identity { cluster: CLUSTER, node, starts, start: self.rng.next_u64(), address: format!("h:{node}") }
     }
 
-    fn log(&self, at: usize) -> &Subject {
+    fn log(&self, at: usize) -> &Log {
         self.nodes[at].log.as_ref().unwrap()
     }
 
@@ -143,7 +140,7 @@ impl World {
         self.nodes[at].starts += 1;
         let identity = self.identity(at);
         let rng = self.rng();
-        let (log, sound) = Subject::open(identity, &self.nodes[at].disk, rng, self.now).unwrap();
+        let (log, sound) = Log::open(identity, &self.nodes[at].disk, rng, self.now).unwrap();
         let disk = self.nodes[at].disk.slice(..sound);
         self.nodes[at].disk = disk;
         self.nodes[at].log = Some(log);
@@ -302,7 +299,7 @@ impl World {
     fn join(&mut self, id: NodeId) -> usize {
         let at = self.add(id);
         let (identity, rng) = (self.identity(at), self.rng());
-        self.nodes[at].log = Some(Subject::join(identity, rng, self.now));
+        self.nodes[at].log = Some(Log::join(identity, rng, self.now));
         let contact = self.leader().map_or(NodeId(0), |at| self.nodes[at].id);
         self.step(at, at, Input::Join { contact });
         at

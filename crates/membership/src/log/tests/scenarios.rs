@@ -169,7 +169,7 @@ fn what_comes_late(seed: u64) {
     let mut world = World::of(seed, 3);
     let leader = world.leader().unwrap();
     let follower = (leader + 1) % 3;
-    let snapshot = Message::Snapshot { term: 0, round: 0, snapshot: world.log(leader).snapshot() };
+    let snapshot = Message::Snapshot(world.log(leader).snapshot());
     let late = snapshot.encode(&world.log(leader).envelope());
     world.admit();
     world.commit_staged();
@@ -278,10 +278,10 @@ fn those_who_missed_little_get_little() {
         assert_eq!(world.propose(|_| Command::Slot { name, before: None, value }), Ok(()));
     }
     world.start(away);
-    let base = world.log(away).base.index;
+    let base = world.log(away).store().base.index;
     world.run(20);
     world.assert_settled("it caught up");
-    assert_eq!(world.log(away).base.index, base, "entries came, not the state");
+    assert_eq!(world.log(away).store().base.index, base, "entries came, not the state");
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn a_long_log_is_replaced_by_its_state() {
     }
     world.run(10);
     for at in 0..3 {
-        assert!(world.log(at).base.index > 1);
+        assert!(world.log(at).store().base.index > 1);
         assert!(world.nodes[at].disk.len() < 60_000, "{} bytes", world.nodes[at].disk.len());
         world.kill(at);
     }
@@ -380,13 +380,16 @@ fn another_cluster_and_another_version_are_refused() {
     let mut world = World::of(8, 3);
     let mut envelope = world.log(1).envelope();
     envelope.cluster = ClusterId(0xC2);
-    let message = Message::Vote { pre: false, term: 99, last_index: 999, last_term: 99 };
+    let mut vote = raft::eraftpb::Message::default();
+    vote.set_msg_type(raft::eraftpb::MessageType::MsgRequestVote);
+    (vote.term, vote.index, vote.log_term) = (99, 999, 99);
+    let message = Message::Consensus(vote.into());
     world.step(0, 1, Input::Message(message.encode(&envelope)));
     let refusal = Refusal::Cluster { ours: CLUSTER, theirs: ClusterId(0xC2) };
     let mut other = message.encode(&world.log(1).envelope()).to_vec();
-    other[0] = 2;
+    other[0] = 3;
     world.step(0, 1, Input::Message(other.into()));
-    let refusals = [refusal, Refusal::Version { ours: VERSION, theirs: 2 }];
+    let refusals = [refusal, Refusal::Version { ours: VERSION, theirs: 3 }];
     assert_eq!(world.nodes[0].refused, refusals);
     world.run(1);
     assert!(refusals.iter().all(|refusal| world.nodes[1].told.contains(refusal)), "both sides are told");
@@ -465,4 +468,74 @@ fn a_seed_decides_everything() {
         (world.messages, world.nodes.iter().map(|node| node.disk.clone()).collect::<Vec<_>>())
     };
     assert_eq!(life(12), life(12));
+}
+
+/// A message of the consensus with anything in it that can be read.
+fn some_message(rng: &mut SplitMix64, term: u64, last: u64) -> Message {
+    use raft::eraftpb::MessageType::*;
+    const KINDS: [raft::eraftpb::MessageType; 9] = [
+        MsgAppend,
+        MsgAppendResponse,
+        MsgRequestVote,
+        MsgRequestVoteResponse,
+        MsgRequestPreVote,
+        MsgRequestPreVoteResponse,
+        MsgHeartbeat,
+        MsgHeartbeatResponse,
+        MsgSnapshot,
+    ];
+    let mut message = raft::eraftpb::Message::default();
+    message.set_msg_type(KINDS[usize::try_from(rng.below(9)).unwrap()]);
+    message.term = term + rng.below(3);
+    let mut near = || if rng.chance(1, 50) { (1 << 56) - 2 } else { last.saturating_sub(4) + rng.below(8) };
+    (message.index, message.commit, message.reject_hint) = (near(), near(), near());
+    (message.log_term, message.commit_term) = (rng.below(message.term + 1), rng.below(message.term + 1));
+    message.reject = rng.chance(1, 2);
+    match message.get_msg_type() {
+        MsgAppend => {
+            let entries = (1..=rng.below(4)).map(|at| {
+                let node = NodeId(u16::try_from(rng.below(4)).unwrap());
+                let payload = match rng.below(5) {
+                    0 => Payload::Nothing,
+                    1 => Payload::Voters(VoterChange::Learn(node)),
+                    2 => Payload::Voters(VoterChange::Vote(node)),
+                    3 => Payload::Voters(VoterChange::Remove(node)),
+                    _ => Payload::Command(Command::Down { expected: rng.below(20), node }),
+                };
+                library::entry_of(&Entry { index: message.index + at, term: message.term, payload })
+            });
+            let entries: Vec<_> = entries.collect();
+            message.set_entries(entries.into());
+        }
+        MsgSnapshot => {
+            let voters = (0..4).map(NodeId).filter(|_| rng.chance(1, 2)).collect();
+            let conf = Conf { voters, learners: BTreeSet::new() };
+            let state = State::found(CLUSTER, RingSize::new(16).unwrap(), "n0@h", "h:0", "z0").unwrap();
+            let state = if rng.chance(1, 2) { state.encode() } else { Bytes::from_static(b"none") };
+            let (index, term) = (message.index, message.log_term);
+            message.set_snapshot(library::snapshot_of(&Snapshot { index, term, conf, state }));
+        }
+        _ => {}
+    }
+    Message::Consensus(message.into())
+}
+
+#[test]
+fn no_message_of_a_voter_makes_a_panic() {
+    for seed in 0..250 {
+        let mut world = World::of(seed, 3);
+        let mut rng = SplitMix64::new(seed);
+        let envelope = world.log(1).envelope();
+        let mut log = world.nodes[0].log.take().unwrap();
+        for _ in 0..60 {
+            let message = some_message(&mut rng, log.term(), log.last().0).encode(&envelope);
+            let commit = log.commit();
+            log.step(Input::Message(message), world.now, &mut Vec::new());
+            assert!(log.commit() >= commit);
+            if rng.chance(1, 3) {
+                world.now = Monotonic(world.now.0 + SECOND);
+                log.step(Input::Tick, world.now, &mut Vec::new());
+            }
+        }
+    }
 }
