@@ -377,6 +377,49 @@ fn what_comes_while_others_have_waited_is_refused_at_once() {
 }
 
 #[test]
+fn what_would_wait_for_too_long_at_the_pace_of_the_last_passes_is_refused_at_once() {
+    let data = folder();
+    let mut cluster = three(&data);
+    let clock = Arc::clone(&cluster.clock);
+    let pass = |by: Duration| {
+        clock.0.fetch_add(u64::try_from(by.as_nanos()).unwrap(), Ordering::Relaxed);
+    };
+    let shard = cluster.nodes[0].as_mut().unwrap();
+    let mut number = 0;
+    let mut ask = |shard: &mut Shard, count: u64| {
+        for _ in 0..count {
+            number += 1;
+            shard.request(RequestId(1_000_000 + number), Request::Put(put("k", "v")));
+        }
+    };
+    // Of each pass, the first hundred are begun and ten wait, which the turn begins.
+    for _ in 0..3 {
+        ask(shard, 100);
+        pass(PASS_MAX);
+        ask(shard, 10);
+        assert!(shard.has_waiting() && refused(shard).is_empty());
+        shard.turn();
+        assert!(!shard.has_waiting());
+    }
+    // So one is begun every eleventh of a millisecond.
+    ask(shard, 1);
+    pass(PASS_MAX);
+    let fit = STAY_MAX.as_nanos() * 110 / PASS_MAX.as_nanos();
+    ask(shard, 2 * u64::try_from(fit).unwrap());
+    let refused_at_once = refused(shard).len();
+    assert!(refused_at_once.abs_diff(usize::try_from(fit).unwrap()) <= 40, "{refused_at_once} of {fit}");
+    // A pass in which nothing waits ends the backlog.
+    shard.turn();
+    shard.turn();
+    ask(shard, 1);
+    shard.turn();
+    ask(shard, 1);
+    pass(PASS_MAX);
+    ask(shard, 2 * u64::try_from(fit).unwrap());
+    assert!(shard.has_waiting() && refused(shard).is_empty(), "its pace is no longer known");
+}
+
+#[test]
 fn passes_that_take_long_leave_room_for_fewer() {
     const BEGUN: u64 = 400;
     let data = folder();

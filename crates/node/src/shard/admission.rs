@@ -7,8 +7,9 @@
 //!    requests for no longer than that, and the *window*, how much may be under way, shrinks while passes take longer
 //!    and grows while they do not.
 //! 2. What comes when the pass or the window is full waits, in order, and is begun by a later turn.
-//! 3. While the first that waits has done so for [`WAIT_MAX`], what comes is refused at once, if so much is under way that
-//!    this is no slip of the scheduler. What waits will be begun: it is refused only after [`STAY_MAX`], when nothing moves.
+//! 3. What comes is refused at once while the first that waits has done so for [`WAIT_MAX`], or if those that wait will take
+//!    more than [`STAY_MAX`] to be begun at the pace of the last passes; if so much is under way that this is no slip of the
+//!    scheduler. What waits will be begun: it is refused only after [`STAY_MAX`], when nothing moves.
 //!
 //! Invariants: nothing of a refused request was done; a request that waits is neither begun before one that has waited
 //! for longer, nor after its client has gone.
@@ -51,6 +52,9 @@ struct Waiting {
     since: Monotonic,
 }
 
+/// How much of the pace is that of the last pass.
+const PACE_WEIGHT: u32 = 4;
+
 /// What waits to be begun, and how much may be under way.
 pub(super) struct Admission {
     /// When the first request since the last turn came.
@@ -59,11 +63,53 @@ pub(super) struct Admission {
     waiting: VecDeque<Waiting>,
     /// Bytes of values in it.
     bytes: usize,
+    backlog: Backlog,
+}
+
+/// How fast what waits is begun, while something always does.
+#[derive(Default)]
+struct Backlog {
+    /// Whether something has waited in this pass.
+    now: bool,
+    /// Requests begun in this pass.
+    begun: u32,
+    /// When the last pass ended, if something waited in it.
+    since: Option<Monotonic>,
+    /// From one begun to the next, in the mean; `None` unless passes with something that waited have followed each other.
+    each: Option<Duration>,
+}
+
+impl Backlog {
+    /// Ends a pass.
+    fn end_pass(&mut self, now: Monotonic) {
+        let pass = std::mem::take(self);
+        if !pass.now {
+            return;
+        }
+        self.since = Some(now);
+        let took = pass.since.map(|since| now.since(since) / pass.begun.max(1));
+        self.each = match (pass.each, took) {
+            (Some(each), Some(took)) => Some((each * (PACE_WEIGHT - 1) + took) / PACE_WEIGHT),
+            (each, took) => took.or(each),
+        };
+    }
+
+    /// How long it will take to begin so many.
+    fn takes(&self, waiting: usize) -> Duration {
+        let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+        self.each.map_or(Duration::ZERO, |each| each.saturating_mul(waiting))
+    }
 }
 
 impl Default for Admission {
     fn default() -> Admission {
-        Admission { pass_began: None, window: WORK_MAX, waiting: VecDeque::new(), bytes: 0 }
+        Admission {
+            pass_began: None,
+            window: WORK_MAX,
+            waiting: VecDeque::new(),
+            bytes: 0,
+            backlog: Backlog::default(),
+        }
     }
 }
 
@@ -81,6 +127,7 @@ impl Admission {
     fn push(&mut self, waiting: Waiting) {
         self.bytes += waiting.request.value_len();
         self.waiting.push_back(waiting);
+        self.backlog.now = true;
     }
 
     fn pop(&mut self) -> Option<Waiting> {
@@ -98,6 +145,8 @@ impl Admission {
         } else {
             (self.window + GROW).min(WORK_MAX)
         };
+        self.backlog.now |= !self.waiting.is_empty();
+        self.backlog.end_pass(now);
     }
 
     fn forget(&mut self, id: RequestId) {
@@ -116,8 +165,7 @@ impl Shard {
         let waiting = Waiting { id, request, since: now };
         if may_begin {
             self.begin(waiting);
-        } else if self.work() >= WORK_MAX || self.work_bytes() >= WORK_BYTES_MAX || self.waits(WAIT_MAX, now)
-        {
+        } else if self.work() >= WORK_MAX || self.work_bytes() >= WORK_BYTES_MAX || self.would_wait(now) {
             self.refuse(id);
         } else {
             self.admission.push(waiting);
@@ -171,14 +219,24 @@ impl Shard {
         }
     }
 
+    /// Whether what comes now would wait for too long, because of others.
+    fn would_wait(&self, now: Monotonic) -> bool {
+        let is_far = self.admission.backlog.takes(self.admission.len()) > STAY_MAX;
+        self.waits(WAIT_MAX, now) || is_far && self.is_loaded()
+    }
+
     /// Whether requests wait, the first for so long, because of others.
     fn waits(&self, long: Duration, now: Monotonic) -> bool {
-        self.admission.waiting.front().is_some_and(|first| now.since(first.since) >= long)
-            && self.load().0 as usize >= OVERLOAD_WORK_MIN
+        self.admission.waiting.front().is_some_and(|first| now.since(first.since) >= long) && self.is_loaded()
+    }
+
+    fn is_loaded(&self) -> bool {
+        self.load().0 as usize >= OVERLOAD_WORK_MIN
     }
 
     fn begin(&mut self, waiting: Waiting) {
         let Waiting { id, request, since } = waiting;
+        self.admission.backlog.begun += 1;
         let timeout = request.timeout().filter(|&ms| ms > 0).map(|ms| Duration::from_millis(ms.into()));
         self.accept(Origin::Here(id), request, since + timeout.unwrap_or(TIMEOUT_DEFAULT));
     }
