@@ -9,7 +9,9 @@
 //! What a disk promises, and the simulated disk tests: a write is durable after the sync of its file that
 //! began after the write finished; a new, renamed or removed name is durable after the sync of its directory.
 //! Nothing else survives a crash for certain; what was not synced may survive in any part, in units of blocks.
-//! After a failed write or sync nothing is known of the bytes since the last good sync.
+//! After a failed write or sync nothing is known of the bytes since the last good sync; but where it was for lack of room
+//! ([`DiskErrorKind::is_passing`]), only the operation itself is undone in part, and it may be tried again. A sync
+//! never fails for that: where the system says so of one, bytes are lost, and it is any error.
 
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
@@ -108,6 +110,12 @@ pub enum DiskOp {
         /// The directory.
         path: PathBuf,
     },
+    /// Asks how many bytes can still be written to the file system that has this directory; answers
+    /// [`DiskAnswer::Space`].
+    Space {
+        /// The directory.
+        path: PathBuf,
+    },
     /// Takes the lock of a data folder by locking this file (made if missing) until the disk is dropped.
     /// [`DiskErrorKind::Locked`] when another process has it.
     Lock {
@@ -132,6 +140,11 @@ pub enum DiskAnswer {
     Data(Bytes),
     /// The names in a directory, ascending.
     Names(Vec<String>),
+    /// How many bytes are free for this process to use.
+    Space {
+        /// `u64::MAX` where nothing limits them.
+        free: u64,
+    },
 }
 
 /// An operation's end.
@@ -152,10 +165,21 @@ pub enum DiskErrorKind {
     Exists,
     /// Another process holds the lock.
     Locked,
-    /// No space is left.
+    /// No space is left, or none that this user may have.
     NoSpace,
-    /// Anything else: the device failed, access was refused, too many files are open.
+    /// Too many files are open.
+    NoHandles,
+    /// The file system is mounted to be read only, or the folder may only be read.
+    ReadOnly,
+    /// Anything else: the device failed, access was refused.
     Io,
+}
+
+impl DiskErrorKind {
+    /// Whether the same operation may succeed later, and nothing else is in doubt: there was no room for it.
+    pub fn is_passing(self) -> bool {
+        matches!(self, DiskErrorKind::NoSpace | DiskErrorKind::NoHandles)
+    }
 }
 
 /// A failed operation.
@@ -223,6 +247,14 @@ pub fn list(disk: &mut dyn Disk, path: &Path) -> Result<Vec<String>, DiskError> 
     match run(disk, DiskOp::List { path: path.to_path_buf() })? {
         DiskAnswer::Names(names) => Ok(names),
         other => unreachable!("a list answered {other:?}"),
+    }
+}
+
+/// How many bytes can still be written to the file system that has `path`, a directory.
+pub fn space(disk: &mut dyn Disk, path: &Path) -> Result<u64, DiskError> {
+    match run(disk, DiskOp::Space { path: path.to_path_buf() })? {
+        DiskAnswer::Space { free } => Ok(free),
+        other => unreachable!("a question for space answered {other:?}"),
     }
 }
 

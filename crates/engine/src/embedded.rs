@@ -139,9 +139,20 @@ impl Embedded {
 
     /// Applies a batch, all of it or nothing, and returns when that is as durable as the options say.
     pub fn write(&mut self, batch: &[Write<'_>]) -> Result<Seq, Error> {
+        self.look_for_room();
         let seq = self.store.write(batch)?;
         self.settle(seq)?;
         Ok(seq)
+    }
+
+    /// Lets a store that had no room see whether it has some now: turns to ask the disk, to take its answer, to write what
+    /// waited, and to take note of that.
+    fn look_for_room(&mut self) {
+        for _ in 0..4 {
+            if self.store.refuses_writes().is_some() {
+                self.turn();
+            }
+        }
     }
 
     /// Until `seq` is acknowledged, and readers on other threads see it.
@@ -151,7 +162,7 @@ impl Embedded {
             if self.store.readable() >= seq {
                 return Ok(());
             }
-            if let Some(error) = self.store.fenced() {
+            if let Some(error) = self.store.held_up() {
                 return Err(error);
             }
         }
@@ -159,13 +170,14 @@ impl Embedded {
 
     /// Applies a batch with a durability of its own, and returns when it is that safe.
     pub fn write_with(&mut self, batch: &[Write<'_>], durability: Durability) -> Result<Seq, Error> {
+        self.look_for_room();
         let seq = self.store.write_with(batch, durability)?;
         loop {
             self.turn();
             if self.store.reached(durability) >= seq {
                 return Ok(seq);
             }
-            if let Some(error) = self.store.fenced() {
+            if let Some(error) = self.store.held_up() {
                 return Err(error);
             }
         }
@@ -178,6 +190,7 @@ impl Embedded {
         conditions: &[Condition<'_>],
         batch: &[Write<'_>],
     ) -> Result<Result<Seq, (usize, Option<Seq>)>, Error> {
+        self.look_for_room();
         loop {
             match self.store.write_if(conditions, batch)? {
                 WriteIf::Written(seq) => {
@@ -212,7 +225,7 @@ impl Embedded {
     /// Puts everything written so far into tables.
     pub fn flush(&mut self) -> Result<(), Error> {
         while !self.store.is_flushed() {
-            if let Some(error) = self.store.fenced() {
+            if let Some(error) = self.store.unfinished() {
                 return Err(error);
             }
             self.store.begin_flush();
@@ -287,7 +300,7 @@ impl Embedded {
     pub fn compact(&mut self) -> Result<(), Error> {
         self.store.compact();
         while self.store.is_compacting() {
-            if let Some(error) = self.store.fenced() {
+            if let Some(error) = self.store.unfinished() {
                 return Err(error);
             }
             self.turn();

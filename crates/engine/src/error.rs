@@ -22,7 +22,11 @@ pub enum Error {
     Damaged(#[from] Damage),
     /// The disk refused an operation.
     #[error("disk: {0}")]
-    Disk(#[from] DiskError),
+    Disk(DiskError),
+    /// There is no room on the disk, or no file handle left. Reads go on, and writes come back by themselves when there
+    /// is room again.
+    #[error("no room: {0}")]
+    Exhausted(String),
     /// A write or sync failed earlier: the store takes no more writes until it is opened again. Reads go on.
     #[error("the store takes no writes since a failed one: {0}")]
     Fenced(String),
@@ -61,4 +65,10 @@ pub enum Error {
         /// What is unknown about it.
         what: String,
     },
+}
+
+impl From<DiskError> for Error {
+    fn from(error: DiskError) -> Error {
+        if error.kind.is_passing() { Error::Exhausted(error.to_string()) } else { Error::Disk(error) }
+    }
 }

@@ -374,7 +374,7 @@ fn a_scan_of_lost_versions_is_an_error() {
     assert!(store.scan(all(b"k")).unwrap().items.is_empty(), "nothing was lost there");
     let snapshot = store.snapshot();
     assert!(matches!(read_all(&mut world.disk.clone(), &snapshot, b"", b"l"), Err(Error::Damaged(_))));
-    assert_eq!(read_all(&mut world.disk.clone(), &snapshot, b"l", b"m"), Ok(Vec::new()));
+    assert_eq!(read_all(&mut world.disk, &snapshot, b"l", b"m"), Ok(Vec::new()));
 }
 
 /// Killed at any operation, a repair is taken up again, and comes to the same.

@@ -111,6 +111,9 @@ pub enum Error {
     /// Stored bytes fail their check: not "not found", and not an older value.
     #[error("damaged: {0}")]
     Damaged(String),
+    /// The disk has no room, so the store takes no writes until there is some.
+    #[error("{0}")]
+    Exhausted(String),
     /// The store takes no writes since one failed.
     #[error("{0}")]
     Fenced(String),

@@ -101,6 +101,8 @@ pub struct Config {
     pub block_cache: Option<u64>,
     /// How large the journal may be, in per cent of the bytes in it that are of use.
     pub space_target: u64,
+    /// Free bytes of the disk that are kept back. `None`: by the number of shards.
+    pub disk_reserve: Option<u64>,
     /// How long compacted segments are kept aside.
     pub waste_retention: Duration,
     /// Connections at a time, of both protocols together.
@@ -135,6 +137,7 @@ impl Default for Config {
             compression: None,
             compress_at: CompressAt::Receipt,
             memory: None,
+            disk_reserve: None,
             waste_retention: Duration::ZERO,
             memtable: None,
             block_cache: None,

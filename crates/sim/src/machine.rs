@@ -334,6 +334,11 @@ impl Machine {
 }
 
 impl Process {
+    /// Why some store takes no writes for now, or at all.
+    pub(crate) fn refuses_writes(&self) -> Option<engine::Error> {
+        self.shards.iter().flatten().find_map(Shard::refuses_writes)
+    }
+
     /// Why some store takes no more writes.
     pub(crate) fn fenced(&self) -> Option<engine::Error> {
         self.shards.iter().flatten().find_map(Shard::fenced)

@@ -6,7 +6,7 @@
 use super::segment::{self, SegmentId};
 use super::writer::ReadySegment;
 use crate::error::Error;
-use base::disk::{self, DiskOp, OpenMode};
+use base::disk::{self, DiskOp, FileId, OpenMode};
 use base::spawn::Outcome;
 use base::{Disk, Job, Progress};
 use bytes::Bytes;
@@ -31,10 +31,21 @@ impl PrepareSegment {
         PrepareSegment { dir: dir.to_path_buf(), id, incarnation, outcome }
     }
 
-    /// Makes the segment now.
+    /// Makes the segment now. One that fails is removed, so that no newer one stands behind it; where that fails, too, the
+    /// error is not one that passes.
     pub fn run(&self, disk: &mut dyn Disk) -> Result<ReadySegment, Error> {
         let path = self.dir.join(segment::file_name(self.id));
         let (file, _) = disk::open(disk, &path, OpenMode::Create)?;
+        let made = self.finish(disk, file);
+        if made.is_err() {
+            // Nobody has seen the file.
+            disk::run(disk, DiskOp::Close { file }).ok();
+            disk::run(disk, DiskOp::Remove { path }).map_err(Error::Disk)?;
+        }
+        made
+    }
+
+    fn finish(&self, disk: &mut dyn Disk, file: FileId) -> Result<ReadySegment, Error> {
         let header = Bytes::copy_from_slice(&segment::encode_header(self.id, self.incarnation));
         disk::run(disk, DiskOp::Write { file, offset: 0, data: header, sync: true })?;
         if !base::planted!(NoDirectorySync) {

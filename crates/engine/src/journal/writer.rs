@@ -10,6 +10,8 @@
 //! * A group lies in one segment and begins with a mark that says what was durable when it was handed over.
 //! * The last group of a segment is always synced: nothing in a newer segment is durable before it.
 //! * After a failed write or sync nothing more is written (fenced); what is durable stays what it was.
+//! * A group that the disk has no room for is the first to be written, in its place, when there is room. What was written
+//!   before it is synced meanwhile, as ever.
 //!
 //! Making the next segment ahead of need and sealing a full one are jobs (`prepare.rs`, `seal.rs`).
 
@@ -79,6 +81,7 @@ struct InFlight {
     offset: u64,
     data: Bytes,
     last_seq: Seq,
+    mark: (Jsn, Seq),
     sync: bool,
     seal: Option<SealBuilder>,
 }
@@ -139,6 +142,10 @@ pub struct Writer {
     sync_wanted: bool,
     push_wanted: bool,
     fenced: Option<String>,
+    /// Why the first group that waits was not written, until it is.
+    refused: Option<Error>,
+    /// It may be tried once more.
+    tries: bool,
     spare: Vec<u8>,
     counters: JournalCounters,
 }
@@ -177,6 +184,8 @@ impl Writer {
             sync_wanted: false,
             push_wanted: false,
             fenced: None,
+            refused: None,
+            tries: false,
             spare: Vec::new(),
             counters: JournalCounters::default(),
         }
@@ -187,6 +196,9 @@ impl Writer {
     pub fn begin_batch(&mut self, bytes: usize) -> Result<(), Error> {
         if let Some(cause) = &self.fenced {
             return Err(Error::Fenced(cause.clone()));
+        }
+        if let Some(refused) = &self.refused {
+            return Err(refused.clone());
         }
         if self.waiting_bytes + bytes > WAITING_BYTES_MAX && self.waiting_bytes > 0 {
             return Err(Error::Full { what: "the journal's queue", limit: WAITING_BYTES_MAX });
@@ -248,6 +260,9 @@ impl Writer {
 
     /// Whether [`Writer::flush`] would hand a group to the disk.
     pub fn can_flush(&self) -> bool {
+        if self.refused.is_some() && !self.tries {
+            return self.in_flight.is_none() && self.fenced.is_none() && self.must_sync_written();
+        }
         let open = self.open.data.len();
         let open_is_due = if self.durability == Durability::None && !self.push_wanted {
             open >= LAZY_GROUP_BYTES
@@ -269,6 +284,10 @@ impl Writer {
         if !self.can_flush() {
             return;
         }
+        if self.refused.is_some() && !self.tries {
+            return self.sync_written(disk);
+        }
+        self.tries = false;
         let mut group = self.full.pop_front().unwrap_or_else(|| {
             self.push_wanted = false;
             self.take_open()
@@ -283,9 +302,12 @@ impl Writer {
     /// Takes the disk's answer for the group under way.
     pub fn on_written(&mut self, result: Result<(), DiskError>) -> GroupDone {
         let group = self.in_flight.take().expect("only a group under way can complete");
-        self.waiting_bytes -= group.data.len();
         match result {
             Ok(()) => {
+                self.waiting_bytes -= group.data.len();
+                if !group.data.is_empty() {
+                    self.refused = None;
+                }
                 self.written = group.last_seq;
                 if group.sync {
                     self.durable = group.last_seq;
@@ -298,7 +320,13 @@ impl Writer {
                 self.reuse(group.data);
                 GroupDone { seal }
             }
+            Err(error) if error.kind.is_passing() => {
+                self.refused = Some(error.into());
+                self.full.push_front(group.put_back());
+                GroupDone::default()
+            }
             Err(error) => {
+                self.waiting_bytes -= group.data.len();
                 self.fence(error.into());
                 GroupDone::default()
             }
@@ -415,6 +443,16 @@ impl Writer {
         self.fenced.as_deref()
     }
 
+    /// Why the oldest waiting group is not written for now, if the disk had no room for it.
+    pub fn refused(&self) -> Option<&Error> {
+        self.refused.as_ref()
+    }
+
+    /// Lets [`Writer::flush`] try a group once more that the disk had no room for.
+    pub fn try_again(&mut self) {
+        self.tries = self.refused.is_some();
+    }
+
     /// Counters since the store was opened.
     pub fn counters(&self) -> JournalCounters {
         self.counters
@@ -452,6 +490,18 @@ impl Writer {
         self.open.offset = self.end;
     }
 
+    fn must_sync_written(&self) -> bool {
+        self.sync_wanted && self.durable < self.written
+    }
+
+    /// Syncs what was written before the group that was refused: all of it is in that group's segment, since the last group
+    /// of a segment is always synced.
+    fn sync_written(&mut self, disk: &mut dyn Disk) {
+        let refused = self.full.front().expect("a group that is refused waits");
+        let group = Group::new(refused.segment, refused.file, refused.offset, self.written);
+        self.submit(Group { sync: true, ..group }, disk);
+    }
+
     // The mark was written when the group was opened; more may be durable by now, and the more a mark claims,
     // the less damage can be mistaken for a torn tail.
     fn submit(&mut self, mut group: Group, disk: &mut dyn Disk) {
@@ -476,6 +526,7 @@ impl Writer {
             offset: group.offset,
             data,
             last_seq: group.last_seq,
+            mark: group.mark,
             sync: group.sync,
             seal: group.seal,
         });
@@ -493,6 +544,14 @@ impl Writer {
                 self.spare = buffer;
             }
         }
+    }
+}
+
+impl InFlight {
+    /// The group as it was before it was handed over.
+    fn put_back(self) -> Group {
+        let InFlight { segment, file, offset, data, last_seq, mark, sync, seal } = self;
+        Group { segment, file, offset, data: data.into(), last_seq, mark, sync, seal }
     }
 }
 

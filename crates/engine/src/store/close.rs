@@ -52,7 +52,7 @@ impl Store {
     }
 
     fn drain(&mut self, events: &mut Vec<Event>) {
-        if let Some(error) = self.fenced() {
+        if let Some(error) = self.unfinished() {
             return self.closed(Err(error), events);
         }
         if !self.memtable.is_empty() && self.frozen.is_empty() {

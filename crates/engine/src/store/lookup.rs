@@ -304,9 +304,9 @@ impl Store {
 
     // After a failed write or sync nothing is known of what was not durable by then.
     fn check_fence(&self, seq: Seq) -> Result<(), Error> {
-        match self.writer.fenced() {
-            Some(cause) if seq > self.writer.acknowledged() => Err(Error::Fenced(cause.to_owned())),
-            _ => Ok(()),
+        if seq <= self.writer.acknowledged() {
+            return Ok(());
         }
+        self.held_up().map_or(Ok(()), Err)
     }
 }

@@ -8,6 +8,7 @@
 //! * `lookup.rs`: HEAD and GET, resumable.
 //! * `maintenance/`: flushes, merges, the next segment, the manifest; one at a time of each kind.
 //! * `pressure.rs`: how near it is to its limits, and how much slower writes should come.
+//! * `room.rs`: what it does when the disk is full.
 //! * `stats.rs`: what it has done and what it holds, for operators; `resources.rs`: options that fit a machine.
 //! * `open.rs`: recovery. `close.rs`: the clean stop. `destroy.rs`: the end.
 //!
@@ -27,6 +28,7 @@ mod open;
 mod options;
 mod pressure;
 mod resources;
+mod room;
 mod segments;
 mod stats;
 mod times;
@@ -142,6 +144,7 @@ pub struct Store {
     group_began: Option<(Monotonic, bool)>,
     counters: StoreCounters,
     group_times: GroupTimes,
+    room: room::Room,
     read_times: Times,
     completions: Vec<Completion>,
     scratch_prefix: Vec<u8>,

@@ -15,6 +15,7 @@
 //! ledger can be made again from the journal ([`crate::recovery`]).
 
 use super::maintenance::{LEASE_COUNTERS, Maintenance, position};
+use super::room::Room;
 use super::segments::{Segment, Segments};
 use super::stats::GroupTimes;
 use super::{BlockCache, JOURNAL_TOKEN, Options, Store, StoreCounters, Times};
@@ -177,6 +178,8 @@ impl Store {
             next_seq,
         );
         let compressor = Compressor::new(&options);
+        // A disk that cannot tell is taken for one with room.
+        let room = Room::new(disk::space(&mut *startup, dir).ok(), clock.now());
         let mut store = Store {
             dir: dir.to_path_buf(),
             cache: BlockCache::new(options.block_cache_bytes),
@@ -207,6 +210,7 @@ impl Store {
             group_began: None,
             counters: StoreCounters::default(),
             group_times: GroupTimes::default(),
+            room,
             read_times: Times::default(),
             completions: Vec::new(),
             scratch_prefix: Vec::new(),

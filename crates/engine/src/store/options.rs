@@ -1,5 +1,6 @@
 //! What a store can be told, with its defaults and their reasons.
 
+use super::resources::RESERVE_BYTES;
 use crate::compression::{Codec, CompressAt};
 pub use crate::journal::writer::Durability;
 use crate::manifest::MergeOptions;
@@ -60,6 +61,9 @@ pub struct Options {
     /// takes some seconds for each million objects. Otherwise such a store is not opened. Default: no: the folder may be the
     /// wrong one.
     pub rebuild_lost_ledger: bool,
+    /// Free bytes of the disk that are kept back: with less, writes are refused, and what is left is for what must still be
+    /// written and for compactions. 0 for none. Default: 256 MiB.
+    pub reserve_bytes: u64,
     /// How long segments that were compacted are kept aside, in the folder `waste` of the store: what was deleted or
     /// overwritten by mistake is still in them. Default: not at all.
     pub waste_retention: Duration,
@@ -118,6 +122,7 @@ impl Default for Options {
             space_target_idle_percent: 110,
             compaction_idle_after: Duration::from_secs(300),
             compaction_bytes_per_second: 32 << 20,
+            reserve_bytes: RESERVE_BYTES,
             waste_retention: Duration::ZERO,
             compression: None,
             compress_at: CompressAt::Receipt,

@@ -29,6 +29,10 @@ const SEGMENT_BYTES: (u64, u64) = (16 << 20, 128 << 20);
 /// four runs, and it is four times that.
 const LEVELED_PER_MEMTABLE: u64 = 128;
 
+/// What one store may have to write though the disk is nearly full: its journal's queue, its memtables, and what a
+/// compaction makes of a segment. All stores see the same free space, so each keeps back what all of them need.
+pub(super) const RESERVE_BYTES: u64 = 256 << 20;
+
 /// Reads that a device can use at once, of all stores together: beyond it they only queue there.
 const READS_AT_ONCE: usize = 64;
 
@@ -71,6 +75,7 @@ impl Resources {
             segment_bytes_target: part(SEGMENT_SHARE, SEGMENT_BYTES),
             table_bytes_target: memtable,
             leveled_bytes_target: memtable * LEVELED_PER_MEMTABLE,
+            reserve_bytes: RESERVE_BYTES * self.stores.max(1) as u64,
             ..Options::default()
         }
     }

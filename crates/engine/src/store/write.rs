@@ -120,6 +120,7 @@ impl Store {
             return Err(Error::Refused("a value in a store of heads only"));
         }
         self.check_drops(batch)?;
+        self.check_room(!batch.iter().any(has_value))?;
         self.writer.begin_batch(bytes)?;
         self.note_segment();
         Ok(())

@@ -27,6 +27,13 @@ struct State {
     ops: u64,
     fail_from: u64,
     fail_until: u64,
+    /// Operations that need room, and from which to which there is none.
+    takes: u64,
+    full_from: u64,
+    full_until: u64,
+    /// Bytes that all files together may have.
+    space: Option<u64>,
+    refused: u64,
     tries: u64,
 }
 
@@ -61,6 +68,23 @@ impl MemoryDisk {
     pub fn fail(&self, from: u64, count: u64) {
         let mut state = self.state();
         (state.fail_from, state.fail_until) = (from, from.saturating_add(count));
+    }
+
+    /// Lets `count` operations that need room find none, from the one numbered `from` on; the first is 1.
+    pub fn fill(&self, from: u64, count: u64) {
+        let mut state = self.state();
+        (state.full_from, state.full_until) = (from, from.saturating_add(count));
+    }
+
+    /// Bounds the bytes that all files together may have.
+    pub fn bound(&self, space: Option<u64>) {
+        self.state().space = space;
+    }
+
+    /// How many operations that need room have been asked for, and how many did not find it.
+    pub fn takes(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.takes, state.refused)
     }
 
     /// How many operations have been asked for.
@@ -107,14 +131,22 @@ impl State {
         if (self.fail_from..self.fail_until).contains(&self.ops) {
             return Err(error(DiskErrorKind::Io, Path::new("injected")));
         }
+        if self.is_full_for(&op) {
+            self.refused += 1;
+            // A part may be there.
+            if let DiskOp::Write { file, offset, data, .. } = op {
+                let part = data.slice(..data.len() / 2);
+                self.write(file, offset, &part);
+            }
+            return Err(error(DiskErrorKind::NoSpace, Path::new("full")));
+        }
         match op {
+            DiskOp::Space { .. } => return Ok(DiskAnswer::Space { free: self.free() }),
             DiskOp::Open { path, mode } => return self.open(&path, mode),
             DiskOp::Close { file } => drop(self.open.remove(&file)),
             DiskOp::Write { file, offset, data, sync } => {
+                self.write(file, offset, &data);
                 let file = &mut self.files[self.open[&file]];
-                let end = offset as usize + data.len();
-                file.bytes.resize(file.bytes.len().max(end), 0);
-                file.bytes[offset as usize..end].copy_from_slice(&data);
                 if sync {
                     file.synced.clone_from(&file.bytes);
                 }
@@ -157,6 +189,31 @@ impl State {
             DiskOp::CreateDir { .. } => {}
         }
         Ok(DiskAnswer::Done)
+    }
+
+    fn write(&mut self, file: FileId, offset: u64, data: &[u8]) {
+        let file = &mut self.files[self.open[&file]];
+        let end = offset as usize + data.len();
+        file.bytes.resize(file.bytes.len().max(end), 0);
+        file.bytes[offset as usize..end].copy_from_slice(data);
+    }
+
+    fn free(&self) -> u64 {
+        let taken = || self.names.values().map(|&file| self.files[file].bytes.len() as u64).sum();
+        self.space.map_or(u64::MAX, |space| space.saturating_sub(taken()))
+    }
+
+    fn is_full_for(&mut self, op: &DiskOp) -> bool {
+        let needs = match op {
+            DiskOp::Write { data, .. } => data.len() as u64,
+            DiskOp::Open { mode: OpenMode::Create, .. }
+            | DiskOp::CreateDir { .. }
+            | DiskOp::Rename { .. }
+            | DiskOp::Truncate { .. } => 0,
+            _ => return false,
+        };
+        self.takes += 1;
+        (self.full_from..self.full_until).contains(&self.takes) || needs > self.free()
     }
 
     fn open(&mut self, path: &Path, mode: OpenMode) -> Result<DiskAnswer, DiskError> {

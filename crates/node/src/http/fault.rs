@@ -92,6 +92,7 @@ impl From<&Error> for Fault {
             | Error::NotCovered
             | Error::Unreachable
             | Error::Fenced(_) => Fault::new(503, error.to_string()),
+            Error::Exhausted(_) => Fault::new(507, error.to_string()),
             Error::Damaged(_) | Error::Store(_) => Fault::new(500, format!("Error:\n{error}")),
         }
     }

@@ -208,6 +208,7 @@ pub(super) fn error_text(error: &Error, asked: Asked) -> String {
         | Error::Unreachable
         | Error::Damaged(_)
         | Error::Fenced(_)
+        | Error::Exhausted(_)
         | Error::Store(_) => error.to_string(),
     }
 }

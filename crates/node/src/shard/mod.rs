@@ -374,6 +374,11 @@ impl Shard {
         self.store.fenced()
     }
 
+    /// Why the store takes no writes for now, or at all.
+    pub fn refuses_writes(&self) -> Option<engine::Error> {
+        self.store.refuses_writes()
+    }
+
     /// What it is doing.
     pub fn stats(&self) -> ShardStats {
         ShardStats {
@@ -487,15 +492,15 @@ impl Shard {
         self.outputs.push(Output::Hop { to, message });
     }
 
-    /// Takes up what waited for versions that may now be acknowledged; all of it, once the store is fenced.
+    /// Takes up what waited for versions that may now be acknowledged; all of it, once the store cannot tell when more will be.
     fn take_acknowledged(&mut self) {
         if self.awaiting.is_empty() {
             return;
         }
         let acknowledged = self.store.acknowledged();
-        let fenced = self.store.fenced();
+        let held_up = self.store.held_up();
         while let Some(&(seq, waiter)) = self.awaiting.first() {
-            let result = match &fenced {
+            let result = match &held_up {
                 _ if seq <= acknowledged => Ok(()),
                 Some(error) => Err(store_error(error.clone())),
                 None => return,
@@ -521,6 +526,7 @@ fn store_error(error: engine::Error) -> Error {
         engine::Error::Fenced(cause) => {
             Error::Fenced(format!("the store takes no writes since a failed one: {cause}"))
         }
+        error @ engine::Error::Exhausted(_) => Error::Exhausted(error.to_string()),
         engine::Error::Full { .. } => Error::Overload,
         engine::Error::TooLarge { what, len, limit } => Error::TooLarge { what, len, limit },
         other => Error::Store(other.to_string()),

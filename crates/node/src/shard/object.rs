@@ -94,7 +94,7 @@ impl Shard {
         if self.peers.is_alone() || matches!(origin, Origin::Forwarded(..)) {
             return None;
         }
-        let can_write = self.store.fenced().is_none();
+        let can_write = self.can_write(false);
         let placement = placement(&self.config.ring, &self.peers, prefix, n_val, true, can_write);
         let here = placement.here.as_ref();
         let (node, _) = placement
@@ -105,6 +105,12 @@ impl Shard {
         let load = self.load();
         let busy = load >= LOAD_BUSY && self.peers.load(*node).0 < load.0 / 2;
         (here.is_none_or(|roles| roles.primaries == 0) || busy).then_some(*node)
+    }
+
+    /// Whether the store takes writes; deletions go on for longer on a disk that is nearly full.
+    fn can_write(&self, is_deletion: bool) -> bool {
+        let refusal = if is_deletion { self.store.refuses_deletions() } else { self.store.refuses_writes() };
+        refusal.is_none()
     }
 
     /// How reads ask: by heads first where this node's disk has too much to do.
@@ -132,7 +138,9 @@ impl Shard {
 
     fn step(&mut self, work: &mut Work, event: Event, out: &mut Vec<Action>) {
         let form = self.read_form();
-        let can_write = !work.coordinator.writes() || self.peers.is_alone() || self.store.fenced().is_none();
+        let can_write = !work.coordinator.writes()
+            || self.peers.is_alone()
+            || self.can_write(matches!(work.coordinator, Coordinator::Delete(_)));
         let prefix = key::prefix_of(&work.key);
         let Shard { store, config, peers, actor, graveyard, .. } = self;
         let ShardConfig { rng, ring, limits, clock, .. } = config;

@@ -109,8 +109,8 @@ impl Shard {
     /// that it comes too late for.
     pub(super) fn pace_writes(&mut self) {
         // A store that takes no writes says so to each of them.
-        let is_fenced = self.store.fenced().is_some();
-        self.pacer.pace = if is_fenced { Duration::ZERO } else { self.store.pace() };
+        let refuses = self.store.refuses_writes().is_some();
+        self.pacer.pace = if refuses { Duration::ZERO } else { self.store.pace() };
         if self.pacer.held.is_empty() {
             return;
         }

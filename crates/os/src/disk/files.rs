@@ -86,6 +86,10 @@ impl Files {
                 Ok(names) => Ok(DiskAnswer::Names(names)),
                 Err(error) => Err(disk_error(&path, &error)),
             },
+            (DiskOp::Space { path }, _) => match rustix::fs::statvfs(&path) {
+                Ok(at) => Ok(DiskAnswer::Space { free: at.f_bavail.saturating_mul(at.f_frsize) }),
+                Err(error) => Err(disk_error(&path, &error.into())),
+            },
             (DiskOp::Lock { path }, _) => self.lock(path),
             (op, None) => unreachable!("{op:?} came without its file"),
         }
@@ -144,10 +148,14 @@ impl Files {
         if sync { self.sync(file) } else { Ok(()) }
     }
 
-    /// `fdatasync`, which makes the length durable too; only the file's times may be lost.
+    /// `fdatasync`, which makes the length durable too; only the file's times may be lost. One that finds no space for
+    /// what was written has lost it, and may not look like a write that can be tried again.
     fn sync(&self, file: &File) -> io::Result<()> {
         self.counters.count_sync();
-        file.sync_data()
+        file.sync_data().map_err(|error| match kind_of(&error).is_passing() {
+            true => io::Error::other(format!("what was written was lost by a sync: {error}")),
+            false => error,
+        })
     }
 
     fn read(&self, file: &File, offset: u64, len: usize) -> io::Result<Bytes> {
@@ -209,11 +217,18 @@ pub(super) fn io_error(path: &Path, message: impl Into<String>) -> DiskError {
 }
 
 fn disk_error(path: &Path, error: &io::Error) -> DiskError {
-    let kind = match error.kind() {
+    DiskError { kind: kind_of(error), ..io_error(path, error.to_string()) }
+}
+
+fn kind_of(error: &io::Error) -> DiskErrorKind {
+    match error.kind() {
         io::ErrorKind::NotFound => DiskErrorKind::NotFound,
         io::ErrorKind::AlreadyExists => DiskErrorKind::Exists,
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DiskErrorKind::NoSpace,
-        _ => DiskErrorKind::Io,
-    };
-    DiskError { kind, ..io_error(path, error.to_string()) }
+        io::ErrorKind::ReadOnlyFilesystem => DiskErrorKind::ReadOnly,
+        _ => match Errno::from_io_error(error) {
+            Some(Errno::MFILE | Errno::NFILE) => DiskErrorKind::NoHandles,
+            _ => DiskErrorKind::Io,
+        },
+    }
 }

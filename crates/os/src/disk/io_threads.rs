@@ -85,7 +85,7 @@ impl IoThreads {
 fn is_read(op: &DiskOp) -> bool {
     use base::disk::OpenMode::{Read, Write};
     match op {
-        DiskOp::Read { .. } | DiskOp::List { .. } => true,
+        DiskOp::Read { .. } | DiskOp::List { .. } | DiskOp::Space { .. } => true,
         DiskOp::Open { mode, .. } => matches!(mode, Read | Write),
         _ => false,
     }

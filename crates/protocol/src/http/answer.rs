@@ -170,6 +170,7 @@ fn reason(status: u16) -> &'static str {
         500 => "Internal Server Error",
         501 => "Not Implemented",
         503 => "Service Unavailable",
+        507 => "Insufficient Storage",
         505 => "HTTP Version Not Supported",
         _ => "Status",
     }

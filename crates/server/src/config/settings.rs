@@ -263,6 +263,14 @@ pub const SETTINGS: &[Setting] = &[
         show: |config| config.space_target.to_string(),
     },
     Setting {
+        name: "disk_reserve",
+        flag: "disk-reserve",
+        value_name: "SIZE",
+        help: "Free space of the disk that is kept back: with less, writes are refused; 256MiB a shard if not given",
+        set: |config, text| automatic(text, (0, 1 << 50)).map(|bytes| config.disk_reserve = bytes),
+        show: |config| show_automatic(config.disk_reserve),
+    },
+    Setting {
         name: "waste_retention",
         flag: "waste-retention",
         value_name: "none|TIME",

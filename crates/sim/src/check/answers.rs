@@ -74,6 +74,7 @@ pub(super) fn is_refusal(error: &Error) -> bool {
 pub(super) fn judge(error: &Error, causes: Causes) -> Verdict {
     let excused = match error {
         Error::Overload | Error::TooManySiblings { .. } => true,
+        Error::Exhausted(_) => causes.disk_failed,
         Error::Fenced(_) | Error::Store(_) => causes.disk_failed || causes.rotten || causes.closing,
         Error::Damaged(_) => causes.rotten,
         _ => false,

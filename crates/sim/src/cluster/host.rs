@@ -95,7 +95,10 @@ impl Host {
     /// Whether the process runs, takes writes, and is not about to end.
     pub(super) fn serves(&self) -> bool {
         let Some(process) = &self.machine.process else { return false };
-        self.prepared && self.held.is_none() && process.fenced().is_none() && !self.machine.is_closing()
+        self.prepared
+            && self.held.is_none()
+            && process.refuses_writes().is_none()
+            && !self.machine.is_closing()
     }
 
     /// Whether nothing is under way within it.

@@ -423,6 +423,7 @@ pub(super) fn file_of(op: &DiskOp) -> Option<FileId> {
         | DiskOp::CreateDir { .. }
         | DiskOp::SyncDir { .. }
         | DiskOp::List { .. }
+        | DiskOp::Space { .. }
         | DiskOp::Lock { .. } => None,
     }
 }
@@ -441,6 +442,7 @@ fn kind(op: &DiskOp) -> &'static str {
         DiskOp::CreateDir { .. } => "create-dir",
         DiskOp::SyncDir { .. } => "sync-dir",
         DiskOp::List { .. } => "list",
+        DiskOp::Space { .. } => "space",
         DiskOp::Lock { .. } => "lock",
     }
 }
@@ -466,6 +468,7 @@ impl fmt::Display for Shown<'_> {
             | DiskOp::CreateDir { path }
             | DiskOp::SyncDir { path }
             | DiskOp::List { path }
+            | DiskOp::Space { path }
             | DiskOp::Lock { path } => write!(f, " {}", path.display()),
             DiskOp::Close { .. } | DiskOp::Sync { .. } => Ok(()),
         }

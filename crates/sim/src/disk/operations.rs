@@ -44,6 +44,7 @@ impl Device {
                 true => Ok(DiskAnswer::Names(self.tree.list(&path))),
                 false => Err(missing(&path)),
             },
+            DiskOp::Space { .. } => Ok(DiskAnswer::Space { free: self.free() }),
             DiskOp::Lock { path } => match self.locks.contains(&path) {
                 true => Err(error(DiskErrorKind::Locked, &path, "another process has the lock")),
                 false => {
@@ -309,11 +310,13 @@ impl Device {
 
     /// Whether growing the file to `len` would take more space than there is.
     fn is_full(&self, inode: Inode, len: u64) -> bool {
-        self.config.space_max.is_some_and(|max| {
-            let taken: u64 = self.files.values().map(SimFile::allocated).sum();
-            let had = self.files.get(&inode).map_or(0, SimFile::len);
-            taken + len.saturating_sub(had) > max
-        })
+        let had = self.files.get(&inode).map_or(0, SimFile::len);
+        len.saturating_sub(had) > self.free()
+    }
+
+    fn free(&self) -> u64 {
+        let taken = || self.files.values().map(SimFile::allocated).sum();
+        self.config.space_max.map_or(u64::MAX, |max| max.saturating_sub(taken()))
     }
 
     fn region(&self, place: Place) -> Region {

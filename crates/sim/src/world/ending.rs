@@ -133,7 +133,7 @@ impl World {
     /// where damage may fence it again and again.
     fn is_quiet(&self) -> bool {
         let Some(process) = &self.machine.process else { return false };
-        let serves = process.fenced().is_none() || self.is_rotten();
+        let serves = process.refuses_writes().is_none() || self.is_rotten();
         let idle = process.has_no_hops();
         serves && self.prepared && idle && self.checks.is_idle() && !process.closing.contains(&true)
     }

@@ -28,7 +28,7 @@ const BYTES_PER_USER_BYTE: u64 = 2;
 const THOROUGH_BYTES: u64 = 4 << 20;
 
 /// After a failure of the disk it is left alone for so long.
-const RETRY_AFTER: Duration = Duration::from_secs(30);
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(30);
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -50,8 +50,8 @@ pub(in crate::store) struct CompactionState {
     pub(in crate::store) obsolete: Vec<Arc<Segment>>,
     /// When the first of them came.
     pub(in crate::store) obsolete_since: Option<Monotonic>,
-    /// A file did not go: none is removed until the next start.
-    pub(super) removal_failed: bool,
+    /// A file did not go: when it is tried again, and those behind it.
+    pub(super) removal_retry_at: Option<Monotonic>,
     /// Segments that are kept aside, as of the last look, and when that was.
     pub(in crate::store) waste: Option<(usize, Monotonic)>,
     /// Damage that was found, for whoever asks.
@@ -88,8 +88,8 @@ impl Store {
         if !self.memtable.is_empty() && self.frozen.is_empty() {
             self.freeze();
         }
-        self.maintenance.compaction.thorough = Some(Jsn(0));
-        self.maintenance.compaction.stirred = true;
+        let compaction = &mut self.maintenance.compaction;
+        (compaction.thorough, compaction.stirred, compaction.retry_at) = (Some(Jsn(0)), true, None);
     }
 
     /// Whether a compaction is under way, or [`Store::compact`] is not done.
@@ -231,12 +231,17 @@ impl Store {
         (compaction.user_bytes, compaction.granted_at) = (written, now);
     }
 
+    /// Whether as little space as can be is to be used: nobody is in the way, or the disk is nearly full.
+    fn is_thrifty(&self, now: Monotonic) -> bool {
+        self.is_low() || self.is_idle(now)
+    }
+
     fn is_idle(&self, now: Monotonic) -> bool {
         now.since(self.maintenance.compaction.written_at) >= self.options.compaction_idle_after
     }
 
     fn may_compact(&mut self, now: Monotonic) -> bool {
-        let (idle, now_ms) = (self.is_idle(now), self.now_ms());
+        let (idle, low, now_ms) = (self.is_idle(now), self.is_low(), self.now_ms());
         let compaction = &mut self.maintenance.compaction;
         if compaction.retry_at.is_some_and(|at| now < at) {
             return false;
@@ -254,11 +259,11 @@ impl Store {
             CompactionSchedule::Windows(windows) => windows.iter().any(|window| window.contains(now_ms)),
             CompactionSchedule::Never => false,
         };
-        allowed && (compaction.stirred || idle)
+        (allowed || low) && (compaction.stirred || idle)
     }
 
     fn begin_compaction(&mut self, now: Monotonic) {
-        let percent = match self.is_idle(now) {
+        let percent = match self.is_thrifty(now) {
             true => self.options.space_target_idle_percent,
             false => self.options.space_target_percent,
         };

@@ -43,7 +43,7 @@ impl Store {
                 };
                 self.maintenance.edits.push(edit);
             }
-            Err(error) => self.writer.fence(error),
+            Err(error) => self.on_failure(error),
         }
     }
 }

@@ -47,7 +47,8 @@ pub(in crate::store) struct Compacted {
 }
 
 pub(super) struct ManifestRun {
-    outcome: Outcome<Result<(), Error>>,
+    /// None while it waits to be tried again.
+    outcome: Option<Outcome<Result<(), Error>>>,
     state: ManifestState,
     /// The version that the manifest describes, and what to do when it is durable.
     version: Arc<Version>,
@@ -64,7 +65,7 @@ impl ManifestRun {
 impl Store {
     pub(super) fn want_manifest(&mut self) {
         if self.maintenance.manifest.is_some() {
-            return;
+            return self.write_manifest_again();
         }
         let durable = self.writer.durable();
         let ready = self.maintenance.edits.iter().position(|edit| edit.needs_durable <= durable);
@@ -150,16 +151,28 @@ impl Store {
     }
 
     fn write_manifest(&mut self, state: ManifestState, version: Arc<Version>, edit: Option<Edit>) {
+        self.maintenance.manifest = Some(ManifestRun { outcome: None, state, version, edit });
+        self.write_manifest_again();
+    }
+
+    /// Writes the manifest that is made up, if that is not under way.
+    fn write_manifest_again(&mut self) {
+        let Some(run) = self.maintenance.manifest.as_mut().filter(|run| run.outcome.is_none()) else {
+            return;
+        };
         let outcome = Outcome::new();
-        let job = ManifestJob::new(self.dir.clone(), state.clone(), outcome.clone());
+        run.outcome = Some(outcome.clone());
+        let job = ManifestJob::new(self.dir.clone(), run.state.clone(), outcome);
         self.spawn.spawn(Box::new(job));
-        self.maintenance.manifest = Some(ManifestRun { outcome, state, version, edit });
     }
 
     pub(super) fn take_manifest(&mut self) {
-        let Some(done) = self.maintenance.manifest.as_ref().and_then(|run| run.outcome.take()) else {
-            return;
-        };
+        let Some(run) = &mut self.maintenance.manifest else { return };
+        let Some(done) = run.outcome.as_ref().and_then(Outcome::take) else { return };
+        run.outcome = None;
+        if let Err(error @ Error::Exhausted(_)) = done {
+            return self.on_failure(error);
+        }
         let run = self.maintenance.manifest.take().expect("just looked");
         if let Err(error) = done {
             self.writer.fence(error);

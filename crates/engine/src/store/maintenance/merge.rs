@@ -2,6 +2,7 @@
 //! from then on of which versions are lost ([`crate::lost`]). A block that passes its checksum and makes no sense is a bug:
 //! its table is merged no more until the next start.
 
+use super::cut::CutLook;
 use super::manifest::Edit;
 use crate::error::Error;
 use crate::manifest::MergeOptions;
@@ -68,7 +69,11 @@ impl Store {
                 self.maintenance.damaged_tables.extend(TableId::from_file_name(&damage.file));
                 self.note_damage([damage]);
             }
-            Err(error) => self.writer.fence(error),
+            Err(error) => {
+                // A table that was to be cut is found again.
+                self.maintenance.cut_look = CutLook::default();
+                self.on_failure(error);
+            }
         }
     }
 

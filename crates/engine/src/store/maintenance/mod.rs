@@ -8,8 +8,9 @@
 //! * `compaction.rs`: what is of use in segments that are mostly waste moves to a new one.
 //! * `obsolete.rs`: files of tables and segments that nobody reads any more are removed.
 //!
-//! A job that fails because of the disk fences the store: what it has is still read, and nothing is lost. One that meets
-//! damage leaves it where it is; a compaction that fails is tried again.
+//! A job that fails because of the disk fences the store: what it has is still read, and nothing is lost. One for which there
+//! was no room is tried again (`room.rs`). One that meets damage leaves it where it is; a compaction that fails is tried
+//! again.
 
 mod compaction;
 mod cut;
@@ -75,7 +76,8 @@ impl Store {
         self.take_merge();
         self.take_compaction(now);
         self.take_manifest();
-        if self.writer.fenced().is_none() {
+        self.step_room(now);
+        if self.writer.fenced().is_none() && !self.waits_for_room() {
             self.want_segment();
             self.want_flush();
             self.want_merge();

@@ -1,6 +1,7 @@
 //! Files of tables and segments that nobody reads any more are removed: segments in the order of their records, so that
 //! no deletion goes, from the disk itself, before what it covers. They may be kept aside for a time.
 
+use super::compaction::RETRY_AFTER;
 use crate::journal::segment;
 use crate::store::open::JOURNAL_DIR;
 use crate::store::{Segment, Store};
@@ -45,7 +46,7 @@ impl Store {
             let compaction = &mut self.maintenance.compaction;
             compaction.waste = Some((kept, now));
             compaction.obsolete.drain(..done);
-            compaction.removal_failed |= done < asked;
+            compaction.removal_retry_at = (done < asked).then(|| now + RETRY_AFTER);
             if done > 0 {
                 compaction.obsolete_since = (!compaction.obsolete.is_empty()).then_some(now);
             }
@@ -54,7 +55,8 @@ impl Store {
         let obsolete = &compaction.obsolete;
         let unused: Vec<_> =
             obsolete.iter().take_while(|segment| Arc::strong_count(segment) == 1).map(Arc::clone).collect();
-        let may = self.maintenance.closing.is_none() && !compaction.removal_failed;
+        let may =
+            self.maintenance.closing.is_none() && compaction.removal_retry_at.is_none_or(|at| now >= at);
         if may && (!unused.is_empty() || self.is_waste_due(now)) {
             let outcome = Outcome::new();
             let asked = unused.len();
@@ -87,7 +89,7 @@ pub(super) struct Removed {
 }
 
 /// Removes the files of segments, or puts them aside, each name durably before the next goes. Where one does not go, it and
-/// the rest are left for the next start, and what they cover is kept as long as they are there. Then it removes what
+/// the rest are tried again later, or at the next start, and what they cover is kept as long as they are there. Then it removes what
 /// has been aside for long enough.
 ///
 /// A file that is aside has the time when it was put there before its name, in milliseconds since 1970 and 16 hexadecimal

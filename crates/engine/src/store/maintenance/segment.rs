@@ -28,7 +28,7 @@ impl Store {
         self.maintenance.segment = None;
         match made {
             Ok(ready) => self.writer.provide(ready),
-            Err(error) => self.writer.fence(error),
+            Err(error) => self.on_failure(error),
         }
     }
 }

@@ -37,6 +37,7 @@ variants!(Error, "no such error" {
     23 NotCovered,
     24 TypeStatus { 0: status },
     25 TooManyTypes { limit: limit },
+    26 Exhausted { 0: text },
 });
 
 variants!(TypeStatus, "no such status" {

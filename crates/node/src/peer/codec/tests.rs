@@ -272,6 +272,7 @@ fn errors_survive() {
         Error::Overload,
         Error::Damaged("segment 3, ä".into()),
         Error::Fenced("fenced".into()),
+        Error::Exhausted("full".into()),
         Error::Store(String::new()),
         Error::NotCovered,
         Error::TypeStatus(TypeStatus::Ready),

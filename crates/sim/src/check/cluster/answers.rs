@@ -14,6 +14,7 @@ pub(super) fn judge(error: &Error, causes: Causes, is_conditional: bool) -> Verd
         Error::Timeout | Error::Overload | Error::TooManySiblings { .. } => true,
         Error::Unsatisfied { .. } | Error::InsufficientVnodes { .. } => true,
         Error::Unreachable | Error::NotCovered => true,
+        Error::Exhausted(_) => causes.disk_failed,
         Error::Fenced(_) | Error::Store(_) => causes.disk_failed || causes.closing,
         _ => false,
     };
