@@ -45,11 +45,13 @@ pub enum Planted {
     ListingCutShort,
     /// Two nodes are asked for one of the partitions of a listing.
     ListedByTwo,
+    /// A listing shows keys that were deleted.
+    DeletedListed,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 19] = [
+    pub const ALL: [Planted; 20] = [
         Planted::AckBeforeSync,
         Planted::NoDirectorySync,
         Planted::RecordWithoutChecksum,
@@ -69,6 +71,7 @@ impl Planted {
         Planted::DownMemberCountsAsYes,
         Planted::ListingCutShort,
         Planted::ListedByTwo,
+        Planted::DeletedListed,
     ];
 }
 

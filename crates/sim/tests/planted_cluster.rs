@@ -72,3 +72,8 @@ fn listing_cut_short() {
 fn listed_by_two() {
     is_caught(Planted::ListedByTwo);
 }
+
+#[test]
+fn deleted_listed() {
+    is_caught(Planted::DeletedListed);
+}

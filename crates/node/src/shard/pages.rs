@@ -186,7 +186,8 @@ fn keys_of(bucket: Bucket, props: Arc<BucketProps>, partitions: Vec<u16>) -> Vis
         }
         let Some((_, start)) = &here else { return seek(None) };
         if key.starts_with(start) {
-            return if listed_head(head, &props) { Visit::Take } else { Visit::Skip };
+            let is_listed = listed_head(head, &props) || base::planted!(DeletedListed);
+            return if is_listed { Visit::Take } else { Visit::Skip };
         }
         if key < &start[..] {
             return Visit::Seek(start.clone());

@@ -1,4 +1,5 @@
-//! A dot means one write for ever, whatever crashes come between.
+//! A dot means one write for ever, whatever crashes come between. Those of keys that are written once are events of one actor
+//! in each key: there a dot means one write of the key.
 
 use super::history::KeyName;
 use super::siblings::Shown;
@@ -10,7 +11,7 @@ const CHECKER: &str = "a dot is used once";
 
 /// What every dot that was ever shown means.
 #[derive(Debug, Default)]
-pub struct Dots(BTreeMap<Dot, (KeyName, Option<u64>)>);
+pub struct Dots(BTreeMap<(Option<KeyName>, Dot), (KeyName, Option<u64>)>);
 
 impl Dots {
     /// Checks and remembers the dots of an answer.
@@ -19,7 +20,8 @@ impl Dots {
         let tombstones = shown.tombstones.iter().map(|dot| (*dot, None));
         for (dot, meaning) in values.chain(tombstones) {
             let meaning = (key.clone(), meaning);
-            let known = self.0.entry(dot).or_insert_with(|| meaning.clone());
+            let place = key.is_of_clocks().then(|| key.clone());
+            let known = self.0.entry((place, dot)).or_insert_with(|| meaning.clone());
             if *known != meaning {
                 let (Dot { actor, counter }, before) = (dot, known);
                 let what = format!("{:x}.{counter} is {meaning:?} and was {before:?}", actor.0);

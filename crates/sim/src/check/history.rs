@@ -14,6 +14,10 @@ pub const SIBLINGS_BUCKET: &[u8] = b"siblings";
 pub const NEWEST_BUCKET: &[u8] = b"newest";
 /// The bucket in which a write replaces what is there unread.
 pub const LAST_WRITE_BUCKET: &[u8] = b"last-write";
+/// The bucket of which keys are meant to be written once, and its type.
+pub const ONCE_BUCKET: &[u8] = b"once";
+/// The type of that bucket.
+pub const ONCE_TYPE: &[u8] = b"once";
 /// The bucket whose properties change.
 pub const PROPS_BUCKET: &[u8] = b"props";
 /// Numbers of writes begin above the default of the property that carries them.
@@ -64,6 +68,11 @@ impl KeyName {
     /// Whether concurrent writes stay beside each other.
     pub fn has_siblings(&self) -> bool {
         self.key.is_some() && self.bucket == SIBLINGS_BUCKET
+    }
+
+    /// Whether all writes are events of one actor, which the clocks of the nodes that take them order.
+    pub fn is_of_clocks(&self) -> bool {
+        self.bucket == ONCE_BUCKET
     }
 
     /// Whether a version remembers all that came before it: not where a write replaces what is there unread.

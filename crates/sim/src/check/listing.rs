@@ -1,4 +1,4 @@
-//! On a quiet node a listing names exactly the keys that reads find.
+//! On a quiet node, and on a quiet cluster, a listing names exactly the keys that reads find.
 
 use super::{Verdict, Violation};
 use bytes::Bytes;

@@ -2,9 +2,10 @@
 //! and now and then a node: it asks a replica itself what it has of a key.
 
 use super::client::{self, Place};
-use super::{AUDITOR, REPLICAS, World};
+use super::ending::Phase;
+use super::{AUDITOR, ONCE, REPLICAS, World};
 use crate::check::cluster::Copies;
-use crate::check::history::KeyName;
+use crate::check::history::{KeyName, ONCE_TYPE};
 use crate::check::{Verdict, Violation};
 use crate::seed::index_below;
 use crate::show;
@@ -13,10 +14,10 @@ use engine::Durability;
 use kv::replica::{Answer, Ask, NodeId};
 use kv::response::Found;
 use kv::turn::Want;
-use kv::{BucketProps, Error, GetRequest, Prop, Quorum, Request, Response};
+use kv::{BucketProps, Error, GetRequest, Prop, Quorum, Request, Response, TypeChange};
 use node::{AskId, PeerMessage};
 use object::Context;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How long a question of the auditor may take.
@@ -42,6 +43,10 @@ enum Asked {
     Read(Place),
     Props(usize),
     Set(usize),
+    /// The creation of the bucket type.
+    Create,
+    /// Its activation.
+    Activate,
 }
 
 /// What the auditor asked for and was told.
@@ -84,9 +89,19 @@ impl Auditor {
         self.asked.values().any(|(at, asked)| *at == node && matches!(asked, Asked::Set(of) if *of == bucket))
     }
 
+    fn is_typing(&self) -> bool {
+        self.asked.values().any(|(_, asked)| matches!(asked, Asked::Create | Asked::Activate))
+    }
+
     /// Whether some copies have not been seen yet.
     pub(super) fn is_examining(&self) -> bool {
         self.audits.values().any(|audit| audit.compared)
+    }
+
+    /// The keys of a bucket that the last reads have found.
+    pub(super) fn found(&self, bucket: usize) -> BTreeSet<Bytes> {
+        let found = self.read.iter().filter(|((of, _), (found, _))| *of == bucket && found.is_some());
+        found.map(|((_, key), _)| super::key_name(*key)).collect()
     }
 
     /// Whether some reads have not been answered.
@@ -199,6 +214,10 @@ impl World {
         self.ask(at, Asked::Props(bucket), Request::GetProps(client::bucket(bucket)), PROPS_TIMEOUT)
     }
 
+    fn change_type(&mut self, asked: Asked, change: TypeChange) -> Verdict {
+        self.ask(0, asked, Request::ChangeType(Bytes::from_static(ONCE_TYPE), change), PROPS_TIMEOUT)
+    }
+
     /// Takes an answer of a node to the auditor.
     pub(super) fn on_audited(&mut self, at: usize, number: u64, result: Result<Response, Error>) -> Verdict {
         let Some((_, asked)) = self.auditor.asked.remove(&number) else { return Ok(()) };
@@ -218,6 +237,16 @@ impl World {
                     return self.ask(at, Asked::Set(bucket), request, PROPS_TIMEOUT);
                 }
             }
+            // The others hear of the type, as does one that has lost its disk.
+            (Asked::Props(ONCE), Err(Error::NoType(_))) => {
+                if self.phase == Phase::Preparation && at == 0 && !self.auditor.is_typing() {
+                    let props = props_of(ONCE, self.plan.node_confirms);
+                    return self.change_type(Asked::Create, TypeChange::Create(props));
+                }
+            }
+            (Asked::Create, Ok(_)) => return self.change_type(Asked::Activate, TypeChange::Activate),
+            // Somebody is not there yet: it is tried again.
+            (Asked::Create | Asked::Activate, _) => {}
             (Asked::Set(_), _) => {}
             (asked, result) => self.auditor.failed = Some(format!("{asked:?} was answered {result:?}")),
         }
@@ -237,7 +266,12 @@ fn unreadable(place: Place, error: &object::Error) -> Violation {
 
 /// What makes a bucket what it is.
 fn props_of(bucket: usize, node_confirms: u32) -> Vec<Prop> {
-    let kinds = [vec![Prop::AllowMult(true)], Vec::new(), vec![Prop::LastWriteWins(true)]];
+    let kinds = [
+        vec![Prop::AllowMult(true)],
+        Vec::new(),
+        vec![Prop::LastWriteWins(true)],
+        vec![Prop::WriteOnce(true)],
+    ];
     let mut props = kinds[bucket].clone();
     props.push(Prop::NodeConfirms(node_confirms));
     props
@@ -245,6 +279,7 @@ fn props_of(bucket: usize, node_confirms: u32) -> Vec<Prop> {
 
 fn is_right(props: &BucketProps, bucket: usize, node_confirms: u32) -> bool {
     let replicas = usize::try_from(props.n_val) == Ok(REPLICAS);
-    let kind = (props.allow_mult, props.last_write_wins) == (bucket == 0, bucket == 2);
+    let kind = (props.allow_mult, props.last_write_wins) == (bucket == 0 || bucket == ONCE, bucket == 2)
+        && props.write_once == (bucket == ONCE);
     replicas && kind && props.node_confirms == node_confirms
 }

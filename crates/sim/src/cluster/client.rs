@@ -1,7 +1,8 @@
 //! A client: one request at a time, to the node that it is attached to, on a handful of keys of each bucket, with
 //! the contexts that it was given.
 
-use super::{BUCKETS, key_name};
+use super::{BUCKETS, ONCE, key_name};
+use crate::check::history::ONCE_TYPE;
 use crate::check::siblings::{metadata_of, value_of};
 use crate::seed::{between, index_below};
 use crate::show;
@@ -26,6 +27,8 @@ pub(super) struct Client {
     pub(super) rng: SplitMix64,
     /// Of twenty requests, those that delete.
     deletes: u64,
+    /// Whether it deletes keys that are written once, too.
+    deletes_once: bool,
     /// The node that it speaks to.
     pub(super) node: usize,
     /// What it was told last of each key, which may be long ago.
@@ -40,7 +43,8 @@ impl Client {
     pub(super) fn new(mut rng: SplitMix64, nodes: usize, reaps: bool) -> Client {
         let node = index_below(&mut rng, nodes);
         let deletes = if reaps { DELETES_REAPED } else { DELETES };
-        Client { rng, deletes, node, contexts: BTreeMap::new(), updating: None, waiting: None }
+        let deletes_once = !reaps;
+        Client { rng, deletes, deletes_once, node, contexts: BTreeMap::new(), updating: None, waiting: None }
     }
 
     /// The next request, as number `number` of the world, and how long the node may take for it.
@@ -87,7 +91,9 @@ impl Client {
                 self.get(place, timeout)
             }
             7..10 => self.get(place, timeout),
-            draw if draw >= 20 - self.deletes => self.delete(place, known, timeout),
+            draw if draw >= 20 - self.deletes && (bucket != ONCE || self.deletes_once) => {
+                self.delete(place, known, timeout)
+            }
             draw if draw % 2 == 0 => self.put(number, place, known, timeout),
             _ => self.put(number, place, None, timeout),
         }
@@ -184,5 +190,6 @@ pub(super) fn names((at, key): Place) -> (Bucket, Bytes) {
 
 /// The bucket at `at`.
 pub(super) fn bucket(at: usize) -> Bucket {
-    Bucket::untyped(Bytes::from_static(BUCKETS[at]))
+    let bucket_type = (at == ONCE).then(|| Bytes::from_static(ONCE_TYPE));
+    Bucket::typed(bucket_type, Bytes::from_static(BUCKETS[at]))
 }

@@ -53,6 +53,8 @@ pub(super) enum Phase {
     LastConvergence,
     /// Until then nobody asks anything.
     Rest(Monotonic),
+    /// Each bucket is listed.
+    Listing,
     /// The end.
     Over,
 }
@@ -109,8 +111,14 @@ impl World {
                 self.enter(Phase::LastConvergence);
             }
             Phase::Rest(until) if now >= until => {
+                self.enter(Phase::Listing);
+            }
+            Phase::Listing if self.list_all()? => {
                 self.check_bounds(true)?;
                 self.enter(Phase::Over);
+            }
+            Phase::Listing if now > self.ending.began + CONVERGE_MAX => {
+                return Err(Violation::new("a quiet cluster lists", "it takes too long"));
             }
             _ => {}
         }

@@ -1,12 +1,14 @@
 //! Somebody who lists buckets while everything happens, one at a time. As the auditor it needs no network; what it lists is
-//! checked as it leaves the node.
+//! checked as it leaves the node. In the end it lists each bucket once more, and what it lists is what there is.
 
+use super::ending::Phase;
 use super::{BUCKETS, LISTER, World};
-use crate::check::Verdict;
+use crate::check::{Verdict, Violation, listing};
 use crate::seed::index_below;
 use crate::show;
 use base::Rng;
 use base::rng::SplitMix64;
+use bytes::Bytes;
 use kv::{Error, ListKeysRequest, Request, Response};
 use node::RequestId;
 use std::time::Duration;
@@ -21,11 +23,13 @@ pub(super) struct Lister {
     rng: SplitMix64,
     /// The node and the request.
     under_way: Option<(usize, u64)>,
+    /// In the end: the bucket that is next, and what is listed of it so far.
+    last: (usize, Vec<Bytes>),
 }
 
 impl Lister {
     pub(super) fn new(rng: SplitMix64) -> Lister {
-        Lister { rng, under_way: None }
+        Lister { rng, under_way: None, last: (0, Vec::new()) }
     }
 
     /// The process of a node has died, and will answer nothing.
@@ -47,11 +51,30 @@ impl World {
             return Ok(());
         }
         let at = index_below(rng, self.hosts.len());
-        let shard = index_below(rng, usize::from(self.hosts[at].machine.layout.shards));
-        let bucket = super::client::bucket(index_below(rng, BUCKETS.len()));
+        let bucket = index_below(rng, BUCKETS.len());
+        self.list(at, bucket)
+    }
+
+    /// Lists each bucket on some node, one after the other. True when all are listed.
+    pub(super) fn list_all(&mut self) -> Result<bool, Violation> {
+        let (bucket, _) = self.lister.last;
+        if bucket == BUCKETS.len() {
+            return Ok(true);
+        }
+        if self.lister.under_way.is_none() {
+            let living: Vec<usize> = self.living().collect();
+            let at = living[index_below(&mut self.lister.rng, living.len())];
+            self.list(at, bucket)?;
+        }
+        Ok(false)
+    }
+
+    fn list(&mut self, at: usize, bucket: usize) -> Verdict {
+        let shard = index_below(&mut self.lister.rng, usize::from(self.hosts[at].machine.layout.shards));
         if self.hosts[at].held.is_some() || !self.listens(at, shard) {
             return Ok(());
         }
+        let bucket = super::client::bucket(bucket);
         let timeout = u32::try_from(TIMEOUT.as_millis()).expect("seconds");
         let request = Request::ListKeys(ListKeysRequest { bucket, timeout: Some(timeout) });
         // The number that it will have.
@@ -70,6 +93,9 @@ impl World {
         if let Ok(Response::Keys { keys, done }) = &result {
             self.checks.on_listed(to.0, keys, *done)?;
         }
+        if self.phase == Phase::Listing {
+            self.on_last_listed(&result)?;
+        }
         if !more {
             self.lister.under_way = None;
             return self.on_reply(at, to, result);
@@ -78,6 +104,23 @@ impl World {
         if let Some(running) = self.hosts[at].machine.shard(shard) {
             running.proceed(to);
             self.schedule_turn(at, shard);
+        }
+        Ok(())
+    }
+
+    /// Nothing goes wrong any more: each listing is what the last reads have found.
+    fn on_last_listed(&mut self, result: &Result<Response, Error>) -> Verdict {
+        let (bucket, listed) = &mut self.lister.last;
+        let name = BUCKETS[*bucket];
+        let Ok(Response::Keys { keys, done }) = result else {
+            let what = format!("{}: {}", name.escape_ascii(), show::answer(result));
+            return Err(Violation::new("a quiet cluster lists", what));
+        };
+        listed.extend(keys.iter().cloned());
+        if *done {
+            let found = self.auditor.found(*bucket);
+            listing::check(name, &found, listed)?;
+            self.lister.last = (*bucket + 1, Vec::new());
         }
         Ok(())
     }

@@ -11,10 +11,12 @@
 //! 3. *Convergence*, the liveness phase: faults end, and all keys are read until their replicas are equal, within a
 //!    bounded time. Then everything acknowledged is asked for.
 //! 4. *Settling*: the last messages of the time of faults arrive, and everything is asked for again.
+//! 5. *Listing*: each bucket is listed, and the listing is exactly the keys that the last reads have found.
 //!
 //! Somebody lists buckets all the while (`lister.rs`).
 //!
-//! Left out: rot (a replica that is damaged silently), changes of properties during life.
+//! Left out: rot (a replica that is damaged silently), changes of properties during life; deletes of keys that are written once
+//! where tombstones are reaped (a clock that is behind may then write what the tombstone would have covered).
 
 mod auditor;
 mod client;
@@ -27,7 +29,9 @@ mod plan;
 mod trouble;
 
 use crate::check::cluster::{Checks, SLACK};
-use crate::check::history::{KeyName, LAST_WRITE_BUCKET, NEWEST_BUCKET, NUMBERS_FROM, SIBLINGS_BUCKET};
+use crate::check::history::{
+    KeyName, LAST_WRITE_BUCKET, NEWEST_BUCKET, NUMBERS_FROM, ONCE_BUCKET, ONCE_TYPE, SIBLINGS_BUCKET,
+};
 use crate::check::{Verdict, Violation};
 use crate::disk::DiskImage;
 use crate::machine::{Machine, Step, TICK, Timer};
@@ -57,7 +61,9 @@ use std::time::Duration;
 use trouble::Partition;
 
 /// The buckets that clients use; the one that is checked best comes first.
-const BUCKETS: [&[u8]; 3] = [SIBLINGS_BUCKET, NEWEST_BUCKET, LAST_WRITE_BUCKET];
+const BUCKETS: [&[u8]; 4] = [SIBLINGS_BUCKET, NEWEST_BUCKET, LAST_WRITE_BUCKET, ONCE_BUCKET];
+/// The one whose bucket type is not the default one.
+const ONCE: usize = 3;
 
 /// How many replicas each object has: what the properties say that the world leaves alone.
 const REPLICAS: usize = 3;
@@ -466,7 +472,8 @@ impl World {
 }
 
 fn primaries_of(ring: &Ring, bucket: &[u8], key: &[u8]) -> Vec<usize> {
-    let list = ring.preflist_of_key(kv::request::DEFAULT_TYPE, bucket, key, REPLICAS);
+    let bucket_type = if bucket == ONCE_BUCKET { ONCE_TYPE } else { kv::request::DEFAULT_TYPE };
+    let list = ring.preflist_of_key(bucket_type, bucket, key, REPLICAS);
     list.map(|entry| usize::from(entry.node.0)).collect()
 }
 

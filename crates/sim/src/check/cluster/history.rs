@@ -65,7 +65,7 @@ impl KeyHistory {
     /// An acknowledged write that has replaced `number`, known by `dot`, for certain.
     ///
     /// Where a write replaces what is there unread, a third one that it did not know of may have replaced it in
-    /// turn, and with it the memory of what it had replaced.
+    /// turn, and with it the memory of what it had replaced. Where clocks decide, a context replaces nothing but by a delete.
     pub(super) fn replaced_by(
         &self,
         key: &KeyName,
@@ -78,6 +78,9 @@ impl KeyHistory {
                 |(of, dots): (&u64, &BTreeSet<Dot>)| other(*of) && dots.iter().any(|dot| !by.covers(*dot));
             self.dots.iter().any(unknown) || self.writes.iter().any(|write| write.kind == Kind::Delete)
         };
+        if is_put && key.is_of_clocks() {
+            return None;
+        }
         self.writes.iter().find(|by| {
             by.acknowledged.is_some()
                 && by.number().is_some() == is_put
