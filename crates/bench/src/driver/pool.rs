@@ -1,7 +1,8 @@
 //! Connections to servers: non-blocking sockets, requests in a pipeline, one epoll set.
 //!
-//! An operation costs one `send` and one `recv` at most, and its share of an `epoll_wait`; what several requests put into
-//! a connection's output goes out together. The bytes are a [`Codec`]'s business.
+//! An operation costs one `send` and one `recv` at most, and its share of an `epoll_wait`. With several operations under way on
+//! one connection it costs its share of these, too: what requests put into a connection's output since the last poll goes out
+//! together, and one `recv` brings all answers that are there. The bytes are a [`Codec`]'s business.
 //!
 //! Each connection belongs to one address; addresses get as many or one more. A connection that breaks fails what was
 //! owed on it and is made anew after [`RECONNECT_AFTER`]; meanwhile there is room for fewer operations, so that a server
@@ -19,8 +20,11 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Room for input at first; grows to the largest answer.
+/// Room for input at first, for each operation that may be under way; grows to the largest answer.
 const INPUT_LEN: usize = 16 << 10;
+
+/// No connection has more room at first, however many operations are under way on it.
+const INPUT_LEN_MAX: usize = 128 << 10;
 
 /// No answer is longer.
 const ANSWER_MAX: usize = 256 << 20;
@@ -253,7 +257,8 @@ impl<C: Codec> Pool<C> {
         let it = &mut self.connections[at];
         let Some(socket) = &mut it.socket else { return };
         if it.filled == it.input.len() {
-            it.input.resize((2 * it.input.len()).max(INPUT_LEN), 0);
+            let first = (INPUT_LEN * self.pipeline).min(INPUT_LEN_MAX);
+            it.input.resize((2 * it.input.len()).max(first), 0);
         }
         match socket.read(&mut it.input[it.filled..]) {
             Ok(0) => return self.break_off(at, ErrorKind::Disconnected, "the server closed the connection"),
