@@ -2,7 +2,7 @@
 
 use crate::VERSION;
 use crate::failure::{FAILED, Failure, UNUSABLE};
-use bench::live::Live;
+use bench::live::{Columns, Live};
 use bench::results::{Summary, utc};
 use bench::{Control, Identity, Observer, Workload};
 use clap::ValueHint;
@@ -92,8 +92,12 @@ pub fn stop_by_signal(control: Arc<Control>) -> Result<(), Failure> {
 /// Shows the run on standard output: a table on a terminal, a line a second elsewhere.
 pub fn live() -> Live<io::Stdout> {
     let out = io::stdout();
-    let is_terminal = out.is_terminal();
-    Live::new(out, is_terminal)
+    let terminal = out.is_terminal().then_some(columns as Columns);
+    Live::new(out, terminal)
+}
+
+fn columns() -> usize {
+    rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col.into())
 }
 
 fn print(text: &str) {

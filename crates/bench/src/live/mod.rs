@@ -19,10 +19,16 @@ const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 /// Labels with a row of their own; the rest is in the sum.
 const ROWS_MAX: usize = 12;
 
+/// How many columns a terminal has; 0 if it does not know. It is asked for each table, as terminals change.
+pub type Columns = fn() -> usize;
+
+/// What is taken for a terminal that does not know.
+const COLUMNS_USUAL: usize = 80;
+
 /// Shows a run on `out`. What cannot be written is not: the run goes on.
 pub struct Live<W: Write> {
     out: W,
-    is_terminal: bool,
+    terminal: Option<Columns>,
     /// Lines that the next table is drawn over.
     drawn: usize,
     labels: Vec<String>,
@@ -33,10 +39,10 @@ pub struct Live<W: Write> {
 
 impl<W: Write> Live<W> {
     /// On a terminal that understands ANSI's sequences, or as lines.
-    pub fn new(out: W, is_terminal: bool) -> Live<W> {
+    pub fn new(out: W, terminal: Option<Columns>) -> Live<W> {
         Live {
             out,
-            is_terminal,
+            terminal,
             drawn: 0,
             labels: Vec::new(),
             rates: VecDeque::new(),
@@ -84,18 +90,17 @@ impl<W: Write> Live<W> {
         }
     }
 
-    fn table(&mut self, second: &Second, latencies: &[Latencies]) -> String {
+    /// A line that a terminal broke in two could not be drawn over, so none is longer than `columns`.
+    fn table(&mut self, columns: usize, second: &Second, latencies: &[Latencies]) -> String {
         let phase = match second.phase {
             Phase::WarmUp => "warm-up",
             Phase::Measured => "measured",
             Phase::Trailing => "trailing",
         };
-        let mut lines = vec![format!(
-            "{:>10}  {phase}   {}   {}",
-            Unit::Elapsed.format(second.second as f64 + 1.0),
-            sparks(&self.rates),
-            self.trouble()
-        )];
+        let elapsed = Unit::Elapsed.format(second.second as f64 + 1.0);
+        let first = format!("{elapsed:>10}  {phase}   {}   ", self.trouble());
+        let room = columns.saturating_sub(first.chars().count());
+        let mut lines = vec![first + &sparks(&self.rates, room)];
         let head = ["op/s", "p50", "p99", "p99.9", "max"].map(|head| format!("{head:>10}")).concat();
         lines.push(format!("{:<16}{head}", ""));
         for (at, label) in self.labels.iter().enumerate().take(ROWS_MAX) {
@@ -107,7 +112,7 @@ impl<W: Write> Live<W> {
             lines.push(format!("in doubt: {}", doubts.join("; ")));
         }
         self.drawn = lines.len();
-        lines.join("\n") + "\n"
+        lines.iter().flat_map(|line| line.chars().take(columns).chain(['\n'])).collect()
     }
 
     fn line(&self, second: &Second, latencies: &[Latencies]) -> String {
@@ -138,10 +143,12 @@ impl<W: Write> Observer for Live<W> {
 
     fn second(&mut self, second: &Second, latencies: &[Latencies]) {
         self.count(second);
-        let text = if self.is_terminal {
-            self.erase() + &self.table(second, latencies)
-        } else {
-            self.line(second, latencies)
+        let text = match self.terminal {
+            Some(columns) => {
+                let columns = Some(columns()).filter(|columns| *columns > 0).unwrap_or(COLUMNS_USUAL);
+                self.erase() + &self.table(columns, second, latencies)
+            }
+            None => self.line(second, latencies),
         };
         self.put(&text);
     }
@@ -193,11 +200,12 @@ fn row(label: &str, done: u64, histogram: &Histogram) -> String {
     format!("{label:<16}{done:>10}{}", percentiles.concat())
 }
 
-/// A block for each second, as high as its share of the most.
-fn sparks(rates: &VecDeque<u64>) -> String {
-    let most = rates.iter().copied().max().unwrap_or(0).max(1);
+/// A block for each of the last seconds that there is room for, as high as its share of the most.
+fn sparks(rates: &VecDeque<u64>, room: usize) -> String {
+    let rates = || rates.iter().skip(rates.len().saturating_sub(room));
+    let most = rates().copied().max().unwrap_or(0).max(1);
     let spark = |rate: &u64| SPARKS[usize::try_from(rate * 7 / most).unwrap_or(0).min(7)];
-    rates.iter().map(spark).collect()
+    rates().map(spark).collect()
 }
 
 #[cfg(test)]
@@ -219,9 +227,9 @@ mod tests {
         )
     }
 
-    fn shown(is_terminal: bool) -> String {
+    fn shown(terminal: Option<Columns>) -> String {
         let mut out = Vec::new();
-        let mut live = Live::new(&mut out, is_terminal);
+        let mut live = Live::new(&mut out, terminal);
         live.started(&Manifest {
             name: "w".into(),
             driver: "null".into(),
@@ -239,7 +247,7 @@ mod tests {
 
     #[test]
     fn without_a_terminal_each_second_is_a_line_and_nothing_else() {
-        let text = shown(false);
+        let text = shown(None);
         assert!(!text.contains('\x1b'), "{text}");
         assert!(
             text.contains("     1 s       1000 op/s  p50 500 µs  p99 990 µs") && text.contains("no errors"),
@@ -251,9 +259,18 @@ mod tests {
 
     #[test]
     fn on_a_terminal_each_table_is_drawn_over_the_last() {
-        let text = shown(true);
+        let text = shown(Some(|| 0));
         // Four lines: the head, the columns, one label, all.
         assert_eq!(text.matches("\x1b[4A\r\x1b[J").count(), 2, "{text:?}");
         assert!(text.contains("█▄") && text.contains("get "), "{text}");
+    }
+
+    #[test]
+    fn no_line_of_a_table_is_wider_than_the_terminal() {
+        let text = shown(Some(|| 40));
+        let table = text.split("\x1b[J").nth(1).unwrap();
+        assert!(table.lines().take(4).all(|line| line.chars().count() <= 40), "{table}");
+        let rates: VecDeque<u64> = [80, 10, 70].into();
+        assert_eq!((sparks(&rates, 2), sparks(&rates, 0)), ("▂█".to_owned(), String::new()));
     }
 }
