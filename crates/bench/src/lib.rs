@@ -5,7 +5,8 @@
 //! loss), [`keys`] and [`names`] (which key comes next, and how it is written), [`values`] (what is written, and the stamp
 //! by which a read tells what it got), [`check`] (whether a read is right while operations overlap), [`driver`] (what makes
 //! operations happen: Riak's two protocols, the engine, nothing), `proc` (what the kernel says). [`report`] and [`compare`]
-//! make pages of results, [`live`] shows a run while it goes on, [`scenario`] starts the servers and does things to them.
+//! make pages of results, [`live`] shows a run while it goes on, [`scenario`] starts the servers and does things to them,
+//! [`experiments`] repeats with it what was published of other stores.
 //!
 //! Two rules above all. Latency counts from the time at which an operation was *due*: a server that stops for a moment
 //! cannot hide it by taking fewer requests. And every read is checked: a fast store that loses writes fails the run.
@@ -21,6 +22,7 @@ pub mod check;
 pub mod compare;
 pub mod driver;
 pub mod error;
+pub mod experiments;
 pub mod histogram;
 pub mod keys;
 pub mod live;

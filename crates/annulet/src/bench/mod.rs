@@ -1,6 +1,7 @@
 //! `annulet bench`: makes load, and tells how a store bore it.
 
 mod compare;
+mod experiments;
 mod report;
 mod run;
 mod scenario;
@@ -21,6 +22,8 @@ pub enum Command {
     Compare(compare::Args),
     /// Start nodes, load them, do things to them at stated seconds, and write a folder of results.
     Scenario(scenario::Args),
+    /// Repeat published experiments, and print their figures beside ours.
+    Experiments(experiments::Args),
 }
 
 /// Runs one of them.
@@ -31,6 +34,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Scenario(args) => scenario::run(&args),
+        Command::Experiments(args) => experiments::run(&args),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::run::{live, stop_by_signal, tell};
 use crate::admin;
 use crate::failure::{Failure, UNUSABLE};
+use bench::results::Summary;
 use bench::scenario::{Plan, Scenario, network, play};
 use bench::{Control, Error, Identity};
 use clap::ValueHint;
@@ -44,21 +45,26 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let temporary = tempfile::tempdir()?;
     let data = std::path::absolute(args.data.as_deref().unwrap_or(temporary.path()))?;
+    let control = Arc::new(Control::default());
+    stop_by_signal(Arc::clone(&control))?;
+    let summary = play_in(&scenario, &data, &args.out, &control)?;
+    tell(&summary, &args.out)
+}
+
+/// Plays a scenario whose nodes have their folders in `data`, which must be empty or missing.
+pub fn play_in(scenario: &Scenario, data: &Path, out: &Path, control: &Control) -> Result<Summary, Failure> {
     if data.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(Failure::new(UNUSABLE, format!("{} is not empty", data.display())));
     }
-    let nodes = (0..usize::from(scenario.nodes)).map(|at| Place::of(&scenario, at)).collect::<Vec<_>>();
+    let nodes = (0..usize::from(scenario.nodes)).map(|at| Place::of(scenario, at)).collect::<Vec<_>>();
     let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
     if nodes.len() > 1 {
         admin::make(&data.join("certs"), &names)?;
     }
     let program = std::env::current_exe()?;
-    let launch = |at: usize| plan(&scenario, &program, &nodes, at, &data);
-    let control = Arc::new(Control::default());
-    stop_by_signal(Arc::clone(&control))?;
+    let launch = |at: usize| plan(scenario, &program, &nodes, at, data);
     let identity = Identity { version: crate::VERSION.to_owned(), ..Identity::default() };
-    let summary = play(&scenario, &launch, &args.out, &identity, &control, &mut live())?;
-    tell(&summary, &args.out)
+    Ok(play(scenario, &launch, out, &identity, control, &mut live())?)
 }
 
 /// Where a node is.

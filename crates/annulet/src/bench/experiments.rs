@@ -1,0 +1,151 @@
+//! `annulet bench experiments`: published experiments, repeated, and their figures beside ours.
+
+use super::run::stop_by_signal;
+use super::scenario::play_in;
+use crate::failure::{FAILED, Failure, UNUSABLE};
+use bench::Control;
+use bench::experiments::{Experiment, Found, Row, all};
+use bench::results::Results;
+use bench::scenario::Scenario;
+use clap::ValueHint;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Arguments of `bench experiments`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only these [default: all that can be run].
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Each in its small form: the same regime in about a minute.
+    #[arg(long)]
+    small: bool,
+    /// Say which there are, and run none.
+    #[arg(long)]
+    list: bool,
+    /// Where the experiments are.
+    #[arg(long, value_hint = ValueHint::DirPath, value_name = "DIR", default_value = "experiments")]
+    folder: PathBuf,
+    /// Where the results go: a folder for each experiment and round, empty or missing.
+    #[arg(long, value_hint = ValueHint::DirPath, value_name = "DIR", default_value = "bench-results/experiments")]
+    out: PathBuf,
+}
+
+/// Runs them; fails if one cannot be run or was wrong. A bar that is not reached is no failure, and is told.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let files = all(&args.folder)?.into_iter();
+    let read: Result<Vec<_>, _> = files.map(|file| Experiment::read(&file, args.small)).collect();
+    let mut experiments = read?;
+    if let Some(name) = args.names.iter().find(|name| !experiments.iter().any(|it| it.name == **name)) {
+        return Err(Failure::new(UNUSABLE, format!("{}: no experiment {name}", args.folder.display())));
+    }
+    experiments.retain(|it| args.names.is_empty() || args.names.contains(&it.name));
+    if args.list {
+        return list(&experiments);
+    }
+    let out = std::path::absolute(&args.out)?;
+    let control = Arc::new(Control::default());
+    stop_by_signal(Arc::clone(&control))?;
+    let mut wrong = Vec::new();
+    for experiment in &experiments {
+        if let (Some(needs), true) = (&experiment.needs, args.names.is_empty()) {
+            writeln!(
+                std::io::stdout(),
+                "\n{}  {}: left out, it needs {needs}",
+                experiment.name,
+                experiment.title
+            )?;
+            continue;
+        }
+        let mut rounds = Vec::new();
+        for round in 1..=experiment.rounds {
+            let folder = out.join(&experiment.name).join(round.to_string());
+            let results = folder.join("results");
+            let scenario = Scenario::read(&experiment.write(&folder)?)?;
+            let summary = play_in(&scenario, &folder.join("data"), &results, &control)?;
+            let failures = summary.verdict.failures.iter();
+            wrong.extend(failures.map(|failure| format!("{}, round {round}: {failure}", experiment.name)));
+            std::fs::remove_dir_all(folder.join("data"))?;
+            rounds.push(Results::open(&results)?);
+            if control.is_stopped() {
+                return Err(Failure::new(FAILED, "stopped"));
+            }
+        }
+        show(experiment, &experiment.judge(&rounds))?;
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(FAILED, format!("wrong: {}", wrong.join("; ")))),
+    }
+}
+
+fn list(experiments: &[Experiment]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    for it in experiments {
+        let needs = it.needs.as_ref().map(|needs| format!(" (needs {needs})")).unwrap_or_default();
+        writeln!(out, "{:<6} {}{needs}", it.name, it.title)?;
+    }
+    Ok(())
+}
+
+/// Prints the rows of an experiment.
+fn show(experiment: &Experiment, found: &[Option<Found>]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "\n{}  {} ({}; {} rounds)",
+        experiment.name, experiment.title, experiment.source, experiment.rounds
+    )?;
+    writeln!(
+        out,
+        "{:<44} {:>10} {:>10} {:>8}  {:<22} {:<8} noise",
+        "", "published", "ours", "ratio", "bar", "reached"
+    )?;
+    for (row, found) in experiment.rows.iter().zip(found) {
+        writeln!(out, "{}", line(row, found.as_ref()))?;
+    }
+    Ok(())
+}
+
+fn line(row: &Row, found: Option<&Found>) -> String {
+    let unit = row.figure.unit();
+    let name = if unit.is_empty() { row.name.clone() } else { format!("{}, {unit}", row.name) };
+    let published = row.seed.map_or("-".to_owned(), short);
+    let Some(found) = found else { return format!("{name:<44} {published:>10} {:>10}", "none") };
+    let ratio = found.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+    let bars = [("at least", row.at_least), ("at most", row.at_most)];
+    let bars = bars.into_iter().filter_map(|(word, bar)| Some(format!("{word} {}", short(bar?))));
+    let reached = match found.reached {
+        None => "-",
+        Some(true) => "yes",
+        Some(false) => "NO",
+    };
+    format!(
+        "{name:<44} {published:>10} {:>10} {ratio:>8}  {:<22} {reached:<8} {} to {}",
+        short(found.ours),
+        bars.collect::<Vec<_>>().join(", "),
+        short(found.noise.0),
+        short(found.noise.1),
+    )
+}
+
+/// A number with some four digits.
+fn short(number: f64) -> String {
+    match number.abs() {
+        size if size >= 1000.0 || size == size.trunc() => format!("{number:.0}"),
+        size if size >= 10.0 => format!("{number:.1}"),
+        _ => format!("{number:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn numbers_are_short() {
+        let all = [25_994.4, 13.57, 0.305_5, 3.0, 0.0].map(short);
+        assert_eq!(all, ["25994", "13.6", "0.305", "3", "0"]);
+    }
+}

@@ -1,0 +1,115 @@
+//! The figures of a run that experiments compare.
+
+use crate::results::{OperationSummary, Results};
+use serde::Deserialize;
+
+/// A figure of a run: one number, of its measured seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Figure {
+    /// Operations in a second: the median of the seconds.
+    Throughput,
+    /// Operations for each second of CPU time that all servers together used.
+    PerCpuSecond,
+    /// The median of throughput in the last quarter of the run over that in the first.
+    Held,
+    /// The slowest second's throughput over the median.
+    Slowest,
+    /// Of an open loop: operations done, as a share of those asked for.
+    Achieved,
+    /// The 99th percentile of latency, from when operations were due, in milliseconds.
+    P99Ms,
+    /// The same, 99.9th.
+    P999Ms,
+    /// The longest.
+    MaxMs,
+    /// The share of operations that took more than a millisecond.
+    #[serde(rename = "above-1-ms")]
+    Above1Ms,
+    /// The share of reads that found nothing.
+    NotFound,
+    /// Operations that failed.
+    Failed,
+    /// Acknowledged writes that are gone, and values that nobody wrote.
+    Lost,
+    /// Bytes that servers wrote for each byte that clients wrote.
+    WriteAmplification,
+}
+
+impl Figure {
+    /// What it is counted in.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Figure::Throughput => "op/s",
+            Figure::PerCpuSecond => "op/CPU s",
+            Figure::P99Ms | Figure::P999Ms | Figure::MaxMs => "ms",
+            Figure::Failed => "operations",
+            Figure::Lost => "values",
+            Figure::Held
+            | Figure::Slowest
+            | Figure::Achieved
+            | Figure::Above1Ms
+            | Figure::NotFound
+            | Figure::WriteAmplification => "",
+        }
+    }
+
+    /// Of a run, and of one of its operations if one is named; `None` if the run has none.
+    pub fn of(self, results: &Results, label: Option<&str>) -> Option<f64> {
+        let summary = &results.summary;
+        let it: &OperationSummary = match label {
+            Some(label) => summary.operations.get(label)?,
+            None => &summary.total,
+        };
+        let ms = |us: f64| (it.response.count > 0).then_some(us / 1000.0);
+        match self {
+            Figure::Throughput => Some(it.throughput.median),
+            Figure::PerCpuSecond => summary.server_cpu_us_per_op.filter(|us| *us > 0.0).map(|us| 1e6 / us),
+            Figure::Held => held(&seconds(results, label)),
+            Figure::Slowest => (it.throughput.median > 0.0).then(|| it.throughput.min / it.throughput.median),
+            Figure::Achieved => summary.generator.achieved,
+            Figure::P99Ms => ms(it.response.p99_us),
+            Figure::P999Ms => ms(it.response.p99_9_us),
+            Figure::MaxMs => ms(it.response.max_us),
+            Figure::Above1Ms => (it.response.count > 0).then_some(it.response.above_1ms),
+            Figure::NotFound => (it.done > 0).then(|| it.not_found as f64 / it.done as f64),
+            Figure::Failed => Some(it.failed as f64),
+            Figure::Lost => Some((summary.check.lost + summary.check.corrupt) as f64),
+            Figure::WriteAmplification => {
+                summary.servers.iter().flatten().find_map(|it| it.write_amplification)
+            }
+        }
+    }
+}
+
+/// Operations done in each measured second.
+fn seconds(results: &Results, label: Option<&str>) -> Vec<f64> {
+    results.measured().map(|second| second.done(label) as f64).collect()
+}
+
+/// The last quarter's median over the first's; none of a run that is too short to have quarters.
+fn held(seconds: &[f64]) -> Option<f64> {
+    let quarter = seconds.len() / 4;
+    if quarter == 0 {
+        return None;
+    }
+    let median = |part: &[f64]| {
+        let mut part = part.to_vec();
+        part.sort_by(f64::total_cmp);
+        (part[(part.len() - 1) / 2] + part[part.len() / 2]) / 2.0
+    };
+    let (first, last) = (median(&seconds[..quarter]), median(&seconds[seconds.len() - quarter..]));
+    (first > 0.0).then(|| last / first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::held;
+
+    #[test]
+    fn quarters_are_compared_by_their_medians() {
+        assert_eq!(held(&[1.0, 2.0, 3.0]), None);
+        assert_eq!(held(&[10.0, 12.0, 5.0, 5.0, 5.0, 5.0, 4.0, 7.0]), Some(0.5));
+        assert_eq!(held(&[0.0, 1.0, 1.0, 1.0]), None);
+    }
+}
