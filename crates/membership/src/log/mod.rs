@@ -198,20 +198,24 @@ pub struct Log {
 }
 
 impl Log {
-    /// The log of a new cluster, whose only member is here. Its first outputs found the file.
+    /// The log of a new cluster. Its first outputs found the file. Where the state has several members, each founds the same log:
+    /// the same first members vote, and the epoch's nonce is the cluster's number. A member that founds it again, with an empty
+    /// folder, is one that forgot.
     ///
     /// # Panics
-    /// If the state is not of this cluster, or has other members.
+    /// If the state is not of this cluster, or this node is no member.
     pub fn found(identity: Identity, state: State, rng: Box<dyn Rng>, now: Monotonic) -> Log {
         assert!(
-            state.cluster() == identity.cluster && state.members().keys().eq([&identity.node]),
+            state.cluster() == identity.cluster && state.members().contains_key(&identity.node),
             "a new cluster's"
         );
-        let conf = Conf { voters: BTreeSet::from([identity.node]), ..Conf::default() };
+        let members = state.members().keys().copied();
+        let voters = members.take(voters::wanted(state.members().len())).collect();
+        let conf = Conf { voters, ..Conf::default() };
         let mut store = Store::default();
         store.install(Snapshot { index: 1, term: 1, conf, state: state.encode() });
         let mut log = Log::of(identity, store, rng, now);
-        log.epoch = Epoch { number: 1, nonce: log.rng.next_u64() };
+        log.epoch = Epoch { number: 1, nonce: log.identity.cluster.0 };
         log.state = Some(state);
         log.replace = true;
         log

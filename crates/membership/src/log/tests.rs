@@ -50,9 +50,8 @@ fn name(id: NodeId) -> String {
 }
 
 impl World {
-    /// A cluster of one.
-    fn new(seed: u64) -> World {
-        let mut world = World {
+    fn empty(seed: u64) -> World {
+        World {
             now: Monotonic(SECOND),
             nodes: Vec::new(),
             flying: BTreeMap::new(),
@@ -68,7 +67,12 @@ impl World {
             slots: BTreeMap::new(),
             token: 0,
             messages: 0,
-        };
+        }
+    }
+
+    /// A cluster of one.
+    fn new(seed: u64) -> World {
+        let mut world = World::empty(seed);
         let state = State::found(CLUSTER, RingSize::new(16).unwrap(), &name(NodeId(0)), "h:0", "z0").unwrap();
         let at = world.add(NodeId(0));
         let log = Log::found(world.identity(at), state, world.rng(), world.now);

@@ -96,18 +96,45 @@ impl State {
         address: &str,
         zone: &str,
     ) -> Result<State, Rejected> {
-        command::check_texts(name, address, zone)?;
-        let mut member = Member::new(NodeId(0), name);
-        member.zone = Arc::from(zone);
-        let record = Record { member, address: Arc::from(address), starts: 0, start: 0 };
+        State::found_by(cluster, size, [(name, address, zone)])
+    }
+
+    /// A cluster of several nodes from its beginning, all valid, numbered in this order, which own partitions in turn. Whoever
+    /// calls it with the same has the same state.
+    ///
+    /// # Errors
+    /// [`Rejected::Text`] if a text is too long or a name is empty, [`Rejected::NameTaken`] if two names are equal,
+    /// [`Rejected::Full`] unless there is a node, and a partition for each, and they are at most [`MEMBERS_MAX`].
+    pub fn found_by<'a>(
+        cluster: ClusterId,
+        size: RingSize,
+        nodes: impl IntoIterator<Item = (&'a str, &'a str, &'a str)>,
+    ) -> Result<State, Rejected> {
+        let mut members: BTreeMap<NodeId, Record> = BTreeMap::new();
+        let mut next_id = 0_u16;
+        for (name, address, zone) in nodes {
+            command::check_texts(name, address, zone)?;
+            if members.values().any(|record| *record.member.name == *name) {
+                return Err(Rejected::NameTaken);
+            }
+            let mut member = Member::new(NodeId(next_id), name);
+            member.zone = Arc::from(zone);
+            let record = Record { member, address: Arc::from(address), starts: 0, start: 0 };
+            members.insert(NodeId(next_id), record);
+            next_id = next_id.checked_add(1).ok_or(Rejected::Full)?;
+        }
+        if members.is_empty() || members.len() > MEMBERS_MAX.min(size.all().len()) {
+            return Err(Rejected::Full);
+        }
+        let owners = members.keys().copied().cycle().take(size.all().len()).collect();
         Ok(State {
             cluster,
             version: 1,
             ring_version: RingVersion(1 << EPOCH_SHIFT | 1),
             size,
-            next_id: 1,
-            members: BTreeMap::from([(NodeId(0), record)]),
-            owners: vec![NodeId(0); size.all().len()],
+            next_id,
+            members,
+            owners,
             moves: BTreeMap::new(),
             staged: BTreeMap::new(),
             retired: BTreeSet::new(),
@@ -158,6 +185,11 @@ impl State {
     /// The value of a slot.
     pub fn slot(&self, name: &[u8]) -> Option<&Bytes> {
         self.slots.get(name)
+    }
+
+    /// How many partitions there are.
+    pub fn size(&self) -> RingSize {
+        self.size
     }
 
     /// The ring as it is.

@@ -128,7 +128,8 @@ fn any_member_takes_a_proposal() {
             world.propose_at(at, Command::Slot { name, before: None, value })
         })
         .collect();
-    world.run(5);
+    // Some messages take ten seconds.
+    world.run(12);
     assert!(tokens.iter().all(|token| world.answers.get(token) == Some(&Ok(()))), "{:?}", world.answers);
     let leader = world.leader().unwrap();
     assert!(world.state(leader).members().values().all(|it| it.starts > 0), "each start is registered");
@@ -537,5 +538,47 @@ fn no_message_of_a_voter_makes_a_panic() {
                 log.step(Input::Tick, world.now, &mut Vec::new());
             }
         }
+    }
+}
+
+/// A cluster of `nodes` that all begin at once, each for itself.
+fn founded_by_all(seed: u64, nodes: u16) -> World {
+    let mut world = World::empty(seed);
+    let names: Vec<(String, String)> = (0..nodes).map(|at| (name(NodeId(at)), format!("h:{at}"))).collect();
+    let founders = || names.iter().map(|(name, address)| (&**name, &**address, ""));
+    let state = State::found_by(CLUSTER, RingSize::new(16).unwrap(), founders()).unwrap();
+    for id in 0..nodes {
+        let at = world.add(NodeId(id));
+        let (identity, rng) = (world.identity(at), world.rng());
+        world.nodes[at].log = Some(Log::found(identity, state.clone(), rng, world.now));
+        world.step(at, at, Input::Tick);
+    }
+    world
+}
+
+#[test]
+fn those_who_found_a_cluster_at_once_have_one_history() {
+    for seed in 0..20 {
+        let nodes = [2, 3, 5, 8][usize::try_from(seed % 4).unwrap()];
+        let mut world = founded_by_all(seed, nodes);
+        world.run(30);
+        world.assert_settled("founded");
+        let slot = Command::Slot { name: Bytes::from_static(b"a"), before: None, value: Some(Bytes::new()) };
+        assert_eq!(world.propose(|_| slot), Ok(()));
+        let leader = world.leader().unwrap();
+        assert!(world.state(leader).members().values().all(|it| it.starts == 1));
+        // One comes again with nothing in its folder: it is told so, and follows.
+        let at = (leader + 1) % usize::from(nodes);
+        world.kill(at);
+        let (identity, rng) = (world.identity(at), world.rng());
+        let names: Vec<String> = (0..nodes).map(|at| format!("n{at}@h")).collect();
+        let addresses: Vec<String> = (0..nodes).map(|at| format!("h:{at}")).collect();
+        let founders = names.iter().zip(&addresses).map(|(name, address)| (&**name, &**address, ""));
+        let state = State::found_by(CLUSTER, RingSize::new(16).unwrap(), founders).unwrap();
+        (world.nodes[at].disk, world.nodes[at].ring, world.nodes[at].checked) = (Bytes::new(), 0, (0, 0));
+        world.nodes[at].log = Some(Log::found(identity, state, rng, world.now));
+        world.step(at, at, Input::Tick);
+        world.run(90);
+        world.assert_settled("one had forgotten all");
     }
 }
