@@ -88,6 +88,7 @@ pub(crate) fn message(message: &PeerMessage) -> String {
             format!("page {:x}: {} names, rest {:?}", id.0, page.names.len(), page.rest)
         }
         PeerMessage::Page { id, page: Err(error) } => format!("page {:x}: {error}", id.0),
+        PeerMessage::Membership { .. } => "a word of membership".to_owned(),
         PeerMessage::PropsInForce { id } => format!("props in force {:x}", id.0),
     }
 }

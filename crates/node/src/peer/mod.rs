@@ -115,12 +115,21 @@ pub enum PeerMessage {
         /// The page.
         page: Result<Page, Error>,
     },
+    /// A word between the nodes' parts in their cluster (crate `membership`), which the shell passes on; shards have no use for it.
+    Membership {
+        /// What that crate wrote.
+        bytes: Bytes,
+    },
     /// The answer to a [`PeerMessage::Props`]: they, or later ones, are in force and durable.
     PropsInForce {
         /// The question.
         id: AskId,
     },
 }
+
+/// Up to so many bytes a word of membership is one on who is there, or on who leads, which must not wait: probes and heartbeats.
+/// Longer ones carry changes.
+const SMALL_MEMBERSHIP: usize = 1_500;
 
 /// What goes first when several messages wait for a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -152,6 +161,7 @@ impl PeerMessage {
                 Reason::Repair | Reason::Heal => Lane::Repair,
                 Reason::Handoff => Lane::Handoff,
             },
+            PeerMessage::Membership { bytes } if bytes.len() <= SMALL_MEMBERSHIP => Lane::Liveness,
             PeerMessage::AskPage { .. } | PeerMessage::Page { .. } => Lane::Listings,
             PeerMessage::Ask { ask: Ask::Reap { .. }, .. }
             | PeerMessage::Answer { result: Ok(Answer::Reaping { .. }), .. } => Lane::Handoff,
@@ -169,7 +179,7 @@ pub fn route(message: &PeerMessage, layout: &Layout) -> ShardId {
         | PeerMessage::Forwarded { id, .. }
         | PeerMessage::Page { id, .. }
         | PeerMessage::PropsInForce { id } => ShardId(id.shard().0 % layout.shards),
-        PeerMessage::Props { .. } => ShardId(0),
+        PeerMessage::Props { .. } | PeerMessage::Membership { .. } => ShardId(0),
         PeerMessage::Ask { key, .. } => {
             // A key that is none is answered by whoever gets it.
             let prefix = object::key::decode_object_key(key).map_or(0, |key| key.prefix);

@@ -78,6 +78,8 @@ impl Shard {
                 self.on_sign_of_life(from, None, None);
                 self.on_page(id.0 >> 8, page);
             }
+            // The shell's.
+            PeerMessage::Membership { .. } => {}
             PeerMessage::Props { id, change } => self.on_peer_props(from, id, change),
             PeerMessage::PropsInForce { id } => {
                 self.on_sign_of_life(from, None, None);
@@ -106,6 +108,7 @@ impl Shard {
             PeerMessage::Props { id, .. } => self.on_peer_in_force(to, id.0 >> 8),
             // Whoever waits for these has a deadline.
             PeerMessage::Ping { .. }
+            | PeerMessage::Membership { .. }
             | PeerMessage::Pong { .. }
             | PeerMessage::Answer { .. }
             | PeerMessage::Forwarded { .. }

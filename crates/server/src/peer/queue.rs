@@ -83,6 +83,7 @@ fn weight(message: &PeerMessage) -> usize {
         PeerMessage::Answer { result: Ok(Answer::Read(Some(stored))), .. } => {
             stored.head.len() + stored.value.as_ref().map_or(0, |value| value.len())
         }
+        PeerMessage::Membership { bytes } => bytes.len(),
         PeerMessage::AskPage { ask, .. } => 2 * ask.partitions.len(),
         PeerMessage::Page { page: Ok(page), .. } => {
             page.names.iter().map(|name| NAME_BYTES + name.len()).sum()

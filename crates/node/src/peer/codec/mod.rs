@@ -43,11 +43,15 @@ mod kind {
     pub(super) const PAGE: u8 = 11;
     /// An ask that only one process is to answer.
     pub(super) const ASK_LIFE: u8 = 12;
+    pub(super) const MEMBERSHIP: u8 = 13;
 }
 
 /// The first version of the protocol in which tombstones are reaped, bucket types told of and listings
 /// asked for.
 const VERSION_REAPS: u16 = 2;
+
+/// The first version in which nodes agree on their members.
+const VERSION_MEMBERSHIP: u16 = 3;
 
 const _: () = assert!(
     kv::limits::OBJECT_BYTES_MAX + kv::limits::HEAD_BYTES_MAX + (1 << 20) <= FRAME_BYTES_MAX,
@@ -134,6 +138,7 @@ impl PeerMessage {
             PeerMessage::PropsInForce { id } => (kind::PROPS_IN_FORCE, id, 0),
             PeerMessage::AskPage { id, ttl_ms, .. } => (kind::ASK_PAGE, id, *ttl_ms),
             PeerMessage::Page { id, .. } => (kind::PAGE, id, 0),
+            PeerMessage::Membership { .. } => (kind::MEMBERSHIP, &AskId(0), 0),
         };
         Header { kind, id: id.0, ttl_ms }
     }
@@ -153,6 +158,11 @@ impl PeerMessage {
                 if version < VERSION_REAPS =>
             {
                 Err(EncodeError::TooNew)
+            }
+            PeerMessage::Membership { .. } if version < VERSION_MEMBERSHIP => Err(EncodeError::TooNew),
+            PeerMessage::Membership { bytes } => {
+                bytes.put(out);
+                Ok(None)
             }
             PeerMessage::Ask { id: _, ttl_ms: _, life, key, ask } => {
                 if names_life(version, *life) {
@@ -238,6 +248,7 @@ fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
         }
         kind::ASK_PAGE => PeerMessage::AskPage { id, ttl_ms, ask: Field::take(from)? },
         kind::PAGE => PeerMessage::Page { id, page: Field::take(from)? },
+        kind::MEMBERSHIP => PeerMessage::Membership { bytes: Field::take(from)? },
         kind::PROPS_IN_FORCE => PeerMessage::PropsInForce { id },
         _ => return Err(Malformed("there is no such kind")),
     };

@@ -235,6 +235,13 @@ fn an_older_program_is_written_what_it_knows() {
 }
 
 #[test]
+fn words_of_membership_survive_and_go_to_newer_programs_only() {
+    let word = PeerMessage::Membership { bytes: bytes("word") };
+    assert_eq!(back(&word), word);
+    assert_eq!(word.encode(2, &mut BytesMut::new()), Err(EncodeError::TooNew));
+}
+
+#[test]
 fn a_golden_frame() {
     let ping = PeerMessage::Ping { id: ID, life: 7, load: Load(2) };
     assert_eq!(
