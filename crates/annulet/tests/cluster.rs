@@ -469,3 +469,63 @@ fn dev_runs_a_cluster_and_stops_all_of_it() {
     assert!(text.contains(&format!("cannot listen on {}", taken.local_addr().unwrap())), "{text}");
     assert!(text.contains("n2@127.0.0.1 ended"), "{text}");
 }
+
+/// What a node says that all agree on.
+fn agreed(server: &Server) -> Value {
+    let answer = server.http_get("/admin/cluster");
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+#[test]
+fn nodes_agree_on_who_they_are_and_operators_see_it() {
+    let cluster = Cluster::new(3);
+    let dir = cluster.dir.path();
+    let mut servers: Vec<Server> = (1..=3).map(|node| cluster.start(node, &[])).collect();
+    let state_of = |server: &Server, at: usize| agreed(server)["members"][at]["state"].clone();
+    let settled = |servers: &[Server]| {
+        let all: Vec<Value> = servers.iter().map(agreed).collect();
+        all.iter().all(|it| {
+            let members = it["members"].as_array().unwrap();
+            it["version"] == all[0]["version"]
+                && it["leader"].is_string()
+                && members.iter().all(|member| member["reachable"] == true && member["starts"] != 0)
+        })
+    };
+    until("agreement", || settled(&servers));
+    let admin = |server: &Server, words: &[&str]| -> (bool, String) {
+        let output = run(dir, &[&["admin"], words, &["--node", &server.http]].concat());
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).unwrap())
+    };
+    let (is_done, text) = admin(&servers[0], &["member-status"]);
+    assert!(
+        is_done && text.lines().filter(|line| line.contains("valid  yes      yes")).count() == 3,
+        "{text}"
+    );
+    let (is_done, text) = admin(&servers[1], &["ring-status", "--json"]);
+    let ring: Value = serde_json::from_str(&text).unwrap();
+    assert!(is_done && ring["voters"].as_array().unwrap().len() == 3, "{text}");
+    assert_eq!(ring["ring"]["partitions"], 64);
+    assert!(admin(&servers[1], &["transfers"]).1.contains("no partition is on its way"));
+    // Staged at one node, seen at another; shown, refused, forgotten.
+    assert!(admin(&servers[0], &["cluster", "leave", &name(3)]).0);
+    until("the staged change at another node", || agreed(&servers[1])["staged"][0]["change"] == "leave");
+    let (is_done, text) = admin(&servers[1], &["cluster", "plan"]);
+    assert!(is_done && text.contains("21 partitions get another owner"), "{text}");
+    let (is_done, text) = admin(&servers[1], &["cluster", "commit"]);
+    assert!(!is_done && text.contains("does not move data"), "{text}");
+    assert!(!admin(&servers[0], &["cluster", "leave", "nobody@127.0.0.1"]).0);
+    assert!(admin(&servers[2], &["cluster", "clear"]).0);
+    until("nothing staged", || agreed(&servers[0])["staged"].as_array().unwrap().is_empty());
+    // One goes, and is noted to be down; when it comes back it is valid, and knows all that it missed.
+    servers.pop().unwrap().kill();
+    let mut noted = false;
+    until("down", || {
+        noted = noted || admin(&servers[0], &["cluster", "down", &name(3)]).0;
+        noted && state_of(&servers[1], 2) == "down"
+    });
+    servers.push(cluster.start(3, &[]));
+    until("agreement again", || settled(&servers) && state_of(&servers[0], 2) == "valid");
+    assert_eq!(agreed(&servers[2])["members"][2]["starts"], 2);
+    servers.into_iter().for_each(Server::stop);
+}

@@ -56,6 +56,9 @@ pub enum Error {
     /// A certificate or a key is of no use.
     #[error(transparent)]
     Tls(#[from] crate::peer::TlsError),
+    /// This node cannot take part in its cluster.
+    #[error("{0}")]
+    Membership(String),
     /// A thread, a signal handler or the like could not be had.
     #[error("{0}: {1}")]
     System(&'static str, std::io::Error),

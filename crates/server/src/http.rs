@@ -6,6 +6,7 @@
 use crate::connections::{Connections, Held, Patience, Read};
 use crate::input::Input;
 use crate::local::Local;
+use crate::membership;
 use crate::pace::{Pace, Sending};
 use crate::pb::{hang_up, send};
 use crate::stats::Stats;
@@ -28,16 +29,24 @@ const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// Brings statistics of the whole node.
 pub type Ask = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Stats> + Send>> + Send + Sync>;
 
+/// Who answers what no shard alone can.
+pub struct Wide {
+    /// Statistics.
+    pub stats: Ask,
+    /// What the nodes agree on.
+    pub membership: membership::Handle,
+}
+
 /// Serves one connection until it ends.
 pub async fn serve(
     mut stream: TcpStream,
     local: Rc<Local>,
-    ask: Ask,
+    wide: Wide,
     about: Rc<Connections>,
     patience: Patience,
     id: u64,
 ) {
-    let ended = converse(&mut stream, &local, &ask, &about, &patience).await;
+    let ended = converse(&mut stream, &local, &wide, &about, &patience).await;
     if let Err(error) = ended {
         tracing::debug!(connection = id, %error, "connection ended");
     }
@@ -47,7 +56,7 @@ pub async fn serve(
 async fn converse(
     stream: &mut TcpStream,
     local: &Local,
-    ask: &Ask,
+    wide: &Wide,
     about: &Rc<Connections>,
     patience: &Patience,
 ) -> io::Result<()> {
@@ -108,7 +117,7 @@ async fn converse(
                 send(stream, &mut out, patience).await?;
                 return hang_up(stream, patience).await;
             }
-            Incoming::Question(question) => answer(question, &mut session, ask, &mut out).await,
+            Incoming::Question(question) => answer(question, &mut session, wide, &mut out).await,
             Incoming::Request(request) => {
                 goes_with_others =
                     serve_request(request, &mut session, local, stream, &mut out, patience).await?;
@@ -145,16 +154,27 @@ async fn serve_request(
     }
 }
 
-async fn answer(question: Question, session: &mut Session, ask: &Ask, out: &mut Vec<u8>) {
-    let stats = ask().await;
+async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mut Vec<u8>) {
+    if let Question::Cluster(page, body) = question {
+        let answered = wide.membership.ask(page, body).await;
+        return session.answer(
+            answered.status,
+            "application/json",
+            answered.body.to_string().as_bytes(),
+            out,
+        );
+    }
+    let stats = (wide.stats)().await;
     let text = match question {
         Question::Stats => serde_json::to_string(&stats),
         Question::Status => serde_json::to_string(&stats.status()),
         Question::Metrics => stats.metrics(),
+        Question::Cluster(..) => unreachable!("answered above"),
     };
     let content_type = match question {
         Question::Stats | Question::Status => "application/json",
         Question::Metrics => "text/plain; version=0.0.4",
+        Question::Cluster(..) => unreachable!("answered above"),
     };
     match text {
         Ok(text) => session.answer(200, content_type, text.as_bytes(), out),

@@ -8,7 +8,7 @@
 //! * `serve.rs`: start and stop. * `thread.rs`: a shard's thread. * `local.rs`: what connections and the loop
 //!   share on it. * `pb.rs`, `http.rs`: connections of Riak's protocol buffers and its HTTP. * `connections.rs`,
 //!   `pace.rs`: how long each may take. `input.rs`: what each reads into. `connects.rs`: how many there are. * `mailbox.rs`: messages between threads.
-//! * `peer/`: links between the nodes of a cluster.
+//! * `peer/`: links between the nodes of a cluster. `membership/`: what these agree on.
 //! * `stats.rs`: what `/stats` says. `metrics.rs`: the same for Prometheus. * `config.rs`: what it is told.
 
 pub mod config;
@@ -21,6 +21,7 @@ mod listen;
 mod local;
 mod machine;
 mod mailbox;
+mod membership;
 mod metrics;
 mod pace;
 mod pb;

@@ -4,6 +4,7 @@
 //! ([`Local::ask`]): no queue, no wake-up. Any other is filed under its id until the loop brings the answer.
 
 use crate::mailbox::{MESSAGES_MAX, Mail, Mailboxes};
+use crate::membership;
 use crate::peer::{LINKS_MAX, Links, PeerFigures};
 use base::{FastMap, Monotonic};
 use kv::{Error, Request, Response};
@@ -41,6 +42,7 @@ pub struct Local {
     layout: Layout,
     /// `None` for a node alone.
     links: Option<Links>,
+    membership: membership::Handle,
     /// Messages to other nodes that could not be sent, until the shard takes them back.
     bounced: RefCell<Vec<(NodeId, PeerMessage)>>,
     /// The shard takes nothing more.
@@ -55,6 +57,7 @@ impl Local {
         shard: Shard,
         mailboxes: Arc<Mailboxes>,
         links: Option<Links>,
+        membership: membership::Handle,
     ) -> Local {
         Local {
             id,
@@ -68,6 +71,7 @@ impl Local {
             closed: RefCell::default(),
             layout,
             links,
+            membership,
             bounced: RefCell::default(),
             closing: Cell::new(false),
         }
@@ -162,6 +166,10 @@ impl Local {
         }
         let mut shard = self.shard.borrow_mut();
         for message in messages.drain(..) {
+            if let PeerMessage::Membership { bytes } = message {
+                self.membership.word(from, bytes);
+                continue;
+            }
             match route(&message, &self.layout) {
                 to if to == self.id => shard.peer(from, message),
                 to => self.put(to, Mail::Peer { from, message }),

@@ -1,8 +1,8 @@
 //! Start and stop of a node.
 //!
 //! 1. Find the layout, or choose one. 2. Listen, so that a port in use is known before a store is touched.
-//! 3. Open all stores, each on its thread. 4. Hand shard 0's bucket properties to all. 5. Serve until SIGTERM or
-//!    SIGINT. 6. Answer what is under way, close connections, stop the stores cleanly.
+//! 3. Open all stores, each on its thread. 4. Hand shard 0's bucket properties to all, and begin to take part in the
+//!    cluster. 5. Serve until SIGTERM or SIGINT. 6. Answer what is under way, close connections, stop the stores cleanly.
 
 use crate::config::{Config, SETTINGS};
 use crate::error::Error;
@@ -10,6 +10,7 @@ use crate::http;
 use crate::listen::listen;
 use crate::machine;
 use crate::mailbox::Mailboxes;
+use crate::membership;
 use crate::peer::{self, Arrived, Doors, Peers};
 use crate::stats::{Stats, ThreadStats};
 use crate::thread::{self, Common, Lines, Listeners};
@@ -57,7 +58,8 @@ pub struct Started {
 pub fn serve(config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Error> {
     let members = members(&config)?;
     let layout = find_layout(&config, &members)?;
-    let common = common(&config, layout, members)?;
+    let (membership, inbox) = membership::queue();
+    let common = common(&config, layout, members, membership)?;
     let pb_listeners = listen(config.pb_listen, layout.shards.into())?;
     let http_listeners = listen(config.http_listen, layout.shards.into())?;
     let peers = match config.cluster().map_err(|(name, what)| Error::Cluster(name, what))? {
@@ -75,6 +77,7 @@ pub fn serve(config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Er
         doors: None,
         peers,
         threads: Vec::new(),
+        inbox,
     };
     node.doors = node.common.peers.as_ref().map(|peers| Arc::new(Doors::new(Arc::clone(peers))));
     let (controls, asked): (Vec<_>, Vec<_>) =
@@ -149,6 +152,8 @@ struct Node {
     doors: Option<Arc<Doors>>,
     peers: Option<TcpListener>,
     threads: Vec<Thread>,
+    /// What comes to the membership's thread, which starts when the stores are open: then nobody else has the data folder.
+    inbox: membership::Inbox,
 }
 
 /// Where it listens.
@@ -167,7 +172,9 @@ impl Node {
         let (mut terminate, mut interrupt) =
             (handler(SignalKind::terminate())?, handler(SignalKind::interrupt())?);
         let reports = self.share_table()?;
-        let Node { common, addresses, doors, peers, threads } = self;
+        let Node { common, addresses, doors, peers, threads, inbox } = self;
+        let (lost, mut ended) = mpsc::channel(1);
+        let membership = start_membership(&common, inbox, lost)?;
         on_started(&Started {
             pb: addresses.pb,
             http: addresses.http,
@@ -177,7 +184,7 @@ impl Node {
             reports,
         });
         let arrivals = threads.into_iter().map(|thread| thread.arrive).collect();
-        runtime.block_on(async {
+        let result = runtime.block_on(async {
             if let (Some(listener), Some(doors)) = (peers, doors) {
                 let listener = tokio::net::TcpListener::from_std(listener).map_err(system)?;
                 tokio::spawn(peer::serve(listener, doors, arrivals));
@@ -185,10 +192,14 @@ impl Node {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
+                Some(why) = ended.recv() => return Err(Error::Membership(why)),
             }
             tracing::info!("stopping");
             Ok(())
-        })
+        });
+        common.membership.stop();
+        membership.join().expect("a thread aborts the process rather than panic");
+        result
     }
 
     /// Waits until all stores are open, and gives every thread the bucket properties.
@@ -206,6 +217,32 @@ impl Node {
         }
         Ok(reports)
     }
+}
+
+/// Starts the thread that takes part in the cluster; it tells when it cannot go on.
+fn start_membership(
+    common: &Common,
+    inbox: membership::Inbox,
+    lost: mpsc::Sender<String>,
+) -> Result<std::thread::JoinHandle<()>, Error> {
+    let addresses = common.peers.as_ref().map_or(&[][..], |peers| peers.addresses());
+    let part = membership::Part::open(&membership::Founding {
+        data: &common.data,
+        members: &common.members,
+        addresses: addresses.iter().map(SocketAddr::to_string).collect(),
+        ring_size: common.layout.ring_size,
+        life: common.life,
+    });
+    let part = part.map_err(|error| Error::Membership(error.to_string()))?;
+    let mailboxes = Arc::clone(&common.mailboxes);
+    let body = move || {
+        if let Err(why) = part.run(&inbox, &mailboxes) {
+            // Nobody listens while the node stops anyway.
+            lost.try_send(why).ok();
+        }
+    };
+    let thread = std::thread::Builder::new().name("annulet-membership".to_owned());
+    thread.spawn(body).map_err(|cause| Error::System("cannot start a thread", cause))
 }
 
 fn ask_all(
@@ -249,7 +286,12 @@ fn members(config: &Config) -> Result<Arc<Members>, Error> {
     }))
 }
 
-fn common(config: &Config, layout: Layout, members: Arc<Members>) -> Result<Common, Error> {
+fn common(
+    config: &Config,
+    layout: Layout,
+    members: Arc<Members>,
+    membership: membership::Handle,
+) -> Result<Common, Error> {
     let cluster = config.cluster().map_err(|(name, what)| Error::Cluster(name, what))?;
     // 0 is for no process in particular.
     let life = OsRng::new().next_u64().max(1);
@@ -276,6 +318,7 @@ fn common(config: &Config, layout: Layout, members: Arc<Members>) -> Result<Comm
         life,
         delete_mode: config.delete_mode,
         mailboxes: Arc::new(Mailboxes::new(layout.shards)),
+        membership,
         connections: Arc::new(AtomicUsize::new(0)),
         connections_max: config.connections_max,
         idle_timeout: config.idle_timeout,

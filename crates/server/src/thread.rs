@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::http;
 use crate::local::Local;
 use crate::mailbox::Mailboxes;
+use crate::membership;
 use crate::pb;
 use crate::peer::{self, Arrived, Links, Peers};
 use crate::stats::ThreadStats;
@@ -70,6 +71,8 @@ pub struct Common {
     pub delete_mode: DeleteMode,
     /// Messages between threads.
     pub mailboxes: Arc<Mailboxes>,
+    /// What the nodes agree on.
+    pub membership: membership::Handle,
     /// Connections that are open in all threads.
     pub connections: Arc<AtomicUsize>,
     /// How many there may be.
@@ -174,7 +177,14 @@ impl Opened {
         let folder = layout::shard_dir(&common.data, self.id.0);
         let shard = Shard::new(config, self.store, table);
         let links = common.peers.as_ref().map(|peers| Links::new(self.id, peers));
-        let local = Local::new(self.id, common.layout, shard, Arc::clone(&common.mailboxes), links);
+        let local = Local::new(
+            self.id,
+            common.layout,
+            shard,
+            Arc::clone(&common.mailboxes),
+            links,
+            common.membership.clone(),
+        );
         let local = Rc::new(local);
         let closed = LocalSet::new().block_on(&runtime, async move {
             let connections = Rc::new(Connections::new(Arc::clone(&common.connections)));
@@ -308,8 +318,9 @@ fn welcome(
             tokio::task::spawn_local(served).abort_handle()
         }),
         Protocol::Http(ask) => connections.add(common.idle_timeout, |id, about, patience| {
-            let (local, ask) = (Rc::clone(local), ask.clone());
-            tokio::task::spawn_local(http::serve(stream, local, ask, about, patience, id)).abort_handle()
+            let wide = http::Wide { stats: ask.clone(), membership: common.membership.clone() };
+            tokio::task::spawn_local(http::serve(stream, Rc::clone(local), wide, about, patience, id))
+                .abort_handle()
         }),
     }
 }

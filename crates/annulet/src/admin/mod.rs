@@ -1,9 +1,11 @@
 //! `annulet admin`: what operators do to a cluster.
 //!
-//! * `cert.rs`: certificates for its nodes. * `types.rs`: bucket types. * `http.rs`: how a running node is asked.
+//! * `cluster.rs`: who is a member, and what is to become of them. * `table.rs`: tables for people. * `cert.rs`: certificates for its nodes. * `types.rs`: bucket types. * `http.rs`: how a running node is asked.
 
 mod cert;
+mod cluster;
 pub(crate) mod http;
+mod table;
 mod types;
 
 pub use cert::{authority_files, make, node_files};
@@ -19,6 +21,15 @@ pub enum Command {
     /// Create, activate, change and show bucket types.
     #[command(subcommand)]
     BucketType(types::Command),
+    /// Show a cluster's state, stage changes of its members, and see what they would do.
+    #[command(subcommand)]
+    Cluster(cluster::Command),
+    /// List the members: state, share of the ring, whether they are reached.
+    MemberStatus(cluster::Shown),
+    /// Show the ring, and who leads and votes.
+    RingStatus(cluster::Shown),
+    /// List the partitions that are on their way to another owner.
+    Transfers(cluster::Shown),
 }
 
 /// Does it.
@@ -26,5 +37,9 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Cert(args) => cert::run(args),
         Command::BucketType(command) => types::run(command),
+        Command::Cluster(command) => cluster::run(command),
+        Command::MemberStatus(shown) => cluster::members(shown),
+        Command::RingStatus(shown) => cluster::ring(shown),
+        Command::Transfers(shown) => cluster::transfers(shown),
     }
 }

@@ -29,6 +29,43 @@ pub(super) enum Page {
     Type(Bytes),
     /// Its activation.
     Activate(Bytes),
+    /// What the nodes agree on.
+    Cluster(ClusterPage),
+}
+
+/// A page about what the nodes of a cluster agree on, which the shell answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClusterPage {
+    /// The members, who owns what, what is staged.
+    Show,
+    /// What a commit of what is staged would do.
+    Plan,
+    /// A change is staged.
+    Stage,
+    /// What is staged is forgotten.
+    Clear,
+    /// What is staged is carried out.
+    Commit,
+    /// A member will not be reached for long.
+    Down,
+    /// A node joins.
+    Join,
+}
+
+impl ClusterPage {
+    /// The page of the rest of a path, below `/admin/cluster`.
+    pub(super) fn named(rest: &[u8]) -> Option<ClusterPage> {
+        Some(match rest {
+            b"" => ClusterPage::Show,
+            b"plan" => ClusterPage::Plan,
+            b"stage" => ClusterPage::Stage,
+            b"clear" => ClusterPage::Clear,
+            b"commit" => ClusterPage::Commit,
+            b"down" => ClusterPage::Down,
+            b"join" => ClusterPage::Join,
+            _ => return None,
+        })
+    }
 }
 
 /// What an answer depends on beside what the node says.
@@ -53,7 +90,8 @@ pub(super) fn allowed(page: &Page) -> &'static [Method] {
     match page {
         Page::Status | Page::Members | Page::OpenApi | Page::Types => &[Method::Get, Method::Head],
         Page::Type(_) => &[Method::Get, Method::Head, Method::Put, Method::Post],
-        Page::Activate(_) => &[Method::Post],
+        Page::Cluster(ClusterPage::Show | ClusterPage::Plan) => &[Method::Get, Method::Head],
+        Page::Activate(_) | Page::Cluster(_) => &[Method::Post],
     }
 }
 
@@ -74,7 +112,7 @@ pub(super) fn request(page: &Page, method: Method, body: &[u8]) -> Result<Option
         (Page::Activate(name), _) => {
             (Request::ChangeType(name.clone(), TypeChange::Activate), None, Change::Activate)
         }
-        (Page::Status | Page::OpenApi, _) => return Ok(None),
+        (Page::Status | Page::OpenApi | Page::Cluster(_), _) => return Ok(None),
     };
     Ok(Some((request, Asked { only, change })))
 }
@@ -200,6 +238,13 @@ mod tests {
             Page::Types,
             Page::Type(name()),
             Page::Activate(name()),
+            Page::Cluster(ClusterPage::Show),
+            Page::Cluster(ClusterPage::Plan),
+            Page::Cluster(ClusterPage::Stage),
+            Page::Cluster(ClusterPage::Clear),
+            Page::Cluster(ClusterPage::Commit),
+            Page::Cluster(ClusterPage::Down),
+            Page::Cluster(ClusterPage::Join),
         ] {
             assert!(pages.contains(&page), "{page:?} is there and not described");
         }

@@ -34,4 +34,5 @@ mod session;
 #[cfg(test)]
 mod tests;
 
+pub use admin::ClusterPage;
 pub use session::{Incoming, Question, Session};

@@ -7,7 +7,7 @@ use kv::request::DEFAULT_TYPE;
 use protocol::http::Refused;
 use protocol::http::target::{decode, encode, segments};
 
-use super::admin::Page;
+use super::admin::{ClusterPage, Page};
 
 /// The generation of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +87,10 @@ fn admin(mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused
         b"status" => Page::Status,
         b"members" => Page::Members,
         b"openapi.yaml" => Page::OpenApi,
+        b"cluster" => match ClusterPage::named(&rest.next().unwrap_or_default()) {
+            Some(page) => Page::Cluster(page),
+            None => return Ok(None),
+        },
         b"bucket-types" => match (rest.next(), rest.next()) {
             (None, _) => Page::Types,
             (Some(name), None) => Page::Type(decode(&name)?),

@@ -14,7 +14,7 @@ use kv::{Error, Response};
 use protocol::http::target::{self, Query};
 use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused, Waits, date};
 
-use super::admin::{self, Page};
+use super::admin::{self, ClusterPage, Page};
 use super::fault::Fault;
 use super::foreign::is_foreign;
 use super::listing::{self, Went};
@@ -41,7 +41,7 @@ pub enum Incoming {
 }
 
 /// What no shard alone can answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// What is the node doing?
     Stats,
@@ -49,6 +49,8 @@ pub enum Question {
     Metrics,
     /// Where does the node stand?
     Status,
+    /// What do the nodes of the cluster agree on, or may it be changed so? With the request's body.
+    Cluster(ClusterPage, Bytes),
 }
 
 /// What the answer under way is to.
@@ -257,6 +259,7 @@ impl Session {
         }
         Ok(match page {
             Page::Status => Incoming::Question(Question::Status),
+            Page::Cluster(page) => Incoming::Question(Question::Cluster(*page, Bytes::copy_from_slice(body))),
             _ => {
                 self.answer(200, "application/yaml", admin::OPENAPI.as_bytes(), out);
                 Incoming::Answered

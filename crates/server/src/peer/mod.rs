@@ -91,6 +91,11 @@ impl Peers {
         &self.members
     }
 
+    /// Where each node is reached, in the order of their numbers.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
     fn address(&self, node: NodeId) -> SocketAddr {
         self.addresses[usize::from(node.0)]
     }

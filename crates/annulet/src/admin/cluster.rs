@@ -1,0 +1,234 @@
+//! `annulet admin cluster`, `member-status`, `ring-status`, `transfers`: with the words of `riak-admin`.
+
+use super::http::{Answer, Node};
+use super::table::{cell, table};
+use crate::failure::{FAILED, Failure};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// What is done with a cluster. Changes are staged, shown by `plan`, and carried out by `commit`.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Show the members and what is staged.
+    Status(Shown),
+    /// Show what a commit of what is staged would do.
+    Plan(Shown),
+    /// Stage that a node joins the cluster of another. Not in this version, which moves no data between nodes.
+    Join(JoinArgs),
+    /// Stage that a member gives up its partitions and goes.
+    Leave(Of),
+    /// Stage that a newcomer takes a member's place, with its data.
+    Replace(Pair),
+    /// Stage that a newcomer takes the place of a member that is gone.
+    ForceReplace(Pair),
+    /// Stage that a member that is gone is forgotten.
+    ForceRemove(Of),
+    /// Note that a member will not be reached for long. It is valid again when it starts.
+    Down(Of),
+    /// Forget what is staged.
+    Clear(Node),
+    /// Carry out what is staged. Not in this version, which moves no data between nodes.
+    Commit(Node),
+}
+
+/// Something to be shown.
+#[derive(clap::Args)]
+pub struct Shown {
+    #[command(flatten)]
+    node: Node,
+    /// As JSON, for programs.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A member.
+#[derive(clap::Args)]
+pub struct Of {
+    #[command(flatten)]
+    node: Node,
+    /// The member.
+    #[arg(value_name = "NAME@HOST")]
+    member: String,
+}
+
+/// A member and who takes its place.
+#[derive(clap::Args)]
+pub struct Pair {
+    #[command(flatten)]
+    of: Of,
+    /// Who takes its place; it waits to join.
+    #[arg(value_name = "BY")]
+    by: String,
+}
+
+/// Where a cluster is.
+#[derive(clap::Args)]
+pub struct JoinArgs {
+    #[command(flatten)]
+    node: Node,
+    /// Where a member listens to other nodes.
+    #[arg(value_name = "ADDR:PORT")]
+    address: String,
+}
+
+/// Does it.
+pub fn run(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Status(shown) => status(shown),
+        Command::Plan(shown) => plan(shown),
+        Command::Join(args) => change(&args.node, "join", &json!({ "node": args.address }), "staged"),
+        Command::Leave(of) => of.stage("leave"),
+        Command::Replace(pair) => pair.stage("replace"),
+        Command::ForceReplace(pair) => pair.stage("force-replace"),
+        Command::ForceRemove(of) => of.stage("force-remove"),
+        Command::Down(of) => change(&of.node, "down", &json!({ "node": of.member }), "noted"),
+        Command::Clear(node) => change(node, "clear", &json!({}), "nothing is staged any more"),
+        Command::Commit(node) => change(node, "commit", &json!({}), "begun"),
+    }
+}
+
+impl Of {
+    fn stage(&self, what: &str) -> Result<(), Failure> {
+        change(&self.node, "stage", &json!({ "node": self.member, "change": what }), "staged")
+    }
+}
+
+impl Pair {
+    fn stage(&self, what: &str) -> Result<(), Failure> {
+        let body = json!({ "node": self.of.member, "change": what, "by": self.by });
+        change(&self.of.node, "stage", &body, "staged")
+    }
+}
+
+fn change(node: &Node, word: &str, body: &Value, done: &str) -> Result<(), Failure> {
+    taken(node.ask("POST", &format!("/admin/cluster/{word}"), &body.to_string())?)?;
+    say(done)
+}
+
+/// The answer's body, if it is not what is wrong.
+fn taken(Answer { status, body }: Answer) -> Result<Value, Failure> {
+    if status < 300 {
+        return Ok(body);
+    }
+    let text = body["error"].as_str().or(body.as_str()).unwrap_or_default();
+    Err(Failure::new(FAILED, if text.is_empty() { format!("HTTP status {status}") } else { text.to_owned() }))
+}
+
+impl Shown {
+    fn ask(&self, path: &str) -> Result<Value, Failure> {
+        taken(self.node.ask("GET", path, "")?)
+    }
+
+    /// Shows a part of an answer to a program, or the text of it to a person.
+    fn tell(&self, part: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.json { say(&part.to_string()) } else { say(&text()) }
+    }
+}
+
+fn status(shown: &Shown) -> Result<(), Failure> {
+    let cluster = shown.ask("/admin/cluster")?;
+    shown.tell(&cluster, || {
+        let unreached = each(&cluster["members"]).filter(|member| member["reachable"] == false).count();
+        format!(
+            "cluster {}, state {}, {} members{}\n\n{}\n\n{}",
+            cell(&cluster["cluster"]),
+            cell(&cluster["version"]),
+            each(&cluster["members"]).count(),
+            if unreached == 0 { String::new() } else { format!(", {unreached} not reached from here") },
+            members_table(&cluster),
+            staged_table(&cluster),
+        )
+    })
+}
+
+/// Lists the members.
+pub fn members(shown: &Shown) -> Result<(), Failure> {
+    let cluster = shown.ask("/admin/cluster")?;
+    shown.tell(&cluster["members"], || members_table(&cluster))
+}
+
+/// Shows the ring.
+pub fn ring(shown: &Shown) -> Result<(), Failure> {
+    let cluster = shown.ask("/admin/cluster")?;
+    let (ring, pending) = (&cluster["ring"], each(&cluster["transfers"]).count());
+    let part = json!({
+        "ring": ring,
+        "here": cluster["here"],
+        "leader": cluster["leader"],
+        "voters": cluster["voters"],
+        "epoch": cluster["epoch"],
+        "pending": pending,
+    });
+    shown.tell(&part, || {
+        let voters: Vec<String> = each(&cluster["voters"]).map(cell).collect();
+        format!(
+            "ring:     version {}, {} partitions, {}\nepoch:    {}\nleader:   {}\nvoters:   {}\nanswered: {}",
+            cell(&ring["version"]),
+            cell(&ring["partitions"]),
+            if pending == 0 { "settled".to_owned() } else { format!("{pending} on their way") },
+            cell(&cluster["epoch"]),
+            match &cluster["leader"] {
+                Value::Null => "not known to the node that answers".to_owned(),
+                leader => cell(leader),
+            },
+            voters.join(", "),
+            cell(&cluster["here"]),
+        )
+    })
+}
+
+/// Lists what is on its way.
+pub fn transfers(shown: &Shown) -> Result<(), Failure> {
+    let cluster = shown.ask("/admin/cluster")?;
+    let transfers = &cluster["transfers"];
+    shown.tell(transfers, || match each(transfers).count() {
+        0 => "no partition is on its way to another owner".to_owned(),
+        _ => table(&["partition", "from", "to"], &rows(transfers, &["partition", "from", "to"])),
+    })
+}
+
+fn plan(shown: &Shown) -> Result<(), Failure> {
+    let plan = shown.ask("/admin/cluster/plan")?;
+    shown.tell(&plan, || {
+        let columns = ["node", "change", "state", "owns", "will_own"];
+        let shortfalls = match plan["shortfalls"].as_u64() {
+            None | Some(0) => String::new(),
+            Some(count) => format!("\ncopies of {count} partitions will be closer together than asked for"),
+        };
+        format!(
+            "{}\n\n{} partitions get another owner{shortfalls}",
+            table(&["node", "change", "state then", "owns", "will own"], &rows(&plan["parts"], &columns)),
+            cell(&plan["moved"]),
+        )
+    })
+}
+
+fn members_table(cluster: &Value) -> String {
+    let columns =
+        ["name", "state", "reachable", "votes", "partitions", "pending", "weight", "zone", "address"];
+    let heading = ["member", "state", "reached", "votes", "owns", "will own", "weight", "zone", "address"];
+    table(&heading, &rows(&cluster["members"], &columns))
+}
+
+fn staged_table(cluster: &Value) -> String {
+    match each(&cluster["staged"]).count() {
+        0 => "nothing is staged".to_owned(),
+        _ => {
+            let columns = ["node", "change", "by", "weight"];
+            let staged = table(&["member", "staged", "by", "weight"], &rows(&cluster["staged"], &columns));
+            format!("{staged}\n\n`annulet admin cluster plan` shows what it would do")
+        }
+    }
+}
+
+fn each(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+fn rows(list: &Value, columns: &[&str]) -> Vec<Vec<String>> {
+    each(list).map(|entry| columns.iter().map(|column| cell(&entry[*column])).collect()).collect()
+}
+
+fn say(text: &str) -> Result<(), Failure> {
+    Ok(writeln!(io::stdout(), "{text}")?)
+}

@@ -1,0 +1,179 @@
+//! The files of a node's part in its cluster: `docs/formats/membership.md`.
+//!
+//! In the folder `membership` of the data folder: `log`, whose bytes are the crate `membership`'s; and `starts`, how often the
+//! folder was started, which is written before anything is said in a start's name.
+//!
+//! Invariants: a write is on the disk when its call returns; a file is replaced as a whole or not at all.
+
+use ::membership::log::Write;
+use base::checksum::crc32c;
+use bytes::Bytes;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+const FOLDER: &str = "membership";
+const LOG: &str = "log";
+const STARTS: &str = "starts";
+
+const MAGIC: &[u8; 4] = b"ANMS";
+const VERSION: u8 = 1;
+
+/// Why the files are of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    /// The system refuses.
+    #[error("{path}: {cause}", path = .0.display(), cause = .1)]
+    Io(PathBuf, io::Error),
+    /// What is there is not this node's, damaged, or of another version.
+    #[error("the membership of the data in {path}: {what}", path = .0.display(), what = .1)]
+    Invalid(PathBuf, String),
+}
+
+/// The open files.
+pub(super) struct Files {
+    folder: PathBuf,
+    /// Open for appending, once it is there.
+    log: Option<File>,
+}
+
+impl Files {
+    /// The files of a data folder; the folder is made if it is missing.
+    pub(super) fn open(data: &Path) -> Result<Files, FilesError> {
+        let folder = data.join(FOLDER);
+        let failed = |error| FilesError::Io(folder.clone(), error);
+        if !folder.exists() {
+            std::fs::create_dir_all(&folder).map_err(failed)?;
+            sync_folder(data)?;
+        }
+        let path = folder.join(LOG);
+        let log = match OpenOptions::new().append(true).open(&path) {
+            Ok(log) => Some(log),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(FilesError::Io(path, error)),
+        };
+        Ok(Files { folder, log })
+    }
+
+    /// The log's bytes; `None` if there is none yet.
+    pub(super) fn read_log(&self) -> Result<Option<Bytes>, FilesError> {
+        let path = self.folder.join(LOG);
+        let read =
+            |_| std::fs::read(&path).map(Bytes::from).map_err(|error| FilesError::Io(path.clone(), error));
+        self.log.as_ref().map(read).transpose()
+    }
+
+    /// Cuts off what a crash tore.
+    pub(super) fn keep(&mut self, sound: usize) -> Result<(), FilesError> {
+        let failed = |error| FilesError::Io(self.folder.join(LOG), error);
+        let Some(log) = &self.log else { return Ok(()) };
+        if log.metadata().map_err(failed)?.len() > sound as u64 {
+            log.set_len(sound as u64).and_then(|()| log.sync_all()).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Does what the log wants written.
+    pub(super) fn write(&mut self, write: &Write) -> Result<(), FilesError> {
+        match (write, &mut self.log) {
+            (Write::Append(bytes), Some(log)) => log
+                .write_all(bytes)
+                .and_then(|()| log.sync_data())
+                .map_err(|error| FilesError::Io(self.folder.join(LOG), error)),
+            (Write::Append(bytes) | Write::Replace(bytes), _) => {
+                self.replace(LOG, bytes)?;
+                let path = self.folder.join(LOG);
+                let log = OpenOptions::new().append(true).open(&path);
+                self.log = Some(log.map_err(|error| FilesError::Io(path, error))?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts this start, and returns the count.
+    pub(super) fn count_start(&mut self) -> Result<u32, FilesError> {
+        let path = self.folder.join(STARTS);
+        let before = match std::fs::read(&path) {
+            Ok(bytes) => read_starts(&bytes)
+                .ok_or_else(|| FilesError::Invalid(path, "the count of starts is damaged".to_owned()))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(FilesError::Io(path, error)),
+        };
+        let starts = before.saturating_add(1);
+        self.set_starts(starts)?;
+        Ok(starts)
+    }
+
+    /// Sets the count of starts.
+    pub(super) fn set_starts(&mut self, starts: u32) -> Result<(), FilesError> {
+        self.replace(STARTS, &starts_bytes(starts))
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), FilesError> {
+        let (path, new) = (self.folder.join(name), self.folder.join(format!("{name}.new")));
+        let written =
+            File::create(&new).and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
+        written.map_err(|error| FilesError::Io(new.clone(), error))?;
+        std::fs::rename(&new, &path).map_err(|error| FilesError::Io(path, error))?;
+        sync_folder(&self.folder)
+    }
+}
+
+fn sync_folder(folder: &Path) -> Result<(), FilesError> {
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| FilesError::Io(folder.to_path_buf(), error))
+}
+
+fn starts_bytes(starts: u32) -> Vec<u8> {
+    let mut out = [&MAGIC[..], &[VERSION], &starts.to_le_bytes()].concat();
+    let crc = crc32c(&out);
+    out.extend(crc.to_le_bytes());
+    out
+}
+
+/// `None` unless the bytes are what [`starts_bytes`] writes.
+fn read_starts(bytes: &[u8]) -> Option<u32> {
+    let (summed, crc) = bytes.split_last_chunk::<4>()?;
+    let starts = summed.strip_prefix(MAGIC)?.strip_prefix(&[VERSION])?;
+    let starts = u32::from_le_bytes(starts.try_into().ok()?);
+    (u32::from_le_bytes(*crc) == crc32c(summed)).then_some(starts)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use super::*;
+
+    #[test]
+    fn a_count_of_starts_as_bytes() {
+        let golden = b"ANMS\x01\x07\0\0\0\xf4\x54\x9b\x57";
+        assert_eq!(starts_bytes(7), golden);
+        assert_eq!(read_starts(golden), Some(7));
+        for at in 0..golden.len() {
+            let mut bad = golden.to_vec();
+            bad[at] ^= 1;
+            assert_eq!(read_starts(&bad), None, "byte {at}");
+            assert_eq!(read_starts(&golden[..at]), None);
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_there_after_a_start_and_what_is_torn_is_cut_off() {
+        let data = tempfile::tempdir().unwrap();
+        let mut files = Files::open(data.path()).unwrap();
+        assert_eq!((files.read_log().unwrap(), files.count_start().unwrap()), (None, 1));
+        files.write(&Write::Replace(Bytes::from_static(b"whole"))).unwrap();
+        files.write(&Write::Append(Bytes::from_static(b" and more"))).unwrap();
+        let mut files = Files::open(data.path()).unwrap();
+        assert_eq!(files.read_log().unwrap().unwrap(), "whole and more");
+        files.keep(9).unwrap();
+        files.write(&Write::Append(Bytes::from_static(b"!"))).unwrap();
+        files.set_starts(8).unwrap();
+        let mut files = Files::open(data.path()).unwrap();
+        assert_eq!(files.read_log().unwrap().unwrap(), "whole and!");
+        assert_eq!(files.count_start().unwrap(), 9);
+        std::fs::write(data.path().join("membership/starts"), b"rubbish").unwrap();
+        assert!(matches!(files.count_start(), Err(FilesError::Invalid(..))));
+    }
+}

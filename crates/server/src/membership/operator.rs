@@ -1,0 +1,216 @@
+//! Operators' questions: what the nodes agree on, as JSON, and changes of it. `docs/api/admin.yaml` describes them.
+
+use ::membership::log::{Failed, Outcome};
+use ::membership::state::{Change, Command, Rejected, State};
+use ::membership::{Input, Membership, NodeId};
+use bytes::Bytes;
+use node::http::ClusterPage;
+use ring::TARGET_N_DEFAULT;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use tokio::sync::oneshot;
+
+/// Said to whoever wants data moved.
+const NOT_YET: &str =
+    "this version does not move data between nodes: members are those that all nodes were started with";
+
+/// An answer to an operator.
+#[derive(Debug)]
+pub struct Answered {
+    /// As HTTP has it.
+    pub status: u16,
+    /// JSON.
+    pub body: Value,
+}
+
+impl Answered {
+    fn ok(body: Value) -> Answered {
+        Answered { status: 200, body }
+    }
+
+    /// What is wrong.
+    pub(super) fn wrong(status: u16, text: impl ToString) -> Answered {
+        Answered { status, body: json!({ "error": text.to_string() }) }
+    }
+}
+
+/// Who waits for the end of a proposal.
+#[derive(Default)]
+pub(super) struct Operators {
+    waiting: BTreeMap<u64, oneshot::Sender<Answered>>,
+    last: u64,
+}
+
+/// What is in a request's body.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    node: String,
+    change: Option<String>,
+    by: Option<String>,
+    weight: Option<u16>,
+}
+
+impl Operators {
+    /// Answers a question, or says what is to be proposed for it.
+    pub(super) fn ask(
+        &mut self,
+        page: ClusterPage,
+        body: &Bytes,
+        answer: oneshot::Sender<Answered>,
+        membership: &Membership,
+    ) -> Option<Input> {
+        let result = match membership.state() {
+            None => Err(Answered::wrong(503, "this node has not heard what the cluster agrees on")),
+            Some(state) => match page {
+                ClusterPage::Show => Err(Answered::ok(show(state, membership))),
+                ClusterPage::Plan => Err(plan(state)),
+                ClusterPage::Commit | ClusterPage::Join => Err(Answered::wrong(501, NOT_YET)),
+                ClusterPage::Clear => Ok(Command::Clear { expected: state.version() }),
+                ClusterPage::Stage => stage(state, body),
+                ClusterPage::Down => wanted(body)
+                    .and_then(|wanted| member(state, &wanted.node))
+                    .map(|node| Command::Down { expected: state.version(), node }),
+            },
+        };
+        match result {
+            Ok(command) => {
+                self.last += 1;
+                self.waiting.insert(self.last, answer);
+                Some(Input::Propose { token: self.last, command })
+            }
+            Err(answered) => {
+                // Whoever asked may have gone.
+                answer.send(answered).ok();
+                None
+            }
+        }
+    }
+
+    /// Takes a proposal's end.
+    pub(super) fn answer(&mut self, token: u64, outcome: Outcome, membership: &Membership) {
+        let Some(answer) = self.waiting.remove(&token) else { return };
+        let answered = match outcome {
+            Ok(()) => Answered::ok(json!({ "version": membership.state().map(State::version) })),
+            Err(Failed::Rejected(rejected @ Rejected::NotMember)) => Answered::wrong(404, rejected),
+            Err(Failed::Rejected(rejected)) => Answered::wrong(409, rejected),
+            Err(failed) => Answered::wrong(503, failed),
+        };
+        answer.send(answered).ok();
+    }
+}
+
+fn wanted(body: &Bytes) -> Result<Wanted, Answered> {
+    serde_json::from_slice(body).map_err(|error| Answered::wrong(400, format!("the body: {error}")))
+}
+
+fn member(state: &State, name: &str) -> Result<NodeId, Answered> {
+    let found = state.members().values().find(|record| *record.member.name == *name);
+    found.map(|record| record.member.id).ok_or_else(|| Answered::wrong(404, format!("{name} is no member")))
+}
+
+fn stage(state: &State, body: &Bytes) -> Result<Command, Answered> {
+    let Wanted { node, change, by, weight } = wanted(body)?;
+    let node = member(state, &node)?;
+    let by = || match &by {
+        Some(name) => member(state, name),
+        None => Err(Answered::wrong(400, "by: who takes its place")),
+    };
+    let change = match change.as_deref() {
+        Some("leave") => Change::Leave,
+        Some("replace") => Change::Replace(by()?),
+        Some("force-replace") => Change::ForceReplace(by()?),
+        Some("force-remove") => Change::ForceRemove,
+        Some("weigh") => Change::Weigh(weight.ok_or_else(|| Answered::wrong(400, "weight: a number"))?),
+        _ => {
+            return Err(Answered::wrong(400, "change: leave, replace, force-replace, force-remove or weigh"));
+        }
+    };
+    Ok(Command::Stage { expected: state.version(), node, change })
+}
+
+fn name(state: &State, node: NodeId) -> Value {
+    state.members().get(&node).map_or(Value::Null, |record| json!(&*record.member.name))
+}
+
+fn word(change: Change) -> &'static str {
+    match change {
+        Change::Join => "join",
+        Change::Leave => "leave",
+        Change::Replace(_) => "replace",
+        Change::ForceReplace(_) => "force-replace",
+        Change::ForceRemove => "force-remove",
+        Change::Weigh(_) => "weigh",
+    }
+}
+
+fn show(state: &State, membership: &Membership) -> Value {
+    let log = membership.log();
+    let here = log.identity().node;
+    let up = membership.detector().up();
+    let target = state.target_ring();
+    let count = |owners: &[NodeId], node: NodeId| owners.iter().filter(|owner| **owner == node).count();
+    let members = state.members().iter().map(|(&node, record)| {
+        json!({
+            "name": &*record.member.name,
+            "address": &*record.address,
+            "zone": &*record.member.zone,
+            "weight": record.member.weight,
+            "state": record.member.state.to_string(),
+            "reachable": node == here || up.contains(&node),
+            "votes": log.voters().contains(&node),
+            "partitions": count(state.owners(), node),
+            "pending": count(target.owners(), node),
+            "starts": record.starts,
+        })
+    });
+    let staged = state.staged().iter().map(|(&node, &change)| {
+        let mut entry = json!({ "node": name(state, node), "change": word(change) });
+        if let Some(by) = change.by() {
+            entry["by"] = name(state, by);
+        }
+        if let Change::Weigh(weight) = change {
+            entry["weight"] = json!(weight);
+        }
+        entry
+    });
+    let transfers = state.moves().iter().map(|(&partition, &to)| {
+        let from = state.owners()[partition as usize];
+        json!({ "partition": partition, "from": name(state, from), "to": name(state, to) })
+    });
+    json!({
+        "cluster": state.cluster().to_string(),
+        "epoch": log.epoch().number,
+        "version": state.version(),
+        "here": name(state, here),
+        "leader": log.leader().map_or(Value::Null, |leader| name(state, leader)),
+        "voters": log.voters().iter().map(|&voter| name(state, voter)).collect::<Vec<_>>(),
+        "ring": { "version": state.ring_version().0, "partitions": state.size().partitions() },
+        "members": members.collect::<Vec<_>>(),
+        "staged": staged.collect::<Vec<_>>(),
+        "transfers": transfers.collect::<Vec<_>>(),
+    })
+}
+
+fn plan(state: &State) -> Answered {
+    let plan = match state.plan(TARGET_N_DEFAULT) {
+        Ok(plan) => plan,
+        Err(error) => return Answered::wrong(409, error),
+    };
+    let parts = plan.parts.iter().map(|(&node, part)| {
+        json!({
+            "node": name(state, node),
+            "change": part.change.map(word),
+            "state": part.state.map(|state| state.to_string()),
+            "owns": part.owns,
+            "will_own": part.will_own,
+        })
+    });
+    Answered::ok(json!({
+        "version": plan.expected,
+        "moved": plan.moved,
+        "shortfalls": plan.shortfalls.len(),
+        "parts": parts.collect::<Vec<_>>(),
+    }))
+}
