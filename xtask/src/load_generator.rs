@@ -120,18 +120,21 @@ fn null_specs() -> Vec<Spec> {
 
 fn null(context: &Context, report: &mut Report) -> Result<()> {
     let head = format!("driver = \"null\"\nduration = \"{}s\"", context.plan.seconds);
-    let mut rates = Vec::new();
+    let (mut rates, mut verified) = (Vec::new(), Vec::new());
     for _ in 0..context.plan.rounds {
-        let (_, results) = load(context, "null", &mix(&head, "", 100, 10_000, 5))?;
+        let (summary, results) = load(context, "null", &mix(&head, "", 100, 10_000, 5))?;
+        fail_if_wrong(&summary)?;
         let (mut ops, mut cpu_s) = (0, 0.0);
         for second in results.measured() {
             ops += second.done(None);
             cpu_s += second.generator.cpu_us as f64 / 1e6;
         }
         rates.push(ops as f64 / cpu_s);
+        // Work that was done: values that were made, came back, and were read and compared, warm-up and the end included.
+        verified.push(summary.check.verified as f64 / ops as f64);
     }
     let [spec] = &null_specs()[..] else { return Err("one row".into()) };
-    report.push(spec.clone().measured(&rates))
+    report.push(spec.clone().measured(&rates).also("reads_verified_per_op", crate::stats::median(&verified)))
 }
 
 fn node_specs() -> Vec<Spec> {

@@ -347,6 +347,32 @@ mod tests {
     }
 
     #[test]
+    fn the_page_has_every_name_with_its_kind() {
+        let page = include_str!("../../../docs/statistics.md");
+        let described = |name: &str| page.lines().any(|line| line.contains(&format!("`{name}`")));
+        let stats = Stats::of("n@h", "1", 64, 3, &[]).with_peers(["m@h", "n@h"].into_iter(), &[], 0);
+        let serde_json::Value::Object(all) = serde_json::to_value(&stats).unwrap() else { panic!() };
+        let numbered = |name: &str| name.starts_with("level_") || name.starts_with("lookups_found_level_");
+        for name in all.keys().filter(|name| !numbered(name)) {
+            assert!(described(name), "docs/statistics.md lacks {name}");
+        }
+        let text = stats.metrics().unwrap();
+        for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE annulet_")) {
+            let (name, kind) = line.split_once(' ').unwrap();
+            assert!(kind != "histogram" || described(name), "docs/statistics.md lacks {name}");
+        }
+        // And none that is not there.
+        let words =
+            page.split('`').skip(1).step_by(2).filter(|word| word.contains('_') && !word.contains('N'));
+        for word in words.filter(|word| !word.starts_with("annulet_") || *word == "annulet_version") {
+            assert!(
+                all.contains_key(word) || text.contains(&format!("annulet_{word} ")),
+                "{word} is not served"
+            );
+        }
+    }
+
+    #[test]
     fn metrics_have_a_type_each_and_no_line_out_of_place() {
         let stats = Stats::of("n\"@h", "1", 64, 3, &[]).with_peers(["m@h", "n\"@h"].into_iter(), &[], 0);
         let text = stats.metrics().unwrap();
