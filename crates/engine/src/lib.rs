@@ -21,6 +21,7 @@ pub mod memtable;
 pub mod merge;
 pub mod read;
 pub mod recovery;
+mod scrub;
 pub mod store;
 pub mod table;
 

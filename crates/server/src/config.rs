@@ -103,6 +103,8 @@ pub struct Config {
     pub space_target: u64,
     /// Free bytes of the disk that are kept back. `None`: by the number of shards.
     pub disk_reserve: Option<u64>,
+    /// Within this time all that is stored is read again once; zero for never.
+    pub scrub_period: Duration,
     /// How long compacted segments are kept aside.
     pub waste_retention: Duration,
     /// Connections at a time, of both protocols together.
@@ -138,6 +140,7 @@ impl Default for Config {
             compress_at: CompressAt::Receipt,
             memory: None,
             disk_reserve: None,
+            scrub_period: engine::Options::default().scrub_period,
             waste_retention: Duration::ZERO,
             memtable: None,
             block_cache: None,

@@ -337,6 +337,7 @@ fn options(config: &Config, resources: &Resources) -> Options {
         memtable_bytes_max: said(config.memtable).unwrap_or(fit.memtable_bytes_max),
         block_cache_bytes: said(config.block_cache).unwrap_or(fit.block_cache_bytes),
         reserve_bytes: config.disk_reserve.unwrap_or(fit.reserve_bytes),
+        scrub_period: config.scrub_period,
         waste_retention: config.waste_retention,
         space_target_percent: config.space_target,
         space_target_idle_percent: fit.space_target_idle_percent.min(config.space_target),

@@ -36,6 +36,9 @@ pub(crate) struct StoreFigures {
     compaction_bytes_written: u64,
     values_quarantined: u64,
     segments_quarantined: u64,
+    scrub_passes: u64,
+    scrub_bytes: u64,
+    scrub_damage: u64,
     values_compressed: u64,
     values_compressed_bytes_before: u64,
     values_compressed_bytes_after: u64,
@@ -84,6 +87,9 @@ impl StoreFigures {
         self.compaction_bytes_written += counters.compaction_bytes_written;
         self.values_quarantined += counters.values_quarantined;
         self.segments_quarantined += counters.segments_quarantined;
+        self.scrub_passes += counters.scrub_passes;
+        self.scrub_bytes += counters.scrub_bytes;
+        self.scrub_damage += counters.scrub_damage;
         self.values_compressed += counters.compressed.values;
         self.values_compressed_bytes_before += counters.compressed.bytes_before;
         self.values_compressed_bytes_after += counters.compressed.bytes_after;

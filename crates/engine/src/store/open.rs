@@ -14,7 +14,7 @@
 //! A manifest that is lost has a copy. What does: the manifest and its copy, or all tables; the journal's end. Then the
 //! ledger can be made again from the journal ([`crate::recovery`]).
 
-use super::maintenance::{LEASE_COUNTERS, Maintenance, position};
+use super::maintenance::{LEASE_COUNTERS, Maintenance, ScrubState, position};
 use super::room::Room;
 use super::segments::{Segment, Segments};
 use super::stats::GroupTimes;
@@ -217,6 +217,8 @@ impl Store {
             scratch_inline: Vec::new(),
             compressor,
         };
+        let next_table = store.maintenance.next_table.load(std::sync::atomic::Ordering::Relaxed);
+        store.maintenance.scrub = ScrubState::open(&mut *startup, dir, store.now_ms(), next_table);
         let mut state = store.manifest.clone();
         state.clean = None;
         state.dot_lease_end = next_counter + LEASE_COUNTERS;

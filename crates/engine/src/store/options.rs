@@ -64,6 +64,9 @@ pub struct Options {
     /// Free bytes of the disk that are kept back: with less, writes are refused, and what is left is for what must still be
     /// written and for compactions. 0 for none. Default: 256 MiB.
     pub reserve_bytes: u64,
+    /// Within this time everything that is stored is read again once, to find damage to what nobody reads. Zero for never.
+    /// Default: 7 days.
+    pub scrub_period: Duration,
     /// How long segments that were compacted are kept aside, in the folder `waste` of the store: what was deleted or
     /// overwritten by mistake is still in them. Default: not at all.
     pub waste_retention: Duration,
@@ -123,6 +126,7 @@ impl Default for Options {
             compaction_idle_after: Duration::from_secs(300),
             compaction_bytes_per_second: 32 << 20,
             reserve_bytes: RESERVE_BYTES,
+            scrub_period: Duration::from_secs(7 * 86_400),
             waste_retention: Duration::ZERO,
             compression: None,
             compress_at: CompressAt::Receipt,

@@ -49,6 +49,12 @@ pub struct StoreCounters {
     pub values_quarantined: u64,
     /// Segments that compaction leaves as they are, since a record is lost in them with its key.
     pub segments_quarantined: u64,
+    /// Passes of the scrub that came to their end.
+    pub scrub_passes: u64,
+    /// Bytes that the scrub has read.
+    pub scrub_bytes: u64,
+    /// Damaged places that the scrub has come upon; those of an earlier pass count again.
+    pub scrub_damage: u64,
     /// Values that were compressed.
     pub compressed: CompressionCounters,
 }

@@ -271,6 +271,23 @@ pub const SETTINGS: &[Setting] = &[
         show: |config| show_automatic(config.disk_reserve),
     },
     Setting {
+        name: "scrub_period",
+        flag: "scrub-period",
+        value_name: "none|TIME",
+        help: "Within this time all that is stored is read again, to find damage, such as 168h",
+        set: |config, text| {
+            config.scrub_period = match text {
+                "none" => Duration::ZERO,
+                _ => duration(text).map_err(|what| format!("{what}, nor none"))?,
+            };
+            Ok(())
+        },
+        show: |config| match config.scrub_period {
+            Duration::ZERO => "none".to_owned(),
+            period => show_duration(period),
+        },
+    },
+    Setting {
         name: "waste_retention",
         flag: "waste-retention",
         value_name: "none|TIME",

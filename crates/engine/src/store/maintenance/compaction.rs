@@ -324,16 +324,18 @@ impl Store {
     /// What is known of a segment. All of its records must be in tables, and nobody may write it.
     fn choice(&self, segment: &Segment) -> Choice {
         let compaction = &self.maintenance.compaction;
-        let flushed = segment.id.is_compacted() || segment.id.0 < self.manifest.replay_position.segment;
-        let sealing = compaction.sealing.iter().any(|(id, _)| *id == segment.id);
         Choice {
             account: self.accounts.of(segment.id),
             pinned_bytes: compaction.pinned.get(&segment.id).copied().unwrap_or(0),
-            eligible: flushed
-                && !sealing
-                && !segment.is_missing()
-                && !compaction.quarantined.contains(&segment.id),
+            eligible: self.is_settled(segment) && !compaction.quarantined.contains(&segment.id),
         }
+    }
+
+    /// Whether a segment is there, all of its records are in tables, and nobody writes to it.
+    pub(super) fn is_settled(&self, segment: &Segment) -> bool {
+        let flushed = segment.id.is_compacted() || segment.id.0 < self.manifest.replay_position.segment;
+        let sealing = self.maintenance.compaction.sealing.iter().any(|(id, _)| *id == segment.id);
+        flushed && !sealing && !segment.is_missing()
     }
 
     fn end_compaction(

@@ -6,6 +6,7 @@
 //! * `manifest.rs`: a flush or merge that is done is an edit; an edit becomes the new version once the manifest
 //!   that says so is durable. The lease of dot counters.
 //! * `compaction.rs`: what is of use in segments that are mostly waste moves to a new one.
+//! * `scrub.rs`: what lies there is read again, within a period.
 //! * `obsolete.rs`: files of tables and segments that nobody reads any more are removed.
 //!
 //! A job that fails because of the disk fences the store: what it has is still read, and nothing is lost. One for which there
@@ -18,11 +19,13 @@ mod flush;
 mod manifest;
 mod merge;
 mod obsolete;
+mod scrub;
 mod segment;
 
 pub(super) use manifest::Edit;
 pub(crate) use manifest::{LEASE_COUNTERS, position};
 pub(super) use obsolete::WASTE_DIR;
+pub(super) use scrub::ScrubState;
 
 use super::{Event, Store};
 use crate::error::Error;
@@ -58,6 +61,7 @@ pub(super) struct Maintenance {
     pub(super) compaction: CompactionState,
     /// How many segments are being removed.
     removing: Option<(usize, Outcome<Removed>)>,
+    pub(super) scrub: ScrubState,
     pub(super) next_table: Arc<AtomicU64>,
     pub(super) closing: Option<super::close::Closing>,
 }
@@ -76,6 +80,7 @@ impl Store {
         self.take_merge();
         self.take_compaction(now);
         self.take_manifest();
+        self.take_scrub(now);
         self.step_room(now);
         if self.writer.fenced().is_none() && !self.waits_for_room() {
             self.want_segment();
@@ -84,6 +89,7 @@ impl Store {
             self.want_compaction(now);
             self.want_manifest();
         }
+        self.want_scrub(now);
         self.remove_obsolete();
         self.remove_segments(now);
         self.step_close(events);
