@@ -169,7 +169,7 @@ pub enum DiskErrorKind {
     NoSpace,
     /// Too many files are open.
     NoHandles,
-    /// The file system is mounted to be read only, or the folder may only be read.
+    /// The file system is mounted to be read only.
     ReadOnly,
     /// Anything else: the device failed, access was refused.
     Io,

@@ -9,6 +9,7 @@ use base::Rng;
 use base::rng::SplitMix64;
 use common::HandClock;
 use common::disk::MemoryDisk;
+use engine::check::{FindingKind, check_store};
 use engine::{Durability, Embedded, Error, Machine, Options};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -235,4 +236,37 @@ fn the_reserve_lets_finish_what_must_be_and_deletions_bring_writes_back() {
     let (_, refused) = disk.takes();
     assert_eq!(refused, 0, "operations without room");
     store.close().unwrap();
+}
+
+/// Too few file handles are no damage, whoever meets them.
+#[test]
+fn too_few_file_handles_are_never_taken_for_damage() {
+    let (disk, clock, mut expected) = (MemoryDisk::default(), HandClock::new(), Expected::default());
+    live(&disk, &mut expected, "a life");
+    let good = disk.after_kill();
+    let (mut checked, mut served) = (0, 0);
+    for handles in 0..40 {
+        let disk = good.after_kill();
+        disk.bound_handles(handles);
+        let mut no_damage = |finding: engine::check::Finding| {
+            assert!(finding.kind != FindingKind::Damage, "{handles} handles: {finding:?}");
+        };
+        match check_store(&mut disk.clone(), Path::new("/store"), &mut no_damage) {
+            Ok(_) => checked += 1,
+            Err(Error::Exhausted(_)) => {}
+            Err(error) => panic!("{handles} handles: {error}"),
+        }
+        let disk = good.after_kill();
+        disk.bound_handles(handles);
+        match open(&disk, &clock, 0) {
+            Ok(mut store) => {
+                assert!(store.report().damage.is_empty(), "{handles}: {:?}", store.report());
+                expected.check(&mut store, true, "few handles");
+                served += 1;
+            }
+            Err(Error::Exhausted(_)) => {}
+            Err(error) => panic!("{handles} handles: {error}"),
+        }
+    }
+    assert!((1..40).contains(&checked) && (1..40).contains(&served), "{checked} checked, {served} served");
 }

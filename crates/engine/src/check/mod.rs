@@ -134,6 +134,7 @@ pub fn check_store(
         on_finding,
         summary: Summary::default(),
         faults: Vec::new(),
+        stopped: None,
         recent: FastMap::default(),
         newest: None,
     };
@@ -141,7 +142,7 @@ pub fn check_store(
     let segments = check.journal(state.as_ref())?;
     check.tables(state.as_ref(), &segments)?;
     segments.close(check.disk);
-    Ok(check.summary)
+    check.stopped.map_or(Ok(check.summary), Err)
 }
 
 /// Takes the lock of a store, and nothing that is none.
@@ -171,6 +172,8 @@ struct Check<'a> {
     summary: Summary,
     /// From where to where the journal is damaged or cut off.
     faults: Vec<(Position, u64)>,
+    /// Why the check says nothing in the end, though nothing is wrong: a file could not be opened for want of handles.
+    stopped: Option<Error>,
     /// Hashes of the keys that were written since the last flush: as many as memtables hold.
     recent: FastMap<u64, ()>,
     /// All tables, once an entry is met whose record is gone: compaction may have dropped it.
@@ -220,6 +223,10 @@ impl Check<'_> {
     }
 
     fn find(&mut self, kind: FindingKind, file: impl Into<String>, offset: u64, what: impl Into<String>) {
+        if self.stopped.is_some() {
+            // What could not be opened is not missing, nor what is in it.
+            return;
+        }
         match kind {
             FindingKind::Damage => self.summary.damaged += 1,
             FindingKind::Torn => self.summary.torn += 1,
@@ -236,6 +243,7 @@ impl Check<'_> {
             Error::Disk(error) if error.kind == DiskErrorKind::NotFound => {
                 self.find(FindingKind::Damage, file, 0, "the file is missing");
             }
+            Error::Exhausted(_) => drop(self.stopped.get_or_insert(error)),
             other => self.find(FindingKind::Damage, file, 0, other.to_string()),
         }
     }

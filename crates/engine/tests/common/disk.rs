@@ -34,6 +34,8 @@ struct State {
     /// Bytes that all files together may have.
     space: Option<u64>,
     refused: u64,
+    /// Files that may be open at a time.
+    handles_max: Option<usize>,
     tries: u64,
 }
 
@@ -74,6 +76,11 @@ impl MemoryDisk {
     pub fn fill(&self, from: u64, count: u64) {
         let mut state = self.state();
         (state.full_from, state.full_until) = (from, from.saturating_add(count));
+    }
+
+    /// Bounds the files that may be open at a time.
+    pub fn bound_handles(&self, handles_max: usize) {
+        self.state().handles_max = Some(handles_max);
     }
 
     /// Bounds the bytes that all files together may have.
@@ -225,6 +232,9 @@ impl State {
             }
             (_, false) => return Err(error(DiskErrorKind::NotFound, path)),
             (_, true) => {}
+        }
+        if self.handles_max.is_some_and(|max| self.open.len() >= max) {
+            return Err(error(DiskErrorKind::NoHandles, path));
         }
         self.opened += 1;
         let (file, number) = (FileId(self.opened), self.names[path]);

@@ -167,7 +167,12 @@ impl Files {
     }
 
     fn lock(&self, path: PathBuf) -> Result<DiskAnswer, DiskError> {
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        // Where nothing can be written a lock is taken by reading: then a check can be made.
+        let made = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let opened = made.or_else(|error| match kind_of(&error) {
+            DiskErrorKind::ReadOnly => File::open(&path),
+            _ => Err(error),
+        });
         let file = opened.map_err(|error| disk_error(&path, &error))?;
         match file.try_lock() {
             Ok(()) => {
