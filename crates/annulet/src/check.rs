@@ -18,6 +18,10 @@ pub struct Args {
     /// Where tables or manifests are damaged or lost, make them again from the journal.
     #[arg(long)]
     repair: bool,
+    /// Give up what a repair could not bring back: what is not found then counts as never written, and older versions may
+    /// show. There is no way back.
+    #[arg(long, requires = "repair")]
+    accept_loss: bool,
     /// The ring's size, if no shard's manifest is left that says it.
     #[arg(long, requires = "repair", value_name = "PARTITIONS")]
     ring_size: Option<u32>,
@@ -39,6 +43,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         if args.repair && ledger_is_damaged {
             let options = repair::options(&args.dir, store, args.ring_size)?;
             repair::repair(&mut out, store, folder, &options)?;
+            (summary, _) = check(&mut out, store, folder)?;
+        }
+        if args.accept_loss && summary.lost_ranges > 0 {
+            repair::accept_losses(&mut out, store, folder)?;
             (summary, _) = check(&mut out, store, folder)?;
         }
         total.add(&summary);

@@ -3,11 +3,11 @@
 
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use base::{Job, Progress};
-use engine::Options;
 use engine::manifest;
 use engine::recovery::{RebuildProgress, repair_store};
+use engine::{Embedded, Machine, Options};
 use node::layout::{Layout, SHARDS_MAX, shard_dir};
-use os::{OsDisk, OsRng};
+use os::{OsClock, OsDisk, OsRng};
 use ring::RingSize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -78,6 +78,25 @@ pub fn repair(out: &mut impl Write, store: &Path, folder: &Path, options: &Optio
     };
     let (keys, segments) = (report.keys, report.segments);
     writeln!(out, "repaired  {}: {keys} keys from {segments} segments; {ranges}", folder.display())?;
+    Ok(())
+}
+
+/// Gives up what is lost in the store in `store`, and says what that is.
+pub fn accept_losses(out: &mut impl Write, store: &Path, folder: &Path) -> Result<(), Failure> {
+    let failed = |error: engine::Error| Failure::new(FAILED, format!("{}: {error}", store.display()));
+    let machine = Machine::new(OsDisk::blocking().blocking_handles(), OsClock::new(), OsRng::new());
+    let mut opened = Embedded::open(store, Options::default(), machine).map_err(failed)?;
+    let accepted = opened.store().accept_losses();
+    opened.close().map_err(failed)?;
+    for range in accepted {
+        let (from, to) = (range.start.escape_ascii(), range.end.escape_ascii());
+        writeln!(
+            out,
+            "accepted  {}: keys from \"{from}\" up to \"{to}\": {}",
+            folder.display(),
+            range.damage
+        )?;
+    }
     Ok(())
 }
 

@@ -7,11 +7,11 @@
 //!
 //! A range's life: 1. whoever meets the damage adds it, before what was damaged goes; 2. every manifest names it;
 //! 3. it ends when a range drop covers it, or when a repair finds all of its versions in the journal
-//! ([`crate::recovery`]).
+//! ([`crate::recovery`]), or when an operator accepts the loss ([`Store::accept_losses`](crate::Store::accept_losses)).
 //!
 //! While it lasts merges keep deletions in it, and compaction keeps the records of its keys: a repair needs both.
 //!
-//! Left out: a command by which an operator accepts a loss; which of the keys were lost. A loss is a few keys of a block, or what other replicas have.
+//! Left out: which of the keys were lost. A loss is a few keys of a block, or what other replicas have.
 
 use crate::drops::{DroppedRanges, is_before_end};
 use crate::entry::Seq;

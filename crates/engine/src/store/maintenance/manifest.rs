@@ -6,6 +6,7 @@ use crate::compaction::{Account, DeadRecord};
 use crate::entry::{Jsn, Seq};
 use crate::error::Error;
 use crate::journal::segment::Position;
+use crate::lost::LostRange;
 use crate::manifest::{JournalPosition, ManifestJob, ManifestState, SegmentRecord, Version};
 use crate::store::{Segment, Segments, Store};
 use crate::table::{Table, TableId};
@@ -63,6 +64,16 @@ impl ManifestRun {
 }
 
 impl Store {
+    /// Gives up what was lost: from now on a key that is not found counts as never written, and the newest version that is
+    /// found counts as the newest, though an older one may come back so. Tells which ranges there were. To be asked for by
+    /// a person who knows that no repair brings more back; durable when the store is closed.
+    pub fn accept_losses(&mut self) -> Vec<LostRange> {
+        let accepted = self.lost.iter().cloned().collect();
+        self.lost = Arc::default();
+        self.maintenance.edits.push(Edit::default());
+        accepted
+    }
+
     pub(super) fn want_manifest(&mut self) {
         if self.maintenance.manifest.is_some() {
             return self.write_manifest_again();
