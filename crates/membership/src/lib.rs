@@ -6,8 +6,8 @@
 //! * **Who is a member, and who owns what?** [`state`], the same at all nodes, by the order that [`log`] gives its commands.
 //!   Reading and writing data does not wait for it.
 //!
-//! [`Membership`] is both in one, as a node runs them. All are state machines without clock, socket, disk or randomness of their own: `step(input, now)`, and what came
-//! of it.
+//! [`Membership`] is both in one, as a node runs them. All are state machines without clock, socket, disk or randomness of
+//! their own: `step(input, now)`, and what came of it.
 //!
 //! Left out: links, files and threads, which are their user's.
 

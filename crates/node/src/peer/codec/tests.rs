@@ -238,6 +238,7 @@ fn an_older_program_is_written_what_it_knows() {
 fn words_of_membership_survive_and_go_to_newer_programs_only() {
     let word = PeerMessage::Membership { bytes: bytes("word") };
     assert_eq!(back(&word), word);
+    assert_eq!(body(13, b"\x04word"), Ok(word.clone()));
     assert_eq!(word.encode(2, &mut BytesMut::new()), Err(EncodeError::TooNew));
 }
 
@@ -365,7 +366,8 @@ fn what_nodes_do_not_say_is_not_sent() {
 fn what_makes_no_sense_is_refused() {
     for (kind, bytes, what) in [
         (0, &b""[..], "there is no such kind"),
-        (13, b"", "there is no such kind"),
+        (13, b"\x05word", "it ends early"),
+        (14, b"", "there is no such kind"),
         (1, b"\x07\0\0\0\0\0\0\0\x02\0\0", "it ends early"),
         (1, b"\x07\0\0\0\0\0\0\0\x02\0\0\0\0", "bytes after its end"),
         (3, b"\x03key", "it ends early"),
