@@ -47,11 +47,19 @@ pub enum Planted {
     ListedByTwo,
     /// A listing shows keys that were deleted.
     DeletedListed,
+    /// A ring that is older than the one that is known takes its place.
+    StaleRingAccepted,
+    /// A write to a partition that moves is confirmed before its next holder has it: two have it as their own.
+    MoveNotPassedOn,
+    /// A copy is told to be done when it has begun.
+    CopyToldEarly,
+    /// A range is dropped as soon as owners have changed, while others still go by the ring before.
+    RangeDroppedEarly,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 20] = [
+    pub const ALL: [Planted; 24] = [
         Planted::AckBeforeSync,
         Planted::NoDirectorySync,
         Planted::RecordWithoutChecksum,
@@ -72,6 +80,10 @@ impl Planted {
         Planted::ListingCutShort,
         Planted::ListedByTwo,
         Planted::DeletedListed,
+        Planted::StaleRingAccepted,
+        Planted::MoveNotPassedOn,
+        Planted::CopyToldEarly,
+        Planted::RangeDroppedEarly,
     ];
 }
 

@@ -6,8 +6,8 @@
 //! set ([`coverage`]).
 //!
 //! A coordinator asks the replicas that a [`Placement`] names; on the other side of the question [`Merge`] joins
-//! a version with what a replica has, and [`Deliver`] brings home what was kept for one that was away. [`Reap`] removes
-//! tombstones for good.
+//! a version with what a replica has, and [`Deliver`] brings home what was kept for one that was away. [`Pass`] and [`Carry`]
+//! take versions along while a partition moves. [`Reap`] removes tombstones for good.
 //!
 //! Nothing here reads a clock, a store or a socket; everything that varies arrives in an event or a [`Turn`].
 
@@ -21,6 +21,7 @@ pub mod get;
 pub mod limits;
 pub mod list;
 pub mod merge;
+pub mod pass;
 pub mod placement;
 pub mod props;
 pub mod put;
@@ -42,6 +43,7 @@ pub use error::Error;
 pub use get::Get;
 pub use limits::Limits;
 pub use merge::Merge;
+pub use pass::{Carry, Pass};
 pub use placement::{Placement, Roles};
 pub use props::{BucketProps, BucketTable, Prop, PropsChange, TypeChange, TypeStatus};
 pub use put::Put;

@@ -49,6 +49,11 @@ impl Merge {
         self.value.len()
     }
 
+    /// Why the version came.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
     /// Takes what happened, and says what to do next.
     ///
     /// # Panics

@@ -59,6 +59,17 @@ pub enum Reason {
     Heal,
     /// It was kept for the replica while that could not be reached.
     Handoff,
+    /// A client writes it, and the sender's copy of the partition moves to the receiver, or has come from there.
+    Pass,
+    /// It is in a partition that is copied to the receiver.
+    Copy,
+}
+
+impl Reason {
+    /// Whether it comes from another holder of the partition, which sees to it itself that everybody has it.
+    pub fn is_of_move(self) -> bool {
+        matches!(self, Reason::Pass | Reason::Copy)
+    }
 }
 
 /// What a replica answers.

@@ -25,6 +25,8 @@ pub mod topology;
 pub use hop::{Hop, ShardId};
 pub use layout::Layout;
 pub use members::Members;
-pub use peer::{AskId, Lane, Load, PeerMessage};
-pub use shard::{Histogram, Output, Reaping, RequestId, Shard, ShardConfig, ShardStats, TimesRead};
-pub use topology::{Epoch, Topology};
+pub use peer::{AskId, CopyPart, Lane, Load, PeerMessage};
+pub use shard::{
+    Histogram, Output, Reaping, RequestId, Shard, ShardConfig, ShardStats, TimesRead, TransferStatus,
+};
+pub use topology::{Budget, Epoch, Topology};

@@ -12,7 +12,7 @@
 //!
 //! So at any moment two neighbouring rows are in force somewhere, and any two nodes' quorums meet; decision 28 has the
 //! argument. *Switched* follows when every shard of every receiver says that it is complete
-//! (it has all that the target asks it to have); a target may also be given up: then *at rest* follows with the old ring.
+//! ([`crate::Output::Copied`]); a target may also be given up: then *at rest* follows with the old ring.
 //!
 //! For one partition and one number of replicas, [`Topology::joiners`] copy from [`Topology::givers`]: from those that leave the list,
 //! since what such a node has confirmed its successor must have too. Where somebody leaves whom nobody can ask, or more
@@ -44,13 +44,44 @@ pub struct Topology {
     pub target: Option<Arc<Ring>>,
     /// The numbers of replicas that buckets have, of all properties that are in force when a target is published.
     pub n_vals: Arc<[u32]>,
+    /// How much copies may take.
+    pub budget: Budget,
 }
+
+/// How much of each shard copies may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Parts of copies that it sends at a time.
+    pub sent_max: u32,
+    /// Nodes that it receives from at a time.
+    pub received_max: u32,
+    /// From each of them.
+    pub bytes_per_second: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        let transfers = ring::TRANSFERS_DEFAULT;
+        Budget { sent_max: transfers, received_max: transfers, bytes_per_second: BYTES_PER_SECOND_DEFAULT }
+    }
+}
+
+/// What a copy may take of a link if nothing else is said: half of a gigabit, or as much of a slow disk.
+const BYTES_PER_SECOND_DEFAULT: u64 = 64 << 20;
 
 impl Topology {
     /// One at rest, before anything was published.
     pub fn at_rest(members: Arc<Members>, ring: Arc<Ring>) -> Topology {
         let n_vals = Arc::from([kv::BucketProps::default().n_val]);
-        Topology { epoch: Epoch(0), members, before: None, ring, target: None, n_vals }
+        Topology {
+            epoch: Epoch(0),
+            members,
+            before: None,
+            ring,
+            target: None,
+            n_vals,
+            budget: Budget::default(),
+        }
     }
 
     /// Whether some partition may move.

@@ -12,7 +12,7 @@ use kv::{
     Bucket, BucketProps, Conditions, DeleteRequest, Error, Found, Listed, Page, PageAsk, Prop, PropsChange,
     PutRequest, Quorum, Request, Response, Return, Stored, Tags, Want,
 };
-use node::{AskId, Load, PeerMessage};
+use node::{AskId, CopyPart, Load, PeerMessage};
 use object::index::IndexEntry;
 use object::{Link, Metadata};
 use proptest::collection::vec;
@@ -162,8 +162,14 @@ fn round() -> impl Strategy<Value = Round> {
 }
 
 fn ask() -> impl Strategy<Value = Ask> {
-    let reason =
-        prop_oneof![Just(Reason::Write), Just(Reason::Repair), Just(Reason::Heal), Just(Reason::Handoff)];
+    let reason = prop_oneof![
+        Just(Reason::Write),
+        Just(Reason::Repair),
+        Just(Reason::Heal),
+        Just(Reason::Handoff),
+        Just(Reason::Pass),
+        Just(Reason::Copy)
+    ];
     prop_oneof![
         prop_oneof![Just(Want::Head), Just(Want::Value)].prop_map(|want| Ask::Read { want }),
         (bytes(), value(), vec(any::<u16>().prop_map(NodeId), 0..4), reason)
@@ -245,6 +251,15 @@ fn message() -> impl Strategy<Value = PeerMessage> {
         ),
         (id.clone(), vec(bytes(), 0..4), vec(any::<u16>(), 0..4), of(bytes())).prop_map(
             |(id, names, rest, next)| PeerMessage::Page { id, page: Ok(Page { names, rest, next }) }
+        ),
+        (id.clone(), any::<u64>(), vec(any::<u16>(), 0..4), of(bytes())).prop_map(
+            |(id, target, partitions, start)| PeerMessage::AskCopy { id, target, partitions, start }
+        ),
+        (id.clone(), vec(any::<u16>(), 0..4), of(bytes()), any::<u64>(), any::<u64>()).prop_map(
+            |(id, rest, next, objects, bytes)| PeerMessage::CopyPart {
+                id,
+                part: Ok(CopyPart { rest, next, objects, bytes })
+            }
         ),
         id.prop_map(|id| PeerMessage::PropsInForce { id }),
     ]

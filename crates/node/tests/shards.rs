@@ -84,7 +84,7 @@ impl Node {
                         }
                     }
                     Output::Hop { to, message } => self.shards[usize::from(to.0)].hop(message),
-                    Output::Adopted(_) => unreachable!("nobody publishes anything"),
+                    Output::Adopted(_) | Output::Copied(_) => unreachable!("nobody publishes anything"),
                     Output::Peer { .. } => unreachable!("a node alone has nobody to write to"),
                     Output::Closed(result) => result.unwrap(),
                 }

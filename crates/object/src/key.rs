@@ -7,6 +7,7 @@
 //! | bucket properties | `0x03`, type, bucket |
 //! | hint | `0x04`, node (u16 big-endian), the object's ledger key |
 //! | bucket type | `0x05`, type |
+//! | checkpoint of a copy | `0x06`, the node that it comes from (u16 big-endian) |
 //!
 //! The prefix is the top bits of the key's ring position, so that a partition is one range. Types and buckets are
 //! written so that byte order is their order and none is a prefix of another: `0x00` becomes `0x00 0xFF`, and
@@ -32,6 +33,7 @@ const TAG_OBJECT: u8 = 0x01;
 const TAG_BUCKET: u8 = 0x03;
 const TAG_HINT: u8 = 0x04;
 const TAG_TYPE: u8 = 0x05;
+const TAG_COPY: u8 = 0x06;
 const ESCAPED: u8 = 0xFF;
 const END: u8 = 0x01;
 
@@ -129,6 +131,44 @@ pub fn hinted(hint: &[u8]) -> Result<&[u8], Error> {
     match hint {
         [TAG_HINT, _, _, object_key @ ..] => Ok(object_key),
         _ => Err(Error::Key("it is no hint's")),
+    }
+}
+
+/// All hints, for whomever.
+pub fn all_hints() -> KeyRange {
+    KeyRange::of_prefix(vec![TAG_HINT])
+}
+
+/// The node that a hint is for.
+///
+/// # Errors
+/// [`Error::Key`] if it is no hint.
+pub fn hinted_node(hint: &[u8]) -> Result<u16, Error> {
+    match hint {
+        &[TAG_HINT, high, low, ..] => Ok(u16::from_be_bytes([high, low])),
+        _ => Err(Error::Key("it is no hint's")),
+    }
+}
+
+/// The ledger key of the checkpoint of what is copied from a node.
+pub fn copy(from: u16) -> Vec<u8> {
+    let [high, low] = from.to_be_bytes();
+    vec![TAG_COPY, high, low]
+}
+
+/// The checkpoints of all copies.
+pub fn copies() -> KeyRange {
+    KeyRange::of_prefix(vec![TAG_COPY])
+}
+
+/// The node in the ledger key of a checkpoint.
+///
+/// # Errors
+/// [`Error::Key`] if it is not one.
+pub fn copied_from(bytes: &[u8]) -> Result<u16, Error> {
+    match bytes {
+        &[TAG_COPY, high, low] => Ok(u16::from_be_bytes([high, low])),
+        _ => Err(Error::Key("it is no checkpoint's")),
     }
 }
 
@@ -339,6 +379,15 @@ mod tests {
         assert_eq!(hinted(&hint), Ok(&key[..]));
         assert!(hinted(&key).is_err());
         assert_eq!((prefix_of(&key), prefix_of(&hint)), (7, 0));
+        assert_eq!((hinted_node(&hint), hinted_node(&key).is_err()), (Ok(0x0102), true));
+        assert!(all_hints().contains(&hint) && !all_hints().contains(&key));
+    }
+
+    #[test]
+    fn a_checkpoint_names_its_sender() {
+        assert_eq!(copy(0x0102), [6, 1, 2]);
+        assert_eq!((copied_from(&[6, 1, 2]), copied_from(&[6, 1]).is_err()), (Ok(0x0102), true));
+        assert!(copies().contains(&copy(u16::MAX)) && !copies().contains(&bucket_type(b"t")));
     }
 
     /// Names with many bytes that the escape is about.

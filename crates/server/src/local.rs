@@ -290,7 +290,7 @@ impl Local {
                 Output::Hop { to, message } => self.put(to, Mail::Hop(message)),
                 Output::Peer { to, message } => self.send(to, message),
                 // Nothing publishes a topology yet.
-                Output::Adopted(_) => {}
+                Output::Adopted(_) | Output::Copied(_) => {}
                 Output::Closed(result) => *self.closed.borrow_mut() = Some(result),
             }
         }

@@ -89,6 +89,13 @@ pub(crate) fn message(message: &PeerMessage) -> String {
         }
         PeerMessage::Page { id, page: Err(error) } => format!("page {:x}: {error}", id.0),
         PeerMessage::Membership { .. } => "a word of membership".to_owned(),
+        PeerMessage::AskCopy { id, target, partitions, start } => {
+            format!("ask copy {:x} for ring {target}: {partitions:?} from {start:?}", id.0)
+        }
+        PeerMessage::CopyPart { id, part: Ok(part) } => {
+            format!("copy {:x}: {} objects, rest {:?} from {:?}", id.0, part.objects, part.rest, part.next)
+        }
+        PeerMessage::CopyPart { id, part: Err(error) } => format!("copy {:x}: {error}", id.0),
         PeerMessage::PropsInForce { id } => format!("props in force {:x}", id.0),
     }
 }

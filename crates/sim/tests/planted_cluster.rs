@@ -69,6 +69,26 @@ fn listing_cut_short() {
 }
 
 #[test]
+fn stale_ring_accepted() {
+    is_caught(Planted::StaleRingAccepted);
+}
+
+#[test]
+fn move_not_passed_on() {
+    is_caught(Planted::MoveNotPassedOn);
+}
+
+#[test]
+fn copy_told_early() {
+    is_caught(Planted::CopyToldEarly);
+}
+
+#[test]
+fn range_dropped_early() {
+    is_caught(Planted::RangeDroppedEarly);
+}
+
+#[test]
 fn listed_by_two() {
     is_caught(Planted::ListedByTwo);
 }

@@ -120,6 +120,24 @@ pub enum PeerMessage {
         /// What that crate wrote.
         bytes: Bytes,
     },
+    /// Asks for what the receiver holds of partitions: it is sent as merges, key by key.
+    AskCopy {
+        /// The question.
+        id: AskId,
+        /// The version of the ring that asks for it.
+        target: u64,
+        /// The partitions that are wanted, ascending.
+        partitions: Vec<u16>,
+        /// The ledger key to go on at in the first of them.
+        start: Option<Bytes>,
+    },
+    /// The answer to a [`PeerMessage::AskCopy`], once everything up to there is durable at whoever asked.
+    CopyPart {
+        /// The question.
+        id: AskId,
+        /// How far it is.
+        part: Result<CopyPart, Error>,
+    },
     /// The answer to a [`PeerMessage::Props`]: they, or later ones, are in force and durable.
     PropsInForce {
         /// The question.
@@ -130,6 +148,19 @@ pub enum PeerMessage {
 /// Up to so many bytes a word of membership is one on who is there, or on who leads, which must not wait: probes and heartbeats.
 /// Longer ones carry changes.
 const SMALL_MEMBERSHIP: usize = 1_500;
+
+/// How far a copy is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CopyPart {
+    /// Of the partitions that were asked for, those that are left, in the order in which they are to be asked for.
+    pub rest: Vec<u16>,
+    /// Where to go on in the first of them.
+    pub next: Option<Bytes>,
+    /// Keys that were sent.
+    pub objects: u64,
+    /// Bytes of their heads and values.
+    pub bytes: u64,
+}
 
 /// What goes first when several messages wait for a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,7 +173,7 @@ pub enum Lane {
     Listings,
     /// Read repair.
     Repair,
-    /// Hints brought home, tombstones reaped.
+    /// Hints brought home, partitions copied, tombstones reaped.
     Handoff,
 }
 
@@ -157,13 +188,15 @@ impl PeerMessage {
         match self {
             PeerMessage::Ping { .. } | PeerMessage::Pong { .. } => Lane::Liveness,
             PeerMessage::Ask { ask: Ask::Merge { reason, .. }, .. } => match reason {
-                Reason::Write => Lane::Requests,
+                Reason::Write | Reason::Pass => Lane::Requests,
                 Reason::Repair | Reason::Heal => Lane::Repair,
-                Reason::Handoff => Lane::Handoff,
+                Reason::Handoff | Reason::Copy => Lane::Handoff,
             },
             PeerMessage::Membership { bytes } if bytes.len() <= SMALL_MEMBERSHIP => Lane::Liveness,
             PeerMessage::AskPage { .. } | PeerMessage::Page { .. } => Lane::Listings,
-            PeerMessage::Ask { ask: Ask::Reap { .. }, .. }
+            PeerMessage::AskCopy { .. }
+            | PeerMessage::CopyPart { .. }
+            | PeerMessage::Ask { ask: Ask::Reap { .. }, .. }
             | PeerMessage::Answer { result: Ok(Answer::Reaping { .. }), .. } => Lane::Handoff,
             _ => Lane::Requests,
         }
@@ -178,6 +211,7 @@ pub fn route(message: &PeerMessage, layout: &Layout) -> ShardId {
         | PeerMessage::Answer { id, .. }
         | PeerMessage::Forwarded { id, .. }
         | PeerMessage::Page { id, .. }
+        | PeerMessage::CopyPart { id, .. }
         | PeerMessage::PropsInForce { id } => ShardId(id.shard().0 % layout.shards),
         PeerMessage::Props { .. } | PeerMessage::Membership { .. } => ShardId(0),
         PeerMessage::Ask { key, .. } => {
@@ -187,6 +221,10 @@ pub fn route(message: &PeerMessage, layout: &Layout) -> ShardId {
         }
         PeerMessage::AskPage { ask, .. } => {
             let first = ask.partitions.first().copied().unwrap_or_default();
+            ShardId(ring::shard_of(first, layout.shards))
+        }
+        PeerMessage::AskCopy { partitions, .. } => {
+            let first = partitions.first().copied().unwrap_or_default();
             ShardId(ring::shard_of(first, layout.shards))
         }
         PeerMessage::Forward { request, .. } => {

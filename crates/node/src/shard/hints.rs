@@ -15,6 +15,7 @@
 use super::work::{Coordinator, Work, placed};
 use super::{Origin, Shard};
 use crate::peer::NodeId;
+use crate::topology::nodes;
 use base::Monotonic;
 use bytes::Bytes;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit};
@@ -67,6 +68,7 @@ struct Round {
 /// The hints of all peers.
 #[derive(Default)]
 pub(super) struct Hints {
+    /// By whom they are for.
     rounds: BTreeMap<NodeId, Round>,
     scans: BTreeMap<ScanId, NodeId>,
 }
@@ -74,6 +76,7 @@ pub(super) struct Hints {
 impl Shard {
     /// The ledger keys of hints about a key.
     pub(super) fn hint_keys(&mut self, nodes: &[NodeId], object_key: &[u8]) -> Vec<Vec<u8>> {
+        self.moves.note_hint(object_key);
         for &node in nodes {
             let round = self.hints.rounds.entry(node).or_default();
             round.kept = true;
@@ -97,6 +100,8 @@ impl Shard {
     /// Forgets a hint that is home, and with `object` the key that was kept for it alone.
     pub(super) fn forget_hint(&mut self, work: &Work, node: NodeId, object: bool) {
         let hint = key::hint(node.0, &work.key);
+        // It may have become this node's to keep since.
+        let object = object && !self.keeps(&work.key, work.props.n_val);
         let both = [Write::Delete { key: &hint }, Write::Delete { key: &work.key }];
         // A hint that cannot be removed is brought once more.
         if self.store.write(if object { &both } else { &both[..1] }).is_ok() {
@@ -121,7 +126,7 @@ impl Shard {
         let due: Vec<NodeId> =
             self.hints.rounds.iter().filter(|(_, round)| due(round)).map(|(&node, _)| node).collect();
         for node in due {
-            if self.peers.is_up(node) {
+            if self.peers.is_up(node) || self.is_gone(node) {
                 self.bring_hints(node);
             }
         }
@@ -160,7 +165,7 @@ impl Shard {
     }
 
     fn deliver_hints(&mut self, node: NodeId) {
-        if !self.peers.is_up(node) {
+        if !self.peers.is_up(node) && !self.is_gone(node) {
             return self.end_round(node);
         }
         let most = if self.load().0 as usize > LOAD_BUSY { UNDER_WAY_BUSY_MAX } else { UNDER_WAY_MAX };
@@ -193,6 +198,10 @@ impl Shard {
         });
         let work = made.ok().and_then(|(key, prefix, bucket)| {
             let props = Arc::clone(self.table.get_as_replica(&bucket).ok()?);
+            if self.is_keeper_gone(node, prefix, props.n_val) {
+                self.hint_anew(node, &key, prefix, props.n_val);
+                return None;
+            }
             let others = self.other_primaries(prefix, props.n_val, node);
             let deliver = Coordinator::Deliver(kv::Deliver::new(node, others));
             Some(Work::new(Origin::Nobody, deliver, key, props, deadline))
@@ -203,8 +212,21 @@ impl Shard {
         }
     }
 
-    /// A key's primaries but `node`; `None` if this node is one.
+    /// The node has given the partition up: what was kept for it is kept for all that have it now.
+    fn hint_anew(&mut self, node: NodeId, key: &Bytes, prefix: u16, n_val: u32) {
+        let mut nodes = nodes(&self.config.ring, ring::Partition(prefix.into()), n_val);
+        nodes.retain(|&other| other != self.peers.here());
+        let keys = self.hint_keys(&nodes, key);
+        let before = key::hint(node.0, key);
+        let hints = keys.iter().map(|key| Write::Put { key, head: &[], value: &[] });
+        let writes: Vec<_> = hints.chain([Write::Delete { key: &before }]).collect();
+        // One that cannot be changed now is tried again with the next round.
+        self.counters.hints_lost += u64::from(self.store.write(&writes).is_err());
+    }
+
+    /// A key's primaries but `node`; `None` if this node is one, or is to be.
     pub(super) fn other_primaries(&self, prefix: u16, n_val: u32, node: NodeId) -> Option<Vec<NodeId>> {
+        let n = n_val;
         let n_val = usize::try_from(n_val).unwrap_or(usize::MAX);
         let list = self.config.ring.preflist(ring::Partition(prefix.into()), n_val);
         let mut primaries: Vec<NodeId> = list.map(|entry| entry.node).collect();
@@ -213,6 +235,9 @@ impl Shard {
         }
         primaries.sort_unstable();
         primaries.dedup();
+        if self.moves.topology.is_keeper(self.peers.here(), ring::Partition(prefix.into()), n) {
+            return None;
+        }
         primaries.retain(|&other| other != node);
         Some(primaries)
     }

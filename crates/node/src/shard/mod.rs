@@ -15,6 +15,8 @@
 //! * Whatever other nodes do, or do not do, costs this shard bounded memory and its clients their deadline at most.
 
 mod admission;
+mod copies;
+mod gifts;
 mod hints;
 mod listing;
 mod moves;
@@ -25,11 +27,13 @@ mod peers;
 mod props;
 mod reap;
 mod replica;
+mod strays;
 mod times;
 mod work;
 
 pub use crate::hop::RequestId;
 pub use admission::{OVERLOAD_WORK_MIN, PASS_MAX, STAY_MAX, WAIT_MAX};
+pub use copies::TransferStatus;
 pub use object::LOOKUPS_BUSY;
 pub use pace::HELD_MAX;
 pub use reap::Reaping;
@@ -54,7 +58,7 @@ use peers::Peers;
 use props::PropsChanges;
 use reap::Reaper;
 use replica::Forwards;
-use ring::Ring;
+use ring::{Ring, RingVersion};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,6 +128,9 @@ pub enum Output {
     },
     /// For the control plane: this shard goes by that epoch, and none of its requests by an older one any more.
     Adopted(Epoch),
+    /// For the control plane: this shard has, durably, all that the target of this version asks it to have. Told again
+    /// after a restart, once it is known again.
+    Copied(RingVersion),
     /// The clean stop is complete, or failed.
     Closed(Result<(), engine::Error>),
 }
@@ -139,6 +146,8 @@ enum Origin {
     Forwarded(NodeId, AskId),
     /// Another node, which asks this replica.
     Replica(NodeId, AskId),
+    /// Other work of this shard, which waits until its write is passed on.
+    Passed(u64),
     /// Nobody waits.
     Nobody,
 }
@@ -241,6 +250,8 @@ pub struct Shard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Waiter {
     Object(u64),
+    /// A checkpoint of what is copied from there.
+    Copy(NodeId),
     Props(u64),
 }
 
@@ -304,7 +315,7 @@ impl Shard {
             match event {
                 StoreEvent::Lookup(id, answer) => self.on_lookup(id, answer),
                 StoreEvent::Scan(id, page) => {
-                    if let Err(page) = self.on_hints(id, page) {
+                    if let Err(page) = self.on_hints(id, page).or_else(|page| self.on_move_scan(id, page)) {
                         self.on_scan(id, page);
                     }
                 }
@@ -334,7 +345,7 @@ impl Shard {
         self.tick_peers(now);
         self.tick_hints(now);
         self.tick_reaps(now);
-        self.tick_moves();
+        self.tick_moves(now);
     }
 
     /// Lets a listing go on whose last part has been sent.
@@ -481,7 +492,9 @@ impl Shard {
                 Output::Hop { to, message: Hop::Answer { id, result: Box::new(result) } }
             }
             Origin::Forwarded(to, id) => return self.forwarded(to, id, result),
-            Origin::Replica(..) | Origin::Nobody => unreachable!("it answers in another way"),
+            Origin::Replica(..) | Origin::Passed(_) | Origin::Nobody => {
+                unreachable!("it answers in another way")
+            }
         });
     }
 
@@ -508,6 +521,7 @@ impl Shard {
             self.awaiting.pop_first();
             match waiter {
                 Waiter::Object(id) => self.on_acknowledged(id, seq, result),
+                Waiter::Copy(node) => self.on_checkpoint(node, result),
                 Waiter::Props(id) => self.on_props_written(id, result),
             }
         }

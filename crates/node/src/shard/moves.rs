@@ -2,10 +2,26 @@
 //!
 //! 1. [`Shard::topology`] takes what was published. Requests that begin from then on go by it.
 //! 2. When the last request that began before is over, the epoch is adopted: the control plane is told so.
+//! 3. While partitions move, a write is confirmed when those have it too to whom it is passed on ([`kv::Pass`]).
+//! 4. `copies.rs` gets what this shard is to have, `gifts.rs` gives it to others, `strays.rs` drops what is no longer its own.
+//!
+//! Invariant: from before a copy's first key is read until the control plane has heard that no request goes by the ring
+//! before, whatever is confirmed here is confirmed by those that take this node's place, and the other way round.
 
-use super::{Output, Shard};
-use crate::topology::{Epoch, Topology};
-use ::object::Actor;
+use super::copies::Copies;
+use super::gifts::Gifts;
+use super::strays::Strays;
+use super::work::{Coordinator, Parting, Work, placed};
+use super::{Origin, Output, Shard};
+use crate::peer::NodeId;
+use crate::topology::{Epoch, Topology, nodes};
+use ::object::{Actor, key};
+use base::Monotonic;
+use bytes::Bytes;
+use engine::Seq;
+use engine::fold::{ScanId, ScanPage};
+use kv::{Error, Event};
+use ring::Partition;
 use std::sync::Arc;
 
 /// What this shard knows of changes.
@@ -13,15 +29,37 @@ pub(super) struct Moves {
     pub topology: Topology,
     /// Whether the epoch is to be told, once older requests are over.
     untold: bool,
+    /// Writes up to here may have been confirmed to others without being passed on.
+    pub unpassed: Seq,
+    pub copies: Copies,
+    pub gifts: Gifts,
+    pub strays: Strays,
 }
 
 impl Moves {
     pub fn new(topology: Topology) -> Moves {
-        Moves { topology, untold: false }
+        Moves {
+            topology,
+            untold: false,
+            unpassed: Seq(0),
+            copies: Copies::default(),
+            gifts: Gifts::default(),
+            strays: Strays::default(),
+        }
     }
 
     pub fn epoch(&self) -> Epoch {
         self.topology.epoch
+    }
+
+    /// Whether some partition may move.
+    pub fn is_moving(&self) -> bool {
+        !self.topology.is_at_rest()
+    }
+
+    /// A hint about this key is kept.
+    pub fn note_hint(&mut self, object_key: &[u8]) {
+        self.strays.note_hint(key::prefix_of(object_key));
     }
 }
 
@@ -31,7 +69,7 @@ impl Shard {
     /// # Panics
     /// If the rings are not of the size that keys are laid out by, or own nodes that are no members.
     pub fn topology(&mut self, topology: Topology) {
-        if topology.epoch <= self.moves.epoch() {
+        if topology.epoch <= self.moves.epoch() && !base::planted!(StaleRingAccepted) {
             return;
         }
         let rings = topology.before.iter().chain([&topology.ring]).chain(&topology.target);
@@ -47,18 +85,144 @@ impl Shard {
         }
         self.config.members = Arc::clone(&topology.members);
         self.config.ring = Arc::clone(&topology.ring);
+        if !self.moves.is_moving() {
+            self.moves.unpassed = self.store.last_written();
+        }
         self.moves.topology = topology;
         self.moves.untold = true;
         left.into_iter().for_each(|node| self.fail_questions(node));
-        self.tick_moves();
+        let gone: Vec<NodeId> = self.config.members.others().filter(|node| self.is_gone(*node)).collect();
+        gone.into_iter().for_each(|node| self.bring_hints(node));
+        self.end_gifts();
+        self.begin_copies();
+        let now = self.config.clock.now();
+        self.moves.strays.look_at(now);
+        self.tick_moves(now);
     }
 
-    /// Tells that the epoch is adopted, if it is.
-    pub(super) fn tick_moves(&mut self) {
+    /// Tells that the epoch is adopted, if it is, and goes on with what moves.
+    pub(super) fn tick_moves(&mut self, now: Monotonic) {
         let epoch = self.moves.epoch();
         if self.moves.untold && self.objects.oldest().is_none_or(|oldest| oldest >= epoch) {
             self.moves.untold = false;
             self.outputs.push(Output::Adopted(epoch));
         }
+        self.tick_copies(now);
+        self.tick_strays(now);
+    }
+
+    /// Takes a page of a scan, if it was about what moves.
+    pub(super) fn on_move_scan(
+        &mut self,
+        scan: ScanId,
+        page: Result<ScanPage, engine::Error>,
+    ) -> Result<(), Result<ScanPage, engine::Error>> {
+        let page = match self.on_checkpoints(scan, page) {
+            Ok(()) => return Ok(()),
+            Err(page) => page,
+        };
+        let page = match self.on_gift_page(scan, page) {
+            Ok(()) => return Ok(()),
+            Err(page) => page,
+        };
+        self.on_stray_page(scan, page)
+    }
+
+    /// Whether this partition's list changes, so that somebody may have something of it that others do not know of.
+    pub(super) fn is_moving(&self, prefix: u16, n_val: u32) -> bool {
+        let topology = &self.moves.topology;
+        let list = |ring| nodes(ring, Partition(prefix.into()), n_val);
+        topology.before.is_some()
+            || topology.target.as_ref().is_some_and(|target| list(target) != list(&topology.ring))
+    }
+
+    /// Whether this node has had its part in changes and is not to have this partition, by any ring that it knows of.
+    pub(super) fn has_given_up(&self, prefix: u16, n_val: u32) -> bool {
+        self.moves.epoch() > Epoch(0) && !self.is_keeper(self.peers.here(), prefix, n_val)
+    }
+
+    /// Whether a node for which there is a hint is not to have the partition any more.
+    pub(super) fn is_keeper_gone(&self, node: NodeId, prefix: u16, n_val: u32) -> bool {
+        self.moves.epoch() > Epoch(0) && !self.is_keeper(node, prefix, n_val)
+    }
+
+    fn is_keeper(&self, node: NodeId, prefix: u16, n_val: u32) -> bool {
+        self.moves.topology.is_keeper(node, Partition(prefix.into()), n_val)
+    }
+
+    /// Whether this node is to keep a key.
+    pub(super) fn keeps(&self, key: &Bytes, n_val: u32) -> bool {
+        self.is_keeper(self.peers.here(), key::prefix_of(key), n_val)
+    }
+
+    /// Whether a node has nothing to do with any partition.
+    pub(super) fn is_gone(&self, node: NodeId) -> bool {
+        let topology = &self.moves.topology;
+        let mut rings = topology.before.iter().chain([&topology.ring]).chain(&topology.target);
+        self.moves.epoch() > Epoch(0) && !rings.any(|ring| ring.owning().contains(node))
+    }
+
+    /// To whom what is written here is passed on.
+    fn mates(&self, key: &Bytes, n_val: u32) -> Vec<NodeId> {
+        let topology = &self.moves.topology;
+        if topology.is_at_rest() || base::planted!(MoveNotPassedOn) {
+            return Vec::new();
+        }
+        let (here, partition) = (self.peers.here(), Partition(key::prefix_of(key).into()));
+        let (givers, joiners) = (topology.givers(partition, n_val), topology.joiners(partition, n_val));
+        if givers.contains(&here) {
+            joiners
+        } else if topology.before.is_some() && joiners.contains(&here) {
+            givers
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Passes on what a client's request has written here; it goes on when that is done. False if nobody is to have it.
+    pub(super) fn pass_on(&mut self, id: &mut Option<u64>, work: &mut Work) -> bool {
+        if matches!(work.coordinator, Coordinator::Merge(_)) {
+            return false;
+        }
+        let Some(version) = work.unpassed.take() else { return false };
+        let mates = self.mates(&work.key, work.props.n_val);
+        if mates.is_empty() {
+            return false;
+        }
+        let id = *id.get_or_insert_with(|| self.next_work());
+        let pass = Coordinator::Pass(kv::Pass::new(mates, version.0, version.1));
+        let props = Arc::clone(&work.props);
+        let pass = Work::new(Origin::Passed(id), pass, work.key.clone(), props, work.deadline);
+        self.drive(None, pass, Event::Start);
+        true
+    }
+
+    /// Whether a replica's part in a write is to be passed on before it is confirmed.
+    pub(super) fn is_unpassed(&self, work: &Work) -> bool {
+        self.moves.is_moving()
+            && matches!(work.coordinator, Coordinator::Merge(_))
+            && work.coordinator.is_passed_on()
+            && (work.unpassed.is_some() || matches!(work.origin, Origin::Replica(..)))
+            && !self.mates(&work.key, work.props.n_val).is_empty()
+    }
+
+    /// Has a replica's work go on as one that passes the version on.
+    pub(super) fn pass_before_answer(&mut self, id: &mut Option<u64>, work: &mut Work) -> Option<Event> {
+        let Some(version) = work.unpassed.take() else {
+            // It began before anything moved, and has found what another write has just left here.
+            self.part(id, work, Parting::Replica(Err(Error::Unreachable)));
+            return None;
+        };
+        self.release_key(work);
+        let mates = self.mates(&work.key, work.props.n_val);
+        work.coordinator = Coordinator::Pass(kv::Pass::new(mates, version.0, version.1));
+        Some(Event::Start)
+    }
+
+    /// Whether a node is to have a key, once the target is reached.
+    pub(super) fn is_wanted_by(&self, node: NodeId, key: &Bytes) -> Result<bool, Error> {
+        let (prefix, bucket) = placed(key).map_err(|error| Error::Damaged(error.to_string()))?;
+        let n_val = self.table.get_as_replica(&bucket)?.n_val;
+        Ok(self.moves.topology.joiners(Partition(prefix.into()), n_val).contains(&node))
     }
 }

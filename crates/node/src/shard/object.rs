@@ -123,6 +123,12 @@ impl Shard {
         work.bytes += bytes_of(&event);
         let mut next = Some(event);
         while let Some(event) = next.take() {
+            if work.unpassed.is_some()
+                && matches!(event, Event::Written(Ok(())))
+                && self.pass_on(&mut id, &mut work)
+            {
+                break;
+            }
             let mut actions = std::mem::take(&mut self.objects.actions);
             self.step(&mut work, event, &mut actions);
             for action in actions.drain(..) {
@@ -177,7 +183,13 @@ impl Shard {
                 let found = self.store.lookup(&key::hint(node.0, &work.key), Want::Head);
                 self.looked_up(id, work, found, true)
             }
-            Action::Write { head, value, hints } => self.write(id, work, &head, &value, &hints),
+            Action::Write { head, value, hints } => {
+                let written = self.write(id, work, &head, &value, &hints);
+                if self.moves.is_moving() && work.coordinator.is_passed_on() {
+                    work.unpassed = Some(Box::new((head, value)));
+                }
+                written
+            }
             Action::Hint { nodes, confirm } => {
                 let written = self.keep_hints(work, &nodes);
                 if confirm { self.written(id, work, written) } else { None }
@@ -223,6 +235,7 @@ impl Shard {
                 self.part(id, work, Parting::Client(Box::new(result)));
                 None
             }
+            Action::Answer(Ok(Answer::Merged)) if self.is_unpassed(work) => self.pass_before_answer(id, work),
             Action::Answer(result) => {
                 self.part(id, work, Parting::Replica(result));
                 None
@@ -306,7 +319,7 @@ impl Shard {
     }
 
     /// Answers, now or when what the answer rests on may be acknowledged.
-    fn part(&mut self, id: &mut Option<u64>, work: &mut Work, parting: Parting) {
+    pub(super) fn part(&mut self, id: &mut Option<u64>, work: &mut Work, parting: Parting) {
         self.release_key(work);
         if work.rests_on > self.store.acknowledged() && self.store.fenced().is_none() {
             let id = *id.get_or_insert_with(|| self.next_work());
@@ -325,6 +338,9 @@ impl Shard {
                 self.reply(origin, *result);
             }
             (Parting::Replica(result), Origin::Replica(to, id)) => self.answer(to, id, result),
+            (Parting::Replica(result), Origin::Passed(id)) => {
+                self.resume(id, Event::Written(result.map(drop)))
+            }
             (Parting::Replica(result), _) => self.counters.repairs_failed += u64::from(result.is_err()),
         }
     }
@@ -368,13 +384,14 @@ impl Shard {
         self.release_key(&mut work);
         match &work.coordinator {
             Coordinator::Deliver(deliver) => self.on_delivered(deliver.to()),
+            Coordinator::Carry(carry) => self.on_carried(carry.copy(), carry.end()),
             Coordinator::Reap(reap) => self.on_reaped(&work.key, reap.is_agreed()),
             _ => {}
         }
     }
 
     /// Lets the next write of the key begin.
-    fn release_key(&mut self, work: &mut Work) {
+    pub(super) fn release_key(&mut self, work: &mut Work) {
         if !std::mem::take(&mut work.holds_key) {
             return;
         }

@@ -83,6 +83,14 @@ impl Shard {
         let (mut own, others): (Vec<u16>, Vec<u16>) = ask.partitions.iter().partition(|it| is_own(it));
         own.sort_unstable();
         own.dedup();
+        let n_val = match &ask.listed {
+            Listed::Keys(bucket) => self.table.get_as_replica(bucket)?.n_val,
+            Listed::Buckets(_) => self.moves.topology.n_val_max(),
+        };
+        // Whoever asks may go by a ring that was in force when the listing began.
+        if own.iter().any(|&partition| self.has_given_up(partition, n_val)) {
+            return Err(Error::NotCovered);
+        }
         if own.first() == Some(&first) { Ok((own, others)) } else { Err(Error::NotCovered) }
     }
 
@@ -113,7 +121,8 @@ impl Shard {
     }
 
     pub(super) fn on_scan(&mut self, scan: ScanId, page: Result<ScanPage, engine::Error>) {
-        let reading = self.listings.pages.0.remove(&scan).expect("a scan is answered once");
+        // One that nobody waits for was about what moved: that has changed since.
+        let Some(reading) = self.listings.pages.0.remove(&scan) else { return };
         let to = reading.to;
         self.send_page(to, page.map_err(store_error).and_then(|page| reading.end(page)));
     }
@@ -154,14 +163,19 @@ fn name_of(listed: &Listed, key: Bytes) -> Result<Bytes, Error> {
 }
 
 /// The partitions that a scan has still to visit.
-struct Wanted {
+pub(super) struct Wanted {
     partitions: Vec<u16>,
     at: usize,
 }
 
 impl Wanted {
+    /// These, ascending.
+    pub(super) fn new(partitions: Vec<u16>) -> Wanted {
+        Wanted { partitions, at: 0 }
+    }
+
     /// Goes to the first wanted partition from this one on; `None` behind the last.
-    fn reach(&mut self, partition: u16) -> Option<u16> {
+    pub(super) fn reach(&mut self, partition: u16) -> Option<u16> {
         while self.partitions.get(self.at).is_some_and(|&wanted| wanted < partition) {
             self.at += 1;
         }
@@ -169,7 +183,7 @@ impl Wanted {
     }
 }
 
-fn seek(to: Option<Vec<u8>>) -> Visit {
+pub(super) fn seek(to: Option<Vec<u8>>) -> Visit {
     Visit::Seek(to.unwrap_or_else(|| key::objects().end))
 }
 
@@ -177,7 +191,7 @@ fn seek(to: Option<Vec<u8>>) -> Visit {
 fn keys_of(bucket: Bucket, props: Arc<BucketProps>, partitions: Vec<u16>) -> Visitor {
     let beginning =
         move |prefix: u16| key::objects_of_bucket(prefix, &bucket.bucket_type, &bucket.name).start;
-    let mut wanted = Wanted { partitions, at: 0 };
+    let mut wanted = Wanted::new(partitions);
     let mut here: Option<(u16, Vec<u8>)> = None;
     Box::new(move |key, head| {
         let prefix = key::prefix_of(key);
@@ -200,7 +214,7 @@ fn keys_of(bucket: Bucket, props: Arc<BucketProps>, partitions: Vec<u16>) -> Vis
 /// Takes one key of each bucket of a type. An entry that cannot be read is taken, so that whoever names it reports the
 /// damage.
 fn buckets_of(bucket_type: Bytes, table: BucketTable, partitions: Vec<u16>) -> Visitor {
-    let mut wanted = Wanted { partitions, at: 0 };
+    let mut wanted = Wanted::new(partitions);
     Box::new(move |key, head| {
         let Ok(parts) = key::decode_object_key(key) else { return Visit::Take };
         let of_type = |prefix: u16| key::objects_of_type(prefix, &bucket_type).start;

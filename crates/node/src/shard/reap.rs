@@ -6,6 +6,8 @@
 //!
 //! What this shard sends is held against its graveyard here; what it stores and answers, by the coordinators.
 //!
+//! A partition that moves counts as holding something older: none of its tombstones is reaped meanwhile.
+//!
 //! In a cluster whose crashes may take what was acknowledged nothing is reaped: a node that lost the tombstone but not what
 //! that had deleted would bring it back.
 
@@ -94,6 +96,7 @@ impl Shard {
             .ok()
             .and_then(|(prefix, bucket)| Some((prefix, Arc::clone(table.get_as_replica(&bucket).ok()?))));
         let all_up = self.peers.all_up() || base::planted!(DownMemberCountsAsYes);
+        let made = made.filter(|(prefix, props)| !self.is_moving(*prefix, props.n_val));
         let Some((prefix, props)) = made.filter(|_| all_up) else { return self.on_reaped(&key, false) };
         let is_primary = self.other_primaries(prefix, props.n_val, self.peers.here()).is_none();
         let reap = Reap::new(tombstone, is_primary, self.config.members.others().collect());
@@ -116,7 +119,7 @@ impl Shard {
 
     /// This node's part in a reaping of another's; `None` if it takes part in none.
     pub(super) fn reap_part(&self, round: Round, tombstone: Bytes, prefix: u16, n_val: u32) -> Option<Part> {
-        self.config.reaping.delay.filter(|_| self.can_reap())?;
+        self.config.reaping.delay.filter(|_| self.can_reap() && !self.is_moving(prefix, n_val))?;
         let is_primary = self.other_primaries(prefix, n_val, self.peers.here()).is_none();
         Some(Part::new(round, tombstone, is_primary, self.config.members.others().collect()))
     }

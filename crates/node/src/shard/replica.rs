@@ -80,6 +80,13 @@ impl Shard {
             }
             // The shell's.
             PeerMessage::Membership { .. } => {}
+            PeerMessage::AskCopy { id, target, partitions, start } => {
+                self.on_ask_copy((from, id), target, partitions, start);
+            }
+            PeerMessage::CopyPart { id, part } => {
+                self.on_sign_of_life(from, None, None);
+                self.on_copy_part(from, id.0 >> 8, part);
+            }
             PeerMessage::Props { id, change } => self.on_peer_props(from, id, change),
             PeerMessage::PropsInForce { id } => {
                 self.on_sign_of_life(from, None, None);
@@ -105,6 +112,10 @@ impl Shard {
                 self.counters.bounced += 1;
                 self.on_page(id.0 >> 8, Err(Error::Overload));
             }
+            PeerMessage::AskCopy { id, .. } => {
+                self.counters.bounced += 1;
+                self.on_copy_part(to, id.0 >> 8, Err(Error::Overload));
+            }
             PeerMessage::Props { id, .. } => self.on_peer_in_force(to, id.0 >> 8),
             // Whoever waits for these has a deadline.
             PeerMessage::Ping { .. }
@@ -113,6 +124,7 @@ impl Shard {
             | PeerMessage::Answer { .. }
             | PeerMessage::Forwarded { .. }
             | PeerMessage::Page { .. }
+            | PeerMessage::CopyPart { .. }
             | PeerMessage::PropsInForce { .. } => self.counters.bounced += 1,
         }
     }
@@ -152,6 +164,12 @@ impl Shard {
             Ok(found) => found,
             Err(error) => return self.answer(from, id, Err(error)),
         };
+        if matches!(&ask, Ask::Merge { hints, .. } if hints.is_empty() && self.has_given_up(prefix, props.n_val))
+        {
+            // By a ring that was in force once: what this node would keep, nobody would look for here.
+            return self.answer(from, id, Err(Error::Unreachable));
+        }
+        let mut unpassed = None;
         let coordinator = match ask {
             Ask::Read { want } => {
                 self.counters.replica_reads += 1;
@@ -159,6 +177,9 @@ impl Shard {
             }
             Ask::Merge { head, value, hints, reason } => {
                 self.counters.replica_writes += 1;
+                if self.moves.is_moving() && !reason.is_of_move() {
+                    unpassed = Some(Box::new((head.clone(), value.clone())));
+                }
                 Coordinator::Merge(kv::Merge::new(head, value, hints, reason))
             }
             Ask::Reap { round, tombstone } => match self.reap_part(round, tombstone, prefix, props.n_val) {
@@ -167,7 +188,9 @@ impl Shard {
             },
         };
         let deadline = self.config.clock.now() + Duration::from_millis(ttl_ms.into());
-        self.drive(None, Work::new(origin, coordinator, key, props, deadline), Event::Start);
+        let mut work = Work::new(origin, coordinator, key, props, deadline);
+        work.unpassed = unpassed;
+        self.drive(None, work, Event::Start);
     }
 
     pub(super) fn answer(&mut self, to: NodeId, id: AskId, result: Result<Answer, Error>) {

@@ -33,6 +33,10 @@ pub(super) enum Coordinator {
     Merge(kv::Merge),
     /// A hint on its way home.
     Deliver(kv::Deliver),
+    /// A version that is confirmed when others have it too.
+    Pass(kv::Pass),
+    /// A key of a copy.
+    Carry(kv::Carry),
     /// A tombstone that is to go.
     Reap(Box<kv::Reap>),
     /// The part in a reaping that another node coordinates.
@@ -88,9 +92,18 @@ impl Coordinator {
         }
     }
 
+    /// Whether what it writes is to be passed on while its partition moves.
+    pub(super) fn is_passed_on(&self) -> bool {
+        match self {
+            Coordinator::Merge(merge) => !merge.reason().is_of_move(),
+            Coordinator::Put(_) | Coordinator::Delete(_) => true,
+            _ => false,
+        }
+    }
+
     /// Whether it may write, and so needs the key to itself from its first read.
     pub(super) fn writes(&self) -> bool {
-        !matches!(self, Coordinator::Get(_) | Coordinator::Read(_))
+        !matches!(self, Coordinator::Get(_) | Coordinator::Read(_) | Coordinator::Carry(_))
     }
 
     pub(super) fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
@@ -101,6 +114,8 @@ impl Coordinator {
             Coordinator::Read(read) => read.step(event, turn),
             Coordinator::Merge(merge) => merge.step(event, turn),
             Coordinator::Deliver(deliver) => deliver.step(event, turn),
+            Coordinator::Pass(pass) => pass.step(event, turn),
+            Coordinator::Carry(carry) => carry.step(event, turn),
             Coordinator::Reap(reap) => reap.step(event, turn),
             Coordinator::ReapPart(part) => part.step(event, turn),
         }
@@ -119,6 +134,8 @@ pub(super) struct Work {
     pub begun: Option<Monotonic>,
     /// By which epoch it chose whom it asks, if it chose.
     pub epoch: Option<Epoch>,
+    /// The version that it has written, or was sent, while partitions move: to be passed on before it is confirmed.
+    pub unpassed: Option<Box<(Bytes, Bytes)>>,
     /// The newest version that the answer will rest on.
     pub rests_on: Seq,
     /// Bytes of values that it holds.
@@ -154,6 +171,7 @@ impl Work {
             deadline,
             begun: None,
             epoch: None,
+            unpassed: None,
             rests_on: Seq(0),
             holds_key: false,
             waits: Waits::Nothing,

@@ -50,6 +50,8 @@ pub struct Cluster {
     pub holds: Vec<Arc<Hold>>,
     /// The epochs that nodes have adopted.
     pub adopted: Vec<Epoch>,
+    /// The targets that nodes have all of.
+    pub copied: Vec<RingVersion>,
 }
 
 impl Cluster {
@@ -72,6 +74,7 @@ impl Cluster {
             told: None,
             holds: (0..nodes).map(|_| Arc::default()).collect(),
             adopted: vec![Epoch(0); nodes],
+            copied: vec![RingVersion(0); nodes],
         };
         (0..nodes).for_each(|node| cluster.start(node));
         cluster.pass(Duration::from_millis(300));
@@ -137,6 +140,7 @@ impl Cluster {
                             self.messages.push_back((from, usize::from(to.0), message))
                         }
                         Output::Hop { .. } => unreachable!("there is one shard"),
+                        Output::Copied(version) => self.copied[from] = version,
                         Output::Adopted(epoch) => self.adopted[from] = epoch,
                         Output::Closed(result) => result.unwrap(),
                     }
@@ -183,6 +187,8 @@ impl Cluster {
                 kv::Reason::Repair => "repair",
                 kv::Reason::Heal => "heal",
                 kv::Reason::Handoff => "handoff",
+                kv::Reason::Pass => "pass",
+                kv::Reason::Copy => "copy",
             },
             PeerMessage::Ask { ask: kv::Ask::Reap { round, .. }, .. } => match round {
                 Round::Promise => "promise",

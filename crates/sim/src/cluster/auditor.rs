@@ -4,7 +4,7 @@
 use super::client::{self, Place};
 use super::ending::Phase;
 use super::{AUDITOR, ONCE, REPLICAS, World};
-use crate::check::cluster::Copies;
+use crate::check::cluster::{Copies, check_stray};
 use crate::check::history::{KeyName, ONCE_TYPE};
 use crate::check::{Verdict, Violation};
 use crate::seed::index_below;
@@ -35,6 +35,8 @@ pub(super) struct Audit {
     promised: Context,
     /// Whether its copy is compared with others.
     compared: bool,
+    /// Whether it is to have none.
+    stray: bool,
 }
 
 /// What the auditor asked a node for.
@@ -95,7 +97,7 @@ impl Auditor {
 
     /// Whether some copies have not been seen yet.
     pub(super) fn is_examining(&self) -> bool {
-        self.audits.values().any(|audit| audit.compared)
+        self.audits.values().any(|audit| audit.compared || audit.stray)
     }
 
     /// The keys of a bucket that the last reads have found.
@@ -122,6 +124,21 @@ impl World {
         Ok(())
     }
 
+    /// Asks all nodes for the keys that they are not to have.
+    pub(super) fn examine_strays(&mut self) -> Verdict {
+        for place in self.places() {
+            let primaries = self.primaries(place);
+            let living: Vec<usize> = self.living().collect();
+            for at in living.into_iter().filter(|at| !primaries.contains(at)) {
+                self.ask_replica(
+                    at,
+                    Audit { place, promised: Context::new(), compared: false, stray: true },
+                )?;
+            }
+        }
+        Ok(())
+    }
+
     /// A node has started: whatever it has promised to have is asked for.
     pub(super) fn examine_promises(&mut self, at: usize) -> Verdict {
         if self.plan.options.durability != Durability::Sync {
@@ -141,13 +158,17 @@ impl World {
         if promised.is_none() && !compared {
             return Ok(());
         }
-        let (bucket, key) = client::names(place);
+        let promised = promised.unwrap_or_default();
+        self.ask_replica(at, Audit { place, promised, compared, stray: false })
+    }
+
+    fn ask_replica(&mut self, at: usize, audit: Audit) -> Verdict {
+        let (bucket, key) = client::names(audit.place);
         let prefix = self.hosts[at].machine.layout.prefix(&bucket, &key);
         let mut ledger_key = Vec::new();
         object::key::encode_object_key(prefix, &bucket.bucket_type, &bucket.name, &key, &mut ledger_key);
         self.auditor.last_audit += 1;
         let id = self.auditor.last_audit;
-        let audit = Audit { place, promised: promised.unwrap_or_default(), compared };
         self.auditor.audits.insert((at, id), audit);
         let message = PeerMessage::Ask {
             id: AskId(id),
@@ -170,6 +191,9 @@ impl World {
                 return Ok(());
             }
         };
+        if audit.stray {
+            return check_stray(at, &name(audit.place), head.as_ref());
+        }
         self.checks.check_promise(at, &name(audit.place), &audit.promised, head.as_ref())?;
         if audit.compared {
             self.auditor.copies.entry(audit.place).or_default().insert(at, head);

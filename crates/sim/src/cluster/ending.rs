@@ -86,11 +86,19 @@ pub(super) struct Ending {
     /// What is not right although all copies are equal: something may still be on its way home.
     wrong: Option<Violation>,
     ticks: u64,
+    /// Whether nodes were asked for what they are not to have.
+    strays: bool,
 }
 
 impl Default for Ending {
     fn default() -> Ending {
-        Ending { round: Round::Pause(Monotonic(0)), began: Monotonic(0), wrong: None, ticks: 0 }
+        Ending {
+            round: Round::Pause(Monotonic(0)),
+            began: Monotonic(0),
+            wrong: None,
+            ticks: 0,
+            strays: false,
+        }
     }
 }
 
@@ -110,7 +118,11 @@ impl World {
             Phase::Settling if now > self.inside.busy_until() && self.checks.is_idle() => {
                 self.enter(Phase::LastConvergence);
             }
-            Phase::Rest(until) if now >= until => {
+            Phase::Rest(until) if now >= until && self.mover.has_moved() && !self.ending.strays => {
+                self.ending.strays = true;
+                self.examine_strays()?;
+            }
+            Phase::Rest(until) if now >= until && !self.auditor.is_examining() => {
                 self.enter(Phase::Listing);
             }
             Phase::Listing if self.list_all()? => {
@@ -161,6 +173,12 @@ impl World {
     /// Examines the primaries until they have what they missed.
     fn come_home(&mut self) -> Result<bool, Violation> {
         let now = self.events.now();
+        if !self.is_at_rest() {
+            // It has its own time.
+            self.ending.began = now;
+            self.ending.round = Round::Pause(now);
+            return Ok(false);
+        }
         match self.ending.round {
             Round::Pause(until) if now >= until && self.is_quiet() => {
                 self.auditor.failed = None;

@@ -37,6 +37,7 @@ impl World {
                 let clean = std::mem::take(&mut self.hosts[at].stopped_cleanly);
                 reports.iter().try_for_each(|report| damage::check_start(report, clean, causes))?;
                 self.events.after(Duration::ZERO, Event::Prepare(at));
+                self.on_start_hear(at)?;
                 self.links_changed(at);
                 self.examine_promises(at)?;
             }
@@ -116,6 +117,7 @@ impl World {
 
     fn end_process(&mut self, at: usize, lost_after: Option<Monotonic>) {
         self.hosts[at].end_process();
+        self.mover.on_death(at);
         self.requests.retain(|_, (node, _, _)| *node != at);
         self.auditor.on_death(at);
         self.lister.on_death(at);
@@ -250,6 +252,7 @@ impl World {
             || self.has_seen_enough()
                 && self.trace.count(Fault::CrashInWrite) > 0
                 && self.trace.unfired().is_empty()
+                && self.mover.has_begun_all()
                 && !self.hosts.iter().any(is_changing)
     }
 }

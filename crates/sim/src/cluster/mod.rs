@@ -13,7 +13,7 @@
 //! 4. *Settling*: the last messages of the time of faults arrive, and everything is asked for again.
 //! 5. *Listing*: each bucket is listed, and the listing is exactly the keys that the last reads have found.
 //!
-//! Somebody lists buckets all the while (`lister.rs`).
+//! Somebody lists buckets all the while (`lister.rs`). In some seeds partitions move from node to node (`mover.rs`).
 //!
 //! Left out: rot (a replica that is damaged silently), changes of properties during life; deletes of keys that are written once
 //! where tombstones are reaped (a clock that is behind may then write what the tombstone would have covered).
@@ -25,6 +25,7 @@ mod host;
 mod life;
 mod links;
 mod lister;
+mod mover;
 mod plan;
 mod trouble;
 
@@ -52,10 +53,11 @@ use host::Host;
 use kv::{Error, Request, Response};
 use links::Frame;
 use lister::Lister;
+use mover::Mover;
 use node::{Output, PeerMessage, RequestId};
 use plan::Plan;
-use ring::{Ring, RingSize, RingVersion};
-use std::collections::BTreeMap;
+use ring::Ring;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use trouble::Partition;
@@ -115,6 +117,8 @@ enum Event {
     /// A node's buckets are looked at, and given their properties if they do not have them.
     Prepare(usize),
     Trouble,
+    /// A node hears who holds what.
+    Hear(usize),
     /// The cut links come, go, or are mended.
     Partition,
     Tick,
@@ -127,7 +131,7 @@ impl Event {
             Event::Outside(packet) => node_of(packet.to),
             Event::Inside(packet) => node_of(packet.to),
             Event::Machine(at, _) | Event::Close(at, _) | Event::Bounce { at, .. } => Some(*at),
-            Event::Link(at, _) | Event::Prepare(at) => Some(*at),
+            Event::Link(at, _) | Event::Prepare(at) | Event::Hear(at) => Some(*at),
             _ => None,
         }
     }
@@ -164,7 +168,7 @@ struct World {
     inside: Network,
     /// Between clients and nodes.
     outside: Network,
-    ring: Arc<Ring>,
+    mover: Mover,
     hosts: Vec<Host>,
     clients: Vec<(Client, u64)>,
     checks: Checks,
@@ -215,10 +219,8 @@ impl World {
         plan.enable(&trace);
         // Nothing goes wrong until everything is prepared.
         let network = |part: &str| Network::new(NetworkConfig::CALM, seed.stream(part, 0), trace.clone());
-        let ring_size = RingSize::new(plan.ring_size).expect("a power of two");
-        let nodes = u32::try_from(plan.nodes()).expect("a small number");
-        let ring = Ring::round_robin(RingVersion(1), ring_size, nodes).expect("a partition for each");
-        let ring = Arc::new(ring);
+        let mover = Mover::new(seed, plan.nodes(), plan.ring_size, plan.moves);
+        let ring = Arc::clone(mover.ring());
         let hosts = (0..plan.nodes()).map(|at| Host::new(seed, &plan, at, &ring, &time, &trace)).collect();
         let client = |at: u32| {
             (Client::new(seed.stream("client", at.into()), plan.nodes(), plan.reaping.delay.is_some()), 0)
@@ -235,7 +237,7 @@ impl World {
             outside: network("outside"),
             trace: trace.clone(),
             events,
-            ring,
+            mover,
             hosts,
             clients: (0..plan.clients).map(client).collect(),
             checks: Checks::new(plan.nodes(), plan.node_confirms),
@@ -270,6 +272,7 @@ impl World {
             Event::Start(at) => return self.on_start(at),
             Event::Resume(at) => return self.on_resume(at),
             Event::Prepare(at) => return self.on_prepare(at),
+            Event::Hear(at) => return self.on_hear(at),
             Event::Trouble => self.on_trouble(),
             Event::Partition => self.on_partition(),
             Event::Tick => return self.on_tick(),
@@ -354,8 +357,8 @@ impl World {
         let deadline = now + timeout + timeout / 500 + SLACK;
         self.checks.on_request(id, at, &request, now, deadline);
         if let Request::ListKeys(list) = &request {
-            let ring = Arc::clone(&self.ring);
-            let primaries = |key: &KeyName| primaries_of(&ring, key.bucket(), key.key());
+            let rings: Vec<Arc<Ring>> = self.mover.rings().cloned().collect();
+            let primaries = |key: &KeyName| primaries_by(&rings, key);
             self.checks.on_list(id, &list.bucket.name, now, primaries);
         }
         self.hosts[at].machine.shard(shard).expect("it listens").request(RequestId(id), request);
@@ -418,15 +421,23 @@ impl World {
                 Ok(())
             }
             Output::Peer { to, message } => self.send(at, shard, usize::from(to.0), message),
-            Output::Adopted(_) => Ok(()),
+            Output::Adopted(epoch) => {
+                self.on_adopted(at, shard, epoch);
+                Ok(())
+            }
+            Output::Copied(version) => {
+                self.on_copied(at, shard, version);
+                Ok(())
+            }
             Output::Closed(result) => self.on_closed(at, shard, result),
         }
     }
 
     fn on_reply(&mut self, at: usize, to: RequestId, result: Result<Response, Error>) -> Verdict {
         self.trace.line(format_args!("n{at} answers request {}: {}", to.0, show::answer(&result)));
-        let (causes, ring) = (self.causes(), Arc::clone(&self.ring));
-        let primaries = |key: &KeyName| primaries_of(&ring, key.bucket(), key.key());
+        let rings: Vec<Arc<Ring>> = self.mover.rings().cloned().collect();
+        let causes = self.causes();
+        let primaries = |key: &KeyName| primaries_by(&rings, key);
         self.checks.on_answer(to.0, &result, self.events.now(), causes, primaries)?;
         let (_, from, number) = self.requests.remove(&to.0).expect("the answer was checked");
         match from {
@@ -460,13 +471,14 @@ impl World {
         }
         self.list_something()?;
         self.check_bounds(false)?;
+        self.move_on()?;
         self.advance()
     }
 
     /// The nodes that are primaries of a key, and can be reached in the end.
     fn primaries(&self, place: Place) -> Vec<usize> {
         let (bucket, key) = client::names(place);
-        let all = primaries_of(&self.ring, &bucket.name, &key);
+        let all = primaries_of(self.mover.ring(), &bucket.name, &key);
         all.into_iter().filter(|at| !self.hosts[*at].gone).collect()
     }
 }
@@ -475,6 +487,13 @@ fn primaries_of(ring: &Ring, bucket: &[u8], key: &[u8]) -> Vec<usize> {
     let bucket_type = if bucket == ONCE_BUCKET { ONCE_TYPE } else { kv::request::DEFAULT_TYPE };
     let list = ring.preflist_of_key(bucket_type, bucket, key, REPLICAS);
     list.map(|entry| usize::from(entry.node.0)).collect()
+}
+
+/// The primaries of a key by any of these rings.
+fn primaries_by(rings: &[Arc<Ring>], key: &KeyName) -> Vec<usize> {
+    let all: BTreeSet<usize> =
+        rings.iter().flat_map(|ring| primaries_of(ring, key.bucket(), key.key())).collect();
+    all.into_iter().collect()
 }
 
 fn client_id(at: usize) -> NodeId {

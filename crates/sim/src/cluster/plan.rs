@@ -83,6 +83,8 @@ pub(super) struct Plan {
     pub(super) loss: Option<Loss>,
     /// What becomes of tombstones.
     pub(super) reaping: Reaping,
+    /// Whether partitions move from node to node.
+    pub(super) moves: bool,
     /// Deaths before the world may come to its end.
     pub(super) deaths: u64,
     /// The longest that a node is down.
@@ -120,6 +122,7 @@ impl Plan {
             troubles: troubles(rng),
             loss,
             reaping: Reaping::after(None),
+            moves: false,
             deaths: between(rng, 3, 8),
             down_max: duration_between(rng, Duration::from_millis(10), Duration::from_millis(1500)),
             trouble_pause_max: duration_between(rng, Duration::from_millis(200), Duration::from_millis(900)),
@@ -130,7 +133,10 @@ impl Plan {
         // A fallback and the primary whose hint it keeps: the one pair whose cut a reaping might overlook.
         let strays =
             reaping.delay.is_some() && plan.nodes() > REPLICAS && seed.stream("strays", 0).chance(1, 2);
-        Plan { reaping, troubles: Troubles { strays, ..plan.troubles }, ..plan }
+        // A crash that takes what was acknowledged takes it from what was copied, too.
+        let moves =
+            durability == Durability::Sync && plan.nodes() > REPLICAS && seed.stream("moves", 0).chance(1, 2);
+        Plan { moves, reaping, troubles: Troubles { strays, ..plan.troubles }, ..plan }
     }
 
     /// How many nodes there are.

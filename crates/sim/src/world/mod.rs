@@ -327,7 +327,7 @@ impl World {
                 Ok(())
             }
             Output::Peer { .. } => unreachable!("a node alone has nobody to send to"),
-            Output::Adopted(_) => unreachable!("a node alone is told of no change"),
+            Output::Adopted(_) | Output::Copied(_) => unreachable!("a node alone is told of no change"),
             Output::Closed(result) => self.on_closed(shard, result),
         }
     }

@@ -44,6 +44,8 @@ mod kind {
     /// An ask that only one process is to answer.
     pub(super) const ASK_LIFE: u8 = 12;
     pub(super) const MEMBERSHIP: u8 = 13;
+    pub(super) const ASK_COPY: u8 = 14;
+    pub(super) const COPY_PART: u8 = 15;
 }
 
 /// The first version of the protocol in which tombstones are reaped, bucket types told of and listings
@@ -52,6 +54,9 @@ const VERSION_REAPS: u16 = 2;
 
 /// The first version in which nodes agree on their members.
 const VERSION_MEMBERSHIP: u16 = 3;
+
+/// The first version of the protocol in which partitions move.
+const VERSION_MOVES: u16 = 3;
 
 const _: () = assert!(
     kv::limits::OBJECT_BYTES_MAX + kv::limits::HEAD_BYTES_MAX + (1 << 20) <= FRAME_BYTES_MAX,
@@ -136,6 +141,8 @@ impl PeerMessage {
             PeerMessage::Props { id, change: PropsChange::Bucket(..) } => (kind::PROPS, id, 0),
             PeerMessage::Props { id, change: PropsChange::Type(..) } => (kind::TYPE_PROPS, id, 0),
             PeerMessage::PropsInForce { id } => (kind::PROPS_IN_FORCE, id, 0),
+            PeerMessage::AskCopy { id, .. } => (kind::ASK_COPY, id, 0),
+            PeerMessage::CopyPart { id, .. } => (kind::COPY_PART, id, 0),
             PeerMessage::AskPage { id, ttl_ms, .. } => (kind::ASK_PAGE, id, *ttl_ms),
             PeerMessage::Page { id, .. } => (kind::PAGE, id, 0),
             PeerMessage::Membership { .. } => (kind::MEMBERSHIP, &AskId(0), 0),
@@ -163,6 +170,14 @@ impl PeerMessage {
             PeerMessage::Membership { bytes } => {
                 bytes.put(out);
                 Ok(None)
+            }
+            PeerMessage::AskCopy { .. } | PeerMessage::CopyPart { .. } if version < VERSION_MOVES => {
+                Err(EncodeError::TooNew)
+            }
+            PeerMessage::Ask { ask: Ask::Merge { reason, .. }, .. }
+                if version < VERSION_MOVES && reason.is_of_move() =>
+            {
+                Err(EncodeError::TooNew)
             }
             PeerMessage::Ask { id: _, ttl_ms: _, life, key, ask } => {
                 if names_life(version, *life) {
@@ -195,6 +210,16 @@ impl PeerMessage {
             }
             PeerMessage::Page { id: _, page } => {
                 page.put(out);
+                Ok(None)
+            }
+            PeerMessage::AskCopy { id: _, target, partitions, start } => {
+                target.put(out);
+                partitions.put(out);
+                start.put(out);
+                Ok(None)
+            }
+            PeerMessage::CopyPart { id: _, part } => {
+                part.put(out);
                 Ok(None)
             }
             PeerMessage::PropsInForce { id: _ } => Ok(None),
@@ -249,6 +274,11 @@ fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
         kind::ASK_PAGE => PeerMessage::AskPage { id, ttl_ms, ask: Field::take(from)? },
         kind::PAGE => PeerMessage::Page { id, page: Field::take(from)? },
         kind::MEMBERSHIP => PeerMessage::Membership { bytes: Field::take(from)? },
+        kind::ASK_COPY => {
+            let (target, partitions) = (Field::take(from)?, Field::take(from)?);
+            PeerMessage::AskCopy { id, target, partitions, start: Field::take(from)? }
+        }
+        kind::COPY_PART => PeerMessage::CopyPart { id, part: Field::take(from)? },
         kind::PROPS_IN_FORCE => PeerMessage::PropsInForce { id },
         _ => return Err(Malformed("there is no such kind")),
     };

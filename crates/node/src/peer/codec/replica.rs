@@ -1,7 +1,7 @@
 //! What is asked of a replica and what it answers; pages of listings; a bucket's properties.
 
 use super::field::{Field, record, variants};
-use crate::peer::Load;
+use crate::peer::{CopyPart, Load};
 use bytes::{Bytes, BytesMut};
 use kv::props::{StampedProps, StampedType};
 use kv::reap::Round;
@@ -29,6 +29,7 @@ variants!(Round, "no such round" {
 
 record!(PageAsk { listed, partitions, start });
 record!(Page { names, rest, next });
+record!(CopyPart { rest, next, objects, bytes });
 
 variants!(Listed, "nothing that is listed" {
     1 Keys { 0: bucket },
@@ -45,6 +46,8 @@ variants!(Reason, "no such reason" {
     2 Repair,
     3 Heal,
     4 Handoff,
+    5 Pass,
+    6 Copy,
 });
 
 variants!(Answer, "no such answer" {

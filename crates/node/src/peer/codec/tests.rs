@@ -1,6 +1,6 @@
 use super::error::{NAMES, OTHER};
 use super::*;
-use crate::peer::Load;
+use crate::peer::{CopyPart, Load};
 use bytes::BufMut;
 use kv::props::{Reason as PropReason, StampedProps, StampedType, TypeStatus};
 use kv::reap::Round;
@@ -210,6 +210,27 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
             b"\0\x02\x01a\x02bc\x01\x05\0\0",
         ),
         (PeerMessage::Page { id: ID, page: Err(Error::Overload) }, 11, 0, b"\x01\x13"),
+        (
+            PeerMessage::AskCopy {
+                id: ID,
+                target: 0x0506,
+                partitions: vec![3, 0x0102],
+                start: Some(bytes("s")),
+            },
+            14,
+            0,
+            b"\x06\x05\0\0\0\0\0\0\x02\x03\0\x02\x01\x01\x01s",
+        ),
+        (
+            PeerMessage::CopyPart {
+                id: ID,
+                part: Ok(CopyPart { rest: vec![5], next: None, objects: 2, bytes: 0x0304 }),
+            },
+            15,
+            0,
+            b"\0\x01\x05\0\0\x02\0\0\0\0\0\0\0\x04\x03\0\0\0\0\0\0",
+        ),
+        (PeerMessage::CopyPart { id: ID, part: Err(Error::Unreachable) }, 15, 0, b"\x01\x04"),
     ]
 }
 
@@ -231,6 +252,8 @@ fn an_older_program_is_written_what_it_knows() {
     assert_eq!(PeerMessage::decode(frame(out)), Ok(merge(bytes("value"))));
     let mut out = BytesMut::new();
     assert_eq!(of_life(reap(Round::Promise)).encode(1, &mut out), Err(EncodeError::TooNew));
+    let ask = PeerMessage::AskCopy { id: ID, target: 1, partitions: vec![3], start: None };
+    assert_eq!(ask.encode(2, &mut out), Err(EncodeError::TooNew));
     assert!(out.is_empty());
 }
 
@@ -367,7 +390,7 @@ fn what_makes_no_sense_is_refused() {
     for (kind, bytes, what) in [
         (0, &b""[..], "there is no such kind"),
         (13, b"\x05word", "it ends early"),
-        (14, b"", "there is no such kind"),
+        (16, b"", "there is no such kind"),
         (1, b"\x07\0\0\0\0\0\0\0\x02\0\0", "it ends early"),
         (1, b"\x07\0\0\0\0\0\0\0\x02\0\0\0\0", "bytes after its end"),
         (3, b"\x03key", "it ends early"),

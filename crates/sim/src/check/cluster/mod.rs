@@ -15,6 +15,7 @@
 //! * `promises.rs`: a replica keeps what it said it has.
 //! * `reaped.rs`: what replicas need not have any more.
 //! * `homecoming.rs`: what a primary missed comes to it without being read.
+//! * `strays.rs`: where partitions have moved, nobody has what it is not to have.
 //! * `listings.rs`: a listing has what all primaries have, each name once, or fails.
 //!
 //! Dots are checked by [`crate::check::dots`]: across nodes, restarts, and disks that were copied.
@@ -33,6 +34,7 @@ mod quorums;
 mod reaped;
 mod replicas;
 mod siblings;
+mod strays;
 mod strict;
 #[cfg(test)]
 mod tests;
@@ -40,6 +42,7 @@ mod tests;
 pub use bounded::check as check_bounds;
 pub use reaped::Reaped;
 pub use replicas::Copies;
+pub use strays::check as check_stray;
 
 use super::answers::Causes;
 use super::answers::{Answers, mismatch};
@@ -326,6 +329,11 @@ impl Checks {
     /// What `node` is bound to have of `key`, if anything: held against what it has by `check_promise`.
     pub fn promised(&self, node: NodeAt, key: &KeyName) -> Option<Context> {
         self.promises[node].of(key).cloned()
+    }
+
+    /// `node` has given `key` up: when it is a primary again, it has what it is given then.
+    pub fn release(&mut self, node: NodeAt, key: &KeyName) {
+        self.promises[node].release(key);
     }
 
     /// Checks what `node` has of `key`, of which it was bound to have `promised` when it was asked.

@@ -23,6 +23,11 @@ impl Promises {
         }
     }
 
+    /// The node has given the key up.
+    pub(super) fn release(&mut self, key: &KeyName) {
+        self.0.remove(key);
+    }
+
     /// What the node is bound to have of `key`, if anything.
     pub(super) fn of(&self, key: &KeyName) -> Option<&Context> {
         self.0.get(key)

@@ -1,0 +1,388 @@
+//! What this shard is to have by the target, and gets from those who have it.
+//!
+//! 1. When a target is published, the checkpoints of what was copied for it before are read.
+//! 2. From each node that has something for this one, parts are asked for, one after the other; the sender sends keys
+//!    as merges, and answers when all of them are durable here.
+//! 3. How far that is becomes the checkpoint, durable before the next part is asked for: an interruption costs one part.
+//! 4. When nothing is left, the control plane is told ([`Output::Copied`]).
+//!
+//! Empty partitions cost nothing: a question names all partitions that are left, and the sender's scan leaps over them.
+
+use super::{Output, Shard, Waiter};
+use crate::peer::{CopyPart, NodeId, PeerMessage};
+use ::object::key;
+use base::Monotonic;
+use bytes::{BufMut, Bytes, BytesMut};
+use engine::fold::{ScanId, ScanPage, ScanRequest, Visit};
+use engine::{Seq, Write};
+use kv::Error;
+use protocol::peer::{Malformed, Reader, put_bytes, put_varint};
+use ring::RingVersion;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How long a part may take: some eight megabytes, on a slow link, at the end of its lanes.
+const PART_MAX: Duration = Duration::from_secs(15);
+/// How long a sender that has refused or failed is left alone; twice as long each further time.
+const RETRY_FIRST: Duration = Duration::from_millis(250);
+/// The longest of it.
+const RETRY_MAX: Duration = Duration::from_secs(10);
+/// Checkpoints: one for each node there may be.
+const CHECKPOINTS_MAX: usize = 65_536;
+/// The version of a checkpoint's format.
+const CHECKPOINT_VERSION: u8 = 1;
+
+/// What is copied from one node.
+struct Pull {
+    /// Partitions that are left; the one to go on in comes first.
+    left: Vec<u16>,
+    start: Option<Bytes>,
+    /// The question that has no answer, and since when.
+    question: Option<(u64, Monotonic)>,
+    /// Whether the checkpoint is on its way to the disk.
+    saving: bool,
+    again: Monotonic,
+    failures: u32,
+    reason: Option<Error>,
+    since: Monotonic,
+    objects: u64,
+    bytes: u64,
+}
+
+/// What is copied from all.
+#[derive(Default)]
+pub(super) struct Copies {
+    target: Option<RingVersion>,
+    loading: Option<ScanId>,
+    loaded: bool,
+    pulls: BTreeMap<NodeId, Pull>,
+    told: bool,
+}
+
+/// How far the copy of what one node has for this shard is, for operators.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransferStatus {
+    /// The ring that asks for it.
+    pub target: RingVersion,
+    /// Who sends.
+    pub from: NodeId,
+    /// Partitions that are left; none when it is done.
+    pub partitions_left: usize,
+    /// Whether a part is under way.
+    pub running: bool,
+    /// Since when it is known here.
+    pub since: Monotonic,
+    /// When the next part may be asked for.
+    pub next: Monotonic,
+    /// How often it has failed since it last went on.
+    pub failures: u32,
+    /// Why it failed last.
+    pub reason: Option<Error>,
+    /// Keys that have come since the start of this process.
+    pub objects: u64,
+    /// Bytes of their heads and values.
+    pub bytes: u64,
+}
+
+impl Shard {
+    /// How far copies to this shard are.
+    pub fn transfers(&self) -> Vec<TransferStatus> {
+        let copies = &self.moves.copies;
+        let Some(target) = copies.target else { return Vec::new() };
+        let status = |(&from, pull): (&NodeId, &Pull)| TransferStatus {
+            target,
+            from,
+            partitions_left: pull.left.len(),
+            running: pull.question.is_some(),
+            since: pull.since,
+            next: pull.again,
+            failures: pull.failures,
+            reason: pull.reason.clone(),
+            objects: pull.objects,
+            bytes: pull.bytes,
+        };
+        copies.pulls.iter().map(status).collect()
+    }
+
+    /// Begins what the target asks for, if that is another one than before.
+    pub(super) fn begin_copies(&mut self) {
+        let topology = &self.moves.topology;
+        let target = topology.target.as_ref().filter(|_| topology.before.is_none());
+        let target = target.map(|ring| ring.version());
+        if target != self.moves.copies.target {
+            self.moves.copies = Copies { target, ..Copies::default() };
+        }
+    }
+
+    pub(super) fn tick_copies(&mut self, now: Monotonic) {
+        let copies = &mut self.moves.copies;
+        let Some(target) = copies.target else { return };
+        if !copies.loaded {
+            if copies.loading.is_none() {
+                self.load_checkpoints();
+            }
+            return;
+        }
+        for pull in copies.pulls.values_mut() {
+            if pull.question.is_some_and(|(_, asked)| now.since(asked) >= PART_MAX) {
+                pull.fail(Error::Timeout, now);
+            }
+        }
+        let is_done = copies.pulls.values().all(|pull| pull.left.is_empty() && !pull.saving);
+        if (is_done || base::planted!(CopyToldEarly)) && !copies.told {
+            copies.told = true;
+            self.outputs.push(Output::Copied(target));
+        }
+        let busy = copies.pulls.values().filter(|pull| pull.question.is_some() || pull.saving).count();
+        let most = usize::try_from(self.moves.topology.budget.received_max).unwrap_or(usize::MAX);
+        let waits = |pull: &Pull| {
+            !pull.left.is_empty() && pull.question.is_none() && !pull.saving && pull.again <= now
+        };
+        let copies = &self.moves.copies;
+        let due = copies.pulls.iter().filter(|(from, pull)| waits(pull) && self.peers.is_up(**from));
+        let due: Vec<NodeId> = due.map(|(&from, _)| from).take(most.saturating_sub(busy)).collect();
+        due.into_iter().for_each(|from| self.ask_copy(from, target, now));
+    }
+
+    fn load_checkpoints(&mut self) {
+        let range = key::copies();
+        let visitor = Box::new(|_: &[u8], _: &[u8]| Visit::Take);
+        let request = ScanRequest {
+            start: range.start.into(),
+            end: range.end.into(),
+            items_max: CHECKPOINTS_MAX,
+            visitor,
+        };
+        // One that cannot begin does with the next tick.
+        self.moves.copies.loading = self.store.scan(request).ok();
+    }
+
+    /// Takes the checkpoints, if the scan was for them.
+    pub(super) fn on_checkpoints(
+        &mut self,
+        scan: ScanId,
+        page: Result<ScanPage, engine::Error>,
+    ) -> Result<(), Result<ScanPage, engine::Error>> {
+        if self.moves.copies.loading != Some(scan) {
+            return Err(page);
+        }
+        self.moves.copies.loading = None;
+        // Tried again with the next tick.
+        let (Ok(page), Some(target)) = (page, self.moves.copies.target) else { return Ok(()) };
+        let now = self.config.clock.now();
+        let mut pulls: BTreeMap<NodeId, Pull> =
+            self.wanted().into_iter().map(|(from, left)| (from, Pull::new(left, now))).collect();
+        for (key, head) in page.items {
+            let from = key::copied_from(&key).map(NodeId);
+            let saved = Checkpoint::decode(head).ok();
+            let saved = saved.filter(|it| it.target == target.0 && it.receiver == self.peers.here());
+            match (from.ok().and_then(|from| pulls.get_mut(&from)), saved) {
+                (Some(pull), Some(saved)) => {
+                    pull.left = saved.left;
+                    pull.start = saved.start;
+                }
+                // Of another target. If it stays, it says so.
+                _ => drop(self.store.write(&[Write::Delete { key: &key }])),
+            }
+        }
+        let copies = &mut self.moves.copies;
+        copies.pulls = pulls;
+        copies.loaded = true;
+        Ok(())
+    }
+
+    /// The partitions of this shard that this node is to have and has not, by those who give them.
+    fn wanted(&self) -> BTreeMap<NodeId, BTreeSet<u16>> {
+        let topology = &self.moves.topology;
+        let (here, shards) = (self.peers.here(), self.config.layout.shards);
+        let mut wanted: BTreeMap<NodeId, BTreeSet<u16>> = BTreeMap::new();
+        for partition in topology.ring.size().all() {
+            let prefix = u16::try_from(partition.0).expect("a partition's number has 16 bits");
+            if ring::shard_of(prefix, shards) != self.config.id.0 {
+                continue;
+            }
+            for &n_val in &*topology.n_vals {
+                if topology.joiners(partition, n_val).contains(&here) {
+                    for from in topology.givers(partition, n_val) {
+                        wanted.entry(from).or_default().insert(prefix);
+                    }
+                }
+            }
+        }
+        // With fewer nodes than replicas one may be asked to give what it is to get.
+        wanted.remove(&here);
+        wanted
+    }
+
+    fn ask_copy(&mut self, from: NodeId, target: RingVersion, now: Monotonic) {
+        let question = self.next_work();
+        let id = self.ask_id(question);
+        let Some(pull) = self.moves.copies.pulls.get_mut(&from) else { return };
+        pull.question = Some((question, now));
+        let (partitions, start) = (pull.left.clone(), pull.start.clone());
+        self.send(from, PeerMessage::AskCopy { id, target: target.0, partitions, start });
+    }
+
+    /// A part has come, or will not.
+    pub(super) fn on_copy_part(&mut self, from: NodeId, question: u64, part: Result<CopyPart, Error>) {
+        let now = self.config.clock.now();
+        let (here, target) = (self.peers.here(), self.moves.copies.target);
+        let Some(pull) = self.moves.copies.pulls.get_mut(&from) else { return };
+        let Some(target) = target.filter(|_| pull.question.is_some_and(|(asked, _)| asked == question))
+        else {
+            return;
+        };
+        let part = match part {
+            Ok(part) if pull.goes_on_with(&part) => part,
+            Ok(_) => return pull.fail(Error::NotCovered, now),
+            Err(error) => return pull.fail(error, now),
+        };
+        pull.question = None;
+        (pull.failures, pull.reason) = (0, None);
+        pull.objects += part.objects;
+        pull.bytes += part.bytes;
+        (pull.left, pull.start) = (part.rest, part.next);
+        let rate = self.moves.topology.budget.bytes_per_second.max(1);
+        pull.again = now + Duration::from_nanos(part.bytes.saturating_mul(1_000_000_000) / rate);
+        let saved = Checkpoint {
+            target: target.0,
+            receiver: here,
+            start: pull.start.clone(),
+            left: pull.left.clone(),
+        };
+        let (key, head) = (key::copy(from.0), saved.encode());
+        match self.store.write(&[Write::Put { key: &key, head: &head, value: &[] }]) {
+            Ok(seq) => self.await_checkpoint(from, seq),
+            // A store that takes no writes has had no keys either: the next part will tell.
+            Err(error) => pull.fail(super::store_error(error), now),
+        }
+    }
+
+    fn await_checkpoint(&mut self, from: NodeId, seq: Seq) {
+        if seq > self.store.acknowledged() {
+            if let Some(pull) = self.moves.copies.pulls.get_mut(&from) {
+                pull.saving = true;
+            }
+            self.awaiting.insert((seq, Waiter::Copy(from)));
+        }
+    }
+
+    pub(super) fn on_checkpoint(&mut self, from: NodeId, result: Result<(), Error>) {
+        let now = self.config.clock.now();
+        let Some(pull) = self.moves.copies.pulls.get_mut(&from) else { return };
+        pull.saving = false;
+        if let Err(error) = result {
+            pull.fail(error, now);
+        }
+    }
+}
+
+impl Pull {
+    fn new(left: BTreeSet<u16>, now: Monotonic) -> Pull {
+        Pull {
+            left: left.into_iter().collect(),
+            start: None,
+            question: None,
+            saving: false,
+            again: now,
+            failures: 0,
+            reason: None,
+            since: now,
+            objects: 0,
+            bytes: 0,
+        }
+    }
+
+    fn fail(&mut self, error: Error, now: Monotonic) {
+        self.question = None;
+        self.reason = Some(error);
+        self.again = now + RETRY_FIRST.saturating_mul(1 << self.failures.min(16)).min(RETRY_MAX);
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// Whether less is left than before, so that the copy comes to its end whatever the sender says.
+    fn goes_on_with(&self, part: &CopyPart) -> bool {
+        let known: BTreeSet<u16> = self.left.iter().copied().collect();
+        let rest: BTreeSet<u16> = part.rest.iter().copied().collect();
+        let is_part = rest.len() == part.rest.len() && rest.is_subset(&known);
+        let place = match (&part.next, part.rest.first()) {
+            (Some(next), Some(&first)) => {
+                key::objects_at(first).contains(next)
+                    && (rest.len() < known.len() || self.start.as_ref().is_none_or(|start| next > start))
+            }
+            (Some(_), None) => false,
+            (None, _) => rest.len() < known.len(),
+        };
+        is_part && place
+    }
+}
+
+/// How far a copy is, as it is stored: in the head of an entry of its own. `docs/formats/object.md` lists the bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Checkpoint {
+    target: u64,
+    /// Whose checkpoint it is: another node's is found on a disk that was copied.
+    receiver: NodeId,
+    start: Option<Bytes>,
+    left: Vec<u16>,
+}
+
+impl Checkpoint {
+    fn encode(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        out.put_u8(CHECKPOINT_VERSION);
+        out.put_u64_le(self.target);
+        out.put_u16_le(self.receiver.0);
+        put_bytes(&mut out, self.start.as_deref().unwrap_or_default());
+        put_varint(&mut out, self.left.len() as u64);
+        self.left.iter().for_each(|partition| out.put_u16_le(*partition));
+        out.freeze()
+    }
+
+    fn decode(bytes: Bytes) -> Result<Checkpoint, Malformed> {
+        let from = &mut Reader::new(bytes);
+        if from.u8()? != CHECKPOINT_VERSION {
+            return Err(Malformed("a checkpoint of another version"));
+        }
+        let (target, receiver, start) = (from.u64()?, NodeId(from.u16()?), from.bytes()?);
+        let count = from.count()?;
+        let left: Result<Vec<u16>, Malformed> = (0..count).map(|_| from.u16()).collect();
+        let checkpoint =
+            Checkpoint { target, receiver, start: Some(start).filter(|it| !it.is_empty()), left: left? };
+        from.end()?;
+        Ok(checkpoint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes_of_a_checkpoint() {
+        let start = Some(Bytes::from_static(b"\x01\x00\x07t"));
+        let saved = Checkpoint { target: 0x0102, receiver: NodeId(3), start, left: vec![7, 0x0901] };
+        let bytes = b"\x01\x02\x01\0\0\0\0\0\0\x03\0\x04\x01\0\x07t\x02\x07\0\x01\x09";
+        assert_eq!(&saved.encode()[..], bytes);
+        assert_eq!(Checkpoint::decode(Bytes::from_static(bytes)), Ok(saved));
+        for cut in 0..bytes.len() {
+            assert!(Checkpoint::decode(Bytes::copy_from_slice(&bytes[..cut])).is_err());
+        }
+    }
+
+    #[test]
+    fn a_copy_comes_to_its_end_whatever_is_said() {
+        let pull = Pull::new(BTreeSet::from([3, 5]), Monotonic(0));
+        let part = |rest: &[u16], next: Option<&'static [u8]>| CopyPart {
+            rest: rest.to_vec(),
+            next: next.map(Bytes::from_static),
+            ..CopyPart::default()
+        };
+        assert!(pull.goes_on_with(&part(&[], None)) && pull.goes_on_with(&part(&[5], None)));
+        assert!(pull.goes_on_with(&part(&[3, 5], Some(b"\x01\x00\x03a"))));
+        assert!(!pull.goes_on_with(&part(&[3, 5], None)) && !pull.goes_on_with(&part(&[3, 4], None)));
+        assert!(!pull.goes_on_with(&part(&[3, 5], Some(b"\x01\x00\x05a"))));
+        let further = Pull { start: Some(Bytes::from_static(b"\x01\x00\x03b")), ..pull };
+        assert!(!further.goes_on_with(&part(&[3, 5], Some(b"\x01\x00\x03a"))));
+    }
+}

@@ -1,0 +1,150 @@
+//! Partitions that move between nodes which serve.
+
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
+mod common;
+
+use bytes::Bytes;
+use common::cluster::{Cluster, NAMES, TESTS_OWN, bucket, folder, put};
+use kv::{Answer, Ask, NodeId, Quorum, Request, Response, Want};
+use node::{AskId, Epoch, Layout, Members, PeerMessage, Topology};
+use ring::{Ring, RingSize, RingVersion};
+use std::sync::Arc;
+use std::time::Duration;
+
+const NODES: usize = 4;
+const KEYS: usize = 40;
+
+fn layout() -> Layout {
+    Layout { shards: 1, ring_size: RingSize::new(16).unwrap() }
+}
+
+fn members(here: usize) -> Members {
+    Members::new(NAMES[..NODES].iter().copied(), NAMES[here]).unwrap()
+}
+
+/// A ring that these nodes own in turn.
+fn ring(version: u64, owners: &[u16]) -> Arc<Ring> {
+    let owned = owners.iter().copied().cycle().take(16).map(NodeId).collect();
+    let members = Arc::clone(members(0).of_ring());
+    Arc::new(Ring::new(RingVersion(version), layout().ring_size, members, owned).unwrap())
+}
+
+fn topology(node: usize, epoch: u64, rings: [Option<&Arc<Ring>>; 3]) -> Topology {
+    let [before, ring, target] = rings.map(|ring| ring.cloned());
+    let at_rest = Topology::at_rest(Arc::new(members(node)), ring.unwrap());
+    Topology { epoch: Epoch(epoch), before, target, ..at_rest }
+}
+
+fn publish(cluster: &mut Cluster, epoch: u64, rings: [Option<&Arc<Ring>>; 3]) {
+    for node in 0..NODES {
+        if let Some(shard) = &mut cluster.nodes[node] {
+            shard.topology(topology(node, epoch, rings));
+        }
+    }
+    cluster.run();
+}
+
+fn ledger_key(key: &str) -> Bytes {
+    let (bucket, key) = (bucket(), key.as_bytes());
+    let prefix = layout().prefix(&bucket, key);
+    let mut out = Vec::new();
+    object::key::encode_object_key(prefix, &bucket.bucket_type, &bucket.name, key, &mut out);
+    out.into()
+}
+
+/// Whether a node has a key itself.
+fn has(cluster: &mut Cluster, node: usize, key: &str) -> bool {
+    let ask = Ask::Read { want: Want::Head };
+    let id = AskId(TESTS_OWN << 8);
+    let other = (node + 1) % NODES;
+    let message = PeerMessage::Ask { id, ttl_ms: 1000, life: 0, key: ledger_key(key), ask };
+    cluster.told = None;
+    cluster.deliver(other, node, &message);
+    cluster.run();
+    matches!(cluster.told.take().expect("it answers"), Ok(Answer::Read(Some(_))))
+}
+
+fn is_primary(ring: &Ring, node: usize, key: &str) -> bool {
+    let bucket = bucket();
+    let mut list = ring.preflist_of_key(&bucket.bucket_type, &bucket.name, key.as_bytes(), 3);
+    list.any(|entry| usize::from(entry.node.0) == node)
+}
+
+fn filled(data: &tempfile::TempDir) -> Cluster {
+    let mut cluster = Cluster::new(data.path(), NODES, kv::ReadForm::LocalValue);
+    publish(&mut cluster, 1, [None, Some(&ring(1, &[0, 1, 2])), None]);
+    for key in 0..KEYS {
+        cluster.put(key % 3, &format!("k{key}"), "v").unwrap();
+    }
+    cluster
+}
+
+#[test]
+fn a_partition_moves_while_it_is_written() {
+    let data = folder();
+    let mut cluster = filled(&data);
+    let (old, new) = (ring(1, &[0, 1, 2]), ring(2, &[0, 1, 3]));
+    assert_eq!(cluster.adopted, [Epoch(1); NODES]);
+    publish(&mut cluster, 2, [None, Some(&old), Some(&new)]);
+    cluster.pass(Duration::from_millis(300));
+    cluster.put(0, "late", "v").unwrap();
+    cluster.pass(Duration::from_secs(3));
+    assert_eq!((cluster.adopted[3], cluster.copied.clone()), (Epoch(2), vec![RingVersion(2); NODES]));
+    let status = cluster.nodes[3].as_ref().unwrap().transfers();
+    assert_eq!((status.len(), status[0].from, status[0].partitions_left), (1, NodeId(2), 0));
+    assert!(status[0].objects >= KEYS as u64 && status[0].failures == 0);
+    assert!(has(&mut cluster, 3, "late") && has(&mut cluster, 2, "late"));
+    publish(&mut cluster, 3, [Some(&old), Some(&new), None]);
+    cluster.put(1, "switched", "v").unwrap();
+    assert!(has(&mut cluster, 2, "switched"), "somebody may go by the ring before");
+    publish(&mut cluster, 4, [None, Some(&new), None]);
+    cluster.pass(Duration::from_secs(2));
+    for key in (0..KEYS).map(|key| format!("k{key}")).chain(["late".to_owned(), "switched".to_owned()]) {
+        assert_eq!(cluster.values(2, &key), ["v"]);
+        for node in 0..NODES {
+            assert_eq!(has(&mut cluster, node, &key), is_primary(&new, node, &key), "{key} at node {node}");
+        }
+    }
+}
+
+#[test]
+fn a_write_is_confirmed_by_those_who_leave_and_come_together() {
+    let data = folder();
+    let mut cluster = filled(&data);
+    let (old, new) = (ring(1, &[0, 1, 2]), ring(2, &[0, 1, 3]));
+    publish(&mut cluster, 2, [None, Some(&old), Some(&new)]);
+    cluster.pass(Duration::from_secs(3));
+    cluster.nodes[3] = None;
+    let all = |key: &str| {
+        let mut put = put(key, "v");
+        (put.pw, put.timeout) = (Quorum::All, Some(5000));
+        Request::Put(put)
+    };
+    let id = cluster.begin(0, all("k1"));
+    cluster.pass(Duration::from_secs(6));
+    assert!(cluster.answers.remove(&id).unwrap().is_err(), "node 2 has it, and node 3 has not");
+    cluster.put(0, "k2", "v").unwrap();
+    cluster.start(3);
+    cluster.nodes[3].as_mut().unwrap().topology(topology(3, 2, [None, Some(&old), Some(&new)]));
+    cluster.copied[3] = RingVersion(0);
+    cluster.pass(Duration::from_secs(5));
+    assert_eq!(cluster.copied[3], RingVersion(2), "its checkpoint says that it has all");
+    assert_eq!(cluster.nodes[3].as_ref().unwrap().transfers()[0].objects, 0);
+    assert!(matches!(cluster.ask(0, all("k3")), Ok(Response::Put { .. })));
+}
+
+#[test]
+fn an_older_topology_is_ignored() {
+    let data = folder();
+    let mut cluster = filled(&data);
+    let (old, new) = (ring(1, &[0, 1, 2]), ring(2, &[0, 1, 3]));
+    publish(&mut cluster, 2, [None, Some(&old), Some(&new)]);
+    publish(&mut cluster, 1, [None, Some(&new), None]);
+    assert_eq!(cluster.adopted, [Epoch(2); NODES]);
+    assert_eq!(cluster.nodes[0].as_ref().unwrap().transfers(), []);
+    publish(&mut cluster, 3, [None, Some(&old), None]);
+    cluster.pass(Duration::from_secs(3));
+    assert!(!has(&mut cluster, 3, "k1"), "what was copied for a target that was given up is dropped");
+    assert!(has(&mut cluster, 2, "k1"));
+}
