@@ -135,7 +135,7 @@ fn golden_hello() {
     let mut bytes = encoded(|out| hello().encode(out));
     assert_eq!(
         bytes[..],
-        *b"ANNULETP\x20\0\x01\0\x02\0\xC1\0\0\0\0\0\0\0\x1F\0\0\0\0\0\0\0\x07n1@host\x1C\x0E\x21\x33"
+        *b"ANNULETP\x20\0\x01\0\x03\0\xC1\0\0\0\0\0\0\0\x1F\0\0\0\0\0\0\0\x07n1@host\x13\x8A\x8F\x1E"
     );
     bytes.put_slice(b"more");
     assert_eq!(Hello::read(&mut bytes), Ok(Some(hello())));
