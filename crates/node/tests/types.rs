@@ -182,3 +182,34 @@ fn what_is_written_once_reaches_a_node_that_was_away() {
     assert_eq!(sum(|counters| counters.hints), sum(|counters| counters.hints_home));
     assert!(cluster.idle());
 }
+
+#[test]
+fn a_node_that_stood_in_keeps_what_it_may_yet_have_to_bring() {
+    let data = folder();
+    let mut cluster = Cluster::new(data.path(), 4, ReadForm::LocalValue);
+    activated(&mut cluster, vec![Prop::WriteOnce(true)]);
+    let held = |cluster: &mut Cluster, node: usize, key: &str| {
+        let (bucket, key) = typed(key);
+        !cluster.holds(node, GetRequest::new(bucket, key)).is_empty()
+    };
+    cluster.ask(0, Request::Put(put_typed("k", "early"))).unwrap();
+    let stands_in = (0..4).find(|&node| !held(&mut cluster, node, "k")).unwrap();
+    let [away, silent] = [(stands_in + 1) % 4, (stands_in + 2) % 4];
+    cluster.kill(away);
+    cluster.pass(Duration::from_secs(2));
+    // One primary is known to be away; another has just fallen silent, and is waited for.
+    cluster.cut(silent);
+    cluster.ask(stands_in, Request::Put(put_typed("k", "later"))).unwrap();
+    // The first comes back and is brought what it has missed, before the second is given up.
+    cluster.start(away);
+    cluster.pass(Duration::from_millis(300));
+    cluster.pass(Duration::from_secs(2));
+    cluster.cuts.clear();
+    cluster.pass(Duration::from_secs(4));
+    let (bucket, key) = typed("k");
+    let brought = GetRequest::new(bucket, key);
+    assert_eq!(cluster.holds(away, brought.clone()), ["later"]);
+    assert_eq!(cluster.holds(silent, brought), ["later"], "it was given up, and a hint kept for it");
+    assert!(!held(&mut cluster, stands_in, "k"), "which is home");
+    assert!(cluster.idle());
+}

@@ -228,7 +228,11 @@ impl Shard {
                 None
             }
             Action::Forget { node, object } => {
-                self.forget_hint(work, node, object);
+                // A write that waits for another replica may yet leave a hint about what is stored here. Then this one
+                // stays too, and the next round looks again.
+                if !object || !self.objects.is_written(&work.key) {
+                    self.forget_hint(work, node, object);
+                }
                 None
             }
             Action::Reply(result) => {

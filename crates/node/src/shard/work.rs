@@ -270,6 +270,12 @@ impl Objects {
         self.parked.values().filter(remembers).map(|work| work.key.clone()).collect()
     }
 
+    /// Whether a client's write of this key is under way.
+    pub fn is_written(&self, key: &Bytes) -> bool {
+        let writes = |work: &Work| matches!(work.coordinator, Coordinator::Put(_) | Coordinator::Delete(_));
+        self.parked.values().any(|work| writes(work) && work.key == *key)
+    }
+
     /// The oldest epoch that parked work goes by.
     pub fn oldest(&self) -> Option<Epoch> {
         self.parked.values().filter_map(|work| work.epoch).min()

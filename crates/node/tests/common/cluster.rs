@@ -238,7 +238,12 @@ impl Cluster {
 
     /// What a node has itself, as a question to the replica tells it.
     pub fn has(&mut self, node: usize, key: &str) -> Vec<String> {
-        let request = GetRequest { r: Quorum::One, n_val: Some(1), ..get(key) };
+        self.holds(node, get(key))
+    }
+
+    /// The same of any bucket.
+    pub fn holds(&mut self, node: usize, get: GetRequest) -> Vec<String> {
+        let request = GetRequest { r: Quorum::One, n_val: Some(1), ..get };
         let others: Vec<usize> = (0..self.nodes.len()).filter(|&other| other != node).collect();
         let before = self.cuts.clone();
         self.cut(node);
