@@ -57,6 +57,12 @@ impl KeyHistory {
         self.dots.get(&number).into_iter().flatten().copied()
     }
 
+    /// The writes that whoever has this context has, or what came after them.
+    pub(super) fn seen_in(&self, context: &Context) -> impl Iterator<Item = u64> {
+        let seen = |dots: &BTreeSet<Dot>| dots.iter().any(|dot| context.covers(*dot));
+        self.dots.iter().filter(move |(_, dots)| seen(dots)).map(|(number, _)| *number)
+    }
+
     /// Whether anybody tried to delete it.
     pub(super) fn has_deletes(&self) -> bool {
         self.writes.iter().any(|write| write.kind == Kind::Delete)

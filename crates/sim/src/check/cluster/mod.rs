@@ -310,6 +310,9 @@ impl Checks {
             Answer::Merged => {
                 question.numbers.iter().for_each(|number| self.reached.on_merged(*number, from));
                 if let Some(context) = &question.context {
+                    let history = self.history.key(&question.key);
+                    let seen = history.into_iter().flat_map(|history| history.seen_in(context));
+                    seen.for_each(|number| self.reached.on_merged(number, from));
                     self.promises[from].promise(&question.key, context);
                 }
             }

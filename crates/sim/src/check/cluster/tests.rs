@@ -230,6 +230,11 @@ fn quorums_are_of_primaries_and_nodes() {
     assert_eq!(cluster.answer(id, Ok(written())), Ok(()));
     let (mut cluster, id) = ask(0, 2);
     assert_eq!(broken_by(cluster.answer(id, Ok(written()))), QUORUMS, "only the coordinator has it");
+    let (mut cluster, id) = ask(0, 2);
+    cluster.put(SIBLINGS_BUCKET, 1002, None);
+    cluster.sent(1, (1001, 1), false).unwrap();
+    cluster.sent(1, (1002, 2), true).unwrap();
+    assert_eq!(cluster.answer(id, Ok(written())), Ok(()), "another has what came after it");
 }
 
 #[test]
