@@ -123,6 +123,27 @@ fn a_silent_node_leaves_hints_before_it_counts_as_down() {
 }
 
 #[test]
+fn properties_that_cannot_be_kept_are_not_in_force_unless_others_keep_them() {
+    let data = folder();
+    let mut cluster = three(&data);
+    let allows = |cluster: &mut Cluster, node: usize| match cluster.ask(node, Request::GetProps(bucket())) {
+        Ok(Response::Props(props)) => (props.allow_mult, props.n_val),
+        other => panic!("{other:?}"),
+    };
+    cluster.holds[0].fails.store(true, Ordering::Relaxed);
+    for change in [Prop::AllowMult(true), Prop::NVal(2)] {
+        let refused = cluster.ask(0, Request::SetProps(bucket(), vec![change]));
+        assert!(matches!(refused, Err(Error::Fenced(_))), "{refused:?}");
+        assert_eq!(allows(&mut cluster, 0), (false, 3));
+    }
+    let set = Request::SetProps(bucket(), vec![Prop::AllowMult(true)]);
+    assert_eq!(cluster.ask(1, set), Ok(Response::PropsSet));
+    for node in 0..3 {
+        assert_eq!(allows(&mut cluster, node), (true, 3), "on {node}");
+    }
+}
+
+#[test]
 fn quorums_count_primaries_and_those_who_stand_in() {
     let data = folder();
     let mut cluster = three(&data);

@@ -198,6 +198,32 @@ impl BucketTable {
         self.own.is_empty()
     }
 
+    /// The change in force of what `change` is about, if there was one.
+    pub fn in_force(&self, change: &PropsChange) -> Option<PropsChange> {
+        match change {
+            PropsChange::Bucket(bucket, _) => {
+                self.own.get(bucket).map(|own| PropsChange::Bucket(bucket.clone(), own.clone()))
+            }
+            PropsChange::Type(name, _) => {
+                self.types.get(name).map(|it| PropsChange::Type(name.clone(), it.clone()))
+            }
+        }
+    }
+
+    /// Takes back a change that could not be kept: what was in force `before` is so again, unless a later change is by now.
+    pub fn take_back(&mut self, change: &PropsChange, before: Option<PropsChange>) {
+        if self.in_force(change).as_ref() != Some(change) {
+            return;
+        }
+        match change {
+            PropsChange::Bucket(bucket, _) => drop(Arc::make_mut(&mut self.own).remove(bucket)),
+            PropsChange::Type(name, _) => drop(Arc::make_mut(&mut self.types).remove(name)),
+        }
+        if let Some(before) = before {
+            self.apply(before);
+        }
+    }
+
     /// The smallest n among the buckets of a type.
     pub fn least_n_val(&self, bucket_type: &Bytes) -> Result<u32, Error> {
         let of_type = self.of_type(bucket_type)?.n_val;
@@ -233,6 +259,28 @@ mod tests {
 
     fn typed(name: &str) -> Bucket {
         Bucket { bucket_type: T, ..bucket(name) }
+    }
+
+    #[test]
+    fn a_change_is_taken_back_unless_a_later_one_is_in_force() {
+        let mut table = BucketTable::default();
+        let change = |stamp, n| {
+            let props = BucketProps::default().with(&[Prop::NVal(n)]);
+            PropsChange::Bucket(bucket("b"), StampedProps { stamp, props: Some(Arc::new(props.unwrap())) })
+        };
+        let n_val = |table: &BucketTable| table.get(&bucket("b")).unwrap().n_val;
+        let (first, second, third) = (change(1, 1), change(2, 2), change(3, 4));
+        assert_eq!(table.in_force(&first), None);
+        table.apply(first.clone());
+        table.take_back(&first, None);
+        assert_eq!((n_val(&table), table.len()), (3, 0));
+        table.apply(first.clone());
+        table.apply(second.clone());
+        table.take_back(&second, Some(first.clone()));
+        assert_eq!((n_val(&table), table.in_force(&second)), (1, Some(first.clone())));
+        table.apply(third.clone());
+        table.take_back(&first, None);
+        assert_eq!(n_val(&table), 4);
     }
 
     #[test]

@@ -11,6 +11,9 @@
 //! A bucket type is activated only while every node can be reached: each has kept it by then, or is told it with its
 //! activation.
 //!
+//! A change that cannot be written is refused and taken back. One that another node keeps holds nevertheless, for as long as this
+//! process lives; the next is told it again.
+//!
 //! Left out: agreement. Two changes of one bucket or type at the same time on two sides of a cut are settled by their
 //! stamps when it heals, and one of them is lost.
 
@@ -33,6 +36,8 @@ struct Spread {
     origin: Origin,
     deadline: Monotonic,
     change: PropsChange,
+    /// What was in force before it.
+    before: Option<PropsChange>,
     /// Shards that have not said that it is in force.
     shards: u16,
     /// Nodes that have not.
@@ -118,10 +123,15 @@ impl Shard {
     }
 
     fn spread(&mut self, origin: Origin, change: PropsChange, deadline: Monotonic) {
-        let seq = match self.write_props(&change) {
-            Ok(seq) => seq,
-            Err(error) => return self.answer_spread(origin, &change, Err(error)),
+        let before = self.table.in_force(&change);
+        let written = match self.write_props(&change) {
+            Err(error) if !matches!(origin, Origin::Replica(..)) => {
+                return self.answer_spread(origin, &change, Err(error));
+            }
+            written => written,
         };
+        // In force here at once: the next change builds on this one even while it is not yet acknowledged.
+        self.table.apply(change.clone());
         let id = self.next_work();
         let nodes = match origin {
             // Whoever sent it tells the others itself.
@@ -129,25 +139,30 @@ impl Shard {
             _ => self.peers.up().collect(),
         };
         let shards = self.config.layout.shards - 1;
-        self.changes.changes.insert(id, Spread { origin, deadline, change, shards, nodes, written: false });
-        self.awaiting.insert((seq, Waiter::Props(id)));
-        self.take_acknowledged();
+        let spread = Spread { origin, deadline, change, before, shards, nodes, written: false };
+        self.changes.changes.insert(id, spread);
+        match written {
+            Ok(seq) => {
+                self.awaiting.insert((seq, Waiter::Props(id)));
+                self.take_acknowledged();
+            }
+            Err(error) => self.on_props_written(id, Err(error)),
+        }
     }
 
-    // In force here at once: the next change builds on this one even while it is not yet acknowledged.
     fn write_props(&mut self, change: &PropsChange) -> Result<Seq, Error> {
         let (key, head) = (change.ledger_key(), change.encode());
         let write = Write::Put { key: &key, head: &head, value: &[] };
-        let seq = self.store.write(&[write]).map_err(store_error)?;
-        self.table.apply(change.clone());
-        Ok(seq)
+        self.store.write(&[write]).map_err(store_error)
     }
 
     pub(super) fn on_props_written(&mut self, id: u64, result: Result<(), Error>) {
         let ask = self.ask_id(id);
         let Some(spread) = self.changes.changes.get_mut(&id) else { return };
-        if let Err(error) = result {
-            return self.end_spread(id, Err(error));
+        if let Err(error) = result
+            && !matches!(spread.origin, Origin::Replica(..))
+        {
+            return self.take_back(id, error);
         }
         spread.written = true;
         let change = spread.change.clone();
@@ -219,6 +234,20 @@ impl Shard {
         for change in table.changes() {
             self.send(node, PeerMessage::Props { id, change });
         }
+    }
+
+    /// Takes back a change that could not be written, and refuses it.
+    fn take_back(&mut self, id: u64, error: Error) {
+        let Spread { origin, change, before, .. } =
+            self.changes.changes.remove(&id).expect("a change ends once");
+        self.table.take_back(&change, before.clone());
+        // A change that was built on it is not to bring it back.
+        for later in self.changes.changes.values_mut() {
+            if later.before.as_ref() == Some(&change) {
+                later.before.clone_from(&before);
+            }
+        }
+        self.answer_spread(origin, &change, Err(error));
     }
 
     fn end_spread_if_done(&mut self, id: u64) {

@@ -2,7 +2,7 @@
 
 pub mod cluster;
 
-use base::disk::{Completion, DiskOp, FileId, Token};
+use base::disk::{Completion, DiskError, DiskErrorKind, DiskOp, FileId, Token};
 use base::rng::SplitMix64;
 use base::{Clock, Disk, Monotonic, Wall};
 use engine::embedded::RunAtOnce;
@@ -29,13 +29,15 @@ impl Clock for HandClock {
     }
 }
 
-/// How a disk's reads are held up.
+/// How a disk's reads are held up, or its writes fail.
 #[derive(Default)]
 pub struct Hold {
     /// Whether none is answered.
     pub on: AtomicBool,
     /// How many have been asked for meanwhile.
     pub waiting: AtomicUsize,
+    /// Whether writes fail.
+    pub fails: AtomicBool,
 }
 
 /// A disk whose reads can be held up.
@@ -43,6 +45,7 @@ struct Held {
     disk: OsDisk,
     hold: Arc<Hold>,
     reads: Vec<(DiskOp, Token)>,
+    failed: Vec<Token>,
 }
 
 impl Disk for Held {
@@ -52,6 +55,7 @@ impl Disk for Held {
                 self.hold.waiting.fetch_add(1, Ordering::Relaxed);
                 self.reads.push((op, token));
             }
+            DiskOp::Write { .. } if self.hold.fails.load(Ordering::Relaxed) => self.failed.push(token),
             op => self.disk.submit(op, token),
         }
     }
@@ -60,6 +64,11 @@ impl Disk for Held {
         if !self.hold.on.load(Ordering::Relaxed) {
             self.reads.drain(..).for_each(|(op, token)| self.disk.submit(op, token));
         }
+        let failed = |token| {
+            let (path, message) = ("a file".to_owned(), "the write failed".to_owned());
+            Completion { token, result: Err(DiskError { kind: DiskErrorKind::Io, path, message }) }
+        };
+        completions.extend(self.failed.drain(..).map(failed));
         self.disk.poll(completions);
     }
 
@@ -86,7 +95,7 @@ pub fn open_store(
     let platform = Platform {
         spawn: Arc::new(RunAtOnce::new(Box::new(disk.blocking_handle()))),
         startup: Box::new(disk.blocking_handle()),
-        disk: Box::new(Held { disk, hold, reads: Vec::new() }),
+        disk: Box::new(Held { disk, hold, reads: Vec::new(), failed: Vec::new() }),
         rng: Box::new(SplitMix64::new(seed)),
         clock: Arc::new(HandClock(AtomicU64::new(clock.now().0), AtomicU64::default())),
     };
