@@ -325,12 +325,16 @@ impl Shard {
     /// Answers, now or when what the answer rests on may be acknowledged.
     pub(super) fn part(&mut self, id: &mut Option<u64>, work: &mut Work, parting: Parting) {
         self.release_key(work);
-        if work.rests_on > self.store.acknowledged() && self.store.fenced().is_none() {
+        if work.rests_on <= self.store.acknowledged() {
+            return self.send_parting(work, parting);
+        }
+        if let Some(error) = self.store.fenced() {
+            // What it rests on will never be durable; it was read before the store failed, and others were asked since.
+            self.send_parting(work, parting.failed(store_error(error)));
+        } else {
             let id = *id.get_or_insert_with(|| self.next_work());
             self.awaiting.insert((work.rests_on, Waiter::Object(id)));
             work.parting = Some(parting);
-        } else {
-            self.send_parting(work, parting);
         }
     }
 
@@ -438,10 +442,9 @@ impl Shard {
             return self.drive(Some(id), work, Event::Written(result));
         }
         if let Some(parting) = work.parting.take() {
-            let parting = match (result, parting) {
-                (Ok(()), parting) => parting,
-                (Err(error), Parting::Client(_)) => Parting::Client(Box::new(Err(error))),
-                (Err(error), Parting::Replica(_)) => Parting::Replica(Err(error)),
+            let parting = match result {
+                Ok(()) => parting,
+                Err(error) => parting.failed(error),
             };
             self.send_parting(&mut work, parting);
         }
@@ -454,11 +457,7 @@ impl Shard {
         for id in self.objects.names(due) {
             let Some(mut work) = self.objects.remove(id) else { continue };
             if let Some(parting) = work.parting.take() {
-                let late = match parting {
-                    Parting::Client(_) => Parting::Client(Box::new(Err(Error::Timeout))),
-                    Parting::Replica(_) => Parting::Replica(Err(Error::Timeout)),
-                };
-                self.send_parting(&mut work, late);
+                self.send_parting(&mut work, parting.failed(Error::Timeout));
             }
             if work.next == Next::Over { self.end(work) } else { self.drive(Some(id), work, Event::Expired) }
         }

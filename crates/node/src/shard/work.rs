@@ -214,6 +214,16 @@ pub(super) enum Parting {
     Replica(Result<Answer, Error>),
 }
 
+impl Parting {
+    /// This error in its place.
+    pub fn failed(&self, error: Error) -> Parting {
+        match self {
+            Parting::Client(_) => Parting::Client(Box::new(Err(error))),
+            Parting::Replica(_) => Parting::Replica(Err(error)),
+        }
+    }
+}
+
 /// All work that is parked.
 #[derive(Default)]
 pub(super) struct Objects {

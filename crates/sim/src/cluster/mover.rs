@@ -139,9 +139,10 @@ impl World {
             shown(&published.ring),
             published.target.as_ref().map(shown)
         ));
-        let is_at_rest = published.before.is_none() && published.target.is_none();
+        let is_switched = published.before.is_some();
         self.mover.log.push(published);
-        if is_at_rest {
+        // What somebody had before it began to copy, as a fallback perhaps, it may have given up since.
+        if !is_switched {
             self.release_promises();
         }
         for at in 0..self.hosts.len() {
