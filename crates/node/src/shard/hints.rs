@@ -10,6 +10,8 @@
 //!    was under way, no more.
 //! 4. After the last page: if hints stayed, or new ones were kept meanwhile, the next round begins after a pause.
 //!
+//! While the disk has no room for a hint it is remembered here, and written when there is.
+//!
 //! Invariant: a hint that is in the ledger when its peer is up is tried again until it is home.
 
 use super::work::{Coordinator, Work, placed};
@@ -44,6 +46,9 @@ const DELIVERY_MAX: Duration = Duration::from_secs(30);
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Hints that are remembered while the disk has no room for them: some megabytes. Each was a coordinator's a moment ago.
+const UNKEPT_MAX: usize = 16_384;
+
 /// What is done about one peer's hints.
 #[derive(Default)]
 struct Round {
@@ -71,6 +76,8 @@ pub(super) struct Hints {
     /// By whom they are for.
     rounds: BTreeMap<NodeId, Round>,
     scans: BTreeMap<ScanId, NodeId>,
+    /// Keys with whom their hints are for, which could not be written yet.
+    unkept: VecDeque<(Bytes, Vec<NodeId>)>,
 }
 
 impl Shard {
@@ -90,11 +97,39 @@ impl Shard {
 
     /// Keeps hints about what is stored here under the work's key.
     pub(super) fn keep_hints(&mut self, work: &Work, nodes: &[NodeId]) -> Result<Seq, Error> {
-        let keys = self.hint_keys(nodes, &work.key);
-        let writes: Vec<_> = keys.iter().map(|key| Write::Put { key, head: &[], value: &[] }).collect();
-        let written = self.store.write(&writes);
-        self.counters.hints_lost += if written.is_err() { nodes.len() as u64 } else { 0 };
+        let written = self.write_hints(&work.key, nodes);
+        match written {
+            Err(Error::Exhausted(_)) if self.hints.unkept.len() < UNKEPT_MAX => {
+                self.hints.unkept.push_back((work.key.clone(), nodes.to_vec()));
+            }
+            Err(_) => self.counters.hints_lost += nodes.len() as u64,
+            Ok(_) => {}
+        }
         written
+    }
+
+    fn write_hints(&mut self, object_key: &[u8], nodes: &[NodeId]) -> Result<Seq, Error> {
+        let keys = self.hint_keys(nodes, object_key);
+        let writes: Vec<_> = keys.iter().map(|key| Write::Put { key, head: &[], value: &[] }).collect();
+        self.store.write(&writes)
+    }
+
+    /// Writes what there was no room for.
+    fn keep_unkept(&mut self) {
+        while let Some((key, nodes)) = self.hints.unkept.pop_front() {
+            // They were counted when they were to be kept first.
+            self.counters.hints -= nodes.len() as u64;
+            match self.write_hints(&key, &nodes) {
+                Ok(_) => {}
+                Err(Error::Exhausted(_)) => return self.hints.unkept.push_front((key, nodes)),
+                Err(_) => self.counters.hints_lost += nodes.len() as u64,
+            }
+        }
+    }
+
+    /// Whether a hint about this key is yet to be written.
+    pub(super) fn has_unkept(&self, key: &Bytes) -> bool {
+        self.hints.unkept.iter().any(|(about, _)| about == key)
     }
 
     /// Forgets a hint that is home, and with `object` the key that was kept for it alone.
@@ -122,6 +157,7 @@ impl Shard {
 
     /// Begins rounds that are due.
     pub(super) fn tick_hints(&mut self, now: Monotonic) {
+        self.keep_unkept();
         let due = |round: &Round| !round.active && round.again.is_some_and(|at| at <= now);
         let due: Vec<NodeId> =
             self.hints.rounds.iter().filter(|(_, round)| due(round)).map(|(&node, _)| node).collect();

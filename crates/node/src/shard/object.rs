@@ -230,7 +230,8 @@ impl Shard {
             Action::Forget { node, object } => {
                 // A write that waits for another replica may yet leave a hint about what is stored here. Then this one
                 // stays too, and the next round looks again.
-                if !object || !self.objects.is_written(&work.key) {
+                let may_be_of_use = self.objects.is_written(&work.key) || self.has_unkept(&work.key);
+                if !object || !may_be_of_use {
                     self.forget_hint(work, node, object);
                 }
                 None

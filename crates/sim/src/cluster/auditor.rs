@@ -4,7 +4,7 @@
 use super::client::{self, Place};
 use super::ending::Phase;
 use super::{AUDITOR, ONCE, REPLICAS, World};
-use crate::check::cluster::{Copies, check_stray};
+use crate::check::cluster::Copies;
 use crate::check::history::{KeyName, ONCE_TYPE};
 use crate::check::{Verdict, Violation};
 use crate::seed::index_below;
@@ -64,6 +64,8 @@ pub(super) struct Auditor {
     pub(super) read: BTreeMap<Place, (Option<Found>, Context)>,
     /// Why there is nothing to compare.
     pub(super) failed: Option<String>,
+    /// Copies where none are to be, once partitions have moved and all is quiet.
+    pub(super) leftovers: u64,
 }
 
 impl Default for Auditor {
@@ -75,6 +77,7 @@ impl Default for Auditor {
             copies: BTreeMap::new(),
             read: BTreeMap::new(),
             failed: None,
+            leftovers: 0,
         }
     }
 }
@@ -192,7 +195,8 @@ impl World {
             }
         };
         if audit.stray {
-            return check_stray(at, &name(audit.place), head.as_ref());
+            self.auditor.leftovers += u64::from(head.is_some());
+            return Ok(());
         }
         self.checks.check_promise(at, &name(audit.place), &audit.promised, head.as_ref())?;
         if audit.compared {

@@ -123,10 +123,10 @@ impl World {
                 self.examine_strays()?;
             }
             Phase::Rest(until) if now >= until && !self.auditor.is_examining() => {
+                self.check_bounds(true)?;
                 self.enter(Phase::Listing);
             }
             Phase::Listing if self.list_all()? => {
-                self.check_bounds(true)?;
                 self.enter(Phase::Over);
             }
             Phase::Listing if now > self.ending.began + CONVERGE_MAX => {

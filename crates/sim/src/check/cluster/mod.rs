@@ -15,7 +15,6 @@
 //! * `promises.rs`: a replica keeps what it said it has.
 //! * `reaped.rs`: what replicas need not have any more.
 //! * `homecoming.rs`: what a primary missed comes to it without being read.
-//! * `strays.rs`: where partitions have moved, nobody has what it is not to have.
 //! * `listings.rs`: a listing has what all primaries have, each name once, or fails.
 //!
 //! Dots are checked by [`crate::check::dots`]: across nodes, restarts, and disks that were copied.
@@ -34,7 +33,6 @@ mod quorums;
 mod reaped;
 mod replicas;
 mod siblings;
-mod strays;
 mod strict;
 #[cfg(test)]
 mod tests;
@@ -42,7 +40,6 @@ mod tests;
 pub use bounded::check as check_bounds;
 pub use reaped::Reaped;
 pub use replicas::Copies;
-pub use strays::check as check_stray;
 
 use super::answers::Causes;
 use super::answers::{Answers, mismatch};
