@@ -45,6 +45,8 @@ impl Files {
                 return Ok(DiskAnswer::Data(bytes[from..to].to_vec().into()));
             }
             DiskOp::List { path } => return Ok(DiskAnswer::Names(self.list(&path))),
+            // More than any case writes.
+            DiskOp::Space { .. } => return Ok(DiskAnswer::Space { free: 1 << 40 }),
             DiskOp::Write { file, offset, data, sync: _ } => {
                 let (bytes, from) = (self.content(file), index(offset));
                 let to = from + data.len();
