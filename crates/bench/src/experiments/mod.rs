@@ -140,7 +140,7 @@ impl Experiment {
             .map_err(|what| Error::Unusable(format!("{}: {what}", path.display())))
     }
 
-    fn parse(name: &str, text: &str, is_small: bool) -> Result<Experiment, String> {
+    pub(crate) fn parse(name: &str, text: &str, is_small: bool) -> Result<Experiment, String> {
         let mut file: File = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
         if is_small {
             merge(&mut file.scenario, file.small.scenario);
