@@ -25,6 +25,7 @@ use crate::compaction::Newest;
 use crate::error::{Damage, Error};
 use crate::journal::segment::{FOLDER, Position};
 use crate::manifest::{self, MANIFEST_COPY_FILE, MANIFEST_FILE, ManifestState};
+use crate::scrub::{MARK_FILE, Mark};
 use crate::store::{LOCK_FILE, TABLES_DIR};
 use base::disk::{self, DiskErrorKind, DiskOp};
 use base::{Disk, FastMap};
@@ -142,6 +143,7 @@ pub fn check_store(
     let segments = check.journal(state.as_ref())?;
     check.tables(state.as_ref(), &segments)?;
     segments.close(check.disk);
+    check.mark();
     check.stopped.map_or(Ok(check.summary), Err)
 }
 
@@ -220,6 +222,19 @@ impl Check<'_> {
             self.find(FindingKind::Damage, lost.damage.file.clone(), lost.damage.offset, what);
         }
         Ok(state)
+    }
+
+    /// The scrub's note, which need not be there.
+    fn mark(&mut self) {
+        match Mark::read(self.disk, self.dir) {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                let what = "the note of how far the scrub is makes no sense; its next pass begins anew";
+                self.find(FindingKind::Damage, MARK_FILE, 0, what);
+            }
+            Err(error) if error.kind == DiskErrorKind::NotFound => {}
+            Err(error) => self.fail(MARK_FILE, error.into()),
+        }
     }
 
     fn find(&mut self, kind: FindingKind, file: impl Into<String>, offset: u64, what: impl Into<String>) {

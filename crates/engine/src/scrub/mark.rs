@@ -55,13 +55,13 @@ impl Mark {
         Some(Mark { began_ms: next()?, next_jsn: next()?, next_table: next()?, tables_end: next()? })
     }
 
-    /// What the file in `dir` says, if it says anything.
-    pub(crate) fn read(disk: &mut dyn Disk, dir: &Path) -> Option<Mark> {
-        let (file, _) = disk::open(disk, &dir.join(MARK_FILE), OpenMode::Read).ok()?;
+    /// What the file in `dir` says; `None` if it is damaged.
+    pub(crate) fn read(disk: &mut dyn Disk, dir: &Path) -> Result<Option<Mark>, DiskError> {
+        let (file, _) = disk::open(disk, &dir.join(MARK_FILE), OpenMode::Read)?;
         let bytes = disk::read(disk, file, 0, MARK_BYTES + 1);
         // It was only read.
         disk::run(disk, DiskOp::Close { file }).ok();
-        Mark::decode(&bytes.ok()?)
+        Ok(Mark::decode(&bytes?))
     }
 
     fn write(&self, disk: &mut dyn Disk, dir: &Path) -> Result<(), DiskError> {

@@ -38,7 +38,7 @@ impl ScrubState {
         now_ms: u64,
         tables_end: u64,
     ) -> ScrubState {
-        let mark = Mark::read(disk, dir).unwrap_or(Mark::begin(now_ms, tables_end));
+        let mark = Mark::read(disk, dir).ok().flatten().unwrap_or(Mark::begin(now_ms, tables_end));
         ScrubState { mark, running: None, paused: None, due: Monotonic(0) }
     }
 }
