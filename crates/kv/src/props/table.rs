@@ -278,7 +278,7 @@ mod tests {
         table.apply(second.clone());
         table.take_back(&second, Some(first.clone()));
         assert_eq!((n_val(&table), table.in_force(&second)), (1, Some(first.clone())));
-        table.apply(third.clone());
+        table.apply(third);
         table.take_back(&first, None);
         assert_eq!(n_val(&table), 4);
     }
