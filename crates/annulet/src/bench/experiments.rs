@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             let folder = out.join(&experiment.name).join(round.to_string());
             let results = folder.join("results");
             let scenario = Scenario::read(&experiment.write(&folder)?)?;
-            let summary = play_in(&scenario, &folder.join("data"), &results, &control)?;
+            let summary = play_in(&scenario, &folder.join("data"), &results, &control.for_another())?;
             let failures = summary.verdict.failures.iter();
             wrong.extend(failures.map(|failure| format!("{}, round {round}: {failure}", experiment.name)));
             std::fs::remove_dir_all(folder.join("data"))?;

@@ -2,7 +2,7 @@
 
 use crate::results::{Event, Latencies, Manifest, Second, Summary};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// Whoever watches a run while it goes on, on the thread that called [`super::run`].
@@ -20,10 +20,11 @@ pub trait Observer {
 /// Nobody watches.
 impl Observer for () {}
 
-/// The way to a run that goes on, from any thread.
+/// The way to a run that goes on, from any thread. Each run has one of its own.
 #[derive(Debug, Default)]
 pub struct Control {
-    stop: AtomicBool,
+    /// Shared by runs that are ended together.
+    stop: Arc<AtomicBool>,
     begin: OnceLock<Instant>,
     events: Mutex<Vec<Event>>,
     /// The nanosecond of the run at which the last operation begins; 0 while that is not known.
@@ -31,6 +32,11 @@ pub struct Control {
 }
 
 impl Control {
+    /// For another run, which ends when this one is ended.
+    pub fn for_another(&self) -> Control {
+        Control { stop: Arc::clone(&self.stop), ..Control::default() }
+    }
+
     /// Ends the run early: what is outstanding is awaited, and the results are written.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
@@ -60,5 +66,24 @@ impl Control {
 
     pub(super) fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut self.events.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_begin_each_for_itself_and_are_ended_together() {
+        let all = Control::default();
+        let first = all.for_another();
+        first.begin();
+        first.mark("note", "in the first", None);
+        let second = all.for_another();
+        assert!(second.elapsed_s().is_none(), "it has not begun");
+        assert!(second.take_events().is_empty());
+        assert!(!second.is_stopped());
+        all.stop();
+        assert!(first.is_stopped() && second.is_stopped());
     }
 }
