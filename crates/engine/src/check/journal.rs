@@ -9,9 +9,11 @@ use super::{Check, FAULTS_REMEMBERED_MAX, FindingKind, list};
 use crate::compression::Codec;
 use crate::entry::{Entry, Jsn};
 use crate::error::Error;
+use crate::journal::fault::Fault;
 use crate::journal::index::SegmentIndex;
 use crate::journal::record::{self, HEADER_BYTES, Header, Kind};
-use crate::journal::scan::{Fault, RECORDS_MISSING, Replay, Replayed, Scanned, Scanner, Source, find_seal};
+use crate::journal::replay::{RECORDS_MISSING, Replay, Replayed, Source};
+use crate::journal::scan::{Scanned, Scanner, find_seal};
 use crate::journal::segment::{
     self, FOLDER, Heads, Position, SEGMENT_HEADER_BYTES, SegmentId, TRAILER_BYTES, path_in_store,
 };

@@ -3,8 +3,9 @@
 
 use crate::entry::{Entry, Location, Seq};
 use crate::error::{Damage, Error};
+use crate::journal::fault::Fault;
 use crate::journal::record::{FLAG_INLINE, Header, Kind, Record};
-use crate::journal::scan::{Fault, Scanned, ScannedRecord, Scanner, find_seal};
+use crate::journal::scan::{Scanned, ScannedRecord, Scanner, find_seal};
 use crate::journal::segment::{self, Heads, SEGMENT_HEADER_BYTES, Seal};
 use crate::store::Segment;
 use base::Disk;

@@ -3,8 +3,8 @@
 //! * [`record`] is one record, its bytes and its checks.
 //! * [`segment`] is what stands around records in a file: the header, and the seal with its block of heads.
 //! * [`index`] says where the records of a compacted segment stand.
-//! * [`scan`] reads segments after a start: it finds records again behind damage, tells a torn tail from
-//!   damage, and replays what counts.
+//! * [`scan`] goes through one segment and finds records again behind damage; [`fault`] is what it finds that is none,
+//!   torn or damaged; [`replay`] goes through all segments that a start must apply.
 //!
 //! Invariants: a record's checksum covers where it stands, so a block that was written elsewhere or earlier
 //! never passes for one; a damaged value still names its key; damage never cuts off later records.
@@ -13,9 +13,11 @@
 //! for finding the next one follows the framing of Kafka and ZFS's embedded checksums. `docs/formats/journal.md`
 //! has every byte.
 
+pub mod fault;
 pub mod index;
 pub mod prepare;
 pub mod record;
+pub mod replay;
 pub mod scan;
 pub mod seal;
 pub mod segment;
@@ -23,7 +25,8 @@ pub mod writer;
 
 pub use index::SegmentIndex;
 pub use record::{Header, Kind, ParseError, Record, RecordSpan};
-pub use scan::{Replay, Replayed, Scanner, Source};
+pub use replay::{Replay, Replayed, Source};
+pub use scan::Scanner;
 pub use segment::{Position, Seal, SealBuilder, SegmentId, durable_mark};
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The scan and the replay: what is found again behind damage, what is torn, what is damage.
 
+use super::fault::*;
 use super::record::{self, FLAG_MORE, Kind, padded_len};
+use super::replay::*;
 use super::scan::*;
 use super::segment::*;
 use crate::entry::{Jsn, Seq};

@@ -1,7 +1,8 @@
 //! One file of a pass, read a step at a time.
 
 use crate::error::{Damage, Error};
-use crate::journal::scan::{Fault, Scanned, Scanner};
+use crate::journal::fault::Fault;
+use crate::journal::scan::{Scanned, Scanner};
 use crate::journal::segment::{self, SEGMENT_HEADER_BYTES};
 use crate::store::Segment;
 use crate::table::Table;

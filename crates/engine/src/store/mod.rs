@@ -10,7 +10,7 @@
 //! * `pressure.rs`: how near it is to its limits, and how much slower writes should come.
 //! * `room.rs`: what it does when the disk is full.
 //! * `stats.rs`: what it has done and what it holds, for operators; `resources.rs`: options that fit a machine.
-//! * `open.rs`: recovery. `close.rs`: the clean stop. `destroy.rs`: the end.
+//! * `open/`: recovery. `close.rs`: the clean stop. `destroy.rs`: the end.
 //!
 //! Invariants
 //! * A version may be acknowledged once [`Store::acknowledged`] has reached its seq, not before.

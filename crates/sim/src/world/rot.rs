@@ -1,7 +1,7 @@
 //! Where silent damage is allowed, so that it can be told from a crash: the world's fault atlas.
 //!
 //! * In the journal, only before a place that a later synced group vouches for: the last synced group looks
-//!   like a torn tail (`engine`'s `journal/scan.rs` says so). A file's length is watched; what it was two
+//!   like a torn tail (`engine`'s `journal/replay.rs` says so). A file's length is watched; what it was two
 //!   lengths ago is vouched for. With three lengths seen of the newest segment, so are all older ones.
 //! * In segments that compaction wrote, everywhere behind the header: no crash can excuse it.
 //! * In tables, in the first half: data blocks. Damage to an index keeps a store from opening, which is a

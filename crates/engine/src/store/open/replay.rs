@@ -1,0 +1,302 @@
+//! What opening builds up: the tables that the manifest names, and what the journal has beyond them.
+
+use super::segments::{ascending, to_u32};
+use super::{JOURNAL_DIR, LEDGER_LOST, OpenReport, Options, Segment, Segments, TABLES_DIR, open_table};
+use crate::compaction::{Account, Accounts};
+use crate::drops::{DroppedRanges, RangeDrop};
+use crate::entry::{Entry, Jsn, Location, Seq};
+use crate::error::{Damage, Error};
+use crate::journal::fault::Fault;
+use crate::journal::record::{FLAG_INLINE, Header, Kind, padded_len};
+use crate::journal::replay::{End, RECORDS_MISSING, Replay, Replayed};
+use crate::journal::scan::ScannedRecord;
+use crate::journal::segment::{self, Position, SEGMENT_HEADER_BYTES, SegmentId};
+use crate::lost::{LostRange, LostRanges};
+use crate::manifest::{LEVELS, ManifestState, SegmentRecord, Version};
+use crate::memtable::Memtable;
+use crate::merge::{MemtableSource, MergeJob, MergeRequest};
+use crate::table::Table;
+use base::disk::{self, DiskOp};
+use base::spawn::Outcome;
+use base::{Disk, Job, Progress};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// What a start has built up so far.
+pub(super) struct Recovery<'a> {
+    pub(super) disk: &'a mut dyn Disk,
+    pub(super) dir: &'a Path,
+    pub(super) options: &'a Options,
+    pub(super) next_table: Arc<AtomicU64>,
+    pub(super) memtable: Memtable,
+    pub(super) version: Version,
+    pub(super) segments: BTreeMap<SegmentId, Segment>,
+    /// The segments that the manifest names, in their order.
+    pub(super) named: &'a [SegmentRecord],
+    pub(super) accounts: Accounts,
+    pub(super) replay_account: Account,
+    /// A number above those of all segments whose files were found.
+    pub(super) next_segment: u64,
+    pub(super) next_jsn: Jsn,
+    pub(super) next_seq: Seq,
+    /// Where the records begin that only the memtable has.
+    pub(super) replay_from: (Position, Jsn),
+    pub(super) lost: Arc<LostRanges>,
+    pub(super) drops: Arc<DroppedRanges>,
+    pub(super) report: OpenReport,
+}
+
+impl<'a> Recovery<'a> {
+    /// Opens the tables that the manifest names.
+    pub(super) fn begin(
+        disk: &'a mut dyn Disk,
+        dir: &'a Path,
+        options: &'a Options,
+        state: &'a ManifestState,
+    ) -> Result<Recovery<'a>, Error> {
+        let tables = dir.join(TABLES_DIR);
+        let mut levels: [Vec<Arc<Table>>; LEVELS] = Default::default();
+        let (mut named, mut lost) = (Vec::new(), Vec::new());
+        for (level, record) in
+            (0..).zip(&state.levels).flat_map(|(at, level)| level.iter().map(move |t| (at, t)))
+        {
+            named.push(record.id.file_name());
+            match open_table(disk, &tables, record)? {
+                Ok(table) => levels[level].push(Arc::new(table)),
+                Err(damage) => lost.push(record.lost(damage)),
+            }
+        }
+        if !lost.is_empty() && lost.len() == named.len() {
+            return Err(Damage { file: TABLES_DIR.to_owned(), offset: 0, what: LEDGER_LOST }.into());
+        }
+        let damage = lost.iter().map(|lost: &LostRange| lost.damage.clone()).collect();
+        for stray in disk::list(disk, &tables)?.into_iter().filter(|name| !named.contains(name)) {
+            disk::run(disk, DiskOp::Remove { path: tables.join(stray) })?;
+        }
+        let at = Position {
+            segment: SegmentId(state.replay_position.segment),
+            offset: state.replay_position.offset,
+        };
+        Ok(Recovery {
+            disk,
+            dir,
+            options,
+            next_table: Arc::new(AtomicU64::new(state.next_table_id.0)),
+            memtable: Memtable::new(options.memtable_bytes_max),
+            version: Version::new(levels),
+            segments: BTreeMap::new(),
+            named: &state.segments,
+            accounts: Accounts::default(),
+            replay_account: account_at(state),
+            next_segment: 0,
+            next_jsn: Jsn(state.last_jsn.0 + 1),
+            next_seq: Seq(state.last_seq.0 + 1),
+            replay_from: (at, state.replay_jsn),
+            lost: LostRanges::new(state.lost.iter().cloned().chain(lost)),
+            drops: DroppedRanges::new(state.drops.clone()),
+            report: OpenReport { damage, ..OpenReport::default() },
+        })
+    }
+
+    /// Opens every segment and replays those that may hold what no table has.
+    pub(super) fn replay(&mut self, state: &ManifestState) -> Result<(), Error> {
+        let sources = self.open_segments(state)?;
+        let known_end = state.clean.map_or(state.replay_position, |clean| clean.journal_end);
+        let floor = Position { segment: SegmentId(known_end.segment), offset: known_end.offset };
+        let replayed: Vec<_> = sources.iter().map(|source| source.segment).collect();
+        let mut replay = Replay::open(self.disk, &sources, floor)?;
+        let mut ends = Vec::new();
+        let mut expected = Some(state.replay_jsn);
+        while let Some(found) = replay.next(self.disk)? {
+            match found {
+                Replayed::Record(record) => {
+                    let jsn = record.header().jsn;
+                    self.note_gap(state, expected, &record);
+                    expected = Some(Jsn(jsn.0 + 1));
+                    self.note_first(record.segment, jsn);
+                    self.apply(&record)?;
+                }
+                Replayed::Damage(fault) => {
+                    expected = None;
+                    self.damage(&fault, replay.next_seq())?;
+                }
+                Replayed::End(end) => ends.push(end),
+            }
+        }
+        // Numbers that lost records may have had are not given again, or the next start would miss nothing.
+        self.next_jsn = self.next_jsn.max(replay.next_jsn().unwrap_or_default());
+        self.next_seq = self.next_seq.max(replay.next_seq().unwrap_or_default());
+        self.cut(&ends)?;
+        // A record that was read from the page cache may not be on the disk; from now on it is shown to readers.
+        for segment in replayed.iter().filter_map(|id| self.segments.get(id)) {
+            disk::run(self.disk, DiskOp::Sync { file: segment.file })?;
+        }
+        Ok(())
+    }
+
+    /// A start may leave numbers out, those of records that a crash took; but the manifest knew them. If it did not, it is
+    /// older than segments that compaction has let go of as a whole.
+    fn note_gap(&mut self, state: &ManifestState, expected: Option<Jsn>, record: &ScannedRecord) {
+        let Header { jsn, seq, .. } = *record.header();
+        if expected.is_some_and(|expected| jsn > expected) && jsn.0 - 1 > state.last_jsn.0 {
+            let file = segment::path_in_store(record.segment);
+            let damage = Damage { file, offset: record.offset, what: RECORDS_MISSING };
+            self.report.damage.push(damage.clone());
+            self.lost = self.lost.with([LostRange::everything(seq, damage)]);
+        }
+    }
+
+    fn note_first(&mut self, id: SegmentId, jsn: Jsn) {
+        let segment = self.segments.get_mut(&id).expect("every source is listed");
+        segment.first_jsn = segment.first_jsn.min(jsn);
+    }
+
+    fn apply(&mut self, scanned: &ScannedRecord) -> Result<(), Error> {
+        let record = scanned.record();
+        let (offset, len) = (to_u32(scanned.offset)?, to_u32(scanned.len() as u64)?);
+        let (location, inline): (_, &[u8]) = match record.kind {
+            Kind::Data if record.flags & FLAG_INLINE != 0 => (Location::Inline, record.value),
+            Kind::Data => (Location::Journal { offset, len }, &[]),
+            Kind::Delete => (Location::Deleted, &[]),
+            Kind::RangeDrop => {
+                self.drop_range(record.key, record.head, record.seq, record.jsn);
+                return Ok(());
+            }
+            // No writer of this version makes the other kinds.
+            _ => return Err(Error::Malformed("record kind in the journal")),
+        };
+        let (jsn, head, expires_ms) = (record.jsn, record.head, record.expires_ms);
+        let entry = Entry { jsn, location, head, inline, expires_ms };
+        self.accounts.begin(scanned.segment);
+        self.accounts.count(location, len);
+        self.enter(record.key, record.seq, entry);
+        self.report.replayed += 1;
+        if self.memtable.bytes() >= self.options.memtable_bytes_max {
+            let end = Position {
+                segment: scanned.segment,
+                offset: scanned.offset + padded_len(scanned.len()) as u64,
+            };
+            self.flush(end)?;
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, key: &[u8], seq: Seq, entry: Entry<'_>) {
+        let mut bytes = Vec::new();
+        entry.encode(&mut bytes);
+        self.memtable.insert(key, seq.0, &[&bytes]);
+        self.pass(entry.jsn, seq);
+    }
+
+    // One that the manifest names already is older than what it names last.
+    fn drop_range(&mut self, start: &[u8], end: &[u8], seq: Seq, jsn: Jsn) {
+        if seq > self.drops.last_seq() {
+            let (start, end) = (Bytes::copy_from_slice(start), Bytes::copy_from_slice(end));
+            self.drops = self.drops.with(RangeDrop { start, end, seq });
+        }
+        self.pass(jsn, seq);
+        self.report.replayed += 1;
+    }
+
+    /// Numbers up to these are taken.
+    fn pass(&mut self, jsn: Jsn, seq: Seq) {
+        self.next_jsn = self.next_jsn.max(Jsn(jsn.0 + 1));
+        self.next_seq = self.next_seq.max(Seq(seq.0 + 1));
+    }
+
+    /// A lost value leaves its key and head; where the key is lost, whatever it might be is suspect. `next_seq`
+    /// is above every version that may have been there.
+    fn damage(&mut self, fault: &Fault, next_seq: Option<Seq>) -> Result<(), Error> {
+        self.report.damage.push(fault.damage());
+        if let Some(remains) = &fault.remains
+            && matches!(remains.header.kind, Kind::Data | Kind::Delete)
+        {
+            self.note_first(fault.segment, remains.header.jsn);
+            let location = match remains.header.kind {
+                Kind::Delete => Location::Deleted,
+                _ => Location::Journal {
+                    offset: to_u32(fault.from)?,
+                    len: to_u32(remains.header.record_len() as u64)?,
+                },
+            };
+            self.accounts.begin(fault.segment);
+            self.accounts.count(location, to_u32(remains.header.record_len() as u64)?);
+            let (expires_ms, head) = remains.header.split_expiry(&remains.head);
+            let entry = Entry { jsn: remains.header.jsn, location, head, inline: &[], expires_ms };
+            self.enter(&remains.key, remains.header.seq, entry);
+        } else if let Some(remains) = fault.remains.as_ref().filter(|r| r.header.kind == Kind::RangeDrop) {
+            self.drop_range(&remains.key, &remains.head, remains.header.seq, remains.header.jsn);
+        } else if fault.may_have_lost_a_key() {
+            let below = fault.lost.to_seq.or(next_seq).unwrap_or(self.next_seq);
+            self.lost = self.lost.with([LostRange::everything(below, fault.damage())]);
+        }
+        Ok(())
+    }
+
+    /// Writes the memtable to a table of level 0: what is replayed need not fit into memory.
+    fn flush(&mut self, end: Position) -> Result<(), Error> {
+        let full = std::mem::replace(&mut self.memtable, Memtable::new(self.options.memtable_bytes_max));
+        let outcome = Outcome::new();
+        let request = MergeRequest {
+            dir: self.dir.join(TABLES_DIR),
+            next_table_id: Arc::clone(&self.next_table),
+            output_level: 0,
+            table_bytes_target: u64::MAX,
+            drop_deletions: false,
+            dropped: DroppedRanges::none(),
+            lost: Arc::default(),
+            now_ms: 0,
+        };
+        let source = Box::new(MemtableSource::new(&full.reader(), Seq(u64::MAX)));
+        let mut job = MergeJob::new(vec![source], request, outcome.clone());
+        while job.slice(self.disk) == Progress::More {}
+        let output = outcome.take().expect("a job that is done has its outcome")?;
+        let added: Vec<_> = output.tables.into_iter().map(|table| (0, table)).collect();
+        self.version = self.version.apply(&added, &[]);
+        let mut segments = Segments::default();
+        for segment in ascending(self.segments.clone(), self.named, self.next_jsn) {
+            segments.push(segment);
+        }
+        self.accounts.bury(&segments, &output.dead);
+        self.replay_from = (end, self.next_jsn);
+        self.replay_account = self.accounts.of(end.segment);
+        Ok(())
+    }
+
+    /// Cuts torn tails, newest segment first, and removes segments that hold no record.
+    fn cut(&mut self, ends: &[End]) -> Result<(), Error> {
+        let journal = self.dir.join(JOURNAL_DIR);
+        for end in ends.iter().rev() {
+            if let Some(fault) = &end.cut {
+                self.report.torn.push(fault.damage());
+                if base::planted!(TornTailKept) {
+                    continue;
+                }
+            }
+            let segment = self.segments[&end.segment].clone();
+            if end.end <= SEGMENT_HEADER_BYTES as u64 && segment.first_jsn == Jsn(u64::MAX) {
+                self.segments.remove(&end.segment);
+                disk::run(self.disk, DiskOp::Close { file: segment.file })?;
+                disk::run(self.disk, DiskOp::Remove { path: journal.join(segment::file_name(end.segment)) })?;
+                disk::run(self.disk, DiskOp::SyncDir { path: journal.clone() })?;
+            } else if end.cut.is_some() {
+                disk::run(self.disk, DiskOp::Truncate { file: segment.file, len: end.end })?;
+                disk::run(self.disk, DiskOp::Sync { file: segment.file })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the manifest says of the segment at which replay begins.
+fn account_at(state: &ManifestState) -> Account {
+    let at = state.replay_position.segment;
+    state
+        .segments
+        .iter()
+        .find(|record| record.id == at)
+        .map_or_else(Account::default, |record| record.account)
+}
