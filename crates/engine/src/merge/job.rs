@@ -11,7 +11,7 @@ use crate::drops::DroppedRanges;
 use crate::entry::{Entry, Location};
 use crate::error::Error;
 use crate::lost::{LostRange, LostRanges};
-use crate::table::{Table, TableBuilder, TableId};
+use crate::table::{FilterBits, Table, TableBuilder, TableId};
 use base::Disk;
 use base::disk::{self, DiskOp};
 use base::spawn::{Job, Outcome, Progress};
@@ -195,7 +195,11 @@ impl MergeJob {
                 if self.builder.is_none() {
                     let id = TableId(self.request.next_table_id.fetch_add(1, Ordering::Relaxed));
                     self.made.push(id);
-                    let builder = TableBuilder::create(disk, &self.request.dir, id)?;
+                    let bits = match self.request.output_level {
+                        0 => FilterBits::Many,
+                        _ => FilterBits::Usual,
+                    };
+                    let builder = TableBuilder::create(disk, &self.request.dir, id)?.with_filter(bits);
                     self.builder.insert(builder).set_cut(self.request.dropped.last_seq());
                 }
                 let builder = self.builder.as_mut().expect("made above");

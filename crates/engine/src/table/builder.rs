@@ -5,7 +5,7 @@
 //! and closes; 4. the caller syncs the directory, once for all the tables it has made.
 
 use super::block::BlockBuilder;
-use super::filter::{BITS_PER_KEY, Filter};
+use super::filter::{Filter, FilterBits};
 use super::footer::{Footer, TABLE_VERSION};
 use super::index::IndexBuilder;
 use super::{TableId, TableMeta};
@@ -37,6 +37,7 @@ pub struct TableBuilder {
     unsynced: u64,
     block: BlockBuilder,
     index: IndexBuilder,
+    filter_bits: FilterBits,
     hashes: Vec<u64>,
     meta: TableMeta,
     last_key: Vec<u8>,
@@ -56,10 +57,16 @@ impl TableBuilder {
             unsynced: 0,
             block: BlockBuilder::default(),
             index: IndexBuilder::default(),
+            filter_bits: FilterBits::default(),
             hashes: Vec::new(),
             meta: TableMeta::empty(),
             last_key: Vec::new(),
         })
+    }
+
+    /// The same with filters of this size.
+    pub fn with_filter(self, filter_bits: FilterBits) -> TableBuilder {
+        TableBuilder { filter_bits, ..self }
     }
 
     /// Adds an entry, whose key must be after all before it. An entry that does not decode is refused.
@@ -98,7 +105,8 @@ impl TableBuilder {
 
     /// About how long the file would be if it were finished now, but for the block that is not full.
     pub fn file_len(&self) -> u64 {
-        self.written + (self.out.len() + self.index.len() + self.hashes.len() * BITS_PER_KEY / 8) as u64
+        let filter = self.hashes.len() * self.filter_bits.per_key() / 8;
+        self.written + (self.out.len() + self.index.len() + filter) as u64
     }
 
     /// The table's number.
@@ -133,7 +141,7 @@ impl TableBuilder {
         for part in 0..3 {
             let start = self.out.len();
             match part {
-                0 => Filter::new(&self.hashes).encode(&mut self.out),
+                0 => Filter::new(&self.hashes, self.filter_bits).encode(&mut self.out),
                 1 => self.index.encode(&mut self.out),
                 _ => self.meta.encode(&mut self.out),
             }

@@ -11,11 +11,30 @@ struct Line([u64; LINE_WORDS]);
 const LINE_WORDS: usize = 8;
 const LINE_BYTES: usize = LINE_WORDS * 8;
 
-/// Bits of filter for each key. 9 give about 1.7 % of false answers and leave room for the index in the 10 bits of memory
-/// that a key may take; one more saves a quarter of those (record 13).
-pub(super) const BITS_PER_KEY: usize = 9;
+/// How much filter each key gets. Any number is read: a table says how many lines it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FilterBits {
+    /// 9 bits give about 1.7 % of false answers and leave room for the index in the 10 bits of memory that a key may take;
+    /// one more saves a quarter of those (record 13).
+    #[default]
+    Usual,
+    /// 14 bits give some 0.3 %: for level 0, whose tables are asked first, one after another, by every lookup, and which
+    /// has few of a store's keys (record 32).
+    Many,
+}
 
-/// Bits set for each key: the best for [`BITS_PER_KEY`], less one because a line's load varies.
+impl FilterBits {
+    /// Bits for each key.
+    pub(super) fn per_key(self) -> usize {
+        match self {
+            FilterBits::Usual => 9,
+            FilterBits::Many => 14,
+        }
+    }
+}
+
+/// Bits set for each key: the best for 9 bits, less one because a line's load varies; for 14 a few more would be better,
+/// and one number is enough for whoever asks.
 const PROBES: u32 = 6;
 
 /// Odd, and irregular in binary (2^32 over the golden ratio): multiplying by it gives the next probe.
@@ -29,8 +48,8 @@ pub(super) struct Filter {
 
 impl Filter {
     /// The filter of `hashes`.
-    pub fn new(hashes: &[u64]) -> Filter {
-        let lines = (hashes.len() * BITS_PER_KEY).div_ceil(LINE_BYTES * 8).max(1);
+    pub fn new(hashes: &[u64], bits: FilterBits) -> Filter {
+        let lines = (hashes.len() * bits.per_key()).div_ceil(LINE_BYTES * 8).max(1);
         let mut lines = vec![Line([0; LINE_WORDS]); lines];
         for &hash in hashes {
             let at = line_of(hash, lines.len());
@@ -103,12 +122,14 @@ mod tests {
     fn every_key_is_found_and_few_others() {
         let mut rng = SplitMix64::new(1);
         let hashes: Vec<u64> = (0..50_000).map(|_| rng.next_u64()).collect();
-        let mut bytes = Vec::new();
-        Filter::new(&hashes).encode(&mut bytes);
-        let filter = Filter::decode(&bytes).unwrap();
-        assert!(hashes.iter().all(|&hash| filter.may_contain(hash)));
-        let wrong = (0..100_000).filter(|_| filter.may_contain(rng.next_u64())).count();
-        assert!(wrong < 2_200, "{wrong} of 100,000 absent keys");
+        for (bits, wrong_max) in [(FilterBits::Usual, 2_200), (FilterBits::Many, 450)] {
+            let mut bytes = Vec::new();
+            Filter::new(&hashes, bits).encode(&mut bytes);
+            let filter = Filter::decode(&bytes).unwrap();
+            assert!(hashes.iter().all(|&hash| filter.may_contain(hash)));
+            let wrong = (0..100_000).filter(|_| filter.may_contain(rng.next_u64())).count();
+            assert!(wrong < wrong_max, "{wrong} of 100,000 absent keys with {bits:?}");
+        }
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod tests;
 
 pub use block::{BLOCK_BYTES_TARGET, Block};
 pub use builder::TableBuilder;
+pub use filter::FilterBits;
 pub use footer::{TABLE_VERSION, TableMeta};
 pub use index::BlockHandle;
 pub use iter::TableIter;
