@@ -88,7 +88,8 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     bed.close()
 }
 
-/// The load for so long, and until the first background work has ended, but not for more than twelve times as long.
+/// The load for so long as folds go on beside it or nothing does, or for as long as a compaction does, and until the first
+/// background work has ended; but not for more than twelve times as long.
 fn stretch(
     bed: &mut Bed,
     objects: &mut Objects,
@@ -132,7 +133,11 @@ fn stretch(
             Work::Fold => folds,
             Work::Compaction => bed.stats().counters.compactions - before,
         };
-        let over = begin.elapsed() >= time;
+        let over = match work {
+            // What comes behind it would hide it.
+            Work::Compaction => !bed.store.is_compacting(),
+            Work::Nothing | Work::Fold => begin.elapsed() >= time,
+        };
         if (over && works > 0) || begin.elapsed() >= time * 12 {
             if let Some(id) = fold {
                 while bed.ended_scan(id)?.is_none() {

@@ -9,6 +9,7 @@ use crate::rows::{Bar, Row, Spec};
 use crate::workload::SplitMix;
 use crate::{Result, proc, sys};
 use engine::fold::{ScanRequest, Visit};
+use engine::manifest::{MANIFEST_COPY_FILE, MANIFEST_FILE};
 use engine::store::StoreStats;
 use engine::{Durability, Embedded, Machine, Options, Reader, Want};
 use os::{OsClock, OsDisk, OsRng};
@@ -22,6 +23,9 @@ use std::time::Instant;
 
 /// Memtables of the larger stores, so that they have at least three levels.
 const LARGE_MEMTABLE_BYTES: usize = 16 << 20;
+
+/// So many levels the larger stores are to have at least.
+const LARGE_LEVELS_MIN: usize = 3;
 
 /// Bytes of values that a reading of a larger store keeps to: what a page cache of ordinary size holds.
 const WARM_BYTES: u64 = 6 << 30;
@@ -220,6 +224,12 @@ fn load(
     let row = rows.bytes_written().valued(bed.disk().write_bytes as f64 / user, "counted");
     report.push(row.also("tables", Some(tables as f64 / user)))?;
     report.remark(format!("{}, {} KB: {}", rows.0.name, rows.0.value_kb, levels(&stats)));
+    let populated = stats.levels.iter().filter(|level| level.tables > 0).count();
+    if rows.0.name == "20M" && populated < LARGE_LEVELS_MIN {
+        report.remark(format!(
+            "20M: only {populated} levels hold tables, and {LARGE_LEVELS_MIN} were asked for"
+        ));
+    }
     Ok(())
 }
 
@@ -442,10 +452,12 @@ fn read_all_of(reader: &mut Reader, shape: Shape, range: (u64, u64), reads: u64,
     Ok(())
 }
 
-/// Opens the store after its tables and its manifest are gone.
+/// Opens the store after its tables and its manifest are gone, and the manifest's copy.
 fn rebuild(rows: &Rows<'_>, dir: &Path, options: &Options, count: u64, report: &mut Report) -> Result<()> {
     fs::remove_dir_all(dir.join("tables"))?;
-    fs::remove_file(dir.join("MANIFEST"))?;
+    for manifest in [MANIFEST_FILE, MANIFEST_COPY_FILE] {
+        fs::remove_file(dir.join(manifest))?;
+    }
     let (cpu, begin) = (Cpu::start()?, Instant::now());
     let bed = match Bed::open(dir, options.clone()) {
         Ok(bed) => bed,
