@@ -55,11 +55,15 @@ pub enum Planted {
     CopyToldEarly,
     /// A range is dropped as soon as owners have changed, while others still go by the ring before.
     RangeDroppedEarly,
+    /// The ring is switched to owners that have not copied what they are to have.
+    SwitchedUncopied,
+    /// What was copied for one target counts for the next one, too.
+    CopyCountedTwice,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 24] = [
+    pub const ALL: [Planted; 26] = [
         Planted::AckBeforeSync,
         Planted::NoDirectorySync,
         Planted::RecordWithoutChecksum,
@@ -84,6 +88,8 @@ impl Planted {
         Planted::MoveNotPassedOn,
         Planted::CopyToldEarly,
         Planted::RangeDroppedEarly,
+        Planted::SwitchedUncopied,
+        Planted::CopyCountedTwice,
     ];
 }
 

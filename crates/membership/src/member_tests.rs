@@ -159,13 +159,9 @@ impl World {
 
     fn carry_out(&mut self) {
         assert_eq!(self.propose(|state| state.plan(TARGET_N_DEFAULT).unwrap().command()), Ok(()));
-        let moves = self.part(self.leader()).state().unwrap().moves().clone();
-        for (partition, to) in moves {
-            let moved = Command::Moved { to, partitions: vec![partition] };
-            let leader = self.leader();
-            self.step(leader, leader, Input::Propose { token: u64::MAX, command: moved });
+        while let Some(report) = self.part(self.leader()).state().unwrap().due().first().cloned() {
+            assert_eq!(self.propose(|_| report), Ok(()));
         }
-        self.run(5);
     }
 }
 
@@ -177,7 +173,7 @@ fn nodes_meet_agree_and_see_each_other() {
         assert_eq!(world.part(at).state(), Some(state));
         assert_eq!(world.part(at).detector().up().len(), 4);
     }
-    assert!(state.moves().is_empty());
+    assert!(state.is_settled());
     assert!(state.members().values().all(|it| it.member.state == MemberState::Valid && it.starts == 1));
     assert_eq!(world.part(0).log().voters().len(), 3);
     assert_eq!(world.part(0).address(NodeId(3)).as_deref(), Some("h:3"));

@@ -9,6 +9,10 @@ pub(crate) enum Planted {
     StaleRingAccepted,
     /// A data folder that is older than the cluster knows goes on voting.
     RestoredVotes,
+    /// The ring is switched to owners that have not copied.
+    SwitchedUncopied,
+    /// What was copied for one target counts for another.
+    CopyCountedTwice,
 }
 
 #[cfg(test)]
@@ -16,14 +20,16 @@ thread_local! {
     static PLANTED: std::cell::Cell<Option<Planted>> = const { std::cell::Cell::new(None) };
 }
 
-/// Whether a bug is in force; false, and nothing else, in a product build.
+/// Whether a bug is in force; false in a product build.
 pub(crate) fn planted(bug: Planted) -> bool {
     #[cfg(test)]
     let is_planted = PLANTED.get() == Some(bug);
     #[cfg(not(test))]
-    let is_planted = {
-        _ = bug;
-        false
+    let is_planted = match bug {
+        // The simulator of whole nodes plants these.
+        Planted::SwitchedUncopied => base::planted!(SwitchedUncopied),
+        Planted::CopyCountedTwice => base::planted!(CopyCountedTwice),
+        _ => false,
     };
     is_planted
 }

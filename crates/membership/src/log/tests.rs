@@ -315,11 +315,13 @@ impl World {
         assert_eq!(outcome, Ok(()));
     }
 
-    /// All data moves at once.
+    /// Everybody reports, until nothing moves.
     fn finish_moves(&mut self) {
         let leader = self.leader().expect("a leader");
-        for command in moves(self.state(leader)) {
-            assert_eq!(self.propose(|_| command), Ok(()));
+        while !self.state(leader).is_settled() {
+            for report in self.state(leader).due() {
+                assert_eq!(self.propose(|_| report), Ok(()));
+            }
         }
     }
 
@@ -350,12 +352,4 @@ impl World {
 /// The owners of a plan; none if there can be no plan.
 fn claim(state: &State) -> Vec<NodeId> {
     state.plan(ring::TARGET_N_DEFAULT).map(|plan| plan.owners).unwrap_or_default()
-}
-
-fn moves(state: &State) -> Vec<Command> {
-    let mut by_target: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
-    for (&partition, &to) in state.moves() {
-        by_target.entry(to).or_default().push(partition);
-    }
-    by_target.into_iter().map(|(to, partitions)| Command::Moved { to, partitions }).collect()
 }

@@ -109,7 +109,7 @@ mod tests {
             let record = |(at, zone): (u16, &&str)| {
                 let mut member = Member::new(NodeId(at), &at.to_string());
                 member.zone = Arc::from(*zone);
-                (member.id, Record { member, address: Arc::from(""), starts: 1, start: 1 })
+                (member.id, Record::new(member, ""))
             };
             let members: BTreeMap<NodeId, Record> = (0..).zip(zones).map(record).collect();
             let up = members.keys().copied().collect();

@@ -11,12 +11,16 @@ use protocol::peer::{Malformed, Reader, put_bytes, put_varint};
 use ring::{Member, MemberState, NodeId, RingSize, RingVersion};
 
 use super::{
-    Change, Command, MEMBERS_MAX, RETIRED_MAX, Record, SLOTS_MAX, STAGED_MAX, State, TEXT_BYTES_MAX,
+    Change, Command, Fate, MEMBERS_MAX, RETIRED_MAX, Record, SLOTS_MAX, STAGED_MAX, State, Step,
+    TEXT_BYTES_MAX,
 };
 use crate::ClusterId;
 
-/// The format of a state that is written, and the only one read.
-const VERSION: u8 = 1;
+/// The format of a state that is written.
+const VERSION: u8 = 2;
+
+/// An earlier one, which is read: a ring had no steps, and partitions moved one by one.
+const VERSION_OF_MOVES: u8 = 1;
 
 fn text(fields: &mut Reader) -> Result<String, Malformed> {
     let bytes = fields.bytes()?;
@@ -60,6 +64,15 @@ fn change(fields: &mut Reader) -> Result<Change, Malformed> {
         5 => Change::Weigh(value),
         _ => return Err(Malformed("an unknown change")),
     })
+}
+
+fn put_nodes(out: &mut BytesMut, nodes: &BTreeSet<NodeId>) {
+    put_varint(out, nodes.len() as u64);
+    nodes.iter().for_each(|node| out.put_u16_le(node.0));
+}
+
+fn nodes(fields: &mut Reader) -> Result<BTreeSet<NodeId>, Malformed> {
+    (0..count(fields, MEMBERS_MAX)?).map(|_| node(fields)).collect()
 }
 
 /// Owners in runs: (length, owner).
@@ -121,12 +134,6 @@ impl Command {
                 out.put_u64_le(*expected);
                 out.put_u16_le(node.0);
             }
-            Command::Moved { to, partitions } => {
-                out.put_u8(6);
-                out.put_u16_le(to.0);
-                put_varint(out, partitions.len() as u64);
-                partitions.iter().for_each(|&partition| put_varint(out, partition.into()));
-            }
             Command::Gone { node } => {
                 out.put_u8(7);
                 out.put_u16_le(node.0);
@@ -149,6 +156,16 @@ impl Command {
                 put_option(out, before.as_ref());
                 put_option(out, value.as_ref());
             }
+            Command::Adopted { node, version: RingVersion(version) } => {
+                out.put_u8(11);
+                out.put_u16_le(node.0);
+                out.put_u64_le(*version);
+            }
+            Command::Copied { node, target: RingVersion(target) } => {
+                out.put_u8(12);
+                out.put_u16_le(node.0);
+                out.put_u64_le(*target);
+            }
         }
     }
 
@@ -166,15 +183,6 @@ impl Command {
             3 => Command::Clear { expected: fields.u64()? },
             4 => Command::Commit { expected: fields.u64()?, owners: owners(fields)? },
             5 => Command::Down { expected: fields.u64()?, node: node(fields)? },
-            6 => {
-                let to = node(fields)?;
-                let mut partitions = Vec::new();
-                for _ in 0..count(fields, ring::RING_SIZE_MAX as usize)? {
-                    let partition = u32::try_from(fields.varint()?);
-                    partitions.push(partition.map_err(|_| Malformed("no such partition"))?);
-                }
-                Command::Moved { to, partitions }
-            }
             7 => Command::Gone { node: node(fields)? },
             8 => Command::Started {
                 node: node(fields)?,
@@ -187,6 +195,9 @@ impl Command {
                 Command::Retire { actors: (0..count).map(|_| fields.u64()).collect::<Result<_, _>>()? }
             }
             10 => Command::Slot { name: fields.bytes()?, before: option(fields)?, value: option(fields)? },
+            // 6 was of no command that was ever given.
+            11 => Command::Adopted { node: node(fields)?, version: RingVersion(fields.u64()?) },
+            12 => Command::Copied { node: node(fields)?, target: RingVersion(fields.u64()?) },
             _ => return Err(Malformed("an unknown command")),
         })
     }
@@ -202,18 +213,78 @@ fn state_code(state: MemberState) -> u8 {
     }
 }
 
-fn record(fields: &mut Reader) -> Result<Record, Malformed> {
+fn fate_code(fate: Fate) -> u8 {
+    match fate {
+        Fate::Stays => 0,
+        Fate::Leaves => 1,
+        Fate::Forgotten => 2,
+    }
+}
+
+fn fate(fields: &mut Reader) -> Result<Fate, Malformed> {
+    let code = fields.u8()?;
+    let fates = [Fate::Stays, Fate::Leaves, Fate::Forgotten];
+    fates.into_iter().find(|&fate| fate_code(fate) == code).ok_or(Malformed("an unknown fate"))
+}
+
+fn put_step(out: &mut BytesMut, step: &Step) {
+    match step {
+        Step::AtRest => out.put_u8(0),
+        Step::Copying { target, version, copied } => {
+            out.put_u8(1);
+            put_owners(out, target);
+            out.put_u64_le(version.0);
+            put_nodes(out, copied);
+        }
+        Step::Switched { before } => {
+            out.put_u8(2);
+            put_owners(out, before);
+        }
+    }
+}
+
+fn step(fields: &mut Reader) -> Result<Step, Malformed> {
+    Ok(match fields.u8()? {
+        0 => Step::AtRest,
+        1 => Step::Copying {
+            target: owners(fields)?,
+            version: RingVersion(fields.u64()?),
+            copied: nodes(fields)?,
+        },
+        2 => Step::Switched { before: owners(fields)? },
+        _ => return Err(Malformed("an unknown step")),
+    })
+}
+
+/// What stood in the place of the step: partitions that were to have another owner. Here they come to be the next ones.
+fn owners_after_moves(
+    fields: &mut Reader,
+    size: RingSize,
+    owners: &[NodeId],
+) -> Result<Option<Vec<NodeId>>, Malformed> {
+    let mut next = owners.to_vec();
+    let moves = count(fields, size.all().len())?;
+    for _ in 0..moves {
+        let partition = usize::try_from(fields.varint()?).ok();
+        let owner = partition.and_then(|at| next.get_mut(at));
+        *owner.ok_or(Malformed("no such partition"))? = node(fields)?;
+    }
+    Ok((moves > 0).then_some(next))
+}
+
+fn record(fields: &mut Reader, version: u8) -> Result<Record, Malformed> {
     let (id, name, zone) = (node(fields)?, Arc::from(text(fields)?), Arc::from(text(fields)?));
     let (address, weight) = (Arc::from(text(fields)?), fields.u16()?);
     let code = usize::from(fields.u8()?);
     let state = MemberState::ALL.into_iter().find(|&state| usize::from(state_code(state)) == code);
     let state = state.ok_or(Malformed("an unknown state"))?;
-    Ok(Record {
-        member: Member { id, name, zone, weight, state },
-        address,
-        starts: fields.u32()?,
-        start: fields.u64()?,
-    })
+    let (starts, start) = (fields.u32()?, fields.u64()?);
+    let fate = match (version, state) {
+        (VERSION_OF_MOVES, MemberState::Leaving | MemberState::Exiting) => Fate::Leaves,
+        (VERSION_OF_MOVES, _) => Fate::Stays,
+        _ => fate(fields)?,
+    };
+    Ok(Record { member: Member { id, name, zone, weight, state }, address, starts, start, fate })
 }
 
 impl State {
@@ -237,13 +308,13 @@ impl State {
             out.put_u8(state_code(member.state));
             out.put_u32_le(record.starts);
             out.put_u64_le(record.start);
+            out.put_u8(fate_code(record.fate));
         }
         put_owners(&mut out, &self.owners);
-        put_varint(&mut out, self.moves.len() as u64);
-        for (&partition, to) in &self.moves {
-            put_varint(&mut out, partition.into());
-            out.put_u16_le(to.0);
-        }
+        put_step(&mut out, &self.step);
+        out.put_u8(self.next.is_some().into());
+        self.next.iter().for_each(|next| put_owners(&mut out, next));
+        put_nodes(&mut out, &self.adopted);
         put_varint(&mut out, self.staged.len() as u64);
         for (node, change) in &self.staged {
             out.put_u16_le(node.0);
@@ -266,7 +337,8 @@ impl State {
     pub fn decode(bytes: Bytes) -> Result<State, Malformed> {
         let mut fields = Reader::new(bytes);
         let fields = &mut fields;
-        if fields.u8()? != VERSION {
+        let format = fields.u8()?;
+        if ![VERSION, VERSION_OF_MOVES].contains(&format) {
             return Err(Malformed("a state of another format"));
         }
         let (cluster, version, ring_version) =
@@ -275,15 +347,17 @@ impl State {
         let next_id = fields.u16()?;
         let mut members = BTreeMap::new();
         for _ in 0..count(fields, MEMBERS_MAX)? {
-            let record = record(fields)?;
+            let record = record(fields, format)?;
             members.insert(record.member.id, record);
         }
         let owners = owners(fields)?;
-        let mut moves = BTreeMap::new();
-        for _ in 0..count(fields, size.all().len())? {
-            let partition = u32::try_from(fields.varint()?).map_err(|_| Malformed("no such partition"))?;
-            moves.insert(partition, node(fields)?);
-        }
+        let (step, next, adopted) = if format == VERSION_OF_MOVES {
+            (Step::AtRest, owners_after_moves(fields, size, &owners)?, BTreeSet::new())
+        } else {
+            let step = step(fields)?;
+            let next = if fields.u8()? == 0 { None } else { Some(self::owners(fields)?) };
+            (step, next, nodes(fields)?)
+        };
         let mut staged = BTreeMap::new();
         for _ in 0..count(fields, STAGED_MAX)? {
             staged.insert(node(fields)?, change(fields)?);
@@ -303,34 +377,14 @@ impl State {
             next_id,
             members,
             owners,
-            moves,
+            step,
+            next,
+            adopted,
             staged,
             retired,
             slots,
         };
-        state.plausible().map(|()| state)
-    }
-
-    /// What [`State::check`] asserts of our own states, asked of foreign bytes.
-    fn plausible(&self) -> Result<(), Malformed> {
-        let may_own =
-            |node: &NodeId| self.members.get(node).is_some_and(|record| record.member.state.may_own());
-        let names: BTreeSet<&str> = self.members.values().map(|record| &*record.member.name).collect();
-        let partitions = self.size.all().len();
-        let moves_fit = self.moves.iter().all(|(&partition, to)| {
-            let owner = usize::try_from(partition).ok().and_then(|at| self.owners.get(at));
-            may_own(to) && owner.is_some_and(|owner| owner != to)
-        });
-        if names.len() != self.members.len()
-            || self.members.keys().any(|node| node.0 >= self.next_id)
-            || self.owners.len() != partitions
-            || !self.owners.iter().all(may_own)
-            || !moves_fit
-            || !self.staged.keys().all(|node| self.members.contains_key(node))
-        {
-            return Err(Malformed("a state that cannot be"));
-        }
-        Ok(())
+        state.flaw().map_or(Ok(state), |flaw| Err(Malformed(flaw)))
     }
 }
 
@@ -348,7 +402,6 @@ impl super::Rejected {
             NobodyLeft => (22, 0),
             NothingStaged => (23, 0),
             Owners => (24, 0),
-            NotMoving => (25, 0),
             Text => (26, 0),
             Restored { starts } => (27, starts),
         }
@@ -367,7 +420,6 @@ impl super::Rejected {
             22 => NobodyLeft,
             23 => NothingStaged,
             24 => Owners,
-            25 => NotMoving,
             26 => Text,
             27 => Restored { starts: number },
             _ => return None,

@@ -1,7 +1,7 @@
 //! What the log holds: commands, and why one is refused.
 
 use bytes::Bytes;
-use ring::{MemberState, NodeId};
+use ring::{MemberState, NodeId, RingVersion};
 
 use super::TEXT_BYTES_MAX;
 
@@ -14,9 +14,9 @@ pub enum Change {
     Leave,
     /// The same, and this newcomer takes its place.
     Replace(NodeId),
-    /// It is gone; this newcomer owns what it owned, at once and empty.
+    /// It is gone for good; this newcomer gets what it owned from those who stay.
     ForceReplace(NodeId),
-    /// It is gone; others own what it owned, at once and without its data.
+    /// It is gone for good; others get what it owned from those who stay.
     ForceRemove,
     /// It has another weight.
     Weigh(u16),
@@ -76,19 +76,26 @@ pub enum Command {
         /// The member.
         node: NodeId,
     },
-    /// A member has the data of partitions that are to be its own; from now on they are.
-    Moved {
+    /// All shards of a member go by what is published, and by nothing older.
+    Adopted {
         /// The member.
-        to: NodeId,
-        /// The partitions.
-        partitions: Vec<u32>,
+        node: NodeId,
+        /// The version of what is published.
+        version: RingVersion,
+    },
+    /// All shards of a member have what the target asks it to have.
+    Copied {
+        /// The member.
+        node: NodeId,
+        /// The target's version.
+        target: RingVersion,
     },
     /// An exiting member has stopped.
     Gone {
         /// The member.
         node: NodeId,
     },
-    /// A member was started. One that was down is valid again.
+    /// A member was started. One that was down is what it was before.
     Started {
         /// The member.
         node: NodeId,
@@ -145,9 +152,6 @@ pub enum Rejected {
     /// The owners do not fit the ring or the members.
     #[error("the owners do not fit the ring or its members")]
     Owners,
-    /// The partition is not to become this member's.
-    #[error("the partition is not on its way to this member")]
-    NotMoving,
     /// A text is empty or too long.
     #[error("a text is empty or longer than {TEXT_BYTES_MAX} bytes")]
     Text,

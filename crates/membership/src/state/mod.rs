@@ -7,19 +7,24 @@
 //! 2. They are shown: whoever asks computes a [`Plan`], with the ring's claim.
 //! 3. [`Command::Commit`] carries the next owners. The claim's outcome is in the log, not the claim: nodes with different
 //!    versions of the claim still agree.
-//! 4. Partitions whose data must move are [`State::moves`]. The receiver reports what it has ([`Command::Moved`]), and becomes
-//!    the owner with that entry: never before its data is there. A forced change moves nothing: the new owner is filled by repair.
-//! 5. A leaving member that owns nothing any more is exiting, and forgotten when it has said so ([`Command::Gone`]).
+//! 4. The ring goes to these owners step by step ([`Step`]), each when all members have said that they have made the one
+//!    before ([`Command::Adopted`]), and the second when the data is there ([`Command::Copied`]).
+//! 5. A leaving member that owns nothing any more is exiting, and forgotten when it has said so ([`Command::Gone`]). One that
+//!    was removed by force is forgotten as soon as it owns nothing; until then it is down.
 //!
-//! Invariants: every partition has an owner that may own one; a move goes to a member that may own, and not
-//! to the owner; numbers of members are never given twice; the ring's version grows whenever members or owners change, and
-//! not otherwise. A command names the version that it was made for: one made for an older state is refused.
+//! Invariants: every partition has an owner that may own one, in each ring; numbers of members are never given twice; the
+//! ring's version grows whenever what is published changes ([`State::published`]), and not otherwise. A command of an operator
+//! names the version that it was made for: one made for an older state is refused.
+//!
+//! * `changes.rs`: what is staged and committed. * `step.rs`: how the ring follows. * `plan.rs`: what a commit would do.
 //!
 //! Left out: the claim itself, and the transfer of data.
 
+mod changes;
 mod codec;
 pub mod command;
 mod plan;
+mod step;
 #[cfg(test)]
 mod tests;
 
@@ -27,10 +32,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ring::{Member, MemberState, Members, NodeId, Ring, RingSize, RingVersion};
+use ring::{Member, MemberState, NodeId, RingSize, RingVersion};
 
 pub use self::command::{Change, Command, Rejected};
 pub use self::plan::{Part, Plan};
+pub use self::step::{Published, Step};
 use crate::ClusterId;
 
 /// Members at once, the forgotten not counted: what the ring and the failure detector are measured for.
@@ -65,20 +71,57 @@ pub struct Record {
     pub starts: u32,
     /// Its process then.
     pub start: u64,
+    /// What was decided about it.
+    pub fate: Fate,
+}
+
+/// What was decided about a member by the commits so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fate {
+    /// It stays.
+    #[default]
+    Stays,
+    /// It gives up what it has, and goes; also when it was down meanwhile.
+    Leaves,
+    /// It is gone, and is forgotten as soon as it owns nothing.
+    Forgotten,
+}
+
+impl Record {
+    /// A member of which nothing is known but this.
+    pub(crate) fn new(member: Member, address: &str) -> Record {
+        Record { member, address: Arc::from(address), starts: 0, start: 0, fate: Fate::Stays }
+    }
+
+    /// Whether the next claim gives it partitions.
+    fn claims(&self) -> bool {
+        self.fate == Fate::Stays && self.member.state.claims()
+    }
+
+    /// Whether others wait for it: nobody waits for who is down.
+    fn is_live(&self) -> bool {
+        self.member.state != MemberState::Down
+    }
 }
 
 /// What all nodes agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     cluster: ClusterId,
-    /// Grows with every command that changes something.
+    /// Grows with every command that changes what people decide on.
     version: u64,
+    /// Of what is published.
     ring_version: RingVersion,
     size: RingSize,
     next_id: u16,
     members: BTreeMap<NodeId, Record>,
+    /// Of the ring in force.
     owners: Vec<NodeId>,
-    moves: BTreeMap<u32, NodeId>,
+    step: Step,
+    /// The owners that the last commit decided on, until the ring is on its way to them.
+    next: Option<Vec<NodeId>>,
+    /// Who goes by what is published, and by nothing older.
+    adopted: BTreeSet<NodeId>,
     staged: BTreeMap<NodeId, Change>,
     retired: BTreeSet<u64>,
     slots: BTreeMap<Bytes, Bytes>,
@@ -119,8 +162,7 @@ impl State {
             }
             let mut member = Member::new(NodeId(next_id), name);
             member.zone = Arc::from(zone);
-            let record = Record { member, address: Arc::from(address), starts: 0, start: 0 };
-            members.insert(NodeId(next_id), record);
+            members.insert(NodeId(next_id), Record::new(member, address));
             next_id = next_id.checked_add(1).ok_or(Rejected::Full)?;
         }
         if members.is_empty() || members.len() > MEMBERS_MAX.min(size.all().len()) {
@@ -133,9 +175,12 @@ impl State {
             ring_version: RingVersion(1 << EPOCH_SHIFT | 1),
             size,
             next_id,
+            // Whoever founds it begins with it.
+            adopted: members.keys().copied().collect(),
             members,
             owners,
-            moves: BTreeMap::new(),
+            step: Step::AtRest,
+            next: None,
             staged: BTreeMap::new(),
             retired: BTreeSet::new(),
             slots: BTreeMap::new(),
@@ -147,12 +192,12 @@ impl State {
         self.cluster
     }
 
-    /// The version that a command must name: it grows with every change.
+    /// The version that an operator's command must name: it grows with every change but members' reports.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The version of the ring.
+    /// The version of what is published.
     pub fn ring_version(&self) -> RingVersion {
         self.ring_version
     }
@@ -162,14 +207,23 @@ impl State {
         &self.members
     }
 
-    /// The owner of each partition.
+    /// The owner of each partition, by the ring in force.
     pub fn owners(&self) -> &[NodeId] {
         &self.owners
     }
 
-    /// Partitions that are to have another owner, as soon as it has their data.
-    pub fn moves(&self) -> &BTreeMap<u32, NodeId> {
-        &self.moves
+    /// How far the ring is.
+    pub fn step(&self) -> &Step {
+        &self.step
+    }
+
+    /// The owner of each partition when all that was decided is carried out.
+    pub fn heading(&self) -> &[NodeId] {
+        match (&self.next, &self.step) {
+            (Some(next), _) => next,
+            (None, Step::Copying { target, .. }) => target,
+            (None, _) => &self.owners,
+        }
     }
 
     /// Changes that wait for a commit, by the member that they are about.
@@ -192,55 +246,45 @@ impl State {
         self.size
     }
 
-    /// The ring as it is.
-    pub fn ring(&self) -> Ring {
-        self.ring_of(self.owners.clone())
-    }
-
-    /// The ring as it will be when all has moved; with [`State::ring`], what transfers are planned from.
-    pub fn target_ring(&self) -> Ring {
-        let mut owners = self.owners.clone();
-        self.moves.iter().for_each(|(&partition, &to)| owners[partition as usize] = to);
-        self.ring_of(owners)
-    }
-
-    fn ring_of(&self, owners: Vec<NodeId>) -> Ring {
-        let members = Members::new(self.members.values().map(|record| record.member.clone()));
-        let members = members.expect("admission gives each member a number and a name of its own");
-        Ring::new(self.ring_version, self.size, Arc::new(members), owners.into())
-            .expect("State::check holds owners to members that may own")
-    }
-
-    /// The members as they will be after a commit of what is staged.
-    pub fn after_commit(&self) -> Vec<Member> {
-        self.records_after_commit().into_values().map(|record| record.member).collect()
-    }
-
     /// Applies a command of the log. A refused one changes nothing.
     ///
     /// # Errors
     /// Why it is refused.
     pub fn apply(&mut self, command: &Command) -> Result<(), Rejected> {
-        let ring_before = self.ring_part();
         let before = self.clone();
-        let applied = self.try_apply(command);
-        if applied.is_err() || *self == before {
+        if let Err(rejected) = self.try_apply(command) {
             *self = before;
-            return applied;
+            return Err(rejected);
         }
-        self.version += 1;
-        if self.ring_part() != ring_before {
+        // One step at a time: what reports have said is about the one before.
+        if self.has_step_of(&before) {
+            self.advance();
+        }
+        self.settle();
+        if *self == before {
+            return Ok(());
+        }
+        let is_published = self.is_published_unlike(&before);
+        if is_published {
             self.ring_version.0 += 1;
+            self.adopted.clear();
+        }
+        let is_report = matches!(command, Command::Adopted { .. } | Command::Copied { .. });
+        if is_published || !is_report {
+            self.version += 1;
         }
         self.check();
         Ok(())
     }
 
-    /// The state in which the survivors of a lost majority go on: all that is later than it belongs to `epoch`.
+    /// The state in which the survivors of a lost majority go on: all that is later than it belongs to `epoch`. What the lost
+    /// have published last is not known, so what was copied counts for nothing.
     pub(crate) fn recover(&mut self, epoch: u32) {
         let first = u64::from(epoch) << EPOCH_SHIFT | 1;
         assert!(first > self.ring_version.0, "epochs grow");
         self.ring_version = RingVersion(first);
+        self.adopted.clear();
+        self.give_up();
         self.version += 1;
     }
 
@@ -265,9 +309,10 @@ impl State {
             }
             Command::Down { expected, node } => {
                 self.expect(*expected)?;
-                self.transit(*node, MemberState::Down)
+                self.down(*node)
             }
-            Command::Moved { to, partitions } => self.moved(*to, partitions),
+            Command::Adopted { node, version } => self.report_adopted(*node, *version),
+            Command::Copied { node, target } => self.report_copied(*node, *target),
             Command::Gone { node } => self.gone(*node),
             Command::Started { node, starts, start, address } => {
                 self.started(*node, (*starts, *start), address)
@@ -280,6 +325,13 @@ impl State {
         }
     }
 
+    /// A number is never given again, so nobody takes the next of this name for it.
+    fn forget(&mut self, node: NodeId) {
+        self.members.remove(&node);
+        self.staged.remove(&node);
+        self.adopted.remove(&node);
+    }
+
     fn expect(&self, expected: u64) -> Result<(), Rejected> {
         if expected == self.version { Ok(()) } else { Err(Rejected::Stale) }
     }
@@ -288,150 +340,35 @@ impl State {
         self.members.get_mut(&node).ok_or(Rejected::NotMember)
     }
 
-    fn admit(&mut self, name: &str, address: &str, zone: &str, weight: u16) -> Result<(), Rejected> {
-        command::check_texts(name, address, zone)?;
-        if self.members.values().any(|record| *record.member.name == *name) {
-            return Err(Rejected::NameTaken);
-        }
-        if self.members.len() >= MEMBERS_MAX
-            || self.staged.len() >= STAGED_MAX
-            || u32::from(self.next_id) >= ring::NODES_MAX
-        {
-            return Err(Rejected::Full);
-        }
-        let id = NodeId(self.next_id);
-        self.next_id += 1;
-        let (name, zone) = (Arc::from(name), Arc::from(zone));
-        let member = Member { id, name, zone, weight, state: MemberState::Joining };
-        self.members.insert(id, Record { member, address: Arc::from(address), starts: 0, start: 0 });
-        self.staged.insert(id, Change::Join);
-        Ok(())
-    }
-
-    fn stage(&mut self, node: NodeId, change: Change) -> Result<(), Rejected> {
-        let state = self.record(node)?.member.state;
-        if self.staged.len() >= STAGED_MAX && !self.staged.contains_key(&node) {
-            return Err(Rejected::Full);
-        }
-        let by_is_joining = |by: &NodeId| {
-            let joining =
-                self.members.get(by).is_some_and(|record| record.member.state == MemberState::Joining);
-            // One newcomer takes the place of one member.
-            let taken = self.staged.iter().any(|(other, change)| *other != node && change.by() == Some(*by));
-            if joining && !taken { Ok(()) } else { Err(Rejected::NotJoining) }
-        };
-        match &change {
-            Change::Join => return Err(Rejected::State(state)),
-            Change::Leave if state != MemberState::Valid => return Err(Rejected::State(state)),
-            Change::Replace(by) if state == MemberState::Valid => by_is_joining(by)?,
-            Change::ForceReplace(by) if state.may_own() => by_is_joining(by)?,
-            Change::Replace(_) | Change::ForceReplace(_) => return Err(Rejected::State(state)),
-            Change::Weigh(_) if !matches!(state, MemberState::Valid | MemberState::Down) => {
-                return Err(Rejected::State(state));
-            }
-            Change::Leave | Change::ForceRemove | Change::Weigh(_) => {}
-        }
-        self.staged.insert(node, change);
-        if self.records_after_commit().values().any(|record| record.member.state.claims()) {
-            Ok(())
-        } else {
-            Err(Rejected::NobodyLeft)
-        }
-    }
-
-    fn clear(&mut self) {
-        self.members.retain(|_, record| record.member.state != MemberState::Joining);
-        self.staged.clear();
-    }
-
-    fn records_after_commit(&self) -> BTreeMap<NodeId, Record> {
-        let mut after = self.members.clone();
-        for (node, change) in &self.staged {
-            let Some(record) = after.get_mut(node) else { continue };
-            match change {
-                Change::Join => record.member.state = MemberState::Valid,
-                Change::Leave | Change::Replace(_) => record.member.state = MemberState::Leaving,
-                Change::ForceReplace(_) | Change::ForceRemove => drop(after.remove(node)),
-                Change::Weigh(weight) => record.member.weight = *weight,
-            }
-        }
-        after
-    }
-
-    fn commit(&mut self, next: &[NodeId]) -> Result<(), Rejected> {
-        if self.staged.is_empty() {
-            return Err(Rejected::NothingStaged);
-        }
-        if next.len() != self.owners.len() {
-            return Err(Rejected::Owners);
-        }
-        let after = self.records_after_commit();
-        if !next.iter().all(|owner| after.get(owner).is_some_and(|record| record.member.state.claims())) {
-            return Err(Rejected::Owners);
-        }
-        self.members = after;
-        self.staged.clear();
-        self.moves.clear();
-        for (partition, (owner, &next)) in (0..).zip(self.owners.iter_mut().zip(next)) {
-            if !self.members.contains_key(owner) {
-                // Its data is lost with it here, and comes from the other replicas.
-                *owner = next;
-            } else if *owner != next {
-                self.moves.insert(partition, next);
-            }
-        }
-        self.settle();
-        Ok(())
-    }
-
-    fn moved(&mut self, to: NodeId, partitions: &[u32]) -> Result<(), Rejected> {
-        for partition in partitions {
-            if self.moves.get(partition) != Some(&to) {
-                return Err(Rejected::NotMoving);
-            }
-            self.moves.remove(partition);
-            self.owners[*partition as usize] = to;
-        }
-        self.settle();
-        Ok(())
-    }
-
-    /// A leaving member that owns nothing is exiting.
-    fn settle(&mut self) {
-        let owning: BTreeSet<NodeId> = self.owners.iter().copied().collect();
-        for (node, record) in &mut self.members {
-            if record.member.state == MemberState::Leaving && !owning.contains(node) {
-                record.member.state = MemberState::Exiting;
-            }
-        }
-    }
-
     fn gone(&mut self, node: NodeId) -> Result<(), Rejected> {
         match self.record(node)?.member.state {
             MemberState::Exiting => {
-                self.members.remove(&node);
-                self.staged.remove(&node);
+                self.forget(node);
                 Ok(())
             }
             state => Err(Rejected::State(state)),
         }
     }
 
-    fn transit(&mut self, node: NodeId, next: MemberState) -> Result<(), Rejected> {
+    fn down(&mut self, node: NodeId) -> Result<(), Rejected> {
         let member = &mut self.record(node)?.member;
-        if member.state == next {
+        if member.state == MemberState::Down {
             return Ok(());
         }
-        if !member.state.may_become(next) {
+        if !member.state.may_become(MemberState::Down) {
             return Err(Rejected::State(member.state));
         }
-        member.state = next;
+        member.state = MemberState::Down;
+        self.give_up_with(node);
         Ok(())
     }
 
     fn started(&mut self, node: NodeId, life: (u32, u64), address: &str) -> Result<(), Rejected> {
         command::check_texts("-", address, "")?;
         let record = self.record(node)?;
+        if record.fate == Fate::Forgotten {
+            return Err(Rejected::NotMember);
+        }
         if life == (record.starts, record.start) {
             return Ok(());
         }
@@ -441,7 +378,9 @@ impl State {
         (record.starts, record.start) = life;
         record.address = Arc::from(address);
         if record.member.state == MemberState::Down {
-            record.member.state = MemberState::Valid;
+            let leaves = record.fate == Fate::Leaves;
+            record.member.state = if leaves { MemberState::Leaving } else { MemberState::Valid };
+            self.give_up_with(node);
         }
         Ok(())
     }
@@ -463,22 +402,38 @@ impl State {
         if self.slots.len() > SLOTS_MAX { Err(Rejected::Full) } else { Ok(()) }
     }
 
-    /// What readers of the ring see.
-    fn ring_part(&self) -> (Vec<Member>, Vec<NodeId>) {
-        (self.members.values().map(|record| record.member.clone()).collect(), self.owners.clone())
-    }
-
     /// Asserts the invariants.
     pub(crate) fn check(&self) {
+        assert_eq!(self.flaw(), None);
+    }
+
+    /// Which invariant does not hold.
+    fn flaw(&self) -> Option<&'static str> {
+        let is_member = |node: &NodeId| self.members.contains_key(node);
         let may_own =
             |node: &NodeId| self.members.get(node).is_some_and(|record| record.member.state.may_own());
-        assert_eq!(self.owners.len(), self.size.all().len(), "one owner for each partition");
-        assert!(self.owners.iter().all(may_own), "an owner that may not own");
-        for (&partition, to) in &self.moves {
-            assert!(may_own(to), "a move to who may not own");
-            assert_ne!(self.owners[partition as usize], *to, "a move to the owner");
-        }
-        assert!(self.members.keys().all(|node| node.0 < self.next_id), "a number not given out");
-        assert!(self.staged.keys().all(|node| self.members.contains_key(node)), "a change of no member");
+        let is_ring = |owners: &Vec<NodeId>| {
+            // Owners stand in runs, or in turn.
+            let distinct: BTreeSet<&NodeId> = owners.iter().collect();
+            owners.len() == self.size.all().len() && distinct.into_iter().all(may_own)
+        };
+        let names: BTreeSet<&str> = self.members.values().map(|record| &*record.member.name).collect();
+        let step = match &self.step {
+            Step::AtRest => true,
+            Step::Copying { target, version, copied } => {
+                is_ring(target) && *version <= self.ring_version && copied.iter().all(is_member)
+            }
+            Step::Switched { before } => is_ring(before),
+        };
+        let flaws = [
+            (names.len() == self.members.len(), "two members of one name"),
+            (self.members.keys().all(|node| node.0 < self.next_id), "a number not given out"),
+            (is_ring(&self.owners), "an owner that may not own"),
+            (step, "a step that cannot be"),
+            (self.next.iter().all(is_ring), "a next owner that may not own"),
+            (self.adopted.iter().all(is_member), "a report of no member"),
+            (self.staged.keys().all(is_member), "a change of no member"),
+        ];
+        flaws.into_iter().find(|(holds, _)| !holds).map(|(_, flaw)| flaw)
     }
 }

@@ -1,6 +1,7 @@
 //! Random commands on random states, and the steps of each change.
 
 use super::*;
+use crate::planted::{Planted, plant};
 use base::Rng;
 use base::rng::SplitMix64;
 use bytes::BytesMut;
@@ -34,9 +35,14 @@ fn commit(state: &mut State) -> Result<(), Rejected> {
     state.apply(&Command::Commit { expected: state.version(), owners })
 }
 
-fn finish_moves(state: &mut State) {
-    for (partition, to) in state.moves().clone() {
-        state.apply(&Command::Moved { to, partitions: vec![partition] }).unwrap();
+/// Everybody reports, until the next step is taken.
+fn one_step(state: &mut State) {
+    state.due().iter().for_each(|report| state.apply(report).unwrap());
+}
+
+fn finish(state: &mut State) {
+    while !state.is_settled() {
+        one_step(state);
     }
 }
 
@@ -44,24 +50,61 @@ fn member_state(state: &State, node: NodeId) -> MemberState {
     state.members()[&node].member.state
 }
 
+fn adopted(node: NodeId, state: &State) -> Command {
+    Command::Adopted { node, version: state.ring_version() }
+}
+
+fn copied(node: NodeId, state: &State) -> Command {
+    let Step::Copying { version, .. } = state.step() else { panic!("{:?}", state.step()) };
+    Command::Copied { node, target: *version }
+}
+
 #[test]
-fn an_owner_is_one_when_it_has_the_data() {
-    let mut state = founded();
+fn an_owner_is_one_when_it_has_the_data_and_all_know() {
+    let (a, mut state) = (NodeId(0), founded());
     let ring = state.ring_version();
     let b = admit(&mut state, "b@h");
     assert_eq!(member_state(&state, b), MemberState::Joining);
-    assert!(state.ring_version() > ring, "its members are part of a ring");
+    assert!(state.ring_version() > ring, "its members are part of what is published");
     commit(&mut state).unwrap();
-    assert_eq!(member_state(&state, b), MemberState::Valid);
-    assert_eq!(state.owners(), [NodeId(0); 8]);
-    assert_eq!(state.moves().keys().copied().collect::<Vec<_>>(), [1, 3, 5, 7]);
-    let moved = Command::Moved { to: b, partitions: vec![1, 3] };
-    state.apply(&moved).unwrap();
-    assert_eq!(state.owners()[..4], [NodeId(0), b, NodeId(0), b]);
-    let ring = state.ring_version();
-    assert_eq!(state.apply(&moved), Err(Rejected::NotMoving), "a transfer counts once");
-    assert_eq!(state.ring_version(), ring);
-    assert_eq!(state.ring().owners(), state.owners());
+    assert_eq!((member_state(&state, b), state.step()), (MemberState::Valid, &Step::AtRest));
+    let next = state.heading().to_vec();
+    // Nobody who does not know of it could pass on what it confirms.
+    state.apply(&adopted(a, &state)).unwrap();
+    assert_eq!(state.step(), &Step::AtRest);
+    state.apply(&adopted(b, &state)).unwrap();
+    let published = state.published();
+    assert_eq!(published.target.as_ref().map(|ring| ring.owners().to_vec()), Some(next.clone()));
+    assert_eq!((published.version, published.before.is_some()), (state.ring_version(), false));
+    assert_eq!(published.ring.owners(), [a; 8]);
+    let early = copied(b, &state);
+    one_step(&mut state);
+    assert_eq!((state.step(), state.owners()), (&Step::Switched { before: vec![a; 8] }, &next[..]));
+    assert_eq!(state.apply(&early), Err(Rejected::Stale), "a copy counts once");
+    let published = state.published();
+    assert_eq!(published.before.map(|ring| ring.owners().to_vec()), Some(vec![a; 8]));
+    assert!(published.target.is_none() && published.ring.owners() == next);
+    one_step(&mut state);
+    assert_eq!(state.step(), &Step::AtRest);
+    assert!(!state.is_settled(), "all are to know that");
+    one_step(&mut state);
+    assert!(state.is_settled());
+}
+
+#[test]
+fn reports_count_once_and_are_no_change_that_an_operator_could_miss() {
+    let (a, mut state) = (NodeId(0), founded());
+    let b = admit(&mut state, "b@h");
+    let (version, late) = (state.version(), adopted(a, &state));
+    state.apply(&late).unwrap();
+    state.apply(&late).unwrap();
+    assert_eq!(state.version(), version);
+    assert!(state.has_adopted(a) && !state.has_adopted(b));
+    assert_eq!(state.apply(&adopted(NodeId(9), &state)), Err(Rejected::NotMember));
+    commit(&mut state).unwrap();
+    assert_eq!(state.apply(&late), Err(Rejected::Stale), "another publication");
+    finish(&mut state);
+    assert_eq!(state.apply(&Command::Copied { node: a, target: RingVersion(1) }), Err(Rejected::Stale));
 }
 
 #[test]
@@ -69,12 +112,14 @@ fn a_leaving_member_owns_until_all_has_moved() {
     let mut state = founded();
     let b = admit(&mut state, "b@h");
     commit(&mut state).unwrap();
-    finish_moves(&mut state);
+    finish(&mut state);
     stage(&mut state, b, Change::Leave).unwrap();
     assert_eq!(state.apply(&Command::Gone { node: b }), Err(Rejected::State(MemberState::Valid)));
     commit(&mut state).unwrap();
-    assert_eq!(member_state(&state, b), MemberState::Leaving);
-    finish_moves(&mut state);
+    while state.step() != &Step::AtRest {
+        assert_eq!(member_state(&state, b), MemberState::Leaving);
+        one_step(&mut state);
+    }
     assert_eq!(member_state(&state, b), MemberState::Exiting);
     state.apply(&Command::Gone { node: b }).unwrap();
     assert!(!state.members().contains_key(&b));
@@ -82,20 +127,123 @@ fn a_leaving_member_owns_until_all_has_moved() {
 }
 
 #[test]
-fn forced_changes_move_nothing() {
+fn who_is_removed_by_force_is_forgotten_when_others_have_what_it_owned() {
     let mut state = founded();
     let b = admit(&mut state, "b@h");
     commit(&mut state).unwrap();
-    finish_moves(&mut state);
+    finish(&mut state);
     let c = admit(&mut state, "c@h");
     stage(&mut state, b, Change::ForceReplace(c)).unwrap();
+    assert!(state.after_commit().iter().all(|member| member.id != b));
     commit(&mut state).unwrap();
-    assert!(!state.members().contains_key(&b));
-    assert!(state.owners().contains(&c) && state.moves().is_empty());
+    assert_eq!(member_state(&state, b), MemberState::Down);
+    let started = Command::Started { node: b, starts: 9, start: 9, address: "h".into() };
+    assert_eq!(state.apply(&started), Err(Rejected::NotMember), "it does not come back");
+    finish(&mut state);
+    assert!(!state.members().contains_key(&b) && state.owners().contains(&c));
     stage(&mut state, c, Change::ForceRemove).unwrap();
     assert_eq!(stage(&mut state, NodeId(0), Change::Leave), Err(Rejected::NobodyLeft));
     commit(&mut state).unwrap();
-    assert_eq!(state.owners(), [NodeId(0); 8]);
+    finish(&mut state);
+    assert_eq!((state.owners(), state.members().len()), (&[NodeId(0); 8][..], 1));
+}
+
+/// Three members, and a fourth that copies.
+fn copying() -> (State, NodeId) {
+    let mut state = founded();
+    for name in ["b@h", "c@h"] {
+        admit(&mut state, name);
+    }
+    commit(&mut state).unwrap();
+    finish(&mut state);
+    let d = admit(&mut state, "d@h");
+    commit(&mut state).unwrap();
+    one_step(&mut state);
+    assert!(matches!(state.step(), Step::Copying { .. }));
+    (state, d)
+}
+
+#[test]
+fn who_is_declared_down_has_the_target_begun_again() {
+    let (mut state, d) = copying();
+    let (c, next) = (NodeId(2), state.heading().to_vec());
+    let early = copied(d, &state);
+    state.apply(&early).unwrap();
+    state.apply(&Command::Down { expected: state.version(), node: c }).unwrap();
+    assert_eq!((state.step(), state.heading()), (&Step::AtRest, &next[..]), "the plan is not forgotten");
+    one_step(&mut state);
+    assert_eq!(state.apply(&early), Err(Rejected::Stale), "what was copied, was not from all who give now");
+    let target = state.published().target.unwrap();
+    assert_eq!(target.members().get(c).unwrap().state, MemberState::Down);
+    // It is back, with what nobody else may know: once more.
+    let started = Command::Started { node: c, starts: 9, start: 9, address: "h".into() };
+    state.apply(&started).unwrap();
+    assert_eq!(state.step(), &Step::AtRest);
+    finish(&mut state);
+    assert_eq!(state.owners(), next);
+}
+
+#[test]
+fn whoever_is_to_get_something_holds_the_change_up_while_it_is_down() {
+    let (mut state, d) = copying();
+    state.apply(&Command::Down { expected: state.version(), node: d }).unwrap();
+    (0..3).for_each(|_| {
+        state
+            .due()
+            .iter()
+            .filter(|it| !matches!(it, Command::Copied { .. }))
+            .for_each(|it| state.apply(it).unwrap())
+    });
+    assert_eq!(state.uncopied(), [NodeId(0), NodeId(1), NodeId(2), d]);
+    for node in [0, 1, 2].map(NodeId) {
+        state.apply(&copied(node, &state)).unwrap();
+    }
+    assert_eq!(state.uncopied(), [d]);
+    // It is given up for lost, and others get what was to be its own.
+    stage(&mut state, d, Change::ForceRemove).unwrap();
+    commit(&mut state).unwrap();
+    assert!(!state.members().contains_key(&d), "it owned nothing yet");
+    finish(&mut state);
+    assert_eq!(state.members().len(), 3);
+}
+
+#[test]
+fn a_leaver_that_was_down_leaves_when_it_is_back() {
+    let (mut state, _) = copying();
+    finish(&mut state);
+    let c = NodeId(2);
+    stage(&mut state, c, Change::Leave).unwrap();
+    commit(&mut state).unwrap();
+    state.apply(&Command::Down { expected: state.version(), node: c }).unwrap();
+    finish(&mut state);
+    assert_eq!((member_state(&state, c), state.owners().contains(&c)), (MemberState::Down, false));
+    let started = Command::Started { node: c, starts: 9, start: 9, address: "h".into() };
+    state.apply(&started).unwrap();
+    assert_eq!(member_state(&state, c), MemberState::Exiting);
+}
+
+#[test]
+fn another_commit_takes_the_place_of_the_one_under_way() {
+    let (mut state, d) = copying();
+    stage(&mut state, d, Change::Leave).unwrap();
+    commit(&mut state).unwrap();
+    assert_eq!(state.step(), &Step::AtRest);
+    assert_eq!(member_state(&state, d), MemberState::Exiting, "it never had anything");
+    finish(&mut state);
+    assert!(!state.owners().contains(&d));
+}
+
+#[test]
+fn a_recovery_begins_what_was_being_copied_again() {
+    let (mut state, d) = copying();
+    let early = copied(d, &state);
+    let next = state.heading().to_vec();
+    state.recover(2);
+    assert_eq!((state.step(), state.ring_version()), (&Step::AtRest, RingVersion(2 << EPOCH_SHIFT | 1)));
+    one_step(&mut state);
+    assert_eq!(state.apply(&early), Err(Rejected::Stale));
+    finish(&mut state);
+    assert_eq!(state.owners(), next);
 }
 
 #[test]
@@ -141,6 +289,12 @@ fn random_command(rng: &mut SplitMix64, state: &State) -> Command {
     let expected = state.version() - u64::from(rng.chance(1, 10));
     let node = NodeId(u16::try_from(rng.below(8)).unwrap());
     let by = NodeId(u16::try_from(rng.below(8)).unwrap());
+    if rng.chance(1, 2)
+        && let due = state.due()
+        && !due.is_empty()
+    {
+        return due[usize::try_from(rng.below(due.len() as u64)).unwrap()].clone();
+    }
     match rng.below(13) {
         0 | 1 => {
             let name = format!("{}@h", rng.below(20));
@@ -169,9 +323,10 @@ fn random_command(rng: &mut SplitMix64, state: &State) -> Command {
             };
             Command::Commit { expected, owners: (0..8).map(|_| owner()).collect() }
         }
-        7 | 8 => match state.moves().iter().next() {
-            Some((&partition, &to)) => Command::Moved { to, partitions: vec![partition] },
-            None => Command::Moved { to: by, partitions: vec![u32::from(node.0)] },
+        7 => Command::Adopted { node, version: late_version(rng, state.ring_version()) },
+        8 => match state.step() {
+            Step::Copying { version, .. } => Command::Copied { node, target: late_version(rng, *version) },
+            _ => Command::Copied { node, target: state.ring_version() },
         },
         9 => Command::Gone { node },
         10 => Command::Down { expected, node },
@@ -190,48 +345,199 @@ fn random_command(rng: &mut SplitMix64, state: &State) -> Command {
     }
 }
 
-#[test]
-fn random_commands_keep_the_invariants() {
-    for seed in 0..200 {
-        let mut rng = SplitMix64::new(seed);
-        let mut state = founded();
-        let mut changes = 0;
-        for _ in 0..150 {
-            let command = random_command(&mut rng, &state);
-            let mut bytes = BytesMut::new();
-            command.encode(&mut bytes);
-            let mut fields = Reader::new(bytes.freeze());
-            assert_eq!(Command::read(&mut fields), Ok(command.clone()));
-            fields.end().unwrap();
-            let before = state.clone();
-            let applied = state.apply(&command);
-            changes += u32::from(state != before);
-            assert!(applied.is_ok() || state == before, "a refused command changes nothing");
-            assert!(state.ring_version() >= before.ring_version());
-            state.check();
-            let ring = state.ring();
-            assert_eq!(ring.version(), state.ring_version());
-            assert_eq!(State::decode(state.encode()), Ok(state.clone()));
+fn late_version(rng: &mut SplitMix64, version: RingVersion) -> RingVersion {
+    RingVersion(version.0 - u64::from(rng.chance(1, 4)))
+}
+
+/// What members know and have, by their own reports: a model of what [`Step`] promises.
+struct Witness {
+    /// The version that each goes by.
+    goes_by: BTreeMap<NodeId, RingVersion>,
+    /// Who has copied for which target.
+    has: BTreeSet<(NodeId, RingVersion)>,
+    /// Since when the step has been published that is in force.
+    since: RingVersion,
+}
+
+impl Witness {
+    fn look(&mut self, command: &Command, applied: bool, before: &State, after: &State) {
+        match command {
+            Command::Adopted { node, version } if applied => drop(self.goes_by.insert(*node, *version)),
+            Command::Copied { node, target } => drop(self.has.insert((*node, *target))),
+            _ => {}
         }
-        assert!(changes > 10, "seed {seed}: {changes} changes");
+        if after.ring_version() != before.ring_version() {
+            assert_eq!(after.ring_version().0, before.ring_version().0 + 1);
+        }
+        let is_same = match (before.step(), after.step()) {
+            (Step::Copying { version, .. }, Step::Copying { version: other, .. }) => version == other,
+            (here, there) => here == there,
+        };
+        if is_same {
+            return assert_eq!(before.owners(), after.owners(), "owners change with a step alone");
+        }
+        let legal = matches!(
+            (before.step(), after.step()),
+            (Step::AtRest, Step::Copying { .. })
+                | (Step::Copying { .. }, Step::Switched { .. } | Step::AtRest)
+                | (Step::Switched { .. }, Step::AtRest)
+        );
+        assert!(legal, "{:?} after {:?}", after.step(), before.step());
+        if !matches!((before.step(), after.step()), (Step::Copying { .. }, Step::AtRest)) {
+            // All whom others wait for go by the step before, so none goes by an older one.
+            for record in
+                after.members().values().filter(|it| it.is_live() && it.member.state != MemberState::Joining)
+            {
+                let knows = self.goes_by.get(&record.member.id).is_some_and(|by| *by >= self.since);
+                assert!(
+                    knows || self.since == founded().ring_version(),
+                    "{record:?} does not know the step before"
+                );
+            }
+        }
+        if let (Step::Copying { target, version, .. }, Step::Switched { .. }) = (before.step(), after.step())
+        {
+            assert_eq!(after.owners(), target);
+            for (node, owner) in target.iter().zip(before.owners()) {
+                assert!(node == owner || self.has.contains(&(*node, *version)), "{node} has nothing of it");
+            }
+        }
+        self.since = after.ring_version();
     }
 }
+
+fn random_life(seed: u64) {
+    let mut rng = SplitMix64::new(seed);
+    let mut state = founded();
+    let since = state.ring_version();
+    let mut witness = Witness { goes_by: BTreeMap::new(), has: BTreeSet::new(), since };
+    let mut changes = 0;
+    for _ in 0..300 {
+        let command = random_command(&mut rng, &state);
+        let mut bytes = BytesMut::new();
+        command.encode(&mut bytes);
+        let mut fields = Reader::new(bytes.freeze());
+        assert_eq!(Command::read(&mut fields), Ok(command.clone()));
+        fields.end().unwrap();
+        let before = state.clone();
+        let applied = state.apply(&command);
+        changes += u32::from(state != before);
+        assert!(applied.is_ok() || state == before, "a refused command changes nothing");
+        witness.look(&command, applied.is_ok(), &before, &state);
+        assert!(state.ring_version() >= before.ring_version());
+        state.check();
+        let ring = state.ring();
+        assert_eq!(ring.version(), state.ring_version());
+        assert_eq!(State::decode(state.encode()), Ok(state.clone()));
+    }
+    assert!(changes > 10, "seed {seed}: {changes} changes");
+    finish(&mut state);
+}
+
+#[test]
+fn random_commands_keep_the_invariants() {
+    (0..200).for_each(random_life);
+}
+
+#[test]
+fn planted_bugs_are_caught() {
+    for bug in [Planted::SwitchedUncopied, Planted::CopyCountedTwice] {
+        let complaint = (0..200).find_map(|seed| {
+            plant(Some(bug));
+            let caught = std::panic::catch_unwind(|| random_life(seed)).err();
+            plant(None);
+            caught.map(|panic| panic.downcast_ref::<String>().cloned().unwrap_or_default())
+        });
+        assert!(
+            complaint.as_ref().is_some_and(|it| it.contains("has nothing of it")),
+            "{bug:?}: {complaint:?}"
+        );
+    }
+}
+
+const MEMBERS: [&[u8]; 2] = [
+    b"\0\0\x03a@h\x01z\x03h:1\x64\0\x01\0\0\0\0\0\0\0\0\0\0\0\0",
+    b"\x01\0\x03b@h\0\x03h:2\x64\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+];
+
+const VALID_B: &[u8] = b"\x01\0\x03b@h\0\x03h:2\x64\0\x01\0\0\0\0\0\0\0\0\0\0\0\0";
 
 #[test]
 fn golden_bytes() {
     let mut state = founded();
     let b = admit(&mut state, "b@h");
     stage(&mut state, NodeId(0), Change::Replace(b)).unwrap();
-    let fields: [&[u8]; 7] = [
+    let fields: [&[u8]; 10] = [
+        b"\x02\x07\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x02\0\0\0\0\x01\0\0\x08\0\0\0\x02\0",
+        b"\x02",
+        MEMBERS[0],
+        b"\0",
+        MEMBERS[1],
+        b"\0",
+        b"\x01\x08\0\0",
+        b"\0\0\0",
+        b"\x02\0\0\x02\x01\0\x01\0\0\0\0",
+        b"\0\0",
+    ];
+    assert_eq!(state.encode(), fields.concat());
+    commit(&mut state).unwrap();
+    state.apply(&adopted(b, &state)).unwrap();
+    let fields: [&[u8]; 10] = [
+        b"\x02\x07\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x03\0\0\0\0\x01\0\0\x08\0\0\0\x02\0",
+        b"\x02",
+        b"\0\0\x03a@h\x01z\x03h:1\x64\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\x01",
+        b"\x01\0\x03b@h\0\x03h:2\x64\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0",
+        b"\x01\x08\0\0",
+        b"\0",
+        b"\x01\x01\x08\x01\0",
+        b"\x01\x01\0",
+        b"\0",
+        b"\0\0",
+    ];
+    assert_eq!(state.encode(), fields.concat());
+    state.apply(&adopted(NodeId(0), &state)).unwrap();
+    state.apply(&copied(b, &state)).unwrap();
+    let step: &[u8] = b"\x01\x08\0\0\x01\x01\x08\x01\0\x04\0\0\0\0\x01\0\0\x01\x01\0\0\0\0\0\0";
+    assert!(state.encode().ends_with(step));
+    one_step(&mut state);
+    assert!(state.encode().ends_with(b"\x01\x08\x01\0\x02\x01\x08\0\0\0\0\0\0\0"));
+}
+
+#[test]
+fn golden_bytes_of_reports() {
+    let bytes = |command: Command| {
+        let mut out = BytesMut::new();
+        command.encode(&mut out);
+        out
+    };
+    let (node, version) = (NodeId(0x0102), RingVersion(0x0100_0000_0003));
+    assert_eq!(&bytes(Command::Adopted { node, version })[..], b"\x0b\x02\x01\x03\0\0\0\0\x01\0\0");
+    assert_eq!(&bytes(Command::Copied { node, target: version })[..], b"\x0c\x02\x01\x03\0\0\0\0\x01\0\0");
+}
+
+#[test]
+fn a_state_of_the_format_before_is_read() {
+    let fields: [&[u8]; 8] = [
         b"\x01\x07\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x02\0\0\0\0\x01\0\0\x08\0\0\0\x02\0",
-        b"\x02\0\0\x03a@h\x01z\x03h:1\x64\0\x01\0\0\0\0\0\0\0\0\0\0\0\0",
-        b"\x01\0\x03b@h\0\x03h:2\x64\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+        b"\x02",
+        MEMBERS[0],
+        MEMBERS[1],
         b"\x01\x08\0\0",
         b"\0",
         b"\x02\0\0\x02\x01\0\x01\0\0\0\0",
         b"\0\0",
     ];
-    assert_eq!(state.encode(), fields.concat());
+    let mut state = founded();
+    let b = admit(&mut state, "b@h");
+    stage(&mut state, NodeId(0), Change::Replace(b)).unwrap();
+    assert_eq!(State::decode(Bytes::from(fields.concat())), Ok(state));
+    // One partition was on its way to a member that owned none.
+    let moving = [&fields.concat()[..31], b"\x02", MEMBERS[0], VALID_B].concat();
+    let moving = [&moving[..], b"\x01\x08\0\0", b"\x01\x03\x01\0", b"\0", b"\0\0"].concat();
+    let state = State::decode(Bytes::from(moving)).unwrap();
+    let mut next = [NodeId(0); 8];
+    next[3] = b;
+    assert_eq!((state.step(), state.heading(), state.is_settled()), (&Step::AtRest, &next[..], false));
 }
 
 #[test]
@@ -239,6 +545,7 @@ fn damaged_states_make_no_panic() {
     let mut state = founded();
     admit(&mut state, "b@h");
     commit(&mut state).unwrap();
+    one_step(&mut state);
     let good = state.encode();
     let mut rng = SplitMix64::new(1);
     let mut read = 0;

@@ -149,7 +149,6 @@ fn show(state: &State, membership: &Membership) -> Value {
     let log = membership.log();
     let here = log.identity().node;
     let up = membership.detector().up();
-    let target = state.target_ring();
     let count = |owners: &[NodeId], node: NodeId| owners.iter().filter(|owner| **owner == node).count();
     let members = state.members().iter().map(|(&node, record)| {
         json!({
@@ -161,7 +160,7 @@ fn show(state: &State, membership: &Membership) -> Value {
             "reachable": node == here || up.contains(&node),
             "votes": log.voters().contains(&node),
             "partitions": count(state.owners(), node),
-            "pending": count(target.owners(), node),
+            "pending": count(state.heading(), node),
             "starts": record.starts,
         })
     });
@@ -175,8 +174,8 @@ fn show(state: &State, membership: &Membership) -> Value {
         }
         entry
     });
-    let transfers = state.moves().iter().map(|(&partition, &to)| {
-        let from = state.owners()[partition as usize];
+    let owners = state.owners().iter().zip(state.heading()).enumerate();
+    let transfers = owners.filter(|(_, (owner, next))| owner != next).map(|(partition, (&from, &to))| {
         json!({ "partition": partition, "from": name(state, from), "to": name(state, to) })
     });
     json!({

