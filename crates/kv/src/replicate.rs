@@ -6,6 +6,8 @@
 //!    there is none, the hint is kept here.
 //! 4. Those that have not answered when the coordinator stops waiting get a hint too: what it has sent them may
 //!    or may not arrive, and a hint that is brought home twice does no harm.
+//! 5. Where this node does not hold the version, since its own write failed or since it is no replica, a hint here would
+//!    bring home what is not here: one that has confirmed keeps it, for this node too if that is a primary.
 //!
 //! What is written here either replaces what the coordinator has read, or, where keys are written once, is joined with it
 //! ([`Merge`]) as on any other replica; then this node need not be one.
@@ -36,6 +38,10 @@ pub(crate) struct Begun {
     pub context: Option<Context>,
 }
 
+/// How often a coordinator that can keep no hints itself waits on for those that it has asked to: two seconds, at a shard's
+/// patience.
+const LATE_MAX: u32 = 4;
+
 /// A write under way.
 #[derive(Debug)]
 pub(crate) struct Replicate {
@@ -46,6 +52,14 @@ pub(crate) struct Replicate {
     value: Bytes,
     /// The join here, where keys are written once.
     join: Option<Merge>,
+    /// Whether a hint here would bring home what was written: this node is a replica, and its write has not failed.
+    is_kept_here: bool,
+    /// Those who lack it, and for whom nobody keeps a hint yet: one that has it is asked to.
+    unhinted: Vec<NodeId>,
+    /// Who was asked to keep hints, and for whom.
+    hinting: Option<(NodeId, Vec<NodeId>)>,
+    /// How often it was told that they take long.
+    late: u32,
     /// What the client is told when it is done; `None` once it has been told something.
     response: Option<Response>,
     /// If the version is a tombstone, it: to be reaped once all primaries have it.
@@ -66,17 +80,7 @@ impl Replicate {
         if placement.spares.is_empty() && replies.is_here_alone() && !turn.props.write_once {
             // Nobody is ever sent it.
             turn.out.push(Action::Write { head, value, hints: replies.hints_here() });
-            let (head, value) = (Bytes::new(), Bytes::new());
-            return Replicate {
-                needs,
-                replies,
-                spares: Vec::new(),
-                head,
-                value,
-                join: None,
-                response,
-                tombstone: None,
-            };
+            return Replicate::of(needs, replies, Vec::new(), (Bytes::new(), Bytes::new()), response);
         }
         let mut join = None;
         for replica in replies.iter_mut() {
@@ -95,7 +99,31 @@ impl Replicate {
             let over = join.step(Event::Start, turn);
             debug_assert_eq!(over, Next::Wait, "a join begins by reading");
         }
-        Replicate { needs, replies, spares: placement.spares, head, value, join, response, tombstone: None }
+        Replicate { join, ..Replicate::of(needs, replies, placement.spares, (head, value), response) }
+    }
+
+    fn of(
+        needs: Needs,
+        replies: Replies<()>,
+        spares: Vec<NodeId>,
+        (head, value): (Bytes, Bytes),
+        response: Option<Response>,
+    ) -> Replicate {
+        let is_kept_here = replies.iter().any(|replica| replica.node.is_none());
+        Replicate {
+            needs,
+            replies,
+            spares,
+            head,
+            value,
+            join: None,
+            is_kept_here,
+            unhinted: Vec::new(),
+            hinting: None,
+            late: 0,
+            response,
+            tombstone: None,
+        }
     }
 
     /// Takes what happened, and says whether there is more to wait for.
@@ -110,6 +138,7 @@ impl Replicate {
             self.on_reply(from, result, turn);
         }
         if late {
+            self.late += 1;
             self.prepare(turn);
         }
         if let Some(result) = self.verdict().or(expired.then_some(Err(Error::Timeout)))
@@ -117,7 +146,10 @@ impl Replicate {
         {
             turn.out.push(Action::Reply(result.map(|()| response)));
         }
-        let over = self.response.is_none() && (late || self.replies.complete());
+        let has_waited = late || !self.is_kept_here && self.late > 0;
+        let is_given_up = expired || self.late >= LATE_MAX || has_waited && !self.awaits_hints();
+        let is_done = self.replies.complete() && !self.awaits_hints();
+        let over = self.response.is_none() && (is_given_up || is_done);
         if over
             && self.is_everywhere(turn.props.n_val)
             && let Some(tombstone) = self.tombstone.take()
@@ -135,15 +167,54 @@ impl Replicate {
     }
 
     fn on_reply(&mut self, from: Option<NodeId>, result: Result<(), Error>, turn: &mut Turn<'_>) {
+        if let Some((_, nodes)) = self.hinting.take_if(|(to, _)| from == Some(*to))
+            && result.is_err()
+        {
+            self.unhinted.extend(nodes);
+            return;
+        }
         let Some(replica) = self.replies.of(from).filter(|replica| replica.is_waiting()) else { return };
         match result {
-            Ok(()) => replica.state = State::Ok(()),
+            Ok(()) => {
+                replica.state = State::Ok(());
+                self.have_hinted(turn);
+            }
             Err(error) => {
                 replica.state = State::Failed(error);
-                let (absent, vnodes) = (absent(replica), replica.roles.vnodes);
+                let (absent, vnodes) = (absent(replica, turn.here), replica.roles.vnodes);
+                self.is_kept_here &= from.is_some();
                 self.stand_in(absent, vnodes, turn);
             }
         }
+    }
+
+    /// Asks one that has it to keep the hints that cannot be kept here. One that refuses is asked again when this work is told
+    /// that others take long.
+    fn have_hinted(&mut self, turn: &mut Turn<'_>) {
+        if self.unhinted.is_empty() || self.hinting.is_some() {
+            return;
+        }
+        let mut others = self.replies.iter_mut().filter(|replica| replica.ok().is_some());
+        let Some((roles, to)) = others.find_map(|replica| Some((&mut replica.roles, replica.node?))) else {
+            return;
+        };
+        let mut hints = std::mem::take(&mut self.unhinted);
+        hints.retain(|node| *node != to);
+        hints.sort_unstable();
+        hints.dedup();
+        if hints.is_empty() {
+            return;
+        }
+        roles.hints.extend(&hints);
+        self.hinting = Some((to, hints.clone()));
+        let (head, value) = (self.head.clone(), self.value.clone());
+        turn.out.push(Action::Ask { to, ask: Ask::Merge { head, value, hints, reason: Reason::Write } });
+    }
+
+    /// Whether hints are to be kept elsewhere, and may yet be.
+    fn awaits_hints(&self) -> bool {
+        let has_it = |replica: &Replica<()>| replica.node.is_some() && replica.ok().is_some();
+        self.hinting.is_some() || !self.unhinted.is_empty() && self.replies.iter().any(has_it)
     }
 
     fn stand_in(&mut self, absent: Vec<NodeId>, vnodes: u32, turn: &mut Turn<'_>) {
@@ -164,23 +235,28 @@ impl Replicate {
     /// Keeps a hint for those that have not answered. They may still do. A join here that waits for the disk goes on
     /// without the coordinator.
     fn prepare(&mut self, turn: &mut Turn<'_>) {
-        let waiting = self.replies.iter().filter(|replica| replica.is_waiting());
-        let nodes: Vec<NodeId> = waiting.flat_map(absent).collect();
+        let others = self.replies.iter().filter(|replica| replica.is_waiting() && replica.node.is_some());
+        let nodes: Vec<NodeId> = others.flat_map(|replica| absent(replica, turn.here)).collect();
         let joins = self.join.is_some() && self.replies.of(None).is_some_and(|here| here.is_waiting());
+        if let Some((_, nodes)) = self.hinting.take() {
+            self.unhinted.extend(nodes);
+        }
         if !nodes.is_empty() && !base::planted!(HintDropped) {
             self.keep_hint(nodes, turn);
         }
+        self.have_hinted(turn);
         if joins {
             self.join_apart(turn);
         }
     }
 
-    /// Keeps a hint here, and with it what it is about, if this node is no replica.
+    /// Keeps a hint here, or has it kept.
     fn keep_hint(&mut self, nodes: Vec<NodeId>, turn: &mut Turn<'_>) {
-        if self.replies.of(None).is_none() {
-            self.join_apart(turn);
+        if self.is_kept_here {
+            return turn.out.push(Action::Hint { nodes, confirm: false });
         }
-        turn.out.push(Action::Hint { nodes, confirm: false });
+        self.unhinted.extend(nodes);
+        self.have_hinted(turn);
     }
 
     fn join_apart(&self, turn: &mut Turn<'_>) {
@@ -198,11 +274,10 @@ impl Replicate {
     }
 }
 
-/// The primaries that lack the version if this one does: itself, and those for whom it was to keep a hint. If it
-/// is this node whose write failed, it keeps no hint either; that its reads fail too will have it repaired.
-fn absent(replica: &Replica<()>) -> Vec<NodeId> {
-    let itself = replica.node.filter(|_| replica.roles.primaries > 0);
-    itself.into_iter().chain(replica.roles.hints.iter().copied()).filter(|_| replica.node.is_some()).collect()
+/// The primaries that lack the version if this one does: itself, and those for whom it was to keep a hint.
+fn absent(replica: &Replica<()>, here: NodeId) -> Vec<NodeId> {
+    let itself = (replica.roles.primaries > 0).then(|| replica.node.unwrap_or(here));
+    itself.into_iter().chain(replica.roles.hints.iter().copied()).collect()
 }
 
 /// Steps the join here, and tells whether it is done.

@@ -143,6 +143,8 @@ pub struct Stored {
 
 /// What a coordinator may use during one step.
 pub struct Turn<'a> {
+    /// This node.
+    pub here: NodeId,
     /// The wall clock, for last-modified stamps.
     pub wall: Wall,
     /// The next dot: never given twice, also across crashes. Told whether this node is a primary of the key: the

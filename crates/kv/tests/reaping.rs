@@ -49,6 +49,7 @@ impl Bench {
         };
         let placement = self.placement.clone();
         let mut turn = Turn {
+            here: NodeId(0),
             wall: Wall(5),
             next_dot: &mut next_dot,
             place: &|_, _| placement.clone(),

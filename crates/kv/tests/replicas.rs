@@ -53,6 +53,7 @@ impl Bench {
         };
         let (placement, key) = (self.placement.clone(), Bytes::from_static(b"k"));
         let mut turn = Turn {
+            here: NodeId(0),
             wall: Wall(5_000_000),
             next_dot: &mut next_dot,
             place: &|_, _| placement.clone(),
@@ -553,7 +554,7 @@ fn what_is_written_once_is_sent_before_anything_is_read() {
             (Event::Late, &["repair here"], Over),
         ],
     );
-    // A node that is no replica keeps a copy with the hint.
+    // A node that is no replica has no copy to keep a hint about: one that has confirmed keeps it.
     once.placement = Placement { here: None, others: vec![(B, role(1)), (C, role(1))], spares: Vec::new() };
     run_put(
         &mut once,
@@ -561,7 +562,48 @@ fn what_is_written_once_is_sent_before_anything_is_read() {
         &[
             (Event::Start, &["Write 1", "Write 2"], Wait),
             (merged(B), &[], Wait),
-            (failed(C), &["repair here", "hint for 2", "error w is not met: 2 wanted, 1 got"], Over),
+            (failed(C), &["Write 1 for 2", "error w is not met: 2 wanted, 1 got"], Wait),
+            (merged(B), &[], Over),
+        ],
+    );
+}
+
+#[test]
+fn what_a_coordinator_cannot_keep_is_kept_by_one_that_has_it() {
+    let exhausted = || Event::Written(Err(Error::Exhausted("no room".to_owned())));
+    // It stands in for 3, and its disk turns out to be full.
+    let mut fallback = bench();
+    fallback.props = BucketProps { last_write_wins: true, ..BucketProps::default() };
+    let here = Roles { vnodes: 1, primaries: 0, hints: vec![NodeId(3)] };
+    let others = vec![(B, role(1)), (C, role(1))];
+    fallback.placement = Placement { here: Some(here), others, spares: Vec::new() };
+    run_put(
+        &mut fallback,
+        put(),
+        &[
+            (Event::Start, &["write for 3", "Write 1", "Write 2"], Wait),
+            (exhausted(), &[], Wait),
+            (merged(C), &["Write 2 for 3"], Wait),
+            (merged(B), &["ok"], Wait),
+            (failed(C), &[], Wait),
+            (Event::Late, &["Write 1 for 3"], Wait),
+            (merged(B), &[], Over),
+        ],
+    );
+    // A primary is brought home what its own disk had no room for; what others lack, too.
+    let mut primary = bench();
+    primary.placement.spares.clear();
+    primary.props = BucketProps { last_write_wins: true, ..BucketProps::default() };
+    run_put(
+        &mut primary,
+        put(),
+        &[
+            (Event::Start, &["write for ", "Write 1", "Write 2"], Wait),
+            (merged(B), &[], Wait),
+            (exhausted(), &["Write 1 for 0"], Wait),
+            (merged(B), &[], Wait),
+            (failed(C), &["Write 1 for 2", "error w is not met: 2 wanted, 1 got"], Wait),
+            (merged(B), &[], Over),
         ],
     );
 }

@@ -98,6 +98,7 @@ impl Node {
             let wall = Wall(self.wall);
             let grave = graveyard.plot(key);
             let mut turn = Turn {
+                here: kv::NodeId(0),
                 wall,
                 next_dot: &mut next_dot,
                 place: &place,

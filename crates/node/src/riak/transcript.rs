@@ -134,6 +134,7 @@ impl Node {
                 Ok(Dot::new(Actor(7), self.counter))
             };
             let mut turn = Turn {
+                here: kv::NodeId(0),
                 wall: Wall(1_795_260_970_752_067),
                 next_dot: &mut next_dot,
                 place: &|n, _| Placement::alone(n),

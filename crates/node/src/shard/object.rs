@@ -156,6 +156,7 @@ impl Shard {
         };
         let place = |n, sloppy| placement(ring, peers, prefix, n, sloppy, can_write);
         let mut turn = Turn {
+            here: peers.here(),
             wall: clock.wall(),
             next_dot: &mut next_dot,
             place: &place,
