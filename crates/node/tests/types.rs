@@ -4,12 +4,15 @@
 
 mod common;
 
+use base::Clock;
 use bytes::Bytes;
 use common::cluster::*;
+use kv::NodeId;
 use kv::{
     Bucket, DeleteRequest, Error, GetRequest, Prop, PutRequest, Quorum, ReadForm, Request, Response,
     TypeChange, TypeStatus,
 };
+use node::{AskId, Load, PeerMessage};
 use object::Metadata;
 use std::time::Duration;
 
@@ -212,4 +215,45 @@ fn a_node_that_stood_in_keeps_what_it_may_yet_have_to_bring() {
     assert_eq!(cluster.holds(silent, brought), ["later"], "it was given up, and a hint kept for it");
     assert!(!held(&mut cluster, stands_in, "k"), "which is home");
     assert!(cluster.idle());
+}
+
+#[test]
+fn a_change_that_is_lost_on_its_way_is_told_again() {
+    let data = folder();
+    let mut cluster = Cluster::new(data.path(), 3, ReadForm::LocalValue);
+    cluster.cuts.insert((0, 1));
+    let id = cluster.begin(0, Request::SetProps(bucket(), vec![Prop::AllowMult(true)]));
+    cluster.pass(Duration::from_millis(500));
+    assert!(!cluster.answers.contains_key(&id), "one node has not heard of it");
+    cluster.cuts.clear();
+    cluster.pass(Duration::from_secs(1));
+    assert_eq!(cluster.answers.remove(&id), Some(Ok(Response::PropsSet)));
+    let props = cluster.ask(1, Request::GetProps(bucket()));
+    assert!(matches!(props, Ok(Response::Props(props)) if props.allow_mult));
+    assert!(cluster.idle());
+}
+
+#[test]
+fn a_node_that_comes_up_is_told_until_it_has_heard() {
+    let data = folder();
+    let mut cluster = Cluster::new(data.path(), 3, ReadForm::LocalValue);
+    cluster.kill(1);
+    cluster.pass(Duration::from_secs(3));
+    assert_eq!(
+        cluster.ask(0, Request::SetProps(bucket(), vec![Prop::AllowMult(true)])),
+        Ok(Response::PropsSet)
+    );
+    let life = 100 + cluster.clock.now().0;
+    cluster.start(1);
+    // It is seen to be up, and whatever the others say to it then is lost.
+    cluster.cuts.extend([(0, 1), (2, 1)]);
+    for node in [0, 2] {
+        let shard = cluster.nodes[node].as_mut().unwrap();
+        shard.peer(NodeId(1), PeerMessage::Pong { id: AskId(0), life, load: Load(0) });
+    }
+    cluster.run();
+    cluster.cuts.clear();
+    cluster.pass(Duration::from_millis(1200));
+    let props = cluster.ask(1, Request::GetProps(bucket()));
+    assert!(matches!(props, Ok(Response::Props(props)) if props.allow_mult));
 }

@@ -28,6 +28,7 @@ mod props;
 mod reap;
 mod replica;
 mod strays;
+mod telling;
 mod times;
 mod work;
 
@@ -341,6 +342,7 @@ impl Shard {
         self.expire_objects(now);
         self.expire_listings(now);
         self.expire_changes(now);
+        self.tick_props(now);
         self.expire_forwards(now);
         self.tick_peers(now);
         self.tick_hints(now);

@@ -6,7 +6,9 @@
 //!    does the same.
 //! 3. When they all have it in force, the client is answered: its next request, whichever shard of whichever node
 //!    it reaches, sees the change.
-//! 4. A node that comes up is told every change; it takes those that are later than what it has.
+//! 4. A node that comes up is told every change (`telling.rs`); it takes those that are later than what it has.
+//!
+//! What is told is told again until it is confirmed: messages are lost where a link is not.
 //!
 //! A bucket type is activated only while every node can be reached: each has kept it by then, or is told it with its
 //! activation.
@@ -17,6 +19,7 @@
 //! Left out: agreement. Two changes of one bucket or type at the same time on two sides of a cut are settled by their
 //! stamps when it heals, and one of them is lost.
 
+use super::telling::{AGAIN_AFTER, Telling};
 use super::{Origin, Output, Shard, Waiter, store_error};
 use crate::hop::{Hop, ShardId};
 use crate::peer::{AskId, NodeId, PeerMessage};
@@ -42,6 +45,8 @@ struct Spread {
     shards: u16,
     /// Nodes that have not.
     nodes: BTreeSet<NodeId>,
+    /// When these were told last.
+    told: Monotonic,
     /// Whether it may be acknowledged here.
     written: bool,
 }
@@ -50,6 +55,8 @@ struct Spread {
 #[derive(Default)]
 pub(super) struct PropsChanges {
     changes: BTreeMap<u64, Spread>,
+    /// The nodes that have come up, and have not confirmed all that they are told.
+    pub tellings: BTreeMap<NodeId, Telling>,
 }
 
 impl PropsChanges {
@@ -139,7 +146,8 @@ impl Shard {
             _ => self.peers.up().collect(),
         };
         let shards = self.config.layout.shards - 1;
-        let spread = Spread { origin, deadline, change, before, shards, nodes, written: false };
+        let told = self.config.clock.now();
+        let spread = Spread { origin, deadline, change, before, shards, nodes, told, written: false };
         self.changes.changes.insert(id, spread);
         match written {
             Ok(seq) => {
@@ -157,7 +165,6 @@ impl Shard {
     }
 
     pub(super) fn on_props_written(&mut self, id: u64, result: Result<(), Error>) {
-        let ask = self.ask_id(id);
         let Some(spread) = self.changes.changes.get_mut(&id) else { return };
         if let Err(error) = result
             && !matches!(spread.origin, Origin::Replica(..))
@@ -166,15 +173,34 @@ impl Shard {
         }
         spread.written = true;
         let change = spread.change.clone();
-        let nodes: Vec<NodeId> = spread.nodes.iter().copied().collect();
         for shard in (0..self.config.layout.shards).map(ShardId).filter(|&shard| shard != KEEPER) {
             let message = Hop::Props { from: KEEPER, change: id, props: change.clone() };
             self.outputs.push(Output::Hop { to: shard, message });
         }
+        self.tell_change(id);
+        self.end_spread_if_done(id);
+    }
+
+    /// Tells a change to those who have not confirmed it.
+    fn tell_change(&mut self, id: u64) {
+        let (ask, now) = (self.ask_id(id), self.config.clock.now());
+        let Some(spread) = self.changes.changes.get_mut(&id) else { return };
+        spread.told = now;
+        let (change, nodes) = (spread.change.clone(), spread.nodes.clone());
         for node in nodes {
             self.send(node, PeerMessage::Props { id: ask, change: change.clone() });
         }
-        self.end_spread_if_done(id);
+    }
+
+    /// Tells once more what was not confirmed.
+    pub(super) fn tick_props(&mut self, now: Monotonic) {
+        let is_due = |spread: &Spread| {
+            spread.written && !spread.nodes.is_empty() && now.since(spread.told) >= AGAIN_AFTER
+        };
+        let due = self.changes.changes.iter().filter(|(_, spread)| is_due(spread));
+        let due: Vec<u64> = due.map(|(&id, _)| id).collect();
+        due.into_iter().for_each(|id| self.tell_change(id));
+        self.tell_again(now);
     }
 
     pub(super) fn on_props(&mut self, from: ShardId, change: u64, props: PropsChange) {
@@ -192,6 +218,11 @@ impl Shard {
     /// Takes a change from another node.
     pub(super) fn on_peer_props(&mut self, from: NodeId, id: AskId, change: PropsChange) {
         let is_sound = self.is_sound(&change);
+        let is_under_way = self.changes.changes.values().any(|spread| spread.change == change);
+        if is_under_way {
+            // It is not in force everywhere yet: whoever tells it once more hears when it is.
+            return;
+        }
         if !is_sound || self.config.id != KEEPER || !self.table.is_news(&change) {
             return self.send(from, PeerMessage::PropsInForce { id });
         }
@@ -215,24 +246,22 @@ impl Shard {
         if let Some(spread) = self.changes.changes.get_mut(&id) {
             spread.nodes.remove(&from);
             self.end_spread_if_done(id);
+        } else {
+            self.on_told(from, id);
         }
     }
 
     /// Waits no longer for a node that is down: it is told when it comes up.
     pub(super) fn fail_props(&mut self, node: NodeId) {
+        self.changes.tellings.remove(&node);
         let ids: Vec<u64> = self.changes.changes.keys().copied().collect();
         ids.into_iter().for_each(|id| self.on_peer_in_force(node, id));
     }
 
     /// Tells a node that has come up every change.
     pub(super) fn bring_props(&mut self, node: NodeId) {
-        if self.config.id != KEEPER {
-            return;
-        }
-        let id = self.ask_id(0);
-        let table = self.table.clone();
-        for change in table.changes() {
-            self.send(node, PeerMessage::Props { id, change });
+        if self.config.id == KEEPER {
+            self.begin_telling(node);
         }
     }
 

@@ -116,9 +116,10 @@ impl Shard {
                 self.counters.bounced += 1;
                 self.on_copy_part(to, id.0 >> 8, Err(Error::Overload));
             }
-            PeerMessage::Props { id, .. } => self.on_peer_in_force(to, id.0 >> 8),
+            // Told again soon, or when the node comes up.
+            PeerMessage::Props { .. }
             // Whoever waits for these has a deadline.
-            PeerMessage::Ping { .. }
+            | PeerMessage::Ping { .. }
             | PeerMessage::Membership { .. }
             | PeerMessage::Pong { .. }
             | PeerMessage::Answer { .. }
