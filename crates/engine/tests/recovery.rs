@@ -369,9 +369,12 @@ fn a_scan_of_lost_versions_is_an_error() {
         end: Bytes::copy_from_slice(end),
         items_max: usize::MAX,
         visitor: Box::new(|_, _| Visit::Take),
+        past_losses: false,
     };
     assert!(matches!(store.scan(all(b"l")), Err(Error::Damaged(_))));
     assert!(store.scan(all(b"k")).unwrap().items.is_empty(), "nothing was lost there");
+    let left = store.scan(ScanRequest { past_losses: true, ..all(b"l") }).unwrap();
+    assert!(!left.items.is_empty() && left.next.is_none(), "what is left there can be asked for");
     let snapshot = store.snapshot();
     assert!(matches!(read_all(&mut world.disk.clone(), &snapshot, b"", b"l"), Err(Error::Damaged(_))));
     assert_eq!(read_all(&mut world.disk, &snapshot, b"l", b"m"), Ok(Vec::new()));

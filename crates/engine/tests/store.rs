@@ -55,6 +55,7 @@ fn scan_all(store: &mut Embedded) -> Vec<(Bytes, Bytes)> {
             end: Bytes::from_static(b"\xFF"),
             items_max: 100,
             visitor: Box::new(|_, _| Visit::Take),
+            past_losses: false,
         };
         let page = store.scan(request).unwrap();
         items.extend(page.items);

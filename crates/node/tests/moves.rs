@@ -148,3 +148,25 @@ fn an_older_topology_is_ignored() {
     assert!(!has(&mut cluster, 3, "k1"), "what was copied for a target that was given up is dropped");
     assert!(has(&mut cluster, 2, "k1"));
 }
+
+#[test]
+fn what_nobody_looks_for_here_is_given_up_in_the_end() {
+    let data = folder();
+    let mut cluster = filled(&data);
+    let key = "late";
+    // As a disk that was copied from another node's has it: kept there for this one.
+    let put = || Request::Put(put(key, "v"));
+    assert!(matches!(cluster.ask(0, put()), Ok(Response::Put { .. })));
+    let (from, to, mut message) = cluster.kept_write.clone().unwrap();
+    assert!(to < 3);
+    let PeerMessage::Ask { id, life, ask: Ask::Merge { hints, .. }, .. } = &mut message else {
+        unreachable!()
+    };
+    (*id, *life, *hints) = (AskId(TESTS_OWN << 8), 0, vec![NodeId(3)]);
+    cluster.deliver(from, 3, &message);
+    cluster.run();
+    assert!(has(&mut cluster, 3, key));
+    cluster.pass(Duration::from_secs(20));
+    assert!(!has(&mut cluster, 3, key), "it is on the list of no ring, and the hint is for itself");
+    (0..3).for_each(|node| assert!(has(&mut cluster, node, key)));
+}

@@ -36,8 +36,6 @@ pub struct Report {
     pub crashes_missing: u64,
     /// How often a tombstone was reaped, where it was to be.
     pub reaps: Option<u64>,
-    /// Copies that nodes were left with in the end although they are not to have them.
-    pub leftovers: u64,
     /// The promise that was broken, if one was.
     pub violation: Option<Violation>,
 }
@@ -56,7 +54,6 @@ impl Report {
             kind,
             crashes_missing: 0,
             reaps: None,
-            leftovers: 0,
             acknowledged,
             events,
             hash: trace.hash(),
@@ -73,7 +70,6 @@ impl Report {
             kind,
             crashes_missing: 0,
             reaps: None,
-            leftovers: 0,
             acknowledged: 0,
             events: 0,
             hash: 0,
@@ -126,8 +122,6 @@ pub struct Totals {
     pub reaped: u64,
     /// How often one was in all.
     pub reaps: u64,
-    /// Copies left over in all: they waste space, and break no promise.
-    pub leftovers: u64,
     /// Operations acknowledged in all.
     pub acknowledged: u64,
     /// Events handled in all.
@@ -140,21 +134,9 @@ impl Totals {
     /// Of no seed yet.
     pub fn new(kind: Kind) -> Totals {
         let (seeds, counted, broken, acknowledged, events) = (0, 0, 0, 0, 0);
-        let (reaping, reaped, reaps, leftovers) = (0, 0, 0, 0);
+        let (reaping, reaped, reaps) = (0, 0, 0);
         let fired = BTreeMap::new();
-        Totals {
-            kind,
-            seeds,
-            counted,
-            broken,
-            reaping,
-            reaped,
-            reaps,
-            leftovers,
-            acknowledged,
-            events,
-            fired,
-        }
+        Totals { kind, seeds, counted, broken, reaping, reaped, reaps, acknowledged, events, fired }
     }
 
     /// Adds a seed.
@@ -165,7 +147,6 @@ impl Totals {
         self.reaping += u64::from(report.reaps.is_some());
         self.reaped += u64::from(report.reaps > Some(0));
         self.reaps += report.reaps.unwrap_or_default();
-        self.leftovers += report.leftovers;
         self.acknowledged += report.acknowledged;
         self.events += report.events;
         for (fault, count) in &report.fired {
@@ -192,9 +173,6 @@ impl fmt::Display for Totals {
         )?;
         if *reaping > 0 {
             writeln!(f, "{reaps} tombstones reaped, in {reaped} of {reaping} seeds in which some might be")?;
-        }
-        if self.leftovers > 0 {
-            writeln!(f, "{} copies left over where they are not to be", self.leftovers)?;
         }
         self.fired.iter().try_for_each(|(fault, count)| writeln!(f, "  {fault:<15} {count:>10}"))
     }

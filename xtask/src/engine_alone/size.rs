@@ -371,6 +371,7 @@ pub fn all_heads(seen: &Arc<AtomicU64>) -> ScanRequest {
             counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             Visit::Skip
         }),
+        past_losses: false,
     }
 }
 

@@ -51,6 +51,8 @@ pub struct ScanRequest {
     pub items_max: usize,
     /// What becomes an item.
     pub visitor: Visitor,
+    /// Whether it goes on where versions were lost, with what is left there; otherwise it is an error.
+    pub past_losses: bool,
 }
 
 /// A part of a scan's result.
@@ -110,7 +112,9 @@ impl ScanJob {
 
     fn step(&mut self, disk: &mut dyn Disk) -> Result<Progress, Error> {
         if !self.begun {
-            self.snapshot.lost.check_range(&self.request.start, &self.request.end)?;
+            if !self.request.past_losses {
+                self.snapshot.lost.check_range(&self.request.start, &self.request.end)?;
+            }
             self.iter.seek(disk, &self.request.start)?;
             self.begun = true;
         }

@@ -152,6 +152,8 @@ impl Shard {
             end: range.end.into(),
             items_max: CHECKPOINTS_MAX,
             visitor,
+            // A checkpoint that is lost costs what it stood for.
+            past_losses: true,
         };
         // One that cannot begin does with the next tick.
         self.moves.copies.loading = self.store.scan(request).ok();

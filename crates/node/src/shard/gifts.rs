@@ -113,6 +113,7 @@ impl Shard {
             end: key::objects_at(last).end.into(),
             items_max: PART_KEYS_MAX,
             visitor,
+            past_losses: false,
         };
         let scan = self.store.scan(request).map_err(store_error)?;
         let gifts = &mut self.moves.gifts;

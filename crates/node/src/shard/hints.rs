@@ -83,12 +83,13 @@ pub(super) struct Hints {
 impl Shard {
     /// The ledger keys of hints about a key.
     pub(super) fn hint_keys(&mut self, nodes: &[NodeId], object_key: &[u8]) -> Vec<Vec<u8>> {
-        self.moves.note_hint(object_key);
+        let now = self.config.clock.now();
+        self.moves.note_hint(object_key, now);
         for &node in nodes {
             let round = self.hints.rounds.entry(node).or_default();
             round.kept = true;
             if !round.active && round.again.is_none() {
-                round.again = Some(self.config.clock.now() + PAUSE);
+                round.again = Some(now + PAUSE);
             }
         }
         self.counters.hints += nodes.len() as u64;
@@ -171,12 +172,14 @@ impl Shard {
     fn scan_hints(&mut self, node: NodeId, start: Bytes) {
         let end = Bytes::from(key::hints(node.0).end);
         let visitor = Box::new(|_: &[u8], _: &[u8]| Visit::Take);
-        match self.store.scan(ScanRequest { start, end, items_max: PAGE_HINTS_MAX, visitor }) {
+        // Of hints that were lost nothing is known; the others come home.
+        let request = ScanRequest { start, end, items_max: PAGE_HINTS_MAX, visitor, past_losses: true };
+        match self.store.scan(request) {
             Ok(scan) => {
                 self.hints.scans.insert(scan, node);
                 self.hints.rounds.entry(node).or_default().scan = Some(scan);
             }
-            Err(_) => self.end_round(node),
+            Err(_) => self.fail_round(node),
         }
     }
 
@@ -195,7 +198,7 @@ impl Shard {
                 round.waiting.extend(page.items.into_iter().map(|(key, _)| key));
                 self.deliver_hints(node);
             }
-            Err(_) => self.end_round(node),
+            Err(_) => self.fail_round(node),
         }
         Ok(())
     }
@@ -250,14 +253,26 @@ impl Shard {
 
     /// The node has given the partition up: what was kept for it is kept for all that have it now.
     fn hint_anew(&mut self, node: NodeId, key: &Bytes, prefix: u16, n_val: u32) {
+        let before = key::hint(node.0, key);
+        // One that cannot be changed now is tried again with the next round.
+        let changed = self.hint_for_all(key, prefix, n_val, &[Write::Delete { key: &before }]);
+        self.counters.hints_lost += u64::from(changed.is_err());
+    }
+
+    /// Keeps a hint for all others that have the partition, in one batch with what else is to be written.
+    pub(super) fn hint_for_all(
+        &mut self,
+        key: &Bytes,
+        prefix: u16,
+        n_val: u32,
+        more: &[Write<'_>],
+    ) -> Result<Seq, Error> {
         let mut nodes = nodes(&self.config.ring, ring::Partition(prefix.into()), n_val);
         nodes.retain(|&other| other != self.peers.here());
         let keys = self.hint_keys(&nodes, key);
-        let before = key::hint(node.0, key);
         let hints = keys.iter().map(|key| Write::Put { key, head: &[], value: &[] });
-        let writes: Vec<_> = hints.chain([Write::Delete { key: &before }]).collect();
-        // One that cannot be changed now is tried again with the next round.
-        self.counters.hints_lost += u64::from(self.store.write(&writes).is_err());
+        let writes: Vec<_> = hints.chain(more.iter().copied()).collect();
+        self.store.write(&writes)
     }
 
     /// A key's primaries but `node`; `None` if this node is one, or is to be.
@@ -285,6 +300,12 @@ impl Shard {
         if round.active {
             self.deliver_hints(node);
         }
+    }
+
+    /// What could not be read may be hints: the next round looks again.
+    fn fail_round(&mut self, node: NodeId) {
+        self.hints.rounds.entry(node).or_default().kept = true;
+        self.end_round(node);
     }
 
     fn end_round(&mut self, node: NodeId) {

@@ -58,8 +58,8 @@ impl Moves {
     }
 
     /// A hint about this key is kept.
-    pub fn note_hint(&mut self, object_key: &[u8]) {
-        self.strays.note_hint(key::prefix_of(object_key));
+    pub fn note_hint(&mut self, object_key: &[u8], now: Monotonic) {
+        self.strays.note_hint(key::prefix_of(object_key), now);
     }
 }
 
@@ -96,7 +96,7 @@ impl Shard {
         self.end_gifts();
         self.begin_copies();
         let now = self.config.clock.now();
-        self.moves.strays.look_at(now);
+        self.moves.strays.look_from(now, self.last_work);
         self.tick_moves(now);
     }
 

@@ -103,6 +103,7 @@ impl Shard {
             end: Bytes::from(key::objects_at(last).end),
             items_max: PIECE_NAMES_MAX,
             visitor: self.visitor(&ask.listed, own.clone())?,
+            past_losses: false,
         };
         let scan = self.store.scan(request).map_err(store_error)?;
         let listed = ask.listed.clone();

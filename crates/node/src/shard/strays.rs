@@ -1,32 +1,45 @@
-//! Partitions that this shard has and this node is not to have: they are dropped.
+//! What this shard has and this node is not to have: it is dropped, in the end, whatever goes wrong on the way.
 //!
 //! 1. Once nothing moves any more, a scan names the partitions that have objects here and are nobody's list's business.
-//! 2. Another one names those of which hints are kept: their objects go home first.
-//! 3. The rest is dropped, a range at a time. What had to stay is looked at again after a while.
+//! 2. Another one names those of which hints are kept: their objects go home first, and hints forget them one by one.
+//! 3. The rest is dropped, a range at a time; so are hints for this node itself, which come with a copy of another's disk.
+//! 4. Where hints may have been lost, nothing is: all that have the partition get a hint about each of its objects anew.
+//! 5. It is looked again, after a pause that grows, while something had to stay, while hints are kept (what a hint was for may be left
+//!    without one), and while work is not over that began before the owners changed.
 //!
 //! Invariants: nothing is dropped while some request may go by a ring that lists this node; nothing for which there is a
 //! hint, or has been since the scan began. So a drop takes only what those on the list have too.
 
 use super::Shard;
+use super::work::placed;
 use ::object::key;
 use base::Monotonic;
 use bytes::Bytes;
-use engine::Write;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit, Visitor};
+use engine::{Error, Write};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Between two looks.
+/// Between two looks, at first; twice as long each time that nothing can be dropped.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The longest of it: a look leaps over what is to be here, so many thousand partitions cost some milliseconds.
+const PAUSE_MAX: Duration = Duration::from_secs(16);
 /// Partitions on one page.
 const PAGE_MAX: usize = 4096;
+/// Objects on one page that get new hints: one batch for each.
+const REHINTED_MAX: usize = 256;
 /// Ranges that are dropped at a time: the manifest lists them until merges have removed what is in them.
 const DROPS_MAX: usize = 64;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// What is being looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
+    /// Partitions with objects.
     Objects,
+    /// Partitions with hints.
     Hints,
+    /// The objects of those that are found, to be hinted anew.
+    Unsure,
 }
 
 /// What is known of them.
@@ -36,44 +49,86 @@ pub(super) struct Strays {
     found: BTreeSet<u16>,
     /// Those of which hints are kept.
     hinted: BTreeSet<u16>,
+    /// Whether some are for this node.
+    own_hints: bool,
+    /// Whether hints may have been lost.
+    unsure: bool,
     /// When they are looked for next.
     again: Option<Monotonic>,
+    /// The pause before that.
+    pause: Duration,
+    /// Work up to this name began before the owners changed, and may still write what is not to be here.
+    older: u64,
 }
 
 impl Strays {
-    /// To be looked for now: owners have changed.
-    pub(super) fn look_at(&mut self, now: Monotonic) {
-        *self = Strays { again: Some(now), ..Strays::default() };
+    /// To be looked for now: owners have changed. Work up to `older` has begun before.
+    pub(super) fn look_from(&mut self, now: Monotonic, older: u64) {
+        *self = Strays { again: Some(now), older, pause: PAUSE, ..Strays::default() };
     }
 
-    pub(super) fn note_hint(&mut self, prefix: u16) {
+    /// A hint is kept, and with it something that may not be to stay.
+    pub(super) fn note_hint(&mut self, prefix: u16, now: Monotonic) {
         if self.scan.is_some() {
             self.hinted.insert(prefix);
+        } else if self.again.is_none() {
+            self.again = Some(now + self.pause);
         }
+    }
+
+    /// To be looked for once more.
+    fn look_again(&mut self, now: Monotonic) {
+        self.again = Some(now + self.pause);
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
 }
 
 impl Shard {
     pub(super) fn tick_strays(&mut self, now: Monotonic) {
-        let strays = &self.moves.strays;
+        let strays = &mut self.moves.strays;
         let is_due = strays.scan.is_none() && strays.again.is_some_and(|at| at <= now);
-        let moves = self.moves.is_moving() && !base::planted!(RangeDroppedEarly);
-        if is_due && !moves && self.store.fenced().is_none() {
-            self.moves.strays.found.clear();
-            self.moves.strays.hinted.clear();
-            self.scan_strays(Step::Objects, key::objects().start.into(), now);
+        // Before anything was published this node has only its configuration's word for what is not its own.
+        let is_known = self.moves.topology.epoch > crate::Epoch(0);
+        let moves = !self.moves.topology.is_at_rest() && !base::planted!(RangeDroppedEarly);
+        if !is_due || !is_known || moves || self.store.fenced().is_some() {
+            return;
         }
+        strays.found.clear();
+        strays.hinted.clear();
+        (strays.own_hints, strays.unsure, strays.again) = (false, false, None);
+        self.scan_strays(Step::Objects, key::objects().start.into(), now);
     }
 
     fn scan_strays(&mut self, step: Step, start: Bytes, now: Monotonic) {
-        let (visitor, end): (Visitor, Vec<u8>) = match step {
-            Step::Objects => (self.strays(), key::objects().end),
-            Step::Hints => (hinted(), key::all_hints().end),
+        let request = |visitor, end: Vec<u8>, items_max, past_losses| ScanRequest {
+            start: start.clone(),
+            end: end.into(),
+            items_max,
+            visitor,
+            past_losses,
         };
-        let request = ScanRequest { start, end: end.into(), items_max: PAGE_MAX, visitor };
+        let scan = match step {
+            Step::Objects => self.store.scan(request(self.strays(), key::objects().end, PAGE_MAX, true)),
+            Step::Unsure => self.store.scan(request(self.unsure(), key::objects().end, REHINTED_MAX, true)),
+            Step::Hints => {
+                let end = key::all_hints().end;
+                match self.store.scan(request(hinted(), end.clone(), PAGE_MAX, false)) {
+                    Err(Error::Damaged(_)) => {
+                        self.moves.strays.unsure = true;
+                        self.store.scan(request(hinted(), end, PAGE_MAX, true))
+                    }
+                    scan => scan,
+                }
+            }
+        };
         let strays = &mut self.moves.strays;
-        strays.scan = self.store.scan(request).ok().map(|scan| (scan, step));
-        strays.again = strays.scan.is_none().then_some(now + PAUSE);
+        match scan {
+            Ok(scan) => strays.scan = Some((scan, step)),
+            Err(_) => {
+                strays.scan = None;
+                strays.look_again(now);
+            }
+        }
     }
 
     /// Takes a key of each partition that this node is not to have.
@@ -92,34 +147,79 @@ impl Shard {
         })
     }
 
+    /// Takes the keys of the partitions that were found.
+    fn unsure(&self) -> Visitor {
+        let wanted = self.moves.strays.found.clone();
+        Box::new(move |key, _| {
+            let prefix = key::prefix_of(key);
+            if wanted.contains(&prefix) { Visit::Take } else { Visit::Seek(key::objects_at(prefix).end) }
+        })
+    }
+
     pub(super) fn on_stray_page(
         &mut self,
         scan: ScanId,
-        page: Result<ScanPage, engine::Error>,
-    ) -> Result<(), Result<ScanPage, engine::Error>> {
+        page: Result<ScanPage, Error>,
+    ) -> Result<(), Result<ScanPage, Error>> {
         let Some((_, step)) = self.moves.strays.scan.filter(|(of, _)| *of == scan) else { return Err(page) };
-        let now = self.config.clock.now();
+        let (now, here) = (self.config.clock.now(), self.peers.here());
         let strays = &mut self.moves.strays;
-        let Ok(page) = page else {
-            (strays.scan, strays.again) = (None, Some(now + PAUSE));
+        strays.scan = None;
+        let Ok(ScanPage { items, next }) = page else {
+            strays.look_again(now);
             return Ok(());
         };
-        let prefixes = page.items.iter().map(|(key, _)| key::prefix_of(key::hinted(key).unwrap_or(key)));
         match step {
-            Step::Objects => strays.found.extend(prefixes),
-            Step::Hints => strays.hinted.extend(prefixes),
+            Step::Objects => strays.found.extend(items.iter().map(|(key, _)| key::prefix_of(key))),
+            Step::Hints => {
+                for (key, _) in &items {
+                    match key::hinted_node(key) == Ok(here.0) {
+                        true => strays.own_hints = true,
+                        false => drop(strays.hinted.insert(key::prefix_of(key::hinted(key).unwrap_or(key)))),
+                    }
+                }
+            }
+            Step::Unsure => {
+                if items.into_iter().any(|(key, _)| !self.hint_stray(&key)) {
+                    self.moves.strays.look_again(now);
+                    return Ok(());
+                }
+            }
         }
-        match (page.next, step) {
-            (Some(next), step) => self.scan_strays(step, next, now),
-            (None, Step::Objects) if strays.found.is_empty() => strays.scan = None,
-            (None, Step::Objects) => self.scan_strays(Step::Hints, key::all_hints().start.into(), now),
-            (None, Step::Hints) => self.drop_strays(now),
+        if let Some(next) = next {
+            self.scan_strays(step, next, now);
+            return Ok(());
+        }
+        let strays = &mut self.moves.strays;
+        match step {
+            Step::Objects if strays.found.is_empty() => {
+                let is_hinted = !strays.hinted.is_empty();
+                if is_hinted || self.objects.oldest_name().is_some_and(|name| name <= strays.older) {
+                    strays.look_again(now);
+                }
+            }
+            Step::Objects => self.scan_strays(Step::Hints, key::all_hints().start.into(), now),
+            Step::Hints if strays.unsure => {
+                let hinted = std::mem::take(&mut strays.hinted);
+                strays.found.retain(|prefix| !hinted.contains(prefix));
+                self.scan_strays(Step::Unsure, key::objects().start.into(), now);
+            }
+            Step::Hints => self.drop_strays(now),
+            Step::Unsure => strays.look_again(now),
         }
         Ok(())
     }
 
+    /// Has an object brought to all that have its partition. False if nothing can be written.
+    fn hint_stray(&mut self, key: &Bytes) -> bool {
+        let Ok((prefix, bucket)) = placed(key) else { return true };
+        // One whose bucket type is not known here yet is seen again.
+        let Ok(n_val) = self.table.get_as_replica(&bucket).map(|props| props.n_val) else { return true };
+        self.hint_for_all(key, prefix, n_val, &[]).is_ok()
+    }
+
     fn drop_strays(&mut self, now: Monotonic) {
-        let strays = std::mem::take(&mut self.moves.strays);
+        let strays = &self.moves.strays;
         let mut ranges: Vec<(u16, u16)> = Vec::new();
         for &prefix in strays.found.difference(&strays.hinted) {
             match ranges.last_mut() {
@@ -127,16 +227,24 @@ impl Shard {
                 _ => ranges.push((prefix, prefix)),
             }
         }
-        let is_all = strays.found.is_disjoint(&strays.hinted) && ranges.len() <= DROPS_MAX;
         ranges.truncate(DROPS_MAX);
-        let bounds: Vec<(Vec<u8>, Vec<u8>)> = ranges
+        let mut bounds: Vec<(Vec<u8>, Vec<u8>)> = ranges
             .iter()
             .map(|&(first, last)| (key::objects_at(first).start, key::objects_at(last).end))
             .collect();
+        if strays.own_hints {
+            let own = key::hints(self.peers.here().0);
+            bounds.push((own.start, own.end));
+        }
         let drops: Vec<Write<'_>> =
             bounds.iter().map(|(start, end)| Write::DropRange { start, end }).collect();
-        let dropped = drops.is_empty() || self.store.write(&drops).is_ok();
-        self.moves.strays.again = (!is_all || !dropped).then_some(now + PAUSE);
+        let dropped = !drops.is_empty() && self.store.write(&drops).is_ok();
+        let strays = &mut self.moves.strays;
+        if dropped {
+            strays.pause = PAUSE;
+        }
+        // Also when all is dropped: the next look says so.
+        strays.look_again(now);
     }
 }
 

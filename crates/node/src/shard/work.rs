@@ -291,6 +291,11 @@ impl Objects {
         self.parked.values().filter_map(|work| work.epoch).min()
     }
 
+    /// The name of the work that began first, of what is parked.
+    pub fn oldest_name(&self) -> Option<u64> {
+        self.parked.keys().min().copied()
+    }
+
     /// Bytes of values that parked work holds.
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -64,8 +64,8 @@ pub(super) struct Auditor {
     pub(super) read: BTreeMap<Place, (Option<Found>, Context)>,
     /// Why there is nothing to compare.
     pub(super) failed: Option<String>,
-    /// Copies where none are to be, once partitions have moved and all is quiet.
-    pub(super) leftovers: u64,
+    /// Who was found to have what it is not to have, once all is quiet.
+    pub(super) strays: Vec<(usize, Place)>,
 }
 
 impl Default for Auditor {
@@ -77,7 +77,7 @@ impl Default for Auditor {
             copies: BTreeMap::new(),
             read: BTreeMap::new(),
             failed: None,
-            leftovers: 0,
+            strays: Vec::new(),
         }
     }
 }
@@ -129,6 +129,7 @@ impl World {
 
     /// Asks all nodes for the keys that they are not to have.
     pub(super) fn examine_strays(&mut self) -> Verdict {
+        self.auditor.strays.clear();
         for place in self.places() {
             let primaries = self.primaries(place);
             let living: Vec<usize> = self.living().collect();
@@ -195,7 +196,9 @@ impl World {
             }
         };
         if audit.stray {
-            self.auditor.leftovers += u64::from(head.is_some());
+            if head.is_some() {
+                self.auditor.strays.push((at, audit.place));
+            }
             return Ok(());
         }
         self.checks.check_promise(at, &name(audit.place), &audit.promised, head.as_ref())?;
@@ -242,8 +245,15 @@ impl World {
         self.ask(at, Asked::Props(bucket), Request::GetProps(client::bucket(bucket)), PROPS_TIMEOUT)
     }
 
-    fn change_type(&mut self, asked: Asked, change: TypeChange) -> Verdict {
-        self.ask(0, asked, Request::ChangeType(Bytes::from_static(ONCE_TYPE), change), PROPS_TIMEOUT)
+    /// Whether nobody has the bucket type: in the beginning, or where a crash may take what was acknowledged from one node after
+    /// the other.
+    fn is_type_lost(&self) -> bool {
+        let may_be = self.phase == Phase::Preparation || self.plan.options.durability != Durability::Sync;
+        may_be && !self.hosts.iter().any(|host| host.buckets.contains(&ONCE))
+    }
+
+    fn change_type(&mut self, at: usize, asked: Asked, change: TypeChange) -> Verdict {
+        self.ask(at, asked, Request::ChangeType(Bytes::from_static(ONCE_TYPE), change), PROPS_TIMEOUT)
     }
 
     /// Takes an answer of a node to the auditor.
@@ -267,12 +277,12 @@ impl World {
             }
             // The others hear of the type, as does one that has lost its disk.
             (Asked::Props(ONCE), Err(Error::NoType(_))) => {
-                if self.phase == Phase::Preparation && at == 0 && !self.auditor.is_typing() {
+                if self.is_type_lost() && !self.auditor.is_typing() {
                     let props = props_of(ONCE, self.plan.node_confirms);
-                    return self.change_type(Asked::Create, TypeChange::Create(props));
+                    return self.change_type(at, Asked::Create, TypeChange::Create(props));
                 }
             }
-            (Asked::Create, Ok(_)) => return self.change_type(Asked::Activate, TypeChange::Activate),
+            (Asked::Create, Ok(_)) => return self.change_type(at, Asked::Activate, TypeChange::Activate),
             // Somebody is not there yet: it is tried again.
             (Asked::Create | Asked::Activate, _) => {}
             (Asked::Set(_), _) => {}

@@ -29,6 +29,8 @@ const CONVERGE_MAX: Duration = Duration::from_secs(40);
 /// How long what was missed may take to come home: the next round of hints is due, and some were under way when
 /// they were lost.
 const HOMECOMING_MAX: Duration = Duration::from_secs(20);
+/// How long a node may have what it is not to have when all is quiet: it looks now and then, with growing pauses.
+const STRAYS_MAX: Duration = Duration::from_secs(60);
 /// The pause between two rounds.
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
 /// What a quiet cluster may take to finish what the last read has begun.
@@ -118,11 +120,16 @@ impl World {
             Phase::Settling if now > self.inside.busy_until() && self.checks.is_idle() => {
                 self.enter(Phase::LastConvergence);
             }
-            Phase::Rest(until) if now >= until && self.mover.has_moved() && !self.ending.strays => {
+            Phase::Rest(until) if now >= until && !self.ending.strays => {
                 self.ending.strays = true;
                 self.examine_strays()?;
             }
             Phase::Rest(until) if now >= until && !self.auditor.is_examining() => {
+                if !self.has_given_up_all()? {
+                    self.ending.strays = false;
+                    self.phase = Phase::Rest(now + ROUND_PAUSE * 5);
+                    return Ok(());
+                }
                 self.check_bounds(true)?;
                 self.enter(Phase::Listing);
             }
@@ -252,6 +259,23 @@ impl World {
     /// How long it takes until everything is over: a reaping that nobody answers waits for its deadline, by a clock of its own.
     fn rest(&self) -> Duration {
         if self.plan.reaping.delay.is_some() { REST + 2 * REAP_MAX } else { REST }
+    }
+
+    /// Whether no node has what it is not to have. What waits for its time has some.
+    fn has_given_up_all(&self) -> Result<bool, Violation> {
+        let owning = self.mover.ring().owning();
+        let waits_for =
+            |at: usize| self.hosts[at].gone && owning.contains(super::links::member(super::node_id(at)));
+        match self.auditor.strays.first() {
+            None => Ok(true),
+            // What is kept for a node that is gone is kept until somebody says so.
+            Some(_) if (0..self.hosts.len()).any(waits_for) => Ok(true),
+            Some((at, place)) if self.events.now() > self.ending.began + self.rest() + STRAYS_MAX => {
+                let what = format!("{} is still at n{at}, which is not to have it", name(*place));
+                Err(Violation::new("nodes give up what is not theirs", what))
+            }
+            Some(_) => Ok(false),
+        }
     }
 
     /// Whether all nodes serve, and no client waits.

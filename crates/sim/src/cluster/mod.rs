@@ -207,8 +207,7 @@ pub fn run(seed: Seed, keep: Keep) -> (Report, Trace) {
     let deaths = world.deaths().min(world.plan.deaths);
     let report = Report::new((Kind::Cluster, seed), &world.trace, handled, world.acknowledged, end);
     let reaps = world.plan.reaping.delay.map(|_| world.checks.reaps());
-    let (crashes_missing, leftovers) = (world.plan.deaths - deaths, world.auditor.leftovers);
-    (Report { crashes_missing, reaps, leftovers, ..report }, world.trace)
+    (Report { crashes_missing: world.plan.deaths - deaths, reaps, ..report }, world.trace)
 }
 
 impl World {

@@ -72,8 +72,9 @@ impl Mover {
             moves_left: if moves { between(&mut rng, 1, 4) } else { 0 },
             next: Monotonic(0) + duration_between(&mut rng, Duration::ZERO, PAUSE_MAX),
             rng,
-            log: vec![Published { before: None, ring, target: None }],
-            heard: vec![Heard::default(); nodes],
+            // What nodes are configured with is no epoch.
+            log: vec![Published { before: None, ring, target: None }; 2],
+            heard: vec![Heard { epoch: 1, ..Heard::default() }; nodes],
             versions: 1,
             calm: None,
         }
@@ -91,11 +92,6 @@ impl Mover {
     /// The rings that requests may go by.
     pub(super) fn rings(&self) -> impl Iterator<Item = &Arc<Ring>> {
         self.last().before.iter().chain([&self.last().ring])
-    }
-
-    /// Whether anything was ever to move.
-    pub(super) fn has_moved(&self) -> bool {
-        self.log.len() > 1
     }
 
     /// Whether all moves of its plan are begun.
@@ -171,9 +167,6 @@ impl World {
         let heard = &mut self.mover.heard[at];
         (heard.adopted, heard.copied) = (vec![Epoch(0); shards], vec![RingVersion(0); shards]);
         let epoch = heard.epoch;
-        if !self.mover.has_moved() {
-            return Ok(());
-        }
         self.tell_later(at);
         self.hear(at, epoch)
     }
@@ -186,7 +179,7 @@ impl World {
         let epoch = self.mover.log.len() - 1;
         self.mover.heard[at].epoch = epoch;
         // Now and then it hears once more of what is over.
-        if epoch > 0 && self.mover.rng.chance(1, 3) {
+        if epoch > 1 && self.mover.rng.chance(1, 3) {
             self.hear(at, epoch)?;
             return self.hear(at, epoch - 1);
         }
