@@ -170,3 +170,20 @@ fn what_nobody_looks_for_here_is_given_up_in_the_end() {
     assert!(!has(&mut cluster, 3, key), "it is on the list of no ring, and the hint is for itself");
     (0..3).for_each(|node| assert!(has(&mut cluster, node, key)));
 }
+
+#[test]
+fn nothing_is_left_of_a_copy_that_nobody_waits_for() {
+    let data = folder();
+    let mut cluster = filled(&data);
+    let (old, new) = (ring(1, &[0, 1, 2]), ring(2, &[0, 1, 3]));
+    // What it sends is lost.
+    cluster.cuts.insert((2, 3));
+    publish(&mut cluster, 2, [None, Some(&old), Some(&new)]);
+    let ask =
+        PeerMessage::AskCopy { id: AskId(7 << 8), target: 2, partitions: (0..16).collect(), start: None };
+    cluster.deliver(3, 2, &ask);
+    cluster.run();
+    assert!(!cluster.nodes[2].as_ref().unwrap().is_idle());
+    publish(&mut cluster, 3, [None, Some(&old), None]);
+    assert!(cluster.idle());
+}

@@ -64,7 +64,10 @@ impl Shard {
         start: Option<Bytes>,
     ) {
         // Whoever asks again has given up the part that it asked for before.
-        self.moves.gifts.gifts.retain(|_, gift| (gift.to, gift.id.shard()) != (to, id.shard()));
+        let gifts = self.moves.gifts.gifts.iter();
+        let before = gifts.filter(|(_, gift)| (gift.to, gift.id.shard()) == (to, id.shard()));
+        let before: Vec<u64> = before.map(|(&name, _)| name).collect();
+        before.into_iter().for_each(|name| self.give_up(name));
         let name = self.next_work();
         if let Err(error) = self.begin_gift(name, (to, id), target, partitions, start) {
             self.send(to, PeerMessage::CopyPart { id, part: Err(error) });
@@ -136,7 +139,18 @@ impl Shard {
     /// What is being sent is for no target any more.
     pub(super) fn end_gifts(&mut self) {
         if self.moves.topology.target.is_none() {
-            self.moves.gifts.gifts.clear();
+            let all: Vec<u64> = self.moves.gifts.gifts.keys().copied().collect();
+            all.into_iter().for_each(|name| self.give_up(name));
+        }
+    }
+
+    /// Nobody waits for a part any more, nor for its keys.
+    fn give_up(&mut self, name: u64) {
+        self.moves.gifts.gifts.remove(&name);
+        let is_its_own =
+            |work: &Work| matches!(&work.coordinator, Coordinator::Carry(carry) if carry.copy() == name);
+        for key in self.objects.names(is_its_own) {
+            self.resume(key, Event::Expired);
         }
     }
 
