@@ -29,6 +29,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::prefetch::prefetch;
 use super::sync::{AtomicPtr, AtomicU64};
 
 /// Slots of a bucket: with the word of their tags they fill a cache line.
@@ -110,6 +111,13 @@ impl<T> Index<T> {
             }
         }
         answer
+    }
+
+    /// Fetches the bucket that the hash names, for whoever is about to look there.
+    pub(super) fn prefetch(&self, hash: u64) {
+        if let [home, ..] = self.newest_table().probe(hash) {
+            prefetch(home);
+        }
     }
 
     /// Readies the key's slot for a node that is about to be linked. Only the list's one writer calls this.

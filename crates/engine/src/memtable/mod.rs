@@ -20,6 +20,7 @@
 
 mod arena;
 mod index;
+mod prefetch;
 mod skiplist;
 mod sync;
 
@@ -64,7 +65,19 @@ impl Memtable {
 
     /// Inserts an entry, its parts joined. Panics if the (key, seq) is there already.
     pub fn insert(&mut self, key: &[u8], seq: u64, entry_parts: &[&[u8]]) {
-        self.inserter.insert(key, hash(key), seq, entry_parts);
+        self.insert_hashed(key, hash(key), seq, entry_parts);
+    }
+
+    /// [`insert`](Self::insert) for a caller that has the key's [`hash`] already.
+    pub fn insert_hashed(&mut self, key: &[u8], hash: u64, seq: u64, entry_parts: &[&[u8]]) {
+        debug_assert_eq!(hash, index::hash(key), "the hash is that of the key");
+        self.inserter.insert(key, hash, seq, entry_parts);
+    }
+
+    /// Has memory fetched that an insert of a key of this [`hash`] will look at: worth it if there is something else to
+    /// do before.
+    pub fn prefetch(&self, hash: u64) {
+        self.inserter.list().prefetch(hash);
     }
 
     /// The newest entry of `key` with a seq of at most `seq_max`.

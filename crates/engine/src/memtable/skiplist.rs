@@ -17,6 +17,8 @@
 //! next[height-1] .. next[1] next[0] | seq u64, key_len u32, entry_len u32, before | key | entry | pad to 8
 //! ```
 //!
+//! A descent waits for memory at each node that it looks at: so it asks for the next level's while it compares this one's.
+//!
 //! A lookup of a key goes by the list's point index (`index`), and descends only where that cannot tell.
 //!
 //! Left out: removal, and walking backwards for readers; nobody needs them.
@@ -29,6 +31,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::arena::{ALIGN, Arena, Bump};
 use super::index::{Found, Index};
+use super::prefetch::prefetch;
 use super::sync::{AtomicPtr, AtomicUsize, Written};
 
 /// Levels of the tallest tower. With one node in four rising a level, 12 levels serve 4^12 = 16 million entries.
@@ -126,6 +129,11 @@ impl SkipList {
         Iter { node: self.head().next() }
     }
 
+    /// Fetches where the index would have a key of this hash.
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
     pub(super) fn len(&self) -> usize {
         self.len.load(Relaxed)
     }
@@ -176,6 +184,8 @@ impl SkipList {
         loop {
             // SAFETY: the head has every level; any other node was reached through a link of this level or a higher.
             let next = unsafe { node.next_at(level) };
+            // SAFETY: as above; the level is one below those.
+            level.checked_sub(1).inspect(|&below| unsafe { node.prefetch_next(below) });
             match next {
                 Some(next) if !next.is(beyond) && next.cmp(key, seq).is_lt() => node = next,
                 _ => {
@@ -398,6 +408,19 @@ impl<'a> NodeRef<'a> {
         NonNull::new(next).map(|next| NodeRef(next, PhantomData))
     }
 
+    /// Fetches the node that follows on `level`, for whoever is about to look at it.
+    ///
+    /// # Safety
+    /// This node's tower has the level.
+    #[inline]
+    unsafe fn prefetch_next(self, level: usize) {
+        // A model need not know what a processor does ahead.
+        if cfg!(not(loom)) {
+            // SAFETY: the node outlives `'a`, and the caller vouches for the level.
+            prefetch(unsafe { Node::link(self.0, level) }.load(Relaxed));
+        }
+    }
+
     fn is(self, other: Option<NodeRef<'_>>) -> bool {
         other.is_some_and(|other| self.0 == other.0)
     }
@@ -469,7 +492,11 @@ impl Cursor {
 
     /// Goes one entry on. Panics past the last entry.
     pub fn next(&mut self) {
-        self.node = self.node().next().map(|node| node.0);
+        let next = self.node().next();
+        // Whoever walks on finds it in the cache.
+        // SAFETY: every tower has level 0.
+        next.inspect(|next| unsafe { next.prefetch_next(0) });
+        self.node = next.map(|node| node.0);
     }
 
     /// True at an entry, false past the last one.

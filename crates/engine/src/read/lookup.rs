@@ -105,7 +105,7 @@ impl Newest {
 
 impl Blocks<'_> {
     fn get(&mut self, table: &Table, handle: BlockHandle) -> Result<Block, Error> {
-        if let Some(block) = self.cache.get(table.id(), handle.index) {
+        if let Some(block) = self.cache.with(table.id(), handle.index, Block::clone) {
             return Ok(block);
         }
         let data = read(self.disk, table.file(), handle.offset, handle.len as usize)?;

@@ -40,15 +40,15 @@ impl BlockCache {
         BlockCache { blocks, hits: 0, misses: 0 }
     }
 
-    /// The block, if it is here.
-    pub fn get(&mut self, table: TableId, index: u32) -> Option<Block> {
-        let block = self.blocks.get(&(table, index)).cloned();
-        if block.is_some() {
-            self.hits += 1;
-        } else {
-            self.misses += 1;
+    /// What `look` says of the block, if it is here.
+    #[inline]
+    pub fn with<T>(&mut self, table: TableId, index: u32, look: impl FnOnce(&Block) -> T) -> Option<T> {
+        let looked = self.blocks.get(&(table, index)).map(look);
+        match looked {
+            Some(_) => self.hits += 1,
+            None => self.misses += 1,
         }
-        block
+        looked
     }
 
     /// Keeps a block.

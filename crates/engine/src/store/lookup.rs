@@ -8,7 +8,7 @@
 //! lookup that waited for a block begins anew with that block at hand, which costs little and always answers
 //! the newest version. A lookup that waited for its record has its version already and only checks the record.
 
-use super::Store;
+use super::{BlockCache, Store};
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::Error;
 use crate::manifest::TableCursor;
@@ -16,7 +16,7 @@ use crate::memtable;
 use crate::read::RecordAt;
 use crate::table::{Block, BlockHandle, Table};
 use base::disk::{DiskAnswer, DiskOp, FileId, Token};
-use base::{DiskError, Monotonic};
+use base::{Disk, DiskError, Monotonic};
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 
@@ -87,6 +87,28 @@ enum Step {
     Read(PendingRead),
 }
 
+/// What a table's block has of a key.
+struct Hit {
+    seq: Seq,
+    jsn: Jsn,
+    location: Location,
+    expires_ms: Option<u64>,
+    /// Empty where head and value will come from the journal.
+    head: Bytes,
+    inline: Bytes,
+}
+
+impl Hit {
+    /// The version of `key` in `block`, which is shared only for the parts that are wanted.
+    fn find(block: &Block, key: &[u8], hash: u64, want: Want) -> Result<Option<Hit>, Error> {
+        let Some((seq, bytes)) = block.find_hashed(key, hash)? else { return Ok(None) };
+        let Entry { jsn, location, head, inline, expires_ms } = Entry::decode(bytes)?;
+        let from_journal = want == Want::Value && matches!(location, Location::Journal { .. });
+        let head = if from_journal { Bytes::new() } else { block.share(head) };
+        Ok(Some(Hit { seq, jsn, location, expires_ms, head, inline: block.share(inline) }))
+    }
+}
+
 impl Store {
     /// Finds the newest version of `key`.
     pub fn lookup(&mut self, key: &[u8], want: Want) -> Lookup {
@@ -144,7 +166,7 @@ impl Store {
             let entry = Entry::decode(entry)?;
             self.check_fence(seq)?;
             self.lost.check_found(key, seq)?;
-            if self.is_gone(key, seq, &entry) {
+            if self.is_gone(key, seq, entry.location, entry.expires_ms) {
                 return Ok(Step::Answer(None));
             }
             let head = if want == Want::Value && matches!(entry.location, Location::Journal { .. }) {
@@ -168,6 +190,8 @@ impl Store {
         found.map(|(seq, entry)| (Seq(seq), entry))
     }
 
+    // Shares of what is shared are counted by atomic operations, before which the processor waits for all that it has asked
+    // memory for: so none is taken before something is found.
     fn in_tables(
         &mut self,
         key: &[u8],
@@ -175,52 +199,46 @@ impl Store {
         want: Want,
         at_hand: Option<BlockAtHand<'_>>,
     ) -> Result<Step, Error> {
-        let version = Arc::clone(&self.version);
+        let Store { version, cache, disk, counters, .. } = self;
         let mut cursor = TableCursor::default();
+        let mut hit = None;
         while let Some(table) = version.next_table_if(key, &mut cursor, |table| {
             let passes = table.may_contain(hash);
-            self.counters.filtered += u64::from(!passes);
+            counters.filtered += u64::from(!passes);
             passes
         }) {
             let Some(handle) = table.find_block(key) else { continue };
-            let block = match &at_hand {
+            let look = |block: &Block| Hit::find(block, key, hash, want);
+            hit = match &at_hand {
                 Some(hand) if hand.table.id() == table.id() && hand.index == handle.index => {
-                    hand.block.clone()
+                    look(&hand.block)
                 }
-                _ => match self.block(table, handle)? {
-                    Some(block) => block,
-                    None => return Ok(Step::Read(PendingRead::Block { table: Arc::clone(table), handle })),
+                _ => match cache.with(table.id(), handle.index, look) {
+                    Some(looked) => looked,
+                    None => match read_block(&mut **disk, cache, table, handle)? {
+                        Some(block) => look(&block),
+                        None => {
+                            return Ok(Step::Read(PendingRead::Block { table: Arc::clone(table), handle }));
+                        }
+                    },
                 },
-            };
-            if let Some((seq, bytes)) = block.find_hashed(key, hash)? {
-                self.lost.check_found(key, seq)?;
-                let entry = Entry::decode(bytes)?;
-                if self.is_gone(key, seq, &entry) {
-                    return Ok(Step::Answer(None));
-                }
-                let (jsn, location, expires_ms) = (entry.jsn, entry.location, entry.expires_ms);
-                let (head, inline) = (block.share(entry.head), block.share(entry.inline));
-                self.counters.found_in_level[cursor.level()] += 1;
-                return self.finish(key, want, seq, jsn, location, head, inline, expires_ms);
+            }?;
+            if hit.is_some() {
+                break;
             }
-            self.counters.false_positives += 1;
+            counters.false_positives += 1;
         }
-        self.lost.check_missing(key)?;
-        self.counters.missing += 1;
-        Ok(Step::Answer(None))
-    }
-
-    /// A block from the cache, or from the operating system's without waiting.
-    fn block(&mut self, table: &Arc<Table>, handle: BlockHandle) -> Result<Option<Block>, Error> {
-        if let Some(block) = self.cache.get(table.id(), handle.index) {
-            return Ok(Some(block));
-        }
-        let Some(data) = self.try_read(table.file(), handle.offset, handle.len as usize) else {
-            return Ok(None);
+        let Some(Hit { seq, jsn, location, expires_ms, head, inline }) = hit else {
+            self.lost.check_missing(key)?;
+            self.counters.missing += 1;
+            return Ok(Step::Answer(None));
         };
-        let block = Block::parse(data, table.id(), handle.offset)?;
-        self.cache.insert(table.id(), handle.index, block.clone());
-        Ok(Some(block))
+        self.lost.check_found(key, seq)?;
+        if self.is_gone(key, seq, location, expires_ms) {
+            return Ok(Step::Answer(None));
+        }
+        self.counters.found_in_level[cursor.level()] += 1;
+        self.finish(key, want, seq, jsn, location, head, inline, expires_ms)
     }
 
     #[allow(
@@ -255,25 +273,17 @@ impl Store {
             return at.check(key, data).map(|found| Step::Answer(Some(found)));
         }
         self.counters.journal_reads_wanted += 1;
-        match self.try_read(at.file, from, len) {
+        match try_read(&mut *self.disk, at.file, from, len) {
             Some(data) => at.check(key, data).map(|found| Step::Answer(Some(found))),
             None => Ok(Step::Read(PendingRead::Record(at))),
         }
     }
 
     /// Whether the newest version of `key` is no answer: a deletion, ended by now, or dropped with its range.
-    fn is_gone(&self, key: &[u8], seq: Seq, entry: &Entry<'_>) -> bool {
-        entry.location == Location::Deleted
-            || entry.expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms())
+    fn is_gone(&self, key: &[u8], seq: Seq, location: Location, expires_ms: Option<u64>) -> bool {
+        location == Location::Deleted
+            || expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms())
             || self.drops.covers(key, seq)
-    }
-
-    fn try_read(&mut self, file: FileId, offset: u64, len: usize) -> Option<Bytes> {
-        let mut buffer = BytesMut::zeroed(len);
-        match self.disk.try_read(file, offset, &mut buffer) {
-            Some(read) if read == len => Some(buffer.freeze()),
-            _ => None,
-        }
     }
 
     fn park(&mut self, key: Box<[u8]>, want: Want, read: PendingRead) -> Lookup {
@@ -308,5 +318,28 @@ impl Store {
             return Ok(());
         }
         self.held_up().map_or(Ok(()), Err)
+    }
+}
+
+/// A block from the operating system's cache, without waiting; kept for the next who asks.
+fn read_block(
+    disk: &mut dyn Disk,
+    cache: &mut BlockCache,
+    table: &Table,
+    handle: BlockHandle,
+) -> Result<Option<Block>, Error> {
+    let Some(data) = try_read(disk, table.file(), handle.offset, handle.len as usize) else {
+        return Ok(None);
+    };
+    let block = Block::parse(data, table.id(), handle.offset)?;
+    cache.insert(table.id(), handle.index, block.clone());
+    Ok(Some(block))
+}
+
+fn try_read(disk: &mut dyn Disk, file: FileId, offset: u64, len: usize) -> Option<Bytes> {
+    let mut buffer = BytesMut::zeroed(len);
+    match disk.try_read(file, offset, &mut buffer) {
+        Some(read) if read == len => Some(buffer.freeze()),
+        _ => None,
     }
 }

@@ -16,7 +16,7 @@ use crate::entry::{
 use crate::error::Error;
 use crate::journal::record::{self, Kind};
 use crate::journal::writer;
-use crate::memtable::Memtable;
+use crate::memtable::{self, Memtable};
 use crate::store::segments::Segment;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -126,6 +126,7 @@ impl Store {
         Ok(())
     }
 
+    /// The record is made while the memtable's memory is on its way.
     fn apply(&mut self, write: &Write<'_>, more: u8) {
         match *write {
             Write::Put { key, head, value } => self.put(key, head, value, None, more),
@@ -134,8 +135,9 @@ impl Store {
             }
             Write::Delete { key } => {
                 self.counters.user_bytes += key.len() as u64;
+                let hash = self.hash_ahead(key);
                 let at = self.writer.append(Kind::Delete, more, key, &[], &[]);
-                self.enter(key, at, Location::Deleted, &[], &[], None);
+                self.enter(key, hash, at, Location::Deleted, &[], &[], None);
             }
             Write::DropRange { start, end } => {
                 let at = self.writer.append(Kind::RangeDrop, more, start, end, &[]);
@@ -149,15 +151,16 @@ impl Store {
     }
 
     fn put(&mut self, key: &[u8], head: &[u8], value: &[&[u8]], expires_ms: Option<u64>, more: u8) {
+        let hash = self.hash_ahead(key);
         let (at, location) = self.append_put(key, head, value, expires_ms, more);
         if location == Location::Inline {
             let mut inline = std::mem::take(&mut self.scratch_inline);
             inline.clear();
             value.iter().for_each(|part| inline.extend_from_slice(part));
-            self.enter(key, at, Location::Inline, head, &inline, expires_ms);
+            self.enter(key, hash, at, Location::Inline, head, &inline, expires_ms);
             self.scratch_inline = inline;
         } else {
-            self.enter(key, at, location, head, &[], expires_ms);
+            self.enter(key, hash, at, location, head, &[], expires_ms);
         }
     }
 
@@ -191,9 +194,17 @@ impl Store {
         (at, if is_inline { Location::Inline } else { in_journal })
     }
 
+    fn hash_ahead(&self, key: &[u8]) -> u64 {
+        let hash = memtable::hash(key);
+        self.memtable.prefetch(hash);
+        hash
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one entry, and where it goes")]
     fn enter(
         &mut self,
         key: &[u8],
+        hash: u64,
         at: writer::Appended,
         location: Location,
         head: &[u8],
@@ -205,7 +216,7 @@ impl Store {
         prefix.reserve(ENTRY_PREFIX_BYTES_MAX);
         Entry { jsn: at.jsn, location, head, inline, expires_ms }.encode_prefix(&mut prefix);
         let parts: [&[u8]; 3] = [&prefix, head, inline];
-        self.memtable.insert(key, at.seq.0, &parts);
+        self.memtable.insert_hashed(key, hash, at.seq.0, &parts);
         self.writer.remember(at, key, &parts);
         self.accounts.count(location, at.len);
         self.scratch_prefix = prefix;
