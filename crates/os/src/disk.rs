@@ -6,23 +6,26 @@
 //!   has finished (see `io_threads`);
 //! * a handle for start-up, tools and jobs is *blocking*: an operation is over when `submit` returns.
 //!
-//! A file id is valid in all handles, and never used again. A handle remembers the files that it has seen, so
+//! A file id is valid in all handles, and never used again. Of the files that are open a bounded number has a handle of the
+//! operating system's (see `table`); one that has none is opened again by the next operation on it. A handle remembers the files that it has seen, so
 //! that [`Disk::try_read`] takes no lock; it remembers them weakly, so that a closed file is really closed.
 //! Dropping a handle finishes what was submitted to it; dropping the last one releases the locks.
 
 mod counters;
 mod files;
 mod io_threads;
+mod table;
 
 use base::disk::{Completion, Disk, DiskOp, FileId, Token};
 use base::{DiskError, FastMap};
 pub use counters::{DiskCounters, DiskFigures};
-use files::{Files, OpenFile, io_error};
+pub use files::{FILES_OPEN_MAX, files_max};
+use files::{Files, file_id};
 use io_threads::IoThreads;
 pub use io_threads::OPS_MAX;
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, Weak};
+use table::{OpenFile, not_open};
 
 /// What wakes a shard's thread: cheap, callable from any thread, remembered if the shard is awake.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
@@ -85,8 +88,21 @@ impl OsDisk {
         OsDisk { mode, files, seen: FastMap::default(), seen_max: SEEN_MIN }
     }
 
+    /// Keeps at most so many handles of the operating system's for files that nobody uses: [`FILES_OPEN_MAX`] unless this
+    /// is called. For all handles of this disk.
+    pub fn keep_open(&self, files_max: usize) {
+        self.files.keep_open(files_max);
+    }
+
+    /// How many files have a handle of the operating system's.
+    pub fn open_files(&self) -> usize {
+        self.files.open_files()
+    }
+
+    /// The file, if it is open and need not be opened again.
     fn find(&mut self, id: FileId) -> Option<Arc<OpenFile>> {
         if let Some(open) = self.seen.get(&id).and_then(Weak::upgrade) {
+            open.touch();
             return Some(open);
         }
         let open = self.files.get(id)?;
@@ -98,19 +114,12 @@ impl OsDisk {
         Some(open)
     }
 
-    /// The file that `op` names by its id, `None` if it names none.
+    /// The file that `op` names by its id; `None` if it names none, and if the file is to be opened again by whoever may wait.
     fn file_of(&mut self, op: &DiskOp) -> Result<Option<Arc<OpenFile>>, DiskError> {
-        let id = match op {
-            DiskOp::Close { file }
-            | DiskOp::Write { file, .. }
-            | DiskOp::Sync { file }
-            | DiskOp::Read { file, .. }
-            | DiskOp::Truncate { file, .. } => *file,
-            _ => return Ok(None),
-        };
+        let Some(id) = file_id(op) else { return Ok(None) };
         match self.find(id) {
-            Some(open) => Ok(Some(open)),
-            None => Err(io_error(Path::new(""), format!("file {} is not open", id.0))),
+            None if !self.files.knows(id) => Err(not_open(id)),
+            found => Ok(found),
         }
     }
 }

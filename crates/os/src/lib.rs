@@ -14,6 +14,6 @@ mod rng;
 mod workers;
 
 pub use clock::OsClock;
-pub use disk::{DiskCounters, DiskFigures, OPS_MAX, OsDisk, Wake};
+pub use disk::{DiskCounters, DiskFigures, FILES_OPEN_MAX, OPS_MAX, OsDisk, Wake, files_max};
 pub use jobs::{JOBS_MAX, JobThreads};
 pub use rng::OsRng;

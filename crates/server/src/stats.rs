@@ -110,6 +110,7 @@ pub struct Stats {
     disk_writes: u64,
     disk_write_bytes: u64,
     disk_syncs: u64,
+    disk_files_reopened: u64,
     /// Connections to the peers' port that did not prove to be of a node of this cluster.
     peer_strangers_refused: u64,
     #[serde(flatten)]
@@ -232,6 +233,7 @@ impl Stats {
         self.disk_writes += disk.writes;
         self.disk_write_bytes += disk.write_bytes;
         self.disk_syncs += disk.syncs;
+        self.disk_files_reopened += disk.reopened;
     }
 }
 

@@ -120,6 +120,7 @@ pub fn open(common: &Common, id: ShardId) -> Result<Opened, Error> {
     let notify = Arc::clone(&common.mailboxes.of(id).wake);
     let wake: os::Wake = Arc::new(move || notify.notify_one());
     let disk = OsDisk::threaded(common.concurrency.readers, Arc::clone(&wake)).map_err(system)?;
+    disk.keep_open(os::files_max(common.layout.shards.into()));
     let mut startup = disk.blocking_handle();
     let counters = disk.counters();
     let jobs = Arc::new(JobThreads::new(common.concurrency.job_threads, &disk, wake).map_err(system)?);

@@ -16,6 +16,7 @@ pub struct DiskCounters {
     writes: AtomicU64,
     write_bytes: AtomicU64,
     syncs: AtomicU64,
+    reopened: AtomicU64,
 }
 
 /// A snapshot of [`DiskCounters`].
@@ -42,6 +43,8 @@ pub struct DiskFigures {
     /// Syncs of a file's data that were asked of the kernel, with a write or alone, failed ones included.
     /// Syncs of directories are not among them.
     pub syncs: u64,
+    /// Files that were opened again, as their handles had been given to others.
+    pub reopened: u64,
 }
 
 impl DiskFigures {
@@ -65,6 +68,7 @@ impl DiskCounters {
             writes: self.writes.load(Relaxed),
             write_bytes: self.write_bytes.load(Relaxed),
             syncs: self.syncs.load(Relaxed),
+            reopened: self.reopened.load(Relaxed),
         }
     }
 
@@ -89,6 +93,10 @@ impl DiskCounters {
     pub(super) fn count_write(&self, bytes: usize) {
         self.writes.fetch_add(1, Relaxed);
         self.write_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub(super) fn count_reopened(&self) {
+        self.reopened.fetch_add(1, Relaxed);
     }
 
     pub(super) fn count_sync(&self) {

@@ -1,17 +1,34 @@
-//! The file table that all handles of a disk share, and the operations themselves.
+//! The operations, on files of a table that all handles of a disk share.
 
 use super::counters::DiskCounters;
+use super::table::{OpenFile, Table, not_open};
 use base::disk::{DiskAnswer, DiskOp, FileId, OpenMode};
-use base::{DiskError, DiskErrorKind, FastMap};
+use base::{DiskError, DiskErrorKind};
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
+use rustix::process::{Resource, getrlimit};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Handles that a disk keeps for files that nobody uses, unless it is told otherwise: a quarter of what a process usually
+/// may have.
+pub const FILES_OPEN_MAX: usize = 256;
+
+/// Bounds of what [`files_max`] says: fewer would be opened again by every other read, more are no faster.
+const FILES_OPEN_BOUNDS: (usize, usize) = (16, 65_536);
+
+/// Handles for each of so many disks of this process: half of what it may have is left for sockets and for files in use.
+pub fn files_max(disks: usize) -> usize {
+    let (least, most) = FILES_OPEN_BOUNDS;
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    (limit / 2 / disks.max(1)).clamp(least, most)
+}
 
 /// The open files of a disk.
 #[derive(Debug)]
@@ -24,62 +41,75 @@ pub(super) struct Files {
     pub(super) counters: Arc<DiskCounters>,
 }
 
-#[derive(Debug, Default)]
-struct Table {
-    open: FastMap<FileId, Arc<OpenFile>>,
-    /// The next file's id.
-    next: u32,
-}
-
-/// An open file, with its name for messages.
-#[derive(Debug)]
-pub(super) struct OpenFile {
-    file: File,
-    path: PathBuf,
-}
-
-impl OpenFile {
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
 impl Files {
     pub(super) fn new() -> Files {
         Files {
-            table: RwLock::default(),
+            table: RwLock::new(Table::new(FILES_OPEN_MAX)),
             locks: Mutex::default(),
             reads_without_waiting: AtomicBool::new(true),
             counters: Arc::default(),
         }
     }
 
-    /// The file with this id, if it is open.
+    /// The file with this id, if it has a handle.
     pub(super) fn get(&self, id: FileId) -> Option<Arc<OpenFile>> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).open.get(&id).cloned()
+        self.read_table().get(id)
     }
 
-    /// Runs an operation to its end. `file` is the file of an operation that names one by its id.
+    /// Whether a file has this id.
+    pub(super) fn knows(&self, id: FileId) -> bool {
+        self.read_table().knows(id)
+    }
+
+    /// Keeps so many handles from now on, as far as that many are not in use.
+    pub(super) fn keep_open(&self, open_max: usize) {
+        self.table().keep_open(open_max);
+    }
+
+    /// How many files have a handle.
+    pub(super) fn open_files(&self) -> usize {
+        self.read_table().open_files()
+    }
+
+    fn table(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_table(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs an operation to its end. `file` is the file of an operation that names one by its id, if it has a handle.
     pub(super) fn execute(&self, op: DiskOp, file: Option<Arc<OpenFile>>) -> Result<DiskAnswer, DiskError> {
+        let file = match (file, file_id(&op)) {
+            (None, Some(id)) if !matches!(op, DiskOp::Close { .. }) => Some(self.reopen(id)?),
+            (file, _) => file,
+        };
         let done = |path: &Path, result: io::Result<()>| match result {
             Ok(()) => Ok(DiskAnswer::Done),
             Err(error) => Err(disk_error(path, &error)),
         };
         match (op, file) {
             (DiskOp::Write { offset, data, sync, .. }, Some(open)) => {
-                done(&open.path, self.write(&open.file, offset, &data, sync))
+                done(&open.path, self.write(&open, offset, &data, sync))
             }
-            (DiskOp::Sync { .. }, Some(open)) => done(&open.path, self.sync(&open.file)),
+            (DiskOp::Sync { .. }, Some(open)) => done(&open.path, self.sync(&open)),
             (DiskOp::Read { offset, len, .. }, Some(open)) => {
                 let data =
                     self.read(&open.file, offset, len).map_err(|error| disk_error(&open.path, &error))?;
                 Ok(DiskAnswer::Data(data))
             }
-            (DiskOp::Truncate { len, .. }, Some(open)) => done(&open.path, open.file.set_len(len)),
-            (DiskOp::Close { file }, Some(open)) => self.close(file, &open.path),
+            (DiskOp::Truncate { len, .. }, Some(open)) => {
+                open.change();
+                done(&open.path, open.file.set_len(len))
+            }
+            (DiskOp::Close { file }, _) => self.close(file),
             (DiskOp::Open { path, mode }, _) => self.open(path, mode),
-            (DiskOp::Rename { from, to }, _) => done(&from, fs::rename(&from, &to)),
-            (DiskOp::Remove { path }, _) => done(&path, fs::remove_file(&path)),
+            (DiskOp::Rename { from, to }, _) => self.rename(&from, &to),
+            (DiskOp::Remove { path }, _) => {
+                self.table().unname(&path)?;
+                done(&path, fs::remove_file(&path))
+            }
             (DiskOp::CreateDir { path }, _) => done(&path, fs::create_dir_all(&path)),
             (DiskOp::SyncDir { path }, _) => done(&path, File::open(&path).and_then(|dir| dir.sync_all())),
             (DiskOp::List { path }, _) => match list(&path) {
@@ -126,33 +156,46 @@ impl Files {
             OpenMode::Write => options.write(true),
             OpenMode::Create => options.write(true).create_new(true),
         };
-        let opened = options.open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
-        let (len, file) = opened.map_err(|error| disk_error(&path, &error))?;
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        let id = FileId(table.next);
-        table.next = table.next.checked_add(1).expect("a process does not open four billion files");
-        table.open.insert(id, Arc::new(OpenFile { file, path }));
+        let failed = |error: io::Error| disk_error(&path, &error);
+        let file = options.open(&path).map_err(failed)?;
+        let (id, len) = self.table().insert(path.clone(), file, mode).map_err(failed)?;
         Ok(DiskAnswer::Opened { file: id, len })
     }
 
-    fn close(&self, id: FileId, path: &Path) -> Result<DiskAnswer, DiskError> {
-        let removed = self.table.write().unwrap_or_else(PoisonError::into_inner).open.remove(&id);
-        // The file itself closes here or after the last read under way on it, never under the table's lock:
-        // closing a removed file frees its blocks, which takes time.
-        removed.map(|_| DiskAnswer::Done).ok_or_else(|| io_error(path, "the file was closed before"))
+    fn reopen(&self, id: FileId) -> Result<Arc<OpenFile>, DiskError> {
+        let opener = self.read_table().opener(id)?;
+        let file = opener();
+        self.counters.count_reopened();
+        self.table().reopened(id, file)
     }
 
-    fn write(&self, file: &File, offset: u64, data: &[u8], sync: bool) -> io::Result<()> {
-        file.write_all_at(data, offset)?;
+    fn close(&self, id: FileId) -> Result<DiskAnswer, DiskError> {
+        let removed = self.table().remove(id);
+        // The file itself closes here or after the last read under way on it, never under the table's lock:
+        // closing a removed file frees its blocks, which takes time.
+        removed.map(|_| DiskAnswer::Done).ok_or_else(|| not_open(id))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<DiskAnswer, DiskError> {
+        let mut table = self.table();
+        table.unname(to)?;
+        fs::rename(from, to).map_err(|error| disk_error(from, &error))?;
+        table.rename(from, to);
+        Ok(DiskAnswer::Done)
+    }
+
+    fn write(&self, open: &OpenFile, offset: u64, data: &[u8], sync: bool) -> io::Result<()> {
+        open.change();
+        open.file.write_all_at(data, offset)?;
         self.counters.count_write(data.len());
-        if sync { self.sync(file) } else { Ok(()) }
+        if sync { self.sync(open) } else { Ok(()) }
     }
 
     /// `fdatasync`, which makes the length durable too; only the file's times may be lost. One that finds no space for
     /// what was written has lost it, and may not look like a write that can be tried again.
-    fn sync(&self, file: &File) -> io::Result<()> {
+    fn sync(&self, open: &OpenFile) -> io::Result<()> {
         self.counters.count_sync();
-        file.sync_data().map_err(|error| match kind_of(&error).is_passing() {
+        open.sync(File::sync_data).map_err(|error| match kind_of(&error).is_passing() {
             true => io::Error::other(format!("what was written was lost by a sync: {error}")),
             false => error,
         })
@@ -185,6 +228,18 @@ impl Files {
             }
             Err(TryLockError::Error(error)) => Err(disk_error(&path, &error)),
         }
+    }
+}
+
+/// The file that an operation names by its id.
+pub(super) fn file_id(op: &DiskOp) -> Option<FileId> {
+    match op {
+        DiskOp::Close { file }
+        | DiskOp::Write { file, .. }
+        | DiskOp::Sync { file }
+        | DiskOp::Read { file, .. }
+        | DiskOp::Truncate { file, .. } => Some(*file),
+        _ => None,
     }
 }
 
@@ -221,7 +276,7 @@ pub(super) fn io_error(path: &Path, message: impl Into<String>) -> DiskError {
     DiskError { kind: DiskErrorKind::Io, path: path.display().to_string(), message: message.into() }
 }
 
-fn disk_error(path: &Path, error: &io::Error) -> DiskError {
+pub(super) fn disk_error(path: &Path, error: &io::Error) -> DiskError {
     DiskError { kind: kind_of(error), ..io_error(path, error.to_string()) }
 }
 

@@ -4,7 +4,8 @@
 //! wake-up of the writer, the write, the fdatasync, and one wake-up back; there is no timer.
 
 use super::Wake;
-use super::files::{Files, OpenFile, io_error};
+use super::files::{Files, io_error};
+use super::table::OpenFile;
 use crate::workers::Workers;
 use base::disk::{Completion, DiskOp, Token};
 use base::{DiskError, Full};

@@ -9,7 +9,7 @@ use base::disk::{self, DiskAnswer, OpenMode, run};
 use bytes::Bytes;
 use rustix::fs::{CWD, FileType, Mode as FileMode, mknodat};
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use tempfile::TempDir;
 
@@ -322,4 +322,76 @@ fn a_full_queue_refuses_by_name_and_a_dropped_handle_finishes_what_it_took() {
     // The writer took the first operation from the queue either before it was full or after.
     let written = counters.snapshot().writes - before;
     assert!(written == OPS_MAX as u64 || written == OPS_MAX as u64 - 1, "{written} writes");
+}
+
+/// A few handles serve many files, and whoever uses one again gets what it was.
+#[test]
+fn few_handles_serve_many_files() {
+    both(|disk, folder| {
+        disk.keep_open(4);
+        let files: Vec<_> = (0..40u8)
+            .map(|n| {
+                let (file, _) = disk::open(disk, &folder.join(format!("{n}")), OpenMode::Create).unwrap();
+                run(disk, DiskOp::Write { file, offset: 0, data: vec![n; 100].into(), sync: true }).unwrap();
+                file
+            })
+            .collect();
+        assert!(disk.open_files() <= 5, "{}", disk.open_files());
+        for (n, &file) in (0..).zip(&files) {
+            assert_eq!(disk::read(disk, file, 0, 200).unwrap(), [n; 100][..]);
+            assert!(disk.open_files() <= 5);
+        }
+        assert!(disk.counters().snapshot().reopened >= 30);
+        // One without a handle is not opened by a try, which must not wait; what is read is at hand for the next.
+        let mut bytes = [0; 100];
+        assert_eq!(disk.try_read(files[0], 0, &mut bytes), None);
+        // It is written through its new handle, closed without one, and not there then.
+        run(disk, write(files[0], 0, b"new")).unwrap();
+        assert_eq!(disk::read(disk, files[0], 0, 4).unwrap(), b"new\0"[..]);
+        for file in files {
+            run(disk, DiskOp::Close { file }).unwrap();
+            assert_eq!(failure(disk, DiskOp::Close { file }), DiskErrorKind::Io);
+        }
+        assert_eq!(disk.open_files(), 0);
+    });
+}
+
+#[test]
+fn what_is_not_durable_keeps_its_handle() {
+    both(|disk, folder| {
+        disk.keep_open(2);
+        let files: Vec<_> = (0..20)
+            .map(|n| {
+                let (file, _) = disk::open(disk, &folder.join(format!("{n}")), OpenMode::Create).unwrap();
+                let data = Bytes::from_static(b"not synced");
+                run(disk, DiskOp::Write { file, offset: 0, data, sync: false }).unwrap();
+                file
+            })
+            .collect();
+        assert_eq!(disk.open_files(), 20);
+        for &file in &files {
+            run(disk, DiskOp::Sync { file }).unwrap();
+        }
+        create(disk, &folder.join("one more"), b"");
+        assert!(disk.open_files() <= 3, "{}", disk.open_files());
+    });
+}
+
+/// A file is the one that was opened, whatever becomes of its name.
+#[test]
+fn a_file_without_a_handle_stays_itself() {
+    both(|disk, folder| {
+        disk.keep_open(1);
+        let names = ["removed", "renamed", "taken over", "replaced behind our back", "another"];
+        let files = names.map(|name| create(disk, &folder.join(name), b"itself"));
+        run(disk, DiskOp::Remove { path: folder.join("removed") }).unwrap();
+        run(disk, DiskOp::Rename { from: folder.join("renamed"), to: folder.join("taken over") }).unwrap();
+        std::fs::write(folder.join("new"), "other").unwrap();
+        std::fs::rename(folder.join("new"), folder.join("replaced behind our back")).unwrap();
+        for n in [0, 1, 2] {
+            create(disk, &folder.join(format!("crowd {n}")), b"");
+            assert_eq!(disk::read(disk, files[n], 0, 6).unwrap(), b"itself"[..], "{}", names[n]);
+        }
+        assert_eq!(failure(disk, DiskOp::Read { file: files[3], offset: 0, len: 6 }), DiskErrorKind::Io);
+    });
 }
