@@ -5,7 +5,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use libfuzzer_sys::fuzz_target;
 use node::PeerMessage;
-use protocol::peer::{FRAME_BYTES_MAX, Frame, Hello, Reply, VERSION, next_frame};
+use protocol::peer::{FRAME_BYTES_MAX, Frame, Greeting, Reply, VERSION, next_frame};
 
 fn frames(bytes: &[u8], step: usize) -> Vec<Frame> {
     let mut buf = BytesMut::new();
@@ -26,7 +26,7 @@ fn frames(bytes: &[u8], step: usize) -> Vec<Frame> {
 fuzz_target!(|input: (u8, u8, u64, &[u8])| {
     let (step, kind, id, bytes) = input;
     assert_eq!(frames(bytes, usize::from(step) + 1), frames(bytes, usize::MAX));
-    let _ = Hello::read(&mut BytesMut::from(bytes));
+    let _ = Greeting::read(&mut BytesMut::from(bytes));
     let _ = Reply::read(&mut BytesMut::from(bytes));
 
     let frame = Frame { kind, id, ttl_ms: 1, body: Bytes::copy_from_slice(bytes) };

@@ -122,7 +122,14 @@ fn banner(loaded: &Loaded, started: &Started) -> String {
         ("data", format!("{}  ({})", absolute(started), opening(started))),
     ];
     if let Some(peers) = started.peers {
-        rows.push(("peers", format!("{peers}  (a cluster of {} nodes)", loaded.config.cluster.len())));
+        let nodes = if started.members == 1 { "node" } else { "nodes" };
+        rows.push(("peers", format!("{peers}  (a cluster of {} {nodes})", started.members)));
+        if started.is_joining {
+            rows.push((
+                "joining",
+                "owns nothing yet: see `annulet admin cluster plan`, then `commit`".to_owned(),
+            ));
+        }
     }
     rows.push(("options", String::new()));
     let mut text = format!("annulet {VERSION}\n");

@@ -5,6 +5,7 @@ mod common;
 
 use bytes::{Bytes, BytesMut};
 use client::{Content, Quorum, ReadOptions, WriteOptions};
+use common::nodes::{PATIENCE, agreed, count, free_ports, make_certificates, name, stats, until};
 use common::{Server, annulet, run};
 use protocol::peer::{Hello, Reply, Versions, cluster_fingerprint};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -18,49 +19,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::Duration;
 use tempfile::TempDir;
-
-/// How long something may take that is expected to happen. Only a failure takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits until `what` is there.
-#[track_caller]
-fn until(what: &str, mut is_there: impl FnMut() -> bool) {
-    let began = std::time::Instant::now();
-    while !is_there() {
-        assert!(began.elapsed() < PATIENCE, "{what} did not happen");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn name(node: usize) -> String {
-    format!("n{node}@127.0.0.1")
-}
-
-fn stats(server: &Server) -> Value {
-    let answer = server.http_get("/stats");
-    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
-}
-
-fn count(server: &Server, what: &str) -> u64 {
-    stats(server)[what].as_u64().unwrap()
-}
-
-/// Forty ports that are free, of this test alone. They are below those that the system gives to connections: a node that
-/// was down would else find its port taken, perhaps by a peer that tries to reach it.
-fn free_ports() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let first = u16::try_from(10_000 + std::process::id() % 10_000).unwrap();
-    loop {
-        let base = first + 40 * NEXT.fetch_add(1, Ordering::Relaxed);
-        if (base..base + 40).all(is_free) {
-            return base;
-        }
-    }
-}
 
 /// A folder with certificates, and a list of members of which not all need run.
 struct Cluster {
@@ -139,13 +98,6 @@ impl Cluster {
     }
 }
 
-fn make_certificates(dir: &Path, names: &[String]) {
-    let names: Vec<_> = names.iter().flat_map(|name| ["--name", name]).collect();
-    let output =
-        run(Path::new("."), &[&["admin", "cert", "--dir", dir.to_str().unwrap()], &names[..]].concat());
-    assert!(output.status.success(), "{output:?}");
-}
-
 fn send(stream: &mut StreamOwned<ClientConnection, TcpStream>, hello: &Hello) {
     let mut out = BytesMut::new();
     hello.encode(&mut out);
@@ -209,12 +161,13 @@ fn strangers_get_nothing_and_the_node_goes_on() {
         ("spare", "spare@h", 64, "no member"),
         ("n2", "n3@127.0.0.1", 64, "the certificate does not name \"n3@127.0.0.1\""),
         ("n1", "n1@127.0.0.1", 64, "this node's own name"),
-        ("n2", "n2@127.0.0.1", 128, "ring"),
+        ("n2", "n2@127.0.0.1", 128, "another cluster"),
     ] {
         let mut stream = cluster.stranger(&certs, Some(certificate));
         send(&mut stream, &cluster.hello(from, ring_size));
         match reply(&mut stream) {
             Reply::Refused { text } => assert!(text.contains(reason), "{reason}: {text}"),
+            Reply::NotMember { epoch: 1, .. } => assert_eq!(reason, "no member"),
             welcome => panic!("{reason}: {welcome:?}"),
         }
         assert!(ends(&mut stream));
@@ -332,7 +285,8 @@ fn a_folder_is_of_the_cluster_that_it_was_made_for() {
     cluster.start(1, &["--ring-size", "16"]).stop();
     let data = cluster.dir.path().join("n1").display().to_string();
     let alone = run(cluster.dir.path(), &["serve", "--data", &data, "--pb-listen", "127.0.0.1:0"]);
-    fails(&alone, 1, "is of the cluster n1@127.0.0.1,n2@127.0.0.1, but this node is to be of a node alone");
+    fails(&alone, 1, "is of node 0 of the cluster ");
+    fails(&alone, 1, ", but this node is to be of a node alone");
     let again = cluster.start(1, &[]);
     assert!(again.http_get("/ping").ends_with("OK"));
 }
@@ -468,12 +422,6 @@ fn dev_runs_a_cluster_and_stops_all_of_it() {
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains(&format!("cannot listen on {}", taken.local_addr().unwrap())), "{text}");
     assert!(text.contains("n2@127.0.0.1 ended"), "{text}");
-}
-
-/// What a node says that all agree on.
-fn agreed(server: &Server) -> Value {
-    let answer = server.http_get("/admin/cluster");
-    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
 #[test]

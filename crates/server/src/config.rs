@@ -111,10 +111,18 @@ pub struct Config {
     pub connections_max: usize,
     /// A connection that says nothing for so long is closed.
     pub idle_timeout: Duration,
-    /// All nodes of the cluster by name, this one among them. None: the node is alone.
+    /// The nodes that found a cluster by name, this one among them. None, and nobody to [`Config::join`]: the node is alone.
     pub cluster: Vec<Member>,
+    /// Where members of a cluster listen that it joins.
+    pub join: Vec<SocketAddr>,
+    /// What may fail as a whole with the node, when it joins.
+    pub zone: String,
+    /// What its share of the partitions is in proportion to, when it joins.
+    pub weight: u16,
     /// Where other nodes connect to.
     pub peer_listen: Option<SocketAddr>,
+    /// Where they reach it, if not there.
+    pub peer_address: Option<SocketAddr>,
     /// The certificate of the cluster's certificate authority.
     pub peer_ca: Option<PathBuf>,
     /// This node's certificate.
@@ -148,7 +156,11 @@ impl Default for Config {
             connections_max: CONNECTIONS_MAX_DEFAULT,
             idle_timeout: IDLE_TIMEOUT_DEFAULT,
             cluster: Vec::new(),
+            join: Vec::new(),
+            zone: String::new(),
+            weight: ring::WEIGHT_DEFAULT,
             peer_listen: None,
+            peer_address: None,
             peer_ca: None,
             peer_cert: None,
             peer_key: None,

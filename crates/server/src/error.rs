@@ -1,5 +1,6 @@
 //! Why a node does not start, or did not stop cleanly.
 
+use crate::membership::FilesError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -27,17 +28,14 @@ pub enum Error {
         asked: u64,
     },
     /// The data folder is of another cluster, or of a node alone.
-    #[error(
-        "the data in {} is of {}, but this node is to be of {}: who is a member cannot be changed yet",
-        .data.display(), shown(.has), shown(.asked)
-    )]
+    #[error("the data in {} is of {has}, but this node is to be of {asked}", data.display())]
     Members {
         /// The data folder.
         data: PathBuf,
-        /// The members that it was made with; `None`: a node alone.
-        has: Option<String>,
-        /// The members now.
-        asked: Option<String>,
+        /// Whose it is.
+        has: String,
+        /// Whose it was to be.
+        asked: String,
     },
     /// Another process has the data folder.
     #[error("another process is using the data in {}", .0.display())]
@@ -64,6 +62,11 @@ pub enum Error {
     System(&'static str, std::io::Error),
 }
 
-fn shown(members: &Option<String>) -> String {
-    members.as_ref().map_or("a node alone".to_owned(), |names| format!("the cluster {names}"))
+impl From<FilesError> for Error {
+    fn from(error: FilesError) -> Error {
+        match error {
+            FilesError::Locked(path) => Error::Locked(path),
+            other => Error::Membership(other.to_string()),
+        }
+    }
 }

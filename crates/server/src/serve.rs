@@ -1,27 +1,29 @@
 //! Start and stop of a node.
 //!
 //! 1. Find the layout, or choose one. 2. Listen, so that a port in use is known before a store is touched.
-//! 3. Open all stores, each on its thread. 4. Hand shard 0's bucket properties to all, and begin to take part in the
-//!    cluster. 5. Serve until SIGTERM or SIGINT. 6. Answer what is under way, close connections, stop the stores cleanly.
+//! 3. Find out which node of which cluster this is, or become one. 4. Open all stores, each on its thread. 5. Hand shard 0's
+//!    bucket properties to all, and begin to take part in the cluster. 6. Serve until SIGTERM or SIGINT. 7. Answer what is under
+//!    way, close connections, stop the stores cleanly.
 
-use crate::config::{Config, SETTINGS};
+use crate::config::{Cluster, Config, SETTINGS};
 use crate::error::Error;
 use crate::http;
 use crate::listen::listen;
 use crate::machine;
 use crate::mailbox::Mailboxes;
-use crate::membership;
-use crate::peer::{self, Arrived, Doors, Peers};
+use crate::membership::{self, Entering, Part};
+use crate::peer::{self, Arrived, Doors, Peers, Tls};
 use crate::stats::{Stats, ThreadStats};
 use crate::thread::{self, Common, Lines, Listeners};
 use base::Rng;
 use engine::Options;
 use engine::store::{OpenReport, Resources};
 use kv::BucketTable;
+use node::layout::Owner;
 use node::riak::{Identity, RIAK_VERSION};
-use node::{Layout, Members, ShardId};
+use node::{Layout, ShardId};
 use os::{OsDisk, OsRng};
-use ring::{Ring, RingSize, RingVersion};
+use ring::{MemberState, RingSize};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -46,6 +48,10 @@ pub struct Started {
     pub http: SocketAddr,
     /// Where this node listens to the others; `None` for a node alone.
     pub peers: Option<SocketAddr>,
+    /// How many members the cluster has, as far as this one has heard.
+    pub members: usize,
+    /// Whether this one waits for a plan that gives it something.
+    pub is_joining: bool,
     /// The data folder.
     pub data: PathBuf,
     /// How it is laid out.
@@ -56,27 +62,41 @@ pub struct Started {
 
 /// Runs a node until it is told to stop. Blocks. `on_started` is called once it serves.
 pub fn serve(config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Error> {
-    let members = members(&config)?;
-    let layout = find_layout(&config, &members)?;
-    let (membership, inbox) = membership::queue();
-    let common = common(&config, layout, members, membership)?;
+    let cluster = config.cluster().map_err(|(name, what)| Error::Cluster(name, what))?;
+    let tls = cluster.as_ref().map(|it| Tls::load(&it.ca, &it.cert, &it.key, &config.name)).transpose()?;
+    let (mut layout, owner) = find_layout(&config)?;
     let pb_listeners = listen(config.pb_listen, layout.shards.into())?;
     let http_listeners = listen(config.http_listen, layout.shards.into())?;
-    let peers = match config.cluster().map_err(|(name, what)| Error::Cluster(name, what))? {
-        Some(cluster) => Some(listen(cluster.listen, 1)?.remove(0)),
-        None => None,
+    let peers = cluster.as_ref().map(|it| listen(it.listen, 1)).transpose()?.map(|mut one| one.remove(0));
+    let address_of_peers = peers.as_ref().map(|it| address_of(it, config.http_listen)).transpose()?;
+    let (membership, inbox) = membership::queue();
+    let entering = Entering { config: &config, owner: owner.as_ref(), ring_size: layout.ring_size };
+    let entered = match (&cluster, &tls, address_of_peers) {
+        (Some(cluster), Some(tls), Some(here)) => entering.member(cluster, here, tls)?,
+        _ => entering.alone()?,
     };
+    // A newcomer has the ring of the cluster.
+    layout.ring_size = entered.standing.state.size();
+    let owner = owner.unwrap_or_else(|| entered.owner());
+    // 0 is for no process in particular.
+    let life = OsRng::new().next_u64().max(1);
+    let part = Part::open(entered, &config.data, life)?;
+    if let Some(cluster) = &cluster {
+        tell_differences(cluster, &part);
+    }
+    let common = common(&config, layout, owner, (life, &part, tls), membership)?;
     let (stop, stopped) = watch::channel(false);
     let mut node = Node {
         addresses: Addresses {
             pb: address_of(&pb_listeners[0], config.pb_listen)?,
             http: address_of(&http_listeners[0], config.http_listen)?,
-            peers: peers.as_ref().map(|listener| address_of(listener, config.http_listen)).transpose()?,
+            peers: address_of_peers,
         },
         common,
         doors: None,
         peers,
         threads: Vec::new(),
+        part,
         inbox,
     };
     node.doors = node.common.peers.as_ref().map(|peers| Arc::new(Doors::new(Arc::clone(peers))));
@@ -152,7 +172,8 @@ struct Node {
     doors: Option<Arc<Doors>>,
     peers: Option<TcpListener>,
     threads: Vec<Thread>,
-    /// What comes to the membership's thread, which starts when the stores are open: then nobody else has the data folder.
+    /// What agrees with the other nodes, on a thread that starts when the stores are open.
+    part: Part,
     inbox: membership::Inbox,
 }
 
@@ -172,13 +193,17 @@ impl Node {
         let (mut terminate, mut interrupt) =
             (handler(SignalKind::terminate())?, handler(SignalKind::interrupt())?);
         let reports = self.share_table()?;
-        let Node { common, addresses, doors, peers, threads, inbox } = self;
+        let Node { common, addresses, doors, peers, threads, part, inbox } = self;
         let (lost, mut ended) = mpsc::channel(1);
-        let membership = start_membership(&common, inbox, lost)?;
+        let members = part.state().members();
+        let (count, state) = (members.len(), members[&part.node()].member.state);
+        let membership = start_membership(&common, part, inbox, lost)?;
         on_started(&Started {
             pb: addresses.pb,
             http: addresses.http,
             peers: addresses.peers,
+            members: count,
+            is_joining: state == MemberState::Joining,
             data: common.data.clone(),
             layout: common.layout,
             reports,
@@ -222,21 +247,13 @@ impl Node {
 /// Starts the thread that takes part in the cluster; it tells when it cannot go on.
 fn start_membership(
     common: &Common,
+    part: Part,
     inbox: membership::Inbox,
     lost: mpsc::Sender<String>,
 ) -> Result<std::thread::JoinHandle<()>, Error> {
-    let addresses = common.peers.as_ref().map_or(&[][..], |peers| peers.addresses());
-    let part = membership::Part::open(&membership::Founding {
-        data: &common.data,
-        members: &common.members,
-        addresses: addresses.iter().map(SocketAddr::to_string).collect(),
-        ring_size: common.layout.ring_size,
-        life: common.life,
-    });
-    let part = part.map_err(|error| Error::Membership(error.to_string()))?;
-    let mailboxes = Arc::clone(&common.mailboxes);
+    let (mailboxes, peers) = (Arc::clone(&common.mailboxes), common.peers.clone());
     let body = move || {
-        if let Err(why) = part.run(&inbox, &mailboxes) {
+        if let Err(why) = part.run(&inbox, &mailboxes, peers.as_deref()) {
             // Nobody listens while the node stops anyway.
             lost.try_send(why).ok();
         }
@@ -269,44 +286,49 @@ fn ask_all(
             let partitions = common.layout.ring_size.partitions();
             let stats =
                 Stats::of(&identity.node, env!("CARGO_PKG_VERSION"), partitions, connections, &threads);
-            let members = common.members.all().map(|node| &**common.members.name(node));
-            let stats = stats.with_peers(members, &threads, doors.map_or(0, |doors| doors.refused()));
+            let roster = common.peers.as_ref().map(|peers| peers.roster());
+            let members = roster.as_ref().map_or(&common.members, |roster| roster.members());
+            let names = members.all().map(|node| (node, &**members.name(node)));
+            let stats = stats.with_peers(names, &threads, doors.map_or(0, |doors| doors.refused()));
             stats.with_options(&common.told)
         })
     })
 }
 
-/// Who is in the cluster.
-fn members(config: &Config) -> Result<Arc<Members>, Error> {
-    let cluster = config.cluster().map_err(|(name, what)| Error::Cluster(name, what))?;
-    Ok(Arc::new(match cluster {
-        None => Members::alone(&config.name),
-        Some(cluster) => Members::new(cluster.members.iter().map(|member| &*member.name), &config.name)
-            .expect("the list has this node, and no name twice"),
-    }))
+/// Says where the configuration is not what counts.
+fn tell_differences(cluster: &Cluster, part: &Part) {
+    let state = part.state();
+    let asked = cluster.members.iter().map(|member| &*member.name);
+    let has = state.members().values().map(|record| &*record.member.name);
+    if !cluster.members.is_empty() && !has.clone().eq(asked) {
+        let names: Vec<&str> = has.collect();
+        tracing::info!(
+            "the members are {}: the option cluster only says who founded the cluster",
+            names.join(", ")
+        );
+    }
 }
 
 fn common(
     config: &Config,
     layout: Layout,
-    members: Arc<Members>,
+    owner: Owner,
+    (life, part, tls): (u64, &Part, Option<Tls>),
     membership: membership::Handle,
 ) -> Result<Common, Error> {
-    let cluster = config.cluster().map_err(|(name, what)| Error::Cluster(name, what))?;
-    // 0 is for no process in particular.
-    let life = OsRng::new().next_u64().max(1);
-    let peers = match &cluster {
-        Some(cluster) => Some(Arc::new(Peers::new(cluster, Arc::clone(&members), layout.ring_size, life)?)),
-        None => None,
-    };
-    let ring = Ring::in_turn(RingVersion(1), layout.ring_size, Arc::clone(members.of_ring()))
-        .map_err(|error| Error::Cluster("cluster", error.to_string()))?;
+    let removed = || Error::Membership(::membership::Stop::Removed.to_string());
+    let roster = part.roster().ok_or_else(removed)?;
+    let members = Arc::clone(roster.members());
+    let cluster = part.state().cluster();
+    let peers = tls.map(|tls| Arc::new(Peers::new(tls, cluster, life, roster, membership.clone())));
+    let ring = part.state().ring();
     let resources = machine::resources(config.memory, layout.shards);
     let options = options(config, &resources);
     let identity = Identity { node: config.name.clone(), version: RIAK_VERSION.to_owned() };
     Ok(Common {
         data: config.data.clone(),
         layout,
+        owner: Arc::new(owner),
         members,
         ring: Arc::new(ring),
         peers,
@@ -356,13 +378,13 @@ fn told(config: &Config, layout: Layout, engine: &Options) -> BTreeMap<String, S
     own.chain(fixed.map(|(name, value)| (name.to_owned(), value))).collect()
 }
 
-/// The layout of the data that is there, or of the data to be made.
-fn find_layout(config: &Config, members: &Members) -> Result<Layout, Error> {
+/// The layout of the data that is there and whose it is, or the layout of the data to be made.
+fn find_layout(config: &Config) -> Result<(Layout, Option<Owner>), Error> {
     let failed = |cause| Error::Store { folder: config.data.clone(), cause };
     let mut disk = OsDisk::blocking();
     let Some(layout) = Layout::read(&mut disk, &config.data).map_err(failed)? else {
         let shards = config.shards.unwrap_or_else(shards_default);
-        return Ok(Layout { shards, ring_size: config.ring_size.unwrap_or_default() });
+        return Ok((Layout { shards, ring_size: config.ring_size.unwrap_or_default() }, None));
     };
     let differs = |what, has: u64, asked: u64| Error::Layout { data: config.data.clone(), what, has, asked };
     let has = u64::from(layout.ring_size.partitions());
@@ -372,12 +394,7 @@ fn find_layout(config: &Config, members: &Members) -> Result<Layout, Error> {
     if let Some(asked) = config.shards.filter(|&asked| asked != layout.shards) {
         return Err(differs("shards", layout.shards.into(), asked.into()));
     }
-    let has = Layout::read_members(&mut disk, &config.data).map_err(failed)?;
-    let asked = Some(members).filter(|members| members.count() > 1).map(Members::to_string);
-    if has != asked {
-        return Err(Error::Members { data: config.data.clone(), has, asked });
-    }
-    Ok(layout)
+    Ok((layout, Layout::read_owner(&mut disk, &config.data).map_err(failed)?))
 }
 
 /// One shard for each core but one, which is left to the disk and job threads and to the kernel:

@@ -8,6 +8,7 @@ use crate::system::SystemFigures;
 use node::riak::RIAK_VERSION;
 use node::{Histogram, ShardStats, TimesRead};
 use os::DiskFigures;
+use ring::NodeId;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
@@ -148,20 +149,22 @@ impl Stats {
         stats
     }
 
-    /// With what is known of the other nodes, whose names are `members`.
+    /// With what is known of the other nodes, which are among `members`.
     pub fn with_peers<'a>(
         mut self,
-        members: impl Iterator<Item = &'a str>,
+        members: impl Iterator<Item = (NodeId, &'a str)>,
         threads: &[ThreadStats],
         refused: u64,
     ) -> Stats {
         self.peer_strangers_refused = refused;
-        let members: Vec<&str> = members.collect();
-        self.ring_members = members.iter().map(|name| (*name).to_owned()).collect();
-        for (at, name) in members.into_iter().enumerate().filter(|(_, name)| *name != self.nodename) {
+        let members: Vec<(NodeId, &str)> = members.collect();
+        self.ring_members = members.iter().map(|(_, name)| (*name).to_owned()).collect();
+        // Also of those that have left, or sums would fall.
+        threads.iter().flat_map(|thread| &thread.peers).for_each(|figures| self.links += *figures);
+        for (node, name) in members.into_iter().filter(|(_, name)| *name != self.nodename) {
             let mut sum = PeerFigures::default();
-            threads.iter().filter_map(|thread| thread.peers.get(at)).for_each(|figures| sum += *figures);
-            self.links += sum;
+            let of_node = threads.iter().filter_map(|thread| thread.peers.get(usize::from(node.0)));
+            of_node.for_each(|figures| sum += *figures);
             if sum.peer_links_up > 0 {
                 self.connected_nodes.push(name.to_owned());
             }
@@ -310,9 +313,13 @@ fn fsm(name: &str, times: &TimesRead) -> BTreeMap<String, u64> {
 mod tests {
     use super::*;
 
+    fn peers(names: [&str; 2]) -> impl Iterator<Item = (NodeId, &str)> {
+        (0..).map(NodeId).zip(names)
+    }
+
     #[test]
     fn names_are_riaks() {
-        let stats = Stats::of("n@h", "1", 64, 3, &[]).with_peers(["m@h", "n@h"].into_iter(), &[], 0);
+        let stats = Stats::of("n@h", "1", 64, 3, &[]).with_peers(peers(["m@h", "n@h"]), &[], 0);
         let json = serde_json::to_value(&stats).unwrap();
         for name in [
             "nodename",
@@ -352,7 +359,7 @@ mod tests {
     fn the_page_has_every_name_with_its_kind() {
         let page = include_str!("../../../docs/statistics.md");
         let described = |name: &str| page.lines().any(|line| line.contains(&format!("`{name}`")));
-        let stats = Stats::of("n@h", "1", 64, 3, &[]).with_peers(["m@h", "n@h"].into_iter(), &[], 0);
+        let stats = Stats::of("n@h", "1", 64, 3, &[]).with_peers(peers(["m@h", "n@h"]), &[], 0);
         let serde_json::Value::Object(all) = serde_json::to_value(&stats).unwrap() else { panic!() };
         let numbered = |name: &str| name.starts_with("level_") || name.starts_with("lookups_found_level_");
         for name in all.keys().filter(|name| !numbered(name)) {
@@ -376,7 +383,7 @@ mod tests {
 
     #[test]
     fn metrics_have_a_type_each_and_no_line_out_of_place() {
-        let stats = Stats::of("n\"@h", "1", 64, 3, &[]).with_peers(["m@h", "n\"@h"].into_iter(), &[], 0);
+        let stats = Stats::of("n\"@h", "1", 64, 3, &[]).with_peers(peers(["m@h", "n\"@h"]), &[], 0);
         let text = stats.metrics().unwrap();
         assert!(text.contains("\nannulet_connections 3\n"), "{text}");
         assert!(text.contains("nodename=\"n\\\"@h\""), "{text}");

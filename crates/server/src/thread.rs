@@ -15,6 +15,7 @@ use base::{Clock, Monotonic};
 use engine::store::{Concurrency, OpenReport, Platform};
 use engine::{Options, Store};
 use kv::{BucketTable, Limits, ReadForm};
+use node::layout::Owner;
 use node::riak::Identity;
 use node::{Layout, Members, Reaping, Shard, ShardConfig, ShardId, layout};
 use os::{DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
@@ -49,9 +50,11 @@ pub struct Common {
     pub data: PathBuf,
     /// How it is laid out.
     pub layout: Layout,
-    /// The nodes of the cluster, and which of them this is.
+    /// Whose the data is.
+    pub owner: Arc<Owner>,
+    /// The nodes of the cluster, and which of them this is, when it starts.
     pub members: Arc<Members>,
-    /// Who owns what.
+    /// Who owns what then.
     pub ring: Arc<Ring>,
     /// What links to other nodes need; `None` for a node alone.
     pub peers: Option<Arc<Peers>>,
@@ -125,7 +128,7 @@ pub fn open(common: &Common, id: ShardId) -> Result<Opened, Error> {
     let counters = disk.counters();
     let jobs = Arc::new(JobThreads::new(common.concurrency.job_threads, &disk, wake).map_err(system)?);
     let mut options = common.options.clone();
-    options.metadata = common.layout.metadata_with(id.0, &common.members);
+    options.metadata = common.layout.metadata_with(id.0, &common.owner);
     let platform = Platform {
         disk: Box::new(disk),
         startup: Box::new(startup.blocking_handle()),
@@ -177,7 +180,7 @@ impl Opened {
         };
         let folder = layout::shard_dir(&common.data, self.id.0);
         let shard = Shard::new(config, self.store, table);
-        let links = common.peers.as_ref().map(|peers| Links::new(self.id, peers));
+        let links = common.peers.as_ref().map(|_| Links::new(self.id));
         let local = Local::new(
             self.id,
             common.layout,
@@ -191,8 +194,8 @@ impl Opened {
             let connections = Rc::new(Connections::new(Arc::clone(&common.connections)));
             if let Some(peers) = &common.peers {
                 local.links().open(&local, peers);
-                let members = Arc::clone(&common.members);
-                tokio::task::spawn_local(peer::receive(lines.arrivals, Rc::clone(&local), members));
+                let receive = peer::receive(lines.arrivals, Rc::clone(&local), Arc::clone(peers));
+                tokio::task::spawn_local(receive);
             }
             let connects = Rc::new(Connects::default());
             let pb = Protocol::Pb(Rc::clone(&connects));

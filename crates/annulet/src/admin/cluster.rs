@@ -13,7 +13,7 @@ pub enum Command {
     Status(Shown),
     /// Show what a commit of what is staged would do.
     Plan(Shown),
-    /// Stage that a node joins the cluster of another. Not in this version, which moves no data between nodes.
+    /// Says how a node joins the cluster of another: when it starts, by `serve --join`.
     Join(JoinArgs),
     /// Stage that a member gives up its partitions and goes.
     Leave(Of),

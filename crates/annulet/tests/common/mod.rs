@@ -1,6 +1,8 @@
 //! The real program as a child process.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod nodes;
+
 use client::{Client, Timeouts};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,5 @@
-//! The first words on a link: a [`Hello`] from the node that opened it, a [`Reply`] from the other.
+//! The first words on a connection: a [`Hello`] from the node that opened it as a link, or a [`Join`] from one that is no member
+//! yet; a [`Reply`] from the other. Behind the welcome of a newcomer comes one frame of kind [`ADMISSION`].
 //!
 //! ```text
 //! magic 8 | length u16 | fields | crc32c u32 of all before
@@ -30,13 +31,18 @@ pub const NAME_BYTES_MAX: usize = 1 << 10;
 /// The longest reason of a refusal; the rest is cut off.
 pub const TEXT_BYTES_MAX: usize = 1 << 10;
 
+/// The kind of the frame that tells a newcomer which node it is from now on.
+pub const ADMISSION: u8 = 1;
+
 const HELLO_MAGIC: &[u8; 8] = b"ANNULETP";
+const JOIN_MAGIC: &[u8; 8] = b"ANNULETJ";
 const REPLY_MAGIC: &[u8; 8] = b"ANNULETW";
 const HEADER_LEN: usize = 10;
 const CRC_LEN: usize = 4;
 
 const WELCOME: u8 = 1;
 const REFUSED: u8 = 2;
+const NOT_MEMBER: u8 = 3;
 
 /// The versions a program speaks: all from `min` to `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +69,36 @@ impl std::fmt::Display for Versions {
 pub struct Hello {
     /// The versions it speaks.
     pub versions: Versions,
-    /// What it takes the cluster to be: [`cluster_fingerprint`].
+    /// Its cluster: the number that it was founded with.
     pub cluster: u64,
     /// Its process: another number means that it was started again.
     pub life: u64,
     /// Its node's name.
     pub from: String,
+}
+
+/// What a node says that wants to become a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Join {
+    /// The versions it speaks.
+    pub versions: Versions,
+    /// What its share of the partitions is in proportion to.
+    pub weight: u16,
+    /// Its name.
+    pub from: String,
+    /// Where the others are to reach it.
+    pub address: String,
+    /// What may fail as a whole with it; empty if nothing is said.
+    pub zone: String,
+}
+
+/// The first words of whoever opens a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Greeting {
+    /// A member opens a link.
+    Hello(Hello),
+    /// Somebody wants to become a member.
+    Join(Join),
 }
 
 /// What the other answers.
@@ -83,6 +113,13 @@ pub enum Reply {
     Refused {
         /// Why, for the log of the one refused.
         text: String,
+    },
+    /// The link is closed: the opener is no member, as far as the other knows.
+    NotMember {
+        /// The history of the cluster that it knows, and
+        epoch: u32,
+        /// its last entry.
+        commit: u64,
     },
 }
 
@@ -114,14 +151,25 @@ pub enum Refusal {
         /// Those offered.
         theirs: Versions,
     },
-    /// They were set up with different members or ring sizes, so they would place keys differently.
-    #[error("another cluster: members or ring size differ ({theirs:016x} there, {ours:016x} here)")]
+    /// They were founded with different members or ring sizes, or apart.
+    #[error(
+        "another cluster, founded apart or with other members or another ring size ({theirs:016x} there, {ours:016x} here)"
+    )]
     Cluster {
-        /// The fingerprint here.
+        /// The cluster here.
         ours: u64,
-        /// The fingerprint there.
+        /// The cluster there.
         theirs: u64,
     },
+}
+
+/// The newest version that both speak.
+///
+/// # Errors
+/// [`Refusal::Versions`].
+pub fn common_version(ours: Versions, theirs: Versions) -> Result<u16, Refusal> {
+    let version = ours.max.min(theirs.max);
+    if version < ours.min.max(theirs.min) { Err(Refusal::Versions { ours, theirs }) } else { Ok(version) }
 }
 
 /// The newest version that both speak, if they are of the same cluster.
@@ -129,19 +177,15 @@ pub enum Refusal {
 /// # Errors
 /// [`Refusal`].
 pub fn negotiate(ours: &Hello, theirs: &Hello) -> Result<u16, Refusal> {
-    let (here, there) = (ours.versions, theirs.versions);
-    let version = here.max.min(there.max);
-    if version < here.min.max(there.min) {
-        return Err(Refusal::Versions { ours: here, theirs: there });
-    }
+    let version = common_version(ours.versions, theirs.versions)?;
     if ours.cluster != theirs.cluster {
         return Err(Refusal::Cluster { ours: ours.cluster, theirs: theirs.cluster });
     }
     Ok(version)
 }
 
-/// A hash of what all nodes of a cluster must have in common: the ring's size and the members' names, in the order in
-/// which they are numbered.
+/// The number of a cluster that is founded by several nodes at once, which must come to the same: a hash of the ring's size and
+/// the members' names, in the order in which they are numbered.
 pub fn cluster_fingerprint<'a>(ring_size: u32, names: impl IntoIterator<Item = &'a str>) -> u64 {
     let mut out = BytesMut::new();
     out.put_u32_le(ring_size);
@@ -176,16 +220,58 @@ impl Hello {
             versions: Versions { min: fields.u16()?, max: fields.u16()? },
             cluster: fields.u64()?,
             life: fields.u64()?,
-            from: name(&fields.bytes()?)?,
+            from: short_text(&mut fields)?,
         }))
     }
 }
 
-fn name(bytes: &[u8]) -> Result<String, Malformed> {
+impl Join {
+    /// Appends it.
+    ///
+    /// # Panics
+    /// If a text is longer than [`NAME_BYTES_MAX`].
+    pub fn encode(&self, out: &mut BytesMut) {
+        let texts = [&self.from, &self.address, &self.zone];
+        assert!(
+            texts.iter().all(|text| text.len() <= NAME_BYTES_MAX),
+            "settings are checked when they are set"
+        );
+        seal(out, JOIN_MAGIC, |out| {
+            out.put_u16_le(self.versions.min);
+            out.put_u16_le(self.versions.max);
+            out.put_u16_le(self.weight);
+            texts.iter().for_each(|text| put_bytes(out, text.as_bytes()));
+        });
+    }
+}
+
+impl Greeting {
+    /// Takes one off the front of `buf`; `None` says that more bytes must be read first.
+    ///
+    /// # Errors
+    /// [`HelloError`], as soon as it is certain.
+    pub fn read(buf: &mut BytesMut) -> Result<Option<Greeting>, HelloError> {
+        if buf.get(JOIN_MAGIC.len() - 1) != JOIN_MAGIC.last() {
+            return Ok(Hello::read(buf)?.map(Greeting::Hello));
+        }
+        let Some(fields) = open(buf, JOIN_MAGIC)? else { return Ok(None) };
+        let mut fields = Reader::new(fields);
+        Ok(Some(Greeting::Join(Join {
+            versions: Versions { min: fields.u16()?, max: fields.u16()? },
+            weight: fields.u16()?,
+            from: short_text(&mut fields)?,
+            address: short_text(&mut fields)?,
+            zone: short_text(&mut fields)?,
+        })))
+    }
+}
+
+fn short_text(fields: &mut Reader) -> Result<String, Malformed> {
+    let bytes = fields.bytes()?;
     if bytes.len() > NAME_BYTES_MAX {
         return Err(Malformed("a name is too long"));
     }
-    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Malformed("a name is not text"))
+    std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| Malformed("a name is not text"))
 }
 
 impl Reply {
@@ -200,6 +286,11 @@ impl Reply {
                 out.put_u8(REFUSED);
                 put_bytes(out, &text.as_bytes()[..text.floor_char_boundary(TEXT_BYTES_MAX)]);
             }
+            Reply::NotMember { epoch, commit } => {
+                out.put_u8(NOT_MEMBER);
+                out.put_u32_le(*epoch);
+                out.put_u64_le(*commit);
+            }
         });
     }
 
@@ -213,6 +304,7 @@ impl Reply {
         Ok(Some(match fields.u8()? {
             WELCOME => Reply::Welcome { version: fields.u16()? },
             REFUSED => Reply::Refused { text: String::from_utf8_lossy(&fields.bytes()?).into_owned() },
+            NOT_MEMBER => Reply::NotMember { epoch: fields.u32()?, commit: fields.u64()? },
             _ => return Err(Malformed("neither welcome nor refusal").into()),
         }))
     }

@@ -152,22 +152,43 @@ fn golden_replies() {
     let mut bytes = encoded(|out| refused.encode(out));
     assert_eq!(bytes[..], *b"ANNULETW\x08\0\x02\x02no\x15\x6E\x2A\xDC");
     assert_eq!(Reply::read(&mut bytes), Ok(Some(refused)));
+    let unknown = Reply::NotMember { epoch: 2, commit: 7 };
+    let mut bytes = encoded(|out| unknown.encode(out));
+    assert_eq!(bytes[..], *b"ANNULETW\x11\0\x03\x02\0\0\0\x07\0\0\0\0\0\0\0\x1F\x80\x8A]");
+    assert_eq!(Reply::read(&mut bytes), Ok(Some(unknown)));
     let long = Reply::Refused { text: "ä".repeat(TEXT_BYTES_MAX) };
     let cut = Reply::Refused { text: "ä".repeat(TEXT_BYTES_MAX / 2) };
     assert_eq!(Reply::read(&mut encoded(|out| long.encode(out))), Ok(Some(cut)));
 }
 
+fn join() -> Join {
+    let (address, zone) = ("127.0.0.1:809".into(), "z1".into());
+    Join { versions: Versions::OURS, weight: 100, from: "n4@host".into(), address, zone }
+}
+
 #[test]
-fn a_hello_comes_byte_by_byte() {
-    let bytes = encoded(|out| hello().encode(out));
-    let mut buf = BytesMut::new();
-    let (last, rest) = bytes.split_last().unwrap();
-    for &byte in rest {
-        buf.put_u8(byte);
-        assert_eq!(Hello::read(&mut buf), Ok(None));
+fn golden_join() {
+    let mut bytes = encoded(|out| join().encode(out));
+    assert_eq!(bytes[..], *b"ANNULETJ#\0\x01\0\x03\0d\0\x07n4@host\x0D127.0.0.1:809\x02z1(\xB4\xB9p");
+    bytes.put_slice(b"more");
+    assert_eq!(Greeting::read(&mut bytes), Ok(Some(Greeting::Join(join()))));
+    assert_eq!(bytes[..], *b"more");
+}
+
+#[test]
+fn a_greeting_comes_byte_by_byte() {
+    let hello = (encoded(|out| hello().encode(out)), Greeting::Hello(hello()));
+    let join = (encoded(|out| join().encode(out)), Greeting::Join(join()));
+    for (bytes, greeting) in [hello, join] {
+        let mut buf = BytesMut::new();
+        let (last, rest) = bytes.split_last().unwrap();
+        for &byte in rest {
+            buf.put_u8(byte);
+            assert_eq!(Greeting::read(&mut buf), Ok(None));
+        }
+        buf.put_u8(*last);
+        assert_eq!(Greeting::read(&mut buf), Ok(Some(greeting)));
     }
-    buf.put_u8(*last);
-    assert_eq!(Hello::read(&mut buf), Ok(Some(hello())));
 }
 
 /// A greeting of any fields.
@@ -183,7 +204,8 @@ fn sealed(fields: &[u8]) -> BytesMut {
 
 #[test]
 fn strangers_are_known_at_once() {
-    let read = |bytes: &[u8]| Hello::read(&mut BytesMut::from(bytes));
+    let read = |bytes: &[u8]| Greeting::read(&mut BytesMut::from(bytes));
+    assert_eq!(read(b"BNNULETJ"), Err(HelloError::Magic));
     assert_eq!(read(b"G"), Err(HelloError::Magic));
     assert_eq!(read(b"ANNULETW"), Err(HelloError::Magic));
     assert_eq!(read(b"ANNULETP\0\x10"), Err(HelloError::TooLarge(10 + HELLO_BYTES_MAX)));
@@ -251,6 +273,7 @@ fn random_bytes_never_panic() {
     let good = [
         frame(b"some fields", Some(&Bytes::from_static(b"value"))).0,
         encoded(|out| hello().encode(out)),
+        encoded(|out| join().encode(out)),
         encoded(|out| Reply::Refused { text: "reason".into() }.encode(out)),
     ];
     for round in 0..10_000 {
@@ -267,7 +290,7 @@ fn random_bytes_never_panic() {
         }
         bytes.truncate(bytes.len() - below(&mut rng, 2));
         drop(next_frame(&mut bytes.clone(), 1 << 10));
-        drop(Hello::read(&mut bytes.clone()));
+        drop(Greeting::read(&mut bytes.clone()));
         drop(Reply::read(&mut bytes));
     }
 }

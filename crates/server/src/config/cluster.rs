@@ -30,10 +30,14 @@ impl fmt::Display for Member {
 /// What a node is told of its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// Its nodes, by name.
+    /// The nodes that found it, by name; empty if this one joins.
     pub members: Vec<Member>,
+    /// Where members listen, one of which this node asks to be admitted; empty if it founds.
+    pub join: Vec<SocketAddr>,
     /// Where this node listens to the others.
     pub listen: SocketAddr,
+    /// Where the others reach it, if not there.
+    pub address: Option<SocketAddr>,
     /// The file of the certificate authority's certificate.
     pub ca: PathBuf,
     /// The file of this node's certificate.
@@ -47,26 +51,89 @@ impl Config {
     pub fn cluster(&self) -> Result<Option<Cluster>, (&'static str, String)> {
         let files =
             [("peer_ca", &self.peer_ca), ("peer_cert", &self.peer_cert), ("peer_key", &self.peer_key)];
-        if self.cluster.is_empty() {
+        if self.cluster.is_empty() && self.join.is_empty() {
             let listens = self.peer_listen.is_some().then_some("peer_listen");
             let given = files.iter().find(|(_, file)| file.is_some()).map(|(name, _)| *name);
             // A node that is alone by mistake would take writes that the others never see.
             return match listens.or(given) {
-                Some(name) => Err((name, "needs cluster, the list of all nodes".to_owned())),
+                Some(name) => {
+                    let what =
+                        "needs cluster, the list of those who found it, or join, where a member listens";
+                    Err((name, what.to_owned()))
+                }
                 None => Ok(None),
             };
         }
-        let Some(here) = self.cluster.iter().find(|member| member.name == self.name) else {
-            return Err(("cluster", format!("this node, {}, is not in it", self.name)));
-        };
         let file = |at: usize| {
             let (name, file) = files[at];
             file.clone().ok_or_else(|| (name, "a cluster needs it; see `annulet admin cert`".to_owned()))
         };
+        let (listen, address) = self.place()?;
         let (ca, cert, key) = (file(0)?, file(1)?, file(2)?);
-        let listen = self.peer_listen.unwrap_or(here.address);
-        Ok(Some(Cluster { members: self.cluster.clone(), listen, ca, cert, key }))
+        let (members, join) = (self.cluster.clone(), self.join.clone());
+        Ok(Some(Cluster { members, join, listen, address, ca, cert, key }))
     }
+
+    /// Where the node listens to the others, and where they reach it.
+    fn place(&self) -> Result<(SocketAddr, Option<SocketAddr>), (&'static str, String)> {
+        if self.join.is_empty() {
+            let Some(here) = self.cluster.iter().find(|member| member.name == self.name) else {
+                return Err(("cluster", format!("this node, {}, is not in it", self.name)));
+            };
+            if self.cluster.len() > 1 && !self.zone.is_empty() {
+                return Err((
+                    "zone",
+                    "only a node that joins, or founds a cluster alone, says its zone".to_owned(),
+                ));
+            }
+            let address = self.peer_address.unwrap_or(here.address);
+            return Ok((self.peer_listen.unwrap_or(here.address), Some(address)));
+        }
+        if !self.cluster.is_empty() {
+            return Err(("join", "a node joins a cluster or founds one, as cluster says".to_owned()));
+        }
+        check_node_name(&self.name).map_err(|what| ("name", what))?;
+        let Some(listen) = self.peer_listen else {
+            return Err(("join", "needs peer_listen, where this node listens to the others".to_owned()));
+        };
+        if listen.ip().is_unspecified() && self.peer_address.is_none() {
+            return Err(("peer_listen", format!("{listen}: the others must know peer_address")));
+        }
+        Ok((listen, self.peer_address))
+    }
+}
+
+/// The longest name of a zone.
+const ZONE_BYTES_MAX: usize = 100;
+
+/// More contacts would be tried for longer than anybody waits.
+const CONTACTS_MAX: usize = 16;
+
+/// Reads `addr:port,...`.
+pub(super) fn read_contacts(text: &str) -> Result<Vec<SocketAddr>, String> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let contact =
+        |text: &str| text.trim().parse().map_err(|_| format!("{text:?} is not an address and a port"));
+    let contacts = text.split(',').map(contact).collect::<Result<Vec<SocketAddr>, _>>()?;
+    match contacts.len() {
+        0..=CONTACTS_MAX => Ok(contacts),
+        many => Err(format!("{many} addresses; the most is {CONTACTS_MAX}")),
+    }
+}
+
+/// The text that [`read_contacts`] reads.
+pub(super) fn show_contacts(contacts: &[SocketAddr]) -> String {
+    contacts.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Whether a zone may be called so.
+pub(super) fn check_zone(text: &str) -> Result<(), String> {
+    if text.len() > ZONE_BYTES_MAX || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(format!("{text:?} is longer than {ZONE_BYTES_MAX} bytes, or has spaces"));
+    }
+    Ok(())
 }
 
 /// Reads `name=addr:port,...`.

@@ -324,10 +324,42 @@ pub const SETTINGS: &[Setting] = &[
         name: "cluster",
         flag: "cluster",
         value_name: "NAME=ADDR:PORT,...",
-        help: "All nodes of the cluster, this one among them, and where each listens to the others; the same on \
-               each node",
+        help: "The nodes that found a cluster, this one among them, and where each listens to the others; the same on \
+               each of them",
         set: |config, text| cluster::read(text).map(|members| config.cluster = members),
         show: |config| cluster::show(&config.cluster),
+    },
+    Setting {
+        name: "join",
+        flag: "join",
+        value_name: "ADDR:PORT,...",
+        help: "Join the cluster of a node that listens there, with an empty data folder; later starts need it no more, \
+               and may have it",
+        set: |config, text| cluster::read_contacts(text).map(|contacts| config.join = contacts),
+        show: |config| cluster::show_contacts(&config.join),
+    },
+    Setting {
+        name: "zone",
+        flag: "zone",
+        value_name: "ZONE",
+        help: "What may fail as a whole with a node that joins: a rack, a room; copies are kept in different ones",
+        set: |config, text| {
+            cluster::check_zone(text)?;
+            config.zone = text.to_owned();
+            Ok(())
+        },
+        show: |config| config.zone.clone(),
+    },
+    Setting {
+        name: "weight",
+        flag: "weight",
+        value_name: "N",
+        help: "A node that joins takes a share of the partitions in proportion to it",
+        set: |config, text| {
+            config.weight = u16::try_from(number(text, 1, usize::from(u16::MAX))?).unwrap_or(u16::MAX);
+            Ok(())
+        },
+        show: |config| config.weight.to_string(),
     },
     Setting {
         name: "peer_listen",
@@ -336,6 +368,14 @@ pub const SETTINGS: &[Setting] = &[
         help: "Where this node listens to the others; its address in the cluster's list if not given",
         set: |config, text| optional(text, address).map(|address| config.peer_listen = address),
         show: |config| config.peer_listen.map_or(String::new(), |address| address.to_string()),
+    },
+    Setting {
+        name: "peer_address",
+        flag: "peer-address",
+        value_name: "ADDR:PORT",
+        help: "Where other nodes reach this one, if not where it listens to them",
+        set: |config, text| optional(text, address).map(|address| config.peer_address = address),
+        show: |config| config.peer_address.map_or(String::new(), |address| address.to_string()),
     },
     Setting {
         name: "peer_ca",

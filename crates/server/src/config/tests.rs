@@ -51,7 +51,10 @@ fn every_setting_is_read_from_what_it_shows() {
         memory: Some(3 << 30),
         block_cache: Some(1536 << 20),
         cluster: cluster::read("b@h=[::1]:2,a@h=127.0.0.1:1").unwrap(),
+        join: cluster::read_contacts("127.0.0.1:1,[::1]:2").unwrap(),
+        zone: "rack-1".to_owned(),
         peer_listen: Some(SocketAddr::from(([0, 0, 0, 0], 3))),
+        peer_address: Some(SocketAddr::from(([10, 0, 0, 1], 3))),
         peer_key: Some(PathBuf::from("a.key")),
         ..Config::default()
     };
@@ -71,7 +74,7 @@ fn what_is_wrong_is_refused_where_it_stands() {
         "a.toml:3: unknown key \"sharts\"; the keys are data, pb_listen, http_listen, name, ring_size, shards, \
          durability, sync_interval, read_form, delete_mode, compression, compress_at, memory, memtable, \
          block_cache, space_target, disk_reserve, scrub_period, waste_retention, connections_max, idle_timeout, cluster, \
-         peer_listen, peer_ca, peer_cert, peer_key"
+         join, zone, weight, peer_listen, peer_address, peer_ca, peer_cert, peer_key"
     );
     assert_eq!(refused(&[], &[], "\nshards = 0"), "a.toml:2: shards: \"0\" is not a number from 1 to 256");
     assert_eq!(refused(&[], &[], "shards = [3]"), "a.toml:1: shards must be a number or a text in quotes");
@@ -110,6 +113,9 @@ fn what_is_wrong_is_refused_where_it_stands() {
         ("cluster", "a@b=127.0.0.1"),
         ("cluster", "a@b=127.0.0.1:0"),
         ("peer_listen", "127.0.0.1"),
+        ("join", "n1@h=127.0.0.1:1"),
+        ("zone", "a b"),
+        ("weight", "0"),
     ] {
         assert!(refused(&[(name, text)], &[], "").contains(text), "{name} {text}");
     }
@@ -139,7 +145,10 @@ fn a_cluster_is_the_same_in_any_order_and_has_this_node() {
     assert_eq!(with("name", "d@h"), "--cluster: this node, d@h, is not in it");
     assert_eq!(with("cluster", "b@h=127.0.0.1:1,b@h=127.0.0.1:2"), "--cluster: b@h is in it twice");
     assert_eq!(with("cluster", "b@h=127.0.0.1:1,a@h=127.0.0.1:1"), "--cluster: 127.0.0.1:1 is in it twice");
-    assert_eq!(with("cluster", ""), "--peer-ca: needs cluster, the list of all nodes");
+    assert_eq!(
+        with("cluster", ""),
+        "--peer-ca: needs cluster, the list of those who found it, or join, where a member listens"
+    );
     assert_eq!(with("peer_key", ""), "--peer-key: a cluster needs it; see `annulet admin cert`");
     assert_eq!(
         refused(&[], &[], "name = 'b@h'\ncluster = 'a@h=127.0.0.1:1'\n"),
@@ -154,6 +163,37 @@ fn a_cluster_is_the_same_in_any_order_and_has_this_node() {
     assert!(cluster::read(&long).unwrap_err().ends_with("longer than 100 bytes"));
     let many: Vec<_> = (1..=257).map(|n| format!("n{n}@h=127.0.0.1:{n}")).collect();
     assert_eq!(cluster::read(&many.join(",")).unwrap_err(), "257 nodes; the most is 256");
+}
+
+#[test]
+fn a_node_that_joins_says_where_it_is() {
+    let all = [
+        ("name", "d@h"),
+        ("join", "127.0.0.1:1, 127.0.0.1:2"),
+        ("peer_listen", "127.0.0.1:0"),
+        ("peer_ca", "ca.pem"),
+        ("peer_cert", "d.pem"),
+        ("peer_key", "d.key"),
+    ];
+    let found = load(&all, &[], "").unwrap().config.cluster().unwrap().unwrap();
+    assert_eq!((found.join.len(), found.members.len(), found.address), (2, 0, None));
+    let with = |name: &'static str, value: &'static str| {
+        let changed = all.iter().filter(|(key, _)| *key != name).copied().chain([(name, value)]);
+        refused(&changed.collect::<Vec<_>>(), &[], "")
+    };
+    assert_eq!(with("peer_listen", ""), "--join: needs peer_listen, where this node listens to the others");
+    assert_eq!(
+        with("peer_listen", "0.0.0.0:1"),
+        "--peer-listen: 0.0.0.0:1: the others must know peer_address"
+    );
+    assert_eq!(with("peer_key", ""), "--peer-key: a cluster needs it; see `annulet admin cert`");
+    assert_eq!(
+        with("cluster", "d@h=127.0.0.1:1"),
+        "--join: a node joins a cluster or founds one, as cluster says"
+    );
+    let elsewhere = [&all[..], &[("peer_listen", "0.0.0.0:1"), ("peer_address", "10.0.0.1:1")]].concat();
+    let found = load(&elsewhere, &[], "").unwrap().config.cluster().unwrap().unwrap();
+    assert_eq!(found.address, Some("10.0.0.1:1".parse().unwrap()));
 }
 
 #[test]

@@ -1,20 +1,24 @@
 //! The files of a node's part in its cluster: `docs/formats/membership.md`.
 //!
-//! In the folder `membership` of the data folder: `log`, whose bytes are the crate `membership`'s; and `starts`, how often the
-//! folder was started, which is written before anything is said in a start's name.
+//! In the folder `membership` of the data folder: `standing`, which node this is; `log`, whose bytes are the crate `membership`'s;
+//! `starts`, how often the folder was started, which is written before anything is said in a start's name; and `lock`, which is
+//! empty.
 //!
-//! Invariants: a write is on the disk when its call returns; a file is replaced as a whole or not at all.
+//! Invariants: a write is on the disk when its call returns; a file is replaced as a whole or not at all; one process has them open.
 
+use super::standing::Standing;
 use ::membership::log::Write;
 use base::checksum::crc32c;
 use bytes::Bytes;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 const FOLDER: &str = "membership";
 const LOG: &str = "log";
 const STARTS: &str = "starts";
+const STANDING: &str = "standing";
+const LOCK: &str = "lock";
 
 const MAGIC: &[u8; 4] = b"ANMS";
 const VERSION: u8 = 1;
@@ -25,6 +29,9 @@ pub enum FilesError {
     /// The system refuses.
     #[error("{path}: {cause}", path = .0.display(), cause = .1)]
     Io(PathBuf, io::Error),
+    /// Another process has the data folder.
+    #[error("another process is using the data in {path}", path = .0.display())]
+    Locked(PathBuf),
     /// What is there is not this node's, damaged, or of another version.
     #[error("the membership of the data in {path}: {what}", path = .0.display(), what = .1)]
     Invalid(PathBuf, String),
@@ -35,6 +42,8 @@ pub(super) struct Files {
     folder: PathBuf,
     /// Open for appending, once it is there.
     log: Option<File>,
+    /// Held as long as the files are open.
+    _lock: File,
 }
 
 impl Files {
@@ -46,13 +55,45 @@ impl Files {
             std::fs::create_dir_all(&folder).map_err(failed)?;
             sync_folder(data)?;
         }
+        let lock = take_lock(folder.join(LOCK), data)?;
         let path = folder.join(LOG);
         let log = match OpenOptions::new().append(true).open(&path) {
             Ok(log) => Some(log),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(FilesError::Io(path, error)),
         };
-        Ok(Files { folder, log })
+        Ok(Files { folder, log, _lock: lock })
+    }
+
+    /// Which node this is; `None` if that was never written.
+    pub(super) fn read_standing(&self) -> Result<Option<Standing>, FilesError> {
+        let path = self.folder.join(STANDING);
+        match std::fs::read(&path) {
+            Ok(bytes) => Standing::decode(&bytes.into())
+                .map(Some)
+                .map_err(|cause| FilesError::Invalid(path, format!("which node it is: {cause}"))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(FilesError::Io(path, error)),
+        }
+    }
+
+    /// Remembers which node this is.
+    pub(super) fn write_standing(&self, standing: &Standing) -> Result<(), FilesError> {
+        self.replace(STANDING, &standing.encode())
+    }
+
+    /// Whether there is a log.
+    pub(super) fn has_log(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Forgets a log that no standing was written for: its node has not come to be.
+    pub(super) fn discard_log(&mut self) -> Result<(), FilesError> {
+        if self.log.take().is_some() {
+            let path = self.folder.join(LOG);
+            std::fs::remove_file(&path).map_err(|error| FilesError::Io(path, error))?;
+        }
+        Ok(())
     }
 
     /// The log's bytes; `None` if there is none yet.
@@ -119,6 +160,21 @@ impl Files {
     }
 }
 
+/// Whether a data folder says which node of a cluster it is; nothing is made.
+pub(super) fn has_standing(data: &Path) -> bool {
+    data.join(FOLDER).join(STANDING).exists()
+}
+
+fn take_lock(path: PathBuf, data: &Path) -> Result<File, FilesError> {
+    let file = OpenOptions::new().create(true).append(true).open(&path);
+    let file = file.map_err(|error| FilesError::Io(path.clone(), error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(FilesError::Locked(data.to_path_buf())),
+        Err(TryLockError::Error(error)) => Err(FilesError::Io(path, error)),
+    }
+}
+
 fn sync_folder(folder: &Path) -> Result<(), FilesError> {
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|error| FilesError::Io(folder.to_path_buf(), error))
@@ -165,11 +221,14 @@ mod tests {
         assert_eq!((files.read_log().unwrap(), files.count_start().unwrap()), (None, 1));
         files.write(&Write::Replace(Bytes::from_static(b"whole"))).unwrap();
         files.write(&Write::Append(Bytes::from_static(b" and more"))).unwrap();
+        assert!(matches!(Files::open(data.path()), Err(FilesError::Locked(_))));
+        drop(files);
         let mut files = Files::open(data.path()).unwrap();
         assert_eq!(files.read_log().unwrap().unwrap(), "whole and more");
         files.keep(9).unwrap();
         files.write(&Write::Append(Bytes::from_static(b"!"))).unwrap();
         files.set_starts(8).unwrap();
+        drop(files);
         let mut files = Files::open(data.path()).unwrap();
         assert_eq!(files.read_log().unwrap().unwrap(), "whole and!");
         assert_eq!(files.count_start().unwrap(), 9);

@@ -1,9 +1,10 @@
 //! This node's part in what its cluster agrees on: the crate `membership`, on a thread of its own.
 //!
-//! 1. The members and the ring's size of the configuration found the cluster: every node founds the same state for itself
-//!    (`docs/decisions/0027-the-metadata-log-on-a-library.md`).
+//! 1. A node has a standing, which is the number of a member: it founds the cluster with others, each for itself
+//!    (`docs/decisions/0027-the-metadata-log-on-a-library.md`), or is admitted by its members (`docs/decisions/0035-a-node-joins.md`).
 //! 2. The thread takes words of other nodes, questions of operators, and time; it writes before it sends.
-//! 3. Its words travel on the links of the shards, as messages that only shells understand.
+//! 3. Its words travel on the links of the shards, as messages that only shells understand. Links follow the members that it
+//!    knows of.
 //!
 //! Invariants: the thread never waits for a shard, and a shard never waits for it: what does not fit into its queue is lost,
 //! as on a network. When it cannot write, the node ends.
@@ -11,32 +12,39 @@
 //! Left out: handing the agreed ring to the shards. Members and owners of the data are those of the configuration, which are
 //! also those of the state, since nothing can be committed here yet.
 //!
+//! * `entry.rs`: how a node comes to its standing. `standing.rs`: what that is. * `admission.rs`: newcomers at the door.
 //! * `files.rs`: what is on the disk. * `operator.rs`: operators' questions and their answers.
 
+mod admission;
+mod entry;
 mod files;
 mod operator;
+mod standing;
 #[cfg(test)]
 mod tests;
 
+pub use admission::{ADMISSION_MAX, Admitted, Newcomer};
+pub use entry::{Entered, Entering};
 pub use files::FilesError;
 pub use operator::Answered;
+pub use standing::{AsOf, STANDING_BYTES_MAX, Standing};
 
 use crate::mailbox::{Mail, Mailboxes};
+use crate::peer::{Peers, Roster};
 use ::membership::detector::Detector;
 use ::membership::log::{Identity, Log};
 use ::membership::state::State;
-use ::membership::{ClusterId, Input, Membership, Output};
+use ::membership::{Input, Membership, Output, Stop};
+use admission::Admissions;
 use base::{Clock, Monotonic, Rng};
 use bytes::Bytes;
 use files::Files;
 use node::http::ClusterPage;
-use node::{Members, PeerMessage, ShardId};
+use node::{PeerMessage, ShardId};
 use operator::Operators;
 use os::{OsClock, OsRng};
-use protocol::peer::cluster_fingerprint;
-use ring::{NodeId, RingSize};
+use ring::NodeId;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -47,6 +55,9 @@ const EVENTS_MAX: usize = 1024;
 /// Without an event the thread looks at least so often whether it is to end.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
+/// How often a newcomer asks the next member for what all agree on, until it has it.
+const ASK_EVERY: Duration = Duration::from_millis(250);
+
 /// The shard whose links carry the words: every node has it.
 const CARRIER: ShardId = ShardId(0);
 
@@ -56,6 +67,10 @@ enum Event {
     Word { from: NodeId, bytes: Bytes },
     /// An operator's question.
     Asked { page: ClusterPage, body: Bytes, answer: oneshot::Sender<Answered> },
+    /// A node wants to become a member.
+    Newcomer { newcomer: Newcomer, answer: oneshot::Sender<Admitted> },
+    /// A member does not let this node in, which is none as of then.
+    NotMember(AsOf),
     /// The node stops.
     Stop,
 }
@@ -88,24 +103,24 @@ impl Handle {
         answered.await.unwrap_or_else(|_| Answered::wrong(503, "the node is stopping"))
     }
 
+    /// Admits a newcomer, or says why not; within [`ADMISSION_MAX`].
+    pub async fn admit(&self, newcomer: Newcomer) -> Admitted {
+        let (answer, answered) = oneshot::channel();
+        if self.0.try_send(Event::Newcomer { newcomer, answer }).is_err() {
+            return Err("too much waits at this node: try again".to_owned());
+        }
+        answered.await.unwrap_or_else(|_| Err("the node is stopping".to_owned()))
+    }
+
+    /// Takes note that a member did not let this node in.
+    pub fn not_member(&self, as_of: AsOf) {
+        self.0.try_send(Event::NotMember(as_of)).ok();
+    }
+
     /// Ends the thread, when it has done what was asked before. One that has ended needs no word.
     pub fn stop(&self) {
         self.0.send(Event::Stop).ok();
     }
-}
-
-/// What a node is founded with.
-pub struct Founding<'a> {
-    /// The data folder.
-    pub data: &'a Path,
-    /// All nodes of the cluster, and which of them this is.
-    pub members: &'a Members,
-    /// Where each is reached by the others, in the order of their numbers; empty for a node alone.
-    pub addresses: Vec<String>,
-    /// The ring's size.
-    pub ring_size: RingSize,
-    /// This process.
-    pub life: u64,
 }
 
 /// The node's part, with its files.
@@ -113,76 +128,156 @@ pub struct Part {
     membership: Membership,
     /// `None` for a node alone, which has nobody to agree with: its part begins anew with each start.
     files: Option<Files>,
+    /// Which node this is, as of when it became it.
+    standing: Standing,
     operators: Operators,
+    admissions: Admissions,
+    /// Whom this newcomer has asked last for what all agree on, and when it asks the next.
+    asked: (Option<NodeId>, Monotonic),
     clock: OsClock,
 }
 
 impl Part {
-    /// Opens the files, or founds the cluster.
+    /// Opens the files, and remembers the standing. `life` is this process.
     ///
     /// # Errors
-    /// [`FilesError`]; `Invalid` if the log is not this node's, or damaged.
-    pub fn open(founding: &Founding<'_>) -> Result<Part, FilesError> {
-        let members = founding.members;
-        let names: Vec<&str> = members.all().map(|node| &**members.name(node)).collect();
-        let address = |at: usize| founding.addresses.get(at).map_or("", |address| &**address);
-        let cluster = ClusterId(cluster_fingerprint(founding.ring_size.partitions(), names.iter().copied()));
-        let mut files = (members.count() > 1).then(|| Files::open(founding.data)).transpose()?;
+    /// [`FilesError`]; `Invalid` if the log is not this node's, or damaged or lost.
+    pub fn open(entered: Entered, data: &Path, life: u64) -> Result<Part, FilesError> {
+        let Entered { mut files, standing, is_new, address } = entered;
         let starts = files.as_mut().map_or(Ok(1), Files::count_start)?;
-        let here = members.here();
-        let identity = Identity {
-            cluster,
-            node: here,
-            starts,
-            start: founding.life,
-            address: address(usize::from(here.0)).to_owned(),
-        };
+        let (cluster, node) = (standing.cluster(), standing.node);
+        let identity = Identity { cluster, node, starts, start: life, address };
         let clock = OsClock::new();
         let now = clock.now();
         let rng = || Box::new(OsRng::new()) as Box<dyn Rng>;
+        let invalid = |what: String| FilesError::Invalid(data.to_path_buf(), what);
         let log = match files.as_ref().map_or(Ok(None), Files::read_log)? {
             Some(bytes) => {
-                let (log, sound) = Log::open(identity, &bytes, rng(), now)
-                    .map_err(|cause| FilesError::Invalid(founding.data.to_path_buf(), cause.to_string()))?;
+                let (log, sound) =
+                    Log::open(identity, &bytes, rng(), now).map_err(|cause| invalid(cause.to_string()))?;
                 files.as_mut().expect("it was read from them").keep(sound)?;
                 log
             }
-            None => {
-                let nodes = names.iter().enumerate().map(|(at, name)| (*name, address(at), ""));
-                let state = State::found_by(cluster, founding.ring_size, nodes).map_err(|cause| {
-                    FilesError::Invalid(
-                        founding.data.to_path_buf(),
-                        format!("cannot found a cluster: {cause}"),
-                    )
-                })?;
-                Log::found(identity, state, rng(), now)
-            }
+            None if !is_new && files.is_some() => return Err(invalid("its log is lost".to_owned())),
+            None if standing.founded() => Log::found(identity, standing.state.clone(), rng(), now),
+            None => Log::join(identity, rng(), now),
         };
-        let detector = Detector::new(cluster, here, starts, founding.life, rng(), now);
+        let detector = Detector::new(cluster, node, starts, life, rng(), now);
         let membership = Membership::new(detector, log);
-        Ok(Part { membership, files, operators: Operators::default(), clock })
+        let (operators, admissions) = (Operators::default(), Admissions::default());
+        let mut part = Part { membership, files, standing, operators, admissions, asked: (None, now), clock };
+        if is_new {
+            part.remember(now)?;
+        }
+        Ok(part)
     }
 
-    /// Runs until it is told to stop, or cannot go on; says why.
-    pub fn run(mut self, inbox: &Inbox, mailboxes: &Arc<Mailboxes>) -> Result<(), String> {
-        self.step(Input::Tick, None, mailboxes)?;
+    /// Writes the log, and then the standing: with that the node is there.
+    fn remember(&mut self, now: Monotonic) -> Result<(), FilesError> {
+        let mut out = Vec::new();
+        // Nobody hears yet what is said here, and it is said again.
+        self.membership.step(Input::Tick, now, &mut out);
+        let Some(files) = &mut self.files else { return Ok(()) };
+        for output in &out {
+            if let Output::Write(write) = output {
+                files.write(write)?;
+            }
+        }
+        files.write_standing(&self.standing)
+    }
+
+    /// What all agree on, as far as it has come here.
+    pub fn state(&self) -> &State {
+        self.membership.state().unwrap_or(&self.standing.state)
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.standing.node
+    }
+
+    /// Whom links lead to; `None` if this node is not a member any more.
+    pub fn roster(&self) -> Option<Roster> {
+        Roster::of(self.node(), self.state(), self.as_of())
+    }
+
+    fn as_of(&self) -> AsOf {
+        let log = self.membership.log();
+        let as_of = AsOf { epoch: log.epoch().number, commit: log.commit() };
+        log.state().map_or(self.standing.as_of, |_| as_of)
+    }
+
+    /// Runs until it is told to stop, or cannot go on; says why. Links are those of `peers`; a node alone has none.
+    pub fn run(mut self, inbox: &Inbox, mailboxes: &Mailboxes, peers: Option<&Peers>) -> Result<(), String> {
+        self.step(Input::Tick, None, mailboxes, peers)?;
         loop {
-            let now = self.clock.now();
-            let wait = Duration::from_nanos(self.membership.next_timer().0.saturating_sub(now.0));
-            match inbox.0.recv_timeout(wait.min(WAIT_MAX)) {
-                Ok(Event::Word { from, bytes }) => self.step(Input::Message(bytes), Some(from), mailboxes)?,
+            self.advance(mailboxes, peers)?;
+            match inbox.0.recv_timeout(self.wait()) {
+                Ok(Event::Word { from, bytes }) => {
+                    self.step(Input::Message(bytes), Some(from), mailboxes, peers)?;
+                }
                 Ok(Event::Asked { page, body, answer }) => {
                     if let Some(input) = self.operators.ask(page, &body, answer, &self.membership) {
-                        self.step(input, None, mailboxes)?;
+                        self.step(input, None, mailboxes, peers)?;
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => self.step(Input::Tick, None, mailboxes)?,
+                Ok(Event::Newcomer { newcomer, answer }) => {
+                    self.admissions.ask(newcomer, answer, self.clock.now());
+                }
+                Ok(Event::NotMember(as_of)) if self.is_removed(as_of) => {
+                    return Err(Stop::Removed.to_string());
+                }
+                Ok(Event::NotMember(_)) => {}
+                Err(RecvTimeoutError::Timeout) => self.step(Input::Tick, None, mailboxes, peers)?,
                 Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
         }
     }
 
-    fn step(&mut self, input: Input, from: Option<NodeId>, mailboxes: &Mailboxes) -> Result<(), String> {
+    /// How long nothing is due.
+    fn wait(&self) -> Duration {
+        let asks = self.membership.state().is_none().then_some(self.asked.1);
+        let timers = [Some(self.membership.next_timer()), asks, self.admissions.next_timer()];
+        let next = timers.into_iter().flatten().min().unwrap_or_default();
+        Duration::from_nanos(next.0.saturating_sub(self.clock.now().0)).min(WAIT_MAX)
+    }
+
+    /// Sees to newcomers, and to what this node lacks as one.
+    fn advance(&mut self, mailboxes: &Mailboxes, peers: Option<&Peers>) -> Result<(), String> {
+        let now = self.clock.now();
+        if self.membership.state().is_none() && now >= self.asked.1 {
+            let contact = entry::contact_after(&self.standing, self.asked.0);
+            self.asked = (contact, now + ASK_EVERY);
+            if let Some(contact) = contact {
+                self.step(Input::Join { contact }, None, mailboxes, peers)?;
+            }
+        }
+        loop {
+            // What is proposed may be decided at once.
+            let inputs = self.admissions.advance(&self.membership, self.as_of(), now);
+            if inputs.is_empty() {
+                return Ok(());
+            }
+            for input in inputs {
+                self.step(input, None, mailboxes, peers)?;
+            }
+        }
+    }
+
+    /// Whether this node is no member any more, if somebody says so who knows so much: one that knows less may not have heard of
+    /// its admission.
+    fn is_removed(&self, as_of: AsOf) -> bool {
+        let ours = self.as_of();
+        as_of > ours || as_of == ours && self.membership.state().is_some()
+    }
+
+    fn step(
+        &mut self,
+        input: Input,
+        from: Option<NodeId>,
+        mailboxes: &Mailboxes,
+        peers: Option<&Peers>,
+    ) -> Result<(), String> {
         let now: Monotonic = self.clock.now();
         let mut out = Vec::new();
         self.membership.step(input, now, &mut out);
@@ -193,8 +288,16 @@ impl Part {
                 Output::Starts(starts) => self.write(|files| files.set_starts(starts))?,
                 Output::Send { to, message } => mail.push(word(to, message)),
                 Output::Reply(message) => mail.extend(from.map(|to| word(to, message))),
-                Output::Answer { token, outcome } => self.operators.answer(token, outcome, &self.membership),
-                Output::Changed => tracing::debug!("the cluster's state has changed"),
+                Output::Answer { token, outcome } => {
+                    if !self.admissions.answer(token, outcome, now) {
+                        self.operators.answer(token, outcome, &self.membership);
+                    }
+                }
+                Output::Changed => {
+                    if let (Some(peers), Some(roster)) = (peers, self.roster()) {
+                        peers.follow(roster);
+                    }
+                }
                 Output::Up(node) => tracing::info!(peer = %self.name(node), "reachable"),
                 Output::Down(node) => tracing::info!(peer = %self.name(node), "not reachable"),
                 Output::Note(text) => tracing::info!("membership: {text}"),

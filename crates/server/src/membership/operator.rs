@@ -15,6 +15,10 @@ use tokio::sync::oneshot;
 const NOT_YET: &str =
     "this version does not move data between nodes: members are those that all nodes were started with";
 
+/// Said to whoever wants a node that runs to join: its data would be another cluster's.
+const JOINS_AT_ITS_START: &str = "a node joins when it starts: stop it, and start it with an empty data folder, with --join and the \
+                                  address where a member listens to other nodes, and --peer-listen";
+
 /// An answer to an operator.
 #[derive(Debug)]
 pub struct Answered {
@@ -66,7 +70,8 @@ impl Operators {
             Some(state) => match page {
                 ClusterPage::Show => Err(Answered::ok(show(state, membership))),
                 ClusterPage::Plan => Err(plan(state)),
-                ClusterPage::Commit | ClusterPage::Join => Err(Answered::wrong(501, NOT_YET)),
+                ClusterPage::Commit => Err(Answered::wrong(501, NOT_YET)),
+                ClusterPage::Join => Err(Answered::wrong(409, JOINS_AT_ITS_START)),
                 ClusterPage::Clear => Ok(Command::Clear { expected: state.version() }),
                 ClusterPage::Stage => stage(state, body),
                 ClusterPage::Down => wanted(body)

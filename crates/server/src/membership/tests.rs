@@ -2,24 +2,57 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use super::*;
+use crate::config::{Cluster, Config, Member};
+use crate::error::Error;
+use crate::peer::Tls;
+use ::membership::ClusterId;
+use node::layout::Owner;
+use ring::RingSize;
 use serde_json::json;
 
 fn part(data: &Path, names: &[&str], life: u64) -> Part {
-    let members = Members::new(names.iter().copied(), names[0]).unwrap();
-    let addresses = (0..names.len()).map(|at| format!("127.0.0.1:{}", 1000 + at)).collect();
     let ring_size = RingSize::new(16).unwrap();
-    Part::open(&Founding { data, members: &members, addresses, ring_size, life }).unwrap()
+    let is_alone = names.len() == 1;
+    let config = Config { data: data.to_path_buf(), name: names[0].to_owned(), ..Config::default() };
+    let entering = Entering { config: &config, owner: None, ring_size };
+    let entered = if is_alone {
+        entering.alone()
+    } else {
+        let (address, members) = ("127.0.0.1:1000".parse().unwrap(), members(names));
+        entering.member(&cluster(members, Vec::new()), address, &tls(names[0]))
+    };
+    Part::open(entered.unwrap(), data, life).unwrap()
 }
 
-fn ask(part: &mut Part, page: ClusterPage, body: &serde_json::Value) -> Answered {
-    let (answer, mut answered) = oneshot::channel();
-    let mailboxes = Mailboxes::new(1);
-    let body = Bytes::from(body.to_string());
-    part.step(Input::Tick, None, &mailboxes).unwrap();
-    if let Some(input) = part.operators.ask(page, &body, answer, &part.membership) {
-        part.step(input, None, &mailboxes).unwrap();
-    }
-    answered.try_recv().unwrap()
+fn members(names: &[&str]) -> Vec<Member> {
+    let address = |at: u16| std::net::SocketAddr::from(([127, 0, 0, 1], 1000 + at));
+    let member = |(at, name): (u16, &&str)| Member { name: (*name).to_owned(), address: address(at) };
+    (0..).zip(names).map(member).collect()
+}
+
+fn cluster(members: Vec<Member>, join: Vec<std::net::SocketAddr>) -> Cluster {
+    let listen = "127.0.0.1:1000".parse().unwrap();
+    let file = std::path::PathBuf::new;
+    Cluster { members, join, listen, address: Some(listen), ca: file(), cert: file(), key: file() }
+}
+
+fn tls(node: &str) -> Tls {
+    crate::peer::test_tls(node)
+}
+
+fn entered(
+    config: &Config,
+    owner: Option<&Owner>,
+    members: Vec<Member>,
+    join: Vec<std::net::SocketAddr>,
+) -> Result<Entered, Error> {
+    let ring_size = RingSize::new(16).unwrap();
+    let here = "127.0.0.1:1000".parse().unwrap();
+    Entering { config, owner, ring_size }.member(&cluster(members, join), here, &tls(&config.name))
+}
+
+fn refused(result: Result<Entered, Error>) -> String {
+    result.map(drop).unwrap_err().to_string()
 }
 
 #[test]
@@ -39,7 +72,7 @@ fn operators_are_told_what_is_wrong() {
     let mut part = part(data.path(), &["a@h"], 1);
     let status = |part: &mut Part, page, body| ask(part, page, &body).status;
     assert_eq!(status(&mut part, ClusterPage::Commit, json!({})), 501);
-    assert_eq!(status(&mut part, ClusterPage::Join, json!({ "node": "127.0.0.1:1" })), 501);
+    assert_eq!(status(&mut part, ClusterPage::Join, json!({ "node": "127.0.0.1:1" })), 409);
     assert_eq!(status(&mut part, ClusterPage::Down, json!({})), 400);
     assert_eq!(status(&mut part, ClusterPage::Down, json!({ "node": "b@h" })), 404);
     assert_eq!(status(&mut part, ClusterPage::Stage, json!({ "node": "a@h", "change": "dance" })), 400);
@@ -67,10 +100,122 @@ fn a_member_of_a_cluster_comes_back_as_it_was() {
     let mut again = part(data.path(), &names, 2);
     assert_eq!(again.membership.log().identity().starts, 2);
     assert_eq!(ask(&mut again, ClusterPage::Show, &json!({})).body["cluster"], shown.body["cluster"]);
-    // Another list of members is another cluster.
-    let members = Members::new(["a@h", "b@h"], "a@h").unwrap();
-    let ring_size = RingSize::new(16).unwrap();
-    let founding =
-        Founding { data: data.path(), members: &members, addresses: Vec::new(), ring_size, life: 3 };
-    assert!(matches!(Part::open(&founding), Err(FilesError::Invalid(..))));
+    drop(again);
+    // Another list of members does not make another cluster of it.
+    let config = Config { data: data.path().to_path_buf(), name: "a@h".to_owned(), ..Config::default() };
+    let entered = entered(&config, None, members(&["a@h", "b@h"]), Vec::new()).unwrap();
+    assert!(!entered.is_new && entered.standing.state.members().len() == 3);
+    assert_eq!(Part::open(entered, data.path(), 3).unwrap().state().members().len(), 3);
+}
+
+#[test]
+fn a_folder_is_of_one_node_of_one_cluster() {
+    let data = tempfile::tempdir().unwrap();
+    let config = Config { data: data.path().to_path_buf(), name: "a@h".to_owned(), ..Config::default() };
+    let both = || members(&["a@h", "b@h"]);
+    let first = entered(&config, None, both(), Vec::new()).unwrap();
+    let owner = first.owner();
+    let number = first.standing.cluster();
+    Part::open(first, data.path(), 1).unwrap();
+    let other = Config { name: "b@h".to_owned(), ..config.clone() };
+    let text = refused(entered(&other, None, both(), Vec::new()));
+    assert!(text.contains("is of a@h of the cluster") && text.contains("is to be of b@h"), "{text}");
+    let foreign = Owner::Member { cluster: 1, node: NodeId(0) };
+    let text = refused(entered(&config, Some(&foreign), both(), Vec::new()));
+    assert!(text.contains("node 0 of the cluster 0000000000000001, but"), "{text}");
+    let alone = Entering { config: &config, owner: Some(&owner), ring_size: RingSize::default() };
+    let text = refused(alone.alone());
+    assert!(text.contains("but this node is to be of a node alone"), "{text}");
+    // With the flag of a newcomer it goes on as what it is.
+    let contact = vec!["127.0.0.1:9".parse().unwrap()];
+    assert_eq!(
+        entered(&config, Some(&owner), Vec::new(), contact.clone()).unwrap().standing.cluster(),
+        number
+    );
+    std::fs::remove_file(data.path().join("membership/log")).unwrap();
+    let reopened = Part::open(entered(&config, Some(&owner), both(), Vec::new()).unwrap(), data.path(), 2);
+    assert!(reopened.map(drop).unwrap_err().to_string().contains("its log is lost"));
+    // The folder is gone as a whole: the list comes to the same node, the address of a member does not.
+    std::fs::remove_dir_all(data.path().join("membership")).unwrap();
+    let text = refused(entered(&config, Some(&owner), Vec::new(), contact.clone()));
+    assert!(text.contains("its folder membership is lost"), "{text}");
+    let text = refused(entered(&config, Some(&Owner::Alone), Vec::new(), contact));
+    assert!(text.contains("with an empty data folder"), "{text}");
+    assert!(entered(&config, Some(&owner), both(), Vec::new()).is_ok());
+}
+
+#[test]
+fn who_founds_alone_draws_the_number_of_the_cluster() {
+    let mut numbers = Vec::new();
+    for _ in 0..2 {
+        let data = tempfile::tempdir().unwrap();
+        let config = Config { data: data.path().to_path_buf(), name: "a@h".to_owned(), ..Config::default() };
+        // Also where there is data of a node alone.
+        let first = entered(&config, Some(&Owner::Alone), members(&["a@h"]), Vec::new()).unwrap();
+        numbers.push(first.standing.cluster());
+        Part::open(first, data.path(), 1).unwrap();
+        let again = entered(&config, Some(&Owner::Alone), members(&["a@h"]), Vec::new()).unwrap();
+        assert!(numbers.contains(&again.standing.cluster()) && !again.is_new);
+    }
+    assert_ne!(numbers[0], numbers[1]);
+}
+
+#[test]
+fn folders_of_older_programs_are_those_of_founders() {
+    let data = tempfile::tempdir().unwrap();
+    let config = Config { data: data.path().to_path_buf(), name: "b@h".to_owned(), ..Config::default() };
+    let owner = Owner::Founder("a@h,b@h".to_owned());
+    let list = members(&["a@h", "b@h"]);
+    let fresh = entered(&config, None, list.clone(), Vec::new()).unwrap();
+    let (number, node) = (fresh.standing.cluster(), fresh.standing.node);
+    drop(fresh);
+    let text = refused(entered(&config, Some(&owner), members(&["b@h", "c@h"]), Vec::new()));
+    assert!(text.contains("of the cluster a@h,b@h, but this node is to be of the cluster b@h,c@h"), "{text}");
+    let found = entered(&config, Some(&owner), list, Vec::new()).unwrap();
+    assert_eq!((found.standing.cluster(), found.standing.node), (number, node));
+    assert_ne!(number, ClusterId(0));
+    assert!(found.is_new);
+}
+
+fn newcomer(name: &str, address: &str) -> Newcomer {
+    Newcomer { name: name.to_owned(), address: address.to_owned(), zone: "z".to_owned(), weight: 100 }
+}
+
+/// What a newcomer is told at once.
+fn admitted(part: &mut Part, newcomer: Newcomer) -> Admitted {
+    let (answer, mut answered) = oneshot::channel();
+    let mailboxes = Mailboxes::new(1);
+    part.step(Input::Tick, None, &mailboxes, None).unwrap();
+    part.admissions.ask(newcomer, answer, part.clock.now());
+    part.advance(&mailboxes, None).unwrap();
+    answered.try_recv().unwrap()
+}
+
+#[test]
+fn newcomers_are_told_who_they_are_as_often_as_they_ask() {
+    let data = tempfile::tempdir().unwrap();
+    let mut part = part(data.path(), &["a@h"], 1);
+    let standing = admitted(&mut part, newcomer("b@h", "127.0.0.1:2")).unwrap();
+    assert_eq!((standing.node, standing.cluster()), (NodeId(1), part.state().cluster()));
+    assert_eq!((&*standing.record().address, &*standing.record().member.zone), ("127.0.0.1:2", "z"));
+    assert_eq!(standing.as_of, part.as_of());
+    assert_eq!(admitted(&mut part, newcomer("b@h", "127.0.0.1:2")).unwrap().node, NodeId(1));
+    assert_eq!(admitted(&mut part, newcomer("c@h", "127.0.0.1:3")).unwrap().node, NodeId(2));
+    let text = admitted(&mut part, newcomer("b@h", "127.0.0.1:9")).unwrap_err();
+    assert!(text.contains("b@h waits to join from 127.0.0.1:2, not 127.0.0.1:9"), "{text}");
+    let text = admitted(&mut part, newcomer("a@h", "127.0.0.1:9")).unwrap_err();
+    assert!(text.contains("a@h is the name of a member, which is valid"), "{text}");
+    let long = "z".repeat(300);
+    let text = admitted(&mut part, Newcomer { zone: long, ..newcomer("d@h", "127.0.0.1:4") }).unwrap_err();
+    assert!(text.contains("longer than 255 bytes"), "{text}");
+}
+
+#[test]
+fn who_is_refused_as_no_member_believes_it_of_those_who_know_as_much() {
+    let data = tempfile::tempdir().unwrap();
+    let part = part(data.path(), &["a@h", "b@h"], 1);
+    let AsOf { epoch, commit } = part.as_of();
+    assert!(!part.is_removed(AsOf { epoch, commit: commit - 1 }));
+    assert!(part.is_removed(AsOf { epoch, commit: commit + 1 }));
+    assert!(part.is_removed(AsOf { epoch: epoch + 1, commit: 0 }));
 }

@@ -1,13 +1,16 @@
 //! Connections that a shard opens to other nodes, and sends on.
 //!
+//! There is one link to each member; it begins when the node becomes one, and ends when it is one no more.
+//!
 //! A message that is sent is put in the link's queue, and the link's task is woken. It runs when the connections
 //! that have input have had their turn, so what these ask of the node leaves together.
 
 use super::channel::{Channel, HANDSHAKE_READ_BYTES};
 use super::figures::PeerFigures;
 use super::queue::{Queue, Waiting};
-use super::{HANDSHAKE_MAX, LINKS_MAX, Peers, prepare};
+use super::{HANDSHAKE_MAX, LINKS_MAX, Peers, Roster, prepare};
 use crate::local::Local;
+use crate::membership::AsOf;
 use base::{Monotonic, Rng};
 use bytes::{Bytes, BytesMut};
 use kv::reap::FRAME_WAIT_MAX;
@@ -18,6 +21,7 @@ use ring::NodeId;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -46,8 +50,9 @@ const STEADY: Duration = Duration::from_secs(1);
 /// The links of a shard.
 pub(crate) struct Links {
     shard: ShardId,
-    /// By node; `None` for this node, and everywhere if the shard uses those of another.
-    links: Vec<Option<Rc<Link>>>,
+    /// By the node's number; none to this node, and none at all if the shard uses those of another.
+    links: RefCell<Vec<Option<Rc<Link>>>>,
+    /// By the node's number. Those of nodes that have left stay.
     figures: RefCell<Vec<PeerFigures>>,
     now: Cell<Monotonic>,
     /// Tasks that end when the shard closes.
@@ -64,18 +69,17 @@ struct Link {
     stalled: Notify,
     /// The node was heard of: try to connect at once.
     hurry: Notify,
+    /// The node is no member any more.
+    left: Notify,
 }
 
 impl Links {
     /// Links of `shard`, which are opened by [`Links::open`].
-    pub(crate) fn new(shard: ShardId, peers: &Peers) -> Links {
-        let members = peers.members();
-        let has_own = shard.0 < LINKS_MAX;
-        let link = |node| (has_own && node != members.here()).then(|| Rc::new(Link::new(node)));
+    pub(crate) fn new(shard: ShardId) -> Links {
         Links {
             shard,
-            links: members.all().map(link).collect(),
-            figures: RefCell::new(vec![PeerFigures::default(); members.count()]),
+            links: RefCell::default(),
+            figures: RefCell::default(),
             now: Cell::new(Monotonic::default()),
             tasks: RefCell::default(),
         }
@@ -89,19 +93,55 @@ impl Links {
     /// Puts a message in the queue for a node; gives it back if the link is down or the queue full.
     #[must_use]
     pub(crate) fn send(&self, from: ShardId, to: NodeId, message: PeerMessage) -> Option<PeerMessage> {
-        let link = self.links[usize::from(to.0)].as_ref().expect("a shard's own links lead to other nodes");
-        let bounced = link.send(from, message, self.now.get());
+        let bounced = match self.links.borrow().get(usize::from(to.0)) {
+            Some(Some(link)) => link.send(from, message, self.now.get()),
+            // It has left, or this node's links do not know of it yet.
+            _ => Some(message),
+        };
         if bounced.is_some() {
             self.count(to, |figures| figures.peer_bounced += 1);
         }
         bounced
     }
 
-    /// Starts the task of each link.
+    /// Has links follow the members, from now on.
     pub(crate) fn open(&self, local: &Rc<Local>, peers: &Arc<Peers>) {
-        for link in self.links.iter().flatten() {
-            let task = run(Rc::clone(link), Rc::clone(local), Arc::clone(peers));
-            self.add_task(tokio::task::spawn_local(task).abort_handle());
+        if self.shard.0 >= LINKS_MAX {
+            return;
+        }
+        let mut rosters = peers.subscribe();
+        let roster = Arc::clone(&rosters.borrow_and_update());
+        self.follow(&roster, local, peers);
+        let (local, peers) = (Rc::clone(local), Arc::clone(peers));
+        let task = tokio::task::spawn_local(async move {
+            while rosters.changed().await.is_ok() {
+                let roster = Arc::clone(&rosters.borrow_and_update());
+                local.links().follow(&roster, &local, &peers);
+            }
+        });
+        self.add_task(task.abort_handle());
+    }
+
+    /// Begins links to those who have come, and ends those to members that have left.
+    fn follow(&self, roster: &Roster, local: &Rc<Local>, peers: &Arc<Peers>) {
+        let mut links = self.links.borrow_mut();
+        for link in links.iter_mut() {
+            if let Some(left) = link.take_if(|link| !roster.members().has(link.node)) {
+                left.left.notify_one();
+            }
+        }
+        for node in roster.members().others() {
+            let at = usize::from(node.0);
+            if links.len() <= at {
+                links.resize(at + 1, None);
+            }
+            if links[at].is_none() {
+                let link = Rc::new(Link::new(node));
+                links[at] = Some(Rc::clone(&link));
+                let name = Arc::clone(roster.members().name(node));
+                let task = run(link, name, Rc::clone(local), Arc::clone(peers));
+                self.add_task(tokio::task::spawn_local(task).abort_handle());
+            }
         }
     }
 
@@ -115,12 +155,12 @@ impl Links {
     /// Ends all connections.
     pub(crate) fn close(&self) {
         self.tasks.borrow_mut().drain(..).for_each(|task| task.abort());
-        self.links.iter().flatten().for_each(|link| link.is_up.set(false));
+        self.links.borrow().iter().flatten().for_each(|link| link.is_up.set(false));
     }
 
     /// Connects at once to a node that is known to be there, unless that is done.
     pub(crate) fn hurry(&self, node: NodeId) {
-        if let Some(link) = &self.links[usize::from(node.0)]
+        if let Some(Some(link)) = self.links.borrow().get(usize::from(node.0))
             && !link.is_up.get()
         {
             link.hurry.notify_waiters();
@@ -135,21 +175,25 @@ impl Links {
     /// Ends connections whose writes do not get on.
     pub(crate) fn sweep(&self, now: Monotonic) {
         self.now.set(now);
-        for link in self.links.iter().flatten() {
+        for link in self.links.borrow().iter().flatten() {
             if link.writing_since.get().is_some_and(|since| now.since(since) >= STALLED_MAX) {
                 link.stalled.notify_waiters();
             }
         }
     }
 
-    /// Counters by node.
+    /// Counters by the node's number.
     pub(crate) fn figures(&self) -> Vec<PeerFigures> {
         self.figures.borrow().clone()
     }
 
     /// Changes a node's counters.
     pub(crate) fn count(&self, node: NodeId, change: impl FnOnce(&mut PeerFigures)) {
-        change(&mut self.figures.borrow_mut()[usize::from(node.0)]);
+        let (mut figures, at) = (self.figures.borrow_mut(), usize::from(node.0));
+        if figures.len() <= at {
+            figures.resize(at + 1, PeerFigures::default());
+        }
+        change(&mut figures[at]);
     }
 }
 
@@ -163,6 +207,7 @@ impl Link {
             writing_since: Cell::new(None),
             stalled: Notify::new(),
             hurry: Notify::new(),
+            left: Notify::new(),
         }
     }
 
@@ -190,14 +235,17 @@ impl Link {
     }
 }
 
-/// A link's task: connects, sends until the connection ends, and so on.
-async fn run(link: Rc<Link>, local: Rc<Local>, peers: Arc<Peers>) {
-    let name = Arc::clone(peers.members().name(link.node));
+/// A link's task: connects, sends until the connection ends, and so on, until the node has left.
+async fn run(link: Rc<Link>, name: Arc<str>, local: Rc<Local>, peers: Arc<Peers>) {
     let mut rng = OsRng::new();
     let mut pause = AGAIN_MIN;
     let mut last_failure = String::new();
     loop {
-        match connect(&link, &peers).await {
+        let connected = tokio::select! {
+            connected = connect(&link, &name, &peers) => connected,
+            () = link.left.notified() => return,
+        };
+        match connected {
             Ok((mut channel, version)) => {
                 tracing::info!(peer = %name, "link up");
                 last_failure.clear();
@@ -205,20 +253,26 @@ async fn run(link: Rc<Link>, local: Rc<Local>, peers: Arc<Peers>) {
                 link.is_up.set(true);
                 local.links().count(link.node, |figures| figures.peer_links_up += 1);
                 local.link(link.node, true);
-                let ended = send_all(&link, &local, &mut channel, version).await;
+                let (ended, has_left) = tokio::select! {
+                    ended = send_all(&link, &local, &mut channel, version) => (ended, false),
+                    () = link.left.notified() => ("it is no member any more".to_owned(), true),
+                };
                 link.is_up.set(false);
                 local.links().count(link.node, |figures| figures.peer_links_up -= 1);
                 link.writing_since.set(None);
                 give_back(&link, &local);
                 local.link(link.node, false);
                 tracing::info!(peer = %name, "link down: {ended}");
+                if has_left {
+                    return;
+                }
                 if local.links().now.get().since(began) >= STEADY {
                     pause = AGAIN_MIN;
                 }
             }
             // Once for each reason: a node may be away for days.
             Err(failure) if failure != last_failure => {
-                tracing::warn!(peer = %name, address = %peers.address(link.node), "no link: {failure}");
+                tracing::warn!(peer = %name, "no link: {failure}");
                 last_failure = failure;
             }
             Err(_) => {}
@@ -228,23 +282,26 @@ async fn run(link: Rc<Link>, local: Rc<Local>, peers: Arc<Peers>) {
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = link.hurry.notified() => {}
+            () = link.left.notified() => return,
         }
     }
 }
 
 /// A connection that the other node has welcomed, and the version in which frames are written to it.
-async fn connect(link: &Link, peers: &Peers) -> Result<(Channel, u16), String> {
-    match timeout(HANDSHAKE_MAX, introduce(link.node, peers)).await {
-        Ok(result) => result,
-        Err(_) => Err(format!("no answer in {} s", HANDSHAKE_MAX.as_secs())),
+async fn connect(link: &Link, name: &str, peers: &Peers) -> Result<(Channel, u16), String> {
+    let address = peers.roster().address(link.node);
+    let address = address.ok_or_else(|| "it has not said where it is reached".to_owned())?;
+    match timeout(HANDSHAKE_MAX, introduce(address, name, peers)).await {
+        Ok(result) => result.map_err(|failure| format!("{address}: {failure}")),
+        Err(_) => Err(format!("{address}: no answer in {} s", HANDSHAKE_MAX.as_secs())),
     }
 }
 
-async fn introduce(node: NodeId, peers: &Peers) -> Result<(Channel, u16), String> {
+async fn introduce(address: SocketAddr, name: &str, peers: &Peers) -> Result<(Channel, u16), String> {
     let failed = |error: io::Error| error.to_string();
-    let tcp = TcpStream::connect(peers.address(node)).await.map_err(failed)?;
+    let tcp = TcpStream::connect(address).await.map_err(failed)?;
     prepare(&tcp).map_err(failed)?;
-    let tls = peers.tls.open(peers.members().name(node)).map_err(|error| error.to_string())?;
+    let tls = peers.tls.open(name).map_err(|error| error.to_string())?;
     let mut channel = Channel::new(tcp, tls);
     let mut input = BytesMut::new();
     channel.handshake(&mut input).await.map_err(failed)?;
@@ -256,6 +313,10 @@ async fn introduce(node: NodeId, peers: &Peers) -> Result<(Channel, u16), String
         match Reply::read(&mut input).map_err(|error| error.to_string())? {
             Some(Reply::Welcome { version }) => return Ok((channel, version)),
             Some(Reply::Refused { text }) => return Err(format!("refused: {text}")),
+            Some(Reply::NotMember { epoch, commit }) => {
+                peers.membership.not_member(AsOf { epoch, commit });
+                return Err(format!("refused: this node is no member (as of entry {commit})"));
+            }
             None if channel.read(&mut input, &mut scratch).await.map_err(failed)? => {}
             None => return Err("the connection was closed before an answer".to_owned()),
         }

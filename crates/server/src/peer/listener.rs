@@ -1,15 +1,19 @@
 //! Connections that other nodes open, until it is known who they are.
 //!
 //! They are accepted on the main thread, so that strangers cost the shards nothing, and handed to a shard's thread
-//! when they are welcome.
+//! when they are welcome. Newcomers are told here what the cluster has decided.
 
 use super::channel::{Channel, HANDSHAKE_READ_BYTES};
 use super::{HANDSHAKE_MAX, Peers, prepare};
-use bytes::BytesMut;
-use protocol::peer::{Hello, Reply, negotiate};
+use crate::config::check_node_name;
+use crate::membership::{ADMISSION_MAX, Admitted, Newcomer};
+use bytes::{Bytes, BytesMut};
+use protocol::peer::frame::{self, Header};
+use protocol::peer::{ADMISSION, Greeting, Hello, Join, Reply, common_version, negotiate};
 use ring::NodeId;
 use rustls::Connection;
 use rustls::pki_types::CertificateDer;
+use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +39,9 @@ const WARN_EVERY: Duration = Duration::from_secs(1);
 
 /// How long to wait after a failed accept: too many open files, say, which does not pass by trying at once.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// How long a newcomer may take: the cluster's decision, and a large state on a slow network.
+const NEWCOMER_MAX: Duration = Duration::from_secs(2 * ADMISSION_MAX.as_secs());
 
 /// A connection of a node that was welcomed, on its way to a shard's thread.
 pub(crate) struct Arrived {
@@ -72,29 +79,56 @@ impl Doors {
     }
 
     fn half_open(&self, address: IpAddr) -> Option<OwnedSemaphorePermit> {
-        let is_members = self.peers.addresses.iter().any(|member| member.ip() == address);
+        let is_members = self.peers.roster().has_address(address);
         let places = if is_members { &self.members } else { &self.others };
         Arc::clone(places).try_acquire_owned().ok()
     }
 
-    /// Which node that is, or why it is refused.
+    /// Which node that is, or why it is refused: the answer, and what is said of it here.
     fn admit(
         &self,
         hello: &Hello,
         certificate: Option<&CertificateDer<'_>>,
-    ) -> Result<(NodeId, u16), String> {
+    ) -> Result<(NodeId, u16), (Reply, String)> {
+        let refused = |text: String| (Reply::Refused { text: text.clone() }, text);
         let from = &hello.from;
         if !certificate.is_some_and(|certificate| super::tls::stands_for(certificate, from)) {
-            return Err(format!("the certificate does not name {from:?}"));
+            return Err(refused(format!("the certificate does not name {from:?}")));
         }
-        let members = &self.peers.members;
-        let node = members.all().find(|&node| **members.name(node) == **from);
-        let version = negotiate(&self.peers.hello, hello).map_err(|refusal| refusal.to_string())?;
-        match node {
-            None => Err(format!("{from:?} is no member of this cluster")),
-            Some(node) if node == members.here() => Err(format!("{from:?} is this node's own name")),
+        let version =
+            negotiate(&self.peers.hello, hello).map_err(|refusal| refused(format!("{from:?}: {refusal}")))?;
+        let roster = self.peers.roster();
+        match roster.named(from) {
+            None => {
+                let not_member = Reply::NotMember { epoch: roster.as_of.epoch, commit: roster.as_of.commit };
+                Err((not_member, format!("{from:?} is no member of this cluster")))
+            }
+            Some(node) if node == roster.members().here() => {
+                Err(refused(format!("{from:?} is this node's own name")))
+            }
             Some(node) => Ok((node, version)),
         }
+    }
+
+    /// What becomes of a newcomer, and the version that it is told.
+    async fn admit_newcomer(
+        &self,
+        join: Join,
+        certificate: Option<&CertificateDer<'_>>,
+    ) -> Result<(Admitted, u16), String> {
+        let Join { versions, weight, from, address, zone } = join;
+        if !certificate.is_some_and(|certificate| super::tls::stands_for(certificate, &from)) {
+            return Err(format!("the certificate does not name {from:?}"));
+        }
+        check_node_name(&from)?;
+        let version =
+            common_version(self.peers.hello.versions, versions).map_err(|refusal| refusal.to_string())?;
+        let usable = address.parse::<SocketAddr>().is_ok_and(|it| it.port() > 0 && !it.ip().is_unspecified());
+        if !usable {
+            return Err(format!("{address:?} is no address where {from} can be reached"));
+        }
+        let newcomer = Newcomer { name: from, address, zone, weight };
+        Ok((self.peers.membership.admit(newcomer).await, version))
     }
 
     fn refuse(&self, address: SocketAddr, reason: &str) {
@@ -116,7 +150,7 @@ impl Doors {
 /// Accepts connections for ever, and hands those of nodes to the shards' threads in turn.
 pub(crate) async fn serve(listener: TcpListener, doors: Arc<Doors>, shards: Vec<mpsc::Sender<Arrived>>) {
     let shards = Arc::new(shards);
-    let mut turns = vec![0_usize; doors.peers.members.count()];
+    let mut turns: BTreeMap<NodeId, usize> = BTreeMap::new();
     let (arrive, mut arrived) = mpsc::channel(1);
     loop {
         tokio::select! {
@@ -134,7 +168,7 @@ pub(crate) async fn serve(listener: TcpListener, doors: Arc<Doors>, shards: Vec<
             },
             Some(arrived) = arrived.recv() => {
                 let arrived: Arrived = arrived;
-                let turn = &mut turns[usize::from(arrived.node.0)];
+                let turn = turns.entry(arrived.node).or_default();
                 *turn = (*turn + 1) % shards.len();
                 // A thread that takes nothing stops, or hangs; the other node will try again.
                 shards[*turn].try_send(arrived).ok();
@@ -150,16 +184,33 @@ async fn receive(
     place: OwnedSemaphorePermit,
     arrive: mpsc::Sender<Arrived>,
 ) {
-    match timeout(HANDSHAKE_MAX, greet(tcp, &doors)).await {
-        Ok(Ok(arrived)) => return drop(arrive.send(arrived).await),
-        Ok(Err(reason)) => doors.refuse(address, &reason),
-        Err(_) => doors.refuse(address, &format!("no handshake in {} s", HANDSHAKE_MAX.as_secs())),
-    }
+    let late = |what: &str, max: Duration| format!("{what} in {} s", max.as_secs());
+    let reason = match timeout(HANDSHAKE_MAX, greet(tcp, &doors)).await {
+        Ok(Ok(Visitor::Member(arrived))) => return drop(arrive.send(*arrived).await),
+        Ok(Ok(Visitor::Newcomer(channel, join))) => {
+            match timeout(NEWCOMER_MAX, decide(*channel, join, &doors)).await {
+                Ok(Ok(name)) => return tracing::info!(peer = %name, %address, "admitted"),
+                Ok(Err(reason)) => reason,
+                Err(_) => late("a newcomer did not take its answer", NEWCOMER_MAX),
+            }
+        }
+        Ok(Err(reason)) => reason,
+        Err(_) => late("no handshake", HANDSHAKE_MAX),
+    };
+    doors.refuse(address, &reason);
     tokio::time::sleep(REFUSED_PAUSE).await;
     drop(place);
 }
 
-async fn greet(tcp: TcpStream, doors: &Doors) -> Result<Arrived, String> {
+/// Who has opened a connection.
+enum Visitor {
+    /// A node of the cluster, which was welcomed.
+    Member(Box<Arrived>),
+    /// A node that wants to be one.
+    Newcomer(Box<Channel>, Join),
+}
+
+async fn greet(tcp: TcpStream, doors: &Doors) -> Result<Visitor, String> {
     let failed = |error: std::io::Error| error.to_string();
     prepare(&tcp).map_err(failed)?;
     let mut channel = Channel::new(tcp, doors.peers.tls.accept().map_err(|error| error.to_string())?);
@@ -167,21 +218,48 @@ async fn greet(tcp: TcpStream, doors: &Doors) -> Result<Arrived, String> {
     channel.handshake(&mut input).await.map_err(failed)?;
     let mut scratch = [0; HANDSHAKE_READ_BYTES];
     let hello = loop {
-        match Hello::read(&mut input).map_err(|error| error.to_string())? {
-            Some(hello) => break hello,
+        match Greeting::read(&mut input).map_err(|error| error.to_string())? {
+            Some(Greeting::Hello(hello)) => break hello,
+            Some(Greeting::Join(join)) => return Ok(Visitor::Newcomer(Box::new(channel), join)),
             None if channel.read(&mut input, &mut scratch).await.map_err(failed)? => {}
             None => return Err("closed before it said who it is".to_owned()),
         }
     };
     let verdict = doors.admit(&hello, channel.certificate());
-    let reply = match &verdict {
-        Ok((_, version)) => Reply::Welcome { version: *version },
-        Err(text) => Reply::Refused { text: text.clone() },
+    let (reply, verdict) = match verdict {
+        Ok((node, version)) => (Reply::Welcome { version }, Ok(node)),
+        Err((reply, reason)) => (reply, Err(reason)),
     };
     let mut out = BytesMut::new();
     reply.encode(&mut out);
     channel.write(&[IoSlice::new(&out)]).await.map_err(failed)?;
-    let (node, _) = verdict?;
+    let node = verdict?;
     let (tcp, tls) = channel.into_parts().map_err(failed)?;
-    Ok(Arrived { node, tcp, tls, input })
+    Ok(Visitor::Member(Box::new(Arrived { node, tcp, tls, input })))
+}
+
+/// Tells a newcomer what the cluster decided; its name, if it is admitted.
+async fn decide(mut channel: Channel, join: Join, doors: &Doors) -> Result<String, String> {
+    let name = join.from.clone();
+    let decided = doors.admit_newcomer(join, channel.certificate()).await;
+    let admitted = decided.and_then(|(admitted, version)| Ok((admitted?, version)));
+    let mut out = BytesMut::new();
+    let told = match admitted {
+        Ok((standing, version)) => {
+            Reply::Welcome { version }.encode(&mut out);
+            let start = frame::begin(&mut out);
+            let body = Bytes::from(standing.encode());
+            let header = Header { kind: ADMISSION, id: 0, ttl_ms: 0 };
+            let body = frame::end(&mut out, start, header, Some(&body)).map_err(|error| error.to_string())?;
+            out.extend_from_slice(&body.unwrap_or_default());
+            Ok(name)
+        }
+        Err(text) => {
+            let reason = format!("{name:?} wants to join: {text}");
+            Reply::Refused { text }.encode(&mut out);
+            Err(reason)
+        }
+    };
+    channel.write(&[IoSlice::new(&out)]).await.map_err(|error| error.to_string())?;
+    told
 }

@@ -6,25 +6,30 @@
 //!
 //! 1. The opener connects and both sides prove by TLS 1.3 that they have a certificate of the cluster's authority.
 //! 2. The opener sends `Hello`: which node it is, and of which cluster. The acceptor checks that the certificate
-//!    names that node, that the node is a member, and that both have the same members and ring; it answers `Welcome`
-//!    or `Refused` with the reason.
+//!    names that node, that both are of the same cluster, and that the node is a member; it answers `Welcome`
+//!    or `Refused` with the reason. Whoever wants to become a member sends `Join`, and is told which node it is.
 //! 3. From then on the opener sends frames, most urgent lane first, as many in one write as wait.
 //! 4. When a connection ends, what waits goes back to the shard, which is told; the opener tries again, at random
 //!    times that lie further and further apart.
+//!
+//! Members come and go while links are open: links follow the [`Roster`], and so does the door.
 //!
 //! Nothing of a stranger is parsed but TLS, on the main thread, with a deadline and a bound on how many are at it.
 //! Delivery is not promised: what was written when a connection ended may have arrived or not.
 //!
 //! * `tls.rs`: certificates. * `channel.rs`: TLS over a socket. * `queue.rs`: what waits for a link, in lanes.
 //! * `link.rs`: connections that we open. * `listener.rs`: connections of others, until they are known.
-//! * `reader.rs`: what comes in on them. * `figures.rs`: counters.
+//! * `reader.rs`: what comes in on them. * `figures.rs`: counters. * `roster.rs`: with whom there are links. * `join.rs`: the
+//!   newcomer's side of its admission.
 
 mod channel;
 mod figures;
+mod join;
 mod link;
 mod listener;
 mod queue;
 mod reader;
+mod roster;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -32,18 +37,21 @@ mod tls;
 pub use figures::PeerFigures;
 pub use tls::{TlsError, certificate_name, check_files};
 
+pub(crate) use join::ask_to_join;
 pub(crate) use link::Links;
 pub(crate) use listener::{Arrived, Doors, serve};
 pub(crate) use reader::receive;
+pub use roster::Roster;
+#[cfg(test)]
+pub(crate) use tests::test_tls;
+pub(crate) use tls::Tls;
 
-use crate::config::Cluster;
-use node::Members;
-use protocol::peer::{Hello, Versions, cluster_fingerprint};
-use ring::{NodeId, RingSize};
-use std::net::SocketAddr;
+use crate::membership;
+use ::membership::ClusterId;
+use protocol::peer::{Hello, Versions};
 use std::sync::Arc;
 use std::time::Duration;
-use tls::Tls;
+use tokio::sync::watch;
 
 /// The most shards of a node that have a link of their own to each other node: with more, the links of a large
 /// cluster would be more than what their batches save.
@@ -59,45 +67,44 @@ const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
 
 /// What all links of a node share.
 pub struct Peers {
-    members: Arc<Members>,
-    addresses: Vec<SocketAddr>,
     tls: Tls,
     hello: Hello,
+    roster: watch::Sender<Arc<Roster>>,
+    membership: membership::Handle,
 }
 
 impl Peers {
-    /// Reads the certificates of `cluster`. `life` is this process.
-    pub fn new(
-        cluster: &Cluster,
-        members: Arc<Members>,
-        ring_size: RingSize,
+    /// Of a node of `cluster` which is the one of the roster. `life` is this process.
+    pub(crate) fn new(
+        tls: Tls,
+        cluster: ClusterId,
         life: u64,
-    ) -> Result<Peers, TlsError> {
-        let here = Arc::clone(members.name(members.here()));
-        let names = members.all().map(|node| &**members.name(node));
-        let hello = Hello {
-            versions: Versions::OURS,
-            cluster: cluster_fingerprint(ring_size.partitions(), names),
-            life,
-            from: here.to_string(),
-        };
-        let tls = Tls::load(&cluster.ca, &cluster.cert, &cluster.key, &here)?;
-        let addresses = cluster.members.iter().map(|member| member.address).collect();
-        Ok(Peers { members, addresses, tls, hello })
+        roster: Roster,
+        membership: membership::Handle,
+    ) -> Peers {
+        let members = roster.members();
+        let from = members.name(members.here()).to_string();
+        let hello = Hello { versions: Versions::OURS, cluster: cluster.0, life, from };
+        Peers { tls, hello, roster: watch::Sender::new(Arc::new(roster)), membership }
     }
 
-    /// The nodes of the cluster.
-    pub fn members(&self) -> &Arc<Members> {
-        &self.members
+    /// From now on these are the members.
+    pub fn follow(&self, roster: Roster) {
+        self.roster.send_if_modified(|known| {
+            let is_another = !known.is_like(&roster);
+            *known = Arc::new(roster);
+            is_another
+        });
     }
 
-    /// Where each node is reached, in the order of their numbers.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    /// The members now.
+    pub fn roster(&self) -> Arc<Roster> {
+        Arc::clone(&self.roster.borrow())
     }
 
-    fn address(&self, node: NodeId) -> SocketAddr {
-        self.addresses[usize::from(node.0)]
+    /// The members, and when they change.
+    fn subscribe(&self) -> watch::Receiver<Arc<Roster>> {
+        self.roster.subscribe()
     }
 }
 

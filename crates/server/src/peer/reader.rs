@@ -2,16 +2,17 @@
 //!
 //! All frames of a read are handed to the shards together, and one turn follows.
 
+use super::Peers;
 use super::channel::{Channel, READ_BYTES};
 use super::listener::Arrived;
 use crate::local::Local;
 use bytes::BytesMut;
 use kv::reap::SILENCE_MAX;
-use node::{Members, PeerMessage};
+use node::PeerMessage;
 use protocol::peer::{FRAME_BYTES_MAX, next_frame};
 use ring::NodeId;
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,13 +30,35 @@ const LARGE_BYTES: usize = 1 << 20;
 /// How long to wait for another shard of this node whose mailbox is full, before looking again.
 const CONGESTED: Duration = Duration::from_millis(1);
 
-/// Reads the connections that come to this thread.
-pub(crate) async fn receive(mut arrivals: mpsc::Receiver<Arrived>, local: Rc<Local>, members: Arc<Members>) {
-    let mut open: Vec<VecDeque<AbortHandle>> = vec![VecDeque::new(); members.count()];
+/// Reads the connections that come to this thread. Those of whoever is a member no more end.
+pub(crate) async fn receive(mut arrivals: mpsc::Receiver<Arrived>, local: Rc<Local>, peers: Arc<Peers>) {
+    let mut rosters = peers.subscribe();
+    let mut open: BTreeMap<NodeId, VecDeque<AbortHandle>> = BTreeMap::new();
     // Every read fills it and empties it before another connection has its turn.
     let scratch = Rc::new(RefCell::new(vec![0; READ_BYTES].into_boxed_slice()));
-    while let Some(arrived) = arrivals.recv().await {
-        let of_node = &mut open[usize::from(arrived.node.0)];
+    loop {
+        let arrived = tokio::select! {
+            arrived = arrivals.recv() => match arrived {
+                Some(arrived) => arrived,
+                None => return,
+            },
+            Ok(()) = rosters.changed() => {
+                let roster = Arc::clone(&rosters.borrow_and_update());
+                open.retain(|node, tasks| {
+                    let stays = roster.members().has(*node);
+                    tasks.iter().filter(|_| !stays).for_each(AbortHandle::abort);
+                    stays
+                });
+                continue;
+            }
+        };
+        let roster = Arc::clone(&rosters.borrow());
+        // It may have left since it was welcomed.
+        let members = roster.members();
+        if !members.has(arrived.node) {
+            continue;
+        }
+        let of_node = open.entry(arrived.node).or_default();
         of_node.retain(|task| !task.is_finished());
         if of_node.len() == CONNECTIONS_PER_NODE_MAX
             && let Some(oldest) = of_node.pop_front()

@@ -44,6 +44,11 @@ impl Folder {
     }
 }
 
+/// What a test of something else needs.
+pub(crate) fn test_tls(node: &str) -> Tls {
+    Folder::new(node).load(node).unwrap()
+}
+
 fn load(ca: &Path, cert: &Path, key: &Path, node: &str) -> Result<Tls, TlsError> {
     Tls::load(ca, cert, key, node)
 }

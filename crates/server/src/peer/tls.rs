@@ -3,21 +3,26 @@
 //! The cluster has a certificate authority of its own. A node has a certificate of that authority, good for both
 //! ends of a connection, whose DNS name stands for the node ([`certificate_name`]). Both ends verify the other's;
 //! the opener that it has reached the node it meant, the acceptor, when it has read `Hello`, that the certificate
-//! names the node that it claims to be.
+//! names the node that it claims to be. A newcomer knows an address only: it is content with any node of the authority
+//! ([`AnyNode`]), as whoever has a certificate of it can make members anyway.
 //!
 //! Sessions are not resumed: a link is opened once and lives long, and without tickets the acceptor never writes to
 //! an opener that does not read.
 
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
     Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor, verify_server_name,
 };
-use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::{cipher_suite, default_provider};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::version::TLS13;
-use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
+use rustls::{
+    ClientConfig, ClientConnection, Connection, DigitallySignedStruct, RootCertStore, ServerConfig,
+    ServerConnection, SignatureScheme,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -65,14 +70,16 @@ pub(super) fn stands_for(certificate: &CertificateDer<'_>, node: &str) -> bool {
 }
 
 /// Both ends of connections to other nodes.
-pub(super) struct Tls {
+pub(crate) struct Tls {
     client: Arc<ClientConfig>,
+    /// For a node of which only the address is known.
+    newcomer: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
 }
 
 impl Tls {
     /// Reads the files, and checks that they are of use for `node`.
-    pub(super) fn load(ca: &Path, cert: &Path, key: &Path, node: &str) -> Result<Tls, TlsError> {
+    pub(crate) fn load(ca: &Path, cert: &Path, key: &Path, node: &str) -> Result<Tls, TlsError> {
         let provider = Arc::new(provider());
         let mut roots = RootCertStore::empty();
         for authority in certificates(ca)? {
@@ -92,6 +99,9 @@ impl Tls {
             .with_client_auth_cert(chain.clone(), private.clone_key())
             .map_err(|error| wrong(key, error))?;
         client.resumption = Resumption::disabled();
+        let mut newcomer = client.clone();
+        let any = AnyNode { roots: Arc::clone(&roots), provider: Arc::clone(&provider) };
+        newcomer.dangerous().set_certificate_verifier(Arc::new(any));
 
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
         let verifier = verifier.build().map_err(|error| wrong(ca, error))?;
@@ -103,7 +113,14 @@ impl Tls {
             .map_err(|error| wrong(key, error))?;
         server.send_tls13_tickets = 0;
         server.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(Tls { client: Arc::new(client), server: Arc::new(server) })
+        Ok(Tls { client: Arc::new(client), newcomer: Arc::new(newcomer), server: Arc::new(server) })
+    }
+
+    /// The opener's end of a connection to some node of the cluster.
+    pub(super) fn open_to_any(&self) -> Result<Connection, rustls::Error> {
+        // The name is not looked at.
+        let connection = ClientConnection::new(Arc::clone(&self.newcomer), server_name("any@any"))?;
+        Ok(connection.into())
     }
 
     /// The opener's end of a connection to `node`.
@@ -116,6 +133,52 @@ impl Tls {
     /// The acceptor's end of a connection.
     pub(super) fn accept(&self) -> Result<Connection, rustls::Error> {
         Ok(ServerConnection::new(Arc::clone(&self.server))?.into())
+    }
+}
+
+/// Verifies that the other end has a certificate of the authority, whichever node it stands for. The proof that it has the key
+/// of that certificate is verified as ever.
+#[derive(Debug)]
+struct AnyNode {
+    roots: Arc<RootCertStore>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for AnyNode {
+    fn verify_server_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let parsed = ParsedCertificate::try_from(own)?;
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, between, now, algorithms)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.3 is spoken only".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

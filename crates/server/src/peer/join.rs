@@ -1,0 +1,131 @@
+//! A newcomer's side of its admission: it asks a member, of which it knows the address, and is told which node it is.
+//!
+//! A member that cannot be reached is tried again, for it may be starting; a refusal is final, since whoever refuses has asked
+//! the cluster.
+
+use super::channel::{Channel, READ_BYTES};
+use super::tls::Tls;
+use super::{HANDSHAKE_MAX, prepare};
+use crate::membership::{ADMISSION_MAX, STANDING_BYTES_MAX, Standing};
+use bytes::BytesMut;
+use protocol::peer::{ADMISSION, Join, Reply, next_frame};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+/// How long to try while no member can be reached.
+const REACH_MAX: Duration = Duration::from_secs(30);
+
+/// How long to wait between two tries.
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// How long an answer may take: the cluster's decision, and a large state on a slow network.
+const ANSWER_MAX: Duration = Duration::from_secs(2 * ADMISSION_MAX.as_secs());
+
+/// Why a member did not admit.
+enum Failure {
+    /// It, or another one, may another time.
+    Unreached(String),
+    /// It is for a person to mend.
+    Refused(String),
+}
+
+/// Asks the members at `contacts` for a place until one decides; says why there is none. Blocks.
+pub(crate) fn ask_to_join(contacts: &[SocketAddr], join: &Join, tls: &Tls) -> Result<Standing, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start a runtime: {error}"))?;
+    runtime.block_on(async {
+        let until = Instant::now() + REACH_MAX;
+        loop {
+            let mut why = String::new();
+            for &contact in contacts {
+                match ask(contact, join, tls).await {
+                    Ok(standing) => return Ok(standing),
+                    Err(Failure::Refused(text)) => {
+                        return Err(format!("the member at {contact} refuses: {text}"));
+                    }
+                    Err(Failure::Unreached(text)) => {
+                        tracing::info!(%contact, "cannot ask to join: {text}");
+                        why =
+                            format!("no member was reached in {} s; {contact}: {text}", REACH_MAX.as_secs());
+                    }
+                }
+            }
+            if Instant::now() >= until {
+                return Err(why);
+            }
+            tokio::time::sleep(AGAIN_AFTER).await;
+        }
+    })
+}
+
+async fn ask(contact: SocketAddr, join: &Join, tls: &Tls) -> Result<Standing, Failure> {
+    let late = |_| Failure::Unreached("no answer in time".to_owned());
+    let mut input = BytesMut::new();
+    let mut channel =
+        timeout(HANDSHAKE_MAX, introduce(contact, join, tls, &mut input)).await.map_err(late)??;
+    timeout(ANSWER_MAX, answer(&mut channel, &mut input)).await.map_err(late)?
+}
+
+async fn introduce(
+    contact: SocketAddr,
+    join: &Join,
+    tls: &Tls,
+    input: &mut BytesMut,
+) -> Result<Channel, Failure> {
+    let unreached = |error: io::Error| Failure::Unreached(error.to_string());
+    let tcp = TcpStream::connect(contact).await.map_err(unreached)?;
+    prepare(&tcp).map_err(unreached)?;
+    let tls = tls.open_to_any().map_err(|error| Failure::Refused(error.to_string()))?;
+    let mut channel = Channel::new(tcp, tls);
+    channel.handshake(input).await.map_err(|error| match error.kind() {
+        // What TLS has to say of a certificate will be the same next time.
+        io::ErrorKind::InvalidData => Failure::Refused(error.to_string()),
+        _ => Failure::Unreached(error.to_string()),
+    })?;
+    let mut out = BytesMut::new();
+    join.encode(&mut out);
+    channel.write(&[IoSlice::new(&out)]).await.map_err(unreached)?;
+    Ok(channel)
+}
+
+async fn answer(channel: &mut Channel, input: &mut BytesMut) -> Result<Standing, Failure> {
+    let senseless = |what: String| Failure::Refused(format!("its answer makes no sense: {what}"));
+    let mut scratch = vec![0; READ_BYTES];
+    let mut is_welcome = false;
+    loop {
+        if !is_welcome {
+            match Reply::read(input).map_err(|error| senseless(error.to_string()))? {
+                Some(Reply::Welcome { .. }) => is_welcome = true,
+                Some(Reply::Refused { text }) => return Err(Failure::Refused(text)),
+                Some(Reply::NotMember { .. }) => return Err(senseless("a newcomer is no member".to_owned())),
+                None => {}
+            }
+        }
+        if is_welcome
+            && let Some(frame) =
+                next_frame(input, STANDING_BYTES_MAX).map_err(|error| senseless(error.to_string()))?
+        {
+            return match frame.kind {
+                ADMISSION => Standing::decode(&frame.body).map_err(|error| senseless(error.to_string())),
+                kind => Err(senseless(format!("a frame of kind {kind}"))),
+            };
+        }
+        match channel.read(input, &mut scratch).await {
+            Ok(true) => {}
+            Ok(false) if is_welcome => return Err(Failure::Unreached("it ended in the middle".to_owned())),
+            Ok(false) => {
+                let text =
+                    "the connection was closed without an answer: is it a node that listens to others there?";
+                return Err(Failure::Unreached(text.to_owned()));
+            }
+            // As with the handshake: the other end says by TLS what it thinks of our certificate.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(Failure::Refused(error.to_string()));
+            }
+            Err(error) => return Err(Failure::Unreached(error.to_string())),
+        }
+    }
+}

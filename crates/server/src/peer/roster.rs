@@ -1,0 +1,63 @@
+//! Whom a node has links with: the members, and where each is, as of a moment.
+//!
+//! A roster is replaced, never changed. The path of messages does not look at it: each shard's links are told of another one
+//! ([`Peers::subscribe`](super::Peers::subscribe)).
+
+use crate::membership::AsOf;
+use ::membership::state::State;
+use node::Members;
+use ring::NodeId;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// The members as of a moment, and where each is reached.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Roster {
+    members: Arc<Members>,
+    addresses: BTreeMap<NodeId, SocketAddr>,
+    /// When that was.
+    pub as_of: AsOf,
+}
+
+impl Roster {
+    /// That of what all nodes agree on; `None` unless `here` is a member.
+    pub fn of(here: NodeId, state: &State, as_of: AsOf) -> Option<Roster> {
+        let members = state.members().values().map(|record| record.member.clone());
+        let members = ring::Members::new(members).expect("the state holds numbers and names to differ");
+        let members = Arc::new(Members::of(here, Arc::new(members))?);
+        let address = |(&node, record): (&NodeId, &::membership::state::Record)| {
+            Some((node, record.address.parse().ok()?))
+        };
+        let addresses = state.members().iter().filter_map(address).collect();
+        Some(Roster { members, addresses, as_of })
+    }
+
+    /// The members.
+    pub fn members(&self) -> &Arc<Members> {
+        &self.members
+    }
+
+    /// Where a member is reached; `None` for one that has said nothing of use.
+    pub(super) fn address(&self, node: NodeId) -> Option<SocketAddr> {
+        self.addresses.get(&node).copied()
+    }
+
+    /// The member of this name.
+    pub(super) fn named(&self, name: &str) -> Option<NodeId> {
+        self.members.of_ring().iter().find(|member| *member.name == *name).map(|member| member.id)
+    }
+
+    /// Whether members are reached there.
+    pub(super) fn has_address(&self, address: IpAddr) -> bool {
+        self.addresses.values().any(|member| member.ip() == address)
+    }
+
+    /// Whether links are the same by both.
+    pub(super) fn is_like(&self, other: &Roster) -> bool {
+        let names = |roster: &Roster| -> Vec<_> {
+            roster.members.of_ring().iter().map(|member| (member.id, Arc::clone(&member.name))).collect()
+        };
+        self.addresses == other.addresses && names(self) == names(other)
+    }
+}
