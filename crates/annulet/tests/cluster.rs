@@ -94,7 +94,7 @@ impl Cluster {
     fn hello(&self, from: &str, ring_size: u32) -> Hello {
         let names: Vec<_> = (1..=self.ports.len()).map(name).collect();
         let cluster = cluster_fingerprint(ring_size, names.iter().map(|name| &**name));
-        Hello { versions: Versions::OURS, cluster, life: 1, from: from.to_owned() }
+        Hello { versions: Versions::OURS, cluster, life: 1, from: from.to_owned(), address: String::new() }
     }
 }
 

@@ -160,8 +160,7 @@ fn who_is_forgotten_ends_and_may_come_again_with_an_empty_folder() {
     let contact = cluster.contact();
     let more = ["--join", &contact, "--peer-listen", "127.0.0.1:0"];
     let ports = ["serve", "--pb-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"];
-    let words: Vec<&str> =
-        ports.into_iter().chain(options.iter().map(String::as_str)).chain(more).collect();
+    let words: Vec<&str> = ports.into_iter().chain(options.iter().map(String::as_str)).chain(more).collect();
     let mut command = annulet(cluster.dir.path(), &words);
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     until("admission", || agreed(&first)["members"][1]["reachable"] == true);

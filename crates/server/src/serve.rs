@@ -84,7 +84,7 @@ pub fn serve(config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Er
     if let Some(cluster) = &cluster {
         tell_differences(cluster, &part);
     }
-    let common = common(&config, layout, owner, (life, &part, tls), membership)?;
+    let common = common(&config, layout, owner, (&part, tls), membership)?;
     let (stop, stopped) = watch::channel(false);
     let mut node = Node {
         addresses: Addresses {
@@ -313,14 +313,15 @@ fn common(
     config: &Config,
     layout: Layout,
     owner: Owner,
-    (life, part, tls): (u64, &Part, Option<Tls>),
+    (part, tls): (&Part, Option<Tls>),
     membership: membership::Handle,
 ) -> Result<Common, Error> {
     let removed = || Error::Membership(::membership::Stop::Removed.to_string());
     let roster = part.roster().ok_or_else(removed)?;
     let members = Arc::clone(roster.members());
-    let cluster = part.state().cluster();
-    let peers = tls.map(|tls| Arc::new(Peers::new(tls, cluster, life, roster, membership.clone())));
+    let identity = part.identity();
+    let life = identity.start;
+    let peers = tls.map(|tls| Arc::new(Peers::new(tls, identity, roster, membership.clone())));
     let ring = part.state().ring();
     let resources = machine::resources(config.memory, layout.shards);
     let options = options(config, &resources);
@@ -330,7 +331,7 @@ fn common(
         layout,
         owner: Arc::new(owner),
         members,
-        ring: Arc::new(ring),
+        ring,
         peers,
         identity: Arc::new(identity),
         told: Arc::new(told(config, layout, &options)),

@@ -63,4 +63,3 @@ pub fn agreed(server: &Server) -> Value {
     let answer = server.http_get("/admin/cluster");
     serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
-

@@ -75,6 +75,8 @@ pub struct Hello {
     pub life: u64,
     /// Its node's name.
     pub from: String,
+    /// Where the others reach it now; empty if it does not say, as an older program.
+    pub address: String,
 }
 
 /// What a node says that wants to become a member.
@@ -197,15 +199,19 @@ impl Hello {
     /// Appends it.
     ///
     /// # Panics
-    /// If the name is longer than [`NAME_BYTES_MAX`].
+    /// If the name or the address is longer than [`NAME_BYTES_MAX`].
     pub fn encode(&self, out: &mut BytesMut) {
-        assert!(self.from.len() <= NAME_BYTES_MAX, "a node's name is checked when it is set");
+        let texts = [&self.from, &self.address];
+        assert!(
+            texts.iter().all(|text| text.len() <= NAME_BYTES_MAX),
+            "settings are checked when they are set"
+        );
         seal(out, HELLO_MAGIC, |out| {
             out.put_u16_le(self.versions.min);
             out.put_u16_le(self.versions.max);
             out.put_u64_le(self.cluster);
             out.put_u64_le(self.life);
-            put_bytes(out, self.from.as_bytes());
+            texts.iter().for_each(|text| put_bytes(out, text.as_bytes()));
         });
     }
 
@@ -221,6 +227,7 @@ impl Hello {
             cluster: fields.u64()?,
             life: fields.u64()?,
             from: short_text(&mut fields)?,
+            address: if fields.end().is_ok() { String::new() } else { short_text(&mut fields)? },
         }))
     }
 }

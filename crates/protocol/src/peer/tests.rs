@@ -121,7 +121,13 @@ fn what_is_too_large_is_not_begun() {
 }
 
 fn hello() -> Hello {
-    Hello { versions: Versions::OURS, cluster: 0xC1, life: 0x1F, from: "n1@host".into() }
+    Hello {
+        versions: Versions::OURS,
+        cluster: 0xC1,
+        life: 0x1F,
+        from: "n1@host".into(),
+        address: "h:1".into(),
+    }
 }
 
 fn encoded(put: impl FnOnce(&mut BytesMut)) -> BytesMut {
@@ -135,11 +141,15 @@ fn golden_hello() {
     let mut bytes = encoded(|out| hello().encode(out));
     assert_eq!(
         bytes[..],
-        *b"ANNULETP\x20\0\x01\0\x03\0\xC1\0\0\0\0\0\0\0\x1F\0\0\0\0\0\0\0\x07n1@host\x13\x8A\x8F\x1E"
+        *b"ANNULETP$\0\x01\0\x03\0\xC1\0\0\0\0\0\0\0\x1F\0\0\0\0\0\0\0\x07n1@host\x03h:1\xE7^_%"
     );
     bytes.put_slice(b"more");
     assert_eq!(Hello::read(&mut bytes), Ok(Some(hello())));
     assert_eq!(bytes[..], *b"more");
+    // An older program says nothing of where it is.
+    let older = b"ANNULETP\x20\0\x01\0\x03\0\xC1\0\0\0\0\0\0\0\x1F\0\0\0\0\0\0\0\x07n1@host\x13\x8A\x8F\x1E";
+    let older = Hello::read(&mut BytesMut::from(&older[..]));
+    assert_eq!(older, Ok(Some(Hello { address: String::new(), ..hello() })));
 }
 
 #[test]

@@ -191,6 +191,11 @@ impl Part {
         self.membership.state().unwrap_or(&self.standing.state)
     }
 
+    /// Who this is, and how it is reached.
+    pub fn identity(&self) -> &Identity {
+        self.membership.log().identity()
+    }
+
     /// This node.
     pub fn node(&self) -> NodeId {
         self.standing.node

@@ -55,6 +55,17 @@ fn refused(result: Result<Entered, Error>) -> String {
     result.map(drop).unwrap_err().to_string()
 }
 
+fn ask(part: &mut Part, page: ClusterPage, body: &serde_json::Value) -> Answered {
+    let (answer, mut answered) = oneshot::channel();
+    let mailboxes = Mailboxes::new(1);
+    let body = Bytes::from(body.to_string());
+    part.step(Input::Tick, None, &mailboxes, None).unwrap();
+    if let Some(input) = part.operators.ask(page, &body, answer, &part.membership) {
+        part.step(input, None, &mailboxes, None).unwrap();
+    }
+    answered.try_recv().unwrap()
+}
+
 #[test]
 fn a_node_alone_leads_itself_and_leaves_nothing_on_the_disk() {
     let data = tempfile::tempdir().unwrap();

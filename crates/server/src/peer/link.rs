@@ -289,7 +289,7 @@ async fn run(link: Rc<Link>, name: Arc<str>, local: Rc<Local>, peers: Arc<Peers>
 
 /// A connection that the other node has welcomed, and the version in which frames are written to it.
 async fn connect(link: &Link, name: &str, peers: &Peers) -> Result<(Channel, u16), String> {
-    let address = peers.roster().address(link.node);
+    let address = peers.address(link.node);
     let address = address.ok_or_else(|| "it has not said where it is reached".to_owned())?;
     match timeout(HANDSHAKE_MAX, introduce(address, name, peers)).await {
         Ok(result) => result.map_err(|failure| format!("{address}: {failure}")),

@@ -106,7 +106,10 @@ impl Doors {
             Some(node) if node == roster.members().here() => {
                 Err(refused(format!("{from:?} is this node's own name")))
             }
-            Some(node) => Ok((node, version)),
+            Some(node) => {
+                self.peers.note_address(node, &hello.address);
+                Ok((node, version))
+            }
         }
     }
 

@@ -47,9 +47,12 @@ pub(crate) use tests::test_tls;
 pub(crate) use tls::Tls;
 
 use crate::membership;
-use ::membership::ClusterId;
+use ::membership::log::Identity;
 use protocol::peer::{Hello, Versions};
-use std::sync::Arc;
+use ring::NodeId;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -70,28 +73,29 @@ pub struct Peers {
     tls: Tls,
     hello: Hello,
     roster: watch::Sender<Arc<Roster>>,
+    /// Where members say that they are, until all agree on it: one that was started elsewhere could not even say so to the others
+    /// before they answer it there.
+    moved: Mutex<BTreeMap<NodeId, SocketAddr>>,
     membership: membership::Handle,
 }
 
 impl Peers {
-    /// Of a node of `cluster` which is the one of the roster. `life` is this process.
-    pub(crate) fn new(
-        tls: Tls,
-        cluster: ClusterId,
-        life: u64,
-        roster: Roster,
-        membership: membership::Handle,
-    ) -> Peers {
+    /// Of a node which is the one of the roster, and of its process.
+    pub(crate) fn new(tls: Tls, here: &Identity, roster: Roster, membership: membership::Handle) -> Peers {
         let members = roster.members();
         let from = members.name(members.here()).to_string();
-        let hello = Hello { versions: Versions::OURS, cluster: cluster.0, life, from };
-        Peers { tls, hello, roster: watch::Sender::new(Arc::new(roster)), membership }
+        let Identity { cluster, start: life, address, .. } = here.clone();
+        let hello = Hello { versions: Versions::OURS, cluster: cluster.0, life, from, address };
+        let roster = watch::Sender::new(Arc::new(roster));
+        Peers { tls, hello, roster, moved: Mutex::default(), membership }
     }
 
     /// From now on these are the members.
     pub fn follow(&self, roster: Roster) {
         self.roster.send_if_modified(|known| {
             let is_another = !known.is_like(&roster);
+            let stays = |node: NodeId| roster.address(node) == known.address(node);
+            self.moved().retain(|&node, _| stays(node));
             *known = Arc::new(roster);
             is_another
         });
@@ -100,6 +104,26 @@ impl Peers {
     /// The members now.
     pub fn roster(&self) -> Arc<Roster> {
         Arc::clone(&self.roster.borrow())
+    }
+
+    /// Takes note of where a member says it is.
+    fn note_address(&self, node: NodeId, address: &str) {
+        match address.parse() {
+            Ok(address) if self.roster().address(node) != Some(address) => {
+                self.moved().insert(node, address);
+            }
+            _ => drop(self.moved().remove(&node)),
+        }
+    }
+
+    /// Where a member is reached, as far as is known.
+    fn address(&self, node: NodeId) -> Option<SocketAddr> {
+        let moved = self.moved().get(&node).copied();
+        moved.or_else(|| self.roster().address(node))
+    }
+
+    fn moved(&self) -> MutexGuard<'_, BTreeMap<NodeId, SocketAddr>> {
+        self.moved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The members, and when they change.
