@@ -10,9 +10,9 @@ use crate::process::make_dir;
 use crate::report::Report;
 use crate::rows::{Bar, Spec};
 use crate::{Result, sys};
-use bench::results::{Kind, Results, Summary};
 use bench::{Control, Identity, Workload};
 use clap::{Args, ValueEnum};
+use results::{Kind, Results, Summary};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 

@@ -4,8 +4,8 @@
 
 mod common;
 
-use bench::results::Results;
 use common::{Server, annulet, run};
+use results::Results;
 use std::path::Path;
 
 fn workload(driver: &str, address: &str, http: &str, rest: &str) -> String {

@@ -3,7 +3,7 @@
 //! Everything is `None` or zero where the kernel does not tell, or a process belongs to somebody else: a run on a machine
 //! that says less has less in its results.
 
-use crate::results::{Limits, Machine};
+use results::{Limits, Machine};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use bench::results::{Phase, Results, Summary};
 use bench::{Control, Identity, Workload, run};
+use results::{Phase, Results, Summary};
 use std::path::Path;
 
 fn run_in(dir: &Path, text: &str) -> Summary {
@@ -165,12 +165,12 @@ fn generators_merge_without_loss() {
         run(&workload, dir, &identity, &Control::default(), &mut ()).unwrap();
     }
     let out = folder.path().join("merged");
-    bench::merge::merge(&[&dirs[0], &dirs[1]], &out).unwrap();
+    results::merge::merge(&[&dirs[0], &dirs[1]], &out).unwrap();
     let merged = Results::open(&out).unwrap();
     let all = merged.merged(|_, _, _| true);
-    let mut sum = bench::histogram::Histogram::default();
+    let mut sum = results::histogram::Histogram::default();
     dirs.iter().for_each(|dir| sum.merge(&Results::open(dir).unwrap().merged(|_, _, _| true)));
     assert_eq!(all, sum);
     assert_eq!(merged.manifest.generators.len(), 2);
-    assert!(bench::merge::merge(&[&dirs[0], &dirs[0]], &folder.path().join("twice")).is_err());
+    assert!(results::merge::merge(&[&dirs[0], &dirs[0]], &folder.path().join("twice")).is_err());
 }

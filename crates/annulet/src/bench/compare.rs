@@ -1,9 +1,9 @@
 //! `annulet bench compare`: two sides, run in turns.
 
 use crate::failure::{FAILED, Failure, UNUSABLE};
-use bench::compare::{Comparison, Verdict, html};
-use bench::results::Results;
 use clap::ValueHint;
+use results::Results;
+use results::compare::{Comparison, Verdict, html};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,9 @@
 //! `annulet bench report`: a run's results as a page, and as pictures.
 
 use crate::failure::{FAILED, Failure};
-use bench::report::png::{self, Browser};
-use bench::results::Results;
 use clap::ValueHint;
+use results::Results;
+use results::report::png::{self, Browser};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let browser = args.png.as_ref().map(|_| Browser::find(args.browser.as_deref())).transpose()?;
     let results = Results::open(&args.dir)?;
     let page = args.out.clone().unwrap_or_else(|| args.dir.join("report.html"));
-    std::fs::write(&page, bench::report::html(&results))
+    std::fs::write(&page, results::report::html(&results))
         .map_err(|error| Failure::new(FAILED, format!("{}: {error}", page.display())))?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", page.display())?;

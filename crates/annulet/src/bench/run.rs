@@ -3,9 +3,9 @@
 use crate::VERSION;
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use bench::live::{Columns, Live};
-use bench::results::{Summary, utc};
 use bench::{Control, Identity, Observer, Workload};
 use clap::ValueHint;
+use results::{Summary, utc};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, IsTerminal, Write};
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 /// Merges results.
 pub fn merge(args: &MergeArgs) -> Result<(), Failure> {
     let folders: Vec<&Path> = args.folders.iter().map(PathBuf::as_path).collect();
-    let summary = bench::merge::merge(&folders, &args.out)?;
+    let summary = results::merge::merge(&folders, &args.out)?;
     live().finished(&summary);
     tell(&summary, &args.out)
 }

@@ -3,10 +3,10 @@
 use super::run::{live, stop_by_signal, tell};
 use crate::admin;
 use crate::failure::{Failure, UNUSABLE};
-use bench::results::Summary;
 use bench::scenario::{Plan, Scenario, network, play};
 use bench::{Control, Error, Identity};
 use clap::ValueHint;
+use results::Summary;
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;

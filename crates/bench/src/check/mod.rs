@@ -26,7 +26,7 @@ mod table;
 
 pub use table::{Found, Judgement, Key, Outcome, ReadTicket, Table, WriteTicket};
 
-use crate::results::CheckSummary;
+use results::CheckSummary;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What can be wrong with a read.

@@ -1,6 +1,6 @@
 //! The figures of a run that experiments compare.
 
-use crate::results::{OperationSummary, Results};
+use results::{OperationSummary, Results};
 use serde::Deserialize;
 
 /// A figure of a run: one number, of its measured seconds.

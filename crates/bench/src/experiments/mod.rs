@@ -14,9 +14,9 @@ mod figure;
 
 pub use figure::Figure;
 
-use crate::results::Results;
 use crate::scenario::Scenario;
 use crate::{Error, Workload};
+use results::Results;
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,10 +4,10 @@
 //! blocks. Left out: anything that a terminal may not have (colours beyond the first sixteen, a mouse, another screen); what
 //! it shows stays in the scrollback.
 
-use crate::histogram::Histogram;
-use crate::report::chart::Unit;
-use crate::results::{Event, Kind, Latencies, Manifest, Phase, Second, Summary};
 use crate::run::Observer;
+use results::histogram::Histogram;
+use results::report::chart::Unit;
+use results::{Event, Kind, Latencies, Manifest, Phase, Second, Summary};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 
@@ -138,7 +138,7 @@ impl<W: Write> Observer for Live<W> {
         let servers: Vec<&str> = manifest.servers.iter().map(|server| &*server.name).collect();
         let against =
             if servers.is_empty() { String::new() } else { format!(" against {}", servers.join(", ")) };
-        self.say(&format!("{}: {} driver{against}", crate::report::name(manifest), manifest.driver));
+        self.say(&format!("{}: {} driver{against}", results::report::name(manifest), manifest.driver));
     }
 
     fn second(&mut self, second: &Second, latencies: &[Latencies]) {
@@ -211,8 +211,8 @@ fn sparks(rates: &VecDeque<u64>, room: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::histogram::Recorder;
-    use crate::results::OperationSecond;
+    use results::OperationSecond;
+    use results::histogram::Recorder;
 
     fn second(number: u64, done: u64) -> (Second, Vec<Latencies>) {
         let errors = [("timeout".to_owned(), number)].into_iter().filter(|it| it.1 > 0).collect();

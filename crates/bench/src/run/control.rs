@@ -1,6 +1,6 @@
 //! What a run is told from outside, and what it tells.
 
-use crate::results::{Event, Latencies, Manifest, Second, Summary};
+use results::{Event, Latencies, Manifest, Second, Summary};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;

@@ -25,12 +25,12 @@ use crate::check::{Counts, Table};
 use crate::driver::{Common, Driver, EngineDriver, Http, NullDriver, Pb, Planted, Pool as Connections, Sink};
 use crate::keys::{Inserted, Keys, Progress, Shape, unique_first};
 use crate::proc;
-use crate::results::{FORMAT, Generator, Manifest, Summary, Writer, utc};
 use crate::rng::{Rng, mix};
 use crate::values::Pool;
 use crate::workload::{DriverKind, Op, Operation, Plant, Workload};
 use collect::{Collector, phase_event};
 use pace::Pace;
+use results::{FORMAT, Generator, Manifest, Summary, Writer, utc};
 use resume::State as Resume;
 use sampler::Sampler;
 use state::{Part, Shared, State};
@@ -344,7 +344,7 @@ fn manifest(
     workload: &Workload,
     identity: &Identity,
     generator: &Generator,
-    servers: Vec<crate::results::Server>,
+    servers: Vec<results::Server>,
 ) -> Manifest {
     Manifest {
         format: FORMAT,

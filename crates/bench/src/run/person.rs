@@ -5,9 +5,9 @@
 //! (`lastmodified_bin`).
 
 use crate::driver::IndexRange;
-use crate::results::utc;
 use crate::rng::Rng;
 use crate::workload::Query;
+use results::utc;
 use std::io::Write;
 
 const AREAS: u64 = 76;

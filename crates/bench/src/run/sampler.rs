@@ -3,7 +3,7 @@
 use super::control::Control;
 use super::servers::Watched;
 use crate::proc::{self, Cores, Disk, Usage};
-use crate::results::{Counters, DiskSecond, ServerSecond};
+use results::{Counters, DiskSecond, ServerSecond};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

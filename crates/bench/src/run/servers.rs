@@ -1,8 +1,8 @@
 //! The servers: who they are, as the manifest says it, and where their processes are.
 
 use crate::proc;
-use crate::results::Server;
 use crate::workload::{DriverKind, Workload};
+use results::Server;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

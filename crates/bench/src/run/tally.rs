@@ -1,8 +1,8 @@
 //! What a worker counts in one second.
 
 use crate::driver::ErrorKind;
-use crate::histogram::{Histogram, Recorder};
-use crate::results::OperationSecond;
+use results::OperationSecond;
+use results::histogram::{Histogram, Recorder};
 use std::fs;
 
 /// Of one label.

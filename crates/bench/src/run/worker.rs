@@ -13,7 +13,7 @@ use super::state::State;
 use super::tally::WorkerSecond;
 use crate::Error;
 use crate::driver::Driver;
-use crate::results::ErrorRecord;
+use results::ErrorRecord;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;

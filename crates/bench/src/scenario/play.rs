@@ -5,9 +5,9 @@ use super::cgroup::Group;
 use super::network::{self, Networks};
 use super::nodes::{Nodes, Plan};
 use super::steps::Stage;
-use crate::results::Summary;
 use crate::run::{Control, Identity, Observer};
 use crate::{Error, Workload};
+use results::Summary;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -36,7 +36,7 @@ const KEYS_MAX_DEFAULT: u64 = 4_000_000;
 const AUDIT_DEFAULT: u64 = 10_000;
 /// A key in Riak has at most so many bytes.
 const KEY_LEN_MAX: usize = 65_535;
-const OPERATIONS_MAX: usize = crate::results::LABELS_MAX;
+const OPERATIONS_MAX: usize = results::LABELS_MAX;
 
 const QUORUMS: [&str; 6] = ["r", "w", "pr", "pw", "dw", "n_val"];
 

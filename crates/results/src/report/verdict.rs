@@ -2,7 +2,7 @@
 //! seconds.
 
 use super::chart::{Unit, svg::escape, unit::digits};
-use crate::results::{Manifest, Results, Summary};
+use crate::{Manifest, Results, Summary};
 
 /// What the badge says.
 enum Badge {

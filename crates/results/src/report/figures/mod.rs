@@ -8,7 +8,7 @@ pub(crate) use latency::curve;
 
 use super::chart::{Axis, Band, BandKind, Chart, Mark, Unit, Width};
 use super::intervals::{Interval, Intervals};
-use crate::results::{Event, Phase, Results};
+use crate::{Event, Phase, Results};
 use std::collections::BTreeSet;
 
 /// Charts that belong together.

@@ -1,4 +1,4 @@
-//! What can go wrong with a run.
+//! What can go wrong with a run, or with the reading of one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,11 +30,12 @@ pub enum Error {
 
 impl Error {
     /// Of an operation on a file.
-    pub(crate) fn file(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    pub fn file(path: &Path) -> impl FnOnce(io::Error) -> Error {
         move |error| Error::Io { what: path.display().to_string(), error }
     }
 
-    pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Error {
+    /// Of a file that is not what it should be.
+    pub fn damaged(path: &Path, what: impl Into<String>) -> Error {
         Error::Damaged { path: path.to_owned(), what: what.into() }
     }
 }

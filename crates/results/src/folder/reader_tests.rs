@@ -1,6 +1,6 @@
 use super::*;
 use crate::histogram::Recorder;
-use crate::results::{OperationSecond, Writer};
+use crate::{OperationSecond, Writer};
 use std::collections::BTreeMap;
 
 fn write(dir: &Path) -> Writer {

@@ -9,8 +9,8 @@
 
 use base::Rng;
 use base::rng::SplitMix64;
-use bench::histogram::Recorder;
-use bench::results::*;
+use results::histogram::Recorder;
+use results::*;
 use std::path::Path;
 
 pub const SECONDS: u64 = 310;

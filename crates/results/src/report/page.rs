@@ -2,7 +2,7 @@
 
 use super::chart::{Chart, svg};
 use super::{figures, tables, verdict};
-use crate::results::Results;
+use crate::Results;
 
 /// Colours, type, layout; light and dark.
 pub const STYLE: &str = include_str!("style.css");

@@ -6,7 +6,7 @@
 
 use crate::Error;
 use crate::histogram::Histogram;
-use crate::results::{
+use crate::{
     CheckSummary, GeneratorSecond, Kind, Latencies, Manifest, Phase, Results, Second, Summary, Writer,
 };
 use std::collections::BTreeMap;

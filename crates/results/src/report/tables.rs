@@ -3,7 +3,7 @@
 
 use super::chart::{Unit, svg::escape};
 use super::figures;
-use crate::results::{LatencySummary, OperationSummary, Results};
+use crate::{LatencySummary, OperationSummary, Results};
 
 /// All tables, in the order of the page.
 pub fn html(results: &Results) -> String {

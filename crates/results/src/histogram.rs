@@ -22,6 +22,7 @@ pub const VALUE_MAX: u64 = (1 << 42) - 1;
 const BUCKETS: usize = bucket_of(VALUE_MAX) as usize + 1;
 
 /// The bucket of a value in nanoseconds.
+#[inline]
 pub const fn bucket_of(value: u64) -> u32 {
     let value = if value > VALUE_MAX { VALUE_MAX } else { value };
     if value < LINEAR {
@@ -74,6 +75,7 @@ impl Default for Recorder {
 
 impl Recorder {
     /// Counts one value in nanoseconds. At most 2^32 of a bucket between two calls of [`Recorder::take`].
+    #[inline]
     pub fn record(&mut self, value: u64) {
         let bucket = bucket_of(value);
         self.counts[bucket as usize] += 1;
@@ -89,6 +91,7 @@ impl Recorder {
     }
 
     /// Whether nothing has been counted since the last take.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

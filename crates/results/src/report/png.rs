@@ -4,7 +4,7 @@
 use super::chart::{Chart, svg};
 use super::{figures, page};
 use crate::Error;
-use crate::results::Results;
+use crate::Results;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -42,7 +42,7 @@ fn errors(run: &Run<'_>) -> Chart {
     let kinds: BTreeSet<&String> = of_seconds.flat_map(|it| it.errors.keys()).collect();
     for (at, kind) in kinds.into_iter().enumerate() {
         let points = run.intervals.points(|it| {
-            let of = |it: &crate::results::OperationSecond| it.errors.get(kind).copied().unwrap_or(0) as f64;
+            let of = |it: &crate::OperationSecond| it.errors.get(kind).copied().unwrap_or(0) as f64;
             it.mean(|second| Some(second.operations.values().map(of).sum()))
         });
         chart.series.push(Series::line(kind, FAILED + at, points));
@@ -58,7 +58,7 @@ fn not_found(run: &Run<'_>) -> Chart {
             continue;
         }
         let points = run.intervals.points(|it| {
-            let of = |field: fn(&crate::results::OperationSecond) -> u64| {
+            let of = |field: fn(&crate::OperationSecond) -> u64| {
                 it.sum(|second| second.operations.get(label).map_or(0.0, |it| field(it) as f64))
             };
             of(|it| it.not_found) / of(|it| it.done)

@@ -4,9 +4,9 @@
 
 mod common;
 
-use bench::compare::{Comparison, Verdict, html};
-use bench::results::Results;
 use common::{Shape, write};
+use results::Results;
+use results::compare::{Comparison, Verdict, html};
 
 fn run(seed: u64, factor: f64, lost: u64) -> Results {
     let folder = tempfile::tempdir().unwrap();

@@ -1,17 +1,17 @@
 //! A report in a real browser without a window. Ignored where none is installed: `.ci/run` runs these by name, and
 //! fails if they cannot run.
 //!
-//!     cargo test -p bench --test browser -- --ignored
+//!     cargo test -p results --test browser -- --ignored
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
 mod common;
 
-use bench::report::figures::sections;
-use bench::report::html;
-use bench::report::png::{self, Browser};
-use bench::results::Results;
 use common::{Shape, write};
+use results::Results;
+use results::report::figures::sections;
+use results::report::html;
+use results::report::png::{self, Browser};
 use std::path::{Path, PathBuf};
 
 /// Kept after the test, for whoever wants to look at it.
@@ -71,7 +71,7 @@ fn the_page_of_a_comparison_runs_without_an_error() {
     let run =
         |name: &str, seed, factor| results(&folder.join(name), Shape { seed, factor, ..Shape::default() });
     let pairs = [(run("a1", 1, 1.0), run("b1", 2, 1.15)), (run("a2", 3, 1.02), run("b2", 4, 1.16))];
-    let page = bench::compare::html(&bench::compare::Comparison::of(&pairs).unwrap());
+    let page = results::compare::html(&results::compare::Comparison::of(&pairs).unwrap());
     let dom = watch(&browser, &folder, &page);
     for (name, value) in [("errors", 0), ("violations", 0), ("loads", 0), ("wide", 0), ("charts", 4)] {
         assert!(dom.contains(&format!("data-{name}=\"{value}\"")), "{name} is not {value}: {dom}");

@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::report::chart::{Axis, Chart, Series, Shape, Unit};
-use crate::results::{DiskSecond, Second, ServerSecond};
+use crate::{DiskSecond, Second, ServerSecond};
 use std::collections::BTreeSet;
 
 /// The generator's colour, beside the servers'.

@@ -21,7 +21,7 @@ pub use page::html;
 pub use stats::{Band, Verdict};
 
 use crate::Error;
-use crate::results::Results;
+use crate::Results;
 use blocks::Blocks;
 
 /// A metric with what was found.

@@ -4,9 +4,9 @@
 
 mod common;
 
-use bench::report::html;
-use bench::results::Results;
 use common::{SECONDS, Shape, write};
+use results::Results;
+use results::report::html;
 
 fn results(shape: Shape) -> Results {
     let folder = tempfile::tempdir().unwrap();
@@ -40,7 +40,7 @@ fn a_run_that_was_cut_off_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     write(&run, Shape::default());
-    std::fs::remove_file(run.join(bench::results::SUMMARY)).unwrap();
+    std::fs::remove_file(run.join(results::SUMMARY)).unwrap();
     assert!(html(&Results::open(&run).unwrap()).contains("did not come to its end"));
 }
 

@@ -1,10 +1,10 @@
 //! How long operations took: over time, against throughput, and as a whole distribution.
 
 use super::Run;
+use crate::Kind;
 use crate::histogram::Histogram;
 use crate::report::chart::{Axis, Chart, Scale, Series, Shape, Unit};
 use crate::report::intervals::percentile_us;
-use crate::results::Kind;
 
 /// Charts of labels, at most: those with the most operations.
 const LABELS_MAX: usize = 8;

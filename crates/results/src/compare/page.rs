@@ -7,7 +7,7 @@ use crate::report::chart::{Axis, Chart, Scale, Series, Shape, Unit, Width};
 use crate::report::figures::curve;
 use crate::report::intervals::percentile_us;
 use crate::report::{Intervals, page};
-use crate::results::{Kind, Manifest, Results};
+use crate::{Kind, Manifest, Results};
 use std::collections::BTreeSet;
 
 /// Colours of the sides.
@@ -258,7 +258,7 @@ fn settings(a: &Results, b: &Results) -> Vec<(String, String, String)> {
             if ["data", "listen", "cluster", "peer", "name"].iter().any(|it| option.contains(it)) {
                 continue;
             }
-            let of = |it: &crate::results::Server| it.options.get(option).cloned().unwrap_or_default();
+            let of = |it: &crate::Server| it.options.get(option).cloned().unwrap_or_default();
             all.push((format!("server {number}, {option}"), of(&a), of(&b)));
         }
     }

@@ -1,0 +1,25 @@
+//! What a run of the load generator leaves behind, and what is made of it.
+//!
+//! [`folder`] is the layout that a run writes and everything else reads, with latencies as [`histogram`]s, which add up
+//! without loss. [`merge()`] makes one folder of several generators' runs. [`report`] and [`compare`] make pages of folders.
+//!
+//! It knows nothing of how a run is made: that is the crate `bench`, which stands on this one. Apart from it since nothing
+//! here is to be fast but [`histogram::Recorder`], whose path is inlined, so that the binary is built in less time.
+
+/// Appends formatted text to a string.
+macro_rules! put {
+    ($out:expr, $($argument:tt)*) => {
+        $out.push_str(&format!($($argument)*))
+    };
+}
+
+pub mod compare;
+pub mod error;
+pub mod folder;
+pub mod histogram;
+pub mod merge;
+pub mod report;
+
+pub use error::Error;
+pub use folder::*;
+pub use merge::merge;
