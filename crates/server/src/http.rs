@@ -69,6 +69,7 @@ async fn converse(
     let (mut got, mut is_first) = (0, true);
     let mut goes_with_others = false;
     loop {
+        session.leaving(wide.membership.is_leaving());
         match session.receive(patience.seconds(), &mut input.bytes, &mut out) {
             Incoming::Wait(waits) => {
                 if !out.is_empty() {

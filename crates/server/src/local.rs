@@ -9,7 +9,7 @@ use crate::peer::{LINKS_MAX, Links, PeerFigures};
 use base::{FastMap, Monotonic};
 use kv::{Error, Request, Response};
 use node::peer::route;
-use node::{Layout, Output, PeerMessage, RequestId, Shard, ShardId, ShardStats, TimesRead};
+use node::{Layout, Output, PeerMessage, RequestId, Shard, ShardId, ShardStats, TimesRead, Topology};
 use ring::NodeId;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -145,8 +145,15 @@ impl Local {
         match mail {
             Mail::Hop(message) => shard.hop(message),
             // What comes while the store closes is lost, as if the process had ended.
-            Mail::Peer { .. } | Mail::Bounce { .. } | Mail::Progress { .. } | Mail::Link { .. }
+            Mail::Peer { .. }
+            | Mail::Bounce { .. }
+            | Mail::Progress { .. }
+            | Mail::Link { .. }
+            | Mail::Topology(_)
+            | Mail::Budget(_)
                 if self.closing.get() => {}
+            Mail::Topology(topology) => shard.topology(Topology::clone(&topology)),
+            Mail::Budget(budget) => shard.budget(budget),
             Mail::Progress { from } => shard.progress(from),
             Mail::Peer { from, message } => shard.peer(from, message),
             Mail::Bounce { to, message } => shard.bounce(to, message),
@@ -231,7 +238,10 @@ impl Local {
 
     /// Answers what is past its deadline.
     pub fn tick(&self, now: Monotonic) {
-        self.shard.borrow_mut().tick();
+        let mut shard = self.shard.borrow_mut();
+        shard.tick();
+        self.membership.look(self.id, &shard);
+        drop(shard);
         if let Some(links) = &self.links {
             links.sweep(now);
         }
@@ -289,8 +299,8 @@ impl Local {
                 Output::Reply { to, result, more } => self.deliver(to, (result, more)),
                 Output::Hop { to, message } => self.put(to, Mail::Hop(message)),
                 Output::Peer { to, message } => self.send(to, message),
-                // Nothing publishes a topology yet.
-                Output::Adopted(_) | Output::Copied(_) => {}
+                Output::Adopted(epoch) => self.membership.adopted(self.id, epoch),
+                Output::Copied(target) => self.membership.copied(self.id, target),
                 Output::Closed(result) => *self.closed.borrow_mut() = Some(result),
             }
         }

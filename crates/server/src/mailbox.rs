@@ -5,7 +5,7 @@
 //! every hop belongs to one; and for messages of other nodes by [`MESSAGES_MAX`], beyond which their connections are
 //! not read.
 
-use node::{Hop, PeerMessage, ShardId};
+use node::{Budget, Hop, PeerMessage, ShardId, Topology};
 use ring::NodeId;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
@@ -46,6 +46,10 @@ pub enum Mail {
         /// The node.
         from: NodeId,
     },
+    /// What all nodes have agreed on: members and owners.
+    Topology(Arc<Topology>),
+    /// How much copies may take.
+    Budget(Budget),
     /// A link that the receiver uses has come up or gone down.
     Link {
         /// To which node.
@@ -70,6 +74,11 @@ impl Mailboxes {
     /// Boxes for `shards` shards.
     pub fn new(shards: u16) -> Mailboxes {
         Mailboxes((0..shards).map(|_| Mailbox::default()).collect())
+    }
+
+    /// Puts a copy down for each shard.
+    pub fn put_all(&self, mail: impl Fn() -> Mail) {
+        self.0.iter().for_each(|mailbox| mailbox.put(&mut vec![mail()]));
     }
 
     /// The box of a shard.

@@ -11,7 +11,7 @@ use crate::http;
 use crate::listen::listen;
 use crate::machine;
 use crate::mailbox::Mailboxes;
-use crate::membership::{self, Entering, Part};
+use crate::membership::{self, End, Entering, Part};
 use crate::peer::{self, Arrived, Doors, Peers, Tls};
 use crate::stats::{Stats, ThreadStats};
 use crate::thread::{self, Common, Lines, Listeners};
@@ -69,7 +69,7 @@ pub fn serve(config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Er
     let http_listeners = listen(config.http_listen, layout.shards.into())?;
     let peers = cluster.as_ref().map(|it| listen(it.listen, 1)).transpose()?.map(|mut one| one.remove(0));
     let address_of_peers = peers.as_ref().map(|it| address_of(it, config.http_listen)).transpose()?;
-    let (membership, inbox) = membership::queue();
+    let (membership, inbox) = membership::queue(layout.shards);
     let entering = Entering { config: &config, owner: owner.as_ref(), ring_size: layout.ring_size };
     let entered = match (&cluster, &tls, address_of_peers) {
         (Some(cluster), Some(tls), Some(here)) => entering.member(cluster, here, tls)?,
@@ -80,7 +80,7 @@ pub fn serve(config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Er
     let owner = owner.unwrap_or_else(|| entered.owner());
     // 0 is for no process in particular.
     let life = OsRng::new().next_u64().max(1);
-    let part = Part::open(entered, &config.data, life)?;
+    let part = Part::open(entered, &config.data, life, &membership)?;
     if let Some(cluster) = &cluster {
         tell_differences(cluster, &part);
     }
@@ -194,10 +194,10 @@ impl Node {
             (handler(SignalKind::terminate())?, handler(SignalKind::interrupt())?);
         let reports = self.share_table()?;
         let Node { common, addresses, doors, peers, threads, part, inbox } = self;
-        let (lost, mut ended) = mpsc::channel(1);
+        let (end, mut ended) = mpsc::channel(1);
         let members = part.state().members();
         let (count, state) = (members.len(), members[&part.node()].member.state);
-        let membership = start_membership(&common, part, inbox, lost)?;
+        let membership = start_membership(&common, part, inbox, end)?;
         on_started(&Started {
             pb: addresses.pb,
             http: addresses.http,
@@ -217,7 +217,10 @@ impl Node {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
-                Some(why) = ended.recv() => return Err(Error::Membership(why)),
+                Some(end) = ended.recv() => match end {
+                    End::Lost(why) => return Err(Error::Membership(why)),
+                    End::Left => tracing::info!("this node has left its cluster: its data folder is of no more use"),
+                },
             }
             tracing::info!("stopping");
             Ok(())
@@ -249,13 +252,13 @@ fn start_membership(
     common: &Common,
     part: Part,
     inbox: membership::Inbox,
-    lost: mpsc::Sender<String>,
+    ended: mpsc::Sender<End>,
 ) -> Result<std::thread::JoinHandle<()>, Error> {
     let (mailboxes, peers) = (Arc::clone(&common.mailboxes), common.peers.clone());
     let body = move || {
-        if let Err(why) = part.run(&inbox, &mailboxes, peers.as_deref()) {
+        if let Err(end) = part.run(&inbox, &mailboxes, peers.as_deref()) {
             // Nobody listens while the node stops anyway.
-            lost.try_send(why).ok();
+            ended.try_send(end).ok();
         }
     };
     let thread = std::thread::Builder::new().name("annulet-membership".to_owned());
@@ -322,7 +325,7 @@ fn common(
     let identity = part.identity();
     let life = identity.start;
     let peers = tls.map(|tls| Arc::new(Peers::new(tls, identity, roster, membership.clone())));
-    let ring = part.state().ring();
+    let topology = membership::topology(part.node(), part.state()).ok_or_else(removed)?;
     let resources = machine::resources(config.memory, layout.shards);
     let options = options(config, &resources);
     let identity = Identity { node: config.name.clone(), version: RIAK_VERSION.to_owned() };
@@ -331,7 +334,7 @@ fn common(
         layout,
         owner: Arc::new(owner),
         members,
-        ring,
+        topology: Arc::new(topology),
         peers,
         identity: Arc::new(identity),
         told: Arc::new(told(config, layout, &options)),

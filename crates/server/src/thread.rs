@@ -17,9 +17,8 @@ use engine::{Options, Store};
 use kv::{BucketTable, Limits, ReadForm};
 use node::layout::Owner;
 use node::riak::Identity;
-use node::{Layout, Members, Reaping, Shard, ShardConfig, ShardId, layout};
+use node::{Layout, Members, Reaping, Shard, ShardConfig, ShardId, Topology, layout};
 use os::{DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
-use ring::Ring;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
@@ -54,8 +53,8 @@ pub struct Common {
     pub owner: Arc<Owner>,
     /// The nodes of the cluster, and which of them this is, when it starts.
     pub members: Arc<Members>,
-    /// Who owns what then.
-    pub ring: Arc<Ring>,
+    /// Who owns what then, and what is to become of it.
+    pub topology: Arc<Topology>,
     /// What links to other nodes need; `None` for a node alone.
     pub peers: Option<Arc<Peers>>,
     /// What the node says of itself.
@@ -170,7 +169,7 @@ impl Opened {
             id: self.id,
             layout: common.layout,
             members: Arc::clone(&common.members),
-            ring: Arc::clone(&common.ring),
+            ring: Arc::clone(&common.topology.ring),
             limits: Limits::default(),
             clock: Arc::new(OsClock::new()),
             rng: Box::new(OsRng::new()),
@@ -179,7 +178,8 @@ impl Opened {
             reaping: Reaping::after(common.delete_mode.delay()),
         };
         let folder = layout::shard_dir(&common.data, self.id.0);
-        let shard = Shard::new(config, self.store, table);
+        let mut shard = Shard::new(config, self.store, table);
+        shard.topology(Topology::clone(&common.topology));
         let links = common.peers.as_ref().map(|_| Links::new(self.id));
         let local = Local::new(
             self.id,

@@ -5,6 +5,7 @@ use super::table::{cell, table};
 use crate::failure::{FAILED, Failure};
 use serde_json::{Value, json};
 use std::io::{self, Write};
+use std::time::{Duration, Instant};
 
 /// What is done with a cluster. Changes are staged, shown by `plan`, and carried out by `commit`.
 #[derive(clap::Subcommand)]
@@ -27,8 +28,31 @@ pub enum Command {
     Down(Of),
     /// Forget what is staged.
     Clear(Node),
-    /// Carry out what is staged. Not in this version, which moves no data between nodes.
-    Commit(Node),
+    /// Carry out what is staged.
+    Commit(CommitArgs),
+}
+
+/// How a commit is made.
+#[derive(clap::Args)]
+pub struct CommitArgs {
+    #[command(flatten)]
+    node: Node,
+    /// Wait until it is carried out, and show how far it is.
+    #[arg(long)]
+    wait: bool,
+}
+
+/// How much transfers may take.
+#[derive(clap::Args)]
+pub struct Limit {
+    #[command(flatten)]
+    shown: Shown,
+    /// Transfers at a time that a shard takes part in, in each direction.
+    #[arg(value_name = "COUNT")]
+    count: Option<u32>,
+    /// MiB in a second that a shard gets from each node.
+    #[arg(long, value_name = "MIB")]
+    rate: Option<u64>,
 }
 
 /// Something to be shown.
@@ -83,7 +107,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::ForceRemove(of) => of.stage("force-remove"),
         Command::Down(of) => change(&of.node, "down", &json!({ "node": of.member }), "noted"),
         Command::Clear(node) => change(node, "clear", &json!({}), "nothing is staged any more"),
-        Command::Commit(node) => change(node, "commit", &json!({}), "begun"),
+        Command::Commit(args) => commit(args),
     }
 }
 
@@ -103,6 +127,58 @@ impl Pair {
 fn change(node: &Node, word: &str, body: &Value, done: &str) -> Result<(), Failure> {
     taken(node.ask("POST", &format!("/admin/cluster/{word}"), &body.to_string())?)?;
     say(done)
+}
+
+/// How often it is looked how far a change is.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How long the node that is asked may be away while a change is waited for: a restart.
+const AWAY_MAX: Duration = Duration::from_secs(30);
+
+fn commit(args: &CommitArgs) -> Result<(), Failure> {
+    let look = || args.node.ask("GET", "/admin/cluster/transfers", "").and_then(taken);
+    let before = look()?["version"].as_u64();
+    change(&args.node, "commit", &json!({}), "begun")?;
+    if !args.wait {
+        return Ok(());
+    }
+    let (mut shown, mut heard) = (String::new(), Instant::now());
+    loop {
+        std::thread::sleep(LOOK_EVERY);
+        let seen = match look() {
+            Ok(seen) => seen,
+            Err(failure) if heard.elapsed() >= AWAY_MAX => return Err(failure),
+            Err(_) => continue,
+        };
+        heard = Instant::now();
+        // The node that answers may hear later than others of what was decided.
+        if seen["version"].as_u64() <= before {
+            continue;
+        }
+        let line = progress(&seen["change"]);
+        if line != shown {
+            say(&line)?;
+            shown = line;
+        }
+        if seen["change"]["settled"] == true {
+            return Ok(());
+        }
+    }
+}
+
+/// How far a change is, in a line.
+fn progress(change: &Value) -> String {
+    let names = |list: &Value| each(list).map(cell).collect::<Vec<_>>().join(", ");
+    if change["settled"] == true {
+        return "settled".to_owned();
+    }
+    let to_copy = names(&change["to_copy"]);
+    let waits = match (names(&change["to_adopt"]), to_copy) {
+        (adopt, _) if !adopt.is_empty() => format!("waits until {adopt} know"),
+        (_, copy) if !copy.is_empty() => format!("waits until {copy} have copied"),
+        _ => "goes on".to_owned(),
+    };
+    format!("{}, {} partitions to move; {waits}", cell(&change["step"]), cell(&change["to_move"]))
 }
 
 /// The answer's body, if it is not what is wrong.
@@ -130,11 +206,12 @@ fn status(shown: &Shown) -> Result<(), Failure> {
     shown.tell(&cluster, || {
         let unreached = each(&cluster["members"]).filter(|member| member["reachable"] == false).count();
         format!(
-            "cluster {}, state {}, {} members{}\n\n{}\n\n{}",
+            "cluster {}, state {}, {} members{}\n{}\n\n{}\n\n{}",
             cell(&cluster["cluster"]),
             cell(&cluster["version"]),
             each(&cluster["members"]).count(),
             if unreached == 0 { String::new() } else { format!(", {unreached} not reached from here") },
+            progress(&cluster["change"]),
             members_table(&cluster),
             staged_table(&cluster),
         )
@@ -150,14 +227,14 @@ pub fn members(shown: &Shown) -> Result<(), Failure> {
 /// Shows the ring.
 pub fn ring(shown: &Shown) -> Result<(), Failure> {
     let cluster = shown.ask("/admin/cluster")?;
-    let (ring, pending) = (&cluster["ring"], each(&cluster["transfers"]).count());
+    let (ring, change) = (&cluster["ring"], &cluster["change"]);
     let part = json!({
         "ring": ring,
         "here": cluster["here"],
         "leader": cluster["leader"],
         "voters": cluster["voters"],
         "epoch": cluster["epoch"],
-        "pending": pending,
+        "change": change,
     });
     shown.tell(&part, || {
         let voters: Vec<String> = each(&cluster["voters"]).map(cell).collect();
@@ -165,7 +242,7 @@ pub fn ring(shown: &Shown) -> Result<(), Failure> {
             "ring:     version {}, {} partitions, {}\nepoch:    {}\nleader:   {}\nvoters:   {}\nanswered: {}",
             cell(&ring["version"]),
             cell(&ring["partitions"]),
-            if pending == 0 { "settled".to_owned() } else { format!("{pending} on their way") },
+            progress(change),
             cell(&cluster["epoch"]),
             match &cluster["leader"] {
                 Value::Null => "not known to the node that answers".to_owned(),
@@ -177,13 +254,61 @@ pub fn ring(shown: &Shown) -> Result<(), Failure> {
     })
 }
 
-/// Lists what is on its way.
+/// Lists what is on its way to the node that answers, and whom a change waits for.
 pub fn transfers(shown: &Shown) -> Result<(), Failure> {
-    let cluster = shown.ask("/admin/cluster")?;
-    let transfers = &cluster["transfers"];
-    shown.tell(transfers, || match each(transfers).count() {
-        0 => "no partition is on its way to another owner".to_owned(),
-        _ => table(&["partition", "from", "to"], &rows(transfers, &["partition", "from", "to"])),
+    let transfers = shown.ask("/admin/cluster/transfers")?;
+    shown.tell(&transfers, || {
+        let columns = [
+            "from",
+            "shard",
+            "state",
+            "partitions_left",
+            "objects",
+            "bytes",
+            "seconds",
+            "retry_in",
+            "reason",
+        ];
+        let heading = [
+            "from",
+            "shard",
+            "state",
+            "partitions left",
+            "objects",
+            "bytes",
+            "since s",
+            "retry in s",
+            "reason",
+        ];
+        let received = match each(&transfers["received"]).count() {
+            0 => format!("nothing is on its way to {}", cell(&transfers["here"])),
+            _ => format!(
+                "to {}:\n{}",
+                cell(&transfers["here"]),
+                table(&heading, &rows(&transfers["received"], &columns))
+            ),
+        };
+        format!("{}\n\n{received}", progress(&transfers["change"]))
+    })
+}
+
+/// Shows or changes how much transfers may take.
+pub fn limit(limit: &Limit) -> Result<(), Failure> {
+    if limit.count.is_some() || limit.rate.is_some() {
+        let mut body = json!({});
+        if let Some(count) = limit.count {
+            body["count"] = json!(count);
+        }
+        if let Some(rate) = limit.rate {
+            body["bytes_per_second"] = json!(rate.saturating_mul(1 << 20));
+        }
+        return change(&limit.shown.node, "transfer-limit", &body, "changed");
+    }
+    let cluster = limit.shown.ask("/admin/cluster")?;
+    let limit_now = &cluster["transfer_limit"];
+    limit.shown.tell(limit_now, || {
+        let mib = limit_now["bytes_per_second"].as_u64().unwrap_or_default() >> 20;
+        format!("{} transfers at a time, {mib} MiB/s from each node to each shard", cell(&limit_now["count"]))
     })
 }
 

@@ -1,10 +1,11 @@
 //! `annulet admin`: what operators do to a cluster.
 //!
-//! * `cluster.rs`: who is a member, and what is to become of them. * `table.rs`: tables for people. * `cert.rs`: certificates for its nodes. * `types.rs`: bucket types. * `http.rs`: how a running node is asked.
+//! * `cluster.rs`: who is a member, and what is to become of them. * `service.rs`: whether a node serves. `table.rs`: tables for people. * `cert.rs`: certificates for its nodes. * `types.rs`: bucket types. * `http.rs`: how a running node is asked.
 
 mod cert;
 mod cluster;
 pub(crate) mod http;
+mod service;
 mod table;
 mod types;
 
@@ -28,8 +29,12 @@ pub enum Command {
     MemberStatus(cluster::Shown),
     /// Show the ring, and who leads and votes.
     RingStatus(cluster::Shown),
-    /// List the partitions that are on their way to another owner.
+    /// List what is on its way to a node, and whom a change waits for.
     Transfers(cluster::Shown),
+    /// Show how much transfers may take, or change it.
+    TransferLimit(cluster::Limit),
+    /// Wait until a node serves.
+    WaitForService(service::Args),
 }
 
 /// Does it.
@@ -41,5 +46,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::MemberStatus(shown) => cluster::members(shown),
         Command::RingStatus(shown) => cluster::ring(shown),
         Command::Transfers(shown) => cluster::transfers(shown),
+        Command::TransferLimit(limit) => cluster::limit(limit),
+        Command::WaitForService(args) => service::wait(args),
     }
 }

@@ -1,6 +1,6 @@
 //! The bucket types, and the buckets that have properties of their own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -229,6 +229,13 @@ impl BucketTable {
         let of_type = self.of_type(bucket_type)?.n_val;
         let own = self.own.iter().filter(|(bucket, _)| bucket.bucket_type == *bucket_type);
         Ok(own.filter_map(|(_, own)| Some(own.props.as_ref()?.n_val)).fold(of_type, u32::min))
+    }
+
+    /// The numbers of replicas that buckets have, each once: those of types that are not active yet among them.
+    pub fn n_vals(&self) -> BTreeSet<u32> {
+        let types = self.types.values().map(|it| it.props.n_val);
+        let own = self.own.values().filter_map(|own| Some(own.props.as_ref()?.n_val));
+        types.chain(own).chain([self.untyped.n_val]).collect()
     }
 
     /// The last change of each type and of each bucket that was changed; types first, since buckets need them.

@@ -50,6 +50,10 @@ pub enum ClusterPage {
     Down,
     /// A node joins.
     Join,
+    /// What is on its way to another owner, and to the node that answers.
+    Transfers,
+    /// How much copies may take is changed.
+    TransferLimit,
 }
 
 impl ClusterPage {
@@ -63,6 +67,8 @@ impl ClusterPage {
             b"commit" => ClusterPage::Commit,
             b"down" => ClusterPage::Down,
             b"join" => ClusterPage::Join,
+            b"transfers" => ClusterPage::Transfers,
+            b"transfer-limit" => ClusterPage::TransferLimit,
             _ => return None,
         })
     }
@@ -90,7 +96,9 @@ pub(super) fn allowed(page: &Page) -> &'static [Method] {
     match page {
         Page::Status | Page::Members | Page::OpenApi | Page::Types => &[Method::Get, Method::Head],
         Page::Type(_) => &[Method::Get, Method::Head, Method::Put, Method::Post],
-        Page::Cluster(ClusterPage::Show | ClusterPage::Plan) => &[Method::Get, Method::Head],
+        Page::Cluster(ClusterPage::Show | ClusterPage::Plan | ClusterPage::Transfers) => {
+            &[Method::Get, Method::Head]
+        }
         Page::Activate(_) | Page::Cluster(_) => &[Method::Post],
     }
 }
@@ -245,6 +253,8 @@ mod tests {
             Page::Cluster(ClusterPage::Commit),
             Page::Cluster(ClusterPage::Down),
             Page::Cluster(ClusterPage::Join),
+            Page::Cluster(ClusterPage::Transfers),
+            Page::Cluster(ClusterPage::TransferLimit),
         ] {
             assert!(pages.contains(&page), "{page:?} is there and not described");
         }

@@ -73,6 +73,7 @@ pub struct Session {
     seconds: u64,
     asked: Asked,
     closing: bool,
+    is_leaving: bool,
 }
 
 impl Session {
@@ -80,7 +81,19 @@ impl Session {
     pub fn new() -> Session {
         let connection =
             Connection { is_http11: true, keep_alive: true, head_only: false, date: date::format(0) };
-        Session { reader: Reader::default(), connection, seconds: 0, asked: Asked::Nothing, closing: false }
+        Session {
+            reader: Reader::default(),
+            connection,
+            seconds: 0,
+            asked: Asked::Nothing,
+            closing: false,
+            is_leaving: false,
+        }
+    }
+
+    /// Whether the node is about to leave its cluster: it serves what comes, and tells balancers to turn elsewhere.
+    pub fn leaving(&mut self, is_leaving: bool) {
+        self.is_leaving = is_leaving;
     }
 
     /// Takes the next request off `input`, if it is complete. `now` is the time in seconds since 1970.
@@ -195,6 +208,10 @@ impl Session {
             Route::Root => {
                 let answer = Answer::new(out, self.connection, 200);
                 root::answer(answer, root::wants_json(head.header("accept")));
+                return Ok(Incoming::Answered);
+            }
+            Route::Ping if self.is_leaving => {
+                self.answer(503, "text/html", b"leaving", out);
                 return Ok(Incoming::Answered);
             }
             Route::Ping => {

@@ -14,7 +14,7 @@ use super::strays::Strays;
 use super::work::{Coordinator, Parting, Work, placed};
 use super::{Origin, Output, Shard};
 use crate::peer::NodeId;
-use crate::topology::{Epoch, Topology, nodes};
+use crate::topology::{Budget, Epoch, Topology, nodes};
 use ::object::{Actor, key};
 use base::Monotonic;
 use bytes::Bytes;
@@ -68,7 +68,7 @@ impl Shard {
     ///
     /// # Panics
     /// If the rings are not of the size that keys are laid out by, or own nodes that are no members.
-    pub fn topology(&mut self, topology: Topology) {
+    pub fn topology(&mut self, mut topology: Topology) {
         if topology.epoch <= self.moves.epoch() && !base::planted!(StaleRingAccepted) {
             return;
         }
@@ -77,6 +77,7 @@ impl Shard {
             assert_eq!(ring.size(), self.config.layout.ring_size, "a ring of another size");
             assert!(ring.owning().iter().all(|node| topology.members.has(node)), "an owner is a member");
         }
+        topology.n_vals = self.table.n_vals().into_iter().collect();
         let was_alone = self.peers.is_alone();
         let left = self.peers.change(&topology.members);
         if was_alone && !self.peers.is_alone() {
@@ -98,6 +99,17 @@ impl Shard {
         let now = self.config.clock.now();
         self.moves.strays.look_from(now, self.last_work);
         self.tick_moves(now);
+    }
+
+    /// How much copies may take from now on.
+    pub fn budget(&mut self, budget: Budget) {
+        self.moves.topology.budget = budget;
+    }
+
+    /// Whether this shard has dropped all that this node is not to have: nothing moves, no hint is kept of it, and nothing is
+    /// left to be looked for. A node that owns nothing may go then.
+    pub fn has_given_all(&self) -> bool {
+        self.moves.epoch() > Epoch(0) && !self.moves.is_moving() && self.moves.strays.is_done()
     }
 
     /// Tells that the epoch is adopted, if it is, and goes on with what moves.

@@ -67,6 +67,11 @@ impl Strays {
         *self = Strays { again: Some(now), older, pause: PAUSE, ..Strays::default() };
     }
 
+    /// Whether none is left, as far as is known.
+    pub(super) fn is_done(&self) -> bool {
+        self.scan.is_none() && self.again.is_none()
+    }
+
     /// A hint is kept, and with it something that may not be to stay.
     pub(super) fn note_hint(&mut self, prefix: u16, now: Monotonic) {
         if self.scan.is_some() {

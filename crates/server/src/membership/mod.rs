@@ -5,20 +5,22 @@
 //! 2. The thread takes words of other nodes, questions of operators, and time; it writes before it sends.
 //! 3. Its words travel on the links of the shards, as messages that only shells understand. Links follow the members that it
 //!    knows of.
+//! 4. Shards go by what is agreed on, and what they report goes into the log.
 //!
 //! Invariants: the thread never waits for a shard, and a shard never waits for it: what does not fit into its queue is lost,
 //! as on a network. When it cannot write, the node ends.
 //!
-//! Left out: handing the agreed ring to the shards. Members and owners of the data are those of the configuration, which are
-//! also those of the state, since nothing can be committed here yet.
-//!
 //! * `entry.rs`: how a node comes to its standing. `standing.rs`: what that is. * `admission.rs`: newcomers at the door.
+//! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
 //! * `files.rs`: what is on the disk. * `operator.rs`: operators' questions and their answers.
 
 mod admission;
+mod board;
 mod entry;
 mod files;
+mod limits;
 mod operator;
+mod publisher;
 mod standing;
 #[cfg(test)]
 mod tests;
@@ -27,6 +29,7 @@ pub use admission::{ADMISSION_MAX, Admitted, Newcomer};
 pub use entry::{Entered, Entering};
 pub use files::FilesError;
 pub use operator::Answered;
+pub(crate) use publisher::topology;
 pub use standing::{AsOf, STANDING_BYTES_MAX, Standing};
 
 use crate::mailbox::{Mail, Mailboxes};
@@ -37,14 +40,18 @@ use ::membership::state::State;
 use ::membership::{Input, Membership, Output, Stop};
 use admission::Admissions;
 use base::{Clock, Monotonic, Rng};
+use board::Board;
 use bytes::Bytes;
 use files::Files;
 use node::http::ClusterPage;
-use node::{PeerMessage, ShardId};
+use node::{Epoch, PeerMessage, Shard, ShardId};
 use operator::Operators;
 use os::{OsClock, OsRng};
-use ring::NodeId;
+use publisher::Publisher;
+use ring::{NodeId, RingVersion};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -71,33 +78,80 @@ enum Event {
     Newcomer { newcomer: Newcomer, answer: oneshot::Sender<Admitted> },
     /// A member does not let this node in, which is none as of then.
     NotMember(AsOf),
+    /// A shard has put something down.
+    Reported,
     /// The node stops.
     Stop,
 }
 
+/// Why the thread ends by itself, and the node with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The node has left its cluster, as it was told to.
+    Left,
+    /// It cannot go on.
+    Lost(String),
+}
+
+impl From<String> for End {
+    fn from(why: String) -> End {
+        End::Lost(why)
+    }
+}
+
 /// How the other threads reach the thread.
 #[derive(Clone)]
-pub struct Handle(SyncSender<Event>);
+pub struct Handle {
+    events: SyncSender<Event>,
+    board: Arc<Board>,
+}
 
 /// The thread's end of its queue.
 pub struct Inbox(Receiver<Event>);
 
-/// A queue to the thread, which may be filled before the thread is there.
-pub fn queue() -> (Handle, Inbox) {
-    let (sender, receiver) = sync_channel(EVENTS_MAX);
-    (Handle(sender), Inbox(receiver))
+/// A queue to the thread, which may be filled before the thread is there, from so many shards.
+pub fn queue(shards: u16) -> (Handle, Inbox) {
+    let (events, receiver) = sync_channel(EVENTS_MAX);
+    (Handle { events, board: Arc::new(Board::new(shards)) }, Inbox(receiver))
 }
 
 impl Handle {
     /// Passes a word of another node on, unless too much waits.
     pub fn word(&self, from: NodeId, bytes: Bytes) {
-        self.0.try_send(Event::Word { from, bytes }).ok();
+        self.events.try_send(Event::Word { from, bytes }).ok();
+    }
+
+    /// A shard goes by an epoch.
+    pub fn adopted(&self, shard: ShardId, epoch: Epoch) {
+        self.board.adopted(shard, epoch);
+        self.reported();
+    }
+
+    /// A shard has all for a target.
+    pub fn copied(&self, shard: ShardId, target: RingVersion) {
+        self.board.copied(shard, target);
+        self.reported();
+    }
+
+    /// A thread that has so much to do that there is no place in its queue looks by itself.
+    fn reported(&self) {
+        self.events.try_send(Event::Reported).ok();
+    }
+
+    /// Notes what can be seen of a shard, now and then.
+    pub fn look(&self, id: ShardId, shard: &Shard) {
+        self.board.look(id, shard);
+    }
+
+    /// Whether this node is about to leave its cluster.
+    pub fn is_leaving(&self) -> bool {
+        self.board.is_leaving.load(Ordering::Relaxed)
     }
 
     /// Answers an operator.
     pub async fn ask(&self, page: ClusterPage, body: Bytes) -> Answered {
         let (answer, answered) = oneshot::channel();
-        if self.0.try_send(Event::Asked { page, body, answer }).is_err() {
+        if self.events.try_send(Event::Asked { page, body, answer }).is_err() {
             return Answered::wrong(503, "too many questions wait");
         }
         answered.await.unwrap_or_else(|_| Answered::wrong(503, "the node is stopping"))
@@ -106,7 +160,7 @@ impl Handle {
     /// Admits a newcomer, or says why not; within [`ADMISSION_MAX`].
     pub async fn admit(&self, newcomer: Newcomer) -> Admitted {
         let (answer, answered) = oneshot::channel();
-        if self.0.try_send(Event::Newcomer { newcomer, answer }).is_err() {
+        if self.events.try_send(Event::Newcomer { newcomer, answer }).is_err() {
             return Err("too much waits at this node: try again".to_owned());
         }
         answered.await.unwrap_or_else(|_| Err("the node is stopping".to_owned()))
@@ -114,12 +168,12 @@ impl Handle {
 
     /// Takes note that a member did not let this node in.
     pub fn not_member(&self, as_of: AsOf) {
-        self.0.try_send(Event::NotMember(as_of)).ok();
+        self.events.try_send(Event::NotMember(as_of)).ok();
     }
 
     /// Ends the thread, when it has done what was asked before. One that has ended needs no word.
     pub fn stop(&self) {
-        self.0.send(Event::Stop).ok();
+        self.events.send(Event::Stop).ok();
     }
 }
 
@@ -132,17 +186,18 @@ pub struct Part {
     standing: Standing,
     operators: Operators,
     admissions: Admissions,
+    publisher: Publisher,
     /// Whom this newcomer has asked last for what all agree on, and when it asks the next.
     asked: (Option<NodeId>, Monotonic),
     clock: OsClock,
 }
 
 impl Part {
-    /// Opens the files, and remembers the standing. `life` is this process.
+    /// Opens the files, and remembers the standing. `life` is this process; `handle` reaches its thread to be.
     ///
     /// # Errors
     /// [`FilesError`]; `Invalid` if the log is not this node's, or damaged or lost.
-    pub fn open(entered: Entered, data: &Path, life: u64) -> Result<Part, FilesError> {
+    pub fn open(entered: Entered, data: &Path, life: u64, handle: &Handle) -> Result<Part, FilesError> {
         let Entered { mut files, standing, is_new, address } = entered;
         let starts = files.as_mut().map_or(Ok(1), Files::count_start)?;
         let (cluster, node) = (standing.cluster(), standing.node);
@@ -164,8 +219,11 @@ impl Part {
         };
         let detector = Detector::new(cluster, node, starts, life, rng(), now);
         let membership = Membership::new(detector, log);
-        let (operators, admissions) = (Operators::default(), Admissions::default());
-        let mut part = Part { membership, files, standing, operators, admissions, asked: (None, now), clock };
+        let board = || Arc::clone(&handle.board);
+        let (operators, admissions) = (Operators::new(board()), Admissions::default());
+        let publisher = Publisher::new(node, membership.state().unwrap_or(&standing.state), board());
+        let asked = (None, now);
+        let mut part = Part { membership, files, standing, operators, admissions, publisher, asked, clock };
         if is_new {
             part.remember(now)?;
         }
@@ -213,7 +271,8 @@ impl Part {
     }
 
     /// Runs until it is told to stop, or cannot go on; says why. Links are those of `peers`; a node alone has none.
-    pub fn run(mut self, inbox: &Inbox, mailboxes: &Mailboxes, peers: Option<&Peers>) -> Result<(), String> {
+    pub fn run(mut self, inbox: &Inbox, mailboxes: &Mailboxes, peers: Option<&Peers>) -> Result<(), End> {
+        self.publish(mailboxes)?;
         self.step(Input::Tick, None, mailboxes, peers)?;
         loop {
             self.advance(mailboxes, peers)?;
@@ -230,9 +289,9 @@ impl Part {
                     self.admissions.ask(newcomer, answer, self.clock.now());
                 }
                 Ok(Event::NotMember(as_of)) if self.is_removed(as_of) => {
-                    return Err(Stop::Removed.to_string());
+                    return Err(self.removed());
                 }
-                Ok(Event::NotMember(_)) => {}
+                Ok(Event::NotMember(_) | Event::Reported) => {}
                 Err(RecvTimeoutError::Timeout) => self.step(Input::Tick, None, mailboxes, peers)?,
                 Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
@@ -241,14 +300,20 @@ impl Part {
 
     /// How long nothing is due.
     fn wait(&self) -> Duration {
+        let now = self.clock.now();
         let asks = self.membership.state().is_none().then_some(self.asked.1);
-        let timers = [Some(self.membership.next_timer()), asks, self.admissions.next_timer()];
+        let timers = [
+            Some(self.membership.next_timer()),
+            asks,
+            self.admissions.next_timer(),
+            self.publisher.next_timer(now),
+        ];
         let next = timers.into_iter().flatten().min().unwrap_or_default();
-        Duration::from_nanos(next.0.saturating_sub(self.clock.now().0)).min(WAIT_MAX)
+        Duration::from_nanos(next.0.saturating_sub(now.0)).min(WAIT_MAX)
     }
 
-    /// Sees to newcomers, and to what this node lacks as one.
-    fn advance(&mut self, mailboxes: &Mailboxes, peers: Option<&Peers>) -> Result<(), String> {
+    /// Sees to newcomers, to what this node lacks as one, and to what its shards have reported.
+    fn advance(&mut self, mailboxes: &Mailboxes, peers: Option<&Peers>) -> Result<(), End> {
         let now = self.clock.now();
         if self.membership.state().is_none() && now >= self.asked.1 {
             let contact = entry::contact_after(&self.standing, self.asked.0);
@@ -256,6 +321,9 @@ impl Part {
             if let Some(contact) = contact {
                 self.step(Input::Join { contact }, None, mailboxes, peers)?;
             }
+        }
+        while let Some(report) = self.publisher.advance(&self.membership, now) {
+            self.step(report, None, mailboxes, peers)?;
         }
         loop {
             // What is proposed may be decided at once.
@@ -267,6 +335,17 @@ impl Part {
                 self.step(input, None, mailboxes, peers)?;
             }
         }
+    }
+
+    /// Has the shards go by what is agreed on.
+    fn publish(&mut self, mailboxes: &Mailboxes) -> Result<(), End> {
+        let state = self.membership.state().unwrap_or(&self.standing.state);
+        if self.publisher.publish(state, mailboxes) { Ok(()) } else { Err(self.removed()) }
+    }
+
+    /// Why a node ends that is no member any more.
+    fn removed(&self) -> End {
+        if self.publisher.has_gone() { End::Left } else { End::Lost(Stop::Removed.to_string()) }
     }
 
     /// Whether this node is no member any more, if somebody says so who knows so much: one that knows less may not have heard of
@@ -282,7 +361,7 @@ impl Part {
         from: Option<NodeId>,
         mailboxes: &Mailboxes,
         peers: Option<&Peers>,
-    ) -> Result<(), String> {
+    ) -> Result<(), End> {
         let now: Monotonic = self.clock.now();
         let mut out = Vec::new();
         self.membership.step(input, now, &mut out);
@@ -302,11 +381,13 @@ impl Part {
                     if let (Some(peers), Some(roster)) = (peers, self.roster()) {
                         peers.follow(roster);
                     }
+                    self.publish(mailboxes)?;
                 }
                 Output::Up(node) => tracing::info!(peer = %self.name(node), "reachable"),
                 Output::Down(node) => tracing::info!(peer = %self.name(node), "not reachable"),
                 Output::Note(text) => tracing::info!("membership: {text}"),
-                Output::Stop(stop) => return Err(stop.to_string()),
+                Output::Stop(Stop::Removed) => return Err(self.removed()),
+                Output::Stop(stop) => return Err(stop.to_string().into()),
             }
         }
         if !mail.is_empty() {

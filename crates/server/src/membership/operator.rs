@@ -1,19 +1,21 @@
 //! Operators' questions: what the nodes agree on, as JSON, and changes of it. `docs/api/admin.yaml` describes them.
 
+use super::board::Board;
+use super::limits;
 use ::membership::log::{Failed, Outcome};
 use ::membership::state::{Change, Command, Rejected, State};
 use ::membership::{Input, Membership, NodeId};
+use base::Clock;
 use bytes::Bytes;
 use node::http::ClusterPage;
+use node::{Budget, TransferStatus};
+use os::OsClock;
 use ring::TARGET_N_DEFAULT;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tokio::sync::oneshot;
-
-/// Said to whoever wants data moved.
-const NOT_YET: &str =
-    "this version does not move data between nodes: members are those that all nodes were started with";
 
 /// Said to whoever wants a node that runs to join: its data would be another cluster's.
 const JOINS_AT_ITS_START: &str = "a node joins when it starts: stop it, and start it with an empty data folder, with --join and the \
@@ -40,10 +42,18 @@ impl Answered {
 }
 
 /// Who waits for the end of a proposal.
-#[derive(Default)]
 pub(super) struct Operators {
+    board: Arc<Board>,
     waiting: BTreeMap<u64, oneshot::Sender<Answered>>,
     last: u64,
+}
+
+/// What copies may take, in a request's body.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limit {
+    count: Option<u32>,
+    bytes_per_second: Option<u64>,
 }
 
 /// What is in a request's body.
@@ -57,6 +67,11 @@ struct Wanted {
 }
 
 impl Operators {
+    /// With what shards put down.
+    pub(super) fn new(board: Arc<Board>) -> Operators {
+        Operators { board, waiting: BTreeMap::new(), last: 0 }
+    }
+
     /// Answers a question, or says what is to be proposed for it.
     pub(super) fn ask(
         &mut self,
@@ -70,8 +85,10 @@ impl Operators {
             Some(state) => match page {
                 ClusterPage::Show => Err(Answered::ok(show(state, membership))),
                 ClusterPage::Plan => Err(plan(state)),
-                ClusterPage::Commit => Err(Answered::wrong(501, NOT_YET)),
                 ClusterPage::Join => Err(Answered::wrong(409, JOINS_AT_ITS_START)),
+                ClusterPage::Commit => commit(state),
+                ClusterPage::Transfers => Err(transfers(state, membership, &self.board)),
+                ClusterPage::TransferLimit => limit(state, body),
                 ClusterPage::Clear => Ok(Command::Clear { expected: state.version() }),
                 ClusterPage::Stage => stage(state, body),
                 ClusterPage::Down => wanted(body)
@@ -104,6 +121,29 @@ impl Operators {
         };
         answer.send(answered).ok();
     }
+}
+
+fn commit(state: &State) -> Result<Command, Answered> {
+    if state.staged().is_empty() {
+        return Err(Answered::wrong(409, Rejected::NothingStaged));
+    }
+    let plan = state.plan(TARGET_N_DEFAULT).map_err(|error| Answered::wrong(409, error))?;
+    Ok(plan.command())
+}
+
+fn limit(state: &State, body: &Bytes) -> Result<Command, Answered> {
+    let limit: Limit =
+        serde_json::from_slice(body).map_err(|error| Answered::wrong(400, format!("the body: {error}")))?;
+    let before = limits::of(state);
+    let count = limit.count.unwrap_or(before.received_max);
+    let bytes_per_second = limit.bytes_per_second.unwrap_or(before.bytes_per_second);
+    if !(1..=limits::TRANSFERS_MAX).contains(&count) {
+        return Err(Answered::wrong(400, format!("count: from 1 to {}", limits::TRANSFERS_MAX)));
+    }
+    if bytes_per_second == 0 {
+        return Err(Answered::wrong(400, "bytes_per_second: more than 0"));
+    }
+    Ok(limits::command(state, Budget { sent_max: count, received_max: count, bytes_per_second }))
 }
 
 fn wanted(body: &Bytes) -> Result<Wanted, Answered> {
@@ -191,10 +231,61 @@ fn show(state: &State, membership: &Membership) -> Value {
         "leader": log.leader().map_or(Value::Null, |leader| name(state, leader)),
         "voters": log.voters().iter().map(|&voter| name(state, voter)).collect::<Vec<_>>(),
         "ring": { "version": state.ring_version().0, "partitions": state.size().partitions() },
+        "change": change(state),
+        "transfer_limit": shown_limit(state),
         "members": members.collect::<Vec<_>>(),
         "staged": staged.collect::<Vec<_>>(),
         "transfers": transfers.collect::<Vec<_>>(),
     })
+}
+
+fn shown_limit(state: &State) -> Value {
+    let Budget { received_max, bytes_per_second, .. } = limits::of(state);
+    json!({ "count": received_max, "bytes_per_second": bytes_per_second })
+}
+
+/// How far what was committed is carried out, and whom that waits for.
+fn change(state: &State) -> Value {
+    let names = |nodes: Vec<NodeId>| nodes.into_iter().map(|node| name(state, node)).collect::<Vec<_>>();
+    json!({
+        "settled": state.is_settled(),
+        "step": state.step().name(),
+        "to_move": state.owners().iter().zip(state.heading()).filter(|(owner, next)| owner != next).count(),
+        "to_adopt": names(state.unadopted().collect()),
+        "to_copy": names(state.uncopied()),
+    })
+}
+
+fn transfers(state: &State, membership: &Membership, board: &Board) -> Answered {
+    let now = OsClock::new().now();
+    let transfers = board.transfers();
+    let entry = |(shard, it): &(usize, TransferStatus)| {
+        let status = match it {
+            it if it.partitions_left == 0 => "done",
+            it if it.running => "running",
+            it if it.failures > 0 => "failed",
+            _ => "waiting",
+        };
+        json!({
+            "shard": shard,
+            "from": name(state, it.from),
+            "state": status,
+            "partitions_left": it.partitions_left,
+            "seconds": now.since(it.since).as_secs_f64(),
+            "retry_in": (status == "failed").then(|| it.next.0.saturating_sub(now.0) as f64 / 1e9),
+            "failures": it.failures,
+            "reason": it.reason.as_ref().map(ToString::to_string),
+            "objects": it.objects,
+            "bytes": it.bytes,
+        })
+    };
+    Answered::ok(json!({
+        "version": state.version(),
+        "here": name(state, membership.log().identity().node),
+        "change": change(state),
+        "limit": shown_limit(state),
+        "received": transfers.iter().map(entry).collect::<Vec<_>>(),
+    }))
 }
 
 fn plan(state: &State) -> Answered {

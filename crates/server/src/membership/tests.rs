@@ -6,6 +6,7 @@ use crate::config::{Cluster, Config, Member};
 use crate::error::Error;
 use crate::peer::Tls;
 use ::membership::ClusterId;
+use ::membership::state::Command;
 use node::layout::Owner;
 use ring::RingSize;
 use serde_json::json;
@@ -21,7 +22,7 @@ fn part(data: &Path, names: &[&str], life: u64) -> Part {
         let (address, members) = ("127.0.0.1:1000".parse().unwrap(), members(names));
         entering.member(&cluster(members, Vec::new()), address, &tls(names[0]))
     };
-    Part::open(entered.unwrap(), data, life).unwrap()
+    Part::open(entered.unwrap(), data, life, &queue(1).0).unwrap()
 }
 
 fn members(names: &[&str]) -> Vec<Member> {
@@ -82,7 +83,7 @@ fn operators_are_told_what_is_wrong() {
     let data = tempfile::tempdir().unwrap();
     let mut part = part(data.path(), &["a@h"], 1);
     let status = |part: &mut Part, page, body| ask(part, page, &body).status;
-    assert_eq!(status(&mut part, ClusterPage::Commit, json!({})), 501);
+    assert_eq!(status(&mut part, ClusterPage::Commit, json!({})), 409);
     assert_eq!(status(&mut part, ClusterPage::Join, json!({ "node": "127.0.0.1:1" })), 409);
     assert_eq!(status(&mut part, ClusterPage::Down, json!({})), 400);
     assert_eq!(status(&mut part, ClusterPage::Down, json!({ "node": "b@h" })), 404);
@@ -116,7 +117,7 @@ fn a_member_of_a_cluster_comes_back_as_it_was() {
     let config = Config { data: data.path().to_path_buf(), name: "a@h".to_owned(), ..Config::default() };
     let entered = entered(&config, None, members(&["a@h", "b@h"]), Vec::new()).unwrap();
     assert!(!entered.is_new && entered.standing.state.members().len() == 3);
-    assert_eq!(Part::open(entered, data.path(), 3).unwrap().state().members().len(), 3);
+    assert_eq!(Part::open(entered, data.path(), 3, &queue(1).0).unwrap().state().members().len(), 3);
 }
 
 #[test]
@@ -127,7 +128,7 @@ fn a_folder_is_of_one_node_of_one_cluster() {
     let first = entered(&config, None, both(), Vec::new()).unwrap();
     let owner = first.owner();
     let number = first.standing.cluster();
-    Part::open(first, data.path(), 1).unwrap();
+    Part::open(first, data.path(), 1, &queue(1).0).unwrap();
     let other = Config { name: "b@h".to_owned(), ..config.clone() };
     let text = refused(entered(&other, None, both(), Vec::new()));
     assert!(text.contains("is of a@h of the cluster") && text.contains("is to be of b@h"), "{text}");
@@ -144,7 +145,8 @@ fn a_folder_is_of_one_node_of_one_cluster() {
         number
     );
     std::fs::remove_file(data.path().join("membership/log")).unwrap();
-    let reopened = Part::open(entered(&config, Some(&owner), both(), Vec::new()).unwrap(), data.path(), 2);
+    let entered_again = entered(&config, Some(&owner), both(), Vec::new()).unwrap();
+    let reopened = Part::open(entered_again, data.path(), 2, &queue(1).0);
     assert!(reopened.map(drop).unwrap_err().to_string().contains("its log is lost"));
     // The folder is gone as a whole: the list comes to the same node, the address of a member does not.
     std::fs::remove_dir_all(data.path().join("membership")).unwrap();
@@ -164,7 +166,7 @@ fn who_founds_alone_draws_the_number_of_the_cluster() {
         // Also where there is data of a node alone.
         let first = entered(&config, Some(&Owner::Alone), members(&["a@h"]), Vec::new()).unwrap();
         numbers.push(first.standing.cluster());
-        Part::open(first, data.path(), 1).unwrap();
+        Part::open(first, data.path(), 1, &queue(1).0).unwrap();
         let again = entered(&config, Some(&Owner::Alone), members(&["a@h"]), Vec::new()).unwrap();
         assert!(numbers.contains(&again.standing.cluster()) && !again.is_new);
     }
@@ -229,4 +231,55 @@ fn who_is_refused_as_no_member_believes_it_of_those_who_know_as_much() {
     assert!(!part.is_removed(AsOf { epoch, commit: commit - 1 }));
     assert!(part.is_removed(AsOf { epoch, commit: commit + 1 }));
     assert!(part.is_removed(AsOf { epoch: epoch + 1, commit: 0 }));
+}
+
+#[test]
+fn shards_go_by_what_is_agreed_on_and_their_reports_carry_a_plan_out() {
+    let data = tempfile::tempdir().unwrap();
+    let mut part = part(data.path(), &["a@h"], 1);
+    let board = Arc::clone(part.publisher.board());
+    let mailboxes = Mailboxes::new(1);
+    let admit = Command::Admit {
+        expected: part.state().version(),
+        name: "b@h".into(),
+        address: "127.0.0.1:2".into(),
+        zone: String::new(),
+        weight: 100,
+    };
+    part.step(Input::Tick, None, &mailboxes, None).unwrap();
+    part.step(Input::Propose { token: 1, command: admit }, None, &mailboxes, None).unwrap();
+    let topology = |mailboxes: &Mailboxes| {
+        let mut mail = Vec::new();
+        mailboxes.of(ShardId(0)).take(&mut mail);
+        mail.into_iter().rev().find_map(|it| match it {
+            Mail::Topology(topology) => Some(topology),
+            _ => None,
+        })
+    };
+    let told = topology(&mailboxes).unwrap();
+    assert_eq!((told.members.count(), told.is_at_rest()), (2, true));
+    part.advance(&mailboxes, None).unwrap();
+    assert!(!part.state().has_adopted(NodeId(0)), "no shard has said so");
+    board.adopted(ShardId(0), told.epoch);
+    part.advance(&mailboxes, None).unwrap();
+    assert!(part.state().has_adopted(NodeId(0)));
+    assert_eq!(part.publisher.next_timer(part.clock.now()), None, "nothing is due any more");
+
+    // The other node reports, too; its shards are not here.
+    let b = |command| Input::Propose { token: 2, command };
+    let adopted = |part: &Part| Command::Adopted { node: NodeId(1), version: part.state().ring_version() };
+    part.step(b(adopted(&part)), None, &mailboxes, None).unwrap();
+    assert_eq!(ask(&mut part, ClusterPage::Commit, &json!({})).status, 200);
+    part.publish(&mailboxes).unwrap();
+    let shown = ask(&mut part, ClusterPage::Transfers, &json!({}));
+    assert_eq!(shown.body["change"]["step"], "copying");
+    assert_eq!(shown.body["change"]["to_copy"], json!(["a@h", "b@h"]));
+    let (version, target) = (part.state().ring_version(), part.state().published().target.unwrap().version());
+    board.adopted(ShardId(0), Epoch(version.0));
+    board.copied(ShardId(0), target);
+    part.advance(&mailboxes, None).unwrap();
+    part.step(b(Command::Copied { node: NodeId(1), target }), None, &mailboxes, None).unwrap();
+    part.step(b(adopted(&part)), None, &mailboxes, None).unwrap();
+    let told = topology(&mailboxes).unwrap();
+    assert!(told.before.is_some() && told.ring.owners().contains(&NodeId(1)), "{told:?}");
 }

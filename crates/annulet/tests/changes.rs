@@ -1,0 +1,227 @@
+//! Real processes: members that leave, are replaced or are lost while clients go on.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use bytes::Bytes;
+use client::{Client, Content, Quorum, ReadOptions, WriteOptions};
+use common::nodes::{agreed, free_ports, make_certificates, name, until};
+use common::{Server, run};
+use serde_json::Value;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
+
+/// Keys that are there before something changes.
+const KEYS: u32 = 400;
+
+/// Nodes that were founded together.
+struct Cluster {
+    dir: TempDir,
+    port: u16,
+    founders: u16,
+}
+
+impl Cluster {
+    fn new(founders: u16) -> Cluster {
+        let dir = tempfile::tempdir().unwrap();
+        let names: Vec<String> = (1..=usize::from(founders) + 1).map(name).collect();
+        make_certificates(&dir.path().join("certs"), &names);
+        Cluster { dir, port: free_ports(), founders }
+    }
+
+    fn start(&self, node: u16, more: &[&str]) -> Server {
+        let file = |name: &str| self.dir.path().join("certs").join(name).display().to_string();
+        let (cert, key) = (file(&format!("n{node}.pem")), file(&format!("n{node}.key")));
+        let (name, data) = (name(usize::from(node)), format!("n{node}"));
+        let files = ["--peer-ca", &file("ca.pem"), "--peer-cert", &cert, "--peer-key", &key];
+        let options = ["--name", &name, "--data", &data, "--shards", "2", "--durability", "interval"];
+        Server::start(self.dir.path(), &[&options[..], &files, more].concat())
+    }
+
+    fn found(&self, node: u16) -> Server {
+        let entry = |node: u16| format!("{}=127.0.0.1:{}", name(usize::from(node)), self.port + node);
+        let list = (1..=self.founders).map(entry).collect::<Vec<_>>().join(",");
+        self.start(node, &["--cluster", &list, "--ring-size", "16"])
+    }
+
+    fn found_all(&self) -> Vec<Server> {
+        let servers: Vec<Server> = (1..=self.founders).map(|node| self.found(node)).collect();
+        until("a leader", || agreed(&servers[0])["leader"] != Value::Null);
+        servers
+    }
+
+    fn join(&self, node: u16) -> Server {
+        let contact = format!("127.0.0.1:{}", self.port + 1);
+        self.start(node, &["--join", &contact, "--peer-listen", "127.0.0.1:0"])
+    }
+
+    /// What an operator does at a node; tried again while another change is in its way.
+    fn admin(&self, server: &Server, words: &[&str]) -> String {
+        let mut said = String::new();
+        until(&format!("{words:?}"), || {
+            let output = run(self.dir.path(), &[&["admin"], words, &["--node", &server.http]].concat());
+            said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            output.status.success()
+        });
+        said
+    }
+}
+
+fn value(key: u32, bytes: usize) -> Bytes {
+    let text = format!("value {key} ");
+    Bytes::from(text.repeat(bytes / text.len() + 1))
+}
+
+fn put(client: &mut Client, key: u32, bytes: usize) -> Result<(), client::Error> {
+    let content = Content { value: value(key, bytes), ..Content::default() };
+    client.put(None, b"b", Some(&key.to_be_bytes()), content, &WriteOptions::default()).map(drop)
+}
+
+fn put_all(server: &Server, keys: Range<u32>, bytes: usize) {
+    let mut client = server.connect();
+    keys.for_each(|key| put(&mut client, key, bytes).unwrap());
+}
+
+fn has_all(server: &Server, keys: Range<u32>, bytes: usize) {
+    let mut client = server.connect();
+    let read = ReadOptions { r: Quorum::Quorum, ..ReadOptions::default() };
+    for key in keys {
+        let found = client.get(None, b"b", &key.to_be_bytes(), &read).unwrap();
+        let found = found.unwrap_or_else(|| panic!("key {key} is not found at {}", server.http));
+        assert_eq!(found.siblings[0].value, value(key, bytes));
+    }
+}
+
+fn transfers(server: &Server) -> Value {
+    let answer = server.http_get("/admin/cluster/transfers");
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+fn is_settled(server: &Server) -> bool {
+    agreed(server)["change"]["settled"] == true
+}
+
+/// A client that writes and reads until it is told to stop, and bears no error; says how far it has come.
+fn traffic(server: &Server, first: u32, over: &Arc<AtomicBool>) -> std::thread::JoinHandle<u32> {
+    let (mut client, over) = (server.connect(), Arc::clone(over));
+    std::thread::spawn(move || {
+        let mut key = first;
+        while !over.load(Ordering::Relaxed) {
+            put(&mut client, key, 0).unwrap();
+            let read = ReadOptions { r: Quorum::Quorum, ..ReadOptions::default() };
+            let old = key % KEYS;
+            let found = client.get(None, b"b", &old.to_be_bytes(), &read).unwrap();
+            assert_eq!(found.unwrap().siblings[0].value, value(old, 0));
+            key += 1;
+        }
+        key
+    })
+}
+
+#[test]
+fn a_member_leaves_and_clients_do_not_notice() {
+    let cluster = Cluster::new(4);
+    let mut servers = cluster.found_all();
+    put_all(&servers[0], 0..KEYS, 0);
+    let over = Arc::new(AtomicBool::new(false));
+    let clients = [traffic(&servers[0], 1_000_000, &over), traffic(&servers[1], 2_000_000, &over)];
+    cluster.admin(&servers[1], &["cluster", "leave", &name(4)]);
+    let said = cluster.admin(&servers[1], &["cluster", "commit", "--wait"]);
+    assert!(said.ends_with("settled\n"), "{said}");
+
+    // It has nothing any more, sends balancers away, and goes on serving whom it has.
+    let leaver = servers.pop().unwrap();
+    until("503 to balancers", || leaver.http_get("/ping").starts_with("HTTP/1.1 503"));
+    has_all(&leaver, 0..KEYS, 0);
+    assert!(leaver.wait().success(), "it ends by itself");
+    until("it is forgotten", || {
+        servers.iter().all(|server| agreed(server)["members"].as_array().unwrap().len() == 3)
+    });
+    over.store(true, Ordering::Relaxed);
+    let written = clients.map(|client| client.join().unwrap());
+
+    // The option cluster, which has four, only founded it.
+    servers.remove(1).stop();
+    servers.insert(1, cluster.found(2));
+    until("all is settled", || servers.iter().all(is_settled));
+    for server in &servers {
+        has_all(server, 0..KEYS, 0);
+        has_all(server, 1_000_000..written[0], 0);
+        has_all(server, 2_000_000..written[1], 0);
+    }
+}
+
+#[test]
+fn a_receiver_that_is_killed_goes_on_where_it_was() {
+    /// Two parts of a copy, and some, for each of three receivers with two shards.
+    const MANY: u32 = 4_000;
+    const BYTES: usize = 2_000;
+    let cluster = Cluster::new(4);
+    let mut servers = cluster.found_all();
+    put_all(&servers[0], 0..MANY, BYTES);
+    cluster.admin(&servers[1], &["transfer-limit", "--rate", "1"]);
+    cluster.admin(&servers[1], &["cluster", "leave", &name(4)]);
+    cluster.admin(&servers[1], &["cluster", "commit"]);
+    let objects = |server: &Server| {
+        let received = transfers(server)["received"].as_array().cloned().unwrap_or_default();
+        received.iter().map(|it| it["objects"].as_u64().unwrap()).sum::<u64>()
+    };
+    let mut before = 0;
+    until("a part has come", || {
+        before = objects(&servers[0]);
+        before > 0
+    });
+    let is_copying = agreed(&servers[1])["change"]["step"] == "copying";
+    servers.remove(0).kill();
+    servers.insert(0, cluster.found(1));
+    let mut after = 0;
+    until("the change is carried out", || {
+        after = after.max(objects(&servers[0]));
+        servers[..3].iter().all(is_settled)
+    });
+    assert!(is_copying && after > 0, "it was killed in the middle");
+    // Of what each shard is to have, which is some 1,000 keys in all, what had come was not sent again.
+    let all = u64::from(MANY) / 3;
+    assert!(before + after <= all + all / 4, "{before} came before the end, {after} after it");
+    servers[..3].iter().for_each(|server| has_all(server, 0..MANY, BYTES));
+}
+
+#[test]
+fn what_a_lost_member_held_comes_from_those_who_stay() {
+    let cluster = Cluster::new(4);
+    let mut servers = cluster.found_all();
+    put_all(&servers[0], 0..KEYS, 0);
+    servers.pop().unwrap().kill();
+    cluster.admin(&servers[0], &["cluster", "force-remove", &name(4)]);
+    let said = cluster.admin(&servers[0], &["cluster", "commit", "--wait"]);
+    assert!(said.ends_with("settled\n"), "{said}");
+    assert_eq!(agreed(&servers[0])["members"].as_array().unwrap().len(), 3);
+    // Each of them has what it is to have: any two of three know each key.
+    servers.pop().unwrap().kill();
+    servers[..2].iter().for_each(|server| has_all(server, 0..KEYS, 0));
+    // The one that was removed hears of it, and ends.
+    assert_eq!(cluster.found(4).wait().code(), Some(1));
+}
+
+#[test]
+fn a_newcomer_takes_the_place_of_a_member() {
+    let cluster = Cluster::new(3);
+    let mut servers = cluster.found_all();
+    put_all(&servers[0], 0..KEYS, 0);
+    let newcomer = cluster.join(4);
+    cluster.admin(&servers[0], &["cluster", "replace", &name(3), &name(4)]);
+    let said = cluster.admin(&servers[0], &["cluster", "commit", "--wait"]);
+    assert!(said.ends_with("settled\n"), "{said}");
+    assert!(servers.pop().unwrap().wait().success());
+    servers.push(newcomer);
+    until("it is forgotten", || {
+        servers.iter().all(|it| agreed(it)["members"].as_array().unwrap().len() == 3)
+    });
+    let shown = agreed(&servers[0]);
+    let owns = |at: usize| shown["members"][at]["partitions"].as_u64().unwrap();
+    assert_eq!(owns(0) + owns(1) + owns(2), 16);
+    assert_eq!((&shown["members"][2]["name"], owns(2)), (&Value::from(name(4)), 5));
+    servers.iter().for_each(|server| has_all(server, 0..KEYS, 0));
+}

@@ -1,0 +1,77 @@
+//! Where shards put down how far they are with what all nodes have agreed on, for the membership's thread.
+//!
+//! Invariant: a shard never waits here for longer than it takes to copy its transfers, and what it puts down is not lost: the
+//! thread looks at all of it whenever something wakes it.
+
+use node::{Epoch, Shard, ShardId, TransferStatus};
+use ring::RingVersion;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// One shard's place.
+#[derive(Default)]
+struct Place {
+    /// The epoch that it goes by.
+    adopted: AtomicU64,
+    /// The target for which it has all.
+    copied: AtomicU64,
+    /// Whether it has nothing left that the node is not to have.
+    has_given_all: AtomicBool,
+    transfers: Mutex<Vec<TransferStatus>>,
+}
+
+/// All shards' places, and what connections want to know of the membership.
+pub struct Board {
+    places: Box<[Place]>,
+    /// Whether this node is about to leave.
+    pub is_leaving: AtomicBool,
+}
+
+impl Board {
+    pub fn new(shards: u16) -> Board {
+        Board { places: (0..shards).map(|_| Place::default()).collect(), is_leaving: AtomicBool::new(false) }
+    }
+
+    pub fn adopted(&self, shard: ShardId, epoch: Epoch) {
+        self.of(shard).adopted.store(epoch.0, Ordering::Release);
+    }
+
+    pub fn copied(&self, shard: ShardId, target: RingVersion) {
+        self.of(shard).copied.store(target.0, Ordering::Release);
+    }
+
+    /// Notes what can be seen of a shard now and then.
+    pub fn look(&self, id: ShardId, shard: &Shard) {
+        let place = self.of(id);
+        place.has_given_all.store(shard.has_given_all(), Ordering::Release);
+        *place.transfers.lock().unwrap_or_else(PoisonError::into_inner) = shard.transfers();
+    }
+
+    /// Whether all shards go by this epoch.
+    pub fn all_adopted(&self, epoch: Epoch) -> bool {
+        self.places.iter().all(|place| place.adopted.load(Ordering::Acquire) == epoch.0)
+    }
+
+    /// Whether all shards have all for this target.
+    pub fn all_copied(&self, target: RingVersion) -> bool {
+        self.places.iter().all(|place| place.copied.load(Ordering::Acquire) == target.0)
+    }
+
+    /// Whether no shard has anything left that the node is not to have.
+    pub fn all_given(&self) -> bool {
+        self.places.iter().all(|place| place.has_given_all.load(Ordering::Acquire))
+    }
+
+    /// What is copied to this node, by shard.
+    pub fn transfers(&self) -> Vec<(usize, TransferStatus)> {
+        let of = |(shard, place): (usize, &Place)| {
+            let transfers = place.transfers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            transfers.into_iter().map(move |it| (shard, it)).collect::<Vec<_>>()
+        };
+        self.places.iter().enumerate().flat_map(of).collect()
+    }
+
+    fn of(&self, shard: ShardId) -> &Place {
+        &self.places[usize::from(shard.0)]
+    }
+}
