@@ -7,7 +7,7 @@ use ring::NodeId;
 
 use super::message::{Failed, Message, Outcome};
 use super::{Log, Output};
-use crate::state::Command;
+use crate::state::{Command, Rejected};
 
 /// How long a proposal that was passed on may take.
 pub const PROPOSAL_MAX: Duration = Duration::from_secs(10);
@@ -27,6 +27,10 @@ impl Log {
     pub(super) fn propose(&mut self, waiter: Waiter, command: Command, now: Monotonic) {
         if self.waiting.len() + self.asked.len() >= PROPOSALS_MAX {
             return self.answer(waiter, Err(Failed::Busy));
+        }
+        // What is not within bounds could be read by nobody, this node's library included.
+        if !command.is_readable() {
+            return self.answer(waiter, Err(Failed::Rejected(Rejected::Text)));
         }
         if self.leads() {
             return match self.append(&command) {

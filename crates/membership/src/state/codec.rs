@@ -169,6 +169,13 @@ impl Command {
         }
     }
 
+    /// Whether what is encoded of it would be read again.
+    pub(crate) fn is_readable(&self) -> bool {
+        let mut bytes = BytesMut::new();
+        self.encode(&mut bytes);
+        Command::read(&mut Reader::new(bytes.freeze())).is_ok()
+    }
+
     /// Takes one off the front.
     pub(crate) fn read(fields: &mut Reader) -> Result<Command, Malformed> {
         Ok(match fields.u8()? {

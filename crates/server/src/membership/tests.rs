@@ -194,11 +194,18 @@ fn newcomer(name: &str, address: &str) -> Newcomer {
     Newcomer { name: name.to_owned(), address: address.to_owned(), zone: "z".to_owned(), weight: 100 }
 }
 
+/// Has the start of this process noted, which is a change of the state.
+fn register(part: &mut Part, mailboxes: &Mailboxes) {
+    while part.state().members()[&part.node()].starts == 0 {
+        part.step(Input::Tick, None, mailboxes, None).unwrap();
+    }
+}
+
 /// What a newcomer is told at once.
 fn admitted(part: &mut Part, newcomer: Newcomer) -> Admitted {
     let (answer, mut answered) = oneshot::channel();
     let mailboxes = Mailboxes::new(1);
-    part.step(Input::Tick, None, &mailboxes, None).unwrap();
+    register(part, &mailboxes);
     part.admissions.ask(newcomer, answer, part.clock.now());
     part.advance(&mailboxes, None).unwrap();
     answered.try_recv().unwrap()
@@ -239,6 +246,7 @@ fn shards_go_by_what_is_agreed_on_and_their_reports_carry_a_plan_out() {
     let mut part = part(data.path(), &["a@h"], 1);
     let board = Arc::clone(part.publisher.board());
     let mailboxes = Mailboxes::new(1);
+    register(&mut part, &mailboxes);
     let admit = Command::Admit {
         expected: part.state().version(),
         name: "b@h".into(),
@@ -246,7 +254,6 @@ fn shards_go_by_what_is_agreed_on_and_their_reports_carry_a_plan_out() {
         zone: String::new(),
         weight: 100,
     };
-    part.step(Input::Tick, None, &mailboxes, None).unwrap();
     part.step(Input::Propose { token: 1, command: admit }, None, &mailboxes, None).unwrap();
     let topology = |mailboxes: &Mailboxes| {
         let mut mail = Vec::new();

@@ -136,6 +136,15 @@ fn any_member_takes_a_proposal() {
     assert!(world.state(leader).members().values().all(|it| it.starts > 0), "each start is registered");
 }
 
+#[test]
+fn what_nobody_could_read_is_refused() {
+    let mut world = World::of(15, 3);
+    let zone = "z".repeat(crate::state::TEXT_BYTES_MAX + 1);
+    let (name, address) = ("new@h".to_owned(), "h:9".to_owned());
+    let admit = |state: &State| Command::Admit { expected: state.version(), name, address, zone, weight: 1 };
+    assert_eq!(world.propose(admit), Err(Failed::Rejected(Rejected::Text)));
+}
+
 /// A leader that is cut off is asked for a change, while the others elect another.
 fn a_leader_is_cut_off(seed: u64) {
     let mut world = World::of(seed, 5);
