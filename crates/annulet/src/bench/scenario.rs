@@ -101,8 +101,15 @@ fn plan(scenario: &Scenario, program: &Path, nodes: &[Place], at: usize, data: &
     if nodes.len() > 1 {
         let certificates = data.join("certs");
         let own = admin::node_files(&certificates, name).map_err(|failure| Error::Unusable(failure.text))?;
-        let all: Vec<String> = nodes.iter().map(|node| format!("{}={}", node.name, node.peers)).collect();
-        flag("cluster", all.join(",").into());
+        let founders = &nodes[..usize::from(scenario.founders)];
+        if at < founders.len() {
+            let all: Vec<String> =
+                founders.iter().map(|node| format!("{}={}", node.name, node.peers)).collect();
+            flag("cluster", all.join(",").into());
+        } else {
+            let contacts: Vec<String> = founders.iter().map(|node| node.peers.to_string()).collect();
+            flag("join", contacts.join(",").into());
+        }
         flag("peer-listen", peers.to_string().into());
         flag("peer-ca", admin::authority_files(&certificates).certificate.into());
         flag("peer-cert", own.certificate.into());
@@ -115,7 +122,15 @@ fn plan(scenario: &Scenario, program: &Path, nodes: &[Place], at: usize, data: &
     for (name, value) in &scenario.options {
         flag(&name.replace('_', "-"), value.into());
     }
-    Ok(Plan { name: name.clone(), pb: *pb, http: *http, data: folder, command, groups: Vec::new() })
+    Ok(Plan {
+        name: name.clone(),
+        pb: *pb,
+        http: *http,
+        data: folder,
+        program: program.to_owned(),
+        command,
+        groups: Vec::new(),
+    })
 }
 
 /// The same command again, in a network namespace of its own, which is gone with it.

@@ -284,8 +284,9 @@ impl<'a> Drivers<'a> {
         let workload = self.workload;
         let connections = slots.div_ceil(workload.pipeline as usize);
         // Workers begin at different servers, so that few connections each still reach all.
-        let mut addresses = workload.addresses.clone();
-        addresses.rotate_left(worker as usize % workload.addresses.len());
+        let mut addresses = workload.targets().to_vec();
+        let first = worker as usize % addresses.len();
+        addresses.rotate_left(first);
         let pipeline = workload.pipeline as usize;
         match workload.driver {
             DriverKind::Null => Ok(self.planted(NullDriver::new(self.null.clone()))),

@@ -33,7 +33,9 @@ pub struct Plan {
     pub http: SocketAddr,
     /// Its data folder; its log goes there too.
     pub data: PathBuf,
-    /// The program and its arguments.
+    /// The program.
+    pub program: PathBuf,
+    /// How it is run: the program and its arguments, and what comes before them.
     pub command: Vec<OsString>,
     /// Control groups that it is put into: the files that take its number.
     pub groups: Vec<PathBuf>,
@@ -48,16 +50,16 @@ struct Node {
 pub struct Nodes(Vec<Node>);
 
 impl Nodes {
-    /// Starts all, and waits until each serves and sees the others.
-    pub fn start_all(plans: Vec<Plan>) -> Result<Nodes, Error> {
+    /// Starts the first `founders`, and waits until each serves and sees the others.
+    pub fn start_all(plans: Vec<Plan>, founders: usize) -> Result<Nodes, Error> {
         let mut nodes = Nodes(plans.into_iter().map(|plan| Node { plan, child: None }).collect());
-        for node in 0..nodes.0.len() {
+        for node in 0..founders {
             nodes.spawn(node)?;
         }
-        for node in 0..nodes.0.len() {
+        for node in 0..founders {
             nodes.await_serving(node)?;
         }
-        nodes.await_peers()?;
+        nodes.await_peers(founders)?;
         Ok(nodes)
     }
 
@@ -71,8 +73,11 @@ impl Nodes {
         self.0.iter().map(|node| &node.plan)
     }
 
-    /// Starts a node that does not run, and waits until it serves.
+    /// Starts a node that does not run, or has ended by itself, and waits until it serves.
     pub fn start(&mut self, node: usize) -> Result<(), Error> {
+        if self.has_ended(node) {
+            self.reap(node)?;
+        }
         self.spawn(node)?;
         self.await_serving(node)
     }
@@ -157,12 +162,12 @@ impl Nodes {
         Ok(())
     }
 
-    /// Until each node has links to all others.
-    fn await_peers(&mut self) -> Result<(), Error> {
-        let wanted = format!("\"peers_up\":{}", self.0.len() - 1);
+    /// Until each of the first `founders` has links to all others of them.
+    fn await_peers(&mut self, founders: usize) -> Result<(), Error> {
+        let wanted = format!("\"peers_up\":{}", founders - 1);
         let begin = Instant::now();
-        for node in 0..self.0.len() {
-            while self.0.len() > 1 && !stats(self.0[node].plan.http).contains(&wanted) {
+        for node in 0..founders {
+            while founders > 1 && !stats(self.0[node].plan.http).contains(&wanted) {
                 if begin.elapsed() > START_MAX {
                     return Err(self.failed(node, "does not see the other nodes"));
                 }

@@ -20,6 +20,10 @@ pub struct Scenario {
     pub workload: PathBuf,
     /// How many nodes; one is a node alone.
     pub nodes: u16,
+    /// How many of them found the cluster and run from the start: the first. The others join when a step starts them.
+    pub founders: u16,
+    /// The nodes that clients connect to, from 0.
+    pub clients: Vec<usize>,
     /// Node i listens on this port + 10 i + 7 (protocol buffers), + 8 (HTTP) and + 9 (other nodes).
     pub base_port: u16,
     /// Options of every node, by their names in a configuration file.
@@ -67,7 +71,7 @@ pub enum Action {
     Kill(usize),
     /// Stops a node cleanly, and waits until it is gone.
     Stop(usize),
-    /// Starts a node that was killed or stopped.
+    /// Starts a node that was killed or stopped, or one that joins.
     Start(usize),
     /// Both.
     Restart(usize),
@@ -139,6 +143,8 @@ struct File {
     workload: PathBuf,
     #[serde(default = "one")]
     nodes: u16,
+    founders: Option<u16>,
+    clients: Option<Vec<u16>>,
     #[serde(default = "base_port")]
     base_port: u16,
     #[serde(default)]
@@ -219,6 +225,14 @@ impl Scenario {
         if file.base_port.checked_add(10 * file.nodes + 9).is_none() {
             return Err("base_port: the last port would be beyond 65535".to_owned());
         }
+        let founders = file.founders.unwrap_or(file.nodes);
+        if !(1..=file.nodes).contains(&founders) {
+            return Err(format!("founders: from 1 to {}, all nodes", file.nodes));
+        }
+        let clients: Vec<u16> = file.clients.unwrap_or_else(|| (1..=founders).collect());
+        if clients.is_empty() || !clients.iter().all(|node| (1..=founders).contains(node)) {
+            return Err(format!("clients: nodes that run from the start, 1 to {founders}"));
+        }
         let mut steps = Vec::new();
         for (at, step) in file.steps.iter().enumerate() {
             let wrong = |what: String| format!("step {} (second {}): {what}", at + 1, step.second);
@@ -240,6 +254,8 @@ impl Scenario {
             name: file.name,
             workload: file.workload,
             nodes: file.nodes,
+            founders,
+            clients: clients.into_iter().map(|node| usize::from(node) - 1).collect(),
             base_port: file.base_port,
             options: file.options.into_iter().map(|(name, value)| (name, text_of(value))).collect(),
             limits: file.limits,

@@ -32,6 +32,23 @@ fn steps_are_in_order_and_what_lasts_has_an_end() {
 }
 
 #[test]
+fn some_nodes_may_come_later_and_not_all_have_clients() {
+    let scenario = |lines: &str| Scenario::parse(&format!("workload = \"w\"\nnodes = 5\n{lines}"));
+    let all = scenario("").unwrap();
+    assert_eq!((all.founders, all.clients), (5, vec![0, 1, 2, 3, 4]));
+    let growing = scenario("founders = 3\n[[at]]\nsecond = 1\ndo = \"start\"\nnode = 4\n").unwrap();
+    assert_eq!((growing.founders, growing.clients), (3, vec![0, 1, 2]));
+    assert_eq!(growing.steps[0].action, Action::Start(3));
+    assert_eq!(scenario("clients = [1, 3]").unwrap().clients, [0, 2]);
+    for (wrong, what) in
+        [("founders = 0", "founders"), ("founders = 6", "founders"), ("clients = []", "clients")]
+    {
+        assert!(scenario(wrong).unwrap_err().starts_with(what), "{wrong}");
+    }
+    assert!(scenario("founders = 3\nclients = [4]").unwrap_err().contains("1 to 3"), "it is not there yet");
+}
+
+#[test]
 fn a_cut_without_others_is_from_all() {
     let text = "workload = \"w\"\nnodes = 3\nnamespaces = true\n[[at]]\nsecond = 1\ndo = \"cut\"\nnode = 2\nfor = 5\n";
     let scenario = Scenario::parse(text).unwrap();

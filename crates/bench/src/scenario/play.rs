@@ -54,13 +54,15 @@ pub fn play(
             plan.command.splice(0..0, networks.prefix(at));
         }
     }
-    let mut nodes = Nodes::start_all(plans)?;
+    let mut nodes = Nodes::start_all(plans, scenario.founders.into())?;
     if let Some(name) = &scenario.name {
         workload.name.clone_from(name);
     }
-    workload.addresses = nodes.plans().map(|plan| plan.pb).collect();
-    workload.stats = nodes.plans().map(|plan| plan.http).collect();
-    workload.data = nodes.plans().map(|plan| plan.data.clone()).collect();
+    let plans: Vec<&Plan> = nodes.plans().collect();
+    workload.addresses = plans.iter().map(|plan| plan.pb).collect();
+    workload.clients = scenario.clients.iter().map(|&node| plans[node].pb).collect();
+    workload.stats = plans.iter().map(|plan| plan.http).collect();
+    workload.data = plans.iter().map(|plan| plan.data.clone()).collect();
     workload.pids = nodes.pids();
 
     let is_over = AtomicBool::new(false);

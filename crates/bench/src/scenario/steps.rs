@@ -72,7 +72,8 @@ impl Stage<'_> {
         }
     }
 
-    /// Runs a command; `{n1.pb}`, `{n1.http}`, `{n1.data}` and so on stand for a node's places.
+    /// Runs a command; `{n1.pb}`, `{n1.http}`, `{n1.data}` and so on stand for a node's places, `{annulet}` for the program of the
+    /// nodes.
     fn run(&self, command: &[String]) -> Result<(), Error> {
         let filled: Vec<String> = command.iter().map(|word| self.fill(word)).collect();
         let output = Command::new(&filled[0]).args(&filled[1..]).stdin(Stdio::null()).output();
@@ -90,6 +91,7 @@ impl Stage<'_> {
         let mut filled = word.to_owned();
         for (at, plan) in self.nodes.plans().enumerate() {
             let node = at + 1;
+            filled = filled.replace("{annulet}", &plan.program.display().to_string());
             filled = filled.replace(&format!("{{n{node}.pb}}"), &plan.pb.to_string());
             filled = filled.replace(&format!("{{n{node}.http}}"), &plan.http.to_string());
             filled = filled.replace(&format!("{{n{node}.data}}"), &plan.data.display().to_string());

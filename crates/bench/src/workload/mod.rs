@@ -27,6 +27,8 @@ pub struct Workload {
     pub driver: DriverKind,
     /// Where the servers are.
     pub addresses: Vec<SocketAddr>,
+    /// Those of them that are connected to; all if none is said. A scenario says it, whose other nodes come and go.
+    pub clients: Vec<SocketAddr>,
     /// Where their `/stats` are, in the same order; fewer or none where there are none.
     pub stats: Vec<SocketAddr>,
     /// Their processes, in the same order, where they cannot be found by who listens at the address.
@@ -73,6 +75,13 @@ pub struct Workload {
     pub engine: EnginePlan,
     /// Sent with every read and write where set: `r`, `w`, `pr`, `pw`, `dw`, `n_val`.
     pub quorums: BTreeMap<String, u32>,
+}
+
+impl Workload {
+    /// The servers that are connected to.
+    pub fn targets(&self) -> &[SocketAddr] {
+        if self.clients.is_empty() { &self.addresses } else { &self.clients }
+    }
 }
 
 /// What is loaded.

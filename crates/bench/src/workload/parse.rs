@@ -99,6 +99,7 @@ impl Workload {
             file: name.to_owned(),
             driver,
             addresses,
+            clients: Vec::new(),
             stats: top.list("stats", address)?.unwrap_or_default(),
             pids: pids.map_err(|_| top.error("pids has a number that is no process"))?,
             data: top.list("data", path)?.unwrap_or_default(),
