@@ -86,6 +86,29 @@ fn a_latent_flip_anywhere_is_found_within_the_period() {
     assert!(planted > 30, "{planted} flips");
 }
 
+/// The keys of values that cannot be read are told, those of others are not.
+#[test]
+fn the_keys_of_damaged_values_are_told() {
+    let clock = HandClock::new();
+    let disk = built(&clock);
+    let mut segments: Vec<_> =
+        files(&disk).into_iter().filter(|path| path.extension().unwrap() == "seg").collect();
+    segments.sort();
+    // Values are of 400 equal bytes.
+    disk.damage(&segments[1], |bytes| {
+        let value = bytes.windows(100).position(|bytes| bytes.iter().all(|&byte| byte == 1)).unwrap();
+        bytes[value + 50] ^= 4;
+    });
+    let mut store = open(&disk, &clock);
+    pass_time(&mut store, &clock, 2 * PERIOD_MS);
+    let mut keys = store.store().take_damaged_keys();
+    keys.sort();
+    keys.dedup();
+    let [key] = &keys[..] else { panic!("one value was damaged: {keys:?}") };
+    assert!(matches!(store.get(key), Err(engine::Error::Damaged(_))));
+    assert!(store.store().take_damaged_keys().is_empty());
+}
+
 #[test]
 fn a_pass_goes_on_over_restarts_and_ends_in_time() {
     let clock = HandClock::new();

@@ -224,6 +224,45 @@ fn a_read_repairs_what_it_finds_behind() {
     assert!(cluster.idle());
 }
 
+/// Nobody reads the key: the scrub finds its value damaged, and the others heal it.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "it damages the store's files behind its back")]
+fn what_a_scrub_finds_damaged_is_healed() {
+    let data = folder();
+    let mut cluster = three(&data);
+    cluster.put(0, "k", &long("v")).unwrap();
+    // Only what no start would replay is scrubbed: what came before the last clean stop but one.
+    for _ in 0..2 {
+        cluster.stop(1);
+        cluster.start(1);
+        cluster.pass(Duration::from_millis(300));
+    }
+    cluster.stop(1);
+    let mut damaged = 0;
+    for file in files_below(&cluster.data.join(NAMES[1])) {
+        if file.file_name().unwrap() == "SCRUB" {
+            // Without this note a pass begins now, and not in a week.
+            std::fs::remove_file(file).unwrap();
+            continue;
+        }
+        let mut bytes = std::fs::read(&file).unwrap();
+        if let Some(at) = bytes.windows(100).position(|bytes| bytes == [b'v'; 100]) {
+            bytes[at + 50] ^= 1;
+            std::fs::write(&file, bytes).unwrap();
+            damaged += 1;
+        }
+    }
+    assert_eq!(damaged, 1, "the value stands once");
+    cluster.start(1);
+    for _ in 0..20 {
+        cluster.pass(Duration::from_secs(1));
+    }
+    let counters = cluster.nodes[1].as_ref().unwrap().stats().counters;
+    assert_eq!((counters.heals, counters.heals_failed), (1, 0));
+    assert_eq!(cluster.has(1, "k"), [long("v")]);
+    assert!(cluster.idle());
+}
+
 #[test]
 fn a_delete_reaches_everybody() {
     let data = folder();

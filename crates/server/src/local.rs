@@ -241,6 +241,9 @@ impl Local {
         let mut shard = self.shard.borrow_mut();
         shard.tick();
         self.membership.look(self.id, &shard);
+        for damage in shard.take_damage() {
+            tracing::warn!(%damage, "the store has found damage");
+        }
         drop(shard);
         if let Some(links) = &self.links {
             links.sweep(now);

@@ -70,6 +70,8 @@ pub struct Stats {
     replica_writes: u64,
     repairs: u64,
     repairs_failed: u64,
+    heals: u64,
+    heals_failed: u64,
     hints: u64,
     hints_home: u64,
     hints_lost: u64,
@@ -197,6 +199,8 @@ impl Stats {
         self.replica_writes += counters.replica_writes;
         self.repairs += counters.repairs;
         self.repairs_failed += counters.repairs_failed;
+        self.heals += counters.heals;
+        self.heals_failed += counters.heals_failed;
         self.hints += counters.hints;
         self.hints_home += counters.hints_home;
         self.hints_lost += counters.hints_lost;

@@ -2,6 +2,7 @@
 
 use crate::error::{Damage, Error};
 use crate::journal::fault::Fault;
+use crate::journal::record::{FLAG_INLINE, Kind};
 use crate::journal::scan::{Scanned, Scanner};
 use crate::journal::segment::{self, SEGMENT_HEADER_BYTES};
 use crate::store::Segment;
@@ -9,6 +10,7 @@ use crate::table::Table;
 use base::Disk;
 use base::disk::{self, DiskOp, FileId, OpenMode};
 use base::spawn::{Job, Outcome, Progress};
+use bytes::Bytes;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,12 +47,21 @@ pub(crate) struct FileScrub {
     pub(crate) read: u64,
     /// What the last step found.
     pub(crate) damage: Vec<Damage>,
+    /// The keys of records whose values are damaged.
+    pub(crate) keys: Vec<Bytes>,
 }
 
 impl FileScrub {
     /// At the beginning of a file in `folder`.
     pub(crate) fn new(unit: Unit, folder: &Path) -> FileScrub {
-        FileScrub { unit, folder: folder.to_path_buf(), at: At::Begin, read: 0, damage: Vec::new() }
+        FileScrub {
+            unit,
+            folder: folder.to_path_buf(),
+            at: At::Begin,
+            read: 0,
+            damage: Vec::new(),
+            keys: Vec::new(),
+        }
     }
 
     /// The file.
@@ -61,7 +72,7 @@ impl FileScrub {
     /// Reads on; `true` at the end. [`Error::Exhausted`] if there was no file handle for it; whatever else went wrong is
     /// damage.
     fn step(&mut self, disk: &mut dyn Disk) -> Result<bool, Error> {
-        (self.read, self.damage) = (0, Vec::new());
+        (self.read, self.damage, self.keys) = (0, Vec::new(), Vec::new());
         let stepped = match std::mem::replace(&mut self.at, At::Begin) {
             At::Begin => self.begin(disk),
             At::Segment(file, scanner) => self.records(disk, file, scanner),
@@ -147,6 +158,15 @@ impl FileScrub {
 
     fn fault(&mut self, fault: &Fault) {
         self.read += fault.to.saturating_sub(fault.from);
+        // A record of an inline value is log only: tables have it.
+        if let Some(remains) = &fault.remains
+            && remains.header.kind == Kind::Data
+            && remains.header.flags & FLAG_INLINE == 0
+            && self.keys.len() < DAMAGE_MAX
+        {
+            // A copy: a share would keep a window of the file.
+            self.keys.push(Bytes::copy_from_slice(&remains.key));
+        }
         self.push(fault.damage());
     }
 

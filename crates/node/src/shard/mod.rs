@@ -17,6 +17,7 @@
 mod admission;
 mod copies;
 mod gifts;
+mod heal;
 mod hints;
 mod listing;
 mod moves;
@@ -50,6 +51,7 @@ use admission::Admission;
 use base::{Clock, Monotonic, Rng};
 use engine::store::{Event as StoreEvent, StoreStats};
 use engine::{Seq, Store};
+use heal::Heals;
 use hints::Hints;
 use kv::{BucketTable, Error, Graveyard, Limits, PreflistEntry, ReadForm, Request, Response};
 use listing::Listings;
@@ -178,6 +180,10 @@ pub struct ShardCounters {
     pub repairs: u64,
     /// Repairs of this node's own copies that failed.
     pub repairs_failed: u64,
+    /// Keys whose values the scrub has found damaged, and that were read so that other replicas heal them.
+    pub heals: u64,
+    /// Those of them that no replica had whole.
+    pub heals_failed: u64,
     /// Hints kept.
     pub hints: u64,
     /// Hints that could not be kept: the store takes no writes.
@@ -230,6 +236,7 @@ pub struct Shard {
     changes: PropsChanges,
     peers: Peers,
     forwards: Forwards,
+    heals: Heals,
     hints: Hints,
     reaper: Reaper,
     graveyard: Graveyard,
@@ -275,6 +282,7 @@ impl Shard {
             forwards: Forwards::default(),
             admission: Admission::default(),
             pacer: Pacer::default(),
+            heals: Heals::default(),
             hints: Hints::default(),
             reaper: Reaper::default(),
             graveyard: Graveyard::new(config.reaping.grave),
@@ -345,9 +353,15 @@ impl Shard {
         self.tick_props(now);
         self.expire_forwards(now);
         self.tick_peers(now);
+        self.tick_heals();
         self.tick_hints(now);
         self.tick_reaps(now);
         self.tick_moves(now);
+    }
+
+    /// Takes what the store's background work has found damaged since the last call, for the log.
+    pub fn take_damage(&mut self) -> Vec<engine::Damage> {
+        self.store.take_damage()
     }
 
     /// Lets a listing go on whose last part has been sent.

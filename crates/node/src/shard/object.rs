@@ -143,7 +143,11 @@ impl Shard {
     }
 
     fn step(&mut self, work: &mut Work, event: Event, out: &mut Vec<Action>) {
-        let form = self.read_form();
+        let form = match work.origin {
+            // What is to be healed is this node's own value.
+            Origin::Nobody => ReadForm::LocalValue,
+            _ => self.read_form(),
+        };
         let can_write = !work.coordinator.writes()
             || self.peers.is_alone()
             || self.can_write(matches!(work.coordinator, Coordinator::Delete(_)));
@@ -343,6 +347,10 @@ impl Shard {
     fn send_parting(&mut self, work: &mut Work, parting: Parting) {
         work.answered = true;
         match (parting, work.origin) {
+            // A key that was to be healed.
+            (Parting::Client(result), Origin::Nobody) => {
+                self.counters.heals_failed += u64::from(result.is_err());
+            }
             (Parting::Client(result), origin) => {
                 self.time(work);
                 self.reply(origin, *result);

@@ -109,6 +109,18 @@ impl Cluster {
         self.messages.retain(|(from, to, _)| *from != node && *to != node);
     }
 
+    /// Stops a node cleanly.
+    pub fn stop(&mut self, node: usize) {
+        let shard = self.nodes[node].as_mut().unwrap();
+        shard.begin_close();
+        let mut outputs = Vec::new();
+        while !outputs.iter().any(|output| matches!(output, Output::Closed(Ok(())))) {
+            shard.turn();
+            shard.take_outputs(&mut outputs);
+        }
+        self.kill(node);
+    }
+
     pub fn cut(&mut self, node: usize) {
         for other in (0..self.nodes.len()).filter(|&other| other != node) {
             self.cuts.extend([(node, other), (other, node)]);
@@ -305,6 +317,12 @@ pub fn three(data: &tempfile::TempDir) -> Cluster {
 
 pub fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
+}
+
+/// The files in a folder and those below it.
+pub fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
 /// A value too long to come with its head.

@@ -6,6 +6,7 @@ use crate::store::{Segment, Store, TABLES_DIR};
 use crate::table::{Table, TableId};
 use base::spawn::Outcome;
 use base::{Disk, Monotonic};
+use bytes::Bytes;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,6 +17,9 @@ const PERIOD_PERCENT: u64 = 90;
 
 /// While clients use more of a limit than this, in thousandths, or there is no file handle, the scrub waits.
 const PRESSURE_MAX: u64 = 500;
+
+/// Keys of damaged records that are remembered until they are taken: the next pass finds the others again.
+const KEYS_REMEMBERED_MAX: usize = 1024;
 
 /// For so long.
 const WAIT: Duration = Duration::from_secs(1);
@@ -28,6 +32,8 @@ pub(in crate::store) struct ScrubState {
     paused: Option<Box<FileScrub>>,
     /// When the next step may begin.
     due: Monotonic,
+    /// Keys whose values were found damaged, for [`Store::take_damaged_keys`].
+    keys: Vec<Bytes>,
 }
 
 impl ScrubState {
@@ -39,7 +45,7 @@ impl ScrubState {
         tables_end: u64,
     ) -> ScrubState {
         let mark = Mark::read(disk, dir).ok().flatten().unwrap_or(Mark::begin(now_ms, tables_end));
-        ScrubState { mark, running: None, paused: None, due: Monotonic(0) }
+        ScrubState { mark, ..ScrubState::default() }
     }
 }
 
@@ -50,6 +56,12 @@ impl Mark {
 }
 
 impl Store {
+    /// Takes the keys of records that the scrub has found damaged since the last call, for whoever can get their values
+    /// elsewhere. Some may have been overwritten since their records were written.
+    pub fn take_damaged_keys(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.maintenance.scrub.keys)
+    }
+
     pub(super) fn take_scrub(&mut self, now: Monotonic) {
         let Some((file, end)) = self.maintenance.scrub.running.as_ref().and_then(Outcome::take) else {
             return;
@@ -59,6 +71,8 @@ impl Store {
         self.counters.scrub_bytes += file.read;
         self.counters.scrub_damage += file.damage.len() as u64;
         self.note_damage(std::mem::take(&mut file.damage));
+        self.maintenance.scrub.keys.extend(std::mem::take(&mut file.keys));
+        self.maintenance.scrub.keys.truncate(KEYS_REMEMBERED_MAX);
         let read = file.read;
         match end {
             Ok(true) => self.pass_file(file.unit().clone()),

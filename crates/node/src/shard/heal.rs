@@ -1,0 +1,63 @@
+//! What the scrub has found damaged is read, so that the other replicas heal it.
+//!
+//! A read whose own copy is damaged takes the value from another replica and writes it here anew: what a client's read
+//! does for a key that is asked for, this does for those that nobody asks for. A few are read at a time, behind clients.
+//!
+//! Left out: damaged tables. Which keys were in a block is not known here; merges put it aside, and its range answers errors
+//! until `annulet check --repair` makes tables again. A node alone has nobody to heal it.
+
+use super::work::{Coordinator, Work, placed};
+use super::{Origin, Shard};
+use ::object::key;
+use bytes::Bytes;
+use kv::{Event, GetRequest};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Keys begun in one tick, of which there are a few in a second: more is damaged only by a disk that is to be replaced.
+const HEALS_AT_ONCE: usize = 8;
+
+/// Keys that wait, beyond which they are left to the scrub's next pass.
+const WAITING_MAX: usize = 4096;
+
+/// How long a key's replicas may take.
+const HEAL_MAX: Duration = Duration::from_secs(10);
+
+/// Keys that wait to be healed.
+#[derive(Default)]
+pub(super) struct Heals {
+    waiting: VecDeque<Bytes>,
+}
+
+impl Shard {
+    pub(super) fn tick_heals(&mut self) {
+        let room = WAITING_MAX.saturating_sub(self.heals.waiting.len());
+        let found = self.store.take_damaged_keys();
+        if self.peers.is_alone() {
+            return;
+        }
+        self.heals.waiting.extend(found.into_iter().take(room));
+        for _ in 0..HEALS_AT_ONCE {
+            let Some(key) = self.heals.waiting.pop_front() else { return };
+            self.heal(key);
+        }
+    }
+
+    /// Reads a key for nobody. One that is no object's, or whose bucket is not known, is left as it is.
+    fn heal(&mut self, key: Bytes) {
+        let Ok((prefix, bucket)) = placed(&key) else { return };
+        let Ok(name) = key::decode_object_key(&key).map(|parts| key.slice_ref(parts.key)) else { return };
+        let Ok(props) = self.table.get_as_replica(&bucket).map(Arc::clone) else { return };
+        if self.is_moving(prefix, props.n_val) {
+            // Its owners are about to change, and who has it then reads it all.
+            return;
+        }
+        self.counters.heals += 1;
+        let request = GetRequest::new(bucket, name);
+        let deadline = self.config.clock.now() + HEAL_MAX;
+        let mut work = Work::new(Origin::Nobody, Coordinator::get(request), key, props, deadline);
+        work.epoch = Some(self.moves.epoch());
+        self.drive(None, work, Event::Start);
+    }
+}
