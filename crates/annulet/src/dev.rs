@@ -1,8 +1,9 @@
 //! `annulet dev N`: a cluster of real nodes on this machine.
 //!
-//! Each node is a process of this same program with the flags of `serve`. A thread for each reads what it prints:
-//! the end of its banner says that it serves, the end of its output that it is gone. When one is gone, or a signal
-//! comes, all are told to stop; a second signal kills them.
+//! Each node is a process of this same program with the flags of `serve`. Nodes whose folders are all new found a cluster together; a
+//! new one beside others that have data joins theirs. A thread for each reads what it prints:
+//! the end of its banner says that it serves, the end of its output that it is gone. One that has left the cluster ends well,
+//! and the others go on. When one fails, or a signal comes, all are told to stop; a second signal kills them.
 
 use crate::admin;
 use crate::failure::{FAILED, Failure, UNUSABLE};
@@ -59,9 +60,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     // Before the first child, so that no signal leaves it behind.
     listen_to_signals(tell.clone())?;
     let mut cluster = Cluster { nodes: Vec::new() };
-    for (number, plan) in plans.iter().enumerate() {
-        match start(plan, args, &cluster_option(&plans), number, &tell) {
-            Ok(child) => cluster.nodes.push(Node { plan, child, serves: false, over: false }),
+    // As the folders are before any node has begun.
+    let entries: Vec<[String; 2]> = plans.iter().map(|plan| entry(plan, &plans)).collect();
+    for (number, (plan, entry)) in plans.iter().zip(&entries).enumerate() {
+        let joins = entry[0] == JOIN;
+        match start(plan, args, entry, number, &tell) {
+            Ok(child) => cluster.nodes.push(Node { plan, child, joins, serves: false, over: false }),
             Err(failure) => {
                 cluster.signal_all(Signal::TERM);
                 cluster.wait(&told);
@@ -107,8 +111,27 @@ fn plans(args: &Args) -> Result<Vec<Plan>, Failure> {
     (1..=args.nodes).map(plan).collect()
 }
 
-fn cluster_option(plans: &[Plan]) -> String {
-    plans.iter().map(|plan| format!("{}={}", plan.name, plan.peers)).collect::<Vec<_>>().join(",")
+/// How a node is told to join.
+const JOIN: &str = "--join";
+
+/// How a node comes into the cluster: the flag, and its value.
+fn entry(plan: &Plan, plans: &[Plan]) -> [String; 2] {
+    let founders: Vec<&Plan> = plans.iter().filter(|plan| plan.has_data()).collect();
+    let list = |plans: &[&Plan], show: fn(&Plan) -> String| {
+        plans.iter().map(|plan| show(plan)).collect::<Vec<_>>().join(",")
+    };
+    if !founders.is_empty() && !plan.has_data() {
+        return [JOIN.to_owned(), list(&founders, |plan| plan.peers.clone())];
+    }
+    let founders = if founders.is_empty() { plans.iter().collect() } else { founders };
+    ["--cluster".to_owned(), list(&founders, |plan| format!("{}={}", plan.name, plan.peers))]
+}
+
+impl Plan {
+    /// Whether the node was there before.
+    fn has_data(&self) -> bool {
+        ["membership/standing", "shard-000"].iter().any(|path| self.folder.join(path).exists())
+    }
 }
 
 /// What happened.
@@ -130,7 +153,7 @@ fn listen_to_signals(tell: Sender<Event>) -> Result<(), Failure> {
 fn start(
     plan: &Plan,
     args: &Args,
-    cluster: &str,
+    entry: &[String; 2],
     number: usize,
     tell: &Sender<Event>,
 ) -> Result<Child, Failure> {
@@ -142,12 +165,14 @@ fn start(
     let program = std::env::current_exe()?;
     let mut command = Command::new(&program);
     let ca = admin::authority_files(plan.certificate.parent().unwrap_or(&plan.folder)).certificate;
-    command.args(["serve", "--shards", "1", "--name", &plan.name, "--cluster", cluster]);
+    command.args(["serve", "--shards", "1", "--name", &plan.name]).args(entry);
     command.args(["--pb-listen", &plan.pb, "--http-listen", &plan.http, "--peer-listen", &plan.peers]);
     command.arg("--data").arg(&plan.folder);
     command.arg("--peer-ca").arg(ca).arg("--peer-cert").arg(&plan.certificate);
     command.arg("--peer-key").arg(&plan.key);
-    for (flag, value) in [("--ring-size", &args.ring_size), ("--durability", &args.durability)] {
+    // A newcomer has the ring of the cluster.
+    let ring_size = args.ring_size.as_ref().filter(|_| entry[0] != JOIN);
+    for (flag, value) in [("--ring-size", ring_size), ("--durability", args.durability.as_ref())] {
         command.args(value.iter().flat_map(|value| [flag, value]));
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
@@ -180,6 +205,8 @@ struct Cluster<'a> {
 struct Node<'a> {
     plan: &'a Plan,
     child: Child,
+    /// It asked to be admitted.
+    joins: bool,
     serves: bool,
     over: bool,
 }
@@ -200,7 +227,11 @@ impl Cluster<'_> {
                 }
                 Event::Over(number) => {
                     let status = self.nodes[number].end()?;
-                    if !stopping {
+                    let has_left = status.success() && self.nodes[number].serves;
+                    if !stopping && has_left {
+                        let name = &self.nodes[number].plan.name;
+                        writeln!(io::stdout(), "{name} has ended; the others go on").ok();
+                    } else if !stopping {
                         stopping = true;
                         died = Some(format!("{} ended ({status})", self.nodes[number].plan.name));
                         show_log(&self.nodes[number].plan.folder.join("log"));
@@ -250,6 +281,13 @@ impl Cluster<'_> {
         for row in &rows {
             let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
             text.push_str(&format!("  {}\n", cells.collect::<Vec<_>>().join("  ").trim_end()));
+        }
+        if self.nodes.iter().any(|node| node.joins) {
+            let http = &self.nodes[0].plan.http;
+            text.push_str(&format!(
+                "nodes that are new own nothing yet:\n  annulet admin cluster plan --node {http}\n  \
+                 annulet admin cluster commit --node {http}\n"
+            ));
         }
         let (first, last) = (&self.nodes[0].plan.pb, &self.nodes[self.nodes.len() - 1].plan.pb);
         text.push_str(&format!(

@@ -350,9 +350,23 @@ struct Dev {
 
 impl Dev {
     fn start(dir: &Path, base_port: u16) -> Dev {
+        Dev::start_nodes(dir, base_port, "3")
+    }
+
+    fn start_nodes(dir: &Path, base_port: u16, nodes: &str) -> Dev {
         let port = base_port.to_string();
-        let args =
-            ["dev", "3", "--data", "dev", "--base-port", &port, "--ring-size", "16", "--durability", "none"];
+        let args = [
+            "dev",
+            nodes,
+            "--data",
+            "dev",
+            "--base-port",
+            &port,
+            "--ring-size",
+            "16",
+            "--durability",
+            "none",
+        ];
         let mut command = annulet(dir, &args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -399,6 +413,10 @@ fn dev_runs_a_cluster_and_stops_all_of_it() {
             stats["peer_links_up"] == 2 && stats["ring_num_partitions"] == 16 && stats["shards"] == 1
         });
     }
+    // One that ends well leaves the others.
+    kill_process(pids[2], Signal::TERM).unwrap();
+    until("its end", || test_kill_process(pids[2]).is_err());
+    assert!(pids[..2].iter().all(|&pid| test_kill_process(pid).is_ok()));
     kill_process(pids[1], Signal::KILL).unwrap();
     let (code, text) = dev.end();
     assert_eq!(code, Some(1));
@@ -422,6 +440,33 @@ fn dev_runs_a_cluster_and_stops_all_of_it() {
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains(&format!("cannot listen on {}", taken.local_addr().unwrap())), "{text}");
     assert!(text.contains("n2@127.0.0.1 ended"), "{text}");
+}
+
+#[test]
+fn dev_with_more_nodes_than_before_has_them_join() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = free_ports();
+    let stop = |dev: Dev| {
+        kill_process(Pid::from_child(&dev.child), Signal::INT).unwrap();
+        assert_eq!(dev.end(), (Some(0), String::new()));
+    };
+    let dev = Dev::start_nodes(dir.path(), base, "2");
+    assert!(!dev.table.contains("nodes that are new"), "{}", dev.table);
+    stop(dev);
+    // And again as they are now.
+    for is_new in [true, false] {
+        let dev = Dev::start_nodes(dir.path(), base, "3");
+        assert_eq!(dev.table.contains("nodes that are new own nothing yet"), is_new, "{}", dev.table);
+        for node in 1..=3 {
+            let http = format!("127.0.0.1:{}", base + 10 * node + 8);
+            until("the third", || {
+                let answer = common::http_get(&http, "/admin/cluster");
+                let shown: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+                shown["members"][2]["state"] == "joining" && shown["members"][2]["reachable"] == true
+            });
+        }
+        stop(dev);
+    }
 }
 
 #[test]

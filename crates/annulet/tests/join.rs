@@ -140,7 +140,10 @@ fn a_node_joins_by_the_address_of_a_member_and_serves_at_once() {
     let second = cluster.join(2);
     until_all_agree(&[&first, &second, &third]);
     has_all(&second, 0..KEYS);
-    assert_eq!(agreed(&second)["members"][1]["starts"], 2);
+    until("its new start at all", || {
+        [&first, &second, &third].iter().all(|it| agreed(it)["members"][1]["starts"] == 2)
+    });
+    assert_eq!(agreed(&first)["members"][1]["address"], agreed(&second)["members"][1]["address"]);
 
     // Its folder is one node's, and its name too.
     let text = cluster.refused_to_join(2, "elsewhere");

@@ -4,7 +4,7 @@
 //! when they are welcome. Newcomers are told here what the cluster has decided.
 
 use super::channel::{Channel, HANDSHAKE_READ_BYTES};
-use super::{HANDSHAKE_MAX, Peers, prepare};
+use super::{HANDSHAKE_MAX, Peers, is_reachable, prepare};
 use crate::config::check_node_name;
 use crate::membership::{ADMISSION_MAX, Admitted, Newcomer};
 use bytes::{Bytes, BytesMut};
@@ -126,8 +126,7 @@ impl Doors {
         check_node_name(&from)?;
         let version =
             common_version(self.peers.hello.versions, versions).map_err(|refusal| refusal.to_string())?;
-        let usable = address.parse::<SocketAddr>().is_ok_and(|it| it.port() > 0 && !it.ip().is_unspecified());
-        if !usable {
+        if !address.parse().is_ok_and(|address| is_reachable(&address)) {
             return Err(format!("{address:?} is no address where {from} can be reached"));
         }
         let newcomer = Newcomer { name: from, address, zone, weight };

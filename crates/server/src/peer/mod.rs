@@ -108,11 +108,10 @@ impl Peers {
 
     /// Takes note of where a member says it is.
     fn note_address(&self, node: NodeId, address: &str) {
-        match address.parse() {
-            Ok(address) if self.roster().address(node) != Some(address) => {
-                self.moved().insert(node, address);
-            }
-            _ => drop(self.moved().remove(&node)),
+        let said = address.parse().ok().filter(is_reachable);
+        match said.filter(|_| said != self.roster().address(node)) {
+            Some(address) => drop(self.moved().insert(node, address)),
+            None => drop(self.moved().remove(&node)),
         }
     }
 
@@ -130,6 +129,11 @@ impl Peers {
     fn subscribe(&self) -> watch::Receiver<Arc<Roster>> {
         self.roster.subscribe()
     }
+}
+
+/// Whether an address is one that others can connect to.
+fn is_reachable(address: &SocketAddr) -> bool {
+    address.port() > 0 && !address.ip().is_unspecified()
 }
 
 /// What every connection between nodes is set to.

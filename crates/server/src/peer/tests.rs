@@ -2,10 +2,16 @@
 
 use super::channel::Channel;
 use super::tls::{Tls, TlsError, certificate_name, stands_for};
+use super::{Peers, Roster};
+use crate::membership::{self, AsOf};
+use ::membership::ClusterId;
+use ::membership::log::Identity;
+use ::membership::state::State;
 use base::Rng;
 use base::rng::SplitMix64;
 use bytes::BytesMut;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use ring::{NodeId, RingSize};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::io::IoSlice;
@@ -142,4 +148,61 @@ async fn what_is_written_is_read_whatever_the_pieces() {
     };
     let ((), input) = tokio::join!(write, read);
     assert!(input == expected, "{} of {} bytes", input.len(), expected.len());
+}
+
+fn state(nodes: &[(&str, &str)]) -> State {
+    let nodes = nodes.iter().map(|(name, address)| (*name, *address, ""));
+    State::found_by(ClusterId(1), RingSize::new(8).unwrap(), nodes).unwrap()
+}
+
+#[test]
+fn a_roster_has_the_members_and_where_they_are() {
+    let two = state(&[("a@h", "127.0.0.1:1"), ("b@h", "")]);
+    let roster = |state: &State| Roster::of(NodeId(0), state, AsOf::default());
+    let found = roster(&two).unwrap();
+    assert_eq!((found.named("b@h"), found.named("c@h")), (Some(NodeId(1)), None));
+    assert_eq!(found.address(NodeId(0)), Some("127.0.0.1:1".parse().unwrap()));
+    assert_eq!(found.address(NodeId(1)), None);
+    assert!(
+        found.has_address("127.0.0.1".parse().unwrap()) && !found.has_address("127.0.0.2".parse().unwrap())
+    );
+    assert_eq!(Roster::of(NodeId(2), &two, AsOf::default()), None, "not a member");
+    let later = Roster::of(NodeId(0), &two, AsOf { epoch: 1, commit: 2 }).unwrap();
+    assert!(found.is_like(&later), "links are the same");
+    let moved = state(&[("a@h", "127.0.0.1:1"), ("b@h", "127.0.0.1:2")]);
+    assert!(!found.is_like(&roster(&moved).unwrap()));
+    assert!(!found.is_like(&roster(&state(&[("a@h", "127.0.0.1:1")])).unwrap()));
+}
+
+#[test]
+fn where_a_member_says_it_is_counts_until_all_agree_on_it() {
+    let roster = |address, commit| {
+        let state = state(&[("a@h", "127.0.0.1:1"), ("b@h", address)]);
+        Roster::of(NodeId(0), &state, AsOf { epoch: 1, commit }).unwrap()
+    };
+    let here = Identity {
+        cluster: ClusterId(1),
+        node: NodeId(0),
+        starts: 1,
+        start: 9,
+        address: "127.0.0.1:1".to_owned(),
+    };
+    let (membership, _inbox) = membership::queue(1);
+    let peers = Peers::new(test_tls("a@h"), &here, roster("127.0.0.1:2", 1), membership);
+    assert_eq!((peers.hello.life, &*peers.hello.from, &*peers.hello.address), (9, "a@h", "127.0.0.1:1"));
+    let mut changes = peers.subscribe();
+    let at = || peers.address(NodeId(1)).unwrap().port();
+    for (said, port) in
+        [("127.0.0.1:3", 3), ("", 2), ("0.0.0.0:4", 2), ("127.0.0.1:0", 2), ("127.0.0.1:3", 3)]
+    {
+        peers.note_address(NodeId(1), said);
+        assert_eq!(at(), port, "{said}");
+    }
+    // What has nothing to do with it changes nothing, and wakes nobody.
+    peers.follow(roster("127.0.0.1:2", 5));
+    assert_eq!((at(), changes.has_changed().unwrap()), (3, false));
+    assert_eq!(peers.roster().as_of.commit, 5);
+    peers.follow(roster("127.0.0.1:4", 6));
+    assert_eq!((at(), changes.has_changed().unwrap()), (4, true));
+    assert_eq!(changes.borrow_and_update().members().count(), 2);
 }
