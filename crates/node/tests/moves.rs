@@ -187,3 +187,34 @@ fn nothing_is_left_of_a_copy_that_nobody_waits_for() {
     publish(&mut cluster, 3, [None, Some(&old), None]);
     assert!(cluster.idle());
 }
+
+#[test]
+fn what_is_kept_for_a_forgotten_member_is_for_those_that_have_its_part() {
+    let data = folder();
+    let mut cluster = filled(&data);
+    cluster.kill(2);
+    cluster.pass(Duration::from_secs(2));
+    for key in 0..KEYS {
+        cluster.put(key % 2, &format!("h{key}"), "v").unwrap();
+    }
+    // Whoever keeps the hints hears of it only after a restart.
+    for node in [0, 1] {
+        cluster.kill(node);
+        cluster.start(node);
+    }
+    let left =
+        members(0).of_ring().iter().filter(|member| member.id != NodeId(2)).cloned().collect::<Vec<_>>();
+    let left = Arc::new(ring::Members::new(left).unwrap());
+    let owned: Vec<NodeId> = [0, 1, 3].into_iter().cycle().take(16).map(NodeId).collect();
+    let new = Ring::new(RingVersion(2), layout().ring_size, Arc::clone(&left), owned.into()).unwrap();
+    let new = Arc::new(new);
+    for node in [0_u16, 1, 3] {
+        let here = Arc::new(Members::of(NodeId(node), Arc::clone(&left)).unwrap());
+        let topology = Topology { epoch: Epoch(2), ..Topology::at_rest(here, Arc::clone(&new)) };
+        cluster.nodes[usize::from(node)].as_mut().unwrap().topology(topology);
+    }
+    cluster.run();
+    cluster.pass(Duration::from_secs(10));
+    let home = |node: usize| cluster.nodes[node].as_ref().unwrap().stats().counters.hints_home;
+    assert!(home(0) + home(1) >= KEYS as u64);
+}

@@ -1,7 +1,9 @@
 //! What this shard has and this node is not to have: it is dropped, in the end, whatever goes wrong on the way.
 //!
-//! 1. Once nothing moves any more, a scan names the partitions that have objects here and are nobody's list's business.
-//! 2. Another one names those of which hints are kept: their objects go home first, and hints forget them one by one.
+//! 1. Once nothing moves any more, a scan names the partitions of which hints are kept. What is kept for nodes that are gone
+//!    is kept for others from now on ([`Shard::bring_hints`]).
+//! 2. Another one names those that have objects here and are nobody's list's business. If there are hints, these go home
+//!    first, and their objects are forgotten one by one.
 //! 3. The rest is dropped, a range at a time; so are hints for this node itself, which come with a copy of another's disk.
 //! 4. Where hints may have been lost, nothing is: all that have the partition get a hint about each of its objects anew.
 //! 5. It is looked again, after a pause that grows, while something had to stay, while hints are kept (what a hint was for may be left
@@ -12,6 +14,7 @@
 
 use super::Shard;
 use super::work::placed;
+use crate::peer::NodeId;
 use ::object::key;
 use base::Monotonic;
 use bytes::Bytes;
@@ -34,10 +37,10 @@ const DROPS_MAX: usize = 64;
 /// What is being looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Partitions with objects.
-    Objects,
     /// Partitions with hints.
     Hints,
+    /// Partitions with objects.
+    Objects,
     /// The objects of those that are found, to be hinted anew.
     Unsure,
 }
@@ -49,10 +52,14 @@ pub(super) struct Strays {
     found: BTreeSet<u16>,
     /// Those of which hints are kept.
     hinted: BTreeSet<u16>,
-    /// Whether some are for this node.
-    own_hints: bool,
+    /// For whom.
+    hinted_nodes: BTreeSet<NodeId>,
+    /// Whether a hint was kept since the look began.
+    noted: bool,
     /// Whether hints may have been lost.
     unsure: bool,
+    /// Whether the last look found nothing, and nothing has come since.
+    clean: bool,
     /// When they are looked for next.
     again: Option<Monotonic>,
     /// The pause before that.
@@ -74,7 +81,9 @@ impl Strays {
 
     /// A hint is kept, and with it something that may not be to stay.
     pub(super) fn note_hint(&mut self, prefix: u16, now: Monotonic) {
+        self.clean = false;
         if self.scan.is_some() {
+            self.noted = true;
             self.hinted.insert(prefix);
         } else if self.again.is_none() {
             self.again = Some(now + self.pause);
@@ -89,6 +98,11 @@ impl Strays {
 }
 
 impl Shard {
+    /// Whether this node is to have nothing, and nothing is left here that others may lack, nor any request: it may go.
+    pub fn is_vacated(&self) -> bool {
+        self.is_gone(self.peers.here()) && self.moves.strays.clean && self.is_idle()
+    }
+
     pub(super) fn tick_strays(&mut self, now: Monotonic) {
         let strays = &mut self.moves.strays;
         let is_due = strays.scan.is_none() && strays.again.is_some_and(|at| at <= now);
@@ -98,10 +112,9 @@ impl Shard {
         if !is_due || !is_known || moves || self.store.fenced().is_some() {
             return;
         }
-        strays.found.clear();
-        strays.hinted.clear();
-        (strays.own_hints, strays.unsure, strays.again) = (false, false, None);
-        self.scan_strays(Step::Objects, key::objects().start.into(), now);
+        let Strays { older, pause, .. } = *strays;
+        *strays = Strays { older, pause, ..Strays::default() };
+        self.scan_strays(Step::Hints, key::all_hints().start.into(), now);
     }
 
     fn scan_strays(&mut self, step: Step, start: Bytes, now: Monotonic) {
@@ -178,9 +191,10 @@ impl Shard {
             Step::Objects => strays.found.extend(items.iter().map(|(key, _)| key::prefix_of(key))),
             Step::Hints => {
                 for (key, _) in &items {
-                    match key::hinted_node(key) == Ok(here.0) {
-                        true => strays.own_hints = true,
-                        false => drop(strays.hinted.insert(key::prefix_of(key::hinted(key).unwrap_or(key)))),
+                    let (Ok(object), Ok(node)) = (key::hinted(key), key::hinted_node(key)) else { continue };
+                    strays.hinted_nodes.insert(NodeId(node));
+                    if NodeId(node) != here {
+                        strays.hinted.insert(key::prefix_of(object));
                     }
                 }
             }
@@ -195,24 +209,38 @@ impl Shard {
             self.scan_strays(step, next, now);
             return Ok(());
         }
-        let strays = &mut self.moves.strays;
         match step {
-            Step::Objects if strays.found.is_empty() => {
-                let is_hinted = !strays.hinted.is_empty();
-                if is_hinted || self.objects.oldest_name().is_some_and(|name| name <= strays.older) {
-                    strays.look_again(now);
-                }
+            Step::Hints => {
+                let nodes = self.moves.strays.hinted_nodes.clone();
+                let gone = nodes.into_iter().filter(|&node| node != here && self.is_gone(node));
+                gone.collect::<Vec<_>>().into_iter().for_each(|node| self.bring_hints(node));
+                self.scan_strays(Step::Objects, key::objects().start.into(), now);
             }
-            Step::Objects => self.scan_strays(Step::Hints, key::all_hints().start.into(), now),
-            Step::Hints if strays.unsure => {
-                let hinted = std::mem::take(&mut strays.hinted);
-                strays.found.retain(|prefix| !hinted.contains(prefix));
-                self.scan_strays(Step::Unsure, key::objects().start.into(), now);
-            }
-            Step::Hints => self.drop_strays(now),
-            Step::Unsure => strays.look_again(now),
+            Step::Objects => self.end_look(now),
+            Step::Unsure => self.moves.strays.look_again(now),
         }
         Ok(())
+    }
+
+    /// All is known that is to be known.
+    fn end_look(&mut self, now: Monotonic) {
+        let here = self.peers.here();
+        let leaves = self.is_gone(here);
+        let oldest = self.objects.oldest_name();
+        let strays = &mut self.moves.strays;
+        if strays.found.is_empty() && !strays.hinted_nodes.contains(&here) {
+            let is_older = oldest.is_some_and(|name| name <= strays.older);
+            strays.clean = strays.hinted.is_empty() && !is_older;
+            if strays.noted || is_older || leaves && !strays.clean {
+                strays.look_again(now);
+            }
+        } else if strays.unsure {
+            let hinted = std::mem::take(&mut strays.hinted);
+            strays.found.retain(|prefix| !hinted.contains(prefix));
+            self.scan_strays(Step::Unsure, key::objects().start.into(), now);
+        } else {
+            self.drop_strays(now);
+        }
     }
 
     /// Has an object brought to all that have its partition. False if nothing can be written.
@@ -237,8 +265,9 @@ impl Shard {
             .iter()
             .map(|&(first, last)| (key::objects_at(first).start, key::objects_at(last).end))
             .collect();
-        if strays.own_hints {
-            let own = key::hints(self.peers.here().0);
+        let here = self.peers.here();
+        if strays.hinted_nodes.contains(&here) {
+            let own = key::hints(here.0);
             bounds.push((own.start, own.end));
         }
         let drops: Vec<Write<'_>> =
