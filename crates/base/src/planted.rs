@@ -59,11 +59,13 @@ pub enum Planted {
     SwitchedUncopied,
     /// What was copied for one target counts for the next one, too.
     CopyCountedTwice,
+    /// A write that another node has passed on is passed on again.
+    ForwardingLoop,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 26] = [
+    pub const ALL: [Planted; 27] = [
         Planted::AckBeforeSync,
         Planted::NoDirectorySync,
         Planted::RecordWithoutChecksum,
@@ -90,6 +92,7 @@ impl Planted {
         Planted::RangeDroppedEarly,
         Planted::SwitchedUncopied,
         Planted::CopyCountedTwice,
+        Planted::ForwardingLoop,
     ];
 }
 

@@ -150,6 +150,11 @@ impl Machine {
         }
     }
 
+    /// What it starts with from now on.
+    pub(crate) fn knows(&mut self, (members, ring): (Arc<Members>, Arc<Ring>)) {
+        (self.members, self.ring) = (members, ring);
+    }
+
     /// Starts the process, and tells what each store found.
     pub(crate) fn start(&mut self) -> Result<Vec<OpenReport>, engine::Error> {
         self.clock.restart();

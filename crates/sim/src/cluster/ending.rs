@@ -109,7 +109,7 @@ impl World {
     pub(super) fn advance(&mut self) -> Verdict {
         let (now, phase) = (self.events.now(), self.phase);
         match phase {
-            Phase::Preparation if self.hosts.iter().all(|host| host.prepared) => self.enter(Phase::Life),
+            Phase::Preparation if self.living().all(|at| self.hosts[at].prepared) => self.enter(Phase::Life),
             Phase::Preparation if now > Monotonic(0) + PROPS_TIMEOUT * 2 => {
                 return Err(Violation::new("a cluster starts", "properties are not in force everywhere"));
             }
@@ -170,7 +170,7 @@ impl World {
             self.hosts[at].machine.disk.set_odds(DiskOdds::SOUND);
             self.hosts[at].machine.disk.disarm();
             self.links_changed(at);
-            if self.hosts[at].gone {
+            if self.hosts[at].gone && !self.hosts[at].left {
                 // What a hint for it keeps elsewhere will never come home.
                 self.checks.on_loss(at, self.events.now());
             }
@@ -284,9 +284,9 @@ impl World {
         !self.requests.values().any(is_client) && self.living().all(|at| self.hosts[at].is_quiet())
     }
 
-    /// The nodes that there will be.
+    /// The nodes that there are and will be.
     pub(super) fn living(&self) -> impl Iterator<Item = usize> {
-        (0..self.hosts.len()).filter(|at| !self.hosts[*at].gone)
+        (0..self.hosts.len()).filter(|at| self.mover.is_admitted(*at) && !self.hosts[*at].gone)
     }
 
     /// All keys.

@@ -34,6 +34,8 @@ pub(super) struct Host {
     pub(super) next_disk: Option<(Option<DiskImage>, Layout)>,
     /// It will never be started again.
     pub(super) gone: bool,
+    /// It has left the cluster, and with it nothing is lost.
+    pub(super) left: bool,
     /// Its disk is slow for now.
     pub(super) slow: bool,
 }
@@ -47,8 +49,8 @@ impl Host {
         time: &SimTime,
         trace: &Trace,
     ) -> Host {
-        let names: Vec<String> = (0..plan.nodes()).map(|at| format!("n{at}@sim")).collect();
-        let members = Members::new(names.iter().map(String::as_str), &names[at]).expect("one of them");
+        // It is told before it starts.
+        let members = Members::alone(&format!("n{at}@sim"));
         let config = MachineConfig {
             name: &format!("d{at}"),
             number: u64::try_from(at).expect("a small number"),
@@ -72,6 +74,7 @@ impl Host {
             told_down: BTreeSet::new(),
             next_disk: None,
             gone: false,
+            left: false,
             slow: false,
         }
     }

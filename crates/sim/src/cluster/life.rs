@@ -27,7 +27,12 @@ const LOSS_FROM: u64 = ACKNOWLEDGED_MIN / 3;
 
 impl World {
     pub(super) fn on_start(&mut self, at: usize) -> Verdict {
+        if self.hosts[at].gone {
+            return Ok(());
+        }
         self.change_disk(at);
+        let known = self.mover.start_with(at);
+        self.hosts[at].machine.knows(known);
         self.hosts[at].faults_before = self.disk_faults();
         self.hosts[at].starts += 1;
         match self.hosts[at].machine.start() {
@@ -64,6 +69,7 @@ impl World {
         let fault = self.plan.loss.expect("it was planned").fault();
         self.trace.fault(fault, format_args!("n{at}"));
         self.checks.on_loss(at, self.events.now());
+        self.on_disk_changed(at);
     }
 
     /// Schedules what a node has started, or its next start if its process has died.

@@ -13,7 +13,8 @@
 //! 4. *Settling*: the last messages of the time of faults arrive, and everything is asked for again.
 //! 5. *Listing*: each bucket is listed, and the listing is exactly the keys that the last reads have found.
 //!
-//! Somebody lists buckets all the while (`lister.rs`). In some seeds partitions move from node to node (`mover.rs`).
+//! Somebody lists buckets all the while (`lister.rs`). In some seeds members come and go, and partitions move from
+//! node to node (`mover.rs`).
 //!
 //! Left out: rot (a replica that is damaged silently), changes of properties during life; deletes of keys that are written once
 //! where tombstones are reaped (a clock that is behind may then write what the tombstone would have covered).
@@ -226,7 +227,7 @@ impl World {
             (Client::new(seed.stream("client", at.into()), plan.nodes(), plan.reaping.delay.is_some()), 0)
         };
         let mut events = Scheduler::new(time, seed.stream("scheduler", 0));
-        (0..plan.nodes()).for_each(|at| {
+        (0..plan.nodes()).filter(|at| mover.is_admitted(*at)).for_each(|at| {
             events.at(Monotonic(0), Event::Start(at));
         });
         events.at(Monotonic(0), Event::Tick);

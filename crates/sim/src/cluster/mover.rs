@@ -1,8 +1,11 @@
-//! Whoever decides who holds what: the control plane, without its own troubles. It publishes one epoch after the other
-//! ([`node::Topology`]); each node hears of it late, or when it is started again.
+//! Whoever decides who holds what: the cluster's agreed state ([`State`]), whose commands are applied at once, as if its log had no
+//! troubles of its own. What it publishes each node hears late, or when it is started again; what nodes report comes back.
 //!
-//! Nodes come, leave and take each other's place while everything else goes wrong. A node that is gone for good is declared
-//! down, and another takes its place if there is one. What is under way when the world is calmed down is finished.
+//! Members come that nobody knew before, leave, and take each other's place while everything else goes wrong. One that is gone for
+//! good is removed by force, or replaced; its hints are for those that have its partitions then. One whose disk is not what it
+//! was is down until it has started with it. What is under way when the world is calmed down is finished.
+//!
+//! A host is a member for one life: its number is the member's. One that is to come back does so as another host.
 
 use super::{Event, World};
 use crate::check::{Verdict, Violation};
@@ -10,9 +13,10 @@ use crate::seed::{Seed, between, duration_between, index_below};
 use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
 use kv::replica::NodeId;
+use membership::ClusterId;
+use membership::state::{Change, Command, Fate, Published, Record, State, Step};
 use node::{Epoch, Members, Topology};
-use ring::{Member, MemberState, Ring, RingSize, RingVersion};
-use std::collections::BTreeSet;
+use ring::{MemberState, Ring, RingSize, RingVersion};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,61 +25,54 @@ const HEARD_WITHIN: Duration = Duration::from_millis(400);
 /// The longest pause between two moves.
 const PAUSE_MAX: Duration = Duration::from_secs(3);
 /// How long what is under way may take when nothing goes wrong any more.
-const MOVES_MAX: Duration = Duration::from_secs(60);
+const MOVES_MAX: Duration = Duration::from_secs(90);
 /// Nodes that must own something: each object has as many replicas.
 const OWNERS_MIN: usize = super::REPLICAS;
-
-/// One epoch.
-#[derive(Clone, Debug)]
-pub(super) struct Published {
-    before: Option<Arc<Ring>>,
-    pub(super) ring: Arc<Ring>,
-    target: Option<Arc<Ring>>,
-}
 
 /// What a node has heard, and what its process has told.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heard {
-    /// The last epoch it knows, over restarts.
-    epoch: usize,
+    /// The last that it knows of what was published, over restarts.
+    at: usize,
     /// By shard.
     adopted: Vec<Epoch>,
     copied: Vec<RingVersion>,
 }
 
 /// The control plane.
-#[derive(Debug)]
 pub(super) struct Mover {
     rng: SplitMix64,
-    /// By epoch.
+    state: State,
+    /// In order.
     log: Vec<Published>,
     heard: Vec<Heard>,
+    /// How many hosts have been members.
+    admitted: usize,
     moves_left: u64,
     next: Monotonic,
-    versions: u64,
     /// Since when nothing may go wrong any more.
     calm: Option<Monotonic>,
 }
 
 impl Mover {
-    /// For this many nodes, on a ring of this size.
-    pub(super) fn new(seed: Seed, nodes: usize, size: u32, moves: bool) -> Mover {
+    /// For this many hosts, not all of them members from the beginning, on a ring of this size.
+    pub(super) fn new(seed: Seed, hosts: usize, size: u32, moves: bool) -> Mover {
         let mut rng = seed.stream("mover", 0);
         let size = RingSize::new(size).expect("a power of two");
-        let owners =
-            if moves { between(&mut rng, OWNERS_MIN as u64, nodes as u64 - 1) } else { nodes as u64 };
-        let owners: Vec<u16> = (0..u16::try_from(owners).expect("few")).collect();
-        let dealt = owners.iter().copied().cycle().take(size.all().len()).map(NodeId).collect();
-        let ring = Ring::new(RingVersion(1), size, members(nodes, &BTreeSet::new()), dealt);
-        let ring = Arc::new(ring.expect("members own it"));
+        let founders =
+            if moves { between(&mut rng, OWNERS_MIN as u64, hosts as u64 - 1) } else { hosts as u64 };
+        let founders = usize::try_from(founders).expect("few");
+        let names: Vec<String> = (0..founders).map(name).collect();
+        let nodes = names.iter().map(|name| (&**name, ADDRESS, ""));
+        let state = State::found_by(ClusterId(1), size, nodes).expect("names differ");
         Mover {
             moves_left: if moves { between(&mut rng, 1, 4) } else { 0 },
             next: Monotonic(0) + duration_between(&mut rng, Duration::ZERO, PAUSE_MAX),
             rng,
-            // What nodes are configured with is no epoch.
-            log: vec![Published { before: None, ring, target: None }; 2],
-            heard: vec![Heard { epoch: 1, ..Heard::default() }; nodes],
-            versions: 1,
+            log: vec![state.published()],
+            state,
+            heard: vec![Heard::default(); hosts],
+            admitted: founders,
             calm: None,
         }
     }
@@ -94,6 +91,15 @@ impl Mover {
         self.last().before.iter().chain([&self.last().ring])
     }
 
+    /// Whether a host has been a member.
+    pub(super) fn is_admitted(&self, at: usize) -> bool {
+        at < self.admitted
+    }
+
+    fn is_member(&self, at: usize) -> bool {
+        self.state.members().contains_key(&id(at))
+    }
+
     /// Whether all moves of its plan are begun.
     pub(super) fn has_begun_all(&self) -> bool {
         self.moves_left == 0
@@ -101,39 +107,56 @@ impl Mover {
 
     /// The process of a node has ended.
     pub(super) fn on_death(&mut self, at: usize) {
-        let epoch = self.heard[at].epoch;
-        self.heard[at] = Heard { epoch, ..Heard::default() };
+        self.heard[at] = Heard { at: self.heard[at].at, ..Heard::default() };
     }
 
-    fn topology(&self, at: usize, epoch: usize) -> Topology {
-        let Published { before, ring, target } = self.log[epoch].clone();
-        let newest = target.as_ref().unwrap_or(&ring);
-        let here = NodeId(u16::try_from(at).expect("few"));
-        let members = Arc::new(Members::of(here, Arc::clone(newest.members())).expect("one of them"));
-        let epoch = Epoch(epoch as u64);
-        Topology { epoch, before, target, ..Topology::at_rest(members, ring) }
+    fn topology(&self, at: usize, published: usize) -> Topology {
+        let Published { version, members, before, ring, target } = self.log[published].clone();
+        let members = Arc::new(Members::of(id(at), members).expect("it is told while it is a member"));
+        Topology { epoch: Epoch(version.0), before, target, ..Topology::at_rest(members, ring) }
+    }
+
+    /// What a host starts with: the members and the ring of what it has heard last.
+    pub(super) fn start_with(&self, at: usize) -> (Arc<Members>, Arc<Ring>) {
+        let topology = self.topology(at, self.heard[at].at);
+        (topology.members, topology.ring)
     }
 }
 
-fn members(nodes: usize, down: &BTreeSet<usize>) -> Arc<ring::Members> {
-    let member = |at: usize| {
-        let state = if down.contains(&at) { MemberState::Down } else { MemberState::Valid };
-        let id = NodeId(u16::try_from(at).expect("few"));
-        Member { state, ..Member::new(id, &format!("n{at}@sim")) }
-    };
-    Arc::new(ring::Members::new((0..nodes).map(member)).expect("they differ"))
+/// Where nodes are reached; nobody looks.
+const ADDRESS: &str = "h:1";
+
+fn name(at: usize) -> String {
+    format!("n{at}@sim")
+}
+
+fn id(at: usize) -> NodeId {
+    NodeId(u16::try_from(at).expect("few"))
 }
 
 impl World {
-    fn publish(&mut self, published: Published) {
-        let epoch = self.mover.log.len();
-        let shown =
-            |ring: &Arc<Ring>| (ring.version().0, ring.owners().iter().map(|it| it.0).collect::<Vec<_>>());
+    /// Applies a command, and publishes what comes of it. A report that is late is refused.
+    fn command(&mut self, command: &Command) {
+        let applied = self.mover.state.apply(command);
+        if let Err(rejected) = applied {
+            self.trace.line(format_args!("{command:?} is refused: {rejected}"));
+        }
+        if self.mover.state.ring_version() != self.mover.last().version {
+            self.publish();
+        }
+    }
+
+    fn publish(&mut self) {
+        let published = self.mover.state.published();
+        let owners = |ring: &Ring| ring.owners().iter().map(|it| it.0).collect::<Vec<_>>();
+        let states: Vec<String> =
+            published.members.iter().map(|it| format!("{} {}", it.id.0, it.state)).collect();
         self.trace.line(format_args!(
-            "epoch {epoch}: before {:?}, ring {:?}, target {:?}",
-            published.before.as_ref().map(shown),
-            shown(&published.ring),
-            published.target.as_ref().map(shown)
+            "epoch {}: before {:?}, ring {:?}, target {:?} of {states:?}",
+            published.version.0,
+            published.before.as_deref().map(owners),
+            owners(&published.ring),
+            published.target.as_deref().map(owners)
         ));
         let is_switched = published.before.is_some();
         self.mover.log.push(published);
@@ -166,28 +189,35 @@ impl World {
         let shards = usize::from(self.hosts[at].machine.layout.shards);
         let heard = &mut self.mover.heard[at];
         (heard.adopted, heard.copied) = (vec![Epoch(0); shards], vec![RingVersion(0); shards]);
-        let epoch = heard.epoch;
+        let state = self.mover.state.members().get(&id(at)).map(|record| record.member.state);
+        if state == Some(MemberState::Down) {
+            let starts = u32::try_from(self.hosts[at].starts).expect("few");
+            let address = ADDRESS.to_owned();
+            self.command(&Command::Started { node: id(at), starts, start: u64::from(starts), address });
+            // Nobody has waited for it: it is not to serve by what it knew.
+            self.mover.heard[at].at = self.mover.log.len() - 1;
+        }
         self.tell_later(at);
-        self.hear(at, epoch)
+        self.hear(at, self.mover.heard[at].at)
     }
 
-    /// A node hears of the newest epoch.
+    /// A node hears of what was published last.
     pub(super) fn on_hear(&mut self, at: usize) -> Verdict {
-        if self.hosts[at].machine.process.is_none() {
+        if self.hosts[at].machine.process.is_none() || !self.mover.is_member(at) {
             return Ok(());
         }
-        let epoch = self.mover.log.len() - 1;
-        self.mover.heard[at].epoch = epoch;
+        let last = self.mover.log.len() - 1;
+        let before = std::mem::replace(&mut self.mover.heard[at].at, last);
+        self.hear(at, last)?;
         // Now and then it hears once more of what is over.
-        if epoch > 1 && self.mover.rng.chance(1, 3) {
-            self.hear(at, epoch)?;
-            return self.hear(at, epoch - 1);
+        if before < last && self.mover.rng.chance(1, 3) {
+            return self.hear(at, before);
         }
-        self.hear(at, epoch)
+        Ok(())
     }
 
-    fn hear(&mut self, at: usize, epoch: usize) -> Verdict {
-        let topology = self.mover.topology(at, epoch);
+    fn hear(&mut self, at: usize, published: usize) -> Verdict {
+        let topology = self.mover.topology(at, published);
         for shard in 0..usize::from(self.hosts[at].machine.layout.shards) {
             if let Some(running) = self.hosts[at].machine.shard(shard) {
                 running.topology(topology.clone());
@@ -200,29 +230,63 @@ impl World {
 
     pub(super) fn on_adopted(&mut self, at: usize, shard: usize, epoch: Epoch) {
         self.trace.line(format_args!("n{at}/{shard} goes by epoch {}", epoch.0));
-        self.mover.heard[at].adopted[shard] = epoch;
+        let adopted = &mut self.mover.heard[at].adopted;
+        adopted[shard] = epoch;
+        if adopted.iter().all(|it| *it == epoch) {
+            self.command(&Command::Adopted { node: id(at), version: RingVersion(epoch.0) });
+        }
     }
 
     pub(super) fn on_copied(&mut self, at: usize, shard: usize, version: RingVersion) {
         self.trace.line(format_args!("n{at}/{shard} has all for ring {}", version.0));
-        self.mover.heard[at].copied[shard] = version;
+        let copied = &mut self.mover.heard[at].copied;
+        copied[shard] = version;
+        if copied.iter().all(|it| *it == version) {
+            self.command(&Command::Copied { node: id(at), target: version });
+        }
     }
 
-    fn have_all(&self, nodes: impl Iterator<Item = usize>, is: impl Fn(&Heard) -> bool) -> bool {
-        nodes.into_iter().all(|at| !self.mover.heard[at].adopted.is_empty() && is(&self.mover.heard[at]))
+    /// The disk of a node is not what it was: what it has reported counts no more.
+    pub(super) fn on_disk_changed(&mut self, at: usize) {
+        if self.mover.is_member(at) && self.plan.moves {
+            self.command(&Command::Down { expected: self.mover.state.version(), node: id(at) });
+        }
     }
 
-    fn gone(&self) -> BTreeSet<usize> {
-        (0..self.hosts.len()).filter(|at| self.hosts[*at].gone).collect()
-    }
-
-    /// Whether nothing moves, and everybody knows.
+    /// Whether nothing moves or is to move, and everybody knows.
     pub(super) fn is_at_rest(&self) -> bool {
-        let last = self.mover.last();
-        let epoch = Epoch(self.mover.log.len() as u64 - 1);
-        last.before.is_none()
-            && last.target.is_none()
-            && self.have_all(self.living(), |heard| heard.adopted.iter().all(|it| *it >= epoch))
+        let is_lost = |at: usize| self.hosts[at].gone && self.mover.is_member(at);
+        // Who leaves keeps what is for a member that is gone, and stays while nobody can take that one's place.
+        let is_waiting = self.leaver().is_some() && !(0..self.hosts.len()).any(is_lost);
+        // Nobody reports for a member that is gone.
+        let is_settled = self.mover.state.is_settled() || !is_waiting && self.is_settled_but_for_gone();
+        is_settled && self.missing_member().is_none() && !is_waiting
+    }
+
+    fn is_settled_but_for_gone(&self) -> bool {
+        let state = &self.mover.state;
+        let mut unadopted = state.unadopted();
+        *state.step() == Step::AtRest && unadopted.all(|node| self.hosts[usize::from(node.0)].gone)
+    }
+
+    /// A member that is gone for good, of which that has not been said, and whose part others can take.
+    fn missing_member(&self) -> Option<usize> {
+        let members = self.mover.state.members();
+        let is_left = |node: &NodeId| !self.hosts[usize::from(node.0)].gone;
+        let left = members.iter().filter(|(node, it)| is_left(node) && it.member.state.claims()).count();
+        let are_enough = left + usize::from(self.mover.admitted < self.hosts.len()) >= OWNERS_MIN;
+        let mut gone = members.iter().filter(|(node, it)| !is_left(node) && it.fate != Fate::Forgotten);
+        let gone = gone.find(|(_, it)| self.plan.moves && (are_enough || !it.member.state.may_own()));
+        gone.map(|(node, _)| usize::from(node.0))
+    }
+
+    /// A member that is exiting.
+    fn leaver(&self) -> Option<usize> {
+        let mut members = self.mover.state.members().iter();
+        let is_exiting = |(node, it): &(&NodeId, &Record)| {
+            it.member.state == MemberState::Exiting && !self.hosts[usize::from(node.0)].gone
+        };
+        members.find(is_exiting).map(|(node, _)| usize::from(node.0))
     }
 
     /// Goes on with what moves.
@@ -231,86 +295,92 @@ impl World {
         if !self.phase.has_trouble() && self.phase != super::ending::Phase::Preparation {
             let since = *self.mover.calm.get_or_insert(now);
             if !self.is_at_rest() && now > since + MOVES_MAX {
-                return Err(Violation::new("moves come to their end", format!("{:?}", self.mover.heard)));
+                let what = format!("{:?}, {:?}", self.mover.state.step(), self.mover.heard);
+                return Err(Violation::new("moves come to their end", what));
             }
         }
-        let epoch = Epoch(self.mover.log.len() as u64 - 1);
-        if !self.have_all(self.living(), |heard| heard.adopted.iter().all(|it| *it >= epoch)) {
-            return Ok(());
+        if let Some(at) = self.leaver() {
+            self.let_go(at)?;
         }
-        let Published { before, ring, target } = self.mover.last().clone();
-        match (before, target) {
-            (Some(_), _) => self.publish(Published { before: None, ring, target: None }),
-            (None, Some(target)) => self.switch(ring, target),
-            (None, None) => self.begin_move(&ring),
+        // Nothing settles that waits for a member who is gone.
+        if self.mover.state.is_settled() || self.missing_member().is_some() {
+            self.begin_move();
         }
         Ok(())
     }
 
-    fn switch(&mut self, ring: Arc<Ring>, target: Arc<Ring>) {
-        let is_unknown = |at: usize| {
-            let id = NodeId(u16::try_from(at).expect("few"));
-            let owns = ring.owning().contains(id) || target.owning().contains(id);
-            owns && target.members().get(id).is_some_and(|member| member.state != MemberState::Down)
-        };
-        if self.gone().into_iter().any(is_unknown) {
-            // It will give, or get, nothing any more.
-            return self.publish(Published { before: None, ring, target: None });
+    /// A member that has left everything to others goes, once nothing is left there that only it has.
+    fn let_go(&mut self, at: usize) -> Verdict {
+        let host = &mut self.hosts[at];
+        let shards = host.machine.process.iter_mut().flat_map(|process| process.shards.iter_mut().flatten());
+        let vacated = shards.map(|shard| shard.is_vacated()).collect::<Vec<_>>();
+        if host.held.is_some()
+            || vacated.len() < usize::from(host.machine.layout.shards)
+            || vacated.contains(&false)
+        {
+            return Ok(());
         }
-        let version = target.version();
-        let owners: Vec<usize> = target.owning().iter().map(|id| usize::from(id.0)).collect();
-        if self.have_all(owners.into_iter(), |heard| heard.copied.iter().all(|it| *it == version)) {
-            self.publish(Published { before: Some(ring), ring: target, target: None });
-        }
+        self.trace.line(format_args!("n{at} has left"));
+        (self.hosts[at].gone, self.hosts[at].left) = (true, true);
+        self.command(&Command::Gone { node: id(at) });
+        self.power_cut(at);
+        Ok(())
     }
 
-    fn begin_move(&mut self, ring: &Ring) {
+    /// Begins a change, if it is time for one. One that is needed is begun in the end, too.
+    fn begin_move(&mut self) {
         let now = self.events.now();
-        if self.mover.moves_left == 0 || !self.phase.has_trouble() || now < self.mover.next {
+        let missing = self.missing_member();
+        let is_due = self.mover.moves_left > 0 && self.phase.has_trouble() && now >= self.mover.next;
+        if !is_due && (missing.is_none() || self.phase.has_trouble()) {
             return;
         }
-        self.mover.moves_left -= 1;
+        self.mover.moves_left = self.mover.moves_left.saturating_sub(1);
         self.mover.next = now + duration_between(&mut self.mover.rng, Duration::ZERO, PAUSE_MAX);
-        let gone = self.gone();
-        let all = self.hosts.len();
+        let members = self.mover.state.members();
+        let claim = members.iter().filter(|(_, it)| it.member.state.claims()).map(|(node, _)| *node);
+        let members: Vec<NodeId> = claim.filter(|node| !self.hosts[usize::from(node.0)].gone).collect();
+        let newcomer = Some(self.mover.admitted).filter(|at| *at < self.hosts.len());
         let rng = &mut self.mover.rng;
-        let mut owners: Vec<usize> = ring.owning().iter().map(|id| usize::from(id.0)).collect();
-        let others: Vec<usize> = (0..all).filter(|at| !owners.contains(at) && !gone.contains(at)).collect();
-        if let Some(at) = owners.iter().position(|at| gone.contains(at)) {
-            owners.remove(at);
-        } else if owners.len() > OWNERS_MIN && rng.chance(1, 2) || !others.is_empty() && rng.chance(1, 2) {
-            owners.remove(index_below(rng, owners.len()));
+        let leaver = members[index_below(rng, members.len())];
+        let coin = rng.chance(1, 2);
+        let may_own = |at: usize| self.mover.state.members()[&id(at)].member.state.may_own();
+        match (missing, newcomer) {
+            (Some(gone), Some(at)) if (coin || members.len() < OWNERS_MIN) && may_own(gone) => {
+                self.admit(at);
+                self.stage(id(gone), Change::ForceReplace(id(at)));
+            }
+            (Some(gone), _) => self.stage(id(gone), Change::ForceRemove),
+            (None, Some(at)) if coin || members.len() <= OWNERS_MIN => {
+                self.admit(at);
+                if self.mover.rng.chance(1, 2) {
+                    self.stage(leaver, Change::Replace(id(at)));
+                }
+            }
+            (None, _) if members.len() > OWNERS_MIN => self.stage(leaver, Change::Leave),
+            (None, _) => return,
         }
-        if !others.is_empty() && (owners.len() < OWNERS_MIN || rng.chance(1, 2)) {
-            owners.push(others[index_below(rng, others.len())]);
+        match self.mover.state.plan(super::REPLICAS) {
+            Ok(plan) => self.command(&plan.command()),
+            Err(error) => self.trace.line(format_args!("no plan: {error}")),
         }
-        if owners.len() < OWNERS_MIN {
-            return;
-        }
-        self.mover.versions += 1;
-        let version = RingVersion(self.mover.versions);
-        let owned = claim(ring, &owners, &mut self.mover.rng);
-        let target = Ring::new(version, ring.size(), members(all, &gone), owned);
-        let (ring, target) = (Arc::clone(self.mover.ring()), Arc::new(target.expect("members own it")));
-        self.publish(Published { before: None, ring, target: Some(target) });
     }
-}
 
-/// Who is to own what: as before where that may stay, and something for everybody.
-fn claim(ring: &Ring, owners: &[usize], rng: &mut SplitMix64) -> Box<[NodeId]> {
-    let ids: Vec<NodeId> = owners.iter().map(|at| NodeId(u16::try_from(*at).expect("few"))).collect();
-    let mut owned: Vec<NodeId> = ring.owners().to_vec();
-    for owner in owned.iter_mut().filter(|owner| !ids.contains(owner)) {
-        *owner = ids[index_below(rng, ids.len())];
+    fn stage(&mut self, node: NodeId, change: Change) {
+        self.trace.line(format_args!("n{} is to {change:?}", node.0));
+        self.command(&Command::Stage { expected: self.mover.state.version(), node, change });
     }
-    for id in ids.iter().filter(|id| !ring.owning().contains(**id)) {
-        for _ in 0..owned.len().div_ceil(ids.len()) {
-            let at = index_below(rng, owned.len());
-            owned[at] = *id;
-        }
+
+    /// A host becomes a member, and starts.
+    fn admit(&mut self, at: usize) {
+        let (expected, zone) = (self.mover.state.version(), String::new());
+        let admit =
+            Command::Admit { expected, name: name(at), address: ADDRESS.to_owned(), zone, weight: 100 };
+        self.command(&admit);
+        assert!(self.mover.is_member(at), "numbers are given in order");
+        self.mover.admitted += 1;
+        self.mover.heard[at].at = self.mover.log.len() - 1;
+        self.trace.line(format_args!("n{at} is admitted"));
+        self.events.after(Duration::ZERO, Event::Start(at));
     }
-    if ids.iter().any(|id| !owned.contains(id)) {
-        return ids.into_iter().cycle().take(owned.len()).collect();
-    }
-    owned.into()
 }

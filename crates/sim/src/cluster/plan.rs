@@ -65,7 +65,7 @@ pub(super) struct Troubles {
 /// A seed's plan.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// The shards of each node.
+    /// The shards of each node, of those too that are members later.
     pub(super) shards: Vec<u16>,
     pub(super) ring_size: u32,
     pub(super) options: Options,
@@ -136,10 +136,15 @@ impl Plan {
         // A crash that takes what was acknowledged takes it from what was copied, too.
         let moves =
             durability == Durability::Sync && plan.nodes() > REPLICAS && seed.stream("moves", 0).chance(1, 2);
-        Plan { moves, reaping, troubles: Troubles { strays, ..plan.troubles }, ..plan }
+        let mut shards = plan.shards;
+        if moves {
+            // One more that may come.
+            shards.push(short(between(&mut seed.stream("newcomer", 0), 1, 2)));
+        }
+        Plan { shards, moves, reaping, troubles: Troubles { strays, ..plan.troubles }, ..plan }
     }
 
-    /// How many nodes there are.
+    /// How many nodes there are, in all.
     pub(super) fn nodes(&self) -> usize {
         self.shards.len()
     }

@@ -266,7 +266,7 @@ impl Checks {
             PeerMessage::Forward { request, .. } => {
                 if let Request::Put(put) = &**request {
                     let number = number_of(&put.metadata).expect("clients number their writes");
-                    self.reached.on_forward(number, from, to);
+                    self.reached.on_forward(number, from, to)?;
                 }
                 Ok(())
             }

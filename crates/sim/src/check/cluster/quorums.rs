@@ -68,6 +68,7 @@ struct Parties {
     merged: BTreeSet<NodeAt>,
     coordinators: BTreeSet<NodeAt>,
     forwarders: BTreeSet<NodeAt>,
+    forwarded: BTreeSet<NodeAt>,
 }
 
 impl Reached {
@@ -83,10 +84,17 @@ impl Reached {
         self.of(number).coordinators.insert(node);
     }
 
-    pub(super) fn on_forward(&mut self, number: u64, from: NodeAt, to: NodeAt) {
+    /// `from` passes a write on, which nobody has passed on to it.
+    pub(super) fn on_forward(&mut self, number: u64, from: NodeAt, to: NodeAt) -> Verdict {
         let parties = self.of(number);
+        if parties.forwarded.contains(&from) {
+            let what = format!("{number}, which was passed on to n{from}, is passed on to n{to}");
+            return Err(Violation::new("a write is passed on once", what));
+        }
         parties.forwarders.insert(from);
+        parties.forwarded.insert(to);
         parties.coordinators.insert(to);
+        Ok(())
     }
 
     /// Who may have coordinated a write that `node` acknowledges.
