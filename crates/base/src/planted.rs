@@ -17,6 +17,8 @@ pub enum Planted {
     TornTailKept,
     /// Compaction drops a value that the ledger points at.
     LiveRecordDropped,
+    /// A merge drops a deletion though a deeper level has what it hides.
+    DeletionDroppedEarly,
     /// An unclean start takes the dot counter up where the last lease began.
     DotReused,
     /// A write that a replica missed leaves no hint.
@@ -71,6 +73,7 @@ impl Planted {
         Planted::RecordWithoutChecksum,
         Planted::TornTailKept,
         Planted::LiveRecordDropped,
+        Planted::DeletionDroppedEarly,
         Planted::DotReused,
         Planted::HintDropped,
         Planted::HintAppliedTwice,

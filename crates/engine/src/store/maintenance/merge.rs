@@ -88,7 +88,7 @@ impl Store {
             next_table_id: Arc::clone(&self.maintenance.next_table),
             output_level,
             table_bytes_target,
-            drop_deletions,
+            drop_deletions: drop_deletions || (output_level > 0 && base::planted!(DeletionDroppedEarly)),
             dropped: self.drops.until(self.writer.durable()),
             lost: Arc::clone(&self.lost),
             now_ms: self.now_ms(),

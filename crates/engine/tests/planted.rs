@@ -1,0 +1,64 @@
+//! Planted bugs of the engine that a store used alone shows, and the same runs without them.
+//!
+//! `cargo test -p engine --features planted --test planted`
+
+#![cfg(feature = "planted")]
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
+mod common;
+
+use base::Rng;
+use base::planted::{Planted, plant};
+use base::rng::SplitMix64;
+use common::HandClock;
+use common::disk::MemoryDisk;
+use engine::{Embedded, Machine, Options};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const KEYS: u64 = 400;
+const WRITES: u64 = 6000;
+
+/// Levels that are merged often: a deletion goes down through some of them.
+fn options() -> Options {
+    Options { memtable_bytes_max: 4 << 10, level0_tables_max: 2, runs_max: 2, ..common::small() }
+}
+
+/// Writes and deletes keys, and tells for how many the store says something else than a map does.
+fn wrong_answers(seed: u64) -> usize {
+    let (disk, clock, mut rng) = (MemoryDisk::default(), HandClock::new(), SplitMix64::new(seed));
+    let machine = Machine::new(move || disk.clone(), clock, SplitMix64::new(1));
+    let mut store = Embedded::open(Path::new("/store"), options(), machine).unwrap();
+    let mut model = BTreeMap::new();
+    for number in 0..WRITES {
+        let key = format!("{:04}", rng.below(KEYS));
+        match rng.below(3) {
+            0 => {
+                store.delete(key.as_bytes()).unwrap();
+                model.remove(&key);
+            }
+            _ => {
+                store.put(key.as_bytes(), &number.to_le_bytes(), b"value").unwrap();
+                model.insert(key, number);
+            }
+        }
+    }
+    store.flush().unwrap();
+    let merges = store.store().stats().counters.merges;
+    assert!(merges > 10, "{merges} merges");
+    let mut wrong = 0;
+    for key in (0..KEYS).map(|number| format!("{number:04}")) {
+        let found = store.head(key.as_bytes()).unwrap().map(|found| found.head.to_vec());
+        wrong += usize::from(found != model.get(&key).map(|number| number.to_le_bytes().to_vec()));
+    }
+    wrong
+}
+
+#[test]
+fn a_deletion_that_is_dropped_early_brings_its_key_back() {
+    assert_eq!((0..5).map(wrong_answers).sum::<usize>(), 0);
+    plant(Some(Planted::DeletionDroppedEarly));
+    let caught = (0..5).filter(|&seed| wrong_answers(seed) > 0).count();
+    plant(None);
+    assert_eq!(caught, 5, "seeds that show it");
+}
