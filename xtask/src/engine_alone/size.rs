@@ -1,5 +1,6 @@
 //! What writing, reading, folding and starting cost at so many objects of one size.
 
+use super::backed::Backed;
 use super::bed::{Bed, Cpu};
 use super::objects::{Objects, Shape};
 use super::{Context, Plan, told};
@@ -23,6 +24,9 @@ use std::time::Instant;
 
 /// Memtables of the larger stores, so that they have at least three levels.
 const LARGE_MEMTABLE_BYTES: usize = 16 << 20;
+
+/// Puts between two looks at the memory that is held for a load.
+const GIVE_EVERY: u64 = 1024;
 
 /// So many levels the larger stores are to have at least.
 const LARGE_LEVELS_MIN: usize = 3;
@@ -205,8 +209,12 @@ fn load(
     report: &mut Report,
 ) -> Result<()> {
     let generator = generator_us(objects, count.min(200_000))?;
+    let mut backed = Backed::new(count * objects.shape.user_bytes() / 4 * 5)?;
     let (cpu, begin) = (Cpu::start()?, Instant::now());
     for number in 0..count {
+        if number % GIVE_EVERY == 0 {
+            backed.give(number, count)?;
+        }
         bed.put(objects, number, 0)?;
     }
     bed.rest()?;
@@ -216,6 +224,7 @@ fn load(
     let row = row
         .also("generator_us", Some(generator))
         .also("ops_per_s", Some(count as f64 / wall.as_secs_f64()))
+        .also("backed_mib", Some(backed.mib()))
         .also("refused", Some(bed.refused as f64))
         .also("paced_s", Some(bed.paced.as_secs_f64()));
     report.push(row)?;
