@@ -225,3 +225,27 @@ fn a_newcomer_takes_the_place_of_a_member() {
     assert_eq!((&shown["members"][2]["name"], owns(2)), (&Value::from(name(4)), 5));
     servers.iter().for_each(|server| has_all(server, 0..KEYS, 0));
 }
+
+#[test]
+fn a_survivor_goes_on_without_the_others() {
+    let cluster = Cluster::new(3);
+    let mut servers = cluster.found_all();
+    put_all(&servers[0], 0..KEYS, 0);
+    servers.drain(1..).for_each(Server::kill);
+    let survivor = &servers[0];
+    let mut shown = Value::Null;
+    until("the others are missed", || {
+        let answer = survivor.http_get("/admin/cluster/recover");
+        shown = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        shown["lost"] == true
+    });
+    cluster.admin(survivor, &["cluster", "recover", shown["word"].as_str().unwrap()]);
+    until("it leads", || agreed(survivor)["leader"] == Value::from(name(1)));
+    cluster.admin(survivor, &["cluster", "force-remove", &name(2)]);
+    cluster.admin(survivor, &["cluster", "force-remove", &name(3)]);
+    let said = cluster.admin(survivor, &["cluster", "commit", "--wait"]);
+    assert!(said.ends_with("settled\n"), "{said}");
+    assert_eq!(agreed(survivor)["members"].as_array().unwrap().len(), 1);
+    put_all(survivor, KEYS..KEYS + 10, 0);
+    has_all(survivor, 0..KEYS + 10, 0);
+}

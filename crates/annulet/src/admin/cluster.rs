@@ -30,6 +30,19 @@ pub enum Command {
     Clear(Node),
     /// Carry out what is staged.
     Commit(CommitArgs),
+    /// Go on without a majority of the voters that is lost for good, with what one survivor knows. Without a word, show what may
+    /// be lost, and the word.
+    Recover(RecoverArgs),
+}
+
+/// That a majority is given up.
+#[derive(clap::Args)]
+pub struct RecoverArgs {
+    #[command(flatten)]
+    shown: Shown,
+    /// The word that was shown.
+    #[arg(value_name = "WORD")]
+    word: Option<String>,
 }
 
 /// How a commit is made.
@@ -108,6 +121,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Down(of) => change(&of.node, "down", &json!({ "node": of.member }), "noted"),
         Command::Clear(node) => change(node, "clear", &json!({}), "nothing is staged any more"),
         Command::Commit(args) => commit(args),
+        Command::Recover(args) => recover(args),
     }
 }
 
@@ -164,6 +178,33 @@ fn commit(args: &CommitArgs) -> Result<(), Failure> {
             return Ok(());
         }
     }
+}
+
+fn recover(args: &RecoverArgs) -> Result<(), Failure> {
+    if let Some(word) = &args.word {
+        return change(
+            &args.shown.node,
+            "recover",
+            &json!({ "word": word }),
+            "begun: this node leads from now on",
+        );
+    }
+    let seen = args.shown.ask("/admin/cluster/recover")?;
+    args.shown.tell(&seen, || {
+        let voters = table(&["voter", "reached"], &rows(&seen["voters"], &["name", "reachable"]));
+        if seen["lost"] != true {
+            return format!("{voters}\n\na majority of the voters is reached: nothing is lost");
+        }
+        format!(
+            "{voters}\n\n{} knows of changes up to term {}, entry {}. What the others decided after that is lost: go on with the\n\
+             survivor whose term, then entry, is the highest, and with no other. The lost must not come back.\n\n    \
+             annulet admin cluster recover {}",
+            cell(&seen["here"]),
+            cell(&seen["last"]["term"]),
+            cell(&seen["last"]["index"]),
+            cell(&seen["word"]),
+        )
+    })
 }
 
 /// How far a change is, in a line.

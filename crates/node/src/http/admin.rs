@@ -54,6 +54,8 @@ pub enum ClusterPage {
     Transfers,
     /// How much copies may take is changed.
     TransferLimit,
+    /// What a lost majority may have taken with it, and going on without it.
+    Recover,
 }
 
 impl ClusterPage {
@@ -69,6 +71,7 @@ impl ClusterPage {
             b"join" => ClusterPage::Join,
             b"transfers" => ClusterPage::Transfers,
             b"transfer-limit" => ClusterPage::TransferLimit,
+            b"recover" => ClusterPage::Recover,
             _ => return None,
         })
     }
@@ -99,6 +102,7 @@ pub(super) fn allowed(page: &Page) -> &'static [Method] {
         Page::Cluster(ClusterPage::Show | ClusterPage::Plan | ClusterPage::Transfers) => {
             &[Method::Get, Method::Head]
         }
+        Page::Cluster(ClusterPage::Recover) => &[Method::Get, Method::Head, Method::Post],
         Page::Activate(_) | Page::Cluster(_) => &[Method::Post],
     }
 }
@@ -255,6 +259,7 @@ mod tests {
             Page::Cluster(ClusterPage::Join),
             Page::Cluster(ClusterPage::Transfers),
             Page::Cluster(ClusterPage::TransferLimit),
+            Page::Cluster(ClusterPage::Recover),
         ] {
             assert!(pages.contains(&page), "{page:?} is there and not described");
         }

@@ -56,6 +56,13 @@ struct Limit {
     bytes_per_second: Option<u64>,
 }
 
+/// That a lost majority is given up, in a request's body.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Word {
+    word: String,
+}
+
 /// What is in a request's body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,6 +87,12 @@ impl Operators {
         answer: oneshot::Sender<Answered>,
         membership: &Membership,
     ) -> Option<Input> {
+        if page == ClusterPage::Recover {
+            let (answered, input) = recover(membership, body);
+            // Whoever asked may have gone.
+            answer.send(answered).ok();
+            return input;
+        }
         let result = match membership.state() {
             None => Err(Answered::wrong(503, "this node has not heard what the cluster agrees on")),
             Some(state) => match page {
@@ -89,6 +102,7 @@ impl Operators {
                 ClusterPage::Commit => commit(state),
                 ClusterPage::Transfers => Err(transfers(state, membership, &self.board)),
                 ClusterPage::TransferLimit => limit(state, body),
+                ClusterPage::Recover => unreachable!("answered above"),
                 ClusterPage::Clear => Ok(Command::Clear { expected: state.version() }),
                 ClusterPage::Stage => stage(state, body),
                 ClusterPage::Down => wanted(body)
@@ -286,6 +300,44 @@ fn transfers(state: &State, membership: &Membership, board: &Board) -> Answered 
         "limit": shown_limit(state),
         "received": transfers.iter().map(entry).collect::<Vec<_>>(),
     }))
+}
+
+/// Shows what would be lost with the voters that are not reached, or goes on without them, if the body has the word for that.
+fn recover(membership: &Membership, body: &Bytes) -> (Answered, Option<Input>) {
+    let (Some(state), log) = (membership.state(), membership.log()) else {
+        return (Answered::wrong(503, "this node has not heard what the cluster agrees on"), None);
+    };
+    let here = log.identity().node;
+    let is_reached = |node: NodeId| node == here || membership.detector().up().contains(&node);
+    let reached = log.voters().iter().filter(|&&voter| is_reached(voter)).count();
+    let is_lost = 2 * reached <= log.voters().len();
+    let (term, index) = log.last();
+    if body.is_empty() {
+        let voters = log.voters().iter();
+        let voters = voters.map(|&it| json!({ "name": name(state, it), "reachable": is_reached(it) }));
+        return (
+            Answered::ok(json!({
+                "here": name(state, here),
+                "lost": is_lost,
+                "voters": voters.collect::<Vec<_>>(),
+                "last": { "term": term, "index": index },
+                "epoch": log.epoch().number,
+                "word": log.safety_word(),
+            })),
+            None,
+        );
+    }
+    let word = match serde_json::from_slice::<Word>(body) {
+        Ok(Word { word }) => word,
+        Err(error) => return (Answered::wrong(400, format!("the body: {error}")), None),
+    };
+    if !is_lost {
+        return (Answered::wrong(409, "a majority of the voters is reached: nothing is lost"), None);
+    }
+    if word != log.safety_word() {
+        return (Answered::wrong(409, "that is not the word for what is lost now: look again"), None);
+    }
+    (Answered::ok(json!({ "epoch": log.epoch().number + 1 })), Some(Input::Recover { word }))
 }
 
 fn plan(state: &State) -> Answered {

@@ -290,3 +290,25 @@ fn shards_go_by_what_is_agreed_on_and_their_reports_carry_a_plan_out() {
     let told = topology(&mailboxes).unwrap();
     assert!(told.before.is_some() && told.ring.owners().contains(&NodeId(1)), "{told:?}");
 }
+
+#[test]
+fn a_lost_majority_is_given_up_with_the_word_for_it() {
+    let data = tempfile::tempdir().unwrap();
+    let mut part = part(data.path(), &["a@h", "b@h", "c@h"], 1);
+    let page = ClusterPage::Recover;
+    let look = |part: &mut Part| {
+        let (answer, mut answered) = oneshot::channel();
+        assert!(part.operators.ask(page, &Bytes::new(), answer, &part.membership).is_none());
+        answered.try_recv().unwrap().body
+    };
+    let shown = look(&mut part);
+    assert_eq!((&shown["lost"], &shown["voters"][2]["reachable"]), (&json!(true), &json!(false)));
+    assert_eq!(ask(&mut part, page, &json!({ "word": "yes" })).status, 409);
+    assert_eq!(ask(&mut part, page, &json!({})).status, 400);
+    assert_eq!(ask(&mut part, page, &json!({ "word": shown["word"] })).status, 200);
+    register(&mut part, &Mailboxes::new(1));
+    let agreed = ask(&mut part, ClusterPage::Show, &json!({})).body;
+    assert_eq!((&agreed["leader"], &agreed["epoch"]), (&json!("a@h"), &json!(2)));
+    assert_eq!(look(&mut part)["lost"], false);
+    assert_eq!(ask(&mut part, page, &json!({ "word": shown["word"] })).status, 409);
+}
