@@ -156,6 +156,39 @@ fn a_node_joins_by_the_address_of_a_member_and_serves_at_once() {
 }
 
 #[test]
+fn newcomers_get_their_share_by_a_plan_and_every_key_is_found_everywhere() {
+    let cluster = Cluster::new();
+    let mut servers = vec![cluster.found()];
+    put(&servers[0], 0..KEYS);
+    let mut keys = KEYS;
+    for newcomers in [&[2, 3][..], &[4]] {
+        servers.extend(newcomers.iter().map(|&node| cluster.join(node)));
+        until_all_agree(&servers.iter().collect::<Vec<_>>());
+        let (is_done, text) = cluster.admin(&servers[0], &["cluster", "commit", "--wait"]);
+        assert!(is_done, "{text}");
+        for server in &servers {
+            until("the plan at every node", || {
+                let shown = agreed(server);
+                let members = shown["members"].as_array().unwrap();
+                let share = 16 / servers.len() as u64;
+                members.iter().all(|it| {
+                    it["state"] == "valid" && it["partitions"].as_u64().is_some_and(|owns| owns >= share)
+                })
+            });
+            has_all(server, 0..keys);
+        }
+        put(&servers[servers.len() - 1], keys..keys + 50);
+        keys += 50;
+    }
+    // One of four that is away is not missed.
+    servers.swap_remove(1).kill();
+    for server in &servers {
+        has_all(server, 0..keys);
+    }
+    servers.into_iter().for_each(Server::stop);
+}
+
+#[test]
 fn who_is_forgotten_ends_and_may_come_again_with_an_empty_folder() {
     let cluster = Cluster::new();
     let first = cluster.found();
