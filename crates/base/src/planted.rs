@@ -67,7 +67,7 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 27] = [
+    pub const ALL: [Planted; 28] = [
         Planted::AckBeforeSync,
         Planted::NoDirectorySync,
         Planted::RecordWithoutChecksum,
