@@ -89,6 +89,16 @@ fn range_dropped_early() {
 }
 
 #[test]
+fn switched_uncopied() {
+    is_caught(Planted::SwitchedUncopied);
+}
+
+#[test]
+fn forwarding_loop() {
+    is_caught(Planted::ForwardingLoop);
+}
+
+#[test]
 fn listed_by_two() {
     is_caught(Planted::ListedByTwo);
 }
