@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// How long nodes may take to come together before that counts as failed.
 const TOGETHER_MAX: Duration = Duration::from_secs(300);
 
+/// How long a commit is tried.
+const COMMIT_MAX: Duration = Duration::from_secs(10);
+
 /// Between two looks at whether something has happened that is timed in seconds.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -72,7 +75,7 @@ fn large(context: &Context) -> Result<Vec<Row>> {
     let begin = Instant::now();
     nodes.join()?;
     nodes.await_members(4)?;
-    nodes.admin(&["cluster", "commit", "--wait"])?;
+    nodes.commit()?;
     let took = begin.elapsed();
     let (cpu, _) = nodes.idle(context.plan.idle)?;
     // A small ring's memory is what a node takes anyway.
@@ -95,7 +98,7 @@ fn two(context: &Context) -> Result<Row> {
     let begin = Instant::now();
     nodes.join()?;
     nodes.await_members(2)?;
-    nodes.admin(&["cluster", "commit", "--wait"])?;
+    nodes.commit()?;
     Ok(pair().valued(begin.elapsed().as_secs_f64(), "one run, from the start of the second node on"))
 }
 
@@ -167,6 +170,19 @@ impl Nodes {
         let mut command = Command::new(&self.binary);
         command.arg("admin").args(words).args(["--node", &self.nodes[0].http.to_string()]);
         succeed(&mut command)
+    }
+
+    /// Has what is staged carried out, and waits for that. A newcomer that has just been seen is about to tell of its start, and a
+    /// commit that was made for the state before is refused: then one looks again.
+    fn commit(&self) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            match self.admin(&["cluster", "commit", "--wait"]) {
+                Err(failure) if begin.elapsed() > COMMIT_MAX => return Err(failure),
+                Err(_) => sleep(LOOK),
+                Ok(()) => return Ok(()),
+            }
+        }
     }
 
     /// Waits until every node serves and sees all others.
