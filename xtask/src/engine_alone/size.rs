@@ -469,7 +469,8 @@ fn rebuild(rows: &Rows<'_>, dir: &Path, options: &Options, count: u64, report: &
         fs::remove_file(dir.join(manifest))?;
     }
     let (cpu, begin) = (Cpu::start()?, Instant::now());
-    let bed = match Bed::open(dir, options.clone()) {
+    let options = Options { rebuild_lost_ledger: true, ..options.clone() };
+    let bed = match Bed::open(dir, options) {
         Ok(bed) => bed,
         Err(failure) => return report.push(rows.rebuild().failed(failure)),
     };
