@@ -3,7 +3,7 @@
 //! The modules, from the ground up: [`sys`] (the kernel calls that std lacks), [`proc`] (what `/proc` says),
 //! [`stats`] (medians and spreads), [`process`], [`annulet`], [`cluster`] and [`redis`] (the servers that are
 //! measured), [`workload`] and [`generator`] (what is asked of them), [`calibrate`] (what the machine does without
-//! them), [`measure`] (CPU per operation), [`strace`], [`rows`] and [`report`] (what is said in the end),
+//! them), [`measure`] (CPU per operation), [`strace`], [`rows`] and [`report`] (what is said in the end, or part by part: [`sections`]),
 //! [`figures`] (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`], [`load_generator`],
 //! [`engine_alone`], [`protocols`], [`elastic`]. On its own:
 //! [`micro`], which counts instructions, and [`fuzz`], which makes noise.
@@ -28,6 +28,7 @@ mod quorum;
 mod redis;
 mod report;
 mod rows;
+mod sections;
 mod stats;
 mod strace;
 mod sys;

@@ -73,6 +73,7 @@ const SET: Set<Part, Plan> = Set {
     title: "The cluster",
     method: METHOD,
     needs_binary: true,
+    in_sections: false,
     quick_leaves_out: QUICK_LEAVES_OUT,
     parts: &[
         Run { name: Part::Ring, specs: ring::specs, run: ring::run },

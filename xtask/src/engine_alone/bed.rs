@@ -40,6 +40,8 @@ pub struct Bed {
     events: Vec<Event>,
     woken: Arc<AtomicBool>,
     writes: u32,
+    /// When it must be done: a measurement ends.
+    until: Instant,
     /// How long writes should have waited that have not.
     owed: Duration,
     /// How long writes have waited because the store asked for it.
@@ -51,8 +53,8 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Opens the store in `dir`, or makes one.
-    pub fn open(dir: &Path, options: Options) -> Result<Bed> {
+    /// Opens the store in `dir`, or makes one. It is to be done with all that is asked of it within `time_max`.
+    pub fn open(dir: &Path, options: Options, time_max: Duration) -> Result<Bed> {
         let begin = Instant::now();
         let woken = Arc::new(AtomicBool::new(false));
         let (flag, owner) = (Arc::clone(&woken), thread::current());
@@ -78,6 +80,7 @@ impl Bed {
             events: Vec::new(),
             woken,
             writes: 0,
+            until: begin + time_max,
             owed: Duration::ZERO,
             paced: Duration::ZERO,
             refused: 0,
@@ -94,19 +97,19 @@ impl Bed {
                 Ok(_) => break,
                 Err(Error::Full { .. }) => {
                     self.refused += 1;
-                    self.nap();
+                    self.nap()?;
                 }
                 Err(error) => return Err(told(error)),
             }
         }
         self.owed += self.store.pace();
         if self.owed >= PACE_MIN {
-            self.wait_owed();
+            self.wait_owed()?;
         }
         self.writes += 1;
         if self.writes >= TURN_WRITES || self.woken.swap(false, Ordering::Acquire) {
             self.writes = 0;
-            self.turn();
+            self.turn()?;
         }
         Ok(())
     }
@@ -118,7 +121,7 @@ impl Bed {
             Lookup::NeedsIo(id) => id,
         };
         loop {
-            self.turn();
+            self.turn()?;
             for event in self.events.drain(..) {
                 match event {
                     Event::Lookup(ended, answer) if ended == id => return answer.map_err(told),
@@ -133,7 +136,7 @@ impl Bed {
     pub fn scan(&mut self, request: ScanRequest) -> Result<ScanPage> {
         let id = self.begin_scan(request)?;
         loop {
-            self.turn();
+            self.turn()?;
             if let Some(page) = self.ended_scan(id)? {
                 return Ok(page);
             }
@@ -161,7 +164,7 @@ impl Bed {
     pub fn rest(&mut self) -> Result<()> {
         loop {
             self.store.tick();
-            self.turn();
+            self.turn()?;
             if let Some(error) = self.store.fenced() {
                 return Err(told(error));
             }
@@ -198,7 +201,7 @@ impl Bed {
         self.store.begin_close();
         loop {
             self.store.tick();
-            self.turn();
+            self.turn()?;
             for event in self.events.drain(..) {
                 if let Event::Closed(result) = event {
                     return result.map_err(told);
@@ -208,21 +211,27 @@ impl Bed {
         }
     }
 
-    fn wait_owed(&mut self) {
-        self.turn();
+    fn wait_owed(&mut self) -> Result<()> {
+        self.turn()?;
         thread::sleep(self.owed);
         self.paced += self.owed;
         self.owed = Duration::ZERO;
+        Ok(())
     }
 
-    fn nap(&mut self) {
-        self.turn();
+    fn nap(&mut self) -> Result<()> {
+        self.turn()?;
         thread::park_timeout(NAP);
+        Ok(())
     }
 
     /// A turn of the store.
-    pub fn turn(&mut self) {
+    pub fn turn(&mut self) -> Result<()> {
         self.store.turn(self.clock.now(), &mut self.events);
+        if Instant::now() >= self.until {
+            return Err("the store was not done in time".into());
+        }
+        Ok(())
     }
 }
 

@@ -59,7 +59,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     // It compacts when it is told to.
     let compaction = CompactionSchedule::Never;
     let options = Options { durability: Durability::None, compaction, ..Options::default() };
-    let mut bed = Bed::open(&dir, options)?;
+    let mut bed = context.open(&dir, options)?;
     let begin = Instant::now();
     for number in 0..count {
         bed.put(&mut objects, number, 0)?;
@@ -141,11 +141,11 @@ fn stretch(
         if (over && works > 0) || begin.elapsed() >= time * 12 {
             if let Some(id) = fold {
                 while bed.ended_scan(id)?.is_none() {
-                    bed.turn();
+                    bed.turn()?;
                 }
             }
             return Ok(Seen { p99_us: latencies.percentile_us(99.0), operations: done, works });
         }
-        wait_until(bed, begin + Duration::from_secs_f64(done as f64 / rate));
+        wait_until(bed, begin + Duration::from_secs_f64(done as f64 / rate))?;
     }
 }

@@ -15,9 +15,11 @@ mod steady;
 
 use crate::figures::{self, How, Part as Run, Set};
 use crate::process::make_dir;
-use crate::{Failure, Result};
+use crate::report::Report;
+use crate::{Failure, Result, sys};
+use bed::Bed;
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How the figures of the engine are taken.
@@ -28,7 +30,7 @@ pub struct Options {
     /// Objects of the smaller stores, in the place of a million: for trying things out. The page is not written then.
     #[arg(long, value_name = "COUNT")]
     objects: Option<u64>,
-    /// Only these parts. The page is not written then.
+    /// Only these parts. Each writes its own section of the page.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
 }
@@ -77,6 +79,8 @@ struct Plan {
     reads: u64,
     /// Of each yardstick, in each round.
     yardstick: Duration,
+    /// How long a store may be at work: a part whose store is not done by then has failed.
+    store_max: Duration,
 }
 
 const FULL: Plan = Plan {
@@ -90,6 +94,7 @@ const FULL: Plan = Plan {
     rounds: 5,
     reads: 1_000_000,
     yardstick: Duration::from_millis(500),
+    store_max: Duration::from_secs(2400),
 };
 
 const QUICK: Plan = Plan {
@@ -103,9 +108,10 @@ const QUICK: Plan = Plan {
     rounds: 3,
     reads: 400_000,
     yardstick: Duration::from_millis(250),
+    store_max: Duration::from_secs(150),
 };
 
-const QUICK_LEAVES_OUT: &str = "quick: the rows at 20 million objects are left out; 200,000 objects of 8 KB instead of \
+const QUICK_LEAVES_OUT: &str = "quick: the rows at 20 million objects (`large`, `large-kb8`) are left out; 200,000 objects of 8 KB instead of \
     a million, 2 million small ones instead of 50, stalls over one million objects instead of 10, the journal's size and \
     steady loads over one million instead of 4, for 5 s instead of 20; 3 rounds of 400,000 reads instead of 5 of a million";
 
@@ -119,12 +125,30 @@ and getting it again costs microseconds for each page that are none of the store
 that memory holds (the newest), from the whole ledger. Entries per level, bytes that merges wrote and hit rates of the
 block cache stand beside the rows.";
 
+/// Of the disk's free space a part uses at most so much, so that a measurement does not fill it.
+const DISK_SHARE: f64 = 0.8;
+
 type Context = figures::Context<Plan>;
 
 impl Context {
     /// A new folder for a store.
     fn folder(&self, name: &str) -> Result<PathBuf> {
         make_dir(&self.home, name)
+    }
+
+    /// Opens the store in `dir`, or makes one.
+    fn open(&self, dir: &Path, options: engine::Options) -> Result<Bed> {
+        Bed::open(dir, options, self.plan.store_max)
+    }
+
+    /// As many objects as are wanted, or as the disk has room for if each takes `bytes`.
+    fn affordable(&self, name: &str, wanted: u64, bytes: f64, report: &mut Report) -> Result<u64> {
+        let room = sys::free_bytes(&self.home)? as f64 * DISK_SHARE / bytes;
+        let count = wanted.min(room as u64);
+        if count < wanted {
+            report.remark(format!("{name}: {count} objects, which is what the disk has room for"));
+        }
+        Ok(count)
     }
 }
 
@@ -160,15 +184,20 @@ const SET: Set<Part, Plan> = Set {
     method: METHOD,
     quick_leaves_out: QUICK_LEAVES_OUT,
     needs_binary: false,
+    in_sections: true,
     parts: &[KB1, KB8, SMALL, STEADY, BESIDE, SPACE, LARGE, LARGE_KB8],
 };
 
-const QUICK_SET: Set<Part, Plan> = Set { parts: &[KB1, KB8, SMALL, STEADY, BESIDE, SPACE], ..SET };
+/// What a quick run has: all that needs no large store.
+const QUICK_PARTS: [Part; 6] = [Part::Kb1, Part::Kb8, Part::Small, Part::Steady, Part::Beside, Part::Space];
 
-/// Measures, prints, writes the page.
+/// Measures, prints, writes the page's sections.
 pub fn run(options: &Options) -> Result<()> {
     let mut plan = if options.how.quick { QUICK } else { FULL };
     let mut only = options.only.clone();
+    if only.is_empty() && (options.how.quick || options.objects.is_some()) {
+        only = QUICK_PARTS.into();
+    }
     if let Some(objects) = options.objects {
         plan = Plan {
             objects,
@@ -179,11 +208,9 @@ pub fn run(options: &Options) -> Result<()> {
             ..plan
         };
         plan.reads = plan.reads.min(objects);
-        if only.is_empty() {
-            only = vec![Part::Kb1, Part::Kb8, Part::Small, Part::Steady, Part::Beside, Part::Space];
-        }
     }
-    let set = if options.how.quick { &QUICK_SET } else { &SET };
+    // Figures of another size are for the one who asked, not for the page.
+    let set = Set { in_sections: options.objects.is_none(), ..SET };
     set.run(plan, &options.how, &only, "")
 }
 

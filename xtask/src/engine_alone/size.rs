@@ -34,8 +34,8 @@ const LARGE_LEVELS_MIN: usize = 3;
 /// Bytes of values that a reading of a larger store keeps to: what a page cache of ordinary size holds.
 const WARM_BYTES: u64 = 6 << 30;
 
-/// Of the disk's free space this part is used at most, so that a measurement does not fill it.
-const DISK_SHARE: f64 = 0.6;
+/// Bytes on the disk for each of a user's, at most: records' headers, heads of segments, tables, and a merge's output.
+const BYTES_ON_DISK: f64 = 1.2;
 
 /// A key behind all keys.
 const END: [u8; 32] = [0xFF; 32];
@@ -163,9 +163,11 @@ pub fn run(case: &Case, context: &Context, report: &mut Report) -> Result<()> {
     let rows = Rows(case);
     let dir = context.folder("store")?;
     let mut objects = Objects::new(Shape::of_value(case.value_kb << 10));
-    let count = affordable(case, context, objects.shape, report)?;
+    let name = format!("{}, {} KB", case.name, case.value_kb);
+    let bytes = objects.shape.user_bytes() as f64 * BYTES_ON_DISK;
+    let count = context.affordable(&name, (case.objects)(&context.plan), bytes, report)?;
     let options = options(case);
-    let mut bed = Bed::open(&dir, options.clone())?;
+    let mut bed = context.open(&dir, options.clone())?;
     sys::forget_peak_memory()?;
     load(&rows, &mut bed, &mut objects, count, report)?;
     read(&rows, case, context, &mut bed, &mut objects, count, report)?;
@@ -173,7 +175,7 @@ pub fn run(case: &Case, context: &Context, report: &mut Report) -> Result<()> {
     if case.ledger.is_some() {
         start(&rows, context, &dir, &options, report)?;
         threads(&rows, &context.plan, &dir, &options, objects.shape, count, report)?;
-        rebuild(&rows, &dir, &options, count, report)?;
+        rebuild(&rows, context, &dir, &options, count, report)?;
     }
     Ok(())
 }
@@ -184,21 +186,6 @@ fn options(case: &Case) -> Options {
         "20M" => Options { memtable_bytes_max: LARGE_MEMTABLE_BYTES, ..options },
         _ => options,
     }
-}
-
-/// As many objects as are wanted, or as the disk has room for.
-fn affordable(case: &Case, context: &Context, shape: Shape, report: &mut Report) -> Result<u64> {
-    let wanted = (case.objects)(&context.plan);
-    let room = sys::free_bytes(&context.home)? as f64 * DISK_SHARE / (shape.user_bytes() as f64 * 1.35);
-    let count = wanted.min(room as u64);
-    if count < wanted {
-        let kb = case.value_kb;
-        report.remark(format!(
-            "{}: {count} objects of {kb} KB, which is what the disk has room for",
-            case.name
-        ));
-    }
-    Ok(count)
 }
 
 fn load(
@@ -407,7 +394,7 @@ fn start(
     let mut seconds = Vec::new();
     for _ in 0..context.plan.rounds {
         forget_files(dir)?;
-        let bed = Bed::open(dir, options.clone())?;
+        let bed = context.open(dir, options.clone())?;
         seconds.push(bed.opening.as_secs_f64());
         bed.close()?;
     }
@@ -463,14 +450,21 @@ fn read_all_of(reader: &mut Reader, shape: Shape, range: (u64, u64), reads: u64,
 }
 
 /// Opens the store after its tables and its manifest are gone, and the manifest's copy.
-fn rebuild(rows: &Rows<'_>, dir: &Path, options: &Options, count: u64, report: &mut Report) -> Result<()> {
+fn rebuild(
+    rows: &Rows<'_>,
+    context: &Context,
+    dir: &Path,
+    options: &Options,
+    count: u64,
+    report: &mut Report,
+) -> Result<()> {
     fs::remove_dir_all(dir.join("tables"))?;
     for manifest in [MANIFEST_FILE, MANIFEST_COPY_FILE] {
         fs::remove_file(dir.join(manifest))?;
     }
     let (cpu, begin) = (Cpu::start()?, Instant::now());
     let options = Options { rebuild_lost_ledger: true, ..options.clone() };
-    let bed = match Bed::open(dir, options) {
+    let bed = match context.open(dir, options) {
         Ok(bed) => bed,
         Err(failure) => return report.push(rows.rebuild().failed(failure)),
     };

@@ -1,7 +1,7 @@
 //! Tiny objects, many of them: keys of 8 bytes, no head, values of 16 bytes that the ledger keeps.
 
 use super::Context;
-use super::bed::{Bed, Cpu};
+use super::bed::Cpu;
 use super::objects::{Objects, Shape};
 use super::size::levels;
 use crate::Result;
@@ -36,7 +36,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     let (dir, count) = (context.folder("small")?, context.plan.small);
     let mut objects = Objects::new(SHAPE);
     let options = Options { durability: Durability::None, ..Options::default() };
-    let mut bed = Bed::open(&dir, options)?;
+    let mut bed = context.open(&dir, options)?;
     let cpu = Cpu::start()?;
     for number in 0..count {
         bed.put(&mut objects, number, 0)?;

@@ -48,7 +48,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     let used = count * (RECORD_HEADER_BYTES + shape.user_bytes()).next_multiple_of(8);
     let journal = dir.join("journal");
     let ratio = |path: &Path| -> Result<f64> { Ok(folder_bytes(path)? as f64 / used as f64) };
-    let mut bed = Bed::open(&dir, Options { durability: Durability::None, ..Options::default() })?;
+    let mut bed = context.open(&dir, Options { durability: Durability::None, ..Options::default() })?;
     let begin = Instant::now();
     for number in 0..count {
         bed.put(&mut objects, number, 0)?;
@@ -61,7 +61,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     for done in 0..count {
         bed.put(&mut objects, pareto(&mut rng, count), 1)?;
         if done % BATCH == 0 {
-            wait_until(&mut bed, begin + Duration::from_secs_f64(done as f64 / half_rate));
+            wait_until(&mut bed, begin + Duration::from_secs_f64(done as f64 / half_rate))?;
         }
         if done % (count / SAMPLES).max(1) == 0 {
             most = most.max(ratio(&journal)?);
@@ -92,9 +92,10 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
 }
 
 /// Turns until a moment has come.
-pub fn wait_until(bed: &mut Bed, due: Instant) {
+pub fn wait_until(bed: &mut Bed, due: Instant) -> Result<()> {
     while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-        bed.turn();
+        bed.turn()?;
         thread::sleep(left.min(Duration::from_millis(1)));
     }
+    Ok(())
 }

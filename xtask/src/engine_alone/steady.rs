@@ -3,7 +3,6 @@
 //! The time that the thread waited for a processor is taken off: it is the machine's, not the engine's.
 
 use super::Context;
-use super::bed::Bed;
 use super::objects::{Objects, Shape};
 use super::size::levels;
 use crate::Result;
@@ -21,6 +20,9 @@ const PARETO_SHAPE: f64 = 1.16;
 
 /// Tenths of a run, for its throughput.
 const PARTS: u64 = 10;
+
+/// Bytes on the disk for each of a user's, at most: the load, overwrites that are not compacted yet, a compaction's output.
+const BYTES_ON_DISK: f64 = 2.5;
 
 /// The rows of this part.
 pub fn specs() -> Vec<Spec> {
@@ -53,9 +55,11 @@ impl Phase {
 
 /// Fills them.
 pub fn run(context: &Context, report: &mut Report) -> Result<()> {
-    let (dir, count) = (context.folder("steady")?, context.plan.steady);
+    let dir = context.folder("steady")?;
     let mut objects = Objects::new(Shape::of_value(1 << 10));
-    let mut bed = Bed::open(&dir, Options { durability: Durability::None, ..Options::default() })?;
+    let bytes = objects.shape.user_bytes() as f64 * BYTES_ON_DISK;
+    let count = context.affordable("steady", context.plan.steady, bytes, report)?;
+    let mut bed = context.open(&dir, Options { durability: Durability::None, ..Options::default() })?;
     for phase in phases() {
         let mut rng = SplitMix::new(5);
         let mut latencies = Latencies::new();

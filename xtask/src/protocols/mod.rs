@@ -97,6 +97,7 @@ const SET: Set<Part, Plan> = Set {
     title: "Protocols",
     method: METHOD,
     needs_binary: true,
+    in_sections: false,
     quick_leaves_out: QUICK_LEAVES_OUT,
     parts: &[
         Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run },
