@@ -177,7 +177,30 @@ pub fn get_varint(bytes: &mut &[u8]) -> Option<u64> {
     }
 }
 
+/// One of several bytes, mostly within the next eight: all of them are looked at together. How many there are is hard to
+/// foresee, for a processor too.
 fn get_long_varint(bytes: &mut &[u8]) -> Option<u64> {
+    const LAST: u64 = 0x8080_8080_8080_8080;
+    let Some(word) = bytes.first_chunk().map(|word| u64::from_le_bytes(*word)) else {
+        return get_varint_bytewise(bytes);
+    };
+    // The lowest byte without its top bit is the last one.
+    let last = !word & LAST;
+    if last == 0 {
+        return get_varint_bytewise(bytes);
+    }
+    let bits = last.trailing_zeros() + 1;
+    let mut number = word & (u64::MAX >> (64 - bits)) & !LAST;
+    // Seven bits of each byte move together: pairs of bytes, then of those, then of those.
+    number = number & 0x007F_007F_007F_007F | (number & 0x7F00_7F00_7F00_7F00) >> 1;
+    number = number & 0x0000_3FFF_0000_3FFF | (number & 0x3FFF_0000_3FFF_0000) >> 2;
+    number = number & 0x0000_0000_0FFF_FFFF | (number & 0x0FFF_FFFF_0000_0000) >> 4;
+    *bytes = &bytes[bits as usize / 8..];
+    Some(number)
+}
+
+#[cold]
+fn get_varint_bytewise(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for (index, &byte) in bytes.iter().enumerate().take(10) {
         if index == 9 && byte > 1 {
@@ -218,6 +241,33 @@ mod tests {
         let ends = |now_ms| (entry.has_ended(now_ms), entry.is_gone(now_ms), entry.ended().is_gone(now_ms));
         assert_eq!(ends(1_699_999_999_999), (false, false, true));
         assert_eq!(ends(1_700_000_000_000), (true, true, true));
+    }
+
+    #[test]
+    fn varints_of_every_length_are_read_alike() {
+        for bits in 0..=64 {
+            for number in
+                [u64::MAX.checked_shr(64 - bits).unwrap_or(0), 0xA5A5_5A5A_C3C3_3C3C >> (64 - bits.max(1))]
+            {
+                let mut bytes = Vec::new();
+                put_varint(&mut bytes, number);
+                let len = bytes.len();
+                // At the end of what there is, and in front of more.
+                for padding in [0, 1, 9] {
+                    bytes.resize(len + padding, 0xFF);
+                    let (mut rest, mut bytewise) = (&bytes[..], &bytes[..]);
+                    assert_eq!(get_varint(&mut rest), Some(number));
+                    assert_eq!(rest.len(), padding);
+                    assert_eq!(get_varint_bytewise(&mut bytewise), Some(number));
+                }
+                for cut in 0..len {
+                    assert_eq!(get_varint(&mut &bytes[..cut]), None);
+                }
+            }
+        }
+        assert_eq!(get_varint(&mut &[0xFF; 16][..]), None);
+        let too_large = [[0xFF; 9].as_slice(), &[2, 0]].concat();
+        assert_eq!(get_varint(&mut &too_large[..]), None);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Compressed values on real files: they are answered whole, whatever a store is told from one start to the next, and
-//! what they take is counted as it is stored.
+//! what they take is counted as it is stored. With every codec that is built: Zstandard needs `--features zstd`.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
@@ -9,6 +9,10 @@ use engine::{Codec, CompactionSchedule, CompressAt, Durability, Embedded, Error,
 use std::path::Path;
 
 const KEYS: u64 = 300;
+
+fn built() -> impl Iterator<Item = Codec> {
+    [Codec::Lz4, Codec::Zstd].into_iter().filter(|codec| codec.is_built())
+}
 
 fn options(compression: Option<Codec>, compress_at: CompressAt) -> Options {
     Options {
@@ -86,9 +90,13 @@ fn no_findings(dir: &Path) {
 
 #[test]
 fn values_are_compressed_when_they_are_written() {
+    built().for_each(written_by);
+}
+
+fn written_by(codec: Codec) {
     let folder = tempfile::tempdir().unwrap();
-    let lz4 = options(Some(Codec::Lz4), CompressAt::Receipt);
-    let mut store = open(folder.path(), &lz4);
+    let compressing = options(Some(codec), CompressAt::Receipt);
+    let mut store = open(folder.path(), &compressing);
     write(&mut store, 0..KEYS, 1);
     check(&mut store, |_| 1);
     let stats = store.store().stats();
@@ -100,7 +108,7 @@ fn values_are_compressed_when_they_are_written() {
     store.close().unwrap();
     no_findings(folder.path());
     // Uncleanly: the replay reads compressed records.
-    let mut store = open(folder.path(), &lz4);
+    let mut store = open(folder.path(), &compressing);
     write(&mut store, 0..50, 2);
     drop(store);
     let mut store = open(folder.path(), &options(None, CompressAt::Receipt));
@@ -111,13 +119,17 @@ fn values_are_compressed_when_they_are_written() {
 /// A ledger entry goes on to say how long its record was, so where and how long it is now is the segment's to know.
 #[test]
 fn values_are_compressed_when_they_are_moved() {
+    built().for_each(moved_by);
+}
+
+fn moved_by(codec: Codec) {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open(folder.path(), &options(None, CompressAt::Receipt));
     write(&mut store, 0..KEYS, 1);
     write(&mut store, (0..KEYS).filter(|number| number % 3 == 0), 2);
     store.close().unwrap();
     let version = |number: u64| 1 + u64::from(number.is_multiple_of(3));
-    let late = options(Some(Codec::Lz4), CompressAt::Compaction);
+    let late = options(Some(codec), CompressAt::Compaction);
     let mut store = open(folder.path(), &late);
     let before = store.store().stats();
     assert_eq!(before.counters.compressed.values, 0);
@@ -147,24 +159,68 @@ fn values_are_compressed_when_they_are_moved() {
     no_findings(folder.path());
 }
 
+/// A store is told something else at every start, ends cleanly or not, and compacts now and then: values of all kinds stand
+/// beside each other, in one segment and in one compaction's output.
+#[test]
+fn a_store_that_is_told_something_else_at_each_start_has_all_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let codecs = std::iter::once(None).chain(built().map(Some));
+    let told: Vec<_> = codecs
+        .flat_map(|codec| [CompressAt::Receipt, CompressAt::Compaction].map(|at| options(codec, at)))
+        .collect();
+    let mut versions = vec![0; KEYS as usize];
+    for round in 1..=12u64 {
+        // Every kind comes behind every other: 5 is prime to 4 and 6 kinds.
+        let mut store = open(folder.path(), &told[(round * 5) as usize % told.len()]);
+        if round > 1 {
+            check(&mut store, |number| versions[number as usize]);
+        }
+        let written = (0..KEYS).filter(|number| round == 1 || number % 5 == round % 5);
+        write(&mut store, written.clone(), round);
+        written.for_each(|number| versions[number as usize] = round);
+        if round % 4 == 0 {
+            store.flush().unwrap();
+            store.compact().unwrap();
+        }
+        check(&mut store, |number| versions[number as usize]);
+        if round % 3 == 0 { drop(store) } else { store.close().unwrap() }
+    }
+    let store = open(folder.path(), &told[0]);
+    store.close().unwrap();
+    no_findings(folder.path());
+}
+
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test breaks files behind the disk's back")]
-fn a_damaged_value_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let lz4 = options(Some(Codec::Lz4), CompressAt::Receipt);
-    let mut store = open(folder.path(), &lz4);
-    store.put(&key(1), b"head", &b"unmistakable ".repeat(50)).unwrap();
-    write(&mut store, 2..KEYS, 1);
-    store.close().unwrap();
-    let path = folder.path().join("journal").join(format!("{:016x}.seg", 1));
-    let mut bytes = std::fs::read(&path).unwrap();
-    let at = bytes.windows(12).position(|window| window == b"unmistakable").unwrap();
-    bytes[at] ^= 1;
-    std::fs::write(path, bytes).unwrap();
-    let mut store = open(folder.path(), &lz4);
-    assert!(matches!(store.get(&key(1)), Err(Error::Damaged(_))));
-    assert_eq!(store.head(&key(1)).unwrap().unwrap().head, "head");
-    assert_eq!(store.get(&key(2)).unwrap().unwrap().value.unwrap(), value(2, 1));
+fn a_damaged_value_is_an_error_wherever_it_is_damaged() {
+    for codec in built() {
+        let folder = tempfile::tempdir().unwrap();
+        let compressing = options(Some(codec), CompressAt::Receipt);
+        let mut store = open(folder.path(), &compressing);
+        let whole = format!("unmistakable head of {codec:?}");
+        store.put(&key(1), whole.as_bytes(), &b"unmistakable ".repeat(50)).unwrap();
+        write(&mut store, 2..KEYS, 1);
+        store.close().unwrap();
+        let path = folder.path().join("journal").join(format!("{:016x}.seg", 1));
+        let bytes = std::fs::read(&path).unwrap();
+        // The record's value begins behind its head: the length, then the block or frame.
+        let head = bytes.windows(whole.len()).position(|window| window == whole.as_bytes()).unwrap();
+        let at = head + whole.len();
+        for place in at..at + 20 {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= 1;
+            std::fs::write(&path, damaged).unwrap();
+            let mut store = open(folder.path(), &compressing);
+            assert!(matches!(store.get(&key(1)), Err(Error::Damaged(_))), "{codec:?} at {place}");
+            assert_eq!(store.head(&key(1)).unwrap().unwrap().head, whole);
+            assert_eq!(store.get(&key(2)).unwrap().unwrap().value.unwrap(), value(2, 1));
+            let end = store
+                .reader()
+                .fold(FoldRequest::over(KeyRange::all(), What::Objects), &mut |_| Control::Next)
+                .unwrap();
+            assert_eq!((end.damaged, end.visited), (1, KEYS - 2));
+        }
+    }
 }
 
 #[test]

@@ -186,6 +186,11 @@ impl<T> Index<T> {
 }
 
 impl<T> Claim<'_, T> {
+    /// Whether lookups will find the key here.
+    pub(super) fn has_slot(&self) -> bool {
+        self.slot.is_some()
+    }
+
     /// Makes `node`, which is linked now, what lookups of the key find.
     pub(super) fn publish(self, node: NonNull<T>) {
         if let Some(slot) = self.slot {

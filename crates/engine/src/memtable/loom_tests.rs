@@ -149,3 +149,27 @@ fn keys_that_share_a_bucket_are_told_apart_while_they_come() {
         reader.join().unwrap();
     });
 }
+
+#[test]
+fn what_is_deferred_disturbs_nobody_who_keeps_to_what_is_linked() {
+    loom::model(|| {
+        let mut inserter = Inserter::new(INDEX_KEYS);
+        for key in BEFORE {
+            insert(&mut inserter, key, 1, key);
+        }
+        let list = Arc::clone(inserter.list());
+        let reader = thread::spawn(move || {
+            assert_eq!(get(&list, b"d", 1), Some((1, &b"d"[..])));
+            let seen: Vec<_> = list.iter().collect();
+            assert!(seen.is_sorted_by(|a, b| (a.0, std::cmp::Reverse(a.1)) < (b.0, std::cmp::Reverse(b.1))));
+            assert!(seen.iter().all(|(key, _, entry)| key == entry));
+            // What a walk has met is linked, and found by any seq.
+            assert!(seen.iter().all(|(key, seq, entry)| get(&list, key, *seq) == Some((*seq, entry))));
+        });
+        inserter.defer(b"g", hash(b"g"), 2, &[b"g"]);
+        inserter.defer(b"d", hash(b"d"), 3, &[b"d"]);
+        inserter.link_deferred();
+        reader.join().unwrap();
+        assert_eq!(inserter.list().iter().count(), BEFORE.len() + 2);
+    });
+}

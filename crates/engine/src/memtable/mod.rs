@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! - a reader sees an entry whole or not at all, and one that it has seen stays;
-//! - what was inserted before a reader's call began, by any order the program makes, that call sees;
+//! - what was inserted before a reader's call began, by any order the program makes, that call sees; what was deferred
+//!   ([`Memtable::defer_hashed`]) it sees once it is linked, and before that only if it asks for the key's newest entry;
 //! - entries are never changed or removed: a newer one goes before the older ones of its key;
 //! - memory is given back all at once, when the writer, the readers and the cursors are gone.
 //!
@@ -72,6 +73,24 @@ impl Memtable {
     pub fn insert_hashed(&mut self, key: &[u8], hash: u64, seq: u64, entry_parts: &[&[u8]]) {
         debug_assert_eq!(hash, index::hash(key), "the hash is that of the key");
         self.inserter.insert(key, hash, seq, entry_parts);
+    }
+
+    /// [`insert_hashed`](Self::insert_hashed), but the entry comes into the order, with others, by the next
+    /// [`link`](Self::link) or insert at the latest: for many entries that is far less work. Until then lookups of the
+    /// key's newest entry find it, and nothing else does. Its seq must be above those of all entries so far.
+    pub fn defer_hashed(&mut self, key: &[u8], hash: u64, seq: u64, entry_parts: &[&[u8]]) {
+        debug_assert_eq!(hash, index::hash(key), "the hash is that of the key");
+        self.inserter.defer(key, hash, seq, entry_parts);
+    }
+
+    /// Brings what was deferred into the order: walks and lookups of any seq see it from now on.
+    pub fn link(&mut self) {
+        self.inserter.link_deferred();
+    }
+
+    /// Whether walks and lookups see all entries up to this seq.
+    pub fn is_linked_to(&self, seq: u64) -> bool {
+        self.inserter.is_linked_to(seq)
     }
 
     /// Has memory fetched that an insert of a key of this [`hash`] will look at: worth it if there is something else to

@@ -21,7 +21,13 @@
 //!
 //! A lookup of a key goes by the list's point index (`index`), and descends only where that cannot tell.
 //!
+//! An insert may be deferred: the node is complete and in the index, where lookups of its key's newest entry find it, and is
+//! linked later with others, whose places are searched for at once (`lanes`). Until then walks do not meet it, and neither do
+//! lookups of older entries.
+//!
 //! Left out: removal, and walking backwards for readers; nobody needs them.
+
+mod lanes;
 
 use std::cmp;
 use std::marker::PhantomData;
@@ -71,12 +77,25 @@ pub(super) struct Inserter {
     list: Arc<SkipList>,
     bump: Bump,
     height_state: u64,
-    /// For each level the last node before the place just after the newest insert (`head` where there is none).
+    /// The place just after the node that was linked last.
     /// A next insert that belongs right there, as when keys come in order, needs no search.
-    splice: [NonNull<Node>; HEIGHT_MAX],
+    splice: Before,
+    /// Nodes that are to be linked, oldest first; at most [`lanes::LANES`].
+    deferred: Vec<Deferred>,
 }
 
-// SAFETY: `splice` points into the list that `list` keeps alive, and the list may be used from any thread.
+/// A place in the list: for each level the last node before it, the head where there is none.
+#[derive(Clone, Copy)]
+struct Before([NonNull<Node>; HEIGHT_MAX]);
+
+/// A node that is in the index and not linked.
+#[derive(Clone, Copy)]
+struct Deferred {
+    node: NonNull<Node>,
+    height: usize,
+}
+
+// SAFETY: `splice` and `deferred` point into the list that `list` keeps alive, and the list may be used from any thread.
 unsafe impl Send for Inserter {}
 // SAFETY: `&Inserter` gives nothing but the shared list.
 unsafe impl Sync for Inserter {}
@@ -144,6 +163,12 @@ impl SkipList {
 
     fn head(&self) -> NodeRef<'_> {
         self.node(self.head)
+    }
+
+    /// Counts one more entry, of so many bytes.
+    fn count(&self, bytes: usize) {
+        self.len.store(self.len.load(Relaxed) + 1, Relaxed);
+        self.bytes.store(self.bytes.load(Relaxed) + bytes, Relaxed);
     }
 
     /// A node of this list, borrowed with it.
@@ -214,7 +239,8 @@ impl Inserter {
             index: Index::new(index_keys),
             arena,
         };
-        Self { list: Arc::new(list), bump, height_state: HEIGHT_SEED, splice: [head; HEIGHT_MAX] }
+        let splice = Before([head; HEIGHT_MAX]);
+        Self { list: Arc::new(list), bump, height_state: HEIGHT_SEED, splice, deferred: Vec::new() }
     }
 
     /// The list that it writes, for reading.
@@ -222,9 +248,11 @@ impl Inserter {
         &self.list
     }
 
-    /// Adds an entry, the parts joined, of a key that has this hash; (key, seq) must be new.
+    /// Adds an entry, the parts joined, of a key that has this hash; (key, seq) must be new. It links what was deferred
+    /// before.
     pub(super) fn insert(&mut self, key: &[u8], hash: u64, seq: u64, entry_parts: &[&[u8]]) {
-        let Self { list, bump, height_state, splice } = self;
+        self.link_deferred();
+        let Self { list, bump, height_state, splice, .. } = self;
         let list = &**list;
         let height = random_height(height_state);
         let claim = list.index.claim(hash, |node| list.node(node).key() == key);
@@ -241,31 +269,100 @@ impl Inserter {
             _ => link(list, splice, node, height, key, seq),
         }
         claim.publish(newer.unwrap_or(node));
-        list.len.store(list.len.load(Relaxed) + 1, Relaxed);
-        list.bytes.store(list.bytes.load(Relaxed) + bytes, Relaxed);
+        list.count(bytes);
+    }
+
+    /// Adds an entry that is linked later, and is found through the index until then. Its seq must be above those of all
+    /// others.
+    pub(super) fn defer(&mut self, key: &[u8], hash: u64, seq: u64, entry_parts: &[&[u8]]) {
+        if self.deferred.len() == lanes::LANES {
+            self.link_deferred();
+        }
+        let Self { list, bump, height_state, splice, deferred } = self;
+        let list = &**list;
+        let height = random_height(height_state);
+        let claim = list.index.claim(hash, |node| list.node(node).key() == key);
+        let (node, bytes) = Node::alloc(&list.arena, bump, height, key, seq, entry_parts);
+        let linked = claim.newest.filter(|newest| list.node(*newest).is_linked());
+        if let Some(older) = linked.filter(|_| height == 1) {
+            // As with an insert: its place is known.
+            link_between(list, list.node(older).before(), node, Some(older));
+        } else if !claim.has_slot() || (deferred.is_empty() && follows_newest(list, splice, key, seq)) {
+            // Only the list can tell of it, or its place is known.
+            link(list, splice, node, height, key, seq);
+        } else {
+            deferred.push(Deferred { node, height });
+        }
+        claim.publish(node);
+        list.count(bytes);
+    }
+
+    /// Links all nodes that were deferred.
+    pub(super) fn link_deferred(&mut self) {
+        let Self { list, splice, deferred, .. } = self;
+        let list = &**list;
+        if let [Deferred { node, height }] = deferred[..] {
+            let new = list.node(node);
+            link(list, splice, node, height, new.key(), new.seq());
+        } else if let Some(last) = deferred.len().checked_sub(1) {
+            let mut places = [Before([list.head; HEIGHT_MAX]); lanes::LANES];
+            lanes::find_places(list, deferred.iter().map(|new| list.node(new.node)), &mut places);
+            for (index, (new, mut place)) in deferred.iter().zip(places).enumerate() {
+                let node = list.node(new.node);
+                // The place after the last one, at all levels, is where a next insert may belong.
+                let levels = if index == last { HEIGHT_MAX } else { new.height };
+                place.advance(list, levels, node.key(), node.seq());
+                link_at(list, &mut place, new.node, new.height);
+                if index == last {
+                    *splice = place;
+                }
+            }
+        }
+        deferred.clear();
+    }
+
+    /// Whether all entries up to this seq are linked.
+    pub(super) fn is_linked_to(&self, seq: u64) -> bool {
+        self.deferred.first().is_none_or(|first| self.list.node(first.node).seq() > seq)
     }
 }
 
-/// Links a node at every level of its tower, from level 0 up.
-fn link(
-    list: &SkipList,
-    splice: &mut [NonNull<Node>; HEIGHT_MAX],
-    node: NonNull<Node>,
-    height: usize,
-    key: &[u8],
-    seq: u64,
-) {
-    if !follows_newest(list, splice[0], key, seq) {
-        list.descend(key, seq, |level, node| splice[level] = node.0);
+impl Before {
+    /// Goes past nodes before (`key`, `seq`) that were linked since the place was found.
+    fn advance(&mut self, list: &SkipList, levels: usize, key: &[u8], seq: u64) {
+        for (level, before) in self.0[..levels].iter_mut().enumerate() {
+            // SAFETY: a node that was found on a level, the head included, has it; so has one that is linked there.
+            while let Some(next) = unsafe { list.node(*before).next_at(level) } {
+                if next.cmp(key, seq).is_ge() {
+                    break;
+                }
+                *before = next.0;
+            }
+        }
     }
-    let after = list.node(splice[0]).next();
+}
+
+/// Links a node where it belongs.
+fn link(list: &SkipList, splice: &mut Before, node: NonNull<Node>, height: usize, key: &[u8], seq: u64) {
+    if !follows_newest(list, splice, key, seq) {
+        list.descend(key, seq, |level, node| splice.0[level] = node.0);
+    }
+    link_at(list, splice, node, height);
+}
+
+/// Links a node at every level of its tower, from level 0 up, at its place, which is the one behind it afterwards.
+fn link_at(list: &SkipList, place: &mut Before, node: NonNull<Node>, height: usize) {
+    let Before(place) = place;
+    let new = list.node(node);
+    let (key, seq) = (new.key(), new.seq());
+    let after = list.node(place[0]).next();
     assert!(after.is_none_or(|node| node.cmp(key, seq).is_ne()), "a (key, seq) is inserted once");
     if height > list.height.load(Relaxed) {
         list.height.store(height, Relaxed); // a reader that sees it early finds the head's null link, and goes on
     }
-    link_between(list, splice[0], node, after.map(|after| after.0));
-    splice[0] = node;
-    for (level, before) in splice[..height].iter_mut().enumerate().skip(1) {
+    link_between(list, place[0], node, after.map(|after| after.0));
+    place[0] = node;
+    for (level, before) in place[..height].iter_mut().enumerate().skip(1) {
         // SAFETY: the new node's tower and, being linked at `level` or the head, its predecessor's have this level.
         let (link, link_before) = unsafe { (Node::link(node, level), Node::link(*before, level)) };
         link.store(link_before.load(Relaxed), Relaxed);
@@ -275,10 +372,10 @@ fn link(
     }
 }
 
-/// True if (`key`, `seq`) belongs right behind the newest insert. The splice then holds at every level: whatever
-/// comes after the newest insert at any level comes after it at level 0 too, and so after the new entry.
-fn follows_newest(list: &SkipList, newest: NonNull<Node>, key: &[u8], seq: u64) -> bool {
-    let newest = list.node(newest);
+/// True if (`key`, `seq`) belongs right behind the node that was linked last. The splice then holds at every level:
+/// whatever comes after that node at any level comes after it at level 0 too, and so after the new entry.
+fn follows_newest(list: &SkipList, splice: &Before, key: &[u8], seq: u64) -> bool {
+    let newest = list.node(splice.0[0]);
     let is_after = newest.is(Some(list.head())) || newest.cmp(key, seq).is_lt();
     is_after && newest.next().is_none_or(|next| next.cmp(key, seq).is_ge())
 }
@@ -370,6 +467,12 @@ impl<'a> NodeRef<'a> {
         // SAFETY: the node is complete and outlives `'a`.
         let before = unsafe { self.0.as_ref() }.before.load(Relaxed);
         NonNull::new(before).expect("every node but the head is linked behind another")
+    }
+
+    /// Whether it has been linked, for the writer. Not for the head.
+    fn is_linked(self) -> bool {
+        // SAFETY: the node is complete and outlives `'a`.
+        !unsafe { self.0.as_ref() }.before.load(Relaxed).is_null()
     }
 
     fn set_before(self, before: NonNull<Node>) {

@@ -253,6 +253,82 @@ proptest! {
     }
 }
 
+/// What happens to an entry.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Insert,
+    Defer,
+    DeferAndLink,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 2 } else { 256 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn what_is_deferred_is_found_at_once_and_walked_once_it_is_linked(
+        entries in prop::collection::vec(
+            (key(), prop_oneof![2 => Just(How::Insert), 40 => Just(How::Defer), 3 => Just(How::DeferAndLink)]),
+            0..=INSERTS,
+        ),
+    ) {
+        let mut memtable = Memtable::new(0);
+        let reader = memtable.reader();
+        let mut model = Model::new();
+        let mut linked = None;
+        for (seq, (key, how)) in entries.into_iter().enumerate() {
+            let (seq, entry) = (seq as u64, mix(seq as u64).to_le_bytes());
+            match how {
+                How::Insert => memtable.insert(&key, seq, &[&entry]),
+                How::Defer | How::DeferAndLink => memtable.defer_hashed(&key, hash(&key), seq, &[&entry]),
+            }
+            model.insert((key.clone(), Reverse(seq)), entry.to_vec());
+            prop_assert_eq!(memtable.get(&key, u64::MAX), Some((seq, &entry[..])));
+            if !matches!(how, How::Defer) {
+                memtable.link();
+                prop_assert!(memtable.is_linked_to(u64::MAX));
+                linked = Some(seq);
+                let all = model.iter().map(|((key, Reverse(seq)), entry)| (&key[..], *seq, &entry[..]));
+                prop_assert!(reader.iter().eq(all));
+            }
+            // A reader that keeps to what is linked sees no difference.
+            if let Some(linked) = linked {
+                prop_assert!(memtable.is_linked_to(linked));
+                prop_assert_eq!(reader.get(&key, linked), newest(&model, &key, linked));
+            }
+        }
+        prop_assert_eq!(memtable.len(), model.len());
+        for (key, _) in model.keys() {
+            prop_assert_eq!(memtable.get(key, u64::MAX), newest(&model, key, u64::MAX));
+        }
+    }
+}
+
+#[test]
+fn many_that_are_deferred_give_the_same_list() {
+    let count = if cfg!(miri) { 100_u64 } else { 20_000 };
+    let (mut deferred, mut inserted) = (Memtable::new(0), Memtable::new(0));
+    for n in 0..count {
+        // Some keys come again, and some in order.
+        let key = if n % 7 < 2 { n.to_be_bytes() } else { mix(n % (count / 2)).to_be_bytes() };
+        deferred.defer_hashed(&key, hash(&key), n, &[&n.to_le_bytes()]);
+        inserted.insert(&key, n, &[&n.to_le_bytes()]);
+        if n % 1000 == 0 {
+            deferred.link();
+        }
+    }
+    deferred.link();
+    assert_eq!(deferred.bytes(), inserted.bytes());
+    assert_eq!(entries(&deferred), entries(&inserted));
+    for n in 0..count {
+        let key = mix(n).to_be_bytes();
+        assert_eq!(deferred.reader().get(&key, count / 2), inserted.reader().get(&key, count / 2));
+    }
+}
+
 const STRESS_INSERTS: u64 = if cfg!(miri) { 60 } else { 60_000 };
 /// Each key gets about this many versions, far apart in time.
 const STRESS_VERSIONS: u64 = 3;
@@ -324,8 +400,17 @@ fn readers_race_the_writer() {
         for seq in 0..STRESS_INSERTS {
             let key = stress_key(seq);
             let entry = stress_entry(&key, seq);
-            memtable.insert(&key, seq, &[&entry]);
-            inserted.store(seq + 1, Ordering::Release);
+            if seq % 64 < 32 {
+                memtable.insert(&key, seq, &[&entry]);
+                inserted.store(seq + 1, Ordering::Release);
+                continue;
+            }
+            // Said to be in once it is linked, in groups of several sizes.
+            memtable.defer_hashed(&key, hash(&key), seq, &[&entry]);
+            if mix(seq).is_multiple_of(8) || seq % 64 == 63 {
+                memtable.link();
+                inserted.store(seq + 1, Ordering::Release);
+            }
         }
     });
     assert_eq!(memtable.len() as u64, STRESS_INSERTS);

@@ -4,23 +4,33 @@ use super::{Item, Source};
 use crate::compaction::DeadRecord;
 use crate::error::Error;
 use crate::lost::LostRange;
+use crate::table::hint;
 use base::Disk;
 
 /// A cursor over the newest versions of the keys of all sources. It shows deletions; its caller leaves them out.
 ///
 /// The sources stand in the order of their entries, so that what comes next is known without a search: the one that
 /// has moved on is put where it belongs now. Where one run is much larger than the others, that is mostly where it
-/// was, and one comparison tells so; otherwise its place is found by halving.
+/// was, and one comparison tells so; otherwise its place is found by halving. What their keys begin with stands beside them
+/// as a number, which mostly decides without a look at the keys.
 pub struct MergeIter {
     sources: Vec<Box<dyn Source>>,
     /// The sources that are at an entry, by their entries: (key ascending, seq descending), the earlier source first.
     /// The first one's is shown.
-    order: Vec<usize>,
+    order: Vec<Place>,
     /// A copy of the last key shown, for a source that has several versions of it.
     key: Vec<u8>,
     read: u64,
     /// The records of versions that were left behind, where somebody keeps account of them.
     replaced: Option<Vec<DeadRecord>>,
+}
+
+/// A source in the order.
+#[derive(Clone, Copy)]
+struct Place {
+    /// What its key begins with.
+    hint: u64,
+    source: usize,
 }
 
 impl MergeIter {
@@ -57,7 +67,7 @@ impl MergeIter {
 
     /// Which of the sources has the version that is shown: the first of those that have it.
     pub fn source(&self) -> Option<usize> {
-        self.order.first().copied()
+        self.order.first().map(|place| place.source)
     }
 
     /// How many versions it has passed, superseded ones included.
@@ -66,23 +76,31 @@ impl MergeIter {
     }
 
     fn item_at(&self, place: usize) -> Option<Item<'_>> {
-        self.sources[*self.order.get(place)?].item()
+        self.sources[self.order.get(place)?.source].item()
+    }
+
+    /// Whether the second source in the order is at the key of the first, too.
+    fn is_repeated(&self) -> bool {
+        let [first, second, ..] = self.order[..] else { return false };
+        // They are at entries: what has ended is not in the order.
+        let key = |place: Place| self.sources[place.source].item().map(|item| item.key);
+        first.hint == second.hint && key(first) == key(second)
     }
 
     /// Moves the source that stands first past its key, and every other that is at the same key.
     fn pass_key(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
-        while let (Some(newest), Some(other)) = (self.item_at(0), self.item_at(1)) {
-            if newest.key != other.key {
-                break;
-            }
-            // The same version in two sources is not left behind.
-            if self.replaced.is_some() && other.seq < newest.seq {
+        while self.is_repeated() {
+            if self.replaced.is_some()
+                && let (Some(newest), Some(other)) = (self.item_at(0), self.item_at(1))
+                // The same version in two sources is not left behind.
+                && other.seq < newest.seq
+            {
                 let dead = DeadRecord::of(other.entry)?;
                 self.replaced.iter_mut().for_each(|replaced| replaced.extend(dead));
             }
             self.step(disk, 1)?;
         }
-        let first = &self.sources[self.order[0]];
+        let first = &self.sources[self.order[0].source];
         if !first.repeats_keys() {
             return self.step(disk, 0);
         }
@@ -100,7 +118,7 @@ impl MergeIter {
 
     /// Moves the source at `place` one entry on, and to its new place.
     fn step(&mut self, disk: &mut dyn Disk, place: usize) -> Result<(), Error> {
-        self.sources[self.order[place]].next(disk)?;
+        self.sources[self.order[place].source].next(disk)?;
         self.read += 1;
         self.settle(place);
         Ok(())
@@ -108,15 +126,20 @@ impl MergeIter {
 
     /// Puts the source at `place`, whose entry is another now, behind those that come before it.
     fn settle(&mut self, place: usize) {
-        let source = self.order[place];
+        let source = self.order[place].source;
         let Some(item) = self.sources[source].item() else {
             self.order.remove(place);
             return;
         };
+        let hint = hint(item.key);
+        self.order[place].hint = hint;
         let behind = &self.order[place + 1..];
-        let comes_first = |other: &usize| {
-            let other_item = self.sources[*other].item().expect("what has ended is not in the order");
-            precedes(other_item, *other, item, source)
+        let comes_first = |other: &Place| {
+            if other.hint != hint {
+                return other.hint < hint;
+            }
+            let other_item = self.sources[other.source].item().expect("what has ended is not in the order");
+            precedes(other_item, other.source, item, source)
         };
         let passed = match behind.first() {
             Some(next) if comes_first(next) => 1 + behind[1..].partition_point(comes_first),
@@ -141,7 +164,7 @@ impl Source for MergeIter {
         }
         for source in 0..self.sources.len() {
             if self.sources[source].item().is_some() {
-                self.order.insert(0, source);
+                self.order.insert(0, Place { hint: 0, source });
                 self.settle(0);
             }
         }

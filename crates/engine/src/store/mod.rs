@@ -158,6 +158,8 @@ impl Store {
     /// shard. What it has to tell is appended to `events`.
     pub fn turn(&mut self, now: Monotonic, events: &mut Vec<Event>) {
         self.turned_at = now;
+        // Before anything more may be acknowledged, and shown.
+        self.memtable.link();
         self.take_completions(events);
         self.take_scans(events);
         self.take_folds(events);
@@ -249,7 +251,8 @@ impl Store {
         if !request.past_losses {
             self.lost.check_range(&request.start, &request.end)?;
         }
-        let scan = Scan::start(id, request, self.snapshot(), &*self.spawn);
+        let snapshot = self.snapshot();
+        let scan = Scan::start(id, request, snapshot, &*self.spawn);
         self.scans.push(scan);
         Ok(id)
     }
@@ -284,7 +287,8 @@ impl Store {
     }
 
     /// The ledger as of now: what may be acknowledged, and nothing else, for as long as it is held.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&mut self) -> Snapshot {
+        self.memtable.link();
         self.snapshot_at(self.acknowledged())
     }
 
@@ -299,6 +303,10 @@ impl Store {
     }
 
     fn snapshot_at(&self, seq: Seq) -> Snapshot {
+        assert!(
+            self.memtable.is_linked_to(seq.0),
+            "what the operating system has was linked in an earlier turn"
+        );
         let frozen = self.frozen.iter().rev().map(|frozen| frozen.reader.clone());
         Snapshot {
             seq,

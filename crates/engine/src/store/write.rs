@@ -3,7 +3,8 @@
 //! 1. Check the limits.
 //! 2. Make room in the journal.
 //! 3. Append each record to the journal's open group.
-//! 4. Put each entry into the memtable: at once visible to read-modify-writes, not yet acknowledged.
+//! 4. Put each entry into the memtable: at once visible to read-modify-writes, not yet acknowledged. It comes into the
+//!    memtable's order with others, when the turn ends or somebody asks for a snapshot.
 //! 5. Freeze the memtable if it is full.
 //!
 //! The disk comes later, when the turn ends ([`Store::turn`]).
@@ -216,7 +217,7 @@ impl Store {
         prefix.reserve(ENTRY_PREFIX_BYTES_MAX);
         Entry { jsn: at.jsn, location, head, inline, expires_ms }.encode_prefix(&mut prefix);
         let parts: [&[u8]; 3] = [&prefix, head, inline];
-        self.memtable.insert_hashed(key, hash, at.seq.0, &parts);
+        self.memtable.defer_hashed(key, hash, at.seq.0, &parts);
         self.writer.remember(at, key, &parts);
         self.accounts.count(location, at.len);
         self.scratch_prefix = prefix;
@@ -243,6 +244,7 @@ impl Store {
     /// Puts the full memtable aside for its flush. Its records must be durable before a table may speak of
     /// them, so a sync is asked for.
     pub(super) fn freeze(&mut self) {
+        self.memtable.link();
         let full = std::mem::replace(&mut self.memtable, Memtable::new(self.options.memtable_bytes_max));
         self.frozen.push_back(Frozen {
             reader: full.reader(),

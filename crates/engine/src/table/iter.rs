@@ -21,7 +21,9 @@ pub struct TableIter {
     window_at: u64,
     block: Option<(u32, Block)>,
     index: usize,
+    /// Begins with what all keys of the block begin with.
     key: Vec<u8>,
+    prefix_len: usize,
     seq: Seq,
     entry: Range<usize>,
     /// What was left out, where damaged blocks are.
@@ -38,6 +40,7 @@ impl TableIter {
             block: None,
             index: 0,
             key: Vec::new(),
+            prefix_len: 0,
             seq: Seq(0),
             entry: 0..0,
             cut_out: None,
@@ -164,8 +167,7 @@ impl TableIter {
                 return Err(damage.into());
             }
         };
-        self.key.clear();
-        self.key.extend_from_slice(block.prefix());
+        self.key.truncate(self.prefix_len);
         self.key.extend_from_slice(&block.bytes()[item.suffix]);
         self.seq = item.seq;
         self.entry = item.entry;
@@ -214,6 +216,9 @@ impl TableIter {
         }
         let at = at.ok_or_else(|| damage(self.table.id(), handle.offset, "the file ends early"))?;
         let block = Block::parse(self.window.slice(at..at + len), self.table.id(), handle.offset)?;
+        self.key.clear();
+        self.key.extend_from_slice(block.prefix());
+        self.prefix_len = self.key.len();
         self.block = Some((number, block));
         Ok(())
     }

@@ -131,7 +131,8 @@ impl KeyArray {
 }
 
 /// The first eight bytes as a number that orders like them; a shorter key is as if it went on with zeroes.
-fn hint(suffix: &[u8]) -> u64 {
+#[inline]
+pub(crate) fn hint(suffix: &[u8]) -> u64 {
     match suffix.first_chunk::<8>() {
         Some(bytes) => u64::from_be_bytes(*bytes),
         None => {

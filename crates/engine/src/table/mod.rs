@@ -41,6 +41,7 @@ pub use footer::{TABLE_VERSION, TableMeta};
 pub use index::BlockHandle;
 pub use iter::TableIter;
 pub use keys::KeyArray;
+pub(crate) use keys::hint;
 
 use crate::entry::Seq;
 use crate::error::{Damage, Error};

@@ -68,7 +68,7 @@ impl PropsChanges {
 impl Shard {
     /// The properties that shard 0's store keeps. Blocks; `disk` completes its operations at once.
     pub fn read_props(store: &Store, disk: &mut dyn Disk) -> Result<BucketTable, engine::Error> {
-        let snapshot = store.snapshot();
+        let snapshot = store.readable_snapshot();
         let mut table = BucketTable::default();
         let types = key::bucket_types();
         for (key, head) in read_all(disk, &snapshot, &types.start, &types.end)? {
