@@ -7,7 +7,7 @@
 //!   Reading and writing data does not wait for it.
 //!
 //! [`Membership`] is both in one, as a node runs them. All are state machines without clock, socket, disk or randomness of
-//! their own: `step(input, now)`, and what came of it.
+//! their own: `step(input, now)`, and what came of it. [`reporter`] says what a node reports of itself.
 //!
 //! Left out: links, files and threads, which are their user's.
 
@@ -16,6 +16,7 @@ pub mod detector;
 pub mod log;
 mod member;
 mod planted;
+pub mod reporter;
 pub mod state;
 
 pub use cluster::ClusterId;

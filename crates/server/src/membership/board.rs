@@ -3,6 +3,7 @@
 //! Invariant: a shard never waits here for longer than it takes to copy its transfers, and what it puts down is not lost: the
 //! thread looks at all of it whenever something wakes it.
 
+use ::membership::reporter::Progress;
 use node::{Epoch, Shard, ShardId, TransferStatus};
 use ring::RingVersion;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,21 +48,6 @@ impl Board {
         *place.transfers.lock().unwrap_or_else(PoisonError::into_inner) = shard.transfers();
     }
 
-    /// Whether all shards go by this epoch.
-    pub fn all_adopted(&self, epoch: Epoch) -> bool {
-        self.places.iter().all(|place| place.adopted.load(Ordering::Acquire) == epoch.0)
-    }
-
-    /// Whether all shards have all for this target.
-    pub fn all_copied(&self, target: RingVersion) -> bool {
-        self.places.iter().all(|place| place.copied.load(Ordering::Acquire) == target.0)
-    }
-
-    /// Whether no shard has anything left that the node is not to have.
-    pub fn all_given(&self) -> bool {
-        self.places.iter().all(|place| place.has_given_all.load(Ordering::Acquire))
-    }
-
     /// What is copied to this node, by shard.
     pub fn transfers(&self) -> Vec<(usize, TransferStatus)> {
         let of = |(shard, place): (usize, &Place)| {
@@ -73,5 +59,19 @@ impl Board {
 
     fn of(&self, shard: ShardId) -> &Place {
         &self.places[usize::from(shard.0)]
+    }
+}
+
+impl Progress for Board {
+    fn all_adopted(&self, version: RingVersion) -> bool {
+        self.places.iter().all(|place| place.adopted.load(Ordering::Acquire) == version.0)
+    }
+
+    fn all_copied(&self, target: RingVersion) -> bool {
+        self.places.iter().all(|place| place.copied.load(Ordering::Acquire) == target.0)
+    }
+
+    fn all_given(&self) -> bool {
+        self.places.iter().all(|place| place.has_given_all.load(Ordering::Acquire))
     }
 }
