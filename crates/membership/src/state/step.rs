@@ -127,6 +127,13 @@ impl State {
         owners.into_iter().filter(awaited).collect()
     }
 
+    /// Whether somebody lives, other than this one, whose report is waited for that it has what the target asks for.
+    pub(super) fn awaits_copies_beside(&self, node: NodeId) -> bool {
+        let Step::Copying { target, copied, .. } = &self.step else { return false };
+        let mut others = self.members.iter().filter(|(other, it)| **other != node && it.is_live());
+        others.any(|(other, _)| !copied.contains(other) && target.contains(other))
+    }
+
     pub(super) fn report_adopted(&mut self, node: NodeId, version: RingVersion) -> Result<(), Rejected> {
         self.record(node)?;
         if version != self.ring_version {
