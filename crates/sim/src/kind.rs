@@ -1,10 +1,14 @@
 //! The kinds of worlds that there are.
 
+use crate::elastic::{self, Shape};
 use crate::report::Report;
 use crate::seed::Seed;
 use crate::trace::{Keep, Trace};
 use crate::{cluster, world};
 use std::fmt;
+
+/// The largest cluster of whole nodes: each pair of them speaks all the time.
+pub const NODES_MAX: u16 = 100;
 
 /// A kind of world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,20 +17,52 @@ pub enum Kind {
     Node,
     /// Several nodes: [`cluster`].
     Cluster,
+    /// So many nodes: [`cluster`].
+    ClusterOf(u16),
+    /// Many nodes on modelled stores: [`elastic`].
+    Elastic(Shape),
 }
 
 impl Kind {
     /// The kind with this name.
     pub fn named(name: &str) -> Option<Kind> {
-        [Kind::Node, Kind::Cluster].into_iter().find(|kind| kind.to_string() == name)
+        match name {
+            "node" => Some(Kind::Node),
+            "cluster" => Some(Kind::Cluster),
+            "elastic" => Some(Kind::Elastic(Shape::DEFAULT)),
+            _ => None,
+        }
+    }
+
+    /// The same with this many nodes and partitions, if it can have them.
+    pub fn sized(self, nodes: Option<u64>, partitions: Option<u64>) -> Option<Kind> {
+        match (self, nodes, partitions) {
+            (kind, None, None) => Some(kind),
+            (Kind::Cluster | Kind::ClusterOf(_), Some(nodes), None) => {
+                let nodes = u16::try_from(nodes).ok().filter(|nodes| (3..=NODES_MAX).contains(nodes))?;
+                Some(Kind::ClusterOf(nodes))
+            }
+            (Kind::Elastic(shape), nodes, partitions) => {
+                let nodes = nodes.unwrap_or(shape.nodes.into());
+                Shape::of(nodes, partitions.unwrap_or(shape.partitions.into())).map(Kind::Elastic)
+            }
+            (Kind::Node | Kind::Cluster | Kind::ClusterOf(_), ..) => None,
+        }
     }
 
     /// Lives the life of `seed`.
     pub fn run(self, seed: Seed, keep: Keep) -> (Report, Trace) {
         match self {
             Kind::Node => world::run(seed, keep),
-            Kind::Cluster => cluster::run(seed, keep),
+            Kind::Cluster => cluster::run(seed, None, keep),
+            Kind::ClusterOf(nodes) => cluster::run(seed, Some(nodes), keep),
+            Kind::Elastic(shape) => elastic::run(seed, shape, keep),
         }
+    }
+
+    /// Whether its nodes have disks that crash in the midst of a write.
+    pub(crate) fn has_disks(self) -> bool {
+        !matches!(self, Kind::Elastic(_))
     }
 
     /// The share of seeds that must count. A fault that is rare by nature may stay away from a few; a cluster lives
@@ -34,16 +70,28 @@ impl Kind {
     pub(crate) fn counted_percent_min(self) -> u64 {
         match self {
             Kind::Node => 90,
-            Kind::Cluster => 97,
+            Kind::Cluster | Kind::ClusterOf(_) | Kind::Elastic(_) => 97,
+        }
+    }
+
+    /// The share of the seeds in which tombstones may be reaped that must reap some: all nodes are up together only now and
+    /// then, and many nodes hardly ever.
+    pub(crate) fn reaped_percent_min(self) -> u64 {
+        match self {
+            Kind::Node | Kind::Cluster => 60,
+            Kind::ClusterOf(_) | Kind::Elastic(_) => 0,
         }
     }
 }
 
+/// As the command's arguments name it.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Node => "node",
-            Kind::Cluster => "cluster",
-        })
+        match self {
+            Kind::Node => f.write_str("node"),
+            Kind::Cluster => f.write_str("cluster"),
+            Kind::ClusterOf(nodes) => write!(f, "cluster --nodes {nodes}"),
+            Kind::Elastic(shape) => write!(f, "elastic {shape}"),
+        }
     }
 }

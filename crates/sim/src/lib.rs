@@ -12,8 +12,8 @@
 //! 2. the node takes it (a packet, a finished disk operation, a slice of a job, a timer, a fault);
 //! 3. [`SimDisk::take_started`] and [`SimSpawn::take_started`] tell what to schedule next.
 //!
-//! There are two: [`world`], one node under rot and crashes, and [`cluster`], several that lose each other and their
-//! disks. [`check`] has the promises that both are held to.
+//! There are three: [`world`], one node under rot and crashes, [`cluster`], several that lose each other and their
+//! disks, and [`elastic`], up to a thousand that come, go and die, on modelled stores. [`check`] has the promises that both are held to.
 //!
 //! Invariants: no real clock, file, socket, thread or randomness is reached; no collection with a random hash
 //! order is iterated; a part draws only from its own stream, so a fault switched off in one part leaves the
@@ -25,6 +25,7 @@ pub mod clock;
 pub mod cluster;
 pub mod disk;
 mod draw;
+pub mod elastic;
 pub mod fault;
 pub mod kind;
 mod machine;

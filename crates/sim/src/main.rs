@@ -1,5 +1,6 @@
 //! Runs seeds of the simulator: many in parallel with totals, or one with its trace.
 
+use sim::elastic::{Shape, idle, transitions};
 use sim::report::{Report, Totals};
 use sim::trace::Keep;
 use sim::{Kind, Seed};
@@ -9,20 +10,26 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-const USAGE: &str =
-    "usage: sim [--world W] [--seeds N] [--first SEED] [--jobs N]    run seeds and print totals
+const USAGE: &str = "usage: sim [--world W] [--seeds N] [--first SEED] [--jobs N]    run seeds and print totals
        sim [--world W] --trace SEED                             run one seed and print its trace
-The world is node, which is the default, or cluster.";
+       sim --idle NODES                                         what clusters of 10, 100... at rest cost, up to NODES
+       sim --transitions SEED                                   a crash at each step of each change of members
+The world is node, which is the default; cluster, of a handful of nodes or of --nodes N, 3 to 100; or elastic, on modelled
+stores, of --nodes N, 6 to 1000, and --partitions P.";
 
 enum Command {
     Run { kind: Kind, first: u64, seeds: u64, jobs: u64 },
     Trace(Kind, Seed),
+    Idle(u64),
+    Transitions(Seed),
 }
 
 fn main() -> ExitCode {
     match parse(std::env::args().skip(1)) {
         Ok(Command::Trace(kind, seed)) => trace(kind, seed),
         Ok(Command::Run { kind, first, seeds, jobs }) => run(kind, first, seeds, jobs),
+        Ok(Command::Idle(nodes)) => idle(nodes),
+        Ok(Command::Transitions(seed)) => transitions(seed),
         Err(problem) => {
             eprintln!("sim: {problem}\n{USAGE}");
             ExitCode::from(2)
@@ -31,7 +38,8 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
-    let (mut kind, mut first, mut seeds, mut jobs, mut traced) = (Kind::Node, 0, 100, 2, None);
+    let (mut kind, mut first, mut seeds, mut jobs) = (Kind::Node, 0, 100, 2);
+    let (mut nodes, mut partitions, mut other) = (None, None, None);
     while let Some(flag) = args.next() {
         let value = args.next().ok_or(format!("{flag} needs a value"))?;
         if flag == "--world" {
@@ -43,11 +51,19 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
             "--first" => first = value,
             "--seeds" => seeds = value,
             "--jobs" => jobs = value.max(1),
-            "--trace" => traced = Some(Seed(value)),
+            "--nodes" => nodes = Some(value),
+            "--partitions" => partitions = Some(value),
+            "--trace" | "--idle" | "--transitions" => other = Some((flag, value)),
             _ => return Err(format!("{flag}: no such option")),
         }
     }
-    Ok(traced.map_or(Command::Run { kind, first, seeds, jobs }, |seed| Command::Trace(kind, seed)))
+    let kind = kind.sized(nodes, partitions).ok_or("this world cannot be of that size")?;
+    Ok(match other {
+        Some((flag, seed)) if flag == "--trace" => Command::Trace(kind, Seed(seed)),
+        Some((flag, nodes)) if flag == "--idle" => Command::Idle(nodes),
+        Some((_, seed)) => Command::Transitions(Seed(seed)),
+        None => Command::Run { kind, first, seeds, jobs },
+    })
 }
 
 fn trace(kind: Kind, seed: Seed) -> ExitCode {
@@ -55,6 +71,36 @@ fn trace(kind: Kind, seed: Seed) -> ExitCode {
     // Whoever reads a trace may stop before its end.
     let printed = writeln!(std::io::stdout(), "{}{report}", trace.text());
     if printed.is_ok() && report.violation.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Partitions for each node of a cluster that is measured at rest: 16,384 for a thousand.
+const PARTITIONS_EACH: u64 = 16;
+
+fn idle(nodes_max: u64) -> ExitCode {
+    println!("{}", idle::HEAD);
+    for nodes in [10, 30, 100, 300, 1000].into_iter().filter(|nodes| *nodes <= nodes_max) {
+        let partitions = (nodes * PARTITIONS_EACH).next_power_of_two();
+        let shape = Shape::of(nodes, partitions).expect("each of these can be");
+        println!("{}", idle::measure(Seed(1), shape));
+    }
+    ExitCode::SUCCESS
+}
+
+fn transitions(seed: Seed) -> ExitCode {
+    let (mut cases, mut missed, mut broken) = (0, 0, 0);
+    for case in transitions::all() {
+        cases += 1;
+        match transitions::run(case, seed) {
+            Ok(true) => {}
+            Ok(false) => missed += 1,
+            Err(violation) => {
+                broken += 1;
+                eprintln!("{case:?}: BROKEN: {violation}");
+            }
+        }
+    }
+    println!("seed {seed}: {cases} cases, in {missed} of them nobody had the part, {broken} broken");
+    if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs the seeds on `jobs` threads. Each world stays in one of them, so how they are spread changes nothing.

@@ -11,10 +11,6 @@ use std::fmt;
 /// A seed with fewer acknowledged operations has not shown anything.
 pub const ACKNOWLEDGED_MIN: u64 = 200;
 
-/// The share of the seeds in which tombstones may be reaped that must reap some: all nodes are up together only now and
-/// then.
-const REAPED_PERCENT_MIN: u64 = 60;
-
 /// What came of one seed.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -34,6 +30,10 @@ pub struct Report {
     pub unfired: Vec<Fault>,
     /// How many of the crashes that were planned did not come.
     pub crashes_missing: u64,
+    /// How often a process died.
+    pub deaths: u64,
+    /// How often members came, left or took each other's place.
+    pub changes: u64,
     /// How often a tombstone was reaped, where it was to be.
     pub reaps: Option<u64>,
     /// The promise that was broken, if one was.
@@ -53,6 +53,8 @@ impl Report {
             seed,
             kind,
             crashes_missing: 0,
+            deaths: 0,
+            changes: 0,
             reaps: None,
             acknowledged,
             events,
@@ -69,6 +71,8 @@ impl Report {
             seed,
             kind,
             crashes_missing: 0,
+            deaths: 0,
+            changes: 0,
             reaps: None,
             acknowledged: 0,
             events: 0,
@@ -83,7 +87,7 @@ impl Report {
     /// of a write, and every fault that was enabled fired.
     pub fn counts(&self) -> bool {
         self.acknowledged >= ACKNOWLEDGED_MIN
-            && self.fired.contains_key(&Fault::CrashInWrite)
+            && (self.fired.contains_key(&Fault::CrashInWrite) || !self.kind.has_disks())
             && self.crashes_missing == 0
             && self.unfired.is_empty()
     }
@@ -91,8 +95,9 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { seed, kind, acknowledged, events, hash, .. } = self;
-        write!(f, "seed {seed}: {events} events, {acknowledged} acknowledged, trace {hash:016x}")?;
+        let Report { seed, kind, acknowledged, events, deaths, changes, hash, .. } = self;
+        write!(f, "seed {seed}: {events} events, {acknowledged} acknowledged, {deaths} crashes, ")?;
+        write!(f, "{changes} changes, trace {hash:016x}")?;
         for fault in &self.unfired {
             write!(f, ", {fault} did not fire")?;
         }
@@ -126,6 +131,10 @@ pub struct Totals {
     pub acknowledged: u64,
     /// Events handled in all.
     pub events: u64,
+    /// Processes that died in all.
+    pub deaths: u64,
+    /// Changes of members and owners in all.
+    pub changes: u64,
     /// How often each fault fired in all.
     pub fired: BTreeMap<Fault, u64>,
 }
@@ -134,9 +143,22 @@ impl Totals {
     /// Of no seed yet.
     pub fn new(kind: Kind) -> Totals {
         let (seeds, counted, broken, acknowledged, events) = (0, 0, 0, 0, 0);
-        let (reaping, reaped, reaps) = (0, 0, 0);
+        let (reaping, reaped, reaps, deaths, changes) = (0, 0, 0, 0, 0);
         let fired = BTreeMap::new();
-        Totals { kind, seeds, counted, broken, reaping, reaped, reaps, acknowledged, events, fired }
+        Totals {
+            kind,
+            seeds,
+            counted,
+            broken,
+            reaping,
+            reaped,
+            reaps,
+            acknowledged,
+            events,
+            deaths,
+            changes,
+            fired,
+        }
     }
 
     /// Adds a seed.
@@ -149,6 +171,8 @@ impl Totals {
         self.reaps += report.reaps.unwrap_or_default();
         self.acknowledged += report.acknowledged;
         self.events += report.events;
+        self.deaths += report.deaths;
+        self.changes += report.changes;
         for (fault, count) in &report.fired {
             *self.fired.entry(*fault).or_default() += count;
         }
@@ -160,16 +184,29 @@ impl Totals {
     pub fn pass(&self) -> bool {
         self.broken == 0
             && self.counted * 100 >= self.seeds * self.kind.counted_percent_min()
-            && self.reaped * 100 >= self.reaping * REAPED_PERCENT_MIN
+            && self.reaped * 100 >= self.reaping * self.kind.reaped_percent_min()
     }
 }
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Totals { seeds, counted, broken, reaping, reaped, reaps, acknowledged, events, .. } = self;
+        let Totals {
+            seeds,
+            counted,
+            broken,
+            reaping,
+            reaped,
+            reaps,
+            acknowledged,
+            events,
+            deaths,
+            changes,
+            ..
+        } = self;
         writeln!(
             f,
-            "{seeds} seeds, {counted} counted, {broken} broken, {acknowledged} acknowledged, {events} events"
+            "{seeds} seeds, {counted} counted, {broken} broken, {acknowledged} acknowledged, {events} events, \
+             {deaths} crashes, {changes} changes"
         )?;
         if *reaping > 0 {
             writeln!(f, "{reaps} tombstones reaped, in {reaped} of {reaping} seeds in which some might be")?;

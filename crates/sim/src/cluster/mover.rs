@@ -26,6 +26,8 @@ const HEARD_WITHIN: Duration = Duration::from_millis(400);
 const PAUSE_MAX: Duration = Duration::from_secs(3);
 /// How long what is under way may take when nothing goes wrong any more.
 const MOVES_MAX: Duration = Duration::from_secs(90);
+/// Hosts that are no members in the beginning.
+const NEWCOMERS_MAX: usize = 4;
 /// Nodes that must own something: each object has as many replicas.
 const OWNERS_MIN: usize = super::REPLICAS;
 
@@ -49,6 +51,8 @@ pub(super) struct Mover {
     /// How many hosts have been members.
     admitted: usize,
     moves_left: u64,
+    /// Commits so far.
+    changes: u64,
     next: Monotonic,
     /// Since when nothing may go wrong any more.
     calm: Option<Monotonic>,
@@ -59,14 +63,17 @@ impl Mover {
     pub(super) fn new(seed: Seed, hosts: usize, size: u32, moves: bool) -> Mover {
         let mut rng = seed.stream("mover", 0);
         let size = RingSize::new(size).expect("a power of two");
+        // In a large cluster most are there from the beginning.
+        let founders_min = OWNERS_MIN.max(hosts.saturating_sub(NEWCOMERS_MAX));
         let founders =
-            if moves { between(&mut rng, OWNERS_MIN as u64, hosts as u64 - 1) } else { hosts as u64 };
+            if moves { between(&mut rng, founders_min as u64, hosts as u64 - 1) } else { hosts as u64 };
         let founders = usize::try_from(founders).expect("few");
         let names: Vec<String> = (0..founders).map(name).collect();
         let nodes = names.iter().map(|name| (&**name, ADDRESS, ""));
         let state = State::found_by(ClusterId(1), size, nodes).expect("names differ");
         Mover {
             moves_left: if moves { between(&mut rng, 1, 4) } else { 0 },
+            changes: 0,
             next: Monotonic(0) + duration_between(&mut rng, Duration::ZERO, PAUSE_MAX),
             rng,
             log: vec![state.published()],
@@ -98,6 +105,11 @@ impl Mover {
 
     fn is_member(&self, at: usize) -> bool {
         self.state.members().contains_key(&id(at))
+    }
+
+    /// How many changes of the ring were committed.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Whether all moves of its plan are begun.
@@ -137,9 +149,9 @@ fn id(at: usize) -> NodeId {
 impl World {
     /// Applies a command, and publishes what comes of it. A report that is late is refused.
     fn command(&mut self, command: &Command) {
-        let applied = self.mover.state.apply(command);
-        if let Err(rejected) = applied {
-            self.trace.line(format_args!("{command:?} is refused: {rejected}"));
+        match self.mover.state.apply(command) {
+            Ok(()) => self.mover.changes += u64::from(matches!(command, Command::Commit { .. })),
+            Err(rejected) => self.trace.line(format_args!("{command:?} is refused: {rejected}")),
         }
         if self.mover.state.ring_version() != self.mover.last().version {
             self.publish();

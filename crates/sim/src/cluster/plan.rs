@@ -19,6 +19,9 @@ const LOSS_MAX: u64 = 300_000;
 /// The most that come twice.
 const DUPLICATE_MAX: u64 = 500_000;
 
+/// In a large cluster: at least so many partitions for each node.
+const PARTITIONS_EACH: u32 = 4;
+
 /// How much longer than what is on its way a grave lasts: the clocks of two nodes do not run at one speed.
 const GRAVE_SLACK: Duration = Duration::from_secs(1);
 
@@ -98,7 +101,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn of(seed: Seed) -> Plan {
+    /// With as many nodes as are asked for, those that come later included; else a handful.
+    pub(super) fn of(seed: Seed, nodes: Option<u16>) -> Plan {
         let rng = &mut seed.stream("cluster plan", 0);
         let durability = match rng.below(12) {
             0 => Durability::None,
@@ -108,9 +112,9 @@ impl Plan {
         // A disk may be lost only where what was acknowledged is on two.
         let loss = (durability == Durability::Sync && rng.chance(1, 2)).then(|| loss(rng));
         let short = |n| u16::try_from(n).expect("a small number");
-        let nodes = between(rng, 3, 5);
+        let few = between(rng, 3, 5);
         let plan = Plan {
-            shards: (0..nodes).map(|_| short(between(rng, 1, 2))).collect(),
+            shards: (0..few).map(|_| short(between(rng, 1, 2))).collect(),
             ring_size: 1 << between(rng, 3, 6),
             options: draw::options(rng, durability),
             clients: u32::try_from(between(rng, 4, 9)).expect("a small number"),
@@ -129,19 +133,38 @@ impl Plan {
             think_max: duration_between(rng, Duration::from_millis(10), Duration::from_millis(60)),
             timeout_max: duration_between(rng, Duration::from_millis(300), Duration::from_millis(2500)),
         };
+        let plan = nodes.map_or(plan.clone(), |nodes| plan.grown(seed, nodes));
         let reaping = reaping(seed, &plan);
         // A fallback and the primary whose hint it keeps: the one pair whose cut a reaping might overlook.
         let strays =
             reaping.delay.is_some() && plan.nodes() > REPLICAS && seed.stream("strays", 0).chance(1, 2);
         // A crash that takes what was acknowledged takes it from what was copied, too.
-        let moves =
-            durability == Durability::Sync && plan.nodes() > REPLICAS && seed.stream("moves", 0).chance(1, 2);
+        let moves = durability == Durability::Sync
+            && plan.nodes() > REPLICAS
+            && (nodes.is_some() || seed.stream("moves", 0).chance(1, 2));
         let mut shards = plan.shards;
-        if moves {
+        if moves && nodes.is_none() {
             // One more that may come.
             shards.push(short(between(&mut seed.stream("newcomer", 0), 1, 2)));
         }
         Plan { shards, moves, reaping, troubles: Troubles { strays, ..plan.troubles }, ..plan }
+    }
+
+    /// The same with this many nodes: more clients and keys, so that most nodes have some; and more blows, since each hits one of
+    /// many.
+    fn grown(self, seed: Seed, nodes: u16) -> Plan {
+        let rng = &mut seed.stream("nodes", 0);
+        let share = u32::from(nodes) / 4;
+        let shards = (0..nodes).map(|_| u16::try_from(between(rng, 1, 2)).expect("a small number"));
+        Plan {
+            shards: shards.collect(),
+            ring_size: self.ring_size.max(u32::from(nodes).next_power_of_two() * PARTITIONS_EACH),
+            clients: self.clients + share,
+            keys: self.keys + u64::from(share),
+            deaths: self.deaths + u64::from(share),
+            trouble_pause_max: self.trouble_pause_max / 2,
+            ..self
+        }
     }
 
     /// How many nodes there are, in all.

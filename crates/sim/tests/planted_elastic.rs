@@ -1,0 +1,22 @@
+//! Each bug planted in a large cluster is caught, within a bounded number of seeds; and the same seeds pass without it.
+#![cfg(feature = "planted")]
+
+mod planting;
+
+use base::planted::Planted;
+use sim::Kind;
+use sim::elastic::Shape;
+
+fn is_caught(bug: Planted) {
+    planting::is_caught(Kind::Elastic(Shape { nodes: 9, partitions: 64 }), bug);
+}
+
+#[test]
+fn switched_uncopied() {
+    is_caught(Planted::SwitchedUncopied);
+}
+
+#[test]
+fn copy_counted_twice() {
+    is_caught(Planted::CopyCountedTwice);
+}
