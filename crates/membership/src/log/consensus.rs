@@ -22,7 +22,7 @@ use super::message::{Failed, Message};
 use super::store::Store;
 use super::{ELECTION_AFTER, HEARTBEAT_EVERY, Identity, Log, Output, TICK};
 use crate::planted::{Planted, planted};
-use crate::state::{Command, State};
+use crate::state::Command;
 
 /// Bytes of entries in one message, at most: some hundred commands, or one commit of a large ring.
 const APPEND_BYTES_MAX: u64 = 1 << 20;
@@ -189,7 +189,8 @@ impl Log {
             let last = self.raw.raft.raft_log.last_index();
             self.raw.raft.raft_log.commit_to(last);
         }
-        let (commit, version) = (self.commit, self.state.as_ref().map(State::version));
+        let seen = |log: &Log| log.state.as_ref().map(|state| (state.version(), state.ring_version()));
+        let (commit, before) = (self.commit, seen(self));
         self.follow_role(now);
         while self.raw.has_ready() {
             let mut ready = self.raw.ready();
@@ -208,7 +209,7 @@ impl Log {
         }
         if self.commit > commit {
             Record::Commit(self.commit).put(&mut self.records);
-            if self.state.as_ref().map(State::version) != version {
+            if std::mem::take(&mut self.has_news) || seen(self) != before {
                 self.told.push(Output::Changed);
             }
             self.tell_some();
@@ -271,7 +272,11 @@ impl Log {
         let entry = self.store().entry(index).expect("what is committed here is written here").clone();
         self.commit = index;
         let outcome = match (&entry.payload, &mut self.state) {
-            (Payload::Command(command), Some(state)) => state.apply(command).map_err(Failed::Rejected),
+            (Payload::Command(command), Some(state)) => {
+                let applied = state.apply(command).map_err(Failed::Rejected);
+                self.has_news |= applied.is_ok() && !command.is_report();
+                applied
+            }
             (Payload::Voters(change), _) => {
                 // What the library refuses changes nothing, at any node.
                 if let Ok(conf) = self.raw.apply_conf_change(&library::change_of(*change)) {

@@ -169,6 +169,8 @@ pub struct Log {
     election_ticks: usize,
     /// Something was proposed since the library was drained.
     has_proposed: bool,
+    /// Something was applied since then that is no report.
+    has_news: bool,
     /// A leader's.
     care: Option<Care>,
     /// The last entry that was applied: all that are known to be committed are.
@@ -240,6 +242,7 @@ impl Log {
             raw,
             election_ticks,
             has_proposed: false,
+            has_news: false,
             care: None,
             commit,
             state: None,

@@ -22,6 +22,8 @@ struct Node {
     /// The last committed entry that was compared, and its epoch.
     checked: (u32, u64),
     ring: u64,
+    /// What it was seen to know when it last said that this has changed.
+    seen: Option<State>,
     told: Vec<Refusal>,
     refused: Vec<Refusal>,
 }
@@ -104,7 +106,17 @@ impl World {
 
     fn add(&mut self, id: NodeId) -> usize {
         let (disk, told, refused) = (Bytes::new(), Vec::new(), Vec::new());
-        self.nodes.push(Node { id, log: None, disk, starts: 1, checked: (0, 0), ring: 0, told, refused });
+        self.nodes.push(Node {
+            id,
+            log: None,
+            disk,
+            starts: 1,
+            checked: (0, 0),
+            seen: None,
+            ring: 0,
+            told,
+            refused,
+        });
         self.nodes.len() - 1
     }
 
@@ -149,12 +161,19 @@ impl World {
         self.nodes[at].disk = disk;
         self.nodes[at].log = Some(log);
         self.nodes[at].checked = (0, 0);
+        self.nodes[at].seen = None;
     }
 
     fn step(&mut self, at: usize, from: usize, input: Input) {
         let mut out = Vec::new();
-        let Some(log) = &mut self.nodes[at].log else { return };
+        let node = &mut self.nodes[at];
+        let Some(log) = &mut node.log else { return };
         log.step(input, self.now, &mut out);
+        let seen = log.state().map(State::without_reports);
+        if node.seen.is_some() && !out.contains(&Output::Changed) {
+            assert_eq!(node.seen, seen, "node {} does not say that the state is another", node.id);
+        }
+        node.seen = seen;
         for output in out {
             let node = &mut self.nodes[at];
             match output {

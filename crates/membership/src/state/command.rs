@@ -122,6 +122,13 @@ pub enum Command {
     },
 }
 
+impl Command {
+    /// Whether a member says with it how far it is, which changes nothing else unless a step ends with it.
+    pub fn is_report(&self) -> bool {
+        matches!(self, Command::Adopted { .. } | Command::Copied { .. })
+    }
+}
+
 /// Why a command changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {

@@ -113,7 +113,7 @@ impl Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     cluster: ClusterId,
-    /// Grows with every command that changes what people decide on.
+    /// Grows with every change of what people decide on.
     version: u64,
     /// Of what is published.
     ring_version: RingVersion,
@@ -197,7 +197,9 @@ impl State {
         self.cluster
     }
 
-    /// The version that an operator's command must name: it grows with every change but members' reports.
+    /// The version that an operator's command must name. It grows with every change of what a plan is made from: the members,
+    /// their zones, weights and fates, what is staged, and the owners to be. Starts, members' reports, steps of the ring and slots
+    /// change none of it.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -301,8 +303,7 @@ impl State {
             self.ring_version.0 += 1;
             self.adopted.clear();
         }
-        let is_report = matches!(command, Command::Adopted { .. } | Command::Copied { .. });
-        if is_published || !is_report {
+        if self.is_decided_unlike(&before) {
             self.version += 1;
         }
         self.check();
@@ -319,6 +320,14 @@ impl State {
         self.give_up();
         self.settle();
         self.version += 1;
+    }
+
+    /// Whether people would decide on something else than before.
+    fn is_decided_unlike(&self, before: &State) -> bool {
+        let members = |state: &State| -> Vec<(Member, Fate)> {
+            state.members.values().map(|it| (it.member.clone(), it.fate)).collect()
+        };
+        self.heading() != before.heading() || self.staged != before.staged || members(self) != members(before)
     }
 
     fn try_apply(&mut self, command: &Command) -> Result<(), Rejected> {

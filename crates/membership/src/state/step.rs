@@ -238,6 +238,16 @@ impl State {
 
 #[cfg(test)]
 impl State {
+    /// All but what members have reported since the last step.
+    pub(crate) fn without_reports(&self) -> State {
+        let mut state = self.clone();
+        state.adopted.clear();
+        if let Step::Copying { copied, .. } = &mut state.step {
+            copied.clear();
+        }
+        state
+    }
+
     /// What members have to report for the next step.
     pub(crate) fn due(&self) -> Vec<super::Command> {
         use super::Command;

@@ -285,6 +285,38 @@ fn a_start_is_counted_once() {
     assert_eq!(member_state(&state, NodeId(0)), MemberState::Valid);
 }
 
+#[test]
+fn what_a_plan_is_not_made_from_does_not_make_it_old() {
+    let mut state = founded();
+    let b = admit(&mut state, "b@h");
+    let plan = Command::Commit { expected: state.version(), owners: vec![b; 8] };
+    // The newcomer has started, its shards go by what was published, and somebody has created a bucket type.
+    state.apply(&Command::Started { node: b, starts: 1, start: 7, address: "h:9".into() }).unwrap();
+    one_step(&mut state);
+    let value = Some(Bytes::from_static(b"v"));
+    state.apply(&Command::Slot { name: Bytes::from_static(b"s"), before: None, value }).unwrap();
+    state.apply(&Command::Retire { actors: vec![3] }).unwrap();
+    state.apply(&plan).unwrap();
+    // Nor do steps of the plan before.
+    stage(&mut state, NodeId(0), Change::Weigh(50)).unwrap();
+    let plan = Command::Commit { expected: state.version(), owners: vec![NodeId(0); 8] };
+    while !matches!(state.step(), Step::Switched { .. }) {
+        one_step(&mut state);
+    }
+    state.apply(&plan).unwrap();
+    let (stale, started) = (Command::Clear { expected: state.version() }, |starts| Command::Started {
+        node: b,
+        starts,
+        start: 8,
+        address: "h:9".into(),
+    });
+    state.apply(&Command::Down { expected: state.version(), node: b }).unwrap();
+    assert_eq!(state.apply(&stale), Err(Rejected::Stale), "who is down decides where partitions go");
+    let stale = Command::Clear { expected: state.version() };
+    state.apply(&started(2)).unwrap();
+    assert_eq!(state.apply(&stale), Err(Rejected::Stale), "and so does who is back");
+}
+
 fn random_command(rng: &mut SplitMix64, state: &State) -> Command {
     let expected = state.version() - u64::from(rng.chance(1, 10));
     let node = NodeId(u16::try_from(rng.below(8)).unwrap());

@@ -586,6 +586,7 @@ fn those_who_found_a_cluster_at_once_have_one_history() {
         let founders = names.iter().zip(&addresses).map(|(name, address)| (&**name, &**address, ""));
         let state = State::found_by(CLUSTER, RingSize::new(16).unwrap(), founders).unwrap();
         (world.nodes[at].disk, world.nodes[at].ring, world.nodes[at].checked) = (Bytes::new(), 0, (0, 0));
+        world.nodes[at].seen = None;
         world.nodes[at].log = Some(Log::found(identity, state, rng, world.now));
         world.step(at, at, Input::Tick);
         world.run(90);
