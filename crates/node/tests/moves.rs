@@ -5,7 +5,7 @@
 mod common;
 
 use bytes::Bytes;
-use common::cluster::{Cluster, NAMES, TESTS_OWN, bucket, folder, put};
+use common::cluster::{Cluster, NAMES, TESTS_OWN, bucket, files_below, folder, put};
 use kv::{Answer, Ask, NodeId, Quorum, Request, Response, Want};
 use node::{AskId, Epoch, Layout, Members, PeerMessage, Topology};
 use ring::{Ring, RingSize, RingVersion};
@@ -217,4 +217,77 @@ fn what_is_kept_for_a_forgotten_member_is_for_those_that_have_its_part() {
     cluster.pass(Duration::from_secs(10));
     let home = |node: usize| cluster.nodes[node].as_ref().unwrap().stats().counters.hints_home;
     assert!(home(0) + home(1) >= KEYS as u64);
+}
+
+/// Runs a move from node 2 to node 3 until node 3 has all.
+fn copy_over(cluster: &mut Cluster) -> (Arc<Ring>, Arc<Ring>) {
+    let (old, new) = (ring(1, &[0, 1, 2]), ring(2, &[0, 1, 3]));
+    publish(cluster, 2, [None, Some(&old), Some(&new)]);
+    cluster.pass(Duration::from_secs(20));
+    assert_eq!(cluster.copied[3], RingVersion(2));
+    (old, new)
+}
+
+#[test]
+fn what_is_too_large_for_a_part_comes_with_the_next() {
+    let data = folder();
+    let mut cluster = filled(&data);
+    let value = "v".repeat(200 << 10);
+    // A page of keys finds them all; a part has room for some, of several partitions.
+    (0..60).for_each(|key| drop(cluster.put(key % 3, &format!("large{key}"), &value).unwrap()));
+    copy_over(&mut cluster);
+    (0..60).for_each(|key| assert!(has(&mut cluster, 3, &format!("large{key}")), "large{key}"));
+}
+
+/// Has node 2 lose the first of its tables, with all keys but one that was written later.
+#[allow(clippy::disallowed_methods, reason = "it damages the store's files behind its back")]
+fn lose_a_table(cluster: &mut Cluster) {
+    let start = |cluster: &mut Cluster| {
+        cluster.start(2);
+        let rings = [None, Some(&ring(1, &[0, 1, 2])), None];
+        cluster.nodes[2].as_mut().unwrap().topology(topology(2, 1, rings));
+        cluster.pass(Duration::from_millis(300));
+    };
+    // Each stop makes a table, and the second one leaves nothing of the first to be replayed.
+    for _ in 0..2 {
+        cluster.stop(2);
+        start(cluster);
+        cluster.put(2, "kept", "v").unwrap();
+    }
+    cluster.stop(2);
+    let mut tables = files_below(&cluster.data.join(NAMES[2]));
+    tables.retain(|file| file.extension().is_some_and(|it| it == "tbl"));
+    tables.sort();
+    assert!(tables.len() > 1);
+    std::fs::write(&tables[0], b"damaged").unwrap();
+    start(cluster);
+}
+
+#[test]
+fn a_sender_that_has_lost_a_table_does_not_stop_a_move() {
+    let data = folder();
+    let mut cluster = filled(&data);
+    lose_a_table(&mut cluster);
+    let (old, new) = copy_over(&mut cluster);
+    for key in (0..KEYS).map(|key| format!("k{key}")) {
+        assert_eq!(has(&mut cluster, 3, &key), is_primary(&new, 3, &key), "{key}");
+    }
+    let shard = cluster.nodes[3].as_mut().unwrap();
+    let losses = shard.take_copy_losses();
+    assert!(!losses.is_empty());
+    for loss in losses {
+        assert_eq!((loss.from, loss.others.len()), (NodeId(2), 2), "{loss:?}");
+    }
+    let senders: Vec<NodeId> = shard.transfers().iter().map(|transfer| transfer.from).collect();
+    assert_eq!(senders, [NodeId(0), NodeId(1), NodeId(2)]);
+    // It is not forgotten whom it asked.
+    cluster.kill(3);
+    cluster.start(3);
+    cluster.nodes[3].as_mut().unwrap().topology(topology(3, 2, [None, Some(&old), Some(&new)]));
+    cluster.copied[3] = RingVersion(0);
+    cluster.pass(Duration::from_secs(2));
+    assert_eq!(
+        (cluster.copied[3], cluster.nodes[3].as_ref().unwrap().transfers().len()),
+        (RingVersion(2), 3)
+    );
 }

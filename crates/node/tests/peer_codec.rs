@@ -255,12 +255,18 @@ fn message() -> impl Strategy<Value = PeerMessage> {
         (id.clone(), any::<u64>(), vec(any::<u16>(), 0..4), of(bytes())).prop_map(
             |(id, target, partitions, start)| PeerMessage::AskCopy { id, target, partitions, start }
         ),
-        (id.clone(), vec(any::<u16>(), 0..4), of(bytes()), any::<u64>(), any::<u64>()).prop_map(
-            |(id, rest, next, objects, bytes)| PeerMessage::CopyPart {
+        (
+            id.clone(),
+            vec(any::<u16>(), 0..4),
+            of(bytes()),
+            any::<u64>(),
+            any::<u64>(),
+            vec(any::<u16>(), 0..3)
+        )
+            .prop_map(|(id, rest, next, objects, bytes, lost)| PeerMessage::CopyPart {
                 id,
-                part: Ok(CopyPart { rest, next, objects, bytes })
-            }
-        ),
+                part: Ok(CopyPart { rest, next, objects, bytes, lost })
+            }),
         id.prop_map(|id| PeerMessage::PropsInForce { id }),
     ]
 }

@@ -257,6 +257,14 @@ impl Store {
         Ok(id)
     }
 
+    /// Whether versions of keys from `start` up to `end` may have been lost.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]: the damage that has taken them.
+    pub fn check_range(&self, start: &[u8], end: &[u8]) -> Result<(), Error> {
+        self.lost.check_range(start, end)
+    }
+
     /// Starts a fold as of now; `visitor` is called on a job's thread, and an event will bring the end.
     pub fn fold(&mut self, request: FoldRequest, visitor: FoldVisitor) -> Result<FoldId, Error> {
         self.fold_at(request, self.readable_snapshot(), visitor)

@@ -160,6 +160,8 @@ pub struct CopyPart {
     pub objects: u64,
     /// Bytes of their heads and values.
     pub bytes: u64,
+    /// Partitions of which the sender has lost something: what it has of them was sent, and is not all.
+    pub lost: Vec<u16>,
 }
 
 /// What goes first when several messages wait for a link.

@@ -172,10 +172,10 @@ impl Shard {
         }
     }
 
-    /// Whether requests wait to be begun: a turn should come within some milliseconds, to refuse those that it comes too
-    /// late for.
+    /// Whether requests wait to be begun, or copies for their turn: a turn should come within some milliseconds, to refuse those
+    /// that it comes too late for.
     pub fn has_waiting(&self) -> bool {
-        self.admission.len() + self.pacer.len() > 0
+        self.admission.len() + self.pacer.len() > 0 || self.moves.gifts.are_waiting()
     }
 
     /// Whether the next turn can begin some of them: it should come as soon as what has arrived meanwhile is in.

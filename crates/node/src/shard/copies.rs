@@ -6,8 +6,11 @@
 //! 3. How far that is becomes the checkpoint, durable before the next part is asked for: an interruption costs one part.
 //! 4. When nothing is left, the control plane is told ([`Output::Copied`]).
 //!
+//! What a sender has lost is asked of others (`losses.rs`).
+//!
 //! Empty partitions cost nothing: a question names all partitions that are left, and the sender's scan leaps over them.
 
+use super::losses::Losses;
 use super::{Output, Shard, Waiter};
 use crate::peer::{CopyPart, NodeId, PeerMessage};
 use ::object::key;
@@ -33,10 +36,12 @@ const CHECKPOINTS_MAX: usize = 65_536;
 const CHECKPOINT_VERSION: u8 = 1;
 
 /// What is copied from one node.
-struct Pull {
+pub(super) struct Pull {
     /// Partitions that are left; the one to go on in comes first.
     left: Vec<u16>,
     start: Option<Bytes>,
+    /// Partitions to be asked for after them, since others have lost something of them.
+    pub more: BTreeSet<u16>,
     /// The question that has no answer, and since when.
     question: Option<(u64, Monotonic)>,
     /// Whether the checkpoint is on its way to the disk.
@@ -45,6 +50,8 @@ struct Pull {
     failures: u32,
     reason: Option<Error>,
     since: Monotonic,
+    /// When it went on last.
+    moved: Monotonic,
     objects: u64,
     bytes: u64,
 }
@@ -55,8 +62,9 @@ pub(super) struct Copies {
     target: Option<RingVersion>,
     loading: Option<ScanId>,
     loaded: bool,
-    pulls: BTreeMap<NodeId, Pull>,
+    pub pulls: BTreeMap<NodeId, Pull>,
     told: bool,
+    pub losses: Losses,
 }
 
 /// How far the copy of what one node has for this shard is, for operators.
@@ -72,6 +80,8 @@ pub struct TransferStatus {
     pub running: bool,
     /// Since when it is known here.
     pub since: Monotonic,
+    /// When a part of it came last; at first, since when it is known.
+    pub moved: Monotonic,
     /// When the next part may be asked for.
     pub next: Monotonic,
     /// How often it has failed since it last went on.
@@ -82,6 +92,8 @@ pub struct TransferStatus {
     pub objects: u64,
     /// Bytes of their heads and values.
     pub bytes: u64,
+    /// Partitions of which the sender has lost something, as far as this process has heard.
+    pub lossy: usize,
 }
 
 impl Shard {
@@ -92,14 +104,16 @@ impl Shard {
         let status = |(&from, pull): (&NodeId, &Pull)| TransferStatus {
             target,
             from,
-            partitions_left: pull.left.len(),
+            partitions_left: pull.left.len() + pull.more.len(),
             running: pull.question.is_some(),
             since: pull.since,
+            moved: pull.moved,
             next: pull.again,
             failures: pull.failures,
             reason: pull.reason.clone(),
             objects: pull.objects,
             bytes: pull.bytes,
+            lossy: copies.losses.of(from),
         };
         copies.pulls.iter().map(status).collect()
     }
@@ -128,16 +142,18 @@ impl Shard {
                 pull.fail(Error::Timeout, now);
             }
         }
-        let is_done = copies.pulls.values().all(|pull| pull.left.is_empty() && !pull.saving);
+        let is_done = copies.pulls.values().all(|pull| !pull.has_more() && !pull.saving);
         if (is_done || base::planted!(CopyToldEarly)) && !copies.told {
             copies.told = true;
             self.outputs.push(Output::Copied(target));
         }
         let busy = copies.pulls.values().filter(|pull| pull.question.is_some() || pull.saving).count();
-        let most = usize::try_from(self.moves.topology.budget.received_max).unwrap_or(usize::MAX);
-        let waits = |pull: &Pull| {
-            !pull.left.is_empty() && pull.question.is_none() && !pull.saving && pull.again <= now
-        };
+        let received_max = self.moves.topology.budget.received_max;
+        // While clients are served, one node's slices at a time.
+        let most = if self.moves.gifts.share.yields(now) { received_max.min(1) } else { received_max };
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let waits =
+            |pull: &Pull| pull.has_more() && pull.question.is_none() && !pull.saving && pull.again <= now;
         let copies = &self.moves.copies;
         let due = copies.pulls.iter().filter(|(from, pull)| waits(pull) && self.peers.is_up(**from));
         let due: Vec<NodeId> = due.map(|(&from, _)| from).take(most.saturating_sub(busy)).collect();
@@ -178,10 +194,11 @@ impl Shard {
             let from = key::copied_from(&key).map(NodeId);
             let saved = Checkpoint::decode(head).ok();
             let saved = saved.filter(|it| it.target == target.0 && it.receiver == self.peers.here());
-            match (from.ok().and_then(|from| pulls.get_mut(&from)), saved) {
-                (Some(pull), Some(saved)) => {
-                    pull.left = saved.left;
-                    pull.start = saved.start;
+            match (from, saved) {
+                (Ok(from), Some(saved)) if self.config.members.has(from) => {
+                    // One that has nothing for this node by the target makes up for what another has lost.
+                    let pull = pulls.entry(from).or_insert_with(|| Pull::new(BTreeSet::new(), now));
+                    (pull.left, pull.start) = (saved.left, saved.start);
                 }
                 // Of another target. If it stays, it says so.
                 _ => drop(self.store.write(&[Write::Delete { key: &key }])),
@@ -221,6 +238,8 @@ impl Shard {
         let id = self.ask_id(question);
         let Some(pull) = self.moves.copies.pulls.get_mut(&from) else { return };
         pull.question = Some((question, now));
+        let more = std::mem::take(&mut pull.more);
+        pull.left.extend(more);
         let (partitions, start) = (pull.left.clone(), pull.start.clone());
         self.send(from, PeerMessage::AskCopy { id, target: target.0, partitions, start });
     }
@@ -228,7 +247,7 @@ impl Shard {
     /// A part has come, or will not.
     pub(super) fn on_copy_part(&mut self, from: NodeId, question: u64, part: Result<CopyPart, Error>) {
         let now = self.config.clock.now();
-        let (here, target) = (self.peers.here(), self.moves.copies.target);
+        let target = self.moves.copies.target;
         let Some(pull) = self.moves.copies.pulls.get_mut(&from) else { return };
         let Some(target) = target.filter(|_| pull.question.is_some_and(|(asked, _)| asked == question))
         else {
@@ -239,25 +258,46 @@ impl Shard {
             Ok(_) => return pull.fail(Error::NotCovered, now),
             Err(error) => return pull.fail(error, now),
         };
+        let known: BTreeSet<u16> = pull.left.iter().copied().collect();
+        let lost: Vec<u16> = part.lost.into_iter().filter(|prefix| known.contains(prefix)).collect();
+        let rate = self.moves.topology.budget.bytes_per_second.max(1);
         pull.question = None;
-        (pull.failures, pull.reason) = (0, None);
+        (pull.failures, pull.reason, pull.moved) = (0, None, now);
         pull.objects += part.objects;
         pull.bytes += part.bytes;
         (pull.left, pull.start) = (part.rest, part.next);
-        let rate = self.moves.topology.budget.bytes_per_second.max(1);
         pull.again = now + Duration::from_nanos(part.bytes.saturating_mul(1_000_000_000) / rate);
-        let saved = Checkpoint {
-            target: target.0,
-            receiver: here,
-            start: pull.start.clone(),
-            left: pull.left.clone(),
-        };
-        let (key, head) = (key::copy(from.0), saved.encode());
-        match self.store.write(&[Write::Put { key: &key, head: &head, value: &[] }]) {
+        let mut changed = self.make_up_for(from, &lost, now);
+        changed.insert(from);
+        match self.save_checkpoints(target, &changed) {
             Ok(seq) => self.await_checkpoint(from, seq),
             // A store that takes no writes has had no keys either: the next part will tell.
-            Err(error) => pull.fail(super::store_error(error), now),
+            Err(error) => {
+                if let Some(pull) = self.moves.copies.pulls.get_mut(&from) {
+                    pull.fail(super::store_error(error), now);
+                }
+            }
         }
+    }
+
+    /// Writes how far the copies from these nodes are, in one batch.
+    fn save_checkpoints(
+        &mut self,
+        target: RingVersion,
+        changed: &BTreeSet<NodeId>,
+    ) -> Result<Seq, engine::Error> {
+        let receiver = self.peers.here();
+        let pulls = self.moves.copies.pulls.iter().filter(|(from, _)| changed.contains(from));
+        let entries: Vec<(Vec<u8>, Bytes)> = pulls
+            .map(|(from, pull)| {
+                let left = pull.left.iter().chain(&pull.more).copied().collect();
+                let saved = Checkpoint { target: target.0, receiver, start: pull.start.clone(), left };
+                (key::copy(from.0), saved.encode())
+            })
+            .collect();
+        let writes: Vec<Write<'_>> =
+            entries.iter().map(|(key, head)| Write::Put { key, head, value: &[] }).collect();
+        self.store.write(&writes)
     }
 
     fn await_checkpoint(&mut self, from: NodeId, seq: Seq) {
@@ -280,19 +320,31 @@ impl Shard {
 }
 
 impl Pull {
-    fn new(left: BTreeSet<u16>, now: Monotonic) -> Pull {
+    pub fn new(left: BTreeSet<u16>, now: Monotonic) -> Pull {
         Pull {
             left: left.into_iter().collect(),
             start: None,
+            more: BTreeSet::new(),
             question: None,
             saving: false,
             again: now,
             failures: 0,
             reason: None,
             since: now,
+            moved: now,
             objects: 0,
             bytes: 0,
         }
+    }
+
+    /// Whether something is left to be asked for.
+    fn has_more(&self) -> bool {
+        !self.left.is_empty() || !self.more.is_empty()
+    }
+
+    /// Whether this partition is not copied yet.
+    pub fn has_left(&self, prefix: u16) -> bool {
+        self.left.contains(&prefix) || self.more.contains(&prefix)
     }
 
     fn fail(&mut self, error: Error, now: Monotonic) {

@@ -1,23 +1,29 @@
 //! What this shard has and another node is to have: it asks for parts, and is sent them key by key.
 //!
 //! 1. A scan finds the next keys of the partitions that are asked for, leaping over what is not.
-//! 2. Each key is read and sent as a merge ([`kv::Carry`]), a few at a time: fewer while clients keep this shard busy.
+//! 2. Each key is read and sent as a merge ([`kv::Carry`]), a few at a time: in slices with pauses while clients are served
+//!    (`share.rs`).
 //! 3. When all have been confirmed, as durable as the receiver is configured to make them, the part is answered.
+//!
+//! Where something was lost here, what is left is sent, and the answer names the partition: whoever asked gets the rest from others
+//! (`losses.rs`). No older version goes in the place of one that was lost: its key cannot be read.
 //!
 //! Invariant: a part is begun only when whatever has been confirmed here without being passed on is seen by its scan.
 //!
 //! Left out: reading values in the order of the journal.
 
 use super::pages::{Wanted, seek};
+use super::share::Share;
 use super::work::{Coordinator, Work, placed};
 use super::{Origin, Shard, store_error};
 use crate::hop::ShardId;
 use crate::peer::{AskId, CopyPart, NodeId, PeerMessage};
 use ::object::key;
+use base::Monotonic;
 use bytes::Bytes;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit};
 use kv::{Error, Event};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,10 +31,10 @@ use std::time::Duration;
 const PART_KEYS_MAX: usize = 256;
 /// Bytes of one part, from which on it takes no further key: what an interruption costs.
 const PART_BYTES_MAX: u64 = 8 << 20;
-/// Keys on their way for one part: enough to fill a link's batch.
+/// How long after it was asked for a part takes no further key: whoever waits for it gives it up some time later.
+const PART_TIME_MAX: Duration = Duration::from_secs(5);
+/// Keys on their way for one part while no client is served: enough to fill a link's batch.
 const UNDER_WAY_MAX: usize = 32;
-/// The same while clients keep this shard busy.
-const UNDER_WAY_BUSY_MAX: usize = 2;
 /// How long one key may take: a large object over a slow link.
 const KEY_MAX: Duration = Duration::from_secs(10);
 
@@ -36,12 +42,21 @@ const KEY_MAX: Duration = Duration::from_secs(10);
 struct Gift {
     to: NodeId,
     id: AskId,
-    /// What comes after the keys of this part.
-    rest: Vec<u16>,
-    next: Option<Bytes>,
+    asked: Monotonic,
+    /// Where to go on in the first partition.
+    start: Option<Bytes>,
+    /// The partitions of this shard that are asked for, and then those of others.
+    own: Vec<u16>,
+    others: Vec<u16>,
+    /// Those of which something was lost here.
+    lost: BTreeSet<u16>,
+    /// The key before which the part ends; none if it has all of this shard's partitions.
+    end: Option<Bytes>,
     waiting: VecDeque<Bytes>,
     under_way: usize,
     failed: Option<Error>,
+    /// Keys that have been dealt with, those too that were not to be sent.
+    done: u64,
     objects: u64,
     bytes: u64,
 }
@@ -50,8 +65,16 @@ struct Gift {
 #[derive(Default)]
 pub(super) struct Gifts {
     gifts: BTreeMap<u64, Gift>,
-    /// Those whose keys are being looked for: the partitions of this shard, and of others.
-    scans: BTreeMap<ScanId, (u64, Vec<u16>, Vec<u16>)>,
+    /// Those whose keys are being looked for.
+    scans: BTreeMap<ScanId, u64>,
+    pub share: Share,
+}
+
+impl Gifts {
+    /// Whether keys wait for their turn, which nothing but time brings.
+    pub fn are_waiting(&self) -> bool {
+        self.gifts.values().any(Gift::is_waiting)
+    }
 }
 
 impl Shard {
@@ -100,9 +123,32 @@ impl Shard {
         if own.first() != Some(&first) {
             return Err(Error::NotCovered);
         }
-        let range = key::objects_at(first);
-        let start = start.filter(|start| range.contains(start));
-        let mut wanted = Wanted::new(own.clone());
+        let gift = Gift {
+            to,
+            id,
+            asked: self.config.clock.now(),
+            start,
+            own,
+            others,
+            lost: BTreeSet::new(),
+            end: None,
+            waiting: VecDeque::new(),
+            under_way: 0,
+            failed: None,
+            done: 0,
+            objects: 0,
+            bytes: 0,
+        };
+        self.look_for_keys(name, &gift)?;
+        self.moves.gifts.gifts.insert(name, gift);
+        Ok(())
+    }
+
+    /// Looks for the keys of a part.
+    fn look_for_keys(&mut self, name: u64, gift: &Gift) -> Result<(), Error> {
+        let range = key::objects_at(gift.own[0]);
+        let start = gift.start.clone().filter(|start| range.contains(start));
+        let mut wanted = Wanted::new(gift.own.clone());
         let visitor = Box::new(move |key: &[u8], _: &[u8]| {
             let prefix = key::prefix_of(key);
             match wanted.reach(prefix) {
@@ -110,29 +156,16 @@ impl Shard {
                 next => seek(next.map(|next| key::objects_at(next).start)),
             }
         });
-        let last = own[own.len() - 1];
+        let last = gift.own[gift.own.len() - 1];
         let request = ScanRequest {
             start: start.unwrap_or_else(|| range.start.into()),
             end: key::objects_at(last).end.into(),
             items_max: PART_KEYS_MAX,
             visitor,
-            past_losses: false,
+            past_losses: true,
         };
         let scan = self.store.scan(request).map_err(store_error)?;
-        let gifts = &mut self.moves.gifts;
-        gifts.scans.insert(scan, (name, own, others));
-        let gift = Gift {
-            to,
-            id,
-            rest: Vec::new(),
-            next: None,
-            waiting: VecDeque::new(),
-            under_way: 0,
-            failed: None,
-            objects: 0,
-            bytes: 0,
-        };
-        gifts.gifts.insert(name, gift);
+        self.moves.gifts.scans.insert(scan, name);
         Ok(())
     }
 
@@ -147,6 +180,7 @@ impl Shard {
     /// Nobody waits for a part any more, nor for its keys.
     fn give_up(&mut self, name: u64) {
         self.moves.gifts.gifts.remove(&name);
+        self.moves.gifts.share.end(name, self.config.clock.now());
         let is_its_own =
             |work: &Work| matches!(&work.coordinator, Coordinator::Carry(carry) if carry.copy() == name);
         for key in self.objects.names(is_its_own) {
@@ -160,53 +194,76 @@ impl Shard {
         scan: ScanId,
         page: Result<ScanPage, engine::Error>,
     ) -> Result<(), Result<ScanPage, engine::Error>> {
-        let Some((name, own, others)) = self.moves.gifts.scans.remove(&scan) else { return Err(page) };
-        let Some(gift) = self.moves.gifts.gifts.get_mut(&name) else { return Ok(()) };
-        gift.rest = own;
+        let Some(name) = self.moves.gifts.scans.remove(&scan) else { return Err(page) };
+        let Some(mut gift) = self.moves.gifts.gifts.remove(&name) else { return Ok(()) };
         match page {
             Ok(page) => {
                 gift.waiting = page.items.into_iter().map(|(key, _)| key).collect();
-                gift.stop_at(page.next);
-                gift.rest.extend(others);
+                gift.end = page.next;
+                let is_lossy = |prefix: u16| {
+                    let range = key::objects_at(prefix);
+                    self.store.check_range(&range.start, &range.end).is_err()
+                };
+                let lossy =
+                    gift.own.iter().copied().filter(|&prefix| gift.tells_of(prefix) && is_lossy(prefix));
+                gift.lost = lossy.collect();
             }
+            Err(engine::Error::Damaged(_)) if gift.own.len() > 1 => {
+                // Somewhere there is a block that cannot be read. It is found, one partition after the other.
+                let behind = gift.own.split_off(1);
+                gift.others.splice(0..0, behind);
+                gift.failed = self.look_for_keys(name, &gift).err();
+                if gift.failed.is_none() {
+                    self.moves.gifts.gifts.insert(name, gift);
+                    return Ok(());
+                }
+            }
+            Err(engine::Error::Damaged(_)) => gift.lost.extend(&gift.own),
             Err(error) => gift.failed = Some(store_error(error)),
         }
+        self.moves.gifts.gifts.insert(name, gift);
         self.go_on_giving(name);
         Ok(())
     }
 
+    /// Once in a turn: has that part go on whose turn has come.
+    pub(super) fn take_turns_giving(&mut self) {
+        if self.moves.gifts.gifts.is_empty() {
+            return;
+        }
+        let now = self.config.clock.now();
+        let Gifts { gifts, share, .. } = &self.moves.gifts;
+        let waiting = gifts.iter().filter(|(_, gift)| gift.is_waiting()).map(|(&name, _)| name);
+        if let Some(name) = share.turn(waiting, now) {
+            self.go_on_giving(name);
+        }
+    }
+
+    /// Sends what may be sent of a part, and answers for it when all of it is confirmed.
     fn go_on_giving(&mut self, name: u64) {
-        let most = if self.load().0 as usize > super::OVERLOAD_WORK_MIN {
-            UNDER_WAY_BUSY_MAX
-        } else {
-            UNDER_WAY_MAX
-        };
+        let now = self.config.clock.now();
         loop {
-            let Some(gift) = self.moves.gifts.gifts.get_mut(&name) else { return };
-            if gift.bytes >= PART_BYTES_MAX
-                && let Some(key) = gift.waiting.front().cloned()
-            {
-                gift.waiting.clear();
-                gift.cut_at(key);
+            let Gifts { gifts, share, .. } = &mut self.moves.gifts;
+            let Some(gift) = gifts.get_mut(&name) else { return };
+            if gift.under_way == 0 {
+                share.end(name, now);
             }
-            if gift.failed.is_some() {
-                gift.waiting.clear();
-            }
-            if gift.under_way >= most {
-                return;
+            gift.end_in_time(now);
+            if gift.waiting.is_empty() || !gift.may_send(name, share, now) {
+                break;
             }
             let Some(key) = gift.waiting.pop_front() else { break };
             gift.under_way += 1;
             let to = gift.to;
             self.carry(name, to, key);
         }
-        if self.moves.gifts.gifts.get(&name).is_none_or(|gift| gift.under_way > 0) {
+        let is_over = |gift: &Gift| gift.under_way == 0 && gift.waiting.is_empty();
+        if !self.moves.gifts.gifts.get(&name).is_some_and(is_over) {
             return;
         }
         let Some(gift) = self.moves.gifts.gifts.remove(&name) else { return };
-        let Gift { to, id, rest, next, objects, bytes, .. } = gift;
-        let part = gift.failed.map_or(Ok(CopyPart { rest, next, objects, bytes }), Err);
-        self.send(to, PeerMessage::CopyPart { id, part });
+        let (to, id) = (gift.to, gift.id);
+        self.send(to, PeerMessage::CopyPart { id, part: gift.into_part() });
     }
 
     fn carry(&mut self, name: u64, to: NodeId, key: Bytes) {
@@ -221,20 +278,22 @@ impl Shard {
                 self.drive(None, Work::new(Origin::Nobody, carry, key, props, deadline), Event::Start);
             }
             // In a bucket with another number of replicas.
-            Ok((false, _)) => self.on_carried(name, Ok(0)),
-            Err(error) => self.on_carried(name, Err(error)),
+            Ok((false, _)) => self.on_carried(name, &key, Ok(0)),
+            Err(error) => self.on_carried(name, &key, Err(error)),
         }
     }
 
     /// A key is at the receiver, or is not.
-    pub(super) fn on_carried(&mut self, name: u64, carried: Result<u64, Error>) {
+    pub(super) fn on_carried(&mut self, name: u64, key: &Bytes, carried: Result<u64, Error>) {
         let Some(gift) = self.moves.gifts.gifts.get_mut(&name) else { return };
         gift.under_way -= 1;
+        gift.done += 1;
         match carried {
             Ok(bytes) => {
                 gift.objects += u64::from(bytes > 0);
                 gift.bytes += bytes;
             }
+            Err(Error::Damaged(_)) => drop(gift.lost.insert(key::prefix_of(key))),
             Err(error) => gift.failed = Some(error),
         }
         self.go_on_giving(name);
@@ -242,22 +301,109 @@ impl Shard {
 }
 
 impl Gift {
-    /// The scan has ended here.
-    fn stop_at(&mut self, next: Option<Bytes>) {
-        match &next {
-            Some(next) => self.rest.retain(|&partition| partition >= key::prefix_of(next)),
-            None => self.rest.clear(),
-        }
-        // It may have ended between two partitions that are wanted.
-        self.next = next.filter(|next| self.rest.first() == Some(&key::prefix_of(next)));
+    /// Whether the scan has come to this partition.
+    fn tells_of(&self, prefix: u16) -> bool {
+        self.end.as_ref().is_none_or(|end| prefix <= key::prefix_of(end))
     }
 
-    /// The part ends before this key, of those that were found.
-    fn cut_at(&mut self, at: Bytes) {
-        let prefix = key::prefix_of(&at);
-        if self.rest.first() != Some(&prefix) {
-            self.rest.insert(0, prefix);
+    /// Whether its keys wait for its turn.
+    fn is_waiting(&self) -> bool {
+        self.under_way == 0 && !self.waiting.is_empty()
+    }
+
+    /// Whether one more key may be sent.
+    fn may_send(&self, name: u64, share: &mut Share, now: Monotonic) -> bool {
+        if !share.yields(now) {
+            return self.under_way < UNDER_WAY_MAX;
         }
-        self.next = Some(at);
+        if self.under_way == 0 {
+            share.begin(name, (self.objects, self.bytes), now);
+        }
+        share.take(name)
+    }
+
+    /// Takes no further key if it is large or old enough, or has failed. Something is sent, so that the copy goes on.
+    fn end_in_time(&mut self, now: Monotonic) {
+        if self.failed.is_some() {
+            self.waiting.clear();
+        }
+        let is_old = self.done > 0 && now.since(self.asked) >= PART_TIME_MAX;
+        if (is_old || self.bytes >= PART_BYTES_MAX)
+            && let Some(key) = self.waiting.pop_front()
+        {
+            self.waiting.clear();
+            self.end = Some(key);
+        }
+    }
+
+    /// The answer: what is left begins where this part ends.
+    fn into_part(self) -> Result<CopyPart, Error> {
+        let Gift { own, others, end, objects, bytes, lost, .. } = self;
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let at = end.as_ref().map(|end| key::prefix_of(end));
+        let mut rest: Vec<u16> = own.into_iter().filter(|it| at.is_some_and(|at| *it >= at)).collect();
+        // The scan may have ended between two partitions that are wanted.
+        let next = end.filter(|_| at.is_some() && rest.first().copied() == at);
+        rest.extend(others);
+        Ok(CopyPart { rest, next, objects, bytes, lost: lost.into_iter().collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gift(end: Option<Bytes>) -> Gift {
+        Gift {
+            to: NodeId(1),
+            id: AskId(0),
+            asked: Monotonic(0),
+            start: None,
+            own: vec![3, 5, 7],
+            others: vec![1],
+            lost: BTreeSet::new(),
+            end,
+            waiting: VecDeque::new(),
+            under_way: 0,
+            failed: None,
+            done: 0,
+            objects: 0,
+            bytes: 0,
+        }
+    }
+
+    fn key_in(prefix: u16) -> Bytes {
+        key::objects_at(prefix).start.into()
+    }
+
+    #[test]
+    fn what_is_left_begins_where_a_part_ends() {
+        let left = |end: Option<Bytes>| gift(end).into_part().map(|part| (part.rest, part.next)).unwrap();
+        assert_eq!(left(None), (vec![1], None));
+        assert_eq!(left(Some(key_in(4))), (vec![5, 7, 1], None));
+        assert_eq!(left(Some(key_in(7))), (vec![7, 1], Some(key_in(7))));
+    }
+
+    #[test]
+    fn a_part_that_is_cut_leaves_all_partitions_behind_the_cut() {
+        // The scan has found keys of three partitions, and ended in the last.
+        let mut gift = Gift { bytes: PART_BYTES_MAX, ..gift(Some(key_in(7))) };
+        gift.waiting = [3, 5, 7].map(key_in).into();
+        gift.end_in_time(Monotonic(0));
+        let part = gift.into_part().unwrap();
+        assert_eq!((part.rest, part.next), (vec![3, 5, 7, 1], Some(key_in(3))));
+    }
+
+    #[test]
+    fn an_old_part_ends_when_something_is_sent() {
+        let late = Monotonic(0) + PART_TIME_MAX;
+        let mut gift = Gift { waiting: [3, 5].map(key_in).into(), ..gift(None) };
+        gift.end_in_time(late);
+        assert_eq!(gift.waiting.len(), 2);
+        gift.done = 1;
+        gift.end_in_time(late);
+        assert_eq!((gift.waiting.len(), gift.into_part().unwrap().rest), (0, vec![3, 5, 7, 1]));
     }
 }

@@ -20,6 +20,7 @@ mod gifts;
 mod heal;
 mod hints;
 mod listing;
+mod losses;
 mod moves;
 mod object;
 mod pace;
@@ -28,6 +29,7 @@ mod peers;
 mod props;
 mod reap;
 mod replica;
+mod share;
 mod strays;
 mod telling;
 mod times;
@@ -36,6 +38,7 @@ mod work;
 pub use crate::hop::RequestId;
 pub use admission::{OVERLOAD_WORK_MIN, PASS_MAX, STAY_MAX, WAIT_MAX};
 pub use copies::TransferStatus;
+pub use losses::CopyLoss;
 pub use object::LOOKUPS_BUSY;
 pub use pace::HELD_MAX;
 pub use reap::Reaping;
@@ -336,6 +339,7 @@ impl Shard {
         self.events = events;
         self.take_acknowledged();
         self.admit();
+        self.take_turns_giving();
         // What was taken up again may have written: that need not wait for another wake-up.
         if self.store.wants_turn() {
             self.store.turn(now, &mut self.events);
@@ -362,6 +366,17 @@ impl Shard {
     /// Takes what the store's background work has found damaged since the last call, for the log.
     pub fn take_damage(&mut self) -> Vec<engine::Damage> {
         self.store.take_damage()
+    }
+
+    /// A member's name; the number of one that is forgotten.
+    pub fn name_of(&self, node: NodeId) -> String {
+        let members = &self.config.members;
+        if members.has(node) { members.name(node).to_string() } else { node.to_string() }
+    }
+
+    /// Takes what senders of copies said since the last call that they have lost, for the log.
+    pub fn take_copy_losses(&mut self) -> Vec<CopyLoss> {
+        self.moves.copies.losses.take_told()
     }
 
     /// Lets a listing go on whose last part has been sent.

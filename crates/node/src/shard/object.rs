@@ -83,8 +83,10 @@ impl Shard {
             _ => {}
         }
         let mut work = Work::new(origin, coordinator, ledger_key, props, deadline);
-        work.begun = Some(self.config.clock.now());
+        let now = self.config.clock.now();
+        work.begun = Some(now);
         work.epoch = Some(self.moves.epoch());
+        self.moves.gifts.share.note_client(now);
         self.drive(None, work, Event::Start);
     }
 
@@ -403,7 +405,7 @@ impl Shard {
         self.release_key(&mut work);
         match &work.coordinator {
             Coordinator::Deliver(deliver) => self.on_delivered(deliver.to()),
-            Coordinator::Carry(carry) => self.on_carried(carry.copy(), carry.end()),
+            Coordinator::Carry(carry) => self.on_carried(carry.copy(), &work.key, carry.end()),
             Coordinator::Reap(reap) => self.on_reaped(&work.key, reap.is_agreed()),
             _ => {}
         }

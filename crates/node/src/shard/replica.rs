@@ -170,6 +170,10 @@ impl Shard {
             // By a ring that was in force once: what this node would keep, nobody would look for here.
             return self.answer(from, id, Err(Error::Unreachable));
         }
+        let now = self.config.clock.now();
+        if matches!(ask, Ask::Read { .. } | Ask::Merge { reason: Reason::Write, .. }) {
+            self.moves.gifts.share.note_client(now);
+        }
         let mut unpassed = None;
         let coordinator = match ask {
             Ask::Read { want } => {
@@ -188,7 +192,7 @@ impl Shard {
                 None => return self.answer(from, id, Ok(Answer::Reaping { round, agrees: false })),
             },
         };
-        let deadline = self.config.clock.now() + Duration::from_millis(ttl_ms.into());
+        let deadline = now + Duration::from_millis(ttl_ms.into());
         let mut work = Work::new(origin, coordinator, key, props, deadline);
         work.unpassed = unpassed;
         self.drive(None, work, Event::Start);

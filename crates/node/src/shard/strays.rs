@@ -64,6 +64,8 @@ pub(super) struct Strays {
     again: Option<Monotonic>,
     /// The pause before that.
     pause: Duration,
+    /// For whom hints are kept that hold up what is to be dropped, as of the last look.
+    kept_for: BTreeSet<NodeId>,
     /// Work up to this name began before the owners changed, and may still write what is not to be here.
     older: u64,
 }
@@ -103,6 +105,12 @@ impl Shard {
         self.is_gone(self.peers.here()) && self.moves.strays.clean && self.is_idle()
     }
 
+    /// Whom this shard keeps hints for that hold up what it is to drop, as of its last look. They go home when these can be
+    /// reached.
+    pub fn kept_for(&self) -> Vec<NodeId> {
+        self.moves.strays.kept_for.iter().copied().collect()
+    }
+
     pub(super) fn tick_strays(&mut self, now: Monotonic) {
         let strays = &mut self.moves.strays;
         let is_due = strays.scan.is_none() && strays.again.is_some_and(|at| at <= now);
@@ -113,7 +121,8 @@ impl Shard {
             return;
         }
         let Strays { older, pause, .. } = *strays;
-        *strays = Strays { older, pause, ..Strays::default() };
+        let kept_for = std::mem::take(&mut strays.kept_for);
+        *strays = Strays { older, pause, kept_for, ..Strays::default() };
         self.scan_strays(Step::Hints, key::all_hints().start.into(), now);
     }
 
@@ -228,6 +237,10 @@ impl Shard {
         let leaves = self.is_gone(here);
         let oldest = self.objects.oldest_name();
         let strays = &mut self.moves.strays;
+        strays.kept_for = match leaves || strays.found.iter().any(|prefix| strays.hinted.contains(prefix)) {
+            true => strays.hinted_nodes.iter().copied().filter(|&node| node != here).collect(),
+            false => BTreeSet::new(),
+        };
         if strays.found.is_empty() && !strays.hinted_nodes.contains(&here) {
             let is_older = oldest.is_some_and(|name| name <= strays.older);
             strays.clean = strays.hinted.is_empty() && !is_older;

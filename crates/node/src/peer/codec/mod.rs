@@ -21,7 +21,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use super::{AskId, PeerMessage};
+use super::{AskId, CopyPart, PeerMessage};
 use bytes::{Bytes, BytesMut};
 use field::Field;
 use kv::{Ask, Error, PropsChange};
@@ -46,6 +46,8 @@ mod kind {
     pub(super) const MEMBERSHIP: u8 = 13;
     pub(super) const ASK_COPY: u8 = 14;
     pub(super) const COPY_PART: u8 = 15;
+    /// A part of a copy whose sender has lost something.
+    pub(super) const COPY_PART_LOSSY: u8 = 16;
 }
 
 /// The first version of the protocol in which tombstones are reaped, bucket types told of and listings
@@ -57,6 +59,9 @@ const VERSION_MEMBERSHIP: u16 = 3;
 
 /// The first version of the protocol in which partitions move.
 const VERSION_MOVES: u16 = 3;
+
+/// The first version in which a sender that has lost something says so and goes on.
+const VERSION_LOSSES: u16 = 4;
 
 const _: () = assert!(
     kv::limits::OBJECT_BYTES_MAX + kv::limits::HEAD_BYTES_MAX + (1 << 20) <= FRAME_BYTES_MAX,
@@ -142,6 +147,9 @@ impl PeerMessage {
             PeerMessage::Props { id, change: PropsChange::Type(..) } => (kind::TYPE_PROPS, id, 0),
             PeerMessage::PropsInForce { id } => (kind::PROPS_IN_FORCE, id, 0),
             PeerMessage::AskCopy { id, .. } => (kind::ASK_COPY, id, 0),
+            PeerMessage::CopyPart { id, part } if names_losses(version, part) => {
+                (kind::COPY_PART_LOSSY, id, 0)
+            }
             PeerMessage::CopyPart { id, .. } => (kind::COPY_PART, id, 0),
             PeerMessage::AskPage { id, ttl_ms, .. } => (kind::ASK_PAGE, id, *ttl_ms),
             PeerMessage::Page { id, .. } => (kind::PAGE, id, 0),
@@ -218,6 +226,17 @@ impl PeerMessage {
                 start.put(out);
                 Ok(None)
             }
+            PeerMessage::CopyPart { id: _, part: Ok(part) } if !part.lost.is_empty() => {
+                if version >= VERSION_LOSSES {
+                    part.lost.put(out);
+                    part.put(out);
+                } else {
+                    // Whoever cannot make up for it is not to take it for all.
+                    let error = Error::Damaged("the sender has lost a part of it".to_owned());
+                    Err::<CopyPart, Error>(error).put(out);
+                }
+                Ok(None)
+            }
             PeerMessage::CopyPart { id: _, part } => {
                 part.put(out);
                 Ok(None)
@@ -240,6 +259,11 @@ impl PeerMessage {
 /// part in no reaping either.
 fn names_life(version: u16, life: u64) -> bool {
     version >= VERSION_REAPS && life != 0
+}
+
+/// Whether a part is written with what its sender has lost.
+fn names_losses(version: u16, part: &Result<CopyPart, Error>) -> bool {
+    version >= VERSION_LOSSES && part.as_ref().is_ok_and(|part| !part.lost.is_empty())
 }
 
 fn take_ask(id: AskId, ttl_ms: u32, life: u64, from: &mut Reader) -> Result<PeerMessage, Malformed> {
@@ -279,6 +303,10 @@ fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
             PeerMessage::AskCopy { id, target, partitions, start: Field::take(from)? }
         }
         kind::COPY_PART => PeerMessage::CopyPart { id, part: Field::take(from)? },
+        kind::COPY_PART_LOSSY => {
+            let lost = Field::take(from)?;
+            PeerMessage::CopyPart { id, part: Ok(CopyPart { lost, ..Field::take(from)? }) }
+        }
         kind::PROPS_IN_FORCE => PeerMessage::PropsInForce { id },
         _ => return Err(Malformed("there is no such kind")),
     };

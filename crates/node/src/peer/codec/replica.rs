@@ -29,7 +29,7 @@ variants!(Round, "no such round" {
 
 record!(PageAsk { listed, partitions, start });
 record!(Page { names, rest, next });
-record!(CopyPart { rest, next, objects, bytes });
+record!(CopyPart { rest, next, objects, bytes } without lost);
 
 variants!(Listed, "nothing that is listed" {
     1 Keys { 0: bucket },

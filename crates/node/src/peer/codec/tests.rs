@@ -224,14 +224,25 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
         (
             PeerMessage::CopyPart {
                 id: ID,
-                part: Ok(CopyPart { rest: vec![5], next: None, objects: 2, bytes: 0x0304 }),
+                part: Ok(CopyPart { rest: vec![5], objects: 2, bytes: 0x0304, ..CopyPart::default() }),
             },
             15,
             0,
             b"\0\x01\x05\0\0\x02\0\0\0\0\0\0\0\x04\x03\0\0\0\0\0\0",
         ),
+        (
+            PeerMessage::CopyPart { id: ID, part: Ok(lossy()) },
+            16,
+            0,
+            b"\x01\x03\0\x01\x05\0\0\x02\0\0\0\0\0\0\0\x04\x03\0\0\0\0\0\0",
+        ),
         (PeerMessage::CopyPart { id: ID, part: Err(Error::Unreachable) }, 15, 0, b"\x01\x04"),
     ]
+}
+
+/// A part whose sender has lost something of a partition.
+fn lossy() -> CopyPart {
+    CopyPart { rest: vec![5], next: None, objects: 2, bytes: 0x0304, lost: vec![3] }
 }
 
 #[test]
@@ -255,6 +266,10 @@ fn an_older_program_is_written_what_it_knows() {
     let ask = PeerMessage::AskCopy { id: ID, target: 1, partitions: vec![3], start: None };
     assert_eq!(ask.encode(2, &mut out), Err(EncodeError::TooNew));
     assert!(out.is_empty());
+    // What is not all is not to be taken for all.
+    PeerMessage::CopyPart { id: ID, part: Ok(lossy()) }.encode(3, &mut out).unwrap();
+    let told = PeerMessage::decode(frame(out)).unwrap();
+    assert!(matches!(told, PeerMessage::CopyPart { part: Err(Error::Damaged(_)), .. }), "{told:?}");
 }
 
 #[test]
