@@ -244,6 +244,23 @@ impl Local {
         for damage in shard.take_damage() {
             tracing::warn!(%damage, "the store has found damage");
         }
+        for loss in shard.take_copy_losses() {
+            let from = shard.name_of(loss.from);
+            let others: Vec<String> = loss.others.iter().map(|&node| shard.name_of(node)).collect();
+            match others[..] {
+                [] => tracing::error!(
+                    from,
+                    partition = loss.partition,
+                    "the sender of a copy has lost something, and nobody else has the partition whole: what was lost stays lost"
+                ),
+                _ => tracing::warn!(
+                    from,
+                    partition = loss.partition,
+                    others = others.join(", "),
+                    "the sender of a copy has lost something: it is copied from others, too"
+                ),
+            }
+        }
         drop(shard);
         if let Some(links) = &self.links {
             links.sweep(now);

@@ -210,8 +210,12 @@ fn recover(args: &RecoverArgs) -> Result<(), Failure> {
 /// How far a change is, in a line.
 fn progress(change: &Value) -> String {
     let names = |list: &Value| each(list).map(cell).collect::<Vec<_>>().join(", ");
+    let kept_for = match names(&change["kept_for"]) {
+        none if none.is_empty() => none,
+        nodes => format!("; the node that answers keeps hints for {nodes} until it reaches them"),
+    };
     if change["settled"] == true {
-        return "settled".to_owned();
+        return format!("settled{kept_for}");
     }
     let to_copy = names(&change["to_copy"]);
     let waits = match (names(&change["to_adopt"]), to_copy) {
@@ -219,7 +223,7 @@ fn progress(change: &Value) -> String {
         (_, copy) if !copy.is_empty() => format!("waits until {copy} have copied"),
         _ => "goes on".to_owned(),
     };
-    format!("{}, {} partitions to move; {waits}", cell(&change["step"]), cell(&change["to_move"]))
+    format!("{}, {} partitions to move; {waits}{kept_for}", cell(&change["step"]), cell(&change["to_move"]))
 }
 
 /// The answer's body, if it is not what is wrong.
@@ -307,6 +311,8 @@ pub fn transfers(shown: &Shown) -> Result<(), Failure> {
             "objects",
             "bytes",
             "seconds",
+            "still_for",
+            "lossy",
             "retry_in",
             "reason",
         ];
@@ -318,6 +324,8 @@ pub fn transfers(shown: &Shown) -> Result<(), Failure> {
             "objects",
             "bytes",
             "since s",
+            "still for s",
+            "damaged",
             "retry in s",
             "reason",
         ];

@@ -5,7 +5,8 @@
 
 use ::membership::reporter::Progress;
 use node::{Epoch, Shard, ShardId, TransferStatus};
-use ring::RingVersion;
+use ring::{NodeId, RingVersion};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -19,6 +20,8 @@ struct Place {
     /// Whether it has nothing left that the node is not to have.
     has_given_all: AtomicBool,
     transfers: Mutex<Vec<TransferStatus>>,
+    /// Whom it keeps hints for that hold up what it is to drop.
+    kept_for: Mutex<Vec<NodeId>>,
 }
 
 /// All shards' places, and what connections want to know of the membership.
@@ -46,6 +49,7 @@ impl Board {
         let place = self.of(id);
         place.has_given_all.store(shard.has_given_all(), Ordering::Release);
         *place.transfers.lock().unwrap_or_else(PoisonError::into_inner) = shard.transfers();
+        *place.kept_for.lock().unwrap_or_else(PoisonError::into_inner) = shard.kept_for();
     }
 
     /// What is copied to this node, by shard.
@@ -55,6 +59,13 @@ impl Board {
             transfers.into_iter().map(move |it| (shard, it)).collect::<Vec<_>>()
         };
         self.places.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// Whom hints are kept for that hold up what this node is to drop.
+    pub fn kept_for(&self) -> Vec<NodeId> {
+        let of = |place: &Place| place.kept_for.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let nodes: BTreeSet<NodeId> = self.places.iter().flat_map(of).collect();
+        nodes.into_iter().collect()
     }
 
     fn of(&self, shard: ShardId) -> &Place {

@@ -12,7 +12,7 @@
 //!
 //! * `entry.rs`: how a node comes to its standing. `standing.rs`: what that is. * `admission.rs`: newcomers at the door.
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
-//! * `files.rs`: what is on the disk. * `operator.rs`: operators' questions and their answers.
+//! * `watch.rs`: what does not go on, for the log. `files.rs`: what is on the disk. * `operator.rs`: operators' questions and their answers.
 
 mod admission;
 mod board;
@@ -24,6 +24,7 @@ mod publisher;
 mod standing;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub use admission::{ADMISSION_MAX, Admitted, Newcomer};
 pub use entry::{Entered, Entering};
@@ -55,6 +56,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use watch::Watch;
 
 /// Events that wait for the thread: some seconds of a large cluster's probes. What comes beyond is lost, and asked again.
 const EVENTS_MAX: usize = 1024;
@@ -187,6 +189,7 @@ pub struct Part {
     operators: Operators,
     admissions: Admissions,
     publisher: Publisher,
+    watch: Watch,
     /// Whom this newcomer has asked last for what all agree on, and when it asks the next.
     asked: (Option<NodeId>, Monotonic),
     clock: OsClock,
@@ -222,8 +225,9 @@ impl Part {
         let board = || Arc::clone(&handle.board);
         let (operators, admissions) = (Operators::new(board()), Admissions::default());
         let publisher = Publisher::new(node, membership.state().unwrap_or(&standing.state), board());
-        let asked = (None, now);
-        let mut part = Part { membership, files, standing, operators, admissions, publisher, asked, clock };
+        let (watch, asked) = (Watch::default(), (None, now));
+        let mut part =
+            Part { membership, files, standing, operators, admissions, publisher, watch, asked, clock };
         if is_new {
             part.remember(now)?;
         }
@@ -321,6 +325,9 @@ impl Part {
             if let Some(contact) = contact {
                 self.step(Input::Join { contact }, None, mailboxes, peers)?;
             }
+        }
+        for said in self.watch.look(&self.membership, self.operators.board(), now) {
+            tracing::warn!("{said}");
         }
         while let Some(report) = self.publisher.advance(&self.membership, now) {
             self.step(report, None, mailboxes, peers)?;

@@ -79,6 +79,11 @@ impl Operators {
         Operators { board, waiting: BTreeMap::new(), last: 0 }
     }
 
+    /// What shards have put down.
+    pub(super) fn board(&self) -> &Board {
+        &self.board
+    }
+
     /// Answers a question, or says what is to be proposed for it.
     pub(super) fn ask(
         &mut self,
@@ -96,7 +101,7 @@ impl Operators {
         let result = match membership.state() {
             None => Err(Answered::wrong(503, "this node has not heard what the cluster agrees on")),
             Some(state) => match page {
-                ClusterPage::Show => Err(Answered::ok(show(state, membership))),
+                ClusterPage::Show => Err(Answered::ok(show(state, membership, &self.board))),
                 ClusterPage::Plan => Err(plan(state)),
                 ClusterPage::Join => Err(Answered::wrong(409, JOINS_AT_ITS_START)),
                 ClusterPage::Commit => commit(state),
@@ -204,7 +209,7 @@ fn word(change: Change) -> &'static str {
     }
 }
 
-fn show(state: &State, membership: &Membership) -> Value {
+fn show(state: &State, membership: &Membership, board: &Board) -> Value {
     let log = membership.log();
     let here = log.identity().node;
     let up = membership.detector().up();
@@ -245,7 +250,7 @@ fn show(state: &State, membership: &Membership) -> Value {
         "leader": log.leader().map_or(Value::Null, |leader| name(state, leader)),
         "voters": log.voters().iter().map(|&voter| name(state, voter)).collect::<Vec<_>>(),
         "ring": { "version": state.ring_version().0, "partitions": state.size().partitions() },
-        "change": change(state),
+        "change": change(state, board),
         "transfer_limit": shown_limit(state),
         "members": members.collect::<Vec<_>>(),
         "staged": staged.collect::<Vec<_>>(),
@@ -259,7 +264,7 @@ fn shown_limit(state: &State) -> Value {
 }
 
 /// How far what was committed is carried out, and whom that waits for.
-fn change(state: &State) -> Value {
+fn change(state: &State, board: &Board) -> Value {
     let names = |nodes: Vec<NodeId>| nodes.into_iter().map(|node| name(state, node)).collect::<Vec<_>>();
     json!({
         "settled": state.is_settled(),
@@ -267,6 +272,7 @@ fn change(state: &State) -> Value {
         "to_move": state.owners().iter().zip(state.heading()).filter(|(owner, next)| owner != next).count(),
         "to_adopt": names(state.unadopted().collect()),
         "to_copy": names(state.uncopied()),
+        "kept_for": names(board.kept_for()),
     })
 }
 
@@ -286,17 +292,19 @@ fn transfers(state: &State, membership: &Membership, board: &Board) -> Answered 
             "state": status,
             "partitions_left": it.partitions_left,
             "seconds": now.since(it.since).as_secs_f64(),
+            "still_for": (it.partitions_left > 0).then(|| now.since(it.moved).as_secs_f64()),
             "retry_in": (status == "failed").then(|| it.next.0.saturating_sub(now.0) as f64 / 1e9),
             "failures": it.failures,
             "reason": it.reason.as_ref().map(ToString::to_string),
             "objects": it.objects,
             "bytes": it.bytes,
+            "lossy": it.lossy,
         })
     };
     Answered::ok(json!({
         "version": state.version(),
         "here": name(state, membership.log().identity().node),
-        "change": change(state),
+        "change": change(state, board),
         "limit": shown_limit(state),
         "received": transfers.iter().map(entry).collect::<Vec<_>>(),
     }))
