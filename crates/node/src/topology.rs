@@ -42,7 +42,8 @@ pub struct Topology {
     pub ring: Arc<Ring>,
     /// The ring that is being moved to. Each target has a version of its own, also one that names the same owners.
     pub target: Option<Arc<Ring>>,
-    /// The numbers of replicas that buckets have. A shard takes them from the properties in force when it is told.
+    /// The numbers of replicas that copies are made for: those that all agree on. A shard adds those of the properties in force
+    /// when it is told.
     pub n_vals: Arc<[u32]>,
     /// How much copies may take.
     pub budget: Budget,

@@ -219,6 +219,24 @@ fn what_is_kept_for_a_forgotten_member_is_for_those_that_have_its_part() {
     assert!(home(0) + home(1) >= KEYS as u64);
 }
 
+#[test]
+fn copies_are_made_for_numbers_of_replicas_that_only_others_know_of() {
+    let asked = |n_vals: &[u32]| {
+        let data = folder();
+        let mut cluster = filled(&data);
+        let (old, new) = (ring(2, &[0, 1, 2, 3]), ring(3, &[0, 1, 3, 2]));
+        // Nobody hears what it asks for.
+        cluster.cut(3);
+        let told = Topology { n_vals: n_vals.into(), ..topology(3, 2, [None, Some(&old), Some(&new)]) };
+        cluster.nodes[3].as_mut().unwrap().topology(told);
+        cluster.pass(Duration::from_millis(200));
+        let transfers = cluster.nodes[3].as_ref().unwrap().transfers();
+        transfers.iter().map(|transfer| transfer.partitions_left).sum::<usize>()
+    };
+    let known = asked(&[]);
+    assert_eq!((asked(&[3]), asked(&[1]) > known), (known, true), "for those that it knows itself, too");
+}
+
 /// Runs a move from node 2 to node 3 until node 3 has all.
 fn copy_over(cluster: &mut Cluster) -> (Arc<Ring>, Arc<Ring>) {
     let (old, new) = (ring(1, &[0, 1, 2]), ring(2, &[0, 1, 3]));

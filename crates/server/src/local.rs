@@ -319,7 +319,10 @@ impl Local {
                 Output::Reply { to, result, more } => self.deliver(to, (result, more)),
                 Output::Hop { to, message } => self.put(to, Mail::Hop(message)),
                 Output::Peer { to, message } => self.send(to, message),
-                Output::Adopted(epoch) => self.membership.adopted(self.id, epoch),
+                Output::Adopted(epoch) => {
+                    let n_vals = self.shard.borrow().n_vals();
+                    self.membership.adopted(self.id, epoch, n_vals);
+                }
                 Output::Copied(target) => self.membership.copied(self.id, target),
                 Output::Closed(result) => *self.closed.borrow_mut() = Some(result),
             }

@@ -57,6 +57,10 @@ pub const SLOTS_MAX: usize = 16_384;
 /// Bytes of a slot's name and value together.
 pub const SLOT_BYTES_MAX: usize = 4_096;
 
+/// The slot that says for which numbers of replicas copies are made. What is in it is opaque here; but while it becomes another,
+/// what is copied for the one before is not all, so the target is begun again.
+pub const COPIED_SLOT: &[u8] = b"n-vals";
+
 /// Versions of one epoch are below this; the epoch stands above it, so a ring of a later epoch is always newer.
 const EPOCH_SHIFT: u32 = 40;
 
@@ -441,7 +445,13 @@ impl State {
             Some(value) => drop(self.slots.insert(name.clone(), value.clone())),
             None => drop(self.slots.remove(name)),
         }
-        if self.slots.len() > SLOTS_MAX { Err(Rejected::Full) } else { Ok(()) }
+        if self.slots.len() > SLOTS_MAX {
+            return Err(Rejected::Full);
+        }
+        if name == COPIED_SLOT && before != value {
+            self.give_up();
+        }
+        Ok(())
     }
 
     /// Asserts the invariants.

@@ -317,6 +317,31 @@ fn what_a_plan_is_not_made_from_does_not_make_it_old() {
     assert_eq!(state.apply(&stale), Err(Rejected::Stale), "and so does who is back");
 }
 
+#[test]
+fn another_number_of_replicas_has_the_target_begun_again() {
+    let (mut state, d) = copying();
+    let next = state.heading().to_vec();
+    let early = copied(d, &state);
+    let slot = |name, before: Option<&'static [u8]>, value| Command::Slot {
+        name: Bytes::from_static(name),
+        before: before.map(Bytes::from_static),
+        value: Some(Bytes::from_static(value)),
+    };
+    state.apply(&slot(b"another", None, b"3")).unwrap();
+    assert!(matches!(state.step(), Step::Copying { .. }));
+    state.apply(&slot(COPIED_SLOT, None, b"3")).unwrap();
+    assert_eq!((state.step(), state.heading()), (&Step::AtRest, &next[..]));
+    one_step(&mut state);
+    assert_eq!(state.apply(&early), Err(Rejected::Stale), "what was copied is not all");
+    let before = state.clone();
+    state.apply(&slot(COPIED_SLOT, Some(b"3"), b"3")).unwrap();
+    assert_eq!(state, before);
+    finish(&mut state);
+    assert_eq!(state.owners(), next);
+    state.apply(&slot(COPIED_SLOT, Some(b"3"), b"5")).unwrap();
+    assert!(state.is_settled());
+}
+
 fn random_command(rng: &mut SplitMix64, state: &State) -> Command {
     let expected = state.version() - u64::from(rng.chance(1, 10));
     let node = NodeId(u16::try_from(rng.below(8)).unwrap());

@@ -22,6 +22,7 @@ use engine::Seq;
 use engine::fold::{ScanId, ScanPage};
 use kv::{Error, Event};
 use ring::Partition;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What this shard knows of changes.
@@ -77,7 +78,10 @@ impl Shard {
             assert_eq!(ring.size(), self.config.layout.ring_size, "a ring of another size");
             assert!(ring.owning().iter().all(|node| topology.members.has(node)), "an owner is a member");
         }
-        topology.n_vals = self.table.n_vals().into_iter().collect();
+        // What nobody here knows of, others may have written.
+        let agreed = topology.n_vals.iter().copied();
+        topology.n_vals =
+            self.table.n_vals().into_iter().chain(agreed).collect::<BTreeSet<u32>>().into_iter().collect();
         let was_alone = self.peers.is_alone();
         let left = self.peers.change(&topology.members);
         if was_alone && !self.peers.is_alone() {
@@ -99,6 +103,16 @@ impl Shard {
         let now = self.config.clock.now();
         self.moves.strays.look_from(now, self.last_work);
         self.tick_moves(now);
+    }
+
+    /// Whether partitions may move, as far as this shard has been told.
+    pub fn is_changing(&self) -> bool {
+        self.moves.is_moving()
+    }
+
+    /// The numbers of replicas that buckets have, as far as this shard knows.
+    pub fn n_vals(&self) -> BTreeSet<u32> {
+        self.table.n_vals()
     }
 
     /// How much copies may take from now on.

@@ -22,6 +22,8 @@ struct Place {
     transfers: Mutex<Vec<TransferStatus>>,
     /// Whom it keeps hints for that hold up what it is to drop.
     kept_for: Mutex<Vec<NodeId>>,
+    /// The numbers of replicas that it knew of when it adopted that epoch, or later while something moves.
+    n_vals: Mutex<BTreeSet<u32>>,
 }
 
 /// All shards' places, and what connections want to know of the membership.
@@ -36,7 +38,9 @@ impl Board {
         Board { places: (0..shards).map(|_| Place::default()).collect(), is_leaving: AtomicBool::new(false) }
     }
 
-    pub fn adopted(&self, shard: ShardId, epoch: Epoch) {
+    pub fn adopted(&self, shard: ShardId, epoch: Epoch, n_vals: BTreeSet<u32>) {
+        // First: who sees the one sees the other.
+        *self.of(shard).n_vals.lock().unwrap_or_else(PoisonError::into_inner) = n_vals;
         self.of(shard).adopted.store(epoch.0, Ordering::Release);
     }
 
@@ -50,6 +54,9 @@ impl Board {
         place.has_given_all.store(shard.has_given_all(), Ordering::Release);
         *place.transfers.lock().unwrap_or_else(PoisonError::into_inner) = shard.transfers();
         *place.kept_for.lock().unwrap_or_else(PoisonError::into_inner) = shard.kept_for();
+        if shard.is_changing() {
+            *place.n_vals.lock().unwrap_or_else(PoisonError::into_inner) = shard.n_vals();
+        }
     }
 
     /// What is copied to this node, by shard.
@@ -59,6 +66,12 @@ impl Board {
             transfers.into_iter().map(move |it| (shard, it)).collect::<Vec<_>>()
         };
         self.places.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// The numbers of replicas that shards know of.
+    pub fn n_vals(&self) -> BTreeSet<u32> {
+        let of = |place: &Place| place.n_vals.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.places.iter().flat_map(of).collect()
     }
 
     /// Whom hints are kept for that hold up what this node is to drop.

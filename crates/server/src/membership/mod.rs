@@ -12,6 +12,7 @@
 //!
 //! * `entry.rs`: how a node comes to its standing. `standing.rs`: what that is. * `admission.rs`: newcomers at the door.
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
+//!   `n_vals.rs`: what they are made for.
 //! * `watch.rs`: what does not go on, for the log. `files.rs`: what is on the disk. * `operator.rs`: operators' questions and their answers.
 
 mod admission;
@@ -19,6 +20,7 @@ mod board;
 mod entry;
 mod files;
 mod limits;
+mod n_vals;
 mod operator;
 mod publisher;
 mod standing;
@@ -44,12 +46,14 @@ use base::{Clock, Monotonic, Rng};
 use board::Board;
 use bytes::Bytes;
 use files::Files;
+use n_vals::Replicas;
 use node::http::ClusterPage;
 use node::{Epoch, PeerMessage, Shard, ShardId};
 use operator::Operators;
 use os::{OsClock, OsRng};
 use publisher::Publisher;
 use ring::{NodeId, RingVersion};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -123,9 +127,9 @@ impl Handle {
         self.events.try_send(Event::Word { from, bytes }).ok();
     }
 
-    /// A shard goes by an epoch.
-    pub fn adopted(&self, shard: ShardId, epoch: Epoch) {
-        self.board.adopted(shard, epoch);
+    /// A shard goes by an epoch, and knows of these numbers of replicas.
+    pub fn adopted(&self, shard: ShardId, epoch: Epoch, n_vals: BTreeSet<u32>) {
+        self.board.adopted(shard, epoch, n_vals);
         self.reported();
     }
 
@@ -189,6 +193,7 @@ pub struct Part {
     operators: Operators,
     admissions: Admissions,
     publisher: Publisher,
+    replicas: Replicas,
     watch: Watch,
     /// Whom this newcomer has asked last for what all agree on, and when it asks the next.
     asked: (Option<NodeId>, Monotonic),
@@ -225,9 +230,19 @@ impl Part {
         let board = || Arc::clone(&handle.board);
         let (operators, admissions) = (Operators::new(board()), Admissions::default());
         let publisher = Publisher::new(node, membership.state().unwrap_or(&standing.state), board());
-        let (watch, asked) = (Watch::default(), (None, now));
-        let mut part =
-            Part { membership, files, standing, operators, admissions, publisher, watch, asked, clock };
+        let (replicas, watch, asked) = (Replicas::default(), Watch::default(), (None, now));
+        let mut part = Part {
+            membership,
+            files,
+            standing,
+            operators,
+            admissions,
+            publisher,
+            replicas,
+            watch,
+            asked,
+            clock,
+        };
         if is_new {
             part.remember(now)?;
         }
@@ -311,6 +326,7 @@ impl Part {
             asks,
             self.admissions.next_timer(),
             self.publisher.next_timer(now),
+            self.replicas.next_timer(),
         ];
         let next = timers.into_iter().flatten().min().unwrap_or_default();
         Duration::from_nanos(next.0.saturating_sub(now.0)).min(WAIT_MAX)
@@ -329,7 +345,13 @@ impl Part {
         for said in self.watch.look(&self.membership, self.operators.board(), now) {
             tracing::warn!("{said}");
         }
-        while let Some(report) = self.publisher.advance(&self.membership, now) {
+        if let Some(input) = self.replicas.advance(&self.membership, self.operators.board(), now) {
+            self.step(input, None, mailboxes, peers)?;
+        }
+        // A step that is reported counts for what copies are made for then.
+        while self.replicas.are_covered()
+            && let Some(report) = self.publisher.advance(&self.membership, now)
+        {
             self.step(report, None, mailboxes, peers)?;
         }
         loop {

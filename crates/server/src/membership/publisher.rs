@@ -9,7 +9,7 @@
 //! Left out: what the steps are, and who must report, which the state knows; when that is, which the reporter does.
 
 use super::board::Board;
-use super::limits;
+use super::{limits, n_vals};
 use crate::mailbox::{Mail, Mailboxes};
 use ::membership::reporter::{DRAIN, Reporter};
 use ::membership::state::{Fate, Published, State};
@@ -106,5 +106,6 @@ pub(crate) fn topology(here: NodeId, state: &State) -> Option<Topology> {
     let Published { version, members, before, ring, target } = state.published();
     let members = Arc::new(Members::of(here, members)?);
     let rest = Topology::at_rest(members, ring);
-    Some(Topology { epoch: Epoch(version.0), before, target, budget: limits::of(state), ..rest })
+    let (budget, n_vals) = (limits::of(state), n_vals::of(state).into_iter().collect());
+    Some(Topology { epoch: Epoch(version.0), before, target, budget, n_vals, ..rest })
 }

@@ -267,7 +267,7 @@ fn shards_go_by_what_is_agreed_on_and_their_reports_carry_a_plan_out() {
     assert_eq!((told.members.count(), told.is_at_rest()), (2, true));
     part.advance(&mailboxes, None).unwrap();
     assert!(!part.state().has_adopted(NodeId(0)), "no shard has said so");
-    board.adopted(ShardId(0), told.epoch);
+    board.adopted(ShardId(0), told.epoch, BTreeSet::from([3]));
     part.advance(&mailboxes, None).unwrap();
     assert!(part.state().has_adopted(NodeId(0)));
     assert_eq!(part.publisher.next_timer(part.clock.now()), None, "nothing is due any more");
@@ -282,7 +282,7 @@ fn shards_go_by_what_is_agreed_on_and_their_reports_carry_a_plan_out() {
     assert_eq!(shown.body["change"]["step"], "copying");
     assert_eq!(shown.body["change"]["to_copy"], json!(["a@h", "b@h"]));
     let (version, target) = (part.state().ring_version(), part.state().published().target.unwrap().version());
-    board.adopted(ShardId(0), Epoch(version.0));
+    board.adopted(ShardId(0), Epoch(version.0), BTreeSet::from([3]));
     board.copied(ShardId(0), target);
     part.advance(&mailboxes, None).unwrap();
     part.step(b(Command::Copied { node: NodeId(1), target }), None, &mailboxes, None).unwrap();
