@@ -34,7 +34,7 @@ pub struct Options {
 enum Part {
     /// CPU per operation by HTTP and by protocol buffers.
     Cpu,
-    /// 2,000 clients that begin a request and do not go on.
+    /// 2,000 clients that send a request a byte at a time.
     Slow,
     /// A listing of all keys of a bucket on three nodes.
     Listing,
@@ -75,8 +75,9 @@ const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but each is measured 
 const METHOD: &str = "\
 One node at durability `none`, 100,000 objects of 1 KB, closed loops on 16 connections that stay open. CPU per operation is
 user and system time of the server process, as in the figures of first light; each round measures both protocols one
-after the other, and the ratio is taken within a round. Slow clients: 1,000 connections of each protocol that have sent
-the beginning of a request, against none, in the same round; the window is shorter than they are suffered. A listing:
+after the other, and the ratio is taken within a round. Slow senders: 1,000 connections of each protocol that have
+begun a request and send a byte of it every second, against none, in the same round, beside an open loop at a quarter of the
+rate that a closed one reaches alone; the window is shorter than they are suffered. A listing:
 three nodes of `annulet dev`, values of 100 bytes, protocol buffers; CPU time of all nodes, the first key as the client sees it, and
 anonymous memory of all nodes at any piece over that before. Random input:
 requests that make sense, damaged, against the sessions of both protocols in this process; growth is resident memory
