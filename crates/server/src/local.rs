@@ -131,6 +131,11 @@ impl Local {
         }
     }
 
+    /// Whether the shard may be ticked less often.
+    pub fn is_quiet(&self) -> bool {
+        self.shard.borrow().is_quiet()
+    }
+
     /// Whether requests wait to be begun.
     pub fn has_waiting(&self) -> bool {
         self.shard.borrow().has_waiting()

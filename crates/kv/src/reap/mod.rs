@@ -42,8 +42,8 @@ pub const REAP_MAX: Duration = Duration::from_secs(5);
 /// How long a frame with a version may wait at its sender before it is dropped.
 pub const FRAME_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// How long a connection may be silent before what comes on it next is not taken: questions of who is there come four
-/// times a second.
+/// How long a connection may be silent before what comes on it next is not taken: questions of who is there come every
+/// few seconds at least.
 pub const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// How long a grave is kept, in the time that its process is awake.

@@ -216,7 +216,11 @@ impl Detector {
 
     /// When the next [`Input::Tick`] is due.
     pub fn next_timer(&self) -> Monotonic {
-        self.timers.first_key_value().map_or(self.call_at, |(&(at, _), _)| at.min(self.call_at))
+        // Who has no news need not wake up to spread them; the timer runs before the next input, which may bring some.
+        let has_news = self.swim.updates_backlog() > 0;
+        let is_due = |timer: &&Timer<Incarnated>| has_news || !matches!(timer, Timer::PeriodicGossip(_));
+        let next = self.timers.iter().find(|(_, timer)| is_due(timer));
+        next.map_or(self.call_at, |(&(at, _), _)| at.min(self.call_at))
     }
 
     /// Takes note of `input` at `now`, and of the time that has passed.

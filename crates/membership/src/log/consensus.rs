@@ -90,6 +90,34 @@ impl Log {
         has_part && now.since(self.leader_heard) < ELECTION_AFTER
     }
 
+    /// How many of the next ticks nothing comes of, unless a message comes before.
+    fn empty_ticks(&self) -> usize {
+        let raft = &self.raw.raft;
+        let next = match raft.state {
+            _ if self.is_alone() => 0,
+            StateRole::Leader => {
+                let to_heartbeat = HEARTBEAT_TICKS.saturating_sub(raft.heartbeat_elapsed());
+                to_heartbeat.min(ELECTION_TICKS.saturating_sub(raft.election_elapsed))
+            }
+            _ => raft.randomized_election_timeout().saturating_sub(raft.election_elapsed),
+        };
+        next.saturating_sub(1)
+    }
+
+    /// When a tick is due that something comes of.
+    pub(super) fn next_tick(&self) -> Option<Monotonic> {
+        let empty = u32::try_from(self.empty_ticks()).unwrap_or(u32::MAX);
+        self.needs_ticks().then(|| self.tick_at + TICK * empty)
+    }
+
+    /// Lets the ticks pass that were slept through because nothing comes of them.
+    pub(super) fn pass_ticks(&mut self, now: Monotonic) {
+        while now >= self.tick_at && self.needs_ticks() && self.empty_ticks() > 0 {
+            self.raw.tick();
+            self.tick_at = self.tick_at + TICK;
+        }
+    }
+
     pub(super) fn tick(&mut self, now: Monotonic) {
         self.tick_at = now + TICK;
         if self.is_alone() {

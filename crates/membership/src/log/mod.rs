@@ -315,13 +315,14 @@ impl Log {
     /// When the next [`Input::Tick`] is due.
     pub fn next_timer(&self) -> Monotonic {
         let proposals = self.asked.values().map(|(_, until)| *until);
-        let tick = self.needs_ticks().then_some(self.tick_at);
+        let tick = self.next_tick();
         let care = self.care.as_ref().map(|care| care.at);
         proposals.chain(tick).chain(care).fold(self.poll_at, Monotonic::min)
     }
 
     /// Takes note of `input` at `now`, and of the time that has passed.
     pub fn step(&mut self, input: Input, now: Monotonic, out: &mut Vec<Output>) {
+        self.pass_ticks(now);
         match input {
             Input::Message(bytes) => self.on_bytes(bytes, now),
             Input::Reachable(up) => self.on_reachable(up, now),

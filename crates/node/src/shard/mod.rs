@@ -347,10 +347,13 @@ impl Shard {
     }
 
     /// Answers what is past its deadline, and lets the store do what is due. To be called a few times a second,
-    /// with a turn after it.
+    /// with a turn after it; less often while [`Shard::is_quiet`].
     pub fn tick(&mut self) {
         let now = self.config.clock.now();
         self.store.tick();
+        if self.store.is_maintaining() {
+            self.is_used();
+        }
         self.expire_objects(now);
         self.expire_listings(now);
         self.expire_changes(now);
@@ -451,6 +454,7 @@ impl Shard {
     }
 
     fn accept(&mut self, origin: Origin, request: Request, deadline: Monotonic) {
+        self.is_used();
         if self.work() >= WORK_MAX || self.work_bytes() >= WORK_BYTES_MAX {
             self.counters.refused += 1;
             return self.reply(origin, Err(Error::Overload));

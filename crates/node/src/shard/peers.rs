@@ -1,8 +1,14 @@
 //! Who can be reached, and how busy they are.
 //!
-//! This shard asks each peer now and then whether it is there. A peer is *up* while it has answered something lately:
-//! an answer proves both ways between the two, which is what a request needs; that a third node reaches it would
-//! not help. A peer is *down* when its link is, or when it has been silent for [`SILENCE_MAX`].
+//! This shard asks peers now and then whether they are there. A peer is *up* while it answers: an answer proves both ways between
+//! the two, which is what a request needs; that a third node reaches it would not help. A peer is *down* when its link is, or when
+//! it has left questions unanswered for [`SILENCE_MAX`].
+//!
+//! 1. A peer that this shard has had to do with lately, or that has not answered, is asked every [`PING_EVERY`].
+//! 2. The others are asked in turn, a few every [`QUIET_EVERY`]: what an idle node costs is its wake-ups, and each question is two.
+//!    Those that are down are asked in turn as well, a few every [`PING_EVERY`].
+//!
+//! Invariant: silence counts from a question, so whoever is asked seldom is not the sooner taken for silent.
 //!
 //! Left out: who is a member ([`crate::topology`]), and what the others think.
 
@@ -16,12 +22,22 @@ use std::time::Duration;
 /// How often a peer is asked.
 const PING_EVERY: Duration = Duration::from_millis(250);
 
-/// How long a peer may be silent: six unanswered questions, which happens by chance once in 57 times where three in ten
+/// How long questions may stay unanswered: six of them, which happens by chance once in 57 times where three in ten
 /// messages are lost in both directions.
 pub const SILENCE_MAX: Duration = Duration::from_millis(1500);
 
-/// How long a peer may be silent before what it last said of its load is believed no more: two questions.
-const STALE_AFTER: Duration = Duration::from_millis(600);
+/// How long a question may stay unanswered before what the peer last said of its load is believed no more: two questions.
+const STALE_AFTER: Duration = Duration::from_millis(500);
+
+/// Without anything but questions to a peer for so long, it is asked less often: longer than requests, hints and copies pause.
+const QUIET_AFTER: Duration = Duration::from_secs(5);
+
+/// How often those are asked that this shard has nothing to do with, some at a time: [`IN_TURN`], or in a large cluster the part of
+/// them that has each asked well within what a connection may be silent ([`kv::reap::SILENCE_MAX`]).
+const QUIET_EVERY: Duration = Duration::from_secs(1);
+const IN_TURN: usize = 8;
+const TURNS_MAX: usize = 4;
+const _: () = assert!(2 * TURNS_MAX as u64 * QUIET_EVERY.as_secs() < kv::reap::SILENCE_MAX.as_secs());
 
 /// The slowest link that is used: a peer that is sent a large value is given the time that the value takes on it, since
 /// questions and answers wait behind it.
@@ -35,18 +51,44 @@ const LARGE_BYTES: usize = 1 << 20;
 struct Peer {
     node: NodeId,
     up: bool,
-    /// When it last answered.
-    heard: Monotonic,
+    /// When it was first asked since it last answered.
+    asked: Option<Monotonic>,
+    /// Until then it may be busy with what it was sent.
+    excused: Monotonic,
+    /// Whether something was sent to it since the last tick, and the last tick that found it so.
+    is_used: bool,
+    used: Monotonic,
     /// Its process, once it has told.
     life: Option<u64>,
     load: Load,
-    /// Whether it has been silent for longer than [`STALE_AFTER`]: paused, perhaps, and nobody's first choice.
+    /// Whether it has left a question unanswered for longer than [`STALE_AFTER`]: paused, perhaps, and nobody's first choice.
     stale: bool,
 }
 
 impl Peer {
     fn unknown(node: NodeId) -> Peer {
-        Peer { node, up: false, heard: Monotonic(0), life: None, load: Load(0), stale: false }
+        let zero = Monotonic(0);
+        let (life, load) = (None, Load(0));
+        Peer {
+            node,
+            up: false,
+            asked: None,
+            excused: zero,
+            is_used: false,
+            used: zero,
+            life,
+            load,
+            stale: false,
+        }
+    }
+
+    /// For how long it has not answered.
+    fn silent(&self, now: Monotonic) -> Duration {
+        self.asked.map_or(Duration::ZERO, |asked| now.since(asked.max(self.excused)))
+    }
+
+    fn is_quiet(&self, now: Monotonic) -> bool {
+        self.asked.is_none() && now.since(self.used) >= QUIET_AFTER
     }
 }
 
@@ -56,7 +98,15 @@ pub(super) struct Peers {
     here: NodeId,
     /// In the order of their numbers.
     peers: Vec<Peer>,
+    /// When some were asked last, and when some of those that this shard has nothing to do with.
     pinged: Option<Monotonic>,
+    quiet_pinged: Monotonic,
+    /// Behind the last ones that were asked in turn: of those that are down, and of those that are quiet.
+    turns: [usize; 2],
+    /// Whether this shard has done anything since the last tick, and the last tick that found it so.
+    is_used: bool,
+    used: Monotonic,
+    is_quiet: bool,
     /// When a peer that has not answered since the start counts as away.
     settled: Monotonic,
     /// This process.
@@ -66,7 +116,18 @@ pub(super) struct Peers {
 impl Peers {
     pub fn new(members: &Members, life: u64, now: Monotonic) -> Peers {
         let peers = members.others().map(Peer::unknown).collect();
-        Peers { here: members.here(), peers, pinged: None, settled: now + SILENCE_MAX, life }
+        Peers {
+            here: members.here(),
+            peers,
+            pinged: None,
+            quiet_pinged: now,
+            turns: [0; 2],
+            is_used: true,
+            used: now,
+            is_quiet: false,
+            settled: now + SILENCE_MAX,
+            life,
+        }
     }
 
     /// Other members than before. What is known of those that stay stays known; those that have left are told.
@@ -77,6 +138,50 @@ impl Peers {
             self.peers.push(known.map_or_else(|| Peer::unknown(node), |at| before.swap_remove(at)));
         }
         before.into_iter().map(|peer| peer.node).collect()
+    }
+
+    /// Takes note of what was used since the last tick, and of who does not answer.
+    fn look(&mut self, now: Monotonic) {
+        for peer in &mut self.peers {
+            if std::mem::take(&mut peer.is_used) {
+                peer.used = now;
+            }
+            peer.stale = peer.silent(now) >= STALE_AFTER;
+            // Whoever is silent is to be asked often enough to be judged by it.
+            self.is_used |= peer.up && peer.asked.is_some();
+        }
+        if std::mem::take(&mut self.is_used) {
+            self.used = now;
+        }
+        self.is_quiet = now.since(self.used) >= QUIET_AFTER;
+    }
+
+    /// Whom to ask now.
+    fn due(&mut self, now: Monotonic) -> Vec<NodeId> {
+        if self.pinged.is_some_and(|at| now.since(at) < PING_EVERY) {
+            return Vec::new();
+        }
+        self.pinged = Some(now);
+        let in_use = self.peers.iter().filter(|peer| peer.up && !peer.is_quiet(now));
+        let mut due: Vec<NodeId> = in_use.map(|peer| peer.node).collect();
+        self.in_turn(0, IN_TURN, |peer| !peer.up, &mut due);
+        if now.since(self.quiet_pinged) >= QUIET_EVERY {
+            self.quiet_pinged = now;
+            let count = IN_TURN.max(self.peers.len().div_ceil(TURNS_MAX));
+            self.in_turn(1, count, |peer| peer.up && peer.is_quiet(now), &mut due);
+        }
+        due
+    }
+
+    /// The next so many of those that are `meant`.
+    fn in_turn(&mut self, turn: usize, count: usize, meant: impl Fn(&Peer) -> bool, due: &mut Vec<NodeId>) {
+        let from = self.turns[turn].min(self.peers.len());
+        let (before, behind) = self.peers.split_at(from);
+        let places = behind.iter().chain(before).enumerate();
+        for (at, peer) in places.filter(|(_, peer)| meant(peer)).take(count) {
+            due.push(peer.node);
+            self.turns[turn] = (from + at + 1) % self.peers.len();
+        }
     }
 
     /// Whether there is nobody else.
@@ -150,22 +255,33 @@ enum Change {
 impl Shard {
     /// Asks who is there, and counts those as down who have been silent.
     pub(super) fn tick_peers(&mut self, now: Monotonic) {
-        if self.peers.is_alone() {
-            return;
-        }
-        if self.peers.pinged.is_none_or(|at| now.since(at) >= PING_EVERY) {
-            self.peers.pinged = Some(now);
-            self.config.members.others().for_each(|node| self.ping(node));
-        }
-        self.peers.peers.iter_mut().for_each(|peer| peer.stale = now.since(peer.heard) >= STALE_AFTER);
-        let silent = |peer: &&Peer| peer.up && now.since(peer.heard) >= SILENCE_MAX;
-        let silent: Vec<NodeId> = self.peers.peers.iter().filter(silent).map(|peer| peer.node).collect();
+        self.peers.look(now);
+        self.peers.due(now).into_iter().for_each(|node| self.ping(node));
+        let silent = |peer: &&Peer| peer.up && peer.silent(now) >= SILENCE_MAX;
+        let silent = self.peers.peers.iter().filter(silent);
+        let silent: Vec<NodeId> = silent.map(|peer| peer.node).collect();
         silent.into_iter().for_each(|node| self.on_down(node));
     }
 
     fn ping(&mut self, to: NodeId) {
         let (id, life, load) = (self.ask_id(0), self.peers.life, self.load());
+        let now = self.config.clock.now();
+        if let Some(peer) = self.peers.of_mut(to) {
+            peer.asked.get_or_insert(now);
+        }
         self.send(to, PeerMessage::Ping { id, life, load });
+    }
+
+    /// Takes note that the shard does something.
+    #[inline]
+    pub(super) fn is_used(&mut self) {
+        self.peers.is_used = true;
+    }
+
+    /// Whether it has done nothing for so long that it may be ticked less often, until it does.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.peers.is_quiet && !self.peers.is_used
     }
 
     /// Whether it is known who is there: everybody has answered, or has been asked for long enough. Before that a client
@@ -189,13 +305,12 @@ impl Shard {
 
     /// A peer has answered something.
     pub(super) fn on_sign_of_life(&mut self, node: NodeId, life: Option<u64>, load: Option<Load>) {
-        let now = self.config.clock.now();
         let Some(peer) = self.peers.of_mut(node) else { return };
         if life.is_none() && peer.life.is_none() {
             // What is sent to it must say to which process. It will answer a ping soon.
             return;
         }
-        peer.heard = peer.heard.max(now);
+        peer.asked = None;
         peer.stale = false;
         peer.load = load.unwrap_or(peer.load);
         let restarted = life.is_some() && peer.life.is_some() && life != peer.life;
@@ -249,20 +364,107 @@ impl Shard {
     pub fn progress(&mut self, node: NodeId) {
         let now = self.config.clock.now();
         if let Some(peer) = self.peers.of_mut(node).filter(|peer| peer.up) {
-            peer.heard = peer.heard.max(now);
+            peer.excused = peer.excused.max(now);
+        }
+    }
+
+    /// Takes note of what is sent to a peer: that it is, and how long that may take.
+    fn take_note(&mut self, to: NodeId, message: &PeerMessage) {
+        let large = match message {
+            PeerMessage::Ask { ask: Ask::Merge { value, .. }, .. } => Some(value.len()),
+            _ => None,
+        };
+        let excused = large.filter(|&len| len >= LARGE_BYTES).map(|len| {
+            let nanos = len as u64 * 1_000_000_000 / LINK_BYTES_PER_SECOND_MIN;
+            (self.config.clock.now(), Duration::from_nanos(nanos))
+        });
+        self.is_used();
+        let Some(peer) = self.peers.of_mut(to) else { return };
+        peer.is_used = true;
+        if let Some((now, time)) = excused {
+            peer.excused = peer.excused.max(now) + time;
         }
     }
 
     /// Sends a message.
     pub(super) fn send(&mut self, to: NodeId, message: PeerMessage) {
-        if let PeerMessage::Ask { ask: Ask::Merge { value, .. }, .. } = &message
-            && value.len() >= LARGE_BYTES
-            && let Some(peer) = self.peers.of_mut(to)
-        {
-            let nanos = value.len() as u64 * 1_000_000_000 / LINK_BYTES_PER_SECOND_MIN;
-            peer.heard = peer.heard + Duration::from_nanos(nanos);
+        if !matches!(message, PeerMessage::Ping { .. } | PeerMessage::Pong { .. }) {
+            self.take_note(to, &message);
         }
         debug_assert!(to != self.peers.here(), "a node does not write to itself");
         self.outputs.push(Output::Peer { to, message });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use super::*;
+
+    fn at(millis: u64) -> Monotonic {
+        Monotonic(0) + Duration::from_millis(millis)
+    }
+
+    /// Everybody can be reached, and nobody is of use, for an hour already.
+    fn quiet(count: usize) -> (Peers, u64) {
+        let names: Vec<String> = (0..=count).map(|node| format!("n{node}")).collect();
+        let members = Members::new(names.iter().map(String::as_str), "n0").unwrap();
+        let mut peers = Peers::new(&members, 1, at(0));
+        peers.peers.iter_mut().for_each(|peer| peer.up = true);
+        peers.is_used = false;
+        (peers, 3_600_000)
+    }
+
+    /// Ticks through so many milliseconds; how often each was asked. Who is `mute` does not answer.
+    fn asked(peers: &mut Peers, from: u64, millis: u64, mute: Option<NodeId>) -> Vec<usize> {
+        let mut counts = vec![0; peers.peers.len()];
+        for now in (from..from + millis).step_by(50) {
+            peers.look(at(now));
+            for node in peers.due(at(now)) {
+                let place = peers.place_of(node).unwrap();
+                counts[place] += 1;
+                peers.peers[place].asked = match mute {
+                    Some(mute) if mute == node => peers.peers[place].asked.or(Some(at(now))),
+                    _ => None,
+                };
+            }
+        }
+        counts
+    }
+
+    #[test]
+    fn those_who_are_of_no_use_are_asked_seldom_and_in_turn() {
+        let (mut peers, now) = quiet(4);
+        assert_eq!(asked(&mut peers, now, 10_000, None), [10; 4]);
+        assert!(peers.is_quiet);
+        let (mut peers, now) = quiet(8 * IN_TURN);
+        assert_eq!(asked(&mut peers, now, 1000 * TURNS_MAX as u64, None), vec![1; 8 * IN_TURN]);
+    }
+
+    #[test]
+    fn who_is_of_use_is_asked_often_while_it_is() {
+        let (mut peers, now) = quiet(3);
+        peers.peers[1].is_used = true;
+        peers.is_used = true;
+        assert_eq!(asked(&mut peers, now, 5_000, None), [5, 20, 5]);
+        assert_eq!(asked(&mut peers, now + 5_000, 2_000, None), [2, 2, 2], "it is not any more");
+    }
+
+    #[test]
+    fn who_does_not_answer_is_asked_often_and_then_silent() {
+        let (mut peers, now) = quiet(3);
+        let mute = peers.peers[1].node;
+        assert_eq!(asked(&mut peers, now, 1_500, Some(mute)), [2, 6, 2]);
+        let peer = &peers.peers[1];
+        assert!(peer.stale && !peers.is_quiet && peers.peers.iter().filter(|peer| peer.stale).count() == 1);
+        assert!(peer.silent(at(now + 1_450)) < SILENCE_MAX && peer.silent(at(now + 1_500)) >= SILENCE_MAX);
+    }
+
+    #[test]
+    fn those_who_are_down_are_asked_in_turn() {
+        let (mut peers, now) = quiet(2 * IN_TURN);
+        peers.peers.iter_mut().for_each(|peer| peer.up = false);
+        assert_eq!(asked(&mut peers, now, 1_000, None), vec![2; 2 * IN_TURN]);
     }
 }

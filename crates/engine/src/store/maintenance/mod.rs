@@ -104,6 +104,11 @@ impl Store {
             || !at_work.edits.is_empty()
     }
 
+    /// Whether it works in the background, the scrub apart: then its pace is a matter of how often it has a turn.
+    pub fn is_maintaining(&self) -> bool {
+        self.edits_pending() || self.maintenance_pending()
+    }
+
     /// True while a job is under way or wanted whose end this store waits for.
     pub(super) fn maintenance_pending(&self) -> bool {
         let at_work = &self.maintenance;
