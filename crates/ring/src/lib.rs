@@ -19,7 +19,7 @@
 //! and by zone, and with few moves.
 //!
 //! [`Transfers`] is the way there: what is copied to whom, when owners are switched, what may be removed.
-//! [`Ring::split`] and [`Ring::merge`] change the number of partitions, and [`Ring::cover`] finds few nodes that hold all keys.
+//! [`grown`] and [`Ring::merge`] change the number of partitions, and [`Ring::cover`] finds few nodes that hold all keys.
 //!
 //! Left out: who decides (membership), how data travels (handoff), how a ring is stored or sent.
 //!
@@ -48,6 +48,7 @@ pub use member::{Member, MemberState, Members, NODES_MAX, NodeId, WEIGHT_DEFAULT
 pub use nodes::NodeSet;
 pub use position::{Position, shard_of};
 pub use preflist::{ActivePreflist, Preflist, PreflistEntry};
+pub use resize::{DISTANCE_GROWN, Moved, grown, moved};
 pub use ring::{Ring, RingVersion};
 pub use size::{Partition, RING_SIZE_DEFAULT, RING_SIZE_MAX, RING_SIZE_MIN, RingSize};
 pub use transfer::{Limits, Progress, Stage, TRANSFERS_DEFAULT, Transfer, Transfers};

@@ -5,14 +5,21 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use crate::error::Error;
+use crate::member::NodeId;
 use crate::position::Position;
 
 /// Fewest partitions: with fewer, a handful of nodes cannot share the load evenly.
 pub const RING_SIZE_MIN: u32 = 8;
 /// Most partitions: 16 bits of the position, which is what a ledger key's prefix holds.
 pub const RING_SIZE_MAX: u32 = 65_536;
+const BITS_MAX: u8 = 16;
+const _: () = assert!(1 << BITS_MAX == RING_SIZE_MAX, "both are the same bound");
 /// Partitions if nothing else is asked for, as in Riak.
 pub const RING_SIZE_DEFAULT: RingSize = RingSize { bits: 6 };
+
+/// By how many bits keys are ordered more finely than a new ring asks for: it may grow to 16 times as many partitions, which is a
+/// cluster of 16 times as many nodes. Each bit doubles the ranges between which a listing leaps.
+const GROWTH_BITS: u8 = 4;
 
 /// The number of partitions: a power of two in bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,6 +65,25 @@ impl RingSize {
         let shift = 64 - self.bits();
         let first = u64::from(partition.0) << shift;
         Position(first)..=Position(first | (u64::MAX >> self.bits()))
+    }
+
+    /// The first position of `partition`.
+    ///
+    /// # Panics
+    /// If the ring has no such partition.
+    pub fn first(self, partition: Partition) -> Position {
+        *self.range(partition).start()
+    }
+
+    /// How finely a cluster that is founded with a ring of this size orders its keys: its ring never has more partitions than
+    /// that, so each of them is always one range of a store's keys.
+    pub fn finest(self) -> RingSize {
+        RingSize { bits: (self.bits + GROWTH_BITS).min(BITS_MAX) }
+    }
+
+    /// The size of a ring with so many owners, if there is one.
+    pub fn of_owners(owners: &[NodeId]) -> Option<RingSize> {
+        RingSize::new(u32::try_from(owners.len()).ok()?).ok()
     }
 
     /// All partitions, clockwise.
@@ -111,6 +137,12 @@ mod tests {
             let error = bad.parse::<RingSize>().expect_err(bad).to_string();
             assert_eq!(error, format!("ring size {bad:?} is not a power of two from 8 to 65536"));
         }
+    }
+
+    #[test]
+    fn keys_are_ordered_finely_enough_to_grow() {
+        let finest = |size: u32| RingSize::new(size).unwrap().finest().partitions();
+        assert_eq!([8, 64, 1_024, 8_192, 65_536].map(finest), [128, 1_024, 16_384, 65_536, 65_536]);
     }
 
     #[test]

@@ -19,6 +19,9 @@
 //! Invariants: the same input gives the same claim on every machine; unless distance forces it, only partitions move that
 //! must: from those who leave, and from those above their quota.
 //!
+//! A ring that has just grown is claimed *in place* ([`Claimed::claim_in_place`]): without step 5, so that nearly nothing moves for
+//! its new size alone.
+//!
 //! Left out: choosing among rings of equal merit the one whose failures hit most evenly (Riak's "diversity").
 //!
 //! Follows riak_core's claim (versions 2 to 4), whose oldest form dealt nodes out in turn and met itself at the seam.
@@ -86,6 +89,19 @@ impl Claimed<'_> {
     /// [`Error::Target`] if `target_n` is not from 1 to [`TARGET_N_MAX`], [`Error::Owners`] if there is not one owner for
     /// each partition, [`Error::NoClaimant`] if no member claims.
     pub fn claim(&self) -> Result<Claim, Error> {
+        self.claim_by(&[fill::fill, spread::by_zone, spread::by_node])
+    }
+
+    /// The claim that is reached from the owners there are by few moves: the ring is not laid out anew, though that may bring copies
+    /// further apart.
+    ///
+    /// # Errors
+    /// As for [`Claimed::claim`].
+    pub fn claim_in_place(&self) -> Result<Claim, Error> {
+        self.claim_by(&[fill::fill])
+    }
+
+    fn claim_by(&self, ways: &[Way]) -> Result<Claim, Error> {
         if !(1..=TARGET_N_MAX).contains(&self.target_n) {
             return Err(Error::Target(self.target_n));
         }
@@ -101,7 +117,7 @@ impl Claimed<'_> {
         for (place, owner) in before.iter_mut().zip(self.owners.into_iter().flatten()) {
             *place = claimants.number(*owner);
         }
-        let board = best(&claimants, before, self.target_n.min(partitions));
+        let board = best(&claimants, before, self.target_n.min(partitions), ways);
         let owners: Box<[NodeId]> =
             board.owners().iter().map(|&number| claimants.ids[usize::from(number)]).collect();
         let moved = match self.owners {
@@ -113,14 +129,17 @@ impl Claimed<'_> {
     }
 }
 
-/// The best ring that is found.
-fn best(claimants: &Claimants, before: Vec<u16>, n: usize) -> Board {
+/// A way to give partitions to claimants.
+type Way = fn(&mut Board);
+
+/// The best ring that is found in these ways; the first is none to make a ring where there was none, unless it is the only one.
+fn best(claimants: &Claimants, before: Vec<u16>, n: usize, ways: &[Way]) -> Board {
     let quotas = quota::quotas(claimants, &before, n);
     let start = Board::new(claimants, quotas, before, n);
     let is_new = start.before().iter().all(|&owner| owner == NOBODY);
     let mut best: Option<Board> = None;
-    let fills: [fn(&mut Board); 3] = [fill::fill, spread::by_zone, spread::by_node];
-    for lay in &fills[usize::from(is_new)..] {
+    let skipped = usize::from(is_new && ways.len() > 1);
+    for lay in &ways[skipped..] {
         let mut board = start.clone();
         lay(&mut board);
         search::repair(&mut board);

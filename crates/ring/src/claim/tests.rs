@@ -325,3 +325,104 @@ fn what_cannot_be_claimed_is_refused() {
     let owners = [NodeId(0); 7];
     assert_eq!(refused(Claimed { owners: Some(&owners), ..claimed }), "7 owners are told for 8 partitions");
 }
+
+/// A ring that grows, with what its claims keep.
+impl Cluster {
+    /// As a plan does: the lists there are, then the quotas of the larger ring by few moves. Tells what share of the data moves.
+    fn grow(&mut self, partitions: u32, target_n: usize) -> f64 {
+        let size = RingSize::new(partitions).unwrap();
+        let members = Members::new(self.members.clone()).unwrap();
+        let before = self.owners.clone().unwrap();
+        let owners = crate::grown(&before, size).unwrap();
+        let claimed = Claimed { size, members: &members, owners: Some(&owners), target_n };
+        let claim = claimed.claim_in_place().unwrap();
+        let moved = crate::moved(&before, &claim.owners, 3);
+        assert_eq!(moved.distinct_min, members.len().min(3));
+        self.owners = Some(claim.owners);
+        moved.copies as f64 / moved.of as f64
+    }
+}
+
+/// Rings grow between joins, leaves and replacements, up to twelve nodes.
+#[test]
+fn rings_grow_between_changes() {
+    for seed in 0..lives(12) {
+        let mut rng = SplitMix64::new(seed);
+        let mut pick = move |below: u64| usize::try_from(rng.below(below)).unwrap();
+        let mut cluster = Cluster::of(u16::try_from(3 + pick(6)).unwrap());
+        let (mut partitions, mut target_n) = (64, 4);
+        cluster.claim(partitions, target_n);
+        for _ in 0..6 {
+            if partitions < 1_024 && pick(2) == 0 {
+                partitions <<= 1 + pick(2);
+                target_n = crate::DISTANCE_GROWN;
+                let share = cluster.grow(partitions, target_n);
+                assert!(share < 0.1, "{share} of the data moves with {} nodes", cluster.members.len());
+                continue;
+            }
+            let changes = changes(&cluster);
+            changes[pick(changes.len() as u64)](&mut cluster);
+            cluster.claim(partitions, target_n);
+        }
+    }
+}
+
+#[test]
+fn a_large_ring_grows_at_once() {
+    let mut cluster = Cluster::of(1_000);
+    cluster.claim(1_024, 4);
+    let share = cluster.grow(16_384, crate::DISTANCE_GROWN);
+    eprintln!("{share} of the data moves");
+    assert!(share < 0.1, "{share}");
+}
+
+/// The table of decision 39: what share of the data moves, and where copies are closer than four and than three.
+#[test]
+#[ignore = "a measurement"]
+fn ways_to_grow() {
+    for (nodes, from, to) in
+        [(3, 64, 256), (4, 64, 256), (5, 64, 256), (7, 64, 128), (12, 64, 1_024), (1_000, 1_024, 16_384)]
+    {
+        let mut cluster = Cluster::of(nodes);
+        let before = cluster.claim(from, 4).owners;
+        let (members, size) = (Members::new(cluster.members.clone()).unwrap(), RingSize::new(to).unwrap());
+        let split: Vec<NodeId> =
+            size.all().map(|it| before[RingSize::new(from).unwrap().convert(it, size).0 as usize]).collect();
+        let grown = crate::grown(&before, size).unwrap();
+        let tell = |way: &str, owners: &[NodeId]| {
+            let moved = crate::moved(&before, owners, 3);
+            let share = 100.0 * moved.copies as f64 / moved.of as f64;
+            let mut counts: BTreeMap<NodeId, u32> = BTreeMap::new();
+            owners.iter().for_each(|owner| *counts.entry(*owner).or_default() += 1);
+            let spread = counts.values().max().unwrap() - counts.values().min().unwrap();
+            let short = |n| shortfalls(&members, owners, n).len();
+            // What a newcomer's share costs afterwards.
+            let mut more =
+                Cluster { members: cluster.members.clone(), owners: Some(owners.into()), next: nodes };
+            more.join(WEIGHT_DEFAULT, "");
+            let joined = |target_n| {
+                let members = Members::new(more.members.clone()).unwrap();
+                let claim =
+                    Claimed { size, members: &members, owners: Some(owners), target_n }.claim().unwrap();
+                let moved = crate::moved(owners, &claim.owners, 3);
+                100.0 * moved.copies as f64 / moved.of as f64
+            };
+            let (join3, join4) = (joined(3), joined(4));
+            eprintln!(
+                "{nodes} {from} {to} {way}: {share:.1} % moves, spread {spread}, short of 3: {}, of 4: {}, a join then: {join3:.1} % at 3, {join4:.1} % at 4",
+                short(3),
+                short(4)
+            );
+        };
+        let claim = |owners: &[NodeId], target_n, in_place| {
+            let claimed = Claimed { size, members: &members, owners: Some(owners), target_n };
+            if in_place { claimed.claim_in_place() } else { claimed.claim() }.unwrap().owners
+        };
+        tell("split", &split);
+        tell("grown", &grown);
+        tell("grown, claimed in place at 3", &claim(&grown, 3, true));
+        tell("grown, claimed at 3", &claim(&grown, 3, false));
+        tell("grown, claimed at 4", &claim(&grown, 4, false));
+        tell("split, claimed at 4", &claim(&split, 4, false));
+    }
+}
