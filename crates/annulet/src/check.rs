@@ -22,9 +22,13 @@ pub struct Args {
     /// show. There is no way back.
     #[arg(long, requires = "repair")]
     accept_loss: bool,
-    /// The ring's size, if no shard's manifest is left that says it.
+    /// The ring's size when the folder was made, if no shard's manifest is left that says it.
     #[arg(long, requires = "repair", value_name = "PARTITIONS")]
     ring_size: Option<u32>,
+    /// The same of the most partitions that the ring can have, if that is not 16 times its size then: `ring-status` of the cluster
+    /// says it.
+    #[arg(long, requires = "ring_size", value_name = "PARTITIONS")]
+    partitions_max: Option<u32>,
 }
 
 /// Checks, prints what is wrong, and what was gone through.
@@ -41,7 +45,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
         let (mut summary, ledger_is_damaged) = check(&mut out, store, folder)?;
         if args.repair && ledger_is_damaged {
-            let options = repair::options(&args.dir, store, args.ring_size)?;
+            let options = repair::options(&args.dir, store, args.ring_size, args.partitions_max)?;
             repair::repair(&mut out, store, folder, &options)?;
             (summary, _) = check(&mut out, store, folder)?;
         }

@@ -35,7 +35,12 @@ fn metadata(dir: &Path) -> Option<BTreeMap<Vec<u8>, Vec<u8>>> {
 
 /// What the store in `store` remembers for its node, if its own manifest does not say so: what the other shards of `dir`
 /// remember, or what can be told without them.
-pub fn options(dir: &Path, store: &Path, ring_size: Option<u32>) -> Result<Options, Failure> {
+pub fn options(
+    dir: &Path,
+    store: &Path,
+    ring_size: Option<u32>,
+    partitions_max: Option<u32>,
+) -> Result<Options, Failure> {
     let mut options = Options::default();
     let shards: Vec<u16> = (0..SHARDS_MAX).filter(|shard| shard_dir(dir, *shard).is_dir()).collect();
     let Some(shard) = shards.iter().copied().find(|shard| shard_dir(dir, *shard) == store) else {
@@ -48,10 +53,15 @@ pub fn options(dir: &Path, store: &Path, ring_size: Option<u32>) -> Result<Optio
             metadata.extend(layout.metadata(shard));
             metadata
         }
-        (None, Some(size)) => {
-            let ring_size = RingSize::new(size).map_err(|error| unusable(&error.to_string()))?;
+        (None, Some(ring_size_then)) => {
+            let size = |size: u32| RingSize::new(size).map_err(|error| unusable(&error.to_string()));
+            let ring_size = size(ring_size_then)?;
+            let prefixes = partitions_max.map_or(Ok(ring_size.finest()), size)?;
+            if prefixes < ring_size {
+                return Err(unusable("--partitions-max is less than --ring-size"));
+            }
             let shards = u16::try_from(shards.len()).unwrap_or(SHARDS_MAX);
-            Layout { shards, ring_size }.metadata(shard)
+            Layout { shards, ring_size, prefixes }.metadata(shard)
         }
         (None, None) => {
             return Err(unusable("no shard's manifest can be read; say the ring's size (--ring-size)"));

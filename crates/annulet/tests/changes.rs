@@ -5,7 +5,7 @@ mod common;
 
 use bytes::Bytes;
 use client::{Client, Content, Quorum, ReadOptions, WriteOptions};
-use common::nodes::{agreed, free_ports, make_certificates, name, until};
+use common::nodes::{agreed, count, free_ports, make_certificates, name, until};
 use common::{Server, run};
 use serde_json::Value;
 use std::ops::Range;
@@ -21,6 +21,7 @@ struct Cluster {
     dir: TempDir,
     port: u16,
     founders: u16,
+    ring_size: u32,
 }
 
 impl Cluster {
@@ -28,7 +29,7 @@ impl Cluster {
         let dir = tempfile::tempdir().unwrap();
         let names: Vec<String> = (1..=usize::from(founders) + 1).map(name).collect();
         make_certificates(&dir.path().join("certs"), &names);
-        Cluster { dir, port: free_ports(), founders }
+        Cluster { dir, port: free_ports(), founders, ring_size: 16 }
     }
 
     fn start(&self, node: u16, more: &[&str]) -> Server {
@@ -43,7 +44,7 @@ impl Cluster {
     fn found(&self, node: u16) -> Server {
         let entry = |node: u16| format!("{}=127.0.0.1:{}", name(usize::from(node)), self.port + node);
         let list = (1..=self.founders).map(entry).collect::<Vec<_>>().join(",");
-        self.start(node, &["--cluster", &list, "--ring-size", "16"])
+        self.start(node, &["--cluster", &list, "--ring-size", &self.ring_size.to_string()])
     }
 
     fn found_all(&self) -> Vec<Server> {
@@ -55,6 +56,13 @@ impl Cluster {
     fn join(&self, node: u16) -> Server {
         let contact = format!("127.0.0.1:{}", self.port + 1);
         self.start(node, &["--join", &contact, "--peer-listen", "127.0.0.1:0"])
+    }
+
+    /// What is wrong with what an operator wants.
+    fn refused(&self, server: &Server, words: &[&str]) -> String {
+        let output = run(self.dir.path(), &[&["admin"], words, &["--node", &server.http]].concat());
+        assert!(!output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
     }
 
     /// What an operator does at a node; tried again while another change is in its way.
@@ -248,4 +256,57 @@ fn a_survivor_goes_on_without_the_others() {
     assert_eq!(agreed(survivor)["members"].as_array().unwrap().len(), 1);
     put_all(survivor, KEYS..KEYS + 10, 0);
     has_all(survivor, 0..KEYS + 10, 0);
+}
+
+#[test]
+fn a_ring_grows_and_clients_do_not_notice() {
+    let cluster = Cluster { ring_size: 64, ..Cluster::new(3) };
+    let mut servers = cluster.found_all();
+    put_all(&servers[0], 0..KEYS, 0);
+    let over = Arc::new(AtomicBool::new(false));
+    let clients = [traffic(&servers[0], 1_000_000, &over), traffic(&servers[1], 2_000_000, &over)];
+    let resize = |to| ["cluster", "resize-ring", to];
+    let said = cluster.refused(&servers[0], &resize("100"));
+    assert!(said.contains("is not a power of two from 8 to 65536"), "{said}");
+    for size in ["64", "32", "2048"] {
+        let said = cluster.refused(&servers[0], &resize(size));
+        assert!(said.contains("this one has 64 partitions, and at most 1024"), "{said}");
+    }
+    cluster.admin(&servers[1], &resize("128"));
+    cluster.admin(&servers[1], &["cluster", "clear"]);
+    assert!(cluster.admin(&servers[1], &["cluster", "status"]).contains("nothing is staged"));
+
+    let staged = cluster.admin(&servers[1], &["cluster", "resize-ring", "256", "--json"]);
+    assert!(staged.starts_with('{'), "{staged}");
+    let said = cluster.admin(&servers[0], &["cluster", "status"]);
+    assert!(said.contains("the ring is to have 256 partitions"), "{said}");
+    let said = cluster.admin(&servers[0], &["cluster", "plan"]);
+    assert!(said.contains("of 256 partitions get another owner; 0.0 % of the data moves"), "{said}");
+    // One is away when it begins, and starts again in the middle.
+    servers.pop().unwrap().kill();
+    cluster.admin(&servers[1], &["cluster", "commit"]);
+    let said = cluster.refused(&servers[0], &resize("512"));
+    assert!(said.contains("another change is under way"), "{said}");
+    servers.push(cluster.found(3));
+    let partitions = |server: &Server| agreed(server)["ring"]["partitions"].as_u64().unwrap();
+    until("it has grown", || servers.iter().all(|it| is_settled(it) && partitions(it) == 256));
+    until("shards go by it", || servers.iter().all(|it| count(it, "ring_num_partitions") == 256));
+
+    // Smaller partitions are what a newcomer gets.
+    servers.push(cluster.join(4));
+    let said = cluster.admin(&servers[0], &["cluster", "commit", "--wait"]);
+    assert!(said.ends_with("settled\n"), "{said}");
+    over.store(true, Ordering::Relaxed);
+    let written = clients.map(|client| client.join().unwrap());
+    let shown = agreed(&servers[0]);
+    assert!((0..4).all(|at| shown["members"][at]["partitions"] == 64), "{shown}");
+    // What a folder was made with is what it goes on with.
+    servers.remove(1).stop();
+    servers.insert(1, cluster.found(2));
+    until("all is settled", || servers.iter().all(is_settled));
+    for server in &servers {
+        has_all(server, 0..KEYS, 0);
+        has_all(server, 1_000_000..written[0], 0);
+        has_all(server, 2_000_000..written[1], 0);
+    }
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use base::Monotonic;
 use bytes::Bytes;
 use object::key;
-use ring::{NodeId, Partition, Ring};
+use ring::{NodeId, Partition, Ring, RingSize};
 
 use crate::error::Error;
 use crate::list::Gather;
@@ -48,9 +48,9 @@ pub enum Listed {
 pub struct PageAsk {
     /// What is listed.
     pub listed: Listed,
-    /// The partitions that are to be read, the first one first; at least one.
+    /// What is to be read, by prefix of the keys, the first one first; at least one. A partition of the ring has one or several.
     pub partitions: Vec<u16>,
-    /// The ledger key in the first partition to begin at; `None` for its start.
+    /// The ledger key in the first one to begin at; `None` for its start.
     pub start: Option<Bytes>,
 }
 
@@ -59,7 +59,7 @@ pub struct PageAsk {
 pub struct Page {
     /// Names.
     pub names: Vec<Bytes>,
-    /// The partitions that are not read to their end, the one to go on with first.
+    /// The prefixes that are not read to their end, the one to go on with first.
     pub rest: Vec<u16>,
     /// Where to go on in it; `None` for its start.
     pub next: Option<Bytes>,
@@ -80,29 +80,36 @@ pub struct Plan<'a> {
     pub ring: &'a Ring,
     /// Replicas of each object.
     pub n_val: u32,
+    /// How many prefixes keys are ordered by: at least as many as the ring has partitions.
+    pub prefixes: RingSize,
     /// This node.
     pub here: NodeId,
-    /// Its shards.
-    pub shards: u16,
+    /// Which of its shards has the keys with a prefix.
+    pub shard_of: &'a dyn Fn(u16) -> u16,
     /// Whether a node can be reached.
     pub is_up: &'a dyn Fn(NodeId) -> bool,
 }
 
 impl Plan<'_> {
-    /// A node for each of `partitions`, in few parts.
+    /// A node for each of these prefixes, in few parts.
     ///
     /// # Errors
     /// [`Error::NotCovered`] if there is none for some.
     pub fn cover(
         &self,
-        partitions: impl IntoIterator<Item = u16>,
+        prefixes: impl IntoIterator<Item = u16>,
         left_out: &BTreeSet<NodeId>,
     ) -> Result<Vec<(Source, Vec<u16>)>, Error> {
         let n_val = usize::try_from(self.n_val).unwrap_or(usize::MAX);
         let usable = |_: Partition, node: NodeId| {
             !left_out.contains(&node) && (node == self.here || (self.is_up)(node))
         };
-        let partitions = partitions.into_iter().map(|partition| Partition(partition.into()));
+        let mut asked: BTreeMap<Partition, Vec<u16>> = BTreeMap::new();
+        for prefix in prefixes {
+            let partition = self.ring.size().convert(Partition(prefix.into()), self.prefixes);
+            asked.entry(partition).or_default().push(prefix);
+        }
+        let partitions = asked.keys().copied();
         let mut cover =
             self.ring.cover(partitions, n_val, Some(self.here), usable).map_err(|_| Error::NotCovered)?;
         if base::planted!(ListedByTwo) {
@@ -113,20 +120,19 @@ impl Plan<'_> {
         }
         let mut parts = BTreeMap::new();
         for (node, partitions) in cover {
-            for partition in partitions {
-                let partition = u16::try_from(partition.0).expect("a partition's number has 16 bits");
+            for &prefix in partitions.iter().filter_map(|partition| asked.get(partition)).flatten() {
                 let source = match node == self.here {
-                    true => Source::Here(ring::shard_of(partition, self.shards)),
+                    true => Source::Here((self.shard_of)(prefix)),
                     false => Source::Node(node),
                 };
-                parts.entry(source).or_insert_with(Vec::new).push(partition);
+                parts.entry(source).or_insert_with(Vec::new).push(prefix);
             }
         }
         Ok(parts.into_iter().collect())
     }
 }
 
-/// What one source is to tell.
+/// What one source is to tell, by prefix.
 #[derive(Clone, Debug)]
 struct Part {
     source: Source,
@@ -152,7 +158,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// A listing of all partitions; `stream`: buckets are answered as they come, not all at once.
+    /// A listing of the whole ring; `stream`: buckets are answered as they come, not all at once.
     ///
     /// # Errors
     /// [`Error::NotCovered`] if there is no covering set.
@@ -164,13 +170,13 @@ impl Coverage {
         let (ready, later) = (Vec::new(), Vec::new());
         let (asked, left_out) = (BTreeMap::new(), BTreeSet::new());
         let mut coverage = Coverage { listed, gather, ready, later, asked, left_out };
-        let all = plan.ring.size().all();
-        let all = all.map(|partition| u16::try_from(partition.0).expect("a partition's number has 16 bits"));
+        let all = plan.prefixes.all();
+        let all = all.map(|prefix| u16::try_from(prefix.0).expect("a prefix has at most 16 bits"));
         coverage.give(all, None, plan)?;
         Ok(coverage)
     }
 
-    /// Gives `partitions` to those who hold them. `start` is the place in the first.
+    /// Gives prefixes to those who hold them. `start` is the place in the first.
     fn give(
         &mut self,
         partitions: impl IntoIterator<Item = u16>,

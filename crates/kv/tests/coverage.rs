@@ -18,10 +18,15 @@ const PAGE: usize = 3;
 const HERE: NodeId = NodeId(0);
 
 fn ring(nodes: u32) -> Ring {
-    Ring::round_robin(RingVersion(1), RingSize::new(16).unwrap(), nodes).unwrap()
+    Ring::round_robin(RingVersion(1), RingSize::new(8).unwrap(), nodes).unwrap()
 }
 
-/// What a replica does with a question: the keys of partition p are `p:0`, `p:1` and so on.
+/// Keys are ordered more finely than there are partitions.
+fn prefixes() -> RingSize {
+    RingSize::new(16).unwrap()
+}
+
+/// What a replica does with a question: the keys of prefix p are `p:0`, `p:1` and so on.
 fn read(ask: &PageAsk, counts: &[u8]) -> Page {
     let mut rest = ask.partitions.clone();
     let (mut names, mut next) = (Vec::new(), ask.start.clone());
@@ -86,7 +91,9 @@ struct Bed {
 impl Bed {
     fn with_plan<T>(&self, then: impl FnOnce(&Plan<'_>) -> T) -> T {
         let is_up = |node| self.up.contains(&node);
-        then(&Plan { ring: &self.ring, n_val: self.n_val, here: HERE, shards: SHARDS, is_up: &is_up })
+        let (ring, prefixes) = (&self.ring, prefixes());
+        let shard_of = &|prefix| ring::shard_of(prefix, SHARDS);
+        then(&Plan { ring, n_val: self.n_val, prefixes, here: HERE, shard_of, is_up: &is_up })
     }
 
     fn take(&mut self, answers: Vec<Response>) {
@@ -106,8 +113,9 @@ impl Bed {
         });
         for (_, source, ask) in &asked {
             let is_primary = |node| {
-                let holds = |partition: &u16| {
-                    let mut list = self.ring.preflist(Partition((*partition).into()), self.n_val as usize);
+                let holds = |prefix: &u16| {
+                    let partition = Partition(u32::from(*prefix) / 2);
+                    let mut list = self.ring.preflist(partition, self.n_val as usize);
                     list.any(|entry| entry.node == node)
                 };
                 ask.partitions.iter().all(holds)
@@ -222,7 +230,8 @@ fn this_node_goes_first_and_few_others_are_asked() {
     let is_up = |_| true;
     let sources = |nodes: u32, n_val: u32| {
         let ring = ring(nodes);
-        let plan = Plan { ring: &ring, n_val, here: HERE, shards: 1, is_up: &is_up };
+        let prefixes = prefixes();
+        let plan = Plan { ring: &ring, n_val, prefixes, here: HERE, shard_of: &|_| 0, is_up: &is_up };
         let parts = plan.cover(0..16, &BTreeSet::new()).unwrap();
         assert_eq!(parts.iter().map(|(_, partitions)| partitions.len()).sum::<usize>(), 16);
         parts.into_iter().map(|(source, _)| source).collect::<Vec<_>>()
@@ -235,7 +244,8 @@ fn this_node_goes_first_and_few_others_are_asked() {
 #[test]
 fn an_answer_that_makes_no_sense_is_not_believed() {
     let ring = ring(5);
-    let plan = Plan { ring: &ring, n_val: 3, here: HERE, shards: 1, is_up: &|_| true };
+    let prefixes = prefixes();
+    let plan = Plan { ring: &ring, n_val: 3, prefixes, here: HERE, shard_of: &|_| 0, is_up: &|_| true };
     let listed = || Listed::Buckets(Bytes::from_static(b"default"));
     let foreign = Page { names: Vec::new(), rest: vec![99], next: None };
     let twice = |ask: &PageAsk| Page { rest: vec![ask.partitions[0]; 2], ..Page::default() };

@@ -14,15 +14,19 @@
 //! argument. *Switched* follows when every shard of every receiver says that it is complete
 //! ([`crate::Output::Copied`]); a target may also be given up: then *at rest* follows with the old ring.
 //!
-//! For one partition and one number of replicas, [`Topology::joiners`] copy from [`Topology::givers`]: from those that leave the list,
+//! For one position and one number of replicas, [`Topology::joiners`] copy from [`Topology::givers`]: from those that leave the list,
 //! since what such a node has confirmed its successor must have too. Where somebody leaves whom nobody can ask, or more
 //! come than go, they copy from all that stay too.
 //!
-//! Left out: who decides (membership), and a change of the ring's size.
+//! The rings may be of different sizes: what counts is who has a *position*. A position lies in one partition of each ring, and all
+//! positions of a partition of the finest one are alike in all of them. The argument is about the keys of one position, so it holds whatever
+//! partitions that lies in (decision 39).
+//!
+//! Left out: who decides (membership).
 
 use crate::members::Members;
 use kv::replica::NodeId;
-use ring::{MemberState, Partition, Ring};
+use ring::{MemberState, Position, Ring, RingSize};
 use std::sync::Arc;
 
 /// The number of what was published: later ones are higher.
@@ -99,17 +103,17 @@ impl Topology {
         }
     }
 
-    /// Who comes to the list of this partition.
-    pub fn joiners(&self, partition: Partition, n_val: u32) -> Vec<NodeId> {
+    /// Who comes to the list of this position.
+    pub fn joiners(&self, at: Position, n_val: u32) -> Vec<NodeId> {
         let Some((old, new)) = self.change() else { return Vec::new() };
-        let old = nodes(old, partition, n_val);
-        nodes(new, partition, n_val).into_iter().filter(|node| !old.contains(node)).collect()
+        let old = nodes(old, at, n_val);
+        nodes(new, at, n_val).into_iter().filter(|node| !old.contains(node)).collect()
     }
 
     /// Whom they copy from.
-    pub fn givers(&self, partition: Partition, n_val: u32) -> Vec<NodeId> {
+    pub fn givers(&self, at: Position, n_val: u32) -> Vec<NodeId> {
         let Some((old, new)) = self.change() else { return Vec::new() };
-        let (had, has) = (nodes(old, partition, n_val), nodes(new, partition, n_val));
+        let (had, has) = (nodes(old, at, n_val), nodes(new, at, n_val));
         let leavers = had.iter().filter(|node| !has.contains(node)).count();
         let joiners = has.iter().filter(|node| !had.contains(node)).count();
         let lives = |node: &NodeId| new.members().get(*node).is_some_and(|it| it.state != MemberState::Down);
@@ -118,14 +122,20 @@ impl Topology {
         had.into_iter().filter(|node| lives(node) && !(only_leavers && has.contains(node))).collect()
     }
 
-    /// Whether a node is to have this partition, by any ring that is in force or comes.
-    pub fn is_keeper(&self, node: NodeId, partition: Partition, n_val: u32) -> bool {
+    /// Whether a node is to have this position, by any ring that is in force or comes.
+    pub fn is_keeper(&self, node: NodeId, at: Position, n_val: u32) -> bool {
         let rings = self.before.iter().chain([&self.ring]).chain(&self.target);
         let lists = |ring: &Arc<Ring>| {
             let n_val = usize::try_from(n_val).unwrap_or(usize::MAX);
-            ring.preflist(partition, n_val).any(|entry| entry.node == node)
+            ring.preflist(ring.size().partition(at), n_val).any(|entry| entry.node == node)
         };
         rings.into_iter().any(lists)
+    }
+
+    /// The size of the ring with the most partitions, of those that are in force or come.
+    pub fn finest(&self) -> RingSize {
+        let rings = self.before.iter().chain(&self.target);
+        rings.map(|ring| ring.size()).fold(self.ring.size(), RingSize::max)
     }
 
     /// The largest number of replicas.
@@ -134,11 +144,11 @@ impl Topology {
     }
 }
 
-/// The nodes on a partition's list, each once.
-pub(crate) fn nodes(ring: &Ring, partition: Partition, n_val: u32) -> Vec<NodeId> {
+/// The nodes on a position's list, each once.
+pub(crate) fn nodes(ring: &Ring, at: Position, n_val: u32) -> Vec<NodeId> {
     let n_val = usize::try_from(n_val).unwrap_or(usize::MAX);
     let mut nodes: Vec<NodeId> = Vec::new();
-    for entry in ring.preflist(partition, n_val) {
+    for entry in ring.preflist(ring.size().partition(at), n_val) {
         if !nodes.contains(&entry.node) {
             nodes.push(entry.node);
         }
@@ -149,7 +159,8 @@ pub(crate) fn nodes(ring: &Ring, partition: Partition, n_val: u32) -> Vec<NodeId
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ring::{Member, RingSize, RingVersion};
+    use proptest::prelude::*;
+    use ring::{Member, RingVersion};
 
     fn ring(version: u64, owners: [u16; 8], down: &[u16]) -> Arc<Ring> {
         let state = |id| if down.contains(&id) { MemberState::Down } else { MemberState::Valid };
@@ -169,7 +180,7 @@ mod tests {
     #[test]
     fn whoever_comes_copies_from_whoever_goes() {
         let topology = copying(OLD, [0, 1, 4, 3, 0, 1, 4, 3], &[]);
-        let at = Partition(0);
+        let at = Position(0);
         assert_eq!((topology.joiners(at, 3), topology.givers(at, 3)), (vec![NodeId(4)], vec![NodeId(2)]));
         assert_eq!(topology.joiners(at, 2), []);
         assert!(topology.is_keeper(NodeId(2), at, 3) && topology.is_keeper(NodeId(4), at, 3));
@@ -188,16 +199,85 @@ mod tests {
     #[test]
     fn those_that_stay_give_what_nobody_can_be_asked_for() {
         let topology = copying(OLD, [0, 1, 4, 3, 0, 1, 4, 3], &[2]);
-        assert_eq!(topology.givers(Partition(0), 3), [NodeId(0), NodeId(1)]);
+        assert_eq!(topology.givers(Position(0), 3), [NodeId(0), NodeId(1)]);
     }
 
     #[test]
     fn where_more_come_than_go_all_give() {
         let topology = copying([0, 1, 0, 1, 0, 1, 0, 1], [0, 1, 2, 0, 1, 2, 0, 1], &[]);
-        let at = Partition(0);
+        let at = Position(0);
         assert_eq!(
             (topology.joiners(at, 3), topology.givers(at, 3)),
             (vec![NodeId(2)], vec![NodeId(0), NodeId(1)])
         );
+    }
+
+    /// A ring of any size, in which as many nodes own as there are.
+    fn any_ring(version: u64) -> impl Strategy<Value = Arc<Ring>> {
+        let owners = (3u32..7).prop_flat_map(|bits| prop::collection::vec(0u16..6, 1usize << bits));
+        owners.prop_map(move |owners| {
+            let members = Arc::clone(ring(1, OLD, &[]).members());
+            let owners: Box<[NodeId]> = owners.into_iter().map(NodeId).collect();
+            let size = RingSize::of_owners(&owners).unwrap();
+            Arc::new(Ring::new(RingVersion(version), size, members, owners).unwrap())
+        })
+    }
+
+    /// The parts of a list with so many nodes.
+    fn quorums(list: &[NodeId], nodes: usize) -> impl Iterator<Item = Vec<NodeId>> {
+        let chosen = |bits: u32| (0..list.len()).filter(move |at| bits & 1 << at != 0).map(|at| list[at]);
+        (0..1u32 << list.len())
+            .map(move |bits| chosen(bits).collect::<Vec<_>>())
+            .filter(move |it| it.len() == nodes)
+    }
+
+    proptest! {
+        /// The argument of decision 28, at every position: what a quorum of writers has confirmed by one step a quorum of readers
+        /// finds by that step or a neighbour, whatever the sizes of the two rings.
+        #[test]
+        fn quorums_of_neighbouring_steps_meet(old in any_ring(1), new in any_ring(2), n_val in 1u32..5) {
+            let members = Arc::new(Members::of(NodeId(0), Arc::clone(old.members())).unwrap());
+            let copying = Topology { target: Some(Arc::clone(&new)), ..Topology::at_rest(members, Arc::clone(&old)) };
+            let switched =
+                Topology { before: Some(Arc::clone(&old)), ring: Arc::clone(&new), target: None, ..copying.clone() };
+            let finest = copying.finest();
+            prop_assert_eq!(finest, old.size().max(new.size()));
+            for partition in finest.all() {
+                let at = finest.first(partition);
+                let (had, has) = (nodes(&old, at, n_val), nodes(&new, at, n_val));
+                // Fewer nodes than replicas are left out of the argument.
+                if had.len() != has.len() {
+                    continue;
+                }
+                let (givers, joiners) = (copying.givers(at, n_val), copying.joiners(at, n_val));
+                prop_assert_eq!((&givers, &joiners), (&switched.givers(at, n_val), &switched.joiners(at, n_val)));
+                let n = had.len();
+                for w in 1..=n {
+                    let r = n + 1 - w;
+                    // What a list's part has confirmed, with those to whom it was passed on.
+                    let confirmed = |writers: &[NodeId], pass: &[NodeId], on: &[NodeId]| {
+                        let passes = writers.iter().any(|node| pass.contains(node));
+                        let more = if passes { on.to_vec() } else { Vec::new() };
+                        [writers.to_vec(), more].concat()
+                    };
+                    for writers in quorums(&had, w) {
+                        let all = confirmed(&writers, &givers, &joiners);
+                        for readers in quorums(&has, r) {
+                            prop_assert!(readers.iter().any(|node| all.contains(node)), "{writers:?}, {readers:?}");
+                        }
+                    }
+                    for writers in quorums(&has, w) {
+                        let all = confirmed(&writers, &joiners, &givers);
+                        for readers in quorums(&had, r) {
+                            prop_assert!(readers.iter().any(|node| all.contains(node)), "{writers:?}, {readers:?}");
+                        }
+                    }
+                }
+                // Those of a position are those of all its neighbours in the finest partition.
+                let last = *finest.range(partition).end();
+                prop_assert_eq!(givers, copying.givers(last, n_val));
+                prop_assert!(had.iter().chain(&has).all(|&node| switched.is_keeper(node, last, n_val)));
+            }
+        }
     }
 }

@@ -16,7 +16,7 @@ const NODES: usize = 4;
 const KEYS: usize = 40;
 
 fn layout() -> Layout {
-    Layout { shards: 1, ring_size: RingSize::new(16).unwrap() }
+    Layout::new(1, RingSize::new(16).unwrap())
 }
 
 fn members(here: usize) -> Members {
@@ -25,9 +25,15 @@ fn members(here: usize) -> Members {
 
 /// A ring that these nodes own in turn.
 fn ring(version: u64, owners: &[u16]) -> Arc<Ring> {
-    let owned = owners.iter().copied().cycle().take(16).map(NodeId).collect();
+    ring_of(version, 16, owners)
+}
+
+/// The same of so many partitions.
+fn ring_of(version: u64, partitions: u32, owners: &[u16]) -> Arc<Ring> {
+    let size = RingSize::new(partitions).unwrap();
+    let owned = owners.iter().copied().cycle().take(size.all().len()).map(NodeId).collect();
     let members = Arc::clone(members(0).of_ring());
-    Arc::new(Ring::new(RingVersion(version), layout().ring_size, members, owned).unwrap())
+    Arc::new(Ring::new(RingVersion(version), size, members, owned).unwrap())
 }
 
 fn topology(node: usize, epoch: u64, rings: [Option<&Arc<Ring>>; 3]) -> Topology {
@@ -108,6 +114,46 @@ fn a_partition_moves_while_it_is_written() {
     }
 }
 
+/// Smaller partitions, of which each has other owners than the larger one that it was a part of.
+#[test]
+fn a_ring_grows_while_it_is_written() {
+    let data = folder();
+    let mut cluster = filled(&data);
+    let (old, new) = (ring(1, &[0, 1, 2]), ring_of(2, 64, &[0, 1, 2, 3]));
+    let mut keys: Vec<String> = (0..KEYS).map(|key| format!("k{key}")).collect();
+    let mut write = |cluster: &mut Cluster, step: &str| {
+        for at in 0..KEYS {
+            let key = format!("{step}{at}");
+            cluster.put(at % NODES, &key, "v").unwrap();
+            keys.push(key);
+        }
+    };
+    publish(&mut cluster, 2, [None, Some(&old), Some(&new)]);
+    write(&mut cluster, "copying");
+    cluster.pass(Duration::from_secs(5));
+    assert_eq!(cluster.copied, [RingVersion(2); NODES]);
+    // Only node 3 is to have what it had not: three of four of the 64.
+    let status = cluster.nodes[3].as_ref().unwrap().transfers();
+    assert!(status.iter().all(|it| it.partitions_left == 0));
+    assert!((0..3).all(|node| cluster.nodes[node].as_ref().unwrap().transfers().is_empty()));
+    // Nodes hear of the next step at different times.
+    cluster.nodes[0].as_mut().unwrap().topology(topology(0, 3, [Some(&old), Some(&new), None]));
+    cluster.nodes[3].as_mut().unwrap().topology(topology(3, 3, [Some(&old), Some(&new), None]));
+    write(&mut cluster, "between");
+    publish(&mut cluster, 3, [Some(&old), Some(&new), None]);
+    write(&mut cluster, "switched");
+    publish(&mut cluster, 4, [None, Some(&new), None]);
+    write(&mut cluster, "rest");
+    cluster.pass(Duration::from_secs(3));
+    for key in keys {
+        for node in 0..NODES {
+            assert_eq!(cluster.values(node, &key), ["v"], "{key} from node {node}");
+            assert_eq!(has(&mut cluster, node, &key), is_primary(&new, node, &key), "{key} at node {node}");
+        }
+    }
+    assert!(cluster.nodes.iter().flatten().all(|shard| shard.has_given_all()));
+}
+
 #[test]
 fn a_write_is_confirmed_by_those_who_leave_and_come_together() {
     let data = folder();
@@ -180,7 +226,7 @@ fn nothing_is_left_of_a_copy_that_nobody_waits_for() {
     cluster.cuts.insert((2, 3));
     publish(&mut cluster, 2, [None, Some(&old), Some(&new)]);
     let ask =
-        PeerMessage::AskCopy { id: AskId(7 << 8), target: 2, partitions: (0..16).collect(), start: None };
+        PeerMessage::AskCopy { id: AskId(7 << 8), target: 2, partitions: (0..256).collect(), start: None };
     cluster.deliver(3, 2, &ask);
     cluster.run();
     assert!(!cluster.nodes[2].as_ref().unwrap().is_idle());

@@ -40,7 +40,7 @@ fn answers(shard: &mut Shard) -> Vec<(RequestId, Response)> {
 #[test]
 fn writes_wait_for_one_another_while_reads_go_on() {
     let data = tempfile::tempdir().unwrap();
-    let layout = Layout { shards: 1, ring_size: RingSize::new(16).unwrap() };
+    let layout = Layout::new(1, RingSize::new(16).unwrap());
     let clock = Arc::new(HandClock::default());
     clock.0.store(1_000_000_000, Ordering::Relaxed);
     let (store, table) = open_store(data.path(), &layout, 0, 1, &clock, Arc::default());

@@ -23,7 +23,7 @@ impl Cluster {
     /// What a node's replica has, and whether that is only a tombstone.
     fn head_at(&mut self, node: usize, key: &str) -> Option<Bytes> {
         let bucket = bucket();
-        let layout = Layout { shards: 1, ring_size: RingSize::new(16).unwrap() };
+        let layout = Layout::new(1, RingSize::new(16).unwrap());
         let prefix = layout.prefix(&bucket, key.as_bytes());
         let mut ledger_key = Vec::new();
         let (of_type, name) = (&bucket.bucket_type, &bucket.name);

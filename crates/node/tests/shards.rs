@@ -29,7 +29,7 @@ struct Node {
 
 impl Node {
     fn open(data: &Path) -> Node {
-        let layout = Layout { shards: SHARDS, ring_size: RingSize::new(16).unwrap() };
+        let layout = Layout::new(SHARDS, RingSize::new(16).unwrap());
         let clock = Arc::new(HandClock::default());
         let mut stores = Vec::new();
         let mut table = None;

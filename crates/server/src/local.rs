@@ -255,12 +255,12 @@ impl Local {
             match others[..] {
                 [] => tracing::error!(
                     from,
-                    partition = loss.partition,
+                    partition = %loss.partition,
                     "the sender of a copy has lost something, and nobody else has the partition whole: what was lost stays lost"
                 ),
                 _ => tracing::warn!(
                     from,
-                    partition = loss.partition,
+                    partition = %loss.partition,
                     others = others.join(", "),
                     "the sender of a copy has lost something: it is copied from others, too"
                 ),

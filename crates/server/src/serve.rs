@@ -70,13 +70,16 @@ pub fn serve(config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Er
     let peers = cluster.as_ref().map(|it| listen(it.listen, 1)).transpose()?.map(|mut one| one.remove(0));
     let address_of_peers = peers.as_ref().map(|it| address_of(it, config.http_listen)).transpose()?;
     let (membership, inbox) = membership::queue(layout.shards);
-    let entering = Entering { config: &config, owner: owner.as_ref(), ring_size: layout.ring_size };
+    let entering = Entering { config: &config, owner: owner.as_ref(), layout };
     let entered = match (&cluster, &tls, address_of_peers) {
         (Some(cluster), Some(tls), Some(here)) => entering.member(cluster, here, tls)?,
         _ => entering.alone()?,
     };
-    // A newcomer has the ring of the cluster.
-    layout.ring_size = entered.standing.state.size();
+    if owner.is_none() {
+        // A newcomer orders its keys as the cluster does.
+        let state = &entered.standing.state;
+        (layout.ring_size, layout.prefixes) = (state.size(), state.prefixes());
+    }
     let owner = owner.unwrap_or_else(|| entered.owner());
     // 0 is for no process in particular.
     let life = OsRng::new().next_u64().max(1);
@@ -388,7 +391,7 @@ fn find_layout(config: &Config) -> Result<(Layout, Option<Owner>), Error> {
     let mut disk = OsDisk::blocking();
     let Some(layout) = Layout::read(&mut disk, &config.data).map_err(failed)? else {
         let shards = config.shards.unwrap_or_else(shards_default);
-        return Ok((Layout { shards, ring_size: config.ring_size.unwrap_or_default() }, None));
+        return Ok((Layout::new(shards, config.ring_size.unwrap_or_default()), None));
     };
     let differs = |what, has: u64, asked: u64| Error::Layout { data: config.data.clone(), what, has, asked };
     let has = u64::from(layout.ring_size.partitions());

@@ -129,7 +129,7 @@ impl Stats {
     pub fn of(
         nodename: &str,
         version: &str,
-        ring_num_partitions: u32,
+        ring_creation_size: u32,
         connections: usize,
         threads: &[ThreadStats],
     ) -> Stats {
@@ -138,15 +138,16 @@ impl Stats {
             riak_kv_version: RIAK_VERSION,
             riak_core_version: RIAK_VERSION,
             storage_backend: "annulet",
-            ring_creation_size: ring_num_partitions,
+            ring_creation_size,
             system: SystemFigures::now(),
             annulet_version: version.to_owned(),
-            ring_num_partitions,
             shards: threads.len(),
             connections,
             ..Stats::default()
         };
         threads.iter().for_each(|thread| stats.add(thread));
+        let partitions = threads.iter().map(|thread| thread.shard.partitions);
+        stats.ring_num_partitions = partitions.max().unwrap_or(ring_creation_size);
         stats.peers_up = threads.iter().map(|thread| thread.shard.peers_up).min().unwrap_or(0);
         stats
     }

@@ -26,6 +26,8 @@ pub enum Command {
     ForceRemove(Of),
     /// Note that a member will not be reached for long. It is valid again when it starts.
     Down(Of),
+    /// Stage more partitions, so that more nodes can share the load evenly. No data is rewritten, and hardly any moves.
+    ResizeRing(ResizeArgs),
     /// Forget what is staged.
     Clear(Node),
     /// Carry out what is staged.
@@ -43,6 +45,16 @@ pub struct RecoverArgs {
     /// The word that was shown.
     #[arg(value_name = "WORD")]
     word: Option<String>,
+}
+
+/// How many partitions there are to be.
+#[derive(clap::Args)]
+pub struct ResizeArgs {
+    #[command(flatten)]
+    shown: Shown,
+    /// A power of two above what there is, and at most 16 times what the cluster was founded with.
+    #[arg(value_name = "PARTITIONS")]
+    partitions: ring::RingSize,
 }
 
 /// How a commit is made.
@@ -119,6 +131,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::ForceReplace(pair) => pair.stage("force-replace"),
         Command::ForceRemove(of) => of.stage("force-remove"),
         Command::Down(of) => change(&of.node, "down", &json!({ "node": of.member }), "noted"),
+        Command::ResizeRing(args) => resize(args),
         Command::Clear(node) => change(node, "clear", &json!({}), "nothing is staged any more"),
         Command::Commit(args) => commit(args),
         Command::Recover(args) => recover(args),
@@ -141,6 +154,12 @@ impl Pair {
 fn change(node: &Node, word: &str, body: &Value, done: &str) -> Result<(), Failure> {
     taken(node.ask("POST", &format!("/admin/cluster/{word}"), &body.to_string())?)?;
     say(done)
+}
+
+fn resize(args: &ResizeArgs) -> Result<(), Failure> {
+    let body = json!({ "partitions": args.partitions.partitions() }).to_string();
+    let answer = taken(args.shown.node.ask("POST", "/admin/cluster/resize-ring", &body)?)?;
+    args.shown.tell(&answer, || "staged".to_owned())
 }
 
 /// How often it is looked how far a change is.
@@ -284,9 +303,10 @@ pub fn ring(shown: &Shown) -> Result<(), Failure> {
     shown.tell(&part, || {
         let voters: Vec<String> = each(&cluster["voters"]).map(cell).collect();
         format!(
-            "ring:     version {}, {} partitions, {}\nepoch:    {}\nleader:   {}\nvoters:   {}\nanswered: {}",
+            "ring:     version {}, {} partitions (at most {}), {}\nepoch:    {}\nleader:   {}\nvoters:   {}\nanswered: {}",
             cell(&ring["version"]),
             cell(&ring["partitions"]),
+            cell(&ring["partitions_max"]),
             progress(change),
             cell(&cluster["epoch"]),
             match &cluster["leader"] {
@@ -369,10 +389,16 @@ fn plan(shown: &Shown) -> Result<(), Failure> {
             None | Some(0) => String::new(),
             Some(count) => format!("\ncopies of {count} partitions will be closer together than asked for"),
         };
+        let copies = &plan["copies"];
+        let count = |what: &str| copies[what].as_u64().unwrap_or_default();
+        let share = 100.0 * count("moved") as f64 / count("of").max(1) as f64;
         format!(
-            "{}\n\n{} partitions get another owner{shortfalls}",
+            "{}\n\n{} of {} partitions get another owner; {share:.1} % of the data moves, and is on {} nodes then (with \
+             three replicas){shortfalls}",
             table(&["node", "change", "state then", "owns", "will own"], &rows(&plan["parts"], &columns)),
             cell(&plan["moved"]),
+            cell(&plan["partitions"]),
+            count("distinct"),
         )
     })
 }
@@ -385,13 +411,17 @@ fn members_table(cluster: &Value) -> String {
 }
 
 fn staged_table(cluster: &Value) -> String {
-    match each(&cluster["staged"]).count() {
-        0 => "nothing is staged".to_owned(),
-        _ => {
-            let columns = ["node", "change", "by", "weight"];
-            let staged = table(&["member", "staged", "by", "weight"], &rows(&cluster["staged"], &columns));
-            format!("{staged}\n\n`annulet admin cluster plan` shows what it would do")
-        }
+    let mut staged = Vec::new();
+    if each(&cluster["staged"]).next().is_some() {
+        let columns = ["node", "change", "by", "weight"];
+        staged.push(table(&["member", "staged", "by", "weight"], &rows(&cluster["staged"], &columns)));
+    }
+    if let Some(partitions) = cluster["ring"]["partitions_staged"].as_u64() {
+        staged.push(format!("the ring is to have {partitions} partitions"));
+    }
+    match staged.is_empty() {
+        true => "nothing is staged".to_owned(),
+        false => format!("{}\n\n`annulet admin cluster plan` shows what it would do", staged.join("\n\n")),
     }
 }
 

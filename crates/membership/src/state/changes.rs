@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ring::{Member, MemberState, NodeId};
+use ring::{Member, MemberState, NodeId, RingSize};
 
 use super::{Change, Fate, MEMBERS_MAX, Record, Rejected, STAGED_MAX, State, Step, command};
 
@@ -79,9 +79,23 @@ impl State {
         }
     }
 
+    /// One change of the ring's size at a time, and none beside a change of owners that is under way: who looks at a plan then sees all
+    /// that it does.
+    pub(super) fn stage_ring(&mut self, size: RingSize) -> Result<(), Rejected> {
+        if self.step != Step::AtRest || self.next.is_some() {
+            return Err(Rejected::Moving);
+        }
+        if size <= self.size() || size > self.prefixes {
+            return Err(Rejected::Size { has: self.size().partitions(), most: self.prefixes.partitions() });
+        }
+        self.staged_size = Some(size);
+        Ok(())
+    }
+
     /// Forgets what is staged, and who waits to join.
     pub(super) fn clear(&mut self) {
         self.staged.clear();
+        self.staged_size = None;
         let joining = |record: &&Record| record.member.state == MemberState::Joining;
         let joining: Vec<NodeId> = self.members.values().filter(joining).map(|it| it.member.id).collect();
         joining.into_iter().for_each(|node| self.forget(node));
@@ -95,11 +109,12 @@ impl State {
 
     /// Carries out what is staged: the members change at once, the ring goes to `next` step by step.
     pub(super) fn commit(&mut self, next: &[NodeId]) -> Result<(), Rejected> {
-        if self.staged.is_empty() {
+        if !self.has_staged() {
             return Err(Rejected::NothingStaged);
         }
         let after = self.records_after_commit();
-        let fits = next.len() == self.owners.len()
+        let size = self.staged_size.unwrap_or(self.heading_size());
+        let fits = RingSize::of_owners(next) == Some(size)
             && next.iter().all(|owner| after.get(owner).is_some_and(Record::claims));
         if !fits {
             return Err(Rejected::Owners);
@@ -107,6 +122,7 @@ impl State {
         let before = std::mem::replace(&mut self.members, after);
         self.adopted.retain(|node| self.members.contains_key(node));
         self.staged.clear();
+        self.staged_size = None;
         for (node, record) in before {
             let is_live = self.members.get(&node).is_some_and(Record::is_live);
             if record.is_live() && !is_live {

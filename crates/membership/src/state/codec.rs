@@ -17,7 +17,10 @@ use super::{
 use crate::ClusterId;
 
 /// The format of a state that is written.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+
+/// An earlier one, which is read: a ring did not grow, and keys were ordered by its partitions.
+const VERSION_OF_ONE_SIZE: u8 = 2;
 
 /// An earlier one, which is read: a ring had no steps, and partitions moved one by one.
 const VERSION_OF_MOVES: u8 = 1;
@@ -34,6 +37,10 @@ fn text(fields: &mut Reader) -> Result<String, Malformed> {
 fn count(fields: &mut Reader, max: usize) -> Result<usize, Malformed> {
     let count = fields.count()?;
     if count > max { Err(Malformed("too many")) } else { Ok(count) }
+}
+
+fn size(fields: &mut Reader) -> Result<RingSize, Malformed> {
+    RingSize::new(fields.u32()?).map_err(|_| Malformed("no such ring size"))
 }
 
 fn node(fields: &mut Reader) -> Result<NodeId, Malformed> {
@@ -120,6 +127,11 @@ impl Command {
                 out.put_u16_le(node.0);
                 put_change(out, change);
             }
+            Command::StageRing { expected, size } => {
+                out.put_u8(13);
+                out.put_u64_le(*expected);
+                out.put_u32_le(size.partitions());
+            }
             Command::Clear { expected } => {
                 out.put_u8(3);
                 out.put_u64_le(*expected);
@@ -205,6 +217,7 @@ impl Command {
             // 6 was of no command that was ever given.
             11 => Command::Adopted { node: node(fields)?, version: RingVersion(fields.u64()?) },
             12 => Command::Copied { node: node(fields)?, target: RingVersion(fields.u64()?) },
+            13 => Command::StageRing { expected: fields.u64()?, size: size(fields)? },
             _ => return Err(Malformed("an unknown command")),
         })
     }
@@ -302,7 +315,8 @@ impl State {
         out.put_u64_le(self.cluster.0);
         out.put_u64_le(self.version);
         out.put_u64_le(self.ring_version.0);
-        out.put_u32_le(self.size.partitions());
+        out.put_u32_le(self.founded.partitions());
+        out.put_u32_le(self.prefixes.partitions());
         out.put_u16_le(self.next_id);
         put_varint(&mut out, self.members.len() as u64);
         for record in self.members.values() {
@@ -327,6 +341,8 @@ impl State {
             out.put_u16_le(node.0);
             put_change(&mut out, change);
         }
+        // No ring has 0 partitions.
+        out.put_u32_le(self.staged_size.map_or(0, RingSize::partitions));
         put_varint(&mut out, self.retired.len() as u64);
         self.retired.iter().for_each(|&actor| out.put_u64_le(actor));
         put_varint(&mut out, self.slots.len() as u64);
@@ -345,12 +361,13 @@ impl State {
         let mut fields = Reader::new(bytes);
         let fields = &mut fields;
         let format = fields.u8()?;
-        if ![VERSION, VERSION_OF_MOVES].contains(&format) {
+        if ![VERSION, VERSION_OF_ONE_SIZE, VERSION_OF_MOVES].contains(&format) {
             return Err(Malformed("a state of another format"));
         }
         let (cluster, version, ring_version) =
             (ClusterId(fields.u64()?), fields.u64()?, RingVersion(fields.u64()?));
-        let size = RingSize::new(fields.u32()?).map_err(|_| Malformed("no such ring size"))?;
+        let founded = size(fields)?;
+        let prefixes = if format == VERSION { size(fields)? } else { founded };
         let next_id = fields.u16()?;
         let mut members = BTreeMap::new();
         for _ in 0..count(fields, MEMBERS_MAX)? {
@@ -359,7 +376,7 @@ impl State {
         }
         let owners = owners(fields)?;
         let (step, next, adopted) = if format == VERSION_OF_MOVES {
-            (Step::AtRest, owners_after_moves(fields, size, &owners)?, BTreeSet::new())
+            (Step::AtRest, owners_after_moves(fields, founded, &owners)?, BTreeSet::new())
         } else {
             let step = step(fields)?;
             let next = if fields.u8()? == 0 { None } else { Some(self::owners(fields)?) };
@@ -369,6 +386,11 @@ impl State {
         for _ in 0..count(fields, STAGED_MAX)? {
             staged.insert(node(fields)?, change(fields)?);
         }
+        let staged_size = match format {
+            VERSION => Some(fields.u32()?).filter(|it| *it > 0).map(RingSize::new),
+            _ => None,
+        };
+        let staged_size = staged_size.transpose().map_err(|_| Malformed("no such ring size"))?;
         let retired_count = count(fields, RETIRED_MAX)?;
         let retired = (0..retired_count).map(|_| fields.u64()).collect::<Result<BTreeSet<u64>, _>>()?;
         let mut slots = BTreeMap::new();
@@ -380,7 +402,8 @@ impl State {
             cluster,
             version,
             ring_version,
-            size,
+            founded,
+            prefixes,
             next_id,
             members,
             owners,
@@ -388,6 +411,7 @@ impl State {
             next,
             adopted,
             staged,
+            staged_size,
             retired,
             slots,
         };
@@ -411,6 +435,9 @@ impl super::Rejected {
             Owners => (24, 0),
             Text => (26, 0),
             Restored { starts } => (27, starts),
+            Moving => (28, 0),
+            // Both are powers of two.
+            Size { has, most } => (29, has.trailing_zeros() << 8 | most.trailing_zeros()),
         }
     }
 
@@ -429,6 +456,10 @@ impl super::Rejected {
             24 => Owners,
             26 => Text,
             27 => Restored { starts: number },
+            28 => Moving,
+            29 if number >> 8 < 32 && number & 0xff < 32 => {
+                Size { has: 1 << (number >> 8), most: 1 << (number & 0xff) }
+            }
             _ => return None,
         })
     }

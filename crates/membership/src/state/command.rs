@@ -1,7 +1,7 @@
 //! What the log holds: commands, and why one is refused.
 
 use bytes::Bytes;
-use ring::{MemberState, NodeId, RingVersion};
+use ring::{MemberState, NodeId, RingSize, RingVersion};
 
 use super::TEXT_BYTES_MAX;
 
@@ -56,6 +56,13 @@ pub enum Command {
         node: NodeId,
         /// What is to become of it; not [`Change::Join`], which comes of admission.
         change: Change,
+    },
+    /// More partitions are staged; an earlier number is replaced.
+    StageRing {
+        /// The state's version.
+        expected: u64,
+        /// How many there are to be.
+        size: RingSize,
     },
     /// What is staged is forgotten, and so are those who wait to join.
     Clear {
@@ -159,6 +166,19 @@ pub enum Rejected {
     /// The owners do not fit the ring or the members.
     #[error("the owners do not fit the ring or its members")]
     Owners,
+    /// The ring cannot have so many partitions.
+    #[error(
+        "a ring only grows, to a power of two: this one has {has} partitions, and at most {most}, by which its nodes order their keys"
+    )]
+    Size {
+        /// How many it has.
+        has: u32,
+        /// The most it can have.
+        most: u32,
+    },
+    /// Something moves, or is to.
+    #[error("another change is under way: wait until it is carried out")]
+    Moving,
     /// A text is empty or too long.
     #[error("a text is empty or longer than {TEXT_BYTES_MAX} bytes")]
     Text,

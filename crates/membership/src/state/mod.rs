@@ -3,7 +3,8 @@
 //! [`State::apply`] is a function of the state and the command alone, so whoever applied the same commands in the same order
 //! has the same state, byte by byte. A change of the cluster takes these steps:
 //!
-//! 1. Changes are staged: a node is admitted ([`Command::Admit`]), a member is to leave or be replaced ([`Command::Stage`]).
+//! 1. Changes are staged: a node is admitted ([`Command::Admit`]), a member is to leave or be replaced ([`Command::Stage`]), the ring
+//!    is to grow ([`Command::StageRing`]).
 //! 2. They are shown: whoever asks computes a [`Plan`], with the ring's claim.
 //! 3. [`Command::Commit`] carries the next owners. The claim's outcome is in the log, not the claim: nodes with different
 //!    versions of the claim still agree.
@@ -121,7 +122,10 @@ pub struct State {
     version: u64,
     /// Of what is published.
     ring_version: RingVersion,
-    size: RingSize,
+    /// How many partitions there were when the cluster was founded.
+    founded: RingSize,
+    /// By how many prefixes all nodes order their keys: the most partitions that there can be.
+    prefixes: RingSize,
     next_id: u16,
     members: BTreeMap<NodeId, Record>,
     /// Of the ring in force.
@@ -132,6 +136,8 @@ pub struct State {
     /// Who goes by what is published, and by nothing older.
     adopted: BTreeSet<NodeId>,
     staged: BTreeMap<NodeId, Change>,
+    /// How many partitions there are to be, if that is staged.
+    staged_size: Option<RingSize>,
     retired: BTreeSet<u64>,
     slots: BTreeMap<Bytes, Bytes>,
 }
@@ -148,20 +154,24 @@ impl State {
         address: &str,
         zone: &str,
     ) -> Result<State, Rejected> {
-        State::found_by(cluster, size, [(name, address, zone)])
+        State::found_by(cluster, (size, size.finest()), [(name, address, zone)])
     }
 
-    /// A cluster of several nodes from its beginning, all valid, numbered in this order, which own partitions in turn. Whoever
-    /// calls it with the same has the same state.
+    /// A cluster of several nodes from its beginning, all valid, numbered in this order, which own partitions in turn and order their
+    /// keys by so many prefixes. Whoever calls it with the same has the same state.
+    ///
+    /// # Panics
+    /// If there are fewer prefixes than partitions.
     ///
     /// # Errors
     /// [`Rejected::Text`] if a text is too long or a name is empty, [`Rejected::NameTaken`] if two names are equal,
     /// [`Rejected::Full`] unless there is a node, and a partition for each, and they are at most [`MEMBERS_MAX`].
     pub fn found_by<'a>(
         cluster: ClusterId,
-        size: RingSize,
+        (size, prefixes): (RingSize, RingSize),
         nodes: impl IntoIterator<Item = (&'a str, &'a str, &'a str)>,
     ) -> Result<State, Rejected> {
+        assert!(size <= prefixes, "a partition is a range of keys");
         let mut members: BTreeMap<NodeId, Record> = BTreeMap::new();
         let mut next_id = 0_u16;
         for (name, address, zone) in nodes {
@@ -182,7 +192,8 @@ impl State {
             cluster,
             version: 1,
             ring_version: RingVersion(1 << EPOCH_SHIFT | 1),
-            size,
+            founded: size,
+            prefixes,
             next_id,
             // Whoever founds it begins with it.
             adopted: members.keys().copied().collect(),
@@ -191,6 +202,7 @@ impl State {
             step: Step::AtRest,
             next: None,
             staged: BTreeMap::new(),
+            staged_size: None,
             retired: BTreeSet::new(),
             slots: BTreeMap::new(),
         })
@@ -254,7 +266,32 @@ impl State {
 
     /// How many partitions there are.
     pub fn size(&self) -> RingSize {
-        self.size
+        size_of(&self.owners)
+    }
+
+    /// How many there are when all that was decided is carried out.
+    pub fn heading_size(&self) -> RingSize {
+        size_of(self.heading())
+    }
+
+    /// How many there are to be, if that waits for a commit.
+    pub fn staged_size(&self) -> Option<RingSize> {
+        self.staged_size
+    }
+
+    /// By how many prefixes all nodes order their keys: the most partitions that there can be.
+    pub fn prefixes(&self) -> RingSize {
+        self.prefixes
+    }
+
+    /// Whether a commit would do anything.
+    pub fn has_staged(&self) -> bool {
+        !self.staged.is_empty() || self.staged_size.is_some()
+    }
+
+    /// Whether the ring has grown, or is to.
+    pub(crate) fn is_grown(&self) -> bool {
+        self.heading_size() > self.founded
     }
 
     /// Applies a command of the log. A refused one changes nothing.
@@ -343,6 +380,10 @@ impl State {
             Command::Stage { expected, node, change } => {
                 self.expect(*expected)?;
                 self.stage(*node, *change)
+            }
+            Command::StageRing { expected, size } => {
+                self.expect(*expected)?;
+                self.stage_ring(*size)
             }
             Command::Clear { expected } => {
                 self.expect(*expected)?;
@@ -465,27 +506,37 @@ impl State {
         let may_own =
             |node: &NodeId| self.members.get(node).is_some_and(|record| record.member.state.may_own());
         let is_ring = |owners: &Vec<NodeId>| {
+            let fits =
+                RingSize::of_owners(owners).is_some_and(|it| self.founded <= it && it <= self.prefixes);
             // Owners stand in runs, or in turn.
             let distinct: BTreeSet<&NodeId> = owners.iter().collect();
-            owners.len() == self.size.all().len() && distinct.into_iter().all(may_own)
+            fits && distinct.into_iter().all(may_own)
         };
+        // A ring only grows.
+        let is_larger = |owners: &Vec<NodeId>| is_ring(owners) && owners.len() >= self.owners.len();
         let names: BTreeSet<&str> = self.members.values().map(|record| &*record.member.name).collect();
         let step = match &self.step {
             Step::AtRest => true,
             Step::Copying { target, version, copied } => {
-                is_ring(target) && *version <= self.ring_version && copied.iter().all(is_member)
+                is_larger(target) && *version <= self.ring_version && copied.iter().all(is_member)
             }
-            Step::Switched { before } => is_ring(before),
+            Step::Switched { before } => is_ring(before) && before.len() <= self.owners.len(),
         };
         let flaws = [
             (names.len() == self.members.len(), "two members of one name"),
             (self.members.keys().all(|node| node.0 < self.next_id), "a number not given out"),
             (is_ring(&self.owners), "an owner that may not own"),
             (step, "a step that cannot be"),
-            (self.next.iter().all(is_ring), "a next owner that may not own"),
+            (self.next.iter().all(is_larger), "a next owner that may not own"),
             (self.adopted.iter().all(is_member), "a report of no member"),
             (self.staged.keys().all(is_member), "a change of no member"),
+            (self.staged_size.is_none_or(|it| it <= self.prefixes), "a ring that cannot be"),
         ];
         flaws.into_iter().find(|(holds, _)| !holds).map(|(_, flaw)| flaw)
     }
+}
+
+/// How many partitions they own.
+fn size_of(owners: &[NodeId]) -> RingSize {
+    RingSize::of_owners(owners).expect("State::check holds owners to be those of a ring")
 }

@@ -1,24 +1,34 @@
 //! What a commit of the staged changes would do, shown before it is done.
 //!
 //! A plan starts from where partitions are on their way to, not from where they are, so that a second plan does not send back
-//! what the first one moves; and from the newcomer where one takes a member's place, so that nothing else moves for that. From
-//! there the ring's claim decides.
+//! what the first one moves; and from the newcomer where one takes a member's place, so that nothing else moves for that; and, if
+//! the ring is to grow, from the larger ring whose lists are those that there are ([`ring::grown`]). From there the ring's claim
+//! decides.
+//!
+//! A ring that has grown keeps the distance that it has ([`DISTANCE_GROWN`]): another one would move half of the data.
 
 use std::collections::BTreeMap;
 
-use ring::{Claimed, MemberState, Members, NodeId, Shortfall};
+use ring::{Claimed, DISTANCE_GROWN, MemberState, Members, Moved, NodeId, RingSize, Shortfall, grown, moved};
 
 use super::{Change, Command, State};
+
+/// The number of replicas that a plan tells of, since nearly all buckets have it.
+const N_VAL_USUAL: usize = 3;
 
 /// What a commit would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The version of the state that it was made for: if that is another by now, the plan is refused.
     pub expected: u64,
+    /// How many partitions there are to be.
+    pub size: RingSize,
     /// The owner of each partition to be.
     pub owners: Vec<NodeId>,
-    /// How many partitions get another owner than they have.
+    /// How many partitions get another owner than they have; of a ring that grows, than the lists that there are would give them.
     pub moved: usize,
+    /// What that moves of buckets with the usual number of replicas.
+    pub copies: Moved,
     /// Where copies will be closer together than asked for.
     pub shortfalls: Vec<Shortfall>,
     /// Each member's part, before and after: those who go, and those who come, too.
@@ -51,13 +61,18 @@ impl State {
     /// # Errors
     /// The claim's: there are more members than partitions, or `target_n` is out of bounds.
     pub fn plan(&self, target_n: usize) -> Result<Plan, ring::Error> {
+        let size = self.staged_size.unwrap_or(self.heading_size());
+        let is_growing = size > self.heading_size();
+        let target_n = if is_growing || self.is_grown() { target_n.min(DISTANCE_GROWN) } else { target_n };
         let after: BTreeMap<NodeId, _> =
             self.after_commit().into_iter().map(|member| (member.id, member)).collect();
         let members = Members::new(after.values().cloned())?;
         let replaced = |owner: &NodeId| self.staged.get(owner).and_then(Change::by).unwrap_or(*owner);
         let heading: Vec<NodeId> = self.heading().iter().map(replaced).collect();
-        let claimed = Claimed { size: self.size, members: &members, owners: Some(&heading), target_n };
-        let claim = claimed.claim()?;
+        let heading = grown(&heading, size)?;
+        let claimed = Claimed { size, members: &members, owners: Some(&heading), target_n };
+        let claim = if is_growing { claimed.claim_in_place()? } else { claimed.claim()? };
+        let before = grown(&self.owners, size)?;
         let count = |owners: &[NodeId], node: NodeId| owners.iter().filter(|owner| **owner == node).count();
         let part = |&node: &NodeId| {
             let (change, state) =
@@ -70,7 +85,9 @@ impl State {
         Ok(Plan {
             expected: self.version,
             parts: self.members.keys().map(part).collect(),
-            moved: self.owners.iter().zip(&claim.owners).filter(|(before, after)| before != after).count(),
+            size,
+            moved: before.iter().zip(&claim.owners).filter(|(before, after)| before != after).count(),
+            copies: moved(&self.owners, &claim.owners, N_VAL_USUAL),
             owners: claim.owners.into_vec(),
             shortfalls: claim.shortfalls,
         })

@@ -17,9 +17,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ring::{MemberState, Members, NodeId, Ring, RingVersion};
+use ring::{MemberState, Members, NodeId, Partition, Ring, RingVersion};
 
-use super::{Fate, Rejected, State};
+use super::{Fate, Rejected, State, size_of};
 use crate::planted::{Planted, planted};
 
 /// How far the ring is.
@@ -75,7 +75,7 @@ impl State {
         let members = Members::new(self.members.values().map(|record| record.member.clone()));
         let members = Arc::new(members.expect("admission gives each member a number and a name of its own"));
         let ring_of = |version, owners: &[NodeId]| {
-            let ring = Ring::new(version, self.size, Arc::clone(&members), owners.into());
+            let ring = Ring::new(version, size_of(owners), Arc::clone(&members), owners.into());
             Arc::new(ring.expect("State::check holds owners to members that may own"))
         };
         let (before, target) = match &self.step {
@@ -118,12 +118,8 @@ impl State {
         let Step::Copying { target, copied, .. } = &self.step else { return Vec::new() };
         let is_live = |node: &NodeId| self.members.get(node).is_some_and(|record| record.is_live());
         // What somebody who is down owns already, it will have when it is back.
-        let gains = |node: &NodeId| {
-            let mut pairs = target.iter().zip(&self.owners);
-            pairs.any(|(next, owner)| next == node && owner != node)
-        };
         let owners: BTreeSet<NodeId> = target.iter().copied().collect();
-        let awaited = |node: &NodeId| !copied.contains(node) && (is_live(node) || gains(node));
+        let awaited = |node: &NodeId| !copied.contains(node) && (is_live(node) || self.gains(*node, target));
         owners.into_iter().filter(awaited).collect()
     }
 
@@ -132,6 +128,22 @@ impl State {
         let Step::Copying { target, copied, .. } = &self.step else { return false };
         let mut others = self.members.iter().filter(|(other, it)| **other != node && it.is_live());
         others.any(|(other, _)| !copied.contains(other) && target.contains(other))
+    }
+
+    /// What gets another owner than it has: the partition, whose it is, and whose it is to be. Of a ring that grows, what the lists that
+    /// there are would not give it.
+    pub fn to_move(&self) -> impl Iterator<Item = (Partition, NodeId, NodeId)> {
+        let size = self.heading_size();
+        let owners = ring::grown(&self.owners, size).expect("a ring only grows");
+        let pairs = owners.into_iter().zip(self.heading()).zip(size.all());
+        pairs.filter(|((owner, next), _)| owner != *next).map(|((owner, next), it)| (it, owner, *next))
+    }
+
+    /// Whether a node is to own any position that it does not own.
+    fn gains(&self, node: NodeId, target: &[NodeId]) -> bool {
+        let (size, finest) = (self.size(), size_of(target));
+        let owner = |it: Partition| self.owners[size.convert(it, finest).0 as usize];
+        finest.all().zip(target).any(|(it, next)| *next == node && owner(it) != node)
     }
 
     pub(super) fn report_adopted(&mut self, node: NodeId, version: RingVersion) -> Result<(), Rejected> {

@@ -8,7 +8,11 @@ use bytes::BytesMut;
 use protocol::peer::Reader;
 
 fn founded() -> State {
-    State::found(ClusterId(7), RingSize::new(8).unwrap(), "a@h", "h:1", "z").unwrap()
+    State::found(ClusterId(7), size(8), "a@h", "h:1", "z").unwrap()
+}
+
+fn size(partitions: u32) -> RingSize {
+    RingSize::new(partitions).unwrap()
 }
 
 fn admit(state: &mut State, name: &str) -> NodeId {
@@ -31,7 +35,8 @@ fn stage(state: &mut State, node: NodeId, change: Change) -> Result<(), Rejected
 fn commit(state: &mut State) -> Result<(), Rejected> {
     let members = state.after_commit();
     let claiming: Vec<NodeId> = members.iter().filter(|it| it.state.claims()).map(|it| it.id).collect();
-    let owners = claiming.iter().copied().cycle().take(8).collect();
+    let size = state.staged_size().unwrap_or(state.heading_size());
+    let owners = claiming.iter().copied().cycle().take(size.all().len()).collect();
     state.apply(&Command::Commit { expected: state.version(), owners })
 }
 
@@ -352,7 +357,7 @@ fn random_command(rng: &mut SplitMix64, state: &State) -> Command {
     {
         return due[usize::try_from(rng.below(due.len() as u64)).unwrap()].clone();
     }
-    match rng.below(13) {
+    match rng.below(14) {
         0 | 1 => {
             let name = format!("{}@h", rng.below(20));
             Command::Admit { expected, name, address: "h".into(), zone: "z".into(), weight: 1 }
@@ -378,7 +383,8 @@ fn random_command(rng: &mut SplitMix64, state: &State) -> Command {
                 0 => NodeId(99),
                 len => claiming[usize::try_from(rng.below(len)).unwrap()],
             };
-            Command::Commit { expected, owners: (0..8).map(|_| owner()).collect() }
+            let size = state.staged_size().unwrap_or(state.heading_size());
+            Command::Commit { expected, owners: size.all().map(|_| owner()).collect() }
         }
         7 => Command::Adopted { node, version: late_version(rng, state.ring_version()) },
         8 => match state.step() {
@@ -393,6 +399,7 @@ fn random_command(rng: &mut SplitMix64, state: &State) -> Command {
             start: 1,
             address: "h".into(),
         },
+        12 => Command::StageRing { expected, size: size(8 << rng.below(3)) },
         _ => {
             let name = Bytes::from(rng.below(3).to_string());
             let before = state.slot(&name).cloned();
@@ -455,8 +462,10 @@ impl Witness {
         if let (Step::Copying { target, version, .. }, Step::Switched { .. }) = (before.step(), after.step())
         {
             assert_eq!(after.owners(), target);
-            for (node, owner) in target.iter().zip(before.owners()) {
-                assert!(node == owner || self.has.contains(&(*node, *version)), "{node} has nothing of it");
+            let ratio = target.len() / before.owners().len();
+            for (at, node) in target.iter().enumerate() {
+                let owner = before.owners()[at / ratio];
+                assert!(*node == owner || self.has.contains(&(*node, *version)), "{node} has nothing of it");
             }
         }
         self.since = after.ring_version();
@@ -524,8 +533,8 @@ fn golden_bytes() {
     let mut state = founded();
     let b = admit(&mut state, "b@h");
     stage(&mut state, NodeId(0), Change::Replace(b)).unwrap();
-    let fields: [&[u8]; 10] = [
-        b"\x02\x07\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x02\0\0\0\0\x01\0\0\x08\0\0\0\x02\0",
+    let fields: [&[u8]; 11] = [
+        b"\x03\x07\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x02\0\0\0\0\x01\0\0\x08\0\0\0\x80\0\0\0\x02\0",
         b"\x02",
         MEMBERS[0],
         b"\0",
@@ -534,13 +543,14 @@ fn golden_bytes() {
         b"\x01\x08\0\0",
         b"\0\0\0",
         b"\x02\0\0\x02\x01\0\x01\0\0\0\0",
+        b"\0\0\0\0",
         b"\0\0",
     ];
     assert_eq!(state.encode(), fields.concat());
     commit(&mut state).unwrap();
     state.apply(&adopted(b, &state)).unwrap();
-    let fields: [&[u8]; 10] = [
-        b"\x02\x07\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x03\0\0\0\0\x01\0\0\x08\0\0\0\x02\0",
+    let fields: [&[u8]; 11] = [
+        b"\x03\x07\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x03\0\0\0\0\x01\0\0\x08\0\0\0\x80\0\0\0\x02\0",
         b"\x02",
         b"\0\0\x03a@h\x01z\x03h:1\x64\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\x01",
         b"\x01\0\x03b@h\0\x03h:2\x64\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0",
@@ -549,15 +559,16 @@ fn golden_bytes() {
         b"\x01\x01\x08\x01\0",
         b"\x01\x01\0",
         b"\0",
+        b"\0\0\0\0",
         b"\0\0",
     ];
     assert_eq!(state.encode(), fields.concat());
     state.apply(&adopted(NodeId(0), &state)).unwrap();
     state.apply(&copied(b, &state)).unwrap();
-    let step: &[u8] = b"\x01\x08\0\0\x01\x01\x08\x01\0\x04\0\0\0\0\x01\0\0\x01\x01\0\0\0\0\0\0";
+    let step: &[u8] = b"\x01\x08\0\0\x01\x01\x08\x01\0\x04\0\0\0\0\x01\0\0\x01\x01\0\0\0\0\0\0\0\0\0\0";
     assert!(state.encode().ends_with(step));
     one_step(&mut state);
-    assert!(state.encode().ends_with(b"\x01\x08\x01\0\x02\x01\x08\0\0\0\0\0\0\0"));
+    assert!(state.encode().ends_with(b"\x01\x08\x01\0\x02\x01\x08\0\0\0\0\0\0\0\0\0\0\0"));
 }
 
 #[test]
@@ -570,6 +581,8 @@ fn golden_bytes_of_reports() {
     let (node, version) = (NodeId(0x0102), RingVersion(0x0100_0000_0003));
     assert_eq!(&bytes(Command::Adopted { node, version })[..], b"\x0b\x02\x01\x03\0\0\0\0\x01\0\0");
     assert_eq!(&bytes(Command::Copied { node, target: version })[..], b"\x0c\x02\x01\x03\0\0\0\0\x01\0\0");
+    let grows = Command::StageRing { expected: 3, size: size(1_024) };
+    assert_eq!(&bytes(grows)[..], b"\x0d\x03\0\0\0\0\0\0\0\0\x04\0\0");
 }
 
 #[test]
@@ -584,10 +597,25 @@ fn a_state_of_the_format_before_is_read() {
         b"\x02\0\0\x02\x01\0\x01\0\0\0\0",
         b"\0\0",
     ];
+    // Keys were ordered by partitions.
+    let founded = || State::found_by(ClusterId(7), (size(8), size(8)), [("a@h", "h:1", "z")]).unwrap();
     let mut state = founded();
     let b = admit(&mut state, "b@h");
     stage(&mut state, NodeId(0), Change::Replace(b)).unwrap();
-    assert_eq!(State::decode(Bytes::from(fields.concat())), Ok(state));
+    assert_eq!(State::decode(Bytes::from(fields.concat())), Ok(state.clone()));
+    let of_one_size: [&[u8]; 10] = [
+        b"\x02\x07\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x02\0\0\0\0\x01\0\0\x08\0\0\0\x02\0",
+        b"\x02",
+        MEMBERS[0],
+        b"\0",
+        MEMBERS[1],
+        b"\0",
+        b"\x01\x08\0\0",
+        b"\0\0\0",
+        b"\x02\0\0\x02\x01\0\x01\0\0\0\0",
+        b"\0\0",
+    ];
+    assert_eq!(State::decode(Bytes::from(of_one_size.concat())), Ok(state));
     // One partition was on its way to a member that owned none.
     let moving = [&fields.concat()[..31], b"\x02", MEMBERS[0], VALID_B].concat();
     let moving = [&moving[..], b"\x01\x08\0\0", b"\x01\x03\x01\0", b"\0", b"\0\0"].concat();
@@ -595,6 +623,72 @@ fn a_state_of_the_format_before_is_read() {
     let mut next = [NodeId(0); 8];
     next[3] = b;
     assert_eq!((state.step(), state.heading(), state.is_settled()), (&Step::AtRest, &next[..], false));
+}
+
+#[test]
+fn a_ring_grows_by_the_steps_of_any_change() {
+    let mut state = founded();
+    admit(&mut state, "b@h");
+    commit(&mut state).unwrap();
+    finish(&mut state);
+    let grow = |state: &State, to| Command::StageRing { expected: state.version(), size: size(to) };
+    let refused = Rejected::Size { has: 8, most: 128 };
+    assert_eq!(state.apply(&grow(&state, 8)), Err(refused));
+    assert_eq!(state.apply(&grow(&state, 256)), Err(refused));
+    state.apply(&grow(&state, 16)).unwrap();
+    state.apply(&grow(&state, 32)).unwrap();
+    assert_eq!((state.staged_size(), state.size()), (Some(size(32)), size(8)));
+    let expected = state.version();
+    assert_eq!(state.apply(&Command::Commit { expected, owners: vec![NodeId(0); 8] }), Err(Rejected::Owners));
+    assert_eq!(State::decode(state.encode()), Ok(state.clone()));
+    let mut cleared = state.clone();
+    cleared.apply(&Command::Clear { expected }).unwrap();
+    assert_eq!((cleared.staged_size(), commit(&mut cleared)), (None, Err(Rejected::NothingStaged)));
+
+    let plan = state.plan(4).unwrap();
+    assert_eq!((plan.size, plan.owners.len(), plan.moved, plan.copies.copies), (size(32), 32, 0, 0));
+    state.apply(&plan.command()).unwrap();
+    let sizes = |state: &State| {
+        let published = state.published();
+        let size = |ring: &Arc<ring::Ring>| ring.size().partitions();
+        (published.before.as_ref().map(size), size(&published.ring), published.target.as_ref().map(size))
+    };
+    assert_eq!((state.size(), state.heading_size()), (size(8), size(32)));
+    assert_eq!(state.apply(&grow(&state, 64)), Err(Rejected::Moving));
+    let mut seen = vec![sizes(&state)];
+    while !state.is_settled() {
+        one_step(&mut state);
+        assert_eq!(State::decode(state.encode()), Ok(state.clone()));
+        seen.push(sizes(&state));
+    }
+    seen.dedup();
+    // All had adopted what was there before, so it begins at once.
+    let steps = [(None, 8, Some(32)), (Some(8), 32, None), (None, 32, None)];
+    assert_eq!(seen, steps);
+    assert_eq!(state.size(), size(32));
+    // A newcomer gets its share of the ring that has grown, and no more.
+    admit(&mut state, "c@h");
+    let plan = state.plan(4).unwrap();
+    assert!(plan.moved <= 11, "{} move", plan.moved);
+}
+
+#[test]
+fn a_ring_that_grows_is_given_up_like_any_target() {
+    let mut state = founded();
+    admit(&mut state, "b@h");
+    commit(&mut state).unwrap();
+    finish(&mut state);
+    state.apply(&Command::StageRing { expected: state.version(), size: size(16) }).unwrap();
+    commit(&mut state).unwrap();
+    while !matches!(state.step(), Step::Copying { .. }) {
+        one_step(&mut state);
+    }
+    state.apply(&Command::Down { expected: state.version(), node: NodeId(1) }).unwrap();
+    assert_eq!((state.step(), state.size(), state.heading_size()), (&Step::AtRest, size(8), size(16)));
+    let started = Command::Started { node: NodeId(1), starts: 1, start: 1, address: "h".into() };
+    state.apply(&started).unwrap();
+    finish(&mut state);
+    assert_eq!(state.size(), size(16));
 }
 
 #[test]

@@ -42,6 +42,8 @@ pub enum ClusterPage {
     Plan,
     /// A change is staged.
     Stage,
+    /// More partitions are staged.
+    ResizeRing,
     /// What is staged is forgotten.
     Clear,
     /// What is staged is carried out.
@@ -65,6 +67,7 @@ impl ClusterPage {
             b"" => ClusterPage::Show,
             b"plan" => ClusterPage::Plan,
             b"stage" => ClusterPage::Stage,
+            b"resize-ring" => ClusterPage::ResizeRing,
             b"clear" => ClusterPage::Clear,
             b"commit" => ClusterPage::Commit,
             b"down" => ClusterPage::Down,
@@ -253,6 +256,7 @@ mod tests {
             Page::Cluster(ClusterPage::Show),
             Page::Cluster(ClusterPage::Plan),
             Page::Cluster(ClusterPage::Stage),
+            Page::Cluster(ClusterPage::ResizeRing),
             Page::Cluster(ClusterPage::Clear),
             Page::Cluster(ClusterPage::Commit),
             Page::Cluster(ClusterPage::Down),

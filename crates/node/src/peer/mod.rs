@@ -219,20 +219,20 @@ pub fn route(message: &PeerMessage, layout: &Layout) -> ShardId {
         PeerMessage::Ask { key, .. } => {
             // A key that is none is answered by whoever gets it.
             let prefix = object::key::decode_object_key(key).map_or(0, |key| key.prefix);
-            ShardId(ring::shard_of(prefix, layout.shards))
+            ShardId(layout.shard_of(prefix))
         }
         PeerMessage::AskPage { ask, .. } => {
             let first = ask.partitions.first().copied().unwrap_or_default();
-            ShardId(ring::shard_of(first, layout.shards))
+            ShardId(layout.shard_of(first))
         }
         PeerMessage::AskCopy { partitions, .. } => {
             let first = partitions.first().copied().unwrap_or_default();
-            ShardId(ring::shard_of(first, layout.shards))
+            ShardId(layout.shard_of(first))
         }
         PeerMessage::Forward { request, .. } => {
             let (bucket, key) = (request.bucket(), request.key());
             let prefix = bucket.zip(key).map_or(0, |(bucket, key)| layout.prefix(bucket, key));
-            ShardId(ring::shard_of(prefix, layout.shards))
+            ShardId(layout.shard_of(prefix))
         }
     }
 }

@@ -37,10 +37,10 @@ const CHECKPOINT_VERSION: u8 = 1;
 
 /// What is copied from one node.
 pub(super) struct Pull {
-    /// Partitions that are left; the one to go on in comes first.
+    /// Prefixes that are left; the one to go on in comes first.
     left: Vec<u16>,
     start: Option<Bytes>,
-    /// Partitions to be asked for after them, since others have lost something of them.
+    /// Prefixes to be asked for after them, since others have lost something of them.
     pub more: BTreeSet<u16>,
     /// The question that has no answer, and since when.
     question: Option<(u64, Monotonic)>,
@@ -104,7 +104,7 @@ impl Shard {
         let status = |(&from, pull): (&NodeId, &Pull)| TransferStatus {
             target,
             from,
-            partitions_left: pull.left.len() + pull.more.len(),
+            partitions_left: self.partitions_of(pull.left.iter().chain(&pull.more)),
             running: pull.question.is_some(),
             since: pull.since,
             moved: pull.moved,
@@ -113,9 +113,16 @@ impl Shard {
             reason: pull.reason.clone(),
             objects: pull.objects,
             bytes: pull.bytes,
-            lossy: copies.losses.of(from),
+            lossy: self.partitions_of(copies.losses.of(from)),
         };
         copies.pulls.iter().map(status).collect()
+    }
+
+    /// How many partitions these prefixes are in, by the finest ring that is in force or comes.
+    fn partitions_of<'a>(&self, prefixes: impl Iterator<Item = &'a u16>) -> usize {
+        let finest = self.moves.topology.finest();
+        let partitions = prefixes.map(|&prefix| finest.partition(self.position(prefix)));
+        partitions.collect::<BTreeSet<_>>().len()
     }
 
     /// Begins what the target asks for, if that is another one than before.
@@ -210,20 +217,22 @@ impl Shard {
         Ok(())
     }
 
-    /// The partitions of this shard that this node is to have and has not, by those who give them.
+    /// The prefixes of this shard that this node is to have and has not, by those who give them.
     fn wanted(&self) -> BTreeMap<NodeId, BTreeSet<u16>> {
         let topology = &self.moves.topology;
-        let (here, shards) = (self.peers.here(), self.config.layout.shards);
+        let (here, layout, finest) = (self.peers.here(), &self.config.layout, topology.finest());
         let mut wanted: BTreeMap<NodeId, BTreeSet<u16>> = BTreeMap::new();
-        for partition in topology.ring.size().all() {
-            let prefix = u16::try_from(partition.0).expect("a partition's number has 16 bits");
-            if ring::shard_of(prefix, shards) != self.config.id.0 {
+        for partition in finest.all() {
+            let prefixes = layout.prefixes_of(partition, finest);
+            // A ring does not become smaller, so a partition is in one shard.
+            if layout.shard_of(*prefixes.start()) != self.config.id.0 {
                 continue;
             }
+            let at = finest.first(partition);
             for &n_val in &*topology.n_vals {
-                if topology.joiners(partition, n_val).contains(&here) {
-                    for from in topology.givers(partition, n_val) {
-                        wanted.entry(from).or_default().insert(prefix);
+                if topology.joiners(at, n_val).contains(&here) {
+                    for from in topology.givers(at, n_val) {
+                        wanted.entry(from).or_default().extend(prefixes.clone());
                     }
                 }
             }

@@ -114,9 +114,9 @@ impl Shard {
         if self.moves.gifts.gifts.len() >= usize::try_from(topology.budget.sent_max).unwrap_or(usize::MAX) {
             return Err(Error::Overload);
         }
-        let shards = self.config.layout.shards;
+        let layout = self.config.layout;
         let first = *partitions.first().ok_or(Error::NotCovered)?;
-        let is_own = |it: &u16| *it >= first && ShardId(ring::shard_of(*it, shards)) == self.config.id;
+        let is_own = |it: &u16| *it >= first && ShardId(layout.shard_of(*it)) == self.config.id;
         let (mut own, others): (Vec<u16>, Vec<u16>) = partitions.iter().partition(|it| is_own(it));
         own.sort_unstable();
         own.dedup();

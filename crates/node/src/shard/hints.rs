@@ -267,7 +267,7 @@ impl Shard {
         n_val: u32,
         more: &[Write<'_>],
     ) -> Result<Seq, Error> {
-        let mut nodes = nodes(&self.config.ring, ring::Partition(prefix.into()), n_val);
+        let mut nodes = nodes(&self.config.ring, self.position(prefix), n_val);
         nodes.retain(|&other| other != self.peers.here());
         let keys = self.hint_keys(&nodes, key);
         let hints = keys.iter().map(|key| Write::Put { key, head: &[], value: &[] });
@@ -279,14 +279,15 @@ impl Shard {
     pub(super) fn other_primaries(&self, prefix: u16, n_val: u32, node: NodeId) -> Option<Vec<NodeId>> {
         let n = n_val;
         let n_val = usize::try_from(n_val).unwrap_or(usize::MAX);
-        let list = self.config.ring.preflist(ring::Partition(prefix.into()), n_val);
+        let (ring, at) = (&self.config.ring, self.position(prefix));
+        let list = ring.preflist(ring.size().partition(at), n_val);
         let mut primaries: Vec<NodeId> = list.map(|entry| entry.node).collect();
         if primaries.contains(&self.peers.here()) {
             return None;
         }
         primaries.sort_unstable();
         primaries.dedup();
-        if self.moves.topology.is_keeper(self.peers.here(), ring::Partition(prefix.into()), n) {
+        if self.moves.topology.is_keeper(self.peers.here(), at, n) {
             return None;
         }
         primaries.retain(|&other| other != node);

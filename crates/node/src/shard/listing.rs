@@ -90,7 +90,8 @@ impl Shard {
             ring: &self.config.ring,
             n_val,
             here: self.peers.here(),
-            shards: self.config.layout.shards,
+            prefixes: self.config.layout.prefixes,
+            shard_of: &|prefix| self.config.layout.shard_of(prefix),
             is_up: &|node| self.peers.is_up(node),
         })
     }

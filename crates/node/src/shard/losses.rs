@@ -23,8 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct CopyLoss {
     /// Who has lost something.
     pub from: NodeId,
-    /// Of which partition.
-    pub partition: u16,
+    /// Of which partition of the ring in force.
+    pub partition: Partition,
     /// Who is asked for it, or has been. If there is nobody, what was lost stays lost.
     pub others: Vec<NodeId>,
 }
@@ -32,16 +32,16 @@ pub struct CopyLoss {
 /// What has been lost for the target.
 #[derive(Default)]
 pub(super) struct Losses {
-    /// Who has lost something of a partition.
+    /// Who has lost something, by prefix.
     by: BTreeMap<u16, BTreeSet<NodeId>>,
     /// What is to be told.
     told: Vec<CopyLoss>,
 }
 
 impl Losses {
-    /// Of how many partitions this node has lost something.
-    pub fn of(&self, node: NodeId) -> usize {
-        self.by.values().filter(|nodes| nodes.contains(&node)).count()
+    /// Of which prefixes this node has lost something.
+    pub fn of(&self, node: NodeId) -> impl Iterator<Item = &u16> {
+        self.by.iter().filter(move |(_, nodes)| nodes.contains(&node)).map(|(prefix, _)| prefix)
     }
 
     pub fn take_told(&mut self) -> Vec<CopyLoss> {
@@ -55,7 +55,7 @@ impl Losses {
 }
 
 impl Shard {
-    /// Has all others that hold these partitions asked for them, and returns those of whom that is new.
+    /// Has all others that hold these prefixes asked for them, and returns those of whom that is new.
     pub(super) fn make_up_for(&mut self, from: NodeId, lost: &[u16], now: Monotonic) -> BTreeSet<NodeId> {
         let mut asked = BTreeSet::new();
         for &prefix in lost {
@@ -74,24 +74,31 @@ impl Shard {
             }
             holders.retain(|holder| !copies.losses.by[&prefix].contains(holder));
             let others = holders.into_iter().collect();
-            copies.losses.told.push(CopyLoss { from, partition: prefix, others });
+            let at = self.config.layout.position(prefix);
+            let partition = self.moves.topology.ring.size().partition(at);
+            let loss = CopyLoss { from, partition, others };
+            let told = &mut self.moves.copies.losses.told;
+            // Of a partition it is told once.
+            if told.last() != Some(&loss) {
+                told.push(loss);
+            }
         }
         asked
     }
 
-    /// Who holds a partition by the ring in force and can be asked for it, and who of them is asked anyway.
+    /// Who holds a prefix by the ring in force and can be asked for it, and who of them is asked anyway.
     fn holders(&self, prefix: u16) -> (BTreeSet<NodeId>, BTreeSet<NodeId>) {
         let (topology, here) = (&self.moves.topology, self.peers.here());
         let (mut holders, mut givers) = (BTreeSet::new(), BTreeSet::new());
-        let partition = Partition(prefix.into());
+        let at = self.position(prefix);
         let lives = |node: &NodeId| {
             let member = topology.ring.members().get(*node);
             *node != here && member.is_some_and(|it| it.state != MemberState::Down)
         };
         for &n_val in topology.n_vals.iter() {
-            if topology.joiners(partition, n_val).contains(&here) {
-                holders.extend(nodes(&topology.ring, partition, n_val).into_iter().filter(lives));
-                givers.extend(topology.givers(partition, n_val));
+            if topology.joiners(at, n_val).contains(&here) {
+                holders.extend(nodes(&topology.ring, at, n_val).into_iter().filter(lives));
+                givers.extend(topology.givers(at, n_val));
             }
         }
         (holders, givers)

@@ -220,6 +220,8 @@ pub struct ShardStats {
     pub work_bytes: usize,
     /// Other nodes that can be reached.
     pub peers_up: usize,
+    /// Partitions of the ring that it goes by.
+    pub partitions: u32,
     /// Tombstones that are remembered since they were reaped, or nearly.
     pub graves: usize,
     /// Writes that are held back, as the store asks for.
@@ -432,6 +434,7 @@ impl Shard {
             work: self.work(),
             work_bytes: self.work_bytes(),
             peers_up: self.peers.up().count(),
+            partitions: self.config.ring.size().partitions(),
             graves: self.graveyard.len(),
             writes_held: self.pacer.len(),
             paced: self.pacer.owed,
@@ -516,7 +519,12 @@ impl Shard {
     /// The prefix of a key, and the shard that holds it.
     fn place(&self, bucket: &kv::Bucket, key: &[u8]) -> (u16, ShardId) {
         let prefix = self.config.layout.prefix(bucket, key);
-        (prefix, ShardId(ring::shard_of(prefix, self.config.layout.shards)))
+        (prefix, ShardId(self.config.layout.shard_of(prefix)))
+    }
+
+    /// Where on the ring the keys with this prefix begin.
+    fn position(&self, prefix: u16) -> ring::Position {
+        self.config.layout.position(prefix)
     }
 
     fn reply(&mut self, origin: Origin, result: Result<Response, Error>) {

@@ -21,7 +21,6 @@ use bytes::Bytes;
 use engine::Seq;
 use engine::fold::{ScanId, ScanPage};
 use kv::{Error, Event};
-use ring::Partition;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -68,14 +67,14 @@ impl Shard {
     /// Members and owners as they were published last. One that is not later than what is known is ignored.
     ///
     /// # Panics
-    /// If the rings are not of the size that keys are laid out by, or own nodes that are no members.
+    /// If a ring has more partitions than keys have prefixes, or an owner that is no member.
     pub fn topology(&mut self, mut topology: Topology) {
         if topology.epoch <= self.moves.epoch() && !base::planted!(StaleRingAccepted) {
             return;
         }
         let rings = topology.before.iter().chain([&topology.ring]).chain(&topology.target);
         for ring in rings {
-            assert_eq!(ring.size(), self.config.layout.ring_size, "a ring of another size");
+            assert!(ring.size() <= self.config.layout.prefixes, "a partition is a range of keys");
             assert!(ring.owning().iter().all(|node| topology.members.has(node)), "an owner is a member");
         }
         // What nobody here knows of, others may have written.
@@ -157,7 +156,7 @@ impl Shard {
     /// Whether this partition's list changes, so that somebody may have something of it that others do not know of.
     pub(super) fn is_moving(&self, prefix: u16, n_val: u32) -> bool {
         let topology = &self.moves.topology;
-        let list = |ring| nodes(ring, Partition(prefix.into()), n_val);
+        let list = |ring| nodes(ring, self.position(prefix), n_val);
         topology.before.is_some()
             || topology.target.as_ref().is_some_and(|target| list(target) != list(&topology.ring))
     }
@@ -173,7 +172,7 @@ impl Shard {
     }
 
     fn is_keeper(&self, node: NodeId, prefix: u16, n_val: u32) -> bool {
-        self.moves.topology.is_keeper(node, Partition(prefix.into()), n_val)
+        self.moves.topology.is_keeper(node, self.position(prefix), n_val)
     }
 
     /// Whether this node is to keep a key.
@@ -194,8 +193,8 @@ impl Shard {
         if topology.is_at_rest() || base::planted!(MoveNotPassedOn) {
             return Vec::new();
         }
-        let (here, partition) = (self.peers.here(), Partition(key::prefix_of(key).into()));
-        let (givers, joiners) = (topology.givers(partition, n_val), topology.joiners(partition, n_val));
+        let (here, at) = (self.peers.here(), self.position(key::prefix_of(key)));
+        let (givers, joiners) = (topology.givers(at, n_val), topology.joiners(at, n_val));
         if givers.contains(&here) {
             joiners
         } else if topology.before.is_some() && joiners.contains(&here) {
@@ -249,6 +248,6 @@ impl Shard {
     pub(super) fn is_wanted_by(&self, node: NodeId, key: &Bytes) -> Result<bool, Error> {
         let (prefix, bucket) = placed(key).map_err(|error| Error::Damaged(error.to_string()))?;
         let n_val = self.table.get_as_replica(&bucket)?.n_val;
-        Ok(self.moves.topology.joiners(Partition(prefix.into()), n_val).contains(&node))
+        Ok(self.moves.topology.joiners(self.position(prefix), n_val).contains(&node))
     }
 }

@@ -15,7 +15,7 @@ use kv::{
     Action, Answer, BucketProps, Error, Event, Next, NodeId, Placement, ReadForm, Reason, Stored, Turn,
 };
 use object::{Actor, Dot, key};
-use ring::Ring;
+use ring::{Position, Ring};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +98,8 @@ impl Shard {
             return None;
         }
         let can_write = self.can_write(false);
-        let placement = placement(&self.config.ring, &self.peers, prefix, n_val, true, can_write);
+        let at = self.position(prefix);
+        let placement = placement(&self.config.ring, &self.peers, at, n_val, true, can_write);
         let here = placement.here.as_ref();
         let (node, _) = placement
             .others
@@ -154,14 +155,14 @@ impl Shard {
         let can_write = !work.coordinator.writes()
             || self.peers.is_alone()
             || self.can_write(matches!(work.coordinator, Coordinator::Delete(_)));
-        let prefix = key::prefix_of(&work.key);
+        let at = self.position(key::prefix_of(&work.key));
         let Shard { store, config, peers, actor, graveyard, .. } = self;
         let ShardConfig { rng, ring, limits, clock, .. } = config;
         let mut next_dot = |is_primary: bool| {
             let actor = if is_primary { *actor } else { Actor(rng.next_u64()) };
             store.next_counter().map(|counter| Dot { actor, counter }).map_err(store_error)
         };
-        let place = |n, sloppy| placement(ring, peers, prefix, n, sloppy, can_write);
+        let place = |n, sloppy| placement(ring, peers, at, n, sloppy, can_write);
         let mut turn = Turn {
             here: peers.here(),
             wall: clock.wall(),
@@ -484,13 +485,13 @@ impl Shard {
     }
 }
 
-/// Who takes part in a request for the keys of this prefix.
-fn placement(ring: &Ring, peers: &Peers, prefix: u16, n: u32, sloppy: bool, can_write: bool) -> Placement {
+/// Who takes part in a request for the keys at this position.
+fn placement(ring: &Ring, peers: &Peers, at: Position, n: u32, sloppy: bool, can_write: bool) -> Placement {
     if peers.is_alone() {
         return Placement::alone(n);
     }
     let n_val = usize::try_from(n).unwrap_or(usize::MAX);
-    let list = ring.preflist_with_fallbacks(ring::Partition(prefix.into()), n_val);
+    let list = ring.preflist_with_fallbacks(ring.size().partition(at), n_val);
     let here = peers.here();
     let is_up = |node| if node == here { can_write } else { peers.is_up(node) };
     let mut placement = Placement::of(list, here, sloppy, is_up);

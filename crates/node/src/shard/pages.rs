@@ -75,11 +75,10 @@ impl Shard {
 
     /// The partitions to scan, the first that was asked and this shard's behind it, and those that are left.
     fn plan_page(&self, ask: &PageAsk) -> Result<(Vec<u16>, Vec<u16>), Error> {
-        let shards = self.config.layout.shards;
+        let layout = self.config.layout;
         let first = *ask.partitions.first().ok_or(Error::NotCovered)?;
-        let is_own = |partition: &u16| {
-            *partition >= first && ShardId(ring::shard_of(*partition, shards)) == self.config.id
-        };
+        let is_own =
+            |partition: &u16| *partition >= first && ShardId(layout.shard_of(*partition)) == self.config.id;
         let (mut own, others): (Vec<u16>, Vec<u16>) = ask.partitions.iter().partition(|it| is_own(it));
         own.sort_unstable();
         own.dedup();

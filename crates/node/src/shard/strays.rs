@@ -21,6 +21,7 @@ use bytes::Bytes;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit, Visitor};
 use engine::{Error, Write};
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Between two looks, at first; twice as long each time that nothing can be dropped.
@@ -45,7 +46,7 @@ enum Step {
     Unsure,
 }
 
-/// What is known of them.
+/// What is known of them, by prefix.
 #[derive(Default)]
 pub(super) struct Strays {
     scan: Option<(ScanId, Step)>,
@@ -158,20 +159,26 @@ impl Shard {
         }
     }
 
-    /// Takes a key of each partition that this node is not to have.
+    /// Takes a key of each partition that this node is not to have, by the finest of the rings.
     fn strays(&self) -> Visitor {
-        let (topology, here) = (self.moves.topology.clone(), self.peers.here());
-        let n_val = topology.n_val_max();
+        let (topology, layout, here) = (self.moves.topology.clone(), self.config.layout, self.peers.here());
+        let (n_val, finest) = (topology.n_val_max(), topology.finest());
         Box::new(move |key, _| {
-            let prefix = key::prefix_of(key);
-            let end = key::objects_at(prefix).end;
+            let at = layout.position(key::prefix_of(key));
+            let prefixes = layout.prefixes_of(finest.partition(at), finest);
+            let end = key::objects_at(*prefixes.end()).end;
             let keeps = match base::planted!(RangeDroppedEarly) {
-                true => crate::topology::nodes(&topology.ring, ring::Partition(prefix.into()), n_val)
-                    .contains(&here),
-                false => topology.is_keeper(here, ring::Partition(prefix.into()), n_val),
+                true => crate::topology::nodes(&topology.ring, at, n_val).contains(&here),
+                false => topology.is_keeper(here, at, n_val),
             };
             if keeps { Visit::Seek(end) } else { Visit::TakeAndSeek(end) }
         })
+    }
+
+    /// All prefixes of the partition that this one is in.
+    fn neighbours(&self, prefix: u16) -> RangeInclusive<u16> {
+        let (layout, finest) = (&self.config.layout, self.moves.topology.finest());
+        layout.prefixes_of(finest.partition(layout.position(prefix)), finest)
     }
 
     /// Takes the keys of the partitions that were found.
@@ -197,7 +204,11 @@ impl Shard {
             return Ok(());
         };
         match step {
-            Step::Objects => strays.found.extend(items.iter().map(|(key, _)| key::prefix_of(key))),
+            Step::Objects => {
+                let prefixes = items.iter().flat_map(|(key, _)| self.neighbours(key::prefix_of(key)));
+                let prefixes: Vec<u16> = prefixes.collect();
+                self.moves.strays.found.extend(prefixes);
+            }
             Step::Hints => {
                 for (key, _) in &items {
                     let (Ok(object), Ok(node)) = (key::hinted(key), key::hinted_node(key)) else { continue };

@@ -82,7 +82,7 @@ impl Cluster {
     }
 
     pub fn start(&mut self, node: usize) {
-        let layout = Layout { shards: 1, ring_size: RingSize::new(16).unwrap() };
+        let layout = Layout::new(1, RingSize::new(16).unwrap());
         let data = self.data.join(NAMES[node]);
         let (store, table) =
             open_store(&data, &layout, 0, node as u64 + 1, &self.clock, Arc::clone(&self.holds[node]));

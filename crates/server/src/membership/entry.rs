@@ -20,10 +20,11 @@ use crate::peer::{Tls, ask_to_join};
 use ::membership::ClusterId;
 use ::membership::state::State;
 use base::Rng;
+use node::Layout;
 use node::layout::Owner;
 use os::OsRng;
 use protocol::peer::{Join, Versions, cluster_fingerprint};
-use ring::{NodeId, RingSize};
+use ring::NodeId;
 use std::net::SocketAddr;
 
 /// What is known when a node enters.
@@ -32,8 +33,8 @@ pub struct Entering<'a> {
     pub config: &'a Config,
     /// Whose its data is; `None` if there is none.
     pub owner: Option<&'a Owner>,
-    /// The ring's size of that data, or of the data to be made.
-    pub ring_size: RingSize,
+    /// The layout of that data, or of the data to be made.
+    pub layout: Layout,
 }
 
 /// A node with its standing.
@@ -71,7 +72,7 @@ impl Entering<'_> {
             }
         }
         let name = &*self.config.name;
-        let cluster = ClusterId(cluster_fingerprint(self.ring_size.partitions(), [name]));
+        let cluster = ClusterId(cluster_fingerprint(self.layout.prefixes.partitions(), [name]));
         let standing = self.found(cluster, &[(name, "")])?;
         Ok(Entered { files: None, standing, is_new: false, address: String::new() })
     }
@@ -129,12 +130,12 @@ impl Entering<'_> {
         if *name != *self.config.name {
             return Err(self.differs(has(), self.config.name.clone()));
         }
-        if self.owner.is_some() && standing.state.size() != self.ring_size {
+        if self.owner.is_some() && standing.state.prefixes() != self.layout.prefixes {
             return Err(Error::Layout {
                 data: self.config.data.clone(),
-                what: "ring-size",
-                has: self.ring_size.partitions().into(),
-                asked: standing.state.size().partitions().into(),
+                what: "prefixes",
+                has: self.layout.prefixes.partitions().into(),
+                asked: standing.state.prefixes().partitions().into(),
             });
         }
         match self.owner {
@@ -150,7 +151,7 @@ impl Entering<'_> {
     fn found(&self, cluster: ClusterId, nodes: &[(&str, &str)]) -> Result<Standing, Error> {
         let zone = if nodes.len() == 1 { &*self.config.zone } else { "" };
         let nodes = nodes.iter().map(|(name, address)| (*name, *address, zone));
-        let state = State::found_by(cluster, self.ring_size, nodes)
+        let state = State::found_by(cluster, (self.layout.ring_size, self.layout.prefixes), nodes)
             .map_err(|cause| Error::Membership(format!("cannot found a cluster: {cause}")))?;
         let here = state.members().values().find(|record| *record.member.name == *self.config.name);
         let node = here.map(|record| record.member.id);
@@ -170,7 +171,8 @@ impl Entering<'_> {
         };
         let nodes: Vec<(&str, String)> = names.split(',').map(|name| (name, address(name))).collect();
         let nodes: Vec<(&str, &str)> = nodes.iter().map(|(name, address)| (*name, &**address)).collect();
-        let number = cluster_fingerprint(self.ring_size.partitions(), nodes.iter().map(|(name, _)| *name));
+        let number =
+            cluster_fingerprint(self.layout.prefixes.partitions(), nodes.iter().map(|(name, _)| *name));
         self.found(ClusterId(number), &nodes)
     }
 

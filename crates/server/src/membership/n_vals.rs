@@ -116,7 +116,8 @@ mod tests {
 
     fn founded() -> State {
         let nodes = [("a@h", "h:1", ""), ("b@h", "h:2", "")];
-        State::found_by(ClusterId(7), RingSize::new(8).unwrap(), nodes).unwrap()
+        State::found_by(ClusterId(7), (RingSize::new(8).unwrap(), RingSize::new(128).unwrap()), nodes)
+            .unwrap()
     }
 
     /// A cluster in which something is copied.

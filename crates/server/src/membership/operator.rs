@@ -10,7 +10,7 @@ use bytes::Bytes;
 use node::http::ClusterPage;
 use node::{Budget, TransferStatus};
 use os::OsClock;
-use ring::TARGET_N_DEFAULT;
+use ring::{RingSize, TARGET_N_DEFAULT};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -54,6 +54,13 @@ pub(super) struct Operators {
 struct Limit {
     count: Option<u32>,
     bytes_per_second: Option<u64>,
+}
+
+/// How many partitions there are to be, in a request's body.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Resize {
+    partitions: u32,
 }
 
 /// That a lost majority is given up, in a request's body.
@@ -110,6 +117,7 @@ impl Operators {
                 ClusterPage::Recover => unreachable!("answered above"),
                 ClusterPage::Clear => Ok(Command::Clear { expected: state.version() }),
                 ClusterPage::Stage => stage(state, body),
+                ClusterPage::ResizeRing => resize(state, body),
                 ClusterPage::Down => wanted(body)
                     .and_then(|wanted| member(state, &wanted.node))
                     .map(|node| Command::Down { expected: state.version(), node }),
@@ -143,7 +151,7 @@ impl Operators {
 }
 
 fn commit(state: &State) -> Result<Command, Answered> {
-    if state.staged().is_empty() {
+    if !state.has_staged() {
         return Err(Answered::wrong(409, Rejected::NothingStaged));
     }
     let plan = state.plan(TARGET_N_DEFAULT).map_err(|error| Answered::wrong(409, error))?;
@@ -163,6 +171,13 @@ fn limit(state: &State, body: &Bytes) -> Result<Command, Answered> {
         return Err(Answered::wrong(400, "bytes_per_second: more than 0"));
     }
     Ok(limits::command(state, Budget { sent_max: count, received_max: count, bytes_per_second }))
+}
+
+fn resize(state: &State, body: &Bytes) -> Result<Command, Answered> {
+    let Resize { partitions } =
+        serde_json::from_slice(body).map_err(|error| Answered::wrong(400, format!("the body: {error}")))?;
+    let size = RingSize::new(partitions).map_err(|error| Answered::wrong(400, error))?;
+    Ok(Command::StageRing { expected: state.version(), size })
 }
 
 fn wanted(body: &Bytes) -> Result<Wanted, Answered> {
@@ -238,9 +253,8 @@ fn show(state: &State, membership: &Membership, board: &Board) -> Value {
         }
         entry
     });
-    let owners = state.owners().iter().zip(state.heading()).enumerate();
-    let transfers = owners.filter(|(_, (owner, next))| owner != next).map(|(partition, (&from, &to))| {
-        json!({ "partition": partition, "from": name(state, from), "to": name(state, to) })
+    let transfers = state.to_move().map(|(partition, from, to)| {
+        json!({ "partition": partition.0, "from": name(state, from), "to": name(state, to) })
     });
     json!({
         "cluster": state.cluster().to_string(),
@@ -249,7 +263,13 @@ fn show(state: &State, membership: &Membership, board: &Board) -> Value {
         "here": name(state, here),
         "leader": log.leader().map_or(Value::Null, |leader| name(state, leader)),
         "voters": log.voters().iter().map(|&voter| name(state, voter)).collect::<Vec<_>>(),
-        "ring": { "version": state.ring_version().0, "partitions": state.size().partitions() },
+        "ring": {
+            "version": state.ring_version().0,
+            "partitions": state.size().partitions(),
+            "partitions_then": state.heading_size().partitions(),
+            "partitions_staged": state.staged_size().map(RingSize::partitions),
+            "partitions_max": state.prefixes().partitions(),
+        },
         "change": change(state, board),
         "transfer_limit": shown_limit(state),
         "members": members.collect::<Vec<_>>(),
@@ -269,7 +289,7 @@ fn change(state: &State, board: &Board) -> Value {
     json!({
         "settled": state.is_settled(),
         "step": state.step().name(),
-        "to_move": state.owners().iter().zip(state.heading()).filter(|(owner, next)| owner != next).count(),
+        "to_move": state.to_move().count(),
         "to_adopt": names(state.unadopted().collect()),
         "to_copy": names(state.uncopied()),
         "kept_for": names(board.kept_for()),
@@ -364,7 +384,13 @@ fn plan(state: &State) -> Answered {
     });
     Answered::ok(json!({
         "version": plan.expected,
+        "partitions": plan.size.partitions(),
         "moved": plan.moved,
+        "copies": {
+            "moved": plan.copies.copies,
+            "of": plan.copies.of,
+            "distinct": plan.copies.distinct_min,
+        },
         "shortfalls": plan.shortfalls.len(),
         "parts": parts.collect::<Vec<_>>(),
     }))

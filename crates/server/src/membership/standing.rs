@@ -101,7 +101,9 @@ mod tests {
 
     fn standing() -> Standing {
         let nodes = [("a@h", "h:1", ""), ("b@h", "h:2", "")];
-        let state = State::found_by(ClusterId(7), RingSize::new(8).unwrap(), nodes).unwrap();
+        let state =
+            State::found_by(ClusterId(7), (RingSize::new(8).unwrap(), RingSize::new(128).unwrap()), nodes)
+                .unwrap();
         Standing { node: NodeId(1), as_of: AsOf { epoch: 1, commit: 9 }, state }
     }
 

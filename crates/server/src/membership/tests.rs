@@ -7,15 +7,16 @@ use crate::error::Error;
 use crate::peer::Tls;
 use ::membership::ClusterId;
 use ::membership::state::Command;
+use node::Layout;
 use node::layout::Owner;
 use ring::RingSize;
 use serde_json::json;
 
 fn part(data: &Path, names: &[&str], life: u64) -> Part {
-    let ring_size = RingSize::new(16).unwrap();
+    let layout = Layout::new(1, RingSize::new(16).unwrap());
     let is_alone = names.len() == 1;
     let config = Config { data: data.to_path_buf(), name: names[0].to_owned(), ..Config::default() };
-    let entering = Entering { config: &config, owner: None, ring_size };
+    let entering = Entering { config: &config, owner: None, layout };
     let entered = if is_alone {
         entering.alone()
     } else {
@@ -47,9 +48,9 @@ fn entered(
     members: Vec<Member>,
     join: Vec<std::net::SocketAddr>,
 ) -> Result<Entered, Error> {
-    let ring_size = RingSize::new(16).unwrap();
+    let layout = Layout::new(1, RingSize::new(16).unwrap());
     let here = "127.0.0.1:1000".parse().unwrap();
-    Entering { config, owner, ring_size }.member(&cluster(members, join), here, &tls(&config.name))
+    Entering { config, owner, layout }.member(&cluster(members, join), here, &tls(&config.name))
 }
 
 fn refused(result: Result<Entered, Error>) -> String {
@@ -135,7 +136,8 @@ fn a_folder_is_of_one_node_of_one_cluster() {
     let foreign = Owner::Member { cluster: 1, node: NodeId(0) };
     let text = refused(entered(&config, Some(&foreign), both(), Vec::new()));
     assert!(text.contains("node 0 of the cluster 0000000000000001, but"), "{text}");
-    let alone = Entering { config: &config, owner: Some(&owner), ring_size: RingSize::default() };
+    let layout = Layout::new(1, RingSize::default());
+    let alone = Entering { config: &config, owner: Some(&owner), layout };
     let text = refused(alone.alone());
     assert!(text.contains("but this node is to be of a node alone"), "{text}");
     // With the flag of a newcomer it goes on as what it is.

@@ -135,7 +135,8 @@ mod tests {
 
     fn state() -> State {
         let nodes = [("a@h", "h:1", ""), ("b@h", "h:2", "")];
-        State::found_by(ClusterId(7), RingSize::new(8).unwrap(), nodes).unwrap()
+        State::found_by(ClusterId(7), (RingSize::new(8).unwrap(), RingSize::new(128).unwrap()), nodes)
+            .unwrap()
     }
 
     fn transfer(from: u16, left: usize, moved: u64, reason: Option<Error>) -> (usize, TransferStatus) {

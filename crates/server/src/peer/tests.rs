@@ -152,7 +152,7 @@ async fn what_is_written_is_read_whatever_the_pieces() {
 
 fn state(nodes: &[(&str, &str)]) -> State {
     let nodes = nodes.iter().map(|(name, address)| (*name, *address, ""));
-    State::found_by(ClusterId(1), RingSize::new(8).unwrap(), nodes).unwrap()
+    State::found_by(ClusterId(1), (RingSize::new(8).unwrap(), RingSize::new(128).unwrap()), nodes).unwrap()
 }
 
 #[test]

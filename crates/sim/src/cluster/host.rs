@@ -54,7 +54,7 @@ impl Host {
         let config = MachineConfig {
             name: &format!("d{at}"),
             number: u64::try_from(at).expect("a small number"),
-            layout: Layout { shards: plan.shards[at], ring_size: ring.size() },
+            layout: Layout::new(plan.shards[at], ring.size()),
             members,
             ring: Arc::clone(ring),
             options: plan.options.clone(),

@@ -1,7 +1,8 @@
 //! Whoever decides who holds what: the cluster's agreed state ([`State`]), whose commands are applied at once, as if its log had no
 //! troubles of its own. What it publishes each node hears late, or when it is started again; what nodes report comes back.
 //!
-//! Members come that nobody knew before, leave, and take each other's place while everything else goes wrong. One that is gone for
+//! Members come that nobody knew before, leave, and take each other's place while everything else goes wrong; now and then the ring
+//! grows, alone or in the same commit. One that is gone for
 //! good is removed by force, or replaced; its hints are for those that have its partitions then. One whose disk is not what it
 //! was is down until it has started with it. What is under way when the world is calmed down is finished.
 //!
@@ -53,6 +54,8 @@ pub(super) struct Mover {
     moves_left: u64,
     /// Commits so far.
     changes: u64,
+    /// Draws when the ring grows.
+    sizes: SplitMix64,
     next: Monotonic,
     /// Since when nothing may go wrong any more.
     calm: Option<Monotonic>,
@@ -70,10 +73,11 @@ impl Mover {
         let founders = usize::try_from(founders).expect("few");
         let names: Vec<String> = (0..founders).map(name).collect();
         let nodes = names.iter().map(|name| (&**name, ADDRESS, ""));
-        let state = State::found_by(ClusterId(1), size, nodes).expect("names differ");
+        let state = State::found_by(ClusterId(1), (size, size.finest()), nodes).expect("names differ");
         Mover {
             moves_left: if moves { between(&mut rng, 1, 4) } else { 0 },
             changes: 0,
+            sizes: seed.stream("ring sizes", 0),
             next: Monotonic(0) + duration_between(&mut rng, Duration::ZERO, PAUSE_MAX),
             rng,
             log: vec![state.published()],
@@ -356,8 +360,10 @@ impl World {
         let rng = &mut self.mover.rng;
         let leaver = members[index_below(rng, members.len())];
         let coin = rng.chance(1, 2);
+        let grows = self.mover.sizes.chance(1, 4);
         let may_own = |at: usize| self.mover.state.members()[&id(at)].member.state.may_own();
         match (missing, newcomer) {
+            (None, _) if grows => self.stage_ring(),
             (Some(gone), Some(at)) if (coin || members.len() < OWNERS_MIN) && may_own(gone) => {
                 self.admit(at);
                 self.stage(id(gone), Change::ForceReplace(id(at)));
@@ -372,9 +378,24 @@ impl World {
             (None, _) if members.len() > OWNERS_MIN => self.stage(leaver, Change::Leave),
             (None, _) => return,
         }
+        if self.mover.sizes.chance(1, 4) {
+            self.stage_ring();
+        }
         match self.mover.state.plan(super::REPLICAS) {
             Ok(plan) => self.command(&plan.command()),
             Err(error) => self.trace.line(format_args!("no plan: {error}")),
+        }
+    }
+
+    /// The ring is to grow, if it can.
+    fn stage_ring(&mut self) {
+        let (expected, has) = (self.mover.state.version(), self.mover.state.size().partitions());
+        let doublings = between(&mut self.mover.sizes, 1, 2);
+        if let Some(size) =
+            RingSize::new(has << doublings).ok().filter(|it| *it <= self.mover.state.prefixes())
+        {
+            self.trace.line(format_args!("the ring is to have {size} partitions"));
+            self.command(&Command::StageRing { expected, size });
         }
     }
 

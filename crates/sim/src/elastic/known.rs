@@ -29,8 +29,9 @@ impl Known {
         let mut wanted: BTreeMap<NodeId, BTreeMap<NodeId, Vec<Partition>>> = BTreeMap::new();
         if topology.target.is_some() {
             for partition in topology.ring.size().all() {
-                for joiner in topology.joiners(partition, N_VAL) {
-                    for giver in topology.givers(partition, N_VAL) {
+                let at = topology.ring.size().first(partition);
+                for joiner in topology.joiners(at, N_VAL) {
+                    for giver in topology.givers(at, N_VAL) {
                         wanted.entry(joiner).or_default().entry(giver).or_default().push(partition);
                     }
                 }
@@ -79,7 +80,7 @@ impl Known {
 
     /// Whether a node is to have a partition, by any ring that is in force or comes.
     pub(super) fn keeps(&self, node: NodeId, partition: Partition) -> bool {
-        self.topology.is_keeper(node, partition, N_VAL)
+        self.topology.is_keeper(node, self.topology.ring.size().first(partition), N_VAL)
     }
 
     /// To whom a node passes on what is written to it.
@@ -87,8 +88,9 @@ impl Known {
         if self.topology.is_at_rest() {
             return Vec::new();
         }
-        let givers = self.topology.givers(partition, N_VAL);
-        let joiners = self.topology.joiners(partition, N_VAL);
+        let at = self.topology.ring.size().first(partition);
+        let givers = self.topology.givers(at, N_VAL);
+        let joiners = self.topology.joiners(at, N_VAL);
         if givers.contains(&here) {
             joiners
         } else if self.topology.before.is_some() && joiners.contains(&here) {

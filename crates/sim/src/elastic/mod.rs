@@ -166,7 +166,8 @@ impl World {
         let names: Vec<(String, String)> = (0..plan.founders).map(|at| (name(at), plan.zone(at))).collect();
         let size = RingSize::new(shape.partitions).expect("the shape was checked");
         let nodes = names.iter().map(|(name, zone)| (&**name, ADDRESS, &**zone));
-        let founded = State::found_by(CLUSTER, size, nodes).expect("names differ, and fit the ring");
+        let founded =
+            State::found_by(CLUSTER, (size, size.finest()), nodes).expect("names differ, and fit the ring");
         let mut hosts = BTreeMap::new();
         for node in (0..plan.founders).map(NodeId) {
             hosts.insert(node, Host::founder(node, &founded));

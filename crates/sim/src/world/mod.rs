@@ -379,7 +379,7 @@ fn machine(seed: Seed, plan: &Plan, time: &SimTime, trace: &Trace) -> Machine {
     let config = MachineConfig {
         name: "disk",
         number: 0,
-        layout: Layout { shards: plan.shards, ring_size },
+        layout: Layout::new(plan.shards, ring_size),
         members: Members::alone("sim@node"),
         ring: Arc::new(Ring::of_one_node(RingVersion(1), ring_size)),
         options: plan.options.clone(),

@@ -42,7 +42,7 @@ struct Node {
 
 impl Node {
     fn open() -> Result<Node> {
-        let layout = Layout { shards: 1, ring_size: RingSize::new(64)? };
+        let layout = Layout::new(1, RingSize::new(64)?);
         let disk = MemoryDisk::default();
         let platform = Platform {
             disk: disk.handle(),

@@ -556,7 +556,9 @@ fn founded_by_all(seed: u64, nodes: u16) -> World {
     let mut world = World::empty(seed);
     let names: Vec<(String, String)> = (0..nodes).map(|at| (name(NodeId(at)), format!("h:{at}"))).collect();
     let founders = || names.iter().map(|(name, address)| (&**name, &**address, ""));
-    let state = State::found_by(CLUSTER, RingSize::new(16).unwrap(), founders()).unwrap();
+    let state =
+        State::found_by(CLUSTER, (RingSize::new(16).unwrap(), RingSize::new(256).unwrap()), founders())
+            .unwrap();
     for id in 0..nodes {
         let at = world.add(NodeId(id));
         let (identity, rng) = (world.identity(at), world.rng());
@@ -584,7 +586,9 @@ fn those_who_found_a_cluster_at_once_have_one_history() {
         let names: Vec<String> = (0..nodes).map(|at| format!("n{at}@h")).collect();
         let addresses: Vec<String> = (0..nodes).map(|at| format!("h:{at}")).collect();
         let founders = names.iter().zip(&addresses).map(|(name, address)| (&**name, &**address, ""));
-        let state = State::found_by(CLUSTER, RingSize::new(16).unwrap(), founders).unwrap();
+        let state =
+            State::found_by(CLUSTER, (RingSize::new(16).unwrap(), RingSize::new(256).unwrap()), founders)
+                .unwrap();
         (world.nodes[at].disk, world.nodes[at].ring, world.nodes[at].checked) = (Bytes::new(), 0, (0, 0));
         world.nodes[at].seen = None;
         world.nodes[at].log = Some(Log::found(identity, state, rng, world.now));
