@@ -21,11 +21,19 @@ pub enum Figure {
     P99Ms,
     /// The same, 99.9th.
     P999Ms,
+    /// The same, 99.99th.
+    P9999Ms,
     /// The longest.
     MaxMs,
     /// The share of operations that took more than a millisecond.
     #[serde(rename = "above-1-ms")]
     Above1Ms,
+    /// More than two.
+    #[serde(rename = "above-2-ms")]
+    Above2Ms,
+    /// More than four.
+    #[serde(rename = "above-4-ms")]
+    Above4Ms,
     /// The share of reads that found nothing.
     NotFound,
     /// Operations that failed.
@@ -42,13 +50,15 @@ impl Figure {
         match self {
             Figure::Throughput => "op/s",
             Figure::PerCpuSecond => "op/CPU s",
-            Figure::P99Ms | Figure::P999Ms | Figure::MaxMs => "ms",
+            Figure::P99Ms | Figure::P999Ms | Figure::P9999Ms | Figure::MaxMs => "ms",
             Figure::Failed => "operations",
             Figure::Lost => "values",
             Figure::Held
             | Figure::Slowest
             | Figure::Achieved
             | Figure::Above1Ms
+            | Figure::Above2Ms
+            | Figure::Above4Ms
             | Figure::NotFound
             | Figure::WriteAmplification => "",
         }
@@ -61,7 +71,8 @@ impl Figure {
             Some(label) => summary.operations.get(label)?,
             None => &summary.total,
         };
-        let ms = |us: f64| (it.response.count > 0).then_some(us / 1000.0);
+        let measured = |value: f64| (it.response.count > 0).then_some(value);
+        let ms = |us: f64| measured(us / 1000.0);
         match self {
             Figure::Throughput => Some(it.throughput.median),
             Figure::PerCpuSecond => summary.server_cpu_us_per_op.filter(|us| *us > 0.0).map(|us| 1e6 / us),
@@ -70,8 +81,11 @@ impl Figure {
             Figure::Achieved => summary.generator.achieved,
             Figure::P99Ms => ms(it.response.p99_us),
             Figure::P999Ms => ms(it.response.p99_9_us),
+            Figure::P9999Ms => ms(it.response.p99_99_us),
             Figure::MaxMs => ms(it.response.max_us),
-            Figure::Above1Ms => (it.response.count > 0).then_some(it.response.above_1ms),
+            Figure::Above1Ms => measured(it.response.above_1ms),
+            Figure::Above2Ms => measured(it.response.above_2ms),
+            Figure::Above4Ms => measured(it.response.above_4ms),
             Figure::NotFound => (it.done > 0).then(|| it.not_found as f64 / it.done as f64),
             Figure::Failed => Some(it.failed as f64),
             Figure::Lost => Some((summary.check.lost + summary.check.corrupt) as f64),
