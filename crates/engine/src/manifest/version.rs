@@ -25,7 +25,11 @@ pub struct Version {
     levels: [Level; LEVELS],
     /// The first level below 0 that holds a run; [`FIRST_LEVELED`] if none does.
     first_run: usize,
+    /// A bit for each level below 0 that holds tables: a lookup asks no other.
+    populated: u32,
 }
+
+const _: () = assert!(LEVELS <= u32::BITS as usize);
 
 #[derive(Debug, Default)]
 struct Level {
@@ -65,6 +69,8 @@ impl Version {
     /// see [`Version::invariants`].
     pub fn new(mut levels: [Vec<Arc<Table>>; LEVELS]) -> Version {
         let first_run = sink_runs(&mut levels);
+        let populated =
+            (1..LEVELS).filter(|&level| !levels[level].is_empty()).fold(0, |bits, level| bits | 1 << level);
         let mut number = 0;
         let version = Version {
             levels: levels.map(|tables| {
@@ -72,6 +78,7 @@ impl Version {
                 Level::new(tables, number > 1)
             }),
             first_run,
+            populated,
         };
         if cfg!(debug_assertions) {
             version.invariants();
@@ -116,14 +123,18 @@ impl Version {
                     return Some(table);
                 }
             }
-            cursor.level = *self.runs().start();
+            cursor.level = 1;
         }
-        while let Some(level) = self.levels.get(cursor.level) {
-            cursor.level += 1;
-            if let Some(table) = level.find(key).filter(|table| may_hold(table)) {
+        let mut left = self.populated.checked_shr(cursor.level as u32).unwrap_or(0);
+        while left != 0 {
+            let level = cursor.level + left.trailing_zeros() as usize;
+            left &= left - 1;
+            if let Some(table) = self.levels[level].find(key).filter(|table| may_hold(table)) {
+                cursor.level = level + 1;
                 return Some(table);
             }
         }
+        cursor.level = LEVELS;
         None
     }
 

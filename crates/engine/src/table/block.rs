@@ -90,7 +90,7 @@ impl Block {
         let Some(suffix) = key.strip_prefix(self.prefix()) else { return Ok(None) };
         let tag = tag(hash);
         let tags = &self.bytes[HEADER_BYTES..HEADER_BYTES + self.count()];
-        for index in (0..tags.len()).filter(|&index| tags[index] == tag) {
+        for index in places_of(tag, tags) {
             let item = self.item(index)?;
             if self.bytes[item.suffix] == *suffix {
                 return Ok(Some((item.seq, &self.bytes[item.entry])));
@@ -185,6 +185,23 @@ impl Block {
 /// The byte of a key's hash that the filter depends on least.
 fn tag(hash: u64) -> u8 {
     hash.to_le_bytes()[3]
+}
+
+/// Where a tag stands among all, eight of which are looked at together.
+#[inline]
+fn places_of(tag: u8, tags: &[u8]) -> impl Iterator<Item = usize> {
+    const LOW_BITS: u64 = 0x7F7F_7F7F_7F7F_7F7F;
+    let (words, rest) = tags.as_chunks::<8>();
+    let in_words = words.iter().enumerate().flat_map(move |(number, word)| {
+        let differing = u64::from_le_bytes(*word) ^ u64::from_le_bytes([tag; 8]);
+        // In each byte the top bit, if and only if the byte is zero: no carry leaves a byte.
+        let equal = !(((differing & LOW_BITS) + LOW_BITS) | differing | LOW_BITS);
+        let some = |equal: u64| (equal != 0).then_some(equal);
+        std::iter::successors(some(equal), move |equal| some(equal & (equal - 1)))
+            .map(move |equal| number * 8 + equal.trailing_zeros() as usize / 8)
+    });
+    let before = words.len() * 8;
+    in_words.chain((0..rest.len()).filter(move |&index| rest[index] == tag).map(move |index| before + index))
 }
 
 fn block_crc(table: TableId, offset: u64, content: &[u8]) -> u32 {
@@ -300,6 +317,19 @@ mod tests {
             [&b"\x02\x00\x04\x00"[..], &tags, b"\x00\x00\x08\x00key-\x01a\x00entry\x02bc\x01entry"].concat();
         assert_eq!(bytes[4..], expected[..]);
         assert_eq!(bytes[..4], block_crc(TableId(7), 4096, &expected).to_le_bytes());
+    }
+
+    #[test]
+    fn tags_are_found_wherever_they_stand() {
+        let mut rng = SplitMix64::new(8);
+        for len in 0..70 {
+            // Few values, among them those whose bits lie near a byte's ends.
+            let tags: Vec<u8> = (0..len).map(|_| [0, 1, 0x7F, 0x80, 0xFF][rng.below(5) as usize]).collect();
+            for tag in [0, 1, 0x7F, 0x80, 0xFF, 2] {
+                let expected: Vec<usize> = (0..len).filter(|&index| tags[index] == tag).collect();
+                assert_eq!(places_of(tag, &tags).collect::<Vec<_>>(), expected);
+            }
+        }
     }
 
     #[test]
