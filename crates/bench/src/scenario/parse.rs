@@ -11,6 +11,9 @@ use std::time::Duration;
 /// More nodes would only compete for this machine.
 pub const NODES_MAX: u16 = 16;
 
+/// More keys would take hours to write.
+const FILL_MAX: u64 = 1_000_000_000;
+
 /// A scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
@@ -18,6 +21,8 @@ pub struct Scenario {
     pub name: Option<String>,
     /// The workload, whose addresses are replaced by those of the nodes.
     pub workload: PathBuf,
+    /// How many keys of each bucket are written before the run.
+    pub fill: u64,
     /// How many nodes; one is a node alone.
     pub nodes: u16,
     /// How many of them found the cluster and run from the start: the first. The others join when a step starts them.
@@ -141,6 +146,8 @@ impl Action {
 struct File {
     name: Option<String>,
     workload: PathBuf,
+    #[serde(default)]
+    fill: u64,
     #[serde(default = "one")]
     nodes: u16,
     founders: Option<u16>,
@@ -225,6 +232,9 @@ impl Scenario {
         if file.base_port.checked_add(10 * file.nodes + 9).is_none() {
             return Err("base_port: the last port would be beyond 65535".to_owned());
         }
+        if file.fill > FILL_MAX {
+            return Err(format!("fill: {FILL_MAX} at most"));
+        }
         let founders = file.founders.unwrap_or(file.nodes);
         if !(1..=file.nodes).contains(&founders) {
             return Err(format!("founders: from 1 to {}, all nodes", file.nodes));
@@ -253,6 +263,7 @@ impl Scenario {
         Ok(Scenario {
             name: file.name,
             workload: file.workload,
+            fill: file.fill,
             nodes: file.nodes,
             founders,
             clients: clients.into_iter().map(|node| usize::from(node) - 1).collect(),

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 const KILLED: &str = r#"
 name = "one killed"
 workload = "pareto.toml"
+fill = 500
 nodes = 3
 [options]
 durability = "sync"
@@ -28,7 +29,7 @@ fn steps_are_in_order_and_what_lasts_has_an_end() {
     let expected = [(10.5, "run annulet kv ls"), (60.0, "kill n2"), (90.0, "start n2")];
     assert_eq!(steps, expected.map(|(at, text)| (at, text.to_owned())));
     assert_eq!(scenario.steps[1].action.kind(), "fault");
-    assert!(!scenario.has_limits());
+    assert!(!scenario.has_limits() && scenario.fill == 500);
 }
 
 #[test]

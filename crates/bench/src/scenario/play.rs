@@ -64,6 +64,9 @@ pub fn play(
     workload.stats = plans.iter().map(|plan| plan.http).collect();
     workload.data = plans.iter().map(|plan| plan.data.clone()).collect();
     workload.pids = nodes.pids();
+    if scenario.fill > 0 {
+        fill(scenario.fill, &workload, identity, control)?;
+    }
 
     let is_over = AtomicBool::new(false);
     let (summary, played) = std::thread::scope(|scope| {
@@ -79,4 +82,21 @@ pub fn play(
     played?;
     stopped?;
     Ok(summary)
+}
+
+/// Writes what is to be there before the run. Nothing of it is kept: a write that fails is the end.
+fn fill(count: u64, workload: &Workload, identity: &Identity, control: &Control) -> Result<(), Error> {
+    for fill in workload.fills(count) {
+        let folder = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
+        let out = folder.path().join("fill");
+        let summary = crate::run::run(&fill, &out, identity, &control.for_another(), &mut ())?;
+        let failures = summary.verdict.failures.join("; ");
+        if !summary.verdict.passed || summary.total.failed > 0 {
+            let failed = summary.total.failed;
+            return Err(Error::Unusable(format!(
+                "the store could not be filled: {failed} writes failed {failures}"
+            )));
+        }
+    }
+    Ok(())
 }

@@ -78,6 +78,36 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// What writes so many keys of each of its buckets, the first ones, each once and as fast as may be: a store that has something
+    /// in it before the run. Values are those of the first operation of the bucket that writes.
+    pub fn fills(&self, count: u64) -> Vec<Workload> {
+        let mut writers: Vec<&Operation> = self.operations.iter().filter(|it| it.op.has_key()).collect();
+        writers.sort_by_key(|it| !matches!(it.op, Op::Put | Op::Update));
+        let mut buckets = BTreeMap::new();
+        for writer in writers {
+            buckets.entry(&writer.bucket).or_insert(writer);
+        }
+        let fill = |writer: &Operation| Workload {
+            load: Load::Closed,
+            warm_up: WarmUp::For(Duration::ZERO),
+            duration: None,
+            operations_max: None,
+            state: None,
+            operations: vec![Operation {
+                label: "fill".to_owned(),
+                op: Op::Put,
+                weight: 1,
+                keys: Some(Shape::Sequential { start: 0, count }),
+                query: None,
+                ..writer.clone()
+            }],
+            jobs: Vec::new(),
+            plant: Plant::default(),
+            ..self.clone()
+        };
+        buckets.into_values().map(fill).collect()
+    }
+
     /// The servers that are connected to.
     pub fn targets(&self) -> &[SocketAddr] {
         if self.clients.is_empty() { &self.addresses } else { &self.clients }

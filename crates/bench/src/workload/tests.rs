@@ -92,3 +92,42 @@ proptest! {
         drop(Workload::parse(&text.into_iter().collect::<String>(), "random"));
     }
 }
+
+#[test]
+fn what_fills_a_store_writes_each_key_of_each_bucket_once() {
+    let text = r#"
+driver = "null"
+[load]
+kind = "poisson"
+rate = 10
+[keys]
+kind = "uniform"
+count = 1000
+[value]
+size = 100
+[[operation]]
+op = "get"
+[[operation]]
+op = "put"
+value = { size = 70 }
+[[operation]]
+op = "head"
+bucket = "other"
+[[operation]]
+op = "list-keys"
+bucket = "third"
+"#;
+    let workload = Workload::parse(text, "text").unwrap();
+    let fills = workload.fills(300);
+    let buckets: Vec<(&str, Op)> =
+        fills.iter().map(|fill| (&fill.operations[0].bucket[..], fill.operations[0].op)).collect();
+    assert_eq!(buckets, [("bench", Op::Put), ("other", Op::Put)]);
+    assert_eq!(fills[0].operations[0].size, workload.operations[1].size, "that of the operation that writes");
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let identity = crate::run::Identity::default();
+    let summary =
+        crate::run::run(&fills[0], &out, &identity, &crate::run::Control::default(), &mut ()).unwrap();
+    assert!(summary.verdict.passed, "{:?}", summary.verdict);
+    assert_eq!((summary.total.done, summary.total.failed), (300, 0));
+}
