@@ -9,6 +9,8 @@ use std::cell::Cell;
 pub enum Planted {
     /// Writes are acknowledged before they are synced, whatever the durability.
     AckBeforeSync,
+    /// A write or a sync that failed counts as done, as if a second sync had meant anything.
+    FailedSyncForgotten,
     /// The directory is not synced after a segment is made.
     NoDirectorySync,
     /// A record passes whether or not its checksums do.
@@ -67,8 +69,9 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 28] = [
+    pub const ALL: [Planted; 29] = [
         Planted::AckBeforeSync,
+        Planted::FailedSyncForgotten,
         Planted::NoDirectorySync,
         Planted::RecordWithoutChecksum,
         Planted::TornTailKept,

@@ -12,7 +12,7 @@ use base::planted::{Planted, plant};
 use base::rng::SplitMix64;
 use common::HandClock;
 use common::disk::MemoryDisk;
-use engine::{Embedded, Machine, Options};
+use engine::{CompactionSchedule, Durability, Embedded, Machine, Options};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -61,4 +61,38 @@ fn a_deletion_that_is_dropped_early_brings_its_key_back() {
     let caught = (0..5).filter(|&seed| wrong_answers(seed) > 0).count();
     plant(None);
     assert_eq!(caught, 5, "seeds that show it");
+}
+
+/// Writes at durability `sync` while one of the disk's operations fails, and tells how many of the keys that were
+/// acknowledged are not there after a power cut.
+fn lost_after_failure(operation: u64) -> usize {
+    let open = |disk: &MemoryDisk| {
+        let disk = disk.clone();
+        let machine = Machine::new(move || disk.clone(), HandClock::new(), SplitMix64::new(1));
+        let (durability, compaction) = (Durability::Sync, CompactionSchedule::Never);
+        Embedded::open(Path::new("/store"), Options { durability, compaction, ..options() }, machine)
+    };
+    let disk = MemoryDisk::default();
+    let mut store = open(&disk).unwrap();
+    disk.fail(disk.ops() + operation, 1);
+    let key = |number: u64| number.to_be_bytes();
+    let acknowledged: Vec<u64> =
+        (0..40).filter(|&number| store.put(&key(number), b"head", &[7; 100]).is_ok()).collect();
+    drop(store);
+    match open(&disk.after_power_cut()) {
+        Ok(mut store) => {
+            acknowledged.iter().filter(|&&number| !matches!(store.get(&key(number)), Ok(Some(_)))).count()
+        }
+        Err(_) => acknowledged.len(),
+    }
+}
+
+#[test]
+fn a_failed_sync_that_is_forgotten_loses_what_was_acknowledged() {
+    let caught = || (1..=40).filter(|&operation| lost_after_failure(operation) > 0).count();
+    assert_eq!(caught(), 0);
+    plant(Some(Planted::FailedSyncForgotten));
+    let with_it = caught();
+    plant(None);
+    assert!(with_it > 10, "{with_it} of 40 failures show it");
 }
