@@ -1,5 +1,6 @@
 //! A seed decides everything. Row C0 of the test table.
 
+use sim::elastic::Shape;
 use sim::trace::Keep;
 use sim::{Kind, Seed};
 use std::process::Command;
@@ -45,6 +46,11 @@ fn the_same_seed_gives_the_same_hash_twice_and_another_seed_another() {
 #[test]
 fn so_it_is_with_a_cluster_in_two_processes() {
     is_the_same_in_other_processes(Kind::Cluster, &[1, 1_000_003]);
+}
+
+#[test]
+fn so_it_is_with_a_large_cluster_twice() {
+    has_one_hash_for_each_seed(Kind::Elastic(Shape { nodes: 9, partitions: 64 }));
 }
 
 #[test]

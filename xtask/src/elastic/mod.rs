@@ -1,7 +1,8 @@
 //! The figures of the elastic cluster: [`ring`], the pure ring in this process; [`empty`], real nodes without data on large
-//! rings; [`scenarios`], real nodes that come, go and die under load.
+//! rings; [`idle`], what up to 1,000 simulated ones cost at rest; [`scenarios`], real nodes that come, go and die under load.
 
 mod empty;
+mod idle;
 mod ring;
 mod scenarios;
 
@@ -27,6 +28,8 @@ enum Part {
     Ring,
     /// Real nodes without data: how soon they come together, what they cost at rest.
     Empty,
+    /// What the membership of up to 1,000 simulated nodes costs at rest: some CPU-minutes.
+    Idle,
     /// Real nodes that come, go and die under load.
     Scenarios,
 }
@@ -62,6 +65,10 @@ Nodes without data are processes with a shard each. They have come together when
 node goes by the new ring: what `cluster commit --wait` waits for. Bytes are those between nodes, before encryption. Memory is
 the largest node's, less that of a node on a ring of 64.
 
+Rows `idle/`: failure detector and metadata log of simulated nodes, two minutes after all began at once, for a minute of simulated
+time; means of all nodes. What shards ask each other four times a second, to know who is there, is not in it: that grows with
+the nodes, by eight small messages a second for each other node and shard.
+
 Under load: scenarios of `annulet bench`, clients of the official kind (protocol buffers) at a fixed rate that never try again, 9
 reads to 1 update of 1 KB. Latencies and throughput are those of the ten seconds before and after the commit or the kill; an
 operation's latency counts from when it was due.";
@@ -78,6 +85,7 @@ const SET: Set<Part, Plan> = Set {
     parts: &[
         Run { name: Part::Ring, specs: ring::specs, run: ring::run },
         Run { name: Part::Empty, specs: empty::specs, run: empty::run },
+        Run { name: Part::Idle, specs: idle::specs, run: idle::run },
         Run { name: Part::Scenarios, specs: scenarios::specs, run: scenarios::run },
     ],
 };
