@@ -226,3 +226,24 @@ fn who_is_removed_stops() {
     assert!(!state.members().contains_key(&id) && !state.owners().contains(&id));
     assert!((0..5).filter(|at| *at != removed).all(|at| world.nodes[at].stopped.is_none()));
 }
+
+#[test]
+fn a_newcomer_is_not_sent_away_by_who_has_not_heard_of_it() {
+    let mut world = World::new(5, 4);
+    let behind = (0..4).find(|&at| at != world.leader()).unwrap();
+    let contact = world.nodes[behind].id;
+    // It hears nothing of the admission.
+    let asleep = world.nodes[behind].part.take();
+    world.admit(NodeId(4));
+    world.nodes[behind].part = asleep;
+    let newcomer = world.add(NodeId(5));
+    world.nodes[newcomer].id = NodeId(4);
+    world.start(newcomer, |identity, _, rng, now| Log::join(identity, rng, now));
+    world.step(newcomer, newcomer, Input::Join { contact });
+    while let Some((_, (from, to, message))) = world.flying.pop_first() {
+        if [from, to] == [newcomer, behind] || [from, to] == [behind, newcomer] {
+            world.step(to, from, Input::Message(message));
+        }
+    }
+    assert_eq!((world.nodes[newcomer].stopped, world.part(newcomer).state()), (None, None));
+}

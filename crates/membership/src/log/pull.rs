@@ -192,6 +192,10 @@ impl Log {
             return self.sends.push((from.from, Message::Pull { commit: self.commit }));
         };
         let Some(state) = self.state_of(&snapshot) else { return };
+        if self.state.is_none() && !state.members().contains_key(&self.identity.node) {
+            // Of one that has not heard yet that this newcomer was admitted. It asks the next.
+            return;
+        }
         // What was committed in the earlier epoch and is not in this one is lost, as its operator accepted.
         self.epoch = from.epoch;
         let store = self.raw.mut_store();
