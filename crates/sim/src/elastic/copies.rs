@@ -26,8 +26,8 @@ pub(super) struct Copies {
     target: Option<RingVersion>,
     /// By whom from.
     left: BTreeMap<NodeId, Vec<Partition>>,
-    /// What is on its way from a process.
-    running: BTreeMap<NodeId, (Life, Part)>,
+    /// What is on its way from whom, for which target.
+    running: BTreeMap<NodeId, (RingVersion, Part)>,
 }
 
 impl Copies {
@@ -85,9 +85,9 @@ impl World {
             let store = &self.hosts[&giver].store;
             let part = part.into_iter().map(|partition| (partition, store.of(partition))).collect();
             let process = self.process(life).expect("it runs");
-            process.copies.running.insert(giver, (from_life, part));
+            process.copies.running.insert(giver, (target, part));
             let takes = duration_between(&mut self.rng, Duration::from_millis(1), self.plan.part_max);
-            self.events.after(takes, Event::Part(life, giver));
+            self.events.after(takes, Event::Part(life, from_life, target));
         }
     }
 
@@ -103,14 +103,20 @@ impl World {
     }
 
     /// A part has come, unless one of both has died, or they were cut from each other.
-    pub(super) fn on_part(&mut self, life: Life, giver: NodeId) {
-        let part = self.process(life).and_then(|process| process.copies.running.remove(&giver));
-        let Some((from, part)) = part else { return };
-        if let Some(sender) = self.process(from) {
-            sender.sending = sender.sending.saturating_sub(1);
-            if self.reaches(life.0, giver) {
-                self.take_part(life, giver, part);
-            }
+    pub(super) fn on_part(&mut self, life: Life, from: Life, target: RingVersion) {
+        let giver = from.0;
+        let sender = self.process(from);
+        let has_sent = sender.is_some();
+        sender.into_iter().for_each(|sender| sender.sending -= 1);
+        let Some(process) = self.process(life) else { return };
+        // It may be of a target that was given up.
+        let running = &mut process.copies.running;
+        if running.get(&giver).is_none_or(|(of, _)| *of != target) {
+            return;
+        }
+        let Some((_, part)) = running.remove(&giver) else { return };
+        if has_sent && self.reaches(life.0, giver) {
+            self.take_part(life, giver, part);
         }
         self.copy(life);
     }

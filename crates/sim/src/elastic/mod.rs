@@ -14,7 +14,7 @@
 //! Promises: of one version of the ring there is one; everybody comes to know the newest state; a read of two of three replicas
 //! sees every write that was confirmed before it, by whatever ring it goes, so two owners of a range never both answer as its
 //! sole truth; in the end each partition is at as many living nodes as it is to have replicas, with all that was confirmed, and
-//! at no other; and a plan moves at most a fifth more than it must.
+//! at no other; and where there are no zones a plan moves at most a fifth more than it must.
 //!
 //! `transitions.rs` has nodes die at each step of a change, not by chance. `idle.rs` measures what a cluster at rest costs.
 //!
@@ -90,7 +90,7 @@ enum Event {
     /// A node's shards take what was published.
     Hear(Life, RingVersion),
     /// Part of a copy from another node has come, or will not.
-    Part(Life, NodeId),
+    Part(Life, Life, RingVersion),
     /// A node looks what it can copy next.
     Copy(Life),
     /// Some client asks something.
@@ -226,8 +226,8 @@ impl World {
                 self.hear(life, version);
                 self.follow(life.0)
             }
-            Event::Part(life, giver) => {
-                self.on_part(life, giver);
+            Event::Part(life, from, target) => {
+                self.on_part(life, from, target);
                 self.follow(life.0)
             }
             Event::Copy(life) => {

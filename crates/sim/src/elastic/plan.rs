@@ -5,6 +5,7 @@ use crate::network::NetworkConfig;
 use crate::seed::{Seed, between, duration_between};
 use base::Rng;
 use base::rng::SplitMix64;
+use membership::detector::STRAY_MAX;
 use std::fmt;
 use std::time::Duration;
 
@@ -138,7 +139,8 @@ fn network(rng: &mut SplitMix64) -> NetworkConfig {
         reorder: maybe(rng, Odds::one_in(50)),
         lag: Odds::NEVER,
         late: maybe(rng, Odds::one_in(50)),
-        late_max: duration_between(rng, Duration::from_secs(1), Duration::from_secs(20)),
+        // What comes later than this is, for the failure detector, no stray of a process that has ended.
+        late_max: duration_between(rng, Duration::from_secs(1), STRAY_MAX - Duration::from_secs(1)),
         ..NetworkConfig::CALM
     }
 }
