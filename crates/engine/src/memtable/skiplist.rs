@@ -27,6 +27,7 @@
 //!
 //! Left out: removal, and walking backwards for readers; nobody needs them.
 
+mod cursor;
 mod lanes;
 
 use std::cmp;
@@ -39,6 +40,8 @@ use super::arena::{ALIGN, Arena, Bump};
 use super::index::{Found, Index};
 use super::prefetch::prefetch;
 use super::sync::{AtomicPtr, AtomicUsize, Written};
+
+pub use cursor::{Cursor, Iter};
 
 /// Levels of the tallest tower. With one node in four rising a level, 12 levels serve 4^12 = 16 million entries.
 const HEIGHT_MAX: usize = 12;
@@ -531,99 +534,5 @@ impl<'a> NodeRef<'a> {
     /// Where this node stands to (`key`, `seq`): key ascending, then seq descending.
     fn cmp(self, key: &[u8], seq: u64) -> cmp::Ordering {
         self.key().cmp(key).then_with(|| seq.cmp(&self.seq()))
-    }
-}
-
-/// A borrowed walk over (key, seq, entry), in order. Entries inserted ahead of it while it goes may turn up or not.
-#[derive(Clone)]
-pub struct Iter<'a> {
-    node: Option<NodeRef<'a>>,
-}
-
-// SAFETY: an `Iter` is a shared borrow of a `SkipList`, which is `Sync`.
-unsafe impl Send for Iter<'_> {}
-// SAFETY: as above.
-unsafe impl Sync for Iter<'_> {}
-
-impl<'a> Iterator for Iter<'a> {
-    type Item = (&'a [u8], u64, &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let node = self.node?;
-        self.node = node.next();
-        Some((node.key(), node.seq(), node.entry()))
-    }
-}
-
-/// A place in the list that keeps the list alive: at an entry, or past the last one, where a new cursor is.
-#[derive(Clone)]
-pub struct Cursor {
-    /// A node of `list`.
-    node: Option<NonNull<Node>>,
-    list: Arc<SkipList>,
-}
-
-// SAFETY: a `Cursor` shares a `SkipList`, which is `Send` and `Sync`; its pointer is into that list.
-unsafe impl Send for Cursor {}
-// SAFETY: as above.
-unsafe impl Sync for Cursor {}
-
-impl Cursor {
-    pub(super) fn new(list: Arc<SkipList>) -> Self {
-        Self { node: None, list }
-    }
-
-    /// Goes to the first entry of all.
-    pub fn seek_first(&mut self) {
-        self.node = self.list.head().next().map(|node| node.0);
-    }
-
-    /// Goes to the first entry at or after `key`: the newest of its key.
-    pub fn seek(&mut self, key: &[u8]) {
-        self.seek_seq(key, u64::MAX);
-    }
-
-    /// Goes to the first entry at or after (`key`, `seq`): of `key` itself, the newest with at most `seq`.
-    pub fn seek_seq(&mut self, key: &[u8], seq: u64) {
-        self.node = self.list.seek(key, seq).map(|node| node.0);
-    }
-
-    /// Goes to an entry of the last key before `key`, or of the last key of all; past the last one if there is none.
-    pub fn seek_before(&mut self, key: Option<&[u8]>) {
-        self.node = self.list.last_before(key).map(|node| node.0);
-    }
-
-    /// Goes one entry on. Panics past the last entry.
-    pub fn next(&mut self) {
-        let next = self.node().next();
-        // Whoever walks on finds it in the cache.
-        // SAFETY: every tower has level 0.
-        next.inspect(|next| unsafe { next.prefetch_next(0) });
-        self.node = next.map(|node| node.0);
-    }
-
-    /// True at an entry, false past the last one.
-    pub fn valid(&self) -> bool {
-        self.node.is_some()
-    }
-
-    /// The entry's key. Panics past the last entry.
-    pub fn key(&self) -> &[u8] {
-        self.node().key()
-    }
-
-    /// The entry's seq. Panics past the last entry.
-    pub fn seq(&self) -> u64 {
-        self.node().seq()
-    }
-
-    /// The entry. Panics past the last one.
-    pub fn entry(&self) -> &[u8] {
-        self.node().entry()
-    }
-
-    /// The reference is bound to this borrow, through which the list lives.
-    fn node(&self) -> NodeRef<'_> {
-        NodeRef(self.node.expect("the cursor is at an entry"), PhantomData)
     }
 }
