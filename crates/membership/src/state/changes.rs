@@ -79,19 +79,6 @@ impl State {
         }
     }
 
-    /// One change of the ring's size at a time, and none beside a change of owners that is under way: who looks at a plan then sees all
-    /// that it does.
-    pub(super) fn stage_ring(&mut self, size: RingSize) -> Result<(), Rejected> {
-        if self.step != Step::AtRest || self.next.is_some() {
-            return Err(Rejected::Moving);
-        }
-        if size <= self.size() || size > self.prefixes {
-            return Err(Rejected::Size { has: self.size().partitions(), most: self.prefixes.partitions() });
-        }
-        self.staged_size = Some(size);
-        Ok(())
-    }
-
     /// Forgets what is staged, and who waits to join.
     pub(super) fn clear(&mut self) {
         self.staged.clear();

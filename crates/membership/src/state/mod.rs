@@ -17,7 +17,7 @@
 //! ring's version grows whenever what is published changes ([`State::published`]), and not otherwise. A command of an operator
 //! names the version that it was made for: one made for an older state is refused.
 //!
-//! * `changes.rs`: what is staged and committed. * `step.rs`: how the ring follows. * `plan.rs`: what a commit would do.
+//! * `changes.rs`: what is staged and committed. * `size.rs`: how many partitions there are. * `step.rs`: how the ring follows. * `plan.rs`: what a commit would do.
 //!
 //! Left out: the claim itself, and the transfer of data.
 
@@ -25,6 +25,7 @@ mod changes;
 mod codec;
 pub mod command;
 mod plan;
+mod size;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -264,34 +265,9 @@ impl State {
         self.slots.get(name)
     }
 
-    /// How many partitions there are.
-    pub fn size(&self) -> RingSize {
-        size_of(&self.owners)
-    }
-
-    /// How many there are when all that was decided is carried out.
-    pub fn heading_size(&self) -> RingSize {
-        size_of(self.heading())
-    }
-
-    /// How many there are to be, if that waits for a commit.
-    pub fn staged_size(&self) -> Option<RingSize> {
-        self.staged_size
-    }
-
-    /// By how many prefixes all nodes order their keys: the most partitions that there can be.
-    pub fn prefixes(&self) -> RingSize {
-        self.prefixes
-    }
-
     /// Whether a commit would do anything.
     pub fn has_staged(&self) -> bool {
         !self.staged.is_empty() || self.staged_size.is_some()
-    }
-
-    /// Whether the ring has grown, or is to.
-    pub(crate) fn is_grown(&self) -> bool {
-        self.heading_size() > self.founded
     }
 
     /// Applies a command of the log. A refused one changes nothing.
@@ -534,9 +510,4 @@ impl State {
         ];
         flaws.into_iter().find(|(holds, _)| !holds).map(|(_, flaw)| flaw)
     }
-}
-
-/// How many partitions they own.
-fn size_of(owners: &[NodeId]) -> RingSize {
-    RingSize::of_owners(owners).expect("State::check holds owners to be those of a ring")
 }

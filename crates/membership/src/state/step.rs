@@ -17,9 +17,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ring::{MemberState, Members, NodeId, Partition, Ring, RingVersion};
+use ring::{MemberState, Members, NodeId, Ring, RingVersion};
 
-use super::{Fate, Rejected, State, size_of};
+use super::size::size_of;
+use super::{Fate, Rejected, State};
 use crate::planted::{Planted, planted};
 
 /// How far the ring is.
@@ -128,22 +129,6 @@ impl State {
         let Step::Copying { target, copied, .. } = &self.step else { return false };
         let mut others = self.members.iter().filter(|(other, it)| **other != node && it.is_live());
         others.any(|(other, _)| !copied.contains(other) && target.contains(other))
-    }
-
-    /// What gets another owner than it has: the partition, whose it is, and whose it is to be. Of a ring that grows, what the lists that
-    /// there are would not give it.
-    pub fn to_move(&self) -> impl Iterator<Item = (Partition, NodeId, NodeId)> {
-        let size = self.heading_size();
-        let owners = ring::grown(&self.owners, size).expect("a ring only grows");
-        let pairs = owners.into_iter().zip(self.heading()).zip(size.all());
-        pairs.filter(|((owner, next), _)| owner != *next).map(|((owner, next), it)| (it, owner, *next))
-    }
-
-    /// Whether a node is to own any position that it does not own.
-    fn gains(&self, node: NodeId, target: &[NodeId]) -> bool {
-        let (size, finest) = (self.size(), size_of(target));
-        let owner = |it: Partition| self.owners[size.convert(it, finest).0 as usize];
-        finest.all().zip(target).any(|(it, next)| *next == node && owner(it) != node)
     }
 
     pub(super) fn report_adopted(&mut self, node: NodeId, version: RingVersion) -> Result<(), Rejected> {
