@@ -6,9 +6,10 @@ mod common;
 
 use bytes::Bytes;
 use common::cluster::{Cluster, NAMES, TESTS_OWN, bucket, files_below, folder, put};
-use kv::{Answer, Ask, NodeId, Quorum, Request, Response, Want};
+use kv::{Answer, Ask, Bucket, GetRequest, NodeId, Prop, PutRequest, Quorum, Request, Response, Want};
 use node::{AskId, Epoch, Layout, Members, PeerMessage, Topology};
-use ring::{Ring, RingSize, RingVersion};
+use object::Metadata;
+use ring::{MemberState, Ring, RingSize, RingVersion};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -281,6 +282,66 @@ fn copies_are_made_for_numbers_of_replicas_that_only_others_know_of() {
     };
     let known = asked(&[]);
     assert_eq!((asked(&[3]), asked(&[1]) > known), (known, true), "for those that it knows itself, too");
+}
+
+/// Keys of a bucket with one replica, written through node 2, of which all are acknowledged.
+fn put_single(cluster: &mut Cluster, keys: std::ops::Range<usize>) {
+    for key in keys {
+        let (bucket, key) = (single(), Bytes::from(format!("s{key}")));
+        let put = PutRequest::new(bucket, Some(key), Metadata::default(), Bytes::from_static(b"v"));
+        let id = cluster.begin(2, Request::Put(put));
+        cluster.pass(Duration::from_millis(100));
+        assert!(matches!(cluster.answers.remove(&id), Some(Ok(Response::Put { .. }))));
+    }
+}
+
+fn single() -> Bucket {
+    Bucket::untyped(Bytes::from_static(b"single"))
+}
+
+#[test]
+fn what_a_member_alone_has_is_not_dropped_when_its_part_is_given_away_behind_its_back() {
+    let data = folder();
+    let mut cluster = filled(&data);
+    let props = Request::SetProps(single(), vec![Prop::NVal(1)]);
+    assert_eq!(cluster.ask(0, props), Ok(Response::PropsSet));
+    put_single(&mut cluster, 0..10);
+    // It is declared down while it runs, and goes on serving its own clients.
+    cluster.cut(2);
+    cluster.pass(Duration::from_secs(2));
+    put_single(&mut cluster, 10..20);
+    let alone = PutRequest { w: Quorum::One, ..put("alone", "v") };
+    assert!(matches!(cluster.ask(2, Request::Put(alone)), Ok(Response::Put { .. })));
+    let is_down = |member: &ring::Member| match member.id {
+        NodeId(2) => ring::Member { state: MemberState::Down, ..member.clone() },
+        _ => member.clone(),
+    };
+    let known = Arc::new(ring::Members::new(members(0).of_ring().iter().map(is_down)).unwrap());
+    let ring_of = |version, owners: &[u16]| {
+        let owners = ring(version, owners).owners().into();
+        Arc::new(Ring::new(RingVersion(version), layout().ring_size, Arc::clone(&known), owners).unwrap())
+    };
+    let (old, new) = (ring_of(2, &[0, 1, 2]), ring_of(3, &[0, 1, 3]));
+    let steps = [[None, Some(&old), Some(&new)], [Some(&old), Some(&new), None], [None, Some(&new), None]];
+    for (epoch, rings) in (2..).zip(steps) {
+        for node in [0, 1, 3] {
+            cluster.nodes[node].as_mut().unwrap().topology(topology(node, epoch, rings));
+        }
+        cluster.pass(Duration::from_secs(3));
+    }
+    assert!([0, 1, 3].iter().all(|&node| cluster.adopted[node] == Epoch(4)));
+    // It hears of it, at last.
+    cluster.cuts.clear();
+    cluster.nodes[2].as_mut().unwrap().topology(topology(2, 4, [None, Some(&new), None]));
+    cluster.pass(Duration::from_secs(40));
+    assert!(!has(&mut cluster, 2, "alone") && cluster.nodes[2].as_ref().unwrap().is_vacated());
+    cluster.kill(2);
+    cluster.pass(Duration::from_secs(2));
+    for key in 0..20 {
+        let get = GetRequest::new(single(), Bytes::from(format!("s{key}")));
+        assert!(matches!(cluster.ask(0, Request::Get(get)), Ok(Response::Found(_))), "s{key}");
+    }
+    assert_eq!(cluster.values(0, "alone"), ["v"]);
 }
 
 /// Runs a move from node 2 to node 3 until node 3 has all.

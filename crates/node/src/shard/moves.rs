@@ -10,7 +10,7 @@
 
 use super::copies::Copies;
 use super::gifts::Gifts;
-use super::strays::Strays;
+use super::strays::{Left, Strays};
 use super::work::{Coordinator, Parting, Work, placed};
 use super::{Origin, Output, Shard};
 use crate::peer::NodeId;
@@ -21,6 +21,7 @@ use bytes::Bytes;
 use engine::Seq;
 use engine::fold::{ScanId, ScanPage};
 use kv::{Error, Event};
+use ring::{MemberState, Ring};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -45,6 +46,27 @@ impl Moves {
             copies: Copies::default(),
             gifts: Gifts::default(),
             strays: Strays::default(),
+        }
+    }
+
+    /// Takes note of what this node is not to have any more by what comes next, and whether others were given it.
+    fn note_given(&mut self, next: &Topology, here: NodeId) {
+        let Topology { epoch, ring, target, .. } = &self.topology;
+        let (had, has) = (Arc::clone(ring), Arc::clone(&next.ring));
+        if had.owners() != has.owners() {
+            // The step after a copy that this node has said to take part in, and has.
+            let was_giver = |target: &Arc<Ring>| {
+                let lives = target.members().get(here).is_some_and(|it| it.state != MemberState::Down);
+                lives && target.owners() == has.owners()
+            };
+            let is_next = next.before.is_some() && next.epoch.0 == epoch.0 + 1;
+            let given = is_next && target.as_ref().is_some_and(was_giver);
+            self.strays.note_left(Left { had, has, given });
+        } else if let Some(target) = target
+            && next.target.as_ref().is_none_or(|next| next.version() != target.version())
+        {
+            // It was given up. What was copied for it is what others have.
+            self.strays.note_left(Left { had: Arc::clone(target), has, given: true });
         }
     }
 
@@ -92,6 +114,7 @@ impl Shard {
         if !self.moves.is_moving() {
             self.moves.unpassed = self.store.last_written();
         }
+        self.moves.note_given(&topology, self.peers.here());
         self.moves.topology = topology;
         self.moves.untold = true;
         left.into_iter().for_each(|node| self.fail_questions(node));

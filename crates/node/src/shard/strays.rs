@@ -5,23 +5,28 @@
 //! 2. Another one names those that have objects here and are nobody's list's business. If there are hints, these go home
 //!    first, and their objects are forgotten one by one.
 //! 3. The rest is dropped, a range at a time; so are hints for this node itself, which come with a copy of another's disk.
-//! 4. Where hints may have been lost, nothing is: all that have the partition get a hint about each of its objects anew.
+//! 4. Where hints may have been lost, nothing is: all that have the partition get a hint about each of its objects anew. So they do
+//!    where this process has not seen that others were given what is here: owners changed while it was away or counted as down.
 //! 5. It is looked again, after a pause that grows, while something had to stay, while hints are kept (what a hint was for may be left
 //!    without one), and while work is not over that began before the owners changed.
 //!
 //! Invariants: nothing is dropped while some request may go by a ring that lists this node; nothing for which there is a
-//! hint, or has been since the scan began. So a drop takes only what those on the list have too.
+//! hint, or has been since the scan began; and only partitions that this node had by a ring whose successors copied from it, or was
+//! to have by a target that was given up. So a drop takes only what those on the list have too.
 
 use super::Shard;
 use super::work::placed;
 use crate::peer::NodeId;
+use crate::topology::nodes;
 use ::object::key;
 use base::Monotonic;
 use bytes::Bytes;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit, Visitor};
 use engine::{Error, Write};
+use ring::{Position, Ring};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Between two looks, at first; twice as long each time that nothing can be dropped.
@@ -34,6 +39,18 @@ const PAGE_MAX: usize = 4096;
 const REHINTED_MAX: usize = 256;
 /// Ranges that are dropped at a time: the manifest lists them until merges have removed what is in them.
 const DROPS_MAX: usize = 64;
+
+/// Rings that were left which are remembered. What was given by those before goes object by object, to be sure.
+const LEFT_MAX: usize = 8;
+
+/// A ring that is not gone by any more.
+pub(super) struct Left {
+    pub had: Arc<Ring>,
+    /// The one in its place.
+    pub has: Arc<Ring>,
+    /// Whether others have what this node had, or was to have, by the first.
+    pub given: bool,
+}
 
 /// What is being looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,12 +86,33 @@ pub(super) struct Strays {
     kept_for: BTreeSet<NodeId>,
     /// Work up to this name began before the owners changed, and may still write what is not to be here.
     older: u64,
+    /// Rings that this process has seen left since nothing was here that is not to be, the last one last.
+    left: Vec<Left>,
 }
 
 impl Strays {
     /// To be looked for now: owners have changed. Work up to `older` has begun before.
     pub(super) fn look_from(&mut self, now: Monotonic, older: u64) {
-        *self = Strays { again: Some(now), older, pause: PAUSE, ..Strays::default() };
+        let left = std::mem::take(&mut self.left);
+        *self = Strays { again: Some(now), older, pause: PAUSE, left, ..Strays::default() };
+    }
+
+    /// A ring is left.
+    pub(super) fn note_left(&mut self, left: Left) {
+        if self.left.len() == LEFT_MAX {
+            self.left.remove(0);
+        }
+        self.left.push(left);
+    }
+
+    /// Whether others have what this node has at a position, as far as this process has seen.
+    fn is_given(&self, here: NodeId, at: Position, n_val: u32) -> bool {
+        let lists = |ring: &Arc<Ring>| nodes(ring, at, n_val).contains(&here);
+        self.left.iter().fold(false, |given, left| match (lists(&left.has), lists(&left.had)) {
+            (true, _) => false,
+            (false, true) => left.given,
+            (false, false) => given,
+        })
     }
 
     /// Whether none is left, as far as is known.
@@ -122,8 +160,8 @@ impl Shard {
             return;
         }
         let Strays { older, pause, .. } = *strays;
-        let kept_for = std::mem::take(&mut strays.kept_for);
-        *strays = Strays { older, pause, kept_for, ..Strays::default() };
+        let (kept_for, left) = (std::mem::take(&mut strays.kept_for), std::mem::take(&mut strays.left));
+        *strays = Strays { older, pause, kept_for, left, ..Strays::default() };
         self.scan_strays(Step::Hints, key::all_hints().start.into(), now);
     }
 
@@ -168,7 +206,7 @@ impl Shard {
             let prefixes = layout.prefixes_of(finest.partition(at), finest);
             let end = key::objects_at(*prefixes.end()).end;
             let keeps = match base::planted!(RangeDroppedEarly) {
-                true => crate::topology::nodes(&topology.ring, at, n_val).contains(&here),
+                true => nodes(&topology.ring, at, n_val).contains(&here),
                 false => topology.is_keeper(here, at, n_val),
             };
             if keeps { Visit::Seek(end) } else { Visit::TakeAndSeek(end) }
@@ -247,6 +285,7 @@ impl Shard {
         let here = self.peers.here();
         let leaves = self.is_gone(here);
         let oldest = self.objects.oldest_name();
+        let ungiven: Vec<u16> = self.ungiven_strays();
         let strays = &mut self.moves.strays;
         strays.kept_for = match leaves || strays.found.iter().any(|prefix| strays.hinted.contains(prefix)) {
             true => strays.hinted_nodes.iter().copied().filter(|&node| node != here).collect(),
@@ -255,16 +294,31 @@ impl Shard {
         if strays.found.is_empty() && !strays.hinted_nodes.contains(&here) {
             let is_older = oldest.is_some_and(|name| name <= strays.older);
             strays.clean = strays.hinted.is_empty() && !is_older;
+            strays.left.clear();
             if strays.noted || is_older || leaves && !strays.clean {
                 strays.look_again(now);
             }
-        } else if strays.unsure {
+        } else if strays.unsure || !ungiven.is_empty() {
+            if !strays.unsure {
+                strays.found = ungiven.into_iter().collect();
+            }
             let hinted = std::mem::take(&mut strays.hinted);
             strays.found.retain(|prefix| !hinted.contains(prefix));
             self.scan_strays(Step::Unsure, key::objects().start.into(), now);
         } else {
             self.drop_strays(now);
         }
+    }
+
+    /// Partitions that were found, have no hints, and that others may not have: not from this node.
+    fn ungiven_strays(&self) -> Vec<u16> {
+        let (strays, here) = (&self.moves.strays, self.peers.here());
+        let n_val = self.moves.topology.n_val_max();
+        let found = strays.found.difference(&strays.hinted).copied();
+        let is_ungiven = |&prefix: &u16| {
+            !strays.is_given(here, self.position(prefix), n_val) && !base::planted!(RangeDroppedEarly)
+        };
+        found.filter(is_ungiven).collect()
     }
 
     /// Has an object brought to all that have its partition. False if nothing can be written.
