@@ -138,6 +138,13 @@ fn a_member_leaves_and_clients_do_not_notice() {
     cluster.admin(&servers[1], &["cluster", "leave", &name(4)]);
     let said = cluster.admin(&servers[1], &["cluster", "commit", "--wait"]);
     assert!(said.ends_with("settled\n"), "{said}");
+    let told = cluster.admin(&servers[1], &["cluster", "clear", "--json"]);
+    assert!(serde_json::from_str::<Value>(&told).unwrap()["version"].is_u64(), "{told}");
+    let told: Value =
+        serde_json::from_str(&cluster.admin(&servers[1], &["stat", "node_put*_total", "--json"])).unwrap();
+    assert!(told.as_object().unwrap().contains_key("node_puts_total"), "{told}");
+    let wrong = ["admin", "stat", "nothing.of*it", "--node", &servers[1].http];
+    assert_eq!(run(cluster.dir.path(), &wrong).status.code(), Some(1));
 
     // It has nothing any more, sends balancers away, and goes on serving whom it has.
     let leaver = servers.pop().unwrap();

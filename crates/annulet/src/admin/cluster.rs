@@ -29,7 +29,7 @@ pub enum Command {
     /// Stage more partitions, so that more nodes can share the load evenly. No data is rewritten, and hardly any moves.
     ResizeRing(ResizeArgs),
     /// Forget what is staged.
-    Clear(Node),
+    Clear(Shown),
     /// Carry out what is staged.
     Commit(CommitArgs),
     /// Go on without a majority of the voters that is lost for good, with what one survivor knows. Without a word, show what may
@@ -61,8 +61,8 @@ pub struct ResizeArgs {
 #[derive(clap::Args)]
 pub struct CommitArgs {
     #[command(flatten)]
-    node: Node,
-    /// Wait until it is carried out, and show how far it is.
+    shown: Shown,
+    /// Wait until it is carried out, and show how far it is: with --json, an object in a line each time that is another.
     #[arg(long)]
     wait: bool,
 }
@@ -94,7 +94,7 @@ pub struct Shown {
 #[derive(clap::Args)]
 pub struct Of {
     #[command(flatten)]
-    node: Node,
+    shown: Shown,
     /// The member.
     #[arg(value_name = "NAME@HOST")]
     member: String,
@@ -114,7 +114,7 @@ pub struct Pair {
 #[derive(clap::Args)]
 pub struct JoinArgs {
     #[command(flatten)]
-    node: Node,
+    shown: Shown,
     /// Where a member listens to other nodes.
     #[arg(value_name = "ADDR:PORT")]
     address: String,
@@ -125,14 +125,14 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Status(shown) => status(shown),
         Command::Plan(shown) => plan(shown),
-        Command::Join(args) => change(&args.node, "join", &json!({ "node": args.address }), "staged"),
+        Command::Join(args) => change(&args.shown, "join", &json!({ "node": args.address }), "staged"),
         Command::Leave(of) => of.stage("leave"),
         Command::Replace(pair) => pair.stage("replace"),
         Command::ForceReplace(pair) => pair.stage("force-replace"),
         Command::ForceRemove(of) => of.stage("force-remove"),
-        Command::Down(of) => change(&of.node, "down", &json!({ "node": of.member }), "noted"),
+        Command::Down(of) => change(&of.shown, "down", &json!({ "node": of.member }), "noted"),
         Command::ResizeRing(args) => resize(args),
-        Command::Clear(node) => change(node, "clear", &json!({}), "nothing is staged any more"),
+        Command::Clear(shown) => change(shown, "clear", &json!({}), "nothing is staged any more"),
         Command::Commit(args) => commit(args),
         Command::Recover(args) => recover(args),
     }
@@ -140,26 +140,24 @@ pub fn run(command: &Command) -> Result<(), Failure> {
 
 impl Of {
     fn stage(&self, what: &str) -> Result<(), Failure> {
-        change(&self.node, "stage", &json!({ "node": self.member, "change": what }), "staged")
+        change(&self.shown, "stage", &json!({ "node": self.member, "change": what }), "staged")
     }
 }
 
 impl Pair {
     fn stage(&self, what: &str) -> Result<(), Failure> {
         let body = json!({ "node": self.of.member, "change": what, "by": self.by });
-        change(&self.of.node, "stage", &body, "staged")
+        change(&self.of.shown, "stage", &body, "staged")
     }
 }
 
-fn change(node: &Node, word: &str, body: &Value, done: &str) -> Result<(), Failure> {
-    taken(node.ask("POST", &format!("/admin/cluster/{word}"), &body.to_string())?)?;
-    say(done)
+fn change(shown: &Shown, word: &str, body: &Value, done: &str) -> Result<(), Failure> {
+    let answer = shown.node.ask("POST", &format!("/admin/cluster/{word}"), &body.to_string())?;
+    shown.tell(&taken(answer)?, || done.to_owned())
 }
 
 fn resize(args: &ResizeArgs) -> Result<(), Failure> {
-    let body = json!({ "partitions": args.partitions.partitions() }).to_string();
-    let answer = taken(args.shown.node.ask("POST", "/admin/cluster/resize-ring", &body)?)?;
-    args.shown.tell(&answer, || "staged".to_owned())
+    change(&args.shown, "resize-ring", &json!({ "partitions": args.partitions.partitions() }), "staged")
 }
 
 /// How often it is looked how far a change is.
@@ -169,13 +167,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const AWAY_MAX: Duration = Duration::from_secs(30);
 
 fn commit(args: &CommitArgs) -> Result<(), Failure> {
-    let look = || args.node.ask("GET", "/admin/cluster/transfers", "").and_then(taken);
+    let CommitArgs { shown, wait } = args;
+    let look = || shown.node.ask("GET", "/admin/cluster/transfers", "").and_then(taken);
     let before = look()?["version"].as_u64();
-    change(&args.node, "commit", &json!({}), "begun")?;
-    if !args.wait {
+    change(shown, "commit", &json!({}), "begun")?;
+    if !wait {
         return Ok(());
     }
-    let (mut shown, mut heard) = (String::new(), Instant::now());
+    let (mut said, mut heard) = (String::new(), Instant::now());
     loop {
         std::thread::sleep(LOOK_EVERY);
         let seen = match look() {
@@ -189,9 +188,9 @@ fn commit(args: &CommitArgs) -> Result<(), Failure> {
             continue;
         }
         let line = progress(&seen["change"]);
-        if line != shown {
-            say(&line)?;
-            shown = line;
+        if line != said {
+            shown.tell(&seen["change"], || line.clone())?;
+            said = line;
         }
         if seen["change"]["settled"] == true {
             return Ok(());
@@ -202,7 +201,7 @@ fn commit(args: &CommitArgs) -> Result<(), Failure> {
 fn recover(args: &RecoverArgs) -> Result<(), Failure> {
     if let Some(word) = &args.word {
         return change(
-            &args.shown.node,
+            &args.shown,
             "recover",
             &json!({ "word": word }),
             "begun: this node leads from now on",
@@ -228,13 +227,8 @@ fn recover(args: &RecoverArgs) -> Result<(), Failure> {
 
 /// How far a change is, in a line.
 fn progress(change: &Value) -> String {
-    let names = |list: &Value| each(list).map(cell).collect::<Vec<_>>().join(", ");
-    let kept_for = match names(&change["kept_for"]) {
-        none if none.is_empty() => none,
-        nodes => format!("; the node that answers keeps hints for {nodes} until it reaches them"),
-    };
     if change["settled"] == true {
-        return format!("settled{kept_for}");
+        return "settled".to_owned();
     }
     let to_copy = names(&change["to_copy"]);
     let waits = match (names(&change["to_adopt"]), to_copy) {
@@ -242,7 +236,20 @@ fn progress(change: &Value) -> String {
         (_, copy) if !copy.is_empty() => format!("waits until {copy} have copied"),
         _ => "goes on".to_owned(),
     };
-    format!("{}, {} partitions to move; {waits}{kept_for}", cell(&change["step"]), cell(&change["to_move"]))
+    format!("{}, {} partitions to move; {waits}", cell(&change["step"]), cell(&change["to_move"]))
+}
+
+/// The same, and what the node that answers has to do before it can drop what it is to give up.
+fn progress_here(change: &Value) -> String {
+    let progress = progress(change);
+    match names(&change["kept_for"]) {
+        none if none.is_empty() => progress,
+        nodes => format!("{progress}; the node that answers keeps hints for {nodes} until it reaches them"),
+    }
+}
+
+fn names(list: &Value) -> String {
+    each(list).map(cell).collect::<Vec<_>>().join(", ")
 }
 
 /// The answer's body, if it is not what is wrong.
@@ -255,12 +262,12 @@ fn taken(Answer { status, body }: Answer) -> Result<Value, Failure> {
 }
 
 impl Shown {
-    fn ask(&self, path: &str) -> Result<Value, Failure> {
+    pub(super) fn ask(&self, path: &str) -> Result<Value, Failure> {
         taken(self.node.ask("GET", path, "")?)
     }
 
     /// Shows a part of an answer to a program, or the text of it to a person.
-    fn tell(&self, part: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    pub(super) fn tell(&self, part: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
         if self.json { say(&part.to_string()) } else { say(&text()) }
     }
 }
@@ -275,7 +282,7 @@ fn status(shown: &Shown) -> Result<(), Failure> {
             cell(&cluster["version"]),
             each(&cluster["members"]).count(),
             if unreached == 0 { String::new() } else { format!(", {unreached} not reached from here") },
-            progress(&cluster["change"]),
+            progress_here(&cluster["change"]),
             members_table(&cluster),
             staged_table(&cluster),
         )
@@ -357,7 +364,7 @@ pub fn transfers(shown: &Shown) -> Result<(), Failure> {
                 table(&heading, &rows(&transfers["received"], &columns))
             ),
         };
-        format!("{}\n\n{received}", progress(&transfers["change"]))
+        format!("{}\n\n{received}", progress_here(&transfers["change"]))
     })
 }
 
@@ -371,7 +378,7 @@ pub fn limit(limit: &Limit) -> Result<(), Failure> {
         if let Some(rate) = limit.rate {
             body["bytes_per_second"] = json!(rate.saturating_mul(1 << 20));
         }
-        return change(&limit.shown.node, "transfer-limit", &body, "changed");
+        return change(&limit.shown, "transfer-limit", &body, "changed");
     }
     let cluster = limit.shown.ask("/admin/cluster")?;
     let limit_now = &cluster["transfer_limit"];

@@ -1,11 +1,12 @@
 //! `annulet admin`: what operators do to a cluster.
 //!
-//! * `cluster.rs`: who is a member, and what is to become of them. * `service.rs`: whether a node serves. `table.rs`: tables for people. * `cert.rs`: certificates for its nodes. * `types.rs`: bucket types. * `http.rs`: how a running node is asked.
+//! * `cluster.rs`: who is a member, and what is to become of them. * `service.rs`: whether a node serves. `stat.rs`: its statistics. `table.rs`: tables for people. * `cert.rs`: certificates for its nodes. * `types.rs`: bucket types. * `http.rs`: how a running node is asked.
 
 mod cert;
 mod cluster;
 pub(crate) mod http;
 mod service;
+mod stat;
 mod table;
 mod types;
 
@@ -33,6 +34,8 @@ pub enum Command {
     Transfers(cluster::Shown),
     /// Show how much transfers may take, or change it.
     TransferLimit(cluster::Limit),
+    /// Show a node's statistics, all or some.
+    Stat(stat::Args),
     /// Wait until a node serves.
     WaitForService(service::Args),
 }
@@ -47,6 +50,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::RingStatus(shown) => cluster::ring(shown),
         Command::Transfers(shown) => cluster::transfers(shown),
         Command::TransferLimit(limit) => cluster::limit(limit),
+        Command::Stat(args) => stat::show(args),
         Command::WaitForService(args) => service::wait(args),
     }
 }
