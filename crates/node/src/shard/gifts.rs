@@ -200,13 +200,7 @@ impl Shard {
             Ok(page) => {
                 gift.waiting = page.items.into_iter().map(|(key, _)| key).collect();
                 gift.end = page.next;
-                let is_lossy = |prefix: u16| {
-                    let range = key::objects_at(prefix);
-                    self.store.check_range(&range.start, &range.end).is_err()
-                };
-                let lossy =
-                    gift.own.iter().copied().filter(|&prefix| gift.tells_of(prefix) && is_lossy(prefix));
-                gift.lost = lossy.collect();
+                gift.lost = self.lossy(&gift);
             }
             Err(engine::Error::Damaged(_)) if gift.own.len() > 1 => {
                 // Somewhere there is a block that cannot be read. It is found, one partition after the other.
@@ -224,6 +218,20 @@ impl Shard {
         self.moves.gifts.gifts.insert(name, gift);
         self.go_on_giving(name);
         Ok(())
+    }
+
+    /// The partitions that the scan has come to of which something was lost here.
+    fn lossy(&self, gift: &Gift) -> BTreeSet<u16> {
+        let is_lossy = |first: u16, last: u16| {
+            let (start, end) = (key::objects_at(first).start, key::objects_at(last).end);
+            self.store.check_range(&start, &end).is_err()
+        };
+        let own = gift.own.iter().copied().filter(|&prefix| gift.tells_of(prefix));
+        match (gift.own.first(), gift.own.last()) {
+            // That is nearly always so.
+            (Some(&first), Some(&last)) if !is_lossy(first, last) => BTreeSet::new(),
+            _ => own.filter(|&prefix| is_lossy(prefix, prefix)).collect(),
+        }
     }
 
     /// Once in a turn: has that part go on whose turn has come.
