@@ -1,7 +1,7 @@
 //! What a member reports of itself, so that the next step can be taken, and when it goes.
 //!
 //! 1. What the node's shards have made of what is published is asked for ([`Progress`]). When all have adopted or copied, that is
-//!    proposed to the log, and again after [`AGAIN_AFTER`] until the state shows it: a proposal can be lost with a leader.
+//!    proposed to the log, and again after `AGAIN_AFTER` until the state shows it: a proposal can be lost with a leader.
 //! 2. A node that has given up everything stays for [`DRAIN`], so that balancers have turned away from it; when nobody goes by
 //!    a ring that names it, nothing is left in its shards and it does not vote any more, it says that it goes.
 //!
