@@ -27,6 +27,7 @@ pub struct Merge {
     value: Bytes,
     hints: Vec<NodeId>,
     reason: Reason,
+    stands_in: bool,
     state: State,
 }
 
@@ -41,7 +42,8 @@ enum State {
 impl Merge {
     /// The join of this version.
     pub fn new(head: Bytes, value: Bytes, hints: Vec<NodeId>, reason: Reason) -> Merge {
-        Merge { head, value, hints, reason, state: State::New }
+        let stands_in = !hints.is_empty();
+        Merge { head, value, hints, reason, stands_in, state: State::New }
     }
 
     /// Bytes of the version's values.
@@ -52,6 +54,11 @@ impl Merge {
     /// Why the version came.
     pub fn reason(&self) -> Reason {
         self.reason
+    }
+
+    /// Whether it comes in the place of others, who are to have it when they can be reached.
+    pub fn stands_in(&self) -> bool {
+        self.stands_in
     }
 
     /// Takes what happened, and says what to do next.

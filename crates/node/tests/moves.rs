@@ -181,6 +181,21 @@ fn a_write_is_confirmed_by_those_who_leave_and_come_together() {
     assert!(matches!(cluster.ask(0, all("k3")), Ok(Response::Put { .. })));
 }
 
+/// Who has everything for the new ring may hear last that it is in force.
+#[test]
+fn who_comes_passes_on_what_the_new_ring_sends_before_it_knows_of_it() {
+    let data = folder();
+    let mut cluster = filled(&data);
+    let (old, new) = (ring(1, &[0, 1, 2]), ring(2, &[0, 1, 3]));
+    publish(&mut cluster, 2, [None, Some(&old), Some(&new)]);
+    cluster.pass(Duration::from_secs(3));
+    assert_eq!(cluster.copied, [RingVersion(2); NODES]);
+    cluster.nodes[0].as_mut().unwrap().topology(topology(0, 3, [Some(&old), Some(&new), None]));
+    cluster.put(0, "early", "v").unwrap();
+    assert!(has(&mut cluster, 3, "early"), "it was sent by the new ring");
+    assert!(has(&mut cluster, 2, "early"), "others read by the old one");
+}
+
 #[test]
 fn an_older_topology_is_ignored() {
     let data = folder();

@@ -210,8 +210,9 @@ impl Shard {
         self.moves.epoch() > Epoch(0) && !rings.any(|ring| ring.owning().contains(node))
     }
 
-    /// To whom what is written here is passed on.
-    fn mates(&self, key: &Bytes, n_val: u32) -> Vec<NodeId> {
+    /// To whom what this work writes here is passed on.
+    fn mates(&self, work: &Work) -> Vec<NodeId> {
+        let (key, n_val) = (&work.key, work.props.n_val);
         let topology = &self.moves.topology;
         if topology.is_at_rest() || base::planted!(MoveNotPassedOn) {
             return Vec::new();
@@ -220,7 +221,7 @@ impl Shard {
         let (givers, joiners) = (topology.givers(at, n_val), topology.joiners(at, n_val));
         if givers.contains(&here) {
             joiners
-        } else if topology.before.is_some() && joiners.contains(&here) {
+        } else if joiners.contains(&here) && (topology.before.is_some() || is_by_target(work)) {
             givers
         } else {
             Vec::new()
@@ -233,7 +234,7 @@ impl Shard {
             return false;
         }
         let Some(version) = work.unpassed.take() else { return false };
-        let mates = self.mates(&work.key, work.props.n_val);
+        let mates = self.mates(work);
         if mates.is_empty() {
             return false;
         }
@@ -251,7 +252,7 @@ impl Shard {
             && matches!(work.coordinator, Coordinator::Merge(_))
             && work.coordinator.is_passed_on()
             && (work.unpassed.is_some() || matches!(work.origin, Origin::Replica(..)))
-            && !self.mates(&work.key, work.props.n_val).is_empty()
+            && !self.mates(work).is_empty()
     }
 
     /// Has a replica's work go on as one that passes the version on.
@@ -262,7 +263,7 @@ impl Shard {
             return None;
         };
         self.release_key(work);
-        let mates = self.mates(&work.key, work.props.n_val);
+        let mates = self.mates(work);
         work.coordinator = Coordinator::Pass(kv::Pass::new(mates, version.0, version.1));
         Some(Event::Start)
     }
@@ -273,4 +274,10 @@ impl Shard {
         let n_val = self.table.get_as_replica(&bucket)?.n_val;
         Ok(self.moves.topology.joiners(self.position(prefix), n_val).contains(&node))
     }
+}
+
+/// Whether a write that reaches a joiner while everything is still copied was sent by the new ring: its sender has heard earlier that
+/// this is the ring in force. By the old one a joiner is asked only to stand in for somebody.
+fn is_by_target(work: &Work) -> bool {
+    matches!(&work.coordinator, Coordinator::Merge(merge) if !merge.stands_in())
 }
