@@ -27,7 +27,8 @@ const LOSS_FROM: u64 = ACKNOWLEDGED_MIN / 3;
 
 impl World {
     pub(super) fn on_start(&mut self, at: usize) -> Verdict {
-        if self.hosts[at].gone {
+        // A host that is no member yet has nothing to start with, whatever has become of its disk.
+        if self.hosts[at].gone || !self.mover.is_admitted(at) {
             return Ok(());
         }
         self.change_disk(at);

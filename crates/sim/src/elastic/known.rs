@@ -93,7 +93,8 @@ impl Known {
         let joiners = self.topology.joiners(at, N_VAL);
         if givers.contains(&here) {
             joiners
-        } else if self.topology.before.is_some() && joiners.contains(&here) {
+        } else if joiners.contains(&here) {
+            // Of clients it hears only by the new ring, whether it has heard of that itself or not.
             givers
         } else {
             Vec::new()
