@@ -58,6 +58,8 @@ pub(crate) struct Replicate {
     unhinted: Vec<NodeId>,
     /// Who was asked to keep hints, and for whom.
     hinting: Option<(NodeId, Vec<NodeId>)>,
+    /// Who was asked to last.
+    keeper: Option<NodeId>,
     /// How often it was told that they take long.
     late: u32,
     /// What the client is told when it is done; `None` once it has been told something.
@@ -120,6 +122,7 @@ impl Replicate {
             is_kept_here,
             unhinted: Vec::new(),
             hinting: None,
+            keeper: None,
             late: 0,
             response,
             tombstone: None,
@@ -188,16 +191,16 @@ impl Replicate {
         }
     }
 
-    /// Asks one that has it to keep the hints that cannot be kept here. One that refuses is asked again when this work is told
-    /// that others take long.
+    /// Asks one that has it to keep the hints that cannot be kept here. When this work is told that others take long, and that one
+    /// has not confirmed, the next is asked: it may be just starting.
     fn have_hinted(&mut self, turn: &mut Turn<'_>) {
         if self.unhinted.is_empty() || self.hinting.is_some() {
             return;
         }
-        let mut others = self.replies.iter_mut().filter(|replica| replica.ok().is_some());
-        let Some((roles, to)) = others.find_map(|replica| Some((&mut replica.roles, replica.node?))) else {
-            return;
-        };
+        let after = self.replies.iter().position(|it| it.node.is_some() && it.node == self.keeper);
+        let has_it = |replica: &Replica<()>| replica.ok().and(replica.node);
+        let next = self.replies.iter().skip(after.map_or(0, |at| at + 1)).find_map(has_it);
+        let Some(to) = next.or_else(|| self.replies.iter().find_map(has_it)) else { return };
         let mut hints = std::mem::take(&mut self.unhinted);
         hints.retain(|node| *node != to);
         hints.sort_unstable();
@@ -205,7 +208,9 @@ impl Replicate {
         if hints.is_empty() {
             return;
         }
-        roles.hints.extend(&hints);
+        let asked = self.replies.of(Some(to)).expect("it was just found");
+        asked.roles.hints.extend(&hints);
+        self.keeper = Some(to);
         self.hinting = Some((to, hints.clone()));
         let (head, value) = (self.head.clone(), self.value.clone());
         turn.out.push(Action::Ask { to, ask: Ask::Merge { head, value, hints, reason: Reason::Write } });

@@ -590,6 +590,26 @@ fn what_a_coordinator_cannot_keep_is_kept_by_one_that_has_it() {
             (merged(B), &[], Over),
         ],
     );
+    // Who was asked may be away by then: the other that has it is asked next.
+    let mut coordinator = bench();
+    coordinator.props = BucketProps { last_write_wins: true, ..BucketProps::default() };
+    coordinator.placement = Placement {
+        here: None,
+        others: vec![(B, role(1)), (C, role(1)), (NodeId(3), role(1))],
+        spares: Vec::new(),
+    };
+    run_put(
+        &mut coordinator,
+        put(),
+        &[
+            (Event::Start, &["Write 1", "Write 2", "Write 3"], Wait),
+            (merged(B), &[], Wait),
+            (merged(C), &["ok"], Wait),
+            (failed(NodeId(3)), &["Write 1 for 3"], Wait),
+            (Event::Late, &["Write 2 for 3"], Wait),
+            (merged(C), &[], Over),
+        ],
+    );
     // A primary is brought home what its own disk had no room for; what others lack, too.
     let mut primary = bench();
     primary.placement.spares.clear();

@@ -22,8 +22,8 @@ const COMMIT_MAX: Duration = Duration::from_secs(10);
 /// Between two looks at whether something has happened that is timed in seconds.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// After something has happened, before idleness is measured.
-const SETTLE: Duration = Duration::from_secs(3);
+/// After something has happened, before idleness is measured: nodes ask each other often for five seconds more.
+const SETTLE: Duration = Duration::from_secs(10);
 
 const LARGE: u32 = 16_384;
 const PAIR: u32 = 2_048;

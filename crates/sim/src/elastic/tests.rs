@@ -8,7 +8,6 @@ fn run_all(seeds: std::ops::Range<u64>, shape: Shape) {
 }
 
 #[test]
-#[ignore = "some seeds break a promise: record 40"]
 fn a_large_cluster_keeps_its_word() {
     run_all(0..4, Shape { nodes: 12, partitions: 128 });
 }
