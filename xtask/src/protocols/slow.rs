@@ -98,7 +98,7 @@ fn pairs<W: Workload>(
     let calm = || p99_us(servers, workload(), rate, window);
     let slowed = || {
         let senders = SlowSenders::connect(node)?;
-        senders.while_they_drip(&calm)
+        senders.while_they_drip(calm)
     };
     let pair = |round: usize| {
         if round.is_multiple_of(2) {
