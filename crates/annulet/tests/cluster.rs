@@ -93,7 +93,8 @@ impl Cluster {
 
     fn hello(&self, from: &str, ring_size: u32) -> Hello {
         let names: Vec<_> = (1..=self.ports.len()).map(name).collect();
-        let cluster = cluster_fingerprint(ring_size, names.iter().map(|name| &**name));
+        // A new cluster's keys are ordered by sixteen prefixes for each partition.
+        let cluster = cluster_fingerprint(ring_size, 16 * ring_size, names.iter().map(|name| &**name));
         Hello { versions: Versions::OURS, cluster, life: 1, from: from.to_owned(), address: String::new() }
     }
 }

@@ -186,11 +186,19 @@ pub fn negotiate(ours: &Hello, theirs: &Hello) -> Result<u16, Refusal> {
     Ok(version)
 }
 
-/// The number of a cluster that is founded by several nodes at once, which must come to the same: a hash of the ring's size and
-/// the members' names, in the order in which they are numbered.
-pub fn cluster_fingerprint<'a>(ring_size: u32, names: impl IntoIterator<Item = &'a str>) -> u64 {
+/// The number of a cluster that is founded by several nodes at once, which must come to the same: a hash of the ring's size, of by how
+/// many prefixes they order their keys, and of the members' names, in the order in which they are numbered. Where keys are ordered
+/// by the ring's own bits the prefixes are left out, as by older programs.
+pub fn cluster_fingerprint<'a>(
+    ring_size: u32,
+    prefixes: u32,
+    names: impl IntoIterator<Item = &'a str>,
+) -> u64 {
     let mut out = BytesMut::new();
     out.put_u32_le(ring_size);
+    if prefixes != ring_size {
+        out.put_u32_le(prefixes);
+    }
     names.into_iter().for_each(|name| put_bytes(&mut out, name.as_bytes()));
     xxh3_64(&out)
 }

@@ -248,13 +248,14 @@ fn nodes_agree_or_say_why_not() {
 
 #[test]
 fn a_cluster_is_its_ring_size_and_its_members() {
-    let cluster = cluster_fingerprint(64, ["n1@h", "n2@h"]);
+    let cluster = cluster_fingerprint(64, 64, ["n1@h", "n2@h"]);
     assert_eq!(cluster, 0x7809_A954_1A68_4372);
     for other in [
-        cluster_fingerprint(128, ["n1@h", "n2@h"]),
-        cluster_fingerprint(64, ["n1@h"]),
-        cluster_fingerprint(64, ["n1@hn2@h"]),
-        cluster_fingerprint(64, ["n1@h", "n3@h"]),
+        cluster_fingerprint(128, 128, ["n1@h", "n2@h"]),
+        cluster_fingerprint(64, 64, ["n1@h"]),
+        cluster_fingerprint(64, 1024, ["n1@h", "n2@h"]),
+        cluster_fingerprint(64, 64, ["n1@hn2@h"]),
+        cluster_fingerprint(64, 64, ["n1@h", "n3@h"]),
     ] {
         assert_ne!(other, cluster);
     }

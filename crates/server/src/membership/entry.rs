@@ -72,7 +72,7 @@ impl Entering<'_> {
             }
         }
         let name = &*self.config.name;
-        let cluster = ClusterId(cluster_fingerprint(self.layout.prefixes.partitions(), [name]));
+        let cluster = ClusterId(self.number([name]));
         let standing = self.found(cluster, &[(name, "")])?;
         Ok(Entered { files: None, standing, is_new: false, address: String::new() })
     }
@@ -171,9 +171,14 @@ impl Entering<'_> {
         };
         let nodes: Vec<(&str, String)> = names.split(',').map(|name| (name, address(name))).collect();
         let nodes: Vec<(&str, &str)> = nodes.iter().map(|(name, address)| (*name, &**address)).collect();
-        let number =
-            cluster_fingerprint(self.layout.prefixes.partitions(), nodes.iter().map(|(name, _)| *name));
+        let number = self.number(nodes.iter().map(|(name, _)| *name));
         self.found(ClusterId(number), &nodes)
+    }
+
+    /// The number of a cluster that is founded by these.
+    fn number<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> u64 {
+        let Layout { ring_size, prefixes, .. } = self.layout;
+        cluster_fingerprint(ring_size.partitions(), prefixes.partitions(), names)
     }
 
     fn join(&self, cluster: &Cluster, address: &str, tls: &Tls) -> Result<Standing, Error> {
