@@ -262,7 +262,18 @@ impl World {
                 let up = up.map(|other| self.nodes[other].id).collect();
                 self.step(at, at, Input::Reachable(up));
             }
+            self.ask_again();
             self.run_until(Monotonic(self.now.0 + SECOND));
+        }
+    }
+
+    /// Who has joined and lacks a history asks again, whoever leads.
+    fn ask_again(&mut self) {
+        let Some(contact) = self.leader().map(|at| self.nodes[at].id) else { return };
+        for at in self.live() {
+            if self.log(at).state().is_none() && self.nodes[at].id != contact {
+                self.step(at, at, Input::Join { contact });
+            }
         }
     }
 

@@ -141,7 +141,7 @@ fn golden_hello() {
     let mut bytes = encoded(|out| hello().encode(out));
     assert_eq!(
         bytes[..],
-        *b"ANNULETP$\0\x01\0\x03\0\xC1\0\0\0\0\0\0\0\x1F\0\0\0\0\0\0\0\x07n1@host\x03h:1\xE7^_%"
+        *b"ANNULETP$\0\x01\0\x04\0\xC1\0\0\0\0\0\0\0\x1F\0\0\0\0\0\0\0\x07n1@host\x03h:1\xD8\x99\x7FM"
     );
     bytes.put_slice(b"more");
     assert_eq!(Hello::read(&mut bytes), Ok(Some(hello())));
@@ -149,7 +149,10 @@ fn golden_hello() {
     // An older program says nothing of where it is.
     let older = b"ANNULETP\x20\0\x01\0\x03\0\xC1\0\0\0\0\0\0\0\x1F\0\0\0\0\0\0\0\x07n1@host\x13\x8A\x8F\x1E";
     let older = Hello::read(&mut BytesMut::from(&older[..]));
-    assert_eq!(older, Ok(Some(Hello { address: String::new(), ..hello() })));
+    assert_eq!(
+        older,
+        Ok(Some(Hello { versions: Versions { min: 1, max: 3 }, address: String::new(), ..hello() }))
+    );
 }
 
 #[test]
@@ -179,7 +182,7 @@ fn join() -> Join {
 #[test]
 fn golden_join() {
     let mut bytes = encoded(|out| join().encode(out));
-    assert_eq!(bytes[..], *b"ANNULETJ#\0\x01\0\x03\0d\0\x07n4@host\x0D127.0.0.1:809\x02z1(\xB4\xB9p");
+    assert_eq!(bytes[..], *b"ANNULETJ#\0\x01\0\x04\0d\0\x07n4@host\x0D127.0.0.1:809\x02z11(b\xBC");
     bytes.put_slice(b"more");
     assert_eq!(Greeting::read(&mut bytes), Ok(Some(Greeting::Join(join()))));
     assert_eq!(bytes[..], *b"more");

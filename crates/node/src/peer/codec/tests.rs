@@ -405,7 +405,7 @@ fn what_makes_no_sense_is_refused() {
     for (kind, bytes, what) in [
         (0, &b""[..], "there is no such kind"),
         (13, b"\x05word", "it ends early"),
-        (16, b"", "there is no such kind"),
+        (17, b"", "there is no such kind"),
         (1, b"\x07\0\0\0\0\0\0\0\x02\0\0", "it ends early"),
         (1, b"\x07\0\0\0\0\0\0\0\x02\0\0\0\0", "bytes after its end"),
         (3, b"\x03key", "it ends early"),
