@@ -177,9 +177,7 @@ impl Totals {
             *self.fired.entry(*fault).or_default() += count;
         }
     }
-}
 
-impl Totals {
     /// Whether no promise was broken, and enough seeds count to say so.
     pub fn pass(&self) -> bool {
         self.broken == 0

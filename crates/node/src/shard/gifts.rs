@@ -123,22 +123,7 @@ impl Shard {
         if own.first() != Some(&first) {
             return Err(Error::NotCovered);
         }
-        let gift = Gift {
-            to,
-            id,
-            asked: self.config.clock.now(),
-            start,
-            own,
-            others,
-            lost: BTreeSet::new(),
-            end: None,
-            waiting: VecDeque::new(),
-            under_way: 0,
-            failed: None,
-            done: 0,
-            objects: 0,
-            bytes: 0,
-        };
+        let gift = Gift { start, own, others, ..Gift::new((to, id), self.config.clock.now()) };
         self.look_for_keys(name, &gift)?;
         self.moves.gifts.gifts.insert(name, gift);
         Ok(())
@@ -309,6 +294,26 @@ impl Shard {
 }
 
 impl Gift {
+    /// A part of nothing, that is asked for now.
+    fn new((to, id): (NodeId, AskId), asked: Monotonic) -> Gift {
+        Gift {
+            to,
+            id,
+            asked,
+            start: None,
+            own: Vec::new(),
+            others: Vec::new(),
+            lost: BTreeSet::new(),
+            end: None,
+            waiting: VecDeque::new(),
+            under_way: 0,
+            failed: None,
+            done: 0,
+            objects: 0,
+            bytes: 0,
+        }
+    }
+
     /// Whether the scan has come to this partition.
     fn tells_of(&self, prefix: u16) -> bool {
         self.end.as_ref().is_none_or(|end| prefix <= key::prefix_of(end))
@@ -364,22 +369,8 @@ mod tests {
     use super::*;
 
     fn gift(end: Option<Bytes>) -> Gift {
-        Gift {
-            to: NodeId(1),
-            id: AskId(0),
-            asked: Monotonic(0),
-            start: None,
-            own: vec![3, 5, 7],
-            others: vec![1],
-            lost: BTreeSet::new(),
-            end,
-            waiting: VecDeque::new(),
-            under_way: 0,
-            failed: None,
-            done: 0,
-            objects: 0,
-            bytes: 0,
-        }
+        let nothing = Gift::new((NodeId(1), AskId(0)), Monotonic(0));
+        Gift { own: vec![3, 5, 7], others: vec![1], end, ..nothing }
     }
 
     fn key_in(prefix: u16) -> Bytes {
