@@ -1,4 +1,4 @@
-//! Each bug planted in a large cluster is caught, within a bounded number of seeds; and the same seeds pass without it.
+//! Bugs planted in a large cluster are caught, within a bounded number of seeds, and the same seeds pass without them; one is not yet.
 #![cfg(feature = "planted")]
 
 mod planting;
