@@ -3,6 +3,7 @@
 //! A field's suffix is its type: `_bin` terms are any bytes, `_int` terms are integers in decimal. `$bucket` and
 //! `$key` are the two fields every object has; Riak lets clients name them, so do we.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
@@ -72,6 +73,36 @@ pub fn parse_integer(term: &[u8]) -> Option<i64> {
     std::str::from_utf8(term).ok()?.parse().ok()
 }
 
+/// The term of an entry as it is ordered: the bytes of `_bin` as they are, the integers of `_int` in eight bytes, big-endian with
+/// the sign's bit flipped. `None` where there is no entry: `$key` and `$bucket` every object has, other fields have no type.
+pub fn term(field: &[u8], value: &[u8]) -> Option<Bytes> {
+    ordered(field, value).map(|term| Bytes::copy_from_slice(&term))
+}
+
+/// [`term`], borrowed where it can be.
+pub(crate) fn ordered<'a>(field: &[u8], value: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+    if field.ends_with(b"_bin") {
+        return Some(Cow::Borrowed(value));
+    }
+    if !field.ends_with(b"_int") {
+        return None;
+    }
+    let number = parse_integer(value)?.cast_unsigned() ^ SIGN;
+    Some(Cow::Owned(number.to_be_bytes().to_vec()))
+}
+
+/// A term as clients write it, from how it is ordered.
+pub fn term_text(field: &[u8], term: &[u8]) -> Bytes {
+    match term.try_into() {
+        Ok(number) if field.ends_with(b"_int") => {
+            Bytes::from((u64::from_be_bytes(number) ^ SIGN).cast_signed().to_string())
+        }
+        _ => Bytes::copy_from_slice(term),
+    }
+}
+
+const SIGN: u64 = 1 << 63;
+
 impl fmt::Display for IndexErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{precommit_fail,[")?;
@@ -97,7 +128,7 @@ impl fmt::Display for IndexError {
 }
 
 /// Prints bytes as Erlang prints a binary: as text if it is printable, else as numbers.
-struct Binary<'a>(&'a [u8]);
+pub struct Binary<'a>(pub &'a [u8]);
 
 impl fmt::Display for Binary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

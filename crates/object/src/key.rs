@@ -3,7 +3,8 @@
 //! | kind | bytes |
 //! |---|---|
 //! | object | `0x01`, prefix (u16 big-endian), type, bucket, key |
-//! | reserved for index entries | `0x02` … |
+//! | index entry | `0x02`, type, bucket, field, term, key, prefix (u16 big-endian) |
+//! | mark of a whole index | `0x02` |
 //! | bucket properties | `0x03`, type, bucket |
 //! | hint | `0x04`, node (u16 big-endian), the object's ledger key |
 //! | bucket type | `0x05`, type |
@@ -11,11 +12,20 @@
 //!
 //! The prefix is the top bits of the key's ring position, so that a partition is one range. Types and buckets are
 //! written so that byte order is their order and none is a prefix of another: `0x00` becomes `0x00 0xFF`, and
-//! `0x00 0x01` ends the name. An object's key comes last and is written as it is.
+//! `0x00 0x01` ends the name. An object's key comes last and is written as it is; in an index entry the prefix comes last, so
+//! that a field is one range in the order of terms, whatever the ring (`key/entry.rs`).
+
+mod entry;
 
 use std::borrow::Cow;
 
 use crate::error::Error;
+
+pub use entry::{
+    ENTRIES_END, ENTRIES_START, FIELD_LEN_MAX, INDEX_KEY_LEN_MAX, IndexKey, OBJECTS_END, OBJECTS_START,
+    TERM_LEN_MAX, decode_index_key, encode_index_key, entries_of, entry_len_max, index_after, index_entries,
+    index_prefix_of, index_range, object_of_entry,
+};
 
 /// The bucket type of buckets that were given none.
 pub const DEFAULT_TYPE: &[u8] = b"default";

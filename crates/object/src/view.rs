@@ -85,6 +85,21 @@ impl<'a> HeadView<'a> {
         bytes.starts_with(&[HEAD_VERSION, 0, 1])
     }
 
+    /// Whether a head with these bytes has index entries, at the cost of a look at the first sibling where it is the only
+    /// one, as nearly always. False of what is no head.
+    pub fn may_have_indexes(bytes: &[u8]) -> bool {
+        let first = || -> Result<bool> {
+            let mut reader = Reader(bytes.get(3..).unwrap_or_default());
+            reader.bytes()?;
+            Ok(reader.byte()? & field::INDEXES != 0)
+        };
+        if HeadView::is_one_value(bytes) {
+            return first().unwrap_or(false);
+        }
+        let all = |head: HeadView<'_>| head.siblings().any(|sibling| sibling.indexes.len() > 0);
+        HeadView::parse(bytes).is_ok_and(all)
+    }
+
     /// Every write the object has seen.
     pub fn context(&self) -> ContextView<'a> {
         self.context
