@@ -4,7 +4,6 @@
 //! [`size`] (what writing, reading and starting cost at so many objects), [`small`] (tiny values, many of them),
 //! [`steady`] (stalls), [`beside`] (what background work does to a steady load) and [`space`] (how large the journal gets).
 
-mod backed;
 mod bed;
 mod beside;
 mod objects;
@@ -120,8 +119,8 @@ The engine alone, in the measuring process: one owner thread in a closed loop wi
 threads; durability `none` where nothing else is said. CPU per operation is user and system time of the whole process
 until the store is at rest, divided by the operations; the generator is part of it, its own share, measured without a
 store, is `generator_us`. Keys are 16 bytes in random order, heads 24 bytes, values random; user bytes are all three.
-What a load will take as page cache was touched before (`backed_mib`): the host of a virtual machine may have taken it back,
-and getting it again costs microseconds for each page that are none of the store's. Every answer is checked. Reads are of keys drawn evenly, with a warm page cache: at 20 million objects of those values
+A load of up to a million objects is repeated: the first takes memory that the host of a virtual machine may have to give, 2 to
+10 us for each page, which are none of the store's; those after it mostly take what the store before gave back. Every answer is checked. Reads are of keys drawn evenly, with a warm page cache: at 20 million objects of those values
 that memory holds (the newest), from the whole ledger. Entries per level, bytes that merges wrote and hit rates of the
 block cache stand beside the rows.";
 
