@@ -14,6 +14,7 @@
 //! has every byte.
 
 pub mod fault;
+mod group;
 pub mod index;
 pub mod prepare;
 pub mod record;

@@ -10,14 +10,17 @@
 //! * A group lies in one segment and begins with a mark that says what was durable when it was handed over.
 //! * The last group of a segment is always synced: nothing in a newer segment is durable before it.
 //! * After a failed write or sync nothing more is written (fenced); what is durable stays what it was.
+//! * So many bytes at most are written without a sync, whatever the durability: a sync, for which the next group waits, has no
+//!   more to do than that.
 //! * A group that the disk has no room for is the first to be written, in its place, when there is room. What was written
 //!   before it is synced meanwhile, as ever.
 //!
-//! Making the next segment ahead of need and sealing a full one are jobs (`prepare.rs`, `seal.rs`).
+//! `group.rs` is what goes to the disk at once. Making the next segment ahead of need and sealing a full one are jobs (`prepare.rs`, `seal.rs`).
 
+use super::group::{Group, InFlight};
 use super::record::{self, Kind};
 use super::seal::SealJob;
-use super::segment::{Position, SEGMENT_HEADER_BYTES, SealBuilder, SegmentId, durable_mark};
+use super::segment::{Position, SEGMENT_HEADER_BYTES, SealBuilder, SegmentId};
 use crate::entry::{Jsn, Seq};
 use crate::error::Error;
 use base::disk::{DiskOp, FileId, Token};
@@ -34,6 +37,11 @@ const GROUP_BYTES_CAPACITY_MAX: usize = 8 << 20;
 /// At durability `none` nobody waits for a group, so it is handed over when so much has gathered, or at a tick: a
 /// wake-up of the writer thread for every few records would cost more than the records.
 const LAZY_GROUP_BYTES: usize = 256 << 10;
+
+/// A group that comes behind so many bytes which were not synced is. One sync of what gathers while a memtable fills, some
+/// 200 MiB, would take a good part of a second, and what is written meanwhile would be tens of megabytes of memory that is
+/// used once.
+const UNSYNCED_BYTES_MAX: u64 = 16 << 20;
 
 /// How far past its target a segment may grow while the next one is still being made. Offsets have 32 bits.
 const SEGMENT_OVERRUN_FACTOR: u64 = 4;
@@ -56,34 +64,6 @@ pub struct ReadySegment {
     pub id: SegmentId,
     /// Its open file, which holds a synced header and nothing else.
     pub file: FileId,
-}
-
-/// Records on their way to the disk.
-#[derive(Debug)]
-struct Group {
-    segment: SegmentId,
-    file: FileId,
-    offset: u64,
-    data: Vec<u8>,
-    last_seq: Seq,
-    /// The numbers that the group's mark carries.
-    mark: (Jsn, Seq),
-    sync: bool,
-    /// The finished segment's summary, on the last group of a segment.
-    seal: Option<SealBuilder>,
-}
-
-/// A group that the disk has.
-#[derive(Debug)]
-struct InFlight {
-    segment: SegmentId,
-    file: FileId,
-    offset: u64,
-    data: Bytes,
-    last_seq: Seq,
-    mark: (Jsn, Seq),
-    sync: bool,
-    seal: Option<SealBuilder>,
 }
 
 /// What one completed group means for its owner.
@@ -139,6 +119,8 @@ pub struct Writer {
     written: Seq,
     durable: Seq,
     durable_position: Position,
+    /// Bytes handed to the disk since the last group that was to be synced.
+    unsynced: u64,
     sync_wanted: bool,
     push_wanted: bool,
     fenced: Option<String>,
@@ -181,6 +163,7 @@ impl Writer {
             next_seq,
             written: last,
             durable: last,
+            unsynced: 0,
             sync_wanted: false,
             push_wanted: false,
             fenced: None,
@@ -293,6 +276,7 @@ impl Writer {
             self.take_open()
         });
         group.sync |= self.durability == Durability::Sync || self.sync_wanted || group.seal.is_some();
+        group.sync |= self.unsynced + group.data.len() as u64 >= UNSYNCED_BYTES_MAX;
         if group.sync && self.full.is_empty() && self.open.data.is_empty() {
             self.sync_wanted = false;
         }
@@ -516,6 +500,7 @@ impl Writer {
         self.counters.groups += u64::from(!data.is_empty());
         self.counters.syncs += u64::from(group.sync);
         self.counters.bytes += data.len() as u64;
+        self.unsynced = if group.sync { 0 } else { self.unsynced + data.len() as u64 };
         let op = if data.is_empty() {
             DiskOp::Sync { file: group.file }
         } else {
@@ -545,36 +530,5 @@ impl Writer {
                 self.spare = buffer;
             }
         }
-    }
-}
-
-impl InFlight {
-    /// The group as it was before it was handed over.
-    fn put_back(self) -> Group {
-        let InFlight { segment, file, offset, data, last_seq, mark, sync, seal } = self;
-        Group { segment, file, offset, data: data.into(), last_seq, mark, sync, seal }
-    }
-}
-
-impl Group {
-    fn new(segment: SegmentId, file: FileId, offset: u64, last_seq: Seq) -> Group {
-        Group {
-            segment,
-            file,
-            offset,
-            data: Vec::new(),
-            last_seq,
-            mark: (Jsn(0), Seq(0)),
-            sync: false,
-            seal: None,
-        }
-    }
-
-    // The number before the group's first record cannot be known to be durable later than the group itself, so
-    // the mark's numbers stay when its position is stated anew.
-    fn encode_mark(&mut self, durable: Position) {
-        let (jsn, seq) = self.mark;
-        let (out, mark) = (&mut self.data, durable_mark(durable));
-        record::encode_record(out, self.segment, self.offset, Kind::GroupMark, 0, jsn, seq, &[], &mark, &[]);
     }
 }

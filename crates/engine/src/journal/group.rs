@@ -1,0 +1,71 @@
+//! A group: the records that go to the disk together, with one write and at most one sync.
+//!
+//! It begins with a mark that says what was durable when it was handed over ([`Kind::GroupMark`]), lies in one segment, and is
+//! the writer's (`writer.rs`) until the disk has it.
+
+use super::record::{self, Kind};
+use super::segment::{Position, SealBuilder, SegmentId, durable_mark};
+use crate::entry::{Jsn, Seq};
+use base::disk::FileId;
+use bytes::Bytes;
+
+/// Records on their way to the disk.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) segment: SegmentId,
+    pub(super) file: FileId,
+    pub(super) offset: u64,
+    pub(super) data: Vec<u8>,
+    pub(super) last_seq: Seq,
+    /// The numbers that the group's mark carries.
+    pub(super) mark: (Jsn, Seq),
+    pub(super) sync: bool,
+    /// The finished segment's summary, on the last group of a segment.
+    pub(super) seal: Option<SealBuilder>,
+}
+
+/// A group that the disk has.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub(super) segment: SegmentId,
+    pub(super) file: FileId,
+    pub(super) offset: u64,
+    pub(super) data: Bytes,
+    pub(super) last_seq: Seq,
+    pub(super) mark: (Jsn, Seq),
+    pub(super) sync: bool,
+    pub(super) seal: Option<SealBuilder>,
+}
+
+impl InFlight {
+    /// The group as it was before it was handed over.
+    pub(super) fn put_back(self) -> Group {
+        let InFlight { segment, file, offset, data, last_seq, mark, sync, seal } = self;
+        Group { segment, file, offset, data: data.into(), last_seq, mark, sync, seal }
+    }
+}
+
+impl Group {
+    /// A group of nothing.
+    pub(super) fn new(segment: SegmentId, file: FileId, offset: u64, last_seq: Seq) -> Group {
+        Group {
+            segment,
+            file,
+            offset,
+            data: Vec::new(),
+            last_seq,
+            mark: (Jsn(0), Seq(0)),
+            sync: false,
+            seal: None,
+        }
+    }
+
+    /// Appends the mark.
+    // The number before the group's first record cannot be known to be durable later than the group itself, so
+    // the mark's numbers stay when its position is stated anew.
+    pub(super) fn encode_mark(&mut self, durable: Position) {
+        let (jsn, seq) = self.mark;
+        let (out, mark) = (&mut self.data, durable_mark(durable));
+        record::encode_record(out, self.segment, self.offset, Kind::GroupMark, 0, jsn, seq, &[], &mark, &[]);
+    }
+}
