@@ -19,6 +19,7 @@ pub mod lost;
 pub mod manifest;
 pub mod memtable;
 pub mod merge;
+mod prefetch;
 pub mod read;
 pub mod recovery;
 mod scrub;

@@ -27,9 +27,9 @@ use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::prefetch::prefetch;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::prefetch::prefetch;
 use super::sync::{AtomicPtr, AtomicU64};
 
 /// Slots of a bucket: with the word of their tags they fill a cache line.

@@ -21,7 +21,6 @@
 
 mod arena;
 mod index;
-mod prefetch;
 mod skiplist;
 mod sync;
 

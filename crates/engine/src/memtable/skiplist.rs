@@ -38,8 +38,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::arena::{ALIGN, Arena, Bump};
 use super::index::{Found, Index};
-use super::prefetch::prefetch;
 use super::sync::{AtomicPtr, AtomicUsize, Written};
+use crate::prefetch::prefetch;
 
 pub use cursor::{Cursor, Iter};
 

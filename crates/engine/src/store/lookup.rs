@@ -8,7 +8,7 @@
 //! lookup that waited for a block begins anew with that block at hand, which costs little and always answers
 //! the newest version. A lookup that waited for its record has its version already and only checks the record.
 
-use super::{BlockCache, Store};
+use super::Store;
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::Error;
 use crate::manifest::TableCursor;
@@ -215,8 +215,12 @@ impl Store {
                 }
                 _ => match cache.with(table.id(), handle.index, look) {
                     Some(looked) => looked,
-                    None => match read_block(&mut **disk, cache, table, handle)? {
-                        Some(block) => look(&block),
+                    None => match read_block(&mut **disk, table, handle)? {
+                        Some(block) => {
+                            let looked = look(&block);
+                            cache.insert(table.id(), handle.index, block);
+                            looked
+                        }
                         None => {
                             return Ok(Step::Read(PendingRead::Block { table: Arc::clone(table), handle }));
                         }
@@ -321,19 +325,12 @@ impl Store {
     }
 }
 
-/// A block from the operating system's cache, without waiting; kept for the next who asks.
-fn read_block(
-    disk: &mut dyn Disk,
-    cache: &mut BlockCache,
-    table: &Table,
-    handle: BlockHandle,
-) -> Result<Option<Block>, Error> {
+/// A block from the operating system's cache, without waiting.
+fn read_block(disk: &mut dyn Disk, table: &Table, handle: BlockHandle) -> Result<Option<Block>, Error> {
     let Some(data) = try_read(disk, table.file(), handle.offset, handle.len as usize) else {
         return Ok(None);
     };
-    let block = Block::parse(data, table.id(), handle.offset)?;
-    cache.insert(table.id(), handle.index, block.clone());
-    Ok(Some(block))
+    Ok(Some(Block::parse(data, table.id(), handle.offset)?))
 }
 
 fn try_read(disk: &mut dyn Disk, file: FileId, offset: u64, len: usize) -> Option<Bytes> {

@@ -10,6 +10,7 @@
 
 use super::fields::Fields;
 use super::keys::{KeyArray, common_prefix};
+use crate::prefetch::prefetch;
 
 /// Where a block lies in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +59,11 @@ impl Index {
     /// The one block that can hold `key`; `None` if all keys are after it.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Option<BlockHandle> {
-        let index = self.lower_bounds.count_at_most(key).checked_sub(1)?;
+        // Where it ends is asked for together with what tells which it is.
+        let count = self.lower_bounds.count_at_most_near(key, |near| {
+            self.ends.get(near).inspect(|end| prefetch::<u32>(*end));
+        });
+        let index = count.checked_sub(1)?;
         self.block(u32::try_from(index).expect("the count was read from 32 bits"))
     }
 

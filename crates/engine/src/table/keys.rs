@@ -4,7 +4,16 @@
 //! their own: the search runs over that, eight keys to a cache line and no pointer followed. Keys that have those
 //! eight bytes in common are an array again, with what they all begin with kept once, and so on: a partition's
 //! number, a bucket's name and a client's key cost one search each, whatever their lengths. Masstree (Mao, Kohler
-//! and Morris, 2012) slices keys like this.
+//! and Morris, 2012) slices keys like this. Every sixteenth number stands once more in an array of its own, which is small
+//! enough to stay in a cache: so a search waits for memory once, where halving all of it would wait at each of the last steps.
+
+use crate::prefetch::prefetch;
+
+/// Of so many hints one is a top: two lines of memory, both of which are asked for at once.
+const STRIDE: usize = 16;
+
+/// Hints in a line of memory.
+const LINE_HINTS: usize = 8;
 
 /// Keys in strictly ascending order.
 #[derive(Debug, Default)]
@@ -12,7 +21,9 @@ pub struct KeyArray {
     prefix: Box<[u8]>,
     /// For each slot the eight bytes after the prefix; those of short keys as if they went on with zeroes.
     hints: Box<[u64]>,
-    /// For each slot, and one more, how many keys are before it.
+    /// Each [`STRIDE`]th hint, from the first on.
+    tops: Box<[u64]>,
+    /// For each slot, and one more, how many keys are before it; empty if each slot has one key.
     firsts: Box<[u32]>,
     /// For each slot where its key ends in `suffixes`; it begins where the one before ends.
     ends: Box<[u32]>,
@@ -61,8 +72,12 @@ impl KeyArray {
             }
         }
         firsts.push(u32::try_from(at).ok()?);
+        if at == hints.len() {
+            firsts = Vec::new();
+        }
         Some(KeyArray {
             prefix: prefix.into(),
+            tops: hints.iter().step_by(STRIDE).copied().collect(),
             hints: hints.into(),
             firsts: firsts.into(),
             ends: ends.into(),
@@ -73,7 +88,7 @@ impl KeyArray {
 
     /// How many keys there are.
     pub fn len(&self) -> usize {
-        self.firsts.last().map_or(0, |&count| count as usize)
+        self.firsts.last().map_or(self.hints.len(), |&count| count as usize)
     }
 
     /// True when there is none.
@@ -83,16 +98,23 @@ impl KeyArray {
 
     /// How many keys are at most `key`: one more than the index of the last such key.
     pub fn count_at_most(&self, key: &[u8]) -> usize {
+        self.count_at_most_near(key, |_| ())
+    }
+
+    /// [`KeyArray::count_at_most`], which tells `near`, before it looks closely, from which count on the answer is among some
+    /// [`STRIDE`]: for whoever will want memory that is numbered like the keys. It may tell nothing.
+    #[inline]
+    pub(super) fn count_at_most_near(&self, key: &[u8], near: impl FnOnce(usize)) -> usize {
         let Some(rest) = key.strip_prefix(&*self.prefix) else {
             return if key < &*self.prefix { 0 } else { self.len() };
         };
         let hint = hint(rest);
-        let slot = self.hints.partition_point(|&other| other < hint);
+        let slot = self.slot_of(hint, near);
         if self.hints.get(slot) != Some(&hint) {
-            return self.firsts.get(slot).map_or(0, |&first| first as usize);
+            return self.first(slot);
         }
         if let Ok(child) = self.children.binary_search_by_key(&slot, |(slot, _)| *slot as usize) {
-            return self.firsts[slot] as usize + self.children[child].1.count_at_most(rest);
+            return self.first(slot) + self.children[child].1.count_at_most(rest);
         }
         // One key, or a few: the whole rests decide.
         let same = self.hints[slot..].partition_point(|&other| other == hint);
@@ -101,7 +123,27 @@ impl KeyArray {
             let middle = low + (high - low) / 2;
             if self.suffix(middle) <= rest { low = middle + 1 } else { high = middle }
         }
-        self.firsts[low] as usize
+        self.first(low)
+    }
+
+    /// The first slot whose hint is at least `hint`.
+    #[inline]
+    fn slot_of(&self, hint: u64, near: impl FnOnce(usize)) -> usize {
+        // It is behind the last top that is less, and not behind the next.
+        let Some(top) = self.tops.partition_point(|&top| top < hint).checked_sub(1) else { return 0 };
+        let start = top * STRIDE;
+        let some = &self.hints[start..self.hints.len().min(start + STRIDE)];
+        some.iter().step_by(LINE_HINTS).for_each(|line| prefetch(line));
+        if self.firsts.is_empty() {
+            near(start);
+        }
+        start + some.partition_point(|&other| other < hint)
+    }
+
+    /// How many keys are before a slot.
+    #[inline]
+    fn first(&self, slot: usize) -> usize {
+        self.firsts.get(slot).map_or(slot, |&first| first as usize)
     }
 
     /// The key at `index`, if there are so many.
@@ -109,10 +151,13 @@ impl KeyArray {
         if index >= self.len() {
             return None;
         }
-        let slot = self.firsts.partition_point(|&first| first as usize <= index) - 1;
+        let slot = match self.firsts.is_empty() {
+            true => index,
+            false => self.firsts.partition_point(|&first| first as usize <= index) - 1,
+        };
         let mut key = self.prefix.to_vec();
         match self.children.binary_search_by_key(&slot, |(slot, _)| *slot as usize) {
-            Ok(child) => key.extend(self.children[child].1.get(index - self.firsts[slot] as usize)?),
+            Ok(child) => key.extend(self.children[child].1.get(index - self.first(slot))?),
             Err(_) => key.extend_from_slice(self.suffix(slot)),
         }
         Some(key)
@@ -121,7 +166,8 @@ impl KeyArray {
     /// Bytes of memory it takes.
     pub fn memory(&self) -> usize {
         let children: usize = self.children.iter().map(|(_, child)| child.memory()).sum();
-        size_of::<KeyArray>() + self.prefix.len() + self.hints.len() * 16 + self.suffixes.len() + children
+        let slots = (self.hints.len() + self.tops.len()) * 8 + (self.firsts.len() + self.ends.len()) * 4;
+        size_of::<KeyArray>() + self.prefix.len() + slots + self.suffixes.len() + children
     }
 
     fn suffix(&self, slot: usize) -> &[u8] {

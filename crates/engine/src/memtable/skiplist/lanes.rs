@@ -8,7 +8,7 @@
 //! nodes go to one place, who links them finds each one's among the others ([`super::Before::advance`]).
 
 use super::{Before, NodeRef, SkipList};
-use crate::memtable::prefetch::prefetch;
+use crate::prefetch::prefetch;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Searches that take turns: about as many lines of memory as a core can wait for at once.

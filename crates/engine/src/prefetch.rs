@@ -2,7 +2,7 @@
 
 /// Has the processor fetch what is at `at`, if it knows how; nothing else comes of it, whatever the address.
 #[inline]
-pub(super) fn prefetch<T>(at: *const T) {
+pub(crate) fn prefetch<T>(at: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
