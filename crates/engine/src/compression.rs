@@ -19,6 +19,7 @@ use crate::journal::record::{FLAG_LZ4, FLAG_ZSTD};
 use crate::store::Options;
 use bytes::Bytes;
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
+use std::ops::RangeInclusive;
 
 /// Values of more bytes are stored as they are: the shard's thread decompresses what it reads, a megabyte in a
 /// millisecond, and everything else waits meanwhile.
@@ -36,9 +37,9 @@ const SAVING_MIN: usize = 8;
 /// Before the compressed bytes: the value's length.
 pub(crate) const RAW_LEN_BYTES: usize = 4;
 
-/// Zstandard's own fastest level: the higher ones save a few per cent more, and take several times as long.
-#[cfg(feature = "zstd")]
-const ZSTD_LEVEL: i32 = 1;
+/// Levels of Zstandard that a store can be told. The ones above want tens of megabytes for each compressor, and are for
+/// archives.
+pub const ZSTD_LEVELS: RangeInclusive<i32> = 1..=19;
 
 /// How a value may be compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +118,8 @@ pub(crate) struct Compressor {
     table: CompressTable,
     #[cfg(feature = "zstd")]
     zstd: Option<zstd::bulk::Compressor<'static>>,
+    #[cfg(feature = "zstd")]
+    zstd_level: i32,
     /// A value that came in parts.
     whole: Vec<u8>,
     /// What stands for it.
@@ -132,6 +135,8 @@ impl Compressor {
             table: CompressTable::large(),
             #[cfg(feature = "zstd")]
             zstd: None,
+            #[cfg(feature = "zstd")]
+            zstd_level: options.zstd_level,
             whole: Vec::new(),
             stored: Vec::new(),
         })
@@ -185,7 +190,7 @@ impl Compressor {
     #[cfg(feature = "zstd")]
     fn pack_zstd(&mut self, value: &[u8]) -> Option<usize> {
         if self.zstd.is_none() {
-            self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();
+            self.zstd = zstd::bulk::Compressor::new(self.zstd_level).ok();
         }
         // What does not fit is not smaller.
         self.zstd.as_mut()?.compress_to_buffer(value, &mut self.stored[RAW_LEN_BYTES..]).ok()

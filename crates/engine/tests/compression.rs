@@ -165,12 +165,14 @@ fn moved_by(codec: Codec) {
 fn a_store_that_is_told_something_else_at_each_start_has_all_values() {
     let folder = tempfile::tempdir().unwrap();
     let codecs = std::iter::once(None).chain(built().map(Some));
-    let told: Vec<_> = codecs
+    let mut told: Vec<_> = codecs
         .flat_map(|codec| [CompressAt::Receipt, CompressAt::Compaction].map(|at| options(codec, at)))
         .collect();
+    let zstd: Vec<_> = told.iter().filter(|o| o.compression == Some(Codec::Zstd)).cloned().collect();
+    told.extend(zstd.into_iter().map(|options| Options { zstd_level: 19, ..options }));
     let mut versions = vec![0; KEYS as usize];
     for round in 1..=12u64 {
-        // Every kind comes behind every other: 5 is prime to 4 and 6 kinds.
+        // Every kind comes behind every other: 5 is prime to 4 and 8 kinds.
         let mut store = open(folder.path(), &told[(round * 5) as usize % told.len()]);
         if round > 1 {
             check(&mut store, |number| versions[number as usize]);
@@ -220,6 +222,38 @@ fn a_damaged_value_is_an_error_wherever_it_is_damaged() {
                 .unwrap();
             assert_eq!((end.damaged, end.visited), (1, KEYS - 2));
         }
+    }
+}
+
+/// A higher level is smaller, and one that there is not is refused.
+#[test]
+fn zstandard_compresses_at_the_level_it_is_told() {
+    let stored_at = |zstd_level: i32| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store =
+            open(folder.path(), &Options { zstd_level, ..options(Some(Codec::Zstd), CompressAt::Receipt) });
+        // Words in random order: a text that takes a search to compress well.
+        let mut rng = base::rng::SplitMix64::new(5);
+        let words =
+            ["annulet", "journal", "ledger", "memtable", "ring", "vnode", "sibling", "a", "of", "the"];
+        let text: Vec<&str> =
+            (0..4000).map(|_| words[base::Rng::below(&mut rng, words.len() as u64) as usize]).collect();
+        let text = text.join(" ");
+        store.put(b"key", b"head", text.as_bytes()).unwrap();
+        assert_eq!(store.get(b"key").unwrap().unwrap().value.unwrap(), text);
+        store.store().stats().counters.compressed.bytes_after
+    };
+    if Codec::Zstd.is_built() {
+        let (fast, thorough) = (stored_at(1), stored_at(19));
+        assert!(thorough * 20 < fast * 19, "{thorough} bytes of {fast}");
+    }
+    for zstd_level in [i32::MIN, 0, 20] {
+        let folder = tempfile::tempdir().unwrap();
+        let disks = os::OsDisk::blocking().blocking_handles();
+        let machine = Machine::new(disks, os::OsClock::new(), os::OsRng::new());
+        let options = Options { zstd_level, ..Options::default() };
+        let opened = Embedded::open(&folder.path().join("store"), options, machine);
+        assert!(matches!(opened.map(|_| ()), Err(Error::Refused(_))), "{zstd_level}");
     }
 }
 

@@ -93,6 +93,8 @@ pub struct Config {
     pub compression: Option<Codec>,
     /// And when.
     pub compress_at: CompressAt,
+    /// The level at which Zstandard compresses.
+    pub zstd_level: i32,
     /// Bytes of memory to plan with. `None`: what the machine has, or the process may use.
     pub memory: Option<u64>,
     /// Bytes of a memtable, of which each shard has up to three. `None`: by the memory.
@@ -146,6 +148,7 @@ impl Default for Config {
             sync_interval: Duration::from_secs(1),
             compression: None,
             compress_at: CompressAt::Receipt,
+            zstd_level: engine::Options::default().zstd_level,
             memory: None,
             disk_reserve: None,
             scrub_period: engine::Options::default().scrub_period,

@@ -363,6 +363,7 @@ fn options(config: &Config, resources: &Resources) -> Options {
         sync_interval: config.sync_interval,
         compression: config.compression,
         compress_at: config.compress_at,
+        zstd_level: config.zstd_level,
         memtable_bytes_max: said(config.memtable).unwrap_or(fit.memtable_bytes_max),
         block_cache_bytes: said(config.block_cache).unwrap_or(fit.block_cache_bytes),
         reserve_bytes: config.disk_reserve.unwrap_or(fit.reserve_bytes),

@@ -57,6 +57,10 @@ pub struct Options {
     pub compression: Option<Codec>,
     /// When. Default: when they are written.
     pub compress_at: CompressAt,
+    /// The level at which Zstandard compresses, from [`ZSTD_LEVELS`](crate::compression::ZSTD_LEVELS): a higher one saves some
+    /// per cent more, takes several times as long to write, and no longer to read. What is stored is read whatever it was.
+    /// Default: 1, its fastest.
+    pub zstd_level: i32,
     /// Whether a start makes a ledger again that is lost (the manifest and its copy, or all tables) from the journal, which
     /// takes some seconds for each million objects. Otherwise such a store is not opened. Default: no: the folder may be the
     /// wrong one.
@@ -130,6 +134,7 @@ impl Default for Options {
             waste_retention: Duration::ZERO,
             compression: None,
             compress_at: CompressAt::Receipt,
+            zstd_level: 1,
             rebuild_lost_ledger: false,
             metadata: BTreeMap::new(),
         }

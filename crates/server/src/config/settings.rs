@@ -1,6 +1,7 @@
 //! The table of options.
 
 use super::{Config, DeleteMode, cluster};
+use engine::compression::ZSTD_LEVELS;
 use engine::{Codec, CompressAt, Durability};
 use kv::ReadForm;
 use node::layout::SHARDS_MAX;
@@ -227,6 +228,18 @@ pub const SETTINGS: &[Setting] = &[
             };
             word.to_owned()
         },
+    },
+    Setting {
+        name: "zstd_level",
+        flag: "zstd-level",
+        value_name: "LEVEL",
+        help: "The level at which zstd compresses, from 1, the fastest, to 19",
+        set: |config, text| {
+            let level = text.parse().ok().filter(|level| ZSTD_LEVELS.contains(level));
+            config.zstd_level = level.ok_or_else(|| format!("{text:?} is not a number from 1 to 19"))?;
+            Ok(())
+        },
+        show: |config| config.zstd_level.to_string(),
     },
     Setting {
         name: "memory",

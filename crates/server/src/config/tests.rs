@@ -72,7 +72,7 @@ fn what_is_wrong_is_refused_where_it_stands() {
     assert_eq!(
         refused(&[], &[], "name = 'a@b'\n\nsharts = 3\n"),
         "a.toml:3: unknown key \"sharts\"; the keys are data, pb_listen, http_listen, name, ring_size, shards, \
-         durability, sync_interval, read_form, delete_mode, compression, compress_at, memory, memtable, \
+         durability, sync_interval, read_form, delete_mode, compression, compress_at, zstd_level, memory, memtable, \
          block_cache, space_target, disk_reserve, scrub_period, waste_retention, connections_max, idle_timeout, cluster, \
          join, zone, weight, peer_listen, peer_address, peer_ca, peer_cert, peer_key"
     );
@@ -97,6 +97,8 @@ fn what_is_wrong_is_refused_where_it_stands() {
         ("idle_timeout", "99999999999999999999h"),
         ("compression", "gzip"),
         ("compress_at", "never"),
+        ("zstd_level", "20"),
+        ("zstd_level", "0"),
         ("memory", "8GB"),
         ("memory", "1MiB"),
         ("memory", "99999999999TiB"),

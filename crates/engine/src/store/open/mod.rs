@@ -24,7 +24,7 @@ use super::room::Room;
 use super::segments::{Segment, Segments};
 use super::stats::GroupTimes;
 use super::{BlockCache, JOURNAL_TOKEN, Options, Store, StoreCounters, Times};
-use crate::compression::Compressor;
+use crate::compression::{Compressor, ZSTD_LEVELS};
 use crate::entry::{Jsn, Seq};
 use crate::error::{Damage, Error};
 use crate::journal::prepare::PrepareSegment;
@@ -90,6 +90,9 @@ impl Store {
     pub fn open(dir: &Path, options: Options, platform: Platform) -> Result<(Store, OpenReport), Error> {
         if options.compression.is_some_and(|codec| !codec.is_built()) {
             return Err(Error::Refused("compression with zstd, which this build leaves out"));
+        }
+        if !ZSTD_LEVELS.contains(&options.zstd_level) {
+            return Err(Error::Refused("a level of zstd that is not from 1 to 19"));
         }
         let Platform { disk, mut startup, spawn, mut rng, clock } = platform;
         prepare_folder(&mut *startup, dir)?;
