@@ -21,6 +21,12 @@ pub enum Planted {
     LiveRecordDropped,
     /// A merge drops a deletion though a deeper level has what it hides.
     DeletionDroppedEarly,
+    /// Nothing of the disk's free space is kept back for what must be written when there is little left.
+    NoReserve,
+    /// The cache of blocks grows without a bound.
+    CacheUnbounded,
+    /// Writes are taken however much waits for its flush or merge.
+    NoBackPressure,
     /// An unclean start takes the dot counter up where the last lease began.
     DotReused,
     /// A write that a replica missed leaves no hint.
@@ -69,7 +75,7 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 29] = [
+    pub const ALL: [Planted; 32] = [
         Planted::AckBeforeSync,
         Planted::FailedSyncForgotten,
         Planted::NoDirectorySync,
@@ -77,6 +83,9 @@ impl Planted {
         Planted::TornTailKept,
         Planted::LiveRecordDropped,
         Planted::DeletionDroppedEarly,
+        Planted::NoReserve,
+        Planted::CacheUnbounded,
+        Planted::NoBackPressure,
         Planted::DotReused,
         Planted::HintDropped,
         Planted::HintAppliedTwice,

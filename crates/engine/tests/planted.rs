@@ -5,13 +5,15 @@
 #![cfg(feature = "planted")]
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
+#[path = "common/budget.rs"]
+mod budget;
 mod common;
 
 use base::Rng;
 use base::planted::{Planted, plant};
 use base::rng::SplitMix64;
-use common::HandClock;
 use common::disk::MemoryDisk;
+use common::{HandClock, strain};
 use engine::{CompactionSchedule, Durability, Embedded, Machine, Options};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -95,4 +97,68 @@ fn a_failed_sync_that_is_forgotten_loses_what_was_acknowledged() {
     let with_it = caught();
     plant(None);
     assert!(with_it > 10, "{with_it} of 40 failures show it");
+}
+
+/// Fills a bounded disk, removes all that was written, and tells how many operations of the disk found no room, and whether
+/// writes came back.
+fn filled_up() -> (u64, bool) {
+    const SPACE: u64 = 400 << 10;
+    let (disk, clock) = (MemoryDisk::default(), HandClock::new());
+    disk.bound(Some(SPACE));
+    let there = disk.clone();
+    let machine = Machine::new(move || there.clone(), clock.clone(), SplitMix64::new(1));
+    let reserved = Options {
+        durability: Durability::Sync,
+        memtable_bytes_max: 6 << 10,
+        segment_bytes_target: 16 << 10,
+        table_bytes_target: 6 << 10,
+        reserve_bytes: 120 << 10,
+        ..options()
+    };
+    let mut store = Embedded::open(Path::new("/store"), reserved, machine).unwrap();
+    let key = |number: u64| format!("key-{number:04}").into_bytes();
+    let mut written = 0;
+    while store.put(&key(written), b"", &[7; 500]).is_ok() {
+        clock.advance_ms(1000);
+        written += 1;
+        assert!(written < 10_000, "the disk is never full");
+    }
+    for number in 0..written {
+        clock.advance_ms(1000);
+        drop(store.delete(&key(number)));
+    }
+    let came_back = (0..100).any(|_| {
+        clock.advance_ms(1000);
+        store.put(b"again", b"", &[7; 500]).is_ok()
+    });
+    (disk.takes().1, came_back)
+}
+
+#[test]
+fn a_store_without_a_reserve_runs_its_disk_full() {
+    assert_eq!(filled_up(), (0, true));
+    plant(Some(Planted::NoReserve));
+    let (refused, _) = filled_up();
+    plant(None);
+    assert!(refused > 0, "the disk was never without room");
+}
+
+#[test]
+fn a_cache_without_a_bound_takes_more_memory_than_was_allowed() {
+    assert!(budget::most() < budget::allowed());
+    plant(Some(Planted::CacheUnbounded));
+    let most = budget::most();
+    plant(None);
+    assert!(most > budget::allowed(), "{most} bytes");
+}
+
+#[test]
+fn a_store_that_takes_every_write_is_flooded() {
+    let limit = 3 * (strain::options().memtable_bytes_max + 512);
+    let met = strain::strained(10_000);
+    assert!(met.refused > 300 && met.memtable_bytes <= limit, "{met:?}");
+    plant(Some(Planted::NoBackPressure));
+    let met = strain::strained(10_000);
+    plant(None);
+    assert!(met.memtable_bytes > 2 * limit, "{met:?}");
 }

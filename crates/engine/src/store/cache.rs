@@ -30,9 +30,10 @@ impl BlockCache {
     /// A cache for at most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> BlockCache {
         let items = (bytes_max / BLOCK_BYTES_TYPICAL).max(1);
+        let weight_max = if base::planted!(CacheUnbounded) { 1 << 40 } else { bytes_max as u64 };
         let blocks = Cache::with(
             items,
-            bytes_max as u64,
+            weight_max,
             ByBytes,
             rustc_hash::FxBuildHasher,
             quick_cache::unsync::DefaultLifecycle::default(),

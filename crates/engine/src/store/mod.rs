@@ -47,7 +47,7 @@ pub use pressure::PACE_MAX;
 pub use resources::{Concurrency, Resources};
 pub use stats::{Amplification, CompressionCounters, LevelStats, StoreCounters, StoreStats};
 pub use times::Times;
-pub use write::{BATCH_WRITES_MAX, MEMTABLES_FROZEN_MAX, Write};
+pub use write::{BATCH_WRITES_MAX, LEVEL0_TABLES_MAX, MEMTABLES_FROZEN_MAX, Write};
 
 use crate::compaction::{Account, Accounts};
 use crate::compression::Compressor;

@@ -75,15 +75,7 @@ impl Store {
     /// Applies a batch and tells the version of its last write: the batch may be acknowledged once
     /// [`Store::acknowledged`] has reached it.
     pub fn write(&mut self, batch: &[Write<'_>]) -> Result<Seq, Error> {
-        if self.frozen.len() >= MEMTABLES_FROZEN_MAX
-            && self.memtable.bytes() >= self.options.memtable_bytes_max
-        {
-            let limit = self.options.memtable_bytes_max * (MEMTABLES_FROZEN_MAX + 1);
-            return Err(Error::Full { what: "the memory of unflushed heads", limit });
-        }
-        if self.version.level(0).len() >= self.level0_limit() {
-            return Err(Error::Full { what: "level 0 of the ledger", limit: self.level0_limit() });
-        }
+        self.check_backlog()?;
         self.begin_batch(batch)?;
         let last = batch.len() - 1;
         for (index, write) in batch.iter().enumerate() {
@@ -108,6 +100,23 @@ impl Store {
             Durability::Sync => self.writer.want_sync(),
         }
         Ok(seq)
+    }
+
+    /// Refuses a write while too much waits for its flush or merge.
+    fn check_backlog(&self) -> Result<(), Error> {
+        if base::planted!(NoBackPressure) {
+            return Ok(());
+        }
+        if self.frozen.len() >= MEMTABLES_FROZEN_MAX
+            && self.memtable.bytes() >= self.options.memtable_bytes_max
+        {
+            let limit = self.options.memtable_bytes_max * (MEMTABLES_FROZEN_MAX + 1);
+            return Err(Error::Full { what: "the memory of unflushed heads", limit });
+        }
+        if self.version.level(0).len() >= self.level0_limit() {
+            return Err(Error::Full { what: "level 0 of the ledger", limit: self.level0_limit() });
+        }
+        Ok(())
     }
 
     /// Checks a batch, and makes room for it in the journal.

@@ -1,0 +1,98 @@
+//! What a store takes has a bound: memory, tables of level 0, what waits. Beyond it there is a refusal, which can be tried
+//! again; nothing that was accepted is lost, and files go when the last who reads them has let go.
+
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
+#[path = "common/budget.rs"]
+mod budget;
+mod common;
+
+use base::rng::SplitMix64;
+use bytes::Bytes;
+use common::HandClock;
+use common::strain::{Slow, options, strained};
+use engine::fold::{ScanRequest, Visit};
+use engine::store::{LEVEL0_TABLES_MAX, LOOKUPS_PARKED_MAX, MEMTABLES_FROZEN_MAX, SCANS_MAX};
+use engine::{Embedded, Error, Lookup, Machine, Options, Want, Write};
+use std::path::Path;
+
+#[test]
+fn a_load_that_is_too_fast_is_refused_in_time_and_loses_nothing() {
+    let met = strained(30_000);
+    assert!(met.refused > 1000, "{met:?}");
+    // What a write waits for is a flush or a merge, never all of them.
+    assert!(met.refused_in_a_row < 200, "{met:?}");
+    let memtables = (MEMTABLES_FROZEN_MAX + 1) * (options().memtable_bytes_max + 512);
+    assert!(met.memtable_bytes <= memtables, "{met:?}");
+    assert!(met.level0_tables <= LEVEL0_TABLES_MAX + MEMTABLES_FROZEN_MAX, "{met:?}");
+    assert_eq!((met.wrong, met.files_left), (0, 0), "{met:?}");
+}
+
+#[test]
+fn a_store_takes_no_more_memory_than_its_options_say() {
+    let (most, allowed) = (budget::most(), budget::allowed());
+    assert!(most < allowed, "{most} bytes of {allowed}");
+}
+
+/// Though nobody waits for a sync, there is one for each so many bytes: it is short, and a power cut takes little.
+#[test]
+fn what_is_not_synced_is_bounded_whatever_the_durability() {
+    const MIB: usize = 1 << 20;
+    let options = Options { segment_bytes_target: 128 << 20, memtable_bytes_max: 16 << 20, ..options() };
+    let mut slow = Slow::open(options.clone());
+    let before = slow.store.stats().journal.syncs;
+    for number in 0..60u64 {
+        let key = number.to_be_bytes();
+        slow.store.write(&[Write::Put { key: &key, head: b"", value: &[&vec![7; MIB]] }]).unwrap();
+        slow.turn();
+    }
+    let syncs = slow.store.stats().journal.syncs - before;
+    assert!((3..=4).contains(&syncs), "{syncs} syncs of 60 MiB");
+    let (disk, clock) = (slow.disk.after_power_cut(), HandClock::new());
+    let machine = Machine::new(move || disk.clone(), clock, SplitMix64::new(2));
+    let mut store = Embedded::open(Path::new("/store"), options, machine).unwrap();
+    let there = (0..60u64).take_while(|number| store.head(&number.to_be_bytes()).unwrap().is_some()).count();
+    assert!((43..60).contains(&there), "{there} of 60 MiB are left");
+}
+
+fn request() -> ScanRequest {
+    ScanRequest {
+        start: Bytes::new(),
+        end: Bytes::new(),
+        items_max: 1,
+        visitor: Box::new(|_, _| Visit::Take),
+        past_losses: false,
+    }
+}
+
+#[test]
+fn what_waits_is_bounded_and_a_refusal_can_be_tried_again() {
+    let mut slow = Slow::open(options());
+    for number in 0..2000u64 {
+        let key = number.to_be_bytes();
+        slow.store.write(&[Write::Put { key: &key, head: b"head", value: &[&[7; 100]] }]).unwrap();
+        slow.turn();
+        slow.rest();
+    }
+    for _ in 0..2 {
+        let begun = (0..=SCANS_MAX).filter(|_| slow.store.scan(request()).is_ok()).count();
+        assert_eq!(begun, SCANS_MAX);
+        assert!(matches!(slow.store.scan(request()), Err(Error::Full { .. })));
+        slow.rest();
+    }
+    for _ in 0..2 {
+        let (mut waiting, mut refused) = (0, 0);
+        for number in (0..2000u64).cycle().take(20_000) {
+            match slow.store.lookup(&number.to_be_bytes(), Want::Value) {
+                Lookup::Done(Ok(found)) => assert!(found.is_some()),
+                Lookup::Done(Err(error)) => {
+                    assert!(matches!(error, Error::Full { .. }), "{error}");
+                    refused += 1;
+                }
+                Lookup::NeedsIo(_) => waiting += 1,
+            }
+        }
+        assert!(waiting == LOOKUPS_PARKED_MAX && refused > 1000, "{waiting} wait, {refused} were refused");
+        slow.rest();
+    }
+}
