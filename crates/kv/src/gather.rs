@@ -357,7 +357,7 @@ impl Gather {
             let (head, value) = (head.clone(), value.clone());
             turn.out.push(match replica.node {
                 Some(to) => Action::Ask { to, ask: Ask::Merge { head, value, hints: Vec::new(), reason } },
-                None => Action::MergeHere { head, value, heal: reason == Reason::Heal },
+                None => Action::MergeHere { head, value, heal: reason == Reason::Heal, hints: Vec::new() },
             });
         }
     }

@@ -7,7 +7,8 @@
 //! 4. Those that have not answered when the coordinator stops waiting get a hint too: what it has sent them may
 //!    or may not arrive, and a hint that is brought home twice does no harm.
 //! 5. Where this node does not hold the version, since its own write failed or since it is no replica, a hint here would
-//!    bring home what is not here: one that has confirmed keeps it, for this node too if that is a primary.
+//!    bring home what is not here: one that has confirmed keeps it, for this node too if that is a primary. If none of them says
+//!    that it does, since all have died meanwhile, this node takes the version and keeps the hints: it stands in.
 //!
 //! What is written here either replaces what the coordinator has read, or, where keys are written once, is joined with it
 //! ([`Merge`]) as on any other replica; then this node need not be one.
@@ -38,8 +39,8 @@ pub(crate) struct Begun {
     pub context: Option<Context>,
 }
 
-/// How often a coordinator that can keep no hints itself waits on for those that it has asked to: two seconds, at a shard's
-/// patience.
+/// How often a coordinator that does not hold what it wrote waits on for those that it has asked to keep hints: two seconds, at a
+/// shard's patience.
 const LATE_MAX: u32 = 4;
 
 /// A write under way.
@@ -159,7 +160,28 @@ impl Replicate {
         {
             turn.out.push(Action::Propose { tombstone });
         }
-        if over { Next::Over } else { Next::Wait }
+        if over {
+            self.stand_in_here(turn);
+            return Next::Over;
+        }
+        Next::Wait
+    }
+
+    /// Takes what some have confirmed, with the hints that nobody keeps.
+    fn stand_in_here(&mut self, turn: &mut Turn<'_>) {
+        let is_confirmed = self.replies.iter().any(|replica| replica.ok().is_some());
+        if self.is_kept_here || !is_confirmed {
+            return;
+        }
+        let asked = self.hinting.take().into_iter().flat_map(|(_, nodes)| nodes);
+        let mut hints: Vec<NodeId> = self.unhinted.drain(..).chain(asked).collect();
+        hints.retain(|node| *node != turn.here);
+        hints.sort_unstable();
+        hints.dedup();
+        if !hints.is_empty() {
+            let (head, value) = (self.head.clone(), self.value.clone());
+            turn.out.push(Action::MergeHere { head, value, heal: false, hints });
+        }
     }
 
     /// Whether all n primaries have confirmed, and nobody keeps a hint.
@@ -266,7 +288,7 @@ impl Replicate {
 
     fn join_apart(&self, turn: &mut Turn<'_>) {
         let (head, value) = (self.head.clone(), self.value.clone());
-        turn.out.push(Action::MergeHere { head, value, heal: false });
+        turn.out.push(Action::MergeHere { head, value, heal: false, hints: Vec::new() });
     }
 
     /// Whether the confirmations are enough; `None` while they may yet become it.

@@ -67,6 +67,8 @@ pub enum Action {
         value: Bytes,
         /// Whether it is written even if the heads are equal, because what is here is damaged.
         heal: bool,
+        /// For whom hints are kept with it: then this node stands in for them.
+        hints: Vec<NodeId>,
     },
     /// Forget the hint about the key, and with `object` the key itself.
     Forget {

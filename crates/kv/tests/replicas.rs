@@ -147,6 +147,7 @@ fn shown(actions: &[Action]) -> Vec<String> {
         },
         Action::Write { hints, .. } => format!("write for {}", of(hints)),
         Action::Hint { nodes, .. } => format!("hint for {}", of(nodes)),
+        Action::MergeHere { hints, .. } if !hints.is_empty() => format!("stand in here for {}", of(hints)),
         Action::MergeHere { heal, .. } => format!("{} here", if *heal { "heal" } else { "repair" }),
         Action::Reply(Ok(Response::Found(found))) => {
             format!("found {:?}", String::from_utf8_lossy(found.value.as_deref().unwrap_or(b"-")))
@@ -608,6 +609,21 @@ fn what_a_coordinator_cannot_keep_is_kept_by_one_that_has_it() {
             (failed(NodeId(3)), &["Write 1 for 3"], Wait),
             (Event::Late, &["Write 2 for 3"], Wait),
             (merged(C), &[], Over),
+        ],
+    );
+    // All that have it are silent: it takes it itself, and stands in.
+    run_put(
+        &mut coordinator,
+        put(),
+        &[
+            (Event::Start, &["Write 1", "Write 2", "Write 3"], Wait),
+            (merged(B), &[], Wait),
+            (merged(C), &["ok"], Wait),
+            (failed(NodeId(3)), &["Write 1 for 3"], Wait),
+            (Event::Late, &["Write 2 for 3"], Wait),
+            (Event::Late, &["Write 1 for 3"], Wait),
+            (Event::Late, &["Write 2 for 3"], Wait),
+            (Event::Late, &["Write 1 for 3", "stand in here for 3"], Over),
         ],
     );
     // A primary is brought home what its own disk had no room for; what others lack, too.

@@ -212,10 +212,14 @@ impl Shard {
                 self.ask(to, id, work.deadline, work.key.clone(), ask);
                 None
             }
-            Action::MergeHere { head, value, heal } => {
-                let reason = if heal { Reason::Heal } else { Reason::Repair };
-                self.counters.repairs += 1;
-                let merge = Coordinator::Merge(kv::Merge::new(head, value, Vec::new(), reason));
+            Action::MergeHere { head, value, heal, hints } => {
+                let reason = match (heal, hints.is_empty()) {
+                    (true, _) => Reason::Heal,
+                    (false, true) => Reason::Repair,
+                    (false, false) => Reason::Write,
+                };
+                self.counters.repairs += u64::from(hints.is_empty());
+                let merge = Coordinator::Merge(kv::Merge::new(head, value, hints, reason));
                 let deadline = self.config.clock.now() + super::TIMEOUT_DEFAULT;
                 let merge =
                     Work::new(Origin::Nobody, merge, work.key.clone(), Arc::clone(&work.props), deadline);
