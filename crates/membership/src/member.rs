@@ -7,6 +7,7 @@
 //!
 //! Left out: how a node asks to be admitted, which its operator has it do at any member, before it has a number.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::Monotonic;
@@ -149,38 +150,35 @@ impl Membership {
             Input::Tick => {}
         }
         // The log first: its writes stand before all that is sent.
-        let mut others_are_up = false;
-        if self.step_log(for_log, now, out) || self.detector_knows_nobody() {
-            let members = self.state().map(|state| state.members().keys().copied().collect());
-            let members = detector::Input::Members(members.unwrap_or_default());
-            others_are_up |= self.step_detector(members, now, out);
+        self.step_log(for_log, now, out);
+        let mut reached = Vec::new();
+        if let Some(members) = self.other_members() {
+            self.step_detector(detector::Input::Members(members), now, &mut reached, out);
         }
-        others_are_up |= self.step_detector(for_detector, now, out);
-        if others_are_up {
-            self.step_log(log::Input::Reachable(self.detector.up().clone()), now, out);
+        self.step_detector(for_detector, now, &mut reached, out);
+        for (node, is_up) in reached {
+            self.step_log(log::Input::Reachable { node, is_up }, now, out);
         }
     }
 
-    /// Whether this is the first step after a start.
-    fn detector_knows_nobody(&self) -> bool {
-        self.detector.members().is_empty()
+    /// The members, if the detector takes others for them.
+    fn other_members(&self) -> Option<BTreeSet<NodeId>> {
+        let members = self.state()?.members();
+        let known = self.detector.members();
+        let are_known = members.len() == known.len() && members.keys().eq(known);
+        (!are_known).then(|| members.keys().copied().collect())
     }
 
-    /// Says whether the state is another.
-    fn step_log(&mut self, input: log::Input, now: Monotonic, out: &mut Vec<Output>) -> bool {
+    fn step_log(&mut self, input: log::Input, now: Monotonic, out: &mut Vec<Output>) {
         let mut outputs = Vec::new();
         self.log.step(input, now, &mut outputs);
-        let mut has_changed = false;
         for output in outputs {
             let output = match output {
                 log::Output::Write(write) => Output::Write(write),
                 log::Output::Send { to, message } => Output::Send { to, message: on_lane(LOG, &message) },
                 log::Output::Reply(message) => Output::Reply(on_lane(LOG, &message)),
                 log::Output::Answer { token, outcome } => Output::Answer { token, outcome },
-                log::Output::Changed => {
-                    has_changed = true;
-                    Output::Changed
-                }
+                log::Output::Changed => Output::Changed,
                 log::Output::Starts(starts) => Output::Starts(starts),
                 log::Output::Refused { from, refusal } => {
                     Output::Note(format!("node {} is refused: {refusal}", from.from))
@@ -201,23 +199,32 @@ impl Membership {
             };
             out.push(output);
         }
-        has_changed
     }
 
-    /// Says whether others can be reached than before.
-    fn step_detector(&mut self, input: detector::Input, now: Monotonic, out: &mut Vec<Output>) -> bool {
+    /// Appends to `reached` who can be reached that could not, and the other way round.
+    fn step_detector(
+        &mut self,
+        input: detector::Input,
+        now: Monotonic,
+        reached: &mut Vec<(NodeId, bool)>,
+        out: &mut Vec<Output>,
+    ) {
         let mut outputs = Vec::new();
         self.detector.step(input, now, &mut outputs);
-        let mut has_changed = false;
         for output in outputs {
-            has_changed |= matches!(output, detector::Output::Up(_) | detector::Output::Down(_));
             let output = match output {
                 detector::Output::Send { to, datagram } => {
                     Output::Send { to, message: on_lane(DETECTOR, &datagram) }
                 }
                 detector::Output::Reply(datagram) => Output::Reply(on_lane(DETECTOR, &datagram)),
-                detector::Output::Up(node) => Output::Up(node),
-                detector::Output::Down(node) => Output::Down(node),
+                detector::Output::Up(node) => {
+                    reached.push((node, true));
+                    Output::Up(node)
+                }
+                detector::Output::Down(node) => {
+                    reached.push((node, false));
+                    Output::Down(node)
+                }
                 detector::Output::Refused { from, refusal } => {
                     Output::Note(format!("node {} is refused: {refusal}", from.node))
                 }
@@ -233,7 +240,6 @@ impl Membership {
             };
             out.push(output);
         }
-        has_changed
     }
 }
 

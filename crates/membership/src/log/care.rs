@@ -92,6 +92,10 @@ impl Log {
             }
             return self.admit_voter(now);
         }
+        // One that was never reached is not reached since now.
+        for &node in self.raw.store().conf.voters.difference(&self.up) {
+            self.down_since.entry(node).or_insert(now);
+        }
         let Some(state) = &self.state else { return };
         let step = voters::next(&voters::View {
             here: self.identity.node,

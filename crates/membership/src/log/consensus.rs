@@ -223,7 +223,7 @@ impl Log {
         while self.raw.has_ready() {
             let mut ready = self.raw.ready();
             self.send_all(ready.take_messages());
-            self.persist(&mut ready);
+            self.persist(&mut ready, now);
             self.send_all(ready.take_persisted_messages());
             self.apply_all(&ready.take_committed_entries(), now);
             let mut light = self.raw.advance_append(ready);
@@ -237,10 +237,11 @@ impl Log {
         }
         if self.commit > commit {
             Record::Commit(self.commit).put(&mut self.records);
-            if std::mem::take(&mut self.has_news) || seen(self) != before {
+            let is_seen = seen(self) != before;
+            if std::mem::take(&mut self.has_news) || is_seen {
                 self.told.push(Output::Changed);
             }
-            self.tell_some();
+            self.tell(is_seen, now);
         }
         if self.leads() && !self.voters().contains(&self.identity.node) {
             // It has led its own removal to the end, and the library leaves the rest to us.
@@ -268,12 +269,12 @@ impl Log {
         }
     }
 
-    fn persist(&mut self, ready: &mut Ready) {
+    fn persist(&mut self, ready: &mut Ready, now: Monotonic) {
         if !ready.snapshot().is_empty() {
             let snapshot = library::snapshot_from(ready.snapshot());
             let state = self.state_of(&snapshot).expect("looked at when it came");
             self.raw.mut_store().install(snapshot);
-            self.installed(state);
+            self.installed(state, now);
         }
         // The term first: a torn write must not leave an entry of a later one.
         if let Some(hard) = ready.hs() {

@@ -73,13 +73,22 @@ pub const POLL_EVERY: Duration = Duration::from_secs(5);
 /// Members told at once that there is news; they tell others.
 const TOLD_AT_ONCE: usize = 3;
 
+/// What people do not wait for, and shards do not go by (members' reports, their starts), is told this often at most: each member makes
+/// some, and each time is told on by all members.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+
 /// What happens to a log.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A message has come.
     Message(Bytes),
-    /// These nodes can be reached, as far as the failure detector knows.
-    Reachable(BTreeSet<NodeId>),
+    /// A node can be reached, or cannot any more, as far as the failure detector knows.
+    Reachable {
+        /// Which.
+        node: NodeId,
+        /// Whether it can.
+        is_up: bool,
+    },
     /// Somebody wants a change; [`Output::Answer`] comes with the same token.
     Propose {
         /// Names the proposal in its answer.
@@ -185,6 +194,9 @@ pub struct Log {
     /// When the library's time passes next.
     tick_at: Monotonic,
     poll_at: Monotonic,
+    /// When others were told last that there is news, and whether there is more since.
+    told_at: Option<Monotonic>,
+    has_untold: bool,
     up: BTreeSet<NodeId>,
     down_since: BTreeMap<NodeId, Monotonic>,
     /// By index and term of the entry that they wait for.
@@ -251,6 +263,8 @@ impl Log {
             leader_heard: now,
             tick_at: now,
             poll_at: now,
+            told_at: None,
+            has_untold: false,
             up: BTreeSet::new(),
             down_since: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -318,7 +332,8 @@ impl Log {
         let proposals = self.asked.values().map(|(_, until)| *until);
         let tick = self.next_tick();
         let care = self.care.as_ref().map(|care| care.at);
-        proposals.chain(tick).chain(care).fold(self.poll_at, Monotonic::min)
+        let tell = self.tells_at();
+        proposals.chain(tick).chain(care).chain(tell).fold(self.poll_at, Monotonic::min)
     }
 
     /// Takes note of `input` at `now`, and of the time that has passed.
@@ -326,7 +341,7 @@ impl Log {
         self.pass_ticks(now);
         match input {
             Input::Message(bytes) => self.on_bytes(bytes, now),
-            Input::Reachable(up) => self.on_reachable(up, now),
+            Input::Reachable { node, is_up } => self.on_reachable(node, is_up, now),
             Input::Propose { token, command } => self.propose(Waiter::Here(token), command, now),
             Input::Join { contact } => self.sends.push((contact, Message::Pull { commit: self.commit })),
             Input::Recover { word } => self.recover(&word, now),
@@ -348,18 +363,23 @@ impl Log {
         if now >= self.poll_at {
             self.poll(now);
         }
+        if self.tells_at().is_some_and(|at| now >= at) {
+            self.tell_some(now);
+        }
         while let Some((&id, &(waiter, _))) = self.asked.iter().find(|(_, (_, until))| now >= *until) {
             self.asked.remove(&id);
             self.answer(waiter, Err(Failed::Unknown));
         }
     }
 
-    fn on_reachable(&mut self, up: BTreeSet<NodeId>, now: Monotonic) {
-        let members = self.state.iter().flat_map(|state| state.members().keys().copied());
-        let down = members.filter(|node| !up.contains(node) && *node != self.identity.node);
-        let since = |node| (node, self.down_since.get(&node).copied().unwrap_or(now));
-        self.down_since = down.map(since).collect();
-        self.up = up;
+    fn on_reachable(&mut self, node: NodeId, is_up: bool, now: Monotonic) {
+        if is_up {
+            self.up.insert(node);
+            self.down_since.remove(&node);
+        } else {
+            self.up.remove(&node);
+            self.down_since.entry(node).or_insert(now);
+        }
     }
 
     fn on_bytes(&mut self, bytes: Bytes, now: Monotonic) {

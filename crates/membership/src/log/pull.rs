@@ -9,7 +9,7 @@ use ring::NodeId;
 use super::entry::{Entry, Snapshot};
 use super::file::Record;
 use super::message::{ENTRIES_MAX, Envelope, Message};
-use super::{Log, POLL_EVERY, TOLD_AT_ONCE, Waiter};
+use super::{Log, POLL_EVERY, TELL_EVERY, TOLD_AT_ONCE, Waiter};
 use crate::planted::{Planted, planted};
 use crate::state::{Command, State};
 
@@ -28,7 +28,21 @@ impl Log {
         chosen
     }
 
-    pub(super) fn tell_some(&mut self) {
+    /// There is news: if shards go by it or people wait for it, some are told at once, else soon.
+    pub(super) fn tell(&mut self, is_urgent: bool, now: Monotonic) {
+        self.has_untold = true;
+        if is_urgent || self.tells_at().is_some_and(|at| now >= at) {
+            self.tell_some(now);
+        }
+    }
+
+    /// When some are told of news, if there is any.
+    pub(super) fn tells_at(&self) -> Option<Monotonic> {
+        self.has_untold.then(|| self.told_at.map_or(Monotonic(0), |told| told + TELL_EVERY))
+    }
+
+    pub(super) fn tell_some(&mut self, now: Monotonic) {
+        (self.told_at, self.has_untold) = (Some(now), false);
         let commit = self.commit;
         for node in self.some_members(TOLD_AT_ONCE) {
             self.sends.push((node, Message::Have { commit }));
@@ -38,6 +52,10 @@ impl Log {
     /// Compares with one member, and sees to it that this start is registered.
     pub(super) fn poll(&mut self, now: Monotonic) {
         self.poll_at = now + POLL_EVERY;
+        if let Some(state) = &self.state {
+            self.up.retain(|node| state.members().contains_key(node));
+            self.down_since.retain(|node, _| state.members().contains_key(node));
+        }
         let commit = self.commit;
         for node in self.some_members(1) {
             self.sends.push((node, Message::Have { commit }));
@@ -146,7 +164,7 @@ impl Log {
     fn install(&mut self, snapshot: Snapshot, now: Monotonic) -> bool {
         let Some(state) = self.state_of(&snapshot) else { return false };
         self.raw.mut_store().install(snapshot);
-        self.installed(state);
+        self.installed(state, now);
         self.restart_consensus(now);
         true
     }
@@ -159,13 +177,13 @@ impl Log {
     }
 
     /// What follows when the store has another base.
-    pub(super) fn installed(&mut self, state: State) {
+    pub(super) fn installed(&mut self, state: State, now: Monotonic) {
         self.commit = self.store().base.index;
         self.state = Some(state);
         self.replace = true;
         self.fail_waiting();
         self.told.push(super::Output::Changed);
-        self.tell_some();
+        self.tell_some(now);
     }
 
     /// Whoever waits for an entry that will not be seen one by one does not know what became of it.
@@ -202,7 +220,7 @@ impl Log {
         store.entries.clear();
         store.voted = None;
         store.install(snapshot);
-        self.installed(state);
+        self.installed(state, now);
         self.restart_consensus(now);
         self.caught_up(self.commit);
     }

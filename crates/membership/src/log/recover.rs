@@ -35,7 +35,7 @@ impl Log {
         store.entries.clear();
         store.install(snapshot);
         self.restored = None;
-        self.installed(state);
+        self.installed(state, now);
         self.restart_consensus(now);
     }
 }

@@ -259,8 +259,13 @@ impl World {
             for at in self.live() {
                 let up =
                     self.live().into_iter().filter(|&other| other != at && !self.cuts.contains(&(at, other)));
-                let up = up.map(|other| self.nodes[other].id).collect();
-                self.step(at, at, Input::Reachable(up));
+                let up: BTreeSet<NodeId> = up.map(|other| self.nodes[other].id).collect();
+                for other in 0..self.nodes.len() {
+                    let node = self.nodes[other].id;
+                    if other != at && self.log(at).up.contains(&node) != up.contains(&node) {
+                        self.step(at, at, Input::Reachable { node, is_up: up.contains(&node) });
+                    }
+                }
             }
             self.ask_again();
             self.run_until(Monotonic(self.now.0 + SECOND));

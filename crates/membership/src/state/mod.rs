@@ -283,8 +283,9 @@ impl State {
         outcome
     }
 
-    /// Applies a report after which others are still waited for, and with which nothing ends. Each change asks each member for some
-    /// four, so a large cluster sees hardly anything else, and all that is looked at for other commands would cost it dearly.
+    /// Applies a report after which others are still waited for, and with which nothing ends; and the start of a member that was not
+    /// down. Each change asks each member for some four reports, and each is started now and then, so a large cluster sees hardly
+    /// anything else, and all that is looked at for other commands would cost it dearly.
     fn apply_report(&mut self, command: &Command) -> Option<Result<(), Rejected>> {
         if self.next.is_some() {
             return None;
@@ -296,6 +297,11 @@ impl State {
             }
             Command::Copied { node, target } => {
                 self.awaits_copies_beside(*node).then(|| self.report_copied(*node, *target))
+            }
+            Command::Started { node, starts, start, address } => {
+                let is_live = self.members.get(node).is_some_and(Record::is_live);
+                let waits = self.step == Step::AtRest || self.unadopted().next().is_some();
+                (is_live && waits).then(|| self.started(*node, (*starts, *start), address))
             }
             _ => None,
         }
