@@ -212,16 +212,11 @@ fn message() -> impl Strategy<Value = PeerMessage> {
     let id = any::<u64>().prop_map(AskId);
     let ttl = any::<u32>();
     prop_oneof![
-        (id.clone(), any::<u64>(), any::<u32>()).prop_map(|(id, life, load)| PeerMessage::Ping {
-            id,
-            life,
-            load: Load(load)
-        }),
-        (id.clone(), any::<u64>(), any::<u32>()).prop_map(|(id, life, load)| PeerMessage::Pong {
-            id,
-            life,
-            load: Load(load)
-        }),
+        (id.clone(), any::<u64>(), any::<u32>(), of(any::<u64>()))
+            .prop_map(|(id, life, load, props)| PeerMessage::Ping { id, life, load: Load(load), props }),
+        (id.clone(), any::<u64>(), any::<u32>(), of(any::<u64>()))
+            .prop_map(|(id, life, load, props)| PeerMessage::Pong { id, life, load: Load(load), props }),
+        (id.clone(), vec(any::<u64>(), 0..4)).prop_map(|(id, leaves)| PeerMessage::AskProps { id, leaves }),
         (id.clone(), ttl, any::<u64>(), bytes(), ask())
             .prop_map(|(id, ttl_ms, life, key, ask)| PeerMessage::Ask { id, ttl_ms, life, key, ask }),
         (id.clone(), answer(), any::<u32>()).prop_map(|(id, result, load)| PeerMessage::Answer {

@@ -245,11 +245,11 @@ fn a_node_that_comes_up_is_told_until_it_has_heard() {
     );
     let life = 100 + cluster.clock.now().0;
     cluster.start(1);
-    // It is seen to be up, and whatever the others say to it then is lost.
+    // It is seen to be up, with a program that does not compare, and whatever the others say to it then is lost.
     cluster.cuts.extend([(0, 1), (2, 1)]);
     for node in [0, 2] {
         let shard = cluster.nodes[node].as_mut().unwrap();
-        shard.peer(NodeId(1), PeerMessage::Pong { id: AskId(0), life, load: Load(0) });
+        shard.peer(NodeId(1), PeerMessage::Pong { id: AskId(0), life, load: Load(0), props: None });
     }
     cluster.run();
     cluster.cuts.clear();

@@ -96,6 +96,7 @@ pub(crate) fn message(message: &PeerMessage) -> String {
             format!("copy {:x}: {} objects, rest {:?} from {:?}", id.0, part.objects, part.rest, part.next)
         }
         PeerMessage::CopyPart { id, part: Err(error) } => format!("copy {:x}: {error}", id.0),
+        PeerMessage::AskProps { id, .. } => format!("ask props {:x}", id.0),
         PeerMessage::PropsInForce { id } => format!("props in force {:x}", id.0),
     }
 }

@@ -9,11 +9,12 @@
 //! write-once. Left out: data types and strong consistency themselves, so no type can have them either.
 //!
 //! * `check.rs`: what may be changed to what.
-//! * `types.rs`: bucket types. `table.rs`: all types and buckets of a node.
+//! * `types.rs`: bucket types. `table.rs`: all types and buckets of a node. `digest.rs`: how two nodes find out what differs.
 //! * `codec.rs`, `stamped.rs`: how they are stored.
 
 mod check;
 mod codec;
+mod digest;
 mod stamped;
 mod table;
 mod types;

@@ -25,6 +25,13 @@ pub struct StampedProps {
 }
 
 impl StampedProps {
+    /// Whether this holds, rather than `other`.
+    pub fn supersedes(&self, other: &StampedProps) -> bool {
+        let encoded = |it: &StampedProps| it.props.as_ref().map(|props| props.encode());
+        // As for types: two nodes may change a bucket at the same moment.
+        self.stamp.cmp(&other.stamp).then_with(|| encoded(self).cmp(&encoded(other))).is_gt()
+    }
+
     /// Encodes the change.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use object::key;
 
+use super::digest::Digest;
 use super::{BucketProps, Prop, StampedProps, StampedType, Subject, TYPES_MAX, TypeChange, TypeStatus};
 use crate::error::Error;
 use crate::request::{Bucket, DEFAULT_TYPE};
@@ -49,7 +50,8 @@ impl PropsChange {
 /// [`BucketTable::changed`] decides what the properties will be, [`BucketTable::set`] puts them in force.
 ///
 /// Each change has a stamp, and of two changes to one bucket the one with the higher stamp holds, in whatever order
-/// nodes hear of them. So a bucket that has its type's properties again is remembered too.
+/// nodes hear of them; of two with the same stamp the one whose form is larger. So a bucket that has its type's properties
+/// again is remembered too.
 ///
 /// A clone is a snapshot and costs nothing; the first change after one copies the table.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +59,7 @@ pub struct BucketTable {
     untyped: Arc<BucketProps>,
     types: Arc<BTreeMap<Bytes, StampedType>>,
     own: Arc<BTreeMap<Bucket, StampedProps>>,
+    digest: Digest,
 }
 
 impl BucketTable {
@@ -154,7 +157,9 @@ impl BucketTable {
     /// Whether a change would come into force: whether nothing that holds over it is known.
     pub fn is_news(&self, change: &PropsChange) -> bool {
         match change {
-            PropsChange::Bucket(bucket, change) => change.stamp > self.stamp(bucket),
+            PropsChange::Bucket(bucket, change) => {
+                self.own.get(bucket).is_none_or(|known| change.supersedes(known))
+            }
             PropsChange::Type(name, change) => {
                 self.types.get(name).is_none_or(|known| change.supersedes(known))
             }
@@ -171,7 +176,7 @@ impl BucketTable {
 
     /// Puts a bucket's change in force, unless a later one is.
     pub fn set(&mut self, bucket: &Bucket, changed: StampedProps) {
-        if changed.stamp < self.stamp(bucket) {
+        if self.own.get(bucket).is_some_and(|known| !changed.supersedes(known)) {
             return;
         }
         // A name in a request is a slice of a read buffer that would stay alive with it.
@@ -179,12 +184,20 @@ impl BucketTable {
             bucket_type: Bytes::copy_from_slice(&bucket.bucket_type),
             name: Bytes::copy_from_slice(&bucket.name),
         };
-        Arc::make_mut(&mut self.own).insert(kept, changed);
+        self.digest.add(&PropsChange::Bucket(kept.clone(), changed.clone()));
+        if let Some(before) = Arc::make_mut(&mut self.own).insert(kept.clone(), changed) {
+            self.digest.take_off(&PropsChange::Bucket(kept, before));
+        }
     }
 
     fn set_type(&mut self, name: &Bytes, changed: StampedType) {
-        if self.types.get(name).is_none_or(|known| changed.supersedes(known)) {
-            Arc::make_mut(&mut self.types).insert(Bytes::copy_from_slice(name), changed);
+        if self.types.get(name).is_some_and(|known| !changed.supersedes(known)) {
+            return;
+        }
+        let kept = Bytes::copy_from_slice(name);
+        self.digest.add(&PropsChange::Type(kept.clone(), changed.clone()));
+        if let Some(before) = Arc::make_mut(&mut self.types).insert(kept.clone(), changed) {
+            self.digest.take_off(&PropsChange::Type(kept, before));
         }
     }
 
@@ -215,6 +228,7 @@ impl BucketTable {
         if self.in_force(change).as_ref() != Some(change) {
             return;
         }
+        self.digest.take_off(change);
         match change {
             PropsChange::Bucket(bucket, _) => drop(Arc::make_mut(&mut self.own).remove(bucket)),
             PropsChange::Type(name, _) => drop(Arc::make_mut(&mut self.types).remove(name)),
@@ -243,6 +257,21 @@ impl BucketTable {
         let types = self.types.iter().map(|(name, it)| PropsChange::Type(name.clone(), it.clone()));
         let own = self.own.iter().map(|(bucket, it)| PropsChange::Bucket(bucket.clone(), it.clone()));
         types.chain(own)
+    }
+
+    /// A sum over all changes: equal at two nodes that know the same ones, different at others but for a chance of one in 2^64.
+    pub fn digest(&self) -> u64 {
+        self.digest.root()
+    }
+
+    /// The same for each part of them: what another node is to compare with its own.
+    pub fn leaves(&self) -> &[u64] {
+        self.digest.leaves()
+    }
+
+    /// [`changes`](Self::changes) of those parts in which a node with these [`leaves`](Self::leaves) knows something else.
+    pub fn changes_unlike(&self, leaves: &[u64]) -> impl Iterator<Item = PropsChange> {
+        self.changes().filter(|change| self.digest.is_unlike(leaves, change))
     }
 }
 
@@ -302,13 +331,13 @@ mod tests {
         let props = table.changed(&b, &[Prop::NVal(2)]).unwrap();
         assert!(props.allow_mult, "a second change builds on the first");
         assert_eq!(table.least_n_val(&b.bucket_type), Ok(3));
-        table.set(&b, StampedProps { stamp: 5, props: Some(props) });
+        table.set(&b, StampedProps { stamp: 6, props: Some(props) });
         assert_eq!(table.least_n_val(&b.bucket_type), Ok(2));
-        table.set(&b, StampedProps { stamp: 4, props: None });
+        table.set(&b, StampedProps { stamp: 5, props: None });
         assert!(table.get(&b).unwrap().allow_mult, "an earlier change comes late");
-        table.set(&b, StampedProps { stamp: 6, props: None });
+        table.set(&b, StampedProps { stamp: 7, props: None });
         assert!(!table.get(&b).unwrap().allow_mult);
-        assert_eq!(table.stamp(&b), 6);
+        assert_eq!(table.stamp(&b), 7);
     }
 
     #[test]

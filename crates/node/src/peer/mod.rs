@@ -44,6 +44,8 @@ pub enum PeerMessage {
         life: u64,
         /// How busy the sender is.
         load: Load,
+        /// A sum over the properties that it knows ([`kv::BucketTable::digest`]); an older program does not say.
+        props: Option<u64>,
     },
     /// I am.
     Pong {
@@ -53,6 +55,8 @@ pub enum PeerMessage {
         life: u64,
         /// How busy it is.
         load: Load,
+        /// A sum over the properties that it knows, as in a ping.
+        props: Option<u64>,
     },
     /// A question to a replica.
     Ask {
@@ -138,6 +142,13 @@ pub enum PeerMessage {
         /// How far it is.
         part: Result<CopyPart, Error>,
     },
+    /// Asks to be told, one by one, the properties that the receiver knows and the sender may not.
+    AskProps {
+        /// The question. It has no answer of its own.
+        id: AskId,
+        /// What the sender knows ([`kv::BucketTable::leaves`]).
+        leaves: Vec<u64>,
+    },
     /// The answer to a [`PeerMessage::Props`]: they, or later ones, are in force and durable.
     PropsInForce {
         /// The question.
@@ -215,7 +226,9 @@ pub fn route(message: &PeerMessage, layout: &Layout) -> ShardId {
         | PeerMessage::Page { id, .. }
         | PeerMessage::CopyPart { id, .. }
         | PeerMessage::PropsInForce { id } => ShardId(id.shard().0 % layout.shards),
-        PeerMessage::Props { .. } | PeerMessage::Membership { .. } => ShardId(0),
+        PeerMessage::Props { .. } | PeerMessage::AskProps { .. } | PeerMessage::Membership { .. } => {
+            ShardId(0)
+        }
         PeerMessage::Ask { key, .. } => {
             // A key that is none is answered by whoever gets it.
             let prefix = object::key::decode_object_key(key).map_or(0, |key| key.prefix);

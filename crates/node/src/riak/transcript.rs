@@ -88,11 +88,11 @@ impl Node {
             Request::SetProps(bucket, changes) => vec![
                 self.table
                     .changed(&bucket, &changes)
-                    .map(|props| self.table.set(&bucket, StampedProps { stamp: 1, props: Some(props) }))
+                    .map(|props| self.set_props(&bucket, Some(props)))
                     .map(|()| Response::PropsSet),
             ],
             Request::ResetProps(bucket) => {
-                self.table.set(&bucket, StampedProps { stamp: 1, props: None });
+                self.set_props(&bucket, None);
                 vec![Ok(Response::PropsReset)]
             }
             Request::GetTypeProps(name) => vec![self.table.of_type(&name).cloned().map(Response::Props)],
@@ -110,6 +110,11 @@ impl Node {
                 vec![Ok(Response::Preflist((1..=3).map(entry).collect()))]
             }
         }
+    }
+
+    fn set_props(&mut self, bucket: &Bucket, props: Option<Arc<kv::BucketProps>>) {
+        let stamp = self.table.stamp(bucket) + 1;
+        self.table.set(bucket, StampedProps { stamp, props });
     }
 
     fn listed(&self, wanted: impl Fn(&Bucket) -> bool) -> impl Iterator<Item = &(Bucket, Bytes)> {

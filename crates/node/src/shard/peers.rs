@@ -63,6 +63,8 @@ struct Peer {
     load: Load,
     /// Whether it has left a question unanswered for longer than [`STALE_AFTER`]: paused, perhaps, and nobody's first choice.
     stale: bool,
+    /// Whether its program asks for the properties that it lacks. An older one has to be told all.
+    compares_props: bool,
 }
 
 impl Peer {
@@ -79,6 +81,7 @@ impl Peer {
             life,
             load,
             stale: false,
+            compares_props: false,
         }
     }
 
@@ -264,12 +267,12 @@ impl Shard {
     }
 
     fn ping(&mut self, to: NodeId) {
-        let (id, life, load) = (self.ask_id(0), self.peers.life, self.load());
+        let (id, life, load, props) = (self.ask_id(0), self.peers.life, self.load(), self.known_props());
         let now = self.config.clock.now();
         if let Some(peer) = self.peers.of_mut(to) {
             peer.asked.get_or_insert(now);
         }
-        self.send(to, PeerMessage::Ping { id, life, load });
+        self.send(to, PeerMessage::Ping { id, life, load, props });
     }
 
     /// Takes note that the shard does something.
@@ -298,9 +301,21 @@ impl Shard {
         }
     }
 
-    pub(super) fn on_ping(&mut self, from: NodeId, id: AskId) {
-        let (life, load) = (self.peers.life, self.load());
-        self.send(from, PeerMessage::Pong { id, life, load });
+    pub(super) fn on_ping(&mut self, from: NodeId, id: AskId, of_life: u64, theirs: Option<u64>) {
+        let (life, load, props) = (self.peers.life, self.load(), self.known_props());
+        self.send(from, PeerMessage::Pong { id, life, load, props });
+        let known = self.peers.of(from).filter(|peer| peer.up).and_then(|peer| peer.life);
+        if known == Some(of_life) {
+            self.on_known_props(from, theirs);
+        }
+    }
+
+    pub(super) fn on_pong(&mut self, from: NodeId, life: u64, load: Load, theirs: Option<u64>) {
+        if let Some(peer) = self.peers.of_mut(from) {
+            peer.compares_props = theirs.is_some();
+        }
+        self.on_sign_of_life(from, Some(life), Some(load));
+        self.on_known_props(from, theirs);
     }
 
     /// A peer has answered something.
@@ -330,12 +345,14 @@ impl Shard {
 
     fn on_up(&mut self, node: NodeId) {
         self.bring_hints(node);
-        self.bring_props(node);
+        let compares = self.peers.of(node).is_some_and(|peer| peer.compares_props);
+        self.bring_props(node, compares);
     }
 
     fn on_down(&mut self, node: NodeId) {
         let was_up = self.peers.of_mut(node).is_some_and(|peer| std::mem::take(&mut peer.up));
         if was_up {
+            self.end_telling(node);
             self.fail_questions(node);
         }
     }

@@ -6,7 +6,8 @@
 //!    does the same.
 //! 3. When they all have it in force, the client is answered: its next request, whichever shard of whichever node
 //!    it reaches, sees the change.
-//! 4. A node that comes up is told every change (`telling.rs`); it takes those that are later than what it has.
+//! 4. Nodes say in their pings what they know, as a sum. Who lacks something asks one that has it (`telling.rs`), and takes what is
+//!    later than what it has.
 //!
 //! What is told is told again until it is confirmed: messages are lost where a link is not.
 //!
@@ -19,7 +20,7 @@
 //! Left out: agreement. Two changes of one bucket or type at the same time on two sides of a cut are settled by their
 //! stamps when it heals, and one of them is lost.
 
-use super::telling::{AGAIN_AFTER, Telling};
+use super::telling::{AGAIN_AFTER, Asking, Telling};
 use super::{Origin, Output, Shard, Waiter, store_error};
 use crate::hop::{Hop, ShardId};
 use crate::peer::{AskId, NodeId, PeerMessage};
@@ -32,7 +33,7 @@ use object::key;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The shard that keeps the properties.
-const KEEPER: ShardId = ShardId(0);
+pub(super) const KEEPER: ShardId = ShardId(0);
 
 /// A change that is being spread.
 struct Spread {
@@ -55,8 +56,10 @@ struct Spread {
 #[derive(Default)]
 pub(super) struct PropsChanges {
     changes: BTreeMap<u64, Spread>,
-    /// The nodes that have come up, and have not confirmed all that they are told.
+    /// The nodes that have not confirmed all that they are told.
     pub tellings: BTreeMap<NodeId, Telling>,
+    /// Whom this node has asked.
+    pub asking: Asking,
 }
 
 impl PropsChanges {
@@ -217,6 +220,7 @@ impl Shard {
 
     /// Takes a change from another node.
     pub(super) fn on_peer_props(&mut self, from: NodeId, id: AskId, change: PropsChange) {
+        self.note_told(from, self.table.is_news(&change));
         let is_sound = self.is_sound(&change);
         let is_under_way = self.changes.changes.values().any(|spread| spread.change == change);
         if is_under_way {
@@ -253,16 +257,9 @@ impl Shard {
 
     /// Waits no longer for a node that is down: it is told when it comes up.
     pub(super) fn fail_props(&mut self, node: NodeId) {
-        self.changes.tellings.remove(&node);
+        self.fail_asking(node);
         let ids: Vec<u64> = self.changes.changes.keys().copied().collect();
         ids.into_iter().for_each(|id| self.on_peer_in_force(node, id));
-    }
-
-    /// Tells a node that has come up every change.
-    pub(super) fn bring_props(&mut self, node: NodeId) {
-        if self.config.id == KEEPER {
-            self.begin_telling(node);
-        }
     }
 
     /// Takes back a change that could not be written, and refuses it.

@@ -57,8 +57,8 @@ impl Shard {
     /// Takes a message of another node, for this shard by [`crate::peer::route`].
     pub fn peer(&mut self, from: NodeId, message: PeerMessage) {
         match message {
-            PeerMessage::Ping { id, .. } => self.on_ping(from, id),
-            PeerMessage::Pong { life, load, .. } => self.on_sign_of_life(from, Some(life), Some(load)),
+            PeerMessage::Ping { id, life, props, .. } => self.on_ping(from, id, life, props),
+            PeerMessage::Pong { life, load, props, .. } => self.on_pong(from, life, load, props),
             PeerMessage::Ask { id, ttl_ms, life, key, ask } => {
                 self.on_ask((from, id), ttl_ms, life, key, ask)
             }
@@ -88,6 +88,7 @@ impl Shard {
                 self.on_copy_part(from, id.0 >> 8, part);
             }
             PeerMessage::Props { id, change } => self.on_peer_props(from, id, change),
+            PeerMessage::AskProps { leaves, .. } => self.on_ask_props(from, &leaves),
             PeerMessage::PropsInForce { id } => {
                 self.on_sign_of_life(from, None, None);
                 self.on_peer_in_force(from, id.0 >> 8);
@@ -118,6 +119,8 @@ impl Shard {
             }
             // Told again soon, or when the node comes up.
             PeerMessage::Props { .. }
+            // Asked again while what is known differs.
+            | PeerMessage::AskProps { .. }
             // Whoever waits for these has a deadline.
             | PeerMessage::Ping { .. }
             | PeerMessage::Membership { .. }

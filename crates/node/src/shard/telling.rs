@@ -1,12 +1,20 @@
-//! What nodes that come up are told of properties: every change, each until they confirm it.
+//! What nodes tell each other of properties when they find that they know different ones.
 //!
-//! 1. When a node comes up, shard 0 takes all changes that it knows, in the order in which they build on each other.
-//! 2. A few are on their way at a time; each is told again while it is not confirmed.
-//! 3. It ends when all are confirmed, or when the node goes down: then it begins anew when that comes up.
+//! 1. Every ping and pong says what its sender knows, as a sum ([`kv::BucketTable::digest`]). While all know the same, that is all.
+//! 2. Shard 0 of a node that has just started asks the first peer whose sum is another than its own; a node that has been
+//!    in agreement with somebody gives whoever came up a moment to do so first, and then asks too, for it may be the one that lacks something.
+//! 3. A question has the sums of each part of what is known; the answer is each change in the parts that differ, in the order in
+//!    which they build on each other. A few are on their way at a time, and each is told again while it is not confirmed.
+//! 4. One peer is asked at a time. If it falls silent and the sums still differ, the next one that differs is asked; who was asked in vain
+//!    waits longer each time, up to [`ASK_WAIT_MAX`].
 //!
-//! So a node that has lost its properties has them again if any other has them.
+//! So a node that has lost its properties has them again if any other has them, and is told them once. Until 5 the protocol had
+//! no sums: whose program is older is told everything when it comes up.
+//!
+//! Left out: that a change reaches all who are up, which it does at once (`props.rs`).
 
 use super::Shard;
+use super::props::KEEPER;
 use crate::peer::{NodeId, PeerMessage};
 use base::Monotonic;
 use kv::PropsChange;
@@ -19,6 +27,17 @@ pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Changes on their way to one node: enough for a sync to be shared, few enough that its store and the link are left to others.
 const UNDER_WAY_MAX: usize = 64;
 
+/// Nodes that are told at a time: each may have every change in a queue. Whoever asks beyond it asks another, soon.
+const TELLINGS_MAX: usize = 8;
+
+/// How long who was asked may tell nothing before another is asked, at first: a change that is on its way to all of them
+/// is there by then.
+const ASK_WAIT_MIN: Duration = Duration::from_secs(1);
+
+/// The same where all who were asked had nothing to tell: sums that never agree cost a question of 2 KiB that often. A node that
+/// has missed something knows it within half a minute, whatever was before.
+const ASK_WAIT_MAX: Duration = Duration::from_secs(16);
+
 /// What one node is told.
 #[derive(Default)]
 pub(super) struct Telling {
@@ -27,10 +46,98 @@ pub(super) struct Telling {
     under_way: BTreeMap<u64, (Monotonic, PropsChange)>,
 }
 
+/// What this node asks for.
+pub(super) struct Asking {
+    /// Whom it asked last, unless that went down since.
+    of: Option<NodeId>,
+    /// Before then nobody is asked.
+    not_before: Monotonic,
+    /// How long the one that is asked next has to begin.
+    wait: Duration,
+    /// Whether this node has known the same as some other since it was started.
+    has_agreed: bool,
+}
+
+impl Default for Asking {
+    fn default() -> Asking {
+        Asking { of: None, not_before: Monotonic(0), wait: ASK_WAIT_MIN, has_agreed: false }
+    }
+}
+
 impl Shard {
-    /// Begins to tell a node all that is known.
-    pub(super) fn begin_telling(&mut self, node: NodeId) {
-        let left = self.table.changes().collect();
+    /// A sum of what is known here.
+    pub(super) fn known_props(&self) -> Option<u64> {
+        Some(self.table.digest())
+    }
+
+    /// A node has come up. One that `compares` finds out by itself what it lacks.
+    pub(super) fn bring_props(&mut self, node: NodeId, compares: bool) {
+        if self.config.id != KEEPER {
+            return;
+        }
+        let now = self.config.clock.now();
+        let asking = &mut self.changes.asking;
+        asking.wait = ASK_WAIT_MIN;
+        if asking.has_agreed {
+            asking.not_before = asking.not_before.max(now + ASK_WAIT_MIN);
+        }
+        if !compares {
+            self.begin_telling(node, &[]);
+        }
+    }
+
+    /// Another node has said what it knows.
+    pub(super) fn on_known_props(&mut self, node: NodeId, theirs: Option<u64>) {
+        let Some(theirs) = theirs.filter(|_| self.config.id == KEEPER) else { return };
+        let now = self.config.clock.now();
+        let asking = &mut self.changes.asking;
+        if theirs == self.table.digest() {
+            asking.has_agreed = true;
+            return;
+        }
+        if now < asking.not_before {
+            return;
+        }
+        (asking.of, asking.not_before) = (Some(node), now + asking.wait);
+        asking.wait = (asking.wait * 2).min(ASK_WAIT_MAX);
+        let (id, leaves) = (self.ask_id(0), self.table.leaves().to_vec());
+        self.send(node, PeerMessage::AskProps { id, leaves });
+    }
+
+    /// A change was told by a node: while it goes on nobody else is asked, unless it has nothing new.
+    pub(super) fn note_told(&mut self, from: NodeId, is_news: bool) {
+        let now = self.config.clock.now();
+        let asking = &mut self.changes.asking;
+        if is_news && asking.of == Some(from) {
+            (asking.wait, asking.not_before) = (ASK_WAIT_MIN, now + ASK_WAIT_MIN);
+        }
+    }
+
+    /// A node is down, and is not told any more. One that was started again is: its new process may have asked already.
+    pub(super) fn end_telling(&mut self, node: NodeId) {
+        self.changes.tellings.remove(&node);
+    }
+
+    /// A node has forgotten what it was asked, if it was.
+    pub(super) fn fail_asking(&mut self, node: NodeId) {
+        let asking = &mut self.changes.asking;
+        if asking.of.take_if(|of| *of == node).is_some() {
+            asking.not_before = self.config.clock.now();
+        }
+    }
+
+    /// A node asks what it does not know.
+    pub(super) fn on_ask_props(&mut self, from: NodeId, leaves: &[u64]) {
+        let tellings = &self.changes.tellings;
+        let has_room = tellings.len() < TELLINGS_MAX && !tellings.contains_key(&from);
+        if self.config.id == KEEPER && has_room {
+            self.begin_telling(from, leaves);
+        }
+    }
+
+    /// Begins to tell a node what it does not know.
+    fn begin_telling(&mut self, node: NodeId, leaves: &[u64]) {
+        let left = self.table.changes_unlike(leaves).collect();
         self.changes.tellings.insert(node, Telling { left, under_way: BTreeMap::new() });
         self.go_on_telling(node);
     }
@@ -68,9 +175,15 @@ impl Shard {
     /// Tells once more what was not confirmed.
     pub(super) fn tell_again(&mut self, now: Monotonic) {
         let mut due = Vec::new();
+        // Who has asked and is not known to be there asks again when it is.
+        let peers = &self.peers;
+        let is_due = |told: Monotonic| now.since(told) >= AGAIN_AFTER;
+        self.changes.tellings.retain(|&node, telling| {
+            peers.is_up(node) || !telling.under_way.values().any(|(told, _)| is_due(*told))
+        });
         for (&node, telling) in &mut self.changes.tellings {
             for (&name, (told, change)) in &mut telling.under_way {
-                if now.since(*told) >= AGAIN_AFTER {
+                if is_due(*told) {
                     *told = now;
                     due.push((node, name, change.clone()));
                 }

@@ -209,6 +209,8 @@ impl Cluster {
             },
             PeerMessage::Forward { .. } => "forward",
             PeerMessage::AskPage { .. } => "page",
+            PeerMessage::Props { .. } => "props",
+            PeerMessage::AskProps { .. } => "ask props",
             _ => "",
         });
         if let Some(shard) = &mut self.nodes[to] {

@@ -48,6 +48,10 @@ mod kind {
     pub(super) const COPY_PART: u8 = 15;
     /// A part of a copy whose sender has lost something.
     pub(super) const COPY_PART_LOSSY: u8 = 16;
+    pub(super) const ASK_PROPS: u8 = 17;
+    /// A ping and a pong that say what properties their sender knows.
+    pub(super) const PING_PROPS: u8 = 18;
+    pub(super) const PONG_PROPS: u8 = 19;
 }
 
 /// The first version of the protocol in which tombstones are reaped, bucket types told of and listings
@@ -62,6 +66,9 @@ const VERSION_MOVES: u16 = 3;
 
 /// The first version in which a sender that has lost something says so and goes on.
 const VERSION_LOSSES: u16 = 4;
+
+/// The first version in which nodes compare what properties they know.
+const VERSION_DIGESTS: u16 = 5;
 
 const _: () = assert!(
     kv::limits::OBJECT_BYTES_MAX + kv::limits::HEAD_BYTES_MAX + (1 << 20) <= FRAME_BYTES_MAX,
@@ -134,7 +141,9 @@ impl PeerMessage {
 
     fn header(&self, version: u16) -> Header {
         let (kind, id, ttl_ms) = match self {
+            PeerMessage::Ping { id, props, .. } if names_props(version, *props) => (kind::PING_PROPS, id, 0),
             PeerMessage::Ping { id, .. } => (kind::PING, id, 0),
+            PeerMessage::Pong { id, props, .. } if names_props(version, *props) => (kind::PONG_PROPS, id, 0),
             PeerMessage::Pong { id, .. } => (kind::PONG, id, 0),
             PeerMessage::Ask { id, ttl_ms, life, .. } if names_life(version, *life) => {
                 (kind::ASK_LIFE, id, *ttl_ms)
@@ -153,6 +162,7 @@ impl PeerMessage {
             PeerMessage::CopyPart { id, .. } => (kind::COPY_PART, id, 0),
             PeerMessage::AskPage { id, ttl_ms, .. } => (kind::ASK_PAGE, id, *ttl_ms),
             PeerMessage::Page { id, .. } => (kind::PAGE, id, 0),
+            PeerMessage::AskProps { id, .. } => (kind::ASK_PROPS, id, 0),
             PeerMessage::Membership { .. } => (kind::MEMBERSHIP, &AskId(0), 0),
         };
         Header { kind, id: id.0, ttl_ms }
@@ -161,9 +171,18 @@ impl PeerMessage {
     /// Appends the fields, and returns the value that comes after them.
     fn put_body(&self, version: u16, out: &mut BytesMut) -> Result<Option<&Bytes>, EncodeError> {
         match self {
-            PeerMessage::Ping { id: _, life, load } | PeerMessage::Pong { id: _, life, load } => {
+            PeerMessage::Ping { id: _, life, load, props }
+            | PeerMessage::Pong { id: _, life, load, props } => {
                 life.put(out);
                 load.put(out);
+                if let Some(digest) = props.filter(|_| names_props(version, *props)) {
+                    digest.put(out);
+                }
+                Ok(None)
+            }
+            PeerMessage::AskProps { .. } if version < VERSION_DIGESTS => Err(EncodeError::TooNew),
+            PeerMessage::AskProps { id: _, leaves } => {
+                leaves.put(out);
                 Ok(None)
             }
             PeerMessage::Ask { ask: Ask::Reap { .. }, .. }
@@ -266,16 +285,32 @@ fn names_losses(version: u16, part: &Result<CopyPart, Error>) -> bool {
     version >= VERSION_LOSSES && part.as_ref().is_ok_and(|part| !part.lost.is_empty())
 }
 
+/// Whether a ping or a pong says what properties its sender knows.
+fn names_props(version: u16, props: Option<u64>) -> bool {
+    version >= VERSION_DIGESTS && props.is_some()
+}
+
 fn take_ask(id: AskId, ttl_ms: u32, life: u64, from: &mut Reader) -> Result<PeerMessage, Malformed> {
     Ok(PeerMessage::Ask { id, ttl_ms, life, key: Field::take(from)?, ask: Field::take(from)? })
+}
+
+fn take_props(are_named: bool, from: &mut Reader) -> Result<Option<u64>, Malformed> {
+    are_named.then(|| Field::take(from)).transpose()
 }
 
 fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
     let (id, ttl_ms) = (AskId(frame.id), frame.ttl_ms);
     let from = &mut Reader::new(frame.body);
     let message = match frame.kind {
-        kind::PING => PeerMessage::Ping { id, life: Field::take(from)?, load: Field::take(from)? },
-        kind::PONG => PeerMessage::Pong { id, life: Field::take(from)?, load: Field::take(from)? },
+        kind::PING | kind::PING_PROPS => {
+            let (life, load) = (Field::take(from)?, Field::take(from)?);
+            PeerMessage::Ping { id, life, load, props: take_props(frame.kind == kind::PING_PROPS, from)? }
+        }
+        kind::PONG | kind::PONG_PROPS => {
+            let (life, load) = (Field::take(from)?, Field::take(from)?);
+            PeerMessage::Pong { id, life, load, props: take_props(frame.kind == kind::PONG_PROPS, from)? }
+        }
+        kind::ASK_PROPS => PeerMessage::AskProps { id, leaves: Field::take(from)? },
         kind::ASK => take_ask(id, ttl_ms, 0, from)?,
         kind::ASK_LIFE => {
             let life = Field::take(from)?;

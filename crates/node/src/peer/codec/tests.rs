@@ -98,6 +98,14 @@ fn put(value: Bytes) -> PeerMessage {
     PeerMessage::Forward { id: ID, ttl_ms: 9, request: Box::new(Request::Put(put)) }
 }
 
+fn ping(props: Option<u64>) -> PeerMessage {
+    PeerMessage::Ping { id: ID, life: 7, load: Load(2), props }
+}
+
+fn pong(props: Option<u64>) -> PeerMessage {
+    PeerMessage::Pong { id: ID, life: 7, load: Load(2), props }
+}
+
 /// A message for every kind, its kind, its time to live and its body.
 fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
     let delete =
@@ -109,8 +117,16 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
     let props = Arc::new(BucketProps::default());
     let bucket = Bucket::untyped(bytes("b"));
     vec![
-        (PeerMessage::Ping { id: ID, life: 7, load: Load(2) }, 1, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0"),
-        (PeerMessage::Pong { id: ID, life: 7, load: Load(2) }, 2, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0"),
+        (ping(None), 1, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0"),
+        (pong(None), 2, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0"),
+        (ping(Some(9)), 18, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0\x09\0\0\0\0\0\0\0"),
+        (pong(Some(9)), 19, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0\x09\0\0\0\0\0\0\0"),
+        (
+            PeerMessage::AskProps { id: ID, leaves: vec![1, 2] },
+            17,
+            0,
+            b"\x02\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0",
+        ),
         (
             PeerMessage::Ask {
                 id: ID,
@@ -281,10 +297,22 @@ fn words_of_membership_survive_and_go_to_newer_programs_only() {
 }
 
 #[test]
+fn an_older_program_is_told_of_properties_as_it_knows_it() {
+    let encoded = |message: &PeerMessage, version| {
+        let mut out = BytesMut::new();
+        message.encode(version, &mut out).map(|_| PeerMessage::decode(frame(out)).unwrap())
+    };
+    assert_eq!(encoded(&ping(Some(9)), 4), Ok(ping(None)));
+    assert_eq!(encoded(&pong(Some(9)), 4), Ok(pong(None)));
+    assert_eq!(encoded(&pong(Some(9)), 5), Ok(pong(Some(9))));
+    let ask = PeerMessage::AskProps { id: ID, leaves: Vec::new() };
+    assert_eq!(encoded(&ask, 4), Err(EncodeError::TooNew));
+}
+
+#[test]
 fn a_golden_frame() {
-    let ping = PeerMessage::Ping { id: ID, life: 7, load: Load(2) };
     assert_eq!(
-        encode(&ping)[..],
+        encode(&ping(None))[..],
         *b"\x1E\0\0\0\xC7\xF1\xF1\xB8\x01\0\xA5\0\0\0\0\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x02\0\0\0"
     );
 }
@@ -405,7 +433,8 @@ fn what_makes_no_sense_is_refused() {
     for (kind, bytes, what) in [
         (0, &b""[..], "there is no such kind"),
         (13, b"\x05word", "it ends early"),
-        (17, b"", "there is no such kind"),
+        (17, b"", "truncated varint"),
+        (99, b"", "there is no such kind"),
         (1, b"\x07\0\0\0\0\0\0\0\x02\0\0", "it ends early"),
         (1, b"\x07\0\0\0\0\0\0\0\x02\0\0\0\0", "bytes after its end"),
         (3, b"\x03key", "it ends early"),
