@@ -55,6 +55,10 @@ pub enum Planted {
     ListingCutShort,
     /// Two nodes are asked for one of the partitions of a listing.
     ListedByTwo,
+    /// The last row of a part's page is told again with its next one.
+    RowsToldTwice,
+    /// An index query goes on a little behind the end of a page.
+    RowsSkippedAtAPage,
     /// A listing shows keys that were deleted.
     DeletedListed,
     /// A ring that is older than the one that is known takes its place.

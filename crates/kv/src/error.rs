@@ -54,6 +54,15 @@ pub enum Error {
     /// Index entries that are not of the kind their field's suffix says. The text is Riak's.
     #[error(transparent)]
     BadIndex(#[from] object::index::IndexErrors),
+    /// An index query that cannot be answered as it stands. The text is what the client is told.
+    #[error("{0}")]
+    BadQuery(String),
+    /// More results than one answer holds: to be asked for by page or as a stream.
+    #[error("more than {limit} bytes of results for one answer: ask for pages or for a stream")]
+    AnswerTooLong {
+        /// How many there may be.
+        limit: usize,
+    },
     /// A named limit was passed.
     #[error("{what} of {len} bytes, {limit} allowed")]
     TooLarge {

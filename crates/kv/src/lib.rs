@@ -3,7 +3,7 @@
 //! A session turns frames into a [`Request`]. The shard loop looks its bucket's properties up ([`BucketTable`])
 //! and steps the coordinator of its kind ([`Get`], [`Put`], [`Delete`]) with [`Event`]s until an [`Action`]
 //! holds the [`Response`] or [`Error`] to send back. Listings are filters over a fold ([`list`]) on each node of a covering
-//! set ([`coverage`]).
+//! set ([`coverage`]); index queries are merged from pages of rows ([`index`]).
 //!
 //! A coordinator asks the replicas that a [`Placement`] names; on the other side of the question [`Merge`] joins
 //! a version with what a replica has, and [`Deliver`] brings home what was kept for one that was away. [`Pass`] and [`Carry`]
@@ -18,6 +18,7 @@ pub mod deliver;
 pub mod error;
 mod gather;
 pub mod get;
+pub mod index;
 pub mod limits;
 pub mod list;
 pub mod merge;
@@ -25,6 +26,7 @@ pub mod pass;
 pub mod placement;
 pub mod props;
 pub mod put;
+pub mod query;
 pub mod quorum;
 pub mod reap;
 pub mod replica;
@@ -41,6 +43,7 @@ pub use delete::Delete;
 pub use deliver::Deliver;
 pub use error::Error;
 pub use get::Get;
+pub use index::IndexRequest;
 pub use limits::Limits;
 pub use merge::Merge;
 pub use pass::{Carry, Pass};

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use object::Metadata;
 
 use crate::condition::Conditions;
+use crate::index::IndexRequest;
 use crate::props::{Prop, TypeChange};
 use crate::quorum::Quorum;
 
@@ -48,6 +49,8 @@ pub enum Request {
     ListBuckets(ListBucketsRequest),
     /// List the keys of a bucket.
     ListKeys(ListKeysRequest),
+    /// Find keys by the terms of an index.
+    Index(Box<IndexRequest>),
     /// Read a bucket's properties.
     GetProps(Bucket),
     /// Change a bucket's properties; what is not named stays.
@@ -289,6 +292,7 @@ impl Request {
             Request::Put(put) => Some(&put.bucket),
             Request::Delete(delete) => Some(&delete.bucket),
             Request::ListKeys(list) => Some(&list.bucket),
+            Request::Index(index) => Some(&index.bucket),
             Request::GetProps(bucket)
             | Request::SetProps(bucket, _)
             | Request::ResetProps(bucket)
@@ -325,6 +329,10 @@ impl Request {
             Request::Delete(delete) => delete.timeout,
             Request::ListBuckets(list) => list.timeout,
             Request::ListKeys(list) => list.timeout,
+            // In a query, unlike elsewhere, none means none.
+            Request::Index(index) => {
+                index.timeout.map(|timeout| if timeout == 0 { u32::MAX } else { timeout })
+            }
             _ => None,
         }
     }

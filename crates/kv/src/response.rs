@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::index::Rows;
 use crate::props::{BucketProps, TypeStatus};
 
 /// A node's answer.
@@ -44,6 +45,8 @@ pub enum Response {
         /// Whether this is the last answer.
         done: bool,
     },
+    /// Some of what an index query finds; further answers follow unless it is done.
+    Rows(Rows),
     /// The properties of a bucket or a bucket type.
     Props(Arc<BucketProps>),
     /// The bucket types with their status and properties, the default one first.

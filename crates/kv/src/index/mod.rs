@@ -1,0 +1,145 @@
+//! Index queries: which keys of a bucket have a term, or lie, between two bounds.
+//!
+//! 1. [`IndexRequest`] is what a client asks; [`IndexRequest::plan`] checks it and says what rows are to be found
+//!    ([`Query`]) and how they are to be told ([`Telling`]).
+//! 2. Each shard that is asked ([`RowsAsk`]) finds the rows of the prefixes that are asked for ([`PrefixSet`]), in
+//!    order, page by page ([`RowsPage`]). Entries of one field lie in the order of their terms, whatever their
+//!    prefixes: so a covering set is a filter on one scan of each shard, at any size of the ring.
+//! 3. [`Search`] asks a covering set and merges what comes.
+//!
+//! A [`Row`] is a term and a key. All shards of all nodes have the same order of rows, so a place in a query is a row, and
+//! whoever takes a part over goes on behind the last row that was told.
+//!
+//! `prefixes.rs`: a set of prefixes. `pick.rs`, `pattern.rs`: which terms between the bounds. `place.rs`: where a page ended, for the next.
+
+mod pattern;
+mod pick;
+mod place;
+mod prefixes;
+mod request;
+mod search;
+
+use bytes::Bytes;
+
+use crate::request::Bucket;
+
+pub use pattern::{PATTERN_BYTES_MAX, Pattern};
+pub use pick::{Pick, Picker};
+pub use prefixes::PrefixSet;
+pub use request::{IndexRequest, Telling, Terms};
+pub use search::Search;
+
+/// The most rows on a page: enough that a question's cost to another node is lost in theirs.
+pub const PAGE_ROWS_MAX: usize = 2_000;
+
+/// A match: ordered by term, then by key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Row {
+    /// The term, as it is ordered ([`object::index::term`]); of a query for keys nothing, or what orders them before their
+    /// names do.
+    pub term: Bytes,
+    /// The object's key.
+    pub key: Bytes,
+}
+
+impl Row {
+    /// Bytes of its names.
+    pub fn len(&self) -> usize {
+        self.term.len() + self.key.len()
+    }
+
+    /// Whether both are empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What rows are to be found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// The bucket.
+    pub bucket: Bucket,
+    /// Between which bounds.
+    pub span: Span,
+    /// Which of them.
+    pub pick: Pick,
+}
+
+/// What is looked through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// The entries of a field, of terms as they are ordered.
+    Terms {
+        /// The field, with its suffix.
+        field: Bytes,
+        /// The first term.
+        first: Bytes,
+        /// The last term, included.
+        last: Bytes,
+    },
+    /// The keys of a bucket.
+    Keys {
+        /// The first key.
+        first: Bytes,
+        /// The last key, included; `None` for all that come behind the first.
+        last: Option<Bytes>,
+        /// Their order.
+        order: KeyOrder,
+    },
+}
+
+/// How keys are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyOrder {
+    /// By their names. Each page costs a look at every prefix.
+    Name,
+    /// As they lie in a store: by prefix, then by name. A row's term is its prefix, in two bytes, big-endian.
+    Place,
+}
+
+impl KeyOrder {
+    /// The row of a key.
+    pub fn row(self, prefix: u16, key: Bytes) -> Row {
+        let term = match self {
+            KeyOrder::Name => Bytes::new(),
+            KeyOrder::Place => Bytes::copy_from_slice(&prefix.to_be_bytes()),
+        };
+        Row { term, key }
+    }
+}
+
+/// A question for rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowsAsk {
+    /// What is to be found.
+    pub query: Query,
+    /// Of which prefixes; at least one.
+    pub prefixes: PrefixSet,
+    /// Only rows behind this one.
+    pub after: Option<Row>,
+    /// How many rows, at most [`PAGE_ROWS_MAX`].
+    pub rows_max: u32,
+}
+
+/// The answer to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowsPage {
+    /// The first rows, ascending.
+    pub rows: Vec<Row>,
+    /// Where to go on: no row is missing up to this one. `None` if there are no more.
+    pub next: Option<Row>,
+    /// Prefixes that were asked for and are another shard's of the same node, by shard: these are to be asked for each on
+    /// its own.
+    pub others: Vec<PrefixSet>,
+}
+
+/// Rows for a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// Terms, in the client's words, and keys; without terms where they were not asked for.
+    pub rows: Vec<(Option<Bytes>, Bytes)>,
+    /// Where the next page begins, once this one is complete and may not be the last.
+    pub continuation: Option<Bytes>,
+    /// Whether this is the last answer.
+    pub done: bool,
+}

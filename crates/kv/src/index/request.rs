@@ -1,0 +1,157 @@
+//! A client's index query: what it means, and how its answer is told.
+//!
+//! In Riak's terms: a field is `…_bin` (terms are bytes), `…_int` (terms are integers), `$key` (the key itself) or `$bucket`
+//! (all keys). `max_results` implies order and a continuation. Rows come by term and then by key, whether or not that was
+//! asked for; only all keys that nobody wants by page come in the order in which they lie.
+
+use bytes::Bytes;
+use object::index::{self, Binary};
+
+use super::pattern::Pattern;
+use super::{KeyOrder, Pick, Query, Row, Rows, Span, place};
+use crate::error::Error;
+use crate::request::Bucket;
+
+const FIELD_KEY: &[u8] = b"$key";
+const FIELD_BUCKET: &[u8] = b"$bucket";
+
+/// Which terms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Terms {
+    /// One.
+    Exact(Bytes),
+    /// From one to another, both included.
+    Range(Bytes, Bytes),
+}
+
+/// An index query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexRequest {
+    /// The bucket.
+    pub bucket: Bucket,
+    /// The field.
+    pub field: Bytes,
+    /// Which terms, in the client's words.
+    pub terms: Terms,
+    /// Whether a range's terms are told with the keys.
+    pub return_terms: bool,
+    /// The size of a page; `None` for everything at once.
+    pub max_results: Option<u32>,
+    /// Where the page before ended.
+    pub continuation: Option<Bytes>,
+    /// Whether keys are to come in order without being paged.
+    pub sort: bool,
+    /// Only terms, or keys of a query for keys, that match this.
+    pub term_regex: Option<Bytes>,
+    /// Answer in pieces rather than in one.
+    pub stream: bool,
+    /// Milliseconds.
+    pub timeout: Option<u32>,
+}
+
+impl IndexRequest {
+    /// A query with every option at its default.
+    pub fn new(bucket: Bucket, field: Bytes, terms: Terms) -> IndexRequest {
+        IndexRequest {
+            bucket,
+            field,
+            terms,
+            return_terms: false,
+            max_results: None,
+            continuation: None,
+            sort: false,
+            term_regex: None,
+            stream: false,
+            timeout: None,
+        }
+    }
+
+    /// Whether terms are told with the keys: only of a range of a field.
+    pub fn tells_terms(&self) -> bool {
+        let is_of_field = self.field != FIELD_KEY && self.field != FIELD_BUCKET;
+        self.return_terms && is_of_field && matches!(self.terms, Terms::Range(..))
+    }
+
+    /// What is to be found, behind which row, and how it is told.
+    ///
+    /// # Errors
+    /// [`Error::BadQuery`], in Riak's words.
+    pub fn plan(self) -> Result<(Query, Option<Row>, Telling), Error> {
+        if self.max_results == Some(0) {
+            return Err(Error::BadQuery("Invalid max_results: it is to be at least 1".to_owned()));
+        }
+        if let Some(pattern) = &self.term_regex {
+            if self.field.ends_with(b"_int") {
+                let text = "Can not use term regular expression in integer query";
+                return Err(Error::BadQuery(text.to_owned()));
+            }
+            Pattern::new(pattern)?;
+        }
+        let after = self.continuation.clone();
+        let after = after.map(|after| place::decode(&self.bucket, &self.field, after)).transpose()?;
+        let is_sorted = self.sort || self.max_results.is_some() || after.is_some();
+        let span = self.span(is_sorted)?;
+        let with_terms = self.tells_terms();
+        let telling = Telling {
+            bucket: self.bucket.clone(),
+            field: self.field,
+            with_terms,
+            max_results: self.max_results,
+            stream: self.stream,
+        };
+        let pick = self.term_regex.map_or(Pick::All, Pick::Matching);
+        Ok((Query { bucket: self.bucket, span, pick }, after, telling))
+    }
+
+    fn span(&self, is_sorted: bool) -> Result<Span, Error> {
+        let order = if is_sorted { KeyOrder::Name } else { KeyOrder::Place };
+        if self.field == FIELD_BUCKET {
+            return Ok(Span::Keys { first: Bytes::new(), last: None, order });
+        }
+        let (first, last) = match &self.terms {
+            Terms::Exact(term) => (term, term),
+            Terms::Range(first, last) => (first, last),
+        };
+        if self.field == FIELD_KEY {
+            return Ok(Span::Keys { first: first.clone(), last: Some(last.clone()), order });
+        }
+        if !self.field.ends_with(b"_bin") && !self.field.ends_with(b"_int") {
+            let text = format!("Invalid query: {{unknown_field_type,{}}}", Binary(&self.field));
+            return Err(Error::BadQuery(text));
+        }
+        let term = |text: &Bytes| {
+            index::term(&self.field, text).ok_or_else(|| {
+                let (field, text) = (Binary(&self.field), Binary(text));
+                Error::BadQuery(format!("Invalid query: {{field_parsing_failed,{{{field},{text}}}}}"))
+            })
+        };
+        Ok(Span::Terms { field: self.field.clone(), first: term(first)?, last: term(last)? })
+    }
+}
+
+/// How rows are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Telling {
+    bucket: Bucket,
+    field: Bytes,
+    with_terms: bool,
+    /// The size of a page; `None` for everything.
+    pub max_results: Option<u32>,
+    /// Whether rows are told as they are found.
+    pub stream: bool,
+}
+
+impl Telling {
+    /// An answer with these rows. `end` is the last row of a page that may not be the last one.
+    pub fn rows(&self, rows: Vec<Row>, end: Option<&Row>, done: bool) -> Rows {
+        let told = |row: Row| {
+            let term = self.with_terms.then(|| index::term_text(&self.field, &row.term));
+            (term, row.key)
+        };
+        Rows {
+            rows: rows.into_iter().map(told).collect(),
+            continuation: end.map(|row| place::encode(&self.bucket, &self.field, row)),
+            done,
+        }
+    }
+}
