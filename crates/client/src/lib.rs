@@ -24,8 +24,8 @@ mod options;
 
 pub use connection::{Client, Timeouts};
 pub use error::Error;
-pub use operations::{Fetched, ServerInfo, Stored};
-pub use options::{ReadOptions, WriteOptions};
+pub use operations::{Fetched, ServerInfo, Stored, Terms};
+pub use options::{QueryOptions, ReadOptions, WriteOptions};
 pub use protocol::Quorum;
 pub use protocol::messages::{BucketProps, Content};
 

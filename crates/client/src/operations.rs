@@ -5,7 +5,7 @@ use protocol::frame::FRAME_MAX;
 use protocol::messages::*;
 use protocol::{Message, Request, codes};
 
-use crate::{Client, Error, ReadOptions, WriteOptions};
+use crate::{Client, Error, QueryOptions, ReadOptions, WriteOptions};
 
 /// An object that was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,15 @@ pub struct Stored {
     pub key: Option<Bytes>,
     /// The object as it is now, if [`WriteOptions::return_body`] asked for it.
     pub object: Option<Fetched>,
+}
+
+/// Which terms an index query is about: integers in decimal, for a field that ends in `_int`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Terms {
+    /// One.
+    Exact(Bytes),
+    /// From one to another, both included.
+    Range(Bytes, Bytes),
 }
 
 /// Who answers.
@@ -150,6 +159,35 @@ impl Client {
         }
     }
 
+    /// Finds the keys that an index has under some terms, in the order of terms and keys, handing each to `on_row` as it
+    /// arrives, with its term if [`QueryOptions::return_terms`] asks for those of a range. Fields are `…_bin`, `…_int`, and `$key`
+    /// and `$bucket`, which every object has. Answers where the next page begins, if this one is full.
+    pub fn query_index(
+        &mut self,
+        bucket_type: Option<&[u8]>,
+        bucket: &[u8],
+        field: &[u8],
+        terms: &Terms,
+        options: &QueryOptions,
+        mut on_row: impl FnMut(Option<Bytes>, Bytes),
+    ) -> Result<Option<Bytes>, Error> {
+        let request = options.apply(index_req(bucket_type, bucket, field, terms));
+        let mut answer: IndexResp = self.call(&Request::Index(request), codes::INDEX_RESP)?;
+        let mut place = None;
+        loop {
+            answer.keys.into_iter().for_each(|key| on_row(None, key));
+            answer
+                .results
+                .into_iter()
+                .for_each(|pair| on_row(Some(pair.key), pair.value.unwrap_or_default()));
+            place = answer.continuation.or(place);
+            if answer.done == Some(true) {
+                return Ok(place);
+            }
+            answer = self.recv(codes::INDEX_RESP)?;
+        }
+    }
+
     /// Reads a bucket's properties.
     pub fn get_props(&mut self, bucket_type: Option<&[u8]>, bucket: &[u8]) -> Result<BucketProps, Error> {
         let request = GetBucketReq { bucket: copy(bucket), bucket_type: bucket_type.map(copy) };
@@ -177,6 +215,24 @@ impl Client {
     fn fetch(&mut self, request: GetReq) -> Result<Option<Fetched>, Error> {
         let answer: GetResp = self.call(&Request::Get(request), codes::GET_RESP)?;
         Ok(answer.vclock.map(|vclock| Fetched { siblings: answer.content, vclock }))
+    }
+}
+
+fn index_req(bucket_type: Option<&[u8]>, bucket: &[u8], field: &[u8], terms: &Terms) -> IndexReq {
+    let request = IndexReq {
+        bucket: copy(bucket),
+        index: copy(field),
+        bucket_type: bucket_type.map(copy),
+        ..IndexReq::default()
+    };
+    match terms.clone() {
+        Terms::Exact(term) => IndexReq { qtype: IndexQueryType::Eq.into(), key: Some(term), ..request },
+        Terms::Range(first, last) => IndexReq {
+            qtype: IndexQueryType::Range.into(),
+            range_min: Some(first),
+            range_max: Some(last),
+            ..request
+        },
     }
 }
 

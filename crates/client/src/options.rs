@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use protocol::Quorum;
-use protocol::messages::{DelReq, GetReq, PutReq};
+use protocol::messages::{DelReq, GetReq, IndexReq, PutReq};
 
 /// Options of a read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +44,36 @@ pub struct WriteOptions {
     pub if_not_modified: bool,
     /// The server's time limit in milliseconds.
     pub timeout_ms: Option<u32>,
+}
+
+/// Options of an index query.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueryOptions {
+    /// Answer the terms of a range with the keys.
+    pub return_terms: bool,
+    /// The size of a page; `None` for everything, as it is found.
+    pub max_results: Option<u32>,
+    /// Where the page before ended.
+    pub continuation: Option<Bytes>,
+    /// Only terms that match this.
+    pub term_regex: Option<Bytes>,
+    /// The server's time limit in milliseconds.
+    pub timeout_ms: Option<u32>,
+}
+
+impl QueryOptions {
+    pub(crate) fn apply(&self, request: IndexReq) -> IndexReq {
+        IndexReq {
+            return_terms: flag(self.return_terms),
+            // Everything comes as it is found; so does a page, which may be large.
+            stream: Some(true),
+            max_results: self.max_results,
+            continuation: self.continuation.clone(),
+            term_regex: self.term_regex.clone(),
+            timeout: self.timeout_ms,
+            ..request
+        }
+    }
 }
 
 impl ReadOptions {

@@ -2,6 +2,7 @@
 //! the process ends.
 
 use base::Monotonic;
+use kv::index::{RowsAsk, RowsPage};
 use kv::{Error, Page, PageAsk, PropsChange, Request, Response};
 
 /// A shard of this node.
@@ -48,6 +49,22 @@ pub enum Hop {
         question: u64,
         /// The page.
         page: Result<Page, Error>,
+    },
+    /// Asks for a page of rows.
+    AskRows {
+        /// Who merges them.
+        from: ShardId,
+        /// The question there.
+        question: u64,
+        /// What is asked.
+        ask: Box<RowsAsk>,
+    },
+    /// The answer to a [`Hop::AskRows`].
+    Rows {
+        /// The question.
+        question: u64,
+        /// The page.
+        page: Result<RowsPage, Error>,
     },
     /// The properties of a bucket or a bucket type were changed.
     Props {

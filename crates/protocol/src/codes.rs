@@ -45,6 +45,8 @@ codes! {
     GET_BUCKET_RESP = 20, Response, "RpbGetBucketResp";
     SET_BUCKET_REQ = 21, Request, "RpbSetBucketReq";
     SET_BUCKET_RESP = 22, Response, "RpbSetBucketResp";
+    INDEX_REQ = 25, Request, "RpbIndexReq";
+    INDEX_RESP = 26, Response, "RpbIndexResp";
     RESET_BUCKET_REQ = 29, Request, "RpbResetBucketReq";
     RESET_BUCKET_RESP = 30, Response, "RpbResetBucketResp";
     GET_BUCKET_TYPE_REQ = 31, Request, "RpbGetBucketTypeReq";

@@ -37,6 +37,8 @@ pub enum Request {
     ListBuckets(ListBucketsReq),
     /// List the keys of a bucket.
     ListKeys(ListKeysReq),
+    /// Find keys by the terms of an index.
+    Index(IndexReq),
     /// Read a bucket's properties.
     GetBucket(GetBucketReq),
     /// Change a bucket's properties.
@@ -87,6 +89,7 @@ impl Request {
             codes::GET_SERVER_INFO_REQ => empty(Request::GetServerInfo, &body)?,
             codes::LIST_BUCKETS_REQ => Request::ListBuckets(message(&shape::LIST_BUCKETS, body)?),
             codes::LIST_KEYS_REQ => Request::ListKeys(message(&shape::LIST_KEYS, body)?),
+            codes::INDEX_REQ => Request::Index(message(&shape::INDEX, body)?),
             codes::GET_BUCKET_REQ => Request::GetBucket(message(&shape::GET_BUCKET, body)?),
             codes::SET_BUCKET_REQ => Request::SetBucket(message(&shape::SET_BUCKET, body)?),
             codes::RESET_BUCKET_REQ => Request::ResetBucket(message(&shape::RESET_BUCKET, body)?),
@@ -112,6 +115,7 @@ impl Request {
             Request::Del(_) => codes::DEL_REQ,
             Request::ListBuckets(_) => codes::LIST_BUCKETS_REQ,
             Request::ListKeys(_) => codes::LIST_KEYS_REQ,
+            Request::Index(_) => codes::INDEX_REQ,
             Request::GetBucket(_) => codes::GET_BUCKET_REQ,
             Request::SetBucket(_) => codes::SET_BUCKET_REQ,
             Request::ResetBucket(_) => codes::RESET_BUCKET_REQ,
@@ -131,6 +135,7 @@ impl Request {
             Request::Del(m) => put_message(out, self.code(), m),
             Request::ListBuckets(m) => put_message(out, self.code(), m),
             Request::ListKeys(m) => put_message(out, self.code(), m),
+            Request::Index(m) => put_message(out, self.code(), m),
             Request::GetBucket(m) => put_message(out, self.code(), m),
             Request::SetBucket(m) => put_message(out, self.code(), m),
             Request::ResetBucket(m) => put_message(out, self.code(), m),
@@ -151,6 +156,7 @@ impl Request {
             Request::Del(m) => (m.bucket_type.as_ref(), Some(&m.bucket), Some(&m.key)),
             Request::ListBuckets(m) => (m.bucket_type.as_ref(), None, None),
             Request::ListKeys(m) => (m.bucket_type.as_ref(), Some(&m.bucket), None),
+            Request::Index(m) => (m.bucket_type.as_ref(), Some(&m.bucket), None),
             Request::GetBucket(m) => (m.bucket_type.as_ref(), Some(&m.bucket), None),
             Request::SetBucket(m) => (m.bucket_type.as_ref(), Some(&m.bucket), None),
             Request::ResetBucket(m) => (m.bucket_type.as_ref(), Some(&m.bucket), None),

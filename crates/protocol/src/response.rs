@@ -189,6 +189,33 @@ pub fn list_keys<B: AsRef<[u8]>>(out: &mut Vec<u8>, keys: impl IntoIterator<Item
     put_list(out, codes::LIST_KEYS_RESP, keys, done);
 }
 
+/// What an index query finds: keys, with terms if rows have them; `done` in the last message of a stream.
+pub fn index<B: AsRef<[u8]>>(
+    out: &mut Vec<u8>,
+    rows: &[(Option<B>, B)],
+    continuation: Option<&[u8]>,
+    done: bool,
+) {
+    finish(out, |out| {
+        let start = frame::begin(out, codes::INDEX_RESP);
+        for (term, key) in rows {
+            let key = key.as_ref();
+            match term {
+                None => put_bytes(out, 1, key),
+                Some(term) => {
+                    let term = term.as_ref();
+                    put_delimiter(out, 2, delimited_len(term.len()) + delimited_len(key.len()));
+                    put_bytes(out, 1, term);
+                    put_bytes(out, 2, key);
+                }
+            }
+        }
+        put_optional(out, 3, continuation);
+        put_true(out, 4, done);
+        start
+    });
+}
+
 /// The properties of a bucket or a bucket type.
 pub fn bucket_props(out: &mut Vec<u8>, props: &BucketProps) {
     finish(out, |out| {

@@ -46,6 +46,7 @@ pub(crate) const PUT: Shape = shape("RpbPutReq", &[1, 4], &[(4, &CONTENT)]);
 pub(crate) const DEL: Shape = shape("RpbDelReq", &[1, 2], &[]);
 pub(crate) const LIST_BUCKETS: Shape = shape("RpbListBucketsReq", &[], &[]);
 pub(crate) const LIST_KEYS: Shape = shape("RpbListKeysReq", &[1], &[]);
+pub(crate) const INDEX: Shape = shape("RpbIndexReq", &[1, 2, 3], &[]);
 pub(crate) const GET_BUCKET: Shape = shape("RpbGetBucketReq", &[1], &[]);
 pub(crate) const SET_BUCKET: Shape = shape("RpbSetBucketReq", &[1, 2], &[(2, &PROPS)]);
 pub(crate) const RESET_BUCKET: Shape = shape("RpbResetBucketReq", &[1], &[]);

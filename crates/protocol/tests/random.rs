@@ -107,6 +107,20 @@ fn request() -> impl Strategy<Value = Request> {
         (bucket_and_type(), of(any::<u32>())).prop_map(|((bucket, bucket_type), timeout)| {
             Request::ListKeys(ListKeysReq { bucket, timeout, bucket_type })
         }),
+        (bucket_and_type(), name(), of(bytes()), of(any::<u32>())).prop_map(
+            |((bucket, bucket_type), index, key, max_results)| {
+                let range_max = key.clone();
+                Request::Index(IndexReq {
+                    bucket,
+                    bucket_type,
+                    index,
+                    key,
+                    range_max,
+                    max_results,
+                    ..IndexReq::default()
+                })
+            }
+        ),
         bucket_and_type()
             .prop_map(|(bucket, bucket_type)| Request::GetBucket(GetBucketReq { bucket, bucket_type })),
         bucket_and_type()

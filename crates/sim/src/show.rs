@@ -88,6 +88,19 @@ pub(crate) fn message(message: &PeerMessage) -> String {
             format!("page {:x}: {} names, rest {:?}", id.0, page.names.len(), page.rest)
         }
         PeerMessage::Page { id, page: Err(error) } => format!("page {:x}: {error}", id.0),
+        PeerMessage::AskRows { id, ask, .. } => {
+            format!("ask rows {:x} of {} prefixes behind {:?}", id.0, ask.prefixes.len(), ask.after)
+        }
+        PeerMessage::Rows { id, page: Ok(page) } => {
+            format!(
+                "rows {:x}: {}, next {:?}, others {}",
+                id.0,
+                page.rows.len(),
+                page.next,
+                page.others.len()
+            )
+        }
+        PeerMessage::Rows { id, page: Err(error) } => format!("rows {:x}: {error}", id.0),
         PeerMessage::Membership { .. } => "a word of membership".to_owned(),
         PeerMessage::AskCopy { id, target, partitions, start } => {
             format!("ask copy {:x} for ring {target}: {partitions:?} from {start:?}", id.0)

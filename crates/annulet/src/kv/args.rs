@@ -22,6 +22,8 @@ pub enum Command {
     Del(Del),
     /// List buckets, or the keys of a bucket. Costly: it walks all keys.
     Ls(Ls),
+    /// Find the keys of a bucket by the terms of an index.
+    Index(Index),
     /// Show and change the properties of a bucket.
     #[command(subcommand)]
     Props(props::Command),
@@ -146,6 +148,36 @@ pub struct Del {
     /// The context of what is to be deleted; without it, whatever is there.
     #[arg(long, value_name = "BASE64", value_parser = context)]
     pub vclock: Option<Bytes>,
+}
+
+/// Arguments of `index`.
+#[derive(clap::Args)]
+pub struct Index {
+    #[command(flatten)]
+    pub node: Node,
+    #[arg(value_name = "BUCKET", value_parser = BytesParser)]
+    pub bucket: Bytes,
+    /// The field: NAME_bin, NAME_int, $key or $bucket.
+    #[arg(value_name = "FIELD", value_parser = BytesParser)]
+    pub field: Bytes,
+    /// The term, or the first one. Of $bucket it does not matter.
+    #[arg(value_name = "TERM", value_parser = BytesParser, allow_hyphen_values = true)]
+    pub term: Bytes,
+    /// The last term of a range, included.
+    #[arg(value_name = "LAST", value_parser = BytesParser, allow_hyphen_values = true)]
+    pub last: Option<Bytes>,
+    /// Show the terms of a range, each before its key and a tab.
+    #[arg(long)]
+    pub terms: bool,
+    /// Only terms that match this regular expression; of $key, keys.
+    #[arg(long, value_name = "REGEX", value_parser = BytesParser)]
+    pub regex: Option<Bytes>,
+    /// At most so many, and on standard error where to go on if there may be more.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max: Option<u32>,
+    /// Where the page before ended.
+    #[arg(long, value_name = "CONTINUATION", value_parser = BytesParser)]
+    pub continuation: Option<Bytes>,
 }
 
 /// Arguments of `ls`.

@@ -8,8 +8,8 @@ mod show;
 
 use crate::failure::{FAILED, Failure, SIBLINGS};
 use args::{Bytes, Node, bytes_of};
-pub use args::{Command, Get, Head, Ls, Put};
-use client::{Client, Content, Error, ReadOptions, Timeouts, WriteOptions};
+pub use args::{Command, Get, Head, Index, Ls, Put};
+use client::{Client, Content, Error, QueryOptions, ReadOptions, Terms, Timeouts, WriteOptions};
 use protocol::messages::Pair;
 use std::io::{self, Read, Write};
 
@@ -21,6 +21,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Head(args) => head(&args),
         Command::Del(args) => del(&args),
         Command::Ls(args) => ls(&args),
+        Command::Index(args) => index(args),
         Command::Props(command) => props::run(command),
         Command::Types(args) => props::types(&args),
     }
@@ -120,6 +121,43 @@ fn ls(args: &Ls) -> Result<(), Failure> {
         }
     })?;
     Ok(out.flush()?)
+}
+
+fn index(args: Index) -> Result<(), Failure> {
+    let mut client = connect(&args.node)?;
+    let terms = match args.last {
+        Some(last) => Terms::Range(args.term, last),
+        None => Terms::Exact(args.term),
+    };
+    let options = QueryOptions {
+        return_terms: args.terms,
+        max_results: args.max,
+        continuation: args.continuation,
+        term_regex: args.regex,
+        ..QueryOptions::default()
+    };
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut print = |term: Option<Bytes>, key: &[u8]| {
+        if let Some(term) = term {
+            out.write_all(&term)?;
+            out.write_all(b"\t")?;
+        }
+        out.write_all(key)?;
+        out.write_all(b"\n")
+    };
+    let bucket_type = args.node.bucket_type();
+    let place =
+        client.query_index(bucket_type, &args.bucket, &args.field, &terms, &options, |term, key| {
+            if let Err(error) = print(term, &key) {
+                // The rest has no reader: hang up rather than wait for all of it.
+                std::process::exit(Failure::from(error).code.into());
+            }
+        })?;
+    out.flush()?;
+    if let Some(place) = place {
+        eprintln!("more: --continuation {}", String::from_utf8_lossy(&place));
+    }
+    Ok(())
 }
 
 fn connect(node: &Node) -> Result<Client, Failure> {

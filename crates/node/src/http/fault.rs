@@ -75,6 +75,8 @@ impl From<&Error> for Fault {
             Error::EmptyName(Name::Key) => Fault::bad(errors::EMPTY_KEY),
             Error::EmptyName(Name::Type) => Fault::bad(errors::EMPTY_TYPE),
             Error::BadContext => Fault::bad("The X-Riak-Vclock header is not a vclock of this cluster"),
+            Error::BadQuery(text) => Fault::bad(text.clone()),
+            Error::AnswerTooLong { .. } => Fault::bad(error.to_string()),
             Error::BadIndex(errors) => Fault::bad(index_text(errors)),
             Error::TooLarge { what: "value" | "object" | "metadata" | "object head", .. } => {
                 Fault::new(413, error.to_string())

@@ -4,14 +4,14 @@
 //!    form depends on until the answer is there.
 //! 2. `route` says what a path names: an object, or one of the pages that are about the node.
 //! 3. A folder or file for each kind of thing makes a [`kv::Request`] of a request and writes the answer: `object/`
-//!    for objects, `props`, `listing`, `preflist`, `admin`, `root` for the list of what there is. `options` reads what queries have in common.
+//!    for objects, `props`, `listing`, `index`, `preflist`, `admin`, `root` for the list of what there is. `options` reads what queries have in common.
 //! 4. `foreign` refuses what a page of another site has its reader send.
 //! 5. `fault` has Riak's statuses and sentences for what goes wrong.
 //!
 //! Invariants: requests are answered in their order, each once; a request that is well framed and wrong otherwise
 //! costs its client nothing but the answer. Sockets and timeouts belong to the server.
 //!
-//! Left out: link walking, map-reduce, data types and index queries.
+//! Left out: link walking, map-reduce and data types.
 
 mod admin;
 #[cfg(test)]
@@ -20,6 +20,9 @@ mod fault;
 mod foreign;
 #[cfg(test)]
 mod golden;
+mod index;
+#[cfg(test)]
+mod index_tests;
 mod listing;
 mod object;
 mod options;

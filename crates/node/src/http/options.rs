@@ -40,6 +40,13 @@ pub(super) fn timeout(query: &Query) -> Result<Option<u32>, Fault> {
     number(value).map(Some).ok_or_else(bad)
 }
 
+/// The size of a page.
+pub(super) fn max_results(query: &Query) -> Result<Option<u32>, Fault> {
+    let Some(value) = query.get("max_results") else { return Ok(None) };
+    let bad = || Fault::bad(format!("Invalid max_results value {:?}", String::from_utf8_lossy(value)));
+    number(value).filter(|&rows| rows > 0).map(Some).ok_or_else(bad)
+}
+
 /// How many replicas take part.
 pub(super) fn n_val(query: &Query) -> Result<Option<u32>, Fault> {
     let Some(value) = query.get("n_val") else { return Ok(None) };

@@ -7,17 +7,17 @@ use kv::{Bucket, BucketProps, Error, Prop, Request, Response, TypeChange, TypeSt
 use std::sync::Arc;
 
 /// A connection in the middle of one request.
-struct Talk {
-    session: Session,
-    out: Vec<u8>,
+pub(super) struct Talk {
+    pub session: Session,
+    pub out: Vec<u8>,
 }
 
 impl Talk {
-    fn ask(method: &str, target: &str, body: &str) -> (Talk, Incoming) {
+    pub fn ask(method: &str, target: &str, body: &str) -> (Talk, Incoming) {
         Talk::ask_by("1.1", method, target, body)
     }
 
-    fn ask_by(version: &str, method: &str, target: &str, body: &str) -> (Talk, Incoming) {
+    pub fn ask_by(version: &str, method: &str, target: &str, body: &str) -> (Talk, Incoming) {
         let mut talk = Talk { session: Session::new(), out: Vec::new() };
         let text = format!(
             "{method} {target} HTTP/{version}\r\nHost: h\r\nContent-Type: application/json\r\n\
@@ -29,28 +29,28 @@ impl Talk {
         (talk, incoming)
     }
 
-    fn respond(&mut self, result: Result<Response, Error>) -> (u16, String) {
+    pub fn respond(&mut self, result: Result<Response, Error>) -> (u16, String) {
         self.out.clear();
         assert_eq!(self.session.respond(result, &mut self.out), None);
         self.answered()
     }
 
     /// The status and the body; chunks put together.
-    fn answered(&self) -> (u16, String) {
+    pub fn answered(&self) -> (u16, String) {
         let text = String::from_utf8(self.out.clone()).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 }
 
-fn request(method: &str, target: &str, body: &str) -> (Talk, Request) {
+pub(super) fn request(method: &str, target: &str, body: &str) -> (Talk, Request) {
     match Talk::ask(method, target, body) {
         (talk, Incoming::Request(request)) => (talk, request),
         (talk, other) => panic!("{method} {target} became {other:?}: {:?}", talk.answered()),
     }
 }
 
-fn answered(method: &str, target: &str, body: &str) -> (u16, String) {
+pub(super) fn answered(method: &str, target: &str, body: &str) -> (u16, String) {
     let (talk, incoming) = Talk::ask(method, target, body);
     assert!(matches!(incoming, Incoming::Answered), "{method} {target}");
     talk.answered()

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use kv::Bucket;
+use kv::index::Terms;
 use kv::request::DEFAULT_TYPE;
 use protocol::http::Refused;
 use protocol::http::target::{decode, encode, segments};
@@ -43,6 +44,8 @@ pub(super) enum Route {
     Preflist(Place, Bytes),
     /// The keys of a bucket, among which a node may invent one.
     Keys(Place),
+    /// The keys of a bucket that an index has under these terms.
+    Index(Place, Bytes, Terms),
     /// The properties of a bucket.
     Props(Place),
     /// The properties of a bucket type.
@@ -123,8 +126,21 @@ fn buckets(
     match rest.next() {
         Some(word) if word == "props" => Ok(only(Route::Props(place), rest)),
         Some(word) if word == "keys" => object_or_keys(place, rest),
+        Some(word) if word == "index" => index(place, rest),
         _ => Ok(None),
     }
+}
+
+fn index(place: Place, mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused> {
+    let (Some(field), Some(first)) = (rest.next(), rest.next()) else { return Ok(None) };
+    // Where it came as a header's name, when it was written by HTTP, case was lost.
+    let field = Bytes::from(decode(&field)?.to_ascii_lowercase());
+    let first = decode(&first)?;
+    let terms = match rest.next() {
+        None => Terms::Exact(first),
+        Some(last) => Terms::Range(first, decode(&last)?),
+    };
+    Ok(only(Route::Index(place, field, terms), rest))
 }
 
 fn object_or_keys(place: Place, mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused> {
@@ -235,6 +251,22 @@ mod tests {
             ("/admin/bucket-types/t/activate", Page::Activate("t".into())),
         ] {
             assert_eq!(named(path), Some(Route::Admin(page)), "{path}");
+        }
+    }
+
+    #[test]
+    fn terms_of_an_index() {
+        let of = |form, bucket_type, field: &'static str, terms| {
+            Some(Route::Index(place(form, bucket_type, "b"), field.into(), terms))
+        };
+        let exact = Terms::Exact("v/w".into());
+        assert_eq!(named("/buckets/b/index/F_bin/v%2Fw"), of(Form::Buckets, "default", "f_bin", exact));
+        let range = Terms::Range("1".into(), "2".into());
+        assert_eq!(named("/types/t/buckets/b/index/n_int/1/2"), of(Form::Types, "t", "n_int", range));
+        let all = Terms::Exact("_".into());
+        assert_eq!(named("/buckets/b/index/$bucket/_"), of(Form::Buckets, "default", "$bucket", all));
+        for path in ["/buckets/b/index", "/buckets/b/index/f_bin", "/buckets/b/index/f_bin/1/2/3"] {
+            assert_eq!(named(path), None, "{path}");
         }
     }
 

@@ -17,6 +17,7 @@ use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused
 use super::admin::{self, ClusterPage, Page};
 use super::fault::Fault;
 use super::foreign::is_foreign;
+use super::index;
 use super::listing::{self, Went};
 use super::object;
 use super::preflist;
@@ -61,6 +62,7 @@ enum Asked {
     Preflist,
     Props(props::Asked),
     Listing(listing::Asked),
+    Index(index::Asked),
     Admin(admin::Asked),
 }
 
@@ -130,6 +132,10 @@ impl Session {
             Asked::Props(asked) => props::respond(asked, result, self.connection, out),
             Asked::Admin(asked) => admin::respond(asked, result, self.connection, out),
             Asked::Listing(asked) => match listing::respond(asked, result, self.connection, out) {
+                Went::Well => {}
+                Went::Broken => self.closing = true,
+            },
+            Asked::Index(asked) => match index::respond(asked, result, self.connection, out) {
                 Went::Well => {}
                 Went::Broken => self.closing = true,
             },
@@ -245,6 +251,10 @@ impl Session {
                 Some((request, asked)) => (request, Asked::Listing(asked)),
                 None => return Ok(self.list_nothing(out)),
             },
+            Route::Index(place, field, terms) => {
+                let (request, asked) = index::request(place.bucket, field, terms, &query, self.connection)?;
+                (request, Asked::Index(asked))
+            }
             Route::Props(place) => {
                 let (request, asked) = props::of_bucket(place.bucket, head.method, &body)?;
                 (request, Asked::Props(asked))
@@ -313,7 +323,7 @@ fn allowed(route: &Route) -> &'static [Method] {
         Route::Admin(page) => admin::allowed(page),
         Route::Props(_) => &[Method::Get, Method::Head, Method::Put, Method::Delete],
         Route::TypeProps(_) => &[Method::Get, Method::Head, Method::Put],
-        Route::Buckets(_) => &[Method::Get],
+        Route::Buckets(_) | Route::Index(..) => &[Method::Get],
         Route::Keys(place) if place.form == Form::Riak => &[Method::Get, Method::Put, Method::Post],
         Route::Object(..) => &[Method::Get, Method::Head, Method::Put, Method::Post, Method::Delete],
         Route::Keys(_) => &[Method::Get, Method::Post],

@@ -11,6 +11,7 @@ mod codec;
 use crate::hop::ShardId;
 use crate::layout::Layout;
 use bytes::Bytes;
+use kv::index::{RowsAsk, RowsPage};
 use kv::replica::{Answer, Ask, Reason};
 use kv::{Error, Page, PageAsk, PropsChange, Request, Response};
 
@@ -119,6 +120,22 @@ pub enum PeerMessage {
         /// The page.
         page: Result<Page, Error>,
     },
+    /// Asks for a page of an index query's rows.
+    AskRows {
+        /// The question.
+        id: AskId,
+        /// Milliseconds after which nobody waits for the answer.
+        ttl_ms: u32,
+        /// What is asked.
+        ask: Box<RowsAsk>,
+    },
+    /// The answer to a [`PeerMessage::AskRows`].
+    Rows {
+        /// The question.
+        id: AskId,
+        /// The page.
+        page: Result<RowsPage, Error>,
+    },
     /// A word between the nodes' parts in their cluster (crate `membership`), which the shell passes on; shards have no use for it.
     Membership {
         /// What that crate wrote.
@@ -182,7 +199,7 @@ pub enum Lane {
     Liveness,
     /// What a client waits for.
     Requests,
-    /// Listings: one page at a time, which may be large.
+    /// Listings and index queries: one page at a time, which may be large.
     Listings,
     /// Read repair.
     Repair,
@@ -206,7 +223,10 @@ impl PeerMessage {
                 Reason::Handoff | Reason::Copy => Lane::Handoff,
             },
             PeerMessage::Membership { bytes } if bytes.len() <= SMALL_MEMBERSHIP => Lane::Liveness,
-            PeerMessage::AskPage { .. } | PeerMessage::Page { .. } => Lane::Listings,
+            PeerMessage::AskPage { .. }
+            | PeerMessage::Page { .. }
+            | PeerMessage::AskRows { .. }
+            | PeerMessage::Rows { .. } => Lane::Listings,
             PeerMessage::AskCopy { .. }
             | PeerMessage::CopyPart { .. }
             | PeerMessage::Ask { ask: Ask::Reap { .. }, .. }
@@ -224,6 +244,7 @@ pub fn route(message: &PeerMessage, layout: &Layout) -> ShardId {
         | PeerMessage::Answer { id, .. }
         | PeerMessage::Forwarded { id, .. }
         | PeerMessage::Page { id, .. }
+        | PeerMessage::Rows { id, .. }
         | PeerMessage::CopyPart { id, .. }
         | PeerMessage::PropsInForce { id } => ShardId(id.shard().0 % layout.shards),
         PeerMessage::Props { .. } | PeerMessage::AskProps { .. } | PeerMessage::Membership { .. } => {
@@ -237,6 +258,9 @@ pub fn route(message: &PeerMessage, layout: &Layout) -> ShardId {
         PeerMessage::AskPage { ask, .. } => {
             let first = ask.partitions.first().copied().unwrap_or_default();
             ShardId(layout.shard_of(first))
+        }
+        PeerMessage::AskRows { ask, .. } => {
+            ShardId(layout.shard_of(ask.prefixes.first().unwrap_or_default()))
         }
         PeerMessage::AskCopy { partitions, .. } => {
             let first = partitions.first().copied().unwrap_or_default();

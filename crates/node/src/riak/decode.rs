@@ -1,12 +1,14 @@
 //! From Riak's messages to the node's requests.
 
 use bytes::Bytes;
+use kv::index::Terms;
 use kv::props::{Hook, ModFun, Prop, Repl};
 use kv::{
-    Bucket, DeleteRequest, GetRequest, ListBucketsRequest, ListKeysRequest, PutRequest, Quorum, Request,
-    Return, TypeChange,
+    Bucket, DeleteRequest, GetRequest, IndexRequest, ListBucketsRequest, ListKeysRequest, PutRequest, Quorum,
+    Request, Return, TypeChange,
 };
 use object::{IndexEntry, Link, Metadata};
+use protocol::base64;
 use protocol::messages as pb;
 use protocol::request::DecodeError;
 
@@ -29,6 +31,7 @@ pub(super) fn request(message: protocol::Request) -> Result<Request, DecodeError
             bucket: Bucket::typed(message.bucket_type, message.bucket),
             timeout: message.timeout,
         }),
+        M::Index(message) => Request::Index(Box::new(index(message)?)),
         M::GetBucket(message) => Request::GetProps(Bucket::typed(message.bucket_type, message.bucket)),
         M::SetBucket(message) => {
             Request::SetProps(Bucket::typed(message.bucket_type, message.bucket), props(message.props)?)
@@ -44,6 +47,40 @@ pub(super) fn request(message: protocol::Request) -> Result<Request, DecodeError
         M::Ping | M::GetClientId | M::SetClientId(_) | M::GetServerInfo | M::StartTls => {
             unreachable!("the session answers these itself")
         }
+    })
+}
+
+fn index(message: pb::IndexReq) -> Result<IndexRequest, DecodeError> {
+    let terms = if message.qtype == i32::from(pb::IndexQueryType::Eq) {
+        let is_all = &message.index[..] == b"$bucket";
+        match message.key {
+            Some(term) => Terms::Exact(term),
+            None if is_all => Terms::Exact(Bytes::new()),
+            None => return Err(DecodeError::Refused("Invalid equality query undefined")),
+        }
+    } else {
+        match (message.range_min, message.range_max) {
+            (Some(first), Some(last)) => Terms::Range(first, last),
+            _ => return Err(DecodeError::Refused("Invalid range query: it needs range_min and range_max")),
+        }
+    };
+    let place = message.continuation.as_deref();
+    let continuation = place.map(|place| base64::decode(place).map(Bytes::from));
+    let continuation = match continuation {
+        Some(None) => return Err(DecodeError::Refused("Invalid continuation")),
+        place => place.flatten(),
+    };
+    Ok(IndexRequest {
+        bucket: Bucket::typed(message.bucket_type, message.bucket),
+        field: message.index,
+        terms,
+        return_terms: message.return_terms.unwrap_or(false),
+        max_results: message.max_results,
+        continuation,
+        sort: message.pagination_sort.unwrap_or(false),
+        term_regex: message.term_regex,
+        stream: message.stream.unwrap_or(false),
+        timeout: message.timeout,
     })
 }
 

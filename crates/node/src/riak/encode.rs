@@ -9,6 +9,7 @@ use kv::props::{BucketProps, Hook, ModFun, Reason, Repl};
 use kv::quorum::Need;
 use kv::{Error, Found, PreflistEntry, Quorum, Response, TypeStatus};
 use object::HeadView;
+use protocol::base64;
 use protocol::errors::{self, QuorumName};
 use protocol::messages as pb;
 use protocol::response::{self, Body, ContentView, LinkRef, PairRef};
@@ -36,6 +37,11 @@ pub(super) fn response(answer: &Response, asked: Asked, context: &mut Vec<u8>, o
             response::list_buckets(out, names, *done && asked != Asked::AllBuckets);
         }
         Response::Keys { keys, done } => response::list_keys(out, keys, *done),
+        Response::Rows(rows) => {
+            let text = rows.continuation.as_ref().map(|place| base64::encode(place));
+            let continuation = text.as_ref().map(String::as_bytes);
+            response::index(out, &rows.rows, continuation, rows.done && asked == Asked::Stream);
+        }
         Response::Props(props) => response::bucket_props(out, &bucket_props(props)),
         Response::Types(_) | Response::Members(_) => unreachable!("the protocol has no request for these"),
         Response::PropsSet => response::empty(out, codes::SET_BUCKET_RESP),
@@ -204,6 +210,8 @@ pub(super) fn error_text(error: &Error, asked: Asked) -> String {
         | Error::TooManyTypes { .. }
         | Error::TypeStatus(_)
         | Error::ListTooLong { .. }
+        | Error::BadQuery(_)
+        | Error::AnswerTooLong { .. }
         | Error::NotCovered
         | Error::Unreachable
         | Error::Damaged(_)
@@ -216,7 +224,7 @@ pub(super) fn error_text(error: &Error, asked: Asked) -> String {
 fn no_type(name: &Bytes, asked: Asked) -> String {
     match asked {
         Asked::Object => errors::NO_TYPE.into(),
-        Asked::Bucket | Asked::AllBuckets => errors::no_bucket_type(name),
+        Asked::Bucket | Asked::AllBuckets | Asked::Stream => errors::no_bucket_type(name),
         Asked::Type => errors::invalid_bucket_type(name),
     }
 }

@@ -54,6 +54,8 @@ pub(super) enum Asked {
     Type,
     /// Buckets, all in one answer.
     AllBuckets,
+    /// What an index query finds, in pieces.
+    Stream,
 }
 
 /// A connection's state.
@@ -160,9 +162,13 @@ fn asked(request: &kv::Request) -> Asked {
     match request {
         R::Get(_) | R::Put(_) | R::Delete(_) | R::GetPreflist(..) => Asked::Object,
         R::ListBuckets(list) if !list.stream => Asked::AllBuckets,
-        R::ListBuckets(_) | R::ListKeys(_) | R::GetProps(_) | R::SetProps(..) | R::ResetProps(_) => {
-            Asked::Bucket
-        }
+        R::Index(index) if index.stream => Asked::Stream,
+        R::Index(_)
+        | R::ListBuckets(_)
+        | R::ListKeys(_)
+        | R::GetProps(_)
+        | R::SetProps(..)
+        | R::ResetProps(_) => Asked::Bucket,
         R::GetTypeProps(_) | R::ChangeType(..) | R::ListTypes | R::ListMembers => Asked::Type,
     }
 }

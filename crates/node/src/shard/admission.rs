@@ -251,5 +251,6 @@ impl Shard {
         self.admission.forget(id);
         self.pacer.forget(id);
         self.listings.forget(id);
+        self.searches.forget(id);
     }
 }

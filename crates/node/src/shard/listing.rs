@@ -85,7 +85,7 @@ impl Shard {
         }
     }
 
-    fn with_plan<T>(&self, n_val: u32, then: impl FnOnce(&Plan<'_>) -> T) -> T {
+    pub(super) fn with_plan<T>(&self, n_val: u32, then: impl FnOnce(&Plan<'_>) -> T) -> T {
         then(&Plan {
             ring: &self.config.ring,
             n_val,

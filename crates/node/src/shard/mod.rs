@@ -29,6 +29,8 @@ mod peers;
 mod props;
 mod reap;
 mod replica;
+mod rows;
+mod search;
 mod share;
 mod strays;
 mod telling;
@@ -65,6 +67,7 @@ use props::PropsChanges;
 use reap::Reaper;
 use replica::Forwards;
 use ring::{Ring, RingVersion};
+use search::Searches;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -238,6 +241,7 @@ pub struct Shard {
     table: BucketTable,
     objects: Objects,
     listings: Listings,
+    searches: Searches,
     changes: PropsChanges,
     peers: Peers,
     forwards: Forwards,
@@ -297,6 +301,7 @@ impl Shard {
             table,
             objects: Objects::default(),
             listings: Listings::default(),
+            searches: Searches::default(),
             changes: PropsChanges::default(),
             awaiting: BTreeSet::new(),
             counters: ShardCounters::default(),
@@ -315,6 +320,8 @@ impl Shard {
             Hop::Answer { id, result } => self.reply(Origin::Here(id), *result),
             Hop::AskPage { from, question, ask } => self.on_shard_asks_page(from, question, &ask),
             Hop::Page { question, page } => self.on_page(question, page),
+            Hop::AskRows { from, question, ask } => self.on_shard_asks_rows(from, question, &ask),
+            Hop::Rows { question, page } => self.on_rows(question, page),
             Hop::Props { from, change, props } => self.on_props(from, change, props),
             Hop::PropsInForce { change } => self.on_in_force(change),
         }
@@ -329,7 +336,8 @@ impl Shard {
             match event {
                 StoreEvent::Lookup(id, answer) => self.on_lookup(id, answer),
                 StoreEvent::Scan(id, page) => {
-                    if let Err(page) = self.on_hints(id, page).or_else(|page| self.on_move_scan(id, page)) {
+                    let page = self.on_rows_scan(id, page).or_else(|page| self.on_hints(id, page));
+                    if let Err(page) = page.or_else(|page| self.on_move_scan(id, page)) {
                         self.on_scan(id, page);
                     }
                 }
@@ -358,6 +366,7 @@ impl Shard {
         }
         self.expire_objects(now);
         self.expire_listings(now);
+        self.expire_searches(now);
         self.expire_changes(now);
         self.tick_props(now);
         self.expire_forwards(now);
@@ -387,6 +396,7 @@ impl Shard {
     /// Lets a listing go on whose last part has been sent.
     pub fn proceed(&mut self, id: RequestId) {
         self.go_on_listing(id);
+        self.go_on_searching(id);
     }
 
     /// Moves what is to be sent to the end of `outputs`.
@@ -448,7 +458,11 @@ impl Shard {
     }
 
     fn work(&self) -> usize {
-        let begun = self.objects.len() + self.listings.len() + self.changes.len() + self.forwards.len();
+        let begun = self.objects.len()
+            + self.listings.len()
+            + self.searches.len()
+            + self.changes.len()
+            + self.forwards.len();
         begun + self.admission.len() + self.pacer.len()
     }
 
@@ -470,6 +484,7 @@ impl Shard {
             }
             Request::Delete(delete) => self.start_object(origin, Coordinator::delete(delete), deadline),
             Request::ListKeys(list) => self.list_keys(origin, list, deadline),
+            Request::Index(request) => self.search(origin, *request, deadline),
             Request::ListBuckets(list) => self.list_buckets(origin, list, deadline),
             Request::SetProps(bucket, changes) => self.set_props(origin, bucket, Some(changes), deadline),
             Request::ResetProps(bucket) => self.set_props(origin, bucket, None, deadline),

@@ -365,6 +365,7 @@ impl Shard {
         self.fail_forwards(node);
         self.fail_props(node);
         self.fail_pages(node);
+        self.fail_rows(node);
     }
 
     /// How busy this shard is: work without an answer.

@@ -78,6 +78,11 @@ impl Shard {
                 self.on_sign_of_life(from, None, None);
                 self.on_page(id.0 >> 8, page);
             }
+            PeerMessage::AskRows { id, ask, .. } => self.on_peer_asks_rows(from, id, &ask),
+            PeerMessage::Rows { id, page } => {
+                self.on_sign_of_life(from, None, None);
+                self.on_rows(id.0 >> 8, page);
+            }
             // The shell's.
             PeerMessage::Membership { .. } => {}
             PeerMessage::AskCopy { id, target, partitions, start } => {
@@ -113,6 +118,10 @@ impl Shard {
                 self.counters.bounced += 1;
                 self.on_page(id.0 >> 8, Err(Error::Overload));
             }
+            PeerMessage::AskRows { id, .. } => {
+                self.counters.bounced += 1;
+                self.on_rows(id.0 >> 8, Err(Error::Overload));
+            }
             PeerMessage::AskCopy { id, .. } => {
                 self.counters.bounced += 1;
                 self.on_copy_part(to, id.0 >> 8, Err(Error::Overload));
@@ -128,6 +137,7 @@ impl Shard {
             | PeerMessage::Answer { .. }
             | PeerMessage::Forwarded { .. }
             | PeerMessage::Page { .. }
+            | PeerMessage::Rows { .. }
             | PeerMessage::CopyPart { .. }
             | PeerMessage::PropsInForce { .. } => self.counters.bounced += 1,
         }

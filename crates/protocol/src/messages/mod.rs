@@ -6,13 +6,16 @@
 //! required field holds an empty one; [`crate::Request::decode`] refuses such a message before.
 //!
 //! - [`kv`]: objects, and listing them;
+//! - [`index`]: finding objects by their index entries;
 //! - [`bucket`]: bucket properties and types;
 //! - [`admin`]: errors, client ids, server info, preference lists.
 
 pub mod admin;
 pub mod bucket;
+pub mod index;
 pub mod kv;
 
 pub use admin::*;
 pub use bucket::*;
+pub use index::*;
 pub use kv::*;

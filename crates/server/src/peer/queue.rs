@@ -88,6 +88,10 @@ fn weight(message: &PeerMessage) -> usize {
         PeerMessage::Page { page: Ok(page), .. } => {
             page.names.iter().map(|name| NAME_BYTES + name.len()).sum()
         }
+        PeerMessage::AskRows { ask, .. } => 8 * ask.prefixes.words().len(),
+        PeerMessage::Rows { page: Ok(page), .. } => {
+            page.rows.iter().map(|row| 2 * NAME_BYTES + row.len()).sum()
+        }
         PeerMessage::Forward { request, .. } => match &**request {
             Request::Put(put) => put.value.len(),
             _ => 0,

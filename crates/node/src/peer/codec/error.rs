@@ -38,6 +38,8 @@ variants!(Error, "no such error" {
     24 TypeStatus { 0: status },
     25 TooManyTypes { limit: limit },
     26 Exhausted { 0: text },
+    27 BadQuery { 0: text },
+    28 AnswerTooLong { limit: limit },
 });
 
 variants!(TypeStatus, "no such status" {

@@ -7,6 +7,7 @@
 //! * `field.rs`: how things are written that are made of other things.
 //! * `replica.rs`: what is asked of a replica and what it answers.
 //! * `request.rs`: a client's request that is passed on, and the answer to it.
+//! * `rows.rs`: what an index query asks of a node and what it answers.
 //! * `error.rs`: errors.
 //!
 //! Invariants: every message that the shards send comes back as it was, up to names of limits that the receiver does
@@ -18,6 +19,7 @@ mod error;
 mod field;
 mod replica;
 mod request;
+mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -52,6 +54,8 @@ mod kind {
     /// A ping and a pong that say what properties their sender knows.
     pub(super) const PING_PROPS: u8 = 18;
     pub(super) const PONG_PROPS: u8 = 19;
+    pub(super) const ASK_ROWS: u8 = 20;
+    pub(super) const ROWS: u8 = 21;
 }
 
 /// The first version of the protocol in which tombstones are reaped, bucket types told of and listings
@@ -69,6 +73,9 @@ const VERSION_LOSSES: u16 = 4;
 
 /// The first version in which nodes compare what properties they know.
 const VERSION_DIGESTS: u16 = 5;
+
+/// The first version in which index queries are asked for.
+const VERSION_ROWS: u16 = 5;
 
 const _: () = assert!(
     kv::limits::OBJECT_BYTES_MAX + kv::limits::HEAD_BYTES_MAX + (1 << 20) <= FRAME_BYTES_MAX,
@@ -163,6 +170,8 @@ impl PeerMessage {
             PeerMessage::AskPage { id, ttl_ms, .. } => (kind::ASK_PAGE, id, *ttl_ms),
             PeerMessage::Page { id, .. } => (kind::PAGE, id, 0),
             PeerMessage::AskProps { id, .. } => (kind::ASK_PROPS, id, 0),
+            PeerMessage::AskRows { id, ttl_ms, .. } => (kind::ASK_ROWS, id, *ttl_ms),
+            PeerMessage::Rows { id, .. } => (kind::ROWS, id, 0),
             PeerMessage::Membership { .. } => (kind::MEMBERSHIP, &AskId(0), 0),
         };
         Header { kind, id: id.0, ttl_ms }
@@ -197,6 +206,9 @@ impl PeerMessage {
             PeerMessage::Membership { bytes } => {
                 bytes.put(out);
                 Ok(None)
+            }
+            PeerMessage::AskRows { .. } | PeerMessage::Rows { .. } if version < VERSION_ROWS => {
+                Err(EncodeError::TooNew)
             }
             PeerMessage::AskCopy { .. } | PeerMessage::CopyPart { .. } if version < VERSION_MOVES => {
                 Err(EncodeError::TooNew)
@@ -236,6 +248,14 @@ impl PeerMessage {
                 Ok(None)
             }
             PeerMessage::Page { id: _, page } => {
+                page.put(out);
+                Ok(None)
+            }
+            PeerMessage::AskRows { id: _, ttl_ms: _, ask } => {
+                ask.put(out);
+                Ok(None)
+            }
+            PeerMessage::Rows { id: _, page } => {
                 page.put(out);
                 Ok(None)
             }
@@ -332,6 +352,8 @@ fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
         }
         kind::ASK_PAGE => PeerMessage::AskPage { id, ttl_ms, ask: Field::take(from)? },
         kind::PAGE => PeerMessage::Page { id, page: Field::take(from)? },
+        kind::ASK_ROWS => PeerMessage::AskRows { id, ttl_ms, ask: Box::new(Field::take(from)?) },
+        kind::ROWS => PeerMessage::Rows { id, page: Field::take(from)? },
         kind::MEMBERSHIP => PeerMessage::Membership { bytes: Field::take(from)? },
         kind::ASK_COPY => {
             let (target, partitions) = (Field::take(from)?, Field::take(from)?);

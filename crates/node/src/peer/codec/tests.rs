@@ -2,6 +2,7 @@ use super::error::{NAMES, OTHER};
 use super::*;
 use crate::peer::{CopyPart, Load};
 use bytes::BufMut;
+use kv::index::{Pick, Query, Row, RowsAsk, RowsPage, Span};
 use kv::props::{Reason as PropReason, StampedProps, StampedType, TypeStatus};
 use kv::reap::Round;
 use kv::replica::{Answer, Ask, NodeId, Reason};
@@ -186,7 +187,7 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
         (
             PeerMessage::Props {
                 id: ID,
-                change: PropsChange::Bucket(bucket, StampedProps { stamp: 6, props: Some(props.clone()) }),
+                change: PropsChange::Bucket(bucket.clone(), StampedProps { stamp: 6, props: Some(props.clone()) }),
             },
             7,
             0,
@@ -226,6 +227,38 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
             b"\0\x02\x01a\x02bc\x01\x05\0\0",
         ),
         (PeerMessage::Page { id: ID, page: Err(Error::Overload) }, 11, 0, b"\x01\x13"),
+        (
+            PeerMessage::AskRows {
+                id: ID,
+                ttl_ms: 9,
+                ask: Box::new(RowsAsk {
+                    query: Query {
+                        bucket,
+                        span: Span::Terms { field: bytes("f_bin"), first: bytes("a"), last: bytes("b") },
+                        pick: Pick::Matching(bytes("^a")),
+                    },
+                    prefixes: [0, 9].into_iter().collect(),
+                    after: Some(Row { term: bytes("a"), key: bytes("k") }),
+                    rows_max: 7,
+                }),
+            },
+            20,
+            9,
+            b"\x07default\x01b\x01\x05f_bin\x01a\x01b\x02\x02^a\x01\x01\x02\0\0\0\0\0\0\x01\x01a\x01k\x07\0\0\0",
+        ),
+        (
+            PeerMessage::Rows {
+                id: ID,
+                page: Ok(RowsPage {
+                    rows: vec![Row { term: bytes("a"), key: bytes("k") }],
+                    next: None,
+                    others: vec![[64].into_iter().collect()],
+                }),
+            },
+            21,
+            0,
+            b"\0\x01\x01a\x01k\0\x01\x02\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0",
+        ),
         (
             PeerMessage::AskCopy {
                 id: ID,
@@ -351,6 +384,8 @@ fn errors_survive() {
         Error::NotCovered,
         Error::TypeStatus(TypeStatus::Ready),
         Error::TooManyTypes { limit: 4 },
+        Error::BadQuery("no such field".into()),
+        Error::AnswerTooLong { limit: 4 },
     ];
     errors.extend(needs.map(|need| Error::Unsatisfied { need, want: 3, got: 1 }));
     errors.extend(names.map(Error::EmptyName));

@@ -1,0 +1,424 @@
+//! Pages of rows: what this shard finds for an index query ([`kv::index`]), of the prefixes that it is asked for.
+//!
+//! * The entries of a field lie in the order of their terms, and each ends with its object's prefix: one scan between two
+//!   terms, of which an entry is taken if its prefix is wanted and its term matches.
+//! * Keys in the order in which they lie: one scan, from one wanted prefix to the next, and in each over the bucket.
+//! * Keys in order: a look into each wanted prefix, which ends as soon as its next key is behind those that are known to come
+//!   first. So a page costs a seek for each prefix, but holds no more than a page.
+//!
+//! A page ends when it is full or when [`VISITED_MAX`] entries were looked at, with or without a row: it says up to where
+//! it is complete.
+
+use super::pages::seek;
+use super::{Shard, WORK_MAX, store_error};
+use crate::hop::{Hop, ShardId};
+use crate::peer::{AskId, NodeId, PeerMessage};
+use crate::shard::Output;
+use crate::topology::Epoch;
+use base::spawn::Outcome;
+use bytes::Bytes;
+use engine::fold::{ScanId, ScanPage, ScanRequest, Visit, Visitor};
+use kv::index::{KeyOrder, PAGE_ROWS_MAX, Picker, PrefixSet, Query, Row, RowsAsk, RowsPage, Span};
+use kv::list::is_listed;
+use kv::{Bucket, BucketProps, Error};
+use object::key;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Pages that are read for other nodes at a time: as for listings.
+const READS_MAX: usize = 64;
+
+/// Entries that are looked at for one page: a fraction of a second of work, well below an asker's patience, so that a
+/// regex that nothing matches makes pages without rows and not one that never comes.
+const VISITED_MAX: usize = 500_000;
+
+/// Whom a page is for.
+#[derive(Clone, Copy, Debug)]
+enum Reader {
+    Shard(ShardId, u64),
+    Node(NodeId, AskId),
+}
+
+/// A page that is being read here.
+struct Read {
+    to: Reader,
+    found: Found,
+    others: Vec<PrefixSet>,
+}
+
+/// How a page's rows are found in what a scan brings.
+enum Found {
+    /// Each item is an entry; the cell has the place where the scan was ended early.
+    Entries(Outcome<Row>),
+    /// Each item is an object; the cell as for entries.
+    Keys(Outcome<Row>),
+    /// The cell has the first keys, so many at most; there are no items.
+    First(Outcome<BTreeSet<Bytes>>, usize),
+}
+
+/// The prefixes of this shard that this node is to tell of.
+struct Kept {
+    epoch: Epoch,
+    n_val: u32,
+    prefixes: PrefixSet,
+}
+
+/// All pages being read.
+#[derive(Default)]
+pub(super) struct RowsReads {
+    reads: BTreeMap<ScanId, Read>,
+    kept: Option<Kept>,
+}
+
+impl RowsReads {
+    pub fn len(&self) -> usize {
+        self.reads.len()
+    }
+}
+
+impl Shard {
+    /// Reads a page for a query of this shard's.
+    pub(super) fn read_rows_here(&mut self, question: u64, ask: &RowsAsk) {
+        self.read_rows(Reader::Shard(self.config.id, question), ask);
+    }
+
+    /// Reads a page for another shard's.
+    pub(super) fn on_shard_asks_rows(&mut self, from: ShardId, question: u64, ask: &RowsAsk) {
+        self.read_rows(Reader::Shard(from, question), ask);
+    }
+
+    /// Reads a page for another node's.
+    pub(super) fn on_peer_asks_rows(&mut self, from: NodeId, id: AskId, ask: &RowsAsk) {
+        let to = Reader::Node(from, id);
+        if self.searches.reads.len() >= READS_MAX || self.work() >= 2 * WORK_MAX {
+            self.counters.refused += 1;
+            return self.send_rows(to, Err(Error::Overload));
+        }
+        self.read_rows(to, ask);
+    }
+
+    fn read_rows(&mut self, to: Reader, ask: &RowsAsk) {
+        if let Err(error) = self.scan_rows(to, ask) {
+            self.send_rows(to, Err(error));
+        }
+    }
+
+    fn scan_rows(&mut self, to: Reader, ask: &RowsAsk) -> Result<(), Error> {
+        let props = Arc::clone(self.table.get_as_replica(&ask.query.bucket)?);
+        let (own, others) = self.split(&ask.prefixes);
+        // Whoever asks may go by a ring that was in force when the query began.
+        let is_kept = own.difference(self.kept(props.n_val)).is_empty();
+        if own.is_empty() || !is_kept {
+            return Err(Error::NotCovered);
+        }
+        // An older program has kept no entries; the store makes them.
+        if matches!(ask.query.span, Span::Terms { .. }) && !self.is_indexed() {
+            return Err(Error::NotCovered);
+        }
+        let (request, found) = scan_for(ask, own, props)?;
+        let scan = self.store.scan(request).map_err(store_error)?;
+        self.searches.reads.reads.insert(scan, Read { to, found, others });
+        Ok(())
+    }
+
+    /// Whether the entries of all objects are there.
+    fn is_indexed(&self) -> bool {
+        false
+    }
+
+    /// The prefixes of this shard, and those of each other one.
+    fn split(&self, prefixes: &PrefixSet) -> (PrefixSet, Vec<PrefixSet>) {
+        let layout = self.config.layout;
+        let mut by_shard: BTreeMap<u16, PrefixSet> = BTreeMap::new();
+        for prefix in prefixes.iter() {
+            by_shard.entry(layout.shard_of(prefix)).or_default().insert(prefix);
+        }
+        let own = by_shard.remove(&self.config.id.0).unwrap_or_default();
+        (own, by_shard.into_values().collect())
+    }
+
+    /// The prefixes of this shard that this node keeps, of buckets with so many replicas.
+    fn kept(&mut self, n_val: u32) -> &PrefixSet {
+        let epoch = self.moves.epoch();
+        let is_known = |kept: &Kept| kept.epoch == epoch && kept.n_val == n_val;
+        if !self.searches.reads.kept.as_ref().is_some_and(is_known) {
+            let layout = self.config.layout;
+            let all = layout.prefixes.all();
+            let all = all.map(|prefix| u16::try_from(prefix.0).expect("a prefix has at most 16 bits"));
+            let own = all.filter(|&prefix| layout.shard_of(prefix) == self.config.id.0);
+            let prefixes = own.filter(|&prefix| !self.has_given_up(prefix, n_val)).collect();
+            self.searches.reads.kept = Some(Kept { epoch, n_val, prefixes });
+        }
+        &self.searches.reads.kept.as_ref().expect("just made").prefixes
+    }
+
+    /// Takes what a scan brings, if it is for rows.
+    pub(super) fn on_rows_scan(
+        &mut self,
+        scan: ScanId,
+        page: Result<ScanPage, engine::Error>,
+    ) -> Result<(), Result<ScanPage, engine::Error>> {
+        let Some(read) = self.searches.reads.reads.remove(&scan) else { return Err(page) };
+        let to = read.to;
+        self.send_rows(to, page.map_err(store_error).and_then(|page| read.end(page)));
+        Ok(())
+    }
+
+    fn send_rows(&mut self, to: Reader, page: Result<RowsPage, Error>) {
+        match to {
+            Reader::Shard(shard, question) if shard == self.config.id => self.on_rows(question, page),
+            Reader::Shard(shard, question) => {
+                self.outputs.push(Output::Hop { to: shard, message: Hop::Rows { question, page } });
+            }
+            Reader::Node(node, id) => self.send(node, PeerMessage::Rows { id, page }),
+        }
+    }
+}
+
+impl Read {
+    fn end(self, page: ScanPage) -> Result<RowsPage, Error> {
+        let is_full = page.next.is_some();
+        let keys = page.items.into_iter().map(|(key, _)| key);
+        let (rows, ended): (Vec<Row>, Option<Row>) = match self.found {
+            Found::Entries(ended) => (keys.map(row_of_entry).collect::<Result<_, _>>()?, ended.take()),
+            Found::Keys(ended) => (keys.map(row_of_object).collect::<Result<_, _>>()?, ended.take()),
+            Found::First(first, rows_max) => {
+                let first = first.take().unwrap_or_default();
+                let rows: Vec<Row> = first.into_iter().map(|key| KeyOrder::Name.row(0, key)).collect();
+                let next = rows.last().filter(|_| rows.len() >= rows_max).cloned();
+                return Ok(RowsPage { rows, next, others: self.others });
+            }
+        };
+        let next = if is_full { rows.last().cloned() } else { ended };
+        Ok(RowsPage { rows, next, others: self.others })
+    }
+}
+
+fn damaged(error: &object::Error) -> Error {
+    Error::Damaged(error.to_string())
+}
+
+fn row_of_entry(entry: Bytes) -> Result<Row, Error> {
+    let parts = key::decode_index_key(&entry).map_err(|error| damaged(&error))?;
+    let name = |part: std::borrow::Cow<'_, [u8]>| match part {
+        std::borrow::Cow::Borrowed(part) => entry.slice_ref(part),
+        std::borrow::Cow::Owned(part) => Bytes::from(part),
+    };
+    Ok(Row { term: name(parts.term), key: name(parts.key) })
+}
+
+fn row_of_object(key: Bytes) -> Result<Row, Error> {
+    let parts = key::decode_object_key(&key).map_err(|error| damaged(&error))?;
+    Ok(KeyOrder::Place.row(parts.prefix, key.slice_ref(parts.key)))
+}
+
+/// The scan that finds a page of rows of these prefixes, and how its rows are found in what it brings.
+fn scan_for(ask: &RowsAsk, own: PrefixSet, props: Arc<BucketProps>) -> Result<(ScanRequest, Found), Error> {
+    let picker = Picker::new(&ask.query.pick)?;
+    let rows_max = usize::try_from(ask.rows_max).unwrap_or(usize::MAX).clamp(1, PAGE_ROWS_MAX);
+    let (range, visitor, found) = match &ask.query.span {
+        Span::Terms { .. } => {
+            let range = entries_of(&ask.query, ask.after.as_ref());
+            let ended = Outcome::new();
+            let visitor = take_entries(own, picker, range.end.clone(), ended.clone());
+            (range, visitor, Found::Entries(ended))
+        }
+        Span::Keys { first, last, order } => {
+            let keys = Keys {
+                bucket: ask.query.bucket.clone(),
+                first: first.clone(),
+                last: last.clone(),
+                own,
+                picker,
+                props,
+            };
+            match order {
+                KeyOrder::Place => {
+                    let range = keys.range(ask.after.as_ref());
+                    let ended = Outcome::new();
+                    (range, keys.take_as_they_lie(ended.clone()), Found::Keys(ended))
+                }
+                KeyOrder::Name => {
+                    let after = ask.after.as_ref().map(|row| row.key.clone());
+                    let keys = keys.behind(after);
+                    let first = Outcome::new();
+                    let range = keys.range(None);
+                    (range, keys.keep_first(rows_max, first.clone()), Found::First(first, rows_max))
+                }
+            }
+        }
+    };
+    let (start, end) = (Bytes::from(range.start), Bytes::from(range.end));
+    // Between bounds the wrong way round nothing lies.
+    let end = end.max(start.clone());
+    Ok((ScanRequest { start, end, items_max: rows_max, visitor, past_losses: false }, found))
+}
+
+fn entries_of(query: &Query, after: Option<&Row>) -> key::KeyRange {
+    let Span::Terms { field, first, last } = &query.span else { unreachable!("it is over a field") };
+    let Bucket { bucket_type, name } = &query.bucket;
+    let mut range = key::index_range(bucket_type, name, field, first, last);
+    if let Some(after) = after {
+        let start = key::index_after(bucket_type, name, field, &after.term, &after.key);
+        range.start = range.start.max(start);
+    }
+    range
+}
+
+/// Takes the entries of objects with these prefixes whose terms match, and ends the scan after so many entries.
+fn take_entries(own: PrefixSet, picker: Picker, end: Vec<u8>, ended: Outcome<Row>) -> Visitor {
+    let mut visited = 0;
+    Box::new(move |entry, _| {
+        visited += 1;
+        let is_wanted = own.contains(key::index_prefix_of(entry))
+            // One that cannot be read is taken, so that whoever names it reports the damage.
+            && (picker.takes_all()
+                || key::decode_index_key(entry).map_or(true, |entry| picker.takes(&entry.term, &entry.key)));
+        if visited < VISITED_MAX {
+            return if is_wanted { Visit::Take } else { Visit::Skip };
+        }
+        if let Ok(row) = row_of_entry(Bytes::copy_from_slice(entry)) {
+            ended.set(row);
+        }
+        if is_wanted { Visit::TakeAndSeek(end.clone()) } else { Visit::Seek(end.clone()) }
+    })
+}
+
+/// Keys of a bucket, of some prefixes.
+struct Keys {
+    bucket: Bucket,
+    first: Bytes,
+    /// `None` for the bucket's last.
+    last: Option<Bytes>,
+    own: PrefixSet,
+    picker: Picker,
+    props: Arc<BucketProps>,
+}
+
+impl Keys {
+    /// Those behind this key.
+    fn behind(mut self, after: Option<Bytes>) -> Keys {
+        if let Some(after) = after.filter(|after| *after >= self.first) {
+            self.first = [&after[..], &[0]].concat().into();
+        }
+        self
+    }
+
+    /// The bytes that all keys of the bucket with a prefix begin with.
+    fn beginning(&self, prefix: u16) -> Vec<u8> {
+        key::objects_of_bucket(prefix, &self.bucket.bucket_type, &self.bucket.name).start
+    }
+
+    /// The first key with a prefix.
+    fn start(&self, prefix: u16) -> Vec<u8> {
+        [&self.beginning(prefix)[..], &self.first].concat()
+    }
+
+    /// From behind a row in the order in which keys lie, or from the first, to the end of the last prefix.
+    fn range(&self, after: Option<&Row>) -> key::KeyRange {
+        let first = self.own.first().unwrap_or_default();
+        let last = self.own.iter().last().unwrap_or_default();
+        let place = after.and_then(|row| Some((u16::from_be_bytes(row.term[..].try_into().ok()?), &row.key)));
+        let start = match place {
+            Some((prefix, key)) => [&self.beginning(prefix)[..], key, &[0]].concat(),
+            None => self.start(first),
+        };
+        key::KeyRange { start: start.max(self.start(first)), end: key::objects_at(last).end }
+    }
+
+    fn is_listed(&self, head: &[u8]) -> bool {
+        // A head that cannot be read is listed: its key is there, and reading it says what is wrong.
+        is_listed(head, &self.props).unwrap_or(true)
+    }
+
+    fn is_in(&self, key: &[u8]) -> bool {
+        self.first <= key && self.last.as_ref().is_none_or(|last| key <= *last)
+    }
+
+    fn takes(&self, key: &[u8], head: &[u8]) -> bool {
+        self.picker.takes(key, key) && self.is_listed(head)
+    }
+
+    /// Where the scan is to go on behind a prefix.
+    fn seek_behind(&self, prefix: u16) -> Visit {
+        let next = prefix.checked_add(1).and_then(|next| self.own.reach(next));
+        seek(next.map(|next| self.start(next)))
+    }
+
+    fn take_as_they_lie(self, ended: Outcome<Row>) -> Visitor {
+        let mut walk = Walk::default();
+        let mut visited = 0;
+        Box::new(move |ledger_key, head| {
+            let key = match walk.key(&self, ledger_key) {
+                Ok(key) => key,
+                Err(visit) => return visit,
+            };
+            if !self.is_in(key) {
+                return self.seek_behind(walk.prefix);
+            }
+            visited += 1;
+            if visited >= VISITED_MAX {
+                ended.set(KeyOrder::Place.row(walk.prefix, Bytes::copy_from_slice(key)));
+                let end = key::objects().end;
+                return if self.takes(key, head) { Visit::TakeAndSeek(end) } else { Visit::Seek(end) };
+            }
+            if self.takes(key, head) { Visit::Take } else { Visit::Skip }
+        })
+    }
+
+    /// Keeps the first keys in a cell.
+    fn keep_first(self, rows_max: usize, kept: Outcome<BTreeSet<Bytes>>) -> Visitor {
+        let mut walk = Walk::default();
+        Box::new(move |ledger_key, head| {
+            let key = match walk.key(&self, ledger_key) {
+                Ok(key) => key,
+                Err(visit) => return visit,
+            };
+            if !self.is_in(key) {
+                return self.seek_behind(walk.prefix);
+            }
+            let mut first = kept.take().unwrap_or_default();
+            let is_full = first.len() >= rows_max;
+            let is_late = is_full && first.last().is_some_and(|last| key > *last);
+            if !is_late && self.takes(key, head) {
+                first.insert(Bytes::copy_from_slice(key));
+                if first.len() > rows_max {
+                    first.pop_last();
+                }
+            }
+            kept.set(first);
+            if is_late { self.seek_behind(walk.prefix) } else { Visit::Skip }
+        })
+    }
+}
+
+/// Where a scan over the keys of some prefixes is.
+#[derive(Default)]
+struct Walk {
+    prefix: u16,
+    /// The bytes that the keys of its prefix begin with; empty before the first.
+    beginning: Vec<u8>,
+}
+
+impl Walk {
+    /// The key of an object of the bucket with a wanted prefix, or where such a one may be.
+    fn key<'a>(&mut self, keys: &Keys, ledger_key: &'a [u8]) -> Result<&'a [u8], Visit> {
+        let prefix = key::prefix_of(ledger_key);
+        if self.beginning.is_empty() || self.prefix != prefix {
+            match keys.own.reach(prefix) {
+                Some(own) if own == prefix => {
+                    self.prefix = prefix;
+                    self.beginning = keys.beginning(prefix);
+                }
+                own => return Err(seek(own.map(|own| keys.start(own)))),
+            }
+        }
+        match ledger_key.strip_prefix(&self.beginning[..]) {
+            // Behind its first key, in case that the scan came here without a seek.
+            Some(key) if key < &keys.first[..] => Err(seek(Some(keys.start(prefix)))),
+            Some(key) => Ok(key),
+            None if ledger_key < &self.beginning[..] => Err(seek(Some(keys.start(prefix)))),
+            None => Err(keys.seek_behind(prefix)),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Index queries: whoever the client is connected to merges the rows that the shards of a covering set find
+//! ([`kv::index::Search`]). How a shard finds them is in `rows.rs`.
+//!
+//! The next page of a part is asked for when the client has taken what came before, as for listings (`listing.rs`).
+//!
+//! A covering set costs as much as the ring is large, and is the same for all queries of the same number of replicas while nodes
+//! neither come nor go: so the last one is kept ([`Cover`]).
+
+use super::rows::RowsReads;
+use super::{Origin, Output, Shard};
+use crate::hop::{Hop, RequestId, ShardId};
+use crate::peer::{NodeId, PeerMessage};
+use base::Monotonic;
+use kv::coverage::{Plan, Source};
+use kv::index::{PrefixSet, RowsAsk, RowsPage, Search};
+use kv::{Error, IndexRequest, Response};
+use ring::Ring;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Queries that one shard's clients run at a time: each may hold an answer in one piece.
+const SEARCHES_MAX: usize = 256;
+
+/// A query that is being answered here.
+struct Searching {
+    search: Search,
+    n_val: u32,
+    deadline: Monotonic,
+    /// Whether the client has still to take what was sent.
+    sending: bool,
+}
+
+/// A covering set, and what it depends on.
+struct Cover {
+    ring: Arc<Ring>,
+    n_val: u32,
+    up: Vec<NodeId>,
+    parts: Vec<(Source, PrefixSet)>,
+}
+
+/// All queries, and all pages of rows being read.
+#[derive(Default)]
+pub(super) struct Searches {
+    under_way: BTreeMap<RequestId, Searching>,
+    /// Whose page each question is about. Those of queries that are over are dropped with them.
+    questions: BTreeMap<u64, RequestId>,
+    cover: Option<Cover>,
+    pub(super) reads: RowsReads,
+}
+
+impl Searches {
+    pub(super) fn len(&self) -> usize {
+        self.under_way.len() + self.reads.len()
+    }
+
+    pub(super) fn forget(&mut self, id: RequestId) {
+        let Some(searching) = self.under_way.remove(&id) else { return };
+        for question in searching.search.asked() {
+            self.questions.remove(&question);
+        }
+    }
+}
+
+impl Shard {
+    pub(super) fn search(&mut self, origin: Origin, request: IndexRequest, deadline: Monotonic) {
+        let Origin::Here(id) = origin else { unreachable!("a query is answered where its client is") };
+        if self.searches.under_way.len() >= SEARCHES_MAX {
+            self.counters.refused += 1;
+            return self.reply(origin, Err(Error::Overload));
+        }
+        match self.start_search(request, deadline) {
+            Ok(searching) => {
+                self.searches.under_way.insert(id, searching);
+                self.ask_rows(id);
+            }
+            Err(error) => self.reply(origin, Err(error)),
+        }
+    }
+
+    fn start_search(&mut self, request: IndexRequest, deadline: Monotonic) -> Result<Searching, Error> {
+        self.config.limits.check_bucket(&request.bucket)?;
+        let n_val = self.table.get(&request.bucket)?.n_val;
+        let (query, after, telling) = request.plan()?;
+        let cover = self.cover(n_val)?;
+        let search = self.with_plan(n_val, |plan| Search::over(cover, query, after, telling, plan));
+        Ok(Searching { search, n_val, deadline, sending: false })
+    }
+
+    fn cover(&mut self, n_val: u32) -> Result<Vec<(Source, PrefixSet)>, Error> {
+        let up: Vec<NodeId> = self.peers.up().collect();
+        let is_same =
+            |it: &&Cover| it.n_val == n_val && it.up == up && Arc::ptr_eq(&it.ring, &self.config.ring);
+        if let Some(cover) = self.searches.cover.as_ref().filter(is_same) {
+            return Ok(cover.parts.clone());
+        }
+        let parts = self.with_plan(n_val, |plan| {
+            let all = plan.prefixes.all();
+            let all = all.map(|prefix| u16::try_from(prefix.0).expect("a prefix has at most 16 bits"));
+            plan.cover(all, &BTreeSet::new())
+        })?;
+        let parts = parts.into_iter().map(|(source, prefixes)| (source, prefixes.into_iter().collect()));
+        let parts: Vec<(Source, PrefixSet)> = parts.collect();
+        let ring = Arc::clone(&self.config.ring);
+        self.searches.cover = Some(Cover { ring, n_val, up, parts: parts.clone() });
+        Ok(parts)
+    }
+
+    /// The client has taken what was sent.
+    pub(super) fn go_on_searching(&mut self, id: RequestId) {
+        if let Some(searching) = self.searches.under_way.get_mut(&id) {
+            searching.sending = false;
+            self.ask_rows(id);
+        }
+    }
+
+    /// Asks for every page that may be asked for.
+    fn ask_rows(&mut self, id: RequestId) {
+        let now = self.config.clock.now();
+        let last_work = &mut self.last_work;
+        let Some(searching) = self.searches.under_way.get_mut(&id) else { return };
+        let deadline = searching.deadline;
+        let questions = searching.search.ask(now, || {
+            *last_work += 1;
+            *last_work
+        });
+        for (question, ..) in &questions {
+            self.searches.questions.insert(*question, id);
+        }
+        for (question, source, ask) in questions {
+            self.ask_for_rows(question, source, ask, deadline);
+        }
+    }
+
+    fn ask_for_rows(&mut self, question: u64, source: Source, ask: RowsAsk, deadline: Monotonic) {
+        let from = self.config.id;
+        match source {
+            Source::Here(shard) if shard == from.0 => self.read_rows_here(question, &ask),
+            Source::Here(shard) => {
+                let message = Hop::AskRows { from, question, ask: Box::new(ask) };
+                self.outputs.push(Output::Hop { to: ShardId(shard), message });
+            }
+            Source::Node(to) => {
+                let (id, ttl_ms) = (self.ask_id(question), self.ttl_ms(deadline));
+                self.send(to, PeerMessage::AskRows { id, ttl_ms, ask: Box::new(ask) });
+            }
+        }
+    }
+
+    /// Takes a page of rows, from wherever it comes.
+    pub(super) fn on_rows(&mut self, question: u64, page: Result<RowsPage, Error>) {
+        // It may have been answered by its deadline, or its client may be gone.
+        let Some(id) = self.searches.questions.remove(&question) else { return };
+        self.step_search(id, |search, plan| search.on_page(question, page, plan));
+    }
+
+    /// Has a query do something, and answers what comes of it.
+    fn step_search(
+        &mut self,
+        id: RequestId,
+        step: impl FnOnce(&mut Search, &Plan<'_>) -> Result<Vec<Response>, Error>,
+    ) {
+        let Some(mut searching) = self.searches.under_way.remove(&id) else { return };
+        let before: Vec<u64> = searching.search.asked().collect();
+        let stepped = self.with_plan(searching.n_val, |plan| step(&mut searching.search, plan));
+        let is_over = stepped.is_err();
+        for question in before.into_iter().filter(|&question| is_over || !searching.search.asks(question)) {
+            self.searches.questions.remove(&question);
+        }
+        match stepped {
+            Ok(answers) => {
+                self.searches.under_way.insert(id, searching);
+                self.answer_search(id, answers);
+            }
+            Err(error) => self.reply(Origin::Here(id), Err(error)),
+        }
+    }
+
+    fn answer_search(&mut self, id: RequestId, answers: Vec<Response>) {
+        for answer in answers {
+            let more = !matches!(&answer, Response::Rows(rows) if rows.done);
+            match self.searches.under_way.get_mut(&id) {
+                Some(searching) if more => searching.sending = true,
+                _ => self.searches.forget(id),
+            }
+            self.outputs.push(Output::Reply { to: id, result: Ok(answer), more });
+        }
+        // What was sent brings the next pages when it is taken.
+        if self.searches.under_way.get(&id).is_some_and(|searching| !searching.sending) {
+            self.ask_rows(id);
+        }
+    }
+
+    /// A node can no longer be reached: others are asked for what it has not told.
+    pub(super) fn fail_rows(&mut self, node: NodeId) {
+        let ids: Vec<RequestId> = self.searches.under_way.keys().copied().collect();
+        for id in ids {
+            self.step_search(id, |search, plan| search.on_down(node, plan).map(|()| Vec::new()));
+        }
+    }
+
+    pub(super) fn expire_searches(&mut self, now: Monotonic) {
+        let ids: Vec<RequestId> = self.searches.under_way.keys().copied().collect();
+        for id in ids {
+            if self.searches.under_way[&id].deadline <= now {
+                self.searches.forget(id);
+                self.reply(Origin::Here(id), Err(Error::Timeout));
+            } else {
+                self.step_search(id, |search, plan| search.tick(now, plan).map(|()| Vec::new()));
+            }
+        }
+    }
+}
