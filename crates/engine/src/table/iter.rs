@@ -10,8 +10,12 @@ use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// So much is read at once: a device's full speed for a merge, and no great loss for a short range.
+/// So much is read at once by a walk that has gone on for a while: a device's full speed.
 const READAHEAD_BYTES: usize = 128 << 10;
+
+/// So much is read where a walk begins, and four times as much each time it goes on: most ranges are short, and to read what
+/// nobody asks for takes longer than a short walk, once for each table.
+const READAHEAD_BYTES_FIRST: usize = 16 << 10;
 
 /// A place in a table, or past its end, where a new one is. It shares the table, which therefore stays.
 pub struct TableIter {
@@ -19,6 +23,8 @@ pub struct TableIter {
     /// Bytes of the file from `window_at` on: whole blocks.
     window: Bytes,
     window_at: u64,
+    /// How much is read next.
+    ahead: usize,
     block: Option<(u32, Block)>,
     index: usize,
     /// Begins with what all keys of the block begin with.
@@ -37,6 +43,7 @@ impl TableIter {
             table,
             window: Bytes::new(),
             window_at: 0,
+            ahead: READAHEAD_BYTES_FIRST,
             block: None,
             index: 0,
             key: Vec::new(),
@@ -59,6 +66,7 @@ impl TableIter {
 
     /// Goes to the first entry whose key is `key` or after it. After an error it is past the end.
     pub fn seek(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error> {
+        self.ahead = READAHEAD_BYTES_FIRST;
         let Some(block) = self.table.find_block(key) else {
             return self.enter(disk, 0);
         };
@@ -201,6 +209,7 @@ impl TableIter {
             len <= READAHEAD_BYTES
         });
         let first = window.last().map_or(number, |block| block.index);
+        self.ahead = READAHEAD_BYTES;
         self.load_from(disk, number, first)
     }
 
@@ -228,19 +237,20 @@ impl TableIter {
         (at.checked_add(len)? <= self.window.len()).then_some(at)
     }
 
-    /// Reads block `first` and as many after it as fit [`READAHEAD_BYTES`].
+    /// Reads block `first` and as many after it as fit what is read next.
     fn read_ahead(&mut self, disk: &mut dyn Disk, first: u32) -> Result<(), Error> {
         let mut blocks = (first..).map_while(|number| self.table.block(number));
         let Some(handle) = blocks.next() else { return Ok(()) };
         let mut len = handle.len as usize;
         for block in blocks {
-            if len + block.len as usize > READAHEAD_BYTES {
+            if len + block.len as usize > self.ahead {
                 break;
             }
             len += block.len as usize;
         }
         self.window = disk::read(disk, self.table.file(), handle.offset, len)?;
         self.window_at = handle.offset;
+        self.ahead = (self.ahead * 4).min(READAHEAD_BYTES);
         Ok(())
     }
 }
