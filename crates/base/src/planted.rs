@@ -75,11 +75,15 @@ pub enum Planted {
     CopyCountedTwice,
     /// A write that another node has passed on is passed on again.
     ForwardingLoop,
+    /// An index entry that an update takes from an object stays.
+    StaleIndexEntry,
+    /// The index entries of an object that is deleted stay.
+    EntryOfDeleted,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 32] = [
+    pub const ALL: [Planted; 34] = [
         Planted::AckBeforeSync,
         Planted::FailedSyncForgotten,
         Planted::NoDirectorySync,
@@ -112,6 +116,8 @@ impl Planted {
         Planted::SwitchedUncopied,
         Planted::CopyCountedTwice,
         Planted::ForwardingLoop,
+        Planted::StaleIndexEntry,
+        Planted::EntryOfDeleted,
     ];
 }
 

@@ -12,9 +12,12 @@
 //! Left out: an incarnation of the range beside the seq. Seqs of a store are never given twice, so "older than the
 //! drop" needs no other name.
 //!
+//! An index entry ([`crate::index`]) is dropped by where its object's key is, too, so that a range takes its entries along.
+//!
 //! Follows the range tombstones of Pebble and RocksDB, whose fragments [`DroppedRanges`] keeps as pieces.
 
 use crate::entry::Seq;
+use crate::index::Indexing;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -52,6 +55,8 @@ pub struct DroppedRanges {
     drops: Vec<RangeDrop>,
     /// The same without overlaps, in key order: where drops overlap the newest counts.
     pieces: Vec<RangeDrop>,
+    /// Says whose index entries go with a range.
+    indexing: Option<Indexing>,
 }
 
 impl DroppedRanges {
@@ -60,16 +65,22 @@ impl DroppedRanges {
         Arc::default()
     }
 
-    /// These drops, in the order of their seqs.
+    /// These drops, in the order of their seqs, of a store that keeps no index.
     pub fn new(drops: Vec<RangeDrop>) -> Arc<DroppedRanges> {
-        let mut all = DroppedRanges::default();
+        DroppedRanges::with_index(drops, None)
+    }
+
+    /// These drops, in the order of their seqs.
+    pub fn with_index(drops: Vec<RangeDrop>, indexing: Option<Indexing>) -> Arc<DroppedRanges> {
+        let mut all = DroppedRanges { indexing, ..DroppedRanges::default() };
         drops.into_iter().for_each(|drop| all.push(drop));
         Arc::new(all)
     }
 
     /// These and one more, which is newer.
     pub fn with(&self, drop: RangeDrop) -> Arc<DroppedRanges> {
-        let mut all = DroppedRanges { drops: self.drops.clone(), pieces: self.pieces.clone() };
+        let (drops, pieces) = (self.drops.clone(), self.pieces.clone());
+        let mut all = DroppedRanges { drops, pieces, indexing: self.indexing };
         all.push(drop);
         Arc::new(all)
     }
@@ -79,18 +90,36 @@ impl DroppedRanges {
         if self.last_seq() <= seq {
             return Arc::clone(self);
         }
-        DroppedRanges::new(self.drops.iter().filter(|drop| drop.seq <= seq).cloned().collect())
+        self.retain(|drop| drop.seq <= seq)
     }
 
     /// Those for which `keep` says so.
     pub fn retain(&self, mut keep: impl FnMut(&RangeDrop) -> bool) -> Arc<DroppedRanges> {
-        DroppedRanges::new(self.drops.iter().filter(|drop| keep(drop)).cloned().collect())
+        let kept = self.drops.iter().filter(|drop| keep(drop)).cloned().collect();
+        DroppedRanges::with_index(kept, self.indexing)
     }
 
     /// Whether version `seq` of `key` is gone.
     #[inline]
     pub fn covers(&self, key: &[u8], seq: Seq) -> bool {
-        !self.pieces.is_empty() && self.pieces_cover(key, seq)
+        !self.pieces.is_empty() && (self.pieces_cover(key, seq) || self.covers_object_of(key, seq))
+    }
+
+    /// Whether `key` is an index entry whose object's key is in a range that was dropped since.
+    fn covers_object_of(&self, key: &[u8], seq: Seq) -> bool {
+        let Some(indexing) = self.indexing.filter(|indexing| indexing.is_entry(key)) else { return false };
+        // All drops may be older, and of hints or other things.
+        seq < self.last_seq()
+            && (indexing.object_of)(key).is_some_and(|object| self.pieces_cover(&object, seq))
+    }
+
+    /// Whether a table that holds keys from `min` to `max` may have some that `drop`, one of these, covers.
+    pub fn may_cover(&self, drop: &RangeDrop, min: &[u8], max: &[u8]) -> bool {
+        let takes_entries = |indexing: Indexing| {
+            let (start, end) = indexing.entries;
+            indexing.has_objects(&drop.start..&drop.end) && start <= max && min < end
+        };
+        drop.overlaps(min, max) || self.indexing.is_some_and(takes_entries)
     }
 
     /// The newest drop's seq; 0 if there is none.

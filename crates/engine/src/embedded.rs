@@ -24,6 +24,7 @@
 use crate::entry::Seq;
 use crate::error::Error;
 use crate::fold::{ScanPage, ScanRequest};
+use crate::index::Before;
 use crate::load::BulkLoad;
 use crate::read::{Reader, Snapshot};
 use crate::store::{
@@ -143,6 +144,42 @@ impl Embedded {
         let seq = self.store.write(batch)?;
         self.settle(seq)?;
         Ok(seq)
+    }
+
+    /// Sets a key's head and value, and its index entries with it, as [`Options::indexing`] says which there are.
+    pub fn put_indexed(&mut self, key: &[u8], head: &[u8], value: &[u8]) -> Result<Seq, Error> {
+        self.write_indexed(&[Write::Put { key, head, value: &[value] }], key)
+    }
+
+    /// Removes a key and its index entries.
+    pub fn delete_indexed(&mut self, key: &[u8]) -> Result<Seq, Error> {
+        self.write_indexed(&[Write::Delete { key }], key)
+    }
+
+    /// Applies a batch whose first write is that of the object `key`, and what changes among its index entries.
+    pub fn write_indexed(&mut self, batch: &[Write<'_>], key: &[u8]) -> Result<Seq, Error> {
+        self.look_for_room();
+        let found = self.head(key);
+        let before = match &found {
+            Ok(Some(found)) => Before::Version { head: &found.head, expires_ms: found.expires_ms },
+            Ok(None) => Before::Nothing,
+            Err(Error::Damaged(_)) => Before::Unknown,
+            Err(error) => return Err(error.clone()),
+        };
+        let seq = self.store.write_over(batch, before)?;
+        self.settle(seq)?;
+        Ok(seq)
+    }
+
+    /// Has index entries made that are not there, and returns when they are.
+    pub fn build_index(&mut self) -> Result<(), Error> {
+        while self.store.options().indexing.is_some() && !self.store.is_indexed() {
+            if let Some(error) = self.store.unfinished() {
+                return Err(error);
+            }
+            self.turn();
+        }
+        Ok(())
     }
 
     /// Lets a store that had no room see whether it has some now: turns to ask the disk, to take its answer, to write what

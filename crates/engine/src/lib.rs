@@ -13,6 +13,7 @@ pub mod embedded;
 pub mod entry;
 pub mod error;
 pub mod fold;
+pub mod index;
 pub mod journal;
 pub mod load;
 pub mod lost;
@@ -30,6 +31,7 @@ pub use compression::{Codec, CompressAt};
 pub use embedded::{Embedded, Machine};
 pub use entry::{Entry, Jsn, Location, Seq};
 pub use error::{Damage, Error};
+pub use index::{Before, Indexing};
 pub use read::{Reader, Snapshot};
 pub use store::{
     CompactionSchedule, Condition, DayWindow, Durability, Found, Lookup, Options, Store, Want, Write,

@@ -141,6 +141,12 @@ impl LostRanges {
         }
     }
 
+    /// Whether versions of `key` were lost, all of them before `seq`.
+    pub fn were_before(&self, key: &[u8], seq: Seq) -> bool {
+        let mut around = self.0.iter().filter(|range| range.contains(key)).peekable();
+        around.peek().is_some() && around.all(|range| range.below <= seq)
+    }
+
     /// Fails if a key from `start` up to `end` may have been lost; an empty `end` is none.
     pub fn check_range(&self, start: &[u8], end: &[u8]) -> Result<(), Error> {
         self.check(|range| range.overlaps(start, end))

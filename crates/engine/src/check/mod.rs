@@ -7,6 +7,8 @@
 //! 4. Go through every table (`tables.rs`): footer, meta data, index, filter, every block, the order of keys; and
 //!    for each entry whose value is in the journal, that its record stands where the entry says.
 //!
+//! Whether index entries are those of the objects is a check of its own (`index.rs`).
+//!
 //! An entry whose record is gone is no fault if a newer version of its key is there: then compaction has dropped it.
 //!
 //! Invariants: nothing is changed; memory is bounded by one window of the journal, the indexes and filters of tables,
@@ -16,10 +18,13 @@
 //! Left out: repair ([`crate::recovery`]). With no manifest that can be read, the tables are checked all the same, but not whether they
 //! are all there.
 
+mod index;
 mod journal;
 mod tables;
 #[cfg(test)]
 mod tests;
+
+pub use index::check_index;
 
 use crate::compaction::Newest;
 use crate::error::{Damage, Error};

@@ -9,6 +9,7 @@ use super::sift::{Fate, OlderKeys, Sieve};
 use crate::compression::Compressor;
 use crate::entry::{Entry, Jsn, Location};
 use crate::error::{Damage, Error};
+use crate::index::Indexing;
 use crate::journal::record::{Header, ParseError, padded_len};
 use crate::journal::segment::{self, SegmentId};
 use crate::store::{CompressionCounters, Segment, WHOLE_FILE};
@@ -57,6 +58,8 @@ pub(crate) struct CompactionRequest {
     pub older_bytes: u64,
     /// The ledger.
     pub newest: Newest,
+    /// Which of its keys are index entries.
+    pub indexing: Option<Indexing>,
     /// How fast it may go.
     pub pace: Arc<Pace>,
     /// Compresses what it moves.
@@ -191,7 +194,7 @@ impl Compaction {
             return Ok(());
         };
         if self.sieves.len() == input {
-            self.sieves.push(Sieve::default());
+            self.sieves.push(Sieve::new(self.request.indexing));
         }
         let unreadable = |error| CompactionError::Unreadable(segment.id, error);
         match self.next_chunk(disk, &segment).map_err(|error| told(error, &unreadable))? {

@@ -24,6 +24,7 @@ use super::newest::{Known, Newest};
 use super::reader::Listed;
 use crate::entry::{Entry, Location};
 use crate::error::Error;
+use crate::index::Indexing;
 use crate::memtable;
 use base::{Disk, FastMap};
 
@@ -83,6 +84,7 @@ struct Undecided {
 /// The verdicts on one input's records, in their order.
 #[derive(Default)]
 pub(super) struct Sieve {
+    indexing: Option<Indexing>,
     keep: Vec<Fate>,
     /// Records whose verdict depends on older segments.
     undecided: Vec<Undecided>,
@@ -93,6 +95,11 @@ pub(super) struct Sieve {
 }
 
 impl Sieve {
+    /// Of a store that keeps this index.
+    pub fn new(indexing: Option<Indexing>) -> Sieve {
+        Sieve { indexing, ..Sieve::default() }
+    }
+
     /// Judges a chunk of records. Keys are looked up in their order, so that each block is read once.
     pub fn judge(&mut self, disk: &mut dyn Disk, newest: &mut Newest, chunk: &[Listed]) -> Result<(), Error> {
         let first = self.keep.len();
@@ -110,8 +117,10 @@ impl Sieve {
             let mut is_value = false;
             let verdict = match newest.find(disk, &listed.key) {
                 Ok(known) => {
+                    // An index entry is in its object's head, too.
                     is_value = entry.location == Location::Inline
-                        && known.is_some_and(|known| known.jsn == entry.jsn);
+                        && known.is_some_and(|known| known.jsn == entry.jsn)
+                        && !self.indexing.is_some_and(|indexing| indexing.is_entry(&listed.key));
                     verdict(&entry, known)
                 }
                 Err(Error::Damaged(_) | Error::Malformed(_)) => Verdict::Keep,

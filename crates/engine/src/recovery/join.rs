@@ -10,6 +10,7 @@ use super::RebuildProgress;
 use crate::drops::DroppedRanges;
 use crate::entry::{Entry, Jsn, Location};
 use crate::error::Error;
+use crate::index::Indexing;
 use crate::journal::record::padded_len;
 use crate::lost::{LostRange, LostRanges};
 use crate::manifest::TableRecord;
@@ -39,6 +40,8 @@ pub(super) struct JoinRequest {
     /// The key behind the last one.
     pub to: Option<Vec<u8>>,
     pub dropped: Arc<DroppedRanges>,
+    /// Whose entries are left out.
+    pub indexing: Option<Indexing>,
     pub lost: Arc<LostRanges>,
     /// The first number of each segment, ascending.
     pub segments: Arc<[(Jsn, u64)]>,
@@ -108,7 +111,8 @@ impl Join {
             let in_journal = self.iter.source() < Some(self.request.runs.len());
             let lost = &self.request.lost;
             let is_certain = in_journal || lost.check_found(item.key, item.seq).is_ok();
-            if is_certain && !self.request.dropped.covers(item.key, item.seq) {
+            let is_derived = self.request.indexing.is_some_and(|indexing| indexing.is_entry(item.key));
+            if is_certain && !is_derived && !self.request.dropped.covers(item.key, item.seq) {
                 let entry = Entry::decode(item.entry)?;
                 let ends_here = entry.location == Location::Deleted && lost.check_missing(item.key).is_ok();
                 if !ends_here {

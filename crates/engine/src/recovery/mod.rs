@@ -17,6 +17,9 @@
 //! have been deleted since. A rebuild with a manifest heals ranges of which versions were lost ([`crate::lost`]); what
 //! was in such a range, and is not known for certain, goes on to be an error.
 //!
+//! Index entries ([`crate::index`]) are left out: their records need not be there any more, nor those of their deletions. The
+//! store makes them anew from the heads once it is open.
+//!
 //! Invariants: memory is bounded by a group's heads for each job under way; no value is read where a segment has its block
 //! of heads; deletions, range drops and ends of versions count as ever, so nothing comes back.
 //!
@@ -236,7 +239,7 @@ impl Rebuild<'_> {
             runs.push(Arc::new(Table::open(self.disk, &folder, gather::run_id(number))?));
         }
         let first_id = self.first_table_id()?;
-        let dropped = DroppedRanges::new(self.drops(notes));
+        let dropped = DroppedRanges::with_index(self.drops(notes), self.options.indexing);
         let entries = runs.iter().chain(&tables).map(|table| table.meta().entries).sum();
         self.progress.entries.store(entries, Ordering::Relaxed);
         let fences = fences(&runs, &tables, entries);
@@ -252,6 +255,7 @@ impl Rebuild<'_> {
                 from: part.checked_sub(1).map(|before| fences[before].clone()),
                 to: fences.get(part).cloned(),
                 dropped: Arc::clone(&dropped),
+                indexing: self.options.indexing,
                 lost: Arc::clone(before),
                 segments: segment_starts(notes),
                 progress: Arc::clone(self.progress),

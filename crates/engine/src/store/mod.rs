@@ -4,7 +4,7 @@
 //! would wait are parked, writes are handed over when a turn ends, and whatever takes long is a job.
 //!
 //! * `write.rs`: a batch goes to the journal's open group and to the memtable; `condition.rs`: if keys have the versions
-//!   that the caller knows; `load.rs`: a sorted load goes past the memtable.
+//!   that the caller knows; `index.rs`: with index entries beside it; `load.rs`: a sorted load goes past the memtable.
 //! * `lookup.rs`: HEAD and GET, resumable.
 //! * `maintenance/`: flushes, merges, the next segment, the manifest; one at a time of each kind.
 //! * `pressure.rs`: how near it is to its limits, and how much slower writes should come.
@@ -21,6 +21,7 @@ mod cache;
 mod close;
 mod condition;
 mod destroy;
+mod index;
 mod load;
 mod lookup;
 mod maintenance;
@@ -56,6 +57,7 @@ use crate::entry::{Jsn, Seq};
 use crate::error::Error;
 use crate::fold::{Fold, FoldEnd, FoldId, FoldRequest, FoldVisitor, FoldWalk};
 use crate::fold::{Scan, ScanId, ScanPage, ScanRequest};
+use crate::index::Building;
 use crate::journal::segment::Position;
 use crate::journal::writer::Writer;
 use crate::lost::LostRanges;
@@ -124,6 +126,12 @@ pub struct Store {
     version: Arc<Version>,
     /// Ranges that were dropped, and may not be cut out of tables everywhere.
     drops: Arc<DroppedRanges>,
+    /// Index entries being made anew; `None` where all are there, or none are kept.
+    building: Option<Building>,
+    /// Whether there may be index entries.
+    has_entries: bool,
+    /// The version of the mark that says that all are there.
+    indexed_at: Seq,
     /// Versions up to this one are in tables, as far as is known since the store was opened.
     flushed: Seq,
     manifest: ManifestState,

@@ -2,6 +2,7 @@
 
 use super::resources::RESERVE_BYTES;
 use crate::compression::{Codec, CompressAt};
+use crate::index::Indexing;
 pub use crate::journal::writer::Durability;
 use crate::manifest::MergeOptions;
 use std::collections::BTreeMap;
@@ -74,6 +75,9 @@ pub struct Options {
     /// How long segments that were compacted are kept aside, in the folder `waste` of the store: what was deleted or
     /// overwritten by mistake is still in them. Default: not at all.
     pub waste_retention: Duration,
+    /// How index entries are kept beside objects ([`crate::index`]). Default: not at all. A store that has kept them must not
+    /// be written to without: it would not notice what it misses.
+    pub indexing: Option<Indexing>,
     /// What a new store is to remember for its owner; an existing one has its own ([`crate::Store::metadata`]).
     pub metadata: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -136,6 +140,7 @@ impl Default for Options {
             compress_at: CompressAt::Receipt,
             zstd_level: 1,
             rebuild_lost_ledger: false,
+            indexing: None,
             metadata: BTreeMap::new(),
         }
     }

@@ -71,10 +71,26 @@ pub enum Write<'a> {
     },
 }
 
+impl<'a> Write<'a> {
+    /// The key that it is about; `None` of a range.
+    pub(super) fn key(&self) -> Option<&'a [u8]> {
+        match *self {
+            Write::Put { key, .. } | Write::PutUntil { key, .. } | Write::Delete { key } => Some(key),
+            Write::DropRange { .. } => None,
+        }
+    }
+}
+
 impl Store {
     /// Applies a batch and tells the version of its last write: the batch may be acknowledged once
     /// [`Store::acknowledged`] has reached it.
     pub fn write(&mut self, batch: &[Write<'_>]) -> Result<Seq, Error> {
+        within("a batch's number of writes", batch.len(), BATCH_WRITES_MAX)?;
+        self.write_all(batch)
+    }
+
+    /// [`Store::write`] of a batch whose number of writes was seen to.
+    pub(super) fn write_all(&mut self, batch: &[Write<'_>]) -> Result<Seq, Error> {
         self.check_backlog()?;
         self.begin_batch(batch)?;
         let last = batch.len() - 1;
@@ -154,6 +170,9 @@ impl Store {
                 self.writer.count(at);
                 let (start, end) = (Bytes::copy_from_slice(start), Bytes::copy_from_slice(end));
                 self.drops = self.drops.with(RangeDrop { start, end, seq: at.seq });
+                if let Some(building) = &mut self.building {
+                    building.read_again(at.seq);
+                }
                 // Tables let go of what was dropped once no crash can undo the drop.
                 self.writer.want_sync();
             }
@@ -275,7 +294,6 @@ fn has_value(write: &Write<'_>) -> bool {
 
 /// Checks every write of the batch and tells how much of the journal it will take at most.
 fn check_limits(batch: &[Write<'_>]) -> Result<usize, Error> {
-    within("a batch's number of writes", batch.len(), BATCH_WRITES_MAX)?;
     let mut bytes = 0;
     for write in batch {
         let (key, head, value): (&[u8], &[u8], usize) = match *write {
@@ -298,6 +316,6 @@ fn check_limits(batch: &[Write<'_>]) -> Result<usize, Error> {
     Ok(bytes)
 }
 
-fn within(what: &'static str, len: usize, limit: usize) -> Result<(), Error> {
+pub(super) fn within(what: &'static str, len: usize, limit: usize) -> Result<(), Error> {
     if len > limit { Err(Error::TooLarge { what, len, limit }) } else { Ok(()) }
 }

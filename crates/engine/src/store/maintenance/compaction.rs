@@ -311,6 +311,7 @@ impl Store {
                 Arc::clone(&self.version),
                 Arc::clone(&self.lost),
             ),
+            indexing: self.options.indexing,
             pace: Arc::clone(&compaction.pace),
             compressor: Compressor::new(&self.options),
         };

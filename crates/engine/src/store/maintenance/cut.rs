@@ -59,7 +59,7 @@ impl Store {
             let tables = self.version.level(level).iter();
             tables
                 .clone()
-                .find(|table| drops.iter().any(|drop| holds(table.meta(), drop)))
+                .find(|table| drops.iter().any(|drop| holds(&drops, drop, table.meta())))
                 .map(|t| (level, t))
         });
         match partly {
@@ -80,8 +80,9 @@ impl Store {
     // The memtables hold nothing that is older than a drop when all up to it has been flushed.
     fn forget_drops(&mut self) {
         let (version, flushed) = (&self.version, self.flushed);
+        let drops = Arc::clone(&self.drops);
         let is_needed = |drop: &RangeDrop| {
-            drop.seq > flushed || version.tables().any(|(_, table)| holds(table.meta(), drop))
+            drop.seq > flushed || version.tables().any(|(_, table)| holds(&drops, drop, table.meta()))
         };
         if self.drops.iter().any(|drop| !is_needed(drop)) {
             self.drops = self.drops.retain(is_needed);
@@ -89,9 +90,11 @@ impl Store {
     }
 }
 
-/// Whether a table may hold a version that `drop` covers.
-fn holds(table: &TableMeta, drop: &RangeDrop) -> bool {
-    table.min_seq < drop.seq && table.cut_seq < drop.seq && drop.overlaps(&table.min_key, &table.max_key)
+/// Whether a table may hold a version that `drop`, one of `drops`, covers.
+fn holds(drops: &DroppedRanges, drop: &RangeDrop, table: &TableMeta) -> bool {
+    table.min_seq < drop.seq
+        && table.cut_seq < drop.seq
+        && drops.may_cover(drop, &table.min_key, &table.max_key)
 }
 
 /// Tables all of whose versions are gone.

@@ -7,6 +7,7 @@
 //!   that says so is durable. The lease of dot counters.
 //! * `compaction.rs`: what is of use in segments that are mostly waste moves to a new one.
 //! * `scrub.rs`: what lies there is read again, within a period.
+//! * `store/index.rs`: index entries are made anew where they are not whole.
 //! * `obsolete.rs`: files of tables and segments that nobody reads any more are removed.
 //!
 //! A job that fails because of the disk fences the store: what it has is still read, and nothing is lost. One for which there
@@ -29,6 +30,7 @@ pub(super) use scrub::ScrubState;
 
 use super::{Event, Store};
 use crate::error::Error;
+use crate::index::Building;
 use crate::journal::writer::ReadySegment;
 use crate::manifest::{MergeCursors, MergePlan};
 use crate::merge::MergeOutput;
@@ -82,6 +84,7 @@ impl Store {
         self.take_manifest();
         self.take_scrub(now);
         self.step_room(now);
+        self.step_index(now);
         if self.writer.fenced().is_none() && !self.waits_for_room() {
             self.want_segment();
             self.want_flush();
@@ -119,6 +122,7 @@ impl Store {
             || at_work.removing.is_some()
             || at_work.manifest.is_some()
             || !at_work.edits.is_empty()
+            || self.building.as_ref().is_some_and(Building::is_reading)
     }
 
     pub(crate) fn tables_dir(&self) -> PathBuf {

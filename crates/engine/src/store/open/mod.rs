@@ -8,7 +8,8 @@
 //! 4. Replay the journal from where the tables end, cut what is torn, and sync the rest: what is shown to a
 //!    reader now must not be lost by the next crash.
 //! 5. Begin a new segment: what a crash left is never written again.
-//! 6. Write the manifest, with a new lease.
+//! 6. See whether the index is whole, if one is kept.
+//! 7. Write the manifest, with a new lease.
 //!
 //! Damage does not keep a store from opening. In the journal: later records are applied, a damaged value answers an
 //! error, and where a key was lost everything that it might have been answers that error. A table that is lost leaves
@@ -27,6 +28,7 @@ use super::{BlockCache, JOURNAL_TOKEN, Options, Store, StoreCounters, Times};
 use crate::compression::{Compressor, ZSTD_LEVELS};
 use crate::entry::{Jsn, Seq};
 use crate::error::{Damage, Error};
+use crate::index::Building;
 use crate::journal::prepare::PrepareSegment;
 use crate::journal::segment::{self, SegmentId};
 use crate::journal::writer::Writer;
@@ -168,6 +170,9 @@ impl Store {
             frozen: VecDeque::new(),
             version: Arc::new(version),
             drops,
+            building: None,
+            has_entries: false,
+            indexed_at: Seq(0),
             flushed: Seq(0),
             manifest: state,
             parked: FastMap::default(),
@@ -190,6 +195,12 @@ impl Store {
         };
         let next_table = store.maintenance.next_table.load(std::sync::atomic::Ordering::Relaxed);
         store.maintenance.scrub = ScrubState::open(&mut *startup, dir, store.now_ms(), next_table);
+        if let Some(indexing) = store.options.indexing {
+            let snapshot = store.snapshot();
+            let found = Building::look(&mut *startup, &snapshot, &indexing);
+            (store.building, store.indexed_at) = (found.building, found.marked);
+            store.has_entries = found.has_entries;
+        }
         let mut state = store.manifest.clone();
         state.clean = None;
         state.dot_lease_end = next_counter + LEASE_COUNTERS;

@@ -96,7 +96,7 @@ impl<'a> Recovery<'a> {
             next_seq: Seq(state.last_seq.0 + 1),
             replay_from: (at, state.replay_jsn),
             lost: LostRanges::new(state.lost.iter().cloned().chain(lost)),
-            drops: DroppedRanges::new(state.drops.clone()),
+            drops: DroppedRanges::with_index(state.drops.clone(), options.indexing),
             report: OpenReport { damage, ..OpenReport::default() },
         })
     }
