@@ -2,10 +2,11 @@
 
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use crate::repair;
+use base::Clock;
 use clap::ValueHint;
-use engine::check::{Finding, FindingKind, Summary, check_store};
+use engine::check::{Finding, FindingKind, Summary, check_index, check_store};
 use node::layout::{SHARDS_MAX, shard_dir};
-use os::OsDisk;
+use os::{OsClock, OsDisk};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -72,7 +73,20 @@ fn check(out: &mut impl Write, store: &Path, folder: &Path) -> Result<(Summary, 
     })
     .map_err(|error| Failure::new(UNUSABLE, error.to_string()))?;
     printed?;
-    Ok((summary, ledger_is_damaged || summary.lost_ranges > 0))
+    let wrong_entries = if summary.damaged == 0 { check_entries(out, store, folder)? } else { 0 };
+    let summary = Summary { damaged: summary.damaged + wrong_entries, ..summary };
+    Ok((summary, ledger_is_damaged || summary.lost_ranges > 0 || wrong_entries > 0))
+}
+
+/// Checks a store's index entries against its objects, and tells how many are wrong.
+fn check_entries(out: &mut impl Write, store: &Path, folder: &Path) -> Result<u64, Failure> {
+    let Some(indexing) = repair::options_of(store).indexing else { return Ok(0) };
+    let now_ms = OsClock::new().wall().0 / 1000;
+    let mut findings = Vec::new();
+    check_index(&mut OsDisk::blocking(), store, &indexing, now_ms, &mut |finding| findings.push(finding))
+        .map_err(|error| Failure::new(UNUSABLE, error.to_string()))?;
+    findings.iter().try_for_each(|finding| writeln!(out, "{}", line(folder, finding)))?;
+    Ok(findings.len() as u64)
 }
 
 /// The stores' folders: those of all shards that there should be, or the folder itself.

@@ -6,6 +6,7 @@ use base::{Job, Progress};
 use engine::manifest;
 use engine::recovery::{RebuildProgress, repair_store};
 use engine::{Embedded, Machine, Options};
+use node::INDEXING;
 use node::layout::{Layout, SHARDS_MAX, shard_dir};
 use os::{OsClock, OsDisk, OsRng};
 use ring::RingSize;
@@ -41,11 +42,12 @@ pub fn options(
     ring_size: Option<u32>,
     partitions_max: Option<u32>,
 ) -> Result<Options, Failure> {
-    let mut options = Options::default();
+    let mut options = options_of(store);
     let shards: Vec<u16> = (0..SHARDS_MAX).filter(|shard| shard_dir(dir, *shard).is_dir()).collect();
     let Some(shard) = shards.iter().copied().find(|shard| shard_dir(dir, *shard) == store) else {
         return Ok(options);
     };
+    options.indexing = Some(INDEXING);
     let unusable = |text: &str| Failure::new(UNUSABLE, format!("{}: {text}", dir.display()));
     options.metadata = match (metadata(dir), ring_size) {
         (Some(mut metadata), _) => {
@@ -68,6 +70,13 @@ pub fn options(
         }
     };
     Ok(options)
+}
+
+/// What the store in `store` is opened with. A node's keeps index entries; of another's keys nothing is known.
+pub fn options_of(store: &Path) -> Options {
+    let found = manifest::find(&mut OsDisk::blocking(), store).ok().flatten();
+    let is_nodes = found.is_some_and(|found| Layout::of_metadata(&found.state.metadata).is_ok());
+    Options { indexing: is_nodes.then_some(INDEXING), ..Options::default() }
 }
 
 /// Makes the ledger of the store in `store` again.
@@ -95,7 +104,7 @@ pub fn repair(out: &mut impl Write, store: &Path, folder: &Path, options: &Optio
 pub fn accept_losses(out: &mut impl Write, store: &Path, folder: &Path) -> Result<(), Failure> {
     let failed = |error: engine::Error| Failure::new(FAILED, format!("{}: {error}", store.display()));
     let machine = Machine::new(OsDisk::blocking().blocking_handles(), OsClock::new(), OsRng::new());
-    let mut opened = Embedded::open(store, Options::default(), machine).map_err(failed)?;
+    let mut opened = Embedded::open(store, options_of(store), machine).map_err(failed)?;
     let accepted = opened.store().accept_losses();
     opened.close().map_err(failed)?;
     for range in accepted {

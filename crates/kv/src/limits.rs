@@ -1,7 +1,7 @@
 //! How large things may be, and why. Whoever passes a limit is told its name ([`Error::TooLarge`]).
 
 use object::Metadata;
-use object::key::{BUCKET_LEN_MAX, KEY_LEN_MAX, TYPE_LEN_MAX};
+use object::key::{BUCKET_LEN_MAX, FIELD_LEN_MAX, KEY_LEN_MAX, TERM_LEN_MAX, TYPE_LEN_MAX, entry_len_max};
 
 use crate::error::{Error, Name};
 use crate::request::Bucket;
@@ -16,6 +16,10 @@ pub const OBJECT_BYTES_MAX: usize = 2 * VALUE_BYTES_MAX;
 /// The most metadata (types, user metadata, links, index terms) one sibling may carry: heads are kept in the
 /// ledger and in memory, and Riak's HTTP interface never took more than this in headers.
 pub const METADATA_BYTES_MAX: usize = 256 << 10;
+
+/// The most bytes of ledger keys that the index entries of one sibling may take: they are written in one batch with the
+/// object, and those of as many siblings as there may be still fit one.
+pub const INDEX_KEYS_BYTES_MAX: usize = 4 << 20;
 
 /// The largest encoded head: what the engine takes.
 pub const HEAD_BYTES_MAX: usize = 1 << 20;
@@ -75,6 +79,18 @@ impl Limits {
         check("metadata", metadata_bytes(metadata), self.metadata_bytes_max)
     }
 
+    /// Checks the index terms of what a client wants to store under this key.
+    pub fn check_indexes(&self, bucket: &Bucket, key: &[u8], metadata: &Metadata) -> Result<(), Error> {
+        let names = bucket.bucket_type.len() + bucket.name.len() + key.len();
+        let mut keys = 0;
+        for entry in &metadata.indexes {
+            check("index field", entry.field.len(), FIELD_LEN_MAX)?;
+            check("index term", entry.value.len(), TERM_LEN_MAX)?;
+            keys += entry_len_max(names + entry.field.len() + entry.value.len());
+        }
+        check("ledger keys of all index entries", keys, INDEX_KEYS_BYTES_MAX)
+    }
+
     /// Checks what is about to be written, all siblings together.
     pub fn check_object(&self, head: &[u8], values: &[u8]) -> Result<(), Error> {
         check("object head", head.len(), self.head_bytes_max)?;
@@ -127,6 +143,26 @@ mod tests {
         assert_eq!(limits.check_names(&bucket(65_536), b"k"), too_large("bucket", 65_535));
         assert_eq!(limits.check_names(&bucket(1), &[b'k'; 65_536]), too_large("key", 65_535));
         assert_eq!(limits.check_names(&bucket(65_535), &[b'k'; 65_535]), Ok(()));
+
+        let entry = |field: usize, value: usize| object::IndexEntry {
+            field: Bytes::from(vec![b'f'; field]),
+            value: Bytes::from(vec![b'v'; value]),
+        };
+        let indexes = |indexes: Vec<_>| {
+            let metadata = Metadata { indexes, ..Metadata::default() };
+            limits.check_indexes(&bucket(1), b"k", &metadata)
+        };
+        assert_eq!(indexes(vec![entry(1024, 32_768); 62]), Ok(()));
+        assert_eq!(indexes(vec![entry(1025, 0)]), too_large("index field", 1024));
+        assert_eq!(indexes(vec![entry(0, 32_769)]), too_large("index term", 32_768));
+        assert!(matches!(
+            indexes(vec![entry(1024, 32_768); 63]),
+            Err(Error::TooLarge {
+                what: "ledger keys of all index entries",
+                limit: INDEX_KEYS_BYTES_MAX,
+                ..
+            })
+        ));
 
         let small = Limits { value_bytes_max: 3, metadata_bytes_max: 20, ..limits };
         let plain = Metadata::default();

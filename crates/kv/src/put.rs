@@ -2,7 +2,7 @@
 //!
 //! 1. Check names, sizes and index terms, resolve the quorums, and see that those who can be reached can meet them.
 //! 2. If the client set a condition, hold it against what a quorum of primaries has.
-//! 3. Read the head here, unless `last_write_wins` needs none; plan the new version; read the values of siblings
+//! 3. Read the head here, unless `last_write_wins` needs none and nothing has index entries that would stay; plan the new version; read the values of siblings
 //!    that stay.
 //! 4. Write it here and send it to the other replicas, at the same time.
 //! 5. When enough confirm, answer; wait for the rest, so that those that fail get a hint.
@@ -98,6 +98,7 @@ impl Put {
         turn.limits.check_names(&request.bucket, key)?;
         turn.limits.check_sibling(&request.metadata, &request.value)?;
         object::index::validate(&request.metadata.indexes)?;
+        turn.limits.check_indexes(&request.bucket, key, &request.metadata)?;
         let quorums = (request.w, request.pw, request.dw);
         let needs = Needs::write(turn.props, request.n_val, quorums, request.node_confirms)?;
         let placement = (turn.place)(needs.n, request.sloppy_quorum.unwrap_or(true));
@@ -163,7 +164,8 @@ impl Put {
 
     /// Whether the write does not depend on what is stored here.
     fn is_blind(&self, turn: &Turn<'_>) -> bool {
-        turn.props.last_write_wins && !self.request.asis && !self.is_conditional()
+        let is_blind = turn.props.last_write_wins && !self.request.asis && !self.is_conditional();
+        is_blind && !turn.may_replace_entries
     }
 
     fn on_head(&mut self, begun: Begun, stored: Option<Stored>, turn: &mut Turn<'_>) -> Result<State, Error> {

@@ -54,6 +54,7 @@ impl Bench {
             next_dot: &mut next_dot,
             place: &|_, _| placement.clone(),
             grave: self.graveyard.plot(&self.key),
+            may_replace_entries: false,
             form: ReadForm::LocalValue,
             props: &self.props,
             limits: &Limits::default(),

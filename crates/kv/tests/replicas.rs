@@ -58,6 +58,7 @@ impl Bench {
             next_dot: &mut next_dot,
             place: &|_, _| placement.clone(),
             grave: self.graveyard.plot(&key),
+            may_replace_entries: false,
             form: self.form,
             props: &self.props,
             limits: &Limits::default(),

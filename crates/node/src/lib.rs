@@ -9,12 +9,13 @@
 //! * `hop.rs`: what shards of a node say to each other.
 //! * `peer/`: what nodes say to each other.
 //! * `members.rs`: the nodes of the cluster. `topology.rs`: who holds what, and how that changes.
-//! * `layout.rs`: what a data folder was made with.
+//! * `layout.rs`: what a data folder was made with. `indexing.rs`: which index entries its stores keep.
 //! * `riak/`, `http/`: Riak's protocol buffers and its HTTP in front of it.
 
 mod contents;
 pub mod hop;
 pub mod http;
+pub mod indexing;
 pub mod layout;
 pub mod members;
 pub mod peer;
@@ -23,6 +24,7 @@ pub mod shard;
 pub mod topology;
 
 pub use hop::{Hop, ShardId};
+pub use indexing::INDEXING;
 pub use layout::Layout;
 pub use members::Members;
 pub use peer::{AskId, CopyPart, Lane, Load, PeerMessage};

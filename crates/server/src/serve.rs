@@ -21,7 +21,7 @@ use engine::store::{OpenReport, Resources};
 use kv::BucketTable;
 use node::layout::Owner;
 use node::riak::{Identity, RIAK_VERSION};
-use node::{Layout, ShardId};
+use node::{INDEXING, Layout, ShardId};
 use os::{OsDisk, OsRng};
 use ring::{MemberState, RingSize};
 use std::collections::BTreeMap;
@@ -370,6 +370,7 @@ fn options(config: &Config, resources: &Resources) -> Options {
         scrub_period: config.scrub_period,
         waste_retention: config.waste_retention,
         space_target_percent: config.space_target,
+        indexing: Some(INDEXING),
         space_target_idle_percent: fit.space_target_idle_percent.min(config.space_target),
         ..fit
     }

@@ -103,6 +103,7 @@ impl Node {
                 next_dot: &mut next_dot,
                 place: &place,
                 grave,
+                may_replace_entries: false,
                 form,
                 props,
                 limits,

@@ -175,6 +175,7 @@ impl Node {
                 next_dot: &mut next_dot,
                 place: &|n, _| Placement::alone(n),
                 grave: graveyard.plot(key),
+                may_replace_entries: false,
                 form: ReadForm::LocalValue,
                 props: &props,
                 limits: &self.limits,

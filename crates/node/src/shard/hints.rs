@@ -138,9 +138,13 @@ impl Shard {
         let hint = key::hint(node.0, &work.key);
         // It may have become this node's to keep since.
         let object = object && !self.keeps(&work.key, work.props.n_val);
-        let both = [Write::Delete { key: &hint }, Write::Delete { key: &work.key }];
+        let both = [Write::Delete { key: &work.key }, Write::Delete { key: &hint }];
+        let written = match object {
+            true => self.store.write_over(&both, work.prior.before(self.store.has_entries())),
+            false => self.store.write(&both[1..]),
+        };
         // A hint that cannot be removed is brought once more.
-        if self.store.write(if object { &both } else { &both[..1] }).is_ok() {
+        if written.is_ok() {
             self.counters.hints_home += 1;
         }
     }

@@ -4,7 +4,7 @@
 //! other node is never parked, and costs no entry in any table: that is the common case of a read on a node alone.
 
 use super::peers::Peers;
-use super::work::{Coordinator, LINGERING_MAX, Parting, Waits, Work};
+use super::work::{Coordinator, LINGERING_MAX, Parting, Prior, Waits, Work};
 use super::{Origin, Shard, ShardConfig, Waiter, store_error};
 use crate::peer::Load;
 use base::Monotonic;
@@ -158,6 +158,7 @@ impl Shard {
         let at = self.position(key::prefix_of(&work.key));
         let Shard { store, config, peers, actor, graveyard, .. } = self;
         let ShardConfig { rng, ring, limits, clock, .. } = config;
+        let may_replace_entries = store.has_entries();
         let mut next_dot = |is_primary: bool| {
             let actor = if is_primary { *actor } else { Actor(rng.next_u64()) };
             store.next_counter().map(|counter| Dot { actor, counter }).map_err(store_error)
@@ -169,6 +170,7 @@ impl Shard {
             next_dot: &mut next_dot,
             place: &place,
             grave: graveyard.plot(&work.key),
+            may_replace_entries,
             form,
             props: &work.props,
             limits,
@@ -185,10 +187,12 @@ impl Shard {
                 None
             }
             Action::Read { want, hold } => {
+                work.reads_hint = false;
                 let found = self.store.lookup(&work.key, engine_want(want));
                 self.looked_up(id, work, found, hold)
             }
             Action::ReadHint { node } => {
+                work.reads_hint = true;
                 let found = self.store.lookup(&key::hint(node.0, &work.key), Want::Head);
                 self.looked_up(id, work, found, true)
             }
@@ -231,7 +235,8 @@ impl Shard {
                 self.written(id, work, Ok(self.store.last_written()))
             }
             Action::Remove => {
-                let written = self.store.write(&[Write::Delete { key: &work.key }]);
+                let before = work.prior.before(self.store.has_entries());
+                let written = self.store.write_over(&[Write::Delete { key: &work.key }], before);
                 self.release_key(work);
                 work.rests_on = Seq(0);
                 self.written(id, work, written)
@@ -304,12 +309,14 @@ impl Shard {
         hints: &[NodeId],
     ) -> Option<Event> {
         let object = Write::Put { key: &work.key, head, value: &[value] };
+        let before = work.prior.before(self.store.has_entries());
         let written = if hints.is_empty() {
-            self.store.write(&[object])
+            self.store.write_over(&[object], before)
         } else {
             let keys = self.hint_keys(hints, &work.key);
             let hints = keys.iter().map(|key| Write::Put { key, head: &[], value: &[] });
-            self.store.write(&std::iter::once(object).chain(hints).collect::<Vec<_>>())
+            let batch: Vec<_> = std::iter::once(object).chain(hints).collect();
+            self.store.write_over(&batch, before)
         };
         self.release_key(work);
         // What the write was planned on goes with it.
@@ -521,6 +528,9 @@ fn engine_want(want: kv::Want) -> Want {
 }
 
 fn stored(work: &mut Work, answer: Result<Option<Found>, engine::Error>) -> Result<Option<Stored>, Error> {
+    if !work.reads_hint {
+        work.prior = Prior::of(&answer);
+    }
     match answer {
         Ok(None) => Ok(None),
         Ok(Some(found)) => {

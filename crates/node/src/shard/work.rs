@@ -4,12 +4,13 @@ use super::{Origin, WORK_MAX};
 use crate::topology::Epoch;
 use base::{FastMap, Monotonic};
 use bytes::Bytes;
-use engine::Seq;
 use engine::store::LookupId;
+use engine::{Before, Found, Seq};
 use kv::{
     Action, Answer, Bucket, BucketProps, DeleteRequest, Error, Event, GetRequest, Next, PutRequest, Request,
     Response, Turn,
 };
+use object::HeadView;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -142,6 +143,10 @@ pub(super) struct Work {
     pub bytes: usize,
     /// Whether it keeps other writes of its key waiting.
     pub holds_key: bool,
+    /// What it has found under the key, to be taken out of the index when that is replaced.
+    pub prior: Prior,
+    /// Whether it looks for a hint, and not under the key.
+    pub reads_hint: bool,
     /// What it waits for here, besides other nodes.
     pub waits: Waits,
     /// Its answer, until what it rests on may be acknowledged.
@@ -174,6 +179,8 @@ impl Work {
             unpassed: None,
             rests_on: Seq(0),
             holds_key: false,
+            prior: Prior::Unread,
+            reads_hint: false,
             waits: Waits::Nothing,
             parting: None,
             next: Next::Wait,
@@ -196,6 +203,42 @@ pub(super) fn placed(key: &Bytes) -> Result<(u16, Bucket), object::Error> {
         Cow::Owned(part) => Bytes::from(part),
     };
     Ok((parts.prefix, Bucket { bucket_type: name(parts.bucket_type), name: name(parts.bucket) }))
+}
+
+/// What work has found under its key.
+#[derive(Clone, Debug)]
+pub(super) enum Prior {
+    Unread,
+    /// Nothing that has index entries.
+    Plain,
+    Indexed {
+        head: Bytes,
+        expires_ms: Option<u64>,
+    },
+    Damaged,
+}
+
+impl Prior {
+    /// Of what a lookup has answered.
+    pub fn of(answer: &Result<Option<Found>, engine::Error>) -> Prior {
+        match answer {
+            Ok(Some(found)) if HeadView::may_have_indexes(&found.head) => {
+                Prior::Indexed { head: found.head.clone(), expires_ms: found.expires_ms }
+            }
+            Ok(_) => Prior::Plain,
+            Err(_) => Prior::Damaged,
+        }
+    }
+
+    /// What a store is told that replaces it. Where nothing has entries it need not have been read.
+    pub fn before(&self, has_entries: bool) -> Before<'_> {
+        match self {
+            Prior::Indexed { head, expires_ms } => Before::Version { head, expires_ms: *expires_ms },
+            Prior::Plain => Before::Nothing,
+            Prior::Unread if !has_entries => Before::Nothing,
+            Prior::Unread | Prior::Damaged => Before::Unknown,
+        }
+    }
 }
 
 /// What work waits for on this node.

@@ -99,7 +99,8 @@ pub fn open_store(
         rng: Box::new(SplitMix64::new(seed)),
         clock: Arc::new(HandClock(AtomicU64::new(clock.now().0), AtomicU64::default())),
     };
-    let options = Options { metadata: layout.metadata(shard), ..Options::default() };
+    let options =
+        Options { metadata: layout.metadata(shard), indexing: Some(node::INDEXING), ..Options::default() };
     let (store, _) = Store::open(&layout::shard_dir(data, shard), options, platform).unwrap();
     let table = Shard::read_props(&store, &mut startup).unwrap();
     (store, table)
