@@ -34,6 +34,7 @@ pub(crate) fn options(rng: &mut SplitMix64, durability: Durability) -> Options {
         table_bytes_target: between(rng, 4 << 10, 32 << 10),
         level0_tables_max: size(rng, 1, 4),
         leveled_bytes_target: between(rng, 8 << 10, 64 << 10),
+        indexing: Some(node::INDEXING),
         ..Options::default()
     }
 }

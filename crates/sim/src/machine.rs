@@ -8,10 +8,11 @@ use crate::disk::{Atlas, DiskConfig, DiskOdds, HandleId, OperationId, SimDisk};
 use crate::scheduler::Scheduler;
 use crate::seed::{Seed, duration_between};
 use crate::spawn::{JobId, SimSpawn};
-use crate::trace::Trace;
+use crate::trace::{Keep, Trace};
 use crate::{SimClock, SimTime};
 use base::rng::SplitMix64;
-use base::{Progress, Rng};
+use base::{Clock, Progress, Rng};
+use engine::check::{Finding, check_index};
 use engine::store::{OpenReport, Platform};
 use engine::{Options, Store};
 use kv::Limits;
@@ -330,6 +331,25 @@ impl Machine {
             false if process.close_failed => Stop::Failed,
             false => Stop::Done,
         }
+    }
+
+    /// What is wrong with the index entries of stores that have stopped cleanly: on a copy of the disk, to which nothing
+    /// happens meanwhile.
+    pub(crate) fn index_findings(&self) -> Vec<String> {
+        let Some(indexing) = self.options.indexing else { return Vec::new() };
+        let copy = self.disk.fork(SplitMix64::new(1), Trace::new(SimTime::default(), Keep::Hash));
+        copy.kill();
+        copy.set_odds(DiskOdds::SOUND);
+        let mut findings = Vec::new();
+        for shard in 0..self.layout.shards {
+            let dir = node::layout::shard_dir(Path::new(DATA), shard);
+            let mut find = |finding: Finding| findings.push(format!("shard {shard}: {}", finding.what));
+            let now_ms = self.clock.wall().0 / 1000;
+            if let Err(error) = check_index(&mut copy.immediate(), &dir, &indexing, now_ms, &mut find) {
+                findings.push(format!("shard {shard} cannot be checked: {error}"));
+            }
+        }
+        findings
     }
 
     /// Whether the process has begun to stop.

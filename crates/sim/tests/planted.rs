@@ -42,3 +42,13 @@ fn live_record_dropped() {
 fn dot_reused() {
     is_caught(Planted::DotReused);
 }
+
+#[test]
+fn stale_index_entry() {
+    is_caught(Planted::StaleIndexEntry);
+}
+
+#[test]
+fn entry_of_deleted() {
+    is_caught(Planted::EntryOfDeleted);
+}

@@ -11,6 +11,7 @@
 //! * `dots.rs`: a dot means one write for ever.
 //! * `answers.rs`: each request is answered once, in time, and with an error only for a cause.
 //! * `damage.rs`: a crash alone is never damage; a start fails only for a cause.
+//! * `index.rs`: after a clean stop a store has the index entries of its objects, and no others.
 //! * `listing.rs`: on a quiet node a listing is what reads find.
 //! * `cluster/`: what several nodes promise together.
 
@@ -20,6 +21,7 @@ pub mod cluster;
 pub mod damage;
 pub mod dots;
 pub mod history;
+pub mod index;
 pub mod listing;
 pub mod siblings;
 

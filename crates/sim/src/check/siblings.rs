@@ -7,7 +7,7 @@ use base::Rng;
 use base::rng::{SplitMix64, mix64};
 use bytes::Bytes;
 use kv::response::Found;
-use object::{Dot, Head, Metadata};
+use object::{Dot, Head, IndexEntry, Metadata};
 use std::collections::BTreeMap;
 
 const CHECKER: &str = "only what was written is shown";
@@ -45,10 +45,17 @@ pub fn value_of(number: u64) -> Bytes {
     value.into()
 }
 
-/// The metadata of the write with this number.
+/// The metadata of the write with this number: with none, one or two index terms that others have, too.
 pub fn metadata_of(number: u64) -> Metadata {
     let text = Bytes::from(number.to_string());
-    Metadata { user_meta: vec![(Bytes::from_static(NUMBER), Some(text))], ..Metadata::default() }
+    let term = |field: &'static str, term: u64| IndexEntry {
+        field: Bytes::from_static(field.as_bytes()),
+        value: Bytes::from(term.to_string()),
+    };
+    let mut indexes = vec![term("n_int", number % 5), term("t_bin", number % 7)];
+    indexes.truncate((number % 3) as usize);
+    let user_meta = vec![(Bytes::from_static(NUMBER), Some(text))];
+    Metadata { user_meta, indexes, ..Metadata::default() }
 }
 
 /// The number of the write that carries this metadata.

@@ -4,7 +4,7 @@ use super::host::Host;
 use super::plan::Loss;
 use super::{BUCKETS, Event, World};
 use crate::check::answers::Causes;
-use crate::check::{Verdict, damage};
+use crate::check::{Verdict, damage, index};
 use crate::fault::Fault;
 use crate::machine::{Process, SLOW_MAX, Stop};
 use crate::report::ACKNOWLEDGED_MIN;
@@ -169,6 +169,7 @@ impl World {
             Stop::Done => {
                 self.end_process(at, None);
                 self.hosts[at].stopped_cleanly = true;
+                index::check_stopped(&self.hosts[at].machine.index_findings(), self.causes())?;
                 let down = duration_between(&mut self.rng, Duration::ZERO, self.plan.down_max);
                 self.events.after(down, Event::Start(at));
             }

@@ -2,7 +2,7 @@
 
 use super::{Event, Phase, STARTS_MAX, World, client};
 use crate::check::answers::Causes;
-use crate::check::{Verdict, Violation, damage};
+use crate::check::{Verdict, Violation, damage, index};
 use crate::disk::Armed;
 use crate::fault::Fault;
 use crate::machine::{Process, SLOW_MAX, Stop};
@@ -187,6 +187,7 @@ impl World {
         }
         self.end_process(None);
         self.stopped_cleanly = true;
+        index::check_stopped(&self.machine.index_findings(), causes)?;
         if self.rng.chance(1, 3) {
             // A clean stop has left nothing to the system's memory.
             self.machine.disk.power_cut();
