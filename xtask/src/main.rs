@@ -5,7 +5,7 @@
 //! measured), [`workload`] and [`generator`] (what is asked of them), [`calibrate`] (what the machine does without
 //! them), [`measure`] (CPU per operation), [`strace`], [`rows`] and [`report`] (what is said in the end, or part by part: [`sections`]),
 //! [`figures`] (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`], [`load_generator`],
-//! [`engine_alone`], [`protocols`], [`elastic`]. On its own:
+//! [`engine_alone`], [`protocols`], [`elastic`], [`indexes`]. On its own:
 //! [`micro`], which counts instructions, and [`fuzz`], which makes noise.
 
 mod annulet;
@@ -17,6 +17,7 @@ mod figures;
 mod first_light;
 mod fuzz;
 mod generator;
+mod indexes;
 mod load_generator;
 mod machine;
 mod measure;
@@ -75,6 +76,8 @@ enum Figures {
     Engine(engine_alone::Options),
     /// The elastic cluster: so far the pure ring.
     Cluster(elastic::Options),
+    /// Secondary indexes: so far what entries cost the engine, and queries of them.
+    Index(indexes::Options),
     /// The load generator itself: what it can do, what it costs, whether it tells the truth.
     Bench(load_generator::Options),
 }
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Command::Figures { figures: Figures::Engine(options) } => ("figures", engine_alone::run(&options)),
         Command::Figures { figures: Figures::Protocol(options) } => ("figures", protocols::run(&options)),
         Command::Figures { figures: Figures::Cluster(options) } => ("figures", elastic::run(&options)),
+        Command::Figures { figures: Figures::Index(options) } => ("figures", indexes::run(&options)),
         Command::Fuzz(options) => ("fuzz", fuzz::run(&options)),
         Command::Figures { figures: Figures::Bench(options) } => ("figures", load_generator::run(&options)),
         Command::Micro(options) => ("micro", micro::run(&options)),

@@ -6,7 +6,7 @@ use crate::{Result, sys};
 use base::{Clock, Spawn};
 use engine::fold::{ScanId, ScanPage, ScanRequest};
 use engine::store::{Event, Platform, StoreStats};
-use engine::{Error, Found, Lookup, Options, Store, Want, Write};
+use engine::{Before, Error, Found, Lookup, Options, Store, Want, Write};
 use os::{DiskCounters, DiskFigures, JobThreads, OsClock, OsDisk, OsRng};
 use std::path::Path;
 use std::sync::Arc;
@@ -102,16 +102,18 @@ impl Bed {
                 Err(error) => return Err(told(error)),
             }
         }
-        self.owed += self.store.pace();
-        if self.owed >= PACE_MIN {
-            self.wait_owed()?;
+        self.go_on()
+    }
+
+    /// Writes a batch over a version that is known, and what changes of the index, waiting as [`Bed::put`] does.
+    pub fn write_over(&mut self, batch: &[Write<'_>], before: Before<'_>) -> Result<()> {
+        while let Err(error) = self.store.write_over(batch, before) {
+            match error {
+                Error::Full { .. } => self.nap()?,
+                error => return Err(told(error)),
+            }
         }
-        self.writes += 1;
-        if self.writes >= TURN_WRITES || self.woken.swap(false, Ordering::Acquire) {
-            self.writes = 0;
-            self.turn()?;
-        }
-        Ok(())
+        self.go_on()
     }
 
     /// Looks a key up, waiting for the disk if need be.
@@ -209,6 +211,20 @@ impl Bed {
             }
             thread::park_timeout(NAP);
         }
+    }
+
+    /// Waits as the store asks for after a write, and ends a turn when one is due.
+    fn go_on(&mut self) -> Result<()> {
+        self.owed += self.store.pace();
+        if self.owed >= PACE_MIN {
+            self.wait_owed()?;
+        }
+        self.writes += 1;
+        if self.writes >= TURN_WRITES || self.woken.swap(false, Ordering::Acquire) {
+            self.writes = 0;
+            self.turn()?;
+        }
+        Ok(())
     }
 
     fn wait_owed(&mut self) -> Result<()> {

@@ -4,7 +4,7 @@
 //! [`size`] (what writing, reading and starting cost at so many objects), [`small`] (tiny values, many of them),
 //! [`steady`] (stalls), [`beside`] (what background work does to a steady load) and [`space`] (how large the journal gets).
 
-mod bed;
+pub mod bed;
 mod beside;
 mod objects;
 mod size;

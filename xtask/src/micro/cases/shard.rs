@@ -51,7 +51,8 @@ impl Node {
             rng: Box::new(SplitMix64::new(5)),
             clock: Arc::new(Standing),
         };
-        let options = Options { metadata: layout.metadata(0), ..Options::default() };
+        let options =
+            Options { metadata: layout.metadata(0), indexing: Some(node::INDEXING), ..Options::default() };
         let (store, _) = Store::open(&layout::shard_dir(Path::new("/data"), 0), options, platform)?;
         let table = Shard::read_props(&store, &mut *disk.handle())?;
         let config = ShardConfig {
