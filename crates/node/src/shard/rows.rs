@@ -111,9 +111,8 @@ impl Shard {
         if own.is_empty() || !is_kept {
             return Err(Error::NotCovered);
         }
-        // An older program has kept no entries; the store makes them.
-        if matches!(ask.query.span, Span::Terms { .. }) && !self.is_indexed() {
-            return Err(Error::NotCovered);
+        if matches!(ask.query.span, Span::Terms { .. }) {
+            self.check_entries(&own)?;
         }
         let (request, found) = scan_for(ask, own, props)?;
         let scan = self.store.scan(request).map_err(store_error)?;
@@ -121,9 +120,17 @@ impl Shard {
         Ok(())
     }
 
-    /// Whether the entries of all objects are there.
-    fn is_indexed(&self) -> bool {
-        false
+    /// Fails unless the entries of all objects with these prefixes are there: an older program has kept none, and the store
+    /// makes them; an object that was lost has none.
+    fn check_entries(&self, own: &PrefixSet) -> Result<(), Error> {
+        if !self.store.is_indexed() {
+            return Err(Error::NotCovered);
+        }
+        let check = |range: key::KeyRange| self.store.check_range(&range.start, &range.end);
+        if check(key::objects()).is_ok() {
+            return Ok(());
+        }
+        own.iter().try_for_each(|prefix| check(key::objects_at(prefix)).map_err(store_error))
     }
 
     /// The prefixes of this shard, and those of each other one.
