@@ -154,6 +154,7 @@ impl Local {
             | Mail::Bounce { .. }
             | Mail::Progress { .. }
             | Mail::Link { .. }
+            | Mail::Doubt(_)
             | Mail::Topology(_)
             | Mail::Budget(_)
                 if self.closing.get() => {}
@@ -163,6 +164,7 @@ impl Local {
             Mail::Peer { from, message } => shard.peer(from, message),
             Mail::Bounce { to, message } => shard.bounce(to, message),
             Mail::Link { node, is_up } => shard.link(node, is_up),
+            Mail::Doubt(node) => shard.doubt(node),
             Mail::Send { from, to, message } => {
                 if let Some(message) = self.links().send(from, to, message) {
                     self.put(from, Mail::Bounce { to, message });

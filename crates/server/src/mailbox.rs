@@ -57,6 +57,8 @@ pub enum Mail {
         /// Whether it is there.
         is_up: bool,
     },
+    /// The failure detector takes a node for down.
+    Doubt(NodeId),
 }
 
 /// One shard's box.

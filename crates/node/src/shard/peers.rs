@@ -7,6 +7,7 @@
 //! 1. A peer that this shard has had to do with lately, or that has not answered, is asked every [`PING_EVERY`].
 //! 2. The others are asked in turn, a few every [`QUIET_EVERY`]: what an idle node costs is its wake-ups, and each question is two.
 //!    Those that are down are asked in turn as well, a few every [`PING_EVERY`].
+//! 3. Whoever is said to be down ([`Shard::doubt`]), or speaks as another process than before, is asked at once.
 //!
 //! Invariant: silence counts from a question, so whoever is asked seldom is not the sooner taken for silent.
 //!
@@ -32,12 +33,18 @@ const STALE_AFTER: Duration = Duration::from_millis(500);
 /// Without anything but questions to a peer for so long, it is asked less often: longer than requests, hints and copies pause.
 const QUIET_AFTER: Duration = Duration::from_secs(5);
 
-/// How often those are asked that this shard has nothing to do with, some at a time: [`IN_TURN`], or in a large cluster the part of
-/// them that has each asked well within what a connection may be silent ([`kv::reap::SILENCE_MAX`]).
+/// How often some of those are asked that this shard has nothing to do with: as many as it takes to have asked all of them within
+/// [`TURN`], which is well within what a connection may be silent ([`kv::reap::SILENCE_MAX`]). So connections stay, and tell when the
+/// other process ends. With more than [`STAYING_MAX`] others that would cost the more the larger the cluster is: connections rest, and
+/// who is down is found out by those who use it, and by the failure detector, which has shards ask ([`Shard::doubt`]). What is
+/// asked in turn then is for a way that is cut between two nodes only, and costs a handshake each: one at a time.
 const QUIET_EVERY: Duration = Duration::from_secs(1);
-const IN_TURN: usize = 8;
-const TURNS_MAX: usize = 4;
-const _: () = assert!(2 * TURNS_MAX as u64 * QUIET_EVERY.as_secs() < kv::reap::SILENCE_MAX.as_secs());
+const TURN: usize = 5;
+const STAYING_MAX: usize = 32;
+const _: () = assert!(TURN as u64 * QUIET_EVERY.as_secs() + 2 <= 7, "links rest after 7 s");
+
+/// Of those that are down so many are asked at a time.
+const DOWN_IN_TURN: usize = 8;
 
 /// The slowest link that is used: a peer that is sent a large value is given the time that the value takes on it, since
 /// questions and answers wait behind it.
@@ -167,10 +174,11 @@ impl Peers {
         self.pinged = Some(now);
         let in_use = self.peers.iter().filter(|peer| peer.up && !peer.is_quiet(now));
         let mut due: Vec<NodeId> = in_use.map(|peer| peer.node).collect();
-        self.in_turn(0, IN_TURN, |peer| !peer.up, &mut due);
+        self.in_turn(0, DOWN_IN_TURN, |peer| !peer.up, &mut due);
         if now.since(self.quiet_pinged) >= QUIET_EVERY {
             self.quiet_pinged = now;
-            let count = IN_TURN.max(self.peers.len().div_ceil(TURNS_MAX));
+            let stay = self.peers.len() <= STAYING_MAX;
+            let count = if stay { self.peers.len().div_ceil(TURN) } else { 1 };
             self.in_turn(1, count, |peer| peer.up && peer.is_quiet(now), &mut due);
         }
         due
@@ -275,6 +283,14 @@ impl Shard {
         self.send(to, PeerMessage::Ping { id, life, load, props });
     }
 
+    /// Somebody says that a peer is not there, or not the one it was. What counts is whether it answers this shard: it is asked, and
+    /// often until it does or is silent.
+    pub fn doubt(&mut self, node: NodeId) {
+        if self.peers.of(node).is_some_and(|peer| peer.up && peer.asked.is_none()) {
+            self.ping(node);
+        }
+    }
+
     /// Takes note that the shard does something.
     #[inline]
     pub(super) fn is_used(&mut self) {
@@ -307,6 +323,9 @@ impl Shard {
         let known = self.peers.of(from).filter(|peer| peer.up).and_then(|peer| peer.life);
         if known == Some(of_life) {
             self.on_known_props(from, theirs);
+        } else if known.is_some() {
+            // It was started again, unless this is late.
+            self.doubt(from);
         }
     }
 
@@ -454,10 +473,21 @@ mod tests {
     #[test]
     fn those_who_are_of_no_use_are_asked_seldom_and_in_turn() {
         let (mut peers, now) = quiet(4);
-        assert_eq!(asked(&mut peers, now, 10_000, None), [10; 4]);
+        assert_eq!(asked(&mut peers, now, 12_000, None), [3; 4]);
         assert!(peers.is_quiet);
-        let (mut peers, now) = quiet(8 * IN_TURN);
-        assert_eq!(asked(&mut peers, now, 1000 * TURNS_MAX as u64, None), vec![1; 8 * IN_TURN]);
+        let (mut peers, now) = quiet(STAYING_MAX);
+        let asked = asked(&mut peers, now, 1000 * TURN as u64, None);
+        assert!(asked.iter().all(|times| (1..=2).contains(times)), "{asked:?}");
+    }
+
+    #[test]
+    fn what_a_quiet_node_asks_does_not_grow_with_its_cluster() {
+        for count in [STAYING_MAX + 1, 100, 999] {
+            let (mut peers, now) = quiet(count);
+            let asked = asked(&mut peers, now, 20_000, None);
+            assert_eq!(asked.iter().sum::<usize>(), 20, "{count}");
+            assert!(asked.iter().all(|times| *times <= 1));
+        }
     }
 
     #[test]
@@ -465,15 +495,17 @@ mod tests {
         let (mut peers, now) = quiet(3);
         peers.peers[1].is_used = true;
         peers.is_used = true;
-        assert_eq!(asked(&mut peers, now, 5_000, None), [5, 20, 5]);
-        assert_eq!(asked(&mut peers, now + 5_000, 2_000, None), [2, 2, 2], "it is not any more");
+        assert_eq!(asked(&mut peers, now, 5_000, None), [3, 20, 2]);
+        let later = asked(&mut peers, now + 5_000, 3_000, None);
+        assert_eq!(later.iter().sum::<usize>(), 3, "it is not any more: {later:?}");
     }
 
     #[test]
     fn who_does_not_answer_is_asked_often_and_then_silent() {
         let (mut peers, now) = quiet(3);
         let mute = peers.peers[1].node;
-        assert_eq!(asked(&mut peers, now, 1_500, Some(mute)), [2, 6, 2]);
+        peers.peers[1].asked = Some(at(now));
+        assert_eq!(asked(&mut peers, now, 1_500, Some(mute))[1], 6);
         let peer = &peers.peers[1];
         assert!(peer.stale && !peers.is_quiet && peers.peers.iter().filter(|peer| peer.stale).count() == 1);
         assert!(peer.silent(at(now + 1_450)) < SILENCE_MAX && peer.silent(at(now + 1_500)) >= SILENCE_MAX);
@@ -481,8 +513,8 @@ mod tests {
 
     #[test]
     fn those_who_are_down_are_asked_in_turn() {
-        let (mut peers, now) = quiet(2 * IN_TURN);
+        let (mut peers, now) = quiet(2 * DOWN_IN_TURN);
         peers.peers.iter_mut().for_each(|peer| peer.up = false);
-        assert_eq!(asked(&mut peers, now, 1_000, None), vec![2; 2 * IN_TURN]);
+        assert_eq!(asked(&mut peers, now, 1_000, None), vec![2; 2 * DOWN_IN_TURN]);
     }
 }

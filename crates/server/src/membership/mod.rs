@@ -413,7 +413,10 @@ impl Part {
                     self.publish(mailboxes)?;
                 }
                 Output::Up(node) => tracing::info!(peer = %self.name(node), "reachable"),
-                Output::Down(node) => tracing::info!(peer = %self.name(node), "not reachable"),
+                Output::Down(node) => {
+                    tracing::info!(peer = %self.name(node), "not reachable");
+                    mailboxes.put_all(|| Mail::Doubt(node));
+                }
                 Output::Note(text) => tracing::info!("membership: {text}"),
                 Output::Stop(Stop::Removed) => return Err(self.removed()),
                 Output::Stop(stop) => return Err(stop.to_string().into()),

@@ -1,6 +1,8 @@
 //! Connections that a shard opens to other nodes, and sends on.
 //!
-//! There is one link to each member; it begins when the node becomes one, and ends when it is one no more.
+//! There is one link to each member; it begins when the node becomes one, and ends when it is one no more. A link on which nothing
+//! was sent for [`REST_AFTER`] *rests*: its connection is closed, and opened again for the next message. To the shard that is
+//! the same link; if it cannot be opened, it is down. In small clusters questions keep all links awake.
 //!
 //! A message that is sent is put in the link's queue, and the link's task is woken. It runs when the connections
 //! that have input have had their turn, so what these ask of the node leaves together.
@@ -44,6 +46,11 @@ const STALLED_MAX: Duration = Duration::from_secs(5);
 const AGAIN_MIN: Duration = Duration::from_millis(50);
 const AGAIN_MAX: Duration = Duration::from_secs(1);
 
+/// A link rests after so long without a message: before the other end would not read on (`SILENCE_MAX` of `kv::reap`), with two
+/// ticks of a quiet shard between, by which time is told on both sides.
+const REST_AFTER: Duration = Duration::from_secs(7);
+const _: () = assert!(REST_AFTER.as_secs() + 2 < kv::reap::SILENCE_MAX.as_secs());
+
 /// A link that held for so long begins anew with the shortest time when it ends.
 const STEADY: Duration = Duration::from_secs(1);
 
@@ -63,7 +70,11 @@ pub(crate) struct Links {
 struct Link {
     node: NodeId,
     queue: RefCell<Queue>,
+    /// Whether it takes messages: it is connected, or rests.
     is_up: Cell<bool>,
+    /// When something was written last, or it was connected.
+    used: Cell<Monotonic>,
+    rest: Notify,
     waker: RefCell<Option<Waker>>,
     writing_since: Cell<Option<Monotonic>>,
     stalled: Notify,
@@ -172,12 +183,16 @@ impl Links {
         self.now.get()
     }
 
-    /// Ends connections whose writes do not get on.
+    /// Ends connections whose writes do not get on, and has links rest that nobody uses.
     pub(crate) fn sweep(&self, now: Monotonic) {
         self.now.set(now);
         for link in self.links.borrow().iter().flatten() {
             if link.writing_since.get().is_some_and(|since| now.since(since) >= STALLED_MAX) {
                 link.stalled.notify_waiters();
+            }
+            if now.since(link.used.get()) >= REST_AFTER {
+                // Nobody listens unless it is connected and has nothing to send.
+                link.rest.notify_waiters();
             }
         }
     }
@@ -203,6 +218,8 @@ impl Link {
             node,
             queue: RefCell::default(),
             is_up: Cell::new(false),
+            used: Cell::default(),
+            rest: Notify::new(),
             waker: RefCell::default(),
             writing_since: Cell::new(None),
             stalled: Notify::new(),
@@ -247,29 +264,38 @@ async fn run(link: Rc<Link>, name: Arc<str>, local: Rc<Local>, peers: Arc<Peers>
         };
         match connected {
             Ok((mut channel, version)) => {
-                tracing::info!(peer = %name, "link up");
                 last_failure.clear();
                 let began = local.links().now.get();
-                link.is_up.set(true);
-                local.links().count(link.node, |figures| figures.peer_links_up += 1);
-                local.link(link.node, true);
-                let (ended, has_left) = tokio::select! {
-                    ended = send_all(&link, &local, &mut channel, version) => (ended, false),
-                    () = link.left.notified() => ("it is no member any more".to_owned(), true),
+                link.used.set(began);
+                // One that rested was never down.
+                if !link.is_up.replace(true) {
+                    tracing::info!(peer = %name, "link up");
+                    local.links().count(link.node, |figures| figures.peer_links_up += 1);
+                    local.link(link.node, true);
+                }
+                let ended = tokio::select! {
+                    ended = send_all(&link, &local, &mut channel, version) => ended,
+                    () = link.left.notified() => Ended::Left,
                 };
-                link.is_up.set(false);
-                local.links().count(link.node, |figures| figures.peer_links_up -= 1);
-                link.writing_since.set(None);
-                give_back(&link, &local);
-                local.link(link.node, false);
-                tracing::info!(peer = %name, "link down: {ended}");
-                if has_left {
+                let ended = match ended {
+                    Ended::Rests => {
+                        drop(channel);
+                        tokio::select! {
+                            () = link.filled() => continue,
+                            () = link.left.notified() => Ended::Left,
+                        }
+                    }
+                    ended => ended,
+                };
+                go_down(&link, &local, &name, &ended);
+                if matches!(ended, Ended::Left) {
                     return;
                 }
                 if local.links().now.get().since(began) >= STEADY {
                     pause = AGAIN_MIN;
                 }
             }
+            Err(failure) if link.is_up.get() => go_down(&link, &local, &name, &Ended::Broken(failure)),
             // Once for each reason: a node may be away for days.
             Err(failure) if failure != last_failure => {
                 tracing::warn!(peer = %name, "no link: {failure}");
@@ -284,6 +310,29 @@ async fn run(link: Rc<Link>, name: Arc<str>, local: Rc<Local>, peers: Arc<Peers>
             () = link.hurry.notified() => {}
             () = link.left.notified() => return,
         }
+    }
+}
+
+/// Why a connection is no more.
+enum Ended {
+    /// Nobody needs it for now.
+    Rests,
+    /// The node is no member any more.
+    Left,
+    /// What the other end, or the network, did.
+    Broken(String),
+}
+
+/// The link takes no messages any more, and gives back what it has.
+fn go_down(link: &Link, local: &Local, name: &str, ended: &Ended) {
+    link.is_up.set(false);
+    local.links().count(link.node, |figures| figures.peer_links_up -= 1);
+    link.writing_since.set(None);
+    give_back(link, local);
+    local.link(link.node, false);
+    match ended {
+        Ended::Broken(why) => tracing::info!(peer = %name, "link down: {why}"),
+        Ended::Left | Ended::Rests => tracing::info!(peer = %name, "link down: it is no member any more"),
     }
 }
 
@@ -323,8 +372,8 @@ async fn introduce(address: SocketAddr, name: &str, peers: &Peers) -> Result<(Ch
     }
 }
 
-/// Sends what is queued until the connection ends; says why it did.
-async fn send_all(link: &Link, local: &Local, channel: &mut Channel, version: u16) -> String {
+/// Sends what is queued until the connection ends, or is not needed; says which.
+async fn send_all(link: &Link, local: &Local, channel: &mut Channel, version: u16) -> Ended {
     let mut batch = Batch { version, ..Batch::default() };
     let mut unexpected = BytesMut::new();
     let mut scratch = [0; HANDSHAKE_READ_BYTES];
@@ -332,21 +381,26 @@ async fn send_all(link: &Link, local: &Local, channel: &mut Channel, version: u1
         tokio::select! {
             biased;
             () = link.filled() => {}
-            read = channel.read(&mut unexpected, &mut scratch) => return match read {
+            read = channel.read(&mut unexpected, &mut scratch) => return Ended::Broken(match read {
                 Ok(true) => "it sent what it should not".to_owned(),
                 Ok(false) => "closed by the other node".to_owned(),
                 Err(error) => error.to_string(),
-            },
+            }),
+            () = link.rest.notified() => return Ended::Rests,
         }
         batch.fill(link, local);
-        link.writing_since.set(Some(local.links().now.get()));
+        let now = local.links().now.get();
+        link.used.set(now);
+        link.writing_since.set(Some(now));
         let writes = channel.writes;
         tokio::select! {
             biased;
             written = batch.write(channel) => if let Err(error) = written {
-                return error.to_string();
+                return Ended::Broken(error.to_string());
             },
-            () = link.stalled.notified() => return format!("nothing taken in {} s", STALLED_MAX.as_secs()),
+            () = link.stalled.notified() => {
+                return Ended::Broken(format!("nothing taken in {} s", STALLED_MAX.as_secs()));
+            }
         }
         link.writing_since.set(None);
         local.links().count(link.node, |figures| {

@@ -150,7 +150,7 @@ async fn what_is_written_is_read_whatever_the_pieces() {
     assert!(input == expected, "{} of {} bytes", input.len(), expected.len());
 }
 
-fn state(nodes: &[(&str, &str)]) -> State {
+pub(super) fn state(nodes: &[(&str, &str)]) -> State {
     let nodes = nodes.iter().map(|(name, address)| (*name, *address, ""));
     State::found_by(ClusterId(1), (RingSize::new(8).unwrap(), RingSize::new(128).unwrap()), nodes).unwrap()
 }
