@@ -1,8 +1,10 @@
 //! A disk in memory for the tests of tables, merges and the manifest: complete at once, and able to fail.
 
+use super::block::{Block, BlockBuilder};
 use super::{Table, TableBuilder, TableId};
 use crate::Seq;
 use crate::entry::{Entry, Jsn, Location};
+use crate::memtable::hash;
 use base::disk::{Completion, Disk, DiskAnswer, DiskError, DiskErrorKind, DiskOp, FileId, OpenMode, Token};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -156,4 +158,12 @@ pub(crate) fn get(
     let Some(handle) = table.find_block(key) else { return Ok(None) };
     let block = table.read_block(disk, handle)?;
     Ok(block.find(key)?.map(|(seq, entry)| (seq.0, block.share(entry).to_vec())))
+}
+
+/// A block of one entry, as `table` has it at its start.
+pub(crate) fn block_of(table: TableId, key: &[u8], seq: Seq, entry: &[u8]) -> Block {
+    let (mut builder, mut out) = (BlockBuilder::default(), Vec::new());
+    builder.add(key, hash(key), seq, entry);
+    builder.finish(table, 0, &mut out);
+    Block::parse(out.into(), table, 0).unwrap()
 }
