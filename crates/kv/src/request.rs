@@ -10,6 +10,7 @@ use object::Metadata;
 use crate::condition::Conditions;
 use crate::index::IndexRequest;
 use crate::props::{Prop, TypeChange};
+use crate::query::QueryRequest;
 use crate::quorum::Quorum;
 
 pub use object::key::DEFAULT_TYPE;
@@ -51,6 +52,8 @@ pub enum Request {
     ListKeys(ListKeysRequest),
     /// Find keys by the terms of an index.
     Index(Box<IndexRequest>),
+    /// Find keys by what is in the terms of several indexes, or count them.
+    Query(Box<QueryRequest>),
     /// Read a bucket's properties.
     GetProps(Bucket),
     /// Change a bucket's properties; what is not named stays.
@@ -293,6 +296,7 @@ impl Request {
             Request::Delete(delete) => Some(&delete.bucket),
             Request::ListKeys(list) => Some(&list.bucket),
             Request::Index(index) => Some(&index.bucket),
+            Request::Query(query) => Some(&query.bucket),
             Request::GetProps(bucket)
             | Request::SetProps(bucket, _)
             | Request::ResetProps(bucket)
@@ -329,7 +333,8 @@ impl Request {
             Request::Delete(delete) => delete.timeout,
             Request::ListBuckets(list) => list.timeout,
             Request::ListKeys(list) => list.timeout,
-            // In a query, unlike elsewhere, none means none.
+            Request::Query(query) => query.timeout,
+            // In an index query, unlike elsewhere, none means none.
             Request::Index(index) => {
                 index.timeout.map(|timeout| if timeout == 0 { u32::MAX } else { timeout })
             }

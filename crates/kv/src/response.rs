@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::index::Rows;
 use crate::props::{BucketProps, TypeStatus};
+use crate::query::Findings;
 
 /// A node's answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +48,8 @@ pub enum Response {
     },
     /// Some of what an index query finds; further answers follow unless it is done.
     Rows(Rows),
+    /// What a query of several parts finds.
+    Findings(Findings),
     /// The properties of a bucket or a bucket type.
     Props(Arc<BucketProps>),
     /// The bucket types with their status and properties, the default one first.

@@ -6,7 +6,8 @@ mod common;
 
 use bytes::Bytes;
 use common::cluster::*;
-use kv::index::{Rows, Terms};
+use kv::index::{Pick, Rows, Terms};
+use kv::query::{Accumulation, Findings, QueryPart, QueryRequest, SetExpression};
 use kv::{Bucket, DeleteRequest, Error, IndexRequest, PutRequest, ReadForm, Request, Response};
 use node::RequestId;
 use object::{IndexEntry, Metadata};
@@ -138,4 +139,60 @@ fn a_query_needs_a_primary_of_every_partition() {
     let unknown = IndexRequest { bucket: unknown, ..all() };
     assert!(matches!(find(&mut three, 0, unknown), Err(Error::NoType(_))));
     assert!(matches!(find(&mut three, 0, range("nosuffix", "a", "b")), Err(Error::BadQuery(_))));
+}
+
+/// Those of fields, whose entries the stores keep.
+#[test]
+fn terms_are_found_in_order_by_page_and_by_expression() {
+    let data = folder();
+    let mut five = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    fill(&mut five, 0..500, 5);
+    five.ask(1, Request::Delete(DeleteRequest::new(in_bucket(), name("k00207")))).unwrap();
+    for node in 0..5 {
+        let found = keys_of(&mut five, node, range("n_int", "-5", "12"));
+        assert_eq!(found, keys(0..=12));
+        assert_eq!(
+            keys_of(&mut five, node, range("n_int", "205", "209")),
+            keys([205, 206, 208, 209].into_iter())
+        );
+        let exact = IndexRequest::new(in_bucket(), name("w_bin"), Terms::Exact(name("xx")));
+        assert_eq!(keys_of(&mut five, node, exact), keys(20..30));
+        let terms = IndexRequest { return_terms: true, ..range("n_int", "99", "101") };
+        let (rows, _) = find(&mut five, node, terms).unwrap();
+        let expected = [(99, "99"), (100, "100"), (101, "101")];
+        let expected = expected.map(|(at, term)| (Some(name(term)), name(&format!("k{at:05}"))));
+        assert_eq!(rows, expected);
+        let regex = IndexRequest { term_regex: Some(name("^x{3}$")), ..range("w_bin", "x", "y") };
+        assert_eq!(keys_of(&mut five, node, regex), keys(30..40));
+    }
+    let there: Vec<usize> = (0..500).filter(|at| *at != 207).collect();
+    for size in [1_000, 77] {
+        let told = by_page(&mut five, 5, &range("n_int", "0", "1000"), size);
+        assert_eq!(told.into_iter().map(|(_, key)| key).collect::<Vec<_>>(), keys(there.iter().copied()));
+    }
+    let part = |tag, last: &str| QueryPart {
+        tag,
+        field: name("w_bin"),
+        first: name("x"),
+        last: name(last),
+        pick: Pick::Where { pipeline: String::new(), condition: "NOT ends_with($key, \"7\")".to_owned() },
+    };
+    let query = |sets, accumulation| {
+        Request::Query(Box::new(QueryRequest {
+            bucket: in_bucket(),
+            parts: vec![part(1, "xxx"), part(2, "x")],
+            sets: Some(SetExpression::parse(sets).unwrap()),
+            accumulation,
+            term: None,
+            max_results: None,
+            continuation: None,
+            timeout: None,
+        }))
+    };
+    let answer = five.ask(2, query("$1 SUBTRACT $2", Accumulation::Keys)).unwrap();
+    let Response::Findings(Findings::Keys(found, None)) = answer else { panic!("{answer:?}") };
+    assert_eq!(found, keys((20..40).filter(|at| at % 10 != 7)));
+    let answer = five.ask(3, query("$1 UNION $2", Accumulation::KeyCount)).unwrap();
+    assert_eq!(answer, Response::Findings(Findings::Count(Accumulation::KeyCount, 27)));
+    assert!(five.idle());
 }

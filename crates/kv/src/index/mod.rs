@@ -25,6 +25,7 @@ use crate::request::Bucket;
 
 pub use pattern::{PATTERN_BYTES_MAX, Pattern};
 pub use pick::{Pick, Picker};
+pub(crate) use place::decode as place_of;
 pub use prefixes::PrefixSet;
 pub use request::{IndexRequest, Telling, Terms};
 pub use search::Search;

@@ -28,7 +28,7 @@ pub(super) fn encode(bucket: &Bucket, field: &[u8], row: &Row) -> Bytes {
 ///
 /// # Errors
 /// [`Error::BadQuery`] if they are not what [`encode`] writes for a query over this field of this bucket.
-pub(super) fn decode(bucket: &Bucket, field: &[u8], mut place: Bytes) -> Result<Row, Error> {
+pub(crate) fn decode(bucket: &Bucket, field: &[u8], mut place: Bytes) -> Result<Row, Error> {
     let bad = || Error::BadQuery("Invalid continuation".to_owned());
     if place.len() < 9 || place.get_u8() != VERSION || place.get_u32_le() != of_query(bucket, field) {
         return Err(bad());

@@ -142,6 +142,11 @@ pub struct Telling {
 }
 
 impl Telling {
+    /// Terms and keys, as they are found: for whoever gathers them.
+    pub(crate) fn of_rows(bucket: Bucket, field: Bytes, max_results: Option<u32>) -> Telling {
+        Telling { bucket, field, with_terms: true, max_results, stream: true }
+    }
+
     /// An answer with these rows. `end` is the last row of a page that may not be the last one.
     pub fn rows(&self, rows: Vec<Row>, end: Option<&Row>, done: bool) -> Rows {
         let told = |row: Row| {

@@ -12,17 +12,19 @@
 //! Positions and lengths are in bytes, as terms are bytes: for text in ASCII that is characters.
 //!
 //! * `lexer.rs`: words of a text. `value.rs`: attributes, and how they compare. `pipeline.rs`, `condition.rs`, `sets.rs`:
-//!   the three kinds of expressions.
+//!   the three kinds of expressions. `request.rs`: a query of several parts, and what becomes of what they find.
 
 mod condition;
 mod lexer;
 mod pipeline;
+mod request;
 mod sets;
 mod value;
 
 pub use condition::Condition;
 pub use lexer::{DEPTH_MAX, ParseError, TEXT_BYTES_MAX};
 pub use pipeline::{Pipeline, Stage};
+pub use request::{Accumulation, Findings, PARTS_MAX, QueryPart, QueryRequest, Tally};
 pub use sets::SetExpression;
 pub use value::{Attributes, Comparator, Constant, Name, Operand, Substitutions, Value};
 

@@ -1,7 +1,8 @@
 //! Index queries by HTTP: what is asked of the node, and how its answers read.
 
 use bytes::{Bytes, BytesMut};
-use kv::index::{Rows, Terms};
+use kv::index::{Pick, Rows, Terms};
+use kv::query::{Accumulation, Findings};
 use kv::{Error, IndexRequest, Request, Response};
 
 use super::pages_tests::{Talk, answered, request};
@@ -79,4 +80,38 @@ fn a_stream_is_in_parts() {
 
     let (mut talk, _) = asked("/buckets/b/index/f_bin/a?stream=true");
     assert_eq!(talk.respond(Err(Error::NotCovered)).0, 503);
+}
+
+#[test]
+fn a_query_of_parts() {
+    let body = r#"{"substitutions": [{"dl": "|", "year": 1965}], "accumulation_option": "term_with_matchcount",
+        "accumulation_term": "$x", "timeout": 3, "query_list": [{"index_name": "f_bin", "start_term": "a", "end_term": "b",
+        "evaluation_expression": "delim($term, :dl, ($x))", "filter_expression": "$x = :year"}]}"#;
+    let (mut talk, asked) = request("POST", "/types/t/buckets/b/query", body);
+    let Request::Query(query) = asked else { panic!("{asked:?}") };
+    let pick = Pick::Where { pipeline: "delim($term, \"|\", ($x))".into(), condition: "$x = 1965".into() };
+    assert_eq!((&query.parts[0].pick, query.parts[0].tag), (&pick, 1));
+    assert_eq!((query.timeout, query.accumulation), (Some(3000), Accumulation::TermWithMatchCount));
+    let counts = Findings::TermCounts([("a".into(), 2)].into());
+    assert_eq!(talk.respond(Ok(Response::Findings(counts))), (200, r#"{"results":{"a":2}}"#.to_owned()));
+    for (bad, stage) in [
+        (r#"[]"#, "the body"),
+        (r#"{}"#, "query_list"),
+        (r#"{"query_list": [{"index_name": "f_bin"}]}"#, "start_term is missing"),
+        (
+            r#"{"query_list": [], "accumulation_option": "some"}"#,
+            "accumulation_option due to Unrecognised option some",
+        ),
+        (r#"{"query_list": [], "aggregation_expression": "$x"}"#, "aggregation_expression"),
+        (r#"{"query_list": [], "substitutions": {"a": []}}"#, "substitutions"),
+        (r#"{"query_list": [], "max_results": -1}"#, "max_results"),
+        (
+            r#"{"query_list": [{"filter_expression": "$a = :b"}]}"#,
+            "filter_expression due to nothing is given for :b",
+        ),
+    ] {
+        let (status, text) = answered("POST", "/buckets/b/query", bad);
+        assert!(status == 400 && text.contains(stage), "{text}");
+    }
+    assert_eq!(answered("GET", "/buckets/b/query", "").0, 405);
 }

@@ -46,6 +46,8 @@ pub(super) enum Route {
     Keys(Place),
     /// The keys of a bucket that an index has under these terms.
     Index(Place, Bytes, Terms),
+    /// What a query of several parts finds in a bucket.
+    Query(Place),
     /// The properties of a bucket.
     Props(Place),
     /// The properties of a bucket type.
@@ -127,6 +129,7 @@ fn buckets(
         Some(word) if word == "props" => Ok(only(Route::Props(place), rest)),
         Some(word) if word == "keys" => object_or_keys(place, rest),
         Some(word) if word == "index" => index(place, rest),
+        Some(word) if word == "query" => Ok(only(Route::Query(place), rest)),
         _ => Ok(None),
     }
 }
@@ -265,6 +268,8 @@ mod tests {
         assert_eq!(named("/types/t/buckets/b/index/n_int/1/2"), of(Form::Types, "t", "n_int", range));
         let all = Terms::Exact("_".into());
         assert_eq!(named("/buckets/b/index/$bucket/_"), of(Form::Buckets, "default", "$bucket", all));
+        let query = Some(Route::Query(place(Form::Types, "t", "b")));
+        assert_eq!(named("/types/t/buckets/b/query"), query);
         for path in ["/buckets/b/index", "/buckets/b/index/f_bin", "/buckets/b/index/f_bin/1/2/3"] {
             assert_eq!(named(path), None, "{path}");
         }

@@ -22,6 +22,7 @@ use super::listing::{self, Went};
 use super::object;
 use super::preflist;
 use super::props;
+use super::query;
 use super::root;
 use super::route::{Form, Route, route};
 
@@ -63,6 +64,7 @@ enum Asked {
     Props(props::Asked),
     Listing(listing::Asked),
     Index(index::Asked),
+    Query,
     Admin(admin::Asked),
 }
 
@@ -139,6 +141,7 @@ impl Session {
                 Went::Well => {}
                 Went::Broken => self.closing = true,
             },
+            Asked::Query => query::respond(result, self.connection, out),
             Asked::Nothing => unreachable!("the node answers what it was asked"),
         }
         None
@@ -255,6 +258,7 @@ impl Session {
                 let (request, asked) = index::request(place.bucket, field, terms, &query, self.connection)?;
                 (request, Asked::Index(asked))
             }
+            Route::Query(place) => (query::request(place.bucket, &body)?, Asked::Query),
             Route::Props(place) => {
                 let (request, asked) = props::of_bucket(place.bucket, head.method, &body)?;
                 (request, Asked::Props(asked))
@@ -323,6 +327,7 @@ fn allowed(route: &Route) -> &'static [Method] {
         Route::Admin(page) => admin::allowed(page),
         Route::Props(_) => &[Method::Get, Method::Head, Method::Put, Method::Delete],
         Route::TypeProps(_) => &[Method::Get, Method::Head, Method::Put],
+        Route::Query(_) => &[Method::Post],
         Route::Buckets(_) | Route::Index(..) => &[Method::Get],
         Route::Keys(place) if place.form == Form::Riak => &[Method::Get, Method::Put, Method::Post],
         Route::Object(..) => &[Method::Get, Method::Head, Method::Put, Method::Post, Method::Delete],

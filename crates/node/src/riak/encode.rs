@@ -43,7 +43,9 @@ pub(super) fn response(answer: &Response, asked: Asked, context: &mut Vec<u8>, o
             response::index(out, &rows.rows, continuation, rows.done && asked == Asked::Stream);
         }
         Response::Props(props) => response::bucket_props(out, &bucket_props(props)),
-        Response::Types(_) | Response::Members(_) => unreachable!("the protocol has no request for these"),
+        Response::Types(_) | Response::Members(_) | Response::Findings(_) => {
+            unreachable!("the protocol has no request for these")
+        }
         Response::PropsSet => response::empty(out, codes::SET_BUCKET_RESP),
         Response::PropsReset => response::empty(out, codes::RESET_BUCKET_RESP),
         Response::Preflist(entries) => {

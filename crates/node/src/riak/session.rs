@@ -169,7 +169,7 @@ fn asked(request: &kv::Request) -> Asked {
         | R::GetProps(_)
         | R::SetProps(..)
         | R::ResetProps(_) => Asked::Bucket,
-        R::GetTypeProps(_) | R::ChangeType(..) | R::ListTypes | R::ListMembers => Asked::Type,
+        R::GetTypeProps(_) | R::ChangeType(..) | R::ListTypes | R::ListMembers | R::Query(_) => Asked::Type,
     }
 }
 

@@ -105,7 +105,9 @@ impl Node {
                     Response::PropsSet
                 })]
             }
-            Request::ListTypes | Request::ListMembers => unreachable!("the protocol has no such request"),
+            Request::ListTypes | Request::ListMembers | Request::Query(_) => {
+                unreachable!("the protocol has no such request")
+            }
             Request::GetPreflist(..) => {
                 let entry =
                     |partition| PreflistEntry { partition, node: Arc::from("g1@127.0.0.1"), primary: true };

@@ -485,6 +485,7 @@ impl Shard {
             Request::Delete(delete) => self.start_object(origin, Coordinator::delete(delete), deadline),
             Request::ListKeys(list) => self.list_keys(origin, list, deadline),
             Request::Index(request) => self.search(origin, *request, deadline),
+            Request::Query(request) => self.query(origin, *request, deadline),
             Request::ListBuckets(list) => self.list_buckets(origin, list, deadline),
             Request::SetProps(bucket, changes) => self.set_props(origin, bucket, Some(changes), deadline),
             Request::ResetProps(bucket) => self.set_props(origin, bucket, None, deadline),

@@ -12,8 +12,9 @@ use crate::hop::{Hop, RequestId, ShardId};
 use crate::peer::{NodeId, PeerMessage};
 use base::Monotonic;
 use kv::coverage::{Plan, Source};
-use kv::index::{PrefixSet, RowsAsk, RowsPage, Search};
-use kv::{Error, IndexRequest, Response};
+use kv::index::{PrefixSet, Query, Row, RowsAsk, RowsPage, Search, Telling};
+use kv::query::{QueryRequest, Tally};
+use kv::{Bucket, Error, IndexRequest, Response};
 use ring::Ring;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ const SEARCHES_MAX: usize = 256;
 /// A query that is being answered here.
 struct Searching {
     search: Search,
+    /// What gathers its rows, if the client is not told of them as they are.
+    tally: Option<Box<Tally>>,
     n_val: u32,
     deadline: Monotonic,
     /// Whether the client has still to take what was sent.
@@ -63,12 +66,27 @@ impl Searches {
 
 impl Shard {
     pub(super) fn search(&mut self, origin: Origin, request: IndexRequest, deadline: Monotonic) {
+        let bucket = request.bucket.clone();
+        let started = request.plan().and_then(|plan| self.start_search(&bucket, plan, None, deadline));
+        self.begin_search(origin, started);
+    }
+
+    pub(super) fn query(&mut self, origin: Origin, request: QueryRequest, deadline: Monotonic) {
+        let started = Tally::new(request).and_then(|mut tally| {
+            let bucket = tally.bucket().clone();
+            let part = tally.next_part()?.expect("a query has a part");
+            self.start_search(&bucket, part, Some(Box::new(tally)), deadline)
+        });
+        self.begin_search(origin, started);
+    }
+
+    fn begin_search(&mut self, origin: Origin, started: Result<Searching, Error>) {
         let Origin::Here(id) = origin else { unreachable!("a query is answered where its client is") };
         if self.searches.under_way.len() >= SEARCHES_MAX {
             self.counters.refused += 1;
             return self.reply(origin, Err(Error::Overload));
         }
-        match self.start_search(request, deadline) {
+        match started {
             Ok(searching) => {
                 self.searches.under_way.insert(id, searching);
                 self.ask_rows(id);
@@ -77,13 +95,26 @@ impl Shard {
         }
     }
 
-    fn start_search(&mut self, request: IndexRequest, deadline: Monotonic) -> Result<Searching, Error> {
-        self.config.limits.check_bucket(&request.bucket)?;
-        let n_val = self.table.get(&request.bucket)?.n_val;
-        let (query, after, telling) = request.plan()?;
+    fn start_search(
+        &mut self,
+        bucket: &Bucket,
+        part: (Query, Option<Row>, Telling),
+        tally: Option<Box<Tally>>,
+        deadline: Monotonic,
+    ) -> Result<Searching, Error> {
+        self.config.limits.check_bucket(bucket)?;
+        let n_val = self.table.get(bucket)?.n_val;
+        let search = self.search_of(n_val, part)?;
+        Ok(Searching { search, tally, n_val, deadline, sending: false })
+    }
+
+    fn search_of(
+        &mut self,
+        n_val: u32,
+        (query, after, telling): (Query, Option<Row>, Telling),
+    ) -> Result<Search, Error> {
         let cover = self.cover(n_val)?;
-        let search = self.with_plan(n_val, |plan| Search::over(cover, query, after, telling, plan));
-        Ok(Searching { search, n_val, deadline, sending: false })
+        Ok(self.with_plan(n_val, |plan| Search::over(cover, query, after, telling, plan)))
     }
 
     fn cover(&mut self, n_val: u32) -> Result<Vec<(Source, PrefixSet)>, Error> {
@@ -176,6 +207,9 @@ impl Shard {
     }
 
     fn answer_search(&mut self, id: RequestId, answers: Vec<Response>) {
+        if self.searches.under_way.get(&id).is_some_and(|searching| searching.tally.is_some()) {
+            return self.tally(id, answers);
+        }
         for answer in answers {
             let more = !matches!(&answer, Response::Rows(rows) if rows.done);
             match self.searches.under_way.get_mut(&id) {
@@ -187,6 +221,48 @@ impl Shard {
         // What was sent brings the next pages when it is taken.
         if self.searches.under_way.get(&id).is_some_and(|searching| !searching.sending) {
             self.ask_rows(id);
+        }
+    }
+
+    /// Gathers what was found, and goes on with the next page, the next part, or the answer.
+    fn tally(&mut self, id: RequestId, answers: Vec<Response>) {
+        let Some(searching) = self.searches.under_way.get_mut(&id) else { return };
+        let Some(tally) = &mut searching.tally else { unreachable!("it is gathered") };
+        let mut is_over = false;
+        let mut next = Ok(None);
+        for answer in answers {
+            let Response::Rows(rows) = answer else { unreachable!("it is an index query's") };
+            is_over = rows.done;
+            next = tally.take(rows).and_then(|()| if is_over { tally.next_part() } else { Ok(None) });
+            if next.is_err() {
+                break;
+            }
+        }
+        if !is_over && next.is_ok() {
+            return self.ask_rows(id);
+        }
+        // Pages that were asked for and are not needed any more are nobody's.
+        for question in searching.search.asked() {
+            self.searches.questions.remove(&question);
+        }
+        let n_val = searching.n_val;
+        let search = next.and_then(|part| part.map(|part| self.search_of(n_val, part)).transpose());
+        match search {
+            Ok(Some(search)) => {
+                if let Some(searching) = self.searches.under_way.get_mut(&id) {
+                    searching.search = search;
+                }
+                self.ask_rows(id);
+            }
+            Ok(None) => {
+                let tally = self.searches.under_way.remove(&id).and_then(|searching| searching.tally);
+                let tally = tally.expect("it was there");
+                self.reply(Origin::Here(id), Ok(Response::Findings(tally.end())));
+            }
+            Err(error) => {
+                self.searches.under_way.remove(&id);
+                self.reply(Origin::Here(id), Err(error));
+            }
         }
     }
 
