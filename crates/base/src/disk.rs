@@ -90,6 +90,13 @@ pub enum DiskOp {
         /// The new name.
         to: PathBuf,
     },
+    /// Gives a file a second name, on the same file system, that must not be taken.
+    Link {
+        /// The name it has.
+        from: PathBuf,
+        /// The name it gets too.
+        to: PathBuf,
+    },
     /// Removes a file.
     Remove {
         /// The file.

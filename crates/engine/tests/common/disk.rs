@@ -173,6 +173,13 @@ impl State {
                 let file = self.names.remove(&from).ok_or_else(|| error(DiskErrorKind::NotFound, &from))?;
                 self.names.insert(to, file);
             }
+            DiskOp::Link { from, to } => {
+                let file = *self.names.get(&from).ok_or_else(|| error(DiskErrorKind::NotFound, &from))?;
+                if self.names.contains_key(&to) {
+                    return Err(error(DiskErrorKind::Exists, &to));
+                }
+                self.names.insert(to, file);
+            }
             DiskOp::Remove { path } => {
                 self.names.remove(&path).ok_or_else(|| error(DiskErrorKind::NotFound, &path))?;
             }
@@ -216,6 +223,7 @@ impl State {
             DiskOp::Open { mode: OpenMode::Create, .. }
             | DiskOp::CreateDir { .. }
             | DiskOp::Rename { .. }
+            | DiskOp::Link { .. }
             | DiskOp::Truncate { .. } => 0,
             _ => return false,
         };

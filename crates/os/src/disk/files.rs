@@ -106,6 +106,7 @@ impl Files {
             (DiskOp::Close { file }, _) => self.close(file),
             (DiskOp::Open { path, mode }, _) => self.open(path, mode),
             (DiskOp::Rename { from, to }, _) => self.rename(&from, &to),
+            (DiskOp::Link { from, to }, _) => done(&to, fs::hard_link(&from, &to)),
             (DiskOp::Remove { path }, _) => {
                 self.table().unname(&path)?;
                 done(&path, fs::remove_file(&path))

@@ -419,6 +419,7 @@ pub(super) fn file_of(op: &DiskOp) -> Option<FileId> {
         | DiskOp::Truncate { file, .. } => Some(*file),
         DiskOp::Open { .. }
         | DiskOp::Rename { .. }
+        | DiskOp::Link { .. }
         | DiskOp::Remove { .. }
         | DiskOp::CreateDir { .. }
         | DiskOp::SyncDir { .. }
@@ -438,6 +439,7 @@ fn kind(op: &DiskOp) -> &'static str {
         DiskOp::Read { .. } => "read",
         DiskOp::Truncate { .. } => "truncate",
         DiskOp::Rename { .. } => "rename",
+        DiskOp::Link { .. } => "link",
         DiskOp::Remove { .. } => "remove",
         DiskOp::CreateDir { .. } => "create-dir",
         DiskOp::SyncDir { .. } => "sync-dir",
@@ -463,7 +465,9 @@ impl fmt::Display for Shown<'_> {
             DiskOp::Read { offset, len, .. } => write!(f, " @{offset}+{len}"),
             DiskOp::Truncate { len, .. } => write!(f, " to {len}"),
             DiskOp::Open { path, mode } => write!(f, " {} {mode:?}", path.display()),
-            DiskOp::Rename { from, to } => write!(f, " {} {}", from.display(), to.display()),
+            DiskOp::Rename { from, to } | DiskOp::Link { from, to } => {
+                write!(f, " {} {}", from.display(), to.display())
+            }
             DiskOp::Remove { path }
             | DiskOp::CreateDir { path }
             | DiskOp::SyncDir { path }

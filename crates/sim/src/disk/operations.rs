@@ -53,12 +53,16 @@ impl Device {
                     Ok(DiskAnswer::Done)
                 }
             },
-            DiskOp::Rename { from: path, .. } | DiskOp::Remove { path } | DiskOp::CreateDir { path }
+            DiskOp::Rename { from: path, .. }
+            | DiskOp::Link { to: path, .. }
+            | DiskOp::Remove { path }
+            | DiskOp::CreateDir { path }
                 if fails =>
             {
                 Err(io(&path, "cannot change the directory"))
             }
             DiskOp::Rename { from, to } => self.rename(&from, &to),
+            DiskOp::Link { from, to } => self.link(&from, &to),
             DiskOp::Remove { path } => self.remove(&path),
             DiskOp::CreateDir { path } => self.create_dir(&path),
         }
@@ -75,6 +79,7 @@ impl Device {
             (DiskOp::Truncate { len, .. }, Some(inode)) => self.file(inode).truncate(number, len),
             (DiskOp::Open { path, mode: OpenMode::Create }, _) => drop(self.open(&path, OpenMode::Create)),
             (DiskOp::Rename { from, to }, _) => drop(self.rename(&from, &to)),
+            (DiskOp::Link { from, to }, _) => drop(self.link(&from, &to)),
             (DiskOp::Remove { path }, _) => drop(self.remove(&path)),
             (DiskOp::CreateDir { path }, _) => drop(self.create_dir(&path)),
             _ => {}
@@ -138,6 +143,16 @@ impl Device {
         let Some(entry @ Entry::File(_)) = self.tree.get(from) else { return Err(missing(from)) };
         let number = self.change();
         self.tree.rename(number, from, to, entry);
+        Ok(DiskAnswer::Done)
+    }
+
+    fn link(&mut self, from: &Path, to: &Path) -> Answer {
+        let Some(entry @ Entry::File(_)) = self.tree.get(from) else { return Err(missing(from)) };
+        if self.tree.get(to).is_some() {
+            return Err(error(DiskErrorKind::Exists, to, "the name is taken"));
+        }
+        let number = self.change();
+        self.tree.put(number, to, entry);
         Ok(DiskAnswer::Done)
     }
 
