@@ -5,6 +5,7 @@
 //! others, FAST 2016) and LevelDB's tables and levels. It runs on [`base::Disk`] and [`base::Spawn`] only: no
 //! thread, socket, clock or async runtime of its own.
 
+pub mod backup;
 pub mod check;
 pub mod compaction;
 pub mod compression;

@@ -331,6 +331,27 @@ impl Writer {
         self.next = Some(next);
     }
 
+    /// Whether the active segment has no record.
+    pub fn is_active_empty(&self) -> bool {
+        self.end == SEGMENT_HEADER_BYTES as u64
+    }
+
+    /// Ends the active segment before it is full, if the next one is there; whether it did. Its last group is synced, and it
+    /// is sealed as any other.
+    pub fn end_segment(&mut self) -> bool {
+        let can = self.next.is_some() && self.fenced.is_none();
+        if can {
+            self.change_segment();
+        }
+        can
+    }
+
+    /// Whether a group of this segment is on its way to the disk, or waits for that.
+    pub fn has_pending(&self, segment: SegmentId) -> bool {
+        let in_flight = self.in_flight.as_ref().is_some_and(|group| group.segment == segment);
+        in_flight || self.full.iter().any(|group| group.segment == segment)
+    }
+
     /// Whether the next segment should be made now: always one ahead.
     pub fn wants_segment(&self) -> bool {
         self.next.is_none() && self.fenced.is_none()

@@ -260,7 +260,7 @@ impl Store {
     }
 
     // A segment begins when the writer says so; readers must find it before its first record is asked for.
-    fn note_segment(&mut self) {
+    pub(super) fn note_segment(&mut self) {
         let (id, file) = self.writer.active();
         if self.segments.iter().last().is_none_or(|last| last.id != id) {
             let first_jsn = self.writer.next_jsn();

@@ -8,12 +8,14 @@
 //! * `compaction.rs`: what is of use in segments that are mostly waste moves to a new one.
 //! * `scrub.rs`: what lies there is read again, within a period.
 //! * `store/index.rs`: index entries are made anew where they are not whole.
+//! * `backup.rs`: the segment under way is ended, so that whole files make up a backup.
 //! * `obsolete.rs`: files of tables and segments that nobody reads any more are removed.
 //!
 //! A job that fails because of the disk fences the store: what it has is still read, and nothing is lost. One for which there
 //! was no room is tried again (`room.rs`). One that meets damage leaves it where it is; a compaction that fails is tried
 //! again.
 
+mod backup;
 mod compaction;
 mod cut;
 mod flush;
@@ -66,6 +68,7 @@ pub(super) struct Maintenance {
     pub(super) scrub: ScrubState,
     pub(super) next_table: Arc<AtomicU64>,
     pub(super) closing: Option<super::close::Closing>,
+    backup: Option<backup::BackupRun>,
 }
 
 impl Maintenance {
@@ -90,8 +93,10 @@ impl Store {
             self.want_flush();
             self.want_merge();
             self.want_compaction(now);
+            self.step_backup();
             self.want_manifest();
         }
+        self.end_hopeless_backup();
         self.want_scrub(now);
         self.remove_obsolete();
         self.remove_segments(now);
