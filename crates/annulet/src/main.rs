@@ -1,10 +1,11 @@
 //! The one binary: `serve` runs a node, `kv` talks to one, `check` verifies a data folder, `dev` runs a cluster on
-//! this machine, `admin` makes what a cluster needs.
+//! this machine, `backup` makes backups, `admin` makes what a cluster needs.
 //!
 //! Exit codes: 0 done, 1 it failed or there is no such object, 2 the command cannot be run as given, 3 the object
 //! has siblings and none was chosen.
 
 mod admin;
+mod backup;
 mod bench;
 mod check;
 mod dev;
@@ -45,6 +46,9 @@ enum Command {
     /// Make what a cluster needs.
     #[command(subcommand)]
     Admin(admin::Command),
+    /// Make backups of nodes while they serve, verify them, and make data folders of them.
+    #[command(subcommand)]
+    Backup(backup::Command),
     /// Load a store, check what it answers, and tell how it bore it.
     #[command(subcommand)]
     Bench(bench::Command),
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Dev(args) => dev::run(&args),
         Command::Admin(command) => admin::run(&command),
+        Command::Backup(command) => backup::run(&command),
         Command::Bench(command) => bench::run(command),
     };
     let Failure { code, text } = match done {

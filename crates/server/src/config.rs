@@ -109,6 +109,8 @@ pub struct Config {
     pub scrub_period: Duration,
     /// How long compacted segments are kept aside.
     pub waste_retention: Duration,
+    /// Below it lie the backups that are asked for while the node runs. `None`: in the data folder.
+    pub backup_dir: Option<PathBuf>,
     /// Connections at a time, of both protocols together.
     pub connections_max: usize,
     /// A connection that says nothing for so long is closed.
@@ -153,6 +155,7 @@ impl Default for Config {
             disk_reserve: None,
             scrub_period: engine::Options::default().scrub_period,
             waste_retention: Duration::ZERO,
+            backup_dir: None,
             memtable: None,
             block_cache: None,
             space_target: engine::Options::default().space_target_percent,
@@ -215,7 +218,15 @@ pub struct Loaded {
     pub unknown_variables: Vec<String>,
 }
 
+/// The folder of backups in a data folder, if the configuration names no other.
+const BACKUP_FOLDER: &str = "backups";
+
 impl Config {
+    /// The folder below which backups lie.
+    pub fn backup_root(&self) -> PathBuf {
+        self.backup_dir.clone().unwrap_or_else(|| self.data.join(BACKUP_FOLDER))
+    }
+
     /// Lays the layers over one another. `flags` are options' names with their text; `file` is the file that was
     /// asked for, which must be there.
     pub fn load(

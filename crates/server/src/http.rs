@@ -3,6 +3,7 @@
 //! A client has [`FIRST_MAX`] for its first byte, [`pace::HEAD_MAX`](crate::pace::HEAD_MAX) for a head, a least rate
 //! for a body, and is told 408 when it fails; between two requests it may be idle as long as any other.
 
+use crate::backup::Backups;
 use crate::connections::{Connections, Held, Patience, Read};
 use crate::input::Input;
 use crate::local::Local;
@@ -35,6 +36,8 @@ pub struct Wide {
     pub stats: Ask,
     /// What the nodes agree on.
     pub membership: membership::Handle,
+    /// Backups of the node.
+    pub backups: Arc<Backups>,
 }
 
 /// Serves one connection until it ends.
@@ -156,8 +159,12 @@ async fn serve_request(
 }
 
 async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mut Vec<u8>) {
-    if let Question::Cluster(page, body) = question {
-        let answered = wide.membership.ask(page, body).await;
+    let answered = match &question {
+        Question::Cluster(page, body) => Some(wide.membership.ask(*page, body.clone()).await),
+        Question::Backup(page, body) => Some(wide.backups.ask(*page, body)),
+        _ => None,
+    };
+    if let Some(answered) = answered {
         return session.answer(
             answered.status,
             "application/json",
@@ -170,12 +177,12 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         Question::Stats => serde_json::to_string(&stats),
         Question::Status => serde_json::to_string(&stats.status()),
         Question::Metrics => stats.metrics(),
-        Question::Cluster(..) => unreachable!("answered above"),
+        Question::Cluster(..) | Question::Backup(..) => unreachable!("answered above"),
     };
     let content_type = match question {
         Question::Stats | Question::Status => "application/json",
         Question::Metrics => "text/plain; version=0.0.4",
-        Question::Cluster(..) => unreachable!("answered above"),
+        Question::Cluster(..) | Question::Backup(..) => unreachable!("answered above"),
     };
     match text {
         Ok(text) => session.answer(200, content_type, text.as_bytes(), out),

@@ -9,8 +9,10 @@
 //!   share on it. * `pb.rs`, `http.rs`: connections of Riak's protocol buffers and its HTTP. * `connections.rs`,
 //!   `pace.rs`: how long each may take. `input.rs`: what each reads into. `connects.rs`: how many there are. * `mailbox.rs`: messages between threads.
 //! * `peer/`: links between the nodes of a cluster. `membership/`: what these agree on.
+//! * `backup.rs`: backups while it serves.
 //! * `stats.rs`: what `/stats` says. `metrics.rs`: the same for Prometheus. * `config.rs`: what it is told.
 
+pub mod backup;
 pub mod config;
 mod connections;
 mod connects;

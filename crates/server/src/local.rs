@@ -158,6 +158,7 @@ impl Local {
             | Mail::Topology(_)
             | Mail::Budget(_)
                 if self.closing.get() => {}
+            Mail::Backup(asked) => shard.begin_backup(asked),
             Mail::Topology(topology) => shard.topology(Topology::clone(&topology)),
             Mail::Budget(budget) => shard.budget(budget),
             Mail::Progress { from } => shard.progress(from),

@@ -5,6 +5,8 @@
 //! every hop belongs to one; and for messages of other nodes by [`MESSAGES_MAX`], beyond which their connections are
 //! not read.
 
+use base::spawn::Outcome;
+use engine::backup::StoreFiles;
 use node::{Budget, Hop, PeerMessage, ShardId, Topology};
 use ring::NodeId;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,6 +52,8 @@ pub enum Mail {
     Topology(Arc<Topology>),
     /// How much copies may take.
     Budget(Budget),
+    /// Which files make up the receiver's store.
+    Backup(Outcome<Result<StoreFiles, engine::Error>>),
     /// A link that the receiver uses has come up or gone down.
     Link {
         /// To which node.

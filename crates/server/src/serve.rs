@@ -5,6 +5,7 @@
 //!    bucket properties to all, and begin to take part in the cluster. 6. Serve until SIGTERM or SIGINT. 7. Answer what is under
 //!    way, close connections, stop the stores cleanly.
 
+use crate::backup::Backups;
 use crate::config::{Cluster, Config, SETTINGS};
 use crate::error::Error;
 use crate::http;
@@ -331,6 +332,17 @@ fn common(
     let topology = membership::topology(part.node(), part.state()).ok_or_else(removed)?;
     let resources = machine::resources(config.memory, layout.shards);
     let options = options(config, &resources);
+    let mailboxes = Arc::new(Mailboxes::new(layout.shards));
+    let cluster = match &owner {
+        Owner::Alone => None,
+        Owner::Founder(_) | Owner::Member { .. } => Some(part.state().cluster().to_string()),
+    };
+    let backups = Backups::new(
+        (config.data.clone(), config.backup_root()),
+        (config.name.clone(), cluster),
+        (layout.shards, options.reserve_bytes.saturating_mul(layout.shards.into())),
+        Arc::clone(&mailboxes),
+    );
     let identity = Identity { node: config.name.clone(), version: RIAK_VERSION.to_owned() };
     Ok(Common {
         data: config.data.clone(),
@@ -346,8 +358,9 @@ fn common(
         read_form: config.read_form,
         life,
         delete_mode: config.delete_mode,
-        mailboxes: Arc::new(Mailboxes::new(layout.shards)),
+        mailboxes,
         membership,
+        backups: Arc::new(backups),
         connections: Arc::new(AtomicUsize::new(0)),
         connections_max: config.connections_max,
         idle_timeout: config.idle_timeout,

@@ -1,5 +1,6 @@
 //! A shard's thread: its runtime, its listener, its loop, its connections.
 
+use crate::backup::Backups;
 use crate::config::DeleteMode;
 use crate::connections::Connections;
 use crate::connects::Connects;
@@ -79,6 +80,8 @@ pub struct Common {
     pub mailboxes: Arc<Mailboxes>,
     /// What the nodes agree on.
     pub membership: membership::Handle,
+    /// Backups of the node.
+    pub backups: Arc<Backups>,
     /// Connections that are open in all threads.
     pub connections: Arc<AtomicUsize>,
     /// How many there may be.
@@ -331,7 +334,11 @@ fn welcome(
             tokio::task::spawn_local(served).abort_handle()
         }),
         Protocol::Http(ask) => connections.add(common.idle_timeout, |id, about, patience| {
-            let wide = http::Wide { stats: ask.clone(), membership: common.membership.clone() };
+            let wide = http::Wide {
+                stats: ask.clone(),
+                membership: common.membership.clone(),
+                backups: Arc::clone(&common.backups),
+            };
             tokio::task::spawn_local(http::serve(stream, Rc::clone(local), wide, about, patience, id))
                 .abort_handle()
         }),

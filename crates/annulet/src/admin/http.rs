@@ -30,6 +30,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// The node at this address and port.
+    pub fn at(address: &str) -> Node {
+        Node { address: address.to_owned() }
+    }
+
     /// Sends a request and takes the answer.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> Result<Answer, Failure> {
         let failed = |what: &dyn std::fmt::Display| Failure::new(FAILED, format!("{}: {what}", self.address));

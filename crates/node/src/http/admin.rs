@@ -31,6 +31,21 @@ pub(super) enum Page {
     Activate(Bytes),
     /// What the nodes agree on.
     Cluster(ClusterPage),
+    /// The node's last backup.
+    Backup,
+    /// The end of the one that is being made.
+    StopBackup,
+}
+
+/// What is asked about a node's backups, which the shell makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackupPage {
+    /// How far the one is that is being made, or how the last one ended.
+    Show,
+    /// One is begun.
+    Begin,
+    /// The one that is being made is given up.
+    Stop,
 }
 
 /// A page about what the nodes of a cluster agree on, which the shell answers.
@@ -105,8 +120,9 @@ pub(super) fn allowed(page: &Page) -> &'static [Method] {
         Page::Cluster(ClusterPage::Show | ClusterPage::Plan | ClusterPage::Transfers) => {
             &[Method::Get, Method::Head]
         }
+        Page::Backup => &[Method::Get, Method::Head, Method::Post],
         Page::Cluster(ClusterPage::Recover) => &[Method::Get, Method::Head, Method::Post],
-        Page::Activate(_) | Page::Cluster(_) => &[Method::Post],
+        Page::Activate(_) | Page::Cluster(_) | Page::StopBackup => &[Method::Post],
     }
 }
 
@@ -127,7 +143,9 @@ pub(super) fn request(page: &Page, method: Method, body: &[u8]) -> Result<Option
         (Page::Activate(name), _) => {
             (Request::ChangeType(name.clone(), TypeChange::Activate), None, Change::Activate)
         }
-        (Page::Status | Page::OpenApi | Page::Cluster(_), _) => return Ok(None),
+        (Page::Status | Page::OpenApi | Page::Cluster(_) | Page::Backup | Page::StopBackup, _) => {
+            return Ok(None);
+        }
     };
     Ok(Some((request, Asked { only, change })))
 }
@@ -264,6 +282,8 @@ mod tests {
             Page::Cluster(ClusterPage::Transfers),
             Page::Cluster(ClusterPage::TransferLimit),
             Page::Cluster(ClusterPage::Recover),
+            Page::Backup,
+            Page::StopBackup,
         ] {
             assert!(pages.contains(&page), "{page:?} is there and not described");
         }

@@ -96,6 +96,11 @@ fn admin(mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused
             Some(page) => Page::Cluster(page),
             None => return Ok(None),
         },
+        b"backup" => match rest.next() {
+            None => Page::Backup,
+            Some(word) if word == "stop" => Page::StopBackup,
+            Some(_) => return Ok(None),
+        },
         b"bucket-types" => match (rest.next(), rest.next()) {
             (None, _) => Page::Types,
             (Some(name), None) => Page::Type(decode(&name)?),

@@ -14,7 +14,7 @@ use kv::{Error, Response};
 use protocol::http::target::{self, Query};
 use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused, Waits, date};
 
-use super::admin::{self, ClusterPage, Page};
+use super::admin::{self, BackupPage, ClusterPage, Page};
 use super::fault::Fault;
 use super::foreign::is_foreign;
 use super::index;
@@ -53,6 +53,8 @@ pub enum Question {
     Status,
     /// What do the nodes of the cluster agree on, or may it be changed so? With the request's body.
     Cluster(ClusterPage, Bytes),
+    /// How is the node's backup, or may one be made so? With the request's body.
+    Backup(BackupPage, Bytes),
 }
 
 /// What the answer under way is to.
@@ -291,6 +293,14 @@ impl Session {
         Ok(match page {
             Page::Status => Incoming::Question(Question::Status),
             Page::Cluster(page) => Incoming::Question(Question::Cluster(*page, Bytes::copy_from_slice(body))),
+            Page::Backup | Page::StopBackup => {
+                let page = match (page, method) {
+                    (Page::StopBackup, _) => BackupPage::Stop,
+                    (_, Method::Post) => BackupPage::Begin,
+                    _ => BackupPage::Show,
+                };
+                Incoming::Question(Question::Backup(page, Bytes::copy_from_slice(body)))
+            }
             _ => {
                 self.answer(200, "application/yaml", admin::OPENAPI.as_bytes(), out);
                 Incoming::Answered

@@ -53,7 +53,9 @@ use crate::peer::{AskId, NodeId, PeerMessage};
 use crate::topology::{Epoch, Topology};
 use ::object::Actor;
 use admission::Admission;
+use base::spawn::Outcome;
 use base::{Clock, Monotonic, Rng};
+use engine::backup::StoreFiles;
 use engine::store::{Event as StoreEvent, StoreStats};
 use engine::{Seq, Store};
 use heal::Heals;
@@ -408,6 +410,13 @@ impl Shard {
     /// Whether there is something to take.
     pub fn has_outputs(&self) -> bool {
         !self.outputs.is_empty()
+    }
+
+    /// Asks the store for the files that make it up ([`Store::begin_backup`]); `asked` is told them, or why not.
+    pub fn begin_backup(&mut self, asked: Outcome<Result<StoreFiles, engine::Error>>) {
+        if let Err(error) = self.store.begin_backup(asked.clone()) {
+            asked.set(Err(error));
+        }
     }
 
     /// Begins the clean stop: nothing may be requested any more; turns go on until [`Output::Closed`].

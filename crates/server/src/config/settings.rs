@@ -318,6 +318,14 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "backup_dir",
+        flag: "backup-dir",
+        value_name: "DIR",
+        help: "Backups of the running node lie below this folder; in the data folder, as backups, if not given",
+        set: |config, text| optional(text, path).map(|path| config.backup_dir = path),
+        show: |config| show_path(config.backup_dir.as_ref()),
+    },
+    Setting {
         name: "connections_max",
         flag: "connections-max",
         value_name: "N",

@@ -9,6 +9,7 @@
 use super::standing::Standing;
 use ::membership::log::Write;
 use base::checksum::crc32c;
+use base::{DiskError, DiskErrorKind};
 use bytes::Bytes;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
@@ -163,6 +164,27 @@ impl Files {
 /// Whether a data folder says which node of a cluster it is; nothing is made.
 pub(super) fn has_standing(data: &Path) -> bool {
     data.join(FOLDER).join(STANDING).exists()
+}
+
+/// What a backup has of a node's part in its cluster: these files as they are now, with their names relative to the data
+/// folder; none for a node alone. The log's end may be torn, as after a crash.
+///
+/// # Errors
+/// If one is there and cannot be read.
+pub fn backed_up_files(data: &Path) -> Result<Vec<(String, Bytes)>, DiskError> {
+    let mut files = Vec::new();
+    for name in [STANDING, LOG, STARTS] {
+        let path = data.join(FOLDER).join(name);
+        match std::fs::read(&path) {
+            Ok(bytes) => files.push((format!("{FOLDER}/{name}"), Bytes::from(bytes))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let (path, message) = (path.display().to_string(), error.to_string());
+                return Err(DiskError { kind: DiskErrorKind::Io, path, message });
+            }
+        }
+    }
+    Ok(files)
 }
 
 fn take_lock(path: PathBuf, data: &Path) -> Result<File, FilesError> {

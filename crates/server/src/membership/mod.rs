@@ -30,7 +30,7 @@ mod watch;
 
 pub use admission::{ADMISSION_MAX, Admitted, Newcomer};
 pub use entry::{Entered, Entering};
-pub use files::FilesError;
+pub use files::{FilesError, backed_up_files};
 pub use operator::Answered;
 pub(crate) use publisher::topology;
 pub use standing::{AsOf, STANDING_BYTES_MAX, Standing};

@@ -36,7 +36,7 @@ impl Answered {
     }
 
     /// What is wrong.
-    pub(super) fn wrong(status: u16, text: impl ToString) -> Answered {
+    pub(crate) fn wrong(status: u16, text: impl ToString) -> Answered {
         Answered { status, body: json!({ "error": text.to_string() }) }
     }
 }

@@ -1,0 +1,213 @@
+//! `annulet backup create`, and `stop`.
+
+use super::bar::Bar;
+use super::size;
+use crate::admin::http::Node;
+use crate::failure::{FAILED, Failure, UNUSABLE};
+use backup::{How, Progress};
+use clap::ValueHint;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How often nodes are asked how far they are.
+const ASK_EVERY: Duration = Duration::from_millis(200);
+
+/// A node that does not answer for so many questions in a row is taken to have stopped.
+const UNANSWERED_MAX: u32 = 25;
+
+/// Arguments of `create`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The folder of backups, on the node's machine: below its option backup_dir, which is where they lie if none is given. Of
+    /// a stopped node: any folder.
+    #[arg(value_hint = ValueHint::DirPath, value_name = "DEST")]
+    dest: Option<PathBuf>,
+    /// Where the node serves HTTP; several, with commas between or one by one, are backed up at once, each on its own machine.
+    #[arg(
+        long = "node",
+        value_name = "ADDR:PORT",
+        env = "ANNULET_HTTP",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:8098"
+    )]
+    nodes: Vec<String>,
+    /// The data folder of a stopped node, instead.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "dest")]
+    data: Option<PathBuf>,
+    /// The backup's name; the time and the node's name if not given.
+    #[arg(long)]
+    name: Option<String>,
+    /// Copy all files, where links would share the disk's fate.
+    #[arg(long)]
+    copy: bool,
+    /// The most that a running node reads and writes for it in a second, in MiB; 64 if not given.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    rate: Option<u64>,
+    /// Tell the end as JSON, one line for each node.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `stop`.
+#[derive(clap::Args)]
+pub struct Stop {
+    #[command(flatten)]
+    node: Node,
+}
+
+/// Makes backups, and tells what they came to.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    match &args.data {
+        Some(data) => of_stopped(args, data),
+        None => of_running(args),
+    }
+}
+
+fn of_stopped(args: &Args, data: &std::path::Path) -> Result<(), Failure> {
+    let dest = args.dest.as_deref().ok_or_else(|| Failure::new(UNUSABLE, "DEST: where backups lie"))?;
+    let how = if args.copy { How::Copy } else { How::Link };
+    let mut bar = Bar::new("backup");
+    let made = server::backup::create_stopped(data, (dest, args.name.as_deref()), how, &mut |progress| {
+        bar.show(progress)
+    });
+    bar.end();
+    let made = made?;
+    tell(
+        args,
+        &json!({
+            "state": "done",
+            "folder": made.folder,
+            "files": made.index.files.len(),
+            "bytes": made.index.bytes(),
+            "copied": made.copied,
+            "linked": made.linked,
+            "kept": made.kept,
+            "earlier": made.earlier,
+        }),
+    )
+}
+
+/// A node that makes a backup.
+struct Asked<'a> {
+    node: Node,
+    address: &'a str,
+    /// The backup's name, by which its end is known from that of another.
+    name: Value,
+    seen: Value,
+    unanswered: u32,
+}
+
+fn of_running(args: &Args) -> Result<(), Failure> {
+    let mut asked = Vec::new();
+    for address in &args.nodes {
+        asked.push(begin(args, address)?);
+    }
+    let mut bar = Bar::new("backup");
+    while asked.iter_mut().map(look).collect::<Result<Vec<_>, _>>()?.contains(&true) {
+        let of = |key: &str| asked.iter().map(|it| it.seen[key].as_u64().unwrap_or_default()).sum();
+        bar.show(&Progress {
+            files: of("files"),
+            bytes: of("bytes"),
+            files_done: of("files_done"),
+            bytes_done: of("bytes_done"),
+            copied: of("copied"),
+            slice: 0,
+        });
+        std::thread::sleep(ASK_EVERY);
+    }
+    bar.end();
+    let mut failed = Vec::new();
+    for it in &asked {
+        match it.seen["state"].as_str() {
+            Some("done") => tell(args, &it.seen)?,
+            _ => {
+                failed.push(format!("{}: {}", it.address, it.seen["error"].as_str().unwrap_or("it is gone")))
+            }
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(Failure::new(FAILED, failed.join("\n"))) }
+}
+
+fn begin<'a>(args: &Args, address: &'a str) -> Result<Asked<'a>, Failure> {
+    let node = Node::at(address);
+    let body = json!({
+        "folder": args.dest,
+        "name": args.name,
+        "copy": args.copy,
+        "bytes_per_second": args.rate.map(|rate| rate << 20),
+    });
+    let answer = node.ask("POST", "/admin/backup", &body.to_string())?;
+    if answer.status != 202 {
+        let code = if answer.status < 500 { UNUSABLE } else { FAILED };
+        return Err(Failure::new(code, format!("{address}: {}", said(&answer.body))));
+    }
+    Ok(Asked { node, address, name: answer.body["name"].clone(), seen: answer.body, unanswered: 0 })
+}
+
+/// Asks a node how far it is; whether it is still at it.
+fn look(asked: &mut Asked<'_>) -> Result<bool, Failure> {
+    if matches!(asked.seen["state"].as_str(), Some("done" | "failed")) {
+        return Ok(false);
+    }
+    let answer = match asked.node.ask("GET", "/admin/backup", "") {
+        Ok(answer) if answer.status == 200 => answer.body,
+        // It may be busy; one that is gone does not come back to this backup.
+        Ok(_) | Err(_) if asked.unanswered < UNANSWERED_MAX => {
+            asked.unanswered += 1;
+            return Ok(true);
+        }
+        Ok(answer) => return Err(Failure::new(FAILED, format!("{}: {}", asked.address, said(&answer.body)))),
+        Err(failure) => return Err(failure),
+    };
+    asked.unanswered = 0;
+    if answer["name"] != asked.name {
+        let text =
+            format!("{}: the node was started again while it made the backup: there is none", asked.address);
+        return Err(Failure::new(FAILED, text));
+    }
+    asked.seen = answer;
+    Ok(asked.seen["state"] == "running")
+}
+
+/// What a node said, if that was an error.
+fn said(body: &Value) -> String {
+    body["error"].as_str().or(body.as_str()).unwrap_or("it gives no reason").to_owned()
+}
+
+fn tell(args: &Args, end: &Value) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    if args.json {
+        return Ok(writeln!(out, "{end}")?);
+    }
+    let of = |key: &str| end[key].as_u64().unwrap_or_default();
+    writeln!(
+        out,
+        "{}: {} files, {}",
+        end["folder"].as_str().unwrap_or_default(),
+        of("files"),
+        size(of("bytes"))
+    )?;
+    let (copied, linked) = (size(of("copied")), size(of("linked")));
+    let kept = match end["earlier"].as_str() {
+        Some(earlier) => format!(", {} shared with {earlier}", size(of("kept"))),
+        None => String::new(),
+    };
+    Ok(writeln!(out, "{copied} copied, {linked} linked{kept}")?)
+}
+
+impl Stop {
+    /// Gives it up.
+    pub fn run(&self) -> Result<(), Failure> {
+        let answer = self.node.ask("POST", "/admin/backup/stop", "")?;
+        match answer.status {
+            200 => Ok(writeln!(
+                io::stdout(),
+                "{} is given up",
+                answer.body["name"].as_str().unwrap_or_default()
+            )?),
+            _ => Err(Failure::new(FAILED, said(&answer.body))),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! `annulet backup restore`.
+
+use super::bar::Bar;
+use super::size;
+use crate::failure::{FAILED, Failure, UNUSABLE};
+use backup::{Restored, restore};
+use clap::ValueHint;
+use node::layout::shard_dir;
+use os::{OsDisk, OsRng};
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Arguments of `restore`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The backup's own folder.
+    #[arg(value_hint = ValueHint::DirPath, value_name = "BACKUP")]
+    folder: PathBuf,
+    /// The data folder that is made; it must be empty, or not be there.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    data: PathBuf,
+}
+
+/// Makes a data folder of it, or leaves nothing.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let was_there = is_empty(&args.data)?;
+    let mut bar = Bar::new("restore");
+    let (disk, rng) = (&mut OsDisk::blocking(), &mut OsRng::new());
+    let restored = restore(
+        disk,
+        &args.folder,
+        (&args.data, &|shard| shard_dir(&args.data, shard)),
+        rng,
+        &mut |progress| bar.show(progress),
+    );
+    bar.end();
+    if restored.is_err() {
+        // A part of a node's data is worse than none.
+        fs::remove_dir_all(&args.data).ok();
+        if was_there {
+            fs::create_dir(&args.data).ok();
+        }
+    }
+    let Restored { index, bytes } = restored?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}: {} stores, {}", args.data.display(), index.stores.len(), size(bytes))?;
+    match &index.cluster {
+        None => Ok(writeln!(out, "the data of {}, a node alone", index.node)?),
+        Some(cluster) => Ok(writeln!(
+            out,
+            "the data of {}, a member of the cluster {cluster}: start it with its name and its certificate, as before",
+            index.node
+        )?),
+    }
+}
+
+/// Whether the folder is there. It must be empty then.
+fn is_empty(data: &Path) -> Result<bool, Failure> {
+    let failed = |error: io::Error| Failure::new(FAILED, format!("{}: {error}", data.display()));
+    match fs::read_dir(data) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(failed(error)),
+        Ok(mut entries) => match entries.next() {
+            None => Ok(true),
+            Some(Err(error)) => Err(failed(error)),
+            Some(Ok(_)) => Err(Failure::new(
+                UNUSABLE,
+                format!("{} is not empty: a backup is restored into a new data folder", data.display()),
+            )),
+        },
+    }
+}
