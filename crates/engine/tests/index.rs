@@ -409,7 +409,7 @@ fn a_damaged_table_costs_no_entry() {
         for number in 0..40 {
             if world.store().head(&object(number)).is_err() {
                 shown += 1;
-                world.put(number, &[b'g'], 20);
+                world.put(number, b"g", 20);
             }
         }
         world.check_whole();

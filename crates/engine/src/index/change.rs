@@ -38,9 +38,9 @@ impl Change {
         // An entry ends when its object does.
         let all = all || ended != expires_ms;
         let (gone, come) = difference(&bytes, had, has, all);
-        let is_lost =
-            if come.is_empty() { base::planted!(EntryOfDeleted) } else { base::planted!(StaleIndexEntry) };
-        let gone = if is_lost { Vec::new() } else { gone };
+        let stays_of_deleted = come.is_empty() && base::planted!(EntryOfDeleted);
+        let stays = stays_of_deleted || !come.is_empty() && base::planted!(StaleIndexEntry);
+        let gone = if stays { Vec::new() } else { gone };
         Some(Change { bytes, gone, come, expires_ms })
     }
 

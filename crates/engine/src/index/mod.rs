@@ -27,14 +27,16 @@ pub(crate) use change::{Change, entries};
 use std::fmt;
 use std::ops::Range;
 
+/// Reads the entries out of an object's key and head, and hands over the key of each.
+pub type EntriesOf = fn(key: &[u8], head: &[u8], each: &mut dyn FnMut(&[u8]));
+
 /// What a store must know of its owner's keys to keep entries beside them.
 #[derive(Clone, Copy)]
 pub struct Indexing {
     /// Whether a head has entries; may say so of one that has none. Asked at each write, so it is to be quick.
     pub may_have: fn(head: &[u8]) -> bool,
-    /// Hands over the key of each entry that the object with this key and head has, in any order; the same may come twice.
-    /// None of a key that is no object's.
-    pub entries_of: fn(key: &[u8], head: &[u8], each: &mut dyn FnMut(&[u8])),
+    /// Says which entries an object has, in any order; the same may come twice. None of a key that is no object's.
+    pub entries_of: EntriesOf,
     /// The key of the object that an entry is about.
     pub object_of: fn(entry: &[u8]) -> Option<Vec<u8>>,
     /// All objects' keys.
