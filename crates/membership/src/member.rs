@@ -15,7 +15,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use ring::NodeId;
 
 use crate::detector::{self, Detector};
-use crate::log::{self, Log, Outcome, Write};
+use crate::log::{self, Epoch, Log, Outcome, Write};
 use crate::state::{Command, State};
 
 const DETECTOR: u8 = 1;
@@ -97,6 +97,8 @@ pub enum Stop {
 pub struct Membership {
     detector: Detector,
     log: Log,
+    /// The state whose members the detector was told last, by epoch and version: the same of all nodes.
+    members_of: Option<(Epoch, u64)>,
 }
 
 impl Membership {
@@ -107,7 +109,7 @@ impl Membership {
     pub fn new(detector: Detector, log: Log) -> Membership {
         let (speaker, identity) = (detector.speaker(), log.identity());
         assert!((speaker.cluster, speaker.node) == (identity.cluster, identity.node), "of one node");
-        Membership { detector, log }
+        Membership { detector, log, members_of: None }
     }
 
     /// What all nodes agree on, as far as it has come here.
@@ -161,12 +163,12 @@ impl Membership {
         }
     }
 
-    /// The members, if the detector takes others for them.
-    fn other_members(&self) -> Option<BTreeSet<NodeId>> {
-        let members = self.state()?.members();
-        let known = self.detector.members();
-        let are_known = members.len() == known.len() && members.keys().eq(known);
-        (!are_known).then(|| members.keys().copied().collect())
+    /// The members, if they may be others than the detector was told.
+    fn other_members(&mut self) -> Option<BTreeSet<NodeId>> {
+        let state = self.log.state()?;
+        let of = Some((self.log.epoch(), state.version()));
+        let is_known = std::mem::replace(&mut self.members_of, of) == of;
+        (!is_known).then(|| state.members().keys().copied().collect())
     }
 
     fn step_log(&mut self, input: log::Input, now: Monotonic, out: &mut Vec<Output>) {
