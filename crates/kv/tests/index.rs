@@ -386,3 +386,34 @@ fn an_answer_in_one_piece_has_a_bound() {
     }
     panic!("it holds everything: {result:?}");
 }
+
+/// Whether the pages of a query over several nodes, put together, are what there is.
+#[cfg(feature = "planted")]
+fn is_whole(max_results: Option<u32>) -> bool {
+    let counts = [7; 16];
+    let mut bed = Bed::new(5, 3);
+    let all: Vec<Row> = rows(&counts, &(0..16).collect()).into_iter().collect();
+    let (mut told, mut place) = (Vec::new(), None);
+    for _ in 0..2 * all.len() {
+        let end = bed.run(request(true, max_results, place), &[], &counts).unwrap();
+        told.append(&mut bed.told);
+        place = end.continuation;
+        if place.is_none() {
+            break;
+        }
+    }
+    told == all
+}
+
+/// `cargo test -p kv --features planted --test index`
+#[cfg(feature = "planted")]
+#[test]
+fn planted_bugs_are_caught() {
+    use base::planted::{Planted, plant};
+    for bug in [Planted::RowsToldTwice, Planted::RowsSkippedAtAPage] {
+        assert!(is_whole(None) && is_whole(Some(5)));
+        plant(Some(bug));
+        assert!(!is_whole(None), "{bug:?}");
+        plant(None);
+    }
+}
