@@ -32,6 +32,9 @@ pub enum Error {
     /// Whoever watched has stopped it.
     #[error("stopped")]
     Stopped,
+    /// A shard's store does not say what it is made up of.
+    #[error("shard {0} does not bring its last writes to the disk: it has no room, or does not answer")]
+    NotReady(u16),
     /// The disk refused an operation.
     #[error("disk: {0}")]
     Disk(#[from] DiskError),

@@ -255,9 +255,8 @@ impl Backups {
             let files = loop {
                 match asked.take() {
                     Some(files) => break files?,
-                    None if stop.load(Ordering::Relaxed) || Instant::now() >= until => {
-                        return Err(Error::Stopped);
-                    }
+                    None if stop.load(Ordering::Relaxed) => return Err(Error::Stopped),
+                    None if Instant::now() >= until => return Err(Error::NotReady(shard)),
                     None => std::thread::sleep(FILES_LOOK),
                 }
             };

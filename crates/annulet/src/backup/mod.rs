@@ -39,7 +39,11 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let code = match error {
             Error::NotBackup(_) | Error::Taken(_) | Error::NoRoom { .. } => UNUSABLE,
-            Error::Damaged { .. } | Error::Stopped | Error::Disk(_) | Error::Store(_) => FAILED,
+            Error::Damaged { .. }
+            | Error::Stopped
+            | Error::NotReady(_)
+            | Error::Disk(_)
+            | Error::Store(_) => FAILED,
         };
         Failure::new(code, error.to_string())
     }

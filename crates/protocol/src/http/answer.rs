@@ -151,6 +151,7 @@ fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
         201 => "Created",
+        202 => "Accepted",
         204 => "No Content",
         300 => "Multiple Choices",
         304 => "Not Modified",
