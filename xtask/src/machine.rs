@@ -1,6 +1,7 @@
 //! What a page of figures must say about where they come from.
 
 use crate::proc::{field, file_system_of};
+use engine::store::Resources;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -10,10 +11,7 @@ use std::thread::available_parallelism;
 pub fn describe(data: &Path) -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let (cpu, memory, mounts) = (read("/proc/cpuinfo"), read("/proc/meminfo"), read("/proc/mounts"));
-    let memory_kb: u64 = field(&memory, "MemTotal")
-        .and_then(|value| value.split_once(' '))
-        .and_then(|(number, _)| number.parse().ok())
-        .unwrap_or(0);
+    let memory_kb = memory_kb(&memory);
     format!(
         "{} cores of {}, {:.1} GiB memory, Linux {}, data on {}",
         available_parallelism().map_or(0, usize::from),
@@ -22,6 +20,21 @@ pub fn describe(data: &Path) -> String {
         read("/proc/sys/kernel/osrelease").trim(),
         file_system_of(&mounts, &data.to_string_lossy()).unwrap_or("an unknown file system"),
     )
+}
+
+/// What one store may use that has the machine for itself.
+pub fn resources() -> Resources {
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let cores = available_parallelism().map_or(1, usize::from);
+    Resources { memory_bytes: memory_kb(&memory) << 10, cores, stores: 1 }
+}
+
+/// The machine's memory, of what the kernel says of it.
+fn memory_kb(meminfo: &str) -> u64 {
+    field(meminfo, "MemTotal")
+        .and_then(|value| value.split_once(' '))
+        .and_then(|(number, _)| number.parse().ok())
+        .unwrap_or(0)
 }
 
 /// The commit that was measured, and whether the tree was other than it.

@@ -119,10 +119,12 @@ The engine alone, in the measuring process: one owner thread in a closed loop wi
 threads; durability `none` where nothing else is said. CPU per operation is user and system time of the whole process
 until the store is at rest, divided by the operations; the generator is part of it, its own share, measured without a
 store, is `generator_us`. Keys are 16 bytes in random order, heads 24 bytes, values random; user bytes are all three.
-A load of up to a million objects is repeated: the first takes memory that the host of a virtual machine may have to give, 2 to
-10 us for each page, which are none of the store's; those after it mostly take what the store before gave back. Every answer is checked. Reads are of keys drawn evenly, with a warm page cache: at 20 million objects of those values
-that memory holds (the newest), from the whole ledger. Entries per level, bytes that merges wrote and hit rates of the
-block cache stand beside the rows.";
+A load of up to a million objects is repeated: the first takes memory that the host of a virtual machine may have to
+give, 2 to 10 us for each page, which are none of the store's; those after it mostly take what the store before gave back.
+Options are the default ones, for 20 million objects those that `serve` derives from the machine. Every answer is checked.
+Reads are of keys drawn evenly, with a warm page cache: at 20 million objects of those values that memory holds (the
+newest), from the whole ledger. Entries per level, bytes that merges wrote and hit rates of the block cache stand beside the
+rows.";
 
 /// Of the disk's free space a part uses at most so much, so that a measurement does not fill it.
 const DISK_SHARE: f64 = 0.8;

@@ -8,7 +8,7 @@ use crate::report::Report;
 use crate::rows::{Bar, Row, Spec};
 use crate::stats::median;
 use crate::workload::SplitMix;
-use crate::{Result, proc, sys};
+use crate::{Result, machine, proc, sys};
 use engine::fold::{ScanRequest, Visit};
 use engine::manifest::{MANIFEST_COPY_FILE, MANIFEST_FILE};
 use engine::store::StoreStats;
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-/// Memtables of the larger stores, so that they have at least three levels.
+/// Memtables of the larger stores are at most this large, so that there are at least three levels.
 const LARGE_MEMTABLE_BYTES: usize = 16 << 20;
 
 /// Loads of which a put's row is the median, of stores up to a million objects. The first takes memory that the host of a virtual
@@ -179,12 +179,11 @@ pub fn run(case: &Case, context: &Context, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
+/// By default for a million objects, whose memory has a bar; else as `serve` derives them from the machine.
 fn options(case: &Case) -> Options {
-    let options = Options { durability: Durability::None, ..Options::default() };
-    match case.name {
-        "20M" => Options { memtable_bytes_max: LARGE_MEMTABLE_BYTES, ..options },
-        _ => options,
-    }
+    let options = if case.name == "20M" { machine::resources().options() } else { Options::default() };
+    let memtable_bytes_max = options.memtable_bytes_max.min(LARGE_MEMTABLE_BYTES);
+    Options { durability: Durability::None, memtable_bytes_max, ..options }
 }
 
 /// Loads a store, some times anew; the last one stays.
