@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::cluster::*;
 use bytes::Bytes;
-use common::cluster::*;
 use kv::{Error, GetRequest, Request, Response};
 use node::{AskId, Layout, PeerMessage, Reaping};
 use ring::RingSize;

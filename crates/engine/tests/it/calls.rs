@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
-use common::{HandClock, machine, open, small};
+use crate::common::{HandClock, machine, open, small};
 use engine::{Condition, Durability, Embedded, Error, Options, Write};
 use std::path::Path;
 

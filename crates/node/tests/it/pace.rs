@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::{HandClock, open_store};
 use base::rng::SplitMix64;
 use bytes::Bytes;
-use common::{HandClock, open_store};
 use kv::{Bucket, GetRequest, PutRequest, Request, Response};
 use node::{Layout, Output, Reaping, RequestId, Shard, ShardConfig, ShardId};
 use object::Metadata;

@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::cluster::*;
 use bytes::Bytes;
-use common::cluster::*;
 use kv::{Bucket, Error, ListBucketsRequest, ListKeysRequest, Prop, PutRequest, ReadForm, Request, Response};
 use node::{PeerMessage, RequestId};
 use object::Metadata;

@@ -1,10 +1,8 @@
 //! What each coordinator asks of the store, in order, and what it answers.
 
-mod common;
-
+use crate::common::Step::{ReadHead, ReadValue, Write};
+use crate::common::{Node, context, delete, get, put, values};
 use bytes::Bytes;
-use common::Step::{ReadHead, ReadValue, Write};
-use common::{Node, context, delete, get, put, values};
 use kv::quorum::Need;
 use kv::{BucketProps, Conditions, Error, Found, Quorum, Response, Return, Tags};
 use object::{Actor, Context, Dot, HeadView, Link, Metadata};
@@ -253,7 +251,7 @@ fn an_as_is_write_keeps_the_context_it_came_with() {
     assert_eq!(node.siblings("k").1, some(&["beside", "newer"]));
 
     let before = node.siblings("k");
-    let forged: Context = [Dot::new(common::ACTOR, u64::MAX)].into_iter().collect();
+    let forged: Context = [Dot::new(crate::common::ACTOR, u64::MAX)].into_iter().collect();
     assert_eq!(node.put(as_is("forged", &forged)), Err(Error::BadContext));
     let mut plain = put("k", "forged");
     plain.context = Some(Bytes::from(forged.encode()));

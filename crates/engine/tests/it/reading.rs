@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::{HandClock, open, small};
 use base::Rng;
 use base::rng::SplitMix64;
 use bytes::Bytes;
-use common::{HandClock, open, small};
 use engine::fold::{Control, FoldEnd, FoldRequest, JournalCheck, KeyRange, Modified, Visited, What};
 use engine::{Embedded, Error, Reader, Want};
 use std::collections::BTreeMap;

@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::{HandClock, open, small};
 use base::Rng;
 use base::rng::SplitMix64;
-use common::{HandClock, open, small};
 use engine::store::StoreStats;
 use engine::{Embedded, Error, Options, Write};
 use std::collections::BTreeMap;

@@ -405,7 +405,7 @@ fn is_whole(max_results: Option<u32>) -> bool {
     told == all
 }
 
-/// `cargo test -p kv --features planted --test index`
+/// `cargo test -p kv --features planted --test it planted`
 #[cfg(feature = "planted")]
 #[test]
 fn planted_bugs_are_caught() {

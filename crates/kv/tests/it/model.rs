@@ -4,12 +4,10 @@
 //! remembers what it read last. Whatever the clients do, readers must see exactly the model's siblings: none
 //! lost, none that was replaced. In buckets without siblings they must see the last write.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::common::{Node, context, delete, get, put, values};
 use bytes::Bytes;
-use common::{Node, context, delete, get, put, values};
 use kv::{BucketProps, Response, Return};
 use proptest::prelude::*;
 

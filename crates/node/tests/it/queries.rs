@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::cluster::*;
 use bytes::Bytes;
-use common::cluster::*;
 use kv::index::{Pick, Rows, Terms};
 use kv::query::{Accumulation, Findings, QueryPart, QueryRequest, SetExpression};
 use kv::{Bucket, DeleteRequest, Error, IndexRequest, PutRequest, ReadForm, Request, Response};

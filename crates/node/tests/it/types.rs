@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::cluster::*;
 use base::Clock;
 use bytes::Bytes;
-use common::cluster::*;
 use kv::NodeId;
 use kv::{
     Bucket, DeleteRequest, Error, GetRequest, Prop, PutRequest, Quorum, ReadForm, Request, Response,

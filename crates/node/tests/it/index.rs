@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::cluster::*;
 use base::Rng;
 use base::rng::SplitMix64;
 use bytes::Bytes;
-use common::cluster::*;
 use engine::check::check_index;
 use kv::{Bucket, Prop, PutRequest, Request};
 use node::layout::shard_dir;

@@ -5,11 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::HandClock;
+use crate::common::disk::MemoryDisk;
 use base::rng::SplitMix64;
-use common::HandClock;
-use common::disk::MemoryDisk;
 use engine::fold::{Control, FoldRequest, JournalCheck, KeyRange, What};
 use engine::{Codec, CompressAt, Durability, Embedded, Machine, Options, Snapshot, Want, Write};
 use proptest::collection::vec;

@@ -4,12 +4,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::HandClock;
+use crate::common::disk::MemoryDisk;
 use base::Rng;
 use base::rng::SplitMix64;
-use common::HandClock;
-use common::disk::MemoryDisk;
 use engine::{Durability, Embedded, Error, Machine, Options};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
-use common::{HandClock, open};
+use crate::common::{HandClock, open};
 use engine::{Embedded, Options};
 
 #[test]

@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::{HandClock, open_store};
 use base::rng::SplitMix64;
 use bytes::Bytes;
-use common::{HandClock, open_store};
 use kv::{
     Bucket, DeleteRequest, Error, GetRequest, ListBucketsRequest, ListKeysRequest, Prop, PutRequest, Request,
     Response,

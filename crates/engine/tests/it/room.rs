@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::HandClock;
+use crate::common::disk::MemoryDisk;
 use base::Rng;
 use base::rng::SplitMix64;
-use common::HandClock;
-use common::disk::MemoryDisk;
 use engine::check::{FindingKind, check_store};
 use engine::{Durability, Embedded, Error, Machine, Options};
 use std::collections::{BTreeMap, BTreeSet};

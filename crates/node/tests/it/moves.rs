@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::cluster::{Cluster, NAMES, TESTS_OWN, bucket, files_below, folder, put};
 use bytes::Bytes;
-use common::cluster::{Cluster, NAMES, TESTS_OWN, bucket, files_below, folder, put};
 use kv::{Answer, Ask, Bucket, GetRequest, NodeId, Prop, PutRequest, Quorum, Request, Response, Want};
 use node::{AskId, Epoch, Layout, Members, PeerMessage, Topology};
 use object::Metadata;

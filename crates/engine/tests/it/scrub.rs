@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::HandClock;
+use crate::common::disk::MemoryDisk;
 use base::Monotonic;
 use base::rng::SplitMix64;
-use common::HandClock;
-use common::disk::MemoryDisk;
 use engine::{Durability, Embedded, Machine, Options};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

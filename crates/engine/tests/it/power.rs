@@ -13,7 +13,7 @@
 //! Needs root, loop devices, e2fsprogs and python3 (for the one call that std does not have), so it is run by command:
 //!
 //! ```text
-//! cargo test -p engine --test power -- --ignored --test-threads 1
+//! cargo test -p engine --test it power:: -- --ignored --test-threads 1
 //! ```
 //!
 //! `ANNULET_POWER_CUTS=200` for the long run, `ANNULET_POWER_SEED` repeats the choices of one.

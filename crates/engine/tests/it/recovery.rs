@@ -3,13 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::HandClock;
+use crate::common::disk::MemoryDisk;
 use base::Rng;
 use base::rng::SplitMix64;
 use bytes::Bytes;
-use common::HandClock;
-use common::disk::MemoryDisk;
 use engine::fold::{ScanRequest, Visit, read_all};
 use engine::recovery::{RebuildReport, in_turn, repair_store};
 use engine::{CompactionSchedule, Durability, Embedded, Error, Machine, Options, Write};

@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::cluster::*;
 use bytes::Bytes;
-use common::cluster::*;
 use kv::{Bucket, Prop, ReadForm, Request, Response};
 use std::time::Duration;
 

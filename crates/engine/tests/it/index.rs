@@ -6,12 +6,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::HandClock;
+use crate::common::disk::MemoryDisk;
 use base::rng::SplitMix64;
 use bytes::Bytes;
-use common::HandClock;
-use common::disk::MemoryDisk;
 use engine::check::{Finding, check_index};
 use engine::fold::{ScanRequest, Visit};
 use engine::recovery::{in_turn, repair_store};

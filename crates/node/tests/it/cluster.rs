@@ -3,10 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-mod common;
-
+use crate::common::cluster::*;
 use bytes::Bytes;
-use common::cluster::*;
 use kv::quorum::Need;
 use kv::{Error, GetRequest, Prop, PutRequest, Quorum, ReadForm, Request, Response};
 use node::shard::{LOOKUPS_BUSY, OVERLOAD_WORK_MIN, PASS_MAX, STAY_MAX, WAIT_MAX};

@@ -1,0 +1,22 @@
+//! The engine as its owner sees it, through what it offers.
+//!
+//! One program: each would be compiled with all that it stands on, and linked, for itself.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod calls;
+mod compaction;
+mod compression;
+mod ends;
+mod faults;
+mod found_levels;
+mod index;
+mod model;
+mod power;
+mod reading;
+mod recovery;
+mod room;
+mod scrub;
+mod store;
+mod waste;

@@ -1,0 +1,16 @@
+//! Shards and nodes, asked as clients and other nodes ask them.
+//!
+//! One program: each would be compiled with all that it stands on, and linked, for itself.
+
+mod cluster;
+mod common;
+mod index;
+mod listing;
+mod moves;
+mod pace;
+mod peer_codec;
+mod queries;
+mod reaping;
+mod shards;
+mod telling;
+mod types;
