@@ -1,0 +1,145 @@
+//! Real processes: backups of nodes that serve, and nodes that start with what was restored.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use bytes::Bytes;
+use client::{Client, Content, ReadOptions, WriteOptions};
+use common::nodes::{agreed, free_ports, make_certificates, name, until};
+use common::{Server, run};
+use serde_json::Value;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+
+const BUCKET: &[u8] = b"b";
+
+fn put(client: &mut Client, key: u32, value: &str) {
+    let content = Content { value: Bytes::from(value.repeat(40)), ..Content::default() };
+    client.put(None, BUCKET, Some(key.to_string().as_bytes()), content, &WriteOptions::default()).unwrap();
+}
+
+fn get(client: &mut Client, key: u32) -> Option<Bytes> {
+    let found = client.get(None, BUCKET, key.to_string().as_bytes(), &ReadOptions::default()).unwrap();
+    found.map(|object| object.siblings[0].value.clone())
+}
+
+/// Runs `annulet backup`: its exit code, and what it says.
+fn backup(dir: &Path, words: &[&str]) -> (Option<i32>, String) {
+    let output = run(dir, &[&["backup"], words].concat());
+    (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+fn created(dir: &Path, words: &[&str]) -> Value {
+    let (code, text) = backup(dir, &[&["create", "--json", "--rate", "10000"], words].concat());
+    assert_eq!(code, Some(0), "{text}");
+    serde_json::from_str(text.lines().next().unwrap()).unwrap()
+}
+
+#[test]
+fn a_node_is_backed_up_while_it_is_written_and_is_as_it_was_when_it_is_restored() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    let node = Server::start(dir, &["--data", "data", "--shards", "2"]);
+    let mut client = node.connect();
+    (0..500).for_each(|key| put(&mut client, key, "before"));
+    let (is_over, written) = (AtomicBool::new(false), AtomicU32::new(1_000));
+    let (acknowledged, first) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = node.connect();
+            while !is_over.load(SeqCst) {
+                put(&mut client, written.load(SeqCst), "during");
+                written.fetch_add(1, SeqCst);
+            }
+        });
+        let acknowledged = written.load(SeqCst);
+        let first = created(dir, &["--node", &node.http, "--name", "first"]);
+        is_over.store(true, SeqCst);
+        (acknowledged, first)
+    });
+    assert_eq!((&first["state"], &first["copied"]), (&"done".into(), &0.into()), "{first}");
+    (0..500).for_each(|key| put(&mut client, key, "after!"));
+    let second = created(dir, &["--node", &node.http, "--name", "second", "--copy"]);
+    assert_eq!(second["earlier"], "first");
+    assert!(second["kept"].as_u64() > Some(0) && second["copied"].as_u64() > Some(0), "{second}");
+    let (code, text) = backup(dir, &["create", "--node", &node.http, "--name", "first"]);
+    assert!(code == Some(1) && text.contains("there is a backup of that name"), "{text}");
+    let (code, text) = backup(dir, &["create", "--node", &node.http, "/tmp/elsewhere"]);
+    assert!(code == Some(2) && text.contains("backup_dir"), "{text}");
+    node.kill();
+    let third = created(dir, &["--data", "data", "--name", "third", "data/backups"]);
+    assert_eq!(third["earlier"], "second");
+
+    for (name, value) in [("first", "before"), ("second", "after!"), ("third", "after!")] {
+        let folder = format!("data/backups/{name}");
+        let (code, text) = backup(dir, &["verify", &folder]);
+        assert!(code == Some(0) && text.ends_with("no damage\n"), "{text}");
+        let data = format!("restored-{name}");
+        let (code, text) = backup(dir, &["restore", &folder, "--data", &data]);
+        assert_eq!(code, Some(0), "{text}");
+        let again = Server::start(dir, &["--data", &data]);
+        let mut client = again.connect();
+        for key in (0..500).step_by(7) {
+            assert_eq!(get(&mut client, key), Some(value.repeat(40).into()), "{key} of {name}");
+        }
+        let last = if name == "first" { acknowledged } else { written.load(SeqCst) };
+        for key in 1_000..last {
+            assert!(get(&mut client, key).is_some(), "{key} of {name}");
+        }
+        put(&mut client, 1, "goes on");
+        again.stop();
+    }
+    let (code, text) = backup(dir, &["restore", "data/backups/first", "--data", "data"]);
+    assert!(code == Some(2) && text.contains("not empty"), "{text}");
+    let (code, text) = backup(dir, &["verify", "data"]);
+    assert!(code == Some(2) && text.contains("no backup"), "{text}");
+    let manifest = dir.join("data/backups/second/store-001/MANIFEST");
+    let mut bytes = std::fs::read(&manifest).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&manifest, bytes).unwrap();
+    let (code, text) = backup(dir, &["verify", "data/backups/second"]);
+    assert!(code == Some(1) && text.contains("store-001/MANIFEST"), "{text}");
+}
+
+#[test]
+fn a_cluster_is_restored_and_grows() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    make_certificates(&dir.join("certs"), &[name(1), name(2)]);
+    let contact = format!("127.0.0.1:{}", free_ports());
+    let start = |node: usize, data: &str, more: &[&str]| {
+        let file = |name: &str| dir.join("certs").join(name).display().to_string();
+        let (ca, cert, key) = (file("ca.pem"), file(&format!("n{node}.pem")), file(&format!("n{node}.key")));
+        let name = name(node);
+        let options = ["--name", &name, "--data", data, "--shards", "1", "--peer-ca", &ca];
+        Server::start(dir, &[&options[..], &["--peer-cert", &cert, "--peer-key", &key], more].concat())
+    };
+    let list = format!("{}={contact}", name(1));
+    let found = ["--cluster", &list, "--ring-size", "16"];
+    let node = start(1, "n1", &found);
+    let mut client = node.connect();
+    (0..200).for_each(|key| put(&mut client, key, "kept"));
+    created(dir, &["--node", &node.http, "--name", "b"]);
+    (0..200).for_each(|key| put(&mut client, key, "lost"));
+    node.kill();
+    let (code, text) = backup(dir, &["restore", "n1/backups/b", "--data", "again"]);
+    assert!(code == Some(0) && text.contains("a member of the cluster"), "{text}");
+
+    let first = start(1, "again", &found);
+    let second = start(2, "n2", &["--join", &contact, "--peer-listen", "127.0.0.1:0"]);
+    let admin = |words: &[&str]| {
+        let output = run(dir, &[&["admin", "cluster"], words, &["--node", &first.http]].concat());
+        output.status.success()
+    };
+    until("the newcomer to be known", || {
+        agreed(&first)["members"].as_array().is_some_and(|all| all.len() == 2)
+    });
+    until("a plan to be committed", || admin(&["commit", "--wait"]));
+    until("the newcomer to have its share", || {
+        let seen = agreed(&first);
+        seen["change"]["settled"] == true && seen["members"].as_array().is_some_and(|all| all.len() == 2)
+    });
+    let mut client = second.connect();
+    for key in 0..200 {
+        assert_eq!(get(&mut client, key), Some("kept".repeat(40).into()), "{key}");
+    }
+}
