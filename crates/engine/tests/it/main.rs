@@ -2,6 +2,8 @@
 //!
 //! One program: each would be compiled with all that it stands on, and linked, for itself.
 
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
 #[path = "../common/mod.rs"]
 mod common;
 
