@@ -66,13 +66,11 @@ impl Kind {
     }
 
     /// The share of seeds that must count. A fault that is rare by nature may stay away from a few; a cluster lives
-    /// on until it has come. In an elastic world some changes of members do not come about, however long it lives: 6 in 100 seeds, and
-    /// why is not known yet.
+    /// on until it has come.
     pub(crate) fn counted_percent_min(self) -> u64 {
         match self {
             Kind::Node => 90,
-            Kind::Cluster | Kind::ClusterOf(_) => 97,
-            Kind::Elastic(_) => 93,
+            Kind::Cluster | Kind::ClusterOf(_) | Kind::Elastic(_) => 97,
         }
     }
 

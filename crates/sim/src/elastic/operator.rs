@@ -103,6 +103,10 @@ impl Operator {
     fn draw(&mut self, valid: &[NodeId]) {
         let leaver = valid[index_below(&mut self.rng, valid.len())];
         let may_leave = valid.len() > STAYING_MIN;
+        if !may_leave && self.come == self.come_max {
+            // Nobody may go and nobody is to come: another change comes about only by another node.
+            self.come_max += 1;
+        }
         match self.rng.below(5) {
             0 | 1 => {
                 for _ in 0..between(&mut self.rng, 1, 3) {
@@ -158,10 +162,14 @@ impl Operator {
                     newcomer(state).and_then(|by| staged(node, Change::Replace(by)))
                 }
                 Wish::ForceRemove(node) if is_open(&node) => staged(node, Change::ForceRemove),
-                Wish::ForceReplace(node) if is_open(&node) => match newcomer(state) {
-                    Some(by) => staged(node, Change::ForceReplace(by)),
-                    None => staged(node, Change::ForceRemove),
-                },
+                Wish::ForceReplace(node) if is_open(&node) => {
+                    // Who was about to go has no place that another could take.
+                    let has_place = state.members()[&node].member.state.may_own();
+                    match newcomer(state).filter(|_| has_place) {
+                        Some(by) => staged(node, Change::ForceReplace(by)),
+                        None => staged(node, Change::ForceRemove),
+                    }
+                }
                 _ => None,
             };
             if command.is_some() {
