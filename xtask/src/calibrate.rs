@@ -33,6 +33,9 @@ const CHAIN_LEN: usize = 8 << 20;
 /// How many loads between two looks at the clock.
 const CHAIN_STEPS: u32 = 10_000;
 
+/// How long a side of a handoff is busy before it hands over: about what a disk takes.
+const ELSEWHERE: Duration = Duration::from_micros(100);
+
 /// A ping-pong's figures.
 pub struct PingPong {
     /// User and system time of both ends for one round trip, in microseconds.
@@ -74,38 +77,53 @@ pub fn ping_pong(time: Duration) -> Result<PingPong> {
     Ok(PingPong { cpu_us: cpu.as_secs_f64() * 1e6 / f64::from(trips), latencies })
 }
 
-/// A handoff to another thread and back, by a mutex and a condition variable: two wake-ups.
+/// A handoff to another thread and back, by a mutex and a condition variable: two wake-ups of a thread that sleeps.
+///
+/// Each side does something that takes its time before it hands over, as a disk and a network do. Without that the other
+/// side has not gone to sleep yet, and what is measured, half a microsecond, is not a wake-up.
 pub fn two_wake_ups(time: Duration) -> Result<Latencies> {
-    let (turn, changed) = (Mutex::new(Turn::Near), Condvar::new());
-    let take = |mine: Turn, next: Turn| {
-        let guard = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut guard = changed
-            .wait_while(guard, |turn| *turn != mine && *turn != Turn::Over)
+    let begin = Instant::now();
+    let handoff = Mutex::new(Handoff { turn: Turn::Near, at: begin, took_before: Duration::ZERO });
+    let changed = Condvar::new();
+    let lock = || handoff.lock().unwrap_or_else(PoisonError::into_inner);
+    // How long the last two wake-ups took, the second of which ends here. `None` when all is over.
+    let take = |mine: Turn, next: Turn| -> Option<Duration> {
+        let guard = changed
+            .wait_while(lock(), |it| it.turn != mine && it.turn != Turn::Over)
             .unwrap_or_else(PoisonError::into_inner);
-        let over = *guard == Turn::Over;
-        if !over {
-            *guard = next;
+        let (took, took_before) = (guard.at.elapsed(), guard.took_before);
+        drop(guard);
+        thread::sleep(ELSEWHERE);
+        let mut guard = lock();
+        if guard.turn == Turn::Over {
+            return None;
         }
+        *guard = Handoff { turn: next, at: Instant::now(), took_before: took };
         drop(guard);
         changed.notify_one();
-        !over
+        Some(took_before + took)
     };
     let mut latencies = Latencies::new();
     thread::scope(|scope| {
-        scope.spawn(|| while take(Turn::Far, Turn::Near) {});
-        let begin = Instant::now();
-        let mut last = None;
+        scope.spawn(|| while take(Turn::Far, Turn::Near).is_some() {});
+        // The first wakes nobody.
+        take(Turn::Near, Turn::Far);
         while latencies.is_empty() || begin.elapsed() < time {
-            take(Turn::Near, Turn::Far);
-            let now = Instant::now();
-            if let Some(last) = last.replace(now) {
-                latencies.record(now - last);
+            if let Some(took) = take(Turn::Near, Turn::Far) {
+                latencies.record(took);
             }
         }
-        *turn.lock().unwrap_or_else(PoisonError::into_inner) = Turn::Over;
+        lock().turn = Turn::Over;
         changed.notify_all();
     });
     Ok(latencies)
+}
+
+/// Whose turn it is, since when, and how long the one before waited to be woken.
+struct Handoff {
+    turn: Turn,
+    at: Instant,
+    took_before: Duration,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
