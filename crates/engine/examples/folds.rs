@@ -1,7 +1,8 @@
-//! Folds: over heads with a check of the journal, objects in two orders, buckets; limited, stopped and resumed.
+//! Folds: over heads with a check of the journal, objects in two orders, buckets; limited, stopped and resumed; the heads of a
+//! few key segments.
 //! `cargo run -p engine --example folds`.
 
-use engine::fold::{Control, FoldRequest, JournalCheck, KeyRange, Modified, What};
+use engine::fold::{Control, FoldRequest, JournalCheck, KeyRange, KeySegments, Modified, What};
 use engine::{Embedded, Error, Machine, Options};
 
 fn main() -> Result<(), Error> {
@@ -40,6 +41,18 @@ fn main() -> Result<(), Error> {
         }
     }
     assert_eq!(visited, 66);
+
+    // Of 64 segments of the keys' hashes, two: what is asked for where hash trees differ in two leaves.
+    let segments = KeySegments::new(6, [17, 42])?;
+    let mut request = FoldRequest::over(KeyRange::all(), What::Heads(JournalCheck::None));
+    request.segments = Some(segments.clone());
+    let mut keys = 0;
+    reader.fold(request, &mut |item| {
+        assert!(segments.contains(item.key));
+        keys += 1;
+        Control::Next
+    })?;
+    assert!((1..200).contains(&keys));
 
     // Whole objects, in key order, or, with nearly sequential reads, as they lie in the journal.
     for what in [What::Objects, What::ObjectsByJournal] {

@@ -16,6 +16,7 @@ pub mod error;
 pub mod fold;
 pub mod index;
 pub mod journal;
+mod key_segments;
 pub mod load;
 pub mod lost;
 pub mod manifest;

@@ -17,7 +17,10 @@ use std::sync::Arc;
 #[derive(Default)]
 struct Walk {
     last_key: Vec<u8>,
-    entries: u64,
+    /// The hashes of its keys.
+    hashes: Vec<u64>,
+    /// How many of them are in each block and those before.
+    block_ends: Vec<usize>,
     /// Whether every block so far was whole.
     whole: bool,
 }
@@ -94,10 +97,28 @@ impl Check<'_> {
                 walk.whole = false;
                 self.fail(&file_of(table.id()), error);
             }
+            walk.block_ends.push(walk.hashes.len());
         }
-        self.summary.entries += walk.entries;
-        if walk.whole && (walk.entries != table.meta().entries || walk.last_key != table.meta().max_key) {
+        let entries = walk.hashes.len() as u64;
+        self.summary.entries += entries;
+        if walk.whole && (entries != table.meta().entries || walk.last_key != table.meta().max_key) {
             self.find(FindingKind::Damage, file_of(table.id()), table.len(), "it does not hold what it says");
+        }
+        self.segments(table, &walk);
+    }
+
+    fn segments(&mut self, table: &Table, walk: &Walk) {
+        let checked = table.check_segments(self.disk).and_then(|()| match walk.whole {
+            true => table.has_segments_of(self.disk, &walk.hashes, &walk.block_ends),
+            false => Ok(true),
+        });
+        match checked {
+            Ok(true) => {}
+            Ok(false) => {
+                let what = "the segments are those of other keys";
+                self.find(FindingKind::Damage, file_of(table.id()), table.len(), what);
+            }
+            Err(error) => self.fail(&file_of(table.id()), error),
         }
     }
 
@@ -112,7 +133,7 @@ impl Check<'_> {
     ) -> Result<(), Error> {
         let (key, entry) = entry_at(block, index)?;
         let mut wrong = |what| self.find(FindingKind::Damage, file_of(table.id()), handle.offset, what);
-        if walk.entries > 0 && key <= walk.last_key {
+        if !walk.hashes.is_empty() && key <= walk.last_key {
             wrong("keys out of order");
         } else if table.find_block(&key) != Some(handle) {
             wrong("the index leads elsewhere");
@@ -121,7 +142,7 @@ impl Check<'_> {
         if !table.may_contain(hash) || block.find_hashed(&key, hash)?.is_none() {
             wrong("a key that no lookup finds");
         }
-        walk.entries += 1;
+        walk.hashes.push(hash);
         let entry = Entry::decode(entry)?;
         if let Location::Journal { offset, len } = entry.location
             && let Err(at) = journal.find_record(self.disk, &key, &entry, offset, len)

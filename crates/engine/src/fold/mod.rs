@@ -1,7 +1,7 @@
 //! Folds: visiting a range of the ledger at one moment, in bounded steps beside everything else.
 //!
 //! * [`FoldRequest`] says what is visited: heads (with or without a check of their records), objects in key order or in
-//!   the journal's, one key of each bucket; in which ranges, modified when, how many.
+//!   the journal's, one key of each bucket; in which ranges, of which key segments ([`KeySegments`]), modified when, how many.
 //! * `walk.rs` goes through a snapshot step by step. `job.rs` is a fold as a job, for an owner that must not wait;
 //!   [`Reader::fold`](crate::Reader::fold) runs one where it is called.
 //! * `scan.rs` brings keys and heads page by page.
@@ -14,6 +14,7 @@ mod request;
 mod scan;
 mod walk;
 
+pub use crate::key_segments::{KEY_SEGMENTS_MAX, KeySegments, SEGMENT_BITS_MAX};
 pub(crate) use job::Fold;
 pub use job::{FoldId, FoldVisitor};
 pub use request::{

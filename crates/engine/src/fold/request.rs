@@ -3,6 +3,7 @@
 use crate::drops::is_before_end;
 use crate::entry::Seq;
 use crate::error::{Damage, Error};
+use crate::key_segments::KeySegments;
 use bytes::Bytes;
 
 /// Ranges of one fold: a list of buckets, say. Each costs a seek and is held with the fold.
@@ -111,6 +112,8 @@ pub struct FoldRequest {
     pub what: What,
     /// Only what was modified then.
     pub modified: Option<Modified>,
+    /// Only keys of these segments: blocks of tables that hold none of them are not read.
+    pub segments: Option<KeySegments>,
     /// How many items are visited at most.
     pub items_max: u64,
     /// Where an earlier fold of the same ranges stopped.
@@ -120,7 +123,13 @@ pub struct FoldRequest {
 impl FoldRequest {
     /// A fold over `what` in one range.
     pub fn over(range: KeyRange, what: What) -> FoldRequest {
-        FoldRequest { ranges: vec![range], what, modified: None, items_max: u64::MAX, from: None }
+        let (modified, segments, from) = (None, None, None);
+        FoldRequest { ranges: vec![range], what, modified, segments, items_max: u64::MAX, from }
+    }
+
+    /// Whether a key is in a segment that is wanted.
+    pub(super) fn has_segment_of(&self, key: &[u8]) -> bool {
+        self.segments.as_ref().is_none_or(|segments| segments.contains(key))
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {

@@ -15,6 +15,7 @@ use crate::compression::Codec;
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::{Damage, Error};
 use crate::journal::record::HEADER_BYTES;
+use crate::key_segments::KeySegments;
 use crate::merge::{MergeIter, Source};
 use crate::read::{RecordAt, Snapshot};
 use base::disk;
@@ -94,7 +95,10 @@ impl FoldWalk {
         for range in &request.ranges {
             snapshot.lost.check_range(&range.start, &range.end)?;
         }
-        let iter = snapshot.iter();
+        let iter = match &request.segments {
+            Some(segments) => snapshot.iter_of(segments),
+            None => snapshot.iter(),
+        };
         let range = request.from.as_ref().map_or(0, |place| place.range);
         let (window, end) = (Window::default(), FoldEnd::default());
         Ok(FoldWalk { request, snapshot, iter, range, sought: false, window, end })
@@ -132,6 +136,9 @@ impl FoldWalk {
 
     /// Puts the cursor at the first item of the current range, or of the next that has one. False at the end of all.
     fn settle(&mut self, disk: &mut dyn Disk) -> Result<bool, Error> {
+        if self.request.segments.as_ref().is_some_and(KeySegments::is_empty) {
+            return Ok(false);
+        }
         while let Some(range) = self.request.ranges.get(self.range) {
             if !self.sought {
                 let resumed = self.request.from.as_ref().filter(|place| place.range == self.range);
@@ -189,6 +196,10 @@ impl FoldWalk {
         while passed < entries_max && end.visited < request.items_max {
             let Some(item) = iter.item().filter(|item| !key_range.ends_before(item.key)) else { break };
             passed += 1;
+            if !request.has_segment_of(item.key) {
+                iter.next(disk)?;
+                continue;
+            }
             let entry = Entry::decode(item.entry)?;
             if !is_wanted(request, snapshot, item.key, item.seq, &entry) {
                 iter.next(disk)?;
@@ -240,7 +251,9 @@ impl FoldWalk {
             }
             let item = self.iter.item().expect("settled at an item");
             let entry = Entry::decode(item.entry)?;
-            if is_wanted(&self.request, &self.snapshot, item.key, item.seq, &entry) {
+            if self.request.has_segment_of(item.key)
+                && is_wanted(&self.request, &self.snapshot, item.key, item.seq, &entry)
+            {
                 let (key, seq) = (Bytes::copy_from_slice(item.key), item.seq);
                 self.take(key, seq, &entry_of(&entry));
             }

@@ -2,6 +2,7 @@
 
 use crate::Seq;
 use crate::error::Error;
+use crate::key_segments::KeySegments;
 use crate::lost::LostRange;
 use crate::memtable::{Cursor, MemtableReader};
 use crate::table::{Table, TableIter};
@@ -120,6 +121,8 @@ pub struct Run {
     iter: Option<TableIter>,
     /// What was left out of tables that it has left, where damaged blocks are.
     cut_out: Option<Vec<LostRange>>,
+    /// The segments whose keys are wanted, if not all are.
+    segments: Option<KeySegments>,
 }
 
 impl Run {
@@ -127,10 +130,16 @@ impl Run {
     pub fn new(tables: Vec<Arc<Table>>) -> Run {
         let disjoint = tables.is_sorted_by(|a, b| a.meta().max_key < b.meta().min_key);
         assert!(disjoint, "the tables of a run overlap");
-        Run { tables, at: 0, iter: None, cut_out: None }
+        Run { tables, at: 0, iter: None, cut_out: None, segments: None }
     }
 
-    /// Leaves tables behind whose end was reached. One that has just been opened is at an entry or is damaged.
+    /// The same, but for blocks that hold no key of `segments`; it goes forward only.
+    pub fn of_segments(self, segments: KeySegments) -> Run {
+        Run { segments: Some(segments), ..self }
+    }
+
+    /// Leaves tables behind whose end was reached. One that has just been opened is at an entry, is damaged, or has nothing
+    /// of the segments.
     fn settle(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
         while self.iter.as_ref().is_some_and(|iter| !iter.valid()) {
             self.at += 1;
@@ -171,7 +180,10 @@ impl Run {
     fn enter(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error> {
         self.leave();
         let Some(table) = self.tables.get(self.at) else { return Ok(()) };
-        let mut iter = TableIter::new(Arc::clone(table));
+        let mut iter = match &self.segments {
+            Some(segments) => TableIter::of_segments(Arc::clone(table), segments.clone()),
+            None => TableIter::new(Arc::clone(table)),
+        };
         if self.cut_out.is_some() {
             iter.cut_out();
         }

@@ -5,8 +5,9 @@ use crate::Seq;
 use crate::drops::{DroppedRanges, RangeDrop};
 use crate::entry::{Entry, Jsn, Location};
 use crate::error::Error;
+use crate::key_segments::KeySegments;
 use crate::memtable::Memtable;
-use crate::table::testing::{MemDisk, Model, deletion, dir, entry, table};
+use crate::table::testing::{MemDisk, Model, as_version_2, deletion, dir, entry, table};
 use crate::table::{Table, TableIter};
 use base::spawn::{Job, Outcome, Progress};
 use proptest::collection::vec;
@@ -266,4 +267,65 @@ fn a_damaged_block_is_cut_out() {
     assert!(model.iter().all(|(key, (seq, _))| !is_lost(key) || *seq < lost.below.0));
     let kept: Model = model.into_iter().filter(|(key, _)| !is_lost(key)).collect();
     assert_eq!(contents(&mut disk, &output.tables), kept);
+}
+
+/// Keys of a source that are in the segments, beside others.
+fn of_segments(disk: &mut MemDisk, layers: &[(Model, u8)], wanted: Option<&KeySegments>) -> MergeIter {
+    let mut sources: Vec<Box<dyn Source>> = Vec::new();
+    let mut id = 0;
+    for (model, kind) in layers {
+        if *kind == 0 {
+            let mut memtable = Memtable::new(1 << 16);
+            model.iter().for_each(|(key, (seq, entry))| memtable.insert(key, *seq, &[entry]));
+            sources.push(Box::new(MemtableSource::new(&memtable.reader(), Seq(u64::MAX))));
+            continue;
+        }
+        let model: Vec<_> = model.iter().collect();
+        let mut tables = Vec::new();
+        for (number, part) in model.chunks(if *kind == 1 { usize::MAX } else { 9 }).enumerate() {
+            id += 1;
+            let part = part.iter().map(|(key, version)| ((*key).clone(), (*version).clone())).collect();
+            let new = table(disk, id, &part);
+            // Tables of older versions stand beside new ones.
+            tables.push(if (number + usize::from(*kind)) % 3 == 0 { as_version_2(disk, &new) } else { new });
+        }
+        sources.push(match (tables.as_slice(), wanted) {
+            ([table], Some(wanted)) => Box::new(TableIter::of_segments(Arc::clone(table), wanted.clone())),
+            ([table], None) => Box::new(TableIter::new(Arc::clone(table))),
+            (_, Some(wanted)) => Box::new(Run::new(tables).of_segments(wanted.clone())),
+            (_, None) => Box::new(Run::new(tables)),
+        });
+    }
+    MergeIter::new(sources)
+}
+
+proptest! {
+    #[test]
+    fn a_merge_of_segments_is_a_filter_of_the_whole(
+        layers in vec((vec((vec(0u8..6, 0..4), any::<bool>()), 1..80), 0u8..5), 1..6),
+        bits in 0u32..12,
+        picks in vec(any::<prop::sample::Index>(), 0..4),
+        start in vec(0u8..6, 0..3),
+    ) {
+        let mut seq = 0;
+        let layers: Vec<(Model, u8)> = layers.into_iter().map(|(keys, kind)| {
+            let model = keys.into_iter().map(|(key, deleted)| {
+                seq += 1;
+                let bytes = if deleted { deletion(seq) } else { entry(&key, seq, 700) };
+                (key, (seq, bytes))
+            });
+            (model.collect(), kind)
+        }).collect();
+        let numbers = picks.iter().map(|pick| pick.index(1 << bits) as u32);
+        let wanted = KeySegments::new(bits, numbers).unwrap();
+        let mut all_disk = MemDisk::default();
+        let mut all = of_segments(&mut all_disk, &layers, None);
+        let mut expected = collect(&mut all_disk, &mut all, &start);
+        expected.retain(|key, _| wanted.contains(key));
+        let mut disk = MemDisk::default();
+        let mut some = of_segments(&mut disk, &layers, Some(&wanted));
+        let mut seen = collect(&mut disk, &mut some, &start);
+        seen.retain(|key, _| wanted.contains(key));
+        prop_assert_eq!(seen, expected);
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::drops::DroppedRanges;
 use crate::entry::{Entry, Seq};
+use crate::key_segments::KeySegments;
 use crate::lost::LostRanges;
 use crate::manifest::{LEVELS, Version};
 use crate::memtable::MemtableReader;
@@ -46,7 +47,23 @@ impl Snapshot {
         MergeIter::new(sources)
     }
 
-    /// The same against the order.
+    /// The same, but for blocks of tables that hold no key of `segments`: of those it shows all keys, and some others.
+    pub(crate) fn iter_of(&self, segments: &KeySegments) -> MergeIter {
+        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        for memtable in &self.memtables {
+            sources.push(Box::new(MemtableSource::new(memtable, self.seq)));
+        }
+        for table in self.version.level(0) {
+            sources.push(Box::new(TableIter::of_segments(Arc::clone(table), segments.clone())));
+        }
+        for level in (1..LEVELS).filter(|&level| !self.version.level(level).is_empty()) {
+            let run = Run::new(self.version.level(level).to_vec());
+            sources.push(Box::new(run.of_segments(segments.clone())));
+        }
+        MergeIter::new(sources)
+    }
+
+    /// [`Snapshot::iter`] against the order.
     pub(crate) fn iter_back(&self) -> BackIter {
         let mut sources: Vec<Box<dyn BackSource>> = Vec::new();
         for memtable in &self.memtables {

@@ -94,6 +94,10 @@ impl FileScrub {
                 let table = Box::new(Table::open(disk, &self.folder, table.id())?);
                 self.read =
                     table.len() - (0..).map_while(|n| table.block(n)).map(|b| u64::from(b.len)).sum::<u64>();
+                // They are a few hundredths of the table, and read at once.
+                if let Err(error) = table.check_segments(disk) {
+                    self.note(error);
+                }
                 self.at = At::Table(table, 0);
             }
             Unit::Segment(segment) => {

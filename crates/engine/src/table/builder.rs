@@ -1,13 +1,14 @@
 //! Writes a table.
 //!
 //! Steps: 1. [`TableBuilder::create`] makes the file; 2. [`TableBuilder::add`] takes entries in key order and
-//! writes full blocks in large pieces; 3. [`TableBuilder::finish`] appends filter, index, meta and footer, syncs
-//! and closes; 4. the caller syncs the directory, once for all the tables it has made.
+//! writes full blocks in large pieces; 3. [`TableBuilder::finish`] appends segments, filter, index, meta and footer,
+//! syncs and closes; 4. the caller syncs the directory, once for all the tables it has made.
 
 use super::block::BlockBuilder;
 use super::filter::{Filter, FilterBits};
-use super::footer::{Footer, TABLE_VERSION};
+use super::footer::{Footer, SegmentsPart, TABLE_VERSION};
 use super::index::IndexBuilder;
+use super::segments;
 use super::{TableId, TableMeta};
 use crate::Seq;
 use crate::entry::{Entry, KEY_BYTES_MAX};
@@ -39,6 +40,8 @@ pub struct TableBuilder {
     index: IndexBuilder,
     filter_bits: FilterBits,
     hashes: Vec<u64>,
+    /// For each block that was ended, how many keys are in it and those before.
+    block_ends: Vec<usize>,
     meta: TableMeta,
     last_key: Vec<u8>,
 }
@@ -59,6 +62,7 @@ impl TableBuilder {
             index: IndexBuilder::default(),
             filter_bits: FilterBits::default(),
             hashes: Vec::new(),
+            block_ends: Vec::new(),
             meta: TableMeta::empty(),
             last_key: Vec::new(),
         })
@@ -106,7 +110,8 @@ impl TableBuilder {
     /// About how long the file would be if it were finished now, but for the block that is not full.
     pub fn file_len(&self) -> u64 {
         let filter = self.hashes.len() * self.filter_bits.per_key() / 8;
-        self.written + (self.out.len() + self.index.len() + filter) as u64
+        let segments = self.hashes.len() * segments::KEY_BYTES;
+        self.written + (self.out.len() + segments + filter + self.index.len()) as u64
     }
 
     /// The table's number.
@@ -136,6 +141,9 @@ impl TableBuilder {
     }
 
     fn put_tail(&mut self, blocks_len: u64) {
+        let segments_at = self.out.len();
+        let directory_crc = segments::encode(self.id, &self.hashes, &self.block_ends, &mut self.out);
+        let segments_len = (self.out.len() - segments_at) as u64;
         let mut crcs = [0; 3];
         let mut lens = [0; 3];
         for part in 0..3 {
@@ -143,7 +151,10 @@ impl TableBuilder {
             match part {
                 0 => Filter::new(&self.hashes, self.filter_bits).encode(&mut self.out),
                 1 => self.index.encode(&mut self.out),
-                _ => self.meta.encode(&mut self.out),
+                _ => {
+                    self.meta.encode(&mut self.out);
+                    SegmentsPart::encode(segments_len, directory_crc, &mut self.out);
+                }
             }
             crcs[part] = crc32c(&self.out[start..]);
             lens[part] = u32::try_from(self.out.len() - start).expect("a table is far below 4 GiB");
@@ -166,6 +177,7 @@ impl TableBuilder {
         let start = self.out.len();
         self.block.finish(self.id, self.written + start as u64, &mut self.out);
         self.index.end(self.out.len() - start);
+        self.block_ends.push(self.hashes.len());
     }
 
     fn write_if_large(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {

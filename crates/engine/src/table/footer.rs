@@ -2,24 +2,25 @@
 //!
 //! ```text
 //! meta:   entries u64 | deletions u64 | inlines u64 | min_seq u64 | max_seq u64 | min_jsn u64 | max_jsn u64 |
-//!         min_key_len u32 | min_key | max_key_len u32 | max_key | expiring u64 | last_expiry_ms u64 | cut_seq u64
+//!         min_key_len u32 | min_key | max_key_len u32 | max_key | expiring u64 | last_expiry_ms u64 | cut_seq u64 |
+//!         segments_len u64 | directory_crc u32
 //! footer: table u64 | blocks_len u64 | filter_len u32 | index_len u32 | meta_len u32 |
 //!         filter_crc u32 | index_crc u32 | meta_crc u32 | version u32 | crc u32 | magic u64
 //! ```
 //!
-//! The file is blocks, filter, index, meta and footer, with nothing between them, so the lengths must add up to
-//! the file's. The footer's length and its last 16 bytes are the same in every version. Version 1 has no entries
-//! that expire, and its meta ends with the last key.
+//! The file is blocks, segments, filter, index, meta and footer, with nothing between them, so the lengths must add up to
+//! the file's. The footer's length and its last 16 bytes are the same in every version. Version 2 has no segments, and its
+//! meta ends with `cut_seq`. Version 1 has no entries that expire either, and its meta ends with the last key.
 
 use super::fields::{Fields, put_bytes};
-use super::{TableId, damage};
+use super::{TableId, damage, segments};
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::Error;
 use base::checksum::crc32c;
 use bytes::Bytes;
 
 /// The version written, and the newest that is read.
-pub const TABLE_VERSION: u32 = 2;
+pub const TABLE_VERSION: u32 = 3;
 
 /// The oldest version that is read.
 const TABLE_VERSION_MIN: u32 = 1;
@@ -154,6 +155,41 @@ impl TableMeta {
     }
 }
 
+/// Where a table's segments are, as the end of its meta data tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SegmentsPart {
+    /// Where they begin in the file.
+    pub at: u64,
+    /// How long they are.
+    pub len: u64,
+    /// The checksum of the lengths of their buckets.
+    pub directory_crc: u32,
+    /// Of how many keys they tell.
+    pub entries: u64,
+}
+
+impl SegmentsPart {
+    /// What the meta data tells of them.
+    #[cfg(test)]
+    pub const BYTES: usize = 8 + 4;
+
+    pub fn encode(len: u64, directory_crc: u32, out: &mut Vec<u8>) {
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(&directory_crc.to_le_bytes());
+    }
+
+    /// Reads what [`SegmentsPart::encode`] wrote, of segments at `at` of a table of so many entries.
+    pub fn decode(fields: &mut Fields<'_>, at: u64, entries: u64) -> Option<SegmentsPart> {
+        let part = SegmentsPart { at, len: fields.u64()?, directory_crc: fields.u32()?, entries };
+        (part.directory_len() as u64 <= part.len).then_some(part)
+    }
+
+    /// How long the lengths of their buckets are together.
+    pub fn directory_len(&self) -> usize {
+        segments::directory_len(self.entries)
+    }
+}
+
 /// The footer's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Footer {
@@ -172,6 +208,11 @@ impl Footer {
     /// Whether the meta data tells of entries that expire: since version 2.
     pub fn has_expiry(&self) -> bool {
         self.version > 1
+    }
+
+    /// Whether it has segments: since version 3.
+    pub fn has_segments(&self) -> bool {
+        self.version > 2
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -215,7 +256,8 @@ impl Footer {
         if footer.table != table {
             return Err(bad("the footer is of another table"));
         }
-        if footer.file_len() != Some(file_len) {
+        // Between the blocks and the filter may be segments; how long they are is in the meta data.
+        if footer.file_len().is_none_or(|len| len > file_len || (len < file_len && !footer.has_segments())) {
             return Err(bad("the file's length is not that of its parts"));
         }
         Ok(footer)
@@ -227,6 +269,7 @@ impl Footer {
         usize::try_from(len).ok()
     }
 
+    /// The file's length, but for segments.
     fn file_len(&self) -> Option<u64> {
         self.blocks_len.checked_add(self.tail_len()? as u64)?.checked_add(FOOTER_BYTES as u64)
     }

@@ -1,8 +1,9 @@
-//! Walks a table in key order, reading ahead: for jobs, whose disks block.
+//! Walks a table in key order, reading ahead: for jobs, whose disks block. Or only the blocks that may hold keys of some segments.
 
 use super::{Block, Table, damage};
 use crate::Seq;
 use crate::error::Error;
+use crate::key_segments::KeySegments;
 use crate::lost::{LOST_RANGES_MAX, LostRange};
 use base::Disk;
 use base::disk;
@@ -34,6 +35,26 @@ pub struct TableIter {
     entry: Range<usize>,
     /// What was left out, where damaged blocks are.
     cut_out: Option<Vec<LostRange>>,
+    blocks: Blocks,
+}
+
+/// Which blocks a walk goes through.
+enum Blocks {
+    All,
+    /// Those that may hold keys of these segments, once it is known which they are.
+    Of(KeySegments),
+    /// These, ascending.
+    Only(Vec<u32>),
+}
+
+impl Blocks {
+    /// The first of them from block `number` on.
+    fn next_from(&self, number: u32) -> Option<u32> {
+        match self {
+            Blocks::All | Blocks::Of(_) => Some(number),
+            Blocks::Only(blocks) => blocks.get(blocks.partition_point(|&block| block < number)).copied(),
+        }
+    }
 }
 
 impl TableIter {
@@ -51,7 +72,13 @@ impl TableIter {
             seq: Seq(0),
             entry: 0..0,
             cut_out: None,
+            blocks: Blocks::All,
         }
+    }
+
+    /// A cursor over the blocks that may hold keys of `segments`, which has other keys beside those; it goes forward only.
+    pub fn of_segments(table: Arc<Table>, segments: KeySegments) -> TableIter {
+        TableIter { blocks: Blocks::Of(segments), ..TableIter::new(table) }
     }
 
     /// Leaves damaged blocks out from now on where it goes forward, and remembers what was in them.
@@ -67,6 +94,7 @@ impl TableIter {
     /// Goes to the first entry whose key is `key` or after it. After an error it is past the end.
     pub fn seek(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error> {
         self.ahead = READAHEAD_BYTES_FIRST;
+        self.choose_blocks(disk)?;
         let Some(block) = self.table.find_block(key) else {
             return self.enter(disk, 0);
         };
@@ -76,6 +104,17 @@ impl TableIter {
             self.block = Some((number, block));
         }
         self.settle(disk)
+    }
+
+    /// Learns which blocks the walk goes through. Where the table does not tell, or what tells it is damaged, it is all.
+    fn choose_blocks(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        let Blocks::Of(segments) = &self.blocks else { return Ok(()) };
+        self.blocks = match self.table.blocks_of(disk, segments) {
+            Ok(Some(blocks)) => Blocks::Only(blocks),
+            Ok(None) | Err(Error::Damaged(_)) => Blocks::All,
+            Err(error) => return Err(error),
+        };
+        Ok(())
     }
 
     /// Goes one entry on. Panics past the end.
@@ -182,9 +221,15 @@ impl TableIter {
         Ok(())
     }
 
-    /// Loads block `number`, or the first after it that is whole, where damaged ones are left out.
+    /// Loads block `number`, or the first after it that the walk goes through, and that is whole, where damaged ones are
+    /// left out.
     fn load(&mut self, disk: &mut dyn Disk, mut number: u32) -> Result<(), Error> {
         loop {
+            let Some(next) = self.blocks.next_from(number) else {
+                self.block = None;
+                return Ok(());
+            };
+            number = next;
             match (self.load_from(disk, number, number), &mut self.cut_out) {
                 (Err(Error::Damaged(damage)), Some(lost)) => {
                     let range = self.table.lost_block(number, damage);
@@ -237,13 +282,15 @@ impl TableIter {
         (at.checked_add(len)? <= self.window.len()).then_some(at)
     }
 
-    /// Reads block `first` and as many after it as fit what is read next.
+    /// Reads block `first` and as many after it as fit what is read next and are gone through.
     fn read_ahead(&mut self, disk: &mut dyn Disk, first: u32) -> Result<(), Error> {
         let mut blocks = (first..).map_while(|number| self.table.block(number));
         let Some(handle) = blocks.next() else { return Ok(()) };
         let mut len = handle.len as usize;
         for block in blocks {
-            if len + block.len as usize > self.ahead {
+            if len + block.len as usize > self.ahead
+                || self.blocks.next_from(block.index) != Some(block.index)
+            {
                 break;
             }
             len += block.len as usize;

@@ -1,13 +1,14 @@
 //! A table: an immutable file of ledger entries in key order, one version of each key.
 //!
 //! ```text
-//! block * n | filter | index | meta | footer
+//! block * n | segments | filter | index | meta | footer
 //! ```
 //!
 //! Invariants:
 //! - every byte of the file is under a checksum, and each structure is checked before it is believed: damage is
 //!   an [`Error::Damaged`], never a missing key and never an older version;
-//! - the filter, the index and what the table holds are in memory while it is open; blocks are read one by one.
+//! - the filter, the index and what the table holds are in memory while it is open; blocks are read one by one, and of the
+//!   segments what is asked for ([`Table::blocks_of`]).
 //!
 //! A lookup hashes its key once ([`crate::memtable::hash`]) and then, for each table:
 //! 1. [`Table::may_contain`] asks the filter.
@@ -29,6 +30,7 @@ mod footer;
 mod index;
 mod iter;
 mod keys;
+mod segments;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -45,14 +47,16 @@ pub(crate) use keys::hint;
 
 use crate::entry::Seq;
 use crate::error::{Damage, Error};
+use crate::key_segments::KeySegments;
 use crate::lost::LostRange;
 use base::Disk;
 use base::checksum::crc32c;
 use base::disk::{self, DiskOp, FileId, OpenMode};
 use bytes::Bytes;
 use filter::Filter;
-use footer::{FOOTER_BYTES, Footer};
+use footer::{FOOTER_BYTES, Footer, SegmentsPart};
 use index::Index;
+use segments::Wanted;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -86,6 +90,8 @@ pub struct Table {
     meta: TableMeta,
     index: Index,
     filter: Filter,
+    /// `None` in a table of an older version.
+    segments: Option<SegmentsPart>,
     obsolete: AtomicBool,
 }
 
@@ -106,11 +112,12 @@ impl Table {
         let footer_at = len.saturating_sub(FOOTER_BYTES as u64);
         let footer = Footer::decode(&disk::read(disk, file, footer_at, FOOTER_BYTES)?, id, len)?;
         let tail_len = footer.tail_len().expect("checked by decode");
-        let mut tail = disk::read(disk, file, footer.blocks_len, tail_len)?;
+        let tail_at = footer_at - tail_len as u64;
+        let mut tail = disk::read(disk, file, tail_at, tail_len)?;
         if tail.len() != tail_len {
-            return Err(damage(id, footer.blocks_len, "the file ends early").into());
+            return Err(damage(id, tail_at, "the file ends early").into());
         }
-        let mut offset = footer.blocks_len;
+        let mut offset = tail_at;
         let mut part = |len: u32, crc: u32, what| {
             let (at, bytes) = (offset, tail.split_to(len as usize));
             offset += u64::from(len);
@@ -120,6 +127,11 @@ impl Table {
         let (index_at, index) = part(footer.index_len, footer.index_crc, "the index's checksum")?;
         let (meta_at, meta) = part(footer.meta_len, footer.meta_crc, "the meta data's checksum")?;
         let layout = |at| move || damage(id, at, "the layout");
+        let (meta, segments) = decode_meta(&meta, &footer).ok_or_else(layout(meta_at))?;
+        let segments_len = segments.map_or(0, |segments| segments.len);
+        if footer.blocks_len.checked_add(segments_len) != Some(tail_at) {
+            return Err(damage(id, footer.blocks_len, "the file's length is not that of its parts").into());
+        }
         Ok(Table {
             id,
             path,
@@ -127,7 +139,8 @@ impl Table {
             len,
             filter: Filter::decode(&filter).ok_or_else(layout(filter_at))?,
             index: Index::decode(&index, footer.blocks_len).ok_or_else(layout(index_at))?,
-            meta: decode_meta(&meta, footer.has_expiry()).ok_or_else(layout(meta_at))?,
+            meta,
+            segments,
             obsolete: AtomicBool::new(false),
         })
     }
@@ -169,6 +182,51 @@ impl Table {
     pub fn read_block(&self, disk: &mut dyn Disk, block: BlockHandle) -> Result<Block, Error> {
         let bytes = disk::read(disk, self.file, block.offset, block.len as usize)?;
         Ok(Block::parse(bytes, self.id, block.offset)?)
+    }
+
+    /// The numbers of the blocks that may hold keys of `wanted`, ascending; `None` if the table does not say, as those of
+    /// older versions. Blocks: for jobs.
+    pub fn blocks_of(&self, disk: &mut dyn Disk, wanted: &KeySegments) -> Result<Option<Vec<u32>>, Error> {
+        let Some(part) = self.segments else { return Ok(None) };
+        let bad = |at, what| Error::from(damage(self.id, part.at + at, what));
+        let mut read = |at: u64, len| disk::read(disk, self.file, part.at + at, len);
+        let directory = read(0, part.directory_len())?;
+        if crc32c(&directory) != part.directory_crc {
+            return Err(bad(0, "the checksum of the segments"));
+        }
+        let mut looks = Wanted::new(&directory, part.entries, part.len, wanted)
+            .ok_or_else(|| bad(0, "the layout of the segments"))?;
+        let mut found = Vec::new();
+        for (at, count) in looks.reads() {
+            let bytes = read(at.start, usize::try_from(at.end - at.start).unwrap_or(usize::MAX))?;
+            looks
+                .find(self.id, count, at.start, &bytes, self.blocks(), &mut found)
+                .map_err(|(at, what)| bad(at, what))?;
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(Some(found))
+    }
+
+    /// Reads and checks all of the segments. Blocks.
+    pub fn check_segments(&self, disk: &mut dyn Disk) -> Result<(), Error> {
+        let all = KeySegments::new(0, [0])?;
+        self.blocks_of(disk, &all).map(drop)
+    }
+
+    /// Whether it has just the segments of keys with these hashes, in their order; `ends` says for each block how many keys
+    /// are in it and those before it. Blocks.
+    pub(crate) fn has_segments_of(
+        &self,
+        disk: &mut dyn Disk,
+        hashes: &[u64],
+        ends: &[usize],
+    ) -> Result<bool, Error> {
+        let Some(part) = self.segments else { return Ok(true) };
+        let mut expected = Vec::new();
+        segments::encode(self.id, hashes, ends, &mut expected);
+        let len = usize::try_from(part.len).unwrap_or(usize::MAX);
+        Ok(expected.len() == len && disk::read(disk, self.file, part.at, len)? == expected)
     }
 
     /// Its number.
@@ -228,11 +286,15 @@ impl Table {
     }
 }
 
-fn decode_meta(bytes: &Bytes, expiring: bool) -> Option<TableMeta> {
+fn decode_meta(bytes: &Bytes, footer: &Footer) -> Option<(TableMeta, Option<SegmentsPart>)> {
     let mut fields = fields::Fields::new(bytes);
-    let meta = TableMeta::decode(&mut fields, expiring)?;
+    let meta = TableMeta::decode(&mut fields, footer.has_expiry())?;
+    let segments = match footer.has_segments() {
+        true => Some(SegmentsPart::decode(&mut fields, footer.blocks_len, meta.entries)?),
+        false => None,
+    };
     fields.end()?;
-    Some(meta)
+    Some((meta, segments))
 }
 
 #[cold]

@@ -1,10 +1,12 @@
 //! A disk in memory for the tests of tables, merges and the manifest: complete at once, and able to fail.
 
 use super::block::{Block, BlockBuilder};
+use super::footer::{FOOTER_BYTES, Footer, SegmentsPart};
 use super::{Table, TableBuilder, TableId};
 use crate::Seq;
 use crate::entry::{Entry, Jsn, Location};
 use crate::memtable::hash;
+use base::checksum::crc32c;
 use base::disk::{Completion, Disk, DiskAnswer, DiskError, DiskErrorKind, DiskOp, FileId, OpenMode, Token};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -143,6 +145,23 @@ pub(crate) fn table(disk: &mut MemDisk, id: u64, entries: &Model) -> Arc<Table> 
     let meta = builder.finish(disk).unwrap();
     let table = Table::open(disk, dir(), TableId(id)).unwrap();
     assert_eq!(*table.meta(), meta);
+    Arc::new(table)
+}
+
+/// The same table as version 2 of the format would have it: without segments.
+pub(crate) fn as_version_2(disk: &mut MemDisk, table: &Table) -> Arc<Table> {
+    let bytes = disk.files.get_mut(table.path()).unwrap();
+    let footer_at = bytes.len() - FOOTER_BYTES;
+    let mut footer = Footer::decode(&bytes[footer_at..], table.id(), bytes.len() as u64).unwrap();
+    let tail_at = footer_at - footer.tail_len().unwrap();
+    bytes.truncate(footer_at - SegmentsPart::BYTES);
+    footer.version = 2;
+    footer.meta_len -= SegmentsPart::BYTES as u32;
+    footer.meta_crc = crc32c(&bytes[bytes.len() - footer.meta_len as usize..]);
+    bytes.drain(footer.blocks_len as usize..tail_at);
+    footer.encode(bytes);
+    let table = Table::open(disk, dir(), table.id()).unwrap();
+    assert!(table.segments.is_none());
     Arc::new(table)
 }
 

@@ -4,10 +4,12 @@ use super::testing::{MemDisk, Model, deletion, dir, entry, get, table};
 use super::{BLOCK_BYTES_TARGET, Table, TableId, TableIter};
 use crate::entry::{Jsn, Seq};
 use crate::error::Error;
+use crate::key_segments::KeySegments;
 use base::checksum::crc32c;
 use base::rng::{Rng, SplitMix64};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,7 +22,19 @@ type Version = (Vec<u8>, (u64, Vec<u8>));
 
 /// All entries from `key` on.
 fn walk(disk: &mut MemDisk, table: &Arc<Table>, key: &[u8]) -> Result<Vec<Version>, Error> {
-    let mut iter = TableIter::new(Arc::clone(table));
+    entries(disk, TableIter::new(Arc::clone(table)), key)
+}
+
+/// The entries of blocks that may have keys of `segments`.
+fn walk_segments(
+    disk: &mut MemDisk,
+    table: &Arc<Table>,
+    segments: &KeySegments,
+) -> Result<Vec<Version>, Error> {
+    entries(disk, TableIter::of_segments(Arc::clone(table), segments.clone()), b"")
+}
+
+fn entries(disk: &mut MemDisk, mut iter: TableIter, key: &[u8]) -> Result<Vec<Version>, Error> {
     let mut entries = Vec::new();
     iter.seek(disk, key)?;
     while iter.valid() {
@@ -61,6 +75,23 @@ proptest! {
             let expected: Vec<_> = model.range(key.clone()..).map(|(k, v)| (k.clone(), v.clone())).collect();
             prop_assert_eq!(walk(&mut disk, &table, key).unwrap(), expected);
         }
+        for (bits, some) in [(0, 1), (4, 5), (20, 3), (32, 10)] {
+            let numbers = probes.iter().chain(model.keys()).take(some).map(|key| KeySegments::number_of(key, bits));
+            let segments = KeySegments::new(bits, numbers).unwrap();
+            for from in probes.iter().take(5).chain([&Vec::new()]) {
+                let iter = TableIter::of_segments(Arc::clone(&table), segments.clone());
+                let mut seen = entries(&mut disk, iter, from).unwrap();
+                let in_block = |key: &[u8]| table.find_block(key).unwrap().index;
+                let blocks: BTreeSet<u32> =
+                    model.keys().filter(|key| segments.contains(key)).map(|key| in_block(key)).collect();
+                if bits <= 20 {
+                    prop_assert!(seen.iter().all(|(key, _)| blocks.contains(&in_block(key))));
+                }
+                seen.retain(|(key, _)| segments.contains(key));
+                let expected = model.range(from.clone()..).filter(|(key, _)| segments.contains(key));
+                prop_assert_eq!(seen, expected.map(|(k, v)| (k.clone(), v.clone())).collect::<Vec<_>>());
+            }
+        }
         let meta = table.meta();
         prop_assert_eq!(meta.entries, model.len() as u64);
         prop_assert_eq!(meta.deletions, model.values().filter(|(_, entry)| entry[0] == 3).count() as u64);
@@ -90,14 +121,30 @@ fn golden_bytes() {
     assert_eq!((table.meta().expiring, table.meta().last_expiry_ms), (1, 1_700_000_000_000));
 }
 
-/// What the first version of the format wrote.
+/// What an older version of the format wrote.
+fn old_table(disk: &mut MemDisk, hex: &str) -> Arc<Table> {
+    let hex = hex.replace('\n', "");
+    let bytes = (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap());
+    disk.files.insert(path(0x1F), bytes.collect());
+    Arc::new(Table::open(disk, dir(), TableId(0x1F)).unwrap())
+}
+
+#[test]
+fn golden_bytes_of_version_2_are_read() {
+    let mut disk = MemDisk::default();
+    let table = old_table(&mut disk, include_str!("golden_v2.hex"));
+    assert_eq!((table.meta().entries, table.meta().last_expiry_ms), (3, 1_700_000_000_000));
+    // It does not say where the keys of a segment are: they are found all the same.
+    let segments = KeySegments::new(32, [KeySegments::number_of(b"key-b", 32)]).unwrap();
+    assert_eq!(table.blocks_of(&mut disk, &segments).unwrap(), None);
+    assert!(walk_segments(&mut disk, &table, &segments).unwrap().iter().any(|(key, _)| key == b"key-b"));
+    assert_eq!(get(&mut disk, &table, b"key-c").unwrap(), Some((300, vec![3, 7, 0, 0, 0])));
+}
+
 #[test]
 fn golden_bytes_of_version_1_are_read() {
-    let hex = include_str!("golden_v1.hex").replace('\n', "");
-    let bytes = (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap());
     let mut disk = MemDisk::default();
-    disk.files.insert(path(0x1F), bytes.collect());
-    let table = Table::open(&mut disk, dir(), TableId(0x1F)).unwrap();
+    let table = old_table(&mut disk, include_str!("golden_v1.hex"));
     assert_eq!((table.meta().entries, table.meta().expiring), (3, 0));
     let found = get(&mut disk, &table, b"key-b").unwrap();
     assert_eq!(found, Some((4, vec![2, 5, 0, 0, 1, b'h', b'v'])));
@@ -152,9 +199,16 @@ fn finds_damage(disk: &mut MemDisk, model: &Model) -> bool {
         }
     }
     let walked = walk(disk, &opened, b"");
+    let segments_damaged = opened.check_segments(disk).is_err();
+    // Where they cannot be read, all blocks are; and no key is missing.
+    if let Some((key, _)) = model.iter().next() {
+        let one = KeySegments::new(32, [KeySegments::number_of(key, 32)]).unwrap();
+        let seen = walk_segments(disk, &opened, &one);
+        assert!(seen.map_or(damaged, |seen| seen.iter().any(|(other, _)| other == key)));
+    }
     base::disk::run(disk, opened.close_op()).unwrap();
     assert_eq!(damaged, walked.is_err());
-    damaged
+    damaged || segments_damaged
 }
 
 #[test]
@@ -222,13 +276,15 @@ fn random_files_never_panic() {
         // Half of them with a footer that looks right, so that what is behind it is read.
         if rng.chance(1, 2) {
             let (footer, crc_at) = (bytes.len() - super::FOOTER_BYTES, bytes.len() - 12);
-            bytes[crc_at - 4..crc_at].copy_from_slice(&1u32.to_le_bytes());
+            bytes[crc_at - 4..crc_at].copy_from_slice(&super::TABLE_VERSION.to_le_bytes());
             let crc = crc32c(&bytes[footer..crc_at]);
             bytes[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
             bytes[crc_at + 4..].copy_from_slice(b"ANULTABL");
         }
         disk.files.insert(path(1), bytes);
-        Table::open(&mut disk, dir(), TableId(1)).ok();
+        if let Ok(table) = Table::open(&mut disk, dir(), TableId(1)) {
+            table.check_segments(&mut disk).ok();
+        }
     }
 }
 

@@ -6,7 +6,9 @@ use crate::common::{HandClock, open, small};
 use base::Rng;
 use base::rng::SplitMix64;
 use bytes::Bytes;
-use engine::fold::{Control, FoldEnd, FoldRequest, JournalCheck, KeyRange, Modified, Visited, What};
+use engine::fold::{
+    Control, FoldEnd, FoldRequest, JournalCheck, KeyRange, KeySegments, Modified, Visited, What,
+};
 use engine::{Embedded, Error, Reader, Want};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -117,6 +119,14 @@ fn collect(reader: &mut Reader, request: FoldRequest) -> (Vec<Seen>, FoldEnd) {
     (seen, end)
 }
 
+/// All keys, or those of some segments: of many, of few, of none.
+fn segments(rng: &mut SplitMix64) -> Option<KeySegments> {
+    let bits = [0, 3, 6, 20][rng.below(4) as usize];
+    let mut numbers: Vec<u32> = (0..rng.below(6)).map(|_| rng.below(1 << bits) as u32).collect();
+    numbers.extend((0..rng.below(10)).map(|_| KeySegments::number_of(&key(rng.below(900)), bits)));
+    (!rng.chance(1, 3)).then(|| KeySegments::new(bits, numbers).unwrap())
+}
+
 fn folds_agree(reader: &mut Reader, model: &Model, rng: &mut SplitMix64) {
     let (start, end) = bounds(rng);
     let whats = [
@@ -132,7 +142,11 @@ fn folds_agree(reader: &mut Reader, model: &Model, rng: &mut SplitMix64) {
         let mut expected: Vec<_> = within(model, &start, &end);
         expected.extend(within(model, b"bucket03/", b"bucket030"));
         expected.extend(within(model, b"bucket01/", b"bucket010"));
-        let request = FoldRequest { ranges, ..FoldRequest::over(KeyRange::all(), what) };
+        let segments = segments(rng);
+        if let Some(segments) = &segments {
+            expected.retain(|(key, _)| segments.contains(key));
+        }
+        let request = FoldRequest { ranges, segments, ..FoldRequest::over(KeyRange::all(), what) };
         // In one go, and resumed after every few items.
         let (mut whole, fold_end) = collect(reader, request.clone());
         assert_eq!((fold_end.next, fold_end.damaged), (None, 0));
@@ -196,6 +210,24 @@ fn readers_follow_and_snapshots_stay() {
     let mut pinned = live.pin();
     write(&mut store, &mut Model::new(), &mut rng, 200);
     agree(&mut pinned, &model, &mut rng);
+}
+
+#[test]
+fn folds_of_segments_go_on_after_restarts() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = HandClock::new();
+    let (mut model, mut rng) = (Model::new(), SplitMix64::new(5));
+    for round in 0..12 {
+        let mut store = open(folder.path(), &small(), &clock);
+        write(&mut store, &mut model, &mut rng, 500);
+        for _ in 0..4 {
+            folds_agree(&mut store.reader(), &model, &mut rng);
+        }
+        // A clean stop, or none.
+        if round % 2 == 0 {
+            store.close().unwrap();
+        }
+    }
 }
 
 /// Readers on other threads see a key's versions in their order, and whole.
