@@ -4,7 +4,7 @@ use super::objects::Objects;
 use super::told;
 use crate::{Result, sys};
 use base::{Clock, Spawn};
-use engine::fold::{ScanId, ScanPage, ScanRequest};
+use engine::fold::{FoldEnd, FoldRequest, FoldVisitor, ScanId, ScanPage, ScanRequest};
 use engine::store::{Event, Platform, StoreStats};
 use engine::{Before, Error, Found, Lookup, Options, Store, Want, Write};
 use os::{DiskCounters, DiskFigures, JobThreads, OsClock, OsDisk, OsRng};
@@ -141,6 +141,21 @@ impl Bed {
             self.turn()?;
             if let Some(page) = self.ended_scan(id)? {
                 return Ok(page);
+            }
+            thread::park_timeout(NAP);
+        }
+    }
+
+    /// A fold, from its begin to its end.
+    pub fn fold(&mut self, request: FoldRequest, visitor: FoldVisitor) -> Result<FoldEnd> {
+        let id = self.store.fold(request, visitor).map_err(told)?;
+        loop {
+            self.turn()?;
+            for event in self.events.drain(..) {
+                match event {
+                    Event::Fold(ended, end) if ended == id => return end.map_err(told),
+                    _ => {}
+                }
             }
             thread::park_timeout(NAP);
         }

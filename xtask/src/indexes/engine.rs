@@ -85,18 +85,18 @@ fn loaded(context: &Context, name: &str, indexed: bool) -> Result<(Bed, f64, f64
 }
 
 /// Each number below `count` once, in another order.
-fn mixed(number: u64, count: u64) -> u64 {
+pub fn mixed(number: u64, count: u64) -> u64 {
     // An odd number that five does not divide has no factor in common with a round count.
     (number * 7_368_787) % count
 }
 
-fn object_key(number: u64) -> Vec<u8> {
+pub fn object_key(number: u64) -> Vec<u8> {
     let mut out = Vec::new();
     key::encode_object_key((number % 1024) as u16, b"default", b"bucket", &number.to_be_bytes(), &mut out);
     out
 }
 
-fn head(context: &Context, number: u64, version: u64, indexed: bool) -> Result<Vec<u8>> {
+pub fn head(context: &Context, number: u64, version: u64, indexed: bool) -> Result<Vec<u8>> {
     let term = number + version * context.plan.objects;
     let entry = IndexEntry { field: Bytes::from_static(b"number_int"), value: term.to_string().into() };
     let indexes = if indexed { vec![entry] } else { Vec::new() };

@@ -1,10 +1,13 @@
-//! The figures of secondary indexes: so far those of the engine alone ([`engine`]).
+//! The figures of secondary indexes: so far those of the engine alone, of entries ([`engine`]) and of folds over key segments
+//! ([`segments`]).
 
 mod engine;
+mod segments;
 
 use crate::Result;
 use crate::figures::{self, How, Part as Run, Set};
 use clap::{Args, ValueEnum};
+use engine::{head, mixed, object_key};
 
 /// How the figures of indexes are taken.
 #[derive(Args, Clone, Debug)]
@@ -21,6 +24,8 @@ pub struct Options {
 enum Part {
     /// Entries beside objects, and scans of them, in this process.
     Engine,
+    /// Folds over heads of a few key segments, in this process.
+    Segments,
 }
 
 /// How much is measured.
@@ -32,13 +37,18 @@ struct Plan {
     rounds: usize,
     /// Queries in each.
     queries: u64,
+    /// Keys of the store whose heads are folded over.
+    keys: u64,
+    /// Folds in each round.
+    folds: u64,
 }
 
-const FULL: Plan = Plan { objects: 400_000, rounds: 5, queries: 4_000 };
+const FULL: Plan = Plan { objects: 400_000, rounds: 5, queries: 4_000, keys: 1_000_000, folds: 40 };
 
-const QUICK: Plan = Plan { rounds: 3, queries: 1_000, ..FULL };
+const QUICK: Plan = Plan { rounds: 3, queries: 1_000, folds: 10, ..FULL };
 
-const QUICK_LEAVES_OUT: &str = "quick: no row is left out; 3 rounds of 1,000 queries instead of 5 of 4,000";
+const QUICK_LEAVES_OUT: &str =
+    "quick: no row is left out; 3 rounds of 1,000 queries and 10 folds instead of 5 of 4,000 and 40";
 
 const METHOD: &str = "\
 The engine alone, in the measuring process, as for its own figures: one owner thread, one job thread, durability `none`. 400,000
@@ -46,7 +56,8 @@ objects of 1 KB with heads as nodes write them, in random order, one integer ter
 CPU of a load of them, until the store is at rest, less that of a load without terms, in a store of its own each; a second row has
 the same of an update that changes the term, where one entry goes and another comes. A query is one scan of 1,000 consecutive terms that
 takes each entry whose prefix is wanted, of all; CPU is user and system time of the whole process, the threads' waking each other
-included.";
+included. The folds are over the heads of a million such objects without terms, each of other 128 of a million segments, chosen at random, the
+page cache warm; once as the load left the store, with what is in memtables, and once when all is in tables.";
 
 type Context = figures::Context<Plan>;
 
@@ -57,7 +68,10 @@ const SET: Set<Part, Plan> = Set {
     needs_binary: false,
     in_sections: false,
     quick_leaves_out: QUICK_LEAVES_OUT,
-    parts: &[Run { name: Part::Engine, specs: engine::specs, run: engine::run }],
+    parts: &[
+        Run { name: Part::Engine, specs: engine::specs, run: engine::run },
+        Run { name: Part::Segments, specs: segments::specs, run: segments::run },
+    ],
 };
 
 /// Measures, prints, writes the page.
