@@ -47,6 +47,56 @@ fn a_node_is_loaded_checked_and_described() {
 }
 
 #[test]
+fn index_queries_are_answered_and_judged() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--durability", "none"]);
+    for driver in ["pb", "http"] {
+        let address = if driver == "pb" { &server.pb } else { &server.http };
+        let text = |operations: &str| {
+            format!(
+                "driver = {driver:?}\naddresses = [{address:?}]\nconcurrency = 8\nwarm_up = \"0s\"\n\
+                 operations_max = 2000\nbucket = {driver:?}\n[keys]\nkind = \"uniform\"\ncount = 500\n\
+                 [value]\nsize = 100\n[[index]]\nfield = \"number_int\"\n[[index]]\nfield = \"group_bin\"\n\
+                 entries = 3\nterms = {{ kind = \"uniform\", count = 40 }}\nchanges = false\n\
+                 [[index]]\nfield = \"moving_bin\"\nterms = {{ kind = \"zipf\", count = 90 }}\n{operations}"
+            )
+        };
+        let fill = "[[operation]]\nop = \"put\"\nkeys = { kind = \"sequential\", count = 500 }\n";
+        let query = |label: &str, query: &str| {
+            format!("[[operation]]\nlabel = {label:?}\nop = \"query\"\nquery = {{ {query} }}\n")
+        };
+        let operations = [
+            "[[operation]]\nop = \"update\"\nweight = 4\n".to_owned(),
+            query(
+                "pages",
+                "kind = \"terms\", index = \"number_int\", results = 40, whole = true, return_terms = true, \
+                 max_results = 13, pages = 5",
+            ),
+            query("all", "kind = \"terms\", index = \"number_int\", span = 60, whole = true"),
+            query("one", "kind = \"terms\", index = \"group_bin\", span = 1"),
+            query("some", "kind = \"terms\", index = \"group_bin\", span = 2, return_terms = true"),
+            query("moving", "kind = \"terms\", index = \"moving_bin\", results = 20, return_terms = true"),
+            query("a key", "index = \"$key\", from = \"000000000007\", to = \"000000000007\""),
+        ]
+        .concat();
+        let (output, _) = bench(dir.path(), &text(fill), &format!("{driver}-fill"));
+        assert!(output.status.success(), "{driver}: {output:?}");
+        let (output, results) = bench(dir.path(), &text(&operations), driver);
+        assert!(output.status.success(), "{driver}: {output:?}");
+        let rows = |label: &str| {
+            let seconds = results.seconds.iter().filter_map(|second| second.operations.get(label));
+            let (done, rows) = seconds.fold((0, 0), |(done, rows), it| (done + it.done, rows + it.results));
+            rows as f64 / done as f64
+        };
+        assert_eq!((rows("pages"), rows("all"), rows("a key")), (40.0, 60.0, 1.0), "{driver}");
+        // 1,500 entries under 40 terms, some of them twice the same object's.
+        assert!((30.0..40.0).contains(&rows("one")) && (60.0..80.0).contains(&rows("some")), "{driver}");
+        assert!(rows("moving") > 0.0 && results.summary.check.rows > 10_000, "{driver}");
+    }
+    server.stop();
+}
+
+#[test]
 fn a_planted_loss_fails_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &["--durability", "none"]);

@@ -1,9 +1,12 @@
 //! Keys from numbers.
 
-use crate::keys::unique_parts;
+use crate::keys::{UNIQUE_FROM, unique_parts};
 use crate::rng::mix;
 use std::io::Write;
 use std::sync::Arc;
+
+/// The length of a unique key.
+const UNIQUE_LEN: usize = 17;
 
 /// How a number is written as a key.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +45,27 @@ impl Naming {
     }
 }
 
+impl Naming {
+    /// The number of a key that [`Naming::write`] has written; `None` of a unique one, of a line of a file, and of what it
+    /// would not write.
+    pub fn number(&self, key: &[u8]) -> Option<u64> {
+        match self {
+            // As long as a unique one, which may have no letter either.
+            Naming::Decimal { digits, .. } if *digits == UNIQUE_LEN => None,
+            Naming::Decimal { prefix, digits } => {
+                let text = key.strip_prefix(prefix.as_bytes())?;
+                let is_written = text.len() >= *digits
+                    && text.iter().all(u8::is_ascii_digit)
+                    && (text.len() == *digits || text[0] != b'0');
+                let number = std::str::from_utf8(text).ok().filter(|_| is_written)?.parse().ok();
+                number.filter(|number| *number < UNIQUE_FROM)
+            }
+            Naming::Binary => key.try_into().ok().map(u64::from_be_bytes),
+            Naming::Lines(_) => None,
+        }
+    }
+}
+
 fn put_decimal(out: &mut Vec<u8>, mut number: u64, digits: usize) {
     let mut text = [b'0'; 20];
     let mut at = text.len();
@@ -57,6 +81,25 @@ fn put_decimal(out: &mut Vec<u8>, mut number: u64, digits: usize) {
 mod tests {
     use super::*;
     use crate::keys::unique_first;
+
+    #[test]
+    fn keys_become_their_numbers_again() {
+        let decimal = |digits| Naming::Decimal { prefix: "k".to_owned(), digits };
+        let mut out = Vec::new();
+        for naming in [decimal(6), decimal(1), Naming::Binary] {
+            for id in [0, 7, 999_999, 1_000_000, 1 << 40] {
+                naming.write(id, 1, &mut out);
+                assert_eq!(naming.number(&out), Some(id), "{naming:?}");
+            }
+            naming.write(unique_first(3) + 7, 1, &mut out);
+            assert_eq!(naming.number(&out), None);
+        }
+        for other in ["", "k", "k12345", "k0123456", "123456", "k12345x", "k+12345", "k99999999999999999999"]
+        {
+            assert_eq!(decimal(6).number(other.as_bytes()), None, "{other}");
+        }
+        assert_eq!(Naming::Lines(Arc::new(vec![b"a".to_vec()])).number(b"a"), None);
+    }
 
     #[test]
     fn numbers_become_keys() {

@@ -174,3 +174,92 @@ fn generators_merge_without_loss() {
     assert_eq!(merged.manifest.generators.len(), 2);
     assert!(results::merge::merge(&[&dirs[0], &dirs[0]], &folder.path().join("twice")).is_err());
 }
+
+const INDEXED: &str = r#"
+driver = "null"
+concurrency = 16
+threads = 2
+warm_up = "0s"
+operations_max = 20000
+[keys]
+kind = "uniform"
+count = 2000
+[value]
+size = 100
+[[index]]
+field = "number_int"
+[[index]]
+field = "group_bin"
+entries = 2
+terms = { kind = "uniform", count = 50 }
+changes = false
+[[index]]
+field = "moving_int"
+terms = { kind = "zipf", count = 500 }
+[[operation]]
+op = "update"
+weight = 10
+[[operation]]
+op = "delete"
+weight = 1
+bucket = "another"
+[[operation]]
+label = "whole"
+op = "query"
+query = { kind = "terms", index = "number_int", results = 40, whole = true, return_terms = true, max_results = 15, pages = 3 }
+[[operation]]
+label = "exact"
+op = "query"
+query = { kind = "terms", index = "group_bin", span = 1 }
+[[operation]]
+label = "range"
+op = "query"
+query = { kind = "terms", index = "group_bin", span = 3, return_terms = true }
+[[operation]]
+label = "moving"
+op = "query"
+query = { kind = "terms", index = "moving_int", results = 30, return_terms = true, max_results = 10 }
+[[operation]]
+label = "people"
+op = "query"
+query = { kind = "postcode", return_terms = true }
+"#;
+
+fn run_filled(text: &str) -> (Summary, Results) {
+    // A store of its own for each run, which the fill is a part of: a sequence, and then the mix.
+    let (head, mix) = text.split_once("[[operation]]").unwrap();
+    let fill = "[[operation]]\nlabel = \"fill\"\nop = \"put\"\nweight = 1000000\n\
+                keys = { kind = \"sequential\", count = 2000 }\n";
+    run_it(&format!("{head}{fill}[[operation]]{mix}"))
+}
+
+#[test]
+fn queries_find_what_was_written_and_are_judged() {
+    let (summary, results) = run_filled(INDEXED);
+    let sum = |label: &str| {
+        let seconds = results.seconds.iter().filter_map(|second| second.operations.get(label));
+        seconds.fold((0, 0), |(done, rows), it| (done + it.done, rows + it.results))
+    };
+    assert!(summary.verdict.passed, "{:?}", summary.verdict);
+    assert!(summary.check.rows > 10_000, "{:?}", summary.check);
+    let (done, rows) = sum("whole");
+    assert!(done > 100 && rows > 38 * done, "{done} {rows}");
+    // 2,000 objects with two of 50 terms: 80, less those whose two are the same one.
+    let (done, rows) = sum("exact");
+    assert!(done > 100 && (70..85).contains(&(rows / done)), "{done} {rows}");
+    let (done, rows) = sum("moving");
+    assert!(done > 100 && rows <= 10 * done && rows > 5 * done, "{done} {rows}");
+    let (done, rows) = sum("people");
+    assert!(done > 100 && rows == 0, "{done} {rows}");
+}
+
+#[test]
+fn entries_that_are_not_written_are_missed() {
+    // Some are dropped, few are missed: a query that finds too little is asked again for a second.
+    let text = INDEXED.replace("[value]", "[plant]\ndrop_entries = 1000\n[value]").replace("20000", "6000");
+    let (summary, results) = run_filled(&text);
+    assert!(!summary.verdict.passed);
+    assert!(summary.check.incomplete > 0 && summary.check.wrong_rows == 0, "{:?}", summary.check);
+    let told = results.errors.iter().find(|error| error.kind == "incomplete").unwrap();
+    assert!(told.wrong && told.text.contains("instead of 40"), "{told:?}");
+}

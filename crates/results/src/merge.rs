@@ -115,6 +115,9 @@ fn check(all: &[Results]) -> CheckSummary {
         sum.stale += it.stale;
         sum.resurrected += it.resurrected;
         sum.corrupt += it.corrupt;
+        sum.rows += it.rows;
+        sum.wrong_rows += it.wrong_rows;
+        sum.incomplete += it.incomplete;
         sum.unresolved += it.unresolved;
         sum.in_doubt += it.in_doubt;
         sum.audited += it.audited;

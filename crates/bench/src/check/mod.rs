@@ -18,10 +18,13 @@
 //! Each rule errs to the side of the store: no right answer is ever called wrong. The converse is not so: with many writes
 //! under way on one key, `covers` lies lower than it could, and an old version may pass.
 //!
+//! What an index query finds is judged row by row: see [`rows`].
+//!
 //! Whether a version that is too old is *lost* (the write is gone) or *stale* (one read did not see it) is told by
 //! reading again, in the end once more after the load: see [`Suspicion`]. Memory is bounded: the table holds so many keys; beyond, keys are checked by their
 //! values' stamps only, and counted as not compared.
 
+pub mod rows;
 mod table;
 
 pub use table::{Found, Judgement, Key, Outcome, ReadTicket, Table, WriteTicket};
@@ -40,6 +43,10 @@ pub enum Cause {
     Resurrected,
     /// The value is not what anybody wrote under this key.
     Corrupt,
+    /// A query told a row that it was not asked for, twice, out of order, or of a term that the object never had.
+    WrongRow,
+    /// A query did not find an object that had its term before the run.
+    Incomplete,
 }
 
 impl Cause {
@@ -50,11 +57,14 @@ impl Cause {
             Cause::Stale => "stale",
             Cause::Resurrected => "resurrected",
             Cause::Corrupt => "corrupt",
+            Cause::WrongRow => "wrong-row",
+            Cause::Incomplete => "incomplete",
         }
     }
 
     /// All of them.
-    pub const ALL: [Cause; 4] = [Cause::Lost, Cause::Stale, Cause::Resurrected, Cause::Corrupt];
+    pub const ALL: [Cause; 6] =
+        [Cause::Lost, Cause::Stale, Cause::Resurrected, Cause::Corrupt, Cause::WrongRow, Cause::Incomplete];
 }
 
 /// A read that answered something too old. Another look says what it was.
@@ -122,7 +132,9 @@ pub struct Counts {
     pub in_doubt: AtomicU64,
     /// Reads of the audit at the end.
     pub audited: AtomicU64,
-    causes: [AtomicU64; 4],
+    /// Rows of queries that were judged.
+    pub rows: AtomicU64,
+    causes: [AtomicU64; Cause::ALL.len()],
 }
 
 impl Counts {
@@ -144,6 +156,9 @@ impl Counts {
             stale: wrong(Cause::Stale),
             resurrected: wrong(Cause::Resurrected),
             corrupt: wrong(Cause::Corrupt),
+            rows: get(&self.rows),
+            wrong_rows: wrong(Cause::WrongRow),
+            incomplete: wrong(Cause::Incomplete),
             unresolved: get(&self.unresolved),
             in_doubt: get(&self.in_doubt),
             audited: get(&self.audited),

@@ -87,7 +87,7 @@ impl Driver for EngineDriver {
             Ended::NotFound => sink.answered(token, Answer::NotFound),
             Ended::Done => sink.answered(token, Answer::Done),
             Ended::Listed => {
-                let text = "the engine alone has no listings";
+                let text = "the engine alone has neither listings nor queries";
                 sink.answered(token, Answer::Failed { kind: ErrorKind::Unsupported, text });
             }
             Ended::Failed(text) => sink.answered(token, Answer::Failed { kind: ErrorKind::Other, text }),

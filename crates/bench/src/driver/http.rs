@@ -1,8 +1,10 @@
 //! Riak's HTTP, of an Annulet or a Riak: HTTP/1.1 over kept connections.
 
 use super::pool::{Asked, Codec, Decoded};
-use super::{Answer, Command, Common, ErrorKind, IndexRange, Request};
+use super::{Answer, Command, Common, ErrorKind, IndexRange, Request, Row, Rows};
+use serde::Deserialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::Range;
 
@@ -20,6 +22,10 @@ pub struct Http {
     values: Vec<Range<usize>>,
     /// An answer's body, where it came in chunks.
     body: Vec<u8>,
+    rows: Vec<Row>,
+    /// The texts of rows, one after the other, and where the next page begins.
+    texts: Vec<u8>,
+    continuation: Option<String>,
     text: String,
 }
 
@@ -44,6 +50,9 @@ impl Http {
             write_query: query(&["w", "pw", "dw", "n_val"]),
             values: Vec::new(),
             body: Vec::new(),
+            rows: Vec::new(),
+            texts: Vec::new(),
+            continuation: None,
             text: String::new(),
         }
     }
@@ -72,8 +81,10 @@ impl Http {
             out.extend_from_slice(part);
         }
         put_escaped(out, range.from);
-        out.push(b'/');
-        put_escaped(out, range.to);
+        if !range.is_exact() {
+            out.push(b'/');
+            put_escaped(out, range.to);
+        }
         out.extend_from_slice(if range.return_terms {
             b"?return_terms=true"
         } else {
@@ -82,6 +93,13 @@ impl Http {
         if let Some(regex) = range.term_regex {
             out.extend_from_slice(b"&term_regex=");
             put_escaped(out, regex.as_bytes());
+        }
+        if let Some(max) = range.max_results {
+            write!(out, "&max_results={max}").expect("a Vec takes everything");
+        }
+        if let Some(continuation) = range.continuation {
+            out.extend_from_slice(b"&continuation=");
+            put_escaped(out, continuation);
         }
         self.put_head(out, "");
     }
@@ -194,6 +212,14 @@ impl Codec for Http {
             // A delete of what is not there has nothing to do.
             (Asked::Write, 404) => Answer::Done,
             (Asked::List, 200) => count(body).map_or(nonsense, Answer::Listed),
+            (Asked::Rows, 200) => match found(body, &mut self.rows, &mut self.texts) {
+                Some(continuation) => {
+                    self.continuation = continuation;
+                    let continuation = self.continuation.as_deref().map(str::as_bytes);
+                    Answer::Rows(Rows { places: &self.rows, body: &self.texts, continuation })
+                }
+                None => nonsense,
+            },
             (_, status) => {
                 self.text.clear();
                 self.text.push_str(String::from_utf8_lossy(body).trim());
@@ -309,11 +335,42 @@ fn parts(head: &Head<'_>, body: &[u8], values: &mut Vec<Range<usize>>) -> Option
     Some(())
 }
 
-/// How many keys, buckets or terms a listing has.
+/// How many keys or buckets a listing has.
 fn count(body: &[u8]) -> Option<u64> {
     let all: Value = serde_json::from_slice(body).ok()?;
-    let lists = ["keys", "buckets", "results"].into_iter().filter_map(|name| all.get(name)?.as_array());
+    let lists = ["keys", "buckets"].into_iter().filter_map(|name| all.get(name)?.as_array());
     Some(lists.map(|list| list.len() as u64).sum())
+}
+
+/// What an index query is answered with: keys, or pairs of a term and a key.
+#[derive(Deserialize)]
+struct Found {
+    #[serde(default)]
+    keys: Vec<String>,
+    #[serde(default)]
+    results: Vec<BTreeMap<String, String>>,
+    continuation: Option<String>,
+}
+
+/// Puts the rows of an answer, and their texts, in place of what is there; answers where the next page begins.
+fn found(body: &[u8], rows: &mut Vec<Row>, texts: &mut Vec<u8>) -> Option<Option<String>> {
+    rows.clear();
+    texts.clear();
+    let all: Found = serde_json::from_slice(body).ok()?;
+    let mut put = |text: &str| {
+        let begin = texts.len();
+        texts.extend_from_slice(text.as_bytes());
+        begin..texts.len()
+    };
+    for key in &all.keys {
+        rows.push(Row { term: None, key: put(key) });
+    }
+    for pair in &all.results {
+        // One pair is one row.
+        let (term, key) = pair.first_key_value().filter(|_| pair.len() == 1)?;
+        rows.push(Row { term: Some(put(term)), key: put(key) });
+    }
+    Some(all.continuation)
 }
 
 fn put_header(out: &mut Vec<u8>, name: &str, value: &[u8]) {

@@ -20,11 +20,25 @@ fn requests_are_riaks() {
     );
     let keys = encoded(Command::ListKeys);
     assert!(keys.starts_with("GET /types/a%20b/buckets/b%2Fc/keys?keys=true HTTP/1.1\r\n"), "{keys}");
-    let range =
-        IndexRange { index: "f_bin", from: b"a|", to: b"b", return_terms: true, term_regex: Some("[a]") };
+    let range = IndexRange {
+        index: "f_bin",
+        from: b"a|",
+        to: b"b",
+        return_terms: true,
+        term_regex: Some("[a]"),
+        max_results: None,
+        continuation: None,
+    };
     let query = encoded(Command::Query(range));
     assert!(
         query.contains("/index/f_bin/a%7C/b?return_terms=true&term_regex=%5Ba%5D HTTP/1.1\r\n"),
+        "{query}"
+    );
+    let page =
+        IndexRange { to: b"a|", term_regex: None, max_results: Some(7), continuation: Some(b"p+="), ..range };
+    let query = encoded(Command::Query(page));
+    assert!(
+        query.contains("/index/f_bin/a%7C?return_terms=true&max_results=7&continuation=p%2B%3D HTTP/1.1\r\n"),
         "{query}"
     );
 }
@@ -42,6 +56,11 @@ fn decode(asked: Asked, answer: &str) -> Result<String, ErrorKind> {
             Ok(format!("{} {}", String::from_utf8_lossy(context), all.join(",")))
         }
         Decoded::Answer(Answer::Failed { kind, .. }) => Err(kind),
+        Decoded::Answer(Answer::Rows(rows)) => {
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            let pairs: Vec<_> = rows.iter().map(|(term, key)| (term.map(text), text(key))).collect();
+            Ok(format!("{pairs:?} {:?}", rows.continuation.map(text)))
+        }
         Decoded::Answer(other) => Ok(format!("{other:?}")),
         Decoded::Part(_) => panic!("a part"),
     }
@@ -65,6 +84,14 @@ fn answers_are_told_apart() {
     assert_eq!(decode(Asked::Write, "HTTP/1.1 204 No Content\r\n\r\n"), Ok("Done".to_owned()));
     let keys = "HTTP/1.1 200 OK\r\nContent-Length: 18\r\n\r\n{\"keys\":[\"a\",\"b\"]}";
     assert_eq!(decode(Asked::List, keys), Ok("Listed(2)".to_owned()));
+    let rows = "HTTP/1.1 200 OK\r\nContent-Length: 55\r\n\r\n{\"results\":[{\"t\":\"\\u00e4\"},{\"t\":\"b\"}],\"continuation\":\"c\"}";
+    let (_, body) = rows.split_once("\r\n\r\n").unwrap();
+    let rows = rows.replace("55", &body.len().to_string());
+    let expected = "[(Some(\"t\"), \"ä\"), (Some(\"t\"), \"b\")] Some(\"c\")";
+    assert_eq!(decode(Asked::Rows, &rows), Ok(expected.to_owned()));
+    assert_eq!(decode(Asked::Rows, keys), Ok("[(None, \"a\"), (None, \"b\")] None".to_owned()));
+    let no_pair = "HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n{\"results\":[{}]}";
+    assert_eq!(decode(Asked::Rows, no_pair), Err(ErrorKind::Protocol));
     let overload = "HTTP/1.1 503 x\r\nContent-Length: 8\r\n\r\noverload";
     assert_eq!(decode(Asked::Write, overload), Err(ErrorKind::Overload));
     assert_eq!(
@@ -91,7 +118,7 @@ proptest! {
     ) {
         let answer = format!("{status} OK\r\n{headers}\r\n{body}");
         let mut codec = Http::new(&Common::default(), "h");
-        for asked in [Asked::Read, Asked::Head, Asked::Write, Asked::List] {
+        for asked in [Asked::Read, Asked::Head, Asked::Write, Asked::List, Asked::Rows] {
             if let Ok(Some(len)) = codec.frame_len(asked, answer.as_bytes())
                 && len <= answer.len()
                 && let Decoded::Answer(Answer::Found { values, body, .. }) = codec.decode(asked, 0, &answer.as_bytes()[..len])

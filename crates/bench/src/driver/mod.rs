@@ -54,7 +54,7 @@ pub enum Command<'a> {
         /// What it follows; none for a blind write.
         context: Option<&'a [u8]>,
         /// Its index entries: names and terms.
-        indexes: &'a [(&'static str, Vec<u8>)],
+        indexes: &'a [(&'a str, Vec<u8>)],
     },
     /// Delete an object.
     Delete,
@@ -70,19 +70,58 @@ pub enum Command<'a> {
     Reconnect,
 }
 
-/// A range of an index.
+/// A range of an index, or a page of it.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexRange<'a> {
     /// The index.
     pub index: &'a str,
     /// The first term.
     pub from: &'a [u8],
-    /// The last term.
+    /// The last term; if it is the first, that term is asked for as it is.
     pub to: &'a [u8],
     /// Whether terms come back.
     pub return_terms: bool,
     /// Only terms that match.
     pub term_regex: Option<&'a str>,
+    /// The size of a page.
+    pub max_results: Option<u32>,
+    /// Where the page begins, as the answer to the one before has said.
+    pub continuation: Option<&'a [u8]>,
+}
+
+impl IndexRange<'_> {
+    /// Whether one term is asked for.
+    pub fn is_exact(&self) -> bool {
+        self.from == self.to
+    }
+}
+
+/// Where a row is in an answer: its term, if that was told, and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The term.
+    pub term: Option<Range<usize>>,
+    /// The key.
+    pub key: Range<usize>,
+}
+
+/// What an index query found.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    /// Where the rows are in `body`.
+    pub places: &'a [Row],
+    /// What they are parts of.
+    pub body: &'a [u8],
+    /// Where the next page begins, if this one may not be the last.
+    pub continuation: Option<&'a [u8]>,
+}
+
+impl<'a> Rows<'a> {
+    /// Terms, where they were told, and keys.
+    pub fn iter(&self) -> impl Iterator<Item = (Option<&'a [u8]>, &'a [u8])> + use<'a> {
+        let body = self.body;
+        self.places.iter().map(move |row| (row.term.clone().map(|at| &body[at]), &body[row.key.clone()]))
+    }
 }
 
 /// How an operation ended.
@@ -101,8 +140,10 @@ pub enum Answer<'a> {
     NotFound,
     /// Done.
     Done,
-    /// So many keys, buckets or terms.
+    /// So many keys or buckets.
     Listed(u64),
+    /// Rows of an index.
+    Rows(Rows<'a>),
     /// It failed.
     Failed {
         /// Of which kind.

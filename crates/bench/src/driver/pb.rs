@@ -2,7 +2,7 @@
 //! in between.
 
 use super::pool::{Asked, Codec, Decoded};
-use super::{Answer, Command, Common, ErrorKind, Request};
+use super::{Answer, Command, Common, ErrorKind, Request, Row, Rows};
 use protocol::codes;
 use std::ops::Range;
 
@@ -21,6 +21,7 @@ pub struct Pb {
     put_options: Vec<u8>,
     delete_options: Vec<u8>,
     values: Vec<Range<usize>>,
+    rows: Vec<Row>,
     text: String,
 }
 
@@ -42,6 +43,7 @@ impl Pb {
             put_options: options(&[("w", 5), ("dw", 6), ("pw", 8), ("n_val", 15)]),
             delete_options: options(&[("r", 5), ("w", 6), ("pr", 7), ("pw", 8), ("dw", 9), ("n_val", 12)]),
             values: Vec::new(),
+            rows: Vec::new(),
             text: String::new(),
         }
     }
@@ -90,11 +92,20 @@ impl Codec for Pb {
             Command::Query(range) => {
                 put_bytes(out, 1, bucket);
                 put_bytes(out, 2, range.index.as_bytes());
-                // A range, not one term.
-                put_number(out, 3, 1);
-                put_bytes(out, 5, range.from);
-                put_bytes(out, 6, range.to);
+                put_number(out, 3, (!range.is_exact()).into());
+                if range.is_exact() {
+                    put_bytes(out, 4, range.from);
+                } else {
+                    put_bytes(out, 5, range.from);
+                    put_bytes(out, 6, range.to);
+                }
                 put_number(out, 7, range.return_terms.into());
+                if let Some(max) = range.max_results {
+                    put_number(out, 9, max.into());
+                }
+                if let Some(continuation) = range.continuation {
+                    put_bytes(out, 10, continuation);
+                }
                 self.put_type(out, 12);
                 if let Some(regex) = range.term_regex {
                     put_bytes(out, 13, regex.as_bytes());
@@ -136,9 +147,10 @@ impl Codec for Pb {
                 other => other,
             }),
             (Asked::Write, codes::PUT_RESP | codes::DEL_RESP | codes::PING_RESP) => Some(Answer::Done),
-            (Asked::List, codes::LIST_KEYS_RESP | codes::LIST_BUCKETS_RESP | INDEX_RESP) => {
-                return decode_list(code, listed, body);
+            (Asked::List, codes::LIST_KEYS_RESP | codes::LIST_BUCKETS_RESP) => {
+                return decode_list(listed, body);
             }
+            (Asked::Rows, INDEX_RESP) => self.decode_rows(body),
             _ => None,
         };
         let nonsense = Answer::Failed { kind: ErrorKind::Protocol, text: "an answer that cannot be read" };
@@ -176,6 +188,20 @@ impl Pb {
         }
         Some(Answer::Found { context, values: &self.values, body })
     }
+
+    fn decode_rows<'a>(&'a mut self, body: &'a [u8]) -> Option<Answer<'a>> {
+        self.rows.clear();
+        let mut continuation = None;
+        for field in Fields(body) {
+            match field? {
+                (1, Value::Bytes(key)) => self.rows.push(Row { term: None, key }),
+                (2, Value::Bytes(pair)) => self.rows.push(row_of(body, pair)?),
+                (3, Value::Bytes(at)) => continuation = Some(&body[at]),
+                _ => {}
+            }
+        }
+        Some(Answer::Rows(Rows { places: &self.rows, body, continuation }))
+    }
 }
 
 /// Where the value of a sibling is; an empty option for a tombstone.
@@ -191,15 +217,13 @@ fn value_of(body: &[u8], content: Range<usize>) -> Option<Option<Range<usize>>> 
     Some(value.filter(|_| !deleted))
 }
 
-fn decode_list(code: u8, listed: u64, body: &[u8]) -> Decoded<'_> {
-    let done_field = if code == INDEX_RESP { 4 } else { 2 };
-    let (mut count, mut done) = (listed, code == INDEX_RESP);
+/// Keys or buckets, which may come in several parts.
+fn decode_list(listed: u64, body: &[u8]) -> Decoded<'_> {
+    let (mut count, mut done) = (listed, false);
     for field in Fields(body) {
         match field {
-            Some((field, Value::Number(number))) if field == done_field => done = number != 0,
-            // Keys or buckets; of an index, keys or pairs of a term and a key.
+            Some((2, Value::Number(number))) => done = number != 0,
             Some((1, Value::Bytes(_))) => count += 1,
-            Some((2, Value::Bytes(_))) if code == INDEX_RESP => count += 1,
             Some(_) => {}
             None => {
                 return Decoded::Answer(Answer::Failed {
@@ -212,7 +236,21 @@ fn decode_list(code: u8, listed: u64, body: &[u8]) -> Decoded<'_> {
     if done { Decoded::Answer(Answer::Listed(count)) } else { Decoded::Part(count) }
 }
 
-fn put_content(out: &mut Vec<u8>, value: &[u8], indexes: &[(&'static str, Vec<u8>)]) {
+/// A pair of a term and a key.
+fn row_of(body: &[u8], pair: Range<usize>) -> Option<Row> {
+    let within = |at: Range<usize>| pair.start + at.start..pair.start + at.end;
+    let mut row = Row { term: None, key: 0..0 };
+    for field in Fields(&body[pair.clone()]) {
+        match field? {
+            (1, Value::Bytes(at)) => row.term = Some(within(at)),
+            (2, Value::Bytes(at)) => row.key = within(at),
+            _ => {}
+        }
+    }
+    row.term.is_some().then_some(row)
+}
+
+fn put_content(out: &mut Vec<u8>, value: &[u8], indexes: &[(&str, Vec<u8>)]) {
     let pair_len = |name: &str, term: &[u8]| delimited(name.len()) + delimited(term.len());
     let pairs: usize = indexes.iter().map(|(name, term)| delimited(pair_len(name, term))).sum();
     put_varint(out, 4 << 3 | 2);

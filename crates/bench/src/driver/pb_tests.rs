@@ -44,12 +44,51 @@ fn a_server_reads_what_was_meant() {
 
 #[test]
 fn a_query_is_riaks_message() {
-    let (mut codec, mut out) = (Pb::new(&Common::default()), Vec::new());
-    let range =
-        IndexRange { index: "f_bin", from: b"a", to: b"b", return_terms: true, term_regex: Some("x") };
-    codec.encode(&Request { token: 1, bucket: b"b", key: b"", command: Command::Query(range) }, &mut out);
-    assert_eq!(out[4], 25);
-    assert_eq!(&out[5..], b"\x0a\x01b\x12\x05f_bin\x18\x01\x2a\x01a\x32\x01b\x38\x01\x6a\x01x");
+    let encoded = |range| {
+        let (mut codec, mut out) = (Pb::new(&Common::default()), Vec::new());
+        codec.encode(&Request { token: 1, bucket: b"b", key: b"", command: Command::Query(range) }, &mut out);
+        assert_eq!(out[4], 25);
+        out.split_off(5)
+    };
+    let range = IndexRange {
+        index: "f_bin",
+        from: b"a",
+        to: b"b",
+        return_terms: true,
+        term_regex: Some("x"),
+        max_results: None,
+        continuation: None,
+    };
+    assert_eq!(encoded(range), b"\x0a\x01b\x12\x05f_bin\x18\x01\x2a\x01a\x32\x01b\x38\x01\x6a\x01x");
+    let page =
+        IndexRange { to: b"a", term_regex: None, max_results: Some(300), continuation: Some(b"c"), ..range };
+    assert_eq!(encoded(page), b"\x0a\x01b\x12\x05f_bin\x18\x00\x22\x01a\x38\x01\x48\xac\x02\x52\x01c");
+}
+
+fn rows(rows: &Rows<'_>) -> Vec<(Option<String>, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    rows.iter().map(|(term, key)| (term.map(text), text(key))).collect()
+}
+
+#[test]
+fn rows_are_those_of_the_server() {
+    let mut codec = Pb::new(&Common::default());
+    let pairs = [(Some("t"), "k"), (Some("u"), ""), (None, "l")];
+    let page = answer(|out| response::index(out, &pairs, Some(b"place"), false));
+    match codec.decode(Asked::Rows, 0, &page) {
+        Decoded::Answer(Answer::Rows(found)) => {
+            let expected = pairs.map(|(term, key)| (term.map(str::to_owned), key.to_owned()));
+            assert_eq!((rows(&found), found.continuation), (expected.to_vec(), Some(&b"place"[..])));
+        }
+        _ => panic!("no rows"),
+    }
+    let nothing = answer(|out| response::index::<&str>(out, &[], None, false));
+    match codec.decode(Asked::Rows, 0, &nothing) {
+        Decoded::Answer(Answer::Rows(found)) => {
+            assert!(found.places.is_empty() && found.continuation.is_none())
+        }
+        _ => panic!("no rows"),
+    }
 }
 
 fn answer(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -119,9 +158,13 @@ proptest! {
         let mut frame = vec![0, 0, 0, 0, code];
         frame.extend_from_slice(&body);
         let mut codec = Pb::new(&Common::default());
-        for asked in [Asked::Read, Asked::Head, Asked::Write, Asked::List] {
-            if let Decoded::Answer(Answer::Found { values, body, .. }) = codec.decode(asked, 0, &frame) {
-                prop_assert!(values.iter().all(|at| at.end <= body.len()));
+        for asked in [Asked::Read, Asked::Head, Asked::Write, Asked::List, Asked::Rows] {
+            match codec.decode(asked, 0, &frame) {
+                Decoded::Answer(Answer::Found { values, body, .. }) => {
+                    prop_assert!(values.iter().all(|at| at.end <= body.len()));
+                }
+                Decoded::Answer(Answer::Rows(rows)) => prop_assert_eq!(rows.iter().count(), rows.places.len()),
+                _ => {}
             }
         }
     }

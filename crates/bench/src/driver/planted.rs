@@ -2,7 +2,8 @@
 //!
 //! It stands before an honest one. A write that it drops is acknowledged and not sent. For stale reads it remembers the
 //! last value but one that was written of some keys, and answers one read of so many with it; a read whose key it has
-//! nothing older of waits for the next, so that the number asked for is planted.
+//! nothing older of waits for the next, so that the number asked for is planted. A write whose entries are dropped is sent
+//! without them.
 
 use super::{Answer, Command, Driver, Request, Sink};
 use crate::Error;
@@ -19,6 +20,7 @@ pub struct Planted<D> {
     plant: Plant,
     writes: u64,
     reads: u64,
+    indexed: u64,
     /// The last two values of some keys, older first.
     older: FastMap<u64, [Vec<u8>; 2]>,
     /// Tokens whose operations were not sent.
@@ -31,7 +33,7 @@ impl<D: Driver> Planted<D> {
     /// Lies as `plant` says, in what goes to `inner`.
     pub fn new(inner: D, plant: Plant) -> Planted<D> {
         let (older, stale) = Default::default();
-        Planted { inner, plant, writes: 0, reads: 0, older, dropped: Vec::new(), stale }
+        Planted { inner, plant, writes: 0, reads: 0, indexed: 0, older, dropped: Vec::new(), stale }
     }
 
     fn remember(&mut self, key: u64, value: &[u8]) {
@@ -65,13 +67,18 @@ impl<D: Driver> Driver for Planted<D> {
 
     fn submit(&mut self, request: &Request<'_>) -> Result<(), Error> {
         match request.command {
-            Command::Put { value, .. } => {
+            Command::Put { value, context, .. } => {
                 if is_turn(&mut self.writes, self.plant.drop_writes) {
                     self.writes = 0;
                     self.dropped.push(request.token);
                     return Ok(());
                 }
                 self.remember(key_of(request), value);
+                if is_turn(&mut self.indexed, self.plant.drop_entries) {
+                    self.indexed = 0;
+                    let command = Command::Put { value, context, indexes: &[] };
+                    return self.inner.submit(&Request { command, ..*request });
+                }
             }
             Command::Get if is_turn(&mut self.reads, self.plant.stale_reads) => {
                 let older = self.older.get(&key_of(request)).filter(|pair| !pair[0].is_empty());

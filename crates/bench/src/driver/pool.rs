@@ -47,8 +47,10 @@ pub enum Asked {
     Head,
     /// A write, a delete, a ping.
     Write,
-    /// A listing or a query: an answer may have several frames.
+    /// A listing: an answer may have several frames.
     List,
+    /// An index query.
+    Rows,
 }
 
 /// What a frame came to.
@@ -382,7 +384,8 @@ impl<C: Codec> Driver for Pool<C> {
             Command::Get => Asked::Read,
             Command::Head => Asked::Head,
             Command::Put { .. } | Command::Delete | Command::Ping | Command::Reconnect => Asked::Write,
-            Command::Query(_) | Command::ListKeys | Command::ListBuckets => Asked::List,
+            Command::Query(_) => Asked::Rows,
+            Command::ListKeys | Command::ListBuckets => Asked::List,
         };
         let owed = Owed { token: request.token, asked, listed: 0, sent: Instant::now() };
         if matches!(request.command, Command::Reconnect) {

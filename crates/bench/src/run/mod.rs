@@ -8,6 +8,7 @@
 mod audit;
 mod collect;
 mod control;
+mod entries;
 mod pace;
 mod person;
 mod resume;
@@ -189,6 +190,7 @@ impl<'a> Setting<'a> {
         Shared {
             operations: self.operations,
             naming: &self.workload.naming,
+            indexes: &self.workload.indexes,
             table: self.table,
             counts: self.counts,
             check: &self.workload.check,
@@ -315,7 +317,7 @@ impl<'a> Drivers<'a> {
 
     fn planted<D: Driver + Send + 'static>(&self, driver: D) -> Box<dyn Driver + Send> {
         match self.workload.plant {
-            Plant { drop_writes: None, stale_reads: None } => Box::new(driver),
+            plant if plant == Plant::default() => Box::new(driver),
             plant => Box::new(Planted::new(driver, plant)),
         }
     }

@@ -4,11 +4,13 @@
 //! characters of base64), a date of birth (`dateofbirth_bin`: `YYYYMMDD|` and the same) and the time of the last change
 //! (`lastmodified_bin`).
 
-use crate::driver::IndexRange;
 use crate::rng::Rng;
-use crate::workload::Query;
 use results::utc;
 use std::io::Write;
+
+/// The fields that are asked.
+pub const POSTCODE: &str = "postcode_bin";
+pub const DATE_OF_BIRTH: &str = "dateofbirth_bin";
 
 const AREAS: u64 = 76;
 const DISTRICTS: u64 = 26;
@@ -16,17 +18,17 @@ const YEARS: std::ops::Range<u64> = 1951..2021;
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Writes the entries of a person in place of what is in `out`.
-pub fn indexes(rng: &mut Rng, out: &mut Vec<(&'static str, Vec<u8>)>) {
+pub fn indexes(rng: &mut Rng, out: &mut Vec<(&str, Vec<u8>)>) {
     let postcodes = 1 + rng.below(3) as usize;
     out.resize_with(postcodes + 2, || ("", Vec::new()));
     for (name, term) in &mut out[..postcodes] {
-        *name = "postcode_bin";
+        *name = POSTCODE;
         term.clear();
         put_district(rng, term);
         put_salt(rng, term);
     }
     let (name, birth) = &mut out[postcodes];
-    *name = "dateofbirth_bin";
+    *name = DATE_OF_BIRTH;
     birth.clear();
     put_date(birth, date(rng));
     put_salt(rng, birth);
@@ -36,33 +38,20 @@ pub fn indexes(rng: &mut Rng, out: &mut Vec<(&'static str, Vec<u8>)>) {
     change.extend_from_slice(utc(now_ms()).as_bytes());
 }
 
-/// What to ask; the terms are kept in `terms`.
-pub fn range<'a>(query: &'a Query, rng: &mut Rng, terms: &'a mut [Vec<u8>; 2]) -> IndexRange<'a> {
-    terms.iter_mut().for_each(Vec::clear);
-    let [from, to] = terms;
-    let (index, return_terms, term_regex) = match query {
-        Query::Postcode { to: last, return_terms } => {
-            put_district(rng, from);
-            to.extend_from_slice(from);
-            from.extend_from_slice(b"|a");
-            write!(to, "|{last}").expect("a Vec takes everything");
-            ("postcode_bin", *return_terms, None)
-        }
-        Query::DateOfBirth { days, return_terms, term_regex } => {
-            let (year, month, day) = date(rng);
-            put_date(from, (year, month, day));
-            let last = (day + u64::from(*days) - 1).min(31);
-            put_date(to, (year, month, last));
-            to.extend_from_slice(b"|~");
-            ("dateofbirth_bin", *return_terms, term_regex.as_deref())
-        }
-        Query::Range { index, from: first, to: last, return_terms, term_regex } => {
-            from.extend_from_slice(first.as_bytes());
-            to.extend_from_slice(last.as_bytes());
-            (&**index, *return_terms, term_regex.as_deref())
-        }
-    };
-    IndexRange { index, from, to, return_terms, term_regex }
+/// A district, its suffixes from `a` to before `last`.
+pub fn postcodes(last: char, rng: &mut Rng, [from, to]: [&mut Vec<u8>; 2]) {
+    put_district(rng, from);
+    to.extend_from_slice(from);
+    from.extend_from_slice(b"|a");
+    write!(to, "|{last}").expect("a Vec takes everything");
+}
+
+/// So many days of a month, at most.
+pub fn dates(days: u32, rng: &mut Rng, [from, to]: [&mut Vec<u8>; 2]) {
+    let (year, month, day) = date(rng);
+    put_date(from, (year, month, day));
+    put_date(to, (year, month, (day + u64::from(days) - 1).min(31)));
+    to.extend_from_slice(b"|~");
 }
 
 fn put_district(rng: &mut Rng, out: &mut Vec<u8>) {
@@ -115,9 +104,11 @@ mod tests {
             assert_eq!((out[out.len() - 1].0, text(out.len() - 1).len()), ("lastmodified_bin", 20));
         }
         assert!(counts[1] > 250 && counts[2] > 250 && counts[3] > 250);
-        let mut terms = Default::default();
-        let query = Query::Postcode { to: 'h', return_terms: true };
-        let asked = range(&query, &mut rng, &mut terms);
-        assert!(asked.from.ends_with(b"|a") && asked.to.ends_with(b"|h") && asked.return_terms);
+        let (mut from, mut to) = (Vec::new(), Vec::new());
+        postcodes('h', &mut rng, [&mut from, &mut to]);
+        assert!(from.ends_with(b"|a") && to.ends_with(b"|h") && from[..from.len() - 1] == to[..to.len() - 1]);
+        let (mut from, mut to) = (Vec::new(), Vec::new());
+        dates(3, &mut rng, [&mut from, &mut to]);
+        assert!(from.len() == 8 && to.ends_with(b"|~") && from < to);
     }
 }

@@ -1,9 +1,11 @@
 //! A workload: what `workload.toml` says. Each key is described in `docs/bench.md`.
 
 mod fields;
+mod index;
 mod parse;
 
 pub use fields::duration;
+pub use index::{Index, Indexes, Query, Wanted};
 
 use crate::check::Cause;
 use crate::keys::Shape;
@@ -61,6 +63,8 @@ pub struct Workload {
     pub semi_compressible: bool,
     /// Where sequences remember how far they came.
     pub state: Option<PathBuf>,
+    /// Index entries of what is written.
+    pub indexes: Vec<Index>,
     /// The mix.
     pub operations: Vec<Operation>,
     /// Background jobs, each by a worker of its own.
@@ -81,7 +85,10 @@ impl Workload {
     /// What writes so many keys of each of its buckets, the first ones, each once and as fast as may be: a store that has something
     /// in it before the run. Values are those of the first operation of the bucket that writes.
     pub fn fills(&self, count: u64) -> Vec<Workload> {
-        let mut writers: Vec<&Operation> = self.operations.iter().filter(|it| it.op.has_key()).collect();
+        // Where keys are new ones only, nobody would read those of a fill.
+        let is_new = |keys: &Shape| matches!(keys, Shape::Unique | Shape::Own | Shape::OwnOldest);
+        let has_old = |it: &&Operation| it.op.has_key() && !it.keys.as_ref().is_some_and(is_new);
+        let mut writers: Vec<&Operation> = self.operations.iter().filter(has_old).collect();
         writers.sort_by_key(|it| !matches!(it.op, Op::Put | Op::Update));
         let mut buckets = BTreeMap::new();
         for writer in writers {
@@ -234,53 +241,10 @@ pub struct Operation {
     pub keys: Option<Shape>,
     /// How long values are.
     pub size: Size,
-    /// Index entries of what is written.
+    /// Which index entries what is written has.
     pub indexes: Indexes,
     /// What an index is asked.
     pub query: Option<Query>,
-}
-
-/// Index entries of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Indexes {
-    /// None.
-    None,
-    /// Of a person: one to three postcodes, a date of birth, the time of the last change.
-    Person,
-}
-
-/// What an index is asked.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Query {
-    /// The people of a postcode district whose suffix is from `a` to before this letter.
-    Postcode {
-        /// The last letter.
-        to: char,
-        /// Whether terms come back.
-        return_terms: bool,
-    },
-    /// The people born within some days.
-    DateOfBirth {
-        /// Days, at most.
-        days: u32,
-        /// Whether terms come back.
-        return_terms: bool,
-        /// Only terms that match.
-        term_regex: Option<String>,
-    },
-    /// A range of any index.
-    Range {
-        /// The index.
-        index: String,
-        /// The first term.
-        from: String,
-        /// The last term.
-        to: String,
-        /// Whether terms come back.
-        return_terms: bool,
-        /// Only terms that match.
-        term_regex: Option<String>,
-    },
 }
 
 /// A background job.
@@ -325,6 +289,8 @@ pub struct Plant {
     pub drop_writes: Option<u64>,
     /// One read of so many is answered with an older version.
     pub stale_reads: Option<u64>,
+    /// One write of so many is sent without its index entries.
+    pub drop_entries: Option<u64>,
 }
 
 /// The engine in this process.

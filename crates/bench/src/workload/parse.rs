@@ -2,10 +2,8 @@
 //! with their line.
 
 use super::fields::{Fields, Source};
-use super::{
-    CheckPlan, DriverKind, EnginePlan, Indexes, Job, Load, Op, Operation, Plant, Query, Retry, WarmUp,
-    Workload,
-};
+use super::index::{self, Index, Indexes};
+use super::{CheckPlan, DriverKind, EnginePlan, Job, Load, Op, Operation, Plant, Retry, WarmUp, Workload};
 use crate::Error;
 use crate::check::Cause;
 use crate::driver::ErrorKind;
@@ -55,7 +53,8 @@ impl Workload {
         let check = check(&mut top)?;
         let (naming, default_keys) = keys(&mut top)?;
         let (default_size, semi_compressible) = value(&mut top)?;
-        let defaults = Defaults { bucket: default_bucket, keys: default_keys, size: default_size };
+        let indexes = top.each("index")?.into_iter().map(index::index).collect::<Result<Vec<_>, _>>()?;
+        let defaults = Defaults { bucket: default_bucket, keys: default_keys, size: default_size, indexes };
         let operations = top.each("operation")?.into_iter().map(|it| operation(it, &defaults, &check));
         let operations = operations.collect::<Result<Vec<_>, _>>()?;
         let jobs = top
@@ -73,6 +72,14 @@ impl Workload {
         }
         if let Some(twice) = labels.iter().enumerate().find(|(at, label)| labels[..*at].contains(label)) {
             return Err(top.error(format!("two operations are called {:?}", twice.1)));
+        }
+        if let Some(twice) = defaults.twice() {
+            return Err(top.error(format!("two indexes have the field {twice}")));
+        }
+        let asks =
+            operations.iter().chain(jobs.iter().map(|job| &job.operation)).any(|it| it.op == Op::Query);
+        if asks && driver == DriverKind::Http && naming == Naming::Binary {
+            return Err(top.error("HTTP tells keys as text: queries are not for keys of format binary"));
         }
         if operations.iter().map(|it| u64::from(it.weight)).sum::<u64>() == 0 {
             return Err(top.error("all weights are 0"));
@@ -115,6 +122,7 @@ impl Workload {
             timeout: top.duration("timeout")?.unwrap_or(TIMEOUT_DEFAULT),
             naming,
             semi_compressible,
+            indexes: defaults.indexes,
             state: top.parsed("state", path)?,
             operations,
             jobs,
@@ -160,6 +168,15 @@ struct Defaults {
     bucket: String,
     keys: Option<Shape>,
     size: Size,
+    indexes: Vec<Index>,
+}
+
+impl Defaults {
+    /// A field that two indexes have.
+    fn twice(&self) -> Option<&str> {
+        let fields: Vec<&str> = self.indexes.iter().map(|index| &*index.field).collect();
+        fields.iter().enumerate().find(|(at, field)| fields[..*at].contains(field)).map(|(_, field)| *field)
+    }
 }
 
 fn operation(mut it: Fields<'_>, defaults: &Defaults, check: &CheckPlan) -> Result<Operation, Error> {
@@ -197,12 +214,14 @@ fn operation_of(it: &mut Fields<'_>, defaults: &Defaults, check: &CheckPlan) -> 
         let what = format!("{label}: values of less than {STAMP_LEN} bytes have no room to be checked; ");
         return Err(it.error(what + "make them larger, or set reads = false in [check]"));
     }
+    let listed = if defaults.indexes.is_empty() { Indexes::None } else { Indexes::Listed };
     let indexes = it.word("indexes", &[("none", Indexes::None), ("person", Indexes::Person)])?;
-    let query = it.inner("query")?.map(query).transpose()?;
+    let query = it.inner("query")?.map(|it| index::query(it, &defaults.indexes, defaults.keys.as_ref()));
+    let query = query.transpose()?;
     if (op == Op::Query) != query.is_some() {
         return Err(it.error(format!("{label}: a query has a [query], and nothing else has one")));
     }
-    Ok(Operation { label, op, weight, bucket, keys, size, indexes: indexes.unwrap_or(Indexes::None), query })
+    Ok(Operation { label, op, weight, bucket, keys, size, indexes: indexes.unwrap_or(listed), query })
 }
 
 fn job(mut it: Fields<'_>, defaults: &Defaults, check: &CheckPlan) -> Result<Job, Error> {
@@ -211,31 +230,6 @@ fn job(mut it: Fields<'_>, defaults: &Defaults, check: &CheckPlan) -> Result<Job
     let operation = operation_of(&mut it, defaults, check)?;
     it.finish()?;
     Ok(Job { operation, every })
-}
-
-fn query(mut it: Fields<'_>) -> Result<Query, Error> {
-    let kind = it.text("kind")?.unwrap_or_else(|| "range".to_owned());
-    let return_terms = it.flag("return_terms")?.unwrap_or(false);
-    let term_regex = it.text("term_regex")?;
-    let query = match &*kind {
-        "postcode" => {
-            let to = it.text("to")?.unwrap_or_else(|| "b".to_owned());
-            let to = to.chars().next().filter(char::is_ascii_alphanumeric);
-            Query::Postcode { to: to.ok_or_else(|| it.error("to is not a letter"))?, return_terms }
-        }
-        "date-of-birth" => {
-            let days = narrow(it.number("days", 1, 366)?.unwrap_or(3));
-            Query::DateOfBirth { days, return_terms, term_regex }
-        }
-        "range" => {
-            let mut need = |key: &str| it.text(key)?.ok_or_else(|| it.error(format!("a range has {key}")));
-            let (index, from, to) = (need("index")?, need("from")?, need("to")?);
-            Query::Range { index, from, to, return_terms, term_regex }
-        }
-        _ => return Err(it.error("kind is not one of postcode, date-of-birth, range")),
-    };
-    it.finish()?;
-    Ok(query)
 }
 
 /// `[keys]`: the naming, and the distribution of operations without their own.
@@ -254,7 +248,7 @@ fn keys(top: &mut Fields<'_>) -> Result<(Naming, Option<Shape>), Error> {
     Ok((naming, Some(shape)))
 }
 
-fn shape(mut it: Fields<'_>) -> Result<Shape, Error> {
+pub(super) fn shape(mut it: Fields<'_>) -> Result<Shape, Error> {
     let kind = it.text("kind")?.ok_or_else(|| it.error("keys have a kind"))?;
     let count = |it: &mut Fields<'_>| {
         it.number("count", 1, UNIQUE_FROM / 64)?.ok_or_else(|| it.error("keys have a count"))
@@ -397,7 +391,8 @@ fn check(top: &mut Fields<'_>) -> Result<CheckPlan, Error> {
     check.audit = it.number("audit", 0, 100_000_000)?.unwrap_or(AUDIT_DEFAULT);
     let cause = |text: &str| {
         let known = Cause::ALL.into_iter().find(|cause| cause.name() == text);
-        known.ok_or_else(|| format!("{text:?} is not one of lost, stale, resurrected, corrupt"))
+        let names = || Cause::ALL.map(Cause::name).join(", ");
+        known.ok_or_else(|| format!("{text:?} is not one of {}", names()))
     };
     check.tolerate = it.list("tolerate", cause)?.unwrap_or_default();
     it.finish()?;
@@ -406,10 +401,14 @@ fn check(top: &mut Fields<'_>) -> Result<CheckPlan, Error> {
 
 fn plant(top: &mut Fields<'_>) -> Result<Plant, Error> {
     let Some(mut it) = top.inner("plant")? else { return Ok(Plant::default()) };
-    let (drop_writes, stale_reads) =
-        (it.number("drop_writes", 1, u64::MAX)?, it.number("stale_reads", 1, u64::MAX)?);
+    let mut every = |name| it.number(name, 1, u64::MAX);
+    let plant = Plant {
+        drop_writes: every("drop_writes")?,
+        stale_reads: every("stale_reads")?,
+        drop_entries: every("drop_entries")?,
+    };
     it.finish()?;
-    Ok(Plant { drop_writes, stale_reads })
+    Ok(plant)
 }
 
 fn engine(top: &mut Fields<'_>) -> Result<EnginePlan, Error> {
@@ -438,6 +437,6 @@ fn stem(name: &str) -> String {
 }
 
 /// Of numbers whose range has been checked.
-fn narrow(number: u64) -> u32 {
+pub(super) fn narrow(number: u64) -> u32 {
     u32::try_from(number).expect("the range of this key fits")
 }

@@ -31,7 +31,15 @@ fn mistakes_are_refused_with_their_line() {
         ("value = { size = 10 }\n[[operation]]\nop = \"put\"\nlabel = \"p\"\n", "no room to be checked"),
         ("[[operation]]\nop = \"get\"\nlabel = \"get\"\n", "two operations are called \"get\""),
         ("[[operation]]\nop = \"query\"\n", "a query has a [query]"),
-        ("check = { tolerate = [\"late\"] }\n", "is not one of lost, stale, resurrected, corrupt"),
+        ("check = { tolerate = [\"late\"] }\n", "is not one of lost, stale, resurrected, corrupt, wrong-row"),
+        ("index = [{ field = \"f\" }]\n", "ends in _bin or _int"),
+        ("index = [{ field = \"F_bin\" }]\n", "small letters"),
+        ("index = [{ field = \"f_int\", entries = 2 }]\n", "the number of its key"),
+        (
+            "index = [{ field = \"f_int\", terms = { kind = \"unique\" } }]\n",
+            "without regard to what was written",
+        ),
+        ("index = [{ field = \"f_int\" }, { field = \"f_int\" }]\n", "two indexes have the field f_int"),
     ];
     for (line, expected) in refusals {
         let (head, tail) = if line.starts_with('[') { (LEAST, line) } else { (line, LEAST) };
@@ -41,6 +49,65 @@ fn mistakes_are_refused_with_their_line() {
         };
         assert!(what.contains(expected), "{what}");
     }
+}
+
+const INDEXED: &str = r#"
+driver = "null"
+[keys]
+kind = "uniform"
+count = 1000
+[[index]]
+field = "number_int"
+[[index]]
+field = "group_bin"
+entries = 2
+terms = { kind = "zipf", count = 100 }
+[[operation]]
+op = "put"
+[[operation]]
+op = "query"
+query = QUERY
+"#;
+
+fn indexed(query: &str) -> Result<Workload, String> {
+    Workload::parse(&INDEXED.replace("QUERY", query), "w.toml").map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_query_of_terms_knows_how_many_to_ask_for() {
+    let wanted = |query: &str| indexed(query).unwrap().operations[1].query.clone().unwrap();
+    let of = |index, count, span, whole| Wanted::Terms { index, count, span, whole };
+    let query = wanted(
+        "{ kind = \"terms\", index = \"number_int\", results = 50, whole = true, max_results = 20, pages = 2 }",
+    );
+    assert_eq!((query.of.clone(), query.rows_max()), (of(0, 1000, 50, true), 40));
+    // 2,000 entries under 100 terms: 20 each.
+    assert_eq!(wanted("{ kind = \"terms\", index = \"group_bin\", results = 50 }").of, of(1, 100, 3, false));
+    assert_eq!(wanted("{ kind = \"terms\", index = \"group_bin\", span = 1 }").rows_max(), u64::MAX);
+    let parsed = indexed("{ index = \"x_bin\", from = \"a\", to = \"b\" }").unwrap();
+    assert_eq!(parsed.operations[0].indexes, Indexes::Listed);
+    assert!(parsed.indexes[1].changes && !parsed.indexes[0].changes);
+    for (query, part) in [
+        ("{ kind = \"terms\", index = \"other_int\", span = 1 }", "no [[index]] with the field other_int"),
+        ("{ kind = \"terms\", index = \"group_bin\" }", "either span or results"),
+        ("{ kind = \"terms\", index = \"group_bin\", span = 101 }", "from 1 to 100"),
+        (
+            "{ kind = \"terms\", index = \"group_bin\", span = 1, whole = true }",
+            "only an index without terms",
+        ),
+        ("{ kind = \"postcode\", pages = 2 }", "max_results"),
+        (
+            "{ kind = \"terms\", index = \"number_int\", span = 2, whole = true, term_regex = \"x\" }",
+            "not the whole",
+        ),
+        ("{ kind = \"postcode\", span = 2 }", "unknown key \"span\""),
+    ] {
+        let refused = indexed(query).unwrap_err();
+        assert!(refused.contains(part), "{query}: {refused}");
+    }
+    let http = INDEXED.replace("\"null\"", "\"http\"").replace("[keys]", "[keys]\nformat = \"binary\"");
+    let http = http.replace("QUERY", "{ kind = \"postcode\" }");
+    assert!(refused(&http).contains("HTTP tells keys as text"));
 }
 
 #[test]
@@ -116,6 +183,11 @@ bucket = "other"
 [[operation]]
 op = "list-keys"
 bucket = "third"
+[[operation]]
+label = "new"
+op = "put"
+bucket = "fourth"
+keys = { kind = "unique" }
 "#;
     let workload = Workload::parse(text, "text").unwrap();
     let fills = workload.fills(300);

@@ -150,6 +150,15 @@ pub struct CheckSummary {
     pub resurrected: u64,
     /// Values that are not what anybody wrote under this key.
     pub corrupt: u64,
+    /// Rows of index queries that were judged.
+    #[serde(default)]
+    pub rows: u64,
+    /// Rows that a query was not asked for, that came twice or out of order, or of a term that the object never had.
+    #[serde(default)]
+    pub wrong_rows: u64,
+    /// Queries that did not find what had been there before the run.
+    #[serde(default)]
+    pub incomplete: u64,
     /// Of the stale ones, those that were overwritten before a second look could tell whether a write was lost.
     pub unresolved: u64,
     /// Writes of which nobody knows whether they were done: they may show or not.
@@ -442,6 +451,8 @@ impl Verdict {
             ("stale", check.stale, "reads were answered with an older version"),
             ("resurrected", check.resurrected, "reads were answered with a version from before a delete"),
             ("corrupt", check.corrupt, "values are not what anybody wrote"),
+            ("wrong-row", check.wrong_rows, "rows are not what a query asked for"),
+            ("incomplete", check.incomplete, "queries did not find what was there"),
         ];
         let mut doubts = Vec::new();
         for (kind, count, text) in kinds.into_iter().filter(|(_, count, _)| *count > 0) {

@@ -3,7 +3,7 @@
 
 use super::{SECOND_NS, State, Step};
 use crate::check::{Cause, Found, Judgement, Outcome, Resolution, Suspicion};
-use crate::driver::{Answer, ErrorKind, Sink};
+use crate::driver::{Answer, ErrorKind, Rows, Sink};
 use crate::keys::Shape;
 use crate::run::tally::Done;
 use crate::run::worker::Message;
@@ -17,6 +17,9 @@ use std::sync::atomic::Ordering;
 /// Errors of one operation and kind that a worker tells of: a storm of them is counted, not described.
 const TOLD_MAX: u32 = 20;
 
+/// How long after a query that found too little it is asked again.
+const ASK_AGAIN_AFTER_NS: u64 = 200_000_000;
+
 /// The length of a text in an error record.
 const TEXT_MAX: usize = 500;
 
@@ -28,6 +31,9 @@ impl Sink for State<'_> {
         let op = self.shared.operations[operation].op;
         if let Answer::Failed { kind, text } = answer {
             return self.on_failed(token, kind, text);
+        }
+        if let Answer::Rows(rows) = answer {
+            return self.on_rows(token, rows);
         }
         let reads = matches!(step, Step::UpdateRead | Step::Look | Step::Audit) || op == Op::Get;
         if !reads {
@@ -124,6 +130,52 @@ impl State<'_> {
         }
     }
 
+    /// A page of a query is there.
+    fn on_rows(&mut self, token: u32, rows: Rows<'_>) {
+        let slot = &mut self.slots[token as usize];
+        let Some(query) = &self.shared.operations[slot.operation].query else {
+            return self.on_failed(token, ErrorKind::Protocol, "rows that nobody asked for");
+        };
+        let mut judged = Ok(());
+        if self.shared.check.reads {
+            judged = slot.asking.judge(query, rows, self.shared.naming, &mut self.entries);
+            self.shared.counts.rows.fetch_add(rows.places.len() as u64, Ordering::Relaxed);
+        } else {
+            slot.asking.count(rows);
+        }
+        let goes_on = slot.asking.goes_on(query, rows.continuation);
+        if let Err(what) = judged {
+            self.wrong(token, Cause::WrongRow, &what);
+        }
+        if goes_on {
+            return self.follow.push_back(token);
+        }
+        let asking = &self.slots[token as usize].asking;
+        let found = asking.rows();
+        let is_short = self.shared.check.reads && found < asking.rows_min(query);
+        match self.slots[token as usize].step {
+            Step::AskAgain if is_short => self.ask_again(token),
+            Step::AskAgain => self.release(token),
+            _ if is_short => {
+                self.tally_done(token, found);
+                self.ask_again(token);
+            }
+            _ => self.on_done(token, found),
+        }
+    }
+
+    /// A query has found too little: a replica may not have heard of everything yet, so it is asked some times more.
+    fn ask_again(&mut self, token: u32) {
+        let slot = &mut self.slots[token as usize];
+        slot.step = Step::AskAgain;
+        if slot.asking.again() {
+            return self.later.push(Reverse((self.now + ASK_AGAIN_AFTER_NS, token)));
+        }
+        let text = slot.asking.shortage(&self.shared.operations[slot.operation]);
+        self.wrong(token, Cause::Incomplete, &text);
+        self.release(token);
+    }
+
     /// A look found something; nothing that can be compared if it is corrupt. None: nobody answered.
     fn on_look(&mut self, token: u32, found: Option<Found>) {
         let slot = &mut self.slots[token as usize];
@@ -198,6 +250,11 @@ impl State<'_> {
                 }
             }
         }
+        self.tally_done(token, results);
+        self.release(token);
+    }
+
+    fn tally_done(&mut self, token: u32, results: u64) {
         let slot = &self.slots[token as usize];
         let done = Done {
             response_ns: self.now.saturating_sub(slot.due),
@@ -206,9 +263,8 @@ impl State<'_> {
             written: slot.written,
             results,
         };
-        self.tally.done(operation, &done);
+        self.tally.done(slot.operation, &done);
         self.change_outstanding(false);
-        self.release(token);
     }
 
     fn on_failed(&mut self, token: u32, kind: ErrorKind, text: &str) {
@@ -224,6 +280,8 @@ impl State<'_> {
         match slot.step {
             Step::Look => return self.on_look(token, None),
             Step::Audit => return self.release(token),
+            // Of what nobody answers nothing is known.
+            Step::AskAgain => return self.release(token),
             _ => {}
         }
         self.tally.error(operation, kind);
@@ -235,6 +293,7 @@ impl State<'_> {
             let slot = &mut self.slots[token as usize];
             slot.attempt += 1;
             slot.context.clear();
+            slot.asking.clear();
             slot.written = 0;
             let is_update = self.shared.operations[operation].op == Op::Update;
             slot.step = if is_update { Step::UpdateRead } else { Step::Single };

@@ -4,8 +4,10 @@
 //! read that was too old is looked at again, some time later, in a slot of the same kind ([`Suspects`]).
 
 mod answers;
+mod asking;
 
 use super::audit::Reservoir;
+use super::entries::Entries;
 use super::person;
 use super::resume::State as Resume;
 use super::suspects::{Suspect, Suspects};
@@ -18,7 +20,8 @@ use crate::keys::{Inserted, Keys, Shape, unique_parts};
 use crate::names::Naming;
 use crate::rng::{Rng, mix};
 use crate::values::{Pool, STAMP_LEN, Stamp};
-use crate::workload::{CheckPlan, Indexes, Op, Operation, Retry};
+use crate::workload::{CheckPlan, Index, Indexes, Op, Operation, Retry};
+use asking::Asking;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::mpsc::Sender;
@@ -33,6 +36,7 @@ const DRAWS_MAX: u32 = 16;
 pub struct Shared<'a> {
     pub operations: &'a [Operation],
     pub naming: &'a Naming,
+    pub indexes: &'a [Index],
     pub table: &'a Table,
     pub counts: &'a Counts,
     pub check: &'a CheckPlan,
@@ -55,6 +59,8 @@ enum Step {
     Look,
     /// A read at the end.
     Audit,
+    /// A query once more, that has found too little.
+    AskAgain,
 }
 
 struct Slot {
@@ -68,6 +74,7 @@ struct Slot {
     write: Option<WriteTicket>,
     read: ReadTicket,
     suspect: Option<Suspect>,
+    asking: Asking,
     attempt: u32,
     due: u64,
     sent: u64,
@@ -100,8 +107,8 @@ pub struct State<'a> {
     audit: Reservoir,
     audited: Option<Vec<(usize, u64)>>,
     value: Vec<u8>,
-    indexes: Vec<(&'static str, Vec<u8>)>,
-    query: [Vec<u8>; 2],
+    entries: Entries<'a>,
+    indexes: Vec<(&'a str, Vec<u8>)>,
     /// How often it has told of what.
     told: BTreeMap<(usize, &'static str), u32>,
     out: Sender<Message>,
@@ -124,6 +131,7 @@ impl<'a> State<'a> {
     /// A worker that has done nothing.
     pub fn new(shared: Shared<'a>, part: Part, begin: Instant, out: Sender<Message>) -> State<'a> {
         let audit = Reservoir::new(shared.check.audit as usize);
+        let entries = Entries::new(shared.indexes);
         State {
             tally: Tally::new(shared.operations.len()),
             shared,
@@ -146,8 +154,8 @@ impl<'a> State<'a> {
             audit,
             audited: None,
             value: Vec::new(),
+            entries,
             indexes: Vec::new(),
-            query: Default::default(),
             told: BTreeMap::new(),
             out,
         }
@@ -327,6 +335,7 @@ impl<'a> State<'a> {
         slot.key = key;
         slot.context.clear();
         (slot.write, slot.suspect) = (None, None);
+        slot.asking.clear();
         (slot.attempt, slot.due, slot.sent, slot.written, slot.not_found) = (1, due, 0, 0, false);
         match self.shared.operations[operation].op.has_key() {
             true => self.shared.naming.write(id, self.shared.run, &mut slot.name),
@@ -362,6 +371,7 @@ impl<'a> State<'a> {
                 match operation.indexes {
                     Indexes::None => self.indexes.clear(),
                     Indexes::Person => person::indexes(&mut self.rng, &mut self.indexes),
+                    Indexes::Listed => self.entries.write(slot.id, &mut self.rng, &mut self.indexes),
                 }
                 Command::Put {
                     value: &self.value,
@@ -374,7 +384,7 @@ impl<'a> State<'a> {
                 Command::Delete
             }
             (_, Op::Query) => match &operation.query {
-                Some(query) => Command::Query(person::range(query, &mut self.rng, &mut self.query)),
+                Some(query) => Command::Query(slot.asking.ask(query, &self.entries, &mut self.rng)),
                 None => Command::Ping,
             },
             (_, Op::ListKeys) => Command::ListKeys,
@@ -398,6 +408,7 @@ impl Slot {
             write: None,
             read: ReadTicket::default(),
             suspect: None,
+            asking: Asking::default(),
             attempt: 1,
             due: 0,
             sent: 0,
