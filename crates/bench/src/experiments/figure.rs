@@ -1,6 +1,6 @@
 //! The figures of a run that experiments compare.
 
-use results::{OperationSummary, Results};
+use results::{Kind, OperationSummary, Results};
 use serde::Deserialize;
 
 /// A figure of a run: one number, of its measured seconds.
@@ -17,6 +17,12 @@ pub enum Figure {
     Slowest,
     /// Of an open loop: operations done, as a share of those asked for.
     Achieved,
+    /// The mean of latency, from when operations were due, in milliseconds.
+    MeanMs,
+    /// The shortest.
+    MinMs,
+    /// The mean of latency in the last quarter of the run over that in the first.
+    Slowed,
     /// The 99th percentile of latency, from when operations were due, in milliseconds.
     P99Ms,
     /// The same, 99.9th.
@@ -40,6 +46,10 @@ pub enum Figure {
     Failed,
     /// Acknowledged writes that are gone, and values that nobody wrote.
     Lost,
+    /// Rows of index queries that are wrong, and queries that did not find what was there.
+    WrongRows,
+    /// Resident memory of all servers: the median of the last quarter of the run over that of the third.
+    MemoryGrown,
     /// Bytes that servers wrote for each byte that clients wrote.
     WriteAmplification,
 }
@@ -50,10 +60,18 @@ impl Figure {
         match self {
             Figure::Throughput => "op/s",
             Figure::PerCpuSecond => "op/CPU s",
-            Figure::P99Ms | Figure::P999Ms | Figure::P9999Ms | Figure::MaxMs => "ms",
+            Figure::MeanMs
+            | Figure::MinMs
+            | Figure::P99Ms
+            | Figure::P999Ms
+            | Figure::P9999Ms
+            | Figure::MaxMs => "ms",
             Figure::Failed => "operations",
             Figure::Lost => "values",
+            Figure::WrongRows => "rows",
             Figure::Held
+            | Figure::Slowed
+            | Figure::MemoryGrown
             | Figure::Slowest
             | Figure::Achieved
             | Figure::Above1Ms
@@ -76,6 +94,9 @@ impl Figure {
         match self {
             Figure::Throughput => Some(it.throughput.median),
             Figure::PerCpuSecond => summary.server_cpu_us_per_op.filter(|us| *us > 0.0).map(|us| 1e6 / us),
+            Figure::MeanMs => ms(it.response.mean_us),
+            Figure::MinMs => ms(it.response.min_us),
+            Figure::Slowed => slowed(results, label),
             Figure::Held => held(&seconds(results, label)),
             Figure::Slowest => (it.throughput.median > 0.0).then(|| it.throughput.min / it.throughput.median),
             Figure::Achieved => summary.generator.achieved,
@@ -89,6 +110,8 @@ impl Figure {
             Figure::NotFound => (it.done > 0).then(|| it.not_found as f64 / it.done as f64),
             Figure::Failed => Some(it.failed as f64),
             Figure::Lost => Some((summary.check.lost + summary.check.corrupt) as f64),
+            Figure::WrongRows => Some((summary.check.wrong_rows + summary.check.incomplete) as f64),
+            Figure::MemoryGrown => memory_grown(results),
             Figure::WriteAmplification => {
                 summary.servers.iter().flatten().find_map(|it| it.write_amplification)
             }
@@ -104,26 +127,54 @@ fn seconds(results: &Results, label: Option<&str>) -> Vec<f64> {
 /// The last quarter's median over the first's; none of a run that is too short to have quarters.
 fn held(seconds: &[f64]) -> Option<f64> {
     let quarter = seconds.len() / 4;
-    if quarter == 0 {
-        return None;
-    }
-    let median = |part: &[f64]| {
-        let mut part = part.to_vec();
-        part.sort_by(f64::total_cmp);
-        (part[(part.len() - 1) / 2] + part[part.len() / 2]) / 2.0
+    ratio(median(&seconds[..quarter])?, median(&seconds[seconds.len() - quarter..])?)
+}
+
+/// The last quarter's mean latency over the first's; none where one of them has no operation.
+fn slowed(results: &Results, label: Option<&str>) -> Option<f64> {
+    let seconds: Vec<u64> = results.measured().map(|second| second.second).collect();
+    let quarter = seconds.len() / 4;
+    let mean = |seconds: &[u64]| {
+        let all = results.merged(|second, name, kind| {
+            kind == Kind::Response && label.is_none_or(|label| label == name) && seconds.contains(&second)
+        });
+        (all.count() > 0).then(|| all.mean())
     };
-    let (first, last) = (median(&seconds[..quarter]), median(&seconds[seconds.len() - quarter..]));
+    ratio(mean(&seconds[..quarter])?, mean(&seconds[seconds.len() - quarter..])?)
+}
+
+/// None where a server's memory is not known.
+fn memory_grown(results: &Results) -> Option<f64> {
+    let memory = |second: &results::Second| {
+        let bytes: u64 = second.servers.iter().map(|server| server.rss_bytes).sum();
+        (bytes > 0).then_some(bytes as f64)
+    };
+    let seconds = results.measured().map(memory).collect::<Option<Vec<f64>>>()?;
+    let quarter = seconds.len() / 4;
+    let (third, last) = seconds[seconds.len() - 2 * quarter..].split_at(quarter);
+    ratio(median(third)?, median(last)?)
+}
+
+fn ratio(first: f64, last: f64) -> Option<f64> {
     (first > 0.0).then(|| last / first)
+}
+
+fn median(part: &[f64]) -> Option<f64> {
+    let mut part = part.to_vec();
+    part.sort_by(f64::total_cmp);
+    let middle = part.len().checked_sub(1)? / 2;
+    Some((part[middle] + part[part.len() / 2]) / 2.0)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::held;
+    use super::{held, median};
 
     #[test]
     fn quarters_are_compared_by_their_medians() {
         assert_eq!(held(&[1.0, 2.0, 3.0]), None);
         assert_eq!(held(&[10.0, 12.0, 5.0, 5.0, 5.0, 5.0, 4.0, 7.0]), Some(0.5));
         assert_eq!(held(&[0.0, 1.0, 1.0, 1.0]), None);
+        assert_eq!((median(&[]), median(&[3.0, 1.0, 2.0])), (None, Some(2.0)));
     }
 }
