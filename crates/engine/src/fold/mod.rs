@@ -5,6 +5,7 @@
 //! * `walk.rs` goes through a snapshot step by step. `job.rs` is a fold as a job, for an owner that must not wait;
 //!   [`Reader::fold`](crate::Reader::fold) runs one where it is called.
 //! * `scan.rs` brings keys and heads page by page.
+//! * `sets.rs` combines what several ranges are about ([`RangeSet`]).
 //!
 //! Whatever a fold holds, it holds for a bounded while and in bounded memory: a window or a page. A fold that has ended
 //! says where it can be resumed.
@@ -12,6 +13,7 @@
 mod job;
 mod request;
 mod scan;
+mod sets;
 mod walk;
 
 pub use crate::key_segments::{KEY_SEGMENTS_MAX, KeySegments, SEGMENT_BITS_MAX};
@@ -23,4 +25,6 @@ pub use request::{
 };
 pub(crate) use scan::Scan;
 pub use scan::{PAGE_BYTES_MAX, ScanId, ScanPage, ScanRequest, Visit, Visitor, read_all};
+pub(crate) use sets::Combining;
+pub use sets::{MEMBER_BYTES, MEMBERS_BYTES_MAX, MemberOf, RangeSet, SET_RANGES_MAX};
 pub(crate) use walk::FoldWalk;

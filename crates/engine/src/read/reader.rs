@@ -12,7 +12,7 @@ use super::{Blocks, Publisher, Range, RecordAt, Snapshot};
 use crate::embedded::MakeDisk;
 use crate::entry::{Location, Seq};
 use crate::error::Error;
-use crate::fold::{Control, FoldEnd, FoldRequest, FoldWalk, Visited};
+use crate::fold::{Combining, Control, FoldEnd, FoldRequest, FoldWalk, MemberOf, RangeSet, Visited};
 use crate::store::{BlockCache, Found, Want};
 use base::{Clock, Disk, Progress};
 use std::sync::Arc;
@@ -103,6 +103,43 @@ impl Reader {
         let mut walk = FoldWalk::new(request, self.snapshot.clone())?;
         while walk.step(&mut *self.disk, visit)? == Progress::More {}
         Ok(walk.end())
+    }
+
+    /// What the keys of several ranges are about, combined; ascending, each once, all as of one moment.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), engine::Error> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let machine = engine::Machine::new(os::OsDisk::blocking().blocking_handles(), os::OsClock::new(), os::OsRng::new());
+    /// # let mut store = engine::Embedded::open(folder.path(), engine::Options::default(), machine)?;
+    /// use engine::fold::{KeyRange, RangeSet};
+    ///
+    /// // Entries of an index: a term, and whom it is about.
+    /// for entry in [b"blue/ann", b"blue/bob", b"tall/bob", b"tall/cat"] {
+    ///     store.put(entry, b"", b"")?;
+    /// }
+    /// let of = |term: &'static [u8]| RangeSet::Of(KeyRange::prefix(term));
+    /// let name = |entry: &[u8]| Some(entry[5..].to_vec());
+    /// let mut reader = store.reader();
+    /// assert_eq!(reader.combine(&of(b"blue/").intersect(of(b"tall/")), name)?, [b"bob"]);
+    /// assert_eq!(reader.combine(&of(b"blue/").subtract(of(b"tall/")), name)?, [b"ann"]);
+    /// assert_eq!(reader.combine(&of(b"blue/").union(of(b"tall/")), name)?, [b"ann", b"bob", b"cat"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if there are more than [`SET_RANGES_MAX`](crate::fold::SET_RANGES_MAX) ranges, or more is held than
+    /// [`MEMBERS_BYTES_MAX`](crate::fold::MEMBERS_BYTES_MAX).
+    pub fn combine(&mut self, set: &RangeSet, member_of: MemberOf) -> Result<Vec<Vec<u8>>, Error> {
+        self.refresh();
+        let (snapshot, disk) = (&self.snapshot, &mut *self.disk);
+        let mut fold = |request: FoldRequest, visit: &mut dyn FnMut(&Visited<'_>) -> Control| {
+            let mut walk = FoldWalk::new(request, snapshot.clone())?;
+            while walk.step(disk, visit)? == Progress::More {}
+            Ok(())
+        };
+        Combining::combine(set, member_of, &mut fold)
     }
 
     /// Whether there is no key.

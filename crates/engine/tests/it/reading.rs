@@ -7,10 +7,11 @@ use base::Rng;
 use base::rng::SplitMix64;
 use bytes::Bytes;
 use engine::fold::{
-    Control, FoldEnd, FoldRequest, JournalCheck, KeyRange, KeySegments, Modified, Visited, What,
+    Control, FoldEnd, FoldRequest, JournalCheck, KeyRange, KeySegments, MEMBER_BYTES, MEMBERS_BYTES_MAX,
+    Modified, RangeSet, SET_RANGES_MAX, Visited, What,
 };
 use engine::{Embedded, Error, Reader, Want};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 /// Head and value.
@@ -228,6 +229,83 @@ fn folds_of_segments_go_on_after_restarts() {
             store.close().unwrap();
         }
     }
+}
+
+/// What a key is about: what stands behind its bucket.
+fn member_of(key: &[u8]) -> Option<Vec<u8>> {
+    let at = key.iter().position(|&byte| byte == b'-')? + 1;
+    // Every tenth is about nothing, and many about the same.
+    (!key.ends_with(b"0")).then(|| key[at..key.len() - 1].to_vec())
+}
+
+fn any_set(rng: &mut SplitMix64, depth: u64) -> RangeSet {
+    if rng.below(4) < depth {
+        let (one, other) = (any_set(rng, depth - 1), any_set(rng, depth - 1));
+        return match rng.below(3) {
+            0 => one.union(other),
+            1 => one.intersect(other),
+            _ => one.subtract(other),
+        };
+    }
+    let (start, end) = bounds(rng);
+    RangeSet::Of(KeyRange::new(start, end))
+}
+
+fn members(model: &Model, set: &RangeSet) -> BTreeSet<Vec<u8>> {
+    match set {
+        RangeSet::Of(range) => within(model, &range.start, &range.end)
+            .into_iter()
+            .filter_map(|(key, _)| member_of(key))
+            .collect(),
+        RangeSet::Union(one, other) => &members(model, one) | &members(model, other),
+        RangeSet::Intersect(one, other) => &members(model, one) & &members(model, other),
+        RangeSet::Subtract(one, other) => &members(model, one) - &members(model, other),
+    }
+}
+
+#[test]
+fn ranges_are_combined_as_sets_of_one_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path(), &small(), &HandClock::new());
+    let (mut model, mut rng) = (Model::new(), SplitMix64::new(8));
+    let mut live = store.reader();
+    let (mut pinned, mut pinned_model) = (live.pin(), model.clone());
+    for round in 0..8 {
+        write(&mut store, &mut model, &mut rng, 400);
+        for _ in 0..30 {
+            let set = any_set(&mut rng, 4);
+            let expected: Vec<_> = members(&model, &set).into_iter().collect();
+            assert_eq!(live.combine(&set, member_of).unwrap(), expected, "{set:?}");
+            let expected: Vec<_> = members(&pinned_model, &set).into_iter().collect();
+            assert_eq!(pinned.combine(&set, member_of).unwrap(), expected, "{set:?}");
+        }
+        if round % 3 == 1 {
+            (pinned, pinned_model) = (live.pin(), model.clone());
+        }
+    }
+}
+
+#[test]
+fn a_set_of_ranges_holds_no_more_than_it_may() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path(), &small(), &HandClock::new());
+    store.put(b"a", b"", b"").unwrap();
+    for number in 0..40u8 {
+        store.put(&[b'b', number], b"", b"").unwrap();
+    }
+    let of = |prefix: &'static [u8]| RangeSet::Of(KeyRange::prefix(prefix));
+    // Forty members of a fortieth of what may be held are too much, but not where only a few of them can matter.
+    fn large(key: &[u8]) -> Option<Vec<u8>> {
+        Some(vec![*key.last()?; MEMBERS_BYTES_MAX / 40 - MEMBER_BYTES + 1])
+    }
+    let mut reader = store.reader();
+    assert!(matches!(reader.combine(&of(b"b"), large), Err(Error::TooLarge { .. })));
+    assert_eq!(reader.combine(&of(b"a").intersect(of(b"b")), large).unwrap().len(), 0);
+    assert_eq!(reader.combine(&of(b"a").subtract(of(b"b")), large).unwrap().len(), 1);
+    let many = |count| (1..count).fold(of(b"a"), |set, _| set.union(of(b"a")));
+    assert_eq!(reader.combine(&many(SET_RANGES_MAX), member_of).unwrap().len(), 0);
+    let refused = reader.combine(&many(SET_RANGES_MAX + 1), member_of);
+    assert!(matches!(refused, Err(Error::TooLarge { .. })));
 }
 
 /// Readers on other threads see a key's versions in their order, and whole.
