@@ -7,6 +7,7 @@
 //! What is visited is decided by a [`Visitor`], called on the job's thread for the newest acknowledged version of each
 //! key that is not gone.
 
+use super::request::KeyRange;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::merge::{MergeIter, Source};
@@ -122,6 +123,8 @@ impl ScanJob {
             if !self.request.past_losses {
                 self.snapshot.lost.check_range(&self.request.start, &self.request.end)?;
             }
+            let range = KeyRange::new(self.request.start.clone(), self.request.end.clone());
+            self.iter.expect_prefix(range.common_prefix());
             self.iter.seek(disk, &self.request.start)?;
             self.begun = true;
         }
@@ -157,6 +160,10 @@ impl ScanJob {
 
 /// A copy, in the chunk if there is room.
 fn kept(chunk: &mut BytesMut, bytes: &[u8]) -> Bytes {
+    if bytes.is_empty() {
+        // Of an index entry the head is: it costs no share of the chunk.
+        return Bytes::new();
+    }
     if bytes.len() >= CHUNK_BYTES / 8 {
         return Bytes::copy_from_slice(bytes);
     }

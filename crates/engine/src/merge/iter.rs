@@ -12,12 +12,15 @@ use base::Disk;
 /// The sources stand in the order of their entries, so that what comes next is known without a search: the one that
 /// has moved on is put where it belongs now. Where one run is much larger than the others, that is mostly where it
 /// was, and one comparison tells so; otherwise its place is found by halving. What their keys begin with stands beside them
-/// as a number, which mostly decides without a look at the keys.
+/// as a number, which mostly decides without a look at the keys. Where all keys of a walk begin alike, as those of one bucket
+/// or one field do, it is what comes behind that ([`MergeIter::expect_prefix`]).
 pub struct MergeIter {
     sources: Vec<Box<dyn Source>>,
     /// The sources that are at an entry, by their entries: (key ascending, seq descending), the earlier source first.
     /// The first one's is shown.
     order: Vec<Place>,
+    /// What the keys are expected to begin with.
+    prefix: Vec<u8>,
     /// A copy of the last key shown, for a source that has several versions of it.
     key: Vec<u8>,
     read: u64,
@@ -28,7 +31,7 @@ pub struct MergeIter {
 /// A source in the order.
 #[derive(Clone, Copy)]
 struct Place {
-    /// What its key begins with.
+    /// What its key begins with, behind the prefix.
     hint: u64,
     source: usize,
 }
@@ -39,10 +42,18 @@ impl MergeIter {
         MergeIter {
             order: Vec::with_capacity(sources.len()),
             sources,
+            prefix: Vec::new(),
             key: Vec::new(),
             read: 0,
             replaced: None,
         }
+    }
+
+    /// Most keys that are shown after the next seek will begin with `prefix`: they are compared by what comes behind it.
+    pub fn expect_prefix(&mut self, prefix: &[u8]) {
+        self.order.clear();
+        self.prefix.clear();
+        self.prefix.extend_from_slice(prefix);
     }
 
     /// Notes from now on which records belong to versions that a newer one has replaced.
@@ -131,7 +142,7 @@ impl MergeIter {
             self.order.remove(place);
             return;
         };
-        let hint = hint(item.key);
+        let hint = hint_behind(&self.prefix, item.key);
         self.order[place].hint = hint;
         let behind = &self.order[place + 1..];
         let comes_first = |other: &Place| {
@@ -146,6 +157,16 @@ impl MergeIter {
             _ => return,
         };
         self.order[place..=place + passed].rotate_left(1);
+    }
+}
+
+/// A number that orders like the keys, as far as it goes: of those that begin with `prefix` by what comes behind it.
+#[inline]
+fn hint_behind(prefix: &[u8], key: &[u8]) -> u64 {
+    match key.strip_prefix(prefix) {
+        Some(rest) => hint(rest),
+        None if key < prefix => 0,
+        None => u64::MAX,
     }
 }
 
