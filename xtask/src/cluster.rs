@@ -46,6 +46,8 @@ pub struct Setup {
     pub durability: &'static str,
     /// How reads ask their replicas; without it, the nodes' own default.
     pub read_form: Option<&'static str>,
+    /// Partitions of the ring; without it, the nodes' own default.
+    pub ring_size: Option<u32>,
 }
 
 /// A running cluster. Dropping it kills its nodes.
@@ -91,6 +93,9 @@ impl Cluster {
         if let Some(form) = setup.read_form {
             // Nodes inherit it.
             command.env("ANNULET_READ_FORM", form);
+        }
+        if let Some(size) = setup.ring_size {
+            command.env("ANNULET_RING_SIZE", size.to_string());
         }
         command.current_dir(&setup.home);
         let addresses = |port: u16| (1..=NODES as u16).map(|node| local(base + 10 * node + port)).collect();
