@@ -54,8 +54,10 @@ impl Node {
 pub struct Get {
     #[command(flatten)]
     pub node: Node,
+    /// The object's bucket.
     #[arg(value_name = "BUCKET", value_parser = BytesParser)]
     pub bucket: Bytes,
+    /// The object's key.
     #[arg(value_name = "KEY", value_parser = BytesParser)]
     pub key: Bytes,
     /// The N-th sibling, in the order in which they are shown.
@@ -80,8 +82,10 @@ pub struct Get {
 pub struct Head {
     #[command(flatten)]
     pub node: Node,
+    /// The object's bucket.
     #[arg(value_name = "BUCKET", value_parser = BytesParser)]
     pub bucket: Bytes,
+    /// The object's key.
     #[arg(value_name = "KEY", value_parser = BytesParser)]
     pub key: Bytes,
     /// Replies needed: one, quorum, all, default or a number.
@@ -97,8 +101,10 @@ pub struct Head {
 pub struct Put {
     #[command(flatten)]
     pub node: Node,
+    /// The object's bucket.
     #[arg(value_name = "BUCKET", value_parser = BytesParser)]
     pub bucket: Bytes,
+    /// The object's key.
     #[arg(value_name = "KEY", value_parser = BytesParser)]
     pub key: Bytes,
     /// The value; standard input if it is - or not given.
@@ -141,8 +147,10 @@ pub struct Put {
 pub struct Del {
     #[command(flatten)]
     pub node: Node,
+    /// The object's bucket.
     #[arg(value_name = "BUCKET", value_parser = BytesParser)]
     pub bucket: Bytes,
+    /// The object's key.
     #[arg(value_name = "KEY", value_parser = BytesParser)]
     pub key: Bytes,
     /// The context of what is to be deleted; without it, whatever is there.
@@ -155,6 +163,7 @@ pub struct Del {
 pub struct Index {
     #[command(flatten)]
     pub node: Node,
+    /// The bucket whose keys are found.
     #[arg(value_name = "BUCKET", value_parser = BytesParser)]
     pub bucket: Bytes,
     /// The field: NAME_bin, NAME_int, $key or $bucket.
