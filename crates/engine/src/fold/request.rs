@@ -39,12 +39,6 @@ impl KeyRange {
         KeyRange { start, end }
     }
 
-    /// What all its keys begin with.
-    pub(super) fn common_prefix(&self) -> &[u8] {
-        let same = self.start.iter().zip(&self.end).take_while(|(a, b)| a == b).count();
-        &self.start[..same]
-    }
-
     pub(super) fn ends_before(&self, key: &[u8]) -> bool {
         !is_before_end(key, &self.end)
     }

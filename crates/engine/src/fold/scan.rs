@@ -7,7 +7,6 @@
 //! What is visited is decided by a [`Visitor`], called on the job's thread for the newest acknowledged version of each
 //! key that is not gone.
 
-use super::request::KeyRange;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::merge::{MergeIter, Source};
@@ -123,8 +122,7 @@ impl ScanJob {
             if !self.request.past_losses {
                 self.snapshot.lost.check_range(&self.request.start, &self.request.end)?;
             }
-            let range = KeyRange::new(self.request.start.clone(), self.request.end.clone());
-            self.iter.expect_prefix(range.common_prefix());
+            self.iter.expect(&self.request.start, &self.request.end);
             self.iter.seek(disk, &self.request.start)?;
             self.begun = true;
         }

@@ -13,7 +13,7 @@ use base::Disk;
 /// has moved on is put where it belongs now. Where one run is much larger than the others, that is mostly where it
 /// was, and one comparison tells so; otherwise its place is found by halving. What their keys begin with stands beside them
 /// as a number, which mostly decides without a look at the keys. Where all keys of a walk begin alike, as those of one bucket
-/// or one field do, it is what comes behind that ([`MergeIter::expect_prefix`]).
+/// or one field do, it is what comes behind that ([`MergeIter::expect`]).
 pub struct MergeIter {
     sources: Vec<Box<dyn Source>>,
     /// The sources that are at an entry, by their entries: (key ascending, seq descending), the earlier source first.
@@ -49,11 +49,13 @@ impl MergeIter {
         }
     }
 
-    /// Most keys that are shown after the next seek will begin with `prefix`: they are compared by what comes behind it.
-    pub fn expect_prefix(&mut self, prefix: &[u8]) {
+    /// The keys from `start` up to `end` will be asked for after the next seek; an empty `end` is none. They are compared by
+    /// what comes behind what all of them begin with, and not much is read that lies further on.
+    pub fn expect(&mut self, start: &[u8], end: &[u8]) {
         self.order.clear();
         self.prefix.clear();
-        self.prefix.extend_from_slice(prefix);
+        self.prefix.extend(start.iter().zip(end).take_while(|(a, b)| a == b).map(|(a, _)| a));
+        self.sources.iter_mut().for_each(|source| source.expect_end(end));
     }
 
     /// Notes from now on which records belong to versions that a newer one has replaced.

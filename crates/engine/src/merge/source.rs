@@ -32,6 +32,10 @@ pub trait Source: Send {
     /// The entry it is at; `None` past the end.
     fn item(&self) -> Option<Item<'_>>;
 
+    /// What will be asked for after the next seek ends before `key`, unless that is empty: nothing is to be read ahead that
+    /// lies further on.
+    fn expect_end(&mut self, _key: &[u8]) {}
+
     /// Leaves out damaged blocks from now on, where it would fail, and remembers what was in them.
     fn cut_out(&mut self) {}
 
@@ -57,6 +61,10 @@ impl Source for TableIter {
 
     fn item(&self) -> Option<Item<'_>> {
         self.valid().then(|| Item { key: self.key(), seq: self.seq(), entry: self.entry() })
+    }
+
+    fn expect_end(&mut self, key: &[u8]) {
+        TableIter::expect_end(self, key);
     }
 
     fn cut_out(&mut self) {
@@ -123,6 +131,8 @@ pub struct Run {
     cut_out: Option<Vec<LostRange>>,
     /// The segments whose keys are wanted, if not all are.
     segments: Option<KeySegments>,
+    /// Where reading ahead ends; empty for nowhere.
+    end: Vec<u8>,
 }
 
 impl Run {
@@ -130,7 +140,7 @@ impl Run {
     pub fn new(tables: Vec<Arc<Table>>) -> Run {
         let disjoint = tables.is_sorted_by(|a, b| a.meta().max_key < b.meta().min_key);
         assert!(disjoint, "the tables of a run overlap");
-        Run { tables, at: 0, iter: None, cut_out: None, segments: None }
+        Run { tables, at: 0, iter: None, cut_out: None, segments: None, end: Vec::new() }
     }
 
     /// The same, but for blocks that hold no key of `segments`; it goes forward only.
@@ -184,6 +194,7 @@ impl Run {
             Some(segments) => TableIter::of_segments(Arc::clone(table), segments.clone()),
             None => TableIter::new(Arc::clone(table)),
         };
+        iter.expect_end(&self.end);
         if self.cut_out.is_some() {
             iter.cut_out();
         }
@@ -219,6 +230,10 @@ impl Source for Run {
 
     fn item(&self) -> Option<Item<'_>> {
         self.iter.as_ref().and_then(Source::item)
+    }
+
+    fn expect_end(&mut self, key: &[u8]) {
+        self.end = key.to_vec();
     }
 
     fn cut_out(&mut self) {

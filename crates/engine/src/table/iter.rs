@@ -26,6 +26,8 @@ pub struct TableIter {
     window_at: u64,
     /// How much is read next.
     ahead: usize,
+    /// The last block that is worth reading ahead.
+    ahead_last: u32,
     block: Option<(u32, Block)>,
     index: usize,
     /// Begins with what all keys of the block begin with.
@@ -65,6 +67,7 @@ impl TableIter {
             window: Bytes::new(),
             window_at: 0,
             ahead: READAHEAD_BYTES_FIRST,
+            ahead_last: u32::MAX,
             block: None,
             index: 0,
             key: Vec::new(),
@@ -79,6 +82,14 @@ impl TableIter {
     /// A cursor over the blocks that may hold keys of `segments`, which has other keys beside those; it goes forward only.
     pub fn of_segments(table: Arc<Table>, segments: KeySegments) -> TableIter {
         TableIter { blocks: Blocks::Of(segments), ..TableIter::new(table) }
+    }
+
+    /// Reads no block ahead that only has keys behind `key`, unless that is empty.
+    pub fn expect_end(&mut self, key: &[u8]) {
+        self.ahead_last = match key {
+            [] => u32::MAX,
+            key => self.table.find_block(key).map_or(0, |block| block.index),
+        };
     }
 
     /// Leaves damaged blocks out from now on where it goes forward, and remembers what was in them.
@@ -287,7 +298,7 @@ impl TableIter {
         let mut blocks = (first..).map_while(|number| self.table.block(number));
         let Some(handle) = blocks.next() else { return Ok(()) };
         let mut len = handle.len as usize;
-        for block in blocks {
+        for block in blocks.take_while(|block| block.index <= self.ahead_last) {
             if len + block.len as usize > self.ahead
                 || self.blocks.next_from(block.index) != Some(block.index)
             {
