@@ -69,8 +69,13 @@ impl Shard {
             PeerMessage::Forward { id, ttl_ms, request } => self.on_forward(from, id, ttl_ms, *request),
             PeerMessage::Forwarded { id, result } => {
                 self.on_sign_of_life(from, None, None);
+                let result = match *result {
+                    // It has yet to hear of a bucket type that is known here, and has written nothing.
+                    Err(Error::NoType(_)) => Err(Error::Unreachable),
+                    result => result,
+                };
                 if let Some(forward) = self.forwards.waiting.remove(&(id.0 >> 8)) {
-                    self.reply(forward.origin, *result);
+                    self.reply(forward.origin, result);
                 }
             }
             PeerMessage::AskPage { id, ask, .. } => self.on_peer_asks_page(from, id, &ask),

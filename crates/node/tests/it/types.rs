@@ -102,6 +102,28 @@ fn a_type_is_there_after_a_start_and_changes_reach_who_was_away() {
 }
 
 #[test]
+fn a_node_that_has_forgotten_a_type_is_no_reason_to_say_that_there_is_none() {
+    let data = folder();
+    let mut cluster = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    activated(&mut cluster, Vec::new());
+    let mut passed_on = 0;
+    for at in 0..20 {
+        cluster.cut(0);
+        let id = cluster.begin(0, Request::Put(put_typed(&format!("k{at}"), "v")));
+        if let Some((to, ask)) = cluster.passed_on.take() {
+            passed_on += 1;
+            let result = Box::new(Err(Error::NoType(T)));
+            cluster.deliver(to, 0, &PeerMessage::Forwarded { id: ask, result });
+            cluster.run();
+            assert_eq!(cluster.answers.remove(&id), Some(Err(Error::Unreachable)));
+        }
+        cluster.cuts.clear();
+        cluster.pass(Duration::from_secs(4));
+    }
+    assert!(passed_on > 0);
+}
+
+#[test]
 fn what_is_written_once_takes_one_round_from_any_node() {
     let data = folder();
     let mut cluster = Cluster::new(data.path(), 5, ReadForm::LocalValue);

@@ -45,6 +45,8 @@ pub struct Cluster {
     pub asked: Vec<&'static str>,
     /// The last write that arrived.
     pub kept_write: Option<(usize, usize, PeerMessage)>,
+    /// The last write that was passed on: to whom, and under which number.
+    pub passed_on: Option<(usize, AskId)>,
     /// The last answer to a question of the test's own.
     pub told: Option<Result<kv::Answer, Error>>,
     pub holds: Vec<Arc<Hold>>,
@@ -71,6 +73,7 @@ impl Cluster {
             cuts: BTreeSet::new(),
             asked: Vec::new(),
             kept_write: None,
+            passed_on: None,
             told: None,
             holds: (0..nodes).map(|_| Arc::default()).collect(),
             adopted: vec![Epoch(0); nodes],
@@ -149,6 +152,9 @@ impl Cluster {
                             assert!(self.answers.insert(to, result).is_none(), "one answer");
                         }
                         Output::Peer { to, message } => {
+                            if let PeerMessage::Forward { id, .. } = &message {
+                                self.passed_on = Some((usize::from(to.0), *id));
+                            }
                             self.messages.push_back((from, usize::from(to.0), message))
                         }
                         Output::Hop { .. } => unreachable!("there is one shard"),
