@@ -83,7 +83,7 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 34] = [
+    pub const ALL: [Planted; 36] = [
         Planted::AckBeforeSync,
         Planted::FailedSyncForgotten,
         Planted::NoDirectorySync,
@@ -108,6 +108,8 @@ impl Planted {
         Planted::DownMemberCountsAsYes,
         Planted::ListingCutShort,
         Planted::ListedByTwo,
+        Planted::RowsToldTwice,
+        Planted::RowsSkippedAtAPage,
         Planted::DeletedListed,
         Planted::StaleRingAccepted,
         Planted::MoveNotPassedOn,

@@ -74,6 +74,16 @@ impl Kind {
         }
     }
 
+    /// Index queries that are to be answered as a whole while everything happens. Among many nodes somebody is nearly always away
+    /// without whom no answer is whole.
+    pub(crate) fn searches_min(self) -> u64 {
+        match self {
+            Kind::Cluster => 3,
+            Kind::ClusterOf(_) => 1,
+            Kind::Node | Kind::Elastic(_) => 0,
+        }
+    }
+
     /// The share of the seeds in which tombstones may be reaped that must reap some: all nodes are up together only now and
     /// then, and many nodes hardly ever.
     pub(crate) fn reaped_percent_min(self) -> u64 {

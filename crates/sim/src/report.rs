@@ -11,6 +11,15 @@ use std::fmt;
 /// A seed with fewer acknowledged operations has not shown anything.
 pub const ACKNOWLEDGED_MIN: u64 = 200;
 
+/// What came of index queries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Searched {
+    /// Those that were answered as a whole while everything happened.
+    pub whole: u64,
+    /// Rows of theirs, and of those in the end, that were bound to be told.
+    pub rows: u64,
+}
+
 /// What came of one seed.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -36,6 +45,8 @@ pub struct Report {
     pub changes: u64,
     /// How often a tombstone was reaped, where it was to be.
     pub reaps: Option<u64>,
+    /// What came of index queries, where there are some.
+    pub searched: Option<Searched>,
     /// The promise that was broken, if one was.
     pub violation: Option<Violation>,
 }
@@ -56,6 +67,7 @@ impl Report {
             deaths: 0,
             changes: 0,
             reaps: None,
+            searched: None,
             acknowledged,
             events,
             hash: trace.hash(),
@@ -74,6 +86,7 @@ impl Report {
             deaths: 0,
             changes: 0,
             reaps: None,
+            searched: None,
             acknowledged: 0,
             events: 0,
             hash: 0,
@@ -84,11 +97,12 @@ impl Report {
     }
 
     /// Whether the seed shows something: enough was acknowledged, nodes died as often as planned and in the midst
-    /// of a write, and every fault that was enabled fired.
+    /// of a write, index queries were answered, and every fault that was enabled fired.
     pub fn counts(&self) -> bool {
         self.acknowledged >= ACKNOWLEDGED_MIN
             && (self.fired.contains_key(&Fault::CrashInWrite) || !self.kind.has_disks())
             && self.crashes_missing == 0
+            && self.searched.is_none_or(|searched| searched.whole >= self.kind.searches_min())
             && self.unfired.is_empty()
     }
 }
@@ -103,6 +117,9 @@ impl fmt::Display for Report {
         }
         if self.crashes_missing > 0 {
             write!(f, ", {} crashes did not come", self.crashes_missing)?;
+        }
+        if let Some(searched) = self.searched.filter(|searched| searched.whole < kind.searches_min()) {
+            write!(f, ", {} index queries were answered", searched.whole)?;
         }
         self.violation.iter().try_for_each(|violation| {
             write!(f, "\n  BROKEN: {violation}\n  replay: cargo run --release -p sim -- --world {kind} --trace {seed}")
@@ -127,6 +144,8 @@ pub struct Totals {
     pub reaped: u64,
     /// How often one was in all.
     pub reaps: u64,
+    /// What came of index queries in all.
+    pub searched: Searched,
     /// Operations acknowledged in all.
     pub acknowledged: u64,
     /// Events handled in all.
@@ -144,7 +163,7 @@ impl Totals {
     pub fn new(kind: Kind) -> Totals {
         let (seeds, counted, broken, acknowledged, events) = (0, 0, 0, 0, 0);
         let (reaping, reaped, reaps, deaths, changes) = (0, 0, 0, 0, 0);
-        let fired = BTreeMap::new();
+        let (fired, searched) = (BTreeMap::new(), Searched::default());
         Totals {
             kind,
             seeds,
@@ -153,6 +172,7 @@ impl Totals {
             reaping,
             reaped,
             reaps,
+            searched,
             acknowledged,
             events,
             deaths,
@@ -169,6 +189,9 @@ impl Totals {
         self.reaping += u64::from(report.reaps.is_some());
         self.reaped += u64::from(report.reaps > Some(0));
         self.reaps += report.reaps.unwrap_or_default();
+        let searched = report.searched.unwrap_or_default();
+        self.searched.whole += searched.whole;
+        self.searched.rows += searched.rows;
         self.acknowledged += report.acknowledged;
         self.events += report.events;
         self.deaths += report.deaths;
@@ -208,6 +231,10 @@ impl fmt::Display for Totals {
         )?;
         if *reaping > 0 {
             writeln!(f, "{reaps} tombstones reaped, in {reaped} of {reaping} seeds in which some might be")?;
+        }
+        let Searched { whole, rows } = self.searched;
+        if whole > 0 {
+            writeln!(f, "{whole} index queries answered under faults, {rows} rows that had to be told")?;
         }
         self.fired.iter().try_for_each(|(fault, count)| writeln!(f, "  {fault:<15} {count:>10}"))
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use kv::replica::{Answer, Ask};
-use kv::{Error, PropsChange, Request, Response};
+use kv::{Error, IndexRequest, PropsChange, Request, Response};
 use node::PeerMessage;
 use object::{Head, HeadView};
 
@@ -35,6 +35,11 @@ pub(crate) fn request(request: &Request) -> String {
         Request::Delete(delete) => {
             format!("delete {}/{}{}", name(&delete.bucket.name), name(&delete.key), blind(&delete.context))
         }
+        Request::Index(index) => {
+            let IndexRequest { bucket, field, terms, max_results, .. } = &**index;
+            let from = if index.continuation.is_some() { " further" } else { "" };
+            format!("search {}/{} {terms:?} {max_results:?}{from}", name(&bucket.name), name(field))
+        }
         other => format!("{other:?}"),
     }
 }
@@ -45,6 +50,10 @@ pub(crate) fn answer(result: &Result<Response, Error>) -> String {
         Ok(Response::Found(found)) => format!("found {}", head(&found.head)),
         Ok(Response::Put { .. }) => "written".to_owned(),
         Ok(Response::Props(props)) => format!("props {}", props.young_vclock),
+        Ok(Response::Rows(rows)) => {
+            let end = if rows.continuation.is_some() { ", to be continued" } else { "" };
+            format!("rows {:?}, done {}{end}", rows.rows, rows.done)
+        }
         other => format!("{other:?}"),
     }
 }

@@ -107,3 +107,13 @@ fn listed_by_two() {
 fn deleted_listed() {
     is_caught(Planted::DeletedListed);
 }
+
+#[test]
+fn rows_told_twice() {
+    is_caught(Planted::RowsToldTwice);
+}
+
+#[test]
+fn rows_skipped_at_a_page() {
+    is_caught(Planted::RowsSkippedAtAPage);
+}

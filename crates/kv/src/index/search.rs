@@ -247,8 +247,9 @@ impl Search {
     }
 
     fn end(&self, rows: Vec<Row>, is_full: bool) -> Response {
-        let end = self.last.as_ref().filter(|_| is_full);
-        Response::Rows(self.telling.rows(rows, end, true))
+        let end = self.last.clone().filter(|_| is_full);
+        let end = if base::planted!(RowsSkippedAtAPage) { end.map(skipped) } else { end };
+        Response::Rows(self.telling.rows(rows, end.as_ref(), true))
     }
 
     /// Merges rows while every part that may have more has one, and the client's page has room.

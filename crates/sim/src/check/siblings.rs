@@ -15,6 +15,11 @@ const CHECKER: &str = "only what was written is shown";
 /// The user metadata that carries a write's number, so that a head can be held against its value.
 const NUMBER: &[u8] = b"number";
 
+/// The terms of the field `n_int`, as they are ordered: as text they are not.
+pub const NUMBERS: [&str; 5] = ["-40", "-3", "0", "7", "1000"];
+/// The terms of the field `t_bin`, as they are ordered: some begin with others.
+pub const TEXTS: [&str; 7] = ["", "0", "0\0", "02", "4", "6", "8"];
+
 /// What an answer shows of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
@@ -45,15 +50,18 @@ pub fn value_of(number: u64) -> Bytes {
     value.into()
 }
 
-/// The metadata of the write with this number: with none, one or two index terms that others have, too.
+/// The index entries of the write with this number: none, one or two, of terms that others have, too.
+pub fn entries_of(number: u64) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let of = |terms: &[&'static str]| terms[(number % terms.len() as u64) as usize];
+    [("n_int", of(&NUMBERS)), ("t_bin", of(&TEXTS))].into_iter().take((number % 3) as usize)
+}
+
+/// The metadata of the write with this number.
 pub fn metadata_of(number: u64) -> Metadata {
     let text = Bytes::from(number.to_string());
-    let term = |field: &'static str, term: u64| IndexEntry {
-        field: Bytes::from_static(field.as_bytes()),
-        value: Bytes::from(term.to_string()),
-    };
-    let mut indexes = vec![term("n_int", number % 5), term("t_bin", number % 7)];
-    indexes.truncate((number % 3) as usize);
+    let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
+    let entry = |(field, term)| IndexEntry { field: bytes(field), value: bytes(term) };
+    let indexes = entries_of(number).map(entry).collect();
     let user_meta = vec![(Bytes::from_static(NUMBER), Some(text))];
     Metadata { user_meta, indexes, ..Metadata::default() }
 }

@@ -57,6 +57,8 @@ pub(super) enum Phase {
     Rest(Monotonic),
     /// Each bucket is listed.
     Listing,
+    /// Each bucket is searched by index.
+    Searching,
     /// The end.
     Over,
 }
@@ -133,11 +135,13 @@ impl World {
                 self.check_bounds(true)?;
                 self.enter(Phase::Listing);
             }
-            Phase::Listing if self.list_all()? => {
-                self.enter(Phase::Over);
-            }
+            Phase::Listing if self.list_all()? => self.enter(Phase::Searching),
             Phase::Listing if now > self.ending.began + CONVERGE_MAX => {
                 return Err(Violation::new("a quiet cluster lists", "it takes too long"));
+            }
+            Phase::Searching if self.search_all()? => self.enter(Phase::Over),
+            Phase::Searching if now > self.ending.began + CONVERGE_MAX => {
+                return Err(Violation::new("a quiet cluster is searched", "it takes too long"));
             }
             _ => {}
         }

@@ -14,7 +14,7 @@ use engine::Durability;
 use std::time::Duration;
 
 /// How long a world lives at most before it is calmed down.
-const LIFE_MAX: Duration = Duration::from_secs(90);
+const LIFE_MAX: Duration = Duration::from_secs(120);
 /// How long a node with a failed disk goes on at most.
 const FENCED_MAX: Duration = Duration::from_millis(400);
 /// At durability `interval`: what a crash may take beyond the interval. Two operations of a slow disk, a tick,
@@ -128,6 +128,7 @@ impl World {
         self.requests.retain(|_, (node, _, _)| *node != at);
         self.auditor.on_death(at);
         self.lister.on_death(at);
+        self.on_searched_node_death(at);
         self.checks.on_death(at, self.events.now(), lost_after);
         self.events.retain(|event| !event.is_of_process(at));
         self.links_changed(at);
@@ -248,9 +249,11 @@ impl World {
         self.hosts.iter().map(|host| host.machine.deaths).sum()
     }
 
-    /// Whether enough was acknowledged, and enough processes have died.
+    /// Whether enough was acknowledged and answered, and enough processes have died.
     pub(super) fn has_seen_enough(&self) -> bool {
-        self.acknowledged >= ACKNOWLEDGED_MIN + ACKNOWLEDGED_MIN / 5 && self.deaths() >= self.plan.deaths
+        self.acknowledged >= ACKNOWLEDGED_MIN + ACKNOWLEDGED_MIN / 5
+            && self.searcher.whole >= self.kind.searches_min()
+            && self.deaths() >= self.plan.deaths
     }
 
     /// Whether the world has seen what it is there to see.

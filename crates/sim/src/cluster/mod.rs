@@ -1,5 +1,5 @@
 //! A cluster of real nodes under many clients, on disks, clocks and a network that fail: the world behind rows C0
-//! to C6 and C8.
+//! to C6, C8 and C14.
 //!
 //! Three to six nodes, or as many as are asked for, each of one or two [`node::Shard`]s over [`engine::Store`]s on a disk of its own, speak
 //! [`PeerMessage`]s, encoded, over a network that loses, doubles, reorders and holds up; clients speak to any of
@@ -12,8 +12,9 @@
 //!    bounded time. Then everything acknowledged is asked for.
 //! 4. *Settling*: the last messages of the time of faults arrive, and everything is asked for again.
 //! 5. *Listing*: each bucket is listed, and the listing is exactly the keys that the last reads have found.
+//! 6. *Searching*: each bucket is searched by index, and what is told is exactly the entries of the objects there are.
 //!
-//! Somebody lists buckets all the while (`lister.rs`). In some seeds members come and go, and partitions move from
+//! Somebody lists buckets all the while (`lister.rs`), and somebody searches them (`searcher.rs`). In some seeds members come and go, and partitions move from
 //! node to node (`mover.rs`).
 //!
 //! Left out: rot (a replica that is damaged silently), changes of properties during life; deletes of keys that are written once
@@ -28,6 +29,7 @@ mod links;
 mod lister;
 mod mover;
 mod plan;
+mod searcher;
 mod trouble;
 
 use crate::check::cluster::{Checks, SLACK};
@@ -38,7 +40,7 @@ use crate::check::{Verdict, Violation};
 use crate::disk::DiskImage;
 use crate::machine::{Machine, Step, TICK, Timer};
 use crate::network::{Network, NetworkConfig, NodeId, Packet};
-use crate::report::Report;
+use crate::report::{Report, Searched};
 use crate::scheduler::Scheduler;
 use crate::seed::{Seed, duration_between};
 use crate::show;
@@ -58,6 +60,7 @@ use mover::Mover;
 use node::{Output, PeerMessage, RequestId};
 use plan::Plan;
 use ring::Ring;
+use searcher::Searcher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +86,8 @@ const CLIENTS_FROM: u32 = 1000;
 const AUDITOR: NodeId = NodeId(u32::MAX);
 /// Whoever lists. It needs no network either.
 const LISTER: NodeId = NodeId(u32::MAX - 1);
+/// Whoever searches. Nor does it.
+const SEARCHER: NodeId = NodeId(u32::MAX - 2);
 
 /// What clients and nodes say to each other.
 #[derive(Clone, Debug)]
@@ -161,6 +166,7 @@ impl From<Packet<Frame>> for Event {
 }
 
 struct World {
+    kind: Kind,
     seed: Seed,
     plan: Plan,
     rng: SplitMix64,
@@ -187,6 +193,7 @@ struct World {
     ending: Ending,
     auditor: Auditor,
     lister: Lister,
+    searcher: Searcher,
 }
 
 /// Lives the life of `seed` with so many nodes, or else a handful, and returns what came of it and its trace.
@@ -208,11 +215,11 @@ pub fn run(seed: Seed, nodes: Option<u16>, keep: Keep) -> (Report, Trace) {
         }
     };
     let (deaths, changes) = (world.deaths(), world.mover.changes());
-    let kind = nodes.map_or(Kind::Cluster, Kind::ClusterOf);
-    let report = Report::new((kind, seed), &world.trace, handled, world.acknowledged, end);
+    let report = Report::new((world.kind, seed), &world.trace, handled, world.acknowledged, end);
     let reaps = world.plan.reaping.delay.map(|_| world.checks.reaps());
     let crashes_missing = world.plan.deaths.saturating_sub(deaths);
-    (Report { crashes_missing, deaths, changes, reaps, ..report }, world.trace)
+    let searched = Some(Searched { whole: world.searcher.whole, rows: world.checks.rows_told() });
+    (Report { crashes_missing, deaths, changes, reaps, searched, ..report }, world.trace)
 }
 
 impl World {
@@ -236,6 +243,7 @@ impl World {
         });
         events.at(Monotonic(0), Event::Tick);
         World {
+            kind: nodes.map_or(Kind::Cluster, Kind::ClusterOf),
             seed,
             rng: seed.stream("world", 0),
             inside: network("inside"),
@@ -256,6 +264,7 @@ impl World {
             ending: Ending::default(),
             auditor: Auditor::default(),
             lister: Lister::new(seed.stream("lister", 0)),
+            searcher: Searcher::new(seed.stream("searcher", 0)),
             plan,
         }
     }
@@ -416,8 +425,11 @@ impl World {
             Output::Reply { to, result, more } if self.lister.awaits(to) => {
                 self.on_list_reply((at, shard), to, result, more)
             }
+            Output::Reply { to, result, more } if self.searcher.awaits(to) => {
+                self.on_search_reply((at, shard), to, result, more)
+            }
             Output::Reply { to, result, more } => {
-                assert!(!more, "nobody else lists anything");
+                assert!(!more, "nobody else asks for anything long");
                 self.on_reply(at, to, result)
             }
             Output::Hop { to, message } => {
@@ -447,7 +459,7 @@ impl World {
         let (_, from, number) = self.requests.remove(&to.0).expect("the answer was checked");
         match from {
             AUDITOR => return self.on_audited(at, number, result),
-            LISTER => return Ok(()),
+            LISTER | SEARCHER => return Ok(()),
             _ => {}
         }
         let message = Message::Answer { number, result };
@@ -475,6 +487,7 @@ impl World {
             }
         }
         self.list_something()?;
+        self.search_something()?;
         self.check_bounds(false)?;
         self.move_on()?;
         self.advance()

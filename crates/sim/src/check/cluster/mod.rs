@@ -16,6 +16,7 @@
 //! * `reaped.rs`: what replicas need not have any more.
 //! * `homecoming.rs`: what a primary missed comes to it without being read.
 //! * `listings.rs`: a listing has what all primaries have, each name once, or fails.
+//! * `searches.rs`: an index query tells rows that were written, in order, each once, all that all primaries have, or fails.
 //!
 //! Dots are checked by [`crate::check::dots`]: across nodes, restarts, and disks that were copied.
 //!
@@ -32,6 +33,7 @@ mod promises;
 mod quorums;
 mod reaped;
 mod replicas;
+mod searches;
 mod siblings;
 mod strict;
 #[cfg(test)]
@@ -40,6 +42,7 @@ mod tests;
 pub use bounded::check as check_bounds;
 pub use reaped::Reaped;
 pub use replicas::Copies;
+pub use searches::{Row, Told, Wanted};
 
 use super::answers::Causes;
 use super::answers::{Answers, mismatch};
@@ -61,6 +64,7 @@ use node::PeerMessage;
 use object::{Context, HeadView};
 use promises::Promises;
 use quorums::{Asks, Reached};
+use searches::Searches;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use strict::Strict;
@@ -116,6 +120,7 @@ pub struct Checks {
     strict: Strict,
     reaped: Reaped,
     listings: Listings,
+    searches: Searches,
     asked: BTreeMap<u64, (NodeAt, Monotonic, Asked)>,
     /// When something was lost last: what was under way then promises nothing.
     lost_at: Option<Monotonic>,
@@ -138,6 +143,7 @@ impl Checks {
             strict: Strict::default(),
             reaped: Reaped::default(),
             listings: Listings::default(),
+            searches: Searches::default(),
             asked: BTreeMap::new(),
             lost_at: None,
             questions: BTreeMap::new(),

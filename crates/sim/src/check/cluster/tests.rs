@@ -4,8 +4,9 @@ use super::*;
 use crate::check::history::{LAST_WRITE_BUCKET, NEWEST_BUCKET, SIBLINGS_BUCKET};
 use crate::check::siblings::{metadata_of, value_of};
 use crate::check::tests::{bucket, context, found, key, nothing, object_of, written};
+use kv::index::{Rows, Terms};
 use kv::replica::NodeId;
-use kv::{DeleteRequest, GetRequest, PutRequest, Quorum};
+use kv::{DeleteRequest, GetRequest, IndexRequest, PutRequest, Quorum};
 use node::{AskId, Load};
 use object::{Actor, Dot, Object, Policy, Put};
 
@@ -382,4 +383,90 @@ fn a_version_shows_the_newest_only_where_the_bucket_does() {
     let found = Found { head: head_of(&object), value: Some(object.values().clone()), newest_only: true };
     let shown = newest(Some(&found), read(&name(NEWEST_BUCKET), &found).unwrap());
     assert_eq!(shown.numbers.len(), 1);
+}
+
+/// Of terms -3, of nothing and 7: see `entries_of`.
+const MINUS_THREE: u64 = 1006;
+const SEVEN: u64 = 1003;
+const NO_ENTRY: u64 = 1002;
+const SEARCHED: &str = "an index query is whole";
+
+fn numbers_between(first: &'static str, last: &'static str) -> IndexRequest {
+    let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+    let request =
+        IndexRequest::new(bucket(SIBLINGS_BUCKET), text("n_int"), Terms::Range(text(first), text(last)));
+    IndexRequest { return_terms: true, ..request }
+}
+
+impl Cluster {
+    fn search(&mut self, request: &IndexRequest) {
+        self.time += 1;
+        self.checks.on_search(request, Monotonic(self.time), |_| vec![0, 1, 2]);
+    }
+
+    /// A page of rows of the one key, and where to go on.
+    fn told(&mut self, terms: &[&'static str], goes_on: bool) -> Verdict {
+        let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+        let rows = terms.iter().map(|term| (Some(text(term)), key())).collect();
+        let continuation = goes_on.then(|| text("on"));
+        self.checks.on_rows(&Rows { rows, continuation, done: true })
+    }
+
+    fn sent_to_all(&mut self, number: u64, counter: u64) {
+        (0..3).for_each(|to| self.sent(to, (number, counter), true).unwrap());
+    }
+}
+
+#[test]
+fn a_query_tells_what_was_written_and_asked_for_in_order_and_once() {
+    let mut cluster = cluster();
+    cluster.written(SIBLINGS_BUCKET, MINUS_THREE, None);
+    cluster.written(SIBLINGS_BUCKET, SEVEN, None);
+    cluster.written(SIBLINGS_BUCKET, NO_ENTRY, None);
+    let request = numbers_between("-3", "7");
+    cluster.search(&request);
+    cluster.told(&["-3", "7"], false).unwrap();
+    assert_eq!(cluster.checks.on_searched().unwrap().1.len(), 2);
+    for terms in [&["7", "-3"][..], &["7", "7"], &["0"], &["-3", "7", "1000"]] {
+        cluster.search(&request);
+        assert_eq!(broken_by(cluster.told(terms, false)), SEARCHED, "{terms:?}");
+    }
+    cluster.search(&numbers_between("0", "7"));
+    assert_eq!(broken_by(cluster.told(&["-3"], false)), SEARCHED, "nobody asked for it");
+    let paged = IndexRequest { max_results: Some(1), ..request };
+    for (terms, goes_on) in [(&["-3", "7"][..], false), (&["-3"], false), (&[], true)] {
+        cluster.search(&paged);
+        assert_eq!(broken_by(cluster.told(terms, goes_on)), SEARCHED, "{terms:?}");
+    }
+    cluster.search(&paged);
+    cluster.told(&["7"], true).unwrap();
+    assert_eq!(broken_by(cluster.told(&["-3"], true)), SEARCHED, "it goes on before where it was");
+}
+
+#[test]
+fn a_query_tells_what_all_primaries_have_and_not_what_they_have_replaced() {
+    let mut cluster = cluster();
+    cluster.written(SIBLINGS_BUCKET, SEVEN, None);
+    cluster.sent(1, (SEVEN, 1), true).unwrap();
+    let request = numbers_between("-40", "1000");
+    cluster.search(&request);
+    cluster.told(&[], false).unwrap();
+    cluster.checks.on_searched().expect("not all primaries have it");
+    cluster.sent_to_all(SEVEN, 1);
+    cluster.search(&request);
+    cluster.told(&[], false).unwrap();
+    assert_eq!(cluster.checks.on_searched().unwrap_err().checker, SEARCHED);
+    // What somebody tries to replace may be there or not, until all have what has replaced it.
+    cluster.search(&request);
+    cluster.written(SIBLINGS_BUCKET, MINUS_THREE, context(&[(SEVEN, 1)]));
+    cluster.told(&[], false).unwrap();
+    cluster.checks.on_searched().unwrap();
+    cluster.search(&request);
+    cluster.told(&["-3", "7"], false).unwrap();
+    cluster.sent_to_all(MINUS_THREE, 2);
+    cluster.search(&request);
+    assert_eq!(broken_by(cluster.told(&["-3", "7"], false)), SEARCHED);
+    cluster.search(&request);
+    cluster.checks.on_loss(1, Monotonic(cluster.time + 1));
+    cluster.told(&["-3", "7"], false).expect("a disk that is not what it was");
 }
