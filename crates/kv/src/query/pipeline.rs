@@ -22,6 +22,10 @@ use super::lexer::{ParseError, Token, Tokens};
 use super::value::{Attributes, Comparator, Constant, Known, Name, Operand, Substitutions, Value};
 use crate::index::Pattern;
 
+/// The longest text that is joined: more than a term and a key have. A longer one is not there; else each of a few hundred stages
+/// might double the text of the one before.
+pub const JOINED_BYTES_MAX: usize = 128 << 10;
+
 /// One stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -159,6 +163,9 @@ impl Stage {
                         joined.put_slice(delimiter.as_bytes());
                     }
                     joined.put_slice(attributes.text(name)?);
+                    if joined.len() > JOINED_BYTES_MAX {
+                        return None;
+                    }
                 }
                 attributes.set(to, Value::Text(joined.freeze()));
             }

@@ -76,6 +76,13 @@ fn a_stage_without_its_input_is_skipped() {
 }
 
 #[test]
+fn texts_that_are_joined_again_and_again_have_a_bound() {
+    let doubled = ["join(($term, $term), \"\", $term)"; 60].join(" | ");
+    let long = text(&run(&doubled, "12345678"), "term").unwrap();
+    assert!(long.len() <= JOINED_BYTES_MAX && long.len() > JOINED_BYTES_MAX / 3);
+}
+
+#[test]
 fn sets_bind_as_they_should() {
     let sets = [(1, [1, 2, 3]), (2, [2, 3, 4]), (3, [3, 4, 5])];
     let found = |number: u32| -> BTreeSet<u32> {
