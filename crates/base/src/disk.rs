@@ -52,6 +52,10 @@ pub enum DiskOp {
     },
     /// Writes `data` at `offset`, all of it or an error, then, if `sync`, makes it durable: one operation,
     /// because a group commit needs one wake-up and not two.
+    ///
+    /// If the file is shorter than `room`, it is first given room to that length, as zeros: the syncs of later writes up to
+    /// there have no new length to make durable. That is a wish: where there is not so much room, or the file system cannot
+    /// do it, the file grows as without it, and nobody is told.
     Write {
         /// The file.
         file: FileId,
@@ -59,6 +63,8 @@ pub enum DiskOp {
         offset: u64,
         /// What to write.
         data: Bytes,
+        /// The length for which the file is to have room; 0 for none ahead of need.
+        room: u64,
         /// Whether to sync the file's data before completing.
         sync: bool,
     },
@@ -276,7 +282,7 @@ pub fn replace_file(disk: &mut dyn Disk, path: &Path, data: Bytes) -> Result<(),
         Err(error) => return Err(error),
     }
     let (file, _) = open(disk, &temporary, OpenMode::Create)?;
-    let written = run(disk, DiskOp::Write { file, offset: 0, data, sync: true });
+    let written = run(disk, DiskOp::Write { file, offset: 0, data, room: 0, sync: true });
     run(disk, DiskOp::Close { file })?;
     written?;
     run(disk, DiskOp::Rename { from: temporary, to: path.to_path_buf() })?;

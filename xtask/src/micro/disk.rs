@@ -47,7 +47,7 @@ impl Files {
             DiskOp::List { path } => return Ok(DiskAnswer::Names(self.list(&path))),
             // More than any case writes.
             DiskOp::Space { .. } => return Ok(DiskAnswer::Space { free: 1 << 40 }),
-            DiskOp::Write { file, offset, data, sync: _ } => {
+            DiskOp::Write { file, offset, data, .. } => {
                 let (bytes, from) = (self.content(file), index(offset));
                 let to = from + data.len();
                 if bytes.len() < to {

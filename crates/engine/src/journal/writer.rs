@@ -525,7 +525,8 @@ impl Writer {
         let op = if data.is_empty() {
             DiskOp::Sync { file: group.file }
         } else {
-            DiskOp::Write { file: group.file, offset: group.offset, data: data.clone(), sync: group.sync }
+            let (file, offset, data) = (group.file, group.offset, data.clone());
+            DiskOp::Write { file, offset, data, room: 0, sync: group.sync }
         };
         self.in_flight = Some(InFlight {
             segment: group.segment,

@@ -190,7 +190,10 @@ impl TableBuilder {
     fn write(&mut self, disk: &mut dyn Disk, sync: bool) -> Result<(), Error> {
         let out = std::mem::replace(&mut self.out, Vec::with_capacity(WRITE_BYTES + WRITE_BYTES / 8));
         let len = out.len() as u64;
-        disk::run(disk, DiskOp::Write { file: self.file, offset: self.written, data: out.into(), sync })?;
+        disk::run(
+            disk,
+            DiskOp::Write { file: self.file, offset: self.written, data: out.into(), room: 0, sync },
+        )?;
         self.written += len;
         self.unsynced = if sync { 0 } else { self.unsynced + len };
         Ok(())

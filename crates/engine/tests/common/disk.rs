@@ -151,7 +151,8 @@ impl State {
             DiskOp::Space { .. } => return Ok(DiskAnswer::Space { free: self.free() }),
             DiskOp::Open { path, mode } => return self.open(&path, mode),
             DiskOp::Close { file } => drop(self.open.remove(&file)),
-            DiskOp::Write { file, offset, data, sync } => {
+            DiskOp::Write { file, offset, data, room, sync } => {
+                self.make_room(file, room as usize);
                 self.write(file, offset, &data);
                 let file = &mut self.files[self.open[&file]];
                 if sync {
@@ -210,6 +211,15 @@ impl State {
         let end = offset as usize + data.len();
         file.bytes.resize(file.bytes.len().max(end), 0);
         file.bytes[offset as usize..end].copy_from_slice(data);
+    }
+
+    /// Extends a file, if there is so much room.
+    fn make_room(&mut self, file: FileId, len: usize) {
+        let free = self.free();
+        let bytes = &mut self.files[self.open[&file]].bytes;
+        if len > bytes.len() && (len - bytes.len()) as u64 <= free {
+            bytes.resize(len, 0);
+        }
     }
 
     fn free(&self) -> u64 {

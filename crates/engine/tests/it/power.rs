@@ -160,8 +160,8 @@ impl Disk for Lying {
             DiskOp::Sync { .. } | DiskOp::SyncDir { .. } => {
                 self.said.push(Completion { token, result: Ok(DiskAnswer::Done) });
             }
-            DiskOp::Write { file, offset, data, sync: _ } => {
-                self.disk.submit(DiskOp::Write { file, offset, data, sync: false }, token);
+            DiskOp::Write { file, offset, data, room, sync: _ } => {
+                self.disk.submit(DiskOp::Write { file, offset, data, room, sync: false }, token);
             }
             other => self.disk.submit(other, token),
         }

@@ -6,6 +6,7 @@ use base::disk::{DiskAnswer, DiskOp, FileId, OpenMode};
 use base::{DiskError, DiskErrorKind};
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
 use rustix::process::{Resource, getrlimit};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -90,7 +91,8 @@ impl Files {
             Err(error) => Err(disk_error(path, &error)),
         };
         match (op, file) {
-            (DiskOp::Write { offset, data, sync, .. }, Some(open)) => {
+            (DiskOp::Write { offset, data, room, sync, .. }, Some(open)) => {
+                make_room(&open, offset, room);
                 done(&open.path, self.write(&open, offset, &data, sync))
             }
             (DiskOp::Sync { .. }, Some(open)) => done(&open.path, self.sync(&open)),
@@ -229,6 +231,15 @@ impl Files {
             }
             Err(TryLockError::Error(error)) => Err(disk_error(&path, &error)),
         }
+    }
+}
+
+/// Allocates what the file lacks to be `room` bytes long, from `offset` on; nothing is changed of what it has. Whether
+/// it worked is of no concern: what there is no room for, the write behind this one says itself.
+fn make_room(open: &OpenFile, offset: u64, room: u64) {
+    if room > offset {
+        open.change();
+        fallocate(&open.file, FallocateFlags::empty(), offset, room - offset).ok();
     }
 }
 

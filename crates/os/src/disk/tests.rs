@@ -42,7 +42,7 @@ fn create(disk: &mut OsDisk, path: &Path, data: &'static [u8]) -> FileId {
 }
 
 fn write(file: FileId, offset: u64, data: &'static [u8]) -> DiskOp {
-    DiskOp::Write { file, offset, data: Bytes::from_static(data), sync: true }
+    DiskOp::Write { file, offset, data: Bytes::from_static(data), room: 0, sync: true }
 }
 
 fn failure(disk: &mut OsDisk, op: DiskOp) -> DiskErrorKind {
@@ -82,6 +82,32 @@ fn what_is_written_is_read_up_to_the_end_of_the_file() {
         assert_ne!(again, file, "ids are not used again");
         assert_eq!(len, 5);
         assert_eq!(failure(disk, write(again, 0, b"x")), DiskErrorKind::Io, "it was opened to read");
+    });
+}
+
+/// Where the file system cannot do it the file is as long as what was written; the one of the tests can.
+#[test]
+fn room_is_made_ahead_and_reads_as_zeros() {
+    both(|disk, folder| {
+        let path = folder.join("f");
+        let file = create(disk, &path, b"hello");
+        let with_room = |offset, room| {
+            let data = Bytes::from_static(b" world");
+            DiskOp::Write { file, offset, data, room, sync: true }
+        };
+        run(disk, with_room(5, 1 << 20)).unwrap();
+        let found = disk::read(disk, file, 0, 2 << 20).unwrap();
+        assert_eq!((&found[..11], found.len()), (&b"hello world"[..], 1 << 20));
+        assert!(found[11..].iter().all(|byte| *byte == 0));
+        run(disk, with_room(11, 1 << 19)).unwrap();
+        run(disk, with_room(17, 3)).unwrap();
+        let found = disk::read(disk, file, 0, 2 << 20).unwrap();
+        assert_eq!((&found[..23], found.len()), (&b"hello world world world"[..], 1 << 20), "it has as much");
+        assert!(found[23..].iter().all(|byte| *byte == 0));
+        run(disk, with_room(23, 1 << 60)).unwrap();
+        assert_eq!(&disk::read(disk, file, 23, 6).unwrap()[..], b" world", "there is not so much room");
+        run(disk, DiskOp::Truncate { file, len: 29 }).unwrap();
+        assert_eq!(disk::read(disk, file, 0, 2 << 20).unwrap().len(), 29);
     });
 }
 
@@ -221,7 +247,7 @@ fn operations_are_counted() {
     both(|disk, folder| {
         let file = create(disk, &folder.join("f"), b"12345");
         let data = Bytes::from_static(b"67");
-        run(disk, DiskOp::Write { file, offset: 5, data, sync: false }).unwrap();
+        run(disk, DiskOp::Write { file, offset: 5, data, room: 0, sync: false }).unwrap();
         run(disk, DiskOp::Sync { file }).unwrap();
         disk::read(disk, file, 0, 100).unwrap();
         disk::read(disk, file, 7, 1).unwrap();
@@ -309,7 +335,10 @@ fn a_full_queue_refuses_by_name_and_a_dropped_handle_finishes_what_it_took() {
     let data = Bytes::from_static(b"x");
     let before = disk.counters().snapshot().writes;
     for offset in 0..OPS_MAX as u64 + 10 {
-        disk.submit(DiskOp::Write { file, offset, data: data.clone(), sync: false }, Token(offset + 1));
+        disk.submit(
+            DiskOp::Write { file, offset, data: data.clone(), room: 0, sync: false },
+            Token(offset + 1),
+        );
     }
     let first = poll(&mut disk, 1);
     let error = first[0].result.clone().expect_err("the queue was full");
@@ -332,7 +361,8 @@ fn few_handles_serve_many_files() {
         let files: Vec<_> = (0..40u8)
             .map(|n| {
                 let (file, _) = disk::open(disk, &folder.join(format!("{n}")), OpenMode::Create).unwrap();
-                run(disk, DiskOp::Write { file, offset: 0, data: vec![n; 100].into(), sync: true }).unwrap();
+                run(disk, DiskOp::Write { file, offset: 0, data: vec![n; 100].into(), room: 0, sync: true })
+                    .unwrap();
                 file
             })
             .collect();
@@ -364,7 +394,7 @@ fn what_is_not_durable_keeps_its_handle() {
             .map(|n| {
                 let (file, _) = disk::open(disk, &folder.join(format!("{n}")), OpenMode::Create).unwrap();
                 let data = Bytes::from_static(b"not synced");
-                run(disk, DiskOp::Write { file, offset: 0, data, sync: false }).unwrap();
+                run(disk, DiskOp::Write { file, offset: 0, data, room: 0, sync: false }).unwrap();
                 file
             })
             .collect();

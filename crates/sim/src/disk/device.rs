@@ -354,6 +354,11 @@ impl Device {
         self.tree.files().map(|(path, inode)| (path.to_path_buf(), len(inode))).collect()
     }
 
+    pub(super) fn list_written(&self) -> Vec<(PathBuf, u64)> {
+        let end = |inode| self.files.get(&inode).map_or(0, SimFile::written);
+        self.tree.files().map(|(path, inode)| (path.to_path_buf(), end(inode))).collect()
+    }
+
     pub(super) fn flip_bit(&mut self, path: &Path, offset: u64, bit: u8) -> bool {
         let region = Region { path: path.to_path_buf(), offset, len: 1 };
         let found = self.tree.files().find(|(name, _)| *name == path).map(|(_, inode)| inode);
@@ -459,8 +464,9 @@ impl fmt::Display for Shown<'_> {
             write!(f, " f{}", file.0)?;
         }
         match self.0 {
-            DiskOp::Write { offset, data, .. } => {
-                write!(f, " @{offset}+{} crc {:08x}", data.len(), crc32c(data))
+            DiskOp::Write { offset, data, room, .. } => {
+                write!(f, " @{offset}+{} crc {:08x}", data.len(), crc32c(data))?;
+                if *room > 0 { write!(f, " room {room}") } else { Ok(()) }
             }
             DiskOp::Read { offset, len, .. } => write!(f, " @{offset}+{len}"),
             DiskOp::Truncate { len, .. } => write!(f, " to {len}"),

@@ -5,8 +5,8 @@
 //! * of each block, the first few of the writes that touched it, none to all: a disk writes whole blocks, so a
 //!   later write to a block carries the earlier ones with it, while blocks reach the platter in any order;
 //! * where a write to a block did not make it, sometimes its first bytes: a torn block;
-//! * of the length and the truncations, which are metadata and go in order, a prefix; a length between two of
-//!   them counts too. Length without data reads as zeros, data beyond the length is gone.
+//! * of the length, the truncations and the room made ahead, which are metadata and go in order, a prefix; a length
+//!   between two of them counts too. Length without data reads as zeros, data beyond the length is gone.
 //!
 //! Bytes that no unsynced write covers are never harmed by a crash: see `a_crash_spares_what_was_synced`.
 //!
@@ -50,6 +50,8 @@ pub(super) struct SimFile {
     cached: Image,
     durable: Image,
     unsynced: Vec<Change>,
+    /// Where the room begins that was made ahead of writes, as far as is known: after a crash there is none.
+    written: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -62,12 +64,18 @@ struct Change {
 enum Kind {
     Write { offset: u64, data: Bytes },
     Truncate { len: u64 },
+    Room { len: u64 },
 }
 
 impl SimFile {
     /// The length that the system shows.
     pub(super) fn len(&self) -> u64 {
         self.cached.len()
+    }
+
+    /// The end of what was written: the length without the room behind it.
+    pub(super) fn written(&self) -> u64 {
+        self.written
     }
 
     /// The space that the file takes.
@@ -83,13 +91,23 @@ impl SimFile {
     /// Writes, not durably.
     pub(super) fn write(&mut self, number: ChangeNumber, offset: u64, data: Bytes) {
         self.cached.write(offset, &data);
+        if !data.is_empty() {
+            self.written = self.written.max(offset + data.len() as u64);
+        }
         self.unsynced.push(Change { number, kind: Kind::Write { offset, data } });
     }
 
     /// Cuts or extends, not durably.
     pub(super) fn truncate(&mut self, number: ChangeNumber, len: u64) {
         self.cached.truncate(len);
+        self.written = len;
         self.unsynced.push(Change { number, kind: Kind::Truncate { len } });
+    }
+
+    /// Makes room ahead of writes, not durably.
+    pub(super) fn make_room(&mut self, number: ChangeNumber, len: u64) {
+        self.cached.make_room(len);
+        self.unsynced.push(Change { number, kind: Kind::Room { len } });
     }
 
     /// Makes durable what was done up to `begun`, when the sync began, and from `own` on: what the syncing
@@ -117,6 +135,7 @@ impl SimFile {
         let unsynced = std::mem::take(&mut self.unsynced);
         let harm = settle(&mut self.durable, &unsynced, rule, rng);
         self.cached = self.durable.clone();
+        self.written = self.cached.len();
         harm
     }
 
@@ -147,6 +166,7 @@ impl Kind {
         match self {
             Kind::Write { offset, data } => image.write(*offset, data),
             Kind::Truncate { len } => image.truncate(*len),
+            Kind::Room { len } => image.make_room(*len),
         }
     }
 
@@ -164,6 +184,7 @@ impl Kind {
             Kind::Write { offset, data } if !data.is_empty() => len.max(offset + data.len() as u64),
             Kind::Write { .. } => len,
             Kind::Truncate { len } => *len,
+            Kind::Room { len: room } => len.max(*room),
         }
     }
 }
@@ -184,8 +205,8 @@ fn settle(image: &mut Image, changes: &[Change], rule: CrashRule, rng: &mut Spli
     let mut harm = Harm::default();
     for (index, change) in changes.iter().enumerate() {
         match &change.kind {
-            Kind::Truncate { .. } if index < metadata => change.kind.apply(image),
-            Kind::Truncate { .. } => {}
+            Kind::Truncate { .. } | Kind::Room { .. } if index < metadata => change.kind.apply(image),
+            Kind::Truncate { .. } | Kind::Room { .. } => {}
             Kind::Write { offset, data } => {
                 for part in parts(*offset, data.len(), rule.block_len) {
                     let fate = blocks.get_mut(&part.block).expect("each block has a fate");
@@ -238,7 +259,9 @@ fn metadata_kept(len: u64, changes: &[Change], rng: &mut SplitMix64) -> (usize, 
     let kept = index_below(rng, changes.len() + 1);
     let len = changes[..kept].iter().fold(len, |len, change| change.kind.len_after(len));
     match changes.get(kept).map(|next| &next.kind) {
-        Some(next @ Kind::Write { .. }) => (kept, between(rng, len, next.len_after(len))),
+        Some(next @ (Kind::Write { .. } | Kind::Room { .. })) => {
+            (kept, between(rng, len, next.len_after(len)))
+        }
         _ => (kept, len),
     }
 }
@@ -313,6 +336,11 @@ mod tests {
                         // What a truncation took may come back as zeros under a later, longer length.
                         model.allowed[len as usize..].iter_mut().for_each(|byte| byte.push(0));
                         model.changed(len);
+                    }
+                    2 => {
+                        let len = rng.below(MAX * 2);
+                        file.make_room(number, len);
+                        model.changed(model.len.max(len));
                     }
                     _ => {
                         let (offset, len) = (rng.below(MAX), 1 + rng.below(1500));

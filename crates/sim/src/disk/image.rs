@@ -11,6 +11,8 @@ const CHUNK_LEN: u64 = CHUNK as u64;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Image {
     len: u64,
+    /// The space that is taken though nothing may have been written there: to this length.
+    room: u64,
     chunks: BTreeMap<u64, Arc<[u8; CHUNK]>>,
 }
 
@@ -22,7 +24,8 @@ impl Image {
 
     /// The bytes of memory, and so of simulated space, that are taken.
     pub(super) fn allocated(&self) -> u64 {
-        self.chunks.len() as u64 * CHUNK_LEN
+        let room = self.room.div_ceil(CHUNK_LEN);
+        (room + self.chunks.range(room..).count() as u64) * CHUNK_LEN
     }
 
     /// Copies out what lies at `offset` and tells how much that was: less than asked for at the end only.
@@ -52,6 +55,12 @@ impl Image {
         }
     }
 
+    /// Takes space for `len` bytes, and extends the file with zeros if it is shorter.
+    pub(super) fn make_room(&mut self, len: u64) {
+        self.len = self.len.max(len);
+        self.room = self.room.max(len);
+    }
+
     /// Cuts the file, or extends it with zeros.
     pub(super) fn truncate(&mut self, len: u64) {
         if len < self.len {
@@ -62,6 +71,7 @@ impl Image {
             }
         }
         self.len = len;
+        self.room = self.room.min(len);
     }
 }
 
@@ -109,6 +119,11 @@ mod tests {
                 0 => {
                     image.truncate(offset as u64);
                     model.resize(offset, 0);
+                }
+                4 => {
+                    image.make_room(offset as u64);
+                    model.resize(model.len().max(offset), 0);
+                    assert!(image.allocated() >= offset as u64);
                 }
                 1..4 => {
                     let data = vec![round as u8; len];

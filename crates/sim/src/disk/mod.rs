@@ -167,6 +167,11 @@ impl SimDisk {
         self.lock().list_files()
     }
 
+    /// The same with the ends of what was written, without the room that was made ahead.
+    pub fn written(&self) -> Vec<(PathBuf, u64)> {
+        self.lock().list_written()
+    }
+
     // A panic while holding this lock ends the world, so what its poison protects is of no more use; handles
     // must still be able to drop.
     fn lock(&self) -> MutexGuard<'_, Device> {

@@ -28,9 +28,11 @@ impl Device {
                 self.sweep();
                 file.map(|_| DiskAnswer::Done).ok_or_else(not_open)
             }
-            DiskOp::Write { offset, ref data, sync, .. } => {
+            DiskOp::Write { offset, ref data, room, sync, .. } => {
                 let file = writable(file)?;
-                let own = self.write(file.inode, offset, data, fails)?;
+                let made = self.make_room(file.inode, room);
+                let written = self.write(file.inode, offset, data, fails)?;
+                let own = made.unwrap_or(written);
                 if sync { self.sync(file.inode, begun.after, Some(own), false) } else { Ok(DiskAnswer::Done) }
             }
             DiskOp::Sync { .. } => self.sync(file.ok_or_else(not_open)?.inode, begun.after, None, fails),
@@ -75,7 +77,11 @@ impl Device {
         let number = self.change();
         // Whether it works or meets an error, nobody is left to be told.
         match (begun.op, file) {
-            (DiskOp::Write { offset, data, .. }, Some(inode)) => self.file(inode).write(number, offset, data),
+            (DiskOp::Write { offset, data, room, .. }, Some(inode)) => {
+                self.make_room(inode, room);
+                let number = self.change();
+                self.file(inode).write(number, offset, data);
+            }
             (DiskOp::Truncate { len, .. }, Some(inode)) => self.file(inode).truncate(number, len),
             (DiskOp::Open { path, mode: OpenMode::Create }, _) => drop(self.open(&path, OpenMode::Create)),
             (DiskOp::Rename { from, to }, _) => drop(self.rename(&from, &to)),
@@ -208,6 +214,16 @@ impl Device {
         }
         self.file(inode).write(own, offset, data);
         Ok(own)
+    }
+
+    /// Makes room if there is some, and tells the change's number. Faults keep to the write behind it.
+    fn make_room(&mut self, inode: Inode, len: u64) -> Option<ChangeNumber> {
+        if len <= self.file(inode).len() || self.is_full(inode, len) {
+            return None;
+        }
+        let number = self.change();
+        self.file(inode).make_room(number, len);
+        Some(number)
     }
 
     fn write_in_part(&mut self, inode: Inode, number: ChangeNumber, offset: u64, data: &Bytes) {

@@ -5,7 +5,7 @@ use crate::clock::SimTime;
 use crate::fault::Odds;
 use crate::seed::Seed;
 use crate::trace::Keep;
-use base::disk::{DiskAnswer, DiskOp, FileId, OpenMode, Token, list, open, read, replace_file, run};
+use base::disk::{DiskAnswer, DiskOp, FileId, OpenMode, Token, list, open, read, replace_file, run, space};
 use base::{Disk, DiskErrorKind};
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 fn write(file: FileId, offset: u64, data: &[u8], sync: bool) -> DiskOp {
-    DiskOp::Write { file, offset, data: Bytes::copy_from_slice(data), sync }
+    DiskOp::Write { file, offset, data: Bytes::copy_from_slice(data), room: 0, sync }
 }
 
 /// Makes a file of `data`, durably.
@@ -429,4 +429,56 @@ fn a_disk_is_replaced_by_an_image_of_itself_or_another_or_by_nothing() {
     assert!(disk.files().is_empty());
     make(&mut disk.immediate(), "a", b"again");
     assert_eq!(has(&disk, "a").unwrap(), b"again");
+}
+
+/// Room is taken ahead, reads as zeros, and is given back by a cut.
+#[test]
+fn room_ahead_takes_space_and_is_no_promise() {
+    let (disk, _) = disk_with(1, DiskConfig { space_max: Some(40 << 10), ..DiskConfig::sound(DIR) });
+    let mut handle = disk.immediate();
+    let file = make(&mut handle, "a", b"begin");
+    let with_room = |offset, room| {
+        let data = Bytes::from_static(&[1; 100]);
+        DiskOp::Write { file, offset, data, room, sync: true }
+    };
+    run(&mut handle, with_room(5, 30 << 10)).unwrap();
+    assert_eq!(disk.files(), [(path("a"), 30 << 10)]);
+    assert_eq!(disk.written(), [(path("a"), 105)]);
+    let found = contents(&disk, "a").unwrap();
+    assert!(found.starts_with(b"begin\x01") && found[105..].iter().all(|byte| *byte == 0));
+    assert_eq!(space(&mut handle, Path::new(DIR)).unwrap(), 8 << 10, "in blocks of 4 KiB");
+    run(&mut handle, with_room(105, 60 << 10)).unwrap();
+    assert_eq!(disk.files(), [(path("a"), 30 << 10)], "there was no room, and the write needs none of it");
+    run(&mut handle, DiskOp::Truncate { file, len: 205 }).unwrap();
+    run(&mut handle, DiskOp::Sync { file }).unwrap();
+    assert_eq!(space(&mut handle, Path::new(DIR)).unwrap(), 36 << 10);
+}
+
+/// What a crash leaves of room that was not synced, or of writes into room that was.
+#[test]
+fn a_crash_takes_room_and_what_was_written_into_it_like_any_write() {
+    let (mut lens, mut first_lost, mut second_alone) = (BTreeSet::new(), 0, 0);
+    for seed in 0..300 {
+        let disk = sound(seed);
+        let mut handle = disk.immediate();
+        let file = make(&mut handle, "a", &[1; 512]);
+        let data = |byte| Bytes::from(vec![byte; 512]);
+        let op = DiskOp::Write { file, offset: 512, data: data(2), room: 8192, sync: seed % 2 == 0 };
+        run(&mut handle, op).unwrap();
+        run(&mut handle, write(file, 1024, &data(3), false)).unwrap();
+        disk.power_cut();
+        let found = contents(&disk, "a").unwrap();
+        assert!(found.starts_with(&[1; 512]) && found.len() <= 8192);
+        assert!(found.iter().skip(1536).all(|byte| *byte == 0));
+        let is_whole = |block: usize| found.get(block * 512..(block + 1) * 512).is_some_and(|b| b[0] > 0);
+        if seed % 2 == 0 {
+            assert!(found.len() == 8192 && is_whole(1), "it was synced");
+        } else {
+            lens.insert(found.len());
+            first_lost += u32::from(!is_whole(1));
+            second_alone += u32::from(!is_whole(1) && is_whole(2));
+        }
+    }
+    assert!(lens.first() < Some(&1536) && lens.contains(&8192) && lens.len() > 10, "{lens:?}");
+    assert!(first_lost > 20 && second_alone > 5, "{first_lost} lost, {second_alone} out of order");
 }

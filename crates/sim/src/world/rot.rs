@@ -1,8 +1,8 @@
 //! Where silent damage is allowed, so that it can be told from a crash: the world's fault atlas.
 //!
 //! * In the journal, only before a place that a later synced group vouches for: the last synced group looks
-//!   like a torn tail (`engine`'s `journal/replay.rs` says so). A file's length is watched; what it was two
-//!   lengths ago is vouched for. With three lengths seen of the newest segment, so are all older ones.
+//!   like a torn tail (`engine`'s `journal/replay.rs` says so). The end of what was written to a file is watched; where it
+//!   was two ends ago is vouched for. With three ends seen of the newest segment, so are all older ones.
 //! * In segments that compaction wrote, everywhere behind the header: no crash can excuse it.
 //! * In tables, in the first half: data blocks. Damage to an index keeps a store from opening, which is a
 //!   promise too, but ends the world.
@@ -24,7 +24,7 @@ const HEADER: u64 = 64;
 /// Equal blocks are no damage: how often to look for two others.
 const TRIES_MAX: usize = 16;
 
-/// The lengths that each journal segment was seen with since the process began.
+/// The ends that each journal segment was seen with since the process began.
 #[derive(Debug, Default)]
 pub(super) struct Watch(BTreeMap<PathBuf, Vec<u64>>);
 
@@ -35,7 +35,7 @@ impl Watch {
 
     /// Looks at all segments.
     pub(super) fn look(&mut self, disk: &SimDisk) {
-        for (path, len) in disk.files().into_iter().filter(|(path, _)| is_in(path, "journal")) {
+        for (path, len) in disk.written().into_iter().filter(|(path, _)| is_in(path, "journal")) {
             let lens = self.0.entry(path).or_default();
             if lens.last() != Some(&len) {
                 lens.push(len);
@@ -45,7 +45,7 @@ impl Watch {
 
     /// Stretches that may be damaged.
     fn places(&self, disk: &SimDisk) -> Vec<(PathBuf, u64, u64)> {
-        let files = disk.files();
+        let files = disk.written();
         let mut places = Vec::new();
         for (at, (path, len)) in files.iter().enumerate() {
             if is_in(path, "tables") && path.extension().is_none_or(|extension| extension != "tmp") {
