@@ -153,13 +153,22 @@ fn what_a_crash_cut_off_is_torn_and_not_damage() {
         .into_iter()
         .rfind(|(name, bytes)| name.to_string_lossy().starts_with("journal/0") && bytes.len() > 64)
         .unwrap();
-    // Only the last record can be torn: the group after it would say that it was synced.
-    overwrite(&folder.path().join(&name), &good[..good.len() - 8]);
+    // Behind the records there is the room that they were given ahead.
+    let end = (good.iter().rposition(|byte| *byte != 0).unwrap() + 1).next_multiple_of(8);
+    assert!(end < good.len() - 8, "{end} of {} bytes", good.len());
+    overwrite(&folder.path().join(&name), &good[..end]);
     let (summary, findings) = check(folder.path());
-    assert_eq!((summary.damaged, summary.torn), (0, 1), "{findings:?}");
-    assert_eq!((findings[0].kind, Path::new(&findings[0].file)), (FindingKind::Torn, &*name));
-    let mut bad = good.clone();
-    bad[good.len() / 2] ^= 1;
+    assert_eq!((summary.damaged, summary.torn), (0, 0), "{findings:?}");
+    // Only the last record can be torn: the group after it would say that it was synced.
+    let zeros = [&good[..end - 8], &vec![0; good.len() - end + 8]].concat();
+    for torn in [&good[..end - 8], &zeros] {
+        overwrite(&folder.path().join(&name), torn);
+        let (summary, findings) = check(folder.path());
+        assert_eq!((summary.damaged, summary.torn), (0, 1), "{findings:?}");
+        assert_eq!((findings[0].kind, Path::new(&findings[0].file)), (FindingKind::Torn, &*name));
+    }
+    let mut bad = good;
+    bad[end / 2] ^= 1;
     overwrite(&folder.path().join(&name), &bad);
     let (summary, findings) = check(folder.path());
     assert_eq!((summary.damaged, summary.torn), (1, 0), "{findings:?}");

@@ -53,7 +53,8 @@ pub enum Replayed {
 pub struct End {
     /// The segment.
     pub segment: SegmentId,
-    /// Where what counts ends: for a segment that is sealed, and for one with a damaged end, the file's end.
+    /// Where what counts ends: for a segment that is sealed, and for one with a damaged end, the file's end. Zeros behind it
+    /// are room that was made ahead of records, and may be cut off.
     pub end: u64,
     /// Whether it is sealed.
     pub sealed: bool,
@@ -318,12 +319,14 @@ impl Replay {
                 Verdict::Torn => self.torn = true,
             }
         }
+        let mut end = at;
         for fault in missing {
             if self.on_fault(fault) == Verdict::Torn {
                 return;
             }
+            end = self.current().scanner.end();
         }
-        self.end(End { segment: source.segment, end: at, sealed, cut: None });
+        self.end(End { segment: source.segment, end, sealed, cut: None });
     }
 
     /// The one place where a torn end is cut off.

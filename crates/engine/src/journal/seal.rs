@@ -1,5 +1,8 @@
 //! The job that ends a full segment with the block of its heads.
 //!
+//! 1. Cut the file to its records: what room it was given ahead of them is given back, and the trailer will be its last bytes.
+//! 2. Append heads and seal, and sync them.
+//!
 //! A segment without one is whole all the same: it is scanned where a sealed one's heads would be read. So a
 //! seal that fails, or is cut off by a crash, costs time at some later rebuild and nothing else.
 
@@ -10,7 +13,7 @@ use base::{Disk, DiskError, Job, Progress};
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// Appends one segment's heads and seal, one part a slice, and syncs them.
+/// Ends one segment, one part a slice.
 #[derive(Debug)]
 pub struct SealJob {
     segment: SegmentId,
@@ -41,6 +44,7 @@ impl SealJob {
 
     fn write_part(&mut self, disk: &mut dyn Disk) -> Result<Progress, DiskError> {
         if let Some(heads) = self.heads.take() {
+            disk::run(disk, DiskOp::Truncate { file: self.file, len: self.offset })?;
             self.parts = heads.finish(self.segment, self.offset).parts.into();
         }
         let Some(data) = self.parts.pop_front() else { return Ok(Progress::Done) };

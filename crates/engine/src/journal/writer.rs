@@ -12,6 +12,8 @@
 //! * After a failed write or sync nothing more is written (fenced); what is durable stays what it was.
 //! * So many bytes at most are written without a sync, whatever the durability: a sync, for which the next group waits, has no
 //!   more to do than that.
+//! * At durability `sync` the active segment's file has room ahead of its records, as zeros, so that a sync has no new length to
+//!   make durable. Whoever seals the segment, closes the store or opens it after a crash cuts the file to what was written.
 //! * A group that the disk has no room for is the first to be written, in its place, when there is room. What was written
 //!   before it is synced meanwhile, as ever.
 //!
@@ -42,6 +44,10 @@ const LAZY_GROUP_BYTES: usize = 256 << 10;
 /// 200 MiB, would take a good part of a second, and what is written meanwhile would be tens of megabytes of memory that is
 /// used once.
 const UNSYNCED_BYTES_MAX: u64 = 16 << 20;
+
+/// The active segment is given room in steps of so much: one sync in some thousands of lone writes makes a new length durable,
+/// and it is all that a store takes of the disk without using it.
+const ROOM_BYTES: u64 = 4 << 20;
 
 /// How far past its target a segment may grow while the next one is still being made. Offsets have 32 bits.
 const SEGMENT_OVERRUN_FACTOR: u64 = 4;
@@ -119,6 +125,10 @@ pub struct Writer {
     written: Seq,
     durable: Seq,
     durable_position: Position,
+    /// How long the file is that was written last, the room asked for included.
+    reach: Position,
+    /// Bytes by which files were made longer.
+    taken: u64,
     /// Bytes handed to the disk since the last group that was to be synced.
     unsynced: u64,
     sync_wanted: bool,
@@ -163,6 +173,8 @@ impl Writer {
             next_seq,
             written: last,
             durable: last,
+            reach: Position::default(),
+            taken: 0,
             unsynced: 0,
             sync_wanted: false,
             push_wanted: false,
@@ -459,6 +471,18 @@ impl Writer {
         self.tries = self.refused.is_some();
     }
 
+    /// The active segment's file and where its records end, if it was given room beyond. Nothing waits for the disk.
+    pub fn spare_room(&self) -> Option<(FileId, u64)> {
+        assert!(self.is_idle(), "the file is cut where its records end");
+        let Position { segment, offset } = self.reach;
+        (segment == self.active.id && offset > self.end).then_some((self.active.file, self.end))
+    }
+
+    /// Bytes of the disk that were taken since the store was opened, by records or as room ahead of them.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// Counters since the store was opened.
     pub fn counters(&self) -> JournalCounters {
         self.counters
@@ -525,8 +549,9 @@ impl Writer {
         let op = if data.is_empty() {
             DiskOp::Sync { file: group.file }
         } else {
+            let room = self.take(group.segment, group.offset + data.len() as u64, group.seal.is_some());
             let (file, offset, data) = (group.file, group.offset, data.clone());
-            DiskOp::Write { file, offset, data, room: 0, sync: group.sync }
+            DiskOp::Write { file, offset, data, room, sync: group.sync }
         };
         self.in_flight = Some(InFlight {
             segment: group.segment,
@@ -539,6 +564,25 @@ impl Writer {
             seal: group.seal,
         });
         disk.submit(op, self.token);
+    }
+
+    /// Counts what a group takes that ends at `end`, and tells for how much its segment is to have room: 0 if it has as much,
+    /// or needs none. The last group of a segment needs none, nor do groups that are not synced one by one.
+    fn take(&mut self, segment: SegmentId, end: u64, is_last: bool) -> u64 {
+        if self.reach.segment != segment {
+            self.reach = Position { segment, offset: SEGMENT_HEADER_BYTES as u64 };
+        }
+        if end <= self.reach.offset {
+            return 0;
+        }
+        let ahead = match self.durability == Durability::Sync && !is_last {
+            true => end.next_multiple_of(ROOM_BYTES).min(self.segment_bytes_target),
+            false => 0,
+        };
+        let reach = end.max(ahead);
+        self.taken += reach - self.reach.offset;
+        self.reach.offset = reach;
+        if ahead > end { ahead } else { 0 }
     }
 
     // A buffer that only we hold is used again, so that steady writing allocates nothing.

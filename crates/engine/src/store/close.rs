@@ -2,15 +2,18 @@
 //!
 //! 1. Put the memtable aside.
 //! 2. Flush every frozen memtable; sync the journal.
-//! 3. Write the manifest with the exact dot counter and the journal's end.
+//! 3. Cut the journal to what was written, durably; then write the manifest with the exact dot counter and the journal's end.
 //!
 //! Each step is a turn or many; nothing blocks.
 
 use super::maintenance::position;
 use super::{Event, Store};
 use crate::error::Error;
-use crate::manifest::{CleanStop, ManifestJob};
+use crate::manifest::{self, CleanStop, ManifestState};
+use base::disk::{self, DiskOp, FileId};
 use base::spawn::Outcome;
+use base::{Disk, Job, Progress};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// How far the stop has come.
@@ -72,12 +75,39 @@ impl Store {
         self.describe(&mut state, &Arc::clone(&self.version), &Arc::clone(&self.segments));
         state.clean = Some(CleanStop { dot_counter: self.next_counter - 1, journal_end: end });
         let outcome = Outcome::new();
-        self.spawn.spawn(Box::new(ManifestJob::new(self.dir.clone(), state, outcome.clone())));
+        let (dir, spare) = (self.dir.clone(), self.writer.spare_room());
+        self.spawn.spawn(Box::new(LastJob { dir, spare, state, outcome: outcome.clone() }));
         self.maintenance.closing = Some(Closing::Writing(outcome));
     }
 
     fn closed(&mut self, result: Result<(), Error>, events: &mut Vec<Event>) {
         self.maintenance.closing = Some(Closing::Over);
         events.push(Event::Closed(result));
+    }
+}
+
+/// What is left when nothing is written any more.
+struct LastJob {
+    dir: PathBuf,
+    /// The journal's last file and where its records end, if it is longer.
+    spare: Option<(FileId, u64)>,
+    state: ManifestState,
+    outcome: Outcome<Result<(), Error>>,
+}
+
+impl LastJob {
+    fn run(&self, disk: &mut dyn Disk) -> Result<(), Error> {
+        if let Some((file, len)) = self.spare {
+            disk::run(disk, DiskOp::Truncate { file, len })?;
+            disk::run(disk, DiskOp::Sync { file })?;
+        }
+        manifest::write(disk, &self.dir, &self.state)
+    }
+}
+
+impl Job for LastJob {
+    fn slice(&mut self, disk: &mut dyn Disk) -> Progress {
+        self.outcome.set(self.run(disk));
+        Progress::Done
     }
 }

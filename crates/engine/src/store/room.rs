@@ -1,10 +1,10 @@
 //! Room on the disk: what happens when there is none, or no file handle left.
 //!
-//! 1. The free space is looked at once a second, and whenever a quarter of the reserve has been written. While less than
-//!    [`Options::reserve_bytes`](super::Options::reserve_bytes) is left, writes are refused ([`Error::Exhausted`]); what was
-//!    taken before goes on: the reserve is for its flush, its manifest, and for compactions, which begin at once, since
-//!    they free more than they take. Batches without a value may use the upper half of the reserve, too: deletions, drops of
-//!    ranges, an owner's tombstones and notes.
+//! 1. The free space is looked at once a second, and whenever the journal has taken a quarter of the reserve, room ahead of its
+//!    records included. While less than [`Options::reserve_bytes`](super::Options::reserve_bytes) is left, writes are refused
+//!    ([`Error::Exhausted`]); what was taken before goes on: the reserve is for its flush, its manifest, and for compactions,
+//!    which begin at once, since they free more than they take. Batches without a value may use the upper half of the reserve,
+//!    too: deletions, drops of ranges, an owner's tombstones and notes.
 //! 2. Where the disk has no room all the same, because somebody else has used it up, what needed it waits for the next look
 //!    and is tried again: a group of the journal, in its place, since nothing of it was synced; a flush, a merge or a manifest
 //!    from its beginning. Meanwhile writes are refused, and a version that waits so is an error to its readers; all else is
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// How often the free space is looked at, and how soon after a refusal the disk is asked again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// It is looked at when this part of the reserve has been written, too, so that fast writers do not run it through.
+/// It is looked at when this part of the reserve has been taken, too, so that fast writers do not run it through.
 const LOOK_RESERVE_SHARE: u64 = 4;
 
 /// Batches without a value are taken until this part of the reserve is left.
@@ -37,8 +37,8 @@ pub(super) struct Room {
     free: Option<u64>,
     looking: Option<Outcome<Option<u64>>>,
     looked_at: Monotonic,
-    /// Bytes that the store had written then.
-    written: u64,
+    /// Bytes that the journal had taken then.
+    taken: u64,
     /// What the disk has refused; it is tried again after a look.
     refused: Option<Error>,
 }
@@ -124,14 +124,14 @@ impl Store {
             return;
         }
         let waits = self.room.refused.is_some() || self.writer.refused().is_some();
-        let written = self.writer.counters().bytes;
+        let taken = self.writer.taken();
         let due = now.since(self.room.looked_at) >= LOOK_EVERY;
         let share = self.options.reserve_bytes / LOOK_RESERVE_SHARE;
-        let ran = share > 0 && written - self.room.written >= share;
+        let ran = share > 0 && taken - self.room.taken >= share;
         if (due && (waits || share > 0)) || (ran && !waits) {
             let looking = Outcome::new();
             self.spawn.spawn(Box::new(Look { folder: self.dir.clone(), free: looking.clone() }));
-            (self.room.looking, self.room.looked_at, self.room.written) = (Some(looking), now, written);
+            (self.room.looking, self.room.looked_at, self.room.taken) = (Some(looking), now, taken);
         }
     }
 }

@@ -34,6 +34,8 @@ struct State {
     /// Bytes that all files together may have.
     space: Option<u64>,
     refused: u64,
+    /// Writes whose sync made a new length durable.
+    lengthened: u64,
     /// Files that may be open at a time.
     handles_max: Option<usize>,
     tries: u64,
@@ -92,6 +94,17 @@ impl MemoryDisk {
     pub fn takes(&self) -> (u64, u64) {
         let state = self.state();
         (state.takes, state.refused)
+    }
+
+    /// How many writes there were whose sync made a new length durable.
+    pub fn lengthened(&self) -> u64 {
+        self.state().lengthened
+    }
+
+    /// The file's bytes.
+    pub fn bytes(&self, path: &Path) -> Vec<u8> {
+        let state = self.state();
+        state.files[state.names[path]].bytes.clone()
     }
 
     /// How many operations have been asked for.
@@ -156,6 +169,7 @@ impl State {
                 self.write(file, offset, &data);
                 let file = &mut self.files[self.open[&file]];
                 if sync {
+                    self.lengthened += u64::from(file.synced.len() != file.bytes.len());
                     file.synced.clone_from(&file.bytes);
                 }
             }

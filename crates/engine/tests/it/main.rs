@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod ahead;
 mod calls;
 mod compaction;
 mod compression;

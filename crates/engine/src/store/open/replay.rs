@@ -8,7 +8,7 @@ use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::{Damage, Error};
 use crate::journal::fault::Fault;
 use crate::journal::record::{FLAG_INLINE, Header, Kind, padded_len};
-use crate::journal::replay::{End, RECORDS_MISSING, Replay, Replayed};
+use crate::journal::replay::{End, RECORDS_MISSING, Replay, Replayed, Source};
 use crate::journal::scan::ScannedRecord;
 use crate::journal::segment::{self, Position, SEGMENT_HEADER_BYTES, SegmentId};
 use crate::lost::{LostRange, LostRanges};
@@ -129,7 +129,7 @@ impl<'a> Recovery<'a> {
         // Numbers that lost records may have had are not given again, or the next start would miss nothing.
         self.next_jsn = self.next_jsn.max(replay.next_jsn().unwrap_or_default());
         self.next_seq = self.next_seq.max(replay.next_seq().unwrap_or_default());
-        self.cut(&ends)?;
+        self.cut(&ends, &sources)?;
         // A record that was read from the page cache may not be on the disk; from now on it is shown to readers.
         for segment in replayed.iter().filter_map(|id| self.segments.get(id)) {
             disk::run(self.disk, DiskOp::Sync { file: segment.file })?;
@@ -266,8 +266,8 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    /// Cuts torn tails, newest segment first, and removes segments that hold no record.
-    fn cut(&mut self, ends: &[End]) -> Result<(), Error> {
+    /// Cuts torn tails and room ahead of records, newest segment first, and removes segments that hold no record.
+    fn cut(&mut self, ends: &[End], sources: &[Source]) -> Result<(), Error> {
         let journal = self.dir.join(JOURNAL_DIR);
         for end in ends.iter().rev() {
             if let Some(fault) = &end.cut {
@@ -282,13 +282,18 @@ impl<'a> Recovery<'a> {
                 disk::run(self.disk, DiskOp::Close { file: segment.file })?;
                 disk::run(self.disk, DiskOp::Remove { path: journal.join(segment::file_name(end.segment)) })?;
                 disk::run(self.disk, DiskOp::SyncDir { path: journal.clone() })?;
-            } else if end.cut.is_some() {
+            } else if end.cut.is_some() || has_room(end, sources) {
                 disk::run(self.disk, DiskOp::Truncate { file: segment.file, len: end.end })?;
                 disk::run(self.disk, DiskOp::Sync { file: segment.file })?;
             }
         }
         Ok(())
     }
+}
+
+/// Whether there is room behind the records that a segment ends with.
+fn has_room(end: &End, sources: &[Source]) -> bool {
+    sources.iter().any(|source| source.segment == end.segment && source.len > end.end)
 }
 
 /// What the manifest says of the segment at which replay begins.
