@@ -6,8 +6,9 @@
 //! there or of another type. What an expression says is typed, and written again it reads as the same ([`std::fmt::Display`]):
 //! so it travels between nodes as text.
 //!
-//! Bounds: a text has [`TEXT_BYTES_MAX`] bytes and nests [`DEPTH_MAX`] deep. Every stage's work is linear in its input, and an
-//! attribute's pieces are at most as many as its term has bytes, a text that is joined has [`JOINED_BYTES_MAX`]; regexes are those of [`crate::index::Pattern`].
+//! Bounds: a text has [`TEXT_BYTES_MAX`] bytes and nests [`DEPTH_MAX`] deep, and a pipeline has [`STAGES_MAX`] stages. Every
+//! stage's work is linear in its input, and an attribute's pieces are at most as many as its term has bytes, a text that is
+//! joined has [`JOINED_BYTES_MAX`]; regexes are those of [`crate::index::Pattern`].
 //!
 //! Positions and lengths are in bytes, as terms are bytes: for text in ASCII that is characters.
 //!
@@ -23,7 +24,7 @@ mod value;
 
 pub use condition::Condition;
 pub use lexer::{DEPTH_MAX, ParseError, TEXT_BYTES_MAX};
-pub use pipeline::{JOINED_BYTES_MAX, Pipeline, Stage};
+pub use pipeline::{JOINED_BYTES_MAX, Pipeline, STAGES_MAX, Stage};
 pub use request::{Accumulation, Findings, PARTS_MAX, QueryPart, QueryRequest, Tally};
 pub use sets::SetExpression;
 pub use value::{Attributes, Comparator, Constant, Name, Operand, Substitutions, Value};

@@ -22,8 +22,11 @@ use super::lexer::{ParseError, Token, Tokens};
 use super::value::{Attributes, Comparator, Constant, Known, Name, Operand, Substitutions, Value};
 use crate::index::Pattern;
 
-/// The longest text that is joined: more than a term and a key have. A longer one is not there; else each of a few hundred stages
-/// might double the text of the one before.
+/// Stages of a pipeline: far more than terms have fields. Each may bring a regex of a quarter of a megabyte with it, in each shard.
+pub const STAGES_MAX: usize = 64;
+
+/// The longest text that is joined: more than a term and a key have. A longer one is not there; else each stage might double the
+/// text of the one before.
 pub const JOINED_BYTES_MAX: usize = 128 << 10;
 
 /// One stage.
@@ -98,6 +101,9 @@ impl Pipeline {
         }
         let mut stages = vec![stage(&mut tokens)?];
         while tokens.is_sign("|") {
+            if stages.len() == STAGES_MAX {
+                return Err(tokens.error(format!("a pipeline has more than {STAGES_MAX} stages")));
+            }
             stages.push(stage(&mut tokens)?);
         }
         tokens.end()?;

@@ -111,6 +111,9 @@ fn what_makes_no_sense_is_refused_with_its_place() {
     assert!(condition(&"NOT ".repeat(1_000)).contains("64 deep"));
     assert!(condition(&" ".repeat(TEXT_BYTES_MAX + 1)).contains("16384 bytes"));
     let pipeline = |text: &str| Pipeline::parse(text, &substitutions()).unwrap_err().to_string();
+    let long = |stages: usize| vec!["to_integer($term, $n)"; stages].join(" | ");
+    assert_eq!(Pipeline::parse(&long(STAGES_MAX), &substitutions()).unwrap().0.len(), STAGES_MAX);
+    assert!(pipeline(&long(STAGES_MAX + 1)).starts_with("a pipeline has more than 64 stages"));
     assert!(pipeline("delim($term, 1, ($a))").starts_with("a text is expected"));
     assert!(pipeline("slice($term, 0, $a)").starts_with("a number of 1 or more is expected"));
     assert!(pipeline("index($term, -1, 1, $a)").starts_with("a number of 0 or more is expected"));
