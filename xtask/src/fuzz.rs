@@ -8,10 +8,11 @@ use crate::workload::SplitMix;
 use crate::{Result, proc};
 use bytes::{Bytes, BytesMut};
 use clap::{Args, ValueEnum};
+use kv::index::Rows;
 use kv::{Error, Found, Request, Response};
 use node::{http, riak};
 use object::{Actor, Dot, Metadata, Policy, Put};
-use protocol::messages::{Content, DelReq, GetReq, PutReq, SetBucketReq};
+use protocol::messages::{Content, DelReq, GetReq, IndexQueryType, IndexReq, PutReq, SetBucketReq};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -232,16 +233,26 @@ fn answer(request: &Request, rng: &mut SplitMix) -> std::result::Result<Response
             Ok(Response::Put { object: (rng.below(2) == 0).then(|| found(rng)), key })
         }
         Request::Delete(_) => Ok(Response::Deleted),
+        Request::Index(_) if rng.below(3) > 0 => Ok(Response::Rows(rows(rng))),
         _ => Err(errors[rng.below(errors.len() as u64) as usize].clone()),
     }
 }
 
+/// A few bytes that may be anything.
+fn any(rng: &mut SplitMix) -> Bytes {
+    let len = rng.below(12) as usize;
+    (0..len).map(|_| (rng.next() >> 56) as u8).collect()
+}
+
+/// All that an index query finds, or the first page.
+fn rows(rng: &mut SplitMix) -> Rows {
+    let rows = (0..rng.below(3)).map(|_| ((rng.below(2) == 0).then(|| any(rng)), any(rng))).collect();
+    Rows { rows, continuation: (rng.below(2) == 0).then(|| any(rng)), done: true }
+}
+
 /// An object with metadata that may be anything.
 fn found(rng: &mut SplitMix) -> Found {
-    let mut any = || {
-        let len = rng.below(12) as usize;
-        (0..len).map(|_| (rng.next() >> 56) as u8).collect::<Bytes>()
-    };
+    let mut any = || any(rng);
     let metadata = Metadata {
         content_type: Some(any()),
         charset: Some(any()),
@@ -268,6 +279,18 @@ fn seeds(target: Target) -> Vec<Vec<u8>> {
             let (bucket, key) = (name("bucket"), name("key"));
             let content = Content { value: name("value"), ..Content::default() };
             let put = PutReq { bucket: bucket.clone(), key: Some(key.clone()), content, ..PutReq::default() };
+            let index = IndexReq {
+                bucket: bucket.clone(),
+                index: name("field_bin"),
+                qtype: IndexQueryType::Range.into(),
+                range_min: Some(name("a")),
+                range_max: Some(name("b")),
+                return_terms: Some(true),
+                max_results: Some(10),
+                continuation: Some(name("g2wAAAABbQAAAAFhag==")),
+                term_regex: Some(name("^a.*[0-9]{2}$")),
+                ..IndexReq::default()
+            };
             let requests = [
                 protocol::Request::Ping,
                 protocol::Request::GetServerInfo,
@@ -279,6 +302,7 @@ fn seeds(target: Target) -> Vec<Vec<u8>> {
                 protocol::Request::Put(put),
                 protocol::Request::Del(DelReq { bucket: bucket.clone(), key, ..DelReq::default() }),
                 protocol::Request::SetBucket(SetBucketReq { bucket, ..SetBucketReq::default() }),
+                protocol::Request::Index(index),
             ];
             let encoded = requests.iter().map(|request| {
                 let mut bytes = Vec::new();
@@ -291,7 +315,7 @@ fn seeds(target: Target) -> Vec<Vec<u8>> {
 }
 
 /// Line ends become those of HTTP.
-const HTTP: [&str; 8] = [
+const HTTP: [&str; 11] = [
     "GET / HTTP/1.1\nHost: h\nAccept: application/json\n\n",
     "GET /stats HTTP/1.1\nHost: h\n\n",
     "GET /buckets/b/keys/k?r=1&vtag=x&timeout=5 HTTP/1.1\nHost: h\nAccept: multipart/mixed, */*;q=0.5\nIf-None-Match: \
@@ -304,11 +328,42 @@ const HTTP: [&str; 8] = [
     "PUT /buckets/b/keys/k HTTP/1.1\nHost: h\nContent-Type: a/b\nExpect: 100-continue\nIf-Match: *\nContent-Length: 0\n\n",
     "DELETE /buckets/b/keys/k?rw=quorum HTTP/1.1\nHost: h\nIf-Match: \"a\"\nIf-Unmodified-Since: Sat, 21 Nov 2026 \
      12:16:10 GMT\n\n",
+    "GET /types/t/buckets/b/index/p_bin/a/b?return_terms=true&max_results=5&pagination_sort=true&term_regex=%5Ea HTTP/1.1\nHost: \
+     h\nAccept: application/json\n\n",
+    "GET /buckets/b/index/$key/a/z?stream=true&timeout=7&continuation=g2wAAAABbQAAAAFhag%3D%3D HTTP/1.1\nHost: h\n\n",
+    "POST /buckets/b/query HTTP/1.1\nHost: h\nContent-Type: application/json\nContent-Length: 439\n\n{\"substitutions\": {\"dl\": \"|\", \"n\": \"A\"}, \"query_list\": [{\"aggregation_tag\": 1, \"index_name\": \"p_bin\", \"start_term\": \"1\", \"end_term\": \"2\", \"evaluation_expression\": \"delim($term, :dl, ($a, $b)) | regex($b, \\\"(?P<c>[0-9]+)\\\", ($c)) | to_integer($c, $d) | map($d, <=, ((1, \\\"x\\\")), \\\"y\\\", $e) | join(($a, $e), \\\"-\\\", $f)\", \"filter_expression\": \"($a = :n OR NOT begins_with($b, \\\"x\\\")) AND $d BETWEEN 1  AND 9\"}], \"accumulation_option\": \"keys\"}",
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a new connection makes of each seed, if it is a request.
+    fn requests(target: Target) -> Vec<Request> {
+        let request = |bytes: Vec<u8>| {
+            let (mut input, mut out) = (BytesMut::from(&bytes[..]), Vec::new());
+            match Session::new(target) {
+                Session::Http(mut session) => match session.receive(0, &mut input, &mut out) {
+                    http::Incoming::Request(request) => Some(request),
+                    _ => None,
+                },
+                Session::Pb(mut session) => match session.receive(&mut input, &mut out) {
+                    riak::Incoming::Request(request) => Some(request),
+                    _ => None,
+                },
+            }
+        };
+        seeds(target).into_iter().filter_map(request).collect()
+    }
+
+    #[test]
+    fn queries_that_are_damaged_make_sense_before() {
+        let count = |target, is: fn(&Request) -> bool| requests(target).iter().filter(|it| is(it)).count();
+        let is_index = |request: &Request| matches!(request, Request::Index(_));
+        assert_eq!(count(Target::Http, is_index), 2);
+        assert_eq!(count(Target::Pb, is_index), 1);
+        assert_eq!(count(Target::Http, |request| matches!(request, Request::Query(_))), 1);
+    }
 
     #[test]
     fn a_seed_makes_the_same_runs_and_none_fails() {
