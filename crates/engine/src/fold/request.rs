@@ -118,13 +118,16 @@ pub struct FoldRequest {
     pub items_max: u64,
     /// Where an earlier fold of the same ranges stopped.
     pub from: Option<Place>,
+    /// Whether it goes on where versions were lost, with what is left there; otherwise that is an error.
+    pub past_losses: bool,
 }
 
 impl FoldRequest {
     /// A fold over `what` in one range.
     pub fn over(range: KeyRange, what: What) -> FoldRequest {
         let (modified, segments, from) = (None, None, None);
-        FoldRequest { ranges: vec![range], what, modified, segments, items_max: u64::MAX, from }
+        let (items_max, past_losses) = (u64::MAX, false);
+        FoldRequest { ranges: vec![range], what, modified, segments, items_max, from, past_losses }
     }
 
     /// Whether a key is in a segment that is wanted.
