@@ -9,8 +9,11 @@
 //! a version with what a replica has, and [`Deliver`] brings home what was kept for one that was away. [`Pass`] and [`Carry`]
 //! take versions along while a partition moves. [`Reap`] removes tombstones for good.
 //!
+//! What replicas differ in is found without being asked for by [`aae`].
+//!
 //! Nothing here reads a clock, a store or a socket; everything that varies arrives in an event or a [`Turn`].
 
+pub mod aae;
 pub mod condition;
 pub mod coverage;
 pub mod delete;

@@ -157,7 +157,7 @@ pub struct Turn<'a> {
     pub place: &'a dyn Fn(u32, bool) -> Placement,
     /// What this node remembers of the key's reaping.
     pub grave: Plot<'a>,
-    /// Whether what is replaced may have index entries, so that it must be read first.
+    /// Whether what is replaced may have index entries, or is in a tree of hashes, so that it must be read first.
     pub may_replace_entries: bool,
     /// How a read is to ask.
     pub form: ReadForm,
