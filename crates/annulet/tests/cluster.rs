@@ -265,6 +265,35 @@ fn values_of_all_sizes_travel_between_nodes_with_different_shards() {
     servers.into_iter().for_each(Server::stop);
 }
 
+/// Nobody reads anything: what the wiped node held comes back because nodes compare what they hold, shard by shard, though they have
+/// different numbers of them.
+#[test]
+fn a_wiped_disk_is_filled_by_anti_entropy() {
+    let cluster = Cluster::new(3);
+    let more = |shards| ["--durability", "none", "--anti-entropy", "200ms", "--shards", shards];
+    let start = |(at, shards)| cluster.start(at + 1, &more(shards));
+    let mut servers: Vec<_> = ["1", "2", "3"].into_iter().enumerate().map(start).collect();
+    let mut client = servers[0].connect();
+    let write = WriteOptions { w: Quorum::All, pw: Quorum::All, ..WriteOptions::default() };
+    for key in 0..200 {
+        let content = Content { value: Bytes::from(vec![7; 300]), ..Content::default() };
+        until("a write to all", || {
+            client.put(None, b"b", Some(format!("k{key}").as_bytes()), content.clone(), &write).is_ok()
+        });
+    }
+    drop(client);
+    for server in &servers {
+        until("trees of all", || count(server, "tree_keys") == 200 && count(server, "trees_due") == 0);
+    }
+    servers.pop().unwrap().kill();
+    std::fs::remove_dir_all(cluster.dir.path().join("n3")).unwrap();
+    servers.push(cluster.start(3, &more("3")));
+    until("all keys on the wiped node", || count(&servers[2], "tree_keys") == 200);
+    let sum = |what| servers.iter().map(|server| count(server, what)).sum::<u64>();
+    assert!(sum("exchange_keys") >= 200 && sum("trees_wrong") == 0, "{}", sum("trees_wrong"));
+    servers.into_iter().for_each(Server::stop);
+}
+
 #[test]
 fn nodes_of_different_clusters_do_not_link() {
     let cluster = Cluster::new(3);

@@ -79,11 +79,13 @@ pub enum Planted {
     StaleIndexEntry,
     /// The index entries of an object that is deleted stay.
     EntryOfDeleted,
+    /// A version that a repair brings does not change the tree of hashes.
+    TreeNotUpdatedOnRepair,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 36] = [
+    pub const ALL: [Planted; 37] = [
         Planted::AckBeforeSync,
         Planted::FailedSyncForgotten,
         Planted::NoDirectorySync,
@@ -120,6 +122,7 @@ impl Planted {
         Planted::ForwardingLoop,
         Planted::StaleIndexEntry,
         Planted::EntryOfDeleted,
+        Planted::TreeNotUpdatedOnRepair,
     ];
 }
 

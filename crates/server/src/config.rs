@@ -46,6 +46,9 @@ const IDLE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(3600);
 /// How long a tombstone is kept: Riak's default.
 const DELETE_DELAY_DEFAULT: Duration = Duration::from_secs(3);
 
+/// How often nodes compare what they hold: what a quiet cluster pays is one question to each neighbour.
+const ANTI_ENTROPY_DEFAULT: Duration = Duration::from_secs(60);
+
 /// What becomes of tombstones that all primaries have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeleteMode {
@@ -87,6 +90,8 @@ pub struct Config {
     pub read_form: ReadForm,
     /// What becomes of tombstones.
     pub delete_mode: DeleteMode,
+    /// How often all that the node holds is compared with what others hold; `None` for never.
+    pub anti_entropy: Option<Duration>,
     /// Under [`Durability::Interval`]: how long a write may wait for its sync.
     pub sync_interval: Duration,
     /// How values are compressed.
@@ -147,6 +152,7 @@ impl Default for Config {
             durability: Durability::Sync,
             read_form: ReadForm::LocalValue,
             delete_mode: DeleteMode::After(DELETE_DELAY_DEFAULT),
+            anti_entropy: Some(ANTI_ENTROPY_DEFAULT),
             sync_interval: Duration::from_secs(1),
             compression: None,
             compress_at: CompressAt::Receipt,

@@ -53,6 +53,9 @@ const GAUGES: &[&str] = &[
     "table_memory_bytes",
     "sys_logical_processors",
     "tables",
+    "tree_bytes",
+    "tree_keys",
+    "trees_due",
     "write_amplification",
     "writes_held",
 ];

@@ -358,6 +358,7 @@ fn common(
         read_form: config.read_form,
         life,
         delete_mode: config.delete_mode,
+        anti_entropy: config.anti_entropy,
         mailboxes,
         membership,
         backups: Arc::new(backups),

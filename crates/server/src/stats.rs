@@ -82,6 +82,14 @@ pub struct Stats {
     reaps_refused: u64,
     reaps: u64,
     graves: usize,
+    exchanges: u64,
+    exchanges_failed: u64,
+    exchange_keys: u64,
+    trees_made: u64,
+    trees_wrong: u64,
+    trees_due: usize,
+    tree_bytes: usize,
+    tree_keys: u64,
     journal_records: u64,
     journal_groups: u64,
     journal_syncs: u64,
@@ -212,6 +220,14 @@ impl Stats {
         self.reaps_refused += counters.reaps_refused;
         self.reaps += counters.reaps;
         self.graves += thread.shard.graves;
+        self.exchanges += counters.exchanges;
+        self.exchanges_failed += counters.exchanges_failed;
+        self.exchange_keys += counters.exchange_keys;
+        self.trees_made += counters.trees_made;
+        self.trees_wrong += counters.trees_wrong;
+        self.trees_due += thread.shard.trees_due;
+        self.tree_bytes += thread.shard.tree_bytes;
+        self.tree_keys += thread.shard.tree_keys;
         self.journal_records += store.journal.records;
         self.journal_groups += store.journal.groups;
         self.journal_syncs += store.journal.syncs;

@@ -76,6 +76,8 @@ pub struct Common {
     pub life: u64,
     /// What becomes of tombstones.
     pub delete_mode: DeleteMode,
+    /// How often all is compared with other nodes.
+    pub anti_entropy: Option<Duration>,
     /// Messages between threads.
     pub mailboxes: Arc<Mailboxes>,
     /// What the nodes agree on.
@@ -183,6 +185,7 @@ impl Opened {
             read_form: common.read_form,
             life: common.life,
             reaping: Reaping::after(common.delete_mode.delay()),
+            anti_entropy: common.anti_entropy,
         };
         let folder = layout::shard_dir(&common.data, self.id.0);
         let mut shard = Shard::new(config, self.store, table);

@@ -49,6 +49,7 @@ pub(crate) struct MachineConfig<'a> {
     pub(crate) ring: Arc<Ring>,
     pub(crate) options: Options,
     pub(crate) reaping: Reaping,
+    pub(crate) anti_entropy: Option<Duration>,
     pub(crate) disk: DiskOdds,
     /// The most that its clock gains or loses, in parts of a million.
     pub(crate) drift_ppm_max: u32,
@@ -66,6 +67,7 @@ pub(crate) struct Machine {
     ring: Arc<Ring>,
     options: Options,
     reaping: Reaping,
+    anti_entropy: Option<Duration>,
     rng: SplitMix64,
 }
 
@@ -147,6 +149,7 @@ impl Machine {
             ring: config.ring,
             options: config.options,
             reaping: config.reaping,
+            anti_entropy: config.anti_entropy,
             rng,
         }
     }
@@ -191,6 +194,7 @@ impl Machine {
                 read_form: kv::ReadForm::LocalValue,
                 life,
                 reaping: self.reaping,
+                anti_entropy: self.anti_entropy,
             };
             shards.push(Some(Shard::new(config, store, table.clone())));
         }

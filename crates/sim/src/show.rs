@@ -1,6 +1,7 @@
 //! Requests and answers as the trace shows them, and what a client keeps of an answer.
 
 use bytes::Bytes;
+use kv::aae::{TreeAnswer, TreeAsk};
 use kv::replica::{Answer, Ask};
 use kv::{Error, IndexRequest, PropsChange, Request, Response};
 use node::PeerMessage;
@@ -118,6 +119,21 @@ pub(crate) fn message(message: &PeerMessage) -> String {
             format!("copy {:x}: {} objects, rest {:?} from {:?}", id.0, part.objects, part.rest, part.next)
         }
         PeerMessage::CopyPart { id, part: Err(error) } => format!("copy {:x}: {error}", id.0),
+        PeerMessage::AskTree { id, ask, .. } => match ask {
+            TreeAsk::Roots { roots } => format!("ask tree {:x}: {} roots", id.0, roots.len()),
+            TreeAsk::Groups { tree, bits, groups } => {
+                format!("ask tree {:x} {tree:?}: {} groups of {bits} bits", id.0, groups.len())
+            }
+            TreeAsk::Keys { tree, segments, from, .. } => {
+                format!("ask tree {:x} {tree:?}: keys of {segments:?} from {from:?}", id.0)
+            }
+        },
+        PeerMessage::Tree { id, answer } => match answer {
+            Ok(TreeAnswer::Keys(page)) => {
+                format!("tree {:x}: {} keys, next {:?}", id.0, page.keys.len(), page.next)
+            }
+            other => format!("tree {:x}: {other:?}", id.0),
+        },
         PeerMessage::AskProps { id, .. } => format!("ask props {:x}", id.0),
         PeerMessage::PropsInForce { id } => format!("props in force {:x}", id.0),
     }

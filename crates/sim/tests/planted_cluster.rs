@@ -117,3 +117,8 @@ fn rows_told_twice() {
 fn rows_skipped_at_a_page() {
     is_caught(Planted::RowsSkippedAtAPage);
 }
+
+#[test]
+fn tree_not_updated_on_repair() {
+    is_caught(Planted::TreeNotUpdatedOnRepair);
+}

@@ -11,6 +11,7 @@ mod codec;
 use crate::hop::ShardId;
 use crate::layout::Layout;
 use bytes::Bytes;
+use kv::aae::{TreeAnswer, TreeAsk};
 use kv::index::{RowsAsk, RowsPage};
 use kv::replica::{Answer, Ask, Reason};
 use kv::{Error, Page, PageAsk, PropsChange, Request, Response};
@@ -136,6 +137,22 @@ pub enum PeerMessage {
         /// The page.
         page: Result<RowsPage, Error>,
     },
+    /// Asks about trees of hashes.
+    AskTree {
+        /// The question.
+        id: AskId,
+        /// How many partitions the ring has by which the sender keeps trees.
+        partitions: u32,
+        /// What is asked.
+        ask: TreeAsk,
+    },
+    /// The answer to a [`PeerMessage::AskTree`].
+    Tree {
+        /// The question.
+        id: AskId,
+        /// The answer.
+        answer: Result<TreeAnswer, Error>,
+    },
     /// A word between the nodes' parts in their cluster (crate `membership`), which the shell passes on; shards have no use for it.
     Membership {
         /// What that crate wrote.
@@ -203,7 +220,7 @@ pub enum Lane {
     Listings,
     /// Read repair.
     Repair,
-    /// Hints brought home, partitions copied, tombstones reaped.
+    /// Hints brought home, partitions copied, tombstones reaped, trees compared.
     Handoff,
 }
 
@@ -229,6 +246,8 @@ impl PeerMessage {
             | PeerMessage::Rows { .. } => Lane::Listings,
             PeerMessage::AskCopy { .. }
             | PeerMessage::CopyPart { .. }
+            | PeerMessage::AskTree { .. }
+            | PeerMessage::Tree { .. }
             | PeerMessage::Ask { ask: Ask::Reap { .. }, .. }
             | PeerMessage::Answer { result: Ok(Answer::Reaping { .. }), .. } => Lane::Handoff,
             _ => Lane::Requests,
@@ -246,6 +265,7 @@ pub fn route(message: &PeerMessage, layout: &Layout) -> ShardId {
         | PeerMessage::Page { id, .. }
         | PeerMessage::Rows { id, .. }
         | PeerMessage::CopyPart { id, .. }
+        | PeerMessage::Tree { id, .. }
         | PeerMessage::PropsInForce { id } => ShardId(id.shard().0 % layout.shards),
         PeerMessage::Props { .. } | PeerMessage::AskProps { .. } | PeerMessage::Membership { .. } => {
             ShardId(0)
@@ -266,6 +286,7 @@ pub fn route(message: &PeerMessage, layout: &Layout) -> ShardId {
             let first = partitions.first().copied().unwrap_or_default();
             ShardId(layout.shard_of(first))
         }
+        PeerMessage::AskTree { ask, .. } => ShardId(layout.shard_of(ask.first().unwrap_or_default())),
         PeerMessage::Forward { request, .. } => {
             let (bucket, key) = (request.bucket(), request.key());
             let prefix = bucket.zip(key).map_or(0, |(bucket, key)| layout.prefix(bucket, key));

@@ -40,24 +40,29 @@ impl Shard {
         self.heals.waiting.extend(found.into_iter().take(room));
         for _ in 0..HEALS_AT_ONCE {
             let Some(key) = self.heals.waiting.pop_front() else { return };
-            self.heal(key);
+            if self.read_for_nobody(key, Origin::Nobody) {
+                self.counters.heals += 1;
+            }
         }
     }
 
-    /// Reads a key for nobody. One that is no object's, or whose bucket is not known, is left as it is.
-    fn heal(&mut self, key: Bytes) {
-        let Ok((prefix, bucket)) = placed(&key) else { return };
-        let Ok(name) = key::decode_object_key(&key).map(|parts| key.slice_ref(parts.key)) else { return };
-        let Ok(props) = self.table.get_as_replica(&bucket).map(Arc::clone) else { return };
+    /// Reads a key for no client, so that its replicas are repaired. One that is no object's, or whose bucket is not known, is left
+    /// as it is: then it tells false.
+    pub(super) fn read_for_nobody(&mut self, key: Bytes, origin: Origin) -> bool {
+        let Ok((prefix, bucket)) = placed(&key) else { return false };
+        let Ok(name) = key::decode_object_key(&key).map(|parts| key.slice_ref(parts.key)) else {
+            return false;
+        };
+        let Ok(props) = self.table.get_as_replica(&bucket).map(Arc::clone) else { return false };
         if self.is_moving(prefix, props.n_val) {
             // Its owners are about to change, and who has it then reads it all.
-            return;
+            return false;
         }
-        self.counters.heals += 1;
         let request = GetRequest::new(bucket, name);
         let deadline = self.config.clock.now() + HEAL_MAX;
-        let mut work = Work::new(Origin::Nobody, Coordinator::get(request), key, props, deadline);
+        let mut work = Work::new(origin, Coordinator::get(request), key, props, deadline);
         work.epoch = Some(self.moves.epoch());
         self.drive(None, work, Event::Start);
+        true
     }
 }

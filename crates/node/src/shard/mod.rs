@@ -16,6 +16,7 @@
 
 mod admission;
 mod copies;
+mod exchanges;
 mod gifts;
 mod heal;
 mod hints;
@@ -35,6 +36,7 @@ mod share;
 mod strays;
 mod telling;
 mod times;
+mod trees;
 mod work;
 
 pub use crate::hop::RequestId;
@@ -58,6 +60,7 @@ use base::{Clock, Monotonic, Rng};
 use engine::backup::StoreFiles;
 use engine::store::{Event as StoreEvent, StoreStats};
 use engine::{Seq, Store};
+use exchanges::Exchanges;
 use heal::Heals;
 use hints::Hints;
 use kv::{BucketTable, Error, Graveyard, Limits, PreflistEntry, ReadForm, Request, Response};
@@ -74,6 +77,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use times::Times;
+use trees::Trees;
 use work::{Coordinator, Objects};
 
 /// Requests that one shard works on at a time. Each holds its names, and values within [`WORK_BYTES_MAX`]; beyond it a
@@ -109,6 +113,8 @@ pub struct ShardConfig {
     pub life: u64,
     /// What becomes of tombstones.
     pub reaping: Reaping,
+    /// How often all that this node holds is compared with what others hold; `None` for never.
+    pub anti_entropy: Option<Duration>,
 }
 
 /// What a shard has for others.
@@ -159,6 +165,8 @@ enum Origin {
     Replica(NodeId, AskId),
     /// Other work of this shard, which waits until its write is passed on.
     Passed(u64),
+    /// An exchange with another node, which has found that the key differs.
+    Exchange,
     /// Nobody waits.
     Nobody,
 }
@@ -210,6 +218,16 @@ pub struct ShardCounters {
     pub reaps_refused: u64,
     /// Those that were reaped.
     pub reaps: u64,
+    /// Exchanges with other nodes about trees that differed, begun here.
+    pub exchanges: u64,
+    /// Those that came to no end: somebody did not answer, or could not be read.
+    pub exchanges_failed: u64,
+    /// Keys that they found to differ, and that were read so that their replicas are repaired.
+    pub exchange_keys: u64,
+    /// Partitions whose trees were made from their heads.
+    pub trees_made: u64,
+    /// Trees that did not say what the store has: something was lost, or the tree was not kept.
+    pub trees_wrong: u64,
 }
 
 /// What a shard is doing, for operators.
@@ -233,6 +251,12 @@ pub struct ShardStats {
     pub writes_held: usize,
     /// How long writes were made to wait for one another, in all.
     pub paced: Duration,
+    /// Partitions whose trees are yet to be made; none of a node alone.
+    pub trees_due: usize,
+    /// Bytes of memory that trees take.
+    pub tree_bytes: usize,
+    /// Keys in them.
+    pub tree_keys: u64,
 }
 
 /// A shard.
@@ -251,6 +275,8 @@ pub struct Shard {
     hints: Hints,
     reaper: Reaper,
     graveyard: Graveyard,
+    trees: Trees,
+    exchanges: Exchanges,
     /// Whose events the writes of this process are.
     actor: Actor,
     /// Work that waits until its version may be acknowledged.
@@ -296,6 +322,8 @@ impl Shard {
             heals: Heals::default(),
             hints: Hints::default(),
             reaper: Reaper::default(),
+            trees: Trees::default(),
+            exchanges: Exchanges::default(),
             graveyard: Graveyard::new(config.reaping.grave),
             actor,
             config,
@@ -343,8 +371,11 @@ impl Shard {
                         self.on_scan(id, page);
                     }
                 }
-                // No fold is started here.
-                StoreEvent::Fold(..) => {}
+                StoreEvent::Fold(id, end) => {
+                    if let Err(end) = self.on_trees_fold(id, end) {
+                        self.on_keys_fold(id, end);
+                    }
+                }
                 StoreEvent::Closed(result) => self.outputs.push(Output::Closed(result)),
             }
         }
@@ -352,6 +383,8 @@ impl Shard {
         self.take_acknowledged();
         self.admit();
         self.take_turns_giving();
+        self.make_trees(now);
+        self.take_turn_exchanging();
         // What was taken up again may have written: that need not wait for another wake-up.
         if self.store.wants_turn() {
             self.store.turn(now, &mut self.events);
@@ -377,6 +410,8 @@ impl Shard {
         self.tick_hints(now);
         self.tick_reaps(now);
         self.tick_moves(now);
+        self.look_at_trees();
+        self.tick_exchanges(now);
     }
 
     /// Takes what the store's background work has found damaged since the last call, for the log.
@@ -447,6 +482,7 @@ impl Shard {
 
     /// What it is doing.
     pub fn stats(&self) -> ShardStats {
+        let (tree_bytes, tree_keys) = self.trees.sizes();
         ShardStats {
             counters: self.counters,
             store: self.store.stats(),
@@ -457,6 +493,9 @@ impl Shard {
             graves: self.graveyard.len(),
             writes_held: self.pacer.len(),
             paced: self.pacer.owed,
+            trees_due: self.trees.due(),
+            tree_bytes,
+            tree_keys,
         }
     }
 
@@ -560,7 +599,7 @@ impl Shard {
                 Output::Hop { to, message: Hop::Answer { id, result: Box::new(result) } }
             }
             Origin::Forwarded(to, id) => return self.forwarded(to, id, result),
-            Origin::Replica(..) | Origin::Passed(_) | Origin::Nobody => {
+            Origin::Replica(..) | Origin::Passed(_) | Origin::Exchange | Origin::Nobody => {
                 unreachable!("it answers in another way")
             }
         });

@@ -125,6 +125,7 @@ impl Shard {
         let now = self.config.clock.now();
         self.moves.strays.look_from(now, self.last_work);
         self.tick_moves(now);
+        self.look_at_trees();
     }
 
     /// Whether partitions may move, as far as this shard has been told.

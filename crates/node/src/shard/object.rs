@@ -149,16 +149,17 @@ impl Shard {
     fn step(&mut self, work: &mut Work, event: Event, out: &mut Vec<Action>) {
         let form = match work.origin {
             // What is to be healed is this node's own value.
-            Origin::Nobody => ReadForm::LocalValue,
+            Origin::Nobody | Origin::Exchange => ReadForm::LocalValue,
             _ => self.read_form(),
         };
         let can_write = !work.coordinator.writes()
             || self.peers.is_alone()
             || self.can_write(matches!(work.coordinator, Coordinator::Delete(_)));
         let at = self.position(key::prefix_of(&work.key));
-        let Shard { store, config, peers, actor, graveyard, .. } = self;
+        let Shard { store, config, peers, actor, graveyard, trees, .. } = self;
         let ShardConfig { rng, ring, limits, clock, .. } = config;
-        let may_replace_entries = store.has_entries();
+        // A tree is kept by what a write replaces, too.
+        let may_replace_entries = store.has_entries() || trees.are_kept();
         let mut next_dot = |is_primary: bool| {
             let actor = if is_primary { *actor } else { Actor(rng.next_u64()) };
             store.next_counter().map(|counter| Dot { actor, counter }).map_err(store_error)
@@ -237,6 +238,7 @@ impl Shard {
             Action::Remove => {
                 let before = work.prior.before(self.store.has_entries());
                 let written = self.store.write_over(&[Write::Delete { key: &work.key }], before);
+                self.note_written(work, None, &written);
                 self.release_key(work);
                 work.rests_on = Seq(0);
                 self.written(id, work, written)
@@ -318,6 +320,7 @@ impl Shard {
             let batch: Vec<_> = std::iter::once(object).chain(hints).collect();
             self.store.write_over(&batch, before)
         };
+        self.note_written(work, Some(head), &written);
         self.release_key(work);
         // What the write was planned on goes with it.
         work.rests_on = Seq(0);
@@ -362,6 +365,8 @@ impl Shard {
     fn send_parting(&mut self, work: &mut Work, parting: Parting) {
         work.answered = true;
         match (parting, work.origin) {
+            // A key that was to be repaired. If it cannot be, it is found again.
+            (Parting::Client(_), Origin::Exchange) => {}
             // A key that was to be healed.
             (Parting::Client(result), Origin::Nobody) => {
                 self.counters.heals_failed += u64::from(result.is_err());
@@ -419,6 +424,7 @@ impl Shard {
             Coordinator::Deliver(deliver) => self.on_delivered(deliver.to()),
             Coordinator::Carry(carry) => self.on_carried(carry.copy(), &work.key, carry.end()),
             Coordinator::Reap(reap) => self.on_reaped(&work.key, reap.is_agreed()),
+            Coordinator::Get(_) if work.origin == Origin::Exchange => self.on_key_repaired(),
             _ => {}
         }
     }
@@ -529,7 +535,7 @@ fn engine_want(want: kv::Want) -> Want {
 
 fn stored(work: &mut Work, answer: Result<Option<Found>, engine::Error>) -> Result<Option<Stored>, Error> {
     if !work.reads_hint {
-        work.prior = Prior::of(&answer);
+        work.prior = Prior::of(&answer, work.coordinator.writes());
     }
     match answer {
         Ok(None) => Ok(None),

@@ -385,6 +385,7 @@ impl Shard {
         self.fail_props(node);
         self.fail_pages(node);
         self.fail_rows(node);
+        self.fail_exchange(node);
     }
 
     /// How busy this shard is: work without an answer.

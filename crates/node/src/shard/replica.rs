@@ -97,6 +97,11 @@ impl Shard {
                 self.on_sign_of_life(from, None, None);
                 self.on_copy_part(from, id.0 >> 8, part);
             }
+            PeerMessage::AskTree { id, partitions, ask } => self.on_ask_tree((from, id), partitions, ask),
+            PeerMessage::Tree { id, answer } => {
+                self.on_sign_of_life(from, None, None);
+                self.on_tree_answer(from, id.0 >> 8, answer);
+            }
             PeerMessage::Props { id, change } => self.on_peer_props(from, id, change),
             PeerMessage::AskProps { leaves, .. } => self.on_ask_props(from, &leaves),
             PeerMessage::PropsInForce { id } => {
@@ -131,6 +136,10 @@ impl Shard {
                 self.counters.bounced += 1;
                 self.on_copy_part(to, id.0 >> 8, Err(Error::Overload));
             }
+            PeerMessage::AskTree { id, .. } => {
+                self.counters.bounced += 1;
+                self.on_tree_answer(to, id.0 >> 8, Err(Error::Overload));
+            }
             // Told again soon, or when the node comes up.
             PeerMessage::Props { .. }
             // Asked again while what is known differs.
@@ -144,6 +153,7 @@ impl Shard {
             | PeerMessage::Page { .. }
             | PeerMessage::Rows { .. }
             | PeerMessage::CopyPart { .. }
+            | PeerMessage::Tree { .. }
             | PeerMessage::PropsInForce { .. } => self.counters.bounced += 1,
         }
     }

@@ -210,7 +210,9 @@ pub(super) fn placed(key: &Bytes) -> Result<(u16, Bucket), object::Error> {
 pub(super) enum Prior {
     Unread,
     /// Nothing that has index entries.
-    Plain,
+    Plain {
+        head: Option<Bytes>,
+    },
     Indexed {
         head: Bytes,
         expires_ms: Option<u64>,
@@ -219,13 +221,14 @@ pub(super) enum Prior {
 }
 
 impl Prior {
-    /// Of what a lookup has answered.
-    pub fn of(answer: &Result<Option<Found>, engine::Error>) -> Prior {
+    /// Of what a lookup has answered, for work that writes.
+    pub fn of(answer: &Result<Option<Found>, engine::Error>, writes: bool) -> Prior {
         match answer {
+            _ if !writes => Prior::Unread,
             Ok(Some(found)) if HeadView::may_have_indexes(&found.head) => {
                 Prior::Indexed { head: found.head.clone(), expires_ms: found.expires_ms }
             }
-            Ok(_) => Prior::Plain,
+            Ok(found) => Prior::Plain { head: found.as_ref().map(|found| found.head.clone()) },
             Err(_) => Prior::Damaged,
         }
     }
@@ -234,7 +237,7 @@ impl Prior {
     pub fn before(&self, has_entries: bool) -> Before<'_> {
         match self {
             Prior::Indexed { head, expires_ms } => Before::Version { head, expires_ms: *expires_ms },
-            Prior::Plain => Before::Nothing,
+            Prior::Plain { .. } => Before::Nothing,
             Prior::Unread if !has_entries => Before::Nothing,
             Prior::Unread | Prior::Damaged => Before::Unknown,
         }

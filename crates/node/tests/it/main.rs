@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
+mod anti_entropy;
 mod cluster;
 mod common;
 mod index;

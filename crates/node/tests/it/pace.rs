@@ -53,6 +53,7 @@ fn writes_wait_for_one_another_while_reads_go_on() {
         read_form: kv::ReadForm::LocalValue,
         life: 1,
         reaping: Reaping::after(None),
+        anti_entropy: None,
     };
     let mut shard = Shard::new(config, store, table);
     for number in 0..MEGABYTES {

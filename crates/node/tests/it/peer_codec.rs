@@ -5,6 +5,7 @@
 use base::Rng;
 use base::rng::SplitMix64;
 use bytes::{BufMut, Bytes, BytesMut};
+use kv::aae::{KeyPage, TreeAnswer, TreeAsk, TreeId};
 use kv::props::{StampedProps, StampedType};
 use kv::reap::Round;
 use kv::replica::{Answer, Ask, NodeId, Reason};
@@ -208,6 +209,32 @@ fn props() -> impl Strategy<Value = Option<Arc<BucketProps>>> {
     }))
 }
 
+fn tree() -> impl Strategy<Value = TreeId> {
+    (any::<u16>(), any::<u32>()).prop_map(|(first, n_val)| TreeId { first, n_val })
+}
+
+fn tree_ask() -> impl Strategy<Value = TreeAsk> {
+    let number = any::<u32>;
+    prop_oneof![
+        vec((tree(), number()), 0..4).prop_map(|roots| TreeAsk::Roots { roots }),
+        (tree(), number(), vec((number(), number()), 0..4))
+            .prop_map(|(tree, bits, groups)| TreeAsk::Groups { tree, bits, groups }),
+        (tree(), number(), vec(number(), 0..4), of(bytes()))
+            .prop_map(|(tree, bits, segments, from)| TreeAsk::Keys { tree, bits, segments, from }),
+    ]
+}
+
+fn tree_answer() -> impl Strategy<Value = TreeAnswer> {
+    prop_oneof![
+        (vec(tree(), 0..4), vec(tree(), 0..4))
+            .prop_map(|(differ, others)| TreeAnswer::Roots { differ, others }),
+        (any::<u32>(), vec(any::<u32>(), 0..4))
+            .prop_map(|(bits, differ)| TreeAnswer::Groups { bits, differ }),
+        (vec((bytes(), any::<u32>()), 0..4), of(bytes()))
+            .prop_map(|(keys, next)| TreeAnswer::Keys(KeyPage { keys, next })),
+    ]
+}
+
 fn message() -> impl Strategy<Value = PeerMessage> {
     let id = any::<u64>().prop_map(AskId);
     let ttl = any::<u32>();
@@ -262,6 +289,13 @@ fn message() -> impl Strategy<Value = PeerMessage> {
                 id,
                 part: Ok(CopyPart { rest, next, objects, bytes, lost })
             }),
+        (id.clone(), any::<u32>(), tree_ask()).prop_map(|(id, partitions, ask)| PeerMessage::AskTree {
+            id,
+            partitions,
+            ask
+        }),
+        (id.clone(), prop_oneof![tree_answer().prop_map(Ok), error().prop_map(Err)])
+            .prop_map(|(id, answer)| PeerMessage::Tree { id, answer }),
         id.prop_map(|id| PeerMessage::PropsInForce { id }),
     ]
 }

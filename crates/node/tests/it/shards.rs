@@ -51,6 +51,7 @@ impl Node {
                 read_form: kv::ReadForm::LocalValue,
                 life: 1,
                 reaping: Reaping::after(None),
+                anti_entropy: None,
             };
             Shard::new(config, store, table.clone())
         });

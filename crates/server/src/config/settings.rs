@@ -1,6 +1,6 @@
 //! The table of options.
 
-use super::{Config, DeleteMode, cluster};
+use super::{ANTI_ENTROPY_DEFAULT, Config, DeleteMode, cluster};
 use engine::compression::ZSTD_LEVELS;
 use engine::{Codec, CompressAt, Durability};
 use kv::ReadForm;
@@ -183,6 +183,24 @@ pub const SETTINGS: &[Setting] = &[
             DeleteMode::After(Duration::ZERO) => "immediate".to_owned(),
             DeleteMode::After(delay) => show_duration(delay),
         },
+    },
+    Setting {
+        name: "anti_entropy",
+        flag: "anti-entropy",
+        value_name: "on|off|TIME",
+        help: "How often all that the node holds is compared with what others hold, and repaired; on: every minute",
+        set: |config, text| {
+            config.anti_entropy = match text {
+                "on" => Some(ANTI_ENTROPY_DEFAULT),
+                "off" => None,
+                _ => match duration(text).map_err(|what| format!("{what}, nor on or off"))? {
+                    Duration::ZERO => return Err("never is off".to_owned()),
+                    interval => Some(interval),
+                },
+            };
+            Ok(())
+        },
+        show: |config| config.anti_entropy.map_or_else(|| "off".to_owned(), show_duration),
     },
     Setting {
         name: "compression",

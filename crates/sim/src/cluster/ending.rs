@@ -2,7 +2,7 @@
 //! are equal (`auditor.rs` asks).
 //!
 //! First hints come home, which nothing but time may be needed for: every primary is examined until it has what it
-//! missed. Then, in rounds, keys are read.
+//! missed. Where nodes compare what they hold, their copies become equal with nobody reading them. Then, in rounds, keys are read.
 //!
 //! A round of that: each primary of each key is examined, then each key is read with all of them asked. A read must
 //! show at least what each had when it was examined. When all copies are equal, what they have come to agree on is
@@ -12,7 +12,7 @@
 use super::auditor::{Auditor, PROPS_TIMEOUT, name};
 use super::client::Place;
 use super::{AUDITOR, BUCKETS, Event, World};
-use crate::check::cluster::{Copies, check_bounds};
+use crate::check::cluster::{Copies, check_bounds, check_trees};
 use crate::check::{Verdict, Violation};
 use crate::disk::DiskOdds;
 use crate::network::{NetworkConfig, NodeId};
@@ -31,6 +31,8 @@ const CONVERGE_MAX: Duration = Duration::from_secs(40);
 const HOMECOMING_MAX: Duration = Duration::from_secs(20);
 /// How long a node may have what it is not to have when all is quiet: it looks now and then, with growing pauses.
 const STRAYS_MAX: Duration = Duration::from_secs(60);
+/// How long copies may take to become equal by what nodes compare: some rounds of all, with what one exchange leaves to the next.
+const COMPARISON_MAX: Duration = Duration::from_secs(60);
 /// The pause between two rounds.
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
 /// What a quiet cluster may take to finish what the last read has begun.
@@ -47,6 +49,8 @@ pub(super) enum Phase {
     Life,
     /// Faults are over; what was missed comes home.
     Homecoming,
+    /// Replicas become equal by what nodes compare, where they do.
+    Comparison,
     /// Replicas become equal.
     Convergence,
     /// What is under way comes to its end, messages of long ago included.
@@ -116,7 +120,10 @@ impl World {
                 return Err(Violation::new("a cluster starts", "properties are not in force everywhere"));
             }
             Phase::Life if self.has_lived() => self.enter(Phase::Homecoming),
-            Phase::Homecoming if self.come_home()? => self.enter(Phase::Convergence),
+            Phase::Homecoming if self.come_home()? => self.enter(Phase::Comparison),
+            Phase::Comparison if self.plan.anti_entropy.is_none() || self.become_equal()? => {
+                self.enter(Phase::Convergence);
+            }
             Phase::Convergence if self.converge()? => self.enter(Phase::Settling),
             Phase::LastConvergence if self.converge()? => self.enter(Phase::Rest(now + self.rest())),
             Phase::Settling if now > self.inside.busy_until() && self.checks.is_idle() => {
@@ -204,6 +211,29 @@ impl World {
                     Some(missing) if is_late => Err(missing),
                     missing => Ok(missing.is_none() && self.auditor.failed.is_none()),
                 };
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// Examines the copies until all are equal.
+    fn become_equal(&mut self) -> Result<bool, Violation> {
+        let now = self.events.now();
+        match self.ending.round {
+            _ if now > self.ending.began + COMPARISON_MAX => return Err(self.no_convergence()),
+            Round::Pause(until) if now >= until && self.is_quiet() => {
+                self.auditor.failed = None;
+                self.ending.round = Round::Examining;
+                self.examine_all()?;
+            }
+            Round::Examining if !self.auditor.is_examining() => {
+                self.ending.round = Round::Pause(now + ROUND_PAUSE * 5);
+                let nothing = Context::new();
+                let mut copies = self.auditor.copies.iter();
+                let are_equal =
+                    copies.all(|(place, copies)| self.checks.are_done(&name(*place), copies, &nothing));
+                return Ok(are_equal && self.auditor.failed.is_none());
             }
             _ => {}
         }
@@ -333,7 +363,9 @@ impl World {
         for (at, host) in self.hosts.iter().enumerate() {
             let shards = host.machine.process.iter().flat_map(|process| process.shards.iter().enumerate());
             for (shard, running) in shards.filter_map(|(at, shard)| Some((at, shard.as_ref()?))) {
-                check_bounds(at, shard, &running.stats(), quiet)?;
+                let stats = running.stats();
+                check_bounds(at, shard, &stats, quiet)?;
+                check_trees(at, shard, &stats)?;
             }
         }
         Ok(())

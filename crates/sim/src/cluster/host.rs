@@ -59,6 +59,7 @@ impl Host {
             ring: Arc::clone(ring),
             options: plan.options.clone(),
             reaping: plan.reaping,
+            anti_entropy: plan.anti_entropy,
             disk: plan.disk,
             drift_ppm_max: 200,
         };

@@ -86,6 +86,8 @@ pub(super) struct Plan {
     pub(super) loss: Option<Loss>,
     /// What becomes of tombstones.
     pub(super) reaping: Reaping,
+    /// How often nodes compare what they hold.
+    pub(super) anti_entropy: Option<Duration>,
     /// Whether partitions move from node to node.
     pub(super) moves: bool,
     /// Deaths before the world may come to its end.
@@ -126,6 +128,7 @@ impl Plan {
             troubles: troubles(rng),
             loss,
             reaping: Reaping::after(None),
+            anti_entropy: anti_entropy(&mut seed.stream("anti-entropy", 0)),
             moves: false,
             deaths: between(rng, 3, 8),
             down_max: duration_between(rng, Duration::from_millis(10), Duration::from_millis(1500)),
@@ -205,6 +208,12 @@ fn reaping(seed: Seed, plan: &Plan) -> Reaping {
     let inside = &plan.inside;
     let longest = if inside.late.enabled() { inside.late_max } else { inside.lag_max };
     Reaping { delay, grave: REAP_MAX + longest + GRAVE_SLACK }
+}
+
+/// Half of the clusters compare what their nodes hold.
+fn anti_entropy(rng: &mut SplitMix64) -> Option<Duration> {
+    let interval = duration_between(rng, Duration::from_millis(50), Duration::from_secs(2));
+    rng.chance(1, 2).then_some(interval)
 }
 
 fn loss(rng: &mut SplitMix64) -> Loss {

@@ -384,6 +384,7 @@ fn machine(seed: Seed, plan: &Plan, time: &SimTime, trace: &Trace) -> Machine {
         ring: Arc::new(Ring::of_one_node(RingVersion(1), ring_size)),
         options: plan.options.clone(),
         reaping: plan.reaping,
+        anti_entropy: None,
         disk: plan.disk,
         drift_ppm_max: 200,
     };

@@ -8,6 +8,7 @@
 //! * `replica.rs`: what is asked of a replica and what it answers.
 //! * `request.rs`: a client's request that is passed on, and the answer to it.
 //! * `rows.rs`: what an index query asks of a node and what it answers.
+//! * `trees.rs`: what nodes ask each other about trees of hashes.
 //! * `error.rs`: errors.
 //!
 //! Invariants: every message that the shards send comes back as it was, up to names of limits that the receiver does
@@ -22,6 +23,7 @@ mod request;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod trees;
 
 use super::{AskId, CopyPart, PeerMessage};
 use bytes::{Bytes, BytesMut};
@@ -56,6 +58,8 @@ mod kind {
     pub(super) const PONG_PROPS: u8 = 19;
     pub(super) const ASK_ROWS: u8 = 20;
     pub(super) const ROWS: u8 = 21;
+    pub(super) const ASK_TREE: u8 = 22;
+    pub(super) const TREE: u8 = 23;
 }
 
 /// The first version of the protocol in which tombstones are reaped, bucket types told of and listings
@@ -76,6 +80,9 @@ const VERSION_DIGESTS: u16 = 5;
 
 /// The first version in which index queries are asked for.
 const VERSION_ROWS: u16 = 5;
+
+/// The first version in which trees of hashes are compared.
+const VERSION_TREES: u16 = 6;
 
 const _: () = assert!(
     kv::limits::OBJECT_BYTES_MAX + kv::limits::HEAD_BYTES_MAX + (1 << 20) <= FRAME_BYTES_MAX,
@@ -172,6 +179,8 @@ impl PeerMessage {
             PeerMessage::AskProps { id, .. } => (kind::ASK_PROPS, id, 0),
             PeerMessage::AskRows { id, ttl_ms, .. } => (kind::ASK_ROWS, id, *ttl_ms),
             PeerMessage::Rows { id, .. } => (kind::ROWS, id, 0),
+            PeerMessage::AskTree { id, .. } => (kind::ASK_TREE, id, 0),
+            PeerMessage::Tree { id, .. } => (kind::TREE, id, 0),
             PeerMessage::Membership { .. } => (kind::MEMBERSHIP, &AskId(0), 0),
         };
         Header { kind, id: id.0, ttl_ms }
@@ -209,6 +218,18 @@ impl PeerMessage {
             }
             PeerMessage::AskRows { .. } | PeerMessage::Rows { .. } if version < VERSION_ROWS => {
                 Err(EncodeError::TooNew)
+            }
+            PeerMessage::AskTree { .. } | PeerMessage::Tree { .. } if version < VERSION_TREES => {
+                Err(EncodeError::TooNew)
+            }
+            PeerMessage::AskTree { id: _, partitions, ask } => {
+                partitions.put(out);
+                ask.put(out);
+                Ok(None)
+            }
+            PeerMessage::Tree { id: _, answer } => {
+                answer.put(out);
+                Ok(None)
             }
             PeerMessage::AskCopy { .. } | PeerMessage::CopyPart { .. } if version < VERSION_MOVES => {
                 Err(EncodeError::TooNew)
@@ -364,6 +385,11 @@ fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
             let lost = Field::take(from)?;
             PeerMessage::CopyPart { id, part: Ok(CopyPart { lost, ..Field::take(from)? }) }
         }
+        kind::ASK_TREE => {
+            let partitions = Field::take(from)?;
+            PeerMessage::AskTree { id, partitions, ask: Field::take(from)? }
+        }
+        kind::TREE => PeerMessage::Tree { id, answer: Field::take(from)? },
         kind::PROPS_IN_FORCE => PeerMessage::PropsInForce { id },
         _ => return Err(Malformed("there is no such kind")),
     };

@@ -2,6 +2,7 @@ use super::error::{NAMES, OTHER};
 use super::*;
 use crate::peer::{CopyPart, Load};
 use bytes::BufMut;
+use kv::aae::{KeyPage, TreeAnswer, TreeAsk, TreeId};
 use kv::index::{Pick, Query, Row, RowsAsk, RowsPage, Span};
 use kv::props::{Reason as PropReason, StampedProps, StampedType, TypeStatus};
 use kv::reap::Round;
@@ -286,7 +287,44 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
             b"\x01\x03\0\x01\x05\0\0\x02\0\0\0\0\0\0\0\x04\x03\0\0\0\0\0\0",
         ),
         (PeerMessage::CopyPart { id: ID, part: Err(Error::Unreachable) }, 15, 0, b"\x01\x04"),
+        (ask_tree(TreeAsk::Roots { roots: vec![(TREE, 9)] }), 22, 0, b"\x10\0\0\0\x01\x01\x05\0\x03\0\0\0\x09\0\0\0"),
+        (
+            ask_tree(TreeAsk::Groups { tree: TREE, bits: 10, groups: vec![(1, 2)] }),
+            22,
+            0,
+            b"\x10\0\0\0\x02\x05\0\x03\0\0\0\x0A\0\0\0\x01\x01\0\0\0\x02\0\0\0",
+        ),
+        (
+            ask_tree(TreeAsk::Keys { tree: TREE, bits: 10, segments: vec![7], from: Some(bytes("k")) }),
+            22,
+            0,
+            b"\x10\0\0\0\x03\x05\0\x03\0\0\0\x0A\0\0\0\x01\x07\0\0\0\x01\x01k",
+        ),
+        (
+            tree(TreeAnswer::Roots { differ: vec![TREE], others: Vec::new() }),
+            23,
+            0,
+            b"\0\x01\x01\x05\0\x03\0\0\0\0",
+        ),
+        (tree(TreeAnswer::Groups { bits: 10, differ: vec![7] }), 23, 0, b"\0\x02\x0A\0\0\0\x01\x07\0\0\0"),
+        (
+            tree(TreeAnswer::Keys(KeyPage { keys: vec![(bytes("k"), 9)], next: None })),
+            23,
+            0,
+            b"\0\x03\x01\x01k\x09\0\0\0\0",
+        ),
+        (PeerMessage::Tree { id: ID, answer: Err(Error::Unreachable) }, 23, 0, b"\x01\x04"),
     ]
+}
+
+const TREE: TreeId = TreeId { first: 5, n_val: 3 };
+
+fn ask_tree(ask: TreeAsk) -> PeerMessage {
+    PeerMessage::AskTree { id: ID, partitions: 16, ask }
+}
+
+fn tree(answer: TreeAnswer) -> PeerMessage {
+    PeerMessage::Tree { id: ID, answer: Ok(answer) }
 }
 
 /// A part whose sender has lost something of a partition.
@@ -340,6 +378,8 @@ fn an_older_program_is_told_of_properties_as_it_knows_it() {
     assert_eq!(encoded(&pong(Some(9)), 5), Ok(pong(Some(9))));
     let ask = PeerMessage::AskProps { id: ID, leaves: Vec::new() };
     assert_eq!(encoded(&ask, 4), Err(EncodeError::TooNew));
+    let ask = ask_tree(TreeAsk::Roots { roots: Vec::new() });
+    assert_eq!(encoded(&ask, 5), Err(EncodeError::TooNew));
 }
 
 #[test]

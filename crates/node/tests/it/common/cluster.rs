@@ -31,6 +31,7 @@ pub struct Cluster {
     pub clock: Arc<HandClock>,
     pub form: ReadForm,
     pub reaping: Reaping,
+    pub anti_entropy: Option<Duration>,
     pub last_request: u64,
     pub answers: BTreeMap<RequestId, Result<Response, Error>>,
     /// Parts of answers.
@@ -64,6 +65,7 @@ impl Cluster {
             clock: Arc::default(),
             form,
             reaping: Reaping::after(None),
+            anti_entropy: None,
             last_request: 0,
             answers: BTreeMap::new(),
             pieces: BTreeMap::new(),
@@ -102,6 +104,7 @@ impl Cluster {
             read_form: self.form,
             life: seed,
             reaping: self.reaping,
+            anti_entropy: self.anti_entropy,
         };
         self.nodes[node] = Some(Shard::new(config, store, table));
     }
@@ -217,6 +220,7 @@ impl Cluster {
             PeerMessage::AskPage { .. } => "page",
             PeerMessage::Props { .. } => "props",
             PeerMessage::AskProps { .. } => "ask props",
+            PeerMessage::AskTree { .. } => "tree",
             _ => "",
         });
         if let Some(shard) = &mut self.nodes[to] {

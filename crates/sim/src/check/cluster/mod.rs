@@ -38,11 +38,13 @@ mod siblings;
 mod strict;
 #[cfg(test)]
 mod tests;
+mod trees;
 
 pub use bounded::check as check_bounds;
 pub use reaped::Reaped;
 pub use replicas::Copies;
 pub use searches::{Row, Told, Wanted};
+pub use trees::check as check_trees;
 
 use super::answers::Causes;
 use super::answers::{Answers, mismatch};

@@ -1,0 +1,481 @@
+//! Exchanges with other nodes ([`kv::aae`]): what this shard compares with them, and what it answers when they compare.
+//!
+//! 1. A *round* begins every so often. All roots that this node compares with a node are sent in one question; which of two
+//!    nodes asks about a partition is settled by its number.
+//! 2. The trees that differ are looked into, one after the other ([`Exchange`]).
+//! 3. Keys that differ are read for nobody, so that their replicas are repaired: in slices with pauses while clients are served
+//!    (`share.rs`). After an exchange there is a pause, too.
+//!
+//! A tree that was looked into and does not have what the fold has found is made anew: it may be wrong about what it is
+//! the hash of, and nothing else.
+//!
+//! Invariants: one question, one exchange and a slice of repairs at a time from a shard. While partitions move nothing is compared: who
+//! has them is about to change.
+
+use super::share::Share;
+use super::trees::{NVals, placed_leaf};
+use super::{Origin, Shard, store_error};
+use crate::peer::{AskId, NodeId, PeerMessage};
+use crate::topology::nodes;
+use base::Monotonic;
+use bytes::Bytes;
+use engine::fold::{Control, FoldEnd, FoldId, FoldRequest, JournalCheck, KeySegments, What};
+use kv::Error;
+use kv::aae::{
+    CONFIRM_AFTER, Exchange, Input, KEYS_MAX, KeyPage, Outcome, Output, ROOTS_MAX, Range, SEGMENTS_MAX, Tree,
+    TreeAnswer, TreeAsk, TreeId,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long an answer may take: a fold over some segments, behind everything else on the link.
+const ASK_MAX: Duration = Duration::from_secs(10);
+
+/// Bytes of keys on a page.
+const PAGE_BYTES_MAX: usize = 256 << 10;
+
+/// Groups in one question that are answered.
+const GROUPS_MAX: usize = 65_536;
+
+/// Trees that differ which wait to be looked into; the rest is found by the next round.
+const DIFFERING_MAX: usize = 4096;
+
+/// Folds for other nodes at a time.
+const FOLDS_MAX: usize = 2;
+
+/// Keys that are repaired at a time while no client is served.
+const REPAIRS_MAX: usize = 32;
+
+/// How long nothing is compared after an exchange while clients are served: so many times as long as it took, at most.
+const REST: u32 = 7;
+const REST_MAX: Duration = Duration::from_secs(1);
+
+/// In the shares of time the one who takes part.
+const REPAIRS: u64 = 1;
+
+/// Who waits for keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Ours,
+    Theirs(NodeId, AskId),
+}
+
+/// Keys that are looked for.
+struct Looking {
+    whose: Whose,
+    tree: TreeId,
+    range: Range,
+    found: Arc<Mutex<KeyPage>>,
+    /// The version of the tree, if the fold sees all that is in it.
+    version: Option<Option<u64>>,
+}
+
+/// A question that has no answer yet.
+#[derive(Debug)]
+struct Question {
+    id: u64,
+    to: NodeId,
+    until: Monotonic,
+    /// How many roots it is about; none if it is an exchange's.
+    roots: usize,
+}
+
+/// An exchange under way.
+struct Current {
+    with: NodeId,
+    exchange: Exchange,
+    began: Monotonic,
+    /// When it is to go on.
+    resumes: Option<Monotonic>,
+    /// Keys that are to be repaired, and how many are.
+    waiting: VecDeque<Bytes>,
+    under_way: usize,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Exchanges {
+    next_round: Option<Monotonic>,
+    /// Roots that are to be sent.
+    roots: VecDeque<(NodeId, Vec<TreeId>)>,
+    differing: VecDeque<(NodeId, TreeId)>,
+    question: Option<Question>,
+    current: Option<Current>,
+    looking: BTreeMap<FoldId, Looking>,
+    share: Share,
+    /// Whether a key has been repaired since it was last seen to.
+    is_repaired: bool,
+    /// When the next exchange may begin.
+    rests_until: Monotonic,
+}
+
+impl Shard {
+    /// Goes on with whatever is due.
+    pub(super) fn tick_exchanges(&mut self, now: Monotonic) {
+        let Some(interval) = self.config.anti_entropy.filter(|_| !self.peers.is_alone()) else { return };
+        if self.exchanges.question.as_ref().is_some_and(|question| question.until <= now) {
+            self.exchanges.question = None;
+            self.fail_current(now);
+        }
+        let due = *self.exchanges.next_round.get_or_insert_with(|| {
+            // Nodes that were started together do not all ask at the same moment.
+            let nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1);
+            now + Duration::from_nanos(self.config.rng.next_u64() % nanos)
+        });
+        let is_idle = self.exchanges.roots.is_empty() && self.exchanges.differing.is_empty();
+        if due <= now && is_idle && self.exchanges.current.is_none() && self.trees.due() == 0 {
+            self.exchanges.next_round = Some(now + interval);
+            self.begin_round();
+        }
+        self.go_on_exchanging(now);
+    }
+
+    /// All roots that this node compares with others.
+    fn begin_round(&mut self) {
+        if self.moves.is_moving() {
+            return;
+        }
+        let (here, n_vals, ring) = (self.peers.here(), self.n_vals_kept(), &self.config.ring);
+        let mut roots: BTreeMap<NodeId, Vec<TreeId>> = BTreeMap::new();
+        for &first in &self.trees.whole {
+            let at = self.position(first);
+            let number = ring.size().partition(at).0;
+            for &n_val in &n_vals {
+                let list = nodes(ring, at, n_val);
+                if !list.contains(&here) {
+                    continue;
+                }
+                for other in list.into_iter().filter(|&other| other != here && asks(here, other, number)) {
+                    roots.entry(other).or_default().push(TreeId { first, n_val });
+                }
+            }
+        }
+        for (node, trees) in roots {
+            let chunks = trees.chunks(ROOTS_MAX).map(|trees| (node, trees.to_vec()));
+            self.exchanges.roots.extend(chunks);
+        }
+    }
+
+    fn go_on_exchanging(&mut self, now: Monotonic) {
+        if self.exchanges.current.is_some() {
+            return self.go_on_with_current(now);
+        }
+        let exchanges = &mut self.exchanges;
+        if exchanges.question.is_some() || exchanges.rests_until > now || self.store.fenced().is_some() {
+            return;
+        }
+        if let Some((with, tree)) = exchanges.differing.pop_front() {
+            // What has moved since is compared with whoever has it now.
+            if self.moves.is_moving() || !self.peers.is_up(with) {
+                return;
+            }
+            let exchange = Exchange::new(tree);
+            let (waiting, under_way) = (VecDeque::new(), 0);
+            let current = Current { with, exchange, began: now, resumes: None, waiting, under_way };
+            self.exchanges.current = Some(current);
+            self.step_exchange(Input::Start, now);
+        } else if let Some((to, trees)) = exchanges.roots.pop_front()
+            && self.peers.is_up(to)
+        {
+            let roots = trees.into_iter().map(|tree| (tree, self.trees.root(tree))).collect();
+            self.ask_tree(to, TreeAsk::Roots { roots }, now);
+        }
+    }
+
+    /// A pause is over, or more keys may be repaired.
+    fn go_on_with_current(&mut self, now: Monotonic) {
+        let Some(current) = &mut self.exchanges.current else { return };
+        if current.resumes.is_some_and(|at| at <= now) {
+            current.resumes = None;
+            self.step_exchange(Input::Resumed, now);
+        } else {
+            self.repair_keys(now);
+        }
+    }
+
+    fn ask_tree(&mut self, to: NodeId, ask: TreeAsk, now: Monotonic) {
+        let name = self.next_work();
+        let roots = if let TreeAsk::Roots { roots } = &ask { roots.len() } else { 0 };
+        self.exchanges.question = Some(Question { id: name, to, until: now + ASK_MAX, roots });
+        let (id, partitions) = (self.ask_id(name), self.config.ring.size().partitions());
+        self.send(to, PeerMessage::AskTree { id, partitions, ask });
+    }
+
+    fn step_exchange(&mut self, input: Input, now: Monotonic) {
+        let Some(current) = &mut self.exchanges.current else { return };
+        let empty = Tree::new(kv::aae::BITS_MAX);
+        let tree = self.trees.get(current.exchange.tree()).map_or(&empty, |kept| &kept.tree);
+        let (with, id) = (current.with, current.exchange.tree());
+        match current.exchange.step(input, tree) {
+            Output::Wait => {}
+            Output::Ask(ask) => self.ask_tree(with, ask, now),
+            Output::Pause => current.resumes = Some(now + CONFIRM_AFTER),
+            Output::Keys(range) => {
+                let Range { bits, segments, from } = range.clone();
+                match self.fold_keys(Whose::Ours, id, range) {
+                    Ok(()) => self.ask_tree(with, TreeAsk::Keys { tree: id, bits, segments, from }, now),
+                    Err(_) => self.fail_current(now),
+                }
+            }
+            Output::Repair(keys) => {
+                current.waiting = keys.into();
+                self.repair_keys(now);
+            }
+            Output::Over(outcome) => self.end_exchange(outcome, now),
+        }
+    }
+
+    fn end_exchange(&mut self, outcome: Outcome, now: Monotonic) {
+        self.counters.exchanges += 1;
+        self.counters.exchange_keys += outcome.keys;
+        self.rest_after_exchange(now);
+    }
+
+    fn fail_current(&mut self, now: Monotonic) {
+        // What is being repaired is, whoever is down; it asks nobody anything.
+        if self.exchanges.current.as_ref().is_some_and(|current| current.under_way == 0) {
+            self.counters.exchanges_failed += 1;
+            self.rest_after_exchange(now);
+        }
+    }
+
+    fn rest_after_exchange(&mut self, now: Monotonic) {
+        let Some(current) = self.exchanges.current.take() else { return };
+        self.exchanges.question = None;
+        self.exchanges.looking.retain(|_, looking| looking.whose != Whose::Ours);
+        if self.moves.gifts.share.yields(now) {
+            let rest = now.since(current.began).saturating_mul(REST).min(REST_MAX);
+            self.exchanges.rests_until = now + rest;
+        }
+    }
+
+    /// Reads as many of the keys that differ as may be read now.
+    fn repair_keys(&mut self, now: Monotonic) {
+        let yields = self.moves.gifts.share.yields(now);
+        loop {
+            let Exchanges { current, share, .. } = &mut self.exchanges;
+            let Some(current) = current else { return };
+            if current.under_way == 0 {
+                share.end(REPAIRS, now);
+            }
+            if current.waiting.is_empty() {
+                break;
+            }
+            if !yields {
+                if current.under_way >= REPAIRS_MAX {
+                    return;
+                }
+            } else {
+                if current.under_way == 0 {
+                    share.begin(REPAIRS, (0, 0), now);
+                }
+                if !share.take(REPAIRS) {
+                    return;
+                }
+            }
+            let Some(key) = current.waiting.pop_front() else { return };
+            current.under_way += 1;
+            if !self.read_for_nobody(key, Origin::Exchange) {
+                self.on_key_repaired();
+            }
+        }
+        let Some(current) = &mut self.exchanges.current else { return };
+        if current.under_way == 0 {
+            self.step_exchange(Input::Repaired, now);
+        }
+    }
+
+    /// A key has been read, and its replicas were sent what they lacked. What comes next does when the turn ends.
+    pub(super) fn on_key_repaired(&mut self) {
+        if let Some(current) = &mut self.exchanges.current {
+            current.under_way -= 1;
+            self.exchanges.is_repaired = true;
+        }
+    }
+
+    /// Once in a turn.
+    pub(super) fn take_turn_exchanging(&mut self) {
+        if std::mem::take(&mut self.exchanges.is_repaired) {
+            let now = self.config.clock.now();
+            self.repair_keys(now);
+            self.go_on_exchanging(now);
+        }
+    }
+
+    /// Looks for keys of some segments of a tree.
+    fn fold_keys(&mut self, whose: Whose, tree: TreeId, range: Range) -> Result<(), Error> {
+        let segments = KeySegments::new(range.bits, range.segments.iter().copied()).map_err(store_error)?;
+        let over = self.keys_of(tree.first, range.from.clone());
+        let request = FoldRequest {
+            segments: Some(segments),
+            past_losses: true,
+            ..FoldRequest::over(over, What::Heads(JournalCheck::None))
+        };
+        let found: Arc<Mutex<KeyPage>> = Arc::default();
+        let (page, mut n_vals, mut bytes) = (Arc::clone(&found), NVals::new(self.table.clone()), 0);
+        let visitor = move |item: &engine::fold::Visited<'_>| {
+            if n_vals.of(item.key) != Some(tree.n_val) {
+                return Control::Next;
+            }
+            let mut page = page.lock().unwrap_or_else(PoisonError::into_inner);
+            bytes += item.key.len();
+            page.keys.push((Bytes::copy_from_slice(item.key), placed_leaf(item.key, item.head).1));
+            match page.keys.len() >= KEYS_MAX || bytes >= PAGE_BYTES_MAX {
+                true => Control::Stop,
+                false => Control::Next,
+            }
+        };
+        let is_all_shown = self.store.acknowledged() == self.store.last_written() && range.from.is_none();
+        let version = is_all_shown.then(|| self.trees.get(tree).map(|kept| kept.version));
+        let snapshot = self.store.snapshot();
+        let fold = self.store.fold_at(request, snapshot, Box::new(visitor)).map_err(store_error)?;
+        self.exchanges.looking.insert(fold, Looking { whose, tree, range, found, version });
+        Ok(())
+    }
+
+    /// Takes the end of a fold, if it was one for keys.
+    pub(super) fn on_keys_fold(&mut self, id: FoldId, end: Result<FoldEnd, engine::Error>) {
+        let Some(looking) = self.exchanges.looking.remove(&id) else { return };
+        let now = self.config.clock.now();
+        let page = end.map_err(store_error).map(|end| {
+            let mut page = std::mem::take(&mut *looking.found.lock().unwrap_or_else(PoisonError::into_inner));
+            page.next = end.next.map(|place| place.key);
+            page
+        });
+        if let Ok(page) = &page {
+            self.check_tree(&looking, page);
+        }
+        match (looking.whose, page) {
+            (Whose::Theirs(to, id), page) => {
+                self.send(to, PeerMessage::Tree { id, answer: page.map(TreeAnswer::Keys) });
+            }
+            (Whose::Ours, Ok(page)) => self.step_exchange(Input::Ours(page), now),
+            (Whose::Ours, Err(_)) => self.fail_current(now),
+        }
+        self.go_on_exchanging(now);
+    }
+
+    /// Holds a tree against what a fold has found of it, where nothing has changed meanwhile.
+    fn check_tree(&mut self, looking: &Looking, page: &KeyPage) {
+        let kept = self.trees.get(looking.tree);
+        let is_as_it_was = looking.version == Some(kept.map(|kept| kept.version));
+        if !is_as_it_was || page.next.is_some() || !self.trees.whole.contains(&looking.tree.first) {
+            return;
+        }
+        let bits = looking.range.bits;
+        let mut hashes: BTreeMap<u32, u32> = looking.range.segments.iter().map(|&it| (it, 0)).collect();
+        for (key, hash) in &page.keys {
+            *hashes.entry(KeySegments::number_of(key, bits)).or_default() ^= hash;
+        }
+        let group = |segment: u32| kept.map_or(0, |kept| kept.tree.group(segment, bits));
+        let is_right = hashes.into_iter().all(|(segment, hash)| group(segment) == hash);
+        let is_finer = kept.is_some_and(|kept| kept.tree.bits() < bits);
+        if !is_right && !is_finer {
+            self.counters.trees_wrong += u64::from(!kept.is_some_and(|kept| kept.unsure));
+            self.trees.make_anew(looking.tree.first);
+        }
+    }
+
+    /// Another node asks about trees.
+    pub(super) fn on_ask_tree(&mut self, (from, id): (NodeId, AskId), partitions: u32, ask: TreeAsk) {
+        let answer = match ask {
+            _ if self.config.anti_entropy.is_none() || partitions != self.config.ring.size().partitions() => {
+                Err(Error::NotCovered)
+            }
+            TreeAsk::Roots { roots } => Ok(self.compare_roots(roots)),
+            TreeAsk::Groups { tree, .. } | TreeAsk::Keys { tree, .. }
+                if !self.trees.whole.contains(&tree.first) =>
+            {
+                Err(Error::Unreachable)
+            }
+            TreeAsk::Groups { tree, bits, groups } => self.compare_groups(tree, bits, &groups),
+            TreeAsk::Keys { tree, bits, segments, from: start } => {
+                let folds = self.exchanges.looking.values().filter(|it| it.whose != Whose::Ours).count();
+                let range = Range { bits, segments, from: start };
+                let begun = match folds < FOLDS_MAX && range.segments.len() <= SEGMENTS_MAX {
+                    true => self.fold_keys(Whose::Theirs(from, id), tree, range),
+                    false => Err(Error::Overload),
+                };
+                match begun {
+                    Ok(()) => return,
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        self.send(from, PeerMessage::Tree { id, answer });
+    }
+
+    fn compare_roots(&self, roots: Vec<(TreeId, u32)>) -> TreeAnswer {
+        let (mut differ, mut others) = (Vec::new(), Vec::new());
+        for (tree, root) in roots.into_iter().take(ROOTS_MAX) {
+            if self.config.layout.shard_of(tree.first) != self.config.id.0 {
+                others.push(tree);
+            } else if self.trees.whole.contains(&tree.first) && self.trees.root(tree) != root {
+                differ.push(tree);
+            }
+        }
+        TreeAnswer::Roots { differ, others }
+    }
+
+    fn compare_groups(&self, tree: TreeId, bits: u32, groups: &[(u32, u32)]) -> Result<TreeAnswer, Error> {
+        if groups.len() > GROUPS_MAX {
+            return Err(Error::Overload);
+        }
+        let kept = self.trees.get(tree).map(|kept| &kept.tree);
+        let hash = |number| kept.map_or(0, |tree| tree.group(number, bits));
+        let differ =
+            groups.iter().filter(|(number, theirs)| hash(*number) != *theirs).map(|(number, _)| *number);
+        // An empty tree tells apart whatever the other does.
+        let bits = kept.map_or(kv::aae::BITS_MAX, Tree::bits);
+        Ok(TreeAnswer::Groups { bits, differ: differ.collect() })
+    }
+
+    /// The answer to a question about trees.
+    pub(super) fn on_tree_answer(&mut self, from: NodeId, question: u64, answer: Result<TreeAnswer, Error>) {
+        let now = self.config.clock.now();
+        let is_it = |asked: &mut Question| asked.id == question && asked.to == from;
+        let Some(asked) = self.exchanges.question.take_if(is_it) else { return };
+        match answer {
+            Ok(TreeAnswer::Roots { differ, others }) if asked.roots > 0 => {
+                let room = DIFFERING_MAX.saturating_sub(self.exchanges.differing.len());
+                let known = differ.into_iter().filter(|tree| self.trees.whole.contains(&tree.first));
+                self.exchanges.differing.extend(known.take(room).map(|tree| (from, tree)));
+                // Fewer each time, since whoever was asked tells of the first.
+                if others.len() < asked.roots {
+                    self.ask_others(from, others);
+                }
+            }
+            Ok(TreeAnswer::Groups { bits, differ }) if asked.roots == 0 => {
+                self.step_exchange(Input::Groups { bits, differ }, now);
+            }
+            Ok(TreeAnswer::Keys(page)) if asked.roots == 0 => self.step_exchange(Input::Theirs(page), now),
+            _ => self.fail_current(now),
+        }
+        self.go_on_exchanging(now);
+    }
+
+    /// Roots that another shard of the node can tell of.
+    fn ask_others(&mut self, node: NodeId, others: Vec<TreeId>) {
+        let others: Vec<TreeId> =
+            others.into_iter().filter(|tree| self.trees.whole.contains(&tree.first)).collect();
+        if !others.is_empty() {
+            self.exchanges.roots.push_front((node, others));
+        }
+    }
+
+    /// Another node will not answer.
+    pub(super) fn fail_exchange(&mut self, node: NodeId) {
+        let is_asked = |question: &mut Question| question.to == node;
+        if self.exchanges.question.take_if(is_asked).is_some() {
+            self.fail_current(self.config.clock.now());
+        }
+        self.exchanges.roots.retain(|(to, _)| *to != node);
+        self.exchanges.differing.retain(|(with, _)| *with != node);
+    }
+}
+
+/// Whether the first of two nodes is the one that asks about a partition: half of them each.
+fn asks(here: NodeId, other: NodeId, partition: u32) -> bool {
+    (here < other) == partition.is_multiple_of(2)
+}

@@ -1,0 +1,116 @@
+//! What nodes find that they hold differently, with nobody reading it.
+
+use super::common::cluster::*;
+use bytes::Bytes;
+use kv::{Ask, NodeId, Reason};
+use node::shard::ShardCounters;
+use node::{AskId, Layout, PeerMessage};
+use ring::RingSize;
+use std::time::Duration;
+
+/// Three nodes that compare what they hold every second.
+fn comparing(data: &tempfile::TempDir) -> Cluster {
+    let mut cluster = three(data);
+    cluster.anti_entropy = Some(Duration::from_secs(1));
+    for node in 0..3 {
+        cluster.stop(node);
+        cluster.start(node);
+    }
+    cluster.pass(Duration::from_secs(1));
+    cluster
+}
+
+fn counters(cluster: &Cluster) -> Vec<ShardCounters> {
+    cluster.nodes.iter().flatten().map(|shard| shard.stats().counters).collect()
+}
+
+fn sum(cluster: &Cluster, of: fn(&ShardCounters) -> u64) -> u64 {
+    counters(cluster).iter().map(of).sum()
+}
+
+/// Gives one node alone a version of a key, that of another key.
+fn plant(cluster: &mut Cluster, node: usize, key: &str) {
+    let Some((_, _, PeerMessage::Ask { ask: Ask::Merge { head, value, .. }, .. })) =
+        cluster.kept_write.clone()
+    else {
+        panic!("something was written")
+    };
+    let layout = Layout::new(1, RingSize::new(16).unwrap());
+    let (bucket, mut ledger_key) = (bucket(), Vec::new());
+    let prefix = layout.prefix(&bucket, key.as_bytes());
+    object::key::encode_object_key(
+        prefix,
+        &bucket.bucket_type,
+        &bucket.name,
+        key.as_bytes(),
+        &mut ledger_key,
+    );
+    let ask = Ask::Merge { head, value, hints: Vec::new(), reason: Reason::Write };
+    let (id, key) = (AskId(TESTS_OWN << 8), Bytes::from(ledger_key));
+    let message = PeerMessage::Ask { id, ttl_ms: 1000, life: 0, key, ask };
+    cluster.nodes[node].as_mut().unwrap().peer(NodeId(u16::try_from((node + 1) % 3).unwrap()), message);
+    cluster.run();
+}
+
+#[test]
+fn equal_nodes_look_into_nothing() {
+    let data = folder();
+    let mut cluster = comparing(&data);
+    for key in 0..50 {
+        cluster.put(key % 3, &format!("k{key}"), "v").unwrap();
+        cluster.put(key % 3, &format!("k{key}"), "w").unwrap();
+    }
+    cluster.ask(1, kv::Request::Delete(delete("k7"))).unwrap();
+    cluster.pass(Duration::from_secs(5));
+    assert_eq!(sum(&cluster, |it| it.exchanges + it.exchanges_failed), 0);
+    assert_eq!(sum(&cluster, |it| it.trees_made), 3 * 16, "each partition is on each of three nodes");
+    let stats = cluster.nodes[0].as_ref().unwrap().stats();
+    assert_eq!((stats.tree_keys, stats.trees_due), (50, 0));
+    assert!(cluster.idle());
+}
+
+#[test]
+fn what_one_node_alone_has_comes_to_all() {
+    let data = folder();
+    let mut cluster = comparing(&data);
+    cluster.put(0, "k", "v").unwrap();
+    let names: Vec<String> = (0..40).map(|key| format!("planted{key}")).collect();
+    for (at, name) in names.iter().enumerate() {
+        plant(&mut cluster, at % 3, name);
+    }
+    cluster.pass(Duration::from_secs(60));
+    for name in &names {
+        for node in 0..3 {
+            assert_eq!(cluster.has(node, name), ["v"], "{name} on {node}");
+        }
+    }
+    let found = sum(&cluster, |it| it.exchange_keys);
+    assert!((40..=80).contains(&found), "a key is found by one of two pairs, or both: {found}");
+    // What was repaired is in the trees.
+    cluster.pass(Duration::from_secs(5));
+    assert_eq!(sum(&cluster, |it| it.exchange_keys), found);
+    assert_eq!(sum(&cluster, |it| it.trees_wrong), 0);
+    assert!(cluster.idle());
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "it takes a node's disk away")]
+fn a_node_that_has_lost_its_disk_has_all_again() {
+    let data = folder();
+    let mut cluster = comparing(&data);
+    let names: Vec<String> = (0..300).map(|key| format!("k{key}")).collect();
+    for (at, name) in names.iter().enumerate() {
+        cluster.put(at % 3, name, "v").unwrap();
+    }
+    cluster.kill(2);
+    std::fs::remove_dir_all(cluster.data.join(NAMES[2])).unwrap();
+    cluster.pass(Duration::from_secs(3));
+    cluster.start(2);
+    cluster.pass(Duration::from_secs(120));
+    let stats = cluster.nodes[2].as_ref().unwrap().stats();
+    assert_eq!(stats.tree_keys, 300);
+    for name in names.iter().step_by(20) {
+        assert_eq!(cluster.has(2, name), ["v"], "{name}");
+    }
+    assert_eq!(sum(&cluster, |it| it.trees_wrong), 0);
+}
