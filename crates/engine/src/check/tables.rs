@@ -170,8 +170,12 @@ impl Check<'_> {
         let mut levels: [Vec<Arc<Table>>; LEVELS] = Default::default();
         for (tables, records) in levels.iter_mut().zip(&state.levels) {
             for record in records {
-                let table = Table::open(self.disk, &self.dir.join(TABLES_DIR), record.id);
-                tables.extend(table.ok().filter(|table| record.describes(table)).map(Arc::new));
+                match Table::open(self.disk, &self.dir.join(TABLES_DIR), record.id) {
+                    Ok(table) => tables.extend(record.describes(&table).then(|| Arc::new(table))),
+                    Err(error @ Error::Exhausted(_)) => drop(self.stopped.get_or_insert(error)),
+                    // It is told of where the table is checked.
+                    Err(_) => {}
+                }
             }
         }
         Newest::new(Seq(u64::MAX), Vec::new(), Arc::new(Version::new(levels)), Arc::default())
