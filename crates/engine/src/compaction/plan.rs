@@ -6,6 +6,10 @@ use std::ops::Range;
 /// Segments of one compaction: more would be read before the first is gone.
 pub(crate) const RUN_SEGMENTS_MAX: usize = 16;
 
+/// And at most one part in so many of the journal, of more segments than one: until the last input is copied all of them take
+/// space beside the output.
+const RUN_SHARE: u64 = 16;
+
 /// A segment of which so little is left is compacted whatever the target: it costs next to nothing.
 const NEARLY_EMPTY_PERCENT: u64 = 10;
 
@@ -41,14 +45,16 @@ impl Choice {
 }
 
 /// The run of segments that gains the most for each byte that has to be moved, once all of them take more than
-/// `target_percent` of what is of use. The output is about `output_bytes_max` large at most.
+/// `target_percent` of what is of use. `hidden_bytes` are of no use either, though nobody knows which they are. The output
+/// is about `output_bytes_max` large at most.
 pub(crate) fn choose(
     segments: &[Choice],
+    hidden_bytes: u64,
     target_percent: u64,
     output_bytes_max: u64,
 ) -> Option<Range<usize>> {
     let total: u64 = segments.iter().map(|segment| segment.account.bytes()).sum();
-    let waste: u64 = segments.iter().map(Choice::waste).sum();
+    let waste = segments.iter().map(Choice::waste).sum::<u64>() + hidden_bytes;
     let over = total.saturating_mul(100) > total.saturating_sub(waste).saturating_mul(target_percent);
     let limit = if over { NEARLY_FULL_PERCENT } else { NEARLY_EMPTY_PERCENT };
     let candidate =
@@ -58,28 +64,33 @@ pub(crate) fn choose(
         .enumerate()
         .filter(|(_, segment)| candidate(segment))
         .min_by_key(|(_, segment)| segment.left_percent())?;
-    Some(extend(segments, best, output_bytes_max))
+    Some(extend(segments, best, output_bytes_max, total / RUN_SHARE))
 }
 
-/// Takes neighbours in that are emptier than the limit or small, as long as all fits one output.
-fn extend(segments: &[Choice], best: usize, output_bytes_max: u64) -> Range<usize> {
+/// Takes neighbours in that are emptier than the limit or small, as long as all fits one output and `run_bytes_max`.
+fn extend(segments: &[Choice], best: usize, output_bytes_max: u64, run_bytes_max: u64) -> Range<usize> {
     let limit = segments[best].left_percent().midpoint(100).min(NEARLY_FULL_PERCENT);
     let joins = |segment: &Choice| {
         let small = segment.account.bytes() < output_bytes_max / RUN_SEGMENTS_MAX as u64;
         segment.eligible && (small || segment.left_percent() <= limit)
     };
     let mut run = best..best + 1;
-    let mut left = segments[best].left();
+    let (mut left, mut bytes) = (segments[best].left(), segments[best].account.bytes());
+    let fits = |left: u64, bytes: u64, next: &Choice| {
+        left + next.left() <= output_bytes_max && bytes + next.account.bytes() <= run_bytes_max
+    };
     while run.len() < RUN_SEGMENTS_MAX {
         let after = segments.get(run.end).filter(|segment| joins(segment));
         let before = run.start.checked_sub(1).map(|at| &segments[at]).filter(|segment| joins(segment));
         match (before, after) {
-            (_, Some(next)) if left + next.left() <= output_bytes_max => {
+            (_, Some(next)) if fits(left, bytes, next) => {
                 left += next.left();
+                bytes += next.account.bytes();
                 run.end += 1;
             }
-            (Some(next), _) if left + next.left() <= output_bytes_max => {
+            (Some(next), _) if fits(left, bytes, next) => {
                 left += next.left();
+                bytes += next.account.bytes();
                 run.start -= 1;
             }
             _ => break,
@@ -100,33 +111,47 @@ mod tests {
     #[test]
     fn nothing_is_done_within_the_target() {
         let segments = [segment(100, 20), segment(100, 20), segment(100, 0)];
-        assert_eq!(choose(&segments, 130, 100), None);
-        assert_eq!(choose(&segments, 110, 100), Some(0..1));
-        assert_eq!(choose(&[], 110, 100), None);
+        assert_eq!(choose(&segments, 0, 130, 100), None);
+        assert_eq!(choose(&segments, 0, 110, 100), Some(0..1));
+        assert_eq!(choose(&[], 0, 110, 100), None);
+    }
+
+    #[test]
+    fn what_is_hidden_counts_as_waste() {
+        let segments = [segment(100, 20), segment(100, 20), segment(100, 0)];
+        assert_eq!(choose(&segments, 29, 130, 100), None);
+        assert_eq!(choose(&segments, 30, 130, 100), Some(0..1));
     }
 
     #[test]
     fn an_empty_segment_goes_at_once() {
         let segments = [segment(1000, 0), segment(100, 95), segment(1000, 0)];
-        assert_eq!(choose(&segments, 130, 1000), Some(1..2));
+        assert_eq!(choose(&segments, 0, 130, 1000), Some(1..2));
     }
 
     #[test]
     fn the_emptiest_goes_first_with_neighbours_that_fit() {
-        let segments =
-            [segment(100, 0), segment(100, 60), segment(100, 80), segment(100, 70), segment(100, 10)];
-        assert_eq!(choose(&segments, 130, 100), Some(1..4));
-        assert_eq!(choose(&segments, 130, 55), Some(2..4));
+        let mut segments =
+            vec![segment(100, 0), segment(100, 60), segment(100, 80), segment(100, 70), segment(100, 10)];
+        segments.resize(48, segment(100, 30));
+        assert_eq!(choose(&segments, 0, 130, 100), Some(1..4));
+        assert_eq!(choose(&segments, 0, 130, 55), Some(2..4));
+    }
+
+    #[test]
+    fn a_run_is_a_small_part_of_the_journal() {
+        let of = |count: usize| choose(&vec![segment(100, 90); count], 0, 130, 1000);
+        assert_eq!([8, 32, 64, 1000].map(of), [Some(0..1), Some(0..2), Some(0..4), Some(0..16)]);
     }
 
     #[test]
     fn what_is_still_written_is_no_candidate_and_what_is_pinned_is_no_waste() {
         let mut segments = [segment(100, 90), segment(100, 90)];
         segments[0].eligible = false;
-        assert_eq!(choose(&segments, 130, 100), Some(1..2));
+        assert_eq!(choose(&segments, 0, 130, 100), Some(1..2));
         let account = Account { value_bytes: 0, log_bytes: 100, dead_bytes: 0 };
         let log = |pinned_bytes| Choice { account, pinned_bytes, eligible: true };
-        assert_eq!(choose(&[log(0)], 130, 100), Some(0..1));
-        assert_eq!(choose(&[log(100)], 130, 100), None);
+        assert_eq!(choose(&[log(0)], 0, 130, 100), Some(0..1));
+        assert_eq!(choose(&[log(100)], 0, 130, 100), None);
     }
 }

@@ -22,6 +22,7 @@ mod tests;
 mod version;
 
 pub use file::{FoundManifest, MANIFEST_COPY_FILE, MANIFEST_FILE, ManifestJob, find, read, read_copy, write};
+pub(crate) use pick::HIDDEN_SHARE;
 pub use pick::{MergeCursors, MergeOptions, MergePlan};
 pub use state::{
     CleanStop, JournalPosition, MANIFEST_VERSION, METADATA_BYTES_MAX, ManifestState, SegmentRecord,

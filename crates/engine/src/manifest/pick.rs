@@ -11,7 +11,8 @@
 //!   overlaps. Parts take turns by key order; when the turn is over those runs are gone.
 //! * A leveled level over its size gives one table to the next, with those that it overlaps there, taking turns too.
 //!
-//! * Level 0, or the runs, go on earlier if half of what they hold are deletions, which end where nothing older is.
+//! * Level 0, or the runs, go on earlier if half of what they hold are deletions, which end where nothing older is, and if
+//!   they hide many dead versions (record 21).
 //!
 //! What is fullest beside its size goes first. One merge runs at a time; flushes, which only add to level 0, may run
 //! beside it.
@@ -116,8 +117,9 @@ impl MergePlan {
     }
 }
 
-/// One entry in so many may hide a dead version: a third of what the journal may waste by default.
-const HIDDEN_SHARE: u64 = 10;
+/// One entry in so many may hide a dead version: half of what the journal may waste by default. Less would have each entry merged with
+/// more of those below, and what they hide is taken into account when the journal's waste is.
+pub(crate) const HIDDEN_SHARE: u64 = 7;
 
 /// A level of exactly its size, in thousandths.
 const FULL: u64 = 1000;
@@ -243,20 +245,34 @@ impl Version {
         if deletions > 0 && deletions * 2 >= entries { FULL } else { 0 }
     }
 
-    /// A level 0, or runs, that hide one dead version for each ten of the ledger's entries count as full: values that nobody
-    /// knows to be dead stay in the journal, and a value is many times as large as its entry.
+    /// Level 0 or the runs, whichever hides more, count as full when both together hide too many dead versions: values that
+    /// nobody knows to be dead stay in the journal, and a value is many times as large as its entry.
     fn hiding(&self, level: usize, options: &MergeOptions) -> u64 {
-        let entries = |level| self.level_entries(level).0;
-        let waiting: u64 = match level {
-            0 if self.level(0).len() > 1 => entries(0),
-            RUNS_MAX if self.runs().count() > 1 || !self.level(FIRST_LEVELED).is_empty() => {
-                self.runs().map(entries).sum()
-            }
-            _ => return 0,
+        let [in_level0, in_runs] = self.above_leveled();
+        let hidden = (in_level0 + in_runs).saturating_mul(options.replacing_thousandths) / 1000;
+        if hidden == 0 || hidden * HIDDEN_SHARE < self.entries() {
+            return 0;
+        }
+        // What a merge would find something for.
+        let from_level0 = self.level(0).len() > 1;
+        let from_runs = self.runs().count() > 1 || in_runs > 0 && !self.level(FIRST_LEVELED).is_empty();
+        let level0_first = from_level0 && (in_level0 >= in_runs || !from_runs);
+        let is_first = match level {
+            0 => level0_first,
+            RUNS_MAX => from_runs && !level0_first,
+            _ => false,
         };
-        let hidden = waiting.saturating_mul(options.replacing_thousandths) / 1000;
-        let all: u64 = (0..LEVELS).map(entries).sum();
-        if hidden > 0 && hidden * HIDDEN_SHARE >= all { FULL } else { 0 }
+        if is_first { FULL } else { 0 }
+    }
+
+    /// Entries that were not merged into what is older yet: of level 0, and of the runs.
+    pub fn above_leveled(&self) -> [u64; 2] {
+        [self.level_entries(0).0, self.runs().map(|level| self.level_entries(level).0).sum()]
+    }
+
+    /// All entries.
+    pub fn entries(&self) -> u64 {
+        (0..LEVELS).map(|level| self.level_entries(level).0).sum()
     }
 
     fn fullness(&self, level: usize, options: &MergeOptions) -> u64 {

@@ -144,6 +144,13 @@ impl Version {
         std::iter::from_fn(move || self.next_table(key, &mut cursor))
     }
 
+    /// Whether the oldest run or a leveled level may hold `key`, whose hash is given, as far as filters tell: where most of a
+    /// ledger is that is more than a few memtables large.
+    pub fn may_hold_deep(&self, key: &[u8], hash: u64) -> bool {
+        let deep = &self.levels[RUNS_MAX..];
+        deep.iter().any(|level| level.find(key).is_some_and(|table| table.may_contain(hash)))
+    }
+
     /// The tables of a level: newest first in level 0, in key order in the others.
     pub fn level(&self, level: usize) -> &[Arc<Table>] {
         &self.levels[level].tables

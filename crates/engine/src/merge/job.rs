@@ -11,6 +11,8 @@ use crate::drops::DroppedRanges;
 use crate::entry::{Entry, Location};
 use crate::error::Error;
 use crate::lost::{LostRange, LostRanges};
+use crate::manifest::Version;
+use crate::memtable;
 use crate::table::{FilterBits, Table, TableBuilder, TableId};
 use base::Disk;
 use base::disk::{self, DiskOp};
@@ -26,6 +28,9 @@ const SLICE_BYTES: usize = 1 << 20;
 
 /// A slice reads at most so many entries: about a millisecond, at some 250 ns for each.
 const SLICE_ENTRIES: usize = 4096;
+
+/// One in so many entries is looked for in the ledger: two waits for memory for some ten microseconds of copying.
+const SAMPLED_EVERY: u64 = 32;
 
 /// What a merge is to do with what it reads.
 #[derive(Clone)]
@@ -63,6 +68,10 @@ pub struct MergeStats {
     pub range_dropped: u64,
     /// Newest versions that had ended and became deletions, or were left out like them.
     pub expired: u64,
+    /// Values and deletions of which it was asked whether they replace something deep in the ledger.
+    pub sampled: u64,
+    /// Those of them that do, as far as filters tell.
+    pub sampled_replacing: u64,
 }
 
 /// A merge's result.
@@ -94,6 +103,9 @@ pub struct MergeJob {
     deletion: Vec<u8>,
     /// No table holds keys on both sides of one of these.
     fences: VecDeque<Bytes>,
+    /// Where it is looked whether entries replace something.
+    replaces_in: Option<Arc<Version>>,
+    copied: u64,
     dead: Vec<DeadRecord>,
     lost: Vec<LostRange>,
     outcome: Outcome<Result<MergeOutput, Error>>,
@@ -133,6 +145,8 @@ impl MergeJob {
             stats: MergeStats::default(),
             deletion: Vec::new(),
             fences: VecDeque::new(),
+            replaces_in: None,
+            copied: 0,
             dead: Vec::new(),
             lost: Vec::new(),
             outcome,
@@ -142,6 +156,11 @@ impl MergeJob {
     /// The same, with the new tables cut at these keys, which ascend: none has keys on both sides of one.
     pub fn with_fences(self, fences: Vec<Bytes>) -> MergeJob {
         MergeJob { fences: fences.into(), ..self }
+    }
+
+    /// The same, telling of a sample of entries whether they replace something deep in this version of the ledger.
+    pub fn with_sample_in(self, version: Arc<Version>) -> MergeJob {
+        MergeJob { replaces_in: Some(version), ..self }
     }
 
     fn step(&mut self, disk: &mut dyn Disk) -> Result<Progress, Error> {
@@ -192,6 +211,12 @@ impl MergeJob {
                 self.dead.extend(DeadRecord::of(item.entry)?);
             }
             if !matches!(fate, Fate::Left) {
+                if let Some(version) = &self.replaces_in {
+                    self.copied += 1;
+                    if self.copied.is_multiple_of(SAMPLED_EVERY) {
+                        sample(version, item, &mut self.stats)?;
+                    }
+                }
                 if self.builder.is_none() {
                     let id = TableId(self.request.next_table_id.fetch_add(1, Ordering::Relaxed));
                     self.made.push(id);
@@ -238,6 +263,15 @@ impl MergeJob {
             disk::run(disk, DiskOp::Remove { path }).ok();
         }
     }
+}
+
+/// Looks whether an entry replaces something. What is inline, as index entries are, has no value in the journal.
+fn sample(version: &Version, item: Item<'_>, stats: &mut MergeStats) -> Result<(), Error> {
+    if Entry::decode(item.entry)?.location != Location::Inline {
+        stats.sampled += 1;
+        stats.sampled_replacing += u64::from(version.may_hold_deep(item.key, memtable::hash(item.key)));
+    }
+    Ok(())
 }
 
 /// What becomes of the newest version of a key. A version that has ended hides older ones in deeper levels, as a

@@ -72,10 +72,11 @@ impl Slow {
         self.jobs.run_slice(&mut self.disk)
     }
 
-    /// Lets it end everything that is due.
+    /// Lets it end everything that is due. Time passes: what compaction may do when nobody writes, the clock grants.
     pub fn rest(&mut self) {
         let mut quiet = 0;
         for _ in 0..REST_STEPS_MAX {
+            self.clock.advance_ms(1);
             self.turn();
             quiet = if self.run_slice() || !self.store.is_at_rest() { 0 } else { quiet + 1 };
             if quiet == 10 {

@@ -12,6 +12,7 @@ use crate::compression::Compressor;
 use crate::entry::Jsn;
 use crate::error::Damage;
 use crate::journal::segment::SegmentId;
+use crate::manifest::HIDDEN_SHARE;
 use crate::store::options::CompactionSchedule;
 use crate::store::{Segment, Store};
 use crate::table::Table;
@@ -269,6 +270,7 @@ impl Store {
         };
         let choices: Vec<Choice> =
             self.segments.as_slice().iter().map(|segment| self.choice(segment)).collect();
+        let hidden = self.hidden_bytes(&choices);
         let compaction = &mut self.maintenance.compaction;
         compaction.stirred = false;
         let run = if let Some(from) = compaction.thorough {
@@ -283,7 +285,9 @@ impl Store {
             compaction.thorough = Some(after.unwrap_or(Jsn(u64::MAX)));
             next..next + 1
         } else {
-            let Some(run) = choose(&choices, percent, self.options.segment_bytes_target) else { return };
+            let Some(run) = choose(&choices, hidden, percent, self.options.segment_bytes_target) else {
+                return;
+            };
             run
         };
         compaction.begun_at = Some(now);
@@ -320,6 +324,19 @@ impl Store {
         self.spawn.spawn(Box::new(Run::new(Box::new(Compaction::new(request)), outcome.clone())));
         self.maintenance.compaction.running =
             Some(Running { inputs, outcome, paused: None, dead: Vec::new() });
+    }
+
+    /// Bytes of values that newer ones have replaced whose entries did not meet yet, by estimate: what merges leave hidden
+    /// at most, since what is beyond that they are about to find.
+    fn hidden_bytes(&self, choices: &[Choice]) -> u64 {
+        let useful: u64 =
+            choices.iter().map(|choice| choice.account.bytes().saturating_sub(choice.waste())).sum();
+        let frozen: usize = self.frozen.iter().map(|frozen| frozen.reader.len()).sum();
+        let in_memory = (self.memtable.len() + frozen) as u64;
+        let above = in_memory + self.version.above_leveled().iter().sum::<u64>();
+        let replacing = above.saturating_mul(self.maintenance.replacing.thousandths()) / 1000;
+        let record = useful / (in_memory + self.version.entries()).max(1);
+        record.saturating_mul(replacing).min(useful / HIDDEN_SHARE)
     }
 
     /// What is known of a segment. All of its records must be in tables, and nobody may write it.

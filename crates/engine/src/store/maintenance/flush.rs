@@ -6,6 +6,7 @@ use crate::entry::Seq;
 use crate::merge::{MemtableSource, MergeJob, Source};
 use crate::store::Store;
 use base::spawn::Outcome;
+use std::sync::Arc;
 
 impl Store {
     pub(in crate::store) fn want_flush(&mut self) {
@@ -22,6 +23,7 @@ impl Store {
         let source: Box<dyn Source> = Box::new(MemtableSource::new(&oldest.reader, Seq(u64::MAX)));
         let outcome = Outcome::new();
         let job = MergeJob::new(vec![source], self.merge_request(0, u64::MAX, false), outcome.clone());
+        let job = job.with_sample_in(Arc::clone(&self.version));
         self.spawn.spawn(Box::new(job));
         self.maintenance.flush = Some(outcome);
     }
@@ -33,7 +35,7 @@ impl Store {
             Ok(output) => {
                 let needs_durable = self.frozen.front().expect("a flush has its memtable").last_seq;
                 self.counters.count_flush(&output.stats);
-                self.maintenance.replacing.note_flush(output.stats.versions_read, output.dead.len());
+                self.maintenance.replacing.note_flush(&output.stats, output.dead.len());
                 let edit = Edit {
                     added: in_level(0, output.tables),
                     flushed: true,

@@ -5,8 +5,8 @@
 use super::cut::CutLook;
 use super::manifest::Edit;
 use crate::error::Error;
-use crate::manifest::MergeOptions;
-use crate::merge::{MergeJob, MergeRequest};
+use crate::manifest::{MergeOptions, RUNS_MAX};
+use crate::merge::{MergeJob, MergeRequest, MergeStats};
 use crate::store::Store;
 use crate::table::{Table, TableId};
 use base::spawn::Outcome;
@@ -48,9 +48,13 @@ impl Store {
             Ok(output) => {
                 let read = plan.tables().map(|table| table.len()).sum();
                 self.counters.count_merge(read, &output.stats);
-                let upper = plan.inputs.iter().filter(|(level, _)| *level != plan.output_level);
-                let entries = upper.flat_map(|(_, tables)| tables).map(|table| table.meta().entries).sum();
-                self.maintenance.replacing.note_merge(entries, output.dead.len());
+                // A merge of level 0 alone sees nothing of what is older.
+                if plan.output_level > RUNS_MAX {
+                    let upper = plan.inputs.iter().filter(|(level, _)| *level != plan.output_level);
+                    let entries =
+                        upper.flat_map(|(_, tables)| tables).map(|table| table.meta().entries).sum();
+                    self.maintenance.replacing.note_merge(entries, output.dead.len());
+                }
                 // The manifest that lets go of the damaged blocks names what was in them.
                 self.note_damage(output.lost.iter().map(|lost| lost.damage.clone()));
                 if !output.lost.is_empty() {
@@ -96,35 +100,41 @@ impl Store {
     }
 }
 
+/// Of what is looked up in filters, so much at most is said to be there and is not: three tables of one in sixty.
+const WRONG_PERCENT: u64 = 5;
+
 /// How many of the versions that come in replace others whose values are in the journal, in thousandths: means of flushes,
-/// which see what a memtable had twice, and of merges. Both forget, and each tells of a part; a load of new keys has
-/// none.
+/// which see what a memtable had twice and look a sample of the others up, and of merges into leveled levels. All
+/// forget; a load of new keys has none.
 #[derive(Default)]
-pub(super) struct Replacing {
-    in_flushes: u64,
+pub(in crate::store) struct Replacing {
+    in_memtables: u64,
+    in_samples: u64,
     in_merges: u64,
 }
 
 impl Replacing {
-    /// Of so many versions of a memtable so many were replaced.
-    pub fn note_flush(&mut self, versions: u64, replaced: usize) {
-        self.in_flushes = mean(self.in_flushes, versions, replaced);
+    /// A memtable was flushed, of whose versions so many were replaced.
+    pub fn note_flush(&mut self, flush: &MergeStats, replaced: usize) {
+        self.in_memtables = mean(self.in_memtables, flush.versions_read, replaced as u64);
+        let wrong = flush.sampled * WRONG_PERCENT / 100;
+        self.in_samples = mean(self.in_samples, flush.sampled, flush.sampled_replacing.saturating_sub(wrong));
     }
 
     /// So many entries of upper levels have replaced so many.
     pub fn note_merge(&mut self, entries: u64, replaced: usize) {
-        self.in_merges = mean(self.in_merges, entries, replaced);
+        self.in_merges = mean(self.in_merges, entries, replaced as u64);
     }
 
-    /// As far as either knows.
+    /// As far as any of them knows.
     pub fn thousandths(&self) -> u64 {
-        self.in_flushes.max(self.in_merges)
+        self.in_memtables.max(self.in_samples).max(self.in_merges)
     }
 }
 
 /// A mean in which the last one counts a quarter.
-fn mean(before: u64, versions: u64, replaced: usize) -> u64 {
-    let now = (replaced as u64).saturating_mul(1000) / versions.max(1);
+fn mean(before: u64, versions: u64, replaced: u64) -> u64 {
+    let now = replaced.saturating_mul(1000) / versions.max(1);
     (3 * before + now.min(1000)) / 4
 }
 
