@@ -124,7 +124,7 @@ impl Shard {
             now + Duration::from_nanos(self.config.rng.next_u64() % nanos)
         });
         let is_idle = self.exchanges.roots.is_empty() && self.exchanges.differing.is_empty();
-        if due <= now && is_idle && self.exchanges.current.is_none() && self.trees.due() == 0 {
+        if due <= now && is_idle && self.exchanges.current.is_none() && !self.trees.are_due() {
             self.exchanges.next_round = Some(now + interval);
             self.begin_round();
         }

@@ -74,6 +74,8 @@ pub(super) struct Trees {
     /// The partitions that have theirs, by their first prefix.
     pub whole: BTreeSet<u16>,
     due: BTreeSet<u16>,
+    /// Those that could not be read, and are due again when the others are made and some time has passed.
+    failed: BTreeSet<u16>,
     making: Option<Making>,
     again_at: Monotonic,
     last_version: u64,
@@ -108,7 +110,20 @@ impl Trees {
 
     /// Partitions whose trees are yet to be made.
     pub fn due(&self) -> usize {
-        self.due.len() + usize::from(self.making.is_some())
+        self.due.len() + self.failed.len() + usize::from(self.making.is_some())
+    }
+
+    /// Whether some are about to be made.
+    pub fn are_due(&self) -> bool {
+        !self.due.is_empty() || self.making.is_some()
+    }
+
+    /// The partition that is to be made next.
+    fn next(&mut self, now: Monotonic) -> Option<u16> {
+        if self.due.is_empty() && self.again_at <= now {
+            self.due = std::mem::take(&mut self.failed);
+        }
+        self.due.pop_first()
     }
 
     /// Has a partition's trees made anew; until then they stay as they are.
@@ -225,6 +240,7 @@ impl Shard {
             self.trees.trees.clear();
             self.trees.whole.clear();
             self.trees.due.clear();
+            self.trees.failed.clear();
             self.trees.making = None;
         }
         self.trees.props = Some(self.table.digest());
@@ -241,12 +257,15 @@ impl Shard {
         let firsts: BTreeSet<u16> = firsts.collect();
         let trees = &mut self.trees;
         trees.due.retain(|first| firsts.contains(first));
+        trees.failed.retain(|first| firsts.contains(first));
         trees.making.take_if(|making| !firsts.contains(&making.first));
         for gone in trees.whole.difference(&firsts).copied().collect::<Vec<_>>() {
             trees.forget(gone);
         }
         let making = trees.making.as_ref().map(|making| making.first);
-        let is_new = |first: &u16| !trees.whole.contains(first) && making != Some(*first);
+        let is_new = |first: &u16| {
+            !trees.whole.contains(first) && !trees.failed.contains(first) && making != Some(*first)
+        };
         let new: Vec<u16> = firsts.into_iter().filter(is_new).collect();
         trees.due.extend(new);
     }
@@ -260,8 +279,10 @@ impl Shard {
     /// Goes on with making trees: the next partition, or its fold once the snapshot shows what it must.
     pub(super) fn make_trees(&mut self, now: Monotonic) {
         if self.trees.making.is_none() {
-            let is_held = now < self.trees.again_at || self.store.fenced().is_some();
-            let Some(first) = self.trees.due.pop_first().filter(|_| !is_held) else { return };
+            if self.store.fenced().is_some() {
+                return;
+            }
+            let Some(first) = self.trees.next(now) else { return };
             let (after, made) = (self.store.last_written(), Arc::default());
             self.trees.making = Some(Making { first, after, fold: None, made, changes: Vec::new() });
         }
@@ -289,7 +310,7 @@ impl Shard {
         let trees = &mut self.trees;
         trees.again_at = now + AGAIN_AFTER;
         if let Some(making) = trees.making.take() {
-            trees.due.insert(making.first);
+            trees.failed.insert(making.first);
         }
     }
 
