@@ -66,6 +66,7 @@ impl Node {
             read_form: kv::ReadForm::LocalValue,
             life: 1,
             reaping: node::Reaping::after(None),
+            anti_entropy: None,
         };
         let shard = Shard::new(config, store, table);
         Ok(Node {
