@@ -76,11 +76,41 @@ fn planted_faults_are_caught_and_named() {
 }
 
 #[test]
-fn the_engine_is_driven_in_process() {
-    let text = MIX.replace("\"null\"", "\"engine\"").replace("200000", "20000");
-    let (summary, _) = run_it(&format!("{text}\n[engine]\ndurability = \"none\"\n"));
-    assert!(summary.verdict.passed, "{:?}", summary.verdict);
-    assert!(summary.check.compared > 5000, "{:?}", summary.check);
+fn every_engine_is_driven_in_process() {
+    for kind in backends::Kind::ALL.into_iter().filter(|kind| kind.is_built()) {
+        let text = MIX.replace("\"null\"", "\"engine\"").replace("200000", "20000");
+        let lists = "[[operation]]\nop = \"list-buckets\"\n";
+        let engine = format!("[engine]\nname = {:?}\ndurability = \"none\"\n", kind.name());
+        let (summary, results) = run_it(&format!("{text}{lists}{engine}"));
+        assert!(summary.verdict.passed, "{}: {:?}", kind.name(), summary.verdict);
+        assert!(summary.check.compared > 5000, "{}: {:?}", kind.name(), summary.check);
+        assert_eq!(summary.total.failed, 0, "{}", kind.name());
+        let server = &results.manifest.servers[0];
+        assert_eq!((&*server.name, &*server.options["durability"]), (kind.name(), "none"));
+    }
+}
+
+#[test]
+fn what_an_engine_keeps_is_there_for_the_next_run() {
+    for kind in backends::Kind::ALL.into_iter().filter(|kind| kind.is_built() && kind.is_kept()) {
+        let folder = tempfile::tempdir().unwrap();
+        let text = |count: u32, op: &str| {
+            format!(
+                "driver = \"engine\"\nconcurrency = 1\nwarm_up = \"0s\"\noperations_max = {count}\n\
+                 [engine]\nname = {:?}\nfolder = {:?}\ndurability = \"none\"\n[keys]\nkind = \"sequential\"\n\
+                 count = 1000\n[check]\naudit = 0\n[[operation]]\nop = {op:?}\n",
+                kind.name(),
+                folder.path().join("stores"),
+            )
+        };
+        run_in(&folder.path().join("puts"), &text(1000, "put"));
+        run_in(&folder.path().join("gets"), &text(1000, "get"));
+        let gets = Results::open(&folder.path().join("gets")).unwrap();
+        let found =
+            |second: &results::Second| second.operations["get"].done - second.operations["get"].not_found;
+        let found: u64 = gets.seconds.iter().filter(|it| it.operations.contains_key("get")).map(found).sum();
+        assert_eq!(found, 1000, "{}", kind.name());
+    }
 }
 
 #[test]

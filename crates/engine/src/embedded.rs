@@ -60,6 +60,11 @@ impl Machine {
         let disks: MakeDisk = Arc::new(move || Box::new(disks()));
         Machine { disks, clock: Arc::new(clock), rng: Arc::new(Mutex::new(rng)) }
     }
+
+    /// Another handle of its disk.
+    pub fn disk(&self) -> Box<dyn Disk> {
+        (self.disks)()
+    }
 }
 
 /// A machine's randomness, for a store to own.

@@ -169,6 +169,11 @@ pub trait Driver {
 
     /// Tells of what has ended; if nothing has, waits for it, `timeout` at most.
     fn poll(&mut self, timeout: Duration, sink: &mut dyn Sink) -> Result<(), Error>;
+
+    /// Ends, when nothing is under way any more.
+    fn finish(self: Box<Self>) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// What every request of a run has in common.

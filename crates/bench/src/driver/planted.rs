@@ -99,6 +99,10 @@ impl<D: Driver> Driver for Planted<D> {
         }
         self.inner.poll(timeout, &mut Liar { stale: &mut self.stale, sink })
     }
+
+    fn finish(self: Box<Self>) -> Result<(), Error> {
+        Box::new(self.inner).finish()
+    }
 }
 
 struct Liar<'a> {

@@ -74,9 +74,10 @@ pub fn run(
     control: &Control,
     observer: &mut dyn Observer,
 ) -> Result<Summary, Error> {
-    let (watched, servers): (Vec<_>, Vec<_>) = servers::find(workload).into_iter().unzip();
-    let folder = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
-    let drivers = Drivers::new(workload, folder.path());
+    let temporary = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
+    let folder = workload.engine.folder.as_deref().unwrap_or(temporary.path());
+    let (watched, servers): (Vec<_>, Vec<_>) = servers::find(workload, folder).into_iter().unzip();
+    let drivers = Drivers::new(workload, folder);
     let jobs = workload.jobs.len();
     let made = (0..workload.threads).map(|worker| drivers.make(worker, share(workload, worker)));
     let made: Vec<_> =
@@ -272,6 +273,7 @@ struct Drivers<'a> {
     workload: &'a Workload,
     common: Common,
     null: crate::driver::null::Store,
+    /// Of stores in this process.
     folder: &'a Path,
 }
 
@@ -293,14 +295,8 @@ impl<'a> Drivers<'a> {
         match workload.driver {
             DriverKind::Null => Ok(self.planted(NullDriver::new(self.null.clone()))),
             DriverKind::Engine => {
-                let folder = workload.engine.folder.as_deref().unwrap_or(self.folder);
-                let durability = match workload.engine.durability.as_deref() {
-                    Some("none") => engine::Durability::None,
-                    Some("interval") => engine::Durability::Interval,
-                    _ => engine::Durability::Sync,
-                };
-                let driver = EngineDriver::open(&EngineDriver::folder(folder, worker), durability)?;
-                Ok(self.planted(driver))
+                let folder = EngineDriver::folder(self.folder, worker);
+                Ok(self.planted(EngineDriver::open(&folder, &workload.engine)?))
             }
             DriverKind::Pb => {
                 let codec = Pb::new(&self.common);

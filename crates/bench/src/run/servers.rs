@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -63,14 +63,42 @@ impl Watched {
     }
 }
 
-/// The servers of a workload, and what the manifest says of them.
-pub fn find(workload: &Workload) -> Vec<(Watched, Server)> {
+/// The servers of a workload, and what the manifest says of them. An engine in this process has its stores in `folder`.
+pub fn find(workload: &Workload, folder: &Path) -> Vec<(Watched, Server)> {
     match workload.driver {
         DriverKind::Pb | DriverKind::Http => {
             (0..workload.addresses.len()).map(|at| describe(workload, at)).collect()
         }
-        DriverKind::Engine | DriverKind::Null => Vec::new(),
+        DriverKind::Engine => vec![in_process(workload, folder)],
+        DriverKind::Null => Vec::new(),
     }
+}
+
+/// An engine in this process: what it costs is told together with what the generator costs.
+fn in_process(workload: &Workload, folder: &Path) -> (Watched, Server) {
+    let (pid, plan) = (std::process::id(), &workload.engine);
+    // Before the run makes it: the file system is that of the folder that it will be in.
+    let mount = folder.ancestors().find(|it| it.exists()).and_then(proc::mount_of);
+    let watched = Watched {
+        address: SocketAddr::from(([0, 0, 0, 0], 0)),
+        stats: None,
+        pid: AtomicU32::new(pid),
+        is_local: true,
+        data: Some(folder.to_path_buf()),
+        device: mount.as_ref().map(|(device, _)| device.clone()),
+    };
+    let server = Server {
+        name: plan.kind.name().to_owned(),
+        address: "in the generator's process".to_owned(),
+        pid: Some(pid),
+        command: Vec::new(),
+        version: String::new(),
+        options: plan.kind.options(&plan.settings),
+        data: Some(folder.display().to_string()),
+        file_system: mount.map(|(_, kind)| kind),
+        limits: proc::limits(pid),
+    };
+    (watched, server)
 }
 
 fn describe(workload: &Workload, at: usize) -> (Watched, Server) {

@@ -59,6 +59,7 @@ impl Worker<'_> {
         self.leave_mix();
         self.state.end();
         self.state.save(resume);
+        let done = done.and_then(|()| self.driver.finish());
         // Nobody listens only where the collector has failed, which it tells itself.
         self.out.send(Message::Ended(self.state.worker as usize, done)).ok();
     }

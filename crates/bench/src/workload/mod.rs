@@ -11,6 +11,7 @@ use crate::check::Cause;
 use crate::keys::Shape;
 use crate::names::Naming;
 use crate::values::Size;
+use backends::{Kind, Settings};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -128,7 +129,7 @@ pub enum DriverKind {
     Pb,
     /// Riak's HTTP.
     Http,
-    /// The storage engine in this process, one store for each thread.
+    /// A storage engine in this process, one store for each thread.
     Engine,
     /// Nothing: a map in memory that answers at once, to see what the generator can do.
     Null,
@@ -298,8 +299,10 @@ pub struct Plant {
 pub struct EnginePlan {
     /// Where its stores are; a temporary folder otherwise.
     pub folder: Option<PathBuf>,
-    /// `none`, `interval` or `sync`.
-    pub durability: Option<String>,
+    /// Which engine.
+    pub kind: Kind,
+    /// What it is told.
+    pub settings: Settings,
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::driver::ErrorKind;
 use crate::keys::{Shape, UNIQUE_FROM};
 use crate::names::Naming;
 use crate::values::{STAMP_LEN, Size, VALUE_MAX};
+use backends::{Durability, Kind, Settings};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,8 @@ const KEYS_MAX_DEFAULT: u64 = 4_000_000;
 const AUDIT_DEFAULT: u64 = 10_000;
 /// A key in Riak has at most so many bytes.
 const KEY_LEN_MAX: usize = 65_535;
+/// A TiB: a larger cache is a mistake.
+const CACHE_MIB_MAX: u64 = 1 << 20;
 const OPERATIONS_MAX: usize = results::LABELS_MAX;
 
 const QUORUMS: [&str; 6] = ["r", "w", "pr", "pw", "dw", "n_val"];
@@ -414,10 +417,17 @@ fn plant(top: &mut Fields<'_>) -> Result<Plant, Error> {
 fn engine(top: &mut Fields<'_>) -> Result<EnginePlan, Error> {
     let Some(mut it) = top.inner("engine")? else { return Ok(EnginePlan::default()) };
     let folder = it.text("folder")?.map(PathBuf::from);
-    let words = ["none", "interval", "sync"].map(|word| (word, word.to_owned()));
-    let durability = it.word("durability", &words)?;
+    let kind = it.word("name", &Kind::ALL.map(|kind| (kind.name(), kind)))?.unwrap_or_default();
+    let words = [("none", Durability::None), ("interval", Durability::Interval), ("sync", Durability::Sync)];
+    let mut settings = Settings::default();
+    if let Some(durability) = it.word("durability", &words)? {
+        settings.durability = durability;
+    }
+    if let Some(mib) = it.number("cache_mib", 1, CACHE_MIB_MAX)? {
+        settings.cache_bytes = (mib << 20) as usize;
+    }
     it.finish()?;
-    Ok(EnginePlan { folder, durability })
+    Ok(EnginePlan { folder, kind, settings })
 }
 
 fn quorums(top: &mut Fields<'_>) -> Result<BTreeMap<String, u32>, Error> {

@@ -1,0 +1,125 @@
+//! Opening: the key directory, from hints and from segments that have none.
+
+use super::hint::{self, Hint, HintEntry};
+use super::{Bitcask, Newest, damaged, failed};
+use crate::error::Error;
+use base::disk::{self, DiskOp, FileId, OpenMode};
+use engine::journal::record::FLAG_MORE;
+use engine::journal::scan::Scanned;
+use engine::journal::segment::{HeaderError, SEGMENT_HEADER_BYTES, file_name, parse_file_name, parse_header};
+use engine::journal::{Kind, Scanner, SegmentId};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// A hint is read at once; it is as long as the keys of one segment, and far longer is none of ours.
+const HINT_BYTES_MAX: u64 = 2 << 30;
+
+impl Bitcask {
+    /// Reads what is there, and seals what a crash has left unsealed.
+    pub(super) fn load(&mut self) -> Result<(), Error> {
+        let names = disk::list(&mut *self.disk, &self.folder).map_err(|error| failed(&error))?;
+        let segments: BTreeSet<SegmentId> = names.iter().filter_map(|name| parse_file_name(name)).collect();
+        for name in &names {
+            // A crash came between a segment's removal and its hint's.
+            if hint::parse_file_name(name).is_some_and(|segment| !segments.contains(&segment)) {
+                self.run(DiskOp::Remove { path: self.folder.join(name) })?;
+            }
+        }
+        for segment in segments {
+            let path = self.folder.join(file_name(segment));
+            let (file, len) =
+                disk::open(&mut *self.disk, &path, OpenMode::Write).map_err(|error| failed(&error))?;
+            self.files.insert(segment, (file, len));
+            let hint_name = hint::file_name(segment);
+            let hinted = match names.contains(&hint_name) {
+                true => self.load_hint(self.folder.join(hint_name), segment, len)?,
+                false => false,
+            };
+            // Where a hint was, its segment was synced as a whole.
+            if !hinted {
+                self.load_segment(segment, file, len, names.contains(&hint::file_name(segment)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the hint told all that is in the segment.
+    fn load_hint(&mut self, path: PathBuf, segment: SegmentId, segment_len: u64) -> Result<bool, Error> {
+        let disk = &mut *self.disk;
+        let (file, len) = disk::open(disk, &path, OpenMode::Read).map_err(|error| failed(&error))?;
+        let bytes = match usize::try_from(len.min(HINT_BYTES_MAX)) {
+            Ok(len) => disk::read(disk, file, 0, len).map_err(|error| failed(&error))?,
+            Err(_) => return Ok(false),
+        };
+        disk::run(disk, DiskOp::Close { file }).map_err(|error| failed(&error))?;
+        match hint::parse(&bytes, segment) {
+            Some((len, entries)) if len == segment_len => {
+                entries.into_iter().for_each(|(key, entry)| self.apply(segment, key, entry));
+                Ok(true)
+            }
+            Some(_) => Err(damaged(segment, segment_len, "the segment is not as long as it was")),
+            None => Ok(false),
+        }
+    }
+
+    /// Scans a segment, and seals it. `was_sealed`: all of it was promised.
+    fn load_segment(
+        &mut self,
+        segment: SegmentId,
+        file: FileId,
+        len: u64,
+        was_sealed: bool,
+    ) -> Result<(), Error> {
+        let header = disk::read(&mut *self.disk, file, 0, SEGMENT_HEADER_BYTES);
+        let header = header.map_err(|error| failed(&error))?;
+        let was_synced = match parse_header(&header, segment) {
+            Ok(header) => header.incarnation == 1,
+            // It was being made when the machine went down: nothing can be in it.
+            Err(HeaderError::Damaged) if len <= SEGMENT_HEADER_BYTES as u64 && !was_sealed => {
+                self.files.remove(&segment);
+                self.run(DiskOp::Close { file })?;
+                return self.run(DiskOp::Remove { path: self.folder.join(file_name(segment)) });
+            }
+            Err(HeaderError::Damaged) => return Err(damaged(segment, 0, "segment header")),
+            Err(HeaderError::Version(version)) => {
+                return Err(Error::Refused(format!("{}: version {version} is newer", file_name(segment))));
+            }
+        };
+        let mut newest = Newest { segment, file, len: SEGMENT_HEADER_BYTES as u64, hint: Hint::new(segment) };
+        let mut scanner = Scanner::new(file, len, segment, newest.len);
+        let mut batch: Vec<(Vec<u8>, HintEntry)> = Vec::new();
+        while let Some(scanned) = scanner.next(&mut *self.disk)? {
+            match scanned {
+                Scanned::Record(found) => {
+                    let record = found.record();
+                    let is_delete = match record.kind {
+                        Kind::Data => false,
+                        Kind::Delete => true,
+                        _ => return Err(damaged(segment, found.offset, "a record of another store")),
+                    };
+                    let (header, offset) = (found.header(), found.offset as u32);
+                    let entry = HintEntry { is_delete, offset, lens: (header.head_len, header.value_len) };
+                    batch.push((record.key.to_vec(), entry));
+                    if record.flags & FLAG_MORE == 0 {
+                        newest.len = found.offset + found.bytes().len() as u64;
+                        for (key, entry) in batch.drain(..) {
+                            newest.hint.push(&key, entry);
+                            self.apply(segment, &key, entry);
+                        }
+                    }
+                }
+                // Nobody was promised anything of a segment that is not synced.
+                Scanned::Gap(_) if !was_synced && !was_sealed => break,
+                Scanned::Gap(fault) => return Err(damaged(segment, fault.from, fault.what)),
+                Scanned::Tail { fault, blank: false } if was_sealed => {
+                    return Err(damaged(segment, fault.from, fault.what));
+                }
+                // What was being written, and, where writes are synced, promised to nobody.
+                Scanned::Tail { .. } => break,
+            }
+        }
+        self.run(DiskOp::Truncate { file, len: newest.len })?;
+        self.files.insert(segment, (file, newest.len));
+        self.seal(newest)
+    }
+}

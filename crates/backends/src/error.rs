@@ -1,0 +1,54 @@
+//! What can go wrong, as far as a caller acts on it.
+
+/// An error of a backend.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Stored bytes fail a check: never "not found".
+    #[error("damaged: {0}")]
+    Damaged(String),
+    /// It is beyond a limit of this engine.
+    #[error("{what} of {len} bytes is over the limit of {limit}")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// How large it is.
+        len: usize,
+        /// How large it may be.
+        limit: usize,
+    },
+    /// This engine, or this program, cannot do what was asked for, whenever it is asked.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// The engine failed.
+    #[error("{engine}: {what}")]
+    Failed {
+        /// Its name.
+        engine: &'static str,
+        /// What it said.
+        what: String,
+    },
+}
+
+impl Error {
+    /// For `map_err`: what the engine of this name said.
+    #[cfg(any(feature = "fjall", feature = "lmdb", feature = "redb", feature = "rocksdb"))]
+    pub(crate) fn of<E: std::fmt::Display>(engine: &'static str) -> impl Fn(E) -> Error {
+        move |error| Error::Failed { engine, what: error.to_string() }
+    }
+
+    /// Refuses what is longer than an engine takes.
+    pub(crate) fn check_len(what: &'static str, len: usize, limit: usize) -> Result<(), Error> {
+        if len > limit { Err(Error::TooLarge { what, len, limit }) } else { Ok(()) }
+    }
+}
+
+impl From<engine::Error> for Error {
+    fn from(error: engine::Error) -> Error {
+        match error {
+            engine::Error::Damaged(damage) => Error::Damaged(damage.to_string()),
+            engine::Error::TooLarge { what, len, limit } => Error::TooLarge { what, len, limit },
+            engine::Error::Refused(what) => Error::Refused(what.to_owned()),
+            other => Error::Failed { engine: "annulet", what: other.to_string() },
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The names of backends, what they can be told, and how each is opened.
+
+use crate::annulet::Annulet;
+use crate::backend::Backend;
+use crate::bitcask::Bitcask;
+use crate::error::Error;
+use crate::memory::Memory;
+use engine::{Durability, Machine};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What every backend can be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// When a write is safe. Some engines have no [`Durability::Interval`], and refuse it.
+    pub durability: Durability,
+    /// Memory for the engine's own cache, as far as it has one beside the system's. Default: 64 MiB, as our engine has.
+    pub cache_bytes: usize,
+    /// About how large a file of the log is, where the engine is ours. Default: 128 MiB.
+    pub segment_bytes: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { durability: Durability::Sync, cache_bytes: 64 << 20, segment_bytes: 128 << 20 }
+    }
+}
+
+/// A backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Our engine.
+    #[default]
+    Annulet,
+    /// A map in memory.
+    Memory,
+    /// A log, with its keys in memory.
+    Bitcask,
+    /// Fjall.
+    Fjall,
+    /// Fjall, with large values in files of their own.
+    FjallBlob,
+    /// LMDB.
+    Lmdb,
+    /// Redb.
+    Redb,
+    /// RocksDB.
+    RocksDb,
+    /// RocksDB, with large values in blob files.
+    RocksDbBlob,
+}
+
+impl Kind {
+    /// All, those that this program was built without included.
+    pub const ALL: [Kind; 9] = [
+        Kind::Annulet,
+        Kind::Memory,
+        Kind::Bitcask,
+        Kind::Fjall,
+        Kind::FjallBlob,
+        Kind::Lmdb,
+        Kind::Redb,
+        Kind::RocksDb,
+        Kind::RocksDbBlob,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Annulet => "annulet",
+            Kind::Memory => "memory",
+            Kind::Bitcask => "bitcask",
+            Kind::Fjall => "fjall",
+            Kind::FjallBlob => "fjall-blob",
+            Kind::Lmdb => "lmdb",
+            Kind::Redb => "redb",
+            Kind::RocksDb => "rocksdb",
+            Kind::RocksDbBlob => "rocksdb-blob",
+        }
+    }
+
+    /// The feature that a program with it is built with; `None` if every program has it.
+    pub fn feature(self) -> Option<&'static str> {
+        match self {
+            Kind::Annulet | Kind::Memory | Kind::Bitcask => None,
+            Kind::Fjall | Kind::FjallBlob => Some("fjall"),
+            Kind::Lmdb => Some("lmdb"),
+            Kind::Redb => Some("redb"),
+            Kind::RocksDb | Kind::RocksDbBlob => Some("rocksdb"),
+        }
+    }
+
+    /// Whether this program has it.
+    pub fn is_built(self) -> bool {
+        match self {
+            Kind::Annulet | Kind::Memory | Kind::Bitcask => true,
+            Kind::Fjall | Kind::FjallBlob => cfg!(feature = "fjall"),
+            Kind::Lmdb => cfg!(feature = "lmdb"),
+            Kind::Redb => cfg!(feature = "redb"),
+            Kind::RocksDb | Kind::RocksDbBlob => cfg!(feature = "rocksdb"),
+        }
+    }
+
+    /// Whether what is written is there after a restart.
+    pub fn is_kept(self) -> bool {
+        self != Kind::Memory
+    }
+
+    /// What an engine is told, for whoever wants to compare: everything that is not its library's default.
+    pub fn options(self, settings: &Settings) -> BTreeMap<String, String> {
+        let durability = format!("{:?}", settings.durability).to_lowercase();
+        let mut options = BTreeMap::from([("backend".to_owned(), self.name().to_owned())]);
+        options.insert("durability".to_owned(), if self.is_kept() { durability } else { "none".to_owned() });
+        let cache = match self {
+            Kind::Memory => None,
+            Kind::Bitcask | Kind::Lmdb => Some("the system's".to_owned()),
+            _ => Some(settings.cache_bytes.to_string()),
+        };
+        options.extend(cache.map(|cache| ("cache_bytes".to_owned(), cache)));
+        let own = match self {
+            #[cfg(feature = "fjall")]
+            Kind::Fjall | Kind::FjallBlob => crate::fjall::options(self == Kind::FjallBlob),
+            #[cfg(feature = "lmdb")]
+            Kind::Lmdb => crate::lmdb::options(),
+            #[cfg(feature = "redb")]
+            Kind::Redb => crate::redb::options(settings),
+            #[cfg(feature = "rocksdb")]
+            Kind::RocksDb | Kind::RocksDbBlob => crate::rocksdb::options(self == Kind::RocksDbBlob),
+            Kind::Annulet => crate::annulet::options(settings),
+            Kind::Bitcask => crate::bitcask::options(settings),
+            _ => Vec::new(),
+        };
+        options.extend(own.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        options
+    }
+
+    /// Opens the store in `folder`, which is there, or makes one. `machine` is what our own run on.
+    pub fn open(
+        self,
+        folder: &Path,
+        settings: &Settings,
+        machine: Machine,
+    ) -> Result<Box<dyn Backend>, Error> {
+        if settings.durability == Durability::Interval && self != Kind::Annulet {
+            let what = format!("{} has no durability {:?}: it is none or sync", self.name(), "interval");
+            return Err(Error::Refused(what));
+        }
+        match self {
+            Kind::Annulet => Ok(Box::new(Annulet::open(folder, settings, machine)?)),
+            Kind::Memory => Ok(Box::new(Memory::default())),
+            Kind::Bitcask => Ok(Box::new(Bitcask::open(folder, settings, &machine)?)),
+            #[cfg(feature = "fjall")]
+            Kind::Fjall | Kind::FjallBlob => {
+                Ok(Box::new(crate::fjall::Fjall::open(folder, settings, self == Kind::FjallBlob)?))
+            }
+            #[cfg(feature = "lmdb")]
+            Kind::Lmdb => Ok(Box::new(crate::lmdb::Lmdb::open(folder, settings)?)),
+            #[cfg(feature = "redb")]
+            Kind::Redb => Ok(Box::new(crate::redb::Redb::open(folder, settings)?)),
+            #[cfg(feature = "rocksdb")]
+            Kind::RocksDb | Kind::RocksDbBlob => {
+                let has_blobs = self == Kind::RocksDbBlob;
+                Ok(Box::new(crate::rocksdb::RocksDb::open(folder, settings, has_blobs)?))
+            }
+            #[allow(unreachable_patterns, reason = "there are none where all are built")]
+            other => {
+                let (name, feature) = (other.name(), other.feature().unwrap_or_default());
+                let what = format!("this program has no {name}: it is built with --features {feature}");
+                Err(Error::Refused(what))
+            }
+        }
+    }
+}
