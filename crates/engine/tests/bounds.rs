@@ -34,6 +34,32 @@ fn a_store_takes_no_more_memory_than_its_options_say() {
     assert!(most < allowed, "{most} bytes of {allowed}");
 }
 
+/// A segment of which a little is dead, too little to go, is looked at once and not for ever.
+#[test]
+fn what_is_not_worth_a_compaction_is_left_alone() {
+    let options = Options {
+        segment_bytes_target: 64 << 10,
+        space_target_percent: 100,
+        space_target_idle_percent: 100,
+        ..options()
+    };
+    let mut slow = Slow::open(options);
+    let put = |slow: &mut Slow, number: u64| {
+        slow.store
+            .write(&[Write::Put { key: &number.to_be_bytes(), head: b"", value: &[&[7; 300]] }])
+            .unwrap();
+        slow.rest();
+    };
+    (0..1000).for_each(|number| put(&mut slow, number));
+    // Of some 180 records of a segment so many; one of these shares is between a twentieth and what rounds to it.
+    for (segment, dead) in (0..5).zip(6..) {
+        (0..dead).for_each(|nth| put(&mut slow, segment * 180 + nth * 17));
+    }
+    (1000..8000).for_each(|number| put(&mut slow, number));
+    let stats = slow.store.stats();
+    assert!(stats.journal_dead_bytes > 0 && stats.segments > 10, "{stats:?}");
+}
+
 /// Though nobody waits for a sync, there is one for each so many bytes: it is short, and a power cut takes little.
 #[test]
 fn what_is_not_synced_is_bounded_whatever_the_durability() {

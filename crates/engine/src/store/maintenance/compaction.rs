@@ -47,6 +47,9 @@ pub(in crate::store) struct CompactionState {
     quarantined: BTreeSet<SegmentId>,
     /// Bytes that are log only and were found to be needed, by segment.
     pinned: FastMap<SegmentId, u64>,
+    /// Segments of which too little can go, with their dead bytes as of when that was found: until more are dead they are left
+    /// alone.
+    not_worth: FastMap<SegmentId, u64>,
     /// Segments that are in no list any more, the oldest first; their files are still there.
     pub(in crate::store) obsolete: Vec<Arc<Segment>>,
     /// When the first of them came.
@@ -342,10 +345,12 @@ impl Store {
     /// What is known of a segment. All of its records must be in tables, and nobody may write it.
     fn choice(&self, segment: &Segment) -> Choice {
         let compaction = &self.maintenance.compaction;
+        let account = self.accounts.of(segment.id);
+        let is_worth = compaction.not_worth.get(&segment.id).is_none_or(|&dead| account.dead_bytes > dead);
         Choice {
-            account: self.accounts.of(segment.id),
+            account,
             pinned_bytes: compaction.pinned.get(&segment.id).copied().unwrap_or(0),
-            eligible: self.is_settled(segment) && !compaction.quarantined.contains(&segment.id),
+            eligible: self.is_settled(segment) && !compaction.quarantined.contains(&segment.id) && is_worth,
         }
     }
 
@@ -383,8 +388,9 @@ impl Store {
             }
             Err(CompactionError::NotWorth) => {
                 for input in &running.inputs {
-                    let log_bytes = self.accounts.of(input.id).log_bytes;
-                    compaction.pinned.insert(input.id, log_bytes);
+                    let account = self.accounts.of(input.id);
+                    compaction.pinned.insert(input.id, account.log_bytes);
+                    compaction.not_worth.insert(input.id, account.dead_bytes);
                 }
             }
             Err(CompactionError::Cancelled) => {}
@@ -411,6 +417,7 @@ impl Store {
         for input in &compacted.inputs {
             self.accounts.remove(input.id);
             compaction.pinned.remove(&input.id);
+            compaction.not_worth.remove(&input.id);
         }
         // Older records may be gone now, which others had to be kept for.
         let first = compacted.inputs[0].first_jsn;
@@ -418,6 +425,7 @@ impl Store {
         let own = compacted.output.as_ref().map(|segment| segment.id);
         for segment in newer.filter(|segment| Some(segment.id) != own) {
             compaction.pinned.remove(&segment.id);
+            compaction.not_worth.remove(&segment.id);
         }
         compaction.obsolete_since.get_or_insert(self.clock.now());
         compaction.obsolete.extend(compacted.inputs);
