@@ -55,6 +55,8 @@ pub(super) struct Ending {
     listed: [Vec<Bytes>; 2],
     /// Something could not be read: there is nothing to compare.
     failed: bool,
+    /// The first request after the start has failed, as on a disk that was full just then.
+    unprepared: bool,
 }
 
 #[derive(Debug)]
@@ -113,6 +115,15 @@ impl World {
             self.machine.disk.set_odds(DiskOdds::SOUND);
             self.machine.disk.disarm();
         }
+    }
+
+    /// The first request after a start is made again when nothing fails any more. Before that the next start does.
+    pub(super) fn prepare_again(&mut self) -> Verdict {
+        let is_up = self.machine.process.is_some();
+        if self.phase == Phase::Calm && is_up && std::mem::take(&mut self.ending.unprepared) {
+            self.ask_all([(0, client::allow_siblings())])?;
+        }
+        Ok(())
     }
 
     /// Does all the damage of the plan, and tells whether it has been done.
@@ -181,6 +192,7 @@ impl World {
             }
             (Some(Asked::List(at)), Ok(Response::Keys { keys, .. })) => self.ending.listed[*at].extend(keys),
             (_, Ok(_)) => {}
+            (Some(Asked::Other), Err(_)) if !self.prepared => self.ending.unprepared = true,
             (_, Err(_)) => self.ending.failed = true,
         }
         Ok(())

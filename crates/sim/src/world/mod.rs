@@ -358,6 +358,7 @@ impl World {
     }
 
     fn on_tick(&mut self) -> Verdict {
+        self.prepare_again()?;
         self.events.after(TICK, Event::Tick);
         for shard in 0..usize::from(self.plan.shards) {
             if let Some(running) = self.machine.shard(shard) {
