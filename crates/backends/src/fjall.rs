@@ -2,7 +2,7 @@
 //!
 //! Each batch is one of its batches. It flushes and merges on threads of its own.
 
-use crate::backend::{Backend, Item, Object, Visit, What, Write};
+use crate::backend::{Backend, Object, Visit, What, Write};
 use crate::error::Error;
 use crate::kind::Settings;
 use crate::pair::{Pair, bounds};
@@ -98,9 +98,7 @@ impl Backend for Fjall {
         let Some(range) = bounds(from, to, KEY_BYTES_MAX) else { return Ok(()) };
         for found in self.objects.range::<&[u8], _>(range) {
             let (key, pair) = found.into_inner().map_err(Error::of(NAME))?;
-            let pair = Pair::decode(&pair)?;
-            let value = if what == What::Objects { pair.value } else { &[] };
-            if visit(Item { key: &key, head: pair.head, value }).is_break() {
+            if visit(Pair::decode(&pair)?.item(&key, what)).is_break() {
                 break;
             }
         }

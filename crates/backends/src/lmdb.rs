@@ -3,7 +3,7 @@
 //! Each batch is a transaction. The map is as large as the database may become, which costs nothing before it is used. It has no
 //! checksums: what a damaged disk gives back is answered.
 
-use crate::backend::{Backend, Item, Object, Visit, What, Write};
+use crate::backend::{Backend, Object, Visit, What, Write};
 use crate::error::Error;
 use crate::kind::Settings;
 use crate::pair::{Pair, bounds};
@@ -100,9 +100,7 @@ impl Backend for Lmdb {
         let range = self.objects.range(&transaction, &range).map_err(Error::of(NAME))?;
         for found in range {
             let (key, pair) = found.map_err(Error::of(NAME))?;
-            let pair = Pair::decode(pair)?;
-            let value = if what == What::Objects { pair.value } else { &[] };
-            if visit(Item { key, head: pair.head, value }).is_break() {
+            if visit(Pair::decode(pair)?.item(key, what)).is_break() {
                 break;
             }
         }

@@ -8,7 +8,7 @@
 //! engine does not read by pages. There is no checksum: what the engine gives back is believed, as its users do. Left out: what a
 //! head or a value means.
 
-use crate::backend::Object;
+use crate::backend::{Item, Object, What};
 use crate::error::Error;
 use bytes::Bytes;
 #[cfg(any(feature = "fjall", feature = "lmdb", feature = "redb"))]
@@ -50,6 +50,15 @@ impl<'a> Pair<'a> {
         }
         let (head, value) = rest.split_at(len);
         Ok(Pair { head, value })
+    }
+
+    /// What a fold is shown of it, under this key.
+    pub fn item<'b>(self, key: &'b [u8], what: What) -> Item<'b>
+    where
+        'a: 'b,
+    {
+        let value = if what == What::Objects { self.value } else { &[] };
+        Item { key, head: self.head, value }
     }
 
     /// An object of its own.

@@ -3,7 +3,7 @@
 //! Each batch is a transaction. At durability `none` redb keeps what was committed in memory, and does not use its free pages again
 //! until it commits durably: so every [`SAFE_EVERY`]th transaction is, which bounds both.
 
-use crate::backend::{Backend, Item, Object, Visit, What, Write};
+use crate::backend::{Backend, Object, Visit, What, Write};
 use crate::error::Error;
 use crate::kind::Settings;
 use crate::pair::{Pair, bounds};
@@ -99,9 +99,7 @@ impl Backend for Redb {
         let range = table.range::<&[u8]>(range).map_err(Error::of(NAME))?;
         for found in range {
             let (key, value) = found.map_err(Error::of(NAME))?;
-            let pair = Pair::decode(value.value())?;
-            let value = if what == What::Objects { pair.value } else { &[] };
-            if visit(Item { key: key.value(), head: pair.head, value }).is_break() {
+            if visit(Pair::decode(value.value())?.item(key.value(), what)).is_break() {
                 break;
             }
         }

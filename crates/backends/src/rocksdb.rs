@@ -2,7 +2,7 @@
 //!
 //! Each batch is one of its batches. It flushes and merges on threads of its own.
 
-use crate::backend::{Backend, Item, Object, Visit, What, Write};
+use crate::backend::{Backend, Object, Visit, What, Write};
 use crate::error::Error;
 use crate::kind::Settings;
 use crate::pair::Pair;
@@ -99,9 +99,7 @@ impl Backend for RocksDb {
             if !to.is_empty() && key >= to {
                 break;
             }
-            let pair = Pair::decode(pair)?;
-            let value = if what == What::Objects { pair.value } else { &[] };
-            if visit(Item { key, head: pair.head, value }).is_break() {
+            if visit(Pair::decode(pair)?.item(key, what)).is_break() {
                 return Ok(());
             }
             at.next();

@@ -120,3 +120,38 @@ fn get_u32(bytes: &[u8], at: usize) -> u32 {
 fn get_u64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("the structure's length was checked"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Also where the checksum is right, as none but a hint's is.
+        #[test]
+        fn whatever_a_file_has_is_read_or_is_none(mut bytes in prop::collection::vec(any::<u8>(), 0..200), ours: bool) {
+            let _ = parse(&bytes, SegmentId(7));
+            if ours {
+                let front = Hint::new(SegmentId(7)).bytes;
+                bytes.splice(0..0, front);
+            }
+            let crc = crc32c(&bytes);
+            bytes.extend_from_slice(&crc.to_le_bytes());
+            let _ = parse(&bytes, SegmentId(7));
+        }
+
+        #[test]
+        fn what_is_written_is_read(keys in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..20), any::<bool>(), any::<u32>(), any::<(u32, u32)>()), 0..9)) {
+            let mut hint = Hint::new(SegmentId(7));
+            let entries: Vec<(&[u8], HintEntry)> = keys
+                .iter()
+                .map(|(key, is_delete, offset, lens)| (&key[..], HintEntry { is_delete: *is_delete, offset: *offset, lens: *lens }))
+                .collect();
+            entries.iter().for_each(|(key, entry)| hint.push(key, *entry));
+            prop_assert_eq!(hint.count(), entries.len() as u64);
+            let bytes = hint.finish(99);
+            prop_assert_eq!(parse(&bytes, SegmentId(7)), Some((99, entries)));
+            prop_assert_eq!(parse(&bytes, SegmentId(8)), None);
+        }
+    }
+}
