@@ -198,11 +198,7 @@ impl World {
             return Ok(false);
         }
         match self.ending.round {
-            Round::Pause(until) if now >= until && self.is_quiet() => {
-                self.auditor.failed = None;
-                self.ending.round = Round::Examining;
-                self.examine_all()?;
-            }
+            Round::Pause(until) if now >= until && self.is_quiet() => self.begin_examining()?,
             Round::Pause(until) if now > until + HOMECOMING_MAX => return Err(self.no_convergence()),
             Round::Examining if !self.auditor.is_examining() => {
                 self.ending.round = Round::Pause(now + ROUND_PAUSE * 5);
@@ -217,16 +213,19 @@ impl World {
         Ok(false)
     }
 
+    /// Begins a look at all copies.
+    fn begin_examining(&mut self) -> Verdict {
+        self.auditor.failed = None;
+        self.ending.round = Round::Examining;
+        self.examine_all()
+    }
+
     /// Examines the copies until all are equal.
     fn become_equal(&mut self) -> Result<bool, Violation> {
         let now = self.events.now();
         match self.ending.round {
             _ if now > self.ending.began + COMPARISON_MAX => return Err(self.no_convergence()),
-            Round::Pause(until) if now >= until && self.is_quiet() => {
-                self.auditor.failed = None;
-                self.ending.round = Round::Examining;
-                self.examine_all()?;
-            }
+            Round::Pause(until) if now >= until && self.is_quiet() => self.begin_examining()?,
             Round::Examining if !self.auditor.is_examining() => {
                 self.ending.round = Round::Pause(now + ROUND_PAUSE * 5);
                 let nothing = Context::new();
@@ -256,11 +255,7 @@ impl World {
         let now = self.events.now();
         match self.ending.round {
             _ if now > self.ending.began + CONVERGE_MAX => return Err(self.no_convergence()),
-            Round::Pause(until) if now >= until && self.is_quiet() => {
-                self.auditor.failed = None;
-                self.ending.round = Round::Examining;
-                self.examine_all()?;
-            }
+            Round::Pause(until) if now >= until && self.is_quiet() => self.begin_examining()?,
             Round::Examining if !self.auditor.is_examining() => {
                 self.ending.round = Round::Reading;
                 self.read_all()?;

@@ -101,11 +101,16 @@ impl World {
             return self.on_reply(at, to, result);
         }
         self.trace.line(format_args!("n{at} lists for request {}: {}", to.0, show::answer(&result)));
+        self.proceed(at, shard, to);
+        Ok(())
+    }
+
+    /// The client has taken a part of an answer, and waits for the next.
+    pub(super) fn proceed(&mut self, at: usize, shard: usize, to: RequestId) {
         if let Some(running) = self.hosts[at].machine.shard(shard) {
             running.proceed(to);
             self.schedule_turn(at, shard);
         }
-        Ok(())
     }
 
     /// Nothing goes wrong any more: each listing is what the last reads have found.

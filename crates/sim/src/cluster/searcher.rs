@@ -226,10 +226,7 @@ impl World {
             return self.on_reply(at, to, result);
         }
         self.trace.line(format_args!("n{at} tells for request {}: {}", to.0, show::answer(&result)));
-        if let Some(running) = self.hosts[at].machine.shard(shard) {
-            running.proceed(to);
-            self.schedule_turn(at, shard);
-        }
+        self.proceed(at, shard, to);
         Ok(())
     }
 
