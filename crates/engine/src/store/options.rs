@@ -44,7 +44,8 @@ pub struct Options {
     pub heads_only: bool,
     /// When the journal is compacted. Default: continuously.
     pub compaction: CompactionSchedule,
-    /// How large the journal may be, in per cent of the bytes in it that are of use. Default: 130.
+    /// How large the journal may be, in per cent of the bytes in it that are of use; what is dead and not found yet counts by estimate,
+    /// and the files are some 5 % larger than the records. Default: 130.
     pub space_target_percent: u64,
     /// The same once nothing has been written for `compaction_idle_after`. Default: 110.
     pub space_target_idle_percent: u64,
