@@ -19,6 +19,8 @@ fn small() -> Options {
         segment_bytes_target: 32 << 10,
         table_bytes_target: 8 << 10,
         leveled_bytes_target: 32 << 10,
+        // Records that nothing points at are looked at, too.
+        space_target_percent: 200,
         ..Options::default()
     }
 }

@@ -45,7 +45,7 @@ pub struct Options {
     /// When the journal is compacted. Default: continuously.
     pub compaction: CompactionSchedule,
     /// How large the journal may be, in per cent of the bytes in it that are of use; what is dead and not found yet counts by estimate,
-    /// and the files are some 5 % larger than the records. Default: 130.
+    /// and the files are some 5 % larger than the records. Default: 125, which is 1.3 by the files of values of 1 KB.
     pub space_target_percent: u64,
     /// The same once nothing has been written for `compaction_idle_after`. Default: 110.
     pub space_target_idle_percent: u64,
@@ -130,7 +130,7 @@ impl Default for Options {
             leveled_bytes_target: 2 << 30,
             heads_only: false,
             compaction: CompactionSchedule::Continuous,
-            space_target_percent: 130,
+            space_target_percent: 125,
             space_target_idle_percent: 110,
             compaction_idle_after: Duration::from_secs(300),
             compaction_bytes_per_second: 32 << 20,

@@ -329,17 +329,18 @@ impl Store {
             Some(Running { inputs, outcome, paused: None, dead: Vec::new() });
     }
 
-    /// Bytes of values that newer ones have replaced whose entries did not meet yet, by estimate: what merges leave hidden
-    /// at most, since what is beyond that they are about to find.
+    /// Bytes of values that newer ones have replaced whose entries did not meet yet, by estimate: of what is in tables, as
+    /// much as merges leave hidden at most, since what is beyond that they are about to find; of what is in memory, all.
     fn hidden_bytes(&self, choices: &[Choice]) -> u64 {
         let useful: u64 =
             choices.iter().map(|choice| choice.account.bytes().saturating_sub(choice.waste())).sum();
         let frozen: usize = self.frozen.iter().map(|frozen| frozen.reader.len()).sum();
         let in_memory = (self.memtable.len() + frozen) as u64;
-        let above = in_memory + self.version.above_leveled().iter().sum::<u64>();
-        let replacing = above.saturating_mul(self.maintenance.replacing.thousandths()) / 1000;
+        let in_tables: u64 = self.version.above_leveled().iter().sum();
         let record = useful / (in_memory + self.version.entries()).max(1);
-        record.saturating_mul(replacing).min(useful / HIDDEN_SHARE)
+        let replacing = self.maintenance.replacing.thousandths();
+        let hidden = |entries: u64| entries.saturating_mul(replacing) / 1000 * record;
+        hidden(in_memory) + hidden(in_tables).min(useful / HIDDEN_SHARE)
     }
 
     /// What is known of a segment. All of its records must be in tables, and nobody may write it.

@@ -132,10 +132,10 @@ impl Replacing {
     }
 }
 
-/// A mean in which the last one counts a quarter.
+/// A mean in which the last one counts a half: a flush looks at thousands, so it is the load that changes, not the sample.
 fn mean(before: u64, versions: u64, replaced: u64) -> u64 {
     let now = replaced.saturating_mul(1000) / versions.max(1);
-    (3 * before + now.min(1000)) / 4
+    before.midpoint(now.min(1000))
 }
 
 pub(super) fn in_level(level: usize, tables: Vec<Arc<Table>>) -> Vec<(usize, Arc<Table>)> {
