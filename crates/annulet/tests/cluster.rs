@@ -291,6 +291,30 @@ fn a_wiped_disk_is_filled_by_anti_entropy() {
     until("all keys on the wiped node", || count(&servers[2], "tree_keys") == 200);
     let sum = |what| servers.iter().map(|server| count(server, what)).sum::<u64>();
     assert!(sum("exchange_keys") >= 200 && sum("trees_wrong") == 0, "{}", sum("trees_wrong"));
+    let admin = |words: &[&str]| {
+        let output =
+            run(cluster.dir.path(), &[&["admin"], words, &["--node", &servers[2].http, "--json"]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let made = count(&servers[2], "trees_made");
+    let partitions = admin(&["aae-rebuild", "--check", "values"])["partitions"].as_u64().unwrap();
+    assert_eq!(admin(&["aae-repair", "--partition", "3"])["partitions"], 1);
+    until("rebuilds", || count(&servers[2], "trees_made") == made + partitions);
+    let trees = admin(&["aae-status"]);
+    let trees = trees.as_array().unwrap();
+    assert_eq!(trees.len() as u64, partitions);
+    assert!(
+        trees.iter().all(|tree| tree["check"] == "values" && tree["damaged"] == 0 && tree["whole"] == true)
+    );
+    assert_eq!(trees.iter().filter_map(|tree| tree["keys"].as_u64()).sum::<u64>(), 200);
+    let text = run(cluster.dir.path(), &["admin", "aae-status", "--node", &servers[2].http]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains(", 200 keys; "));
+    let none = run(
+        cluster.dir.path(),
+        &["admin", "aae-rebuild", "--partition", "70000", "--node", &servers[2].http],
+    );
+    fails(&none, 1, "this node has no trees of that now");
     servers.into_iter().for_each(Server::stop);
 }
 

@@ -29,6 +29,7 @@ pub use layout::Layout;
 pub use members::Members;
 pub use peer::{AskId, CopyPart, Lane, Load, PeerMessage};
 pub use shard::{
-    Histogram, Output, Reaping, RequestId, Shard, ShardConfig, ShardStats, TimesRead, TransferStatus,
+    Histogram, Output, Reaping, Rebuilding, RequestId, Shard, ShardConfig, ShardStats, TimesRead,
+    TransferStatus, TreesStatus, Turns,
 };
 pub use topology::{Budget, Epoch, Topology};

@@ -20,6 +20,7 @@ pub use settings::{SETTINGS, Setting};
 
 use engine::{Codec, CompressAt, Durability};
 use kv::ReadForm;
+use node::Rebuilding;
 use ring::RingSize;
 use std::ffi::OsString;
 use std::fmt;
@@ -92,6 +93,8 @@ pub struct Config {
     pub delete_mode: DeleteMode,
     /// How often all that the node holds is compared with what others hold; `None` for never.
     pub anti_entropy: Option<Duration>,
+    /// When the hashes for that are made anew from what is stored.
+    pub rebuilding: Rebuilding,
     /// Under [`Durability::Interval`]: how long a write may wait for its sync.
     pub sync_interval: Duration,
     /// How values are compressed.
@@ -153,6 +156,7 @@ impl Default for Config {
             read_form: ReadForm::LocalValue,
             delete_mode: DeleteMode::After(DELETE_DELAY_DEFAULT),
             anti_entropy: Some(ANTI_ENTROPY_DEFAULT),
+            rebuilding: Rebuilding::default(),
             sync_interval: Duration::from_secs(1),
             compression: None,
             compress_at: CompressAt::Receipt,

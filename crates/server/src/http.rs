@@ -11,6 +11,7 @@ use crate::membership;
 use crate::pace::{Pace, Sending};
 use crate::pb::{hang_up, send};
 use crate::stats::Stats;
+use crate::trees::NodeTrees;
 use node::http::{Incoming, Question, Session};
 use protocol::http::Waits;
 use std::future::Future;
@@ -38,6 +39,8 @@ pub struct Wide {
     pub membership: membership::Handle,
     /// Backups of the node.
     pub backups: Arc<Backups>,
+    /// Its hash trees.
+    pub trees: Arc<NodeTrees>,
 }
 
 /// Serves one connection until it ends.
@@ -162,6 +165,7 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
     let answered = match &question {
         Question::Cluster(page, body) => Some(wide.membership.ask(*page, body.clone()).await),
         Question::Backup(page, body) => Some(wide.backups.ask(*page, body)),
+        Question::Trees(page, body) => Some(wide.trees.ask(*page, body).await),
         _ => None,
     };
     if let Some(answered) = answered {
@@ -177,12 +181,12 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         Question::Stats => serde_json::to_string(&stats),
         Question::Status => serde_json::to_string(&stats.status()),
         Question::Metrics => stats.metrics(),
-        Question::Cluster(..) | Question::Backup(..) => unreachable!("answered above"),
+        Question::Cluster(..) | Question::Backup(..) | Question::Trees(..) => unreachable!("answered above"),
     };
     let content_type = match question {
         Question::Stats | Question::Status => "application/json",
         Question::Metrics => "text/plain; version=0.0.4",
-        Question::Cluster(..) | Question::Backup(..) => unreachable!("answered above"),
+        Question::Cluster(..) | Question::Backup(..) | Question::Trees(..) => unreachable!("answered above"),
     };
     match text {
         Ok(text) => session.answer(200, content_type, text.as_bytes(), out),

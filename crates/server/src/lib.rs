@@ -9,7 +9,7 @@
 //!   share on it. * `pb.rs`, `http.rs`: connections of Riak's protocol buffers and its HTTP. * `connections.rs`,
 //!   `pace.rs`: how long each may take. `input.rs`: what each reads into. `connects.rs`: how many there are. * `mailbox.rs`: messages between threads.
 //! * `peer/`: links between the nodes of a cluster. `membership/`: what these agree on.
-//! * `backup.rs`: backups while it serves.
+//! * `backup.rs`: backups while it serves. `trees.rs`: its hash trees, for operators.
 //! * `stats.rs`: what `/stats` says. `metrics.rs`: the same for Prometheus. * `config.rs`: what it is told.
 
 pub mod backup;
@@ -33,6 +33,7 @@ mod stats;
 mod store_figures;
 mod system;
 mod thread;
+mod trees;
 
 pub use config::Config;
 pub use error::Error;

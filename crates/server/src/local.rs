@@ -159,6 +159,8 @@ impl Local {
             | Mail::Budget(_)
                 if self.closing.get() => {}
             Mail::Backup(asked) => shard.begin_backup(asked),
+            // Whoever asked may have given up.
+            Mail::Trees(ask, tell) => drop(tell.send(ask.put_to(shard))),
             Mail::Topology(topology) => shard.topology(Topology::clone(&topology)),
             Mail::Budget(budget) => shard.budget(budget),
             Mail::Progress { from } => shard.progress(from),

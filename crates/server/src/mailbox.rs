@@ -5,12 +5,13 @@
 //! every hop belongs to one; and for messages of other nodes by [`MESSAGES_MAX`], beyond which their connections are
 //! not read.
 
+use crate::trees::{TreesAsk, TreesTold};
 use base::spawn::Outcome;
 use engine::backup::StoreFiles;
 use node::{Budget, Hop, PeerMessage, ShardId, Topology};
 use ring::NodeId;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 /// Messages in a box beyond which no more is read from other nodes: twice what a shard works on.
 pub const MESSAGES_MAX: usize = 2 * node::shard::WORK_MAX;
@@ -54,6 +55,8 @@ pub enum Mail {
     Budget(Budget),
     /// Which files make up the receiver's store.
     Backup(Outcome<Result<StoreFiles, engine::Error>>),
+    /// Something about the receiver's hash trees, and whom to tell how it stands with them then.
+    Trees(TreesAsk, oneshot::Sender<TreesTold>),
     /// A link that the receiver uses has come up or gone down.
     Link {
         /// To which node.

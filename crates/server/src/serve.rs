@@ -16,6 +16,7 @@ use crate::membership::{self, End, Entering, Part};
 use crate::peer::{self, Arrived, Doors, Peers, Tls};
 use crate::stats::{Stats, ThreadStats};
 use crate::thread::{self, Common, Lines, Listeners};
+use crate::trees::NodeTrees;
 use base::Rng;
 use engine::Options;
 use engine::store::{OpenReport, Resources};
@@ -343,6 +344,7 @@ fn common(
         (layout.shards, options.reserve_bytes.saturating_mul(layout.shards.into())),
         Arc::clone(&mailboxes),
     );
+    let trees = NodeTrees::new(layout.shards, Arc::clone(&mailboxes), config.rebuilding.check);
     let identity = Identity { node: config.name.clone(), version: RIAK_VERSION.to_owned() };
     Ok(Common {
         data: config.data.clone(),
@@ -359,6 +361,8 @@ fn common(
         life,
         delete_mode: config.delete_mode,
         anti_entropy: config.anti_entropy,
+        rebuilding: config.rebuilding,
+        trees: Arc::new(trees),
         mailboxes,
         membership,
         backups: Arc::new(backups),

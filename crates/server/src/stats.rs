@@ -86,6 +86,9 @@ pub struct Stats {
     exchanges_failed: u64,
     exchange_keys: u64,
     trees_made: u64,
+    rebuild_keys: u64,
+    rebuild_micros: u64,
+    rebuild_damaged: u64,
     trees_wrong: u64,
     trees_due: usize,
     tree_bytes: usize,
@@ -224,6 +227,9 @@ impl Stats {
         self.exchanges_failed += counters.exchanges_failed;
         self.exchange_keys += counters.exchange_keys;
         self.trees_made += counters.trees_made;
+        self.rebuild_keys += counters.rebuild_keys;
+        self.rebuild_micros += counters.rebuild_micros;
+        self.rebuild_damaged += counters.rebuild_damaged;
         self.trees_wrong += counters.trees_wrong;
         self.trees_due += thread.shard.trees_due;
         self.tree_bytes += thread.shard.tree_bytes;

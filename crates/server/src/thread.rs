@@ -12,13 +12,14 @@ use crate::membership;
 use crate::pb;
 use crate::peer::{self, Arrived, Links, Peers};
 use crate::stats::ThreadStats;
+use crate::trees::NodeTrees;
 use base::{Clock, Monotonic};
 use engine::store::{Concurrency, OpenReport, Platform};
 use engine::{Options, Store};
 use kv::{BucketTable, Limits, ReadForm};
 use node::layout::Owner;
 use node::riak::Identity;
-use node::{Layout, Members, Reaping, Shard, ShardConfig, ShardId, Topology, layout};
+use node::{Layout, Members, Reaping, Rebuilding, Shard, ShardConfig, ShardId, Topology, layout};
 use os::{DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
 use std::collections::BTreeMap;
 use std::io;
@@ -78,12 +79,16 @@ pub struct Common {
     pub delete_mode: DeleteMode,
     /// How often all is compared with other nodes.
     pub anti_entropy: Option<Duration>,
+    /// When the hashes for that are made anew.
+    pub rebuilding: Rebuilding,
     /// Messages between threads.
     pub mailboxes: Arc<Mailboxes>,
     /// What the nodes agree on.
     pub membership: membership::Handle,
     /// Backups of the node.
     pub backups: Arc<Backups>,
+    /// Its hash trees.
+    pub trees: Arc<NodeTrees>,
     /// Connections that are open in all threads.
     pub connections: Arc<AtomicUsize>,
     /// How many there may be.
@@ -186,6 +191,7 @@ impl Opened {
             life: common.life,
             reaping: Reaping::after(common.delete_mode.delay()),
             anti_entropy: common.anti_entropy,
+            rebuilding: common.rebuilding,
         };
         let folder = layout::shard_dir(&common.data, self.id.0);
         let mut shard = Shard::new(config, self.store, table);
@@ -341,6 +347,7 @@ fn welcome(
                 stats: ask.clone(),
                 membership: common.membership.clone(),
                 backups: Arc::clone(&common.backups),
+                trees: Arc::clone(&common.trees),
             };
             tokio::task::spawn_local(http::serve(stream, Rc::clone(local), wide, about, patience, id))
                 .abort_handle()

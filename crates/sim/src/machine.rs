@@ -16,7 +16,7 @@ use engine::check::{Finding, check_index};
 use engine::store::{OpenReport, Platform};
 use engine::{Options, Store};
 use kv::Limits;
-use node::{Hop, Layout, Members, Output, Reaping, Shard, ShardConfig, ShardId};
+use node::{Hop, Layout, Members, Output, Reaping, Rebuilding, Shard, ShardConfig, ShardId};
 use ring::Ring;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -50,6 +50,7 @@ pub(crate) struct MachineConfig<'a> {
     pub(crate) options: Options,
     pub(crate) reaping: Reaping,
     pub(crate) anti_entropy: Option<Duration>,
+    pub(crate) rebuilding: Rebuilding,
     pub(crate) disk: DiskOdds,
     /// The most that its clock gains or loses, in parts of a million.
     pub(crate) drift_ppm_max: u32,
@@ -68,6 +69,7 @@ pub(crate) struct Machine {
     options: Options,
     reaping: Reaping,
     anti_entropy: Option<Duration>,
+    rebuilding: Rebuilding,
     rng: SplitMix64,
 }
 
@@ -150,6 +152,7 @@ impl Machine {
             options: config.options,
             reaping: config.reaping,
             anti_entropy: config.anti_entropy,
+            rebuilding: config.rebuilding,
             rng,
         }
     }
@@ -195,6 +198,7 @@ impl Machine {
                 life,
                 reaping: self.reaping,
                 anti_entropy: self.anti_entropy,
+                rebuilding: self.rebuilding,
             };
             shards.push(Some(Shard::new(config, store, table.clone())));
         }

@@ -152,7 +152,7 @@ impl Pair {
 }
 
 fn change(shown: &Shown, word: &str, body: &Value, done: &str) -> Result<(), Failure> {
-    let answer = shown.node.ask("POST", &format!("/admin/cluster/{word}"), &body.to_string())?;
+    let answer = shown.post(&format!("/admin/cluster/{word}"), body)?;
     shown.tell(&taken(answer)?, || done.to_owned())
 }
 
@@ -253,7 +253,7 @@ fn names(list: &Value) -> String {
 }
 
 /// The answer's body, if it is not what is wrong.
-fn taken(Answer { status, body }: Answer) -> Result<Value, Failure> {
+pub(super) fn taken(Answer { status, body }: Answer) -> Result<Value, Failure> {
     if status < 300 {
         return Ok(body);
     }
@@ -264,6 +264,10 @@ fn taken(Answer { status, body }: Answer) -> Result<Value, Failure> {
 impl Shown {
     pub(super) fn ask(&self, path: &str) -> Result<Value, Failure> {
         taken(self.node.ask("GET", path, "")?)
+    }
+
+    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Answer, Failure> {
+        self.node.ask("POST", path, &body.to_string())
     }
 
     /// Shows a part of an answer to a program, or the text of it to a person.
@@ -432,7 +436,7 @@ fn staged_table(cluster: &Value) -> String {
     }
 }
 
-fn each(list: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn each(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 

@@ -1,7 +1,8 @@
 //! `annulet admin`: what operators do to a cluster.
 //!
-//! * `cluster.rs`: who is a member, and what is to become of them. * `service.rs`: whether a node serves. `stat.rs`: its statistics. `table.rs`: tables for people. * `cert.rs`: certificates for its nodes. * `types.rs`: bucket types. * `http.rs`: how a running node is asked.
+//! * `aae.rs`: its hash trees. * `cluster.rs`: who is a member, and what is to become of them. * `service.rs`: whether a node serves. `stat.rs`: its statistics. `table.rs`: tables for people. * `cert.rs`: certificates for its nodes. * `types.rs`: bucket types. * `http.rs`: how a running node is asked.
 
+mod aae;
 mod cert;
 mod cluster;
 pub(crate) mod http;
@@ -36,6 +37,12 @@ pub enum Command {
     TransferLimit(cluster::Limit),
     /// Show a node's statistics, all or some.
     Stat(stat::Args),
+    /// Show how it stands with the hash trees of each partition of a node: when they were made and compared, what differed.
+    AaeStatus(cluster::Shown),
+    /// Have all that a node holds, or one partition, compared with what others hold now, and repaired.
+    AaeRepair(aae::Repair),
+    /// Have the hash trees of all that a node holds, or of one partition, made anew from what is stored, which finds what was lost.
+    AaeRebuild(aae::Rebuild),
     /// Wait until a node serves.
     WaitForService(service::Args),
 }
@@ -51,6 +58,9 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Transfers(shown) => cluster::transfers(shown),
         Command::TransferLimit(limit) => cluster::limit(limit),
         Command::Stat(args) => stat::show(args),
+        Command::AaeStatus(shown) => aae::status(shown),
+        Command::AaeRepair(args) => aae::repair(args),
+        Command::AaeRebuild(args) => aae::rebuild(args),
         Command::WaitForService(args) => service::wait(args),
     }
 }

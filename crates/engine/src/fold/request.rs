@@ -60,7 +60,7 @@ pub(super) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
 #[derive(Clone, Copy, Debug)]
 pub enum What {
     /// Keys and heads, in key order. The check says what must be true of an item's record in the journal; what fails
-    /// is not visited, but counted and named at the end.
+    /// is counted and named at the end, and visited only where the request says so.
     Heads(JournalCheck),
     /// Keys, heads and values, in key order. Values are read window by window, each in the journal's order.
     Objects,
@@ -75,12 +75,13 @@ pub enum What {
 /// Says how many bytes at the front of a key name its bucket. The keys of a bucket must stand together.
 pub type BucketOf = fn(&[u8]) -> usize;
 
-/// What is asked of the journal for a head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is asked of the journal for a head, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JournalCheck {
     /// Nothing: the ledger is believed.
     None,
-    /// Its record is where it should be, by its header.
+    /// A segment that is there has its record, by what is in memory of the journal: the list of segments, and the numbers of
+    /// the records in those that compaction wrote. Nothing is read.
     Presence,
     /// Its record is there and passes all its checksums.
     Checksum,
@@ -120,14 +121,25 @@ pub struct FoldRequest {
     pub from: Option<Place>,
     /// Whether it goes on where versions were lost, with what is left there; otherwise that is an error.
     pub past_losses: bool,
+    /// Whether heads whose record fails the check are visited, too, and marked ([`Visited::is_damaged`]).
+    pub damaged_too: bool,
 }
 
 impl FoldRequest {
     /// A fold over `what` in one range.
     pub fn over(range: KeyRange, what: What) -> FoldRequest {
         let (modified, segments, from) = (None, None, None);
-        let (items_max, past_losses) = (u64::MAX, false);
-        FoldRequest { ranges: vec![range], what, modified, segments, items_max, from, past_losses }
+        let (items_max, past_losses, damaged_too) = (u64::MAX, false, false);
+        FoldRequest {
+            ranges: vec![range],
+            what,
+            modified,
+            segments,
+            items_max,
+            from,
+            past_losses,
+            damaged_too,
+        }
     }
 
     /// Whether a key is in a segment that is wanted.
@@ -167,6 +179,8 @@ pub struct Visited<'a> {
     pub value: Option<Bytes>,
     /// When it ends, in milliseconds since 1970; `None` for never.
     pub expires_ms: Option<u64>,
+    /// Whether its record failed the check that was asked for.
+    pub is_damaged: bool,
 }
 
 /// How a fold is to go on after an item.
@@ -185,7 +199,7 @@ pub struct FoldEnd {
     pub visited: u64,
     /// Where to go on; `None` when every range is done.
     pub next: Option<Place>,
-    /// Items that were not visited because their record is missing or damaged.
+    /// Items whose record is missing or damaged.
     pub damaged: u64,
     /// The first [`DAMAGED_NAMED_MAX`] of them, each with its key.
     pub damaged_named: Vec<(Bytes, Damage)>,

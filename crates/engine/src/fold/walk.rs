@@ -1,6 +1,6 @@
 //! The walk of a fold through a snapshot, a bounded step at a time.
 //!
-//! Heads and buckets are visited as the cursor comes upon them. Objects, and heads whose record is to be checked, are
+//! Heads and buckets are visited as the cursor comes upon them. Objects, and heads whose record is to be read, are
 //! gathered into a window first, by bytes and by number; the window's records are read in the order in which they
 //! lie in the journal; then its items are visited, in key order or in the order of the reads. So the disk's arm, or
 //! the page cache, goes one way through each window, and memory is bounded by it.
@@ -14,7 +14,6 @@ use super::request::{
 use crate::compression::Codec;
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::{Damage, Error};
-use crate::journal::record::HEADER_BYTES;
 use crate::key_segments::KeySegments;
 use crate::merge::{MergeIter, Source};
 use crate::read::{RecordAt, Snapshot};
@@ -107,7 +106,9 @@ impl FoldWalk {
     /// Goes on for about a millisecond or a megabyte of the journal.
     pub fn step(&mut self, disk: &mut dyn Disk, visit: Visit<'_>) -> Result<Progress, Error> {
         match self.request.what {
-            What::Heads(JournalCheck::None) | What::Buckets(_) => self.visit_heads(disk, visit),
+            What::Heads(JournalCheck::None | JournalCheck::Presence) | What::Buckets(_) => {
+                self.visit_heads(disk, visit)
+            }
             _ => match self.window.phase {
                 Phase::Gather => self.gather(disk),
                 Phase::Read => self.read(disk, visit),
@@ -207,7 +208,18 @@ impl FoldWalk {
                 continue;
             }
             let (seq, head, expires_ms) = (item.seq, entry.head, entry.expires_ms);
-            let control = visit(&Visited { key: item.key, seq, head, value: None, expires_ms });
+            let mut is_damaged = false;
+            if matches!(request.what, What::Heads(JournalCheck::Presence))
+                && let Err(error) = check_presence(snapshot, seq, &entry)
+            {
+                is_damaged = true;
+                count_damage(end, item.key, error);
+                if !request.damaged_too {
+                    iter.next(disk)?;
+                    continue;
+                }
+            }
+            let control = visit(&Visited { key: item.key, seq, head, value: None, expires_ms, is_damaged });
             end.visited += 1;
             match request.what {
                 What::Buckets(bucket) => {
@@ -232,7 +244,7 @@ impl FoldWalk {
     /// Takes items into the window until it is full or nothing is left.
     fn gather(&mut self, disk: &mut dyn Disk) -> Result<Progress, Error> {
         let (bytes_max, items_max) = match self.request.what {
-            What::Objects => (WINDOW_VALUE_BYTES, WINDOW_VALUES),
+            What::Objects | What::Heads(_) => (WINDOW_VALUE_BYTES, WINDOW_VALUES),
             _ => (WINDOW_HEAD_BYTES, WINDOW_HEADS),
         };
         let left = self.request.items_max.saturating_sub(self.end.visited);
@@ -268,7 +280,7 @@ impl FoldWalk {
         self.window.bytes += key.len() + entry.head.len() + entry.inline.len();
         let mut lost = false;
         if let Location::Journal { offset, len } = entry.location {
-            if matches!(self.request.what, What::Objects) {
+            if matches!(self.request.what, What::Objects | What::Heads(_)) {
                 self.window.bytes += len as usize;
             }
             match RecordAt::new(&self.snapshot.segments, entry.jsn, seq, offset, len) {
@@ -309,7 +321,7 @@ impl FoldWalk {
                 }
                 Err(error) => {
                     item.lost = true;
-                    count_damage(&mut self.end, &item.key.clone(), error);
+                    count_damage(&mut self.end, &item.key, error);
                     continue;
                 }
             }
@@ -337,7 +349,7 @@ impl FoldWalk {
                 return Progress::More;
             };
             self.window.visited += 1;
-            if item.lost {
+            if item.lost && !(self.request.damaged_too && matches!(self.request.what, What::Heads(_))) {
                 continue;
             }
             if visit_item(item, visit, &mut self.end) == Control::Stop {
@@ -389,6 +401,16 @@ fn is_wanted(request: &FoldRequest, snapshot: &Snapshot, key: &[u8], seq: Seq, e
         && request.modified.as_ref().is_none_or(|modified| modified.admits(key, entry.head))
 }
 
+/// Whether the journal has the record that an entry points at, by what is in memory of it.
+fn check_presence(snapshot: &Snapshot, seq: Seq, entry: &Entry<'_>) -> Result<(), Error> {
+    match entry.location {
+        Location::Journal { offset, len } => {
+            RecordAt::new(&snapshot.segments, entry.jsn, seq, offset, len).map(drop)
+        }
+        Location::Inline | Location::Deleted => Ok(()),
+    }
+}
+
 /// The value as it is stored, if it is wanted; otherwise only whether the record passes.
 fn read_record(
     disk: &mut dyn Disk,
@@ -396,13 +418,8 @@ fn read_record(
     item: &Gathered,
     what: What,
 ) -> Result<(Bytes, Option<Codec>), Error> {
-    let offset = u64::from(at.offset);
-    if matches!(what, What::Heads(JournalCheck::Presence)) {
-        let len = (HEADER_BYTES + item.key.len()).min(at.len as usize);
-        at.check_presence(&item.key, &disk::read(disk, at.file, offset, len)?)?;
-        return Ok((Bytes::new(), None));
-    }
-    let stored = at.check_stored(&item.key, disk::read(disk, at.file, offset, at.len as usize)?)?;
+    let data = disk::read(disk, at.file, u64::from(at.offset), at.len as usize)?;
+    let stored = at.check_stored(&item.key, data)?;
     Ok(if matches!(what, What::Heads(_)) { (Bytes::new(), None) } else { stored })
 }
 
@@ -419,10 +436,18 @@ fn visit_item(item: &mut Gathered, visit: Visit<'_>, end: &mut FoldEnd) -> Contr
     }
     end.visited += 1;
     let value = Some(value);
-    visit(&Visited { key: &item.key, seq: item.seq, head: &item.head, value, expires_ms: item.expires_ms })
+    let Gathered { seq, head, expires_ms, lost: is_damaged, .. } = item;
+    visit(&Visited {
+        key: &item.key,
+        seq: *seq,
+        head,
+        value,
+        expires_ms: *expires_ms,
+        is_damaged: *is_damaged,
+    })
 }
 
-fn count_damage(end: &mut FoldEnd, key: &Bytes, error: Error) {
+fn count_damage(end: &mut FoldEnd, key: &[u8], error: Error) {
     end.damaged += 1;
     if end.damaged_named.len() < DAMAGED_NAMED_MAX {
         let damage = match error {
@@ -430,6 +455,6 @@ fn count_damage(end: &mut FoldEnd, key: &Bytes, error: Error) {
             // A disk that cannot read it, or a file that ends before it.
             other => Damage { file: other.to_string(), offset: 0, what: "the record cannot be read" },
         };
-        end.damaged_named.push((key.clone(), damage));
+        end.damaged_named.push((Bytes::copy_from_slice(key), damage));
     }
 }

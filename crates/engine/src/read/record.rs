@@ -3,7 +3,7 @@
 use crate::compression::{Codec, Unreadable};
 use crate::entry::{Jsn, Seq};
 use crate::error::{Damage, Error};
-use crate::journal::record::{self, Header, Kind, ParseError, Record};
+use crate::journal::record::{self, ParseError, Record};
 use crate::journal::segment::{self, SegmentId};
 use crate::store::{Found, Segment, Segments};
 use base::disk::FileId;
@@ -76,15 +76,6 @@ impl RecordAt {
             return Err(self.damage("another record stands here"));
         }
         Ok(record)
-    }
-
-    /// Checks that the record of `key` begins with `data`: its header and its key, or as much of both as there is.
-    pub fn check_presence(&self, key: &[u8], data: &[u8]) -> Result<(), Error> {
-        let header = Header::parse(data, self.segment, u64::from(self.offset))
-            .map_err(|_| self.damage("record header checksum"))?;
-        let is_it =
-            header.jsn == self.jsn && header.kind == Kind::Data && data.get(header.key_range()) == Some(key);
-        if is_it { Ok(()) } else { Err(self.damage("another record stands here")) }
     }
 
     fn damage(&self, what: &'static str) -> Error {

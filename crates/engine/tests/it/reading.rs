@@ -389,3 +389,37 @@ fn a_fold_is_limited_by_time_and_by_its_visitor() {
     let refused = store.reader().fold(request, &mut |_| Control::Next);
     assert!(matches!(refused, Err(Error::TooLarge { .. })));
 }
+
+/// What a missing segment had is named by a fold that reads nothing, and visited only if that is wanted.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "it takes a file of the store away")]
+fn a_fold_knows_what_a_missing_segment_had() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = HandClock::new();
+    let mut store = open(folder.path(), &small(), &clock);
+    for number in 0..900 {
+        store.put(&key(number), b"head", &[7; 150]).unwrap();
+    }
+    store.close().unwrap();
+    let journal = std::fs::read_dir(folder.path().join("journal")).unwrap();
+    let mut segments: Vec<_> = journal.map(|entry| entry.unwrap().path()).collect();
+    segments.sort();
+    assert!(segments.len() > 2);
+    std::fs::remove_file(&segments[0]).unwrap();
+    let mut store = open(folder.path(), &small(), &clock);
+    let mut reader = store.reader();
+    let lost = (0..900).filter(|&number| reader.get(&key(number)).is_err()).count();
+    assert!((100..800).contains(&lost), "{lost}");
+    for check in [JournalCheck::Presence, JournalCheck::Checksum] {
+        let heads = FoldRequest::over(KeyRange::all(), What::Heads(check));
+        let (seen, end) = collect(&mut reader, heads.clone());
+        assert_eq!((seen.len(), end.damaged), (900 - lost, lost as u64), "{check:?}");
+        let mut marked = 0;
+        let mut visit = |item: &Visited<'_>| {
+            marked += usize::from(item.is_damaged);
+            Control::Next
+        };
+        let end = reader.fold(FoldRequest { damaged_too: true, ..heads }, &mut visit).unwrap();
+        assert_eq!((end.visited, end.damaged, marked), (900, lost as u64, lost), "{check:?}");
+    }
+}

@@ -11,7 +11,7 @@
 //! they have ([`crate::Get`]). So a version is never replaced by an older one, and what was reaped stays so. A tree that
 //! is wrong costs time, and finds nothing that is not there.
 //!
-//! Left out: expiry, rebuilds by the journal, and trees that outlive a process: at a start they are made from the heads (decision 53).
+//! Left out: expiry, and trees that outlive a process: at a start they are made from the heads (decision 53).
 //!
 //! Follows Riak's `aae_exchange` (leveled's TicTac trees).
 

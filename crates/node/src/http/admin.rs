@@ -35,6 +35,19 @@ pub(super) enum Page {
     Backup,
     /// The end of the one that is being made.
     StopBackup,
+    /// The node's hash trees.
+    Trees(TreesPage),
+}
+
+/// What is asked about a node's hash trees, which the shell answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreesPage {
+    /// How it stands with those of each partition.
+    Show,
+    /// They are compared with other nodes' now.
+    Compare,
+    /// They are made anew from what is stored.
+    Rebuild,
 }
 
 /// What is asked about a node's backups, which the shell makes.
@@ -115,14 +128,16 @@ enum Change {
 /// What may be done with a page.
 pub(super) fn allowed(page: &Page) -> &'static [Method] {
     match page {
-        Page::Status | Page::Members | Page::OpenApi | Page::Types => &[Method::Get, Method::Head],
+        Page::Status | Page::Members | Page::OpenApi | Page::Types | Page::Trees(TreesPage::Show) => {
+            &[Method::Get, Method::Head]
+        }
         Page::Type(_) => &[Method::Get, Method::Head, Method::Put, Method::Post],
         Page::Cluster(ClusterPage::Show | ClusterPage::Plan | ClusterPage::Transfers) => {
             &[Method::Get, Method::Head]
         }
         Page::Backup => &[Method::Get, Method::Head, Method::Post],
         Page::Cluster(ClusterPage::Recover) => &[Method::Get, Method::Head, Method::Post],
-        Page::Activate(_) | Page::Cluster(_) | Page::StopBackup => &[Method::Post],
+        Page::Activate(_) | Page::Cluster(_) | Page::StopBackup | Page::Trees(_) => &[Method::Post],
     }
 }
 
@@ -143,7 +158,15 @@ pub(super) fn request(page: &Page, method: Method, body: &[u8]) -> Result<Option
         (Page::Activate(name), _) => {
             (Request::ChangeType(name.clone(), TypeChange::Activate), None, Change::Activate)
         }
-        (Page::Status | Page::OpenApi | Page::Cluster(_) | Page::Backup | Page::StopBackup, _) => {
+        (
+            Page::Status
+            | Page::OpenApi
+            | Page::Cluster(_)
+            | Page::Backup
+            | Page::StopBackup
+            | Page::Trees(_),
+            _,
+        ) => {
             return Ok(None);
         }
     };

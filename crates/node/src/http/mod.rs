@@ -38,5 +38,5 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use admin::{BackupPage, ClusterPage};
+pub use admin::{BackupPage, ClusterPage, TreesPage};
 pub use session::{Incoming, Question, Session};

@@ -8,7 +8,7 @@ use kv::request::DEFAULT_TYPE;
 use protocol::http::Refused;
 use protocol::http::target::{decode, encode, segments};
 
-use super::admin::{ClusterPage, Page};
+use super::admin::{ClusterPage, Page, TreesPage};
 
 /// The generation of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,6 +99,12 @@ fn admin(mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused
         b"backup" => match rest.next() {
             None => Page::Backup,
             Some(word) if word == "stop" => Page::StopBackup,
+            Some(_) => return Ok(None),
+        },
+        b"aae" => match rest.next() {
+            None => Page::Trees(TreesPage::Show),
+            Some(word) if word == "repair" => Page::Trees(TreesPage::Compare),
+            Some(word) if word == "rebuild" => Page::Trees(TreesPage::Rebuild),
             Some(_) => return Ok(None),
         },
         b"bucket-types" => match (rest.next(), rest.next()) {
@@ -254,6 +260,9 @@ mod tests {
             ("/admin/status", Page::Status),
             ("/admin/members", Page::Members),
             ("/admin/openapi.yaml", Page::OpenApi),
+            ("/admin/aae", Page::Trees(TreesPage::Show)),
+            ("/admin/aae/repair", Page::Trees(TreesPage::Compare)),
+            ("/admin/aae/rebuild", Page::Trees(TreesPage::Rebuild)),
             ("/admin/bucket-types", Page::Types),
             ("/admin/bucket-types/a%20b", Page::Type("a b".into())),
             ("/admin/bucket-types/t/activate", Page::Activate("t".into())),

@@ -14,7 +14,7 @@ use kv::{Error, Response};
 use protocol::http::target::{self, Query};
 use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused, Waits, date};
 
-use super::admin::{self, BackupPage, ClusterPage, Page};
+use super::admin::{self, BackupPage, ClusterPage, Page, TreesPage};
 use super::fault::Fault;
 use super::foreign::is_foreign;
 use super::index;
@@ -55,6 +55,8 @@ pub enum Question {
     Cluster(ClusterPage, Bytes),
     /// How is the node's backup, or may one be made so? With the request's body.
     Backup(BackupPage, Bytes),
+    /// How does it stand with the node's hash trees, or may something be done with them? With the request's body.
+    Trees(TreesPage, Bytes),
 }
 
 /// What the answer under way is to.
@@ -301,6 +303,7 @@ impl Session {
                 };
                 Incoming::Question(Question::Backup(page, Bytes::copy_from_slice(body)))
             }
+            Page::Trees(page) => Incoming::Question(Question::Trees(*page, Bytes::copy_from_slice(body))),
             _ => {
                 self.answer(200, "application/yaml", admin::OPENAPI.as_bytes(), out);
                 Incoming::Answered

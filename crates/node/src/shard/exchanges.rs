@@ -25,7 +25,8 @@ use kv::aae::{
     CONFIRM_AFTER, Exchange, Input, KEYS_MAX, KeyPage, Outcome, Output, ROOTS_MAX, Range, SEGMENTS_MAX, Tree,
     TreeAnswer, TreeAsk, TreeId,
 };
-use std::collections::{BTreeMap, VecDeque};
+use ring::Partition;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -77,8 +78,8 @@ struct Question {
     id: u64,
     to: NodeId,
     until: Monotonic,
-    /// How many roots it is about; none if it is an exchange's.
-    roots: usize,
+    /// The roots that it is about; none if it is an exchange's.
+    roots: Vec<TreeId>,
 }
 
 /// An exchange under way.
@@ -124,11 +125,28 @@ impl Shard {
             now + Duration::from_nanos(self.config.rng.next_u64() % nanos)
         });
         let is_idle = self.exchanges.roots.is_empty() && self.exchanges.differing.is_empty();
-        if due <= now && is_idle && self.exchanges.current.is_none() && !self.trees.are_due() {
+        if due <= now
+            && is_idle
+            && self.exchanges.current.is_none()
+            && !self.trees.rebuilds.are_first_due(&self.trees.whole)
+        {
             self.exchanges.next_round = Some(now + interval);
             self.begin_round();
         }
         self.go_on_exchanging(now);
+    }
+
+    /// Has the trees of a partition, or of all that this shard has, compared with all others that have them: now, and not in the next
+    /// round. What waits to be compared goes with it. Tells how many partitions that are: none while partitions move.
+    pub fn compare_trees(&mut self, partition: Option<Partition>) -> usize {
+        let is_it = |first: &&u16| partition.is_none_or(|it| it == self.partition_of(**first));
+        let firsts: Vec<u16> = self.trees.whole.iter().filter(is_it).copied().collect();
+        if self.config.anti_entropy.is_none() || self.moves.is_moving() {
+            return 0;
+        }
+        self.exchanges.rests_until = Monotonic(0);
+        self.ask_roots(&firsts, |_, _| true);
+        firsts.len()
     }
 
     /// All roots that this node compares with others.
@@ -136,9 +154,20 @@ impl Shard {
         if self.moves.is_moving() {
             return;
         }
+        let (here, firsts) = (self.peers.here(), self.trees.whole.iter().copied().collect::<Vec<u16>>());
+        self.ask_roots(&firsts, |other, partition| asks(here, other, partition));
+    }
+
+    /// Has the roots of these partitions sent to the other nodes that this one is to ask about them.
+    fn ask_roots(&mut self, firsts: &[u16], asks: impl Fn(NodeId, u32) -> bool) {
+        // Those of an earlier question that are still to be sent are sent with these, once.
+        let waiting = std::mem::take(&mut self.exchanges.roots);
+        let mut roots: BTreeMap<NodeId, BTreeSet<TreeId>> = BTreeMap::new();
+        for (node, trees) in waiting {
+            roots.entry(node).or_default().extend(trees);
+        }
         let (here, n_vals, ring) = (self.peers.here(), self.n_vals_kept(), &self.config.ring);
-        let mut roots: BTreeMap<NodeId, Vec<TreeId>> = BTreeMap::new();
-        for &first in &self.trees.whole {
+        for &first in firsts {
             let at = self.position(first);
             let number = ring.size().partition(at).0;
             for &n_val in &n_vals {
@@ -146,12 +175,13 @@ impl Shard {
                 if !list.contains(&here) {
                     continue;
                 }
-                for other in list.into_iter().filter(|&other| other != here && asks(here, other, number)) {
-                    roots.entry(other).or_default().push(TreeId { first, n_val });
+                for other in list.into_iter().filter(|&other| other != here && asks(other, number)) {
+                    roots.entry(other).or_default().insert(TreeId { first, n_val });
                 }
             }
         }
         for (node, trees) in roots {
+            let trees: Vec<TreeId> = trees.into_iter().collect();
             let chunks = trees.chunks(ROOTS_MAX).map(|trees| (node, trees.to_vec()));
             self.exchanges.roots.extend(chunks);
         }
@@ -196,7 +226,10 @@ impl Shard {
 
     fn ask_tree(&mut self, to: NodeId, ask: TreeAsk, now: Monotonic) {
         let name = self.next_work();
-        let roots = if let TreeAsk::Roots { roots } = &ask { roots.len() } else { 0 };
+        let roots = match &ask {
+            TreeAsk::Roots { roots } => roots.iter().map(|(tree, _)| *tree).collect(),
+            _ => Vec::new(),
+        };
         self.exchanges.question = Some(Question { id: name, to, until: now + ASK_MAX, roots });
         let (id, partitions) = (self.ask_id(name), self.config.ring.size().partitions());
         self.send(to, PeerMessage::AskTree { id, partitions, ask });
@@ -229,6 +262,9 @@ impl Shard {
     fn end_exchange(&mut self, outcome: Outcome, now: Monotonic) {
         self.counters.exchanges += 1;
         self.counters.exchange_keys += outcome.keys;
+        if let Some(current) = &self.exchanges.current {
+            self.trees.notes.add_differed(current.exchange.tree().first, outcome.keys);
+        }
         self.rest_after_exchange(now);
     }
 
@@ -283,6 +319,13 @@ impl Shard {
         let Some(current) = &mut self.exchanges.current else { return };
         if current.under_way == 0 {
             self.step_exchange(Input::Repaired, now);
+        }
+    }
+
+    /// Whether a key could be read.
+    pub(super) fn note_repair(&mut self, is_done: bool) {
+        if let Some(current) = self.exchanges.current.as_ref().filter(|_| is_done) {
+            self.trees.notes.add_repaired(current.exchange.tree().first);
         }
     }
 
@@ -383,7 +426,7 @@ impl Shard {
             _ if self.config.anti_entropy.is_none() || partitions != self.config.ring.size().partitions() => {
                 Err(Error::NotCovered)
             }
-            TreeAsk::Roots { roots } => Ok(self.compare_roots(roots)),
+            TreeAsk::Roots { roots } => Ok(self.compare_roots(from, roots)),
             TreeAsk::Groups { tree, .. } | TreeAsk::Keys { tree, .. }
                 if !self.trees.whole.contains(&tree.first) =>
             {
@@ -406,13 +449,17 @@ impl Shard {
         self.send(from, PeerMessage::Tree { id, answer });
     }
 
-    fn compare_roots(&self, roots: Vec<(TreeId, u32)>) -> TreeAnswer {
+    fn compare_roots(&mut self, from: NodeId, roots: Vec<(TreeId, u32)>) -> TreeAnswer {
+        let now = self.config.clock.now();
         let (mut differ, mut others) = (Vec::new(), Vec::new());
         for (tree, root) in roots.into_iter().take(ROOTS_MAX) {
             if self.config.layout.shard_of(tree.first) != self.config.id.0 {
                 others.push(tree);
-            } else if self.trees.whole.contains(&tree.first) && self.trees.root(tree) != root {
-                differ.push(tree);
+            } else if self.trees.whole.contains(&tree.first) {
+                self.trees.notes.set_compared(tree.first, from, now);
+                if self.trees.root(tree) != root {
+                    differ.push(tree);
+                }
             }
         }
         TreeAnswer::Roots { differ, others }
@@ -437,19 +484,25 @@ impl Shard {
         let is_it = |asked: &mut Question| asked.id == question && asked.to == from;
         let Some(asked) = self.exchanges.question.take_if(is_it) else { return };
         match answer {
-            Ok(TreeAnswer::Roots { differ, others }) if asked.roots > 0 => {
+            Ok(TreeAnswer::Roots { differ, others }) if !asked.roots.is_empty() => {
+                let left: BTreeSet<TreeId> = others.iter().copied().collect();
+                for tree in asked.roots.iter().filter(|tree| !left.contains(tree)) {
+                    self.trees.notes.set_compared(tree.first, from, now);
+                }
                 let room = DIFFERING_MAX.saturating_sub(self.exchanges.differing.len());
                 let known = differ.into_iter().filter(|tree| self.trees.whole.contains(&tree.first));
                 self.exchanges.differing.extend(known.take(room).map(|tree| (from, tree)));
                 // Fewer each time, since whoever was asked tells of the first.
-                if others.len() < asked.roots {
+                if others.len() < asked.roots.len() {
                     self.ask_others(from, others);
                 }
             }
-            Ok(TreeAnswer::Groups { bits, differ }) if asked.roots == 0 => {
+            Ok(TreeAnswer::Groups { bits, differ }) if asked.roots.is_empty() => {
                 self.step_exchange(Input::Groups { bits, differ }, now);
             }
-            Ok(TreeAnswer::Keys(page)) if asked.roots == 0 => self.step_exchange(Input::Theirs(page), now),
+            Ok(TreeAnswer::Keys(page)) if asked.roots.is_empty() => {
+                self.step_exchange(Input::Theirs(page), now)
+            }
             _ => self.fail_current(now),
         }
         self.go_on_exchanging(now);

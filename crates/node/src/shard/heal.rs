@@ -1,4 +1,4 @@
-//! What the scrub has found damaged is read, so that the other replicas heal it.
+//! What the scrub and rebuilds have found damaged is read, so that the other replicas heal it.
 //!
 //! A read whose own copy is damaged takes the value from another replica and writes it here anew: what a client's read
 //! does for a key that is asked for, this does for those that nobody asks for. A few are read at a time, behind clients.
@@ -6,6 +6,7 @@
 //! Left out: damaged tables. Which keys were in a block is not known here; merges put it aside, and its range answers errors
 //! until `annulet check --repair` makes tables again. A node alone has nobody to heal it.
 
+use super::rebuilds::DAMAGED_MAX;
 use super::work::{Coordinator, Work, placed};
 use super::{Origin, Shard};
 use ::object::key;
@@ -18,7 +19,7 @@ use std::time::Duration;
 /// Keys begun in one tick, of which there are a few in a second: more is damaged only by a disk that is to be replaced.
 const HEALS_AT_ONCE: usize = 8;
 
-/// Keys that wait, beyond which they are left to the scrub's next pass.
+/// Keys that wait, beyond which they are left to the scrub's next pass; rebuilds wait.
 const WAITING_MAX: usize = 4096;
 
 /// How long a key's replicas may take.
@@ -30,14 +31,26 @@ pub(super) struct Heals {
     waiting: VecDeque<Bytes>,
 }
 
+impl Heals {
+    /// Has these healed, as many as may wait.
+    pub fn want(&mut self, keys: Vec<Bytes>) {
+        let room = WAITING_MAX.saturating_sub(self.waiting.len());
+        self.waiting.extend(keys.into_iter().take(room));
+    }
+
+    /// Whether all that a part of a rebuild finds may wait.
+    pub fn have_room(&self) -> bool {
+        self.waiting.len() + DAMAGED_MAX <= WAITING_MAX
+    }
+}
+
 impl Shard {
     pub(super) fn tick_heals(&mut self) {
-        let room = WAITING_MAX.saturating_sub(self.heals.waiting.len());
         let found = self.store.take_damaged_keys();
         if self.peers.is_alone() {
             return;
         }
-        self.heals.waiting.extend(found.into_iter().take(room));
+        self.heals.want(found);
         for _ in 0..HEALS_AT_ONCE {
             let Some(key) = self.heals.waiting.pop_front() else { return };
             if self.read_for_nobody(key, Origin::Nobody) {

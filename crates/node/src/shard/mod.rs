@@ -23,12 +23,14 @@ mod hints;
 mod listing;
 mod losses;
 mod moves;
+mod notes;
 mod object;
 mod pace;
 mod pages;
 mod peers;
 mod props;
 mod reap;
+mod rebuilds;
 mod replica;
 mod rows;
 mod search;
@@ -43,9 +45,11 @@ pub use crate::hop::RequestId;
 pub use admission::{OVERLOAD_WORK_MIN, PASS_MAX, STAY_MAX, WAIT_MAX};
 pub use copies::TransferStatus;
 pub use losses::CopyLoss;
+pub use notes::TreesStatus;
 pub use object::LOOKUPS_BUSY;
 pub use pace::HELD_MAX;
 pub use reap::Reaping;
+pub use rebuilds::{Rebuilding, Turns};
 pub use times::{Histogram, TimesRead};
 
 use crate::hop::{Hop, ShardId};
@@ -115,6 +119,8 @@ pub struct ShardConfig {
     pub reaping: Reaping,
     /// How often all that this node holds is compared with what others hold; `None` for never.
     pub anti_entropy: Option<Duration>,
+    /// When the hashes for that are made anew from what is stored.
+    pub rebuilding: Rebuilding,
 }
 
 /// What a shard has for others.
@@ -226,6 +232,12 @@ pub struct ShardCounters {
     pub exchange_keys: u64,
     /// Partitions whose trees were made from their heads.
     pub trees_made: u64,
+    /// Keys that were gone through for that, and the microseconds that it took.
+    pub rebuild_keys: u64,
+    /// See `rebuild_keys`.
+    pub rebuild_micros: u64,
+    /// Those whose values were found missing or damaged, and that were read so that other replicas heal them.
+    pub rebuild_damaged: u64,
     /// Trees that did not say what the store has: something was lost, or the tree was not kept.
     pub trees_wrong: u64,
 }
@@ -251,7 +263,7 @@ pub struct ShardStats {
     pub writes_held: usize,
     /// How long writes were made to wait for one another, in all.
     pub paced: Duration,
-    /// Partitions whose trees are yet to be made; none of a node alone.
+    /// Partitions whose trees are yet to be made, or made anew; none of a node alone.
     pub trees_due: usize,
     /// Bytes of memory that trees take.
     pub tree_bytes: usize,
@@ -411,6 +423,7 @@ impl Shard {
         self.tick_reaps(now);
         self.tick_moves(now);
         self.look_at_trees();
+        self.look_at_timers(now);
         self.tick_exchanges(now);
     }
 
@@ -493,7 +506,7 @@ impl Shard {
             graves: self.graveyard.len(),
             writes_held: self.pacer.len(),
             paced: self.pacer.owed,
-            trees_due: self.trees.due(),
+            trees_due: self.trees.rebuilds.due().count(),
             tree_bytes,
             tree_keys,
         }

@@ -366,7 +366,7 @@ impl Shard {
         work.answered = true;
         match (parting, work.origin) {
             // A key that was to be repaired. If it cannot be, it is found again.
-            (Parting::Client(_), Origin::Exchange) => {}
+            (Parting::Client(result), Origin::Exchange) => self.note_repair(result.is_ok()),
             // A key that was to be healed.
             (Parting::Client(result), Origin::Nobody) => {
                 self.counters.heals_failed += u64::from(result.is_err());

@@ -1,41 +1,30 @@
 //! Trees of hashes over what this shard holds ([`kv::aae`]), for each partition that is this node's by the ring in force.
 //!
-//! 1. After a start, and when a partition or other numbers of replicas come, a partition is *due*: one at a time its trees are made
-//!    by a fold over its heads, beside everything else.
+//! 1. After a start, and when a partition or other numbers of replicas come, a partition is *due*: its trees are made from its
+//!    heads (`rebuilds.rs`).
 //! 2. From then on they are *whole*, and each write of a head changes them ([`Shard::note_written`]).
 //! 3. A tree that is crowded, or was found not to say what the store has, is made anew.
-//!
-//! While a partition's trees are made its changes are remembered with their versions; those that the fold's snapshot does not show are made
-//! when it is done. The snapshot shows all that was written before the first that is remembered.
 //!
 //! Left out: trees on disk. At a start they are made from the heads, and until then nothing is compared.
 
 use super::Shard;
+use super::notes::Notes;
+use super::rebuilds::Rebuilds;
 use super::work::{Coordinator, Prior, Work};
 use crate::topology::nodes;
 use ::object::key;
-use base::Monotonic;
 use base::checksum::crc32c_append;
 use bytes::Bytes;
 use engine::Seq;
-use engine::fold::{
-    Control, FoldEnd, FoldId, FoldRequest, FoldVisitor, JournalCheck, KeyRange, KeySegments, What,
-};
-use kv::aae::{BITS_MAX, Tree, TreeId, leaf};
+use engine::fold::{JournalCheck, KeyRange, KeySegments};
+use kv::aae::{Tree, TreeId, leaf};
 use kv::{Bucket, BucketTable, PropsChange};
 use ring::Ring;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-/// Changes that are remembered while a partition's trees are made, beyond which that begins anew.
-const CHANGES_MAX: usize = 65_536;
-
-/// How long a partition waits whose heads could not be read.
-const AGAIN_AFTER: Duration = Duration::from_secs(10);
+use std::sync::Arc;
 
 /// The bits of a key's place in a tree.
-const PLACE_BITS: u32 = 32;
+pub(super) const PLACE_BITS: u32 = 32;
 
 /// A tree that is whole.
 pub(super) struct Kept {
@@ -46,25 +35,17 @@ pub(super) struct Kept {
     pub unsure: bool,
 }
 
-/// A change that is yet to be made.
-struct Change {
-    seq: Seq,
-    n_val: u32,
-    place: u32,
-    old: Option<u32>,
-    new: Option<u32>,
-    unsure: bool,
-}
-
-/// A partition whose trees are made.
-struct Making {
-    first: u16,
-    /// What the snapshot is to show.
-    after: Seq,
-    /// The fold, and what its snapshot shows.
-    fold: Option<(FoldId, Seq)>,
-    made: Arc<Mutex<BTreeMap<u32, Tree>>>,
-    changes: Vec<Change>,
+/// A change of a tree: what a write has replaced, and by what.
+pub(super) struct Change {
+    /// The ledger key.
+    pub key: Bytes,
+    pub seq: Seq,
+    pub n_val: u32,
+    pub place: u32,
+    pub old: Option<u32>,
+    pub new: Option<u32>,
+    /// Whether it is not known what was there before.
+    pub unsure: bool,
 }
 
 /// All trees.
@@ -73,11 +54,8 @@ pub(super) struct Trees {
     trees: BTreeMap<TreeId, Kept>,
     /// The partitions that have theirs, by their first prefix.
     pub whole: BTreeSet<u16>,
-    due: BTreeSet<u16>,
-    /// Those that could not be read, and are due again when the others are made and some time has passed.
-    failed: BTreeSet<u16>,
-    making: Option<Making>,
-    again_at: Monotonic,
+    pub rebuilds: Rebuilds,
+    pub notes: Notes,
     last_version: u64,
     /// The ring by whose partitions they are.
     ring: Option<Arc<Ring>>,
@@ -108,29 +86,35 @@ impl Trees {
         all.fold((0, 0), |(bytes, keys), (more, of)| (bytes + more, keys + of))
     }
 
-    /// Partitions whose trees are yet to be made.
-    pub fn due(&self) -> usize {
-        self.due.len() + self.failed.len() + usize::from(self.making.is_some())
-    }
-
-    /// Whether some are about to be made.
-    pub fn are_due(&self) -> bool {
-        !self.due.is_empty() || self.making.is_some()
-    }
-
-    /// The partition that is to be made next.
-    fn next(&mut self, now: Monotonic) -> Option<u16> {
-        if self.due.is_empty() && self.again_at <= now {
-            self.due = std::mem::take(&mut self.failed);
-        }
-        self.due.pop_first()
-    }
-
     /// Has a partition's trees made anew; until then they stay as they are.
     pub fn make_anew(&mut self, first: u16) {
         if self.whole.contains(&first) {
-            self.due.insert(first);
+            self.rebuilds.want(first, JournalCheck::None);
         }
+    }
+
+    /// Takes a partition's trees, which are whole from now on, in the place of those that it had. Tells whether these had other
+    /// keys, or others of their heads.
+    pub fn take(&mut self, first: u16, made: impl IntoIterator<Item = (u32, Tree)>, unsure: bool) -> bool {
+        let roots = |trees: &Trees| -> Vec<(u32, u32)> {
+            let all = trees.of(first).map(|(tree, kept)| (tree.n_val, kept.tree.root()));
+            all.filter(|(_, root)| *root != 0).collect()
+        };
+        let before = self.whole.contains(&first).then(|| roots(self));
+        self.forget(first);
+        self.whole.insert(first);
+        for (n_val, tree) in made {
+            self.last_version += 1;
+            let kept = Kept { tree: tree.fitted(), version: self.last_version, unsure };
+            self.trees.insert(TreeId { first, n_val }, kept);
+        }
+        before.is_some_and(|before| before != roots(self))
+    }
+
+    /// The trees of a partition.
+    pub fn of(&self, first: u16) -> impl Iterator<Item = (&TreeId, &Kept)> {
+        let of = |n_val| TreeId { first, n_val };
+        self.trees.range(of(0)..=of(u32::MAX))
     }
 
     fn change(&mut self, tree: TreeId, change: &Change) {
@@ -141,7 +125,7 @@ impl Trees {
         kept.unsure |= change.unsure;
         kept.tree.change(change.place, change.old, change.new);
         if kept.tree.is_crowded() {
-            self.due.insert(tree.first);
+            self.rebuilds.want(tree.first, JournalCheck::None);
         } else if kept.tree.keys() == 0 && kept.tree.root() == 0 {
             self.trees.remove(&tree);
         }
@@ -149,8 +133,7 @@ impl Trees {
 
     fn forget(&mut self, first: u16) {
         self.whole.remove(&first);
-        let of = |n_val| TreeId { first, n_val };
-        let gone: Vec<TreeId> = self.trees.range(of(0)..=of(u32::MAX)).map(|(tree, _)| *tree).collect();
+        let gone: Vec<TreeId> = self.of(first).map(|(tree, _)| *tree).collect();
         for tree in gone {
             self.trees.remove(&tree);
         }
@@ -202,6 +185,7 @@ impl Shard {
             Prior::Unread | Prior::Damaged => None,
         };
         let change = Change {
+            key: work.key.clone(),
             seq,
             n_val: work.props.n_val,
             place,
@@ -212,14 +196,8 @@ impl Shard {
         if trees.whole.contains(&first) {
             trees.change(TreeId { first, n_val: change.n_val }, &change);
         }
-        if let Some(making) = trees.making.as_mut().filter(|making| making.first == first) {
-            making.changes.push(change);
-            if making.changes.len() > CHANGES_MAX {
-                let fold = making.fold.map(|(fold, _)| fold);
-                trees.due.insert(first);
-                trees.making = None;
-                fold.into_iter().for_each(|fold| self.store.cancel_fold(fold));
-            }
+        if let Some(fold) = trees.rebuilds.note(first, change) {
+            self.store.cancel_fold(fold);
         }
     }
 
@@ -239,9 +217,8 @@ impl Shard {
         if !is_same_size || n_vals != self.trees.n_vals {
             self.trees.trees.clear();
             self.trees.whole.clear();
-            self.trees.due.clear();
-            self.trees.failed.clear();
-            self.trees.making = None;
+            self.trees.rebuilds = Rebuilds::default();
+            self.trees.notes = Notes::default();
         }
         self.trees.props = Some(self.table.digest());
         self.trees.n_vals = n_vals;
@@ -256,100 +233,20 @@ impl Shard {
         });
         let firsts: BTreeSet<u16> = firsts.collect();
         let trees = &mut self.trees;
-        trees.due.retain(|first| firsts.contains(first));
-        trees.failed.retain(|first| firsts.contains(first));
-        trees.making.take_if(|making| !firsts.contains(&making.first));
+        trees.rebuilds.retain(&firsts);
+        trees.notes.retain(&firsts);
         for gone in trees.whole.difference(&firsts).copied().collect::<Vec<_>>() {
             trees.forget(gone);
         }
-        let making = trees.making.as_ref().map(|making| making.first);
-        let is_new = |first: &u16| {
-            !trees.whole.contains(first) && !trees.failed.contains(first) && making != Some(*first)
-        };
-        let new: Vec<u16> = firsts.into_iter().filter(is_new).collect();
-        trees.due.extend(new);
+        for first in firsts.into_iter().filter(|first| !trees.whole.contains(first)) {
+            trees.rebuilds.want_first(first);
+        }
     }
 
     /// The numbers of replicas that trees are kept for.
     pub(super) fn n_vals_kept(&self) -> BTreeSet<u32> {
         let agreed = self.moves.topology.n_vals.iter().copied();
         self.table.n_vals().into_iter().chain(agreed).collect()
-    }
-
-    /// Goes on with making trees: the next partition, or its fold once the snapshot shows what it must.
-    pub(super) fn make_trees(&mut self, now: Monotonic) {
-        if self.trees.making.is_none() {
-            if self.store.fenced().is_some() {
-                return;
-            }
-            let Some(first) = self.trees.next(now) else { return };
-            let (after, made) = (self.store.last_written(), Arc::default());
-            self.trees.making = Some(Making { first, after, fold: None, made, changes: Vec::new() });
-        }
-        let Some(making) = &self.trees.making else { return };
-        if making.fold.is_some() || self.store.acknowledged() < making.after {
-            return;
-        }
-        // What is left where something was lost is compared, and so the rest comes back.
-        let request = FoldRequest {
-            past_losses: true,
-            ..FoldRequest::over(self.keys_of(making.first, None), What::Heads(JournalCheck::None))
-        };
-        let snapshot = self.store.snapshot();
-        let shows = snapshot.seq();
-        let visitor = gathering(self.table.clone(), Arc::clone(&making.made));
-        let fold = self.store.fold_at(request, snapshot, visitor);
-        let Some(making) = &mut self.trees.making else { return };
-        match fold {
-            Ok(fold) => making.fold = Some((fold, shows)),
-            Err(_) => self.make_later(now),
-        }
-    }
-
-    fn make_later(&mut self, now: Monotonic) {
-        let trees = &mut self.trees;
-        trees.again_at = now + AGAIN_AFTER;
-        if let Some(making) = trees.making.take() {
-            trees.failed.insert(making.first);
-        }
-    }
-
-    /// Takes the end of a fold, if it was one that makes trees.
-    pub(super) fn on_trees_fold(
-        &mut self,
-        id: FoldId,
-        end: Result<FoldEnd, engine::Error>,
-    ) -> Result<(), Result<FoldEnd, engine::Error>> {
-        let is_ours = |making: &&mut Making| making.fold.is_some_and(|(fold, _)| fold == id);
-        if self.trees.making.as_mut().filter(is_ours).is_none() {
-            return Err(end);
-        }
-        let now = self.config.clock.now();
-        match end {
-            Ok(end) if end.next.is_none() => self.take_made(),
-            _ => self.make_later(now),
-        }
-        self.make_trees(now);
-        Ok(())
-    }
-
-    fn take_made(&mut self) {
-        let trees = &mut self.trees;
-        let Some(Making { first, fold: Some((_, shows)), made, changes, .. }) = trees.making.take() else {
-            return;
-        };
-        trees.forget(first);
-        trees.whole.insert(first);
-        let made = std::mem::take(&mut *made.lock().unwrap_or_else(PoisonError::into_inner));
-        for (n_val, tree) in made {
-            trees.last_version += 1;
-            let kept = Kept { tree: tree.fitted(), version: trees.last_version, unsure: false };
-            trees.trees.insert(TreeId { first, n_val }, kept);
-        }
-        for change in changes.iter().filter(|change| change.seq > shows) {
-            trees.change(TreeId { first, n_val: change.n_val }, change);
-        }
-        self.counters.trees_made += 1;
     }
 }
 
@@ -393,20 +290,6 @@ impl NVals {
         self.last = Some((names, n_val));
         n_val
     }
-}
-
-/// Puts all keys into the trees of their numbers of replicas.
-fn gathering(table: BucketTable, made: Arc<Mutex<BTreeMap<u32, Tree>>>) -> FoldVisitor {
-    let mut n_vals = NVals::new(table);
-    Box::new(move |item| {
-        if let Some(n_val) = n_vals.of(item.key) {
-            let place = KeySegments::number_of(item.key, PLACE_BITS);
-            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
-            let tree = made.entry(n_val).or_insert_with(|| Tree::new(BITS_MAX));
-            tree.change(place, None, Some(leaf(place, item.head)));
-        }
-        Control::Next
-    })
 }
 
 /// The place of a key in a tree, and the hash of its head there.

@@ -14,6 +14,7 @@ mod pace;
 mod peer_codec;
 mod queries;
 mod reaping;
+mod rebuilds;
 mod shards;
 mod telling;
 mod types;

@@ -5,6 +5,7 @@
 use crate::common::{HandClock, open_store};
 use base::rng::SplitMix64;
 use bytes::Bytes;
+use engine::Options;
 use kv::{Bucket, GetRequest, PutRequest, Request, Response};
 use node::{Layout, Output, Reaping, RequestId, Shard, ShardConfig, ShardId};
 use object::Metadata;
@@ -41,7 +42,7 @@ fn writes_wait_for_one_another_while_reads_go_on() {
     let layout = Layout::new(1, RingSize::new(16).unwrap());
     let clock = Arc::new(HandClock::default());
     clock.0.store(1_000_000_000, Ordering::Relaxed);
-    let (store, table) = open_store(data.path(), &layout, 0, 1, &clock, Arc::default());
+    let (store, table) = open_store(data.path(), &layout, 0, 1, &clock, Arc::default(), Options::default());
     let config = ShardConfig {
         id: ShardId(0),
         layout,
@@ -54,6 +55,7 @@ fn writes_wait_for_one_another_while_reads_go_on() {
         life: 1,
         reaping: Reaping::after(None),
         anti_entropy: None,
+        rebuilding: node::Rebuilding::default(),
     };
     let mut shard = Shard::new(config, store, table);
     for number in 0..MEGABYTES {

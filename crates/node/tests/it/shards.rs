@@ -6,6 +6,7 @@
 use crate::common::{HandClock, open_store};
 use base::rng::SplitMix64;
 use bytes::Bytes;
+use engine::Options;
 use kv::{
     Bucket, DeleteRequest, Error, GetRequest, ListBucketsRequest, ListKeysRequest, Prop, PutRequest, Request,
     Response,
@@ -33,7 +34,8 @@ impl Node {
         let mut table = None;
         for shard in 0..SHARDS {
             let seed = u64::from(shard) + 1;
-            let (store, own) = open_store(data, &layout, shard, seed, &clock, Arc::default());
+            let (store, own) =
+                open_store(data, &layout, shard, seed, &clock, Arc::default(), Options::default());
             // The first shard's.
             table = table.or(Some(own));
             stores.push(store);
@@ -52,6 +54,7 @@ impl Node {
                 life: 1,
                 reaping: Reaping::after(None),
                 anti_entropy: None,
+                rebuilding: node::Rebuilding::default(),
             };
             Shard::new(config, store, table.clone())
         });

@@ -1,9 +1,11 @@
 //! The table of options.
 
 use super::{ANTI_ENTROPY_DEFAULT, Config, DeleteMode, cluster};
+use crate::trees;
 use engine::compression::ZSTD_LEVELS;
 use engine::{Codec, CompressAt, Durability};
 use kv::ReadForm;
+use node::Turns;
 use node::layout::SHARDS_MAX;
 use ring::RingSize;
 use std::net::SocketAddr;
@@ -201,6 +203,53 @@ pub const SETTINGS: &[Setting] = &[
             Ok(())
         },
         show: |config| config.anti_entropy.map_or_else(|| "off".to_owned(), show_duration),
+    },
+    Setting {
+        name: "tree_rebuild",
+        flag: "tree-rebuild",
+        value_name: "TIME|off",
+        help: "How often the hashes for that are made anew from what is stored, to find what was lost",
+        set: |config, text| {
+            config.rebuilding.every = match text {
+                "off" => None,
+                _ => match duration(text).map_err(|what| format!("{what}, nor off"))? {
+                    Duration::ZERO => return Err("never is off".to_owned()),
+                    every => Some(every),
+                },
+            };
+            Ok(())
+        },
+        show: |config| config.rebuilding.every.map_or_else(|| "off".to_owned(), show_duration),
+    },
+    Setting {
+        name: "tree_rebuild_check",
+        flag: "tree-rebuild-check",
+        value_name: "none|presence|values",
+        help: "What is looked for then beside the keys: nothing, that their values are there, or the values, each of which is read",
+        set: |config, text| {
+            let none = || format!("{text:?} is none of none, presence, values");
+            config.rebuilding.check = trees::check_named(text).ok_or_else(none)?;
+            Ok(())
+        },
+        show: |config| trees::name_of(config.rebuilding.check).to_owned(),
+    },
+    Setting {
+        name: "tree_rebuild_turns",
+        flag: "tree-rebuild-turns",
+        value_name: "node|cluster",
+        help: "Whether one shard of each node does that at a time, or one of the whole cluster",
+        set: |config, text| {
+            config.rebuilding.turns = match text {
+                "node" => Turns::Node,
+                "cluster" => Turns::Cluster,
+                _ => return Err(format!("{text:?} is none of node, cluster")),
+            };
+            Ok(())
+        },
+        show: |config| match config.rebuilding.turns {
+            Turns::Node => "node".to_owned(),
+            Turns::Cluster => "cluster".to_owned(),
+        },
     },
     Setting {
         name: "compression",

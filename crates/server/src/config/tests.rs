@@ -72,8 +72,9 @@ fn what_is_wrong_is_refused_where_it_stands() {
     assert_eq!(
         refused(&[], &[], "name = 'a@b'\n\nsharts = 3\n"),
         "a.toml:3: unknown key \"sharts\"; the keys are data, pb_listen, http_listen, name, ring_size, shards, \
-         durability, sync_interval, read_form, delete_mode, anti_entropy, compression, compress_at, zstd_level, memory, \
-         memtable, block_cache, space_target, disk_reserve, scrub_period, waste_retention, backup_dir, connections_max, \
+         durability, sync_interval, read_form, delete_mode, anti_entropy, tree_rebuild, tree_rebuild_check, \
+         tree_rebuild_turns, compression, compress_at, zstd_level, memory, memtable, block_cache, \
+         space_target, disk_reserve, scrub_period, waste_retention, backup_dir, connections_max, \
          idle_timeout, cluster, join, zone, weight, peer_listen, peer_address, peer_ca, peer_cert, peer_key"
     );
     assert_eq!(refused(&[], &[], "\nshards = 0"), "a.toml:2: shards: \"0\" is not a number from 1 to 256");
@@ -96,6 +97,10 @@ fn what_is_wrong_is_refused_where_it_stands() {
         ("delete_mode", "never"),
         ("anti_entropy", "yes"),
         ("anti_entropy", "0s"),
+        ("tree_rebuild", "0s"),
+        ("tree_rebuild", "on"),
+        ("tree_rebuild_check", "all"),
+        ("tree_rebuild_turns", "shard"),
         ("idle_timeout", "99999999999999999999h"),
         ("compression", "gzip"),
         ("compress_at", "never"),

@@ -57,6 +57,7 @@ fn local(data: &Path, membership: membership::Handle) -> Rc<Local> {
         life: 7,
         reaping: Reaping::after(None),
         anti_entropy: None,
+        rebuilding: node::Rebuilding::default(),
     };
     let (shard, mailboxes) = (Shard::new(config, store, table), Arc::new(Mailboxes::new(1)));
     Rc::new(Local::new(ShardId(0), layout, shard, mailboxes, Some(Links::new(ShardId(0))), membership))

@@ -60,6 +60,7 @@ impl Host {
             options: plan.options.clone(),
             reaping: plan.reaping,
             anti_entropy: plan.anti_entropy,
+            rebuilding: plan.rebuilding,
             disk: plan.disk,
             drift_ppm_max: 200,
         };

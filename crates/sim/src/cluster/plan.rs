@@ -9,9 +9,10 @@ use crate::seed::{Seed, between, duration_between};
 use crate::trace::Trace;
 use base::Rng;
 use base::rng::SplitMix64;
+use engine::fold::JournalCheck;
 use engine::{Durability, Options};
 use kv::reap::REAP_MAX;
-use node::Reaping;
+use node::{Reaping, Rebuilding, Turns};
 use std::time::Duration;
 
 /// The most messages between nodes that are lost, in parts of a million.
@@ -88,6 +89,8 @@ pub(super) struct Plan {
     pub(super) reaping: Reaping,
     /// How often nodes compare what they hold.
     pub(super) anti_entropy: Option<Duration>,
+    /// How often they make their trees anew, and what they look for.
+    pub(super) rebuilding: Rebuilding,
     /// Whether partitions move from node to node.
     pub(super) moves: bool,
     /// Deaths before the world may come to its end.
@@ -129,6 +132,7 @@ impl Plan {
             loss,
             reaping: Reaping::after(None),
             anti_entropy: anti_entropy(&mut seed.stream("anti-entropy", 0)),
+            rebuilding: rebuilding(&mut seed.stream("rebuilding", 0)),
             moves: false,
             deaths: between(rng, 3, 8),
             down_max: duration_between(rng, Duration::from_millis(10), Duration::from_millis(1500)),
@@ -214,6 +218,17 @@ fn reaping(seed: Seed, plan: &Plan) -> Reaping {
 fn anti_entropy(rng: &mut SplitMix64) -> Option<Duration> {
     let interval = duration_between(rng, Duration::from_millis(50), Duration::from_secs(2));
     rng.chance(1, 2).then_some(interval)
+}
+
+fn rebuilding(rng: &mut SplitMix64) -> Rebuilding {
+    let every = duration_between(rng, Duration::from_millis(100), Duration::from_secs(2));
+    let check = match rng.below(3) {
+        0 => JournalCheck::None,
+        1 => JournalCheck::Presence,
+        _ => JournalCheck::Checksum,
+    };
+    let turns = if rng.chance(1, 2) { Turns::Node } else { Turns::Cluster };
+    Rebuilding { every: rng.chance(1, 2).then_some(every), check, turns }
 }
 
 fn loss(rng: &mut SplitMix64) -> Loss {

@@ -32,7 +32,7 @@ use bytes::Bytes;
 use client::Client;
 use ending::{Ending, Phase};
 use kv::{Error, Request, Response};
-use node::{Layout, Members, Output, RequestId};
+use node::{Layout, Members, Output, Rebuilding, RequestId};
 use plan::Plan;
 use ring::{Ring, RingSize, RingVersion};
 use rot::Watch;
@@ -386,6 +386,7 @@ fn machine(seed: Seed, plan: &Plan, time: &SimTime, trace: &Trace) -> Machine {
         options: plan.options.clone(),
         reaping: plan.reaping,
         anti_entropy: None,
+        rebuilding: Rebuilding::default(),
         disk: plan.disk,
         drift_ppm_max: 200,
     };

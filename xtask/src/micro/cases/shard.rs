@@ -67,6 +67,7 @@ impl Node {
             life: 1,
             reaping: node::Reaping::after(None),
             anti_entropy: None,
+            rebuilding: node::Rebuilding::default(),
         };
         let shard = Shard::new(config, store, table);
         Ok(Node {

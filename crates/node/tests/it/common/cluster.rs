@@ -6,10 +6,12 @@ use super::{HandClock, Hold, open_store};
 use base::Clock;
 use base::rng::SplitMix64;
 use bytes::{Bytes, BytesMut};
+use engine::Options;
 use kv::reap::Round;
 use kv::{Bucket, DeleteRequest, Error, GetRequest, NodeId, PutRequest, Quorum, ReadForm, Request, Response};
 use node::{
-    AskId, Epoch, Layout, Members, Output, PeerMessage, Reaping, RequestId, Shard, ShardConfig, ShardId,
+    AskId, Epoch, Layout, Members, Output, PeerMessage, Reaping, Rebuilding, RequestId, Shard, ShardConfig,
+    ShardId,
 };
 use object::{HeadView, Metadata};
 use protocol::peer::VERSION;
@@ -32,6 +34,9 @@ pub struct Cluster {
     pub form: ReadForm,
     pub reaping: Reaping,
     pub anti_entropy: Option<Duration>,
+    pub rebuilding: Rebuilding,
+    /// Of stores.
+    pub options: Options,
     pub last_request: u64,
     pub answers: BTreeMap<RequestId, Result<Response, Error>>,
     /// Parts of answers.
@@ -66,6 +71,8 @@ impl Cluster {
             form,
             reaping: Reaping::after(None),
             anti_entropy: None,
+            rebuilding: Rebuilding { every: None, ..Rebuilding::default() },
+            options: Options::default(),
             last_request: 0,
             answers: BTreeMap::new(),
             pieces: BTreeMap::new(),
@@ -89,8 +96,15 @@ impl Cluster {
     pub fn start(&mut self, node: usize) {
         let layout = Layout::new(1, RingSize::new(16).unwrap());
         let data = self.data.join(NAMES[node]);
-        let (store, table) =
-            open_store(&data, &layout, 0, node as u64 + 1, &self.clock, Arc::clone(&self.holds[node]));
+        let (store, table) = open_store(
+            &data,
+            &layout,
+            0,
+            node as u64 + 1,
+            &self.clock,
+            Arc::clone(&self.holds[node]),
+            self.options.clone(),
+        );
         let count = self.nodes.len();
         let seed = 99 + node as u64 + self.clock.now().0;
         let config = ShardConfig {
@@ -105,6 +119,7 @@ impl Cluster {
             life: seed,
             reaping: self.reaping,
             anti_entropy: self.anti_entropy,
+            rebuilding: self.rebuilding,
         };
         self.nodes[node] = Some(Shard::new(config, store, table));
     }

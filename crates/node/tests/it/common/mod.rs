@@ -89,6 +89,7 @@ pub fn open_store(
     seed: u64,
     clock: &HandClock,
     hold: Arc<Hold>,
+    options: Options,
 ) -> (Store, BucketTable) {
     let disk = OsDisk::blocking();
     let mut startup = disk.blocking_handle();
@@ -99,8 +100,7 @@ pub fn open_store(
         rng: Box::new(SplitMix64::new(seed)),
         clock: Arc::new(HandClock(AtomicU64::new(clock.now().0), AtomicU64::default())),
     };
-    let options =
-        Options { metadata: layout.metadata(shard), indexing: Some(node::INDEXING), ..Options::default() };
+    let options = Options { metadata: layout.metadata(shard), indexing: Some(node::INDEXING), ..options };
     let (store, _) = Store::open(&layout::shard_dir(data, shard), options, platform).unwrap();
     let table = Shard::read_props(&store, &mut startup).unwrap();
     (store, table)

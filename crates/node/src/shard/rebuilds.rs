@@ -1,0 +1,499 @@
+//! Trees made from the heads of a partition: when they are missing, crowded or wrong, and every so often, to find what was lost.
+//!
+//! A write changes a tree by what it replaces, so a tree says what the store was told. Made from the heads it says what the store
+//! has: what the ledger has lost differs from what other nodes have, and comes back by the next exchange. With a check
+//! ([`JournalCheck`]) the values are looked for, too: keys that have lost theirs stay in the tree, and are read so that other
+//! replicas heal them (`heal.rs`).
+//!
+//! 1. Partitions are due one after another: those that have no trees, those that an operator or a write wants, and those whose
+//!    time has come while it is this shard's turn ([`Turns`]).
+//! 2. The heads are folded over in *parts* of some milliseconds, each on a snapshot of its own. Between two parts nothing is done for
+//!    seven times as long while clients are served (record 37).
+//! 3. Changes of keys that earlier parts have seen are made at once. While a part is under way changes are remembered with their
+//!    versions, and those that its snapshot does not show are made at its end; it shows all that was written before the first that is
+//!    remembered. Later parts show what is written to their keys meanwhile.
+//! 4. After the last part the trees take the place of those that there were.
+//!
+//! Left out: what is known of values beyond their partition. The scrub reads all of them within its period (record 26).
+
+use super::Shard;
+use super::trees::{Change, NVals, PLACE_BITS};
+use base::{Clock, Monotonic};
+use bytes::Bytes;
+use engine::Seq;
+use engine::fold::{
+    Control, FoldEnd, FoldId, FoldRequest, FoldVisitor, JournalCheck, KeySegments, Visited, What,
+};
+use kv::BucketTable;
+use kv::aae::{BITS_MAX, Tree, leaf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Keys of a part, and how long it may take beyond its first read of the journal: what a client may wait for on a busy core.
+const PART_KEYS: u64 = 16_384;
+const PART_TIME: Duration = Duration::from_millis(4);
+
+/// Keys between two looks at the clock.
+const LOOK_EVERY: u64 = 256;
+
+/// Damaged keys of a part: a quarter of those that can wait to be healed.
+pub(super) const DAMAGED_MAX: usize = 1024;
+
+/// How long nothing is done after a part while clients are served: so many times as long as it took, at most.
+const REST: u32 = 7;
+const REST_MAX: Duration = Duration::from_millis(250);
+
+/// Changes that are remembered during a part, beyond which its partition is begun anew.
+const CHANGES_MAX: usize = 65_536;
+
+/// How long a partition waits whose heads could not be read.
+const AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// How long a turn is: some partitions' worth, and a small part of any period.
+const TURN: Duration = Duration::from_secs(60);
+
+/// When trees that nothing is known against are made anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rebuilding {
+    /// How often, give or take a half; `None` for never.
+    pub every: Option<Duration>,
+    /// What is looked for beside the heads.
+    pub check: JournalCheck,
+    /// Whose turn it is.
+    pub turns: Turns,
+}
+
+impl Default for Rebuilding {
+    /// Once in a week, as all is read by the scrub; by every node for itself, since rebuilds yield to clients.
+    fn default() -> Rebuilding {
+        let every = Some(Duration::from_secs(7 * 24 * 3600));
+        Rebuilding { every, check: JournalCheck::Presence, turns: Turns::Node }
+    }
+}
+
+/// Who may begin a rebuild whose time has come. Turns are a minute each, by the clock: nobody has to be asked. What is under way when a
+/// turn ends goes on, and what an operator asks for waits for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turns {
+    /// One shard of each node.
+    Node,
+    /// One shard of the whole cluster.
+    Cluster,
+}
+
+/// Rebuilds of a shard's partitions, each named by its first prefix.
+#[derive(Default)]
+pub(super) struct Rebuilds {
+    due: BTreeMap<u16, JournalCheck>,
+    /// Those that could not be read, and are due again when the others are made and some time has passed.
+    failed: BTreeMap<u16, JournalCheck>,
+    again_at: Monotonic,
+    making: Option<Making>,
+    /// When those that are whole are to be made anew.
+    timers: BTreeSet<(Monotonic, u16)>,
+}
+
+/// A partition whose trees are made.
+struct Making {
+    first: u16,
+    check: JournalCheck,
+    made: Arc<Mutex<Made>>,
+    /// What comes before this key is made.
+    from: Option<Bytes>,
+    /// The next part may not begin before.
+    rests_until: Monotonic,
+    /// What the part that is due, or under way, is to show.
+    after: Option<Seq>,
+    /// Its fold, what that shows, and when it began.
+    fold: Option<(FoldId, Seq, Monotonic)>,
+    /// Since there is such a part.
+    changes: Vec<Change>,
+    unsure: bool,
+}
+
+/// What folds have made.
+#[derive(Default)]
+struct Made {
+    /// By the number of replicas.
+    trees: BTreeMap<u32, Tree>,
+    /// Keys whose values the last part has found missing or damaged.
+    damaged: Vec<Bytes>,
+}
+
+impl Made {
+    fn change(&mut self, change: &Change) {
+        let tree = self.trees.entry(change.n_val).or_insert_with(|| Tree::new(BITS_MAX));
+        tree.change(change.place, change.old, change.new);
+    }
+}
+
+impl Rebuilds {
+    /// Has a partition made anew with at least this check.
+    pub fn want(&mut self, first: u16, check: JournalCheck) {
+        let due = self.due.entry(first).or_insert(check);
+        *due = check.max(*due);
+    }
+
+    /// The same of one that has no trees, unless that is known.
+    pub fn want_first(&mut self, first: u16) {
+        let is_made = self.making.as_ref().is_some_and(|making| making.first == first);
+        if !is_made && !self.failed.contains_key(&first) {
+            self.want(first, JournalCheck::None);
+        }
+    }
+
+    /// Forgets all partitions but these.
+    pub fn retain(&mut self, firsts: &BTreeSet<u16>) {
+        self.due.retain(|first, _| firsts.contains(first));
+        self.failed.retain(|first, _| firsts.contains(first));
+        self.making.take_if(|making| !firsts.contains(&making.first));
+        self.timers.retain(|(_, first)| firsts.contains(first));
+    }
+
+    /// The partitions that are to be made, or made anew.
+    pub fn due(&self) -> impl Iterator<Item = u16> {
+        let making = self.making.iter().map(|making| making.first);
+        self.due.keys().chain(self.failed.keys()).copied().chain(making)
+    }
+
+    /// Whether some that could be read are yet to get their first trees.
+    pub fn are_first_due(&self, whole: &BTreeSet<u16>) -> bool {
+        let making = self.making.iter().map(|making| making.first);
+        self.due.keys().copied().chain(making).any(|first| !whole.contains(&first))
+    }
+
+    /// Takes a change of a partition. If that are too many since its part began, it is due again, and this is the fold to end.
+    pub fn note(&mut self, first: u16, change: Change) -> Option<FoldId> {
+        let making = self.making.as_mut().filter(|making| making.first == first)?;
+        making.note(change);
+        if making.changes.len() <= CHANGES_MAX {
+            return None;
+        }
+        let (check, fold) = (making.check, making.fold);
+        self.making = None;
+        self.want(first, check);
+        fold.map(|(fold, ..)| fold)
+    }
+
+    /// The partition that is to be made next.
+    fn next(&mut self, now: Monotonic) -> Option<(u16, JournalCheck)> {
+        if self.due.is_empty() && self.again_at <= now {
+            self.due = std::mem::take(&mut self.failed);
+        }
+        self.due.pop_first()
+    }
+
+    /// Whether nothing is made, nor about to be.
+    fn is_idle(&self) -> bool {
+        self.due.is_empty() && self.making.is_none()
+    }
+}
+
+impl Making {
+    fn new((first, check): (u16, JournalCheck), now: Monotonic) -> Making {
+        Making {
+            first,
+            check,
+            made: Arc::default(),
+            from: None,
+            rests_until: now,
+            after: None,
+            fold: None,
+            changes: Vec::new(),
+            unsure: false,
+        }
+    }
+
+    fn note(&mut self, change: Change) {
+        if self.after.is_some() {
+            self.changes.push(change);
+        } else if self.has_passed(&change.key) {
+            self.unsure |= change.unsure;
+            self.made().change(&change);
+        }
+    }
+
+    fn has_passed(&self, key: &Bytes) -> bool {
+        self.from.as_ref().is_some_and(|from| key < from)
+    }
+
+    fn made(&self) -> std::sync::MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A part has come up to `next`, on a snapshot that shows `shows`.
+    fn end_part(&mut self, shows: Seq, next: Option<Bytes>) {
+        for change in std::mem::take(&mut self.changes) {
+            let is_passed = next.as_ref().is_none_or(|next| change.key < *next);
+            if self.has_passed(&change.key) || (is_passed && change.seq > shows) {
+                self.unsure |= change.unsure;
+                self.made().change(&change);
+            }
+        }
+        (self.after, self.from) = (None, next);
+    }
+}
+
+impl Shard {
+    /// Has the trees of a partition made anew, or of all that it has: as soon as it can be. Tells how many that are.
+    pub fn rebuild_trees(&mut self, partition: Option<ring::Partition>, check: JournalCheck) -> usize {
+        let firsts: Vec<u16> = self.trees.whole.iter().copied().collect();
+        let firsts =
+            firsts.into_iter().filter(|&first| partition.is_none_or(|it| it == self.partition_of(first)));
+        let firsts: Vec<u16> = firsts.collect();
+        for &first in &firsts {
+            self.trees.rebuilds.want(first, check);
+        }
+        firsts.len()
+    }
+
+    /// Has what is due by its timer made anew, if it is this shard's turn.
+    pub(super) fn look_at_timers(&mut self, now: Monotonic) {
+        let Some(every) = self.config.rebuilding.every else { return };
+        self.set_timers(every, now);
+        let rebuilds = &self.trees.rebuilds;
+        let is_due = rebuilds.timers.first().is_some_and(|(at, _)| *at <= now);
+        if is_due && rebuilds.is_idle() && self.is_its_turn() && !self.moves.is_moving() {
+            let rebuilds = &mut self.trees.rebuilds;
+            if let Some((_, first)) = rebuilds.timers.pop_first() {
+                rebuilds.want(first, self.config.rebuilding.check);
+            }
+        }
+    }
+
+    /// Sets a timer for each partition that is whole and has none: no two that became so together go together.
+    fn set_timers(&mut self, every: Duration, now: Monotonic) {
+        let trees = &mut self.trees;
+        if trees.rebuilds.timers.len() >= trees.whole.len() {
+            return;
+        }
+        let set: BTreeSet<u16> = trees.rebuilds.timers.iter().map(|(_, first)| *first).collect();
+        let nanos = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1);
+        for &first in trees.whole.difference(&set) {
+            let after = every / 2 + Duration::from_nanos(self.config.rng.next_u64() % nanos);
+            trees.rebuilds.timers.insert((now + after, first));
+        }
+    }
+
+    fn is_its_turn(&self) -> bool {
+        let shards = u64::from(self.config.layout.shards);
+        let (rank, nodes) = match self.config.rebuilding.turns {
+            Turns::Node => (0, 1),
+            Turns::Cluster => {
+                let (members, here) = (&self.config.members, self.peers.here());
+                let rank = members.all().position(|member| member == here).unwrap_or(0);
+                (rank as u64, members.count().max(1) as u64)
+            }
+        };
+        let turn = self.config.clock.wall().0 / u64::try_from(TURN.as_micros()).unwrap_or(u64::MAX);
+        turn % (nodes * shards) == rank * shards + u64::from(self.config.id.0)
+    }
+
+    /// Goes on with making trees: the next partition, or its next part once the snapshot shows what it must.
+    pub(super) fn make_trees(&mut self, now: Monotonic) {
+        if self.trees.rebuilds.making.is_none() {
+            if self.store.fenced().is_some() {
+                return;
+            }
+            let Some(next) = self.trees.rebuilds.next(now) else { return };
+            self.trees.rebuilds.making = Some(Making::new(next, now));
+        }
+        let Some(making) = &mut self.trees.rebuilds.making else { return };
+        if making.fold.is_some() || making.rests_until > now || !self.heals.have_room() {
+            return;
+        }
+        let after = *making.after.get_or_insert(self.store.last_written());
+        // Values that are looked for are to be in the files.
+        if self.store.readable() < after {
+            return;
+        }
+        let (first, from, check) = (making.first, making.from.clone(), making.check);
+        let visitor = gathering(self.table.clone(), Arc::clone(&making.made), Arc::clone(&self.config.clock));
+        // What is left where something was lost is compared, and so the rest comes back.
+        let request = FoldRequest {
+            past_losses: true,
+            damaged_too: true,
+            items_max: PART_KEYS,
+            ..FoldRequest::over(self.keys_of(first, from), What::Heads(check))
+        };
+        let snapshot = self.store.readable_snapshot();
+        let shows = snapshot.seq();
+        let fold = self.store.fold_at(request, snapshot, visitor);
+        let Some(making) = &mut self.trees.rebuilds.making else { return };
+        match fold {
+            Ok(fold) => making.fold = Some((fold, shows, now)),
+            Err(_) => self.make_later(now),
+        }
+    }
+
+    fn make_later(&mut self, now: Monotonic) {
+        let rebuilds = &mut self.trees.rebuilds;
+        rebuilds.again_at = now + AGAIN_AFTER;
+        if let Some(making) = rebuilds.making.take() {
+            rebuilds.failed.insert(making.first, making.check);
+        }
+    }
+
+    /// Takes the end of a fold, if it was one that makes trees.
+    pub(super) fn on_trees_fold(
+        &mut self,
+        id: FoldId,
+        end: Result<FoldEnd, engine::Error>,
+    ) -> Result<(), Result<FoldEnd, engine::Error>> {
+        let making = self.trees.rebuilds.making.as_mut();
+        let part = making.and_then(|making| making.fold.take_if(|(fold, ..)| *fold == id));
+        let Some((_, shows, began)) = part else { return Err(end) };
+        let now = self.config.clock.now();
+        match end {
+            Ok(end) => self.end_part(&end, shows, began, now),
+            Err(_) => self.make_later(now),
+        }
+        self.make_trees(now);
+        Ok(())
+    }
+
+    fn end_part(&mut self, end: &FoldEnd, shows: Seq, began: Monotonic, now: Monotonic) {
+        let Some(making) = &mut self.trees.rebuilds.making else { return };
+        let took = now.since(began);
+        let next = end.next.as_ref().map(|place| place.key.clone());
+        let is_last = next.is_none();
+        let damaged = std::mem::take(&mut making.made().damaged);
+        making.end_part(shows, next);
+        self.counters.rebuild_keys += end.visited;
+        self.counters.rebuild_micros += u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.counters.rebuild_damaged += damaged.len() as u64;
+        self.trees.notes.add_damaged(making.first, damaged.len() as u64);
+        if self.moves.gifts.share.yields(now) {
+            making.rests_until = now + took.saturating_mul(REST).min(REST_MAX);
+        }
+        self.heals.want(damaged);
+        if is_last {
+            self.take_made(now);
+        }
+    }
+
+    fn take_made(&mut self, now: Monotonic) {
+        let Some(making) = self.trees.rebuilds.making.take() else { return };
+        let made = std::mem::take(&mut making.made().trees);
+        let first = making.first;
+        let is_other = self.trees.take(first, made, making.unsure);
+        self.trees.notes.set_made(first, making.check, is_other, now);
+        self.counters.trees_made += 1;
+    }
+}
+
+/// Puts the keys of a part into the trees of their numbers of replicas.
+fn gathering(table: BucketTable, made: Arc<Mutex<Made>>, clock: Arc<dyn Clock>) -> FoldVisitor {
+    let mut n_vals = NVals::new(table);
+    let (mut seen, mut until) = (0_u64, None);
+    Box::new(move |item: &Visited<'_>| {
+        let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(n_val) = n_vals.of(item.key) {
+            let place = KeySegments::number_of(item.key, PLACE_BITS);
+            let tree = made.trees.entry(n_val).or_insert_with(|| Tree::new(BITS_MAX));
+            tree.change(place, None, Some(leaf(place, item.head)));
+        }
+        if item.is_damaged {
+            made.damaged.push(Bytes::copy_from_slice(item.key));
+        }
+        let is_late = seen.is_multiple_of(LOOK_EVERY) && {
+            let now = clock.now();
+            *until.get_or_insert(now + PART_TIME) <= now
+        };
+        seen += 1;
+        match is_late || made.damaged.len() >= DAMAGED_MAX {
+            true => Control::Stop,
+            false => Control::Next,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Rng;
+    use base::rng::SplitMix64;
+
+    /// Keys that are written while parts are made, on snapshots that show some of it: at the end the tree is that of all keys.
+    #[test]
+    fn a_tree_that_is_made_in_parts_is_that_of_the_end() {
+        for seed in 0..500 {
+            let mut rng = SplitMix64::new(seed);
+            let mut making = Making::new((0, JournalCheck::None), Monotonic(0));
+            // All versions of all keys, by seq: 0 is none.
+            let mut versions: Vec<(Seq, u8, u32)> = Vec::new();
+            let as_of = |versions: &[(Seq, u8, u32)], key, seq| {
+                let shown = versions.iter().rev().find(|(at, of, _)| *of == key && *at <= seq);
+                shown.map(|(_, _, leaf)| *leaf).filter(|leaf| *leaf != 0)
+            };
+            let name = |key: u8| Bytes::copy_from_slice(&[key]);
+            let write = |rng: &mut SplitMix64, making: &mut Making, versions: &mut Vec<_>| {
+                let (seq, key) = (Seq(versions.len() as u64 + 1), rng.below(20) as u8);
+                let leaf = if rng.chance(1, 4) { 0 } else { rng.next_u64() as u32 | 1 };
+                let old = as_of(versions, key, seq);
+                versions.push((seq, key, leaf));
+                let new = Some(leaf).filter(|leaf| *leaf != 0);
+                let change =
+                    Change { key: name(key), seq, n_val: 3, place: key.into(), old, new, unsure: false };
+                making.note(change);
+            };
+            let mut from = 0;
+            loop {
+                (0..rng.below(6)).for_each(|_| write(&mut rng, &mut making, &mut versions));
+                let after = Seq(versions.len() as u64);
+                making.after = Some(after);
+                (0..rng.below(6)).for_each(|_| write(&mut rng, &mut making, &mut versions));
+                let shows = Seq(after.0 + rng.below(versions.len() as u64 - after.0 + 1));
+                (0..rng.below(6)).for_each(|_| write(&mut rng, &mut making, &mut versions));
+                let to = from + 1 + rng.below(9) as u8;
+                for key in (from..to.min(20)).rev() {
+                    if let Some(leaf) = as_of(&versions, key, shows) {
+                        let tree = &mut *making.made();
+                        let tree = tree.trees.entry(3).or_insert_with(|| Tree::new(BITS_MAX));
+                        tree.change(key.into(), None, Some(leaf));
+                    }
+                }
+                (0..rng.below(3)).for_each(|_| write(&mut rng, &mut making, &mut versions));
+                making.end_part(shows, (to < 20).then(|| name(to)));
+                if to >= 20 {
+                    break;
+                }
+                from = to;
+            }
+            let mut expected = Tree::new(BITS_MAX);
+            for key in 0..20 {
+                let leaf = as_of(&versions, key, Seq(u64::MAX));
+                expected.change(key.into(), None, leaf);
+            }
+            let made = making.made().trees.remove(&3).unwrap_or(Tree::new(BITS_MAX));
+            assert_eq!((made.root(), made.keys()), (expected.root(), expected.keys()), "seed {seed}");
+            assert!((0..20).all(|key| made.group(key, BITS_MAX) == expected.group(key, BITS_MAX)));
+        }
+    }
+
+    /// What could not be read was forgotten, and with it one more in each turn until it was due again.
+    #[test]
+    fn what_could_not_be_read_waits_behind_the_others() {
+        let mut rebuilds = Rebuilds::default();
+        (1..=3).for_each(|first| rebuilds.want_first(first));
+        let (first, check) = rebuilds.next(Monotonic(0)).unwrap();
+        rebuilds.failed.insert(first, check);
+        rebuilds.again_at = Monotonic(10);
+        (1..=3).for_each(|first| rebuilds.want_first(first));
+        let next = |rebuilds: &mut Rebuilds, now| rebuilds.next(Monotonic(now)).map(|(first, _)| first);
+        assert_eq!(
+            [1, 2, 3, 11, 12].map(|now| next(&mut rebuilds, now)),
+            [Some(2), Some(3), None, Some(1), None]
+        );
+    }
+
+    #[test]
+    fn the_most_that_was_asked_for_is_looked_for() {
+        let mut rebuilds = Rebuilds::default();
+        for check in [JournalCheck::Presence, JournalCheck::Checksum, JournalCheck::None] {
+            rebuilds.want(7, check);
+        }
+        assert_eq!(rebuilds.next(Monotonic(0)), Some((7, JournalCheck::Checksum)));
+    }
+}
