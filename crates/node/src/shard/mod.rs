@@ -39,6 +39,7 @@ mod strays;
 mod telling;
 mod times;
 mod trees;
+mod walk;
 mod work;
 
 pub use crate::hop::RequestId;

@@ -9,7 +9,7 @@
 //! A page ends when it is full or when [`VISITED_MAX`] entries were looked at, with or without a row: it says up to where
 //! it is complete.
 
-use super::pages::seek;
+use super::walk::{Stretch, Walk};
 use super::{Shard, WORK_MAX, store_error};
 use crate::hop::{Hop, ShardId};
 use crate::peer::{AskId, NodeId, PeerMessage};
@@ -231,14 +231,9 @@ fn scan_for(ask: &RowsAsk, own: PrefixSet, props: Arc<BucketProps>) -> Result<(S
             (range, visitor, Found::Entries(ended))
         }
         Span::Keys { first, last, order } => {
-            let keys = Keys {
-                bucket: ask.query.bucket.clone(),
-                first: first.clone(),
-                last: last.clone(),
-                own,
-                picker,
-                props,
-            };
+            let bucket = ask.query.bucket.clone();
+            let of = Stretch { bucket, first: first.clone(), last: last.clone(), own };
+            let keys = Keys { of, picker, props };
             match order {
                 KeyOrder::Place => {
                     let range = keys.range(ask.after.as_ref());
@@ -247,7 +242,7 @@ fn scan_for(ask: &RowsAsk, own: PrefixSet, props: Arc<BucketProps>) -> Result<(S
                 }
                 KeyOrder::Name => {
                     let after = ask.after.as_ref().map(|row| row.key.clone());
-                    let keys = keys.behind(after);
+                    let keys = Keys { of: keys.of.behind(after), ..keys };
                     let first = Outcome::new();
                     let range = keys.range(None);
                     (range, keys.keep_first(rows_max, first.clone()), Found::First(first, rows_max))
@@ -291,46 +286,18 @@ fn take_entries(own: PrefixSet, picker: Picker, end: Vec<u8>, ended: Outcome<Row
     })
 }
 
-/// Keys of a bucket, of some prefixes.
+/// Keys of a bucket of which some are picked.
 struct Keys {
-    bucket: Bucket,
-    first: Bytes,
-    /// `None` for the bucket's last.
-    last: Option<Bytes>,
-    own: PrefixSet,
+    of: Stretch,
     picker: Picker,
     props: Arc<BucketProps>,
 }
 
 impl Keys {
-    /// Those behind this key.
-    fn behind(mut self, after: Option<Bytes>) -> Keys {
-        if let Some(after) = after.filter(|after| *after >= self.first) {
-            self.first = [&after[..], &[0]].concat().into();
-        }
-        self
-    }
-
-    /// The bytes that all keys of the bucket with a prefix begin with.
-    fn beginning(&self, prefix: u16) -> Vec<u8> {
-        key::objects_of_bucket(prefix, &self.bucket.bucket_type, &self.bucket.name).start
-    }
-
-    /// The first key with a prefix.
-    fn start(&self, prefix: u16) -> Vec<u8> {
-        [&self.beginning(prefix)[..], &self.first].concat()
-    }
-
     /// From behind a row in the order in which keys lie, or from the first, to the end of the last prefix.
     fn range(&self, after: Option<&Row>) -> key::KeyRange {
-        let first = self.own.first().unwrap_or_default();
-        let last = self.own.iter().last().unwrap_or_default();
         let place = after.and_then(|row| Some((u16::from_be_bytes(row.term[..].try_into().ok()?), &row.key)));
-        let start = match place {
-            Some((prefix, key)) => [&self.beginning(prefix)[..], key, &[0]].concat(),
-            None => self.start(first),
-        };
-        key::KeyRange { start: start.max(self.start(first)), end: key::objects_at(last).end }
+        self.of.range(place.map(|(prefix, key)| self.of.behind_key(prefix, key)))
     }
 
     fn is_listed(&self, head: &[u8]) -> bool {
@@ -338,34 +305,21 @@ impl Keys {
         is_listed(head, &self.props).unwrap_or(true)
     }
 
-    fn is_in(&self, key: &[u8]) -> bool {
-        self.first <= key && self.last.as_ref().is_none_or(|last| key <= *last)
-    }
-
     fn takes(&self, key: &[u8], head: &[u8]) -> bool {
         self.picker.takes(key, key) && self.is_listed(head)
-    }
-
-    /// Where the scan is to go on behind a prefix.
-    fn seek_behind(&self, prefix: u16) -> Visit {
-        let next = prefix.checked_add(1).and_then(|next| self.own.reach(next));
-        seek(next.map(|next| self.start(next)))
     }
 
     fn take_as_they_lie(self, ended: Outcome<Row>) -> Visitor {
         let mut walk = Walk::default();
         let mut visited = 0;
         Box::new(move |ledger_key, head| {
-            let key = match walk.key(&self, ledger_key) {
+            let key = match walk.key(&self.of, ledger_key) {
                 Ok(key) => key,
                 Err(visit) => return visit,
             };
-            if !self.is_in(key) {
-                return self.seek_behind(walk.prefix);
-            }
             visited += 1;
             if visited >= VISITED_MAX {
-                ended.set(KeyOrder::Place.row(walk.prefix, Bytes::copy_from_slice(key)));
+                ended.set(KeyOrder::Place.row(walk.prefix(), Bytes::copy_from_slice(key)));
                 let end = key::objects().end;
                 return if self.takes(key, head) { Visit::TakeAndSeek(end) } else { Visit::Seek(end) };
             }
@@ -377,13 +331,10 @@ impl Keys {
     fn keep_first(self, rows_max: usize, kept: Outcome<BTreeSet<Bytes>>) -> Visitor {
         let mut walk = Walk::default();
         Box::new(move |ledger_key, head| {
-            let key = match walk.key(&self, ledger_key) {
+            let key = match walk.key(&self.of, ledger_key) {
                 Ok(key) => key,
                 Err(visit) => return visit,
             };
-            if !self.is_in(key) {
-                return self.seek_behind(walk.prefix);
-            }
             let mut first = kept.take().unwrap_or_default();
             let is_full = first.len() >= rows_max;
             let is_late = is_full && first.last().is_some_and(|last| key > *last);
@@ -394,38 +345,7 @@ impl Keys {
                 }
             }
             kept.set(first);
-            if is_late { self.seek_behind(walk.prefix) } else { Visit::Skip }
+            if is_late { self.of.seek_behind(walk.prefix()) } else { Visit::Skip }
         })
-    }
-}
-
-/// Where a scan over the keys of some prefixes is.
-#[derive(Default)]
-struct Walk {
-    prefix: u16,
-    /// The bytes that the keys of its prefix begin with; empty before the first.
-    beginning: Vec<u8>,
-}
-
-impl Walk {
-    /// The key of an object of the bucket with a wanted prefix, or where such a one may be.
-    fn key<'a>(&mut self, keys: &Keys, ledger_key: &'a [u8]) -> Result<&'a [u8], Visit> {
-        let prefix = key::prefix_of(ledger_key);
-        if self.beginning.is_empty() || self.prefix != prefix {
-            match keys.own.reach(prefix) {
-                Some(own) if own == prefix => {
-                    self.prefix = prefix;
-                    self.beginning = keys.beginning(prefix);
-                }
-                own => return Err(seek(own.map(|own| keys.start(own)))),
-            }
-        }
-        match ledger_key.strip_prefix(&self.beginning[..]) {
-            // Behind its first key, in case that the scan came here without a seek.
-            Some(key) if key < &keys.first[..] => Err(seek(Some(keys.start(prefix)))),
-            Some(key) => Ok(key),
-            None if ledger_key < &self.beginning[..] => Err(seek(Some(keys.start(prefix)))),
-            None => Err(keys.seek_behind(prefix)),
-        }
     }
 }
