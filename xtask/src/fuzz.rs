@@ -12,7 +12,10 @@ use kv::index::Rows;
 use kv::{Error, Found, Request, Response};
 use node::{http, riak};
 use object::{Actor, Dot, Metadata, Policy, Put};
-use protocol::messages::{Content, DelReq, GetReq, IndexQueryType, IndexReq, PutReq, SetBucketReq};
+use protocol::codes;
+use protocol::messages::{
+    Content, DelReq, FoldNValReq, FoldRangeReq, GetReq, IndexQueryType, IndexReq, PutReq, SetBucketReq,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -291,6 +294,18 @@ fn seeds(target: Target) -> Vec<Vec<u8>> {
                 term_regex: Some(name("^a.*[0-9]{2}$")),
                 ..IndexReq::default()
             };
+            let of_n_val =
+                FoldNValReq { n_val: Some(3), id_filter: vec![1, 4_095], ..FoldNValReq::default() };
+            let over_bucket = FoldRangeReq {
+                bucket: bucket.clone(),
+                key_range: true,
+                start_key: Some(name("a")),
+                end_key: Some(name("b")),
+                segment_filter: Some(true),
+                id_filter: vec![1, 2],
+                filter_tree_size: Some(4),
+                ..FoldRangeReq::default()
+            };
             let requests = [
                 protocol::Request::Ping,
                 protocol::Request::GetServerInfo,
@@ -303,6 +318,8 @@ fn seeds(target: Target) -> Vec<Vec<u8>> {
                 protocol::Request::Del(DelReq { bucket: bucket.clone(), key, ..DelReq::default() }),
                 protocol::Request::SetBucket(SetBucketReq { bucket, ..SetBucketReq::default() }),
                 protocol::Request::Index(index),
+                protocol::Request::FoldNVal(codes::FOLD_BRANCH_REQ, of_n_val),
+                protocol::Request::FoldRange(codes::FOLD_CLOCKS_RANGE_REQ, over_bucket),
             ];
             let encoded = requests.iter().map(|request| {
                 let mut bytes = Vec::new();
@@ -315,7 +332,7 @@ fn seeds(target: Target) -> Vec<Vec<u8>> {
 }
 
 /// Line ends become those of HTTP.
-const HTTP: [&str; 11] = [
+const HTTP: [&str; 12] = [
     "GET / HTTP/1.1\nHost: h\nAccept: application/json\n\n",
     "GET /stats HTTP/1.1\nHost: h\n\n",
     "GET /buckets/b/keys/k?r=1&vtag=x&timeout=5 HTTP/1.1\nHost: h\nAccept: multipart/mixed, */*;q=0.5\nIf-None-Match: \
@@ -330,6 +347,7 @@ const HTTP: [&str; 11] = [
      12:16:10 GMT\n\n",
     "GET /types/t/buckets/b/index/p_bin/a/b?return_terms=true&max_results=5&pagination_sort=true&term_regex=%5Ea HTTP/1.1\nHost: \
      h\nAccept: application/json\n\n",
+    "GET /rangetrees/types/t/buckets/b/trees/small?filter=eyJrZXlfcmFuZ2UiOnsic3RhcnQiOiJhIiwiZW5kIjoiYiJ9LCJkYXRlX3JhbmdlIjp7InN0YXJ0IjoxLCJlbmQiOjJ9LCJzZWdtZW50X2ZpbHRlciI6eyJzZWdtZW50cyI6WzEsMl0sInRyZWVfc2l6ZSI6ImxhcmdlIn0sImhhc2hfaXYiOjN9 HTTP/1.1\nHost: h\n\n",
     "GET /buckets/b/index/$key/a/z?stream=true&timeout=7&continuation=g2wAAAABbQAAAAFhag%3D%3D HTTP/1.1\nHost: h\n\n",
     "POST /buckets/b/query HTTP/1.1\nHost: h\nContent-Type: application/json\nContent-Length: 439\n\n{\"substitutions\": {\"dl\": \"|\", \"n\": \"A\"}, \"query_list\": [{\"aggregation_tag\": 1, \"index_name\": \"p_bin\", \"start_term\": \"1\", \"end_term\": \"2\", \"evaluation_expression\": \"delim($term, :dl, ($a, $b)) | regex($b, \\\"(?P<c>[0-9]+)\\\", ($c)) | to_integer($c, $d) | map($d, <=, ((1, \\\"x\\\")), \\\"y\\\", $e) | join(($a, $e), \\\"-\\\", $f)\", \"filter_expression\": \"($a = :n OR NOT begins_with($b, \\\"x\\\")) AND $d BETWEEN 1  AND 9\"}], \"accumulation_option\": \"keys\"}",
 ];
@@ -363,6 +381,8 @@ mod tests {
         assert_eq!(count(Target::Http, is_index), 2);
         assert_eq!(count(Target::Pb, is_index), 1);
         assert_eq!(count(Target::Http, |request| matches!(request, Request::Query(_))), 1);
+        let is_fold = |request: &Request| matches!(request, Request::Fold(_));
+        assert_eq!((count(Target::Http, is_fold), count(Target::Pb, is_fold)), (1, 2));
     }
 
     #[test]

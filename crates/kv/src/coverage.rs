@@ -3,7 +3,7 @@
 //! 1. Every partition is given to one node that can be reached and is a primary of it: to this one where it can be, the
 //!    rest to as few others as that takes ([`Plan::cover`]). What one node, or one shard of this one, is given is a *part*.
 //! 2. For each part one page at a time is asked ([`Coverage::ask`]): some names, and what is left of the part after them.
-//!    The next is asked when the client has taken what came before.
+//!    The next is asked when the client has taken what came before. Of a fold, a page has a sum instead of names.
 //! 3. A node that fails, or does not answer for long, is left out. What it had not told yet is given to others, from
 //!    where it stopped: every node orders its keys alike.
 //! 4. When no part is left the listing is whole, and ends. Where nobody is left for a partition it fails.
@@ -15,6 +15,7 @@
 //! been brought home, as in Riak, which has coverage queries of this kind.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::Monotonic;
@@ -23,6 +24,7 @@ use object::key;
 use ring::{NodeId, Partition, Ring, RingSize};
 
 use crate::error::Error;
+use crate::fold::{Fold, Sum};
 use crate::list::Gather;
 use crate::request::Bucket;
 use crate::response::Response;
@@ -41,6 +43,8 @@ pub enum Listed {
     Keys(Bucket),
     /// A bucket type's buckets.
     Buckets(Bytes),
+    /// No names, but what a fold comes to.
+    Fold(Arc<Fold>),
 }
 
 /// A question for names.
@@ -59,6 +63,8 @@ pub struct PageAsk {
 pub struct Page {
     /// Names.
     pub names: Vec<Bytes>,
+    /// What a fold has come to on this page; always there if it is one, and never otherwise.
+    pub sum: Option<Sum>,
     /// The prefixes that are not read to their end, the one to go on with first.
     pub rest: Vec<u16>,
     /// Where to go on in it; `None` for its start.
@@ -166,6 +172,7 @@ impl Coverage {
         let gather = match listed {
             Listed::Keys(_) => Gather::keys(),
             Listed::Buckets(_) => Gather::buckets(stream),
+            Listed::Fold(ref fold) => Gather::sums(Arc::clone(fold)),
         };
         let (ready, later) = (Vec::new(), Vec::new());
         let (asked, left_out) = (BTreeMap::new(), BTreeSet::new());
@@ -234,7 +241,7 @@ impl Coverage {
     ) -> Result<Vec<Response>, Error> {
         let Some((part, _)) = self.asked.remove(&question) else { return Ok(Vec::new()) };
         match page {
-            Ok(page) if part.goes_on_with(&page) => self.take(part, page),
+            Ok(page) if part.goes_on_with(&page) && self.is_answered_by(&page) => self.take(part, page),
             Ok(_) => self.fail(part, Error::NotCovered, plan).map(|()| Vec::new()),
             // It may have room in a moment; the tick asks again.
             Err(Error::Overload) if part.tries < PAGE_TRIES_MAX => {
@@ -245,8 +252,20 @@ impl Coverage {
         }
     }
 
+    /// Whether a page tells of what was asked.
+    fn is_answered_by(&self, page: &Page) -> bool {
+        match (&self.listed, &page.sum) {
+            (Listed::Fold(fold), Some(sum)) => sum.is_of(fold) && page.names.is_empty(),
+            (Listed::Keys(_) | Listed::Buckets(_), None) => true,
+            _ => false,
+        }
+    }
+
     fn take(&mut self, part: Part, page: Page) -> Result<Vec<Response>, Error> {
         let mut answers = Vec::new();
+        if let Some(sum) = page.sum {
+            self.gather.on_sum(sum)?;
+        }
         if !page.names.is_empty() {
             answers.extend(self.gather.on_piece(page.names)?);
         }

@@ -57,8 +57,8 @@ pub enum Error {
     /// An index query that cannot be answered as it stands. The text is what the client is told.
     #[error("{0}")]
     BadQuery(String),
-    /// More results than one answer holds: to be asked for by page or as a stream.
-    #[error("more than {limit} bytes of results for one answer: ask for pages or for a stream")]
+    /// More results than one answer holds: to be asked for by page, as a stream, or in parts.
+    #[error("more than {limit} bytes of results for one answer: ask for less, for pages or for a stream")]
     AnswerTooLong {
         /// How many there may be.
         limit: usize,

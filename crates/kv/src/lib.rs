@@ -9,7 +9,7 @@
 //! a version with what a replica has, and [`Deliver`] brings home what was kept for one that was away. [`Pass`] and [`Carry`]
 //! take versions along while a partition moves. [`Reap`] removes tombstones for good.
 //!
-//! What replicas differ in is found without being asked for by [`aae`].
+//! What replicas differ in is found without being asked for by [`aae`]; what clusters differ in, by whoever asks both for a [`fold`].
 //!
 //! Nothing here reads a clock, a store or a socket; everything that varies arrives in an event or a [`Turn`].
 
@@ -19,6 +19,7 @@ pub mod coverage;
 pub mod delete;
 pub mod deliver;
 pub mod error;
+pub mod fold;
 mod gather;
 pub mod get;
 pub mod index;
@@ -45,6 +46,7 @@ pub use coverage::{Coverage, Listed, Page, PageAsk};
 pub use delete::Delete;
 pub use deliver::Deliver;
 pub use error::Error;
+pub use fold::FoldRequest;
 pub use get::Get;
 pub use index::IndexRequest;
 pub use limits::Limits;

@@ -4,14 +4,18 @@
 //! connected to gathers the pieces of all parts ([`Gather`]; [`crate::coverage`] knows when the last is in). A bucket can
 //! lie in several parts, so buckets are gathered in a set; a key lies in one.
 //!
+//! What a fold comes to is gathered in the same way ([`crate::fold`]).
+//!
 //! Tombstones are not listed, nor are buckets that hold nothing else.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use object::HeadView;
 
 use crate::error::Error;
+use crate::fold::{Adding, Fold, Sum};
 use crate::get::{is_absent, view};
 use crate::props::BucketProps;
 use crate::response::Response;
@@ -48,6 +52,8 @@ pub enum Gather {
         /// Whether they go out as they come.
         stream: bool,
     },
+    /// What a fold comes to, told when it is over.
+    Sums(Adding),
 }
 
 impl Gather {
@@ -61,6 +67,22 @@ impl Gather {
         Gather::Buckets { seen: BTreeSet::new(), bytes: 0, stream }
     }
 
+    /// What this fold comes to.
+    pub fn sums(fold: Arc<Fold>) -> Gather {
+        Gather::Sums(Adding::new(fold))
+    }
+
+    /// Takes what a fold has come to on a page.
+    ///
+    /// # Errors
+    /// As for [`Adding::add`].
+    pub fn on_sum(&mut self, sum: Sum) -> Result<(), Error> {
+        match self {
+            Gather::Sums(adding) => adding.add(sum),
+            Gather::Keys | Gather::Buckets { .. } => unreachable!("a listing has no sum"),
+        }
+    }
+
     /// Takes a piece; an answer, if there is one to give already.
     ///
     /// # Errors
@@ -68,6 +90,7 @@ impl Gather {
     pub fn on_piece(&mut self, names: Vec<Bytes>) -> Result<Option<Response>, Error> {
         match self {
             Gather::Keys => Ok(Some(Response::Keys { keys: names, done: false })),
+            Gather::Sums(..) => unreachable!("a fold has no names"),
             Gather::Buckets { seen, bytes, stream } => {
                 let mut new = names;
                 new.retain(|name| seen.insert(name.clone()));
@@ -85,6 +108,7 @@ impl Gather {
     pub fn end(&mut self) -> Response {
         match self {
             Gather::Keys => Response::Keys { keys: Vec::new(), done: true },
+            Gather::Sums(adding) => Response::Folded(Box::new(adding.end())),
             Gather::Buckets { stream: true, .. } => Response::Buckets { names: Vec::new(), done: true },
             Gather::Buckets { seen, .. } => {
                 Response::Buckets { names: std::mem::take(seen).into_iter().collect(), done: true }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use object::Metadata;
 
 use crate::condition::Conditions;
+use crate::fold::{self, FoldRequest, Scope};
 use crate::index::IndexRequest;
 use crate::props::{Prop, TypeChange};
 use crate::query::QueryRequest;
@@ -54,6 +55,8 @@ pub enum Request {
     Index(Box<IndexRequest>),
     /// Find keys by what is in the terms of several indexes, or count them.
     Query(Box<QueryRequest>),
+    /// Go through the heads of many keys, and tell what they come to.
+    Fold(Box<FoldRequest>),
     /// Read a bucket's properties.
     GetProps(Bucket),
     /// Change a bucket's properties; what is not named stays.
@@ -297,6 +300,10 @@ impl Request {
             Request::ListKeys(list) => Some(&list.bucket),
             Request::Index(index) => Some(&index.bucket),
             Request::Query(query) => Some(&query.bucket),
+            Request::Fold(request) => match &request.fold.scope {
+                Scope::Bucket(bucket) => Some(bucket),
+                Scope::NVal(_) => None,
+            },
             Request::GetProps(bucket)
             | Request::SetProps(bucket, _)
             | Request::ResetProps(bucket)
@@ -334,6 +341,7 @@ impl Request {
             Request::ListBuckets(list) => list.timeout,
             Request::ListKeys(list) => list.timeout,
             Request::Query(query) => query.timeout,
+            Request::Fold(fold) => Some(fold.timeout.unwrap_or(fold::TIMEOUT_DEFAULT)),
             // In an index query, unlike elsewhere, none means none.
             Request::Index(index) => {
                 index.timeout.map(|timeout| if timeout == 0 { u32::MAX } else { timeout })

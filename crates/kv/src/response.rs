@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::fold::Folded;
 use crate::index::Rows;
 use crate::props::{BucketProps, TypeStatus};
 use crate::query::Findings;
@@ -50,6 +51,8 @@ pub enum Response {
     Rows(Rows),
     /// What a query of several parts finds.
     Findings(Findings),
+    /// What a fold has come to.
+    Folded(Box<Folded>),
     /// The properties of a bucket or a bucket type.
     Props(Arc<BucketProps>),
     /// The bucket types with their status and properties, the default one first.

@@ -10,6 +10,7 @@
 //! * `peer/`: what nodes say to each other.
 //! * `members.rs`: the nodes of the cluster. `topology.rs`: who holds what, and how that changes.
 //! * `layout.rs`: what a data folder was made with. `indexing.rs`: which index entries its stores keep.
+//! * `trees.rs`: trees of hashes, as both of these answer them.
 //! * `riak/`, `http/`: Riak's protocol buffers and its HTTP in front of it.
 
 mod contents;
@@ -22,6 +23,7 @@ pub mod peer;
 pub mod riak;
 pub mod shard;
 pub mod topology;
+mod trees;
 
 pub use hop::{Hop, ShardId};
 pub use indexing::INDEXING;

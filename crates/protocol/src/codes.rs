@@ -53,6 +53,21 @@ codes! {
     SET_BUCKET_TYPE_REQ = 32, Request, "RpbSetBucketTypeReq";
     GET_PREFLIST_REQ = 33, Request, "RpbGetBucketKeyPreflistReq";
     GET_PREFLIST_RESP = 34, Response, "RpbGetBucketKeyPreflistResp";
+    FOLD_ROOT_REQ = 210, Request, "RpbAaeFoldMergeRootNValReq";
+    FOLD_BRANCH_REQ = 211, Request, "RpbAaeFoldMergeBranchNValReq";
+    FOLD_CLOCKS_NVAL_REQ = 212, Request, "RpbAaeFoldFetchClocksNValReq";
+    FOLD_TREE_REQ = 213, Request, "RpbAaeFoldMergeTreesRangeReq";
+    FOLD_CLOCKS_RANGE_REQ = 214, Request, "RpbAaeFoldFetchClocksRangeReq";
+    FOLD_FIND_KEYS_REQ = 215, Request, "RpbAaeFoldFindKeysReq";
+    FOLD_STATS_REQ = 216, Request, "RpbAaeFoldObjectStatsReq";
+    FOLD_FIND_TOMBS_REQ = 218, Request, "RpbAaeFoldFindTombsReq";
+    FOLD_TREE_RESP = 220, Response, "RpbAaeFoldTreeResp";
+    FOLD_KEY_VALUE_RESP = 221, Response, "RpbAaeFoldKeyValueResp";
+    FOLD_KEY_COUNT_RESP = 222, Response, "RpbAaeFoldKeyCountResp";
+    FOLD_LIST_BUCKETS_REQ = 223, Request, "RpbAaeFoldListBucketsReq";
+    FOLD_LIST_BUCKETS_RESP = 224, Response, "RpbAaeFoldListBucketsResp";
+    FOLD_REAP_REQ = 230, Request, "RpbAaeFoldReapTombsReq";
+    FOLD_ERASE_REQ = 231, Request, "RpbAaeFoldEraseKeysReq";
     START_TLS = 255, Request, "RpbStartTls";
 }
 

@@ -10,8 +10,8 @@
 //!    borrowed parts.
 //!
 //! Invariants: no input makes a decoder panic; memory taken is bounded by bytes that have arrived; every
-//! function is pure. Left out: sockets and timeouts (the server's), and the messages for 2i, data
-//! types, map-reduce, AAE folds and TLS, which answer as a Riak node without those services does.
+//! function is pure. Left out: sockets and timeouts (the server's), and the messages for data
+//! types, map-reduce and TLS, which answer as a Riak node without those services does.
 //!
 //! The wire is described in `docs/formats/riak-pb.md`; it follows Basho's Riak KV 3.x.
 //!
@@ -30,6 +30,7 @@ pub mod request;
 pub mod response;
 mod shape;
 mod wire;
+pub mod zlib;
 
 pub use frame::{Frame, FrameError, Limits, next_frame};
 pub use prost::Message;

@@ -51,6 +51,10 @@ pub enum Request {
     SetBucketType(SetBucketTypeReq),
     /// Which vnodes hold this key?
     GetPreflist(GetPreflistReq),
+    /// Go through all buckets with so many replicas, under this code.
+    FoldNVal(u8, FoldNValReq),
+    /// Go through a bucket, under this code.
+    FoldRange(u8, FoldRangeReq),
     /// Go on under TLS.
     StartTls,
 }
@@ -96,6 +100,19 @@ impl Request {
             codes::GET_BUCKET_TYPE_REQ => Request::GetBucketType(message(&shape::GET_BUCKET_TYPE, body)?),
             codes::SET_BUCKET_TYPE_REQ => Request::SetBucketType(message(&shape::SET_BUCKET_TYPE, body)?),
             codes::GET_PREFLIST_REQ => Request::GetPreflist(message(&shape::GET_PREFLIST, body)?),
+            codes::FOLD_ROOT_REQ | codes::FOLD_BRANCH_REQ | codes::FOLD_CLOCKS_NVAL_REQ => {
+                Request::FoldNVal(code, message(&shape::FOLD_NVAL, body)?)
+            }
+            codes::FOLD_LIST_BUCKETS_REQ => Request::FoldNVal(code, message(&shape::FOLD_BUCKETS, body)?),
+            codes::FOLD_TREE_REQ => Request::FoldRange(code, message(&shape::FOLD_TREE, body)?),
+            codes::FOLD_FIND_KEYS_REQ => Request::FoldRange(code, message(&shape::FOLD_FIND_KEYS, body)?),
+            codes::FOLD_STATS_REQ => Request::FoldRange(code, message(&shape::FOLD_RANGE, body)?),
+            codes::FOLD_CLOCKS_RANGE_REQ | codes::FOLD_FIND_TOMBS_REQ => {
+                Request::FoldRange(code, message(&shape::FOLD_SEGMENTS, body)?)
+            }
+            codes::FOLD_REAP_REQ | codes::FOLD_ERASE_REQ => {
+                Request::FoldRange(code, message(&shape::FOLD_CHANGE, body)?)
+            }
             codes::START_TLS => empty(Request::StartTls, &body)?,
             _ => return Err(not_a_request(code)),
         };
@@ -122,6 +139,7 @@ impl Request {
             Request::GetBucketType(_) => codes::GET_BUCKET_TYPE_REQ,
             Request::SetBucketType(_) => codes::SET_BUCKET_TYPE_REQ,
             Request::GetPreflist(_) => codes::GET_PREFLIST_REQ,
+            Request::FoldNVal(code, _) | Request::FoldRange(code, _) => *code,
             Request::StartTls => codes::START_TLS,
         }
     }
@@ -142,6 +160,8 @@ impl Request {
             Request::GetBucketType(m) => put_message(out, self.code(), m),
             Request::SetBucketType(m) => put_message(out, self.code(), m),
             Request::GetPreflist(m) => put_message(out, self.code(), m),
+            Request::FoldNVal(_, m) => put_message(out, self.code(), m),
+            Request::FoldRange(_, m) => put_message(out, self.code(), m),
             Request::Ping | Request::GetClientId | Request::GetServerInfo | Request::StartTls => {
                 put_message(out, self.code(), &());
             }
@@ -163,7 +183,9 @@ impl Request {
             Request::GetBucketType(m) => (Some(&m.bucket_type), None, None),
             Request::SetBucketType(m) => (Some(&m.bucket_type), None, None),
             Request::GetPreflist(m) => (m.bucket_type.as_ref(), Some(&m.bucket), Some(&m.key)),
+            Request::FoldRange(_, m) => (m.bucket_type.as_ref(), Some(&m.bucket), None),
             Request::Ping
+            | Request::FoldNVal(..)
             | Request::GetClientId
             | Request::SetClientId(_)
             | Request::GetServerInfo

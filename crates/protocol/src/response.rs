@@ -216,6 +216,15 @@ pub fn index<B: AsRef<[u8]>>(
     });
 }
 
+/// The answer to a fold, built before: what takes long is to find it.
+pub fn fold(out: &mut Vec<u8>, code: u8, answer: &impl Message) {
+    finish(out, |out| {
+        let start = frame::begin(out, code);
+        answer.encode_raw(out);
+        start
+    });
+}
+
 /// The properties of a bucket or a bucket type.
 pub fn bucket_props(out: &mut Vec<u8>, props: &BucketProps) {
     finish(out, |out| {

@@ -53,6 +53,13 @@ pub(crate) const RESET_BUCKET: Shape = shape("RpbResetBucketReq", &[1], &[]);
 pub(crate) const GET_BUCKET_TYPE: Shape = shape("RpbGetBucketTypeReq", &[1], &[]);
 pub(crate) const SET_BUCKET_TYPE: Shape = shape("RpbSetBucketTypeReq", &[1, 2], &[(2, &PROPS)]);
 pub(crate) const GET_PREFLIST: Shape = shape("RpbGetBucketKeyPreflistReq", &[1, 2], &[]);
+pub(crate) const FOLD_NVAL: Shape = shape("a fold over a number of replicas", &[1], &[]);
+pub(crate) const FOLD_BUCKETS: Shape = shape("RpbAaeFoldListBucketsReq", &[], &[]);
+pub(crate) const FOLD_RANGE: Shape = shape("a fold over a bucket", &[2, 10, 40], &[]);
+pub(crate) const FOLD_SEGMENTS: Shape = shape("a fold over a bucket", &[2, 10, 30, 40], &[]);
+pub(crate) const FOLD_TREE: Shape = shape("RpbAaeFoldMergeTreesRangeReq", &[2, 10, 20, 30, 40, 50], &[]);
+pub(crate) const FOLD_FIND_KEYS: Shape = shape("RpbAaeFoldFindKeysReq", &[2, 10, 40, 50, 51], &[]);
+pub(crate) const FOLD_CHANGE: Shape = shape("a fold that changes a bucket", &[2, 10, 30, 40, 50], &[]);
 
 /// Holds `body` to `shape`; the error says what is wrong with it.
 pub(crate) fn check(shape: &Shape, body: &[u8]) -> Result<(), String> {

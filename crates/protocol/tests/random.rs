@@ -96,6 +96,32 @@ fn request() -> impl Strategy<Value = Request> {
         get,
         del,
         put_req().prop_map(Request::Put),
+        (0..4usize, of(any::<u32>()), prop::collection::vec(any::<u32>(), 0..4)).prop_map(
+            |(code, last_mod_end, id_filter)| {
+                let codes = [codes::FOLD_ROOT_REQ, codes::FOLD_BRANCH_REQ, codes::FOLD_CLOCKS_NVAL_REQ];
+                let code = codes.get(code).copied().unwrap_or(codes::FOLD_LIST_BUCKETS_REQ);
+                let fold = FoldNValReq { n_val: Some(3), id_filter, last_mod_end, ..FoldNValReq::default() };
+                Request::FoldNVal(code, fold)
+            }
+        ),
+        (name(), of(name()), of(bytes()), any::<[bool; 2]>(), any::<u32>()).prop_map(
+            |(bucket, bucket_type, start_key, [key_range, modified_range], number)| {
+                Request::FoldRange(
+                    codes::FOLD_ERASE_REQ,
+                    FoldRangeReq {
+                        bucket,
+                        bucket_type,
+                        key_range,
+                        start_key,
+                        modified_range,
+                        segment_filter: Some(true),
+                        id_filter: vec![number],
+                        choice: Some(2),
+                        ..FoldRangeReq::default()
+                    },
+                )
+            }
+        ),
         Just(Request::Ping),
         Just(Request::GetClientId),
         Just(Request::GetServerInfo),

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use kv::aae::{TreeAnswer, TreeAsk};
 use kv::replica::{Answer, Ask};
-use kv::{Error, IndexRequest, PropsChange, Request, Response};
+use kv::{Error, IndexRequest, Page, PropsChange, Request, Response};
 use node::PeerMessage;
 use object::{Head, HeadView};
 
@@ -93,6 +93,9 @@ pub(crate) fn message(message: &PeerMessage) -> String {
         }
         PeerMessage::AskPage { id, ask, .. } => {
             format!("ask page {:x} {:?} from {:?}", id.0, ask.partitions, ask.start)
+        }
+        PeerMessage::Page { id, page: Ok(Page { sum: Some(sum), rest, .. }) } => {
+            format!("page {:x}: {sum:?}, rest {rest:?}", id.0)
         }
         PeerMessage::Page { id, page: Ok(page) } => {
             format!("page {:x}: {} names, rest {:?}", id.0, page.names.len(), page.rest)

@@ -36,7 +36,7 @@ fn read(ask: &PageAsk, counts: &[u8]) -> Page {
             if names.len() == PAGE {
                 let mut place = key::objects_at(partition).start;
                 place.push(at);
-                return Page { names, rest, next: Some(place.into()) };
+                return Page { names, sum: None, rest, next: Some(place.into()) };
             }
             names.push(Bytes::from(format!("{partition}:{at}")));
         }
@@ -46,7 +46,7 @@ fn read(ask: &PageAsk, counts: &[u8]) -> Page {
             break;
         }
     }
-    Page { names, rest, next: None }
+    Page { names, sum: None, rest, next: None }
 }
 
 #[derive(Clone, Debug)]
@@ -247,7 +247,7 @@ fn an_answer_that_makes_no_sense_is_not_believed() {
     let prefixes = prefixes();
     let plan = Plan { ring: &ring, n_val: 3, prefixes, here: HERE, shard_of: &|_| 0, is_up: &|_| true };
     let listed = || Listed::Buckets(Bytes::from_static(b"default"));
-    let foreign = Page { names: Vec::new(), rest: vec![99], next: None };
+    let foreign = Page { rest: vec![99], ..Page::default() };
     let twice = |ask: &PageAsk| Page { rest: vec![ask.partitions[0]; 2], ..Page::default() };
     let again = |ask: &PageAsk| Page { rest: ask.partitions.clone(), ..Page::default() };
     let pages: [&dyn Fn(&PageAsk) -> Page; 3] = [&|_| foreign.clone(), &twice, &again];

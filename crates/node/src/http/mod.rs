@@ -4,7 +4,7 @@
 //!    form depends on until the answer is there.
 //! 2. `route` says what a path names: an object, or one of the pages that are about the node.
 //! 3. A folder or file for each kind of thing makes a [`kv::Request`] of a request and writes the answer: `object/`
-//!    for objects, `props`, `listing`, `index`, `query`, `preflist`, `admin`, `root` for the list of what there is. `options` reads what queries have in common.
+//!    for objects, `props`, `listing`, `index`, `query`, `fold`, `preflist`, `admin`, `root` for the list of what there is. `options` reads what queries have in common.
 //! 4. `foreign` refuses what a page of another site has its reader send.
 //! 5. `fault` has Riak's statuses and sentences for what goes wrong.
 //!
@@ -17,6 +17,9 @@ mod admin;
 #[cfg(test)]
 mod coding_tests;
 mod fault;
+mod fold;
+#[cfg(test)]
+mod fold_tests;
 mod foreign;
 #[cfg(test)]
 mod golden;

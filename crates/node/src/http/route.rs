@@ -9,6 +9,7 @@ use protocol::http::Refused;
 use protocol::http::target::{decode, encode, segments};
 
 use super::admin::{ClusterPage, Page, TreesPage};
+use super::fold;
 
 /// The generation of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub(super) enum Route {
     TypeProps(Bytes),
     /// The buckets of a type.
     Buckets(Bytes),
+    /// What many keys come to.
+    Fold(fold::Path),
     /// What the node is doing, for Prometheus.
     Metrics,
     /// A page for operators.
@@ -82,6 +85,8 @@ pub(super) fn route(path: &Bytes) -> Result<Option<Route>, Refused> {
             (Some(named), Some(word)) if word == "props" => Ok(only(Route::TypeProps(decode(&named)?), rest)),
             _ => Ok(None),
         },
+        b"cachedtrees" | b"rangetrees" | b"siblings" | b"objectsizes" | b"objectstats" | b"tombs"
+        | b"reap" | b"erase" | b"aaebucketlist" => Ok(fold::path(&first, rest)?.map(Route::Fold)),
         _ => Ok(None),
     }
 }

@@ -16,6 +16,7 @@ use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused
 
 use super::admin::{self, BackupPage, ClusterPage, Page, TreesPage};
 use super::fault::Fault;
+use super::fold;
 use super::foreign::is_foreign;
 use super::index;
 use super::listing::{self, Went};
@@ -69,6 +70,7 @@ enum Asked {
     Listing(listing::Asked),
     Index(index::Asked),
     Query,
+    Fold,
     Admin(admin::Asked),
 }
 
@@ -146,6 +148,7 @@ impl Session {
                 Went::Broken => self.closing = true,
             },
             Asked::Query => query::respond(result, self.connection, out),
+            Asked::Fold => fold::respond(result, self.connection, out),
             Asked::Nothing => unreachable!("the node answers what it was asked"),
         }
         None
@@ -263,6 +266,7 @@ impl Session {
                 (request, Asked::Index(asked))
             }
             Route::Query(place) => (query::request(place.bucket, &body)?, Asked::Query),
+            Route::Fold(path) => (fold::request(path, &query)?, Asked::Fold),
             Route::Props(place) => {
                 let (request, asked) = props::of_bucket(place.bucket, head.method, &body)?;
                 (request, Asked::Props(asked))
@@ -341,7 +345,7 @@ fn allowed(route: &Route) -> &'static [Method] {
         Route::Props(_) => &[Method::Get, Method::Head, Method::Put, Method::Delete],
         Route::TypeProps(_) => &[Method::Get, Method::Head, Method::Put],
         Route::Query(_) => &[Method::Post],
-        Route::Buckets(_) | Route::Index(..) => &[Method::Get],
+        Route::Buckets(_) | Route::Index(..) | Route::Fold(_) => &[Method::Get],
         Route::Keys(place) if place.form == Form::Riak => &[Method::Get, Method::Put, Method::Post],
         Route::Object(..) => &[Method::Get, Method::Head, Method::Put, Method::Post, Method::Delete],
         Route::Keys(_) => &[Method::Get, Method::Post],

@@ -12,6 +12,8 @@ use protocol::base64;
 use protocol::messages as pb;
 use protocol::request::DecodeError;
 
+use super::fold;
+
 /// The node's request that a message asks for.
 ///
 /// # Panics
@@ -44,6 +46,8 @@ pub(super) fn request(message: protocol::Request) -> Result<Request, DecodeError
         M::GetPreflist(message) => {
             Request::GetPreflist(Bucket::typed(message.bucket_type, message.bucket), message.key)
         }
+        M::FoldNVal(code, message) => fold::over_n_val(code, message),
+        M::FoldRange(code, message) => fold::over_bucket(code, message)?,
         M::Ping | M::GetClientId | M::SetClientId(_) | M::GetServerInfo | M::StartTls => {
             unreachable!("the session answers these itself")
         }

@@ -14,6 +14,7 @@ use protocol::errors::{self, QuorumName};
 use protocol::messages as pb;
 use protocol::response::{self, Body, ContentView, LinkRef, PairRef};
 
+use super::fold;
 use super::session::Asked;
 use crate::contents::{Content, Contents};
 
@@ -42,6 +43,7 @@ pub(super) fn response(answer: &Response, asked: Asked, context: &mut Vec<u8>, o
             let continuation = text.as_ref().map(String::as_bytes);
             response::index(out, &rows.rows, continuation, rows.done && asked == Asked::Stream);
         }
+        Response::Folded(folded) => fold::answer(folded, out),
         Response::Props(props) => response::bucket_props(out, &bucket_props(props)),
         Response::Types(_) | Response::Members(_) | Response::Findings(_) => {
             unreachable!("the protocol has no request for these")

@@ -10,6 +10,9 @@ pub const RIAK_VERSION: &str = "3.2.3";
 
 mod decode;
 mod encode;
+mod fold;
+#[cfg(test)]
+mod fold_tests;
 mod session;
 #[cfg(test)]
 pub(crate) mod transcript;

@@ -164,6 +164,7 @@ fn asked(request: &kv::Request) -> Asked {
         R::ListBuckets(list) if !list.stream => Asked::AllBuckets,
         R::Index(index) if index.stream => Asked::Stream,
         R::Index(_)
+        | R::Fold(_)
         | R::ListBuckets(_)
         | R::ListKeys(_)
         | R::GetProps(_)

@@ -105,8 +105,8 @@ impl Node {
                     Response::PropsSet
                 })]
             }
-            Request::ListTypes | Request::ListMembers | Request::Query(_) => {
-                unreachable!("the protocol has no such request")
+            Request::ListTypes | Request::ListMembers | Request::Query(_) | Request::Fold(_) => {
+                unreachable!("no exchange has such a request")
             }
             Request::GetPreflist(..) => {
                 let entry =

@@ -1,4 +1,4 @@
-//! Listings: whoever the client is connected to gathers pages from the nodes of a covering set ([`kv::coverage`]), and
+//! Listings, and folds (`folds.rs`): whoever the client is connected to gathers pages from the nodes of a covering set ([`kv::coverage`]), and
 //! from each shard of its own node. How a page is read is in `pages.rs`.
 //!
 //! The next page of a part is asked for when the client has taken what came before, so a slow client holds at most one
@@ -20,6 +20,7 @@ const LISTINGS_MAX: usize = 256;
 struct Listing {
     coverage: Coverage,
     n_val: u32,
+    is_fold: bool,
     deadline: Monotonic,
     /// Whether the client has still to take what was sent.
     sending: bool,
@@ -37,6 +38,11 @@ pub(super) struct Listings {
 impl Listings {
     pub(super) fn len(&self) -> usize {
         self.gathering.len() + self.pages.len()
+    }
+
+    /// How many of them are folds.
+    pub(super) fn folds(&self) -> usize {
+        self.gathering.values().filter(|listing| listing.is_fold).count()
     }
 
     pub(super) fn forget(&mut self, id: RequestId) {
@@ -60,7 +66,7 @@ impl Shard {
         self.start_listing(origin, n_val, Listed::Buckets(list.bucket_type), list.stream, deadline);
     }
 
-    fn start_listing(
+    pub(super) fn start_listing(
         &mut self,
         origin: Origin,
         n_val: Result<u32, Error>,
@@ -72,9 +78,10 @@ impl Shard {
         if self.listings.gathering.len() >= LISTINGS_MAX {
             return self.reply(origin, Err(Error::Overload));
         }
+        let is_fold = matches!(listed, Listed::Fold(_));
         let started = n_val.and_then(|n_val| {
             let coverage = self.with_plan(n_val, |plan| Coverage::start(listed, stream, plan))?;
-            Ok(Listing { coverage, n_val, deadline, sending: false })
+            Ok(Listing { coverage, n_val, is_fold, deadline, sending: false })
         });
         match started {
             Ok(listing) => {
@@ -166,8 +173,12 @@ impl Shard {
 
     fn answer_listing(&mut self, id: RequestId, answers: Vec<Response>) {
         for answer in answers {
-            let more =
-                !matches!(answer, Response::Keys { done: true, .. } | Response::Buckets { done: true, .. });
+            let more = !matches!(
+                answer,
+                Response::Keys { done: true, .. }
+                    | Response::Buckets { done: true, .. }
+                    | Response::Folded(_)
+            );
             match self.listings.gathering.get_mut(&id) {
                 Some(listing) if more => listing.sending = true,
                 _ => self.listings.forget(id),

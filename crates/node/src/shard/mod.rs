@@ -17,6 +17,7 @@
 mod admission;
 mod copies;
 mod exchanges;
+mod folds;
 mod gifts;
 mod heal;
 mod hints;
@@ -549,6 +550,7 @@ impl Shard {
             Request::Index(request) => self.search(origin, *request, deadline),
             Request::Query(request) => self.query(origin, *request, deadline),
             Request::ListBuckets(list) => self.list_buckets(origin, list, deadline),
+            Request::Fold(request) => self.fold(origin, request.fold, deadline),
             Request::SetProps(bucket, changes) => self.set_props(origin, bucket, Some(changes), deadline),
             Request::ResetProps(bucket) => self.set_props(origin, bucket, None, deadline),
             Request::ChangeType(name, change) => self.change_type(origin, name, change, deadline),

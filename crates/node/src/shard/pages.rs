@@ -1,8 +1,9 @@
-//! Pages of listings: what this shard has of the partitions that it is asked for.
+//! Pages of listings and of folds: what this shard has of the partitions that it is asked for.
 //!
 //! A page is one scan of the store, which goes from one wanted partition to the next and in each of them only over the
 //! bucket, or from bucket to bucket. Other shards' partitions stay in the page's rest, for whoever asks to send on.
 
+use super::folds::Folding;
 use super::{Shard, WORK_MAX, store_error};
 use crate::hop::{Hop, ShardId};
 use crate::peer::{AskId, NodeId, PeerMessage};
@@ -29,6 +30,8 @@ enum Reader {
 struct Reading {
     to: Reader,
     listed: Listed,
+    /// What a fold finds.
+    folding: Option<Folding>,
     /// Partitions of this shard in the scan, ascending.
     own: Vec<u16>,
     /// Partitions that are not.
@@ -85,6 +88,7 @@ impl Shard {
         let n_val = match &ask.listed {
             Listed::Keys(bucket) => self.table.get_as_replica(bucket)?.n_val,
             Listed::Buckets(_) => self.moves.topology.n_val_max(),
+            Listed::Fold(fold) => self.n_val_of(fold)?,
         };
         // Whoever asks may go by a ring that was in force when the listing began.
         if own.iter().any(|&partition| self.has_given_up(partition, n_val)) {
@@ -97,26 +101,31 @@ impl Shard {
         let range = key::objects_at(own[0]);
         let start = ask.start.clone().filter(|start| range.contains(start));
         let last = own[own.len() - 1];
+        let (visitor, folding) = self.visitor(&ask.listed, own.clone())?;
         let request = ScanRequest {
             start: start.unwrap_or_else(|| Bytes::from(range.start)),
             end: Bytes::from(key::objects_at(last).end),
             items_max: PIECE_NAMES_MAX,
-            visitor: self.visitor(&ask.listed, own.clone())?,
+            visitor,
             past_losses: false,
         };
         let scan = self.store.scan(request).map_err(store_error)?;
         let listed = ask.listed.clone();
-        self.listings.pages.0.insert(scan, Reading { to, listed, own, others });
+        self.listings.pages.0.insert(scan, Reading { to, listed, folding, own, others });
         Ok(())
     }
 
-    fn visitor(&self, listed: &Listed, own: Vec<u16>) -> Result<Visitor, Error> {
+    fn visitor(&self, listed: &Listed, own: Vec<u16>) -> Result<(Visitor, Option<Folding>), Error> {
         Ok(match listed {
             Listed::Keys(bucket) => {
                 let props = Arc::clone(self.table.get_as_replica(bucket)?);
-                keys_of(bucket.clone(), props, own)
+                (keys_of(bucket.clone(), props, own), None)
             }
-            Listed::Buckets(bucket_type) => buckets_of(bucket_type.clone(), self.table.clone(), own),
+            Listed::Buckets(bucket_type) => (buckets_of(bucket_type.clone(), self.table.clone(), own), None),
+            Listed::Fold(fold) => {
+                let (visitor, folding) = self.visitor_of_fold(fold, own);
+                (visitor, Some(folding))
+            }
         })
     }
 
@@ -139,7 +148,12 @@ impl Shard {
 }
 
 impl Reading {
-    fn end(self, page: ScanPage) -> Result<Page, Error> {
+    fn end(self, mut page: ScanPage) -> Result<Page, Error> {
+        let mut sum = None;
+        if let Some(folding) = &self.folding {
+            let (found, next) = folding.end()?;
+            (sum, page.next) = (Some(found), next);
+        }
         let names: Result<Vec<Bytes>, Error> =
             page.items.into_iter().map(|(key, _)| name_of(&self.listed, key)).collect();
         let mut rest = self.own;
@@ -150,7 +164,7 @@ impl Reading {
         // The scan may have stopped between two partitions that are wanted.
         let next = page.next.filter(|next| rest.first() == Some(&key::prefix_of(next)));
         rest.extend(self.others);
-        Ok(Page { names: names?, rest, next })
+        Ok(Page { names: names?, sum, rest, next })
     }
 }
 
@@ -158,7 +172,7 @@ fn name_of(listed: &Listed, key: Bytes) -> Result<Bytes, Error> {
     let parts = key::decode_object_key(&key).map_err(|error| Error::Damaged(error.to_string()))?;
     Ok(match listed {
         Listed::Keys(_) => key.slice_ref(parts.key),
-        Listed::Buckets(_) => Bytes::from(parts.bucket.into_owned()),
+        Listed::Buckets(_) | Listed::Fold(_) => Bytes::from(parts.bucket.into_owned()),
     })
 }
 

@@ -4,9 +4,8 @@
 
 use crate::common::cluster::*;
 use bytes::Bytes;
-use kv::{Bucket, Error, ListBucketsRequest, ListKeysRequest, Prop, PutRequest, ReadForm, Request, Response};
+use kv::{Bucket, Error, ListBucketsRequest, ListKeysRequest, Prop, ReadForm, Request, Response};
 use node::{PeerMessage, RequestId};
-use object::Metadata;
 use std::time::Duration;
 
 /// More than a few pages of each node.
@@ -26,17 +25,7 @@ fn buckets(stream: bool) -> Request {
 }
 
 fn fill(cluster: &mut Cluster, bucket: &str, count: usize) {
-    for at in 0..count {
-        let (key, value) = (Bytes::from(format!("{bucket}-{at}")), Bytes::from_static(b"v"));
-        let put = PutRequest::new(in_bucket(bucket), Some(key), Metadata::default(), value);
-        cluster.last_request += 1;
-        let id = RequestId(cluster.last_request);
-        cluster.nodes[at % 2].as_mut().unwrap().request(id, Request::Put(put));
-        if at % 100 == 99 || at + 1 == count {
-            cluster.run();
-        }
-    }
-    assert!(std::mem::take(&mut cluster.answers).into_values().all(|answer| answer.is_ok()));
+    cluster.fill(&in_bucket(bucket), (0..count).map(|at| format!("{bucket}-{at}")));
 }
 
 /// What has come of a listing: `None` while it is not over.

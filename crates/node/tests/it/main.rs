@@ -7,6 +7,7 @@
 mod anti_entropy;
 mod cluster;
 mod common;
+mod folds;
 mod index;
 mod listing;
 mod moves;

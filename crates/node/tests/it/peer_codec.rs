@@ -272,7 +272,10 @@ fn message() -> impl Strategy<Value = PeerMessage> {
             }
         ),
         (id.clone(), vec(bytes(), 0..4), vec(any::<u16>(), 0..4), of(bytes())).prop_map(
-            |(id, names, rest, next)| PeerMessage::Page { id, page: Ok(Page { names, rest, next }) }
+            |(id, names, rest, next)| PeerMessage::Page {
+                id,
+                page: Ok(Page { names, sum: None, rest, next })
+            }
         ),
         (id.clone(), any::<u64>(), vec(any::<u16>(), 0..4), of(bytes())).prop_map(
             |(id, target, partitions, start)| PeerMessage::AskCopy { id, target, partitions, start }

@@ -7,15 +7,18 @@
 //!
 //! - [`kv`]: objects, and listing them;
 //! - [`index`]: finding objects by their index entries;
+//! - [`fold`]: going through many keys;
 //! - [`bucket`]: bucket properties and types;
 //! - [`admin`]: errors, client ids, server info, preference lists.
 
 pub mod admin;
 pub mod bucket;
+pub mod fold;
 pub mod index;
 pub mod kv;
 
 pub use admin::*;
 pub use bucket::*;
+pub use fold::*;
 pub use index::*;
 pub use kv::*;

@@ -1,6 +1,7 @@
 //! What waits for a link, in lanes.
 
 use base::Monotonic;
+use kv::fold::Sum;
 use kv::replica::{Answer, Ask};
 use kv::{Found, Request, Response};
 use node::{Lane, PeerMessage, ShardId};
@@ -86,7 +87,8 @@ fn weight(message: &PeerMessage) -> usize {
         PeerMessage::Membership { bytes } => bytes.len(),
         PeerMessage::AskPage { ask, .. } => 2 * ask.partitions.len(),
         PeerMessage::Page { page: Ok(page), .. } => {
-            page.names.iter().map(|name| NAME_BYTES + name.len()).sum()
+            let names = page.names.iter().map(|name| NAME_BYTES + name.len()).sum::<usize>();
+            names + page.sum.as_ref().map_or(0, Sum::bytes)
         }
         PeerMessage::AskRows { ask, .. } => 8 * ask.prefixes.words().len(),
         PeerMessage::Rows { page: Ok(page), .. } => {

@@ -8,6 +8,7 @@
 //! * `replica.rs`: what is asked of a replica and what it answers.
 //! * `request.rs`: a client's request that is passed on, and the answer to it.
 //! * `rows.rs`: what an index query asks of a node and what it answers.
+//! * `folds.rs`: what a fold asks of a node and what it answers.
 //! * `trees.rs`: what nodes ask each other about trees of hashes.
 //! * `error.rs`: errors.
 //!
@@ -18,6 +19,7 @@
 
 mod error;
 mod field;
+mod folds;
 mod replica;
 mod request;
 mod rows;
@@ -28,7 +30,7 @@ mod trees;
 use super::{AskId, CopyPart, PeerMessage};
 use bytes::{Bytes, BytesMut};
 use field::Field;
-use kv::{Ask, Error, PropsChange};
+use kv::{Ask, Error, Listed, Page, PropsChange};
 use protocol::peer::frame::{self, Frame, Header, TooLarge};
 use protocol::peer::{FRAME_BYTES_MAX, Malformed, Reader};
 
@@ -60,6 +62,8 @@ mod kind {
     pub(super) const ROWS: u8 = 21;
     pub(super) const ASK_TREE: u8 = 22;
     pub(super) const TREE: u8 = 23;
+    /// A page of a fold.
+    pub(super) const SUM: u8 = 24;
 }
 
 /// The first version of the protocol in which tombstones are reaped, bucket types told of and listings
@@ -83,6 +87,9 @@ const VERSION_ROWS: u16 = 5;
 
 /// The first version in which trees of hashes are compared.
 const VERSION_TREES: u16 = 6;
+
+/// The first version in which folds are asked for.
+const VERSION_FOLDS: u16 = 7;
 
 const _: () = assert!(
     kv::limits::OBJECT_BYTES_MAX + kv::limits::HEAD_BYTES_MAX + (1 << 20) <= FRAME_BYTES_MAX,
@@ -175,6 +182,7 @@ impl PeerMessage {
             }
             PeerMessage::CopyPart { id, .. } => (kind::COPY_PART, id, 0),
             PeerMessage::AskPage { id, ttl_ms, .. } => (kind::ASK_PAGE, id, *ttl_ms),
+            PeerMessage::Page { id, page: Ok(Page { sum: Some(_), .. }) } => (kind::SUM, id, 0),
             PeerMessage::Page { id, .. } => (kind::PAGE, id, 0),
             PeerMessage::AskProps { id, .. } => (kind::ASK_PROPS, id, 0),
             PeerMessage::AskRows { id, ttl_ms, .. } => (kind::ASK_ROWS, id, *ttl_ms),
@@ -208,6 +216,11 @@ impl PeerMessage {
             | PeerMessage::Page { .. }
             | PeerMessage::Props { change: PropsChange::Type(..), .. }
                 if version < VERSION_REAPS =>
+            {
+                Err(EncodeError::TooNew)
+            }
+            PeerMessage::AskPage { ask, .. }
+                if version < VERSION_FOLDS && matches!(ask.listed, Listed::Fold(_)) =>
             {
                 Err(EncodeError::TooNew)
             }
@@ -266,6 +279,11 @@ impl PeerMessage {
             }
             PeerMessage::AskPage { id: _, ttl_ms: _, ask } => {
                 ask.put(out);
+                Ok(None)
+            }
+            PeerMessage::Page { id: _, page: Ok(page @ Page { sum: Some(sum), .. }) } => {
+                sum.put(out);
+                page.put(out);
                 Ok(None)
             }
             PeerMessage::Page { id: _, page } => {
@@ -373,6 +391,10 @@ fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
         }
         kind::ASK_PAGE => PeerMessage::AskPage { id, ttl_ms, ask: Field::take(from)? },
         kind::PAGE => PeerMessage::Page { id, page: Field::take(from)? },
+        kind::SUM => {
+            let sum = Some(Field::take(from)?);
+            PeerMessage::Page { id, page: Ok(Page { sum, ..Field::take(from)? }) }
+        }
         kind::ASK_ROWS => PeerMessage::AskRows { id, ttl_ms, ask: Box::new(Field::take(from)?) },
         kind::ROWS => PeerMessage::Rows { id, page: Field::take(from)? },
         kind::MEMBERSHIP => PeerMessage::Membership { bytes: Field::take(from)? },

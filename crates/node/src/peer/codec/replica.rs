@@ -28,12 +28,13 @@ variants!(Round, "no such round" {
 });
 
 record!(PageAsk { listed, partitions, start });
-record!(Page { names, rest, next });
+record!(Page { names, rest, next } without sum);
 record!(CopyPart { rest, next, objects, bytes } without lost);
 
 variants!(Listed, "nothing that is listed" {
     1 Keys { 0: bucket },
     2 Buckets { 0: bucket_type },
+    3 Fold { 0: fold },
 });
 
 variants!(Want, "no such part of an object" {

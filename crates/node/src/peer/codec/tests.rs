@@ -3,6 +3,7 @@ use super::*;
 use crate::peer::{CopyPart, Load};
 use bytes::BufMut;
 use kv::aae::{KeyPage, TreeAnswer, TreeAsk, TreeId};
+use kv::fold::{Change, Finds, Fold, KeyClock, KeySpan, Modified, Scope, Segments, Stats, Sum, TreeSize};
 use kv::index::{Pick, Query, Row, RowsAsk, RowsPage, Span};
 use kv::props::{Reason as PropReason, StampedProps, StampedType, TypeStatus};
 use kv::reap::Round;
@@ -221,11 +222,31 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
         (
             PeerMessage::Page {
                 id: ID,
-                page: Ok(Page { names: vec![bytes("a"), bytes("bc")], rest: vec![5], next: None }),
+                page: Ok(Page { names: vec![bytes("a"), bytes("bc")], rest: vec![5], ..Page::default() }),
             },
             11,
             0,
             b"\0\x02\x01a\x02bc\x01\x05\0\0",
+        ),
+        (
+            PeerMessage::AskPage {
+                id: ID,
+                ttl_ms: 9,
+                ask: PageAsk { listed: Listed::Fold(Arc::new(fold())), partitions: vec![3], start: None },
+            },
+            10,
+            9,
+            b"\x03\x01\x01t\x01b\x01\x01a\x01z\x01\x04\0\0\0\x01\x07\0\0\0\x01\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\
+              \x03\x02\0\0\0\x01\x09\0\0\0\x01\x03\0\0",
+        ),
+        (
+            PeerMessage::Page {
+                id: ID,
+                page: Ok(Page { sum: Some(Sum::Hashes(vec![(5, 6)])), rest: vec![5], ..Page::default() }),
+            },
+            24,
+            0,
+            b"\x01\x01\x05\0\0\0\x06\0\0\0\0\x01\x05\0\0",
         ),
         (PeerMessage::Page { id: ID, page: Err(Error::Overload) }, 11, 0, b"\x01\x13"),
         (
@@ -325,6 +346,63 @@ fn ask_tree(ask: TreeAsk) -> PeerMessage {
 
 fn tree(answer: TreeAnswer) -> PeerMessage {
     PeerMessage::Tree { id: ID, answer: Ok(answer) }
+}
+
+fn fold() -> Fold {
+    Fold {
+        scope: Scope::Bucket(Bucket { bucket_type: bytes("t"), name: bytes("b") }),
+        keys: Some(KeySpan { first: bytes("a"), last: bytes("z") }),
+        segments: Some(Segments { size: TreeSize::Large, numbers: vec![7] }),
+        modified: Some(Modified { from: 1, to: 2 }),
+        finds: Finds::Tree { size: TreeSize::Small, seed: Some(9) },
+    }
+}
+
+fn ask_fold(fold: Fold) -> PeerMessage {
+    let ask = PageAsk { listed: Listed::Fold(Arc::new(fold)), partitions: vec![3], start: None };
+    PeerMessage::AskPage { id: ID, ttl_ms: 9, ask }
+}
+
+#[test]
+fn folds_survive_and_go_to_newer_programs_only() {
+    let bucket = || Bucket { bucket_type: bytes("t"), name: bytes("b") };
+    let over = |finds| Fold { finds, ..fold() };
+    let of_all = |finds| Fold::new(Scope::NVal(3), finds);
+    for fold in [
+        of_all(Finds::Root),
+        of_all(Finds::Branches(vec![1, 4_095])),
+        of_all(Finds::Buckets),
+        over(Finds::Clocks),
+        over(Finds::Tombs),
+        over(Finds::Siblings(1)),
+        over(Finds::Sizes(2)),
+        over(Finds::Stats),
+        over(Finds::Count(Change::Reap)),
+        over(Finds::Count(Change::Erase)),
+    ] {
+        assert_eq!(back(&ask_fold(fold.clone())), ask_fold(fold.clone()));
+        assert_eq!(ask_fold(fold).encode(6, &mut BytesMut::new()), Err(EncodeError::TooNew));
+    }
+    // Another node cannot have it done what no client could.
+    let mut frame = frame(encode(&ask_fold(of_all(Finds::Root))));
+    frame.body = Bytes::from_static(b"\x03\x02\0\0\0\0\0\0\0\x01\x01\x03\0\0");
+    assert!(PeerMessage::decode(frame).is_err());
+
+    let mut stats = Stats::default();
+    stats.count(1_000, 2);
+    let clock = KeyClock { bucket: bucket(), key: bytes("k"), clock: bytes("c") };
+    for sum in [
+        Sum::Hashes(vec![(1, 2), (3, 4)]),
+        Sum::Clocks(vec![clock]),
+        Sum::Keys(vec![(bytes("k"), 9)]),
+        Sum::Stats(stats),
+        Sum::Count(7),
+        Sum::Buckets([bucket()].into()),
+    ] {
+        let page = Page { sum: Some(sum), rest: vec![5], next: Some(bytes("n")), ..Page::default() };
+        let message = PeerMessage::Page { id: ID, page: Ok(page) };
+        assert_eq!(back(&message), message);
+    }
 }
 
 /// A part whose sender has lost something of a partition.

@@ -267,6 +267,22 @@ impl Cluster {
         self.answers.remove(&id).expect("an answer without time passing")
     }
 
+    /// Writes these keys, many at a time, by the first two nodes.
+    pub fn fill(&mut self, bucket: &Bucket, keys: impl IntoIterator<Item = String>) {
+        for (at, key) in keys.into_iter().enumerate() {
+            let value = Bytes::from_static(b"v");
+            let put = PutRequest::new(bucket.clone(), Some(key.into()), Metadata::default(), value);
+            self.last_request += 1;
+            let id = RequestId(self.last_request);
+            self.nodes[at % 2].as_mut().unwrap().request(id, Request::Put(put));
+            if at % 100 == 99 {
+                self.run();
+            }
+        }
+        self.run();
+        assert!(std::mem::take(&mut self.answers).into_values().all(|answer| answer.is_ok()));
+    }
+
     pub fn put(&mut self, node: usize, key: &str, value: &str) -> Result<Response, Error> {
         self.ask(node, Request::Put(put(key, value)))
     }
