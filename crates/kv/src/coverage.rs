@@ -164,7 +164,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// A listing of the whole ring; `stream`: buckets are answered as they come, not all at once.
+    /// A listing of the whole ring; `stream`: buckets, or what a fold comes to, are answered as they come, not all at once.
     ///
     /// # Errors
     /// [`Error::NotCovered`] if there is no covering set.
@@ -172,7 +172,7 @@ impl Coverage {
         let gather = match listed {
             Listed::Keys(_) => Gather::keys(),
             Listed::Buckets(_) => Gather::buckets(stream),
-            Listed::Fold(ref fold) => Gather::sums(Arc::clone(fold)),
+            Listed::Fold(ref fold) => Gather::sums(Arc::clone(fold), stream),
         };
         let (ready, later) = (Vec::new(), Vec::new());
         let (asked, left_out) = (BTreeMap::new(), BTreeSet::new());
@@ -264,7 +264,7 @@ impl Coverage {
     fn take(&mut self, part: Part, page: Page) -> Result<Vec<Response>, Error> {
         let mut answers = Vec::new();
         if let Some(sum) = page.sum {
-            self.gather.on_sum(sum)?;
+            answers.extend(self.gather.on_sum(sum)?);
         }
         if !page.names.is_empty() {
             answers.extend(self.gather.on_piece(page.names)?);

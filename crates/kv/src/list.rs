@@ -67,18 +67,18 @@ impl Gather {
         Gather::Buckets { seen: BTreeSet::new(), bytes: 0, stream }
     }
 
-    /// What this fold comes to.
-    pub fn sums(fold: Arc<Fold>) -> Gather {
-        Gather::Sums(Adding::new(fold))
+    /// What this fold comes to, answered page by page if `stream`.
+    pub fn sums(fold: Arc<Fold>, stream: bool) -> Gather {
+        Gather::Sums(Adding::new(fold, stream))
     }
 
-    /// Takes what a fold has come to on a page.
+    /// Takes what a fold has come to on a page; an answer, if there is one to give already.
     ///
     /// # Errors
     /// As for [`Adding::add`].
-    pub fn on_sum(&mut self, sum: Sum) -> Result<(), Error> {
+    pub fn on_sum(&mut self, sum: Sum) -> Result<Option<Response>, Error> {
         match self {
-            Gather::Sums(adding) => adding.add(sum),
+            Gather::Sums(adding) => Ok(adding.add(sum)?.map(|folded| Response::Folded(Box::new(folded)))),
             Gather::Keys | Gather::Buckets { .. } => unreachable!("a listing has no sum"),
         }
     }

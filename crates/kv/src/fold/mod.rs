@@ -43,6 +43,8 @@ pub struct FoldRequest {
     pub fold: Fold,
     /// Milliseconds.
     pub timeout: Option<u32>,
+    /// Whether each page is an answer of its own, in the order in which they come, whatever they hold together. Trees are not.
+    pub stream: bool,
 }
 
 /// Over which keys, and what is to be found.
@@ -114,6 +116,8 @@ pub enum Finds {
     Clocks,
     /// The same of tombstones alone.
     Tombs,
+    /// The same of all others.
+    Objects,
     /// Keys with more siblings than this.
     Siblings(u32),
     /// Keys of objects of more bytes than this.
@@ -121,18 +125,41 @@ pub enum Finds {
     /// How many objects there are, and of what sizes.
     Stats,
     /// How many tombstones might be reaped, or objects erased.
-    Count(Change),
+    Count(Purge),
     /// The buckets that hold an object.
     Buckets,
 }
 
-/// What may be done with the keys that a fold is over.
+/// What may be done with the keys that a fold finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum Purge {
     /// Tombstones are reaped.
     Reap,
     /// Objects are deleted.
     Erase,
+}
+
+impl Purge {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Purge::Reap => "reap",
+            Purge::Erase => "erase",
+        }
+    }
+
+    /// What it is named so.
+    pub fn named(name: &str) -> Option<Purge> {
+        [Purge::Reap, Purge::Erase].into_iter().find(|purge| purge.as_str() == name)
+    }
+
+    /// What has to be found for it, with contexts.
+    pub fn finds(self) -> Finds {
+        match self {
+            Purge::Reap => Finds::Tombs,
+            Purge::Erase => Finds::Objects,
+        }
+    }
 }
 
 /// How many segments a tree has.

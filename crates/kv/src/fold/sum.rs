@@ -91,7 +91,7 @@ impl Sum {
     pub fn nothing(finds: &Finds) -> Sum {
         match finds {
             Finds::Root | Finds::Branches(_) | Finds::Tree { .. } => Sum::Hashes(Vec::new()),
-            Finds::Clocks | Finds::Tombs => Sum::Clocks(Vec::new()),
+            Finds::Clocks | Finds::Tombs | Finds::Objects => Sum::Clocks(Vec::new()),
             Finds::Siblings(_) | Finds::Sizes(_) => Sum::Keys(Vec::new()),
             Finds::Stats => Sum::Stats(Stats::default()),
             Finds::Count(_) => Sum::Count(0),
@@ -121,7 +121,7 @@ impl Sum {
     }
 }
 
-/// All that a fold has come to.
+/// All that a fold has come to, or what a page of a stream has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folded {
     /// The fold.
@@ -130,6 +130,8 @@ pub struct Folded {
     pub sum: Sum,
     /// The hashes.
     pub tree: Branches,
+    /// Whether this is the last answer.
+    pub done: bool,
 }
 
 /// Adds up the pages of one fold, within what one answer holds.
@@ -139,28 +141,37 @@ pub struct Adding {
     sum: Sum,
     tree: Branches,
     bytes: usize,
+    stream: bool,
 }
 
 impl Adding {
-    /// Nothing yet.
-    pub fn new(fold: Arc<Fold>) -> Adding {
+    /// Nothing yet; `stream`: each page is answered, and nothing is added up but hashes.
+    pub fn new(fold: Arc<Fold>, stream: bool) -> Adding {
         let sum = Sum::nothing(&fold.finds);
-        Adding { fold, sum, tree: Branches::default(), bytes: 0 }
+        Adding { fold, sum, tree: Branches::default(), bytes: 0, stream }
     }
 
-    /// Takes a page's sum.
+    /// Takes a page's sum; an answer, if there is one to give already.
     ///
     /// # Errors
     /// [`Error::AnswerTooLong`] or [`Error::ListTooLong`] if it is more than one answer holds.
     ///
     /// # Panics
     /// If the sum is none of this fold ([`Sum::is_of`]).
-    pub fn add(&mut self, page: Sum) -> Result<(), Error> {
+    pub fn add(&mut self, page: Sum) -> Result<Option<Folded>, Error> {
+        if self.stream && !matches!(page, Sum::Hashes(_)) {
+            return Ok(Some(Folded {
+                fold: Arc::clone(&self.fold),
+                sum: page,
+                tree: Branches::default(),
+                done: false,
+            }));
+        }
         self.bytes += page.bytes();
         match (&mut self.sum, page) {
             (Sum::Hashes(_), Sum::Hashes(hashes)) => {
                 hashes.into_iter().for_each(|(number, hash)| self.tree.change(number, hash));
-                return Ok(());
+                return Ok(None);
             }
             (Sum::Clocks(ours), Sum::Clocks(theirs)) => ours.extend(theirs),
             (Sum::Keys(ours), Sum::Keys(theirs)) => ours.extend(theirs),
@@ -170,14 +181,18 @@ impl Adding {
                 ours.extend(theirs);
                 // The same ones come from many shards.
                 let is_full = ours.len() > LISTED_BUCKETS_MAX;
-                return if is_full { Err(Error::ListTooLong { limit: LISTED_BUCKETS_MAX }) } else { Ok(()) };
+                return if is_full {
+                    Err(Error::ListTooLong { limit: LISTED_BUCKETS_MAX })
+                } else {
+                    Ok(None)
+                };
             }
             _ => unreachable!("the sums of one fold are of one kind"),
         }
         if self.bytes > ANSWER_BYTES_MAX {
             return Err(Error::AnswerTooLong { limit: ANSWER_BYTES_MAX });
         }
-        Ok(())
+        Ok(None)
     }
 
     /// All of it, in order.
@@ -188,6 +203,6 @@ impl Adding {
             Sum::Keys(keys) => keys.sort_unstable(),
             Sum::Hashes(_) | Sum::Stats(_) | Sum::Count(_) | Sum::Buckets(_) => {}
         }
-        Folded { fold: Arc::clone(&self.fold), sum, tree: std::mem::take(&mut self.tree) }
+        Folded { fold: Arc::clone(&self.fold), sum, tree: std::mem::take(&mut self.tree), done: true }
     }
 }

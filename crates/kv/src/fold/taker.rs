@@ -4,7 +4,7 @@ use bytes::Bytes;
 use object::{HeadView, key};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::{Change, Finds, Fold, KeyClock, Sum, TreeSize};
+use super::{Finds, Fold, KeyClock, Purge, Sum, TreeSize};
 use crate::error::Error;
 use crate::get::{damaged, view};
 use crate::request::Bucket;
@@ -96,10 +96,11 @@ impl Taker {
             Finds::Root | Finds::Branches(_) => self.hash(place, &head, None),
             Finds::Tree { seed, .. } => self.hash(place, &head, seed),
             Finds::Tombs if is_there => {}
-            Finds::Clocks | Finds::Tombs => self.clock(ledger_key, &head)?,
-            Finds::Count(change) => {
+            Finds::Objects if !is_there => {}
+            Finds::Clocks | Finds::Tombs | Finds::Objects => self.clock(ledger_key, &head)?,
+            Finds::Count(purge) => {
                 if let Sum::Count(count) = &mut self.sum
-                    && is_there == (change == Change::Erase)
+                    && is_there == (purge == Purge::Erase)
                 {
                     *count += 1;
                 }

@@ -49,7 +49,7 @@ fn siblings(count: u64) -> Vec<u8> {
 
 /// What these heads come to.
 fn of(fold: &Fold, heads: &[(Vec<u8>, Vec<u8>)]) -> Folded {
-    let mut adding = Adding::new(Arc::new(fold.clone()));
+    let mut adding = Adding::new(Arc::new(fold.clone()), false);
     // In pages of two.
     for page in heads.chunks(2) {
         let mut taker = Taker::new(fold.clone());
@@ -58,7 +58,7 @@ fn of(fold: &Fold, heads: &[(Vec<u8>, Vec<u8>)]) -> Folded {
         }
         let sum = taker.end();
         assert!(sum.is_of(fold), "{sum:?}");
-        adding.add(sum).unwrap();
+        assert_eq!(adding.add(sum), Ok(None));
     }
     adding.end()
 }
@@ -137,9 +137,9 @@ fn what_is_found_of_a_bucket() {
     assert_eq!(keys(Finds::Siblings(1), &some()), [(name("k3"), 2)]);
     assert_eq!(keys(Finds::Sizes(100), &some()), [(name("k2"), 500 + len(1))]);
     assert_eq!(keys(Finds::Tombs, &some()), [(name("k4"), 0)]);
-    assert_eq!(keys(Finds::Clocks, &some()).len(), 5);
-    let count = |change| of(&fold(Finds::Count(change)), &some()).sum;
-    assert_eq!((count(Change::Reap), count(Change::Erase)), (Sum::Count(1), Sum::Count(4)));
+    assert_eq!((keys(Finds::Clocks, &some()).len(), keys(Finds::Objects, &some()).len()), (5, 4));
+    let count = |purge| of(&fold(Finds::Count(purge)), &some()).sum;
+    assert_eq!((count(Purge::Reap), count(Purge::Erase)), (Sum::Count(1), Sum::Count(4)));
     let Sum::Stats(stats) = of(&fold(Finds::Stats), &some()).sum else { panic!("stats") };
     assert_eq!((stats.count, stats.siblings), (4, [(1, 3), (2, 1)].into()));
     assert_eq!(stats.bytes, 5 + 500 + 2 + 50 + len(0) + len(1) + len(2) + len(4));
@@ -163,10 +163,21 @@ fn a_time_leaves_out_what_was_modified_otherwise() {
 
 #[test]
 fn an_answer_is_bounded() {
-    let mut adding = Adding::new(Arc::new(fold(Finds::Clocks)));
+    let mut adding = Adding::new(Arc::new(fold(Finds::Clocks)), false);
     let clock = KeyClock { bucket: bucket(), key: vec![0; 60_000].into(), clock: Bytes::new() };
     let ended = (0..1_000).find_map(|_| adding.add(Sum::Clocks(vec![clock.clone()])).err());
     assert_eq!(ended, Some(Error::AnswerTooLong { limit: ANSWER_BYTES_MAX }));
+}
+
+#[test]
+fn a_stream_tells_each_page() {
+    let mut adding = Adding::new(Arc::new(fold(Finds::Count(Purge::Reap))), true);
+    for page in [3, 4] {
+        let told = adding.add(Sum::Count(page)).unwrap().unwrap();
+        assert_eq!((told.sum, told.done), (Sum::Count(page), false));
+    }
+    let end = adding.end();
+    assert_eq!((end.sum, end.done), (Sum::Count(0), true));
 }
 
 #[test]

@@ -17,7 +17,7 @@
 
 use bytes::Bytes;
 use kv::fold::{
-    Change, Finds, Fold, FoldRequest, Folded, KeyClock, KeySpan, Modified, Scope, Segments, Sum, TreeSize,
+    Finds, Fold, FoldRequest, Folded, KeyClock, KeySpan, Modified, Purge, Scope, Segments, Sum, TreeSize,
 };
 use kv::request::DEFAULT_TYPE;
 use kv::{Bucket, Error, Request, Response};
@@ -101,7 +101,7 @@ pub(super) fn request(path: Path, query: &Query) -> Result<Request, Fault> {
         }
         Path::Bucket(word, bucket, argument) => of_bucket(word, bucket, &argument, query)?,
     };
-    Ok(Request::Fold(Box::new(FoldRequest { fold, timeout: options::timeout(query)? })))
+    Ok(Request::Fold(Box::new(FoldRequest { fold, timeout: options::timeout(query)?, stream: false })))
 }
 
 fn of_n_val(scope: Scope, word: &[u8], query: &Query) -> Result<Fold, Fault> {
@@ -149,14 +149,14 @@ fn of_bucket(word: Word, bucket: Bucket, argument: &[u8], query: &Query) -> Resu
             if filter.get("change_method").is_some_and(|method| method != "count") {
                 return Err(Fault::bad("only change_method count is served here"));
             }
-            Finds::Count(if word == Word::Reap { Change::Reap } else { Change::Erase })
+            Finds::Count(if word == Word::Reap { Purge::Reap } else { Purge::Erase })
         }
     };
     filtered(Fold::new(Scope::Bucket(bucket), finds), &filter)
 }
 
 /// The fold with what a filter leaves of it.
-fn filtered(mut fold: Fold, filter: &Map<String, Value>) -> Result<Fold, Fault> {
+pub(super) fn filtered(mut fold: Fold, filter: &Map<String, Value>) -> Result<Fold, Fault> {
     let bad = |name: &str| Fault::bad(format!("Invalid range filter {name}"));
     let part = |name| match filter.get(name) {
         None | Some(Value::Null) => Ok(None),

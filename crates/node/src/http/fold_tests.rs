@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use kv::fold::{
-    Adding, Change, Finds, Fold, KeyClock, KeySpan, Modified, Scope, Segments, Stats, Sum, TreeSize,
+    Adding, Finds, Fold, KeyClock, KeySpan, Modified, Purge, Scope, Segments, Stats, Sum, TreeSize,
 };
 use kv::{Bucket, Error, Request, Response};
 use protocol::base64;
@@ -65,8 +65,8 @@ fn what_a_path_asks() {
         ("/objectsizes/types/t/buckets/b/sizes/9".to_owned(), over(Finds::Sizes(9))),
         ("/objectstats/types/t/buckets/b".to_owned(), over(Finds::Stats)),
         ("/tombs/types/t/buckets/b".to_owned(), over(Finds::Tombs)),
-        (with("/reap/types/t/buckets/b", r#"{"change_method":"count"}"#), over(Finds::Count(Change::Reap))),
-        ("/erase/types/t/buckets/b".to_owned(), over(Finds::Count(Change::Erase))),
+        (with("/reap/types/t/buckets/b", r#"{"change_method":"count"}"#), over(Finds::Count(Purge::Reap))),
+        ("/erase/types/t/buckets/b".to_owned(), over(Finds::Count(Purge::Erase))),
         ("/aaebucketlist".to_owned(), Fold::new(Scope::NVal(1), Finds::Buckets)),
         ("/aaebucketlist?nval=3".to_owned(), of_n_val(Finds::Buckets)),
     ] {
@@ -114,7 +114,7 @@ fn what_is_wrong_is_told() {
 
 fn told(path: &str, sum: Sum) -> String {
     let (mut talk, fold) = asked(path);
-    let mut adding = Adding::new(Arc::new(fold));
+    let mut adding = Adding::new(Arc::new(fold), false);
     adding.add(sum).unwrap();
     let (status, text) = talk.respond(Ok(Response::Folded(Box::new(adding.end()))));
     assert_eq!(status, 200, "{text}");

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use kv::fold::{
-    BRANCH, Change, Finds, Fold, FoldRequest, Folded, KeyClock, KeySpan, Modified, Scope, Segments, Sum,
+    BRANCH, Finds, Fold, FoldRequest, Folded, KeyClock, KeySpan, Modified, Purge, Scope, Segments, Sum,
     TreeSize,
 };
 use kv::request::DEFAULT_TYPE;
@@ -36,7 +36,7 @@ pub(super) fn over_n_val(code: u8, message: pb::FoldNValReq) -> Request {
             ..Fold::new(scope, Finds::Clocks)
         },
     };
-    Request::Fold(Box::new(FoldRequest { fold, timeout: None }))
+    Request::Fold(Box::new(FoldRequest { fold, timeout: None, stream: false }))
 }
 
 /// What a message asks that is about a bucket.
@@ -56,8 +56,8 @@ pub(super) fn over_bucket(code: u8, message: pb::FoldRangeReq) -> Result<Request
         codes::FOLD_CLOCKS_RANGE_REQ => Finds::Clocks,
         codes::FOLD_FIND_TOMBS_REQ => Finds::Tombs,
         _ if choice != COUNT => return refused("only change_method count is served here"),
-        codes::FOLD_REAP_REQ => Finds::Count(Change::Reap),
-        _ => Finds::Count(Change::Erase),
+        codes::FOLD_REAP_REQ => Finds::Count(Purge::Reap),
+        _ => Finds::Count(Purge::Erase),
     };
     let keys = match (message.key_range, message.start_key, message.end_key) {
         (false, ..) => None,
@@ -73,7 +73,7 @@ pub(super) fn over_bucket(code: u8, message: pb::FoldRangeReq) -> Result<Request
     let modified = modified(message.modified_range, message.last_mod_start, message.last_mod_end);
     let scope = Scope::Bucket(Bucket::typed(message.bucket_type, message.bucket));
     let fold = Fold { scope, keys, segments, modified, finds };
-    Ok(Request::Fold(Box::new(FoldRequest { fold, timeout: None })))
+    Ok(Request::Fold(Box::new(FoldRequest { fold, timeout: None, stream: false })))
 }
 
 fn tree_size(number: Option<u32>) -> Result<TreeSize, DecodeError> {
@@ -110,7 +110,7 @@ pub(super) fn answer(folded: &Folded, out: &mut Vec<u8>) {
             counted("stats", totals.chain(orders), out);
         }
         Sum::Count(number) => {
-            let name = if *finds == Finds::Count(Change::Reap) { "reap_tombs" } else { "erase_keys" };
+            let name = if *finds == Finds::Count(Purge::Reap) { "reap_tombs" } else { "erase_keys" };
             let counts = [count(Bytes::from_static(b"dispatched_count"), None, *number)];
             counted(name, counts.into_iter(), out);
         }

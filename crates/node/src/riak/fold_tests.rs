@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use kv::fold::{
-    Adding, Change, Finds, Fold, KeyClock, KeySpan, Modified, Scope, Segments, Stats, Sum, TreeSize,
+    Adding, Finds, Fold, KeyClock, KeySpan, Modified, Purge, Scope, Segments, Stats, Sum, TreeSize,
 };
 use kv::{Bucket, Request, Response};
 use protocol::messages as pb;
@@ -19,7 +19,7 @@ fn exchange(request: &protocol::Request, sum: Option<Sum>) -> Result<(Fold, u8, 
     request.encode(&mut bytes);
     match session.receive(&mut BytesMut::from(&bytes[..]), &mut out) {
         Incoming::Request(Request::Fold(request)) => {
-            let mut adding = Adding::new(Arc::new(request.fold.clone()));
+            let mut adding = Adding::new(Arc::new(request.fold.clone()), false);
             if let Some(sum) = sum {
                 adding.add(sum).unwrap();
             }
@@ -75,8 +75,8 @@ fn what_messages_ask() {
         (codes::FOLD_FIND_KEYS_REQ, choice(1, Some(5)), Finds::Sizes(5)),
         (codes::FOLD_STATS_REQ, over_bucket(), Finds::Stats),
         (codes::FOLD_FIND_TOMBS_REQ, over_bucket(), Finds::Tombs),
-        (codes::FOLD_REAP_REQ, choice(2, None), Finds::Count(Change::Reap)),
-        (codes::FOLD_ERASE_REQ, choice(2, None), Finds::Count(Change::Erase)),
+        (codes::FOLD_REAP_REQ, choice(2, None), Finds::Count(Purge::Reap)),
+        (codes::FOLD_ERASE_REQ, choice(2, None), Finds::Count(Purge::Erase)),
     ] {
         assert_eq!(asked(code, message), Ok(over(finds)));
     }

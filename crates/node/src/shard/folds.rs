@@ -10,7 +10,7 @@ use super::{Origin, Shard};
 use base::Monotonic;
 use bytes::Bytes;
 use engine::fold::{Visit, Visitor};
-use kv::fold::{Finds, Fold, Scope, Sum, Taken, Taker};
+use kv::fold::{Finds, Fold, FoldRequest, Scope, Sum, Taken, Taker};
 use kv::{Error, Listed};
 use object::key;
 use std::ops::ControlFlow;
@@ -72,13 +72,14 @@ impl Folding {
 }
 
 impl Shard {
-    pub(super) fn fold(&mut self, origin: Origin, fold: Fold, deadline: Monotonic) {
+    pub(super) fn fold(&mut self, origin: Origin, request: FoldRequest, deadline: Monotonic) {
+        let FoldRequest { fold, stream, .. } = request;
         if self.listings.folds() >= FOLDS_MAX {
             self.counters.refused += 1;
             return self.reply(origin, Err(Error::Overload));
         }
         let n_val = fold.check().and_then(|()| self.n_val_of(&fold));
-        self.start_listing(origin, n_val, Listed::Fold(Arc::new(fold)), false, deadline);
+        self.start_listing(origin, n_val, Listed::Fold(Arc::new(fold)), stream, deadline);
     }
 
     /// How many replicas there are of what a fold is over: so many nodes could be asked for each prefix.

@@ -173,12 +173,11 @@ impl Shard {
 
     fn answer_listing(&mut self, id: RequestId, answers: Vec<Response>) {
         for answer in answers {
-            let more = !matches!(
-                answer,
-                Response::Keys { done: true, .. }
-                    | Response::Buckets { done: true, .. }
-                    | Response::Folded(_)
-            );
+            let more = match &answer {
+                Response::Keys { done, .. } | Response::Buckets { done, .. } => !done,
+                Response::Folded(folded) => !folded.done,
+                other => unreachable!("{other:?} is no answer to a listing"),
+            };
             match self.listings.gathering.get_mut(&id) {
                 Some(listing) if more => listing.sending = true,
                 _ => self.listings.forget(id),

@@ -550,7 +550,7 @@ impl Shard {
             Request::Index(request) => self.search(origin, *request, deadline),
             Request::Query(request) => self.query(origin, *request, deadline),
             Request::ListBuckets(list) => self.list_buckets(origin, list, deadline),
-            Request::Fold(request) => self.fold(origin, request.fold, deadline),
+            Request::Fold(request) => self.fold(origin, *request, deadline),
             Request::SetProps(bucket, changes) => self.set_props(origin, bucket, Some(changes), deadline),
             Request::ResetProps(bucket) => self.set_props(origin, bucket, None, deadline),
             Request::ChangeType(name, change) => self.change_type(origin, name, change, deadline),

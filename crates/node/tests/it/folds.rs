@@ -4,7 +4,7 @@
 
 use crate::common::cluster::*;
 use bytes::Bytes;
-use kv::fold::{Change, Finds, Fold, FoldRequest, Folded, KeySpan, Scope, Stats, Sum, TreeSize};
+use kv::fold::{Finds, Fold, FoldRequest, Folded, KeySpan, Purge, Scope, Stats, Sum, TreeSize};
 use kv::{Bucket, DeleteRequest, Error, Prop, ReadForm, Request, Response};
 use node::RequestId;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn over(name: &'static str, finds: Finds) -> Fold {
 }
 
 fn fold(cluster: &mut Cluster, node: usize, fold: Fold) -> Result<Folded, Error> {
-    let request = Request::Fold(Box::new(FoldRequest { fold, timeout: Some(30_000) }));
+    let request = Request::Fold(Box::new(FoldRequest { fold, timeout: Some(30_000), stream: false }));
     match cluster.ask(node, request)? {
         Response::Folded(folded) => Ok(*folded),
         other => panic!("{other:?}"),
@@ -57,11 +57,8 @@ fn every_node_finds_what_all_of_them_have() {
         };
         assert_eq!(stats, Stats::default());
         assert_eq!(keys(fold(&mut five, node, over("b", Finds::Tombs)).unwrap()), ["k00007"]);
-        for (change, count) in [(Change::Reap, 1), (Change::Erase, 299)] {
-            assert_eq!(
-                fold(&mut five, node, over("b", Finds::Count(change))).unwrap().sum,
-                Sum::Count(count)
-            );
+        for (purge, count) in [(Purge::Reap, 1), (Purge::Erase, 299)] {
+            assert_eq!(fold(&mut five, node, over("b", Finds::Count(purge))).unwrap().sum, Sum::Count(count));
         }
         let span = Some(KeySpan { first: Bytes::from("k00005"), last: Bytes::from("k00008") });
         let some = Fold { keys: span, ..over("b", Finds::Sizes(1)) };
@@ -88,7 +85,8 @@ fn a_fold_is_whole_or_fails() {
     assert_eq!(count, MANY);
     // One stops while it is asked.
     let request = over("b", Finds::Tree { size: TreeSize::Large, seed: None });
-    let request = Request::Fold(Box::new(FoldRequest { fold: request, timeout: Some(30_000) }));
+    let request =
+        Request::Fold(Box::new(FoldRequest { fold: request, timeout: Some(30_000), stream: false }));
     five.last_request += 1;
     let id = RequestId(five.last_request);
     five.nodes[0].as_mut().unwrap().request(id, request);
@@ -113,4 +111,34 @@ fn what_cannot_be_is_the_clients_error() {
     let untyped = Bucket { bucket_type: Bytes::from("t"), name: Bytes::from("b") };
     let unknown = fold(&mut three, 0, Fold::new(Scope::Bucket(untyped), Finds::Stats));
     assert_eq!(unknown.unwrap_err(), Error::NoType(Bytes::from("t")));
+}
+
+#[test]
+fn a_stream_is_told_as_its_client_takes_it() {
+    let data = folder();
+    let mut five = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    fill(&mut five, "b", MANY);
+    five.ask(1, Request::Delete(DeleteRequest::new(in_bucket("b"), Bytes::from("k00007")))).unwrap();
+    let fold = over("b", Finds::Objects);
+    let request = Request::Fold(Box::new(FoldRequest { fold, timeout: Some(60_000), stream: true }));
+    five.reads = false;
+    let id = five.begin(2, request);
+    let waiting = five.pieces[&id].len();
+    five.pass(Duration::from_secs(1));
+    assert_eq!(five.pieces[&id].len(), waiting, "nothing more is asked for meanwhile");
+    five.reads = true;
+    five.pass(Duration::from_secs(1));
+    let Some(Ok(Response::Folded(last))) = five.answers.remove(&id) else { panic!("it is over") };
+    assert!(last.done);
+    let pieces = five.pieces.remove(&id).unwrap();
+    let mut found: Vec<Bytes> = Vec::new();
+    for piece in pieces {
+        let Response::Folded(folded) = piece else { panic!("{piece:?}") };
+        found.extend(keys(*folded));
+    }
+    let count = found.len();
+    found.sort();
+    found.dedup();
+    assert_eq!((found.len(), count), (MANY - 1, MANY - 1), "each key once, and not what is deleted");
+    assert!(five.idle());
 }

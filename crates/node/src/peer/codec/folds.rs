@@ -3,7 +3,7 @@
 use super::field::{Field, record, variants};
 use bytes::BytesMut;
 use kv::Bucket;
-use kv::fold::{Change, Finds, Fold, KeyClock, KeySpan, Modified, Scope, Segments, Stats, Sum, TreeSize};
+use kv::fold::{Finds, Fold, KeyClock, KeySpan, Modified, Purge, Scope, Segments, Stats, Sum, TreeSize};
 use protocol::peer::{Malformed, Reader};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,11 +29,12 @@ variants!(Finds, "nothing that a fold finds" {
     6 Siblings { 0: above },
     7 Sizes { 0: above },
     8 Stats,
-    9 Count { 0: change },
+    9 Count { 0: purge },
     10 Buckets,
+    11 Objects,
 });
 
-variants!(Change, "no such change" {
+variants!(Purge, "nothing that is purged" {
     1 Reap,
     2 Erase,
 });

@@ -3,7 +3,7 @@ use super::*;
 use crate::peer::{CopyPart, Load};
 use bytes::BufMut;
 use kv::aae::{KeyPage, TreeAnswer, TreeAsk, TreeId};
-use kv::fold::{Change, Finds, Fold, KeyClock, KeySpan, Modified, Scope, Segments, Stats, Sum, TreeSize};
+use kv::fold::{Finds, Fold, KeyClock, KeySpan, Modified, Purge, Scope, Segments, Stats, Sum, TreeSize};
 use kv::index::{Pick, Query, Row, RowsAsk, RowsPage, Span};
 use kv::props::{Reason as PropReason, StampedProps, StampedType, TypeStatus};
 use kv::reap::Round;
@@ -374,11 +374,12 @@ fn folds_survive_and_go_to_newer_programs_only() {
         of_all(Finds::Buckets),
         over(Finds::Clocks),
         over(Finds::Tombs),
+        over(Finds::Objects),
         over(Finds::Siblings(1)),
         over(Finds::Sizes(2)),
         over(Finds::Stats),
-        over(Finds::Count(Change::Reap)),
-        over(Finds::Count(Change::Erase)),
+        over(Finds::Count(Purge::Reap)),
+        over(Finds::Count(Purge::Erase)),
     ] {
         assert_eq!(back(&ask_fold(fold.clone())), ask_fold(fold.clone()));
         assert_eq!(ask_fold(fold).encode(6, &mut BytesMut::new()), Err(EncodeError::TooNew));
