@@ -4,6 +4,7 @@
 mod common;
 
 use client::BucketProps;
+use common::nodes::until;
 use common::{Server, annulet, run, run_with};
 use rustix::process::Signal;
 use std::path::Path;
@@ -179,6 +180,46 @@ fn properties_and_types_are_shown_and_changed() {
     assert!(typed.contains("\nbucket_type: \"once\"\n") && typed.contains("\nwrite_once: true\n"), "{typed}");
     let fixed = refused(&by_http(&["kv", "props", "set", "--type", "once", "carts", "write_once=false"]), 1);
     assert!(fixed.contains("write_once: Cannot modify write_once property once set to true"), "{fixed}");
+    server.stop();
+}
+
+#[test]
+fn objects_are_erased_and_tombstones_reaped() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--delete-mode", "keep"]);
+    let admin = |server: &Server, args: &[&str]| {
+        run(folder.path(), &[&["admin"], args, &["--node", &server.http]].concat())
+    };
+    let count =
+        |server: &Server, what| done(admin(server, &[what, "count", "b"])).trim().parse::<u32>().unwrap();
+    let is_over = |server: &Server| {
+        let seen = done(admin(server, &["erase", "status", "--json"]));
+        let seen: serde_json::Value = serde_json::from_str(&seen).unwrap();
+        (seen["state"] == "done").then_some((seen["done"].clone(), seen["failed"].clone()))
+    };
+    for at in 0..12 {
+        done(kv(&server, &["put", "b", &format!("k{at:02}"), "v"]));
+    }
+    assert_eq!(done(admin(&server, &["erase", "status"])), "nothing was purged since the node's start\n");
+    assert_eq!((count(&server, "erase"), count(&server, "reap")), (12, 0));
+    let some = ["erase", "start", "b", "--first", "k00", "--last", "k04", "--per-second", "1000"];
+    assert!(done(admin(&server, &some)).starts_with("purge  type     bucket  state"));
+    until("some are erased", || is_over(&server).is_some());
+    assert_eq!(is_over(&server), Some((5.into(), 0.into())));
+    assert_eq!((count(&server, "erase"), count(&server, "reap")), (7, 5));
+    assert_eq!(done(kv(&server, &["ls", "b"])).lines().count(), 7);
+    let idle = refused(&admin(&server, &["erase", "stop"]), 1);
+    assert_eq!(idle, "annulet: nothing is being purged\n");
+    let rate = refused(&admin(&server, &["reap", "start", "b", "--per-second", "0"]), 1);
+    assert!(rate.contains("per_second"), "{rate}");
+    server.stop();
+
+    // What was kept is found, and goes.
+    let server = Server::start(folder.path(), &["--delete-mode", "immediate"]);
+    assert_eq!(count(&server, "reap"), 5);
+    done(admin(&server, &["reap", "start", "b", "--per-second", "1000"]));
+    until("all are reaped", || count(&server, "reap") == 0);
+    assert_eq!(count(&server, "erase"), 7);
     server.stop();
 }
 

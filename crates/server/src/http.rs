@@ -7,9 +7,10 @@ use crate::backup::Backups;
 use crate::connections::{Connections, Held, Patience, Read};
 use crate::input::Input;
 use crate::local::Local;
-use crate::membership;
+use crate::membership::{self, Answered};
 use crate::pace::{Pace, Sending};
 use crate::pb::{hang_up, send};
+use crate::purge::Purges;
 use crate::stats::Stats;
 use crate::trees::NodeTrees;
 use node::http::{Incoming, Question, Session};
@@ -41,6 +42,8 @@ pub struct Wide {
     pub backups: Arc<Backups>,
     /// Its hash trees.
     pub trees: Arc<NodeTrees>,
+    /// Its purges.
+    pub purges: Arc<Purges>,
 }
 
 /// Serves one connection until it ends.
@@ -61,7 +64,7 @@ pub async fn serve(
 
 async fn converse(
     stream: &mut TcpStream,
-    local: &Local,
+    local: &Rc<Local>,
     wide: &Wide,
     about: &Rc<Connections>,
     patience: &Patience,
@@ -124,6 +127,9 @@ async fn converse(
                 send(stream, &mut out, patience).await?;
                 return hang_up(stream, patience).await;
             }
+            Incoming::Question(Question::Purge(page)) => {
+                tell(&wide.purges.ask(page, local, about), &mut session, &mut out);
+            }
             Incoming::Question(question) => answer(question, &mut session, wide, &mut out).await,
             Incoming::Request(request) => {
                 goes_with_others =
@@ -169,29 +175,32 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         _ => None,
     };
     if let Some(answered) = answered {
-        return session.answer(
-            answered.status,
-            "application/json",
-            answered.body.to_string().as_bytes(),
-            out,
-        );
+        return tell(&answered, session, out);
     }
     let stats = (wide.stats)().await;
     let text = match question {
         Question::Stats => serde_json::to_string(&stats),
         Question::Status => serde_json::to_string(&stats.status()),
         Question::Metrics => stats.metrics(),
-        Question::Cluster(..) | Question::Backup(..) | Question::Trees(..) => unreachable!("answered above"),
+        Question::Cluster(..) | Question::Backup(..) | Question::Trees(..) | Question::Purge(_) => {
+            unreachable!("answered above")
+        }
     };
     let content_type = match question {
         Question::Stats | Question::Status => "application/json",
         Question::Metrics => "text/plain; version=0.0.4",
-        Question::Cluster(..) | Question::Backup(..) | Question::Trees(..) => unreachable!("answered above"),
+        Question::Cluster(..) | Question::Backup(..) | Question::Trees(..) | Question::Purge(_) => {
+            unreachable!("answered above")
+        }
     };
     match text {
         Ok(text) => session.answer(200, content_type, text.as_bytes(), out),
         Err(error) => session.answer(500, "text/plain", error.to_string().as_bytes(), out),
     }
+}
+
+fn tell(answered: &Answered, session: &mut Session, out: &mut Vec<u8>) {
+    session.answer(answered.status, "application/json", answered.body.to_string().as_bytes(), out);
 }
 
 /// Tells the client why, if that fits into the socket's buffer, and closes.

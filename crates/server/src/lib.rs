@@ -10,6 +10,7 @@
 //!   `pace.rs`: how long each may take. `input.rs`: what each reads into. `connects.rs`: how many there are. * `mailbox.rs`: messages between threads.
 //! * `peer/`: links between the nodes of a cluster. `membership/`: what these agree on.
 //! * `backup.rs`: backups while it serves. `trees.rs`: its hash trees, for operators.
+//!   `purge.rs`: tombstones and objects that operators have removed.
 //! * `stats.rs`: what `/stats` says. `metrics.rs`: the same for Prometheus. * `config.rs`: what it is told.
 
 pub mod backup;
@@ -28,6 +29,7 @@ mod metrics;
 mod pace;
 mod pb;
 pub mod peer;
+mod purge;
 mod serve;
 mod stats;
 mod store_figures;

@@ -366,6 +366,7 @@ fn common(
         mailboxes,
         membership,
         backups: Arc::new(backups),
+        purges: Arc::default(),
         connections: Arc::new(AtomicUsize::new(0)),
         connections_max: config.connections_max,
         idle_timeout: config.idle_timeout,

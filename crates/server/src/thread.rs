@@ -11,6 +11,7 @@ use crate::mailbox::Mailboxes;
 use crate::membership;
 use crate::pb;
 use crate::peer::{self, Arrived, Links, Peers};
+use crate::purge::Purges;
 use crate::stats::ThreadStats;
 use crate::trees::NodeTrees;
 use base::{Clock, Monotonic};
@@ -89,6 +90,8 @@ pub struct Common {
     pub backups: Arc<Backups>,
     /// Its hash trees.
     pub trees: Arc<NodeTrees>,
+    /// Its purges.
+    pub purges: Arc<Purges>,
     /// Connections that are open in all threads.
     pub connections: Arc<AtomicUsize>,
     /// How many there may be.
@@ -348,6 +351,7 @@ fn welcome(
                 membership: common.membership.clone(),
                 backups: Arc::clone(&common.backups),
                 trees: Arc::clone(&common.trees),
+                purges: Arc::clone(&common.purges),
             };
             tokio::task::spawn_local(http::serve(stream, Rc::clone(local), wide, about, patience, id))
                 .abort_handle()

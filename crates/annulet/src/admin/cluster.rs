@@ -263,7 +263,11 @@ pub(super) fn taken(Answer { status, body }: Answer) -> Result<Value, Failure> {
 
 impl Shown {
     pub(super) fn ask(&self, path: &str) -> Result<Value, Failure> {
-        taken(self.node.ask("GET", path, "")?)
+        self.send("GET", path, "")
+    }
+
+    pub(super) fn send(&self, method: &str, path: &str, body: &str) -> Result<Value, Failure> {
+        taken(self.node.ask(method, path, body)?)
     }
 
     pub(super) fn post(&self, path: &str, body: &Value) -> Result<Answer, Failure> {

@@ -1,11 +1,12 @@
 //! `annulet admin`: what operators do to a cluster.
 //!
-//! * `aae.rs`: its hash trees. * `cluster.rs`: who is a member, and what is to become of them. * `service.rs`: whether a node serves. `stat.rs`: its statistics. `table.rs`: tables for people. * `cert.rs`: certificates for its nodes. * `types.rs`: bucket types. * `http.rs`: how a running node is asked.
+//! * `aae.rs`: its hash trees. * `cluster.rs`: who is a member, and what is to become of them. * `service.rs`: whether a node serves. `stat.rs`: its statistics. `table.rs`: tables for people. * `cert.rs`: certificates for its nodes. * `types.rs`: bucket types. * `purge.rs`: reaping and erasing. * `http.rs`: how a running node is asked.
 
 mod aae;
 mod cert;
 mod cluster;
 pub(crate) mod http;
+mod purge;
 mod service;
 mod stat;
 mod table;
@@ -35,6 +36,12 @@ pub enum Command {
     Transfers(cluster::Shown),
     /// Show how much transfers may take, or change it.
     TransferLimit(cluster::Limit),
+    /// Reap the tombstones of a bucket: what was deleted goes from the disks, once all members agree.
+    #[command(subcommand)]
+    Reap(purge::Command),
+    /// Delete the objects of a bucket.
+    #[command(subcommand)]
+    Erase(purge::Command),
     /// Show a node's statistics, all or some.
     Stat(stat::Args),
     /// Show how it stands with the hash trees of each partition of a node: when they were made and compared, what differed.
@@ -57,6 +64,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::RingStatus(shown) => cluster::ring(shown),
         Command::Transfers(shown) => cluster::transfers(shown),
         Command::TransferLimit(limit) => cluster::limit(limit),
+        Command::Reap(command) => purge::run("reap", command),
+        Command::Erase(command) => purge::run("erase", command),
         Command::Stat(args) => stat::show(args),
         Command::AaeStatus(shown) => aae::status(shown),
         Command::AaeRepair(args) => aae::repair(args),

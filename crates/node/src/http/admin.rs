@@ -4,12 +4,13 @@
 //! `docs/api/admin.yaml` describes these paths; it is served as `/admin/openapi.yaml`.
 
 use bytes::Bytes;
-use kv::{BucketProps, Error, Request, Response, TypeChange, TypeStatus};
+use kv::fold::{Fold, Purge, Scope};
+use kv::{Bucket, BucketProps, Error, Request, Response, TypeChange, TypeStatus};
 use protocol::http::{Answer, Connection, Method};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
-use super::{props, props_json};
+use super::{fold, props, props_json};
 
 /// The description of what is here.
 pub(super) const OPENAPI: &str = include_str!("../../../../docs/api/admin.yaml");
@@ -37,6 +38,10 @@ pub(super) enum Page {
     StopBackup,
     /// The node's hash trees.
     Trees(TreesPage),
+    /// The node's last purge.
+    Purge,
+    /// The end of the one that is under way.
+    StopPurge,
 }
 
 /// What is asked about a node's hash trees, which the shell answers.
@@ -48,6 +53,37 @@ pub enum TreesPage {
     Compare,
     /// They are made anew from what is stored.
     Rebuild,
+}
+
+/// What is asked about a node's purges, which the shell makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PurgePage {
+    /// How far the one is that is under way, or how the last one ended.
+    Show,
+    /// One is begun.
+    Begin(Box<PurgeTask>),
+    /// The one that is under way is given up.
+    Stop,
+}
+
+/// A purge that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurgeTask {
+    /// What is done.
+    pub purge: Purge,
+    /// In which bucket.
+    pub bucket: Bucket,
+    /// The fold that finds the keys.
+    pub fold: Fold,
+    /// Keys in a second at most.
+    pub per_second: Option<u32>,
+}
+
+impl PurgeTask {
+    /// Keys in a second at most; so many if nothing is said.
+    pub fn rate(&self, default: u32) -> u32 {
+        self.per_second.unwrap_or(default)
+    }
 }
 
 /// What is asked about a node's backups, which the shell makes.
@@ -135,9 +171,11 @@ pub(super) fn allowed(page: &Page) -> &'static [Method] {
         Page::Cluster(ClusterPage::Show | ClusterPage::Plan | ClusterPage::Transfers) => {
             &[Method::Get, Method::Head]
         }
-        Page::Backup => &[Method::Get, Method::Head, Method::Post],
+        Page::Backup | Page::Purge => &[Method::Get, Method::Head, Method::Post],
         Page::Cluster(ClusterPage::Recover) => &[Method::Get, Method::Head, Method::Post],
-        Page::Activate(_) | Page::Cluster(_) | Page::StopBackup | Page::Trees(_) => &[Method::Post],
+        Page::Activate(_) | Page::Cluster(_) | Page::Trees(_) | Page::StopBackup | Page::StopPurge => {
+            &[Method::Post]
+        }
     }
 }
 
@@ -158,19 +196,43 @@ pub(super) fn request(page: &Page, method: Method, body: &[u8]) -> Result<Option
         (Page::Activate(name), _) => {
             (Request::ChangeType(name.clone(), TypeChange::Activate), None, Change::Activate)
         }
-        (
-            Page::Status
-            | Page::OpenApi
-            | Page::Cluster(_)
-            | Page::Backup
-            | Page::StopBackup
-            | Page::Trees(_),
-            _,
-        ) => {
-            return Ok(None);
-        }
+        (Page::Status | Page::OpenApi | Page::Cluster(_) | Page::Trees(_), _)
+        | (Page::Backup | Page::StopBackup | Page::Purge | Page::StopPurge, _) => return Ok(None),
     };
     Ok(Some((request, Asked { only, change })))
+}
+
+/// What is asked about purges by this method.
+pub(super) fn purge_page(method: Method, body: &[u8]) -> Result<PurgePage, Fault> {
+    if method != Method::Post {
+        return Ok(PurgePage::Show);
+    }
+    let bad = |text: &str| wrong(400, text);
+    let body: Map<String, Value> = serde_json::from_slice(body).map_err(|_| bad("invalid json"))?;
+    let known = ["purge", "bucket", "bucket-type", "filter", "per_second"];
+    if let Some(unknown) = body.keys().find(|name| !known.contains(&name.as_str())) {
+        return Err(bad(&format!("no such field: {unknown}")));
+    }
+    let text = |name: &str| body.get(name).and_then(Value::as_str);
+    let purge = text("purge").and_then(Purge::named).ok_or_else(|| bad("purge is to be reap or erase"))?;
+    let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+    let name = text("bucket").ok_or_else(|| bad("bucket is missing"))?;
+    let bucket = Bucket::typed(text("bucket-type").map(bytes), bytes(name));
+    let none = Map::new();
+    let filter = match body.get("filter") {
+        None | Some(Value::Null) => &none,
+        Some(filter) => filter.as_object().ok_or_else(|| bad("filter is to be an object"))?,
+    };
+    let fold = Fold::new(Scope::Bucket(bucket.clone()), purge.finds());
+    let fold = fold::filtered(fold, filter).map_err(|fault| bad(&fault.text))?;
+    let per_second = match body.get("per_second") {
+        None | Some(Value::Null) => None,
+        Some(number) => {
+            let number = number.as_u64().and_then(|number| u32::try_from(number).ok());
+            Some(number.ok_or_else(|| bad("per_second is to be a number"))?)
+        }
+    };
+    Ok(PurgePage::Begin(Box::new(PurgeTask { purge, bucket, fold, per_second })))
 }
 
 fn read(body: &[u8]) -> Result<Vec<kv::Prop>, Fault> {
@@ -271,6 +333,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_to_be_purged() {
+        let bucket = || Bucket { bucket_type: Bytes::from("t"), name: Bytes::from("b") };
+        let page = purge_page(
+            Method::Post,
+            br#"{"purge":"erase","bucket":"b","bucket-type":"t","filter":{"key_range":{"start":"a","end":"z"}},"per_second":9}"#,
+        );
+        let keys = Some(kv::fold::KeySpan { first: Bytes::from("a"), last: Bytes::from("z") });
+        let fold = Fold { keys, ..Fold::new(Scope::Bucket(bucket()), kv::fold::Finds::Objects) };
+        let task = PurgeTask { purge: Purge::Erase, bucket: bucket(), fold, per_second: Some(9) };
+        assert_eq!(page, Ok(PurgePage::Begin(Box::new(task))));
+        assert_eq!(purge_page(Method::Get, b""), Ok(PurgePage::Show));
+        let reap = purge_page(Method::Post, br#"{"purge":"reap","bucket":"b"}"#);
+        let Ok(PurgePage::Begin(task)) = reap else { panic!("{reap:?}") };
+        assert_eq!(task.fold, Fold::new(Scope::Bucket(Bucket::untyped("b".into())), kv::fold::Finds::Tombs));
+        for bad in [
+            "",
+            "[]",
+            r#"{"purge":"reap"}"#,
+            r#"{"purge":"drop","bucket":"b"}"#,
+            r#"{"purge":"reap","bucket":"b","filter":1}"#,
+            r#"{"purge":"reap","bucket":"b","filter":{"key_range":1}}"#,
+            r#"{"purge":"reap","bucket":"b","per_second":-1}"#,
+            r#"{"purge":"reap","bucket":"b","filters":{}}"#,
+        ] {
+            assert_eq!(purge_page(Method::Post, bad.as_bytes()).unwrap_err().status, 400, "{bad}");
+        }
+    }
+
+    #[test]
     fn the_description_has_what_is_served() {
         let described = described();
         let pages: Vec<Page> = described
@@ -307,6 +398,8 @@ mod tests {
             Page::Cluster(ClusterPage::Recover),
             Page::Backup,
             Page::StopBackup,
+            Page::Purge,
+            Page::StopPurge,
         ] {
             assert!(pages.contains(&page), "{page:?} is there and not described");
         }

@@ -112,6 +112,11 @@ fn admin(mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused
             Some(word) if word == "rebuild" => Page::Trees(TreesPage::Rebuild),
             Some(_) => return Ok(None),
         },
+        b"purge" => match rest.next() {
+            None => Page::Purge,
+            Some(word) if word == "stop" => Page::StopPurge,
+            Some(_) => return Ok(None),
+        },
         b"bucket-types" => match (rest.next(), rest.next()) {
             (None, _) => Page::Types,
             (Some(name), None) => Page::Type(decode(&name)?),

@@ -14,7 +14,7 @@ use kv::{Error, Response};
 use protocol::http::target::{self, Query};
 use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused, Waits, date};
 
-use super::admin::{self, BackupPage, ClusterPage, Page, TreesPage};
+use super::admin::{self, BackupPage, ClusterPage, Page, PurgePage, TreesPage};
 use super::fault::Fault;
 use super::fold;
 use super::foreign::is_foreign;
@@ -58,6 +58,8 @@ pub enum Question {
     Backup(BackupPage, Bytes),
     /// How does it stand with the node's hash trees, or may something be done with them? With the request's body.
     Trees(TreesPage, Bytes),
+    /// How is the node's purge, or may one be begun?
+    Purge(PurgePage),
 }
 
 /// What the answer under way is to.
@@ -308,6 +310,8 @@ impl Session {
                 Incoming::Question(Question::Backup(page, Bytes::copy_from_slice(body)))
             }
             Page::Trees(page) => Incoming::Question(Question::Trees(*page, Bytes::copy_from_slice(body))),
+            Page::Purge => Incoming::Question(Question::Purge(admin::purge_page(method, body)?)),
+            Page::StopPurge => Incoming::Question(Question::Purge(PurgePage::Stop)),
             _ => {
                 self.answer(200, "application/yaml", admin::OPENAPI.as_bytes(), out);
                 Incoming::Answered
