@@ -88,16 +88,23 @@ fn idle(nodes_max: u64) -> ExitCode {
 
 fn transitions(seed: Seed) -> ExitCode {
     let (mut cases, mut missed, mut broken) = (0, 0, 0);
+    let mut served = std::collections::BTreeMap::<String, (u64, u64)>::new();
     for case in transitions::all() {
         cases += 1;
         match transitions::run(case, seed) {
-            Ok(true) => {}
-            Ok(false) => missed += 1,
+            Ok(played) => {
+                missed += u64::from(!played.has_died);
+                let of = served.entry(format!("{:?} {:?}", case.kind, case.role)).or_default();
+                *of = (of.0 + played.asked, of.1 + played.unserved);
+            }
             Err(violation) => {
                 broken += 1;
                 eprintln!("{case:?}: BROKEN: {violation}");
             }
         }
+    }
+    for (case, (asked, unserved)) in served.iter().filter(|(_, (_, unserved))| *unserved > 0) {
+        println!("{case}: {unserved} of {asked} requests were not served, asked twice");
     }
     println!("seed {seed}: {cases} cases, in {missed} of them nobody had the part, {broken} broken");
     if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

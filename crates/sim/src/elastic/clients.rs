@@ -31,6 +31,8 @@ struct Request {
     coordinator: Life,
     goes_by: RingVersion,
     list: Vec<NodeId>,
+    /// Whether it was asked before, and not answered.
+    is_retry: bool,
     what: What,
 }
 
@@ -52,6 +54,9 @@ pub(super) struct Clients {
     pub(super) confirmed: BTreeMap<Partition, BTreeSet<Number>>,
     reads: u64,
     writes: u64,
+    /// Requests of a script, and those of them that were not answered when they were asked once more.
+    pub(super) asked: u64,
+    pub(super) unserved: u64,
 }
 
 impl Clients {
@@ -69,6 +74,8 @@ impl Clients {
             confirmed: BTreeMap::new(),
             reads: 0,
             writes: 0,
+            asked: 0,
+            unserved: 0,
         }
     }
 
@@ -94,15 +101,21 @@ impl World {
         }
         let think = self.draw(self.plan.think_max);
         self.events.after(think, Event::Client);
-        let living: Vec<NodeId> =
-            self.hosts.iter().filter(|(_, host)| host.process.is_some()).map(|(node, _)| *node).collect();
-        if living.is_empty() {
-            return;
-        }
+        let Some(node) = self.draw_living() else { return };
         let clients = &mut self.clients;
-        let node = living[index_below(&mut clients.rng, living.len())];
         let partition = clients.partitions[index_below(&mut clients.rng, clients.partitions.len())];
         let is_write = clients.rng.chance(1, 2);
+        self.ask(node, partition, is_write, false);
+    }
+
+    fn draw_living(&mut self) -> Option<NodeId> {
+        let living: Vec<NodeId> =
+            self.hosts.iter().filter(|(_, host)| host.process.is_some()).map(|(node, _)| *node).collect();
+        (!living.is_empty()).then(|| living[index_below(&mut self.clients.rng, living.len())])
+    }
+
+    /// A client asks a node that lives.
+    fn ask(&mut self, node: NodeId, partition: Partition, is_write: bool, is_retry: bool) {
         let host = self.hosts.get_mut(&node).expect("it lives");
         let life = host.life();
         let process = host.process.as_mut().expect("it lives");
@@ -119,7 +132,8 @@ impl World {
             },
         };
         let (number, replicas) = (clients.last, list.len());
-        clients.requests.insert(number, Request { partition, coordinator: life, goes_by, list, what });
+        let request = Request { partition, coordinator: life, goes_by, list, is_retry, what };
+        clients.requests.insert(number, request);
         for at in 0..replicas {
             let delay = self.draw(DELAY_MAX);
             self.events.after(delay, Event::Arrive(number, at));
@@ -187,6 +201,9 @@ impl World {
     /// A request is over.
     pub(super) fn on_end(&mut self, number: Number) -> Verdict {
         let Some(request) = self.clients.requests.remove(&number) else { return Ok(()) };
+        if self.script.is_some() {
+            self.ask_again(&request);
+        }
         let Request { partition, coordinator, goes_by, what, .. } = request;
         let Some(process) = self.process(coordinator) else { return Ok(()) };
         let open = process.open.get_mut(&goes_by).expect("it was counted");
@@ -206,6 +223,28 @@ impl World {
             }
         }
         self.follow(coordinator.0)
+    }
+}
+
+impl World {
+    /// A client that was not answered asks another node, once.
+    fn ask_again(&mut self, request: &Request) {
+        let has_quorum = match &request.what {
+            What::Write { confirmed, .. } => confirmed.len() >= QUORUM,
+            What::Read { answers, .. } => answers.len() >= QUORUM,
+        };
+        let is_served = has_quorum && self.process(request.coordinator).is_some();
+        self.clients.asked += u64::from(!request.is_retry);
+        if is_served {
+            return;
+        }
+        match self.draw_living().filter(|_| !request.is_retry) {
+            Some(node) => {
+                let is_write = matches!(request.what, What::Write { .. });
+                self.ask(node, request.partition, is_write, true);
+            }
+            None => self.clients.unserved += 1,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::plan::REPLICAS;
 use membership::NodeId;
 use membership::state::{Published, State, Step};
 use node::{Epoch, Members, Topology};
-use ring::{Partition, Ring, RingVersion};
+use ring::{Partition, Position, Ring, RingSize, RingVersion};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -15,12 +15,14 @@ const N_VAL: u32 = REPLICAS as u32;
 /// What was published.
 pub(super) struct Known {
     pub(super) topology: Topology,
+    /// By what stores are divided, however many partitions a ring has.
+    units: RingSize,
     /// What each node is to copy, by whom from.
     wanted: BTreeMap<NodeId, BTreeMap<NodeId, Vec<Partition>>>,
 }
 
 impl Known {
-    pub(super) fn of(state: &State) -> Known {
+    pub(super) fn of(state: &State, units: RingSize) -> Known {
         let Published { version, members, before, ring, target } = state.published();
         let first = members.iter().next().expect("a cluster has members").id;
         let members = Arc::new(Members::of(first, members).expect("it is one of them"));
@@ -28,8 +30,8 @@ impl Known {
             Topology { epoch: Epoch(version.0), before, target, ..Topology::at_rest(members, ring) };
         let mut wanted: BTreeMap<NodeId, BTreeMap<NodeId, Vec<Partition>>> = BTreeMap::new();
         if topology.target.is_some() {
-            for partition in topology.ring.size().all() {
-                let at = topology.ring.size().first(partition);
+            for partition in units.all() {
+                let at = units.first(partition);
                 for joiner in topology.joiners(at, N_VAL) {
                     for giver in topology.givers(at, N_VAL) {
                         wanted.entry(joiner).or_default().entry(giver).or_default().push(partition);
@@ -37,7 +39,7 @@ impl Known {
                 }
             }
         }
-        Known { topology, wanted }
+        Known { topology, units, wanted }
     }
 
     pub(super) fn version(&self) -> RingVersion {
@@ -75,12 +77,12 @@ impl Known {
 
     /// The replicas that requests ask.
     pub(super) fn list(&self, partition: Partition) -> Vec<NodeId> {
-        list(&self.topology.ring, partition)
+        list(&self.topology.ring, self.units.first(partition))
     }
 
     /// Whether a node is to have a partition, by any ring that is in force or comes.
     pub(super) fn keeps(&self, node: NodeId, partition: Partition) -> bool {
-        self.topology.is_keeper(node, self.topology.ring.size().first(partition), N_VAL)
+        self.topology.is_keeper(node, self.units.first(partition), N_VAL)
     }
 
     /// To whom a node passes on what is written to it.
@@ -88,7 +90,7 @@ impl Known {
         if self.topology.is_at_rest() {
             return Vec::new();
         }
-        let at = self.topology.ring.size().first(partition);
+        let at = self.units.first(partition);
         let givers = self.topology.givers(at, N_VAL);
         let joiners = self.topology.joiners(at, N_VAL);
         if givers.contains(&here) {
@@ -102,10 +104,10 @@ impl Known {
     }
 }
 
-/// The nodes on a partition's list.
-pub(super) fn list(ring: &Ring, partition: Partition) -> Vec<NodeId> {
+/// The nodes on a position's list.
+pub(super) fn list(ring: &Ring, at: Position) -> Vec<NodeId> {
     let mut nodes: Vec<NodeId> = Vec::new();
-    for entry in ring.preflist(partition, REPLICAS) {
+    for entry in ring.preflist(ring.size().partition(at), REPLICAS) {
         if !nodes.contains(&entry.node) {
             nodes.push(entry.node);
         }

@@ -18,7 +18,8 @@
 //!
 //! `transitions.rs` has nodes die at each step of a change, not by chance. `idle.rs` measures what a cluster at rest costs.
 //!
-//! Left out: hints, repair and deletes, which the world of whole nodes has; clocks that are wrong.
+//! Left out: hints, repair and deletes, which the world of whole nodes has; clocks that are wrong; a ring that grows, except where
+//! deaths come by rule.
 
 mod clients;
 mod copies;
@@ -125,6 +126,8 @@ enum Phase {
 struct World {
     shape: Shape,
     plan: Plan,
+    /// The parts of all stores.
+    units: RingSize,
     rng: SplitMix64,
     trace: Trace,
     events: Scheduler<Event>,
@@ -163,6 +166,7 @@ impl World {
         trace.line(format_args!("{plan:?}"));
         let network = Network::new(plan.network, seed.stream("network", 0), trace.clone());
         let mut events = Scheduler::new(time, seed.stream("scheduler", 0));
+        let units = plan.units(shape);
         let names: Vec<(String, String)> = (0..plan.founders).map(|at| (name(at), plan.zone(at))).collect();
         let size = RingSize::new(shape.partitions).expect("the shape was checked");
         let nodes = names.iter().map(|(name, zone)| (&**name, ADDRESS, &**zone));
@@ -183,7 +187,8 @@ impl World {
             hosts,
             published: BTreeMap::new(),
             newest: (0, NodeId(0)),
-            clients: Clients::new(seed.stream("clients", 0), shape.partitions),
+            units,
+            clients: Clients::new(seed.stream("clients", 0), units.partitions()),
             operator: Operator::new(seed.stream("operator", 0), &plan),
             script: None,
             settling: Settling::default(),
@@ -441,7 +446,7 @@ impl World {
             }
             Some(_) => Ok(()),
             None => {
-                let known = Known::of(state);
+                let known = Known::of(state, self.units);
                 self.trace.line(format_args!("{node} publishes {known}"));
                 self.published.insert(version, Rc::new(known));
                 Ok(())

@@ -11,9 +11,9 @@ use crate::seed::{between, index_below};
 use base::Rng;
 use base::rng::SplitMix64;
 use membership::log::Outcome;
-use membership::state::{Change, Command, Record, State};
+use membership::state::{Change, Command, Record, State, Step};
 use membership::{Input, NodeId};
-use ring::MemberState;
+use ring::{MemberState, RingSize};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Members that stay: each partition keeps its replicas when one of them is gone.
@@ -31,6 +31,8 @@ const CLAIMERS_MIN: usize = 2 * ring::TARGET_N_DEFAULT;
 pub(super) enum Wish {
     /// The node that is the so-manyth to come joins.
     Join(u16),
+    /// The ring has so many partitions.
+    Grow(RingSize),
     Leave(NodeId),
     /// A newcomer that was wished for before takes its place.
     Replace(NodeId),
@@ -157,6 +159,8 @@ impl Operator {
                     zone: plan.zone(at),
                     weight: 100,
                 }),
+                // A ring grows by itself: who waits for what moves may wait for somebody who is gone.
+                Wish::Grow(size) if may_grow(state, size) => Some(Command::StageRing { expected, size }),
                 Wish::Leave(node) if is_open(&node) && is_valid(&node) => staged(node, Change::Leave),
                 Wish::Replace(node) if is_open(&node) && is_valid(&node) => {
                     newcomer(state).and_then(|by| staged(node, Change::Replace(by)))
@@ -179,6 +183,11 @@ impl Operator {
         }
         None
     }
+}
+
+fn may_grow(state: &State, size: RingSize) -> bool {
+    let is_at_rest = *state.step() == Step::AtRest && state.heading() == state.owners();
+    is_at_rest && state.size() < size && state.staged_size() != Some(size)
 }
 
 fn has_named(state: &State, at: u16) -> bool {
@@ -215,12 +224,12 @@ impl World {
                 self.operator.remove(node);
             }
         }
-        if self.phase == Phase::Life && self.operator.is_idle() && state.staged().is_empty() {
+        if self.phase == Phase::Life && self.operator.is_idle() && !state.has_staged() {
             self.wish_for_change(&state);
         }
         match self.operator.next(&state, &self.plan) {
             Some(command) => self.give(at, command),
-            None if state.staged().is_empty() => Ok(()),
+            None if !state.has_staged() => Ok(()),
             None => self.commit(at, &state),
         }
     }
@@ -268,15 +277,18 @@ impl World {
 /// Checks that a plan moves at most a fifth more partitions than it must: what those have who go, or what those get who come.
 fn check_moves_least(state: &State, owners: &[NodeId]) -> Verdict {
     let after = state.after_commit();
+    // A ring that grows names whom it named; what is decided beside is measured by that.
+    let size = RingSize::of_owners(owners).expect("a plan is one of a ring");
+    let heading = ring::grown(state.heading(), size).expect("a ring does not become smaller");
     let claims = |node: &NodeId| after.iter().any(|it| it.id == *node && it.state.claims());
     let had = |node: &NodeId| state.heading().contains(node);
     let claiming: Vec<bool> = after.iter().map(|it| it.state.claims()).collect();
     let claimers = claiming.iter().filter(|claims| **claims).count().max(1);
     let newcomers = after.iter().filter(|it| it.state.claims() && !had(&it.id)).count();
-    let given_up = state.heading().iter().filter(|node| !claims(node)).count();
+    let given_up = heading.iter().filter(|node| !claims(node)).count();
     let taken = owners.len() * newcomers / claimers;
     let least = given_up.max(taken);
-    let moved = state.heading().iter().zip(owners).filter(|(before, after)| before != after).count();
+    let moved = heading.iter().zip(owners).filter(|(before, after)| before != after).count();
     // Where copies are to be in zones of their own, or nodes have few partitions each, much must move for that.
     let has_zones = after.iter().any(|it| !it.zone.is_empty());
     let is_free = !has_zones && owners.len() >= PARTITIONS_EACH * claimers && claimers >= CLAIMERS_MIN;

@@ -6,6 +6,7 @@ use crate::seed::{Seed, between, duration_between};
 use base::Rng;
 use base::rng::SplitMix64;
 use membership::detector::STRAY_MAX;
+use ring::RingSize;
 use std::fmt;
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ pub(super) struct Plan {
     /// Zones that nodes are in, in turn; one for none.
     pub(super) zones: u16,
     pub(super) network: NetworkConfig,
+    /// How often the ring may double.
+    pub(super) doublings: u32,
     /// How likely a write to a log's file is torn, and its process ends.
     pub(super) torn: Odds,
     /// Changes that are to be committed.
@@ -98,6 +101,7 @@ impl Plan {
             operator_pause_max: duration_between(rng, Duration::from_secs(1), Duration::from_secs(8)),
             think_max: duration_between(rng, Duration::from_millis(5), Duration::from_millis(40)),
             part_max: duration_between(rng, Duration::from_millis(10), Duration::from_secs(3)),
+            ..Plan::at_rest(shape)
         }
     }
 
@@ -109,6 +113,7 @@ impl Plan {
             newcomers: 0,
             zones: 4,
             network: NetworkConfig::CALM,
+            doublings: 0,
             torn: Odds::NEVER,
             changes: 0,
             crashes: 0,
@@ -121,6 +126,11 @@ impl Plan {
             think_max: never,
             part_max: Duration::from_millis(100),
         }
+    }
+
+    /// The parts of a store, by which everything is looked at: the partitions of the finest ring that there will be.
+    pub(super) fn units(&self, shape: Shape) -> RingSize {
+        RingSize::new(shape.partitions << self.doublings).expect("a ring may double as often as a plan says")
     }
 
     /// The zone of the node that is the `at`th to come.

@@ -86,7 +86,7 @@ impl World {
     /// What is not as it is to be in the end.
     fn unsettled(&self) -> Option<String> {
         let Some(state) = self.newest_state() else { return Some("nobody knows anything".to_owned()) };
-        let uncommitted = !state.staged().is_empty() || !self.operator.is_idle();
+        let uncommitted = state.has_staged() || !self.operator.is_idle();
         if !state.is_settled() || uncommitted {
             let (adopted, copied) = (state.unadopted().collect::<Vec<_>>(), state.uncopied());
             let step = state.step().name();
@@ -133,8 +133,8 @@ impl World {
         let state = self.newest_state().expect("it is settled");
         let ring = state.ring();
         let (mut right, empty) = (0, BTreeSet::new());
-        for partition in ring.size().all() {
-            let owners = list(&ring, partition);
+        for partition in self.units.all() {
+            let owners = list(&ring, self.units.first(partition));
             let has: Vec<_> = owners.iter().map(|node| self.hosts[node].store.of(partition)).collect();
             if owners.len() < super::REPLICAS || !has.iter().all(|numbers| numbers.contains(&FIRST)) {
                 let what = format!("partition {} is at {owners:?}, who have {has:?}", partition.0);

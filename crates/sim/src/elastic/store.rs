@@ -1,4 +1,5 @@
-//! The model of a node's store: the numbers of the writes that it has, by partition. It outlives crashes, as what is durable does.
+//! The model of a node's store: the numbers of the writes that it has, by partition of the finest ring that there will be. It outlives
+//! crashes, as what is durable does.
 
 use super::World;
 use super::known::Known;
@@ -48,8 +49,8 @@ impl Store {
 impl World {
     /// All owners have the first write of what is theirs.
     pub(super) fn found_stores(&mut self, founded: &State) {
-        let known = Known::of(founded);
-        for partition in founded.size().all() {
+        let known = Known::of(founded, self.units);
+        for partition in self.units.all() {
             for node in known.list(partition) {
                 let host = self.hosts.get_mut(&node).expect("founders own everything");
                 host.store.write(partition, FIRST);

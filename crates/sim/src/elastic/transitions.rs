@@ -1,4 +1,7 @@
 //! A crash at each step of each change, for each part that a node can have in it: by rule, not by chance.
+//!
+//! Requests that are not answered are asked once more, and counted if that fails, too. There is no bound of it: a whole node has fallbacks
+//! stand in for who cannot confirm, which these do not have.
 
 use super::operator::Wish;
 use super::{Phase, Plan, Shape, World};
@@ -24,6 +27,10 @@ pub enum Kind {
     ForceRemove,
     /// A newcomer takes the place of a member that is gone.
     ForceReplace,
+    /// The ring grows.
+    Grow,
+    /// The ring grows, and a node joins with the same commit.
+    GrowAndJoin,
 }
 
 /// When: the first moment at which the newest state is so.
@@ -60,6 +67,8 @@ pub enum Role {
     BothEnds,
     /// The leader of the metadata log.
     Leader,
+    /// One who copies, and the leader.
+    ReceiverAndLeader,
     /// One who has no part in it but as a member.
     Bystander,
 }
@@ -78,7 +87,7 @@ pub struct Case {
 /// All cases.
 pub fn all() -> Vec<Case> {
     use {Kind as K, Moment as M, Role as R};
-    let kinds = [K::Join, K::Leave, K::Replace, K::ForceRemove, K::ForceReplace];
+    let kinds = [K::Join, K::Leave, K::Replace, K::ForceRemove, K::ForceReplace, K::Grow, K::GrowAndJoin];
     let moments = [
         M::Staged,
         M::Copying,
@@ -90,7 +99,7 @@ pub fn all() -> Vec<Case> {
         M::AtRestAgain,
         M::Exiting,
     ];
-    let roles = [R::Giver, R::Receiver, R::BothEnds, R::Leader, R::Bystander];
+    let roles = [R::Giver, R::Receiver, R::BothEnds, R::Leader, R::ReceiverAndLeader, R::Bystander];
     let cases = |kind| moments.iter().flat_map(move |&moment| roles.map(|role| Case { kind, moment, role }));
     let all = kinds.into_iter().flat_map(cases);
     all.filter(|case| case.moment != M::Exiting || matches!(case.kind, K::Leave | K::Replace)).collect()
@@ -108,16 +117,28 @@ pub(super) struct Script {
     is_played: bool,
 }
 
-/// Plays a case. Says whether its moment came, and somebody had the part.
+/// What came of a case.
+#[derive(Clone, Copy, Debug)]
+pub struct Played {
+    /// Whether its moment came, and somebody had the part.
+    pub has_died: bool,
+    /// Requests of clients.
+    pub asked: u64,
+    /// Those that were not answered, though they were asked once more.
+    pub unserved: u64,
+}
+
+/// Plays a case.
 ///
 /// # Errors
 /// The promise that was broken.
-pub fn run(case: Case, seed: Seed) -> Result<bool, Violation> {
+pub fn run(case: Case, seed: Seed) -> Result<Played, Violation> {
     let shape = Shape { nodes: 9, partitions: 64 };
     let plan = Plan {
         founders: 8,
         newcomers: 1,
         zones: 1,
+        doublings: u32::from(matches!(case.kind, Kind::Grow | Kind::GrowAndJoin)),
         changes: 1,
         quiet: Duration::from_secs(5),
         down_max: Duration::from_secs(5),
@@ -137,6 +158,8 @@ pub fn run(case: Case, seed: Seed) -> Result<bool, Violation> {
         Kind::Replace => [world.operator.newcomer(), Some(Wish::Replace(member))],
         Kind::ForceRemove => [Some(Wish::ForceRemove(member)), None],
         Kind::ForceReplace => [world.operator.newcomer(), Some(Wish::ForceReplace(member))],
+        Kind::Grow => [Some(Wish::Grow(world.units)), None],
+        Kind::GrowAndJoin => [world.operator.newcomer(), Some(Wish::Grow(world.units))],
     };
     wishes.into_iter().flatten().for_each(|wish| world.operator.wish(wish));
     world.script = Some(Script {
@@ -148,7 +171,8 @@ pub fn run(case: Case, seed: Seed) -> Result<bool, Violation> {
         is_played: false,
     });
     let (_, verdict) = world.live();
-    verdict.map(|()| world.deaths > 0)
+    let (asked, unserved) = (world.clients.asked, world.clients.unserved);
+    verdict.map(|()| Played { has_died: world.deaths > 0, asked, unserved })
 }
 
 impl World {
@@ -159,7 +183,7 @@ impl World {
 
     /// Whether the change is over, and its moment has not come.
     fn has_missed(&self, script: &Script) -> bool {
-        let is_over = |state: &State| state.is_settled() && state.staged().is_empty();
+        let is_over = |state: &State| state.is_settled() && !state.has_staged();
         script.has_copied && self.operator.is_idle() && self.newest_state().is_some_and(is_over)
     }
 
@@ -197,6 +221,11 @@ impl World {
             Role::Receiver => vec![script.receivers.iter().copied().find(|node| lives(self, node))],
             Role::BothEnds => vec![pair.map(|pair| pair.0), pair.map(|pair| pair.1)],
             Role::Leader => vec![leader.filter(|node| lives(self, node))],
+            Role::ReceiverAndLeader => {
+                let receiver = script.receivers.iter().copied().find(|node| lives(self, node));
+                let leader = leader.filter(|node| lives(self, node) && Some(*node) != receiver);
+                vec![receiver, leader]
+            }
             Role::Bystander => vec![members.find(has_no_part).copied()],
         };
         for node in nodes.into_iter().flatten() {
@@ -214,7 +243,7 @@ fn has_come(script: &Script, state: &State) -> bool {
         _ => BTreeSet::new(),
     };
     match (script.case.moment, state.step()) {
-        (Moment::Staged, Step::AtRest) => !state.staged().is_empty(),
+        (Moment::Staged, Step::AtRest) => state.has_staged(),
         (Moment::Copying, Step::Copying { .. }) => true,
         (Moment::CopyingHalfAdopted, Step::Copying { .. }) => is_half,
         (Moment::FirstCopied, Step::Copying { copied, .. }) => !copied.is_empty(),
