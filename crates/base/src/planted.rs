@@ -71,7 +71,7 @@ pub enum Planted {
     RangeDroppedEarly,
     /// The ring is switched to owners that have not copied what they are to have.
     SwitchedUncopied,
-    /// What was copied for one target counts for the next one, too. Only a world in which reports come late shows it.
+    /// What was copied for one target counts for the next one, too.
     CopyCountedTwice,
     /// A write that another node has passed on is passed on again.
     ForwardingLoop,

@@ -21,6 +21,8 @@ pub enum Fault {
     Cut,
     /// A sender was told that a message could not be sent.
     Bounce,
+    /// What a node reports to all came when it was thought of no more.
+    LateReport,
     /// Nodes were cut from others, both ways.
     Partition,
     /// Nodes were cut from others, one way.
@@ -81,6 +83,7 @@ impl fmt::Display for Fault {
             Fault::Late => "late",
             Fault::Cut => "cut",
             Fault::Bounce => "bounce",
+            Fault::LateReport => "late-report",
             Fault::Partition => "partition",
             Fault::OneWay => "one-way",
             Fault::Flapping => "flapping",

@@ -18,6 +18,8 @@
 //!
 //! `transitions.rs` has nodes die at each step of a change, not by chance. `idle.rs` measures what a cluster at rest costs.
 //!
+//! In some seeds the operator does not wait for what he has begun, and what nodes report comes when something else was decided.
+//!
 //! Left out: hints, repair and deletes, which the world of whole nodes has; clocks that are wrong; a ring that grows, except where
 //! deaths come by rule.
 
@@ -49,7 +51,7 @@ use bytes::Bytes;
 use clients::Clients;
 use host::Host;
 use known::Known;
-use membership::state::State;
+use membership::state::{Command, State};
 use membership::{ClusterId, Input, NodeId, Output, Stop};
 use operator::Operator;
 pub use plan::Shape;
@@ -69,6 +71,8 @@ const HEARD_WITHIN: Duration = Duration::from_millis(50);
 const ASK_EVERY: Duration = Duration::from_millis(250);
 /// How often the world looks at itself.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How late a report comes at most: as late as an operator may have decided anew, and all have heard of it.
+const LATE_REPORT_MAX: Duration = Duration::from_secs(10);
 /// No seed lives so long; one that does is going round in circles.
 const EVENTS_PER_NODE_MAX: u64 = 1_000_000;
 /// Names what nodes propose by themselves, of which nobody awaits the answer.
@@ -92,6 +96,8 @@ enum Event {
     Hear(Life, RingVersion),
     /// Part of a copy from another node has come, or will not.
     Part(Life, Life, RingVersion),
+    /// What a node reports comes late.
+    Report(Life, Command),
     /// A node looks what it can copy next.
     Copy(Life),
     /// Some client asks something.
@@ -129,6 +135,8 @@ struct World {
     /// The parts of all stores.
     units: RingSize,
     rng: SplitMix64,
+    /// Draws when reports come late.
+    reports: SplitMix64,
     trace: Trace,
     events: Scheduler<Event>,
     network: Network,
@@ -167,6 +175,9 @@ impl World {
         let network = Network::new(plan.network, seed.stream("network", 0), trace.clone());
         let mut events = Scheduler::new(time, seed.stream("scheduler", 0));
         let units = plan.units(shape);
+        if plan.late_reports.enabled() {
+            trace.enable(Fault::LateReport);
+        }
         let names: Vec<(String, String)> = (0..plan.founders).map(|at| (name(at), plan.zone(at))).collect();
         let size = RingSize::new(shape.partitions).expect("the shape was checked");
         let nodes = names.iter().map(|(name, zone)| (&**name, ADDRESS, &**zone));
@@ -188,6 +199,7 @@ impl World {
             published: BTreeMap::new(),
             newest: (0, NodeId(0)),
             units,
+            reports: seed.stream("reports", 0),
             clients: Clients::new(seed.stream("clients", 0), units.partitions()),
             operator: Operator::new(seed.stream("operator", 0), &plan),
             script: None,
@@ -235,6 +247,7 @@ impl World {
                 self.on_part(life, from, target);
                 self.follow(life.0)
             }
+            Event::Report(life, command) => self.on_late_report(life, command),
             Event::Copy(life) => {
                 self.copy(life);
                 self.follow(life.0)
@@ -310,7 +323,7 @@ impl World {
             if has_changed && !self.on_changed(node)? {
                 return Ok(());
             }
-            inputs.extend(self.report(node).map(|command| Input::Propose { token: REPORT, command }));
+            inputs.extend(self.propose(node));
         }
         self.set_timer(node);
         self.play_script();
@@ -319,8 +332,26 @@ impl World {
 
     /// Sees to what a node's shards have made of something.
     fn follow(&mut self, node: NodeId) -> Verdict {
-        match self.report(node) {
-            Some(command) => self.step(node, Input::Propose { token: REPORT, command }, None),
+        self.propose(node).map_or(Ok(()), |input| self.step(node, input, None))
+    }
+
+    /// What a node is to propose by itself now, unless that is held up.
+    fn propose(&mut self, node: NodeId) -> Option<Input> {
+        let command = self.report(node)?;
+        let may_be_late = self.phase == Phase::Life && command.is_report();
+        if !(may_be_late && self.plan.late_reports.fires(&mut self.reports)) {
+            return Some(Input::Propose { token: REPORT, command });
+        }
+        self.trace.fault(Fault::LateReport, format_args!("{node}: {command:?}"));
+        let delay = duration_between(&mut self.reports, Duration::ZERO, LATE_REPORT_MAX);
+        self.events.after(delay, Event::Report(self.hosts[&node].life(), command));
+        None
+    }
+
+    /// What a node wanted to propose long ago reaches the log.
+    fn on_late_report(&mut self, life: Life, command: Command) -> Verdict {
+        match self.process(life) {
+            Some(_) => self.step(life.0, Input::Propose { token: REPORT, command }, None),
             None => Ok(()),
         }
     }

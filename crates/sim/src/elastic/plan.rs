@@ -16,6 +16,10 @@ pub(super) const REPLICAS: usize = 3;
 /// The fewest nodes: as many as replicas stay when one is gone and another leaves.
 const NODES_MIN: u16 = 6;
 
+/// Changes that an operator makes beside those of others who does not wait for what he has begun, and his longest pause.
+const HASTY_CHANGES: u64 = 3;
+const HASTY_PAUSE_MAX: Duration = Duration::from_secs(2);
+
 /// How large a world is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -56,6 +60,8 @@ pub(super) struct Plan {
     pub(super) network: NetworkConfig,
     /// How often the ring may double.
     pub(super) doublings: u32,
+    /// How likely what a node reports comes late, when others may have decided anew.
+    pub(super) late_reports: Odds,
     /// How likely a write to a log's file is torn, and its process ends.
     pub(super) torn: Odds,
     /// Changes that are to be committed.
@@ -85,7 +91,7 @@ impl Plan {
         // Members who are gone count until they are removed.
         let newcomers = u16::try_from(between(rng, 1, (u64::from(shape.nodes) / 4).min(10))).expect("few");
         let has_zones = rng.chance(1, 2);
-        Plan {
+        let plan = Plan {
             founders: shape.nodes - newcomers,
             newcomers,
             zones: if has_zones { 4 } else { 1 },
@@ -102,6 +108,17 @@ impl Plan {
             think_max: duration_between(rng, Duration::from_millis(5), Duration::from_millis(40)),
             part_max: duration_between(rng, Duration::from_millis(10), Duration::from_secs(3)),
             ..Plan::at_rest(shape)
+        };
+        if seed.stream("second thoughts", 0).chance(1, 2) { plan.hasty() } else { plan }
+    }
+
+    /// The same with an operator who does not wait for what he has begun, and reports that come when it was given up.
+    fn hasty(self) -> Plan {
+        Plan {
+            late_reports: Odds::one_in(4),
+            changes: self.changes + HASTY_CHANGES,
+            operator_pause_max: self.operator_pause_max.min(HASTY_PAUSE_MAX),
+            ..self
         }
     }
 
@@ -114,6 +131,7 @@ impl Plan {
             zones: 4,
             network: NetworkConfig::CALM,
             doublings: 0,
+            late_reports: Odds::NEVER,
             torn: Odds::NEVER,
             changes: 0,
             crashes: 0,
