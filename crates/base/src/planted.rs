@@ -67,6 +67,8 @@ pub enum Planted {
     MoveNotPassedOn,
     /// A copy is told to be done when it has begun.
     CopyToldEarly,
+    /// A copy that was interrupted begins anew.
+    CopyBegunAnew,
     /// A range is dropped as soon as owners have changed, while others still go by the ring before.
     RangeDroppedEarly,
     /// The ring is switched to owners that have not copied what they are to have.
@@ -85,7 +87,7 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 37] = [
+    pub const ALL: [Planted; 38] = [
         Planted::AckBeforeSync,
         Planted::FailedSyncForgotten,
         Planted::NoDirectorySync,
@@ -116,6 +118,7 @@ impl Planted {
         Planted::StaleRingAccepted,
         Planted::MoveNotPassedOn,
         Planted::CopyToldEarly,
+        Planted::CopyBegunAnew,
         Planted::RangeDroppedEarly,
         Planted::SwitchedUncopied,
         Planted::CopyCountedTwice,

@@ -1,5 +1,6 @@
 //! Runs seeds of the simulator: many in parallel with totals, or one with its trace.
 
+use sim::cluster::transfer;
 use sim::elastic::{Shape, idle, transitions};
 use sim::report::{Report, Totals};
 use sim::trace::Keep;
@@ -14,6 +15,7 @@ const USAGE: &str = "usage: sim [--world W] [--seeds N] [--first SEED] [--jobs N
        sim [--world W] --trace SEED                             run one seed and print its trace
        sim --idle NODES                                         what clusters of 10, 100... at rest cost, up to NODES
        sim --transitions SEED                                   a crash at each step of each change of members
+       sim --transfers N [--first SEED] [--objects O]           a copy that is cut again and again, so many times
 The world is node, which is the default; cluster, of a handful of nodes or of --nodes N, 3 to 100; or elastic, on modelled
 stores, of --nodes N, 6 to 1000, and --partitions P.";
 
@@ -22,6 +24,12 @@ enum Command {
     Trace(Kind, Seed),
     Idle(u64),
     Transitions(Seed),
+    Scripts(Script, std::ops::Range<u64>),
+}
+
+/// A course of things that is played, and how large it is.
+enum Script {
+    Transfers { objects: u64 },
 }
 
 fn main() -> ExitCode {
@@ -30,6 +38,7 @@ fn main() -> ExitCode {
         Ok(Command::Run { kind, first, seeds, jobs }) => run(kind, first, seeds, jobs),
         Ok(Command::Idle(nodes)) => idle(nodes),
         Ok(Command::Transitions(seed)) => transitions(seed),
+        Ok(Command::Scripts(script, seeds)) => scripts(&script, seeds),
         Err(problem) => {
             eprintln!("sim: {problem}\n{USAGE}");
             ExitCode::from(2)
@@ -40,6 +49,7 @@ fn main() -> ExitCode {
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
     let (mut kind, mut first, mut seeds, mut jobs) = (Kind::Node, 0, 100, 2);
     let (mut nodes, mut partitions, mut other) = (None, None, None);
+    let mut objects = 3_000;
     while let Some(flag) = args.next() {
         let value = args.next().ok_or(format!("{flag} needs a value"))?;
         if flag == "--world" {
@@ -53,9 +63,18 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
             "--jobs" => jobs = value.max(1),
             "--nodes" => nodes = Some(value),
             "--partitions" => partitions = Some(value),
-            "--trace" | "--idle" | "--transitions" => other = Some((flag, value)),
+            "--objects" => objects = value,
+            "--trace" | "--idle" | "--transitions" | "--transfers" => other = Some((flag, value)),
             _ => return Err(format!("{flag}: no such option")),
         }
+    }
+    if let Some((flag, count)) = &other
+        && let Some(script) = match flag.as_str() {
+            "--transfers" => Some(Script::Transfers { objects }),
+            _ => None,
+        }
+    {
+        return Ok(Command::Scripts(script, first..first + count));
     }
     let kind = kind.sized(nodes, partitions).ok_or("this world cannot be of that size")?;
     Ok(match other {
@@ -84,6 +103,23 @@ fn idle(nodes_max: u64) -> ExitCode {
         println!("{}", idle::measure(Seed(1), shape));
     }
     ExitCode::SUCCESS
+}
+
+fn scripts(script: &Script, seeds: std::ops::Range<u64>) -> ExitCode {
+    let mut broken = 0;
+    for seed in seeds {
+        let outcome = match script {
+            Script::Transfers { objects } => transfer::run(Seed(seed), *objects).map(|it| it.to_string()),
+        };
+        match outcome {
+            Ok(outcome) => println!("seed {seed}: {outcome}"),
+            Err(violation) => {
+                broken += 1;
+                println!("seed {seed}: BROKEN: {violation}");
+            }
+        }
+    }
+    if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn transitions(seed: Seed) -> ExitCode {

@@ -201,6 +201,7 @@ impl Shard {
             let from = key::copied_from(&key).map(NodeId);
             let saved = Checkpoint::decode(head).ok();
             let saved = saved.filter(|it| it.target == target.0 && it.receiver == self.peers.here());
+            let saved = saved.filter(|_| !base::planted!(CopyBegunAnew));
             match (from, saved) {
                 (Ok(from), Some(saved)) if self.config.members.has(from) => {
                     // One that has nothing for this node by the target makes up for what another has lost.

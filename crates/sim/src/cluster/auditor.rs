@@ -6,6 +6,7 @@ use super::ending::Phase;
 use super::{AUDITOR, ONCE, REPLICAS, World};
 use crate::check::cluster::Copies;
 use crate::check::history::{KeyName, ONCE_TYPE};
+use crate::check::siblings::{metadata_of, value_of};
 use crate::check::{Verdict, Violation};
 use crate::seed::index_below;
 use crate::show;
@@ -14,7 +15,7 @@ use engine::Durability;
 use kv::replica::{Answer, Ask, NodeId};
 use kv::response::Found;
 use kv::turn::Want;
-use kv::{BucketProps, Error, GetRequest, Prop, Quorum, Request, Response, TypeChange};
+use kv::{BucketProps, Error, GetRequest, Prop, PutRequest, Quorum, Request, Response, TypeChange};
 use node::{AskId, PeerMessage};
 use object::Context;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +44,8 @@ pub(super) struct Audit {
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     Read(Place),
+    /// The write of a key that nobody has written.
+    Load(Place, u64),
     Props(usize),
     Set(usize),
     /// The creation of the bucket type.
@@ -58,6 +61,8 @@ pub(super) struct Auditor {
     pub(super) audits: BTreeMap<(usize, u64), Audit>,
     last_audit: u64,
     asked: BTreeMap<u64, (usize, Asked)>,
+    /// What was written as a script asks for it: by which number.
+    pub(super) loaded: BTreeMap<Place, u64>,
     /// What the replicas of each key had when they were examined.
     pub(super) copies: BTreeMap<Place, Copies>,
     /// What a read of all of them has shown since.
@@ -74,6 +79,7 @@ impl Default for Auditor {
             audits: BTreeMap::new(),
             last_audit: AUDITS_FROM,
             asked: BTreeMap::new(),
+            loaded: BTreeMap::new(),
             copies: BTreeMap::new(),
             read: BTreeMap::new(),
             failed: None,
@@ -96,6 +102,14 @@ impl Auditor {
 
     fn is_typing(&self) -> bool {
         self.asked.values().any(|(_, asked)| matches!(asked, Asked::Create | Asked::Activate))
+    }
+
+    /// The keys that are being written.
+    pub(super) fn loading(&self) -> BTreeSet<Place> {
+        let asked = self.asked.values();
+        asked
+            .filter_map(|(_, asked)| if let Asked::Load(place, _) = asked { Some(*place) } else { None })
+            .collect()
     }
 
     /// Whether some copies have not been seen yet.
@@ -228,6 +242,16 @@ impl World {
         Ok(())
     }
 
+    /// Writes a key, at a node that coordinates it.
+    pub(super) fn load(&mut self, at: usize, place: Place) -> Verdict {
+        self.numbers += 1;
+        let number = self.numbers;
+        let (bucket, key) = client::names(place);
+        let put = PutRequest::new(bucket, Some(key), metadata_of(number), value_of(number));
+        let timeout = Some(u32::try_from(AUDIT_TIMEOUT.as_millis()).expect("seconds"));
+        self.ask(at, Asked::Load(place, number), Request::Put(PutRequest { timeout, ..put }), AUDIT_TIMEOUT)
+    }
+
     /// Asks a node something, past the network.
     fn ask(&mut self, at: usize, asked: Asked, request: Request, timeout: Duration) -> Verdict {
         let shard = index_below(&mut self.rng, usize::from(self.hosts[at].machine.layout.shards));
@@ -285,7 +309,8 @@ impl World {
             (Asked::Create, Ok(_)) => return self.change_type(at, Asked::Activate, TypeChange::Activate),
             // Somebody is not there yet: it is tried again.
             (Asked::Create | Asked::Activate, _) => {}
-            (Asked::Set(_), _) => {}
+            (Asked::Load(place, number), Ok(_)) => drop(self.auditor.loaded.insert(place, number)),
+            (Asked::Load(..) | Asked::Set(_), _) => {}
             (asked, result) => self.auditor.failed = Some(format!("{asked:?} was answered {result:?}")),
         }
         Ok(())

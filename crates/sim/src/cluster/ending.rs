@@ -155,7 +155,7 @@ impl World {
         Ok(())
     }
 
-    fn enter(&mut self, phase: Phase) {
+    pub(super) fn enter(&mut self, phase: Phase) {
         self.trace.line(format_args!("{phase:?}"));
         self.phase = phase;
         self.ending.began = self.events.now();

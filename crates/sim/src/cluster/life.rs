@@ -117,7 +117,7 @@ impl World {
         let down = duration_between(&mut self.rng, Duration::ZERO, self.plan.down_max);
         let down = if self.phase.has_trouble() { down } else { down / 10 };
         self.events.after(down, Event::Start(at));
-        if self.phase.has_trouble() && self.rng.chance(1, 6) {
+        if self.phase.has_trouble() && self.script.is_none() && self.rng.chance(1, 6) {
             self.arm_crash(at);
         }
     }
@@ -234,7 +234,7 @@ impl World {
         Causes {
             // On any disk, at any time: one node's error is told by others, and later.
             disk_failed: self.error_armed || self.disk_faults() > 0,
-            rotten: false,
+            rotten: self.is_rotten,
             closing: self.hosts.iter().any(|host| host.machine.is_closing() || host.stopped_cleanly),
         }
     }

@@ -4,6 +4,7 @@
 //! In half of all seeds nodes are told of links that go down and come up, as a real connection tells them, a little
 //! late; and what they send meanwhile comes back to them. In the other half only silence tells.
 
+use super::script::Script;
 use super::{Event, World, node_id, node_of};
 use crate::check::{Verdict, Violation};
 use crate::fault::Fault;
@@ -40,6 +41,9 @@ impl World {
             && let Some(audit) = self.auditor.audits.remove(&(at, id.0))
         {
             return self.on_examined(at, audit, result.clone());
+        }
+        if let Some(Script::Transfer(transfer)) = &mut self.script {
+            transfer.on_message(at, to, &message);
         }
         if self.hosts[at].told_down.contains(&to) {
             self.trace.fault(Fault::Bounce, format_args!("n{at} -> n{to}"));

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// Of so many ticks, one begins a listing if none is under way.
 const EVERY: u64 = 16;
+/// Where a script has its many objects listed.
+const EVERY_IN_SCRIPT: u64 = 400;
 /// How long one may take: longer than a page that is lost takes to be asked for again, and than a node takes to be missed.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
@@ -46,8 +48,9 @@ impl Lister {
 impl World {
     /// Now and then, lists a bucket.
     pub(super) fn list_something(&mut self) -> Verdict {
+        let every = if self.script.is_some() { EVERY_IN_SCRIPT } else { EVERY };
         let rng = &mut self.lister.rng;
-        if self.lister.under_way.is_some() || !self.phase.has_clients() || !rng.chance(1, EVERY) {
+        if self.lister.under_way.is_some() || !self.phase.has_clients() || !rng.chance(1, every) {
             return Ok(());
         }
         let at = index_below(rng, self.hosts.len());

@@ -17,6 +17,8 @@
 //! Somebody lists buckets all the while (`lister.rs`), and somebody searches them (`searcher.rs`). In some seeds members come and go, and partitions move from
 //! node to node (`mover.rs`).
 //!
+//! By a script, in the place of a life by chance: a copy that is cut again and again (`transfer.rs`).
+//!
 //! Left out: rot (a replica that is damaged silently), changes of properties during life; deletes of keys that are written once
 //! where tombstones are reaped (a clock that is behind may then write what the tombstone would have covered).
 
@@ -29,7 +31,9 @@ mod links;
 mod lister;
 mod mover;
 mod plan;
+mod script;
 mod searcher;
+pub mod transfer;
 mod trouble;
 
 use crate::check::cluster::{Checks, SLACK};
@@ -60,6 +64,7 @@ use mover::Mover;
 use node::{Output, PeerMessage, RequestId};
 use plan::Plan;
 use ring::Ring;
+use script::Script;
 use searcher::Searcher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -194,26 +199,16 @@ struct World {
     auditor: Auditor,
     lister: Lister,
     searcher: Searcher,
+    script: Option<Script>,
+    /// Something stored was damaged silently.
+    is_rotten: bool,
 }
 
 /// Lives the life of `seed` with so many nodes, or else a handful, and returns what came of it and its trace.
 pub fn run(seed: Seed, nodes: Option<u16>, keep: Keep) -> (Report, Trace) {
-    let mut world = World::new(seed, nodes, keep);
-    let mut handled = 0;
-    let events_max = EVENTS_MAX * (world.hosts.len() * world.hosts.len()) as u64;
-    let end = loop {
-        if world.phase == Phase::Over {
-            break Ok(());
-        }
-        let event = world.events.pop().expect("there is always a tick to come");
-        handled += 1;
-        if handled > events_max {
-            break Err(Violation::new("a world comes to rest", format!("{:?} after {handled}", world.phase)));
-        }
-        if let Err(violation) = world.step(event) {
-            break Err(violation);
-        }
-    };
+    let kind = nodes.map_or(Kind::Cluster, Kind::ClusterOf);
+    let mut world = World::with(kind, seed, Plan::of(seed, nodes), keep);
+    let (handled, end) = world.live();
     let (deaths, changes) = (world.deaths(), world.mover.changes());
     let report = Report::new((world.kind, seed), &world.trace, handled, world.acknowledged, end);
     let reaps = world.plan.reaping.delay.map(|_| world.checks.reaps());
@@ -223,15 +218,14 @@ pub fn run(seed: Seed, nodes: Option<u16>, keep: Keep) -> (Report, Trace) {
 }
 
 impl World {
-    fn new(seed: Seed, nodes: Option<u16>, keep: Keep) -> World {
+    fn with(kind: Kind, seed: Seed, plan: Plan, keep: Keep) -> World {
         let time = SimTime::default();
         let trace = Trace::new(time.clone(), keep);
-        let plan = Plan::of(seed, nodes);
         trace.line(format_args!("{plan:?}"));
         plan.enable(&trace);
         // Nothing goes wrong until everything is prepared.
         let network = |part: &str| Network::new(NetworkConfig::CALM, seed.stream(part, 0), trace.clone());
-        let mover = Mover::new(seed, plan.nodes(), plan.ring_size, plan.moves);
+        let mover = Mover::new(seed, &plan);
         let ring = Arc::clone(mover.ring());
         let hosts = (0..plan.nodes()).map(|at| Host::new(seed, &plan, at, &ring, &time, &trace)).collect();
         let client = |at: u32| {
@@ -243,7 +237,7 @@ impl World {
         });
         events.at(Monotonic(0), Event::Tick);
         World {
-            kind: nodes.map_or(Kind::Cluster, Kind::ClusterOf),
+            kind,
             seed,
             rng: seed.stream("world", 0),
             inside: network("inside"),
@@ -265,8 +259,28 @@ impl World {
             auditor: Auditor::default(),
             lister: Lister::new(seed.stream("lister", 0)),
             searcher: Searcher::new(seed.stream("searcher", 0)),
+            script: None,
+            is_rotten: false,
             plan,
         }
+    }
+
+    /// Lives until all is over; says how many events that took.
+    fn live(&mut self) -> (u64, Verdict) {
+        let mut handled = 0;
+        let events_max = EVENTS_MAX * (self.hosts.len() * self.hosts.len()) as u64;
+        while self.phase != Phase::Over {
+            let event = self.events.pop().expect("there is always a tick to come");
+            handled += 1;
+            if handled > events_max {
+                let what = format!("{:?} after {handled}", self.phase);
+                return (handled, Err(Violation::new("a world comes to rest", what)));
+            }
+            if let Err(violation) = self.step(event) {
+                return (handled, Err(violation));
+            }
+        }
+        (handled, Ok(()))
     }
 
     fn step(&mut self, event: Event) -> Verdict {
@@ -490,7 +504,10 @@ impl World {
         self.search_something()?;
         self.check_bounds(false)?;
         self.move_on()?;
-        self.advance()
+        match self.phase {
+            Phase::Life if self.script.is_some() => self.play(),
+            _ => self.advance(),
+        }
     }
 
     /// The nodes that are primaries of a key, and can be reached in the end.

@@ -8,6 +8,7 @@
 //!
 //! A host is a member for one life: its number is the member's. One that is to come back does so as another host.
 
+use super::plan::Plan;
 use super::{Event, World};
 use crate::check::{Verdict, Violation};
 use crate::seed::{Seed, between, duration_between, index_below};
@@ -62,15 +63,16 @@ pub(super) struct Mover {
 }
 
 impl Mover {
-    /// For this many hosts, not all of them members from the beginning, on a ring of this size.
-    pub(super) fn new(seed: Seed, hosts: usize, size: u32, moves: bool) -> Mover {
+    /// For the hosts of this plan, not all of them members from the beginning.
+    pub(super) fn new(seed: Seed, plan: &Plan) -> Mover {
+        let (hosts, size, moves) = (plan.nodes(), plan.ring_size, plan.moves);
         let mut rng = seed.stream("mover", 0);
         let size = RingSize::new(size).expect("a power of two");
         // In a large cluster most are there from the beginning.
         let founders_min = OWNERS_MIN.max(hosts.saturating_sub(NEWCOMERS_MAX));
         let founders =
             if moves { between(&mut rng, founders_min as u64, hosts as u64 - 1) } else { hosts as u64 };
-        let founders = usize::try_from(founders).expect("few");
+        let founders = plan.founders.unwrap_or(usize::try_from(founders).expect("few"));
         let names: Vec<String> = (0..founders).map(name).collect();
         let nodes = names.iter().map(|name| (&**name, ADDRESS, ""));
         let state = State::found_by(ClusterId(1), (size, size.finest()), nodes).expect("names differ");
@@ -97,6 +99,16 @@ impl Mover {
         &self.last().ring
     }
 
+    /// The ring that is moved to, or else the one in force.
+    pub(super) fn ring_to_be(&self) -> &Arc<Ring> {
+        self.last().target.as_ref().unwrap_or(self.ring())
+    }
+
+    /// Nothing is begun any more but what a script begins.
+    pub(super) fn begin_no_more(&mut self) {
+        self.moves_left = 0;
+    }
+
     /// The rings that requests may go by.
     pub(super) fn rings(&self) -> impl Iterator<Item = &Arc<Ring>> {
         self.last().before.iter().chain([&self.last().ring])
@@ -109,6 +121,11 @@ impl Mover {
 
     fn is_member(&self, at: usize) -> bool {
         self.state.members().contains_key(&id(at))
+    }
+
+    /// Whether some partition moves, or somebody does not know yet where all are.
+    pub(super) fn is_moving(&self) -> bool {
+        !self.state.is_settled()
     }
 
     /// How many changes of the ring were committed.
@@ -381,10 +398,21 @@ impl World {
         if self.mover.sizes.chance(1, 4) {
             self.stage_ring();
         }
+        self.commit();
+    }
+
+    /// Carries out what is staged.
+    fn commit(&mut self) {
         match self.mover.state.plan(super::REPLICAS) {
             Ok(plan) => self.command(&plan.command()),
             Err(error) => self.trace.line(format_args!("no plan: {error}")),
         }
+    }
+
+    /// The next host becomes a member, and gets its share.
+    pub(super) fn join_newcomer(&mut self) {
+        self.admit(self.mover.admitted);
+        self.commit();
     }
 
     /// The ring is to grow, if it can.

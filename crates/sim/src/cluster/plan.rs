@@ -69,6 +69,8 @@ pub(super) struct Troubles {
 /// A seed's plan.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
+    /// How many are members from the beginning, where that is not left to chance.
+    pub(super) founders: Option<usize>,
     /// The shards of each node, of those too that are members later.
     pub(super) shards: Vec<u16>,
     pub(super) ring_size: u32,
@@ -119,6 +121,7 @@ impl Plan {
         let short = |n| u16::try_from(n).expect("a small number");
         let few = between(rng, 3, 5);
         let plan = Plan {
+            founders: None,
             shards: (0..few).map(|_| short(between(rng, 1, 2))).collect(),
             ring_size: 1 << between(rng, 3, 6),
             options: draw::options(rng, durability),
@@ -155,6 +158,44 @@ impl Plan {
             shards.push(short(between(&mut seed.stream("newcomer", 0), 1, 2)));
         }
         Plan { shards, moves, reaping, troubles: Troubles { strays, ..plan.troubles }, ..plan }
+    }
+
+    /// One in which nothing goes wrong by chance, with so many nodes: what does, a script does.
+    pub(super) fn calm(seed: Seed, nodes: usize) -> Plan {
+        let rng = &mut seed.stream("calm plan", 0);
+        let troubles = Troubles {
+            partitions: false,
+            one_way: false,
+            flapping: false,
+            strays: false,
+            pauses: false,
+            clock_jumps: false,
+            slow_disks: false,
+            links_tell: rng.chance(1, 2),
+        };
+        Plan {
+            founders: None,
+            shards: vec![1; nodes],
+            ring_size: 1 << between(rng, 3, 6),
+            options: draw::options(rng, Durability::Sync),
+            clients: 0,
+            keys: 1,
+            node_confirms: 0,
+            disk: DiskOdds::SOUND,
+            inside: NetworkConfig::CALM,
+            outside: NetworkConfig::CALM,
+            troubles,
+            loss: None,
+            reaping: Reaping::after(None),
+            moves: false,
+            anti_entropy: None,
+            rebuilding: Rebuilding::default(),
+            deaths: 0,
+            down_max: Duration::from_millis(500),
+            trouble_pause_max: Duration::from_secs(1),
+            think_max: Duration::from_millis(20),
+            timeout_max: Duration::from_secs(5),
+        }
     }
 
     /// The same with this many nodes: more clients and keys, so that most nodes have some; and more blows, since each hits one of

@@ -8,3 +8,12 @@ fn a_cluster_that_keeps_its_word() {
     let counted = reports.iter().filter(|report| report.counts()).count();
     assert!(counted >= 19, "{counted} of 20 seeds count");
 }
+
+#[test]
+fn a_copy_that_is_cut_comes_to_its_end() {
+    for seed in 0..3 {
+        let outcome =
+            transfer::run(Seed(seed), 3_000).unwrap_or_else(|violation| panic!("{seed}: {violation}"));
+        assert!(outcome.cuts >= 5 && outcome.objects >= 1_000, "{seed}: {outcome}");
+    }
+}

@@ -35,7 +35,7 @@ pub(super) struct Partition {
 
 impl World {
     pub(super) fn on_trouble(&mut self) {
-        if !self.phase.has_trouble() {
+        if !self.phase.has_trouble() || self.script.is_some() {
             return;
         }
         let at = index_below(&mut self.rng, self.hosts.len());
@@ -101,7 +101,7 @@ impl World {
         self.trace.fault(Fault::ClockJump, format_args!("n{at} to {}", clock.wall().0));
     }
 
-    fn pause(&mut self, at: usize) {
+    pub(super) fn pause(&mut self, at: usize) {
         if self.hosts[at].held.is_some() {
             return;
         }

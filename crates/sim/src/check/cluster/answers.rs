@@ -15,7 +15,8 @@ pub(super) fn judge(error: &Error, causes: Causes, is_conditional: bool) -> Verd
         Error::Unsatisfied { .. } | Error::InsufficientVnodes { .. } => true,
         Error::Unreachable | Error::NotCovered => true,
         Error::Exhausted(_) => causes.disk_failed,
-        Error::Fenced(_) | Error::Store(_) => causes.disk_failed || causes.closing,
+        Error::Fenced(_) | Error::Store(_) => causes.disk_failed || causes.rotten || causes.closing,
+        Error::Damaged(_) => causes.rotten,
         _ => false,
     };
     if excused { Ok(()) } else { Err(Violation::new(CHECKER, format!("an answer without a cause: {error}"))) }

@@ -30,6 +30,7 @@ pub type Told = (Option<Bytes>, Bytes);
 /// Which rows a query asks for.
 #[derive(Clone, Debug)]
 pub struct Wanted {
+    bucket: Bytes,
     field: Bytes,
     /// Both included; of terms, as they are ordered. `None` for all keys.
     bounds: Option<(Bytes, Bytes)>,
@@ -55,6 +56,7 @@ impl Wanted {
         };
         let is_exact = !of_keys && matches!(request.terms, Terms::Exact(_));
         Wanted {
+            bucket: request.bucket.name.clone(),
             field: request.field.clone(),
             exact: is_exact.then(|| bounds.0.clone()),
             bounds: (request.field != "$bucket").then_some(bounds),
@@ -62,6 +64,11 @@ impl Wanted {
             has_terms: is_exact || !of_keys && request.return_terms,
             is_sorted: !of_keys || request.sort || request.max_results.is_some(),
         }
+    }
+
+    /// The bucket.
+    pub fn bucket(&self) -> &[u8] {
+        &self.bucket
     }
 
     /// The field.
@@ -94,7 +101,8 @@ impl Wanted {
         terms.filter(|term| self.takes(term)).map(|term| (term, key.clone())).collect()
     }
 
-    fn rows_of(&self, key: &Bytes, number: u64) -> BTreeSet<Row> {
+    /// The rows of a key that was written by this number.
+    pub fn rows_of(&self, key: &Bytes, number: u64) -> BTreeSet<Row> {
         self.rows(key, entries_of(number).map(|(field, term)| (field.as_bytes(), term.as_bytes())))
     }
 
@@ -138,10 +146,12 @@ struct Search {
     bound: Vec<Bound>,
     /// By key and number: how often it was written when all primaries had something that had replaced it.
     replaced: BTreeMap<(Bytes, u64), usize>,
-    /// What whole pages have told.
+    /// What whole pages have told, and how often.
     told: Vec<Told>,
+    times: BTreeMap<Told, usize>,
     /// What this one has told so far.
     page: Vec<Told>,
+    page_times: BTreeMap<Told, usize>,
 }
 
 /// The query of a cluster: one at a time, and what came of those before.
@@ -193,9 +203,18 @@ impl Checks {
             }
         }
         let page_max = request.max_results.map(|rows| usize::try_from(rows).expect("few"));
-        let (told, page) = (Vec::new(), Vec::new());
-        self.searches.under_way =
-            Some(Search { bucket, wanted, page_max, began: now, bound, replaced, told, page });
+        self.searches.under_way = Some(Search {
+            bucket,
+            wanted,
+            page_max,
+            began: now,
+            bound,
+            replaced,
+            told: Vec::new(),
+            times: BTreeMap::new(),
+            page: Vec::new(),
+            page_times: BTreeMap::new(),
+        });
     }
 
     /// A part of a page has left its node.
@@ -223,6 +242,9 @@ impl Checks {
         }
         if rows.done {
             search.told.append(&mut search.page);
+            for (told, times) in std::mem::take(&mut search.page_times) {
+                *search.times.entry(told).or_default() += times;
+            }
         }
         self.searches.under_way = Some(search);
         Ok(())
@@ -230,7 +252,10 @@ impl Checks {
 
     /// The page that is being told has failed, and is asked for once more.
     pub fn on_page_lost(&mut self) {
-        self.searches.under_way.iter_mut().for_each(|search| search.page.clear());
+        if let Some(search) = &mut self.searches.under_way {
+            search.page.clear();
+            search.page_times.clear();
+        }
     }
 
     /// The query under way is not waited for any more.
@@ -248,7 +273,8 @@ impl Checks {
             if bound.may_be_replaced(of_key) {
                 continue;
             }
-            let missing = search.wanted.told(&bound.rows).into_iter().find(|row| !search.told.contains(row));
+            let missing =
+                search.wanted.told(&bound.rows).into_iter().find(|row| !search.times.contains_key(row));
             if let Some((term, _)) = missing {
                 let what = format!("{name} is missing for {term:?}, and all its primaries have it");
                 return Err(Violation::new(CHECKER, what));
@@ -338,16 +364,19 @@ impl Search {
                 told.0
             ));
         }
-        let before = || self.told.iter().chain(&self.page);
+        let times =
+            [&self.times, &self.page_times].into_iter().filter_map(|times| times.get(&told)).sum::<usize>();
         // Without terms, a key comes as often as it has terms between the bounds.
         let most = if wanted.has_terms || wanted.is_of_keys() { 1 } else { terms.len() };
-        if before().filter(|row| **row == told).count() >= most {
+        if times >= most {
             return Err(format!("it is told {} times for {:?}", most + 1, told.0));
         }
         let ascends = wanted.is_sorted && (wanted.has_terms || wanted.is_of_keys());
-        if ascends && before().last().is_some_and(|last| *last >= told) {
-            return Err(format!("it is told for {:?} behind {:?}", told.0, before().last()));
+        let last = self.page.last().or(self.told.last());
+        if ascends && last.is_some_and(|last| *last >= told) {
+            return Err(format!("it is told for {:?} behind {last:?}", told.0));
         }
+        *self.page_times.entry(told.clone()).or_default() += 1;
         self.page.push(told);
         Ok(())
     }

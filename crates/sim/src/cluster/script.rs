@@ -1,0 +1,24 @@
+//! What a world does in the place of a life by chance: the same nodes, disks and links, and a course of things that is known.
+
+use super::World;
+use super::transfer::Transfer;
+use crate::check::Verdict;
+
+/// A course of things.
+#[derive(Debug)]
+pub(super) enum Script {
+    /// Row C10.
+    Transfer(Transfer),
+}
+
+impl World {
+    /// Goes on with the script.
+    pub(super) fn play(&mut self) -> Verdict {
+        let Some(mut script) = self.script.take() else { return Ok(()) };
+        let verdict = match &mut script {
+            Script::Transfer(transfer) => self.play_transfer(transfer),
+        };
+        self.script = Some(script);
+        verdict
+    }
+}

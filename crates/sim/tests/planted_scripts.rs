@@ -1,0 +1,15 @@
+//! Bugs that a script shows sooner than a life by chance.
+#![cfg(feature = "planted")]
+
+mod planting;
+
+use base::planted::Planted;
+use sim::cluster::transfer;
+
+/// Each of them takes longer than a life by chance, and shows what it is there for.
+const SEEDS: (u64, u64) = (30, 2);
+
+#[test]
+fn copy_begun_anew() {
+    planting::is_caught_in(&|seed| transfer::run(seed, 3_000).err(), SEEDS, Planted::CopyBegunAnew);
+}
