@@ -61,6 +61,8 @@ pub enum Planted {
     RowsSkippedAtAPage,
     /// A listing shows keys that were deleted.
     DeletedListed,
+    /// Of two changes of a bucket that were made at the same time, the one that is heard of last holds.
+    TieByArrival,
     /// A ring that is older than the one that is known takes its place.
     StaleRingAccepted,
     /// A write to a partition that moves is confirmed before its next holder has it: two have it as their own.
@@ -87,7 +89,7 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 38] = [
+    pub const ALL: [Planted; 39] = [
         Planted::AckBeforeSync,
         Planted::FailedSyncForgotten,
         Planted::NoDirectorySync,
@@ -115,6 +117,7 @@ impl Planted {
         Planted::RowsToldTwice,
         Planted::RowsSkippedAtAPage,
         Planted::DeletedListed,
+        Planted::TieByArrival,
         Planted::StaleRingAccepted,
         Planted::MoveNotPassedOn,
         Planted::CopyToldEarly,

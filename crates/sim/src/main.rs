@@ -1,7 +1,8 @@
 //! Runs seeds of the simulator: many in parallel with totals, or one with its trace.
 
-use sim::cluster::transfer;
+use sim::cluster::{gossip, transfer};
 use sim::elastic::{Shape, idle, transitions};
+use sim::kind::NODES_MAX;
 use sim::report::{Report, Totals};
 use sim::trace::Keep;
 use sim::{Kind, Seed};
@@ -16,6 +17,7 @@ const USAGE: &str = "usage: sim [--world W] [--seeds N] [--first SEED] [--jobs N
        sim --idle NODES                                         what clusters of 10, 100... at rest cost, up to NODES
        sim --transitions SEED                                   a crash at each step of each change of members
        sim --transfers N [--first SEED] [--objects O]           a copy that is cut again and again, so many times
+       sim --gossip N [--nodes N] [--buckets B] [--first SEED]  many buckets, and nodes that all start at once
 The world is node, which is the default; cluster, of a handful of nodes or of --nodes N, 3 to 100; or elastic, on modelled
 stores, of --nodes N, 6 to 1000, and --partitions P.";
 
@@ -30,6 +32,7 @@ enum Command {
 /// A course of things that is played, and how large it is.
 enum Script {
     Transfers { objects: u64 },
+    Gossip { nodes: u64, buckets: u64 },
 }
 
 fn main() -> ExitCode {
@@ -49,7 +52,7 @@ fn main() -> ExitCode {
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
     let (mut kind, mut first, mut seeds, mut jobs) = (Kind::Node, 0, 100, 2);
     let (mut nodes, mut partitions, mut other) = (None, None, None);
-    let mut objects = 3_000;
+    let (mut objects, mut buckets) = (3_000, 1_000);
     while let Some(flag) = args.next() {
         let value = args.next().ok_or(format!("{flag} needs a value"))?;
         if flag == "--world" {
@@ -64,13 +67,19 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
             "--nodes" => nodes = Some(value),
             "--partitions" => partitions = Some(value),
             "--objects" => objects = value,
-            "--trace" | "--idle" | "--transitions" | "--transfers" => other = Some((flag, value)),
+            "--buckets" => buckets = value,
+            "--trace" | "--idle" | "--transitions" | "--transfers" | "--gossip" => {
+                other = Some((flag, value));
+            }
             _ => return Err(format!("{flag}: no such option")),
         }
     }
     if let Some((flag, count)) = &other
         && let Some(script) = match flag.as_str() {
             "--transfers" => Some(Script::Transfers { objects }),
+            "--gossip" => {
+                Some(Script::Gossip { nodes: nodes.unwrap_or(5).clamp(2, NODES_MAX.into()), buckets })
+            }
             _ => None,
         }
     {
@@ -108,8 +117,13 @@ fn idle(nodes_max: u64) -> ExitCode {
 fn scripts(script: &Script, seeds: std::ops::Range<u64>) -> ExitCode {
     let mut broken = 0;
     for seed in seeds {
+        let small = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         let outcome = match script {
             Script::Transfers { objects } => transfer::run(Seed(seed), *objects).map(|it| it.to_string()),
+            Script::Gossip { nodes, buckets } => {
+                let nodes = usize::try_from(*nodes).expect("it was checked");
+                gossip::run(Seed(seed), nodes, small(*buckets)).map(|it| it.to_string())
+            }
         };
         match outcome {
             Ok(outcome) => println!("seed {seed}: {outcome}"),

@@ -19,6 +19,7 @@ use kv::{BucketProps, Error, GetRequest, Prop, PutRequest, Quorum, Request, Resp
 use node::{AskId, PeerMessage};
 use object::Context;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a question of the auditor may take.
@@ -46,6 +47,9 @@ enum Asked {
     Read(Place),
     /// The write of a key that nobody has written.
     Load(Place, u64),
+    /// The properties of one of many buckets, and a change of such.
+    Bucket(u32),
+    Edit,
     Props(usize),
     Set(usize),
     /// The creation of the bucket type.
@@ -63,6 +67,8 @@ pub(super) struct Auditor {
     asked: BTreeMap<u64, (usize, Asked)>,
     /// What was written as a script asks for it: by which number.
     pub(super) loaded: BTreeMap<Place, u64>,
+    /// What nodes have said of many buckets.
+    pub(super) props: BTreeMap<(usize, u32), Arc<BucketProps>>,
     /// What the replicas of each key had when they were examined.
     pub(super) copies: BTreeMap<Place, Copies>,
     /// What a read of all of them has shown since.
@@ -80,6 +86,7 @@ impl Default for Auditor {
             last_audit: AUDITS_FROM,
             asked: BTreeMap::new(),
             loaded: BTreeMap::new(),
+            props: BTreeMap::new(),
             copies: BTreeMap::new(),
             read: BTreeMap::new(),
             failed: None,
@@ -102,6 +109,16 @@ impl Auditor {
 
     fn is_typing(&self) -> bool {
         self.asked.values().any(|(_, asked)| matches!(asked, Asked::Create | Asked::Activate))
+    }
+
+    /// The changes of many buckets that have no answer.
+    pub(super) fn editing(&self) -> usize {
+        self.asked.values().filter(|(_, asked)| matches!(asked, Asked::Edit)).count()
+    }
+
+    /// Whether somebody has not said yet what it knows of a bucket.
+    pub(super) fn is_asking_props(&self) -> bool {
+        self.asked.values().any(|(_, asked)| matches!(asked, Asked::Bucket(_)))
     }
 
     /// The keys that are being written.
@@ -242,6 +259,17 @@ impl World {
         Ok(())
     }
 
+    /// Asks a node for the properties of one of many buckets.
+    pub(super) fn ask_bucket(&mut self, at: usize, number: u32) -> Verdict {
+        let request = Request::GetProps(super::gossip::bucket(number));
+        self.ask(at, Asked::Bucket(number), request, PROPS_TIMEOUT)
+    }
+
+    /// Has a node change properties.
+    pub(super) fn edit_props(&mut self, at: usize, request: Request) -> Verdict {
+        self.ask(at, Asked::Edit, request, PROPS_TIMEOUT)
+    }
+
     /// Writes a key, at a node that coordinates it.
     pub(super) fn load(&mut self, at: usize, place: Place) -> Verdict {
         self.numbers += 1;
@@ -310,7 +338,10 @@ impl World {
             // Somebody is not there yet: it is tried again.
             (Asked::Create | Asked::Activate, _) => {}
             (Asked::Load(place, number), Ok(_)) => drop(self.auditor.loaded.insert(place, number)),
-            (Asked::Load(..) | Asked::Set(_), _) => {}
+            (Asked::Bucket(number), Ok(Response::Props(props))) => {
+                self.auditor.props.insert((at, number), props);
+            }
+            (Asked::Load(..) | Asked::Set(_) | Asked::Edit, _) => {}
             (asked, result) => self.auditor.failed = Some(format!("{asked:?} was answered {result:?}")),
         }
         Ok(())

@@ -36,6 +36,8 @@ pub(super) struct Host {
     pub(super) gone: bool,
     /// It has left the cluster, and with it nothing is lost.
     pub(super) left: bool,
+    /// What it has sent to other nodes.
+    pub(super) sent_bytes: u64,
     /// Its disk is slow for now.
     pub(super) slow: bool,
 }
@@ -77,6 +79,7 @@ impl Host {
             next_disk: None,
             gone: false,
             left: false,
+            sent_bytes: 0,
             slow: false,
         }
     }

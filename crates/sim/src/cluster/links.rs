@@ -42,8 +42,10 @@ impl World {
         {
             return self.on_examined(at, audit, result.clone());
         }
-        if let Some(Script::Transfer(transfer)) = &mut self.script {
-            transfer.on_message(at, to, &message);
+        match &mut self.script {
+            Some(Script::Transfer(transfer)) => transfer.on_message(at, to, &message),
+            Some(Script::Gossip(gossip)) => gossip.on_message(&message),
+            _ => {}
         }
         if self.hosts[at].told_down.contains(&to) {
             self.trace.fault(Fault::Bounce, format_args!("n{at} -> n{to}"));
@@ -51,7 +53,9 @@ impl World {
             self.events.after(delay, Event::Bounce { at, shard, to, message: Box::new(message) });
             return Ok(());
         }
-        let frame = Frame { bytes: encode(&message)?, start: self.hosts[to].starts };
+        let bytes = encode(&message)?;
+        self.hosts[at].sent_bytes += bytes.len() as u64;
+        let frame = Frame { bytes, start: self.hosts[to].starts };
         self.inside.send(&mut self.events, Packet { from: node_id(at), to: node_id(to), message: frame });
         Ok(())
     }

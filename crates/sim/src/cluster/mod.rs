@@ -17,7 +17,8 @@
 //! Somebody lists buckets all the while (`lister.rs`), and somebody searches them (`searcher.rs`). In some seeds members come and go, and partitions move from
 //! node to node (`mover.rs`).
 //!
-//! By a script, in the place of a life by chance: a copy that is cut again and again (`transfer.rs`).
+//! By a script, in the place of a life by chance: a copy that is cut again and again (`transfer.rs`); many buckets, and nodes that all
+//! start at once (`gossip.rs`).
 //!
 //! Left out: rot (a replica that is damaged silently), changes of properties during life; deletes of keys that are written once
 //! where tombstones are reaped (a clock that is behind may then write what the tombstone would have covered).
@@ -25,6 +26,7 @@
 mod auditor;
 mod client;
 mod ending;
+pub mod gossip;
 mod host;
 mod life;
 mod links;

@@ -1,6 +1,7 @@
 //! What a world does in the place of a life by chance: the same nodes, disks and links, and a course of things that is known.
 
 use super::World;
+use super::gossip::Gossip;
 use super::transfer::Transfer;
 use crate::check::Verdict;
 
@@ -9,6 +10,8 @@ use crate::check::Verdict;
 pub(super) enum Script {
     /// Row C10.
     Transfer(Transfer),
+    /// Row C16.
+    Gossip(Gossip),
 }
 
 impl World {
@@ -17,6 +20,7 @@ impl World {
         let Some(mut script) = self.script.take() else { return Ok(()) };
         let verdict = match &mut script {
             Script::Transfer(transfer) => self.play_transfer(transfer),
+            Script::Gossip(gossip) => self.play_gossip(gossip),
         };
         self.script = Some(script);
         verdict

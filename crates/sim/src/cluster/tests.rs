@@ -17,3 +17,8 @@ fn a_copy_that_is_cut_comes_to_its_end() {
         assert!(outcome.cuts >= 5 && outcome.objects >= 1_000, "{seed}: {outcome}");
     }
 }
+
+#[test]
+fn nodes_agree_on_many_buckets() {
+    gossip::run(Seed(1), 5, 200).unwrap_or_else(|violation| panic!("{violation}"));
+}
