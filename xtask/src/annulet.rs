@@ -168,6 +168,21 @@ pub fn exchange(stream: &mut TcpStream, request: &[u8]) -> Result<u8> {
     Ok(code)
 }
 
+/// Has something done that operators ask for by HTTP.
+pub fn post(http: SocketAddr, path: &str, body: &str) -> Result<()> {
+    let mut stream = TcpStream::connect(http)?;
+    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    let len = body.len();
+    let head = format!("POST {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {len}\r\n\r\n");
+    stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    match answer.split(' ').nth(1).is_some_and(|status| status.starts_with('2')) {
+        true => Ok(()),
+        false => Err(format!("{path} was answered by {answer:?}").into()),
+    }
+}
+
 /// What a node counts, as its `/stats` tell it.
 #[derive(Clone, Debug)]
 pub struct Counts(Value);

@@ -5,10 +5,11 @@
 //! measured), [`workload`] and [`generator`] (what is asked of them), [`calibrate`] (what the machine does without
 //! them), [`measure`] (CPU per operation), [`strace`], [`rows`] and [`report`] (what is said in the end, or part by part: [`sections`]),
 //! [`figures`] (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`], [`load_generator`],
-//! [`engine_alone`], [`protocols`], [`elastic`], [`indexes`]. On its own:
+//! [`engine_alone`], [`protocols`], [`elastic`], [`indexes`], [`anti_entropy`]. On its own:
 //! [`micro`], which counts instructions, and [`fuzz`], which makes noise.
 
 mod annulet;
+mod anti_entropy;
 mod calibrate;
 mod cluster;
 mod elastic;
@@ -78,6 +79,8 @@ enum Figures {
     Cluster(elastic::Options),
     /// Secondary indexes: so far what entries cost the engine, and queries of them.
     Index(indexes::Options),
+    /// Anti-entropy: what it costs clients, rebuilds of its hash trees, how fast differences are found and healed.
+    Aae(anti_entropy::Options),
     /// The load generator itself: what it can do, what it costs, whether it tells the truth.
     Bench(load_generator::Options),
 }
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Figures { figures: Figures::Protocol(options) } => ("figures", protocols::run(&options)),
         Command::Figures { figures: Figures::Cluster(options) } => ("figures", elastic::run(&options)),
         Command::Figures { figures: Figures::Index(options) } => ("figures", indexes::run(&options)),
+        Command::Figures { figures: Figures::Aae(options) } => ("figures", anti_entropy::run(&options)),
         Command::Fuzz(options) => ("fuzz", fuzz::run(&options)),
         Command::Figures { figures: Figures::Bench(options) } => ("figures", load_generator::run(&options)),
         Command::Micro(options) => ("micro", micro::run(&options)),

@@ -133,6 +133,28 @@ pub fn make_dir(parent: &Path, name: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
+/// Makes `to` a copy of `from`.
+pub fn replace_dir(from: &Path, to: &Path) -> Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(to)?;
+    }
+    copy(from, to)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let there = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &there)?;
+        } else {
+            fs::copy(entry.path(), there)?;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,5 +186,18 @@ mod tests {
     fn what_does_not_exist_does_not_run() {
         assert!(!runs("no-such-program-anywhere"));
         assert!(runs("cargo"));
+    }
+
+    #[test]
+    fn a_folder_is_replaced_with_all_that_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir_all(from.join("a")).unwrap();
+        fs::write(from.join("a/b"), "new").unwrap();
+        fs::create_dir_all(&to).unwrap();
+        fs::write(to.join("gone"), "old").unwrap();
+        replace_dir(&from, &to).unwrap();
+        assert_eq!(fs::read(to.join("a/b")).unwrap(), b"new");
+        assert!(!to.join("gone").exists());
     }
 }

@@ -85,6 +85,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
             durability: "none",
             read_form: None,
             ring_size: Some(size),
+            anti_entropy: None,
         };
         let cluster = Cluster::start(&setup)?;
         let all = context.plan.cluster.objects;

@@ -53,8 +53,14 @@ struct Listed {
 pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     let keys = context.plan.listed;
     let home = make_dir(&context.home, "listing")?;
-    let setup =
-        Setup { binary: context.binary.clone(), home, durability: "none", read_form: None, ring_size: None };
+    let setup = Setup {
+        binary: context.binary.clone(),
+        home,
+        durability: "none",
+        read_form: None,
+        ring_size: None,
+        anti_entropy: None,
+    };
     let cluster = Cluster::start(&setup)?;
     let servers = &cluster.servers;
     servers.load(&mut Riak::shaped(Op::Put, SHAPE), 0, keys)?;

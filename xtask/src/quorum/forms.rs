@@ -9,11 +9,11 @@ use crate::Result;
 use crate::cluster::{Cluster, NODES, Setup, Traffic};
 use crate::generator::Until;
 use crate::measure::Cost;
+use crate::process::replace_dir;
 use crate::report::Report;
 use crate::rows::{Row, Spec};
 use crate::stats::{median, rounded};
 use crate::workload::{Keys, Op, Riak, Shape, SplitMix};
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -114,7 +114,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     let mut measured = Vec::new();
     for round in 0..context.plan.form_rounds {
         for form in FORMS {
-            replace(&old, &setup.folder(NODES))?;
+            replace_dir(&old, &setup.folder(NODES))?;
             measured.extend(read_all(context, &setup, form, round as u64)?);
         }
         eprintln!("figures: round {} of {} of the forms of reads", round + 1, context.plan.form_rounds);
@@ -139,7 +139,7 @@ fn prepare(setup: &Setup, old: &Path) -> Result<()> {
     }
     cluster.servers.rest()?;
     cluster.stop()?;
-    replace(&setup.folder(NODES), old)?;
+    replace_dir(&setup.folder(NODES), old)?;
     let cluster = Cluster::start(setup)?;
     for size in SIZES {
         let put = &mut Riak::shaped(Op::Put, size.shape(2));
@@ -218,28 +218,6 @@ fn which(bytes: f64, forms: &[(&str, f64)]) -> String {
     }
 }
 
-/// Makes `to` a copy of `from`.
-fn replace(from: &Path, to: &Path) -> Result<()> {
-    if to.exists() {
-        fs::remove_dir_all(to)?;
-    }
-    copy(from, to)
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let there = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &there)?;
-        } else {
-            fs::copy(entry.path(), there)?;
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,19 +229,6 @@ mod tests {
         assert_eq!(which(16_500.0, &forms), "picks values");
         assert!(which(6000.0, &forms).starts_with("a mixture: 71.43 % of the bytes of heads"));
         assert_eq!(which(1.0, &[]), "no form was measured");
-    }
-
-    #[test]
-    fn a_folder_is_replaced_with_all_that_is_in_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        fs::create_dir_all(from.join("a")).unwrap();
-        fs::write(from.join("a/b"), "new").unwrap();
-        fs::create_dir_all(&to).unwrap();
-        fs::write(to.join("gone"), "old").unwrap();
-        replace(&from, &to).unwrap();
-        assert_eq!(fs::read(to.join("a/b")).unwrap(), b"new");
-        assert!(!to.join("gone").exists());
     }
 
     #[test]

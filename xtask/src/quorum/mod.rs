@@ -126,7 +126,14 @@ impl Context {
     /// A cluster on new data folders.
     fn setup(&self, name: &str, durability: &'static str) -> Result<Setup> {
         let home = make_dir(&self.home, name)?;
-        Ok(Setup { binary: self.binary.clone(), home, durability, read_form: None, ring_size: None })
+        Ok(Setup {
+            binary: self.binary.clone(),
+            home,
+            durability,
+            read_form: None,
+            ring_size: None,
+            anti_entropy: None,
+        })
     }
 }
 
