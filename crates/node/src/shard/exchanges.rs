@@ -9,7 +9,8 @@
 //! A tree that was looked into and does not have what the fold has found is made anew: it may be wrong about what it is
 //! the hash of, and nothing else.
 //!
-//! Invariants: one question, one exchange and a slice of repairs at a time from a shard. While partitions move nothing is compared: who
+//! Invariants: one question, one exchange and a slice of repairs at a time from a shard; others wait meanwhile until what they have found
+//! is compared once more. While partitions move nothing is compared: who
 //! has them is about to change.
 
 use super::share::Share;
@@ -52,6 +53,10 @@ const REPAIRS_MAX: usize = 32;
 const REST: u32 = 7;
 const REST_MAX: Duration = Duration::from_secs(1);
 
+/// Exchanges that wait until what differs is compared once more, while others go on: each has some segments' numbers. So many find
+/// differences in a thousand partitions within some seconds, where one after the other takes half a second each.
+const PAUSED_MAX: usize = 64;
+
 /// In the shares of time the one who takes part.
 const REPAIRS: u64 = 1;
 
@@ -86,9 +91,8 @@ struct Question {
 struct Current {
     with: NodeId,
     exchange: Exchange,
+    /// Since when it is busy.
     began: Monotonic,
-    /// When it is to go on.
-    resumes: Option<Monotonic>,
     /// Keys that are to be repaired, and how many are.
     waiting: VecDeque<Bytes>,
     under_way: usize,
@@ -103,12 +107,25 @@ pub(super) struct Exchanges {
     differing: VecDeque<(NodeId, TreeId)>,
     question: Option<Question>,
     current: Option<Current>,
+    /// Those that wait for their confirmation, and when they go on; the first first.
+    paused: VecDeque<(Monotonic, Current)>,
     looking: BTreeMap<FoldId, Looking>,
     share: Share,
     /// Whether a key has been repaired since it was last seen to.
     is_repaired: bool,
     /// When the next exchange may begin.
     rests_until: Monotonic,
+}
+
+impl Exchanges {
+    /// Whether the next exchange may begin, or the next one that pauses go on.
+    fn can_go_on(&self, now: Monotonic) -> bool {
+        let is_due = self.paused.front().is_some_and(|(resumes, _)| *resumes <= now);
+        (is_due || !self.differing.is_empty())
+            && self.current.is_none()
+            && self.question.is_none()
+            && self.rests_until <= now
+    }
 }
 
 impl Shard {
@@ -128,6 +145,7 @@ impl Shard {
         if due <= now
             && is_idle
             && self.exchanges.current.is_none()
+            && self.exchanges.paused.is_empty()
             && !self.trees.rebuilds.are_first_due(&self.trees.whole)
         {
             self.exchanges.next_round = Some(now + interval);
@@ -189,20 +207,25 @@ impl Shard {
 
     fn go_on_exchanging(&mut self, now: Monotonic) {
         if self.exchanges.current.is_some() {
-            return self.go_on_with_current(now);
+            return self.repair_keys(now);
         }
         let exchanges = &mut self.exchanges;
         if exchanges.question.is_some() || exchanges.rests_until > now || self.store.fenced().is_some() {
             return;
         }
-        if let Some((with, tree)) = exchanges.differing.pop_front() {
+        if let Some((_, paused)) = exchanges.paused.pop_front_if(|(resumes, _)| *resumes <= now) {
+            exchanges.current = Some(Current { began: now, ..paused });
+            self.step_exchange(Input::Resumed, now);
+        } else if exchanges.paused.len() < PAUSED_MAX
+            && let Some((with, tree)) = exchanges.differing.pop_front()
+        {
             // What has moved since is compared with whoever has it now.
             if self.moves.is_moving() || !self.peers.is_up(with) {
                 return;
             }
             let exchange = Exchange::new(tree);
             let (waiting, under_way) = (VecDeque::new(), 0);
-            let current = Current { with, exchange, began: now, resumes: None, waiting, under_way };
+            let current = Current { with, exchange, began: now, waiting, under_way };
             self.exchanges.current = Some(current);
             self.step_exchange(Input::Start, now);
         } else if let Some((to, trees)) = exchanges.roots.pop_front()
@@ -210,17 +233,6 @@ impl Shard {
         {
             let roots = trees.into_iter().map(|tree| (tree, self.trees.root(tree))).collect();
             self.ask_tree(to, TreeAsk::Roots { roots }, now);
-        }
-    }
-
-    /// A pause is over, or more keys may be repaired.
-    fn go_on_with_current(&mut self, now: Monotonic) {
-        let Some(current) = &mut self.exchanges.current else { return };
-        if current.resumes.is_some_and(|at| at <= now) {
-            current.resumes = None;
-            self.step_exchange(Input::Resumed, now);
-        } else {
-            self.repair_keys(now);
         }
     }
 
@@ -243,7 +255,10 @@ impl Shard {
         match current.exchange.step(input, tree) {
             Output::Wait => {}
             Output::Ask(ask) => self.ask_tree(with, ask, now),
-            Output::Pause => current.resumes = Some(now + CONFIRM_AFTER),
+            Output::Pause => {
+                let current = self.rest_after_exchange(now);
+                self.exchanges.paused.extend(current.map(|current| (now + CONFIRM_AFTER, current)));
+            }
             Output::Keys(range) => {
                 let Range { bits, segments, from } = range.clone();
                 match self.fold_keys(Whose::Ours, id, range) {
@@ -265,25 +280,27 @@ impl Shard {
         if let Some(current) = &self.exchanges.current {
             self.trees.notes.add_differed(current.exchange.tree().first, outcome.keys);
         }
-        self.rest_after_exchange(now);
+        drop(self.rest_after_exchange(now));
     }
 
     fn fail_current(&mut self, now: Monotonic) {
         // What is being repaired is, whoever is down; it asks nobody anything.
         if self.exchanges.current.as_ref().is_some_and(|current| current.under_way == 0) {
             self.counters.exchanges_failed += 1;
-            self.rest_after_exchange(now);
+            drop(self.rest_after_exchange(now));
         }
     }
 
-    fn rest_after_exchange(&mut self, now: Monotonic) {
-        let Some(current) = self.exchanges.current.take() else { return };
+    /// Takes an exchange that is over, or pauses.
+    fn rest_after_exchange(&mut self, now: Monotonic) -> Option<Current> {
+        let current = self.exchanges.current.take()?;
         self.exchanges.question = None;
         self.exchanges.looking.retain(|_, looking| looking.whose != Whose::Ours);
         if self.moves.gifts.share.yields(now) {
             let rest = now.since(current.began).saturating_mul(REST).min(REST_MAX);
             self.exchanges.rests_until = now + rest;
         }
+        Some(current)
     }
 
     /// Reads as many of the keys that differ as may be read now.
@@ -338,10 +355,12 @@ impl Shard {
     }
 
     /// Once in a turn.
-    pub(super) fn take_turn_exchanging(&mut self) {
+    pub(super) fn take_turn_exchanging(&mut self, now: Monotonic) {
         if std::mem::take(&mut self.exchanges.is_repaired) {
             let now = self.config.clock.now();
             self.repair_keys(now);
+            self.go_on_exchanging(now);
+        } else if self.exchanges.can_go_on(now) {
             self.go_on_exchanging(now);
         }
     }
@@ -523,6 +542,9 @@ impl Shard {
         if self.exchanges.question.take_if(is_asked).is_some() {
             self.fail_current(self.config.clock.now());
         }
+        let paused = self.exchanges.paused.len();
+        self.exchanges.paused.retain(|(_, current)| current.with != node);
+        self.counters.exchanges_failed += (paused - self.exchanges.paused.len()) as u64;
         self.exchanges.roots.retain(|(to, _)| *to != node);
         self.exchanges.differing.retain(|(with, _)| *with != node);
     }

@@ -398,7 +398,7 @@ impl Shard {
         self.admit();
         self.take_turns_giving();
         self.make_trees(now);
-        self.take_turn_exchanging();
+        self.take_turn_exchanging(now);
         // What was taken up again may have written: that need not wait for another wake-up.
         if self.store.wants_turn() {
             self.store.turn(now, &mut self.events);
