@@ -19,6 +19,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Output, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tempfile::TempDir;
 
 /// A folder with certificates, and a list of members of which not all need run.
@@ -224,6 +225,75 @@ fn links_come_up_go_down_and_come_back() {
     servers.push(start(3));
     servers.iter().for_each(|server| have(server, 2));
     servers.into_iter().for_each(Server::stop);
+}
+
+/// Says that it is over, also where a test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What clients of the others ask is passed on to it, and to be answered by it, until the moment at which it stops. They try nothing
+/// again.
+#[test]
+fn clients_of_others_do_not_notice_that_a_node_stops() {
+    const STOPS: usize = 4;
+    const CLIENTS_EACH: usize = 2;
+    /// Answers between one stop and the next start, and the other way round.
+    const BETWEEN: usize = 2_000;
+    let cluster = Cluster::new(5);
+    let start = |node| cluster.start(node, &["--durability", "none"]);
+    let have_links = |server: &Server, links| {
+        until("links", || count(server, "peer_links_up") == links && count(server, "peer_links_in") == links);
+    };
+    let others: Vec<Server> = (1..=4).map(start).collect();
+    let (answers, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let over = Over(&is_over);
+        let ask = |server: &Server, name: usize| {
+            let mut client = server.connect();
+            let (answers, is_over) = (&answers, &is_over);
+            scope.spawn(move || {
+                let mut ask = |key: &str| {
+                    let content = Content { value: Bytes::from_static(b"v"), ..Content::default() };
+                    client.put(None, b"b", Some(key.as_bytes()), content, &WriteOptions::default())?;
+                    client.get(None, b"b", key.as_bytes(), &ReadOptions::default())
+                };
+                (0..).take_while(|_| !is_over.load(Ordering::Relaxed)).try_for_each(|at| {
+                    // Who stands in for a node that comes or goes need not be asked by the next read: quorums are sloppy.
+                    ask(&format!("{name} {}", at % 64)).map_err(|error| error.to_string())?;
+                    answers.fetch_add(1, Ordering::Relaxed);
+                    Ok::<(), String>(())
+                })
+            })
+        };
+        let go_on = || {
+            let before = answers.load(Ordering::Relaxed);
+            until("answers", || answers.load(Ordering::Relaxed) >= before + BETWEEN);
+        };
+        let mut clients = Vec::new();
+        for stop in 0..STOPS {
+            let server = start(5);
+            others.iter().for_each(|other| have_links(other, 4));
+            if stop == 0 {
+                let each = others.iter().flat_map(|server| [server; CLIENTS_EACH]).enumerate();
+                clients = each.map(|(name, server)| ask(server, name)).collect();
+            }
+            go_on();
+            server.stop();
+            others.iter().for_each(|other| have_links(other, 3));
+            go_on();
+        }
+        drop(over);
+        let ends: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        assert_eq!(ends, [const { Ok(()) }; 4 * CLIENTS_EACH]);
+    });
+    let forwards: u64 = others.iter().map(|server| count(server, "forwards")).sum();
+    assert!(forwards > 0);
+    others.into_iter().for_each(Server::stop);
 }
 
 #[test]

@@ -278,7 +278,18 @@ impl Local {
         self.wake();
     }
 
-    /// Begins the clean stop. Other nodes see at once that this one is no more.
+    /// Begins the clean stop: other nodes are told.
+    pub fn begin_stop(&self) {
+        self.shard.borrow_mut().begin_stop();
+        self.wake();
+    }
+
+    /// Whether nobody waits for this shard any more, or will ask it anything.
+    pub fn is_drained(&self) -> bool {
+        self.shard.borrow().is_drained()
+    }
+
+    /// Ends the clean stop. Other nodes see at once that this one is no more.
     pub fn begin_close(&self) {
         self.closing.set(true);
         if let Some(links) = &self.links {

@@ -370,6 +370,7 @@ fn common(
         connections: Arc::new(AtomicUsize::new(0)),
         connections_max: config.connections_max,
         idle_timeout: config.idle_timeout,
+        undrained: Arc::new(AtomicUsize::new(layout.shards.into())),
     })
 }
 

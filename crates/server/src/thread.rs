@@ -46,7 +46,7 @@ const WAITING_LOOK: Duration = Duration::from_millis(5);
 /// How often a node that has just started looks whether it knows who is there.
 const PEERS_POLL: Duration = Duration::from_millis(5);
 
-/// How long a clean stop waits for requests under way.
+/// How long a clean stop waits for requests under way, and for others to hear of it.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// What all threads are told.
@@ -98,6 +98,8 @@ pub struct Common {
     pub connections_max: usize,
     /// How long one may say nothing.
     pub idle_timeout: Duration,
+    /// Shards that are not drained, while the node stops: what comes for one of them may come by the links of another.
+    pub undrained: Arc<AtomicUsize>,
 }
 
 /// Where a shard's thread takes its clients' connections from.
@@ -211,6 +213,7 @@ impl Opened {
         let local = Rc::new(local);
         let closed = LocalSet::new().block_on(&runtime, async move {
             let connections = Rc::new(Connections::new(Arc::clone(&common.connections)));
+            let undrained = Arc::clone(&common.undrained);
             if let Some(peers) = &common.peers {
                 local.links().open(&local, peers);
                 let receive = peer::receive(lines.arrivals, Rc::clone(&local), Arc::clone(peers));
@@ -229,7 +232,7 @@ impl Opened {
                 self.counters,
                 connects,
             ));
-            drive(&local, &connections, lines.stop, &accepting).await
+            drive(&local, &connections, lines.stop, &accepting, &undrained).await
         })?;
         closed.map_err(|cause| Error::Store { folder, cause })
     }
@@ -241,13 +244,14 @@ async fn drive(
     connections: &Rc<Connections>,
     mut stop: watch::Receiver<bool>,
     accepting: &[AbortHandle],
+    undrained: &AtomicUsize,
 ) -> Result<Result<(), engine::Error>, Error> {
     let clock = OsClock::new();
     let mut ticked = tokio::time::Instant::now();
     let mut next_tick = pin!(tokio::time::sleep_until(ticked));
     local.tick(clock.now());
     let mut stopping: Option<Monotonic> = None;
-    let mut closing = false;
+    let (mut drained, mut closing) = (false, false);
     loop {
         let due = ticked + if local.is_quiet() { QUIET_TICK } else { TICK };
         if due != next_tick.deadline() {
@@ -272,16 +276,22 @@ async fn drive(
             _ = stop.changed(), if stopping.is_none() => {
                 accepting.iter().for_each(AbortHandle::abort);
                 connections.stop();
+                local.begin_stop();
                 stopping = Some(clock.now() + DRAIN_MAX);
             }
         }
         if let Some(closed) = local.take_closed() {
             return Ok(closed);
         }
-        if let Some(until) = stopping
-            && !closing
-            && (connections.is_empty() || clock.now() >= until)
-        {
+        let Some(until) = stopping.filter(|_| !closing) else { continue };
+        if (connections.is_empty() && local.is_drained()) != drained {
+            drained = !drained;
+            match drained {
+                true => undrained.fetch_sub(1, Ordering::AcqRel),
+                false => undrained.fetch_add(1, Ordering::AcqRel),
+            };
+        }
+        if undrained.load(Ordering::Acquire) == 0 || clock.now() >= until {
             connections.abort_all();
             closing = true;
             local.begin_close();

@@ -35,6 +35,12 @@ impl AskId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Load(pub u32);
 
+impl Load {
+    /// The process is about to stop: it answers what it was asked, and is not to be asked anything new. Programs that do not know of this
+    /// take it for as busy as can be.
+    pub const STOPPING: Load = Load(u32::MAX);
+}
+
 /// One message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PeerMessage {

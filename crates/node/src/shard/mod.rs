@@ -36,6 +36,7 @@ mod replica;
 mod rows;
 mod search;
 mod share;
+mod stop;
 mod strays;
 mod telling;
 mod times;
@@ -82,6 +83,7 @@ use search::Searches;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use stop::Stopping;
 use times::Times;
 use trees::Trees;
 use work::{Coordinator, Objects};
@@ -301,6 +303,8 @@ pub struct Shard {
     counters: ShardCounters,
     /// Of gets and of puts.
     times: (Times, Times),
+    /// Since it was told to stop.
+    stopping: Option<Stopping>,
     events: Vec<StoreEvent>,
     outputs: Vec<Output>,
 }
@@ -350,6 +354,7 @@ impl Shard {
             awaiting: BTreeSet::new(),
             counters: ShardCounters::default(),
             times: Default::default(),
+            stopping: None,
             events: Vec::new(),
             outputs: Vec::new(),
         }
@@ -419,6 +424,7 @@ impl Shard {
         self.expire_changes(now);
         self.tick_props(now);
         self.expire_forwards(now);
+        self.tick_stop(now);
         self.tick_peers(now);
         self.tick_heals();
         self.tick_hints(now);
@@ -469,7 +475,7 @@ impl Shard {
         }
     }
 
-    /// Begins the clean stop: nothing may be requested any more; turns go on until [`Output::Closed`].
+    /// Ends the clean stop: nothing may be requested any more; turns go on until [`Output::Closed`].
     pub fn begin_close(&mut self) {
         self.store.begin_close();
     }

@@ -48,6 +48,17 @@ pub(super) struct Ready {
 impl Shard {
     /// Begins a client's request, here or wherever it belongs.
     pub(super) fn start_object(&mut self, origin: Origin, coordinator: Coordinator, deadline: Monotonic) {
+        self.place_object(origin, coordinator, deadline, None);
+    }
+
+    /// The same, but not at the node that it could not be sent to.
+    pub(super) fn place_object(
+        &mut self,
+        origin: Origin,
+        coordinator: Coordinator,
+        deadline: Monotonic,
+        avoids: Option<NodeId>,
+    ) {
         let (bucket, key) = coordinator.names();
         let (prefix, shard) = self.place(bucket, key);
         if shard != self.config.id {
@@ -62,8 +73,8 @@ impl Shard {
             Coordinator::Put(_) => !props.write_once,
             _ => coordinator.writes(),
         };
-        if needs_replica && let Some(node) = self.better_coordinator(prefix, props.n_val, &origin) {
-            return self.forward_to_node(node, origin, coordinator.into_request(), deadline);
+        if needs_replica && let Some(node) = self.better_coordinator(prefix, props.n_val, &origin, avoids) {
+            return self.forward_to_node(node, origin, coordinator.into_request(), deadline, avoids);
         }
         self.begin_or_hold(Ready { origin, coordinator, prefix, props, deadline });
     }
@@ -92,7 +103,13 @@ impl Shard {
 
     /// The node that is to coordinate a write, if it is not this one: where this one is not to hold the key, cannot
     /// write, or has far more to do. A write that was passed on is not passed on again.
-    fn better_coordinator(&self, prefix: u16, n_val: u32, origin: &Origin) -> Option<NodeId> {
+    fn better_coordinator(
+        &self,
+        prefix: u16,
+        n_val: u32,
+        origin: &Origin,
+        avoids: Option<NodeId>,
+    ) -> Option<NodeId> {
         let is_forwarded = matches!(origin, Origin::Forwarded(..)) && !base::planted!(ForwardingLoop);
         if self.peers.is_alone() || is_forwarded {
             return None;
@@ -104,7 +121,7 @@ impl Shard {
         let (node, _) = placement
             .others
             .iter()
-            .filter(|(_, roles)| roles.primaries > 0 || here.is_none())
+            .filter(|(node, roles)| Some(*node) != avoids && (roles.primaries > 0 || here.is_none()))
             .min_by_key(|(node, _)| self.peers.load(*node))?;
         let load = self.load();
         let busy = load >= LOAD_BUSY && self.peers.load(*node).0 < load.0 / 2;

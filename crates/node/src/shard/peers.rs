@@ -8,6 +8,8 @@
 //! 2. The others are asked in turn, a few every [`QUIET_EVERY`]: what an idle node costs is its wake-ups, and each question is two.
 //!    Those that are down are asked in turn as well, a few every [`PING_EVERY`].
 //! 3. Whoever is said to be down ([`Shard::doubt`]), or speaks as another process than before, is asked at once.
+//! 4. Whoever says that it stops ([`Load::STOPPING`]) is not chosen any more, and answers what it was asked: it *can be reached* until
+//!    its link is down, and counts for nobody's quorum.
 //!
 //! Invariant: silence counts from a question, so whoever is asked seldom is not the sooner taken for silent.
 //!
@@ -90,6 +92,18 @@ impl Peer {
             stale: false,
             compares_props: false,
         }
+    }
+
+    /// Takes note of how busy it says it is. A process that stops does not go on.
+    fn note_load(&mut self, load: Load, is_another: bool) {
+        if self.load != Load::STOPPING || is_another {
+            self.load = load;
+        }
+    }
+
+    /// Whether something new may be asked of it.
+    fn serves(&self) -> bool {
+        self.up && self.load != Load::STOPPING
     }
 
     /// For how long it has not answered.
@@ -205,14 +219,19 @@ impl Peers {
         self.here
     }
 
-    /// Whether a peer can be reached.
+    /// Whether a peer can be reached, and is not about to stop.
     pub fn is_up(&self, node: NodeId) -> bool {
-        self.of(node).is_some_and(|peer| peer.up)
+        self.of(node).is_some_and(Peer::serves)
     }
 
-    /// Whether every peer can be reached.
+    /// Whether every peer is up.
     pub fn all_up(&self) -> bool {
-        self.peers.iter().all(|peer| peer.up)
+        self.peers.iter().all(Peer::serves)
+    }
+
+    /// Whether any peer can be reached.
+    pub fn any_up(&self) -> bool {
+        self.peers.iter().any(|peer| peer.up)
     }
 
     /// This process.
@@ -230,9 +249,9 @@ impl Peers {
         self.of(node).map_or(Load(0), |peer| if peer.stale { Load(u32::MAX) } else { peer.load })
     }
 
-    /// Peers that can be reached.
+    /// Peers that are up.
     pub fn up(&self) -> impl Iterator<Item = NodeId> {
-        self.peers.iter().filter(|peer| peer.up).map(|peer| peer.node)
+        self.peers.iter().filter(|peer| peer.serves()).map(|peer| peer.node)
     }
 
     // While nobody has left, nodes are numbered without a gap, and this one is not among its peers.
@@ -275,12 +294,19 @@ impl Shard {
     }
 
     fn ping(&mut self, to: NodeId) {
-        let (id, life, load, props) = (self.ask_id(0), self.peers.life, self.load(), self.known_props());
+        let (id, life, load, props) = (self.ask_id(0), self.peers.life, self.told_load(), self.known_props());
         let now = self.config.clock.now();
         if let Some(peer) = self.peers.of_mut(to) {
             peer.asked.get_or_insert(now);
         }
         self.send(to, PeerMessage::Ping { id, life, load, props });
+    }
+
+    /// Asks all that can be reached, who so hear what this shard says of itself.
+    pub(super) fn ping_all(&mut self) {
+        let reached = self.peers.peers.iter().filter(|peer| peer.up);
+        let reached: Vec<NodeId> = reached.map(|peer| peer.node).collect();
+        reached.into_iter().for_each(|node| self.ping(node));
     }
 
     /// Somebody says that a peer is not there, or not the one it was. What counts is whether it answers this shard: it is asked, and
@@ -317,11 +343,21 @@ impl Shard {
         }
     }
 
-    pub(super) fn on_ping(&mut self, from: NodeId, id: AskId, of_life: u64, theirs: Option<u64>) {
-        let (life, load, props) = (self.peers.life, self.load(), self.known_props());
+    pub(super) fn on_ping(
+        &mut self,
+        from: NodeId,
+        id: AskId,
+        of_life: u64,
+        their_load: Load,
+        theirs: Option<u64>,
+    ) {
+        let (life, load, props) = (self.peers.life, self.told_load(), self.known_props());
         self.send(from, PeerMessage::Pong { id, life, load, props });
         let known = self.peers.of(from).filter(|peer| peer.up).and_then(|peer| peer.life);
         if known == Some(of_life) {
+            if let Some(peer) = self.peers.of_mut(from) {
+                peer.note_load(their_load, false);
+            }
             self.on_known_props(from, theirs);
         } else if known.is_some() {
             // It was started again, unless this is late.
@@ -346,8 +382,8 @@ impl Shard {
         }
         peer.asked = None;
         peer.stale = false;
-        peer.load = load.unwrap_or(peer.load);
         let restarted = life.is_some() && peer.life.is_some() && life != peer.life;
+        peer.note_load(load.unwrap_or(peer.load), restarted);
         peer.life = life.or(peer.life);
         let change = match std::mem::replace(&mut peer.up, true) {
             false => Change::Up,
@@ -391,6 +427,11 @@ impl Shard {
     /// How busy this shard is: work without an answer.
     pub(super) fn load(&self) -> Load {
         Load(u32::try_from(self.work() - self.objects.answered()).unwrap_or(u32::MAX))
+    }
+
+    /// What it says of that to others.
+    pub(super) fn told_load(&self) -> Load {
+        if self.stopping.is_some() { Load::STOPPING } else { self.load() }
     }
 
     /// The number of a question about the work of this name; 0 for none.

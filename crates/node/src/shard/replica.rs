@@ -19,6 +19,8 @@ struct Forward {
     to: NodeId,
     origin: Origin,
     deadline: Monotonic,
+    /// Whether it came back from another before.
+    is_second: bool,
 }
 
 /// Requests passed on to this node that are remembered, so that one which comes twice is carried out once: more than
@@ -57,7 +59,7 @@ impl Shard {
     /// Takes a message of another node, for this shard by [`crate::peer::route`].
     pub fn peer(&mut self, from: NodeId, message: PeerMessage) {
         match message {
-            PeerMessage::Ping { id, life, props, .. } => self.on_ping(from, id, life, props),
+            PeerMessage::Ping { id, life, load, props } => self.on_ping(from, id, life, load, props),
             PeerMessage::Pong { life, load, props, .. } => self.on_pong(from, life, load, props),
             PeerMessage::Ask { id, ttl_ms, life, key, ask } => {
                 self.on_ask((from, id), ttl_ms, life, key, ask)
@@ -118,10 +120,10 @@ impl Shard {
                 self.counters.bounced += 1;
                 self.resume(id.0 >> 8, Event::Answer { from: to, result: Err(Error::Overload) });
             }
-            PeerMessage::Forward { id, .. } => {
+            PeerMessage::Forward { id, request, .. } => {
                 self.counters.bounced += 1;
                 if let Some(forward) = self.forwards.waiting.remove(&(id.0 >> 8)) {
-                    self.reply(forward.origin, Err(Error::Overload));
+                    self.forward_again(forward, *request);
                 }
             }
             PeerMessage::AskPage { id, .. } => {
@@ -227,7 +229,7 @@ impl Shard {
     }
 
     pub(super) fn answer(&mut self, to: NodeId, id: AskId, result: Result<Answer, Error>) {
-        let load = self.load();
+        let load = self.told_load();
         self.send(to, PeerMessage::Answer { id, result, load });
     }
 
@@ -251,19 +253,33 @@ impl Shard {
         self.send(to, PeerMessage::Forwarded { id, result: Box::new(result) });
     }
 
-    /// Has another node coordinate a client's write.
+    /// Has another node coordinate a client's write. `avoids` is the one that it could not be sent to before.
     pub(super) fn forward_to_node(
         &mut self,
         to: NodeId,
         origin: Origin,
         request: Request,
         deadline: Monotonic,
+        avoids: Option<NodeId>,
     ) {
         self.counters.forwards += 1;
         let name = self.next_work();
-        self.forwards.waiting.insert(name, Forward { to, origin, deadline });
+        let forward = Forward { to, origin, deadline, is_second: avoids.is_some() };
+        self.forwards.waiting.insert(name, forward);
         let (id, ttl_ms) = (self.ask_id(name), self.ttl_ms(deadline));
         self.send(to, PeerMessage::Forward { id, ttl_ms, request: Box::new(request) });
+    }
+
+    /// A write could not be sent, so nobody has begun it: another node coordinates it, or this one. Once: who cannot send to two has
+    /// too much to send.
+    fn forward_again(&mut self, forward: Forward, request: Request) {
+        let Forward { to, origin, deadline, is_second } = forward;
+        let coordinator = match request {
+            Request::Put(put) if !is_second => Coordinator::put(put),
+            Request::Delete(delete) if !is_second => Coordinator::delete(delete),
+            _ => return self.reply(origin, Err(Error::Overload)),
+        };
+        self.place_object(origin, coordinator, deadline, Some(to));
     }
 
     pub(super) fn fail_forwards(&mut self, node: NodeId) {

@@ -326,6 +326,11 @@ impl Objects {
         self.parked.values().filter(remembers).map(|work| work.key.clone()).collect()
     }
 
+    /// Whether some of it is a client's, of this node or another.
+    pub fn have_clients(&self) -> bool {
+        self.parked.values().any(|work| work.begun.is_some())
+    }
+
     /// Whether a client's write of this key is under way.
     pub fn is_written(&self, key: &Bytes) -> bool {
         let writes = |work: &Work| matches!(work.coordinator, Coordinator::Put(_) | Coordinator::Delete(_));

@@ -17,5 +17,6 @@ mod queries;
 mod reaping;
 mod rebuilds;
 mod shards;
+mod stop;
 mod telling;
 mod types;

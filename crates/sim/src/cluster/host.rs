@@ -7,6 +7,7 @@ use crate::disk::DiskImage;
 use crate::machine::{Machine, MachineConfig};
 use crate::seed::Seed;
 use crate::trace::Trace;
+use base::Monotonic;
 use node::{Layout, Members};
 use ring::Ring;
 use std::collections::{BTreeSet, VecDeque};
@@ -22,6 +23,8 @@ pub(super) struct Host {
     /// The buckets that are known to have their properties; clients may come when all do.
     pub(super) buckets: BTreeSet<usize>,
     pub(super) prepared: bool,
+    /// It has begun a clean stop; by then it closes, whoever still waits for it.
+    pub(super) stops_by: Option<Monotonic>,
     /// The last process has stopped cleanly, and none has been started since.
     pub(super) stopped_cleanly: bool,
     /// The operator is about to cut the power.
@@ -72,6 +75,7 @@ impl Host {
             held: None,
             buckets: BTreeSet::new(),
             prepared: false,
+            stops_by: None,
             stopped_cleanly: false,
             gives_up: false,
             faults_before: 0,
@@ -90,6 +94,7 @@ impl Host {
         self.held = None;
         self.buckets.clear();
         self.prepared = false;
+        self.stops_by = None;
         self.gives_up = false;
         self.told_down.clear();
     }
@@ -106,6 +111,7 @@ impl Host {
         self.prepared
             && self.held.is_none()
             && process.refuses_writes().is_none()
+            && self.stops_by.is_none()
             && !self.machine.is_closing()
     }
 

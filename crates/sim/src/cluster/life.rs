@@ -11,6 +11,7 @@ use crate::report::ACKNOWLEDGED_MIN;
 use crate::seed::{duration_between, index_below};
 use base::{Monotonic, Rng};
 use engine::Durability;
+use node::Shard;
 use std::time::Duration;
 
 /// How long a world lives at most before it is calmed down.
@@ -20,6 +21,8 @@ const FENCED_MAX: Duration = Duration::from_millis(400);
 /// At durability `interval`: what a crash may take beyond the interval. Two operations of a slow disk, a tick,
 /// and the way of a turn.
 const INTERVAL_SLACK: Duration = SLOW_MAX.saturating_mul(2).saturating_add(Duration::from_millis(15));
+/// How long a clean stop waits for what is under way, and for others to hear of it: as a server does.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// The longest time between the first shard's stop and the last one's.
 const STOP_SPREAD_MAX: Duration = Duration::from_millis(3);
 /// Acknowledged operations before a disk is lost: there must be something to lose.
@@ -134,13 +137,31 @@ impl World {
         self.links_changed(at);
     }
 
-    /// Begins a clean stop: each shard on its own, as each thread of a server does, while others still serve.
+    /// Begins a clean stop: others are told.
     pub(super) fn stop(&mut self, at: usize) {
-        let host = &self.hosts[at];
-        if host.machine.process.is_none() || host.machine.is_closing() {
+        let by = self.events.now() + DRAIN_MAX;
+        let host = &mut self.hosts[at];
+        if host.machine.process.is_none() || host.machine.is_closing() || host.stops_by.is_some() {
             return;
         }
+        host.stops_by = Some(by);
         for shard in 0..usize::from(host.machine.layout.shards) {
+            host.machine.shard(shard).into_iter().for_each(Shard::begin_stop);
+        }
+        self.trace.line(format_args!("n{at} is to stop"));
+    }
+
+    /// Goes on with a clean stop when nobody waits for the node: each shard on its own, as each thread of a server does, while others still
+    /// serve.
+    pub(super) fn close_if_drained(&mut self, at: usize) {
+        let host = &mut self.hosts[at];
+        let Some(by) = host.stops_by.filter(|_| !host.machine.is_closing()) else { return };
+        let shards = usize::from(host.machine.layout.shards);
+        let is_drained = |shard| host.machine.shard(shard).is_some_and(|shard| shard.is_drained());
+        if !(0..shards).all(is_drained) && self.events.now() < by {
+            return;
+        }
+        for shard in 0..shards {
             let pause = duration_between(&mut self.rng, Duration::ZERO, STOP_SPREAD_MAX);
             self.events.after(pause, Event::Close(at, shard));
         }

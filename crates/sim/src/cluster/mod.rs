@@ -367,7 +367,8 @@ impl World {
     /// Whether a shard takes requests.
     fn listens(&self, at: usize, shard: usize) -> bool {
         let host = &self.hosts[at];
-        host.prepared && host.machine.process.as_ref().is_some_and(|process| !process.closing[shard])
+        let takes = host.prepared && host.stops_by.is_none();
+        takes && host.machine.process.as_ref().is_some_and(|process| !process.closing[shard])
     }
 
     /// Gives a shard a request.
@@ -497,6 +498,7 @@ impl World {
                     self.after_shard(at, shard)?;
                 }
             }
+            self.close_if_drained(at);
             // A shard that has stopped answers nothing; its clients see the process end.
             if !self.hosts[at].machine.is_closing() {
                 self.checks.check_deadlines(at, now)?;

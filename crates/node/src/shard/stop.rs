@@ -1,0 +1,63 @@
+//! The clean stop: other nodes are told before, so that nobody waits for an answer of one that is gone.
+//!
+//! 1. [`Shard::begin_stop`] tells all peers, and from then on whoever asks or answers is told with each word about who is there
+//!    ([`Load::STOPPING`](crate::Load::STOPPING)). They choose this node no more, neither to coordinate a write nor as a replica.
+//! 2. What comes meanwhile, from its own clients and from nodes that have not heard yet, is done as ever.
+//! 3. The shard is *drained* when no client's request was begun or under way here for [`QUIET`]. Then the shell closes links and has
+//!    the store stop ([`Shard::begin_close`]).
+//!
+//! Left out: how long a stop may take, which is the shell's to say; what is asked of this node as a replica, for whoever asks has other
+//! replicas and keeps hints.
+
+use super::Shard;
+use base::Monotonic;
+use std::time::Duration;
+
+/// Without a client's request for so long a node that stops is forgotten by all: each peer that uses it asks every quarter of a second
+/// whether it is there, and what it has sent before it was told arrives within a little more. What was answered last is read by then, too.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// How far a stop is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stopping {
+    /// When a client's request was seen last, or the stop began.
+    busy: Monotonic,
+    /// How many had been begun then.
+    begun: u64,
+}
+
+impl Shard {
+    /// Tells other nodes that this one is about to stop. It goes on serving until it is closed.
+    pub fn begin_stop(&mut self) {
+        let busy = self.config.clock.now();
+        self.stopping = Some(Stopping { busy, begun: self.requests_begun() });
+        self.is_used();
+        self.ping_all();
+    }
+
+    /// Whether nobody waits for a shard that was told to stop, or will ask it anything. Where nobody can be reached, nobody has to hear.
+    pub fn is_drained(&self) -> bool {
+        let now = self.config.clock.now();
+        let is_quiet = |stopping: Stopping| !self.peers.any_up() || now.since(stopping.busy) >= QUIET;
+        self.stopping.is_some_and(is_quiet) && !self.has_clients()
+    }
+
+    /// Looks whether clients still ask for something.
+    pub(super) fn tick_stop(&mut self, now: Monotonic) {
+        let (begun, has_clients) = (self.requests_begun(), self.has_clients());
+        if let Some(stopping) = &mut self.stopping
+            && (has_clients || stopping.begun != begun)
+        {
+            *stopping = Stopping { busy: now, begun };
+        }
+    }
+
+    /// Whether some client, of this node or another, waits for something here, or has left work behind that a hint may come of.
+    fn has_clients(&self) -> bool {
+        self.admission.len() + self.pacer.len() + self.forwards.len() > 0 || self.objects.have_clients()
+    }
+
+    fn requests_begun(&self) -> u64 {
+        self.counters.gets + self.counters.puts + self.counters.deletes
+    }
+}

@@ -1,0 +1,94 @@
+//! A node that stops: others hear of it before, and nobody waits for it.
+
+use crate::common::cluster::*;
+use kv::{NodeId, ReadForm, Request};
+use node::PeerMessage;
+use std::time::Duration;
+
+fn five(data: &tempfile::TempDir) -> Cluster {
+    Cluster::new(data.path(), 5, ReadForm::LocalValue)
+}
+
+fn is_drained(cluster: &Cluster, node: usize) -> bool {
+    cluster.nodes[node].as_ref().unwrap().is_drained()
+}
+
+fn begin_stop(cluster: &mut Cluster, node: usize) {
+    cluster.nodes[node].as_mut().unwrap().begin_stop();
+    cluster.run();
+}
+
+/// It ends without a word, and nobody is told that links are down: whoever asked it something would wait.
+#[test]
+fn nobody_asks_a_node_that_stops() {
+    let data = folder();
+    let mut cluster = five(&data);
+    begin_stop(&mut cluster, 1);
+    cluster.kill(1);
+    for key in (0..12).map(|key| format!("k{key}")) {
+        for node in [0, 2, 3, 4] {
+            cluster.put(node, &key, "v").unwrap();
+        }
+        assert!(cluster.values(0, &key).iter().all(|value| value == "v"), "{key}");
+    }
+    // Another process of it is one like any other.
+    cluster.start(1);
+    cluster.pass(Duration::from_secs(3));
+    let up = |node: usize| cluster.nodes[node].as_ref().unwrap().stats().peers_up;
+    assert_eq!([0, 1, 2].map(up), [4; 3]);
+    assert!((0..12).any(|key| !cluster.has(1, &format!("k{key}")).is_empty()), "it gets what it missed");
+    assert!(cluster.idle());
+}
+
+#[test]
+fn what_comes_meanwhile_is_done_and_puts_the_end_off() {
+    let data = folder();
+    let mut cluster = five(&data);
+    assert!(!is_drained(&cluster, 1));
+    begin_stop(&mut cluster, 1);
+    cluster.pass(Duration::from_millis(400));
+    assert!(!is_drained(&cluster, 1), "others may not have heard of it");
+    cluster.put(1, "k", "v").unwrap();
+    cluster.pass(Duration::from_millis(400));
+    assert!(!is_drained(&cluster, 1), "a client has asked");
+    cluster.pass(Duration::from_millis(200));
+    assert!(is_drained(&cluster, 1));
+    assert_eq!(cluster.values(0, "k"), ["v"]);
+}
+
+#[test]
+fn who_reaches_nobody_has_nobody_to_tell() {
+    let data = folder();
+    let mut cluster = five(&data);
+    [0, 2, 3, 4].into_iter().for_each(|node| cluster.kill(node));
+    cluster.pass(Duration::from_secs(2));
+    begin_stop(&mut cluster, 1);
+    assert!(is_drained(&cluster, 1));
+}
+
+/// The link to the node that was to coordinate went down before the write was sent.
+#[test]
+fn a_write_that_could_not_be_sent_is_coordinated_by_another() {
+    let data = folder();
+    let mut cluster = five(&data);
+    let key = (0..12).map(|key| format!("k{key}")).find(|key| {
+        cluster.passed_on = None;
+        cluster.put(0, key, "1").unwrap();
+        cluster.passed_on.is_some()
+    });
+    let key = key.expect("node 0 does not hold everything");
+    cluster.pass(Duration::from_millis(100));
+    let request = Request::Put(put(&key, "2"));
+    cluster.cut(0);
+    let asked = cluster.begin(0, request.clone());
+    let (first, id) = cluster.passed_on.unwrap();
+    cluster.cuts.clear();
+    let returned = PeerMessage::Forward { id, ttl_ms: 1_000, request: Box::new(request) };
+    let shard = cluster.nodes[0].as_mut().unwrap();
+    shard.bounce(NodeId(u16::try_from(first).unwrap()), returned);
+    cluster.run();
+    assert!(cluster.answers.remove(&asked).expect("it is answered").is_ok());
+    assert_ne!(cluster.passed_on.unwrap().0, first);
+    assert_eq!(cluster.values(0, &key), ["2"]);
+    assert!(cluster.idle());
+}
