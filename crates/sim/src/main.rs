@@ -1,6 +1,6 @@
 //! Runs seeds of the simulator: many in parallel with totals, or one with its trace.
 
-use sim::cluster::{gossip, transfer};
+use sim::cluster::{gossip, rolling, transfer};
 use sim::elastic::{Shape, idle, transitions};
 use sim::kind::NODES_MAX;
 use sim::report::{Report, Totals};
@@ -17,6 +17,7 @@ const USAGE: &str = "usage: sim [--world W] [--seeds N] [--first SEED] [--jobs N
        sim --idle NODES                                         what clusters of 10, 100... at rest cost, up to NODES
        sim --transitions SEED                                   a crash at each step of each change of members
        sim --transfers N [--first SEED] [--objects O]           a copy that is cut again and again, so many times
+       sim --rolls N [--first SEED]                             nodes that are restarted one after the other
        sim --gossip N [--nodes N] [--buckets B] [--first SEED]  many buckets, and nodes that all start at once
 The world is node, which is the default; cluster, of a handful of nodes or of --nodes N, 3 to 100; or elastic, on modelled
 stores, of --nodes N, 6 to 1000, and --partitions P.";
@@ -32,6 +33,7 @@ enum Command {
 /// A course of things that is played, and how large it is.
 enum Script {
     Transfers { objects: u64 },
+    Rolls,
     Gossip { nodes: u64, buckets: u64 },
 }
 
@@ -68,7 +70,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
             "--partitions" => partitions = Some(value),
             "--objects" => objects = value,
             "--buckets" => buckets = value,
-            "--trace" | "--idle" | "--transitions" | "--transfers" | "--gossip" => {
+            "--trace" | "--idle" | "--transitions" | "--transfers" | "--rolls" | "--gossip" => {
                 other = Some((flag, value));
             }
             _ => return Err(format!("{flag}: no such option")),
@@ -77,6 +79,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
     if let Some((flag, count)) = &other
         && let Some(script) = match flag.as_str() {
             "--transfers" => Some(Script::Transfers { objects }),
+            "--rolls" => Some(Script::Rolls),
             "--gossip" => {
                 Some(Script::Gossip { nodes: nodes.unwrap_or(5).clamp(2, NODES_MAX.into()), buckets })
             }
@@ -120,6 +123,7 @@ fn scripts(script: &Script, seeds: std::ops::Range<u64>) -> ExitCode {
         let small = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         let outcome = match script {
             Script::Transfers { objects } => transfer::run(Seed(seed), *objects).map(|it| it.to_string()),
+            Script::Rolls => rolling::run(Seed(seed)).map(|it| it.to_string()),
             Script::Gossip { nodes, buckets } => {
                 let nodes = usize::try_from(*nodes).expect("it was checked");
                 gossip::run(Seed(seed), nodes, small(*buckets)).map(|it| it.to_string())

@@ -29,6 +29,8 @@ pub(super) struct Client {
     deletes: u64,
     /// Whether it deletes keys that are written once, too.
     deletes_once: bool,
+    /// Whether it asks for what buckets say, and sets no conditions.
+    pub(super) is_plain: bool,
     /// The node that it speaks to.
     pub(super) node: usize,
     /// What it was told last of each key, which may be long ago.
@@ -44,7 +46,13 @@ impl Client {
         let node = index_below(&mut rng, nodes);
         let deletes = if reaps { DELETES_REAPED } else { DELETES };
         let deletes_once = !reaps;
-        Client { rng, deletes, deletes_once, node, contexts: BTreeMap::new(), updating: None, waiting: None }
+        let (contexts, updating, waiting) = (BTreeMap::new(), None, None);
+        Client { rng, deletes, deletes_once, is_plain: false, node, contexts, updating, waiting }
+    }
+
+    /// Whether it waits for an answer.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
     }
 
     /// The next request, as number `number` of the world, and how long the node may take for it.
@@ -102,6 +110,7 @@ impl Client {
     /// Mostly what the bucket says.
     fn quorum(&mut self) -> Quorum {
         match self.rng.below(16) {
+            _ if self.is_plain => Quorum::Default,
             0 => Quorum::One,
             1 => Quorum::All,
             2 => Quorum::Quorum,
@@ -112,7 +121,7 @@ impl Client {
 
     /// Mostly whatever there is.
     fn sloppy(&mut self) -> Option<bool> {
-        self.rng.chance(1, 12).then_some(false)
+        self.rng.chance(1, 12).then_some(false).filter(|_| !self.is_plain)
     }
 
     fn get(&mut self, place: Place, timeout: u32) -> Request {
@@ -120,7 +129,7 @@ impl Client {
         Request::Get(GetRequest {
             r: self.quorum(),
             pr: self.quorum(),
-            n_val: self.rng.chance(1, 16).then_some(2),
+            n_val: self.rng.chance(1, 16).then_some(2).filter(|_| !self.is_plain),
             sloppy_quorum: self.sloppy(),
             basic_quorum: self.rng.chance(1, 6).then_some(true),
             notfound_ok: self.rng.chance(1, 6).then_some(false),
@@ -140,10 +149,11 @@ impl Client {
         };
         let put = PutRequest::new(bucket, Some(key), metadata_of(number), value_of(number));
         let (w, dw, pw) = (self.quorum(), self.quorum(), self.quorum());
-        let node_confirms = if self.rng.chance(1, 8) { Quorum::Exactly(2) } else { Quorum::Default };
+        let node_confirms =
+            if self.rng.chance(1, 8) && !self.is_plain { Quorum::Exactly(2) } else { Quorum::Default };
         let sloppy_quorum = self.sloppy();
         let timeout = Some(timeout);
-        let is_conditional = self.rng.chance(1, 12);
+        let is_conditional = self.rng.chance(1, 12) && !self.is_plain;
         let put = PutRequest {
             if_none_match: is_conditional && context.is_none(),
             if_not_modified: is_conditional && context.is_some(),

@@ -9,6 +9,7 @@ use crate::seed::Seed;
 use crate::trace::Trace;
 use base::Monotonic;
 use node::{Layout, Members};
+use protocol::peer::VERSION;
 use ring::Ring;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -39,6 +40,8 @@ pub(super) struct Host {
     pub(super) gone: bool,
     /// It has left the cluster, and with it nothing is lost.
     pub(super) left: bool,
+    /// The version of the protocol between nodes that its program speaks.
+    pub(super) speaks: u16,
     /// What it has sent to other nodes.
     pub(super) sent_bytes: u64,
     /// Its disk is slow for now.
@@ -83,6 +86,7 @@ impl Host {
             next_disk: None,
             gone: false,
             left: false,
+            speaks: VERSION,
             sent_bytes: 0,
             slow: false,
         }

@@ -12,6 +12,7 @@ use crate::seed::{duration_between, index_below};
 use base::{Monotonic, Rng};
 use engine::Durability;
 use node::Shard;
+use protocol::peer::VERSION;
 use std::time::Duration;
 
 /// How long a world lives at most before it is calmed down.
@@ -39,6 +40,9 @@ impl World {
         self.hosts[at].machine.knows(known);
         self.hosts[at].faults_before = self.disk_faults();
         self.hosts[at].starts += 1;
+        if self.hosts[at].starts > 1 {
+            self.hosts[at].speaks = VERSION;
+        }
         match self.hosts[at].machine.start() {
             Ok(reports) => {
                 self.trace.line(format_args!("n{at} has started: {reports:?}"));

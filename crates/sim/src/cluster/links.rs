@@ -13,8 +13,8 @@ use crate::seed::duration_between;
 use crate::show;
 use bytes::{Bytes, BytesMut};
 use kv::replica::NodeId;
+use node::peer::EncodeError;
 use node::{PeerMessage, peer};
-use protocol::peer::VERSION;
 use std::time::Duration;
 
 /// How late a node is told at most that a link is up or down.
@@ -47,13 +47,15 @@ impl World {
             Some(Script::Gossip(gossip)) => gossip.on_message(&message),
             _ => {}
         }
-        if self.hosts[at].told_down.contains(&to) {
+        // Two programs speak the older one's version, which may not know of this.
+        let encoded = encode(&message, self.hosts[at].speaks.min(self.hosts[to].speaks))?;
+        if self.hosts[at].told_down.contains(&to) || encoded.is_none() {
             self.trace.fault(Fault::Bounce, format_args!("n{at} -> n{to}"));
             let delay = duration_between(&mut self.rng, Duration::ZERO, BOUNCE_WITHIN);
             self.events.after(delay, Event::Bounce { at, shard, to, message: Box::new(message) });
             return Ok(());
         }
-        let bytes = encode(&message)?;
+        let bytes = encoded.expect("what cannot be encoded comes back");
         self.hosts[at].sent_bytes += bytes.len() as u64;
         let frame = Frame { bytes, start: self.hosts[to].starts };
         self.inside.send(&mut self.events, Packet { from: node_id(at), to: node_id(to), message: frame });
@@ -136,12 +138,17 @@ pub(super) fn member(id: crate::NodeId) -> NodeId {
     NodeId(u16::try_from(id.0).expect("a small number"))
 }
 
-fn encode(message: &PeerMessage) -> Result<Bytes, Violation> {
+/// A message as bytes; `None` if this version does not know of such.
+fn encode(message: &PeerMessage, version: u16) -> Result<Option<Bytes>, Violation> {
     let mut frame = BytesMut::new();
-    let value =
-        message.encode(VERSION, &mut frame).map_err(|error| Violation::new(CODEC, error.to_string()))?;
-    frame.extend_from_slice(&value.unwrap_or_default());
-    Ok(frame.freeze())
+    match message.encode(version, &mut frame) {
+        Ok(value) => {
+            frame.extend_from_slice(&value.unwrap_or_default());
+            Ok(Some(frame.freeze()))
+        }
+        Err(EncodeError::TooNew) => Ok(None),
+        Err(error) => Err(Violation::new(CODEC, error.to_string())),
+    }
 }
 
 fn decode(bytes: Bytes) -> Result<PeerMessage, Violation> {

@@ -17,8 +17,8 @@
 //! Somebody lists buckets all the while (`lister.rs`), and somebody searches them (`searcher.rs`). In some seeds members come and go, and partitions move from
 //! node to node (`mover.rs`).
 //!
-//! By a script, in the place of a life by chance: a copy that is cut again and again (`transfer.rs`); many buckets, and nodes that all
-//! start at once (`gossip.rs`).
+//! By a script, in the place of a life by chance: a copy that is cut again and again (`transfer.rs`), nodes that are restarted one after
+//! the other (`rolling.rs`), many buckets, and nodes that all start at once (`gossip.rs`).
 //!
 //! Left out: rot (a replica that is damaged silently), changes of properties during life; deletes of keys that are written once
 //! where tombstones are reaped (a clock that is behind may then write what the tombstone would have covered).
@@ -33,6 +33,7 @@ mod links;
 mod lister;
 mod mover;
 mod plan;
+pub mod rolling;
 mod script;
 mod searcher;
 pub mod transfer;
@@ -326,10 +327,20 @@ impl World {
         if *turn != due || !self.phase.has_clients() {
             return;
         }
+        if let Some(Script::Rolling(rolling)) = &mut self.script
+            && client.is_waiting()
+        {
+            rolling.on_end(None);
+        }
         self.numbers += 1;
         let number = self.numbers;
         let nodes = self.plan.nodes();
         let (request, timeout) = client.next(number, self.plan.keys, self.plan.timeout_max, nodes);
+        if let Some(Script::Rolling(rolling)) = &self.script
+            && rolling.leaves() == Some(client.node)
+        {
+            client.node = (client.node + 1) % nodes;
+        }
         let (node, shard) = (client.node, usize::try_from(client.rng.below(16)).expect("a small number"));
         *turn += 1;
         let patience = timeout + duration_between(&mut client.rng, Duration::ZERO, PATIENCE_MAX);
@@ -356,6 +367,9 @@ impl World {
             Message::Answer { number, result } => {
                 let at = usize::try_from(packet.to.0 - CLIENTS_FROM).expect("a small number");
                 if self.clients[at].0.on_answer(number, &result) {
+                    if let Some(Script::Rolling(rolling)) = &mut self.script {
+                        rolling.on_end(Some(&result));
+                    }
                     self.acknowledged += u64::from(result.is_ok());
                     self.schedule_client(at);
                 }

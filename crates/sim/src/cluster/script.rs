@@ -2,6 +2,7 @@
 
 use super::World;
 use super::gossip::Gossip;
+use super::rolling::Rolling;
 use super::transfer::Transfer;
 use crate::check::Verdict;
 
@@ -10,6 +11,8 @@ use crate::check::Verdict;
 pub(super) enum Script {
     /// Row C10.
     Transfer(Transfer),
+    /// Row C13.
+    Rolling(Rolling),
     /// Row C16.
     Gossip(Gossip),
 }
@@ -20,6 +23,7 @@ impl World {
         let Some(mut script) = self.script.take() else { return Ok(()) };
         let verdict = match &mut script {
             Script::Transfer(transfer) => self.play_transfer(transfer),
+            Script::Rolling(rolling) => self.play_rolling(rolling),
             Script::Gossip(gossip) => self.play_gossip(gossip),
         };
         self.script = Some(script);

@@ -19,6 +19,14 @@ fn a_copy_that_is_cut_comes_to_its_end() {
 }
 
 #[test]
+fn clients_do_not_notice_a_restart_of_all_nodes() {
+    for seed in 0..3 {
+        let outcome = rolling::run(Seed(seed)).unwrap_or_else(|violation| panic!("{seed}: {violation}"));
+        assert!(outcome.restarts >= 9, "{seed}: {outcome}");
+    }
+}
+
+#[test]
 fn nodes_agree_on_many_buckets() {
     gossip::run(Seed(1), 5, 200).unwrap_or_else(|violation| panic!("{violation}"));
 }
