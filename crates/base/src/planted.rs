@@ -59,6 +59,8 @@ pub enum Planted {
     RowsToldTwice,
     /// An index query goes on a little behind the end of a page.
     RowsSkippedAtAPage,
+    /// A vnode that has given its partition up answers index queries all the same.
+    GivenUpSearched,
     /// A listing shows keys that were deleted.
     DeletedListed,
     /// Of two changes of a bucket that were made at the same time, the one that is heard of last holds.
@@ -89,7 +91,7 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 39] = [
+    pub const ALL: [Planted; 40] = [
         Planted::AckBeforeSync,
         Planted::FailedSyncForgotten,
         Planted::NoDirectorySync,
@@ -116,6 +118,7 @@ impl Planted {
         Planted::ListedByTwo,
         Planted::RowsToldTwice,
         Planted::RowsSkippedAtAPage,
+        Planted::GivenUpSearched,
         Planted::DeletedListed,
         Planted::TieByArrival,
         Planted::StaleRingAccepted,

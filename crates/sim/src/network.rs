@@ -160,6 +160,23 @@ impl Network {
         self.carry(events, packet);
     }
 
+    /// Sends a message that takes a way of its own, and so long.
+    pub fn send_late<M, E: From<Packet<M>>>(
+        &mut self,
+        events: &mut Scheduler<E>,
+        packet: Packet<M>,
+        delay: Duration,
+    ) {
+        let (from, to) = packet.link();
+        if self.cuts.contains(&(from, to)) {
+            return self.trace.fault(Fault::Cut, format_args!("{from} -> {to} when sent"));
+        }
+        self.trace.fault(Fault::Late, format_args!("{from} -> {to}"));
+        let due = events.now() + delay;
+        self.busy_until = self.busy_until.max(due);
+        events.at(due, packet.into());
+    }
+
     fn carry<M, E: From<Packet<M>>>(&mut self, events: &mut Scheduler<E>, packet: Packet<M>) {
         let due = self.arrival(packet.link(), events.now());
         self.busy_until = self.busy_until.max(due);

@@ -15,6 +15,11 @@ fn copy_begun_anew() {
 }
 
 #[test]
+fn given_up_searched() {
+    planting::is_caught_in(&|seed| transfer::run(seed, 1_000).err(), (40, 2), Planted::GivenUpSearched);
+}
+
+#[test]
 fn tie_by_arrival() {
     planting::is_caught_in(&|seed| gossip::run(seed, 5, 50).err(), SEEDS, Planted::TieByArrival);
 }

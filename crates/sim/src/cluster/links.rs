@@ -58,7 +58,13 @@ impl World {
         let bytes = encoded.expect("what cannot be encoded comes back");
         self.hosts[at].sent_bytes += bytes.len() as u64;
         let frame = Frame { bytes, start: self.hosts[to].starts };
-        self.inside.send(&mut self.events, Packet { from: node_id(at), to: node_id(to), message: frame });
+        let packet = Packet { from: node_id(at), to: node_id(to), message: frame };
+        let late =
+            matches!(message, PeerMessage::AskRows { .. }).then(|| self.draw_late_question()).flatten();
+        match late {
+            Some(delay) => self.inside.send_late(&mut self.events, packet, delay),
+            None => self.inside.send(&mut self.events, packet),
+        }
         Ok(())
     }
 

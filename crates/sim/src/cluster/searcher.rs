@@ -8,7 +8,7 @@ use crate::check::cluster::{Row, Wanted};
 use crate::check::history::KeyName;
 use crate::check::siblings::{NUMBERS, TEXTS};
 use crate::check::{Verdict, Violation, index};
-use crate::seed::index_below;
+use crate::seed::{duration_between, index_below};
 use crate::show;
 use base::Rng;
 use base::rng::SplitMix64;
@@ -24,6 +24,12 @@ use std::time::Duration;
 
 /// Of so many ticks, one begins a query if none is under way.
 const EVERY: u64 = 64;
+/// While partitions move: what a query is told by whoever gives something up is what is most likely wrong.
+const EVERY_WHILE_MOVING: u64 = 12;
+/// Of so many questions of one node to another, then one comes late, and how late: when everybody goes by another ring perhaps, but
+/// before somebody else is asked.
+const LATE_EVERY: u64 = 4;
+const LATE_MAX: Duration = Duration::from_secs(5);
 /// How long a page may take: as a listing.
 const TIMEOUT: Duration = Duration::from_secs(8);
 /// How often a page may be lost before the query is given up.
@@ -131,7 +137,11 @@ impl World {
         if self.searcher.under_way.is_some() {
             return self.ask_page();
         }
-        if !self.phase.has_clients() || !self.searcher.rng.chance(1, EVERY) {
+        let every = match self.mover.is_moving() {
+            true => EVERY_WHILE_MOVING,
+            false => EVERY,
+        };
+        if !self.phase.has_clients() || !self.searcher.rng.chance(1, every) {
             return Ok(());
         }
         let mut request = self.searcher.draw();
@@ -187,6 +197,18 @@ impl World {
         search.asked = Some((at, self.numbers + 1));
         let request = Request::Index(Box::new(search.request.clone()));
         self.on_ask((SEARCHER, 0), (at, shard), request, TIMEOUT)
+    }
+
+    /// Whether a query is under way.
+    pub(super) fn is_searching(&self) -> bool {
+        self.searcher.under_way.is_some()
+    }
+
+    /// How late a question for rows comes, if it does.
+    pub(super) fn draw_late_question(&mut self) -> Option<Duration> {
+        let is_late =
+            self.phase.has_trouble() && self.mover.is_moving() && self.searcher.rng.chance(1, LATE_EVERY);
+        is_late.then(|| duration_between(&mut self.searcher.rng, Duration::ZERO, LATE_MAX))
     }
 
     fn give_up_search(&mut self) {

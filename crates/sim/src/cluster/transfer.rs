@@ -188,7 +188,9 @@ impl World {
                 if transfer.is_due() {
                     self.cut_copy(transfer);
                 }
-                if transfer.until.is_none() && !self.mover.is_moving() && self.hosts[NEWCOMER].serves() {
+                // A query that began before is told of what was given up meanwhile.
+                let is_over = !self.mover.is_moving() && !self.is_searching();
+                if transfer.until.is_none() && is_over && self.hosts[NEWCOMER].serves() {
                     self.auditor.copies.clear();
                     self.auditor.failed = None;
                     self.examine_all()?;
