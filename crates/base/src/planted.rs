@@ -87,6 +87,8 @@ pub enum Planted {
     EntryOfDeleted,
     /// A version that a repair brings does not change the tree of hashes.
     TreeNotUpdatedOnRepair,
+    /// A start takes the newest trees that were kept, whatever the tables have.
+    TreeAheadAfterCrash,
 }
 
 impl Planted {
@@ -132,6 +134,7 @@ impl Planted {
         Planted::StaleIndexEntry,
         Planted::EntryOfDeleted,
         Planted::TreeNotUpdatedOnRepair,
+        Planted::TreeAheadAfterCrash,
     ];
 }
 

@@ -18,8 +18,8 @@ pub type FoldVisitor = Box<dyn FnMut(&Visited<'_>) -> Control + Send>;
 /// A fold under way, as its store sees it.
 pub(crate) struct Fold {
     pub id: FoldId,
-    cancelled: Arc<AtomicBool>,
-    outcome: Outcome<Result<FoldEnd, Error>>,
+    pub(super) cancelled: Arc<AtomicBool>,
+    pub(super) outcome: Outcome<Result<FoldEnd, Error>>,
 }
 
 impl Fold {

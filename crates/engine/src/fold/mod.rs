@@ -5,12 +5,14 @@
 //! * `walk.rs` goes through a snapshot step by step. `job.rs` is a fold as a job, for an owner that must not wait;
 //!   [`Reader::fold`](crate::Reader::fold) runs one where it is called.
 //! * `scan.rs` brings keys and heads page by page.
+//! * `replayed.rs` visits what a start has replayed, as it was and as it is.
 //! * `sets.rs` combines what several ranges are about ([`RangeSet`]).
 //!
 //! Whatever a fold holds, it holds for a bounded while and in bounded memory: a window or a page. A fold that has ended
 //! says where it can be resumed.
 
 mod job;
+mod replayed;
 mod request;
 mod scan;
 mod sets;
@@ -19,6 +21,7 @@ mod walk;
 pub use crate::key_segments::{KEY_SEGMENTS_MAX, KeySegments, SEGMENT_BITS_MAX};
 pub(crate) use job::Fold;
 pub use job::{FoldId, FoldVisitor};
+pub use replayed::{Replaced, ReplacedVisitor, Replayed};
 pub use request::{
     BucketOf, Control, DAMAGED_NAMED_MAX, FoldEnd, FoldRequest, JournalCheck, KeyRange, Modified, Place,
     RANGES_MAX, Visited, What,

@@ -65,6 +65,16 @@ impl Snapshot {
         Ok(None)
     }
 
+    /// The head of a key's newest version.
+    pub(crate) fn head(
+        &self,
+        key: &[u8],
+        disk: &mut dyn Disk,
+        cache: &mut BlockCache,
+    ) -> Result<Option<Bytes>, Error> {
+        Ok(self.newest(key, &mut Blocks { disk, cache })?.map(|newest| newest.head))
+    }
+
     fn shown(
         &self,
         key: &[u8],

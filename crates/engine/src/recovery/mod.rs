@@ -31,6 +31,7 @@ mod join;
 mod notes;
 mod survey;
 
+use crate::checkpoint;
 use crate::compaction::Account;
 use crate::drops::{DroppedRanges, RangeDrop};
 use crate::entry::{Jsn, Seq};
@@ -132,6 +133,8 @@ pub fn rebuild(
     let (tables, before) = rebuild.whole_tables(&survey)?;
     let joined = rebuild.join(&survey, &notes, tables, &before, run)?;
     let state = rebuild.new_state(&survey, &notes, &before, joined, rng)?;
+    // What somebody kept beside the old tables says nothing of the new ones.
+    checkpoint::remove(rebuild.disk, dir)?;
     manifest::write(rebuild.disk, dir, &state)?;
     clean(rebuild.disk, &dir.join(REBUILD_DIR))?;
     rebuild.report.lost = state.lost;

@@ -2,6 +2,7 @@
 //!
 //! 1. Put the memtable aside.
 //! 2. Flush every frozen memtable; sync the journal.
+//!    What the owner keeps beside the ledger is kept with it.
 //! 3. Cut the journal to what was written, durably; then write the manifest with the exact dot counter and the journal's end.
 //!
 //! Each step is a turn or many; nothing blocks.
@@ -42,6 +43,11 @@ impl Store {
         matches!(self.maintenance.closing, Some(Closing::Writing(_) | Closing::Over))
     }
 
+    /// Whether memtables are flushed for the stop.
+    pub(super) fn drains(&self) -> bool {
+        matches!(self.maintenance.closing, Some(Closing::Draining))
+    }
+
     pub(super) fn step_close(&mut self, events: &mut Vec<Event>) {
         match &self.maintenance.closing {
             None | Some(Closing::Over) => {}
@@ -65,6 +71,10 @@ impl Store {
         }
         let busy = !self.writer.is_idle() || !self.frozen.is_empty() || self.maintenance_pending();
         if busy || !self.parked.is_empty() || !self.scans.is_empty() || !self.folds.is_empty() {
+            return;
+        }
+        self.checkpoints.end();
+        if !self.has_checkpoint(self.writer.next_jsn()) {
             return;
         }
         let mut state = self.manifest.clone();

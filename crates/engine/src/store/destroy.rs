@@ -7,6 +7,7 @@
 
 use super::maintenance::WASTE_DIR;
 use super::open::{JOURNAL_DIR, LOCK_FILE, TABLES_DIR, WHOLE_FILE};
+use crate::checkpoint::CHECKPOINT_FILE;
 use crate::error::Error;
 use crate::manifest::{self, JournalPosition, MANIFEST_COPY_FILE, MANIFEST_FILE, ManifestState};
 use crate::scrub::MARK_FILE;
@@ -42,7 +43,7 @@ pub(crate) fn destroy(disk: &mut dyn Disk, dir: &Path) -> Result<(), Error> {
         disk::run(disk, DiskOp::Remove { path: waste.join(name) })?;
     }
     // Without the manifest nothing here is a store, so its copy goes first.
-    for name in [MANIFEST_COPY_FILE, WHOLE_FILE, MARK_FILE, MANIFEST_FILE, LOCK_FILE] {
+    for name in [MANIFEST_COPY_FILE, WHOLE_FILE, MARK_FILE, CHECKPOINT_FILE, MANIFEST_FILE, LOCK_FILE] {
         match disk::run(disk, DiskOp::Remove { path: dir.join(name) }) {
             Err(error) if error.kind != DiskErrorKind::NotFound => return Err(error.into()),
             _ => {}

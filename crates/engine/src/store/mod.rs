@@ -7,6 +7,7 @@
 //!   that the caller knows; `index.rs`: with index entries beside it; `load.rs`: a sorted load goes past the memtable.
 //! * `lookup.rs`: HEAD and GET, resumable.
 //! * `maintenance/`: flushes, merges, the next segment, the manifest; one at a time of each kind.
+//! * `checkpoint.rs`: what the owner keeps beside the ledger is kept with each flush.
 //! * `pressure.rs`: how near it is to its limits, and how much slower writes should come.
 //! * `room.rs`: what it does when the disk is full.
 //! * `stats.rs`: what it has done and what it holds, for operators; `resources.rs`: options that fit a machine.
@@ -18,6 +19,7 @@
 //! * A version of the ledger (memtables, tables) is replaced, never changed: whoever holds one may read on.
 
 mod cache;
+mod checkpoint;
 mod close;
 mod condition;
 mod destroy;
@@ -50,6 +52,7 @@ pub use stats::{Amplification, CompressionCounters, LevelStats, StoreCounters, S
 pub use times::Times;
 pub use write::{BATCH_WRITES_MAX, LEVEL0_TABLES_MAX, MEMTABLES_FROZEN_MAX, Write};
 
+use crate::checkpoint::Checkpoints;
 use crate::compaction::{Account, Accounts};
 use crate::compression::Compressor;
 use crate::drops::DroppedRanges;
@@ -134,6 +137,7 @@ pub struct Store {
     indexed_at: Seq,
     /// Versions up to this one are in tables, as far as is known since the store was opened.
     flushed: Seq,
+    checkpoints: Checkpoints,
     manifest: ManifestState,
     cache: BlockCache,
     parked: FastMap<LookupId, Parked>,

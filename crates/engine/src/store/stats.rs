@@ -29,6 +29,10 @@ pub struct StoreCounters {
     pub flushes: u64,
     /// Bytes of the tables that flushes wrote.
     pub flush_bytes: u64,
+    /// Checkpoints of what the owner keeps beside the ledger.
+    pub checkpoints: u64,
+    /// Bytes written for them.
+    pub checkpoint_bytes: u64,
     /// Merges of tables.
     pub merges: u64,
     /// Bytes of the tables that merges read.

@@ -4,7 +4,7 @@ use super::HandClock;
 use super::disk::MemoryDisk;
 use base::rng::SplitMix64;
 use base::{Clock, Disk, Job, Progress, Rng, Spawn};
-use engine::store::{Event, Platform};
+use engine::store::{Event, OpenReport, Platform};
 use engine::{CompactionSchedule, Durability, Embedded, Error, Machine, Options, Store, Write};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -51,7 +51,11 @@ pub struct Slow {
 
 impl Slow {
     pub fn open(options: Options) -> Slow {
-        let (disk, clock, jobs) = (MemoryDisk::default(), HandClock::new(), SlowJobs::default());
+        Slow::open_on(MemoryDisk::default(), options).0
+    }
+
+    pub fn open_on(disk: MemoryDisk, options: Options) -> (Slow, OpenReport) {
+        let (clock, jobs) = (HandClock::new(), SlowJobs::default());
         let platform = Platform {
             disk: Box::new(disk.clone()),
             startup: Box::new(disk.clone()),
@@ -59,8 +63,8 @@ impl Slow {
             rng: Box::new(SplitMix64::new(1)),
             clock: Arc::new(clock.clone()),
         };
-        let (store, _) = Store::open(Path::new("/store"), options, platform).unwrap();
-        Slow { store, disk, jobs, events: Vec::new(), clock }
+        let (store, report) = Store::open(Path::new("/store"), options, platform).unwrap();
+        (Slow { store, disk, jobs, events: Vec::new(), clock }, report)
     }
 
     pub fn turn(&mut self) {

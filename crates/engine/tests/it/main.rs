@@ -9,6 +9,7 @@ mod common;
 
 mod ahead;
 mod calls;
+mod checkpoint;
 mod compaction;
 mod compression;
 mod ends;

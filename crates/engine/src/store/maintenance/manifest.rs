@@ -83,7 +83,9 @@ impl Store {
             return self.write_manifest_again();
         }
         let durable = self.writer.durable();
-        let ready = self.maintenance.edits.iter().position(|edit| edit.needs_durable <= durable);
+        let is_kept = self.frozen.front().is_none_or(|oldest| self.has_checkpoint(oldest.end_jsn));
+        let may = |edit: &Edit| edit.needs_durable <= durable && (is_kept || !edit.flushed);
+        let ready = self.maintenance.edits.iter().position(may);
         if ready.is_some_and(|index| !self.count_some_dead(index)) {
             return;
         }

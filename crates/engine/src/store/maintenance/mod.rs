@@ -83,6 +83,7 @@ impl Store {
         self.take_segment();
         self.take_flush();
         self.take_merge();
+        self.step_checkpoints();
         self.take_compaction(now);
         self.take_manifest();
         self.take_scrub(now);

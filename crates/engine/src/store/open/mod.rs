@@ -7,9 +7,11 @@
 //! 3. Open its tables; remove those that it does not name.
 //! 4. Replay the journal from where the tables end, cut what is torn, and sync the rest: what is shown to a
 //!    reader now must not be lost by the next crash.
+//!    Full memtables are put aside and flushed later.
 //! 5. Begin a new segment: what a crash left is never written again.
 //! 6. See whether the index is whole, if one is kept.
-//! 7. Write the manifest, with a new lease.
+//! 7. Look for a checkpoint of what the owner keeps beside these tables.
+//! 8. Write the manifest, with a new lease.
 //!
 //! Damage does not keep a store from opening. In the journal: later records are applied, a damaged value answers an
 //! error, and where a key was lost everything that it might have been answers that error. A table that is lost leaves
@@ -24,10 +26,13 @@ use super::maintenance::{LEASE_COUNTERS, Maintenance, ScrubState, position};
 use super::room::Room;
 use super::segments::{Segment, Segments};
 use super::stats::GroupTimes;
-use super::{BlockCache, JOURNAL_TOKEN, Options, Store, StoreCounters, Times};
+use super::write::MEMTABLES_FROZEN_MAX;
+use super::{BlockCache, Frozen, JOURNAL_TOKEN, Options, Store, StoreCounters, Times};
+use crate::checkpoint::{self, Checkpoints, FoundCheckpoint, FoundLog, NotTaken};
 use crate::compression::{Compressor, ZSTD_LEVELS};
 use crate::entry::{Jsn, Seq};
 use crate::error::{Damage, Error};
+use crate::fold::Replayed;
 use crate::index::Building;
 use crate::journal::prepare::PrepareSegment;
 use crate::journal::segment::{self, SegmentId};
@@ -41,7 +46,6 @@ use base::spawn::Outcome;
 use base::{Clock, Disk, FastMap, Rng, Spawn};
 use bytes::Bytes;
 use replay::Recovery;
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -85,6 +89,8 @@ pub struct OpenReport {
     pub torn: Vec<Damage>,
     /// Damage: what these bytes held can not be read here.
     pub damage: Vec<Damage>,
+    /// Why what the owner kept beside the tables is not taken, if there was any.
+    pub checkpoint: Option<NotTaken>,
 }
 
 impl Store {
@@ -115,12 +121,14 @@ impl Store {
         (recovery.report.created, recovery.report.clean) = (created, clean);
         recovery.report.damage.extend(damage);
         recovery.replay(&state)?;
+        let checkpoint = recovery.find_checkpoint(&state)?;
         let id = SegmentId(state.next_segment_id.max(recovery.next_segment));
         let journal = dir.join(JOURNAL_DIR);
         let ready =
             PrepareSegment::new(&journal, id, state.incarnation, Outcome::new()).run(recovery.disk)?;
         let Recovery {
             memtable,
+            frozen,
             version,
             segments,
             next_jsn,
@@ -167,13 +175,14 @@ impl Store {
             accounts,
             replay_account,
             memtable,
-            frozen: VecDeque::new(),
+            frozen,
             version: Arc::new(version),
             drops,
             building: None,
             has_entries: false,
             indexed_at: Seq(0),
             flushed: Seq(0),
+            checkpoints: Checkpoints::default(),
             manifest: state,
             parked: FastMap::default(),
             scans: Vec::new(),
@@ -201,6 +210,7 @@ impl Store {
             (store.building, store.indexed_at) = (found.building, found.marked);
             store.has_entries = found.has_entries;
         }
+        store.checkpoints = store.checkpoints_of(checkpoint, replay_from.1);
         let mut state = store.manifest.clone();
         state.clean = None;
         state.dot_lease_end = next_counter + LEASE_COUNTERS;
@@ -209,6 +219,34 @@ impl Store {
         manifest::write(&mut *startup, dir, &state)?;
         store.manifest = state;
         Ok((store, report))
+    }
+
+    fn checkpoints_of(&mut self, log: Option<FoundLog>, flushed: Jsn) -> Checkpoints {
+        let Some(FoundLog { records, end, .. }) = log else { return Checkpoints::of(None, None, flushed) };
+        let snapshot = self.snapshot();
+        let frozen = self.frozen.iter().map(|frozen| (frozen.reader.clone(), frozen.last_seq));
+        let parts = frozen.chain([(self.memtable.reader(), snapshot.seq())]).collect();
+        let replayed = Replayed { parts, snapshot };
+        Checkpoints::of(Some(end), Some(FoundCheckpoint { records, replayed }), flushed)
+    }
+}
+
+impl Recovery<'_> {
+    /// The checkpoint that says what the tables have; one that may say anything else is removed.
+    fn find_checkpoint(&mut self, state: &ManifestState) -> Result<Option<FoundLog>, Error> {
+        let found = checkpoint::find(self.disk, self.dir, state.incarnation, self.replay_from.1);
+        let why = match found {
+            Ok(None) => return Ok(None),
+            Err(_) => NotTaken::Damaged,
+            Ok(Some(_)) if !self.report.damage.is_empty() || !self.lost.is_empty() => NotTaken::Losses,
+            Ok(Some(None)) => NotTaken::Other,
+            // The manifest names drops before what they cut out of is flushed.
+            Ok(Some(Some(found))) if self.drops.last_seq() > found.seq => NotTaken::Drops,
+            Ok(Some(Some(found))) => return Ok(Some(found)),
+        };
+        self.report.checkpoint = Some(why);
+        checkpoint::remove(self.disk, self.dir)?;
+        Ok(None)
     }
 }
 

@@ -1,7 +1,10 @@
 //! What opening builds up: the tables that the manifest names, and what the journal has beyond them.
 
 use super::segments::{ascending, to_u32};
-use super::{JOURNAL_DIR, LEDGER_LOST, OpenReport, Options, Segment, Segments, TABLES_DIR, open_table};
+use super::{
+    Frozen, JOURNAL_DIR, LEDGER_LOST, MEMTABLES_FROZEN_MAX, OpenReport, Options, Segment, Segments,
+    TABLES_DIR, open_table,
+};
 use crate::compaction::{Account, Accounts};
 use crate::drops::{DroppedRanges, RangeDrop};
 use crate::entry::{Entry, Jsn, Location, Seq};
@@ -20,7 +23,7 @@ use base::disk::{self, DiskOp};
 use base::spawn::Outcome;
 use base::{Disk, Job, Progress};
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -32,6 +35,10 @@ pub(super) struct Recovery<'a> {
     pub(super) options: &'a Options,
     pub(super) next_table: Arc<AtomicU64>,
     pub(super) memtable: Memtable,
+    /// Full ones, oldest first: they are flushed once the store is open.
+    pub(super) frozen: VecDeque<Frozen>,
+    /// Where the last record ends that was replayed.
+    replayed_to: Position,
     pub(super) version: Version,
     pub(super) segments: BTreeMap<SegmentId, Segment>,
     /// The segments that the manifest names, in their order.
@@ -86,6 +93,8 @@ impl<'a> Recovery<'a> {
             options,
             next_table: Arc::new(AtomicU64::new(state.next_table_id.0)),
             memtable: Memtable::new(options.memtable_bytes_max),
+            frozen: VecDeque::new(),
+            replayed_to: at,
             version: Version::new(levels),
             segments: BTreeMap::new(),
             named: &state.segments,
@@ -155,6 +164,9 @@ impl<'a> Recovery<'a> {
     }
 
     fn apply(&mut self, scanned: &ScannedRecord) -> Result<(), Error> {
+        if self.memtable.bytes() >= self.options.memtable_bytes_max {
+            self.freeze()?;
+        }
         let record = scanned.record();
         let (offset, len) = (to_u32(scanned.offset)?, to_u32(scanned.len() as u64)?);
         let (location, inline): (_, &[u8]) = match record.kind {
@@ -174,13 +186,8 @@ impl<'a> Recovery<'a> {
         self.accounts.count(location, len);
         self.enter(record.key, record.seq, entry);
         self.report.replayed += 1;
-        if self.memtable.bytes() >= self.options.memtable_bytes_max {
-            let end = Position {
-                segment: scanned.segment,
-                offset: scanned.offset + padded_len(scanned.len()) as u64,
-            };
-            self.flush(end)?;
-        }
+        let offset = scanned.offset + padded_len(scanned.len()) as u64;
+        self.replayed_to = Position { segment: scanned.segment, offset };
         Ok(())
     }
 
@@ -236,9 +243,25 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    /// Writes the memtable to a table of level 0: what is replayed need not fit into memory.
-    fn flush(&mut self, end: Position) -> Result<(), Error> {
+    /// Puts the full memtable aside, as a running store does.
+    fn freeze(&mut self) -> Result<(), Error> {
+        if self.frozen.len() >= MEMTABLES_FROZEN_MAX {
+            self.flush()?;
+        }
         let full = std::mem::replace(&mut self.memtable, Memtable::new(self.options.memtable_bytes_max));
+        self.frozen.push_back(Frozen {
+            reader: full.reader(),
+            last_seq: Seq(self.next_seq.0 - 1),
+            end: self.replayed_to,
+            end_jsn: self.next_jsn,
+            end_account: self.accounts.of(self.replayed_to.segment),
+        });
+        Ok(())
+    }
+
+    /// Writes the oldest full memtable to a table of level 0: what is replayed need not fit into memory.
+    fn flush(&mut self) -> Result<(), Error> {
+        let full = self.frozen.pop_front().expect("the caller has looked");
         let outcome = Outcome::new();
         let request = MergeRequest {
             dir: self.dir.join(TABLES_DIR),
@@ -250,7 +273,7 @@ impl<'a> Recovery<'a> {
             lost: Arc::default(),
             now_ms: 0,
         };
-        let source = Box::new(MemtableSource::new(&full.reader(), Seq(u64::MAX)));
+        let source = Box::new(MemtableSource::new(&full.reader, Seq(u64::MAX)));
         let mut job = MergeJob::new(vec![source], request, outcome.clone());
         while job.slice(self.disk) == Progress::More {}
         let output = outcome.take().expect("a job that is done has its outcome")?;
@@ -261,8 +284,8 @@ impl<'a> Recovery<'a> {
             segments.push(segment);
         }
         self.accounts.bury(&segments, &output.dead);
-        self.replay_from = (end, self.next_jsn);
-        self.replay_account = self.accounts.of(end.segment);
+        self.replay_from = (full.end, full.end_jsn);
+        self.replay_account = full.end_account;
         Ok(())
     }
 
