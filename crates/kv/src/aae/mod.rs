@@ -5,19 +5,22 @@
 //! branches to segments to keys, and says which keys are to be read and repaired.
 //!
 //! * `tree.rs`: trees, kept with every write.
+//! * `checkpoint.rs`: trees on disk, which outlive a process.
 //! * `exchange.rs`: how the keys are found that two nodes differ in.
 //!
 //! Invariants: nothing is repaired by an exchange itself: a key that differs is read with all of its replicas asked, which joins what
 //! they have ([`crate::Get`]). So a version is never replaced by an older one, and what was reaped stays so. A tree that
 //! is wrong costs time, and finds nothing that is not there.
 //!
-//! Left out: expiry, and trees that outlive a process: at a start they are made from the heads (decision 53).
+//! Left out: expiry.
 //!
 //! Follows Riak's `aae_exchange` (leveled's TicTac trees).
 
+mod checkpoint;
 mod exchange;
 mod tree;
 
+pub use checkpoint::{Checkpoint, Delta, RecordWriter, Scope, join};
 pub use exchange::{
     CONFIRM_AFTER, Exchange, Input, KEYS_MAX, KeyHash, KeyPage, Outcome, Output, ROOTS_MAX, Range,
     SEGMENTS_MAX,

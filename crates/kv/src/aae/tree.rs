@@ -24,7 +24,7 @@ const KEYS_CROWDED: u64 = 8;
 
 /// Segments that are there together.
 const CHUNK_BITS: u32 = 5;
-const CHUNK: usize = 1 << CHUNK_BITS;
+pub(super) const CHUNK: usize = 1 << CHUNK_BITS;
 const _: () = assert!(BITS_MIN >= CHUNK_BITS && BITS_MAX <= 32, "a tree has whole chunks");
 
 /// The hash of a key at this place with this head.
@@ -69,6 +69,11 @@ impl Tree {
         self.keys
     }
 
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.keys == 0 && self.root == 0
+    }
+
     /// The hash of all.
     pub fn root(&self) -> u32 {
         self.root
@@ -84,6 +89,32 @@ impl Tree {
         }
         self.root ^= change;
         *self.segment_mut(place >> (32 - self.bits)) ^= change;
+    }
+
+    /// Places change by these hashes, and there are so many keys more.
+    pub(super) fn change_many(&mut self, keys: i64, changes: &[(u32, u32)]) {
+        self.keys = self.keys.saturating_add_signed(keys);
+        for &(place, change) in changes {
+            self.root ^= change;
+            *self.segment_mut(place >> (32 - self.bits)) ^= change;
+        }
+    }
+
+    /// The chunks that are there, with their numbers.
+    pub(super) fn chunks(&self) -> impl Iterator<Item = (u32, &[u32; CHUNK])> {
+        (0..).zip(&self.chunks).filter_map(|(number, chunk)| Some((number, chunk.as_deref()?)))
+    }
+
+    /// Puts a chunk in its place, where none is; `None` if there is no such place.
+    pub(super) fn put_chunk(&mut self, number: u32, hashes: &[u32; CHUNK]) -> Option<()> {
+        if number >> (self.bits - CHUNK_BITS) != 0 {
+            return None;
+        }
+        for (segment, hash) in (number << CHUNK_BITS..).zip(hashes) {
+            self.root ^= hash;
+            *self.segment_mut(segment) ^= hash;
+        }
+        Some(())
     }
 
     fn segment_mut(&mut self, segment: u32) -> &mut u32 {
