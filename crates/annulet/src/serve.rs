@@ -110,6 +110,9 @@ fn log_opening(started: &Started) {
         for damage in &report.damage {
             tracing::error!(shard, "{damage}; what it held cannot be read here");
         }
+        if let Some(why) = report.checkpoint {
+            tracing::info!(shard, "hash trees are made from the heads: {why}");
+        }
     }
 }
 

@@ -89,6 +89,8 @@ pub struct Stats {
     rebuild_keys: u64,
     rebuild_micros: u64,
     rebuild_damaged: u64,
+    trees_kept: u64,
+    tree_bytes_written: u64,
     trees_wrong: u64,
     trees_due: usize,
     tree_bytes: usize,
@@ -230,6 +232,8 @@ impl Stats {
         self.rebuild_keys += counters.rebuild_keys;
         self.rebuild_micros += counters.rebuild_micros;
         self.rebuild_damaged += counters.rebuild_damaged;
+        self.trees_kept += counters.trees_kept;
+        self.tree_bytes_written += store.counters.checkpoint_bytes;
         self.trees_wrong += counters.trees_wrong;
         self.trees_due += thread.shard.trees_due;
         self.tree_bytes += thread.shard.tree_bytes;

@@ -122,3 +122,8 @@ fn rows_skipped_at_a_page() {
 fn tree_not_updated_on_repair() {
     is_caught(Planted::TreeNotUpdatedOnRepair);
 }
+
+#[test]
+fn tree_ahead_after_crash() {
+    is_caught(Planted::TreeAheadAfterCrash);
+}

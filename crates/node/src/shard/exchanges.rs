@@ -146,7 +146,7 @@ impl Shard {
             && is_idle
             && self.exchanges.current.is_none()
             && self.exchanges.paused.is_empty()
-            && !self.trees.rebuilds.are_first_due(&self.trees.whole)
+            && !self.trees.are_first_due()
         {
             self.exchanges.next_round = Some(now + interval);
             self.begin_round();

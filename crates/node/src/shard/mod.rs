@@ -15,6 +15,7 @@
 //! * Whatever other nodes do, or do not do, costs this shard bounded memory and its clients their deadline at most.
 
 mod admission;
+mod checkpoints;
 mod copies;
 mod exchanges;
 mod folds;
@@ -242,6 +243,8 @@ pub struct ShardCounters {
     pub rebuild_micros: u64,
     /// Those whose values were found missing or damaged, and that were read so that other replicas heal them.
     pub rebuild_damaged: u64,
+    /// Partitions whose trees an earlier process has left.
+    pub trees_kept: u64,
     /// Trees that did not say what the store has: something was lost, or the tree was not kept.
     pub trees_wrong: u64,
 }
@@ -329,7 +332,7 @@ impl Shard {
             false => Actor(config.rng.next_u64()),
         };
         let topology = Topology::at_rest(Arc::clone(&config.members), Arc::clone(&config.ring));
-        Shard {
+        let mut shard = Shard {
             moves: Moves::new(topology),
             // Unlike those of an earlier process, and with room for the shard beside it.
             last_work: config.rng.next_u64() >> 16,
@@ -357,7 +360,9 @@ impl Shard {
             stopping: None,
             events: Vec::new(),
             outputs: Vec::new(),
-        }
+        };
+        shard.take_kept_trees();
+        shard
     }
 
     /// Takes a message of another shard.
@@ -404,6 +409,7 @@ impl Shard {
         self.take_turns_giving();
         self.make_trees(now);
         self.take_turn_exchanging(now);
+        self.keep_trees();
         // What was taken up again may have written: that need not wait for another wake-up.
         if self.store.wants_turn() {
             self.store.turn(now, &mut self.events);
@@ -514,7 +520,7 @@ impl Shard {
             graves: self.graveyard.len(),
             writes_held: self.pacer.len(),
             paced: self.pacer.owed,
-            trees_due: self.trees.rebuilds.due().count(),
+            trees_due: self.trees.due(),
             tree_bytes,
             tree_keys,
         }

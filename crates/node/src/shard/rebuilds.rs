@@ -151,6 +151,11 @@ impl Rebuilds {
         self.timers.retain(|(_, first)| firsts.contains(first));
     }
 
+    /// A partition is not to be made after all. Tells whether it was.
+    pub fn spare(&mut self, first: u16) -> bool {
+        self.due.remove(&first).is_some()
+    }
+
     /// The partitions that are to be made, or made anew.
     pub fn due(&self) -> impl Iterator<Item = u16> {
         let making = self.making.iter().map(|making| making.first);
@@ -293,7 +298,8 @@ impl Shard {
     /// Goes on with making trees: the next partition, or its next part once the snapshot shows what it must.
     pub(super) fn make_trees(&mut self, now: Monotonic) {
         if self.trees.rebuilds.making.is_none() {
-            if self.store.fenced().is_some() {
+            // What is kept as of a flush must not have been made after it.
+            if self.store.fenced().is_some() || self.trees.completing.is_some() {
                 return;
             }
             let Some(next) = self.trees.rebuilds.next(now) else { return };
@@ -341,6 +347,10 @@ impl Shard {
         id: FoldId,
         end: Result<FoldEnd, engine::Error>,
     ) -> Result<(), Result<FoldEnd, engine::Error>> {
+        if self.trees.completing.as_ref().is_some_and(|completing| completing.fold == id) {
+            self.on_completed(end);
+            return Ok(());
+        }
         let making = self.trees.rebuilds.making.as_mut();
         let part = making.and_then(|making| making.fold.take_if(|(fold, ..)| *fold == id));
         let Some((_, shows, began)) = part else { return Err(end) };
@@ -377,6 +387,7 @@ impl Shard {
         let Some(making) = self.trees.rebuilds.making.take() else { return };
         let made = std::mem::take(&mut making.made().trees);
         let first = making.first;
+        self.keep_trees();
         let is_other = self.trees.take(first, made, making.unsure);
         self.trees.notes.set_made(first, making.check, is_other, now);
         self.counters.trees_made += 1;

@@ -1,13 +1,12 @@
 //! Trees of hashes over what this shard holds ([`kv::aae`]), for each partition that is this node's by the ring in force.
 //!
-//! 1. After a start, and when a partition or other numbers of replicas come, a partition is *due*: its trees are made from its
-//!    heads (`rebuilds.rs`).
+//! 1. After a start they are what an earlier process has left (`checkpoints.rs`). Where it has left none, and when a partition or other
+//!    numbers of replicas come, a partition is *due*: its trees are made from its heads (`rebuilds.rs`).
 //! 2. From then on they are *whole*, and each write of a head changes them ([`Shard::note_written`]).
 //! 3. A tree that is crowded, or was found not to say what the store has, is made anew.
-//!
-//! Left out: trees on disk. At a start they are made from the heads, and until then nothing is compared.
 
 use super::Shard;
+use super::checkpoints::{Changes, Completing};
 use super::notes::Notes;
 use super::rebuilds::Rebuilds;
 use super::work::{Coordinator, Prior, Work};
@@ -17,7 +16,7 @@ use base::checksum::crc32c_append;
 use bytes::Bytes;
 use engine::Seq;
 use engine::fold::{JournalCheck, KeyRange, KeySegments};
-use kv::aae::{Tree, TreeId, leaf};
+use kv::aae::{Delta, Tree, TreeId, leaf};
 use kv::{Bucket, BucketTable, PropsChange};
 use ring::Ring;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +32,8 @@ pub(super) struct Kept {
     pub version: u64,
     /// Whether it was changed by a write that did not know what was there before.
     pub unsure: bool,
+    /// What has changed since it was last kept on disk; `None` if it is to be kept whole.
+    pub delta: Option<Delta>,
 }
 
 /// A change of a tree: what a write has replaced, and by what.
@@ -51,17 +52,21 @@ pub(super) struct Change {
 /// All trees.
 #[derive(Default)]
 pub(super) struct Trees {
-    trees: BTreeMap<TreeId, Kept>,
+    pub trees: BTreeMap<TreeId, Kept>,
     /// The partitions that have theirs, by their first prefix.
     pub whole: BTreeSet<u16>,
     pub rebuilds: Rebuilds,
     pub notes: Notes,
-    last_version: u64,
+    /// Those that an earlier process has left, until what came after them is known.
+    pub completing: Option<Completing>,
+    /// What else has changed since trees were last kept on disk.
+    pub changed: Changes,
+    pub last_version: u64,
     /// The ring by whose partitions they are.
-    ring: Option<Arc<Ring>>,
+    pub ring: Option<Arc<Ring>>,
     /// Of the properties, and of the numbers of replicas in them.
     props: Option<u64>,
-    n_vals: u32,
+    pub n_vals: u32,
 }
 
 impl Trees {
@@ -82,8 +87,20 @@ impl Trees {
 
     /// Bytes of memory that they take, and the keys in them.
     pub fn sizes(&self) -> (usize, u64) {
-        let all = self.trees.values().map(|kept| (kept.tree.bytes(), kept.tree.keys()));
+        let bytes = |kept: &Kept| kept.tree.bytes() + kept.delta.as_ref().map_or(0, Delta::bytes);
+        let all = self.trees.values().map(|kept| (bytes(kept), kept.tree.keys()));
         all.fold((0, 0), |(bytes, keys), (more, of)| (bytes + more, keys + of))
+    }
+
+    /// Partitions whose trees are yet to be made, or completed.
+    pub fn due(&self) -> usize {
+        let completing = self.completing.as_ref().map_or(0, |completing| completing.firsts.len());
+        self.rebuilds.due().count() + completing
+    }
+
+    /// Whether some that could be read are yet to get their first trees.
+    pub fn are_first_due(&self) -> bool {
+        self.completing.is_some() || self.rebuilds.are_first_due(&self.whole)
     }
 
     /// Has a partition's trees made anew; until then they stay as they are.
@@ -103,9 +120,11 @@ impl Trees {
         let before = self.whole.contains(&first).then(|| roots(self));
         self.forget(first);
         self.whole.insert(first);
+        self.changed.came(first);
         for (n_val, tree) in made {
             self.last_version += 1;
-            let kept = Kept { tree: tree.fitted(), version: self.last_version, unsure };
+            let (tree, version) = (tree.fitted(), self.last_version);
+            let kept = Kept { tree, version, unsure, delta: None };
             self.trees.insert(TreeId { first, n_val }, kept);
         }
         before.is_some_and(|before| before != roots(self))
@@ -117,22 +136,36 @@ impl Trees {
         self.trees.range(of(0)..=of(u32::MAX))
     }
 
-    fn change(&mut self, tree: TreeId, change: &Change) {
+    /// Makes a change of a tree that is whole.
+    pub fn change(&mut self, tree: TreeId, change: &Change) {
         self.last_version += 1;
-        let new = || Kept { tree: Tree::default(), version: 0, unsure: false };
+        let new = || Kept { tree: Tree::default(), version: 0, unsure: false, delta: None };
         let kept = self.trees.entry(tree).or_insert_with(new);
         kept.version = self.last_version;
         kept.unsure |= change.unsure;
         kept.tree.change(change.place, change.old, change.new);
-        if kept.tree.is_crowded() {
+        if let Some(delta) = &mut kept.delta {
+            delta.change(change.place, change.old, change.new, change.unsure);
+            kept.delta.take_if(|delta| delta.len() > deltas_max(&kept.tree));
+        }
+        let (is_crowded, is_empty) = (kept.tree.is_crowded(), kept.tree.is_empty());
+        self.fit(tree, is_crowded, is_empty);
+    }
+
+    /// A tree that has grown too large is made anew; an empty one is not there.
+    pub fn fit(&mut self, tree: TreeId, is_crowded: bool, is_empty: bool) {
+        if is_crowded {
             self.rebuilds.want(tree.first, JournalCheck::None);
-        } else if kept.tree.keys() == 0 && kept.tree.root() == 0 {
+        } else if is_empty {
             self.trees.remove(&tree);
+            self.changed.emptied.insert(tree);
         }
     }
 
     fn forget(&mut self, first: u16) {
-        self.whole.remove(&first);
+        if self.whole.remove(&first) {
+            self.changed.gone(first);
+        }
         let gone: Vec<TreeId> = self.of(first).map(|(tree, _)| *tree).collect();
         for tree in gone {
             self.trees.remove(&tree);
@@ -177,7 +210,6 @@ impl Shard {
         }
         let first = self.first_of(key::prefix_of(&work.key));
         let place = KeySegments::number_of(&work.key, PLACE_BITS);
-        let trees = &mut self.trees;
         let old = match &work.prior {
             Prior::Plain { head } => head.as_ref(),
             Prior::Indexed { head, .. } => Some(head),
@@ -193,10 +225,17 @@ impl Shard {
             new: new.map(|head| leaf(place, head)),
             unsure: matches!(work.prior, Prior::Unread | Prior::Damaged),
         };
-        if trees.whole.contains(&first) {
-            trees.change(TreeId { first, n_val: change.n_val }, &change);
+        let tree = TreeId { first, n_val: change.n_val };
+        if self.trees.whole.contains(&first) {
+            self.keep_trees_before(seq);
+            self.trees.change(tree, &change);
+        } else if let Some(completing) = self.trees.completing.as_mut().filter(|it| it.has(first)) {
+            if !completing.note(tree, change) {
+                self.give_up_completing();
+            }
+            return;
         }
-        if let Some(fold) = trees.rebuilds.note(first, change) {
+        if let Some(fold) = self.trees.rebuilds.note(first, change) {
             self.store.cancel_fold(fold);
         }
     }
@@ -219,6 +258,11 @@ impl Shard {
             self.trees.whole.clear();
             self.trees.rebuilds = Rebuilds::default();
             self.trees.notes = Notes::default();
+            self.trees.completing = None;
+            self.trees.changed.clear();
+        }
+        if self.trees.ring.is_none() {
+            self.store.keep_checkpoints(kv::aae::join);
         }
         self.trees.props = Some(self.table.digest());
         self.trees.n_vals = n_vals;
@@ -235,12 +279,16 @@ impl Shard {
         let trees = &mut self.trees;
         trees.rebuilds.retain(&firsts);
         trees.notes.retain(&firsts);
+        if let Some(completing) = &mut trees.completing {
+            completing.firsts.retain(|first| firsts.contains(first));
+        }
         for gone in trees.whole.difference(&firsts).copied().collect::<Vec<_>>() {
             trees.forget(gone);
         }
-        for first in firsts.into_iter().filter(|first| !trees.whole.contains(first)) {
-            trees.rebuilds.want_first(first);
-        }
+        let is_left = |first| trees.completing.as_ref().is_some_and(|completing| completing.has(first));
+        let missing = |first: &u16| !trees.whole.contains(first) && !is_left(*first);
+        let missing: Vec<u16> = firsts.into_iter().filter(missing).collect();
+        missing.into_iter().for_each(|first| trees.rebuilds.want_first(first));
     }
 
     /// The numbers of replicas that trees are kept for.
@@ -248,6 +296,11 @@ impl Shard {
         let agreed = self.moves.topology.n_vals.iter().copied();
         self.table.n_vals().into_iter().chain(agreed).collect()
     }
+}
+
+/// Changes of a tree that are remembered for the disk: with more it is kept whole, for about twice as many bytes.
+fn deltas_max(tree: &Tree) -> usize {
+    64 + usize::try_from(tree.keys() / 8).unwrap_or(usize::MAX)
 }
 
 /// A sum over the numbers of replicas of all buckets and bucket types.

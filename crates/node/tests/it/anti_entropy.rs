@@ -115,6 +115,41 @@ fn a_node_that_has_lost_its_disk_has_all_again() {
     assert_eq!(sum(&cluster, |it| it.trees_wrong), 0);
 }
 
+/// Trees are as they were after a stop, and after a kill: nothing is read again, and nothing is found to differ.
+#[test]
+fn trees_outlive_a_process() {
+    let data = folder();
+    let mut cluster = comparing(&data);
+    assert_eq!(sum(&cluster, |it| it.trees_made), 3 * 16, "nobody has left any");
+    for node in 0..3 {
+        cluster.stop(node);
+        cluster.start(node);
+    }
+    cluster.pass(Duration::from_secs(1));
+    for key in 0..300 {
+        cluster.put(key % 3, &format!("k{key}"), "v").unwrap();
+        if key % 50 == 7 {
+            cluster.ask(1, kv::Request::Delete(delete(&format!("k{key}")))).unwrap();
+        }
+    }
+    let keys = |cluster: &Cluster, node: usize| cluster.nodes[node].as_ref().unwrap().stats().tree_keys;
+    cluster.pass(Duration::from_secs(1));
+    let before: Vec<u64> = (0..3).map(|node| keys(&cluster, node)).collect();
+    cluster.stop(0);
+    cluster.start(0);
+    cluster.kill(1);
+    cluster.start(1);
+    cluster.pass(Duration::from_secs(1));
+    cluster.put(2, "k1", "w").unwrap();
+    cluster.kill(1);
+    cluster.start(1);
+    cluster.pass(Duration::from_secs(5));
+    assert_eq!((0..3).map(|node| keys(&cluster, node)).collect::<Vec<_>>(), before);
+    let kept = |node: usize| cluster.nodes[node].as_ref().unwrap().stats().counters.trees_kept;
+    assert_eq!((kept(0), kept(1), kept(2)), (16, 16, 16));
+    assert_eq!(sum(&cluster, |it| it.trees_made + it.trees_wrong + it.exchanges), 0);
+}
+
 /// A partition that could not be read was forgotten, and with it one more in each turn until it was due again.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "it damages the store's files behind its back")]
@@ -132,6 +167,7 @@ fn a_partition_that_cannot_be_read_keeps_none_of_the_others_from_being_compared(
     let middle = bytes.len() / 3;
     bytes[middle] ^= 1;
     std::fs::write(&largest, bytes).unwrap();
+    std::fs::remove_file(cluster.data.join(NAMES[2]).join("shard-000/CHECKPOINTS")).unwrap();
     cluster.start(2);
     cluster.pass(Duration::from_secs(30));
     let stats = cluster.nodes[2].as_ref().unwrap().stats();
