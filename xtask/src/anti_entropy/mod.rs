@@ -135,8 +135,9 @@ fn wait_for_trees(cluster: &Cluster, nodes: std::ops::Range<usize>) -> Result<Ve
         let counts =
             nodes.clone().map(|node| Counts::fetch(cluster.http(node))).collect::<Result<Vec<Counts>>>()?;
         let due = counts.iter().map(|counts| counts.get("trees_due")).sum::<Result<u64>>()?;
-        let made = counts.iter().map(|counts| counts.get("trees_made")).collect::<Result<Vec<u64>>>()?;
-        if due == 0 && made.iter().all(|made| *made > 0) {
+        let have = |counts: &Counts| Ok(counts.get("trees_made")? + counts.get("trees_kept")?);
+        let have = counts.iter().map(have).collect::<Result<Vec<u64>>>()?;
+        if due == 0 && have.iter().all(|have| *have > 0) {
             return Ok(counts);
         }
         if begin.elapsed() > TREES_MAX {
