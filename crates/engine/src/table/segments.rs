@@ -30,9 +30,6 @@ const KEY_BITS: u32 = 16;
 const LEN_BYTES: usize = 4;
 const CRC_BYTES: usize = 4;
 
-/// A smaller step takes one byte.
-const SHORT_STEPS: u64 = 1 << 7;
-
 /// How many bytes a key takes here, about.
 pub(super) const KEY_BYTES: usize = 3;
 
@@ -69,15 +66,8 @@ pub(super) fn encode(table: TableId, hashes: &[u64], ends: &[usize], out: &mut V
         for hash in &hashes[start..end] {
             let (bucket, last) = &mut buckets[(hash >> (64 - bits)) as usize];
             let low = (hash >> (64 - bits - KEY_BITS)) as u16;
-            let [first, second] = low.to_le_bytes();
-            let step = block - *last;
-            if step < SHORT_STEPS {
-                // Nearly all are: three bytes at once cost less than three times one.
-                bucket.extend_from_slice(&[first, second, step as u8]);
-            } else {
-                bucket.extend_from_slice(&[first, second]);
-                put_varint(bucket, step);
-            }
+            bucket.extend_from_slice(&low.to_le_bytes());
+            put_varint(bucket, block - *last);
             *last = block;
         }
         start = end;
