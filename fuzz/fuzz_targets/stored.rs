@@ -1,5 +1,5 @@
 //! Everything that is read from a file and has a checksum or a version in front: records, segment headers and
-//! trailers, table blocks, the manifest, bucket properties.
+//! trailers, table blocks, the manifest, bucket properties, hash trees.
 #![no_main]
 
 use bytes::Bytes;
@@ -8,6 +8,7 @@ use engine::journal::segment::{self, SegmentId};
 use engine::manifest::ManifestState;
 use engine::table::{Block, TableId};
 use kv::BucketProps;
+use kv::aae;
 use kv::props::StampedProps;
 use libfuzzer_sys::fuzz_target;
 
@@ -19,6 +20,9 @@ fuzz_target!(|input: (u64, &[u8])| {
     let _ = segment::parse_trailer(bytes, segment);
     let _ = Block::parse(Bytes::copy_from_slice(bytes), TableId(place), 0).map(|block| block.count());
     let _ = ManifestState::decode(bytes, "MANIFEST");
+    if let Some(joined) = aae::join(&[Bytes::copy_from_slice(bytes)]) {
+        let _ = aae::join(&[joined]);
+    }
     if let Ok(change) = StampedProps::decode(bytes) {
         assert_eq!(StampedProps::decode(&change.encode()).ok(), Some(change));
     }
