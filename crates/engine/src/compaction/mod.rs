@@ -40,5 +40,5 @@ pub(crate) use account::{Accounts, CountDead};
 pub(crate) use job::{Compaction, CompactionEnd, CompactionError, CompactionOutput, CompactionRequest, Run};
 pub(crate) use newest::Newest;
 pub(crate) use pace::Pace;
-pub(crate) use plan::{Choice, choose};
+pub(crate) use plan::{Choice, WASTE_OUTPUTS_MIN, choose};
 pub(crate) use reader::entry_of;

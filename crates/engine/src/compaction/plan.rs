@@ -16,6 +16,10 @@ const NEARLY_EMPTY_PERCENT: u64 = 10;
 /// A segment of which more than this is left is never compacted: the gain would be less than a twentieth.
 const NEARLY_FULL_PERCENT: u64 = 95;
 
+/// Waste of so many outputs is left where it is while clients write, whatever the target. As much may be in the segment that is
+/// written, where it cannot go; a small store would move all it has time and again to make up for that.
+pub(crate) const WASTE_OUTPUTS_MIN: u64 = 2;
+
 /// A segment as a candidate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choice {
@@ -45,17 +49,19 @@ impl Choice {
 }
 
 /// The run of segments that gains the most for each byte that has to be moved, once all of them take more than
-/// `target_percent` of what is of use. `hidden_bytes` are of no use either, though nobody knows which they are. The output
-/// is about `output_bytes_max` large at most.
+/// `target_percent` of what is of use, and more than `waste_min` is of none. `hidden_bytes` are of no use either, though
+/// nobody knows which they are. The output is about `output_bytes_max` large at most.
 pub(crate) fn choose(
     segments: &[Choice],
     hidden_bytes: u64,
     target_percent: u64,
+    waste_min: u64,
     output_bytes_max: u64,
 ) -> Option<Range<usize>> {
     let total: u64 = segments.iter().map(|segment| segment.account.bytes()).sum();
     let waste = segments.iter().map(Choice::waste).sum::<u64>() + hidden_bytes;
-    let over = total.saturating_mul(100) > total.saturating_sub(waste).saturating_mul(target_percent);
+    let over = waste > waste_min
+        && total.saturating_mul(100) > total.saturating_sub(waste).saturating_mul(target_percent);
     let limit = if over { NEARLY_FULL_PERCENT } else { NEARLY_EMPTY_PERCENT };
     let candidate =
         |segment: &Choice| segment.eligible && segment.account.bytes() > 0 && segment.left_percent() <= limit;
@@ -111,22 +117,30 @@ mod tests {
     #[test]
     fn nothing_is_done_within_the_target() {
         let segments = [segment(100, 20), segment(100, 20), segment(100, 0)];
-        assert_eq!(choose(&segments, 0, 130, 100), None);
-        assert_eq!(choose(&segments, 0, 110, 100), Some(0..1));
-        assert_eq!(choose(&[], 0, 110, 100), None);
+        assert_eq!(choose(&segments, 0, 130, 0, 100), None);
+        assert_eq!(choose(&segments, 0, 110, 0, 100), Some(0..1));
+        assert_eq!(choose(&[], 0, 110, 0, 100), None);
+    }
+
+    #[test]
+    fn little_waste_stays() {
+        let segments = [segment(100, 60), segment(100, 60)];
+        assert_eq!(choose(&segments, 0, 130, 120, 100), None);
+        assert!(choose(&segments, 1, 130, 120, 100).is_some());
+        assert_eq!(choose(&[segment(100, 95)], 0, 130, 120, 100), Some(0..1), "what costs nothing is done");
     }
 
     #[test]
     fn what_is_hidden_counts_as_waste() {
         let segments = [segment(100, 20), segment(100, 20), segment(100, 0)];
-        assert_eq!(choose(&segments, 29, 130, 100), None);
-        assert_eq!(choose(&segments, 30, 130, 100), Some(0..1));
+        assert_eq!(choose(&segments, 29, 130, 0, 100), None);
+        assert_eq!(choose(&segments, 30, 130, 0, 100), Some(0..1));
     }
 
     #[test]
     fn an_empty_segment_goes_at_once() {
         let segments = [segment(1000, 0), segment(100, 95), segment(1000, 0)];
-        assert_eq!(choose(&segments, 0, 130, 1000), Some(1..2));
+        assert_eq!(choose(&segments, 0, 130, 0, 1000), Some(1..2));
     }
 
     #[test]
@@ -134,13 +148,13 @@ mod tests {
         let mut segments =
             vec![segment(100, 0), segment(100, 60), segment(100, 80), segment(100, 70), segment(100, 10)];
         segments.resize(48, segment(100, 30));
-        assert_eq!(choose(&segments, 0, 130, 100), Some(1..4));
-        assert_eq!(choose(&segments, 0, 130, 55), Some(2..4));
+        assert_eq!(choose(&segments, 0, 130, 0, 100), Some(1..4));
+        assert_eq!(choose(&segments, 0, 130, 0, 55), Some(2..4));
     }
 
     #[test]
     fn a_run_is_a_small_part_of_the_journal() {
-        let of = |count: usize| choose(&vec![segment(100, 90); count], 0, 130, 1000);
+        let of = |count: usize| choose(&vec![segment(100, 90); count], 0, 130, 0, 1000);
         assert_eq!([8, 32, 64, 1000].map(of), [Some(0..1), Some(0..2), Some(0..4), Some(0..16)]);
     }
 
@@ -148,10 +162,10 @@ mod tests {
     fn what_is_still_written_is_no_candidate_and_what_is_pinned_is_no_waste() {
         let mut segments = [segment(100, 90), segment(100, 90)];
         segments[0].eligible = false;
-        assert_eq!(choose(&segments, 0, 130, 100), Some(1..2));
+        assert_eq!(choose(&segments, 0, 130, 0, 100), Some(1..2));
         let account = Account { value_bytes: 0, log_bytes: 100, dead_bytes: 0 };
         let log = |pinned_bytes| Choice { account, pinned_bytes, eligible: true };
-        assert_eq!(choose(&[log(0)], 0, 130, 100), Some(0..1));
-        assert_eq!(choose(&[log(100)], 0, 130, 100), None);
+        assert_eq!(choose(&[log(0)], 0, 130, 0, 100), Some(0..1));
+        assert_eq!(choose(&[log(100)], 0, 130, 0, 100), None);
     }
 }

@@ -45,9 +45,10 @@ pub struct Options {
     /// When the journal is compacted. Default: continuously.
     pub compaction: CompactionSchedule,
     /// How large the journal may be, in per cent of the bytes in it that are of use; what is dead and not found yet counts by estimate,
-    /// and the files are some 5 % larger than the records. Default: 125, which is 1.3 by the files of values of 1 KB.
+    /// and the files are some 5 % larger than the records. Waste of two segments stays all the same while clients write. Default:
+    /// 125, which is 1.3 by the files of values of 1 KB.
     pub space_target_percent: u64,
-    /// The same once nothing has been written for `compaction_idle_after`. Default: 110.
+    /// The same once nothing has been written for `compaction_idle_after`, of any waste. Default: 110.
     pub space_target_idle_percent: u64,
     /// When a store counts as idle. Default: 5 minutes.
     pub compaction_idle_after: Duration,

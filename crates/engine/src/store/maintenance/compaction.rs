@@ -6,7 +6,7 @@
 use super::manifest::{Compacted, Edit};
 use crate::compaction::{
     Account, Choice, Compaction, CompactionEnd, CompactionError, CompactionRequest, CountDead, DeadRecord,
-    Newest, Pace, Run, choose,
+    Newest, Pace, Run, WASTE_OUTPUTS_MIN, choose,
 };
 use crate::compression::Compressor;
 use crate::entry::Jsn;
@@ -267,9 +267,10 @@ impl Store {
     }
 
     fn begin_compaction(&mut self, now: Monotonic) {
-        let percent = match self.is_thrifty(now) {
-            true => self.options.space_target_idle_percent,
-            false => self.options.space_target_percent,
+        let output_bytes_max = self.options.segment_bytes_target;
+        let (percent, waste_min) = match self.is_thrifty(now) {
+            true => (self.options.space_target_idle_percent, 0),
+            false => (self.options.space_target_percent, WASTE_OUTPUTS_MIN * output_bytes_max),
         };
         let choices: Vec<Choice> =
             self.segments.as_slice().iter().map(|segment| self.choice(segment)).collect();
@@ -288,7 +289,7 @@ impl Store {
             compaction.thorough = Some(after.unwrap_or(Jsn(u64::MAX)));
             next..next + 1
         } else {
-            let Some(run) = choose(&choices, hidden, percent, self.options.segment_bytes_target) else {
+            let Some(run) = choose(&choices, hidden, percent, waste_min, output_bytes_max) else {
                 return;
             };
             run
