@@ -30,6 +30,7 @@ mod bitcask;
 mod error;
 #[cfg(feature = "fjall")]
 mod fjall;
+mod folder;
 mod kind;
 #[cfg(feature = "lmdb")]
 mod lmdb;
@@ -40,6 +41,8 @@ mod pair;
 mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
+#[cfg(test)]
+mod testing;
 
 pub use backend::{Backend, Item, Object, Visit, What, Write};
 pub use engine::{Durability, Machine};

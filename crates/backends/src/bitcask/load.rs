@@ -4,6 +4,8 @@ use super::hint::{self, Hint, HintEntry};
 use super::{Bitcask, Newest, damaged, failed};
 use crate::error::Error;
 use base::disk::{self, DiskOp, FileId, OpenMode};
+use engine::Seq;
+use engine::journal::fault::Fault;
 use engine::journal::record::FLAG_MORE;
 use engine::journal::scan::Scanned;
 use engine::journal::segment::{HeaderError, SEGMENT_HEADER_BYTES, file_name, parse_file_name, parse_header};
@@ -88,10 +90,18 @@ impl Bitcask {
         let mut newest = Newest { segment, file, len: SEGMENT_HEADER_BYTES as u64, hint: Hint::new(segment) };
         let mut scanner = Scanner::new(file, len, segment, newest.len);
         let mut batch: Vec<(Vec<u8>, HintEntry)> = Vec::new();
+        let mut torn: Option<Fault> = None;
         while let Some(scanned) = scanner.next(&mut *self.disk)? {
             match scanned {
                 Scanned::Record(found) => {
                     let record = found.record();
+                    if let Some(fault) = &torn {
+                        // What was written later was written when all before it was synced.
+                        if record.seq > Seq(newest.next_number()) {
+                            return Err(damaged(segment, fault.from, fault.what));
+                        }
+                        continue;
+                    }
                     let is_delete = match record.kind {
                         Kind::Data => false,
                         Kind::Delete => true,
@@ -110,6 +120,8 @@ impl Bitcask {
                 }
                 // Nobody was promised anything of a segment that is not synced.
                 Scanned::Gap(_) if !was_synced && !was_sealed => break,
+                // In the batch that was being written any part may be missing.
+                Scanned::Gap(fault) if !was_sealed => drop(torn.get_or_insert(fault)),
                 Scanned::Gap(fault) => return Err(damaged(segment, fault.from, fault.what)),
                 Scanned::Tail { fault, blank: false } if was_sealed => {
                     return Err(damaged(segment, fault.from, fault.what));

@@ -59,7 +59,8 @@ impl Bitcask {
         for (key, place) in live {
             let object = self.read(key, *place)?;
             let write = Write::Put { key, head: &object.head, value: &object.value };
-            moved.push((newest.segment, newest.push(&mut data, &write, 0)));
+            let number = newest.next_number();
+            moved.push((newest.segment, newest.push(&mut data, &write, number, 0)));
         }
         self.write_out(&mut newest, data, false)?;
         if newest.len < self.segment_bytes {

@@ -7,7 +7,7 @@
 //!
 //! * The order of segments is the order of writes: of two records of one key the one behind counts.
 //! * A segment that has a hint file is synced, whole, and never changed. At most the newest has none, but for what a crash left.
-//! * A batch is in one segment, in one write; its records but the last say that more follows.
+//! * A batch is in one segment, in one write; its records but the last say that more follows, and all of them with which it begins.
 //!
 //! When a segment is full: it is synced, its hint is written, and, if more than half of all bytes are waste, all segments are
 //! *merged*: what is live is copied to new ones behind them, these are synced and get their hints, and the old ones are removed,
@@ -25,6 +25,7 @@ mod merge;
 
 use crate::backend::{Backend, Item, Object, Visit, What, Write};
 use crate::error::Error;
+use crate::folder;
 use crate::kind::Settings;
 use base::checksum::crc32c;
 use base::disk::{self, Disk, DiskOp, FileId, OpenMode};
@@ -40,7 +41,6 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 const NAME: &str = "bitcask";
-const LOCK: &str = "lock";
 
 /// A batch takes at most so much: places in a segment are of 32 bits, and a segment may be nearly full when it comes.
 const BATCH_BYTES_MAX: usize = 1 << 30;
@@ -99,14 +99,19 @@ pub struct Bitcask {
 }
 
 impl Newest {
-    /// Adds a record to `data`, which is to be written at the segment's end.
-    fn push(&mut self, data: &mut Vec<u8>, write: &Write<'_>, flags: u8) -> HintEntry {
+    /// The number of the next record.
+    fn next_number(&self) -> u64 {
+        self.hint.count() + 1
+    }
+
+    /// Adds a record, of the batch that begins with this number, to `data`, which is to be written at the segment's end.
+    fn push(&mut self, data: &mut Vec<u8>, write: &Write<'_>, batch: u64, flags: u8) -> HintEntry {
         let (kind, head, value) = match *write {
             Write::Put { head, value, .. } => (Kind::Data, head, value),
             Write::Delete { .. } => (Kind::Delete, &[][..], &[][..]),
         };
-        let (offset, number, key) = (self.len + data.len() as u64, self.hint.count() + 1, write.key());
-        let (jsn, seq) = (Jsn(number), Seq(number));
+        let (offset, key) = (self.len + data.len() as u64, write.key());
+        let (jsn, seq) = (Jsn(self.next_number()), Seq(batch));
         let span = encode_record(data, self.segment, offset, kind, flags, jsn, seq, key, head, &[value]);
         let lens = (head.len() as u32, value.len() as u32);
         let entry = HintEntry { is_delete: kind == Kind::Delete, offset: span.offset, lens };
@@ -137,8 +142,7 @@ impl Bitcask {
             live_bytes: 0,
             fence: None,
         };
-        store.run(DiskOp::CreateDir { path: folder.to_path_buf() })?;
-        store.run(DiskOp::Lock { path: folder.join(LOCK) })?;
+        folder::prepare(&mut *store.disk, folder).map_err(|error| failed(&error))?;
         store.load()?;
         Ok(store)
     }
@@ -184,7 +188,9 @@ impl Bitcask {
         let mut data = Vec::new();
         let last = batch.len() - 1;
         let more = |at: usize| if at < last { FLAG_MORE } else { 0 };
-        let entries = batch.iter().enumerate().map(|(at, write)| newest.push(&mut data, write, more(at)));
+        let first = newest.next_number();
+        let entries = batch.iter().enumerate();
+        let entries = entries.map(|(at, write)| newest.push(&mut data, write, first, more(at)));
         let entries: Vec<HintEntry> = entries.collect();
         self.write_out(&mut newest, data, self.is_synced)?;
         for (write, entry) in batch.iter().zip(entries) {

@@ -1,60 +1,16 @@
 //! Crashes and damage: files are cut and changed between two lives of a store.
 
 use super::*;
+use crate::testing::{all, content, cut, disk, flip, machine, names};
 use base::Rng;
 use base::rng::SplitMix64;
 use std::collections::BTreeMap;
 
 const SEGMENT_BYTES: u64 = 4096;
 
-fn machine() -> Machine {
-    Machine::new(os::OsDisk::blocking().blocking_handles(), os::OsClock::new(), os::OsRng::new())
-}
-
 fn open(folder: &Path, durability: Durability) -> Result<Bitcask, Error> {
     let settings = Settings { durability, segment_bytes: SEGMENT_BYTES, ..Settings::default() };
     Bitcask::open(folder, &settings, &machine())
-}
-
-fn disk() -> Box<dyn Disk> {
-    machine().disk()
-}
-
-fn names(folder: &Path, suffix: &str) -> Vec<PathBuf> {
-    let names = disk::list(&mut *disk(), folder).unwrap();
-    names.into_iter().filter(|name| name.ends_with(suffix)).map(|name| folder.join(name)).collect()
-}
-
-fn content(path: &Path) -> Vec<u8> {
-    let mut disk = disk();
-    let (file, len) = disk::open(&mut *disk, path, OpenMode::Read).unwrap();
-    disk::read(&mut *disk, file, 0, len as usize).unwrap().to_vec()
-}
-
-/// Changes a file: cut to a length, or with one byte flipped.
-fn cut(path: &Path, len: u64) {
-    let mut disk = disk();
-    let (file, _) = disk::open(&mut *disk, path, OpenMode::Write).unwrap();
-    disk::run(&mut *disk, DiskOp::Truncate { file, len }).unwrap();
-}
-
-fn flip(path: &Path, at: usize) {
-    let mut disk = disk();
-    let (file, _) = disk::open(&mut *disk, path, OpenMode::Write).unwrap();
-    let byte = Bytes::from(vec![content(path)[at] ^ 0x40]);
-    let op = DiskOp::Write { file, offset: at as u64, data: byte, room: 0, sync: false };
-    disk::run(&mut *disk, op).unwrap();
-}
-
-fn all(store: &mut Bitcask) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let mut all = BTreeMap::new();
-    store
-        .fold(&[], &[], What::Objects, &mut |item| {
-            all.insert(item.key.to_vec(), item.value.to_vec());
-            std::ops::ControlFlow::Continue(())
-        })
-        .unwrap();
-    all
 }
 
 #[test]
@@ -151,7 +107,7 @@ fn a_damaged_hint_is_made_again() {
         store.put(&[round % 7], b"head", &[round; 300]).unwrap();
         store.delete(&[round % 7 + 3]).unwrap();
     }
-    let expected = all(&mut store);
+    let expected = all(&mut *store);
     store.close().unwrap();
     let hints = names(folder.path(), ".hint");
     assert!(hints.len() > 1);
@@ -180,7 +136,7 @@ fn waste_is_merged_away_and_what_was_deleted_stays_so() {
         let most = WASTE_FACTOR * store.live_bytes.max(SEGMENT_BYTES) + 2 * SEGMENT_BYTES;
         assert!(store.total_bytes() <= most, "{} bytes", store.total_bytes());
     }
-    assert_eq!(all(&mut store), model);
+    assert_eq!(all(&mut *store), model);
     store.close().unwrap();
     assert_eq!(names(folder.path(), ".seg").len(), names(folder.path(), ".hint").len());
     assert_eq!(all(&mut open(folder.path(), Durability::None).unwrap()), model);
@@ -196,7 +152,7 @@ fn a_merge_that_a_crash_stopped_is_done_over() {
             store.put(&[round % 10], b"head", &[round; 400]).unwrap();
         }
         (0..5).for_each(|key| store.delete(&[key]).unwrap());
-        let expected = all(&mut store);
+        let expected = all(&mut *store);
         store.close().unwrap();
         let old: Vec<PathBuf> = names(folder.path(), "");
         for path in &old {
