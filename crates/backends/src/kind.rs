@@ -4,6 +4,7 @@ use crate::annulet::Annulet;
 use crate::backend::Backend;
 use crate::bitcask::Bitcask;
 use crate::error::Error;
+use crate::hash::Hash;
 use crate::memory::Memory;
 use engine::{Durability, Machine};
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ pub struct Settings {
     pub durability: Durability,
     /// Memory for the engine's own cache, as far as it has one beside the system's. Default: 64 MiB, as our engine has.
     pub cache_bytes: usize,
-    /// About how large a file of the log is, where the engine is ours. Default: 128 MiB.
+    /// About how large a file of the log is, where the engine is ours; of it the size of blocks is a part, where a log has these. Default: 128 MiB.
     pub segment_bytes: u64,
 }
 
@@ -36,6 +37,8 @@ pub enum Kind {
     Memory,
     /// A log, with its keys in memory.
     Bitcask,
+    /// Blocks, with a hash index in memory.
+    Hash,
     /// Fjall.
     Fjall,
     /// Fjall, with large values in files of their own.
@@ -52,10 +55,11 @@ pub enum Kind {
 
 impl Kind {
     /// All, those that this program was built without included.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 10] = [
         Kind::Annulet,
         Kind::Memory,
         Kind::Bitcask,
+        Kind::Hash,
         Kind::Fjall,
         Kind::FjallBlob,
         Kind::Lmdb,
@@ -70,6 +74,7 @@ impl Kind {
             Kind::Annulet => "annulet",
             Kind::Memory => "memory",
             Kind::Bitcask => "bitcask",
+            Kind::Hash => "hash",
             Kind::Fjall => "fjall",
             Kind::FjallBlob => "fjall-blob",
             Kind::Lmdb => "lmdb",
@@ -82,7 +87,7 @@ impl Kind {
     /// The feature that a program with it is built with; `None` if every program has it.
     pub fn feature(self) -> Option<&'static str> {
         match self {
-            Kind::Annulet | Kind::Memory | Kind::Bitcask => None,
+            Kind::Annulet | Kind::Memory | Kind::Bitcask | Kind::Hash => None,
             Kind::Fjall | Kind::FjallBlob => Some("fjall"),
             Kind::Lmdb => Some("lmdb"),
             Kind::Redb => Some("redb"),
@@ -93,7 +98,7 @@ impl Kind {
     /// Whether this program has it.
     pub fn is_built(self) -> bool {
         match self {
-            Kind::Annulet | Kind::Memory | Kind::Bitcask => true,
+            Kind::Annulet | Kind::Memory | Kind::Bitcask | Kind::Hash => true,
             Kind::Fjall | Kind::FjallBlob => cfg!(feature = "fjall"),
             Kind::Lmdb => cfg!(feature = "lmdb"),
             Kind::Redb => cfg!(feature = "redb"),
@@ -113,7 +118,7 @@ impl Kind {
         options.insert("durability".to_owned(), if self.is_kept() { durability } else { "none".to_owned() });
         let cache = match self {
             Kind::Memory => None,
-            Kind::Bitcask | Kind::Lmdb => Some("the system's".to_owned()),
+            Kind::Bitcask | Kind::Hash | Kind::Lmdb => Some("the system's".to_owned()),
             _ => Some(settings.cache_bytes.to_string()),
         };
         options.extend(cache.map(|cache| ("cache_bytes".to_owned(), cache)));
@@ -128,6 +133,7 @@ impl Kind {
             Kind::RocksDb | Kind::RocksDbBlob => crate::rocksdb::options(self == Kind::RocksDbBlob),
             Kind::Annulet => crate::annulet::options(settings),
             Kind::Bitcask => crate::bitcask::options(settings),
+            Kind::Hash => crate::hash::options(settings),
             _ => Vec::new(),
         };
         options.extend(own.into_iter().map(|(name, value)| (name.to_owned(), value)));
@@ -149,6 +155,7 @@ impl Kind {
             Kind::Annulet => Ok(Box::new(Annulet::open(folder, settings, machine)?)),
             Kind::Memory => Ok(Box::new(Memory::default())),
             Kind::Bitcask => Ok(Box::new(Bitcask::open(folder, settings, &machine)?)),
+            Kind::Hash => Ok(Box::new(Hash::open(folder, settings, &machine)?)),
             #[cfg(feature = "fjall")]
             Kind::Fjall | Kind::FjallBlob => {
                 Ok(Box::new(crate::fjall::Fjall::open(folder, settings, self == Kind::FjallBlob)?))

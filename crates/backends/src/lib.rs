@@ -8,6 +8,7 @@
 //! | `annulet` | our engine | every program |
 //! | `memory` | a map, and nothing on a disk | every program |
 //! | `bitcask` | a log, with its keys in memory: Bitcask's shape on our journal's records | every program |
+//! | `hash` | blocks of a file, with a hash index in memory: Aerospike's shape | every program |
 //! | `fjall`, `fjall-blob` | an LSM tree in Rust; its large values in files of their own | feature `fjall` |
 //! | `lmdb` | a B-tree over a mapped file, in C | feature `lmdb` |
 //! | `redb` | a B-tree in Rust | feature `redb` |
@@ -21,8 +22,8 @@
 //! has threads of its own; it finds damage when its library does.
 //!
 //! Left out so far: `serve` on another engine, and one for each bucket type; folds over key segments, snapshots and index entries,
-//! as capabilities that are emulated where an engine has none; several fixed-size entries of one key; a hash index in
-//! memory, MDBX and WiredTiger; stores that several threads share.
+//! as capabilities that are emulated where an engine has none; several fixed-size entries of one key;
+//! MDBX and WiredTiger; stores that several threads share.
 
 mod annulet;
 mod backend;
@@ -31,7 +32,9 @@ mod error;
 #[cfg(feature = "fjall")]
 mod fjall;
 mod folder;
+pub mod hash;
 mod kind;
+mod little;
 #[cfg(feature = "lmdb")]
 mod lmdb;
 mod memory;

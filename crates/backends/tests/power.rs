@@ -243,3 +243,8 @@ fn ours_keeps_what_it_has_acknowledged() {
 fn a_log_with_its_keys_in_memory_keeps_what_it_has_acknowledged() {
     run(Kind::Bitcask);
 }
+
+#[test]
+fn blocks_with_a_hash_index_keep_what_they_have_acknowledged() {
+    run(Kind::Hash);
+}

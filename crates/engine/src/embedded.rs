@@ -65,6 +65,11 @@ impl Machine {
     pub fn disk(&self) -> Box<dyn Disk> {
         (self.disks)()
     }
+
+    /// Its randomness.
+    pub fn rng(&self) -> Box<dyn Rng> {
+        Box::new(SharedRng(Arc::clone(&self.rng)))
+    }
 }
 
 /// A machine's randomness, for a store to own.
@@ -108,7 +113,7 @@ impl Embedded {
             disk: (machine.disks)(),
             startup: (machine.disks)(),
             spawn: Arc::new(RunAtOnce::new((machine.disks)())),
-            rng: Box::new(SharedRng(Arc::clone(&machine.rng))),
+            rng: machine.rng(),
             clock: Arc::clone(&machine.clock),
         };
         let (store, report) = Store::open(dir, options, platform)?;

@@ -9,6 +9,7 @@
 //! It is written when the segment is synced, all at once under its name, so one that is there is whole, or damaged later: then the
 //! segment is scanned.
 
+use crate::little::{get_u32, get_u64};
 use base::checksum::crc32c;
 use bytes::Bytes;
 use engine::journal::SegmentId;
@@ -111,14 +112,6 @@ pub fn parse(bytes: &[u8], segment: SegmentId) -> Option<Parsed<'_>> {
         rest = &behind[key_len..];
     }
     rest.is_empty().then_some((get_u64(front, 24), entries))
-}
-
-fn get_u32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(*bytes[at..].first_chunk().expect("the structure's length was checked"))
-}
-
-fn get_u64(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(*bytes[at..].first_chunk().expect("the structure's length was checked"))
 }
 
 #[cfg(test)]
