@@ -14,6 +14,8 @@
 //! | `redb` | a B-tree in Rust | feature `redb` |
 //! | `rocksdb`, `rocksdb-blob` | an LSM tree in C++, the system's library; its large values in blob files | feature `rocksdb` |
 //!
+//! [`packed`] lays arrays of small entries of one size over any of them.
+//!
 //! Invariants that one suite holds all of them to (`tests/conformance.rs`): a batch is seen as a whole or not at all; what was
 //! written is read, by this one and after a restart; a fold tells each key of its range once, in order, as of one moment.
 //!
@@ -22,8 +24,8 @@
 //! has threads of its own; it finds damage when its library does.
 //!
 //! Left out so far: `serve` on another engine, and one for each bucket type; folds over key segments, snapshots and index entries,
-//! as capabilities that are emulated where an engine has none; several fixed-size entries of one key;
-//! MDBX and WiredTiger; stores that several threads share.
+//! as capabilities that are emulated where an engine has none; MDBX and WiredTiger;
+//! stores that several threads share.
 
 mod annulet;
 mod backend;
@@ -38,6 +40,7 @@ mod little;
 #[cfg(feature = "lmdb")]
 mod lmdb;
 mod memory;
+pub mod packed;
 #[cfg(any(feature = "fjall", feature = "lmdb", feature = "redb", feature = "rocksdb"))]
 mod pair;
 #[cfg(feature = "redb")]
