@@ -231,7 +231,9 @@ impl Membership {
                     Output::Note(format!("node {} is refused: {refusal}", from.node))
                 }
                 detector::Output::Told { by, refusal } => {
-                    if matches!(refusal, detector::Refusal::Copy { .. })
+                    // An answer goes to where the node is known to be, so the original gets what is said to its copy.
+                    if let detector::Refusal::Copy { original } = refusal
+                        && original != self.detector.speaker().start
                         && by.cluster == self.log.identity().cluster
                     {
                         out.push(Output::Stop(Stop::Copy));

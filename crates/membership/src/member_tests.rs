@@ -28,13 +28,16 @@ struct World {
     sequence: u64,
     answers: BTreeMap<u64, Outcome>,
     rng: SplitMix64,
+    /// Whether an answer goes to the first node of the sender's number, as it does where that is known by its address.
+    by_address: bool,
 }
 
 impl World {
     fn new(seed: u64, nodes: u16) -> World {
         let (now, rng) = (Monotonic(SECOND), SplitMix64::new(seed));
         let (flying, answers) = (BTreeMap::new(), BTreeMap::new());
-        let mut world = World { now, nodes: Vec::new(), flying, sequence: 0, answers, rng };
+        let mut world =
+            World { now, nodes: Vec::new(), flying, sequence: 0, answers, rng, by_address: false };
         let state = State::found(CLUSTER, RingSize::new(64).unwrap(), "n0@h", "h:0", "z0").unwrap();
         let at = world.add(NodeId(0));
         world.start(at, |identity, _, rng, now| Log::found(identity, state, rng, now));
@@ -99,7 +102,11 @@ impl World {
                     let to = (0..self.nodes.len()).find(|&other| self.nodes[other].id == to);
                     to.into_iter().for_each(|to| self.send(at, to, message.clone()));
                 }
-                Output::Reply(message) => self.send(at, from, message),
+                Output::Reply(message) => {
+                    let is_same = |other: &Node| other.id == self.nodes[from].id;
+                    let known = self.nodes.iter().position(is_same).filter(|_| self.by_address);
+                    self.send(at, known.unwrap_or(from), message);
+                }
                 Output::Answer { token, outcome } => drop(self.answers.insert(token, outcome)),
                 Output::Starts(starts) => node.starts = starts,
                 Output::Stop(stop) => (node.stopped, node.part) = (Some(stop), None),
@@ -211,6 +218,23 @@ fn a_copy_stops_and_its_original_goes_on() {
     world.run(60);
     let state = world.part(world.leader()).state().unwrap();
     assert_eq!(world.part(original).state(), Some(state));
+}
+
+#[test]
+fn what_is_said_to_a_copy_does_not_end_its_original() {
+    let mut world = World::new(3, 4);
+    world.by_address = true;
+    let original = (world.leader() + 1) % 4;
+    let copy = world.add(world.nodes[original].id);
+    (world.nodes[copy].disk, world.nodes[copy].starts) = (world.nodes[original].disk.clone(), 7);
+    world.restart(copy);
+    world.run(60);
+    assert_eq!(world.nodes[original].stopped, None);
+    world.nodes[copy].part = None;
+    world.run(90);
+    let state = world.part(world.leader()).state().unwrap();
+    assert_eq!(world.part(original).state(), Some(state));
+    assert!(world.part(world.leader()).detector().up().contains(&world.nodes[original].id));
 }
 
 #[test]

@@ -3,6 +3,9 @@
 //! A process that was started again is silent for good once its successor speaks. So two that speak in turn are two live
 //! processes with one data folder: a copy. The one heard first is the original; whoever came later is refused for as long
 //! as the original is heard. A copy of a node that is gone is thus an ordinary start.
+//!
+//! Who is heard for the first time is no successor before it speaks with a higher generation than all others: it may be one that
+//! ended before they began, whose only word was late.
 
 use std::time::Duration;
 
@@ -42,7 +45,7 @@ struct Heard {
     outlived: bool,
 }
 
-/// The processes of one node, in the order in which they were first heard.
+/// The processes of one node, in the order in which they were first heard above those before.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Starts {
     heard: Vec<Heard>,
@@ -52,6 +55,15 @@ impl Starts {
     /// Takes note of a datagram that came at `now`.
     pub(super) fn judge(&mut self, start: u64, generation: u64, now: Monotonic) -> Judgement {
         self.heard.retain(|heard| now.since(heard.last) <= SILENCE_MAX || heard.start == start);
+        let others = self.heard.iter().filter(|heard| heard.start != start);
+        let above =
+            others.max_by_key(|heard| heard.generation).filter(|other| other.generation >= generation);
+        let superseded = above.map(|it| Judgement::Superseded { start: it.start, generation: it.generation });
+        if let Some(superseded) = superseded
+            && !self.heard.iter().any(|heard| heard.start == start)
+        {
+            return superseded;
+        }
         let at = self.note(start, generation, now);
         if let Some(original) = self.heard.iter().find(|heard| heard.outlived).map(|heard| heard.start)
             && original != start
@@ -65,13 +77,7 @@ impl Starts {
             }
             self.heard[at].outlived = true;
         }
-        let others = self.heard.iter().filter(|heard| heard.start != start);
-        match others.max_by_key(|heard| heard.generation) {
-            Some(other) if other.generation >= generation => {
-                Judgement::Superseded { start: other.start, generation: other.generation }
-            }
-            _ => Judgement::Believed,
-        }
+        superseded.unwrap_or(Judgement::Believed)
     }
 
     fn note(&mut self, start: u64, generation: u64, now: Monotonic) -> usize {
@@ -128,6 +134,17 @@ mod tests {
         assert_eq!(starts.judge(1, 50, at(0)), Believed);
         assert_eq!(starts.judge(2, 40, at(20)), Superseded { start: 1, generation: 50 });
         assert_eq!(starts.judge(2, 51, at(20)), Believed);
+    }
+
+    /// Of the second process nothing was heard before the third spoke; then what it had said comes late.
+    #[test]
+    fn a_late_word_makes_no_copies() {
+        let mut starts = Starts::default();
+        assert_eq!(starts.judge(1, 10, at(0)), Believed);
+        assert_eq!(starts.judge(3, 30, at(10)), Believed);
+        assert_eq!(starts.judge(2, 20, at(12)), Superseded { start: 3, generation: 30 });
+        assert_eq!(starts.judge(3, 30, at(20)), Believed);
+        assert_eq!(starts.judge(4, 40, at(30)), Believed, "it was started again");
     }
 
     #[test]
