@@ -4,14 +4,15 @@
 //! whose nodes are gone for good are removed by force, or replaced.
 
 use super::host::Host;
+use super::least::Least;
 use super::plan::Plan;
 use super::{ADDRESS, Event, Phase, World, name};
 use crate::check::{Verdict, Violation};
-use crate::seed::{between, index_below};
+use crate::seed::{Seed, between, index_below};
 use base::Rng;
 use base::rng::SplitMix64;
 use membership::log::Outcome;
-use membership::state::{Change, Command, Record, State, Step};
+use membership::state::{self, Change, Command, Record, State, Step};
 use membership::{Input, NodeId};
 use ring::{MemberState, RingSize};
 use std::collections::{BTreeSet, VecDeque};
@@ -43,6 +44,9 @@ pub(super) enum Wish {
 /// The operator.
 pub(super) struct Operator {
     rng: SplitMix64,
+    /// Draws when the ring grows, and how often it may still double.
+    growth: SplitMix64,
+    doublings_left: u32,
     wishes: VecDeque<Wish>,
     /// Nodes that have come.
     come: u16,
@@ -55,9 +59,11 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    pub(super) fn new(rng: SplitMix64, plan: &Plan) -> Operator {
+    pub(super) fn new(seed: Seed, plan: &Plan) -> Operator {
         Operator {
-            rng,
+            rng: seed.stream("operator", 0),
+            growth: seed.stream("growth", 1),
+            doublings_left: plan.doublings,
             wishes: VecDeque::new(),
             come: plan.founders,
             come_max: plan.founders + plan.newcomers,
@@ -101,8 +107,17 @@ impl Operator {
         }
     }
 
-    /// Wishes for a change.
-    fn draw(&mut self, valid: &[NodeId]) {
+    /// Wishes for a change of members, of the ring, or of both together.
+    fn draw(&mut self, valid: &[NodeId], size: RingSize) {
+        if self.doublings_left > 0 && self.growth.chance(1, 2) {
+            self.doublings_left -= 1;
+            let larger =
+                RingSize::new(size.partitions() << 1).expect("a ring may double as often as a plan says");
+            self.wish(Wish::Grow(larger));
+            if self.growth.chance(1, 2) {
+                return;
+            }
+        }
         let leaver = valid[index_below(&mut self.rng, valid.len())];
         let may_leave = valid.len() > STAYING_MIN;
         if !may_leave && self.come == self.come_max {
@@ -244,7 +259,7 @@ impl World {
         };
         let valid: Vec<NodeId> = state.members().iter().filter_map(is_valid).collect();
         if is_due && !valid.is_empty() {
-            self.operator.draw(&valid);
+            self.operator.draw(&valid, state.heading_size());
         }
     }
 
@@ -269,30 +284,32 @@ impl World {
                 return Ok(());
             }
         };
-        check_moves_least(state, &plan.owners)?;
+        let founded = RingSize::new(self.shape.partitions).expect("the shape was checked");
+        check_moves_least(state, &plan, founded)?;
         self.give(at, plan.command())
     }
 }
 
-/// Checks that a plan moves at most a fifth more partitions than it must: what those have who go, or what those get who come.
-fn check_moves_least(state: &State, owners: &[NodeId]) -> Verdict {
+/// Checks that a plan moves at most a fifth more partitions than it must.
+fn check_moves_least(state: &State, plan: &state::Plan, founded: RingSize) -> Verdict {
     let after = state.after_commit();
     // A ring that grows names whom it named; what is decided beside is measured by that.
-    let size = RingSize::of_owners(owners).expect("a plan is one of a ring");
-    let heading = ring::grown(state.heading(), size).expect("a ring does not become smaller");
-    let claims = |node: &NodeId| after.iter().any(|it| it.id == *node && it.state.claims());
-    let had = |node: &NodeId| state.heading().contains(node);
-    let claiming: Vec<bool> = after.iter().map(|it| it.state.claims()).collect();
-    let claimers = claiming.iter().filter(|claims| **claims).count().max(1);
-    let newcomers = after.iter().filter(|it| it.state.claims() && !had(&it.id)).count();
-    let given_up = heading.iter().filter(|node| !claims(node)).count();
-    let taken = owners.len() * newcomers / claimers;
-    let least = given_up.max(taken);
-    let moved = heading.iter().zip(owners).filter(|(before, after)| before != after).count();
+    let heading = ring::grown(state.heading(), plan.size).expect("a ring does not become smaller");
+    let claimants: Vec<NodeId> = after.iter().filter(|it| it.state.claims()).map(|it| it.id).collect();
     // Where copies are to be in zones of their own, or nodes have few partitions each, much must move for that.
     let has_zones = after.iter().any(|it| !it.zone.is_empty());
-    let is_free = !has_zones && owners.len() >= PARTITIONS_EACH * claimers && claimers >= CLAIMERS_MIN;
-    if is_free && moved > least + least / 5 + SLACK {
+    let has_few = plan.owners.len() < PARTITIONS_EACH * claimants.len() || claimants.len() < CLAIMERS_MIN;
+    if has_zones || has_few {
+        return Ok(());
+    }
+    let n = match plan.shortfalls.is_empty() {
+        true if plan.size > founded => ring::DISTANCE_GROWN,
+        true => ring::TARGET_N_DEFAULT,
+        false => 1,
+    };
+    let least = Least { owners: &heading, claimants: &claimants, n }.moves();
+    let moved = heading.iter().zip(&plan.owners).filter(|(before, after)| before != after).count();
+    if moved > least + least / 5 + SLACK {
         let what = format!("{moved} partitions move, {least} must");
         return Err(Violation::new("a plan moves at most a fifth more than it must", what));
     }

@@ -16,6 +16,9 @@ pub(super) const REPLICAS: usize = 3;
 /// The fewest nodes: as many as replicas stay when one is gone and another leaves.
 const NODES_MIN: u16 = 6;
 
+/// The largest ring that grows by chance: each partition costs each node that looks at all of them some time.
+const GROWS_FROM_MAX: u32 = 1_024;
+
 /// Changes that an operator makes beside those of others who does not wait for what he has begun, and his longest pause.
 const HASTY_CHANGES: u64 = 3;
 const HASTY_PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -107,6 +110,7 @@ impl Plan {
             operator_pause_max: duration_between(rng, Duration::from_secs(1), Duration::from_secs(8)),
             think_max: duration_between(rng, Duration::from_millis(5), Duration::from_millis(40)),
             part_max: duration_between(rng, Duration::from_millis(10), Duration::from_secs(3)),
+            doublings: doublings(seed, shape),
             ..Plan::at_rest(shape)
         };
         if seed.stream("second thoughts", 0).chance(1, 2) { plan.hasty() } else { plan }
@@ -155,6 +159,15 @@ impl Plan {
     pub(super) fn zone(&self, at: u16) -> String {
         if self.zones > 1 { format!("z{}", at % self.zones) } else { String::new() }
     }
+}
+
+/// How often the ring doubles: not at all in half of the seeds, nor where it is large.
+fn doublings(seed: Seed, shape: Shape) -> u32 {
+    let mut rng = seed.stream("growth", 0);
+    if shape.partitions > GROWS_FROM_MAX || rng.chance(1, 2) {
+        return 0;
+    }
+    u32::try_from(between(&mut rng, 1, 2)).expect("few")
 }
 
 fn network(rng: &mut SplitMix64) -> NetworkConfig {
