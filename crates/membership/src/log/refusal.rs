@@ -132,10 +132,19 @@ impl Log {
         self.told.push(Output::Refused { from, refusal });
     }
 
+    /// Whether all agree that this process is the node's start of this count. Then a refusal of an older one is about what a process
+    /// before it had said, which came late: the answer goes to the node, not to a process.
+    fn is_last_start(&self, starts: u32) -> bool {
+        let own = self.state.as_ref().and_then(|state| state.members().get(&self.identity.node));
+        starts == self.identity.starts
+            && own.is_some_and(|it| (it.starts, it.start) == (starts, self.identity.start))
+    }
+
     pub(super) fn on_refused(&mut self, by: Envelope, refusal: Refusal, now: Monotonic) {
         if let Refusal::Restored { starts, commit } = refusal
             && by.cluster == self.identity.cluster
             && starts >= self.identity.starts
+            && !self.is_last_start(starts)
             && let Some(starts) = starts.checked_add(1)
         {
             // From now on this is a start of its own, without a part in what it may have forgotten.

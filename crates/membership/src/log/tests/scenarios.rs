@@ -437,6 +437,29 @@ fn a_restored_folder_has_no_vote() {
 }
 
 #[test]
+fn what_a_process_before_had_said_takes_nobodys_vote() {
+    let mut world = World::of(11, 3);
+    let leader = world.leader().unwrap();
+    let at = (leader + 1) % 3;
+    let other = (leader + 2) % 3;
+    let before = world.log(at).envelope();
+    world.kill(at);
+    world.run(1);
+    world.start(at);
+    world.run(15);
+    let starts = world.nodes[at].starts;
+    assert_eq!(world.state(at).members()[&world.nodes[at].id].starts, starts, "it is known");
+    let mut vote = raft::eraftpb::Message::default();
+    vote.set_msg_type(raft::eraftpb::MessageType::MsgRequestVote);
+    (vote.term, vote.index, vote.log_term) = (99, 999, 99);
+    world.step(other, at, Input::Message(Message::Consensus(vote.into()).encode(&before)));
+    world.run(1);
+    assert!(world.nodes[at].told.iter().any(|it| matches!(it, Refusal::Restored { .. })), "it is told");
+    assert_eq!(world.nodes[at].starts, starts, "it is what it was");
+    assert!(world.log(at).restored.is_none());
+}
+
+#[test]
 fn a_voter_that_forgot_what_it_acknowledged_loses_its_vote() {
     let mut world = World::of(10, 5);
     let leader = world.leader().unwrap();
