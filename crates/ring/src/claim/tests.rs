@@ -214,6 +214,29 @@ fn every_change_up_to_twelve_nodes() {
     assert!(moved * 10 <= least * 12, "{moved} partitions moved, {least} had to");
 }
 
+/// What a node leaves behind suits some claimants only; who gets what is chosen so that hardly anything else moves for it.
+#[test]
+fn who_goes_is_given_away_and_little_else() {
+    let (mut moved, mut least) = (0, 0);
+    for nodes in [9, 10, 12] {
+        for seed in 0..10 {
+            let mut rng = SplitMix64::new(seed);
+            let mut cluster = Cluster::of(nodes);
+            cluster.claim(64, 4);
+            for _ in 0..10 {
+                match cluster.members.len() < usize::from(nodes) {
+                    true => cluster.join(WEIGHT_DEFAULT, ""),
+                    false => cluster.leave(usize::try_from(rng.below(nodes.into())).unwrap()),
+                }
+                least += least_moves(&cluster, 64, 4);
+                moved += cluster.claim(64, 4).moved;
+            }
+        }
+    }
+    eprintln!("moved {moved}, at least {least}");
+    assert!(moved * 100 <= least * 103, "{moved} partitions moved, {least} had to");
+}
+
 type Change = Box<dyn Fn(&mut Cluster)>;
 
 /// Every single change of a cluster of up to 12 nodes.
