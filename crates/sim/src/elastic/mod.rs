@@ -169,6 +169,14 @@ pub fn run(seed: Seed, shape: Shape, keep: Keep) -> (Report, Trace) {
     (Report { crashes_missing: missing, deaths, changes, ..report }, world.trace)
 }
 
+/// Lives a life in which nothing goes wrong but that the operator does not wait for what he has begun, and that reports come late.
+///
+/// # Errors
+/// The promise that was broken.
+pub fn second_thoughts(seed: Seed, shape: Shape) -> Verdict {
+    World::new(seed, shape, Plan::second_thoughts(shape), Keep::Hash).live().1
+}
+
 impl World {
     fn new(seed: Seed, shape: Shape, plan: Plan, keep: Keep) -> World {
         let time = SimTime::default();

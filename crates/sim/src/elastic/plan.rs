@@ -23,6 +23,10 @@ const GROWS_FROM_MAX: u32 = 1_024;
 const HASTY_CHANGES: u64 = 3;
 const HASTY_PAUSE_MAX: Duration = Duration::from_secs(2);
 
+/// Nodes that come, and changes beside those hasty ones, where nothing else happens.
+const SECOND_NEWCOMERS: u16 = 2;
+const SECOND_CHANGES: u64 = 5;
+
 /// How large a world is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -124,6 +128,21 @@ impl Plan {
             operator_pause_max: self.operator_pause_max.min(HASTY_PAUSE_MAX),
             ..self
         }
+    }
+
+    /// One in which nothing goes wrong but that the operator does not wait for what he has begun.
+    pub(super) fn second_thoughts(shape: Shape) -> Plan {
+        let plan = Plan {
+            founders: shape.nodes - SECOND_NEWCOMERS,
+            newcomers: SECOND_NEWCOMERS,
+            zones: 1,
+            changes: SECOND_CHANGES,
+            quiet: Duration::from_secs(5),
+            think_max: Duration::from_millis(20),
+            part_max: Duration::from_secs(3),
+            ..Plan::at_rest(shape)
+        };
+        plan.hasty()
     }
 
     /// One in which nothing happens.

@@ -14,7 +14,7 @@ const CUT_SHARE: u64 = 20;
 
 impl World {
     pub(super) fn on_trouble(&mut self) {
-        if self.phase != Phase::Life || self.script.is_some() {
+        if self.phase != Phase::Life || self.script.is_some() || self.plan.crashes == 0 {
             return;
         }
         let pause = self.draw(self.plan.trouble_pause_max);
