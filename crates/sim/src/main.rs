@@ -1,7 +1,7 @@
 //! Runs seeds of the simulator: many in parallel with totals, or one with its trace.
 
 use sim::cluster::{gossip, rolling, transfer};
-use sim::elastic::{Shape, idle, transitions};
+use sim::elastic::{Shape, carried, idle, transitions};
 use sim::kind::NODES_MAX;
 use sim::report::{Report, Totals};
 use sim::trace::Keep;
@@ -15,6 +15,7 @@ use std::sync::{Mutex, PoisonError};
 const USAGE: &str = "usage: sim [--world W] [--seeds N] [--first SEED] [--jobs N]    run seeds and print totals
        sim [--world W] --trace SEED                             run one seed and print its trace
        sim --idle NODES                                         what clusters of 10, 100... at rest cost, up to NODES
+       sim --changes NODES                                      how changes of clusters of 10, 100... are carried out
        sim --transitions SEED                                   a crash at each step of each change of members
        sim --transfers N [--first SEED] [--objects O]           a copy that is cut again and again, so many times
        sim --rolls N [--first SEED]                             nodes that are restarted one after the other
@@ -26,6 +27,7 @@ enum Command {
     Run { kind: Kind, first: u64, seeds: u64, jobs: u64 },
     Trace(Kind, Seed),
     Idle(u64),
+    Changes(u64),
     Transitions(Seed),
     Scripts(Script, std::ops::Range<u64>),
 }
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Ok(Command::Trace(kind, seed)) => trace(kind, seed),
         Ok(Command::Run { kind, first, seeds, jobs }) => run(kind, first, seeds, jobs),
         Ok(Command::Idle(nodes)) => idle(nodes),
+        Ok(Command::Changes(nodes)) => changes(nodes),
         Ok(Command::Transitions(seed)) => transitions(seed),
         Ok(Command::Scripts(script, seeds)) => scripts(&script, seeds),
         Err(problem) => {
@@ -70,7 +73,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
             "--partitions" => partitions = Some(value),
             "--objects" => objects = value,
             "--buckets" => buckets = value,
-            "--trace" | "--idle" | "--transitions" | "--transfers" | "--rolls" | "--gossip" => {
+            "--trace" | "--idle" | "--changes" | "--transitions" | "--transfers" | "--rolls" | "--gossip" => {
                 other = Some((flag, value));
             }
             _ => return Err(format!("{flag}: no such option")),
@@ -92,6 +95,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
     Ok(match other {
         Some((flag, seed)) if flag == "--trace" => Command::Trace(kind, Seed(seed)),
         Some((flag, nodes)) if flag == "--idle" => Command::Idle(nodes),
+        Some((flag, nodes)) if flag == "--changes" => Command::Changes(nodes),
         Some((_, seed)) => Command::Transitions(Seed(seed)),
         None => Command::Run { kind, first, seeds, jobs },
     })
@@ -104,15 +108,39 @@ fn trace(kind: Kind, seed: Seed) -> ExitCode {
     if printed.is_ok() && report.violation.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Partitions for each node of a cluster that is measured at rest: 16,384 for a thousand.
+/// Partitions for each node of a cluster that is measured: 16,384 for a thousand.
 const PARTITIONS_EACH: u64 = 16;
+
+/// The clusters that are measured, up to so many nodes.
+fn shapes(nodes_max: u64) -> impl Iterator<Item = Shape> {
+    let shape = |nodes: u64| {
+        let partitions = (nodes * PARTITIONS_EACH).next_power_of_two();
+        Shape::of(nodes, partitions).expect("each of these can be")
+    };
+    [10, 30, 100, 300, 1000].into_iter().filter(move |nodes| *nodes <= nodes_max).map(shape)
+}
 
 fn idle(nodes_max: u64) -> ExitCode {
     println!("{}", idle::HEAD);
-    for nodes in [10, 30, 100, 300, 1000].into_iter().filter(|nodes| *nodes <= nodes_max) {
-        let partitions = (nodes * PARTITIONS_EACH).next_power_of_two();
-        let shape = Shape::of(nodes, partitions).expect("each of these can be");
+    for shape in shapes(nodes_max) {
         println!("{}", idle::measure(Seed(1), shape));
+    }
+    ExitCode::SUCCESS
+}
+
+fn changes(nodes_max: u64) -> ExitCode {
+    use transitions::Kind::{Grow, Join, Leave, Replace};
+    println!("{}", carried::HEAD);
+    for shape in shapes(nodes_max) {
+        for kind in [Join, Leave, Replace, Grow] {
+            match carried::measure(Seed(1), shape, kind) {
+                Ok(carried) => println!("{carried}"),
+                Err(violation) => {
+                    println!("{kind:?} with {shape}: BROKEN: {violation}");
+                    return ExitCode::FAILURE;
+                }
+            }
+        }
     }
     ExitCode::SUCCESS
 }

@@ -158,6 +158,16 @@ impl Host {
 }
 
 impl World {
+    pub(super) fn forget_costs(&mut self) {
+        self.hosts.values_mut().for_each(|host| host.cost = Cost::default());
+    }
+
+    /// What nodes have spent of something since it was forgotten: the mean of all, and the most of any.
+    pub(super) fn spent(&self, of: fn(&Cost) -> u64) -> (f64, f64) {
+        let costs = || self.hosts.values().map(|host| of(&host.cost));
+        (costs().sum::<u64>() as f64 / self.hosts.len() as f64, costs().max().unwrap_or(0) as f64)
+    }
+
     pub(super) fn membership(&self, node: NodeId) -> Option<&Membership> {
         Some(&self.hosts.get(&node)?.process.as_ref()?.membership)
     }

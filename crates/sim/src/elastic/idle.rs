@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// How long the founders have to come together.
-const BEFORE: Duration = Duration::from_secs(120);
+pub(super) const BEFORE: Duration = Duration::from_secs(120);
 /// How long they are looked at.
 const MEASURED: Duration = Duration::from_secs(60);
 
@@ -32,13 +32,11 @@ pub struct Idle {
 pub fn measure(seed: Seed, shape: Shape) -> Idle {
     let mut world = World::new(seed, shape, Plan::at_rest(shape), Keep::Hash);
     world.live_until(Monotonic(0) + BEFORE);
-    world.hosts.values_mut().for_each(|host| host.cost = Cost::default());
+    world.forget_costs();
     world.live_until(Monotonic(0) + BEFORE + MEASURED);
     let of = |part: fn(&Cost) -> u64| {
-        let costs: Vec<u64> = world.hosts.values().map(|host| part(&host.cost)).collect();
-        let per_second = |count: u64| count as f64 / MEASURED.as_secs_f64();
-        let most = costs.iter().copied().max().unwrap_or(0);
-        (per_second(costs.iter().sum()) / costs.len() as f64, per_second(most))
+        let (mean, most) = world.spent(part);
+        (mean / MEASURED.as_secs_f64(), most / MEASURED.as_secs_f64())
     };
     let others = world.hosts.len() - 1;
     let processes = world.hosts.values().filter_map(|host| host.process.as_ref());
@@ -53,7 +51,7 @@ pub fn measure(seed: Seed, shape: Shape) -> Idle {
 }
 
 impl World {
-    fn live_until(&mut self, end: Monotonic) {
+    pub(super) fn live_until(&mut self, end: Monotonic) {
         while self.events.now() < end {
             let event = self.events.pop().expect("there is always a look to come");
             self.on_event(event).expect("nothing goes wrong where nothing happens");

@@ -16,7 +16,8 @@
 //! sole truth; in the end each partition is at as many living nodes as it is to have replicas, with all that was confirmed, and
 //! at no other; and where there are no zones a plan moves at most a fifth more than it must.
 //!
-//! `transitions.rs` has nodes die at each step of a change, not by chance. `idle.rs` measures what a cluster at rest costs.
+//! `transitions.rs` has nodes die at each step of a change, not by chance. `idle.rs` measures what a cluster at rest costs,
+//! `carried.rs` how a change is carried out.
 //!
 //! In some seeds the operator does not wait for what he has begun, and what nodes report comes when something else was decided.
 //!
@@ -24,6 +25,7 @@
 //!
 //! Left out: hints, repair and deletes, which the world of whole nodes has; clocks that are wrong.
 
+pub mod carried;
 mod clients;
 mod copies;
 mod host;

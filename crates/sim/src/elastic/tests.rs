@@ -27,3 +27,13 @@ fn a_cluster_at_rest_is_quiet() {
     assert_eq!(idle.taken_for_down, 0);
     assert!(idle.messages.0 < 20.0 && idle.bytes.0 < 2_000.0, "{idle}");
 }
+
+#[test]
+fn a_change_is_carried_out() {
+    for kind in [transitions::Kind::Join, transitions::Kind::Grow] {
+        let carried =
+            carried::measure(Seed(1), Shape { nodes: 10, partitions: 128 }, kind).expect("it is kept");
+        let took: Duration = carried.steps.iter().sum();
+        assert!(carried.copied > 0 && took < Duration::from_secs(10), "{carried}");
+    }
+}

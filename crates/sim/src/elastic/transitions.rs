@@ -152,16 +152,7 @@ pub fn run(case: Case, seed: Seed) -> Result<Played, Violation> {
     if matches!(case.kind, Kind::ForceRemove | Kind::ForceReplace) {
         world.hosts.get_mut(&member).expect("a founder").gone = true;
     }
-    let wishes = match case.kind {
-        Kind::Join => [world.operator.newcomer(), None],
-        Kind::Leave => [Some(Wish::Leave(member)), None],
-        Kind::Replace => [world.operator.newcomer(), Some(Wish::Replace(member))],
-        Kind::ForceRemove => [Some(Wish::ForceRemove(member)), None],
-        Kind::ForceReplace => [world.operator.newcomer(), Some(Wish::ForceReplace(member))],
-        Kind::Grow => [Some(Wish::Grow(world.units)), None],
-        Kind::GrowAndJoin => [world.operator.newcomer(), Some(Wish::Grow(world.units))],
-    };
-    wishes.into_iter().flatten().for_each(|wish| world.operator.wish(wish));
+    world.wish_for(case.kind, member);
     world.script = Some(Script {
         case,
         givers: BTreeSet::new(),
@@ -176,6 +167,20 @@ pub fn run(case: Case, seed: Seed) -> Result<Played, Violation> {
 }
 
 impl World {
+    /// The operator wishes for a change; one member goes, if somebody is to go.
+    pub(super) fn wish_for(&mut self, kind: Kind, member: NodeId) {
+        let wishes = match kind {
+            Kind::Join => [self.operator.newcomer(), None],
+            Kind::Leave => [Some(Wish::Leave(member)), None],
+            Kind::Replace => [self.operator.newcomer(), Some(Wish::Replace(member))],
+            Kind::ForceRemove => [Some(Wish::ForceRemove(member)), None],
+            Kind::ForceReplace => [self.operator.newcomer(), Some(Wish::ForceReplace(member))],
+            Kind::Grow => [Some(Wish::Grow(self.units)), None],
+            Kind::GrowAndJoin => [self.operator.newcomer(), Some(Wish::Grow(self.units))],
+        };
+        wishes.into_iter().flatten().for_each(|wish| self.operator.wish(wish));
+    }
+
     /// Whether there is no script, or its moment has come.
     pub(super) fn script_is_played(&self) -> bool {
         self.script.as_ref().is_none_or(|script| script.is_played || self.has_missed(script))
