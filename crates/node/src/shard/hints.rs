@@ -143,6 +143,10 @@ impl Shard {
             true => self.store.write_over(&both, work.prior.before(self.store.has_entries())),
             false => self.store.write(&both[1..]),
         };
+        if object {
+            // It may be in a tree: that of the partition, which this node has for buckets with more replicas.
+            self.note_written(work, None, &written);
+        }
         // A hint that cannot be removed is brought once more.
         if written.is_ok() {
             self.counters.hints_home += 1;

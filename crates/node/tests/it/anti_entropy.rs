@@ -178,3 +178,28 @@ fn a_partition_that_cannot_be_read_keeps_none_of_the_others_from_being_compared(
     cluster.pass(Duration::from_secs(5));
     assert!(sum(&cluster, |it| it.exchange_keys) > found);
 }
+
+/// The tree went on telling of a key that had left with its hint: wrong for good, once the node became a primary of it.
+#[test]
+fn what_was_kept_for_another_leaves_the_tree_when_it_is_home() {
+    let data = folder();
+    let mut cluster = comparing(&data);
+    let single = kv::Bucket::untyped(Bytes::from_static(b"single"));
+    cluster.ask(0, kv::Request::SetProps(single.clone(), vec![kv::Prop::NVal(1)])).unwrap();
+    cluster.pass(Duration::from_secs(5));
+    cluster.kill(2);
+    cluster.pass(Duration::from_secs(5));
+    for key in 0..60 {
+        let key = Bytes::from(format!("k{key}"));
+        let put =
+            kv::PutRequest::new(single.clone(), Some(key), Default::default(), Bytes::from_static(b"v"));
+        cluster.ask(0, kv::Request::Put(put)).unwrap();
+    }
+    let keys =
+        |cluster: &Cluster| cluster.nodes.iter().flatten().map(|shard| shard.stats().tree_keys).sum::<u64>();
+    assert_eq!(keys(&cluster), 60);
+    cluster.start(2);
+    cluster.pass(Duration::from_secs(20));
+    assert!(sum(&cluster, |it| it.hints_home) > 0);
+    assert_eq!(keys(&cluster), 60, "each at one node");
+}
