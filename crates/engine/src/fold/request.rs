@@ -119,7 +119,8 @@ pub struct FoldRequest {
     pub items_max: u64,
     /// Where an earlier fold of the same ranges stopped.
     pub from: Option<Place>,
-    /// Whether it goes on where versions were lost, with what is left there; otherwise that is an error.
+    /// Whether it goes on where versions were lost, and where a block of a table is damaged, with what is left there; otherwise that is
+    /// an error.
     pub past_losses: bool,
     /// Whether heads whose record fails the check are visited, too, and marked ([`Visited::is_damaged`]).
     pub damaged_too: bool,
@@ -203,4 +204,6 @@ pub struct FoldEnd {
     pub damaged: u64,
     /// The first [`DAMAGED_NAMED_MAX`] of them, each with its key.
     pub damaged_named: Vec<(Bytes, Damage)>,
+    /// Whether blocks of tables were left out, as they are damaged: what they had is not shown, and something older may be in its place.
+    pub has_left_out: bool,
 }

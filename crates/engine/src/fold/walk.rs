@@ -6,7 +6,7 @@
 //! the page cache, goes one way through each window, and memory is bounded by it.
 //!
 //! A record that is missing or damaged is counted and named, and the fold goes on. A damaged block of a table ends
-//! it: which keys were in it is not known.
+//! it: which keys were in it is not known. A fold that goes past losses leaves the block out, and says so.
 
 use super::request::{
     Control, DAMAGED_NAMED_MAX, FoldEnd, FoldRequest, JournalCheck, Place, Visited, What, after_prefix,
@@ -94,10 +94,13 @@ impl FoldWalk {
         for range in request.ranges.iter().filter(|_| !request.past_losses) {
             snapshot.lost.check_range(&range.start, &range.end)?;
         }
-        let iter = match &request.segments {
+        let mut iter = match &request.segments {
             Some(segments) => snapshot.iter_of(segments),
             None => snapshot.iter(),
         };
+        if request.past_losses {
+            iter.cut_out();
+        }
         let range = request.from.as_ref().map_or(0, |place| place.range);
         let (window, end) = (Window::default(), FoldEnd::default());
         Ok(FoldWalk { request, snapshot, iter, range, sought: false, window, end })
@@ -118,7 +121,8 @@ impl FoldWalk {
     }
 
     /// How it ended, or where it is.
-    pub fn end(self) -> FoldEnd {
+    pub fn end(mut self) -> FoldEnd {
+        self.end.has_left_out = !self.iter.take_lost().is_empty();
         self.end
     }
 
@@ -132,7 +136,7 @@ impl FoldWalk {
             }
             self.place()
         });
-        self.end
+        self.end()
     }
 
     /// Puts the cursor at the first item of the current range, or of the next that has one. False at the end of all.

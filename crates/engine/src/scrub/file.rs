@@ -5,6 +5,7 @@ use crate::journal::fault::Fault;
 use crate::journal::record::{FLAG_INLINE, Kind};
 use crate::journal::scan::{Scanned, Scanner};
 use crate::journal::segment::{self, SEGMENT_HEADER_BYTES};
+use crate::lost::LostRange;
 use crate::store::Segment;
 use crate::table::Table;
 use base::Disk;
@@ -49,6 +50,8 @@ pub(crate) struct FileScrub {
     pub(crate) damage: Vec<Damage>,
     /// The keys of records whose values are damaged.
     pub(crate) keys: Vec<Bytes>,
+    /// The ranges of keys that damaged blocks had.
+    pub(crate) lost: Vec<LostRange>,
 }
 
 impl FileScrub {
@@ -61,6 +64,7 @@ impl FileScrub {
             read: 0,
             damage: Vec::new(),
             keys: Vec::new(),
+            lost: Vec::new(),
         }
     }
 
@@ -72,7 +76,7 @@ impl FileScrub {
     /// Reads on; `true` at the end. [`Error::Exhausted`] if there was no file handle for it; whatever else went wrong is
     /// damage.
     fn step(&mut self, disk: &mut dyn Disk) -> Result<bool, Error> {
-        (self.read, self.damage, self.keys) = (0, Vec::new(), Vec::new());
+        (self.read, self.damage, self.keys, self.lost) = (0, Vec::new(), Vec::new(), Vec::new());
         let stepped = match std::mem::replace(&mut self.at, At::Begin) {
             At::Begin => self.begin(disk),
             At::Segment(file, scanner) => self.records(disk, file, scanner),
@@ -153,6 +157,8 @@ impl FileScrub {
             self.read += u64::from(block.len);
             if let Err(error) = table.read_block(disk, block) {
                 self.note(error);
+                let damage = self.damage.last().filter(|_| self.lost.len() < DAMAGE_MAX);
+                self.lost.extend(damage.map(|damage| table.lost_block(number, damage.clone())));
             }
         }
         // It was only read.

@@ -400,13 +400,14 @@ impl Shard {
     pub(super) fn on_keys_fold(&mut self, id: FoldId, end: Result<FoldEnd, engine::Error>) {
         let Some(looking) = self.exchanges.looking.remove(&id) else { return };
         let now = self.config.clock.now();
+        let has_left_out = end.as_ref().is_ok_and(|end| end.has_left_out);
         let page = end.map_err(store_error).map(|end| {
             let mut page = std::mem::take(&mut *looking.found.lock().unwrap_or_else(PoisonError::into_inner));
             page.next = end.next.map(|place| place.key);
             page
         });
         if let Ok(page) = &page {
-            self.check_tree(&looking, page);
+            self.check_tree(&looking, page, has_left_out);
         }
         match (looking.whose, page) {
             (Whose::Theirs(to, id), page) => {
@@ -418,8 +419,9 @@ impl Shard {
         self.go_on_exchanging(now);
     }
 
-    /// Holds a tree against what a fold has found of it, where nothing has changed meanwhile.
-    fn check_tree(&mut self, looking: &Looking, page: &KeyPage) {
+    /// Holds a tree against what a fold has found of it, where nothing has changed meanwhile. Where something was lost, or `has_left_out`
+    /// says that it cannot be read, it is no wonder that they differ.
+    fn check_tree(&mut self, looking: &Looking, page: &KeyPage, has_left_out: bool) {
         let kept = self.trees.get(looking.tree);
         let is_as_it_was = looking.version == Some(kept.map(|kept| kept.version));
         if !is_as_it_was || page.next.is_some() || !self.trees.whole.contains(&looking.tree.first) {
@@ -434,7 +436,11 @@ impl Shard {
         let is_right = hashes.into_iter().all(|(segment, hash)| group(segment) == hash);
         let is_finer = kept.is_some_and(|kept| kept.tree.bits() < bits);
         if !is_right && !is_finer {
-            self.counters.trees_wrong += u64::from(!kept.is_some_and(|kept| kept.unsure));
+            let keys = self.keys_of(looking.tree.first, None);
+            let is_known = kept.is_some_and(|kept| kept.unsure)
+                || has_left_out
+                || self.store.check_range(&keys.start, &keys.end).is_err();
+            self.counters.trees_wrong += u64::from(!is_known);
             self.trees.make_anew(looking.tree.first);
         }
     }

@@ -3,8 +3,11 @@
 //! A read whose own copy is damaged takes the value from another replica and writes it here anew: what a client's read
 //! does for a key that is asked for, this does for those that nobody asks for. A few are read at a time, behind clients.
 //!
-//! Left out: damaged tables. Which keys were in a block is not known here; merges put it aside, and its range answers errors
-//! until `annulet check --repair` makes tables again. A node alone has nobody to heal it.
+//! Which keys were in a damaged block of a table is not known. The trees of its partition are made anew without them, so that
+//! exchanges find what is missing here ([`Shard::rebuild_lost`]).
+//!
+//! Left out: an end of the range that was lost. What others have not got goes on to be an error until `annulet check --repair` makes
+//! tables again. A node alone has nobody to heal it.
 
 use super::rebuilds::DAMAGED_MAX;
 use super::work::{Coordinator, Work, placed};

@@ -245,7 +245,7 @@ pub struct ShardCounters {
     pub rebuild_damaged: u64,
     /// Partitions whose trees an earlier process has left.
     pub trees_kept: u64,
-    /// Trees that did not say what the store has: something was lost, or the tree was not kept.
+    /// Trees that did not say what the store has, where nothing is known to be lost or damaged: the tree was not kept.
     pub trees_wrong: u64,
 }
 
@@ -433,6 +433,7 @@ impl Shard {
         self.tick_stop(now);
         self.tick_peers(now);
         self.tick_heals();
+        self.rebuild_lost();
         self.tick_hints(now);
         self.tick_reaps(now);
         self.tick_moves(now);

@@ -253,6 +253,27 @@ impl Shard {
         firsts.len()
     }
 
+    /// Has the trees made anew of all partitions of which merges or the scrub have found something lost: they tell of it still, and
+    /// without it exchanges bring it back.
+    pub(super) fn rebuild_lost(&mut self) {
+        // What an earlier process has left tells of it, too, and is not whole yet.
+        if self.trees.completing.is_some() {
+            return;
+        }
+        let lost = self.store.take_lost();
+        if lost.is_empty() {
+            return;
+        }
+        let has_lost = |&first: &u16| {
+            let keys = self.keys_of(first, None);
+            lost.check_range(&keys.start, &keys.end).is_err()
+        };
+        let firsts: BTreeSet<u16> =
+            self.trees.whole.iter().copied().chain(self.trees.rebuilds.due()).collect();
+        let firsts: Vec<u16> = firsts.into_iter().filter(has_lost).collect();
+        firsts.into_iter().for_each(|first| self.trees.rebuilds.want(first, JournalCheck::None));
+    }
+
     /// Has what is due by its timer made anew, if it is this shard's turn.
     pub(super) fn look_at_timers(&mut self, now: Monotonic) {
         let Some(every) = self.config.rebuilding.every else { return };
@@ -316,7 +337,7 @@ impl Shard {
         }
         let (first, from, check) = (making.first, making.from.clone(), making.check);
         let visitor = gathering(self.table.clone(), Arc::clone(&making.made), Arc::clone(&self.config.clock));
-        // What is left where something was lost is compared, and so the rest comes back.
+        // What is left where something was lost, or cannot be read, is compared, and so the rest comes back.
         let request = FoldRequest {
             past_losses: true,
             damaged_too: true,

@@ -126,6 +126,40 @@ fn a_lost_table_comes_back_by_exchanges() {
     all_are_there(&mut cluster);
 }
 
+/// A block is damaged that nobody reads, while trees that an earlier process has left tell of what it had.
+fn a_damaged_block_comes_back(found_by: impl FnOnce(&mut Cluster)) {
+    let data = folder();
+    let mut cluster = filled(&data);
+    cluster.options.level0_tables_max = 100;
+    behind_its_back(&mut cluster, damage_a_block);
+    for key in 0..3 {
+        cluster.put(0, &name(key), &long(&name(key))).unwrap();
+        cluster.stop(2);
+        cluster.start(2);
+        cluster.pass(Duration::from_secs(1));
+    }
+    cluster.stop(2);
+    found_by(&mut cluster);
+    cluster.start(2);
+    cluster.pass(Duration::from_secs(120));
+    let counters = cluster.nodes[2].as_ref().unwrap().stats().counters;
+    assert!(
+        counters.trees_kept == 16 && counters.trees_made > 0 && counters.trees_wrong == 0,
+        "{counters:?}"
+    );
+    all_are_there(&mut cluster);
+}
+
+#[test]
+fn what_a_merge_finds_lost_comes_back() {
+    a_damaged_block_comes_back(|cluster| cluster.options.level0_tables_max = 2);
+}
+
+#[test]
+fn what_the_scrub_finds_lost_in_a_table_comes_back() {
+    a_damaged_block_comes_back(|cluster| cluster.options.scrub_period = Duration::from_secs(60));
+}
+
 #[test]
 fn partitions_are_made_anew_by_their_timers() {
     let data = folder();

@@ -5,6 +5,7 @@
 use super::cut::CutLook;
 use super::manifest::Edit;
 use crate::error::Error;
+use crate::lost::{LostRange, LostRanges};
 use crate::manifest::{MergeOptions, RUNS_MAX};
 use crate::merge::{MergeJob, MergeRequest, MergeStats};
 use crate::store::Store;
@@ -58,6 +59,7 @@ impl Store {
                 // The manifest that lets go of the damaged blocks names what was in them.
                 self.note_damage(output.lost.iter().map(|lost| lost.damage.clone()));
                 if !output.lost.is_empty() {
+                    self.note_lost(output.lost.iter().cloned());
                     self.lost = self.lost.with(output.lost);
                 }
                 let edit = Edit {
@@ -79,6 +81,16 @@ impl Store {
                 self.on_failure(error);
             }
         }
+    }
+
+    /// Takes the ranges of keys in which merges and the scrub have found versions lost since the last call, for whoever can get them
+    /// elsewhere.
+    pub fn take_lost(&mut self) -> Arc<LostRanges> {
+        std::mem::take(&mut self.maintenance.found_lost)
+    }
+
+    pub(super) fn note_lost(&mut self, ranges: impl IntoIterator<Item = LostRange>) {
+        self.maintenance.found_lost = self.maintenance.found_lost.with(ranges);
     }
 
     pub(super) fn merge_request(

@@ -34,6 +34,7 @@ use super::{Event, Store};
 use crate::error::Error;
 use crate::index::Building;
 use crate::journal::writer::ReadySegment;
+use crate::lost::LostRanges;
 use crate::manifest::{MergeCursors, MergePlan};
 use crate::merge::MergeOutput;
 use crate::table::{Table, TableId};
@@ -56,6 +57,8 @@ pub(super) struct Maintenance {
     merge: Option<(MergePlan, Outcome<Result<MergeOutput, Error>>)>,
     merge_cursors: MergeCursors,
     replacing: merge::Replacing,
+    /// What merges and the scrub have found lost, for [`Store::take_lost`].
+    found_lost: Arc<LostRanges>,
     /// Tables in which a merge has met damage.
     damaged_tables: BTreeSet<TableId>,
     cut_look: cut::CutLook,

@@ -71,6 +71,9 @@ impl Store {
         self.counters.scrub_bytes += file.read;
         self.counters.scrub_damage += file.damage.len() as u64;
         self.note_damage(std::mem::take(&mut file.damage));
+        if !file.lost.is_empty() {
+            self.note_lost(std::mem::take(&mut file.lost));
+        }
         self.maintenance.scrub.keys.extend(std::mem::take(&mut file.keys));
         self.maintenance.scrub.keys.truncate(KEYS_REMEMBERED_MAX);
         let read = file.read;

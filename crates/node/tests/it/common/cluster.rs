@@ -368,6 +368,17 @@ pub fn files_below(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
+/// Damages one of the blocks of keys in the largest table of a store that nobody has open.
+#[allow(clippy::disallowed_methods, reason = "it does so behind the store's back")]
+pub fn damage_a_block(store: &Path) {
+    let len = |file: &PathBuf| std::fs::metadata(file).unwrap().len();
+    let largest = files_below(&store.join("tables")).into_iter().max_by_key(len).unwrap();
+    let mut bytes = std::fs::read(&largest).unwrap();
+    let at = bytes.len() / 3;
+    bytes[at] ^= 1;
+    std::fs::write(&largest, bytes).unwrap();
+}
+
 /// A value too long to come with its head.
 pub fn long(name: &str) -> String {
     name.repeat(1000)

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// A clock that stands until it is moved, or moves by the second number of nanoseconds whenever it is read.
 #[derive(Default)]
-pub struct HandClock(pub AtomicU64, pub AtomicU64);
+pub struct HandClock(pub Arc<AtomicU64>, pub AtomicU64);
 
 impl Clock for HandClock {
     fn now(&self) -> Monotonic {
@@ -98,7 +98,7 @@ pub fn open_store(
         startup: Box::new(disk.blocking_handle()),
         disk: Box::new(Held { disk, hold, reads: Vec::new(), failed: Vec::new() }),
         rng: Box::new(SplitMix64::new(seed)),
-        clock: Arc::new(HandClock(AtomicU64::new(clock.now().0), AtomicU64::default())),
+        clock: Arc::new(HandClock(Arc::clone(&clock.0), AtomicU64::default())),
     };
     let options = Options { metadata: layout.metadata(shard), indexing: Some(node::INDEXING), ..options };
     let (store, _) = Store::open(&layout::shard_dir(data, shard), options, platform).unwrap();
