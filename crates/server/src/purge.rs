@@ -18,6 +18,7 @@ use crate::membership::Answered;
 use kv::fold::{FoldRequest, Folded, KeyClock, Purge, Sum};
 use kv::{Bucket, DeleteRequest, Error, GetRequest, Quorum, Request, Response};
 use node::http::{PurgePage, PurgeTask};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,9 +36,25 @@ const RATE_DEFAULT: u32 = 100;
 /// The highest rate that can be asked for: beyond it, tombstones wait in queues that are full.
 const RATE_MAX: u32 = 10_000;
 
-/// The purge of a node that is under way, or the last one.
+/// The purge of a node that is under way, or the last one, and what all have come to.
 #[derive(Default)]
-pub struct Purges(Mutex<Option<State>>);
+pub struct Purges(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    last: Option<State>,
+    figures: PurgeFigures,
+}
+
+/// What purges have come to since the node's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PurgeFigures {
+    /// Those that were begun.
+    purges: u64,
+    /// Keys that they found, and those of them that could not be asked for.
+    purge_keys: u64,
+    purge_keys_failed: u64,
+}
 
 /// How far one is.
 struct State {
@@ -56,10 +73,11 @@ struct State {
 impl Purges {
     /// Answers an operator. Does not wait.
     pub fn ask(self: &Arc<Self>, page: PurgePage, local: &Rc<Local>, about: &Rc<Connections>) -> Answered {
-        let mut last = self.lock();
+        let mut known = self.lock();
+        let Known { last, figures } = &mut *known;
         match page {
             PurgePage::Show => Answered { status: 200, body: last.as_ref().map_or(json!({}), State::show) },
-            PurgePage::Stop => match &mut *last {
+            PurgePage::Stop => match last {
                 Some(state) if state.ended.is_none() => {
                     state.stop = true;
                     Answered { status: 200, body: state.show() }
@@ -76,10 +94,11 @@ impl Purges {
                 let (purge, bucket) = (task.purge, task.bucket.clone());
                 let state = State { purge, bucket, found: 0, done: 0, failed: 0, stop: false, ended: None };
                 let body = last.insert(state).show();
+                figures.purges += 1;
                 let (purges, local, about) = (Arc::clone(self), Rc::clone(local), Rc::clone(about));
                 tokio::task::spawn_local(async move {
                     let end = purges.run(*task, &local, &about).await;
-                    if let Some(state) = purges.lock().as_mut() {
+                    if let Some(state) = &mut purges.lock().last {
                         state.ended = Some(end);
                     }
                 });
@@ -95,14 +114,12 @@ impl Purges {
         loop {
             let (answer, more) = pages.next().await;
             for found in found(answer).map_err(|error| error.to_string())? {
-                if about.stopping() || self.lock().as_ref().is_none_or(|state| state.stop) {
+                if about.stopping() || self.lock().last.as_ref().is_none_or(|state| state.stop) {
                     return Err("it was stopped".to_owned());
                 }
                 let begun = Instant::now();
                 let (result, _) = local.ask(request(task.purge, found)).next().await;
-                if let Some(state) = self.lock().as_mut() {
-                    state.count(&result);
-                }
+                self.lock().count(&result);
                 let took = begun.elapsed();
                 let rest = (took * REST).min(REST_MAX).max(least.saturating_sub(took));
                 tokio::time::sleep(rest).await;
@@ -114,20 +131,30 @@ impl Purges {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<State>> {
+    /// What they have come to.
+    pub fn figures(&self) -> PurgeFigures {
+        self.lock().figures
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl Known {
     fn count(&mut self, result: &Result<Response, Error>) {
-        self.found += 1;
-        match result {
-            Ok(_) => self.done += 1,
-            Err(_) => self.failed += 1,
+        let failed = u64::from(result.is_err());
+        self.figures.purge_keys += 1;
+        self.figures.purge_keys_failed += failed;
+        if let Some(state) = &mut self.last {
+            state.found += 1;
+            state.failed += failed;
+            state.done += 1 - failed;
         }
     }
+}
 
+impl State {
     fn show(&self) -> Value {
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let mut shown = json!({

@@ -3,6 +3,7 @@
 use crate::connects::ConnectsRead;
 use crate::metrics::put;
 use crate::peer::PeerFigures;
+use crate::purge::PurgeFigures;
 use crate::store_figures::StoreFigures;
 use crate::system::SystemFigures;
 use node::riak::RIAK_VERSION;
@@ -116,6 +117,8 @@ pub struct Stats {
     writes_held: usize,
     writes_paced_ms_total: u64,
     #[serde(flatten)]
+    purges: PurgeFigures,
+    #[serde(flatten)]
     engine: StoreFigures,
     disk_reads_with_data: u64,
     disk_tries_full: u64,
@@ -187,6 +190,11 @@ impl Stats {
             self.peers.insert(name.to_owned(), sum);
         }
         self
+    }
+
+    /// With what purges have come to.
+    pub fn with_purges(self, purges: PurgeFigures) -> Stats {
+        Stats { purges, ..self }
     }
 
     /// With the options in force.
