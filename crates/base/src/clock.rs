@@ -12,6 +12,13 @@ pub struct Monotonic(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Wall(pub u64);
 
+impl Wall {
+    /// Whole milliseconds since 1970-01-01 UTC.
+    pub fn millis(self) -> u64 {
+        self.0 / 1000
+    }
+}
+
 impl Monotonic {
     /// The time from `earlier` to `self`; zero if `earlier` is not earlier.
     pub fn since(self, earlier: Monotonic) -> Duration {

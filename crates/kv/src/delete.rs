@@ -1,7 +1,7 @@
 //! The coordinator of a delete, on a node that is to hold the key.
 //!
 //! 1. Check names and quorums, as for a read and a write.
-//! 2. Without a context, read what a quorum has, so that all of it is deleted. A key that is absent or deleted is
+//! 2. Without a context, read what a quorum has, so that all of it is deleted. A key that is absent, deleted or has ended is
 //!    left alone: the delete has nothing to do. A node alone reads its own head only.
 //! 3. Write a tombstone, a sibling without a value, over what the client had seen, or over everything that was
 //!    read if it does not say. What the client had not seen stays beside the tombstone.
@@ -133,7 +133,7 @@ fn on_asking(
     }
     let Some(head) = gather.latest()? else { return Ok(deleted(turn)) };
     let head = view(&head)?;
-    if head.is_tombstone() {
+    if head.is_gone(turn.wall.millis()) {
         return Ok(deleted(turn));
     }
     begun.context = Some(head.context().to_context());
@@ -151,7 +151,9 @@ fn on_head(mut begun: Begun, stored: Option<Stored>, turn: &mut Turn<'_>) -> Res
     // had seen may be with a primary that cannot be reached.
     let all_here = begun.placement.here.as_ref().is_some_and(|roles| roles.primaries == begun.needs.n);
     let existing = stored.as_ref().map(|stored| Head::decode(&stored.head).map_err(damaged)).transpose()?;
-    if (all_here || begun.context.is_none()) && existing.as_ref().is_none_or(Head::is_tombstone) {
+    if (all_here || begun.context.is_none())
+        && existing.as_ref().is_none_or(|head| head.is_gone(turn.wall.millis()))
+    {
         return Ok(deleted(turn));
     }
     let put = object::Put::delete(existing.as_ref(), begun.context.take(), turn.wall.0);

@@ -5,19 +5,20 @@
 //!    turn says.
 //! 3. When enough have replied, join their heads. Absent, unchanged and head-only are answered from that; for
 //!    anything else the value is fetched, if it has not come already.
-//! 4. Answer.
+//! 4. Answer, without siblings that have ended by this node's clock.
 //! 5. When the rest have replied too, or take long, send the joined version to those that lack it. If it is one tombstone
-//!    that all have, propose to reap it.
+//!    that all have, propose to reap it. What ends soon is not sent: others may be done with it.
 //!
 //! Invariants: one answer; nothing is repaired before it; a replica that has something which the others lack is
 //! never overwritten, since what is sent is joined there once more.
 
+use base::Wall;
 use bytes::Bytes;
-use object::{Context, HeadView};
+use object::{Context, HeadView, Object};
 use ring::NodeId;
 
 use crate::error::Error;
-use crate::gather::{Gather, NotFoundRules, Verdict};
+use crate::gather::{Gather, NotFoundRules, Verdict, decode, encode};
 use crate::props::BucketProps;
 use crate::quorum::Needs;
 use crate::replica::Answer;
@@ -152,7 +153,7 @@ impl Question {
             return Ok(Some(Response::NotFound { deleted_context: None }));
         };
         let parsed = view(&head)?;
-        if is_absent(&parsed, turn.props) {
+        if is_absent(&parsed, turn.props, turn.wall.millis()) {
             return Ok(Some(self.on_deleted(&parsed)));
         }
         if self.if_modified.as_ref().is_some_and(|context| parsed.is_unmodified(context)) {
@@ -165,7 +166,7 @@ impl Question {
                 value => value,
             },
         };
-        Ok(Some(Response::Found(Found { head, value, newest_only: turn.props.shows_newest_only() })))
+        Ok(Some(Response::Found(shown(head, value, turn)?)))
     }
 
     fn on_deleted(&self, head: &HeadView<'_>) -> Response {
@@ -197,7 +198,8 @@ fn settle(gather: &mut Gather, turn: &mut Turn<'_>) -> Next {
     }
     // What cannot be read cannot be sent to others; the client has been told.
     let Ok(Some(head)) = gather.latest() else { return Next::Over };
-    if !gather.is_stale(&head) {
+    let ends_soon = HeadView::expiry_of(&head).is_some_and(|ends_ms| ends_soon(ends_ms, turn.wall));
+    if ends_soon || !gather.is_stale(&head) {
         return Next::Over;
     }
     let value = view(&head).and_then(|parsed| gather.value(&head, parsed.values_len(), turn));
@@ -209,6 +211,15 @@ fn settle(gather: &mut Gather, turn: &mut Turn<'_>) -> Next {
         Ok(None) => Next::Wait,
         Err(_) => Next::Over,
     }
+}
+
+/// How far clocks of nodes may be apart, in milliseconds, before what has ended for one of them is sent to it again by others. It costs no more
+/// than that.
+const CLOCKS_APART_MS: u64 = 60_000;
+
+/// Whether what ends then, in milliseconds since 1970, has ended or may have for others: they need not be sent it.
+pub fn ends_soon(ends_ms: u64, now: Wall) -> bool {
+    ends_ms <= now.millis().saturating_add(CLOCKS_APART_MS)
 }
 
 /// A reply, and whose it is: `None` for this node's.
@@ -236,9 +247,27 @@ pub(crate) fn damaged(error: object::Error) -> Error {
     Error::Damaged(error.to_string())
 }
 
-/// Whether readers of a bucket are to be told that there is no object.
-pub(crate) fn is_absent(head: &HeadView<'_>, props: &BucketProps) -> bool {
-    head.is_tombstone() || (head.sibling_count() > 1 && props.shows_newest_only() && head.newest().deleted)
+/// Whether readers of a bucket are to be told that there is no object, at a time in milliseconds since 1970.
+pub(crate) fn is_absent(head: &HeadView<'_>, props: &BucketProps, now_ms: u64) -> bool {
+    let newest_is_deleted = || head.newest_at(now_ms).is_none_or(|newest| newest.deleted);
+    head.is_gone(now_ms) || (head.sibling_count() > 1 && props.shows_newest_only() && newest_is_deleted())
+}
+
+/// An object that is not absent as readers are shown it, its values if they are at hand: without siblings that have ended.
+pub(crate) fn shown(head: Bytes, value: Option<Bytes>, turn: &Turn<'_>) -> Result<Found, Error> {
+    let (newest_only, now_ms) = (turn.props.shows_newest_only(), turn.wall.millis());
+    if !view(&head)?.has_ended(now_ms) {
+        return Ok(Found { head, value, newest_only });
+    }
+    let is_left = "one that has not ended is left where the object is not absent";
+    let whole = decode(&head)?;
+    let Some(value) = value else {
+        let head = encode(&whole.without_ended(now_ms).expect(is_left));
+        return Ok(Found { head, value: None, newest_only });
+    };
+    let left = Object::new(whole, value).map_err(damaged)?.without_ended(now_ms).expect(is_left);
+    let (head, value) = left.into_parts();
+    Ok(Found { head: encode(&head), value: Some(value), newest_only })
 }
 
 /// The values, which are as long as the head says unless something is damaged.

@@ -47,7 +47,7 @@ pub use delete::Delete;
 pub use deliver::Deliver;
 pub use error::Error;
 pub use fold::FoldRequest;
-pub use get::Get;
+pub use get::{Get, ends_soon};
 pub use index::IndexRequest;
 pub use limits::Limits;
 pub use merge::Merge;

@@ -6,7 +6,7 @@
 //!
 //! What a fold comes to is gathered in the same way ([`crate::fold`]).
 //!
-//! Tombstones are not listed, nor are buckets that hold nothing else.
+//! Tombstones and what has ended are not listed, nor are buckets that hold nothing else.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ pub const LISTED_BUCKETS_MAX: usize = 100_000;
 /// The most bytes in their names together, so that one answer with all of them fits a frame.
 pub const LISTED_BYTES_MAX: usize = 16 << 20;
 
-/// Whether a key with this head is listed in a bucket of these properties.
-pub fn is_listed(head: &[u8], props: &BucketProps) -> Result<bool, Error> {
+/// Whether a key with this head is listed in a bucket of these properties, at a time in milliseconds since 1970.
+pub fn is_listed(head: &[u8], props: &BucketProps, now_ms: u64) -> Result<bool, Error> {
     // Nearly all of them, and nothing more need be known of these.
     if HeadView::is_one_value(head) {
         return Ok(true);
     }
-    Ok(!is_absent(&view(head)?, props))
+    Ok(!is_absent(&view(head)?, props, now_ms))
 }
 
 /// Gathers pieces into answers.

@@ -10,6 +10,8 @@
 //! Where keys are written once, nothing is read: after 2. the version of `Update::once` goes to all replicas, this node
 //! joins it with what it has as they do, and any node may coordinate.
 //!
+//! Where the bucket has a time to live the new sibling is told when it ends, by this node's clock: so all replicas know it alike.
+//!
 //! Invariants: nothing is written after a refusal; one request takes at most one dot and writes at most once.
 
 use bytes::Bytes;
@@ -18,12 +20,12 @@ use object::{Context, Head, Metadata};
 use crate::condition::Validators;
 use crate::error::Error;
 use crate::gather::{Gather, NotFoundRules, Verdict};
-use crate::get::{damaged, decode_context, is_absent, reply_of, view};
+use crate::get::{damaged, decode_context, is_absent, reply_of, shown, view};
 use crate::quorum::{Needs, Quorum};
 use crate::replicate::{Begun, Replicate};
 use crate::replies::check_reachable;
 use crate::request::{PutRequest, Return};
-use crate::response::{Found, Response};
+use crate::response::Response;
 use crate::turn::{Action, Event, Next, Stored, Turn, Want};
 use crate::update::Update;
 
@@ -185,7 +187,7 @@ impl Put {
             return Ok(());
         }
         let head = head.map(|head| view(head)).transpose()?;
-        let present = head.filter(|head| !is_absent(head, turn.props));
+        let present = head.filter(|head| !is_absent(head, turn.props, turn.wall.millis()));
         if let Some(conditions) = &request.conditions {
             let newest_only = turn.props.shows_newest_only();
             let object = present.as_ref().map(|head| Validators::of(head, newest_only));
@@ -227,7 +229,8 @@ impl Put {
 
     fn take_sibling(&mut self, turn: &Turn<'_>) -> (Metadata, Bytes) {
         let metadata = std::mem::take(&mut self.request.metadata);
-        let metadata = Metadata { last_modified: turn.wall.0, deleted: false, ..metadata };
+        let expires_ms = turn.props.expires_ms(turn.wall);
+        let metadata = Metadata { last_modified: turn.wall.0, deleted: false, expires_ms, ..metadata };
         (metadata, std::mem::take(&mut self.request.value))
     }
 
@@ -241,11 +244,10 @@ impl Put {
         let version = update.finish_within(stored, turn.limits)?;
         let returned = match self.request.returned {
             Return::Nothing => None,
-            how => Some(Found {
-                head: version.head.clone(),
-                value: (how == Return::Body).then(|| version.values.clone()),
-                newest_only: turn.props.shows_newest_only(),
-            }),
+            how => {
+                let value = (how == Return::Body).then(|| version.values.clone());
+                Some(shown(version.head.clone(), value, turn)?)
+            }
         };
         let key = self.request.key.take().filter(|_| self.request.key_invented);
         let response = Response::Put { object: returned, key };

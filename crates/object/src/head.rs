@@ -16,6 +16,8 @@ use crate::vtag::Vtag;
 
 /// First byte of an encoded head.
 pub(crate) const HEAD_VERSION: u8 = 1;
+/// The same of one with a sibling that ends: what has none is written as it always was.
+pub(crate) const HEAD_VERSION_ENDING: u8 = 2;
 /// Bit of a head's flags: every sibling is a tombstone.
 pub(crate) const FLAG_TOMBSTONE: u8 = 1;
 
@@ -28,7 +30,7 @@ pub(crate) mod field {
     pub(crate) const LINKS: u8 = 1 << 4;
     pub(crate) const USER_META: u8 = 1 << 5;
     pub(crate) const INDEXES: u8 = 1 << 6;
-    pub(crate) const ALL: u8 = 0x7f;
+    pub(crate) const EXPIRES: u8 = 1 << 7;
 }
 
 /// A sibling without its value.
@@ -50,6 +52,10 @@ impl SiblingHead {
 
     pub(crate) fn recency(&self) -> Recency {
         recency(self.dot, self.metadata.last_modified, self.metadata.deleted)
+    }
+
+    pub(crate) fn has_ended(&self, now_ms: u64) -> bool {
+        self.metadata.expires_ms.is_some_and(|expires_ms| expires_ms <= now_ms)
     }
 }
 
@@ -102,6 +108,11 @@ impl Head {
         self.siblings.iter().all(|sibling| sibling.metadata.deleted)
     }
 
+    /// Whether every sibling is a tombstone or has ended by then, in milliseconds since 1970: to readers, the key is absent.
+    pub fn is_gone(&self, now_ms: u64) -> bool {
+        self.siblings.iter().all(|sibling| sibling.metadata.deleted || sibling.has_ended(now_ms))
+    }
+
     /// Whether `context` is exactly what the object has seen, so that nobody wrote since the client read it.
     pub fn is_unmodified(&self, context: &Context) -> bool {
         self.context == *context
@@ -112,6 +123,14 @@ impl Head {
         (0..self.siblings.len())
             .max_by_key(|&at| self.siblings[at].recency())
             .expect("a head has at least one sibling")
+    }
+
+    /// The same without the siblings that have ended by then, in milliseconds since 1970; `None` if no sibling is left. It has seen
+    /// them: a write that rests on it takes their place.
+    pub fn without_ended(&self, now_ms: u64) -> Option<Head> {
+        let left = self.siblings.iter().filter(|sibling| !sibling.has_ended(now_ms));
+        let left: Vec<SiblingHead> = left.cloned().collect();
+        (!left.is_empty()).then(|| Head::new(self.context.clone(), left))
     }
 
     /// Length of all values together.
@@ -129,7 +148,8 @@ impl Head {
 
     /// Appends the encoded head.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(HEAD_VERSION);
+        let ends = self.siblings.iter().any(|sibling| sibling.metadata.expires_ms.is_some());
+        out.push(if ends { HEAD_VERSION_ENDING } else { HEAD_VERSION });
         out.push(if self.is_tombstone() { FLAG_TOMBSTONE } else { 0 });
         put_varint(out, self.siblings.len() as u64);
         put_varint(out, self.context.body_len() as u64);
@@ -174,6 +194,7 @@ impl Head {
             put_bytes(out, &entry.field);
             put_bytes(out, &entry.value);
         });
+        metadata.expires_ms.iter().for_each(|expires_ms| put_varint(out, *expires_ms));
     }
 }
 
@@ -186,6 +207,7 @@ fn flags(metadata: &Metadata) -> u8 {
         | mark(field::LINKS, !metadata.links.is_empty())
         | mark(field::USER_META, !metadata.user_meta.is_empty())
         | mark(field::INDEXES, !metadata.indexes.is_empty())
+        | mark(field::EXPIRES, metadata.expires_ms.is_some())
 }
 
 /// Appends a list that is not empty; the flags tell that an empty one is absent.

@@ -15,7 +15,7 @@ pub struct Link {
     pub tag: Bytes,
 }
 
-/// The metadata of one sibling: opaque to the store but for the last two fields. The vtag is not among it:
+/// The metadata of one sibling: opaque to the store but for the last three fields. The vtag is not among it:
 /// [`crate::Vtag`] derives it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Metadata {
@@ -35,4 +35,6 @@ pub struct Metadata {
     pub last_modified: u64,
     /// Whether this is a tombstone: the key was deleted, and its value is empty.
     pub deleted: bool,
+    /// When it ends, in milliseconds since 1970: from then on readers are not shown it. `None` for never, as of every tombstone.
+    pub expires_ms: Option<u64>,
 }

@@ -58,6 +58,15 @@ impl Object {
         self.values.slice(start..start + len_of(at))
     }
 
+    /// The same without the siblings that have ended by then ([`Head::without_ended`]).
+    pub fn without_ended(&self, now_ms: u64) -> Option<Object> {
+        let head = self.head.without_ended(now_ms)?;
+        let siblings = (0..).zip(self.head.siblings());
+        let left = siblings.filter(|(_, sibling)| !sibling.has_ended(now_ms));
+        let values: Vec<Bytes> = left.map(|(at, _)| self.value(at)).collect();
+        Some(Object::from_values(head, &values))
+    }
+
     /// Both parts.
     pub fn into_parts(self) -> (Head, Bytes) {
         (self.head, self.values)

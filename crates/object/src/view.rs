@@ -11,7 +11,9 @@ use crate::codec::{Malformed, Reader, Result};
 use crate::context::{ContextView, read_entry};
 use crate::dot::{Actor, Dot};
 use crate::error::Error;
-use crate::head::{FLAG_TOMBSTONE, HEAD_VERSION, Head, Recency, SiblingHead, field, recency};
+use crate::head::{
+    FLAG_TOMBSTONE, HEAD_VERSION, HEAD_VERSION_ENDING, Head, Recency, SiblingHead, field, recency,
+};
 use crate::index::IndexEntry;
 use crate::metadata::{Link, Metadata};
 use crate::vtag::Vtag;
@@ -24,6 +26,9 @@ pub struct HeadView<'a> {
     sibling_count: usize,
     values_len: u64,
     is_tombstone: bool,
+    /// When the first of the siblings ends that do, and when the last; `None` if some do not.
+    first_end_ms: Option<u64>,
+    last_end_ms: Option<u64>,
 }
 
 impl<'a> HeadView<'a> {
@@ -37,7 +42,8 @@ impl<'a> HeadView<'a> {
 
     fn check(bytes: &'a [u8]) -> Result<HeadView<'a>> {
         let mut reader = Reader(bytes);
-        if reader.byte()? != HEAD_VERSION {
+        let version = reader.byte()?;
+        if ![HEAD_VERSION, HEAD_VERSION_ENDING].contains(&version) {
             return Err(Malformed("its version is not known"));
         }
         let flags = reader.byte()?;
@@ -49,14 +55,19 @@ impl<'a> HeadView<'a> {
             sibling_count,
             values_len: 0,
             is_tombstone: flags == FLAG_TOMBSTONE,
+            first_end_ms: None,
+            last_end_ms: None,
         };
         view.check_siblings(flags)?;
+        if view.first_end_ms.is_some() != (version == HEAD_VERSION_ENDING) {
+            return Err(Malformed("its version is not that of what ends"));
+        }
         Ok(view)
     }
 
     fn check_siblings(&mut self, flags: u8) -> Result<()> {
         let mut siblings = self.siblings();
-        let mut all_deleted = true;
+        let (mut all_deleted, mut all_end) = (true, true);
         let mut previous = None;
         for _ in 0..self.sibling_count {
             let sibling = siblings.read()?;
@@ -65,7 +76,13 @@ impl<'a> HeadView<'a> {
             }
             previous = Some(sibling.dot);
             all_deleted &= sibling.deleted;
+            all_end &= sibling.expires_ms.is_some();
+            if let Some(end) = sibling.expires_ms {
+                self.first_end_ms = Some(self.first_end_ms.map_or(end, |first| first.min(end)));
+                self.last_end_ms = self.last_end_ms.max(Some(end));
+            }
         }
+        self.last_end_ms = self.last_end_ms.filter(|_| all_end);
         if previous.is_none() {
             return Err(Malformed("it has no sibling"));
         }
@@ -115,6 +132,31 @@ impl<'a> HeadView<'a> {
         self.is_tombstone
     }
 
+    /// When the object is gone, in milliseconds since 1970: when the last of its siblings ends. `None` if one never does, as
+    /// tombstones.
+    pub fn expires_ms(&self) -> Option<u64> {
+        self.last_end_ms
+    }
+
+    /// The same of an encoded head, at the cost of a look at its first byte where nothing ends. `None` of what is no head.
+    pub fn expiry_of(bytes: &[u8]) -> Option<u64> {
+        if bytes.first() != Some(&HEAD_VERSION_ENDING) {
+            return None;
+        }
+        HeadView::parse(bytes).ok()?.expires_ms()
+    }
+
+    /// Whether a sibling has ended by then, in milliseconds since 1970.
+    pub fn has_ended(&self, now_ms: u64) -> bool {
+        self.first_end_ms.is_some_and(|end| end <= now_ms)
+    }
+
+    /// Whether every sibling is a tombstone or has ended by then: to readers, the key is absent.
+    pub fn is_gone(&self, now_ms: u64) -> bool {
+        let is_gone = |sibling: SiblingView<'_>| sibling.deleted || sibling.has_ended(now_ms);
+        self.is_tombstone || (self.has_ended(now_ms) && self.siblings().all(is_gone))
+    }
+
     /// Whether `context` is exactly what the object has seen.
     pub fn is_unmodified(&self, context: &crate::Context) -> bool {
         self.context.is(context)
@@ -152,6 +194,11 @@ impl<'a> HeadView<'a> {
         self.siblings().max_by_key(SiblingView::recency).expect("a head has at least one sibling")
     }
 
+    /// The same of those that have not ended by then; `None` if all have.
+    pub fn newest_at(&self, now_ms: u64) -> Option<SiblingView<'a>> {
+        self.siblings().filter(|sibling| !sibling.has_ended(now_ms)).max_by_key(SiblingView::recency)
+    }
+
     /// The `ETag` of the object: its only sibling's vtag, or that of the context.
     pub fn etag(&self) -> Vtag {
         match self.siblings().next() {
@@ -184,15 +231,15 @@ pub struct Siblings<'a> {
 impl<'a> Siblings<'a> {
     fn read(&mut self) -> Result<SiblingView<'a>> {
         let flags = self.reader.byte()?;
-        if flags & !field::ALL != 0 {
-            return Err(Malformed("a sibling's flags are not known"));
-        }
         let dot = self.read_dot()?;
         let last_modified = self.reader.varint()?;
         let value_len = u32::try_from(self.reader.varint()?).map_err(|_| Malformed("a value is too long"))?;
         let deleted = flags & field::DELETED != 0;
         if deleted && value_len > 0 {
             return Err(Malformed("a tombstone has a value"));
+        }
+        if deleted && flags & field::EXPIRES != 0 {
+            return Err(Malformed("a tombstone ends"));
         }
         let value_offset = self.value_offset;
         self.value_offset += u64::from(value_len);
@@ -208,6 +255,7 @@ impl<'a> Siblings<'a> {
             links: self.read_items(flags & field::LINKS)?,
             user_meta: self.read_items(flags & field::USER_META)?,
             indexes: self.read_items(flags & field::INDEXES)?,
+            expires_ms: if flags & field::EXPIRES == 0 { None } else { Some(self.reader.varint()?) },
         })
     }
 
@@ -282,6 +330,8 @@ pub struct SiblingView<'a> {
     pub user_meta: Items<'a, UserMetaView<'a>>,
     /// Index entries.
     pub indexes: Items<'a, IndexView<'a>>,
+    /// When it ends, in milliseconds since 1970; `None` for never.
+    pub expires_ms: Option<u64>,
 }
 
 impl SiblingView<'_> {
@@ -313,8 +363,13 @@ impl SiblingView<'_> {
                     .collect(),
                 last_modified: self.last_modified,
                 deleted: self.deleted,
+                expires_ms: self.expires_ms,
             },
         }
+    }
+
+    fn has_ended(&self, now_ms: u64) -> bool {
+        self.expires_ms.is_some_and(|expires_ms| expires_ms <= now_ms)
     }
 
     fn recency(&self) -> Recency {

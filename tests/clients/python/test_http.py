@@ -102,6 +102,7 @@ class HttpProperties(ByHttp, Case):
         "dvv_enabled": (False, [True]),
         "node_confirms": (0, [1]),
         "sync_on_write": ("backend", ["one", "all"]),
+        "ttl": (0, [3600]),
     }
 
     def defaults(self, bucket):

@@ -14,7 +14,8 @@ use super::tree::{BITS_MAX, BITS_MIN, CHUNK, Tree};
 use bytes::{Buf, Bytes};
 use std::collections::{BTreeMap, BTreeSet};
 
-const VERSION: u32 = 1;
+/// Version 1 has no days: it is read, and none of its keys end.
+const VERSION: u32 = 2;
 
 /// The parts of a record.
 const ANEW: u8 = 0;
@@ -137,6 +138,7 @@ impl RecordWriter {
         self.0.push(part);
         self.0.extend(id.first.to_le_bytes());
         self.0.extend(id.n_val.to_le_bytes());
+        self.0.extend(id.day.to_le_bytes());
         self.0.push(unsure.into());
     }
 
@@ -172,8 +174,8 @@ impl Checkpoint {
         let mut out = RecordWriter::new(self.scope, true);
         for &first in &self.whole {
             out.came(first);
-            let of = |n_val| TreeId { first, n_val };
-            for (id, (tree, unsure)) in self.trees.range(of(0)..=of(u32::MAX)) {
+            let of = |n_val, day| TreeId { first, n_val, day };
+            for (id, (tree, unsure)) in self.trees.range(of(0, 0)..=of(u32::MAX, u32::MAX)) {
                 out.tree(*id, tree, *unsure);
             }
         }
@@ -182,7 +184,8 @@ impl Checkpoint {
 
     fn read(&mut self, mut record: &[u8], is_first: bool) -> Option<()> {
         let bytes = &mut record;
-        if bytes.try_get_u32_le().ok()? != VERSION {
+        let version = bytes.try_get_u32_le().ok()?;
+        if !(1..=VERSION).contains(&version) {
             return None;
         }
         let scope = Scope { partitions: bytes.try_get_u32_le().ok()?, n_vals: bytes.try_get_u32_le().ok()? };
@@ -201,8 +204,8 @@ impl Checkpoint {
                     self.forget(first);
                     self.whole.insert(first);
                 }
-                TREE => self.read_tree(bytes)?,
-                DELTA => self.read_delta(bytes)?,
+                TREE => self.read_tree(bytes, version)?,
+                DELTA => self.read_delta(bytes, version)?,
                 _ => return None,
             }
         }
@@ -214,14 +217,15 @@ impl Checkpoint {
         self.whole.remove(&first);
     }
 
-    fn read_id(&self, bytes: &mut &[u8]) -> Option<(TreeId, bool)> {
+    fn read_id(&self, bytes: &mut &[u8], version: u32) -> Option<(TreeId, bool)> {
         let (first, n_val) = (bytes.try_get_u16_le().ok()?, bytes.try_get_u32_le().ok()?);
+        let day = if version < 2 { 0 } else { bytes.try_get_u32_le().ok()? };
         let unsure = bytes.try_get_u8().ok()?;
-        (unsure <= 1 && self.whole.contains(&first)).then_some((TreeId { first, n_val }, unsure == 1))
+        (unsure <= 1 && self.whole.contains(&first)).then_some((TreeId { first, n_val, day }, unsure == 1))
     }
 
-    fn read_tree(&mut self, bytes: &mut &[u8]) -> Option<()> {
-        let (id, unsure) = self.read_id(bytes)?;
+    fn read_tree(&mut self, bytes: &mut &[u8], version: u32) -> Option<()> {
+        let (id, unsure) = self.read_id(bytes, version)?;
         let bits = u32::from(bytes.try_get_u8().ok()?);
         let (keys, count) = (bytes.try_get_u64_le().ok()?, bytes.try_get_u32_le().ok()?);
         if !(BITS_MIN..=BITS_MAX).contains(&bits) {
@@ -241,8 +245,8 @@ impl Checkpoint {
         Some(())
     }
 
-    fn read_delta(&mut self, bytes: &mut &[u8]) -> Option<()> {
-        let (id, unsure) = self.read_id(bytes)?;
+    fn read_delta(&mut self, bytes: &mut &[u8], version: u32) -> Option<()> {
+        let (id, unsure) = self.read_id(bytes, version)?;
         let (keys, count) = (bytes.try_get_i64_le().ok()?, bytes.try_get_u32_le().ok()?);
         let mut delta = Delta { keys, ..Delta::default() };
         for _ in 0..count {

@@ -4,7 +4,7 @@
 //! their hashes. Two primaries of a partition that hold the same have the same root; if not, an [`Exchange`] goes down from
 //! branches to segments to keys, and says which keys are to be read and repaired.
 //!
-//! * `tree.rs`: trees, kept with every write.
+//! * `tree.rs`: trees, kept with every write. `day.rs`: which of them a key is in.
 //! * `checkpoint.rs`: trees on disk, which outlive a process.
 //! * `exchange.rs`: how the keys are found that two nodes differ in.
 //!
@@ -12,15 +12,18 @@
 //! they have ([`crate::Get`]). So a version is never replaced by an older one, and what was reaped stays so. A tree that
 //! is wrong costs time, and finds nothing that is not there.
 //!
-//! Left out: expiry.
+//! Keys that end are in trees of their own, one for each *day* on which some do (`day.rs`): such a tree goes as a whole when the day is over, and is
+//! compared only while none of its keys has ended.
 //!
 //! Follows Riak's `aae_exchange` (leveled's TicTac trees).
 
 mod checkpoint;
+mod day;
 mod exchange;
 mod tree;
 
 pub use checkpoint::{Checkpoint, Delta, RecordWriter, Scope, join};
+pub use day::{DAY_MAX, day_of};
 pub use exchange::{
     CONFIRM_AFTER, Exchange, Input, KEYS_MAX, KeyHash, KeyPage, Outcome, Output, ROOTS_MAX, Range,
     SEGMENTS_MAX,
@@ -29,13 +32,15 @@ pub use tree::{BITS_MAX, BITS_MIN, Tree, leaf};
 
 use bytes::Bytes;
 
-/// Names a tree: of the keys of one partition whose buckets have so many replicas.
+/// Names a tree: of the keys of one partition whose buckets have so many replicas, and that end on one day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreeId {
     /// The first prefix of the partition.
     pub first: u16,
     /// The number of replicas.
     pub n_val: u32,
+    /// The day on which the keys end ([`day_of`]); 0 for those that do not.
+    pub day: u32,
 }
 
 /// What a node asks another about trees.

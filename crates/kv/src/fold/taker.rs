@@ -57,11 +57,13 @@ pub struct Taker {
     bytes: usize,
     /// Memory for a context.
     clock: Vec<u8>,
+    /// When it is, in milliseconds since 1970: what has ended by then is no object.
+    now_ms: u64,
 }
 
 impl Taker {
-    /// That of a fold, with nothing taken.
-    pub fn new(fold: Fold) -> Taker {
+    /// That of a fold at a time in milliseconds since 1970, with nothing taken.
+    pub fn new(fold: Fold, now_ms: u64) -> Taker {
         let segments = fold.segments.as_ref().map(|it| (it.size.bits(), it.numbers.clone()));
         let branches = match &fold.finds {
             Finds::Branches(numbers) => Some((TreeSize::Large.branch_bits(), numbers.clone())),
@@ -70,7 +72,7 @@ impl Taker {
         let mut groups: Vec<(u32, Vec<u32>)> = segments.into_iter().chain(branches).collect();
         groups.iter_mut().for_each(|(_, numbers)| numbers.sort_unstable());
         let sum = Sum::nothing(&fold.finds);
-        Taker { fold, groups, sum, items: 0, bytes: 0, clock: Vec::new() }
+        Taker { fold, groups, sum, items: 0, bytes: 0, clock: Vec::new(), now_ms }
     }
 
     /// Takes what this head says, if the fold is over its key. That it is in scope is for the caller to know.
@@ -89,7 +91,7 @@ impl Taker {
         if !self.is_modified_then(&head) {
             return Ok(Taken::GoOn);
         }
-        let is_there = !head.is_tombstone();
+        let is_there = !head.is_gone(self.now_ms);
         let siblings = u32::try_from(head.sibling_count()).unwrap_or(u32::MAX);
         let bytes = head.values_len() + head_len as u64;
         match self.fold.finds {

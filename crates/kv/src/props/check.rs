@@ -1,6 +1,6 @@
 //! What properties may be changed to, with Riak's words for what they may not.
 
-use super::{BucketProps, HOOKS_MAX, Hook, ModFun, N_VAL_MAX, PROP_BYTES_MAX, Prop, Reason};
+use super::{BucketProps, HOOKS_MAX, Hook, ModFun, N_VAL_MAX, PROP_BYTES_MAX, Prop, Reason, TTL_MAX};
 use crate::error::Error;
 use crate::quorum::Quorum;
 
@@ -93,6 +93,7 @@ fn check(change: &Prop) -> Result<(), Reason> {
         Prop::HllPrecision(Some(bits)) if !(4..=16).contains(bits) => {
             text("hll_precision must be an integer from 4 to 16")
         }
+        Prop::Ttl(seconds) if *seconds > TTL_MAX => text(format!("{TTL_MAX} is the largest ttl")),
         Prop::NodeConfirms(count) if *count > N_VAL_MAX => text(format!("{N_VAL_MAX} is the largest n_val")),
         _ => Ok(()),
     }
@@ -182,6 +183,7 @@ mod tests {
             Prop::HllPrecision(Some(3)),
             Prop::NVal(N_VAL_MAX + 1),
             Prop::NodeConfirms(u32::MAX),
+            Prop::Ttl(TTL_MAX + 1),
             Prop::Backend(Some(long.clone())),
             Prop::Linkfun(ModFun { module: long.clone(), function: Bytes::new() }),
             Prop::Precommit(vec![Hook::Named(long)]),

@@ -275,6 +275,7 @@ mod tests {
                 Prop::Search(Some(true)),
                 Prop::Repl(Repl::Realtime),
                 Prop::SyncOnWrite(SyncOnWrite::All),
+                Prop::Ttl(0x0102_0304),
             ])
             .unwrap()
     }
@@ -283,8 +284,8 @@ mod tests {
     fn golden_bytes() {
         assert_eq!(BucketProps::default().encode(), [1, 0, 0xA5, 0xEF, 0xC3, 0xE2]);
         let expected = sealed(
-            b"\x01\x09\x01\x05\0\0\0\x02\x01\x04\x02\x02\x02js\x01\x01m\x01f\x0F\x01\x10\0\x04\0\0\0\
-              \x16\x01\x05multi\x17\x01\x01\x18\x01\x41\x02",
+            b"\x01\x0A\x01\x05\0\0\0\x02\x01\x04\x02\x02\x02js\x01\x01m\x01f\x0F\x01\x10\0\x04\0\0\0\
+              \x16\x01\x05multi\x17\x01\x01\x18\x01\x41\x02\x44\x04\x03\x02\x01",
         );
         assert_eq!(busy().encode(), expected);
         assert_eq!(BucketProps::decode(&expected), Ok(busy()));

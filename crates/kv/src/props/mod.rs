@@ -24,6 +24,7 @@ pub use stamped::StampedProps;
 pub use table::{BUCKETS_WITH_PROPS_MAX, BucketTable, PropsChange};
 pub use types::{StampedType, TYPES_MAX, TypeChange, TypeStatus};
 
+use base::Wall;
 use bytes::Bytes;
 use object::Policy;
 
@@ -32,6 +33,9 @@ use crate::quorum::Quorum;
 
 /// The most replicas a bucket may ask for: far beyond any use, and small enough to walk a ring for.
 pub const N_VAL_MAX: u32 = 64;
+
+/// The longest time to live, in seconds: ten years. Hash trees are kept for each day on which something ends.
+pub const TTL_MAX: u32 = 10 * 365 * 86_400;
 
 /// The longest name in a property (backend, module, function, hook, search index).
 pub const PROP_BYTES_MAX: usize = 255;
@@ -228,6 +232,8 @@ props! {
     aae_tree_exclude AaeTreeExclude: bool = false, 66;
     /// Reported only: dotted version vectors are always kept.
     dvv_enabled DvvEnabled: bool = false, 67;
+    /// Seconds after which what is written ends; 0 for never.
+    ttl Ttl: u32 = 0, 68;
 }
 
 impl BucketProps {
@@ -243,6 +249,11 @@ impl BucketProps {
             (false, true) => Policy::AllowMult,
             (false, false) => Policy::Newest,
         }
+    }
+
+    /// When what is written now ends, in milliseconds since 1970; `None` for never.
+    pub fn expires_ms(&self, now: Wall) -> Option<u64> {
+        (self.ttl > 0).then(|| now.millis().saturating_add(u64::from(self.ttl) * 1000))
     }
 
     /// Whether readers are shown one sibling, the newest, of an object that may have more.

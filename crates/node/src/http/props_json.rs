@@ -43,6 +43,7 @@ pub(super) fn write(props: &BucketProps) -> Map<String, Value> {
     put("sync_on_write", json!(sync_word(props.sync_on_write)));
     put("aae_tree_exclude", json!(props.aae_tree_exclude));
     put("dvv_enabled", json!(props.dvv_enabled));
+    put("ttl", json!(props.ttl));
     put("write_once", json!(props.write_once));
     put("consistent", json!(props.consistent));
     put("repl", repl_value(props.repl));
@@ -111,6 +112,7 @@ fn prop(name: &str, value: &Value) -> Option<Result<Prop, &'static str>> {
         "sync_on_write" => sync(value).map(Prop::SyncOnWrite),
         "aae_tree_exclude" => flag(value).map(Prop::AaeTreeExclude),
         "dvv_enabled" => flag(value).map(Prop::DvvEnabled),
+        "ttl" => int(value).map(Prop::Ttl),
         _ => return None,
     })
 }
@@ -244,6 +246,7 @@ mod tests {
             Prop::SyncOnWrite(SyncOnWrite::All),
             Prop::HllPrecision(Some(9)),
             Prop::NodeConfirms(2),
+            Prop::Ttl(86_400),
         ];
         let props = BucketProps::of_new_type().changed(&changes, Subject::NewType).unwrap();
         let text = serde_json::to_string(&json!({ "props": write(&props) })).unwrap();

@@ -152,7 +152,7 @@ impl Node {
 
     fn listed(&self, wanted: impl Fn(&Bucket) -> bool) -> impl Iterator<Item = &(Bucket, Bytes)> {
         let keys = self.objects.iter().filter(move |((bucket, _), _)| wanted(bucket));
-        keys.filter(|((bucket, _), (head, _))| is_listed(head, self.table.get(bucket).unwrap()).unwrap())
+        keys.filter(|((bucket, _), (head, _))| is_listed(head, self.table.get(bucket).unwrap(), 0).unwrap())
             .map(|(name, _)| name)
     }
 

@@ -13,13 +13,13 @@
 //! Left out: waiting. Where a memtable cannot be kept in time its flush goes without, and the trees are kept anew with the next.
 
 use super::Shard;
-use super::trees::{Change, Kept, NVals, PLACE_BITS};
+use super::trees::{Change, Kept, NVals, PLACE_BITS, leaves};
 use crate::layout::Layout;
 use ::object::key;
 use engine::Seq;
 use engine::fold::{FoldEnd, FoldId, KeyRange, KeySegments, Replaced, ReplacedVisitor};
 use kv::BucketTable;
-use kv::aae::{Checkpoint, Delta, RecordWriter, Scope, Tree, TreeId, leaf};
+use kv::aae::{Checkpoint, Delta, RecordWriter, Scope, Tree, TreeId};
 use ring::RingSize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,7 +67,7 @@ pub(super) struct Completing {
     left: Checkpoint,
     replayed: Arc<Mutex<Deltas>>,
     /// Those of this process.
-    changes: Vec<(TreeId, Change)>,
+    changes: Vec<Change>,
 }
 
 impl Completing {
@@ -77,8 +77,8 @@ impl Completing {
     }
 
     /// Takes a change; `false` if they are too many.
-    pub fn note(&mut self, tree: TreeId, change: Change) -> bool {
-        self.changes.push((tree, change));
+    pub fn note(&mut self, change: Change) -> bool {
+        self.changes.push(change);
         self.changes.len() <= CHANGES_MAX
     }
 }
@@ -128,9 +128,9 @@ impl Shard {
                 self.trees.change_many(id, delta);
             }
         }
-        for (tree, change) in changes.iter().filter(|(tree, _)| firsts.contains(&tree.first)) {
+        for change in changes.iter().filter(|change| firsts.contains(&change.tree.first)) {
             self.keep_trees_before(change.seq);
-            self.trees.change(*tree, change);
+            self.trees.change(change);
         }
     }
 
@@ -216,9 +216,10 @@ fn noting(table: BucketTable, layout: Layout, size: RingSize, noted: Arc<Mutex<D
         let position = layout.position(key::prefix_of(item.key));
         let first = *layout.prefixes_of(size.partition(position), size).start();
         let place = KeySegments::number_of(item.key, PLACE_BITS);
-        let [old, new] = [item.before, item.after].map(|head| head.map(|head| leaf(place, head)));
         let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
-        let delta = noted.entry(item.last_seq).or_default().entry(TreeId { first, n_val }).or_default();
-        delta.change(place, old, new, false);
+        let deltas = noted.entry(item.last_seq).or_default();
+        for (day, old, new) in leaves(place, item.before, item.after) {
+            deltas.entry(TreeId { first, n_val, day }).or_default().change(place, old, new, false);
+        }
     })
 }

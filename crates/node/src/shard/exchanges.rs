@@ -24,7 +24,7 @@ use engine::fold::{Control, FoldEnd, FoldId, FoldRequest, JournalCheck, KeySegme
 use kv::Error;
 use kv::aae::{
     CONFIRM_AFTER, Exchange, Input, KEYS_MAX, KeyPage, Outcome, Output, ROOTS_MAX, Range, SEGMENTS_MAX, Tree,
-    TreeAnswer, TreeAsk, TreeId,
+    TreeAnswer, TreeAsk, TreeId, day_of,
 };
 use ring::Partition;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,6 +33,8 @@ use std::time::Duration;
 
 /// How long an answer may take: a fold over some segments, behind everything else on the link.
 const ASK_MAX: Duration = Duration::from_secs(10);
+
+const _: () = assert!(kv::props::TTL_MAX as usize / 86_400 + 2 < ROOTS_MAX, "all days are in one question");
 
 /// Bytes of keys on a page.
 const PAGE_BYTES_MAX: usize = 256 << 10;
@@ -185,6 +187,7 @@ impl Shard {
             roots.entry(node).or_default().extend(trees);
         }
         let (here, n_vals, ring) = (self.peers.here(), self.n_vals_kept(), &self.config.ring);
+        let wall = self.config.clock.wall();
         for &first in firsts {
             let at = self.position(first);
             let number = ring.size().partition(at).0;
@@ -193,15 +196,17 @@ impl Shard {
                 if !list.contains(&here) {
                     continue;
                 }
+                let endless = TreeId { first, n_val, day: 0 };
+                let ending = self.trees.of_all_days(endless).map(|(tree, _)| *tree);
+                let trees: Vec<TreeId> =
+                    ending.chain([endless]).filter(|tree| tree.is_comparable(wall)).collect();
                 for other in list.into_iter().filter(|&other| other != here && asks(other, number)) {
-                    roots.entry(other).or_default().insert(TreeId { first, n_val });
+                    roots.entry(other).or_default().extend(&trees);
                 }
             }
         }
         for (node, trees) in roots {
-            let trees: Vec<TreeId> = trees.into_iter().collect();
-            let chunks = trees.chunks(ROOTS_MAX).map(|trees| (node, trees.to_vec()));
-            self.exchanges.roots.extend(chunks);
+            self.exchanges.roots.extend(questions(trees).into_iter().map(|trees| (node, trees)));
         }
     }
 
@@ -377,7 +382,7 @@ impl Shard {
         let found: Arc<Mutex<KeyPage>> = Arc::default();
         let (page, mut n_vals, mut bytes) = (Arc::clone(&found), NVals::new(self.table.clone()), 0);
         let visitor = move |item: &engine::fold::Visited<'_>| {
-            if n_vals.of(item.key) != Some(tree.n_val) {
+            if n_vals.of(item.key) != Some(tree.n_val) || day_of(item.head) != tree.day {
                 return Control::Next;
             }
             let mut page = page.lock().unwrap_or_else(PoisonError::into_inner);
@@ -439,6 +444,8 @@ impl Shard {
             let keys = self.keys_of(looking.tree.first, None);
             let is_known = kept.is_some_and(|kept| kept.unsure)
                 || has_left_out
+                // Clocks have a say in what is there of it.
+                || looking.tree.day != 0
                 || self.store.check_range(&keys.start, &keys.end).is_err();
             self.counters.trees_wrong += u64::from(!is_known);
             self.trees.make_anew(looking.tree.first);
@@ -474,16 +481,22 @@ impl Shard {
         self.send(from, PeerMessage::Tree { id, answer });
     }
 
+    /// Also of days on which keys end here, and none there.
     fn compare_roots(&mut self, from: NodeId, roots: Vec<(TreeId, u32)>) -> TreeAnswer {
-        let now = self.config.clock.now();
+        let (now, wall) = (self.config.clock.now(), self.config.clock.wall());
         let (mut differ, mut others) = (Vec::new(), Vec::new());
+        let told: BTreeSet<TreeId> = roots.iter().map(|(tree, _)| *tree).collect();
         for (tree, root) in roots.into_iter().take(ROOTS_MAX) {
             if self.config.layout.shard_of(tree.first) != self.config.id.0 {
                 others.push(tree);
             } else if self.trees.whole.contains(&tree.first) {
                 self.trees.notes.set_compared(tree.first, from, now);
-                if self.trees.root(tree) != root {
+                if self.trees.root(tree) != root && tree.is_comparable(wall) {
                     differ.push(tree);
+                }
+                if tree.day == 0 {
+                    let here = self.trees.of_all_days(tree).map(|(tree, _)| *tree);
+                    differ.extend(here.filter(|it| !told.contains(it) && it.is_comparable(wall)));
                 }
             }
         }
@@ -515,7 +528,10 @@ impl Shard {
                     self.trees.notes.set_compared(tree.first, from, now);
                 }
                 let room = DIFFERING_MAX.saturating_sub(self.exchanges.differing.len());
-                let known = differ.into_iter().filter(|tree| self.trees.whole.contains(&tree.first));
+                let wall = self.config.clock.wall();
+                let is_known =
+                    |tree: &TreeId| self.trees.whole.contains(&tree.first) && tree.is_comparable(wall);
+                let known = differ.into_iter().filter(is_known);
                 self.exchanges.differing.extend(known.take(room).map(|tree| (from, tree)));
                 // Fewer each time, since whoever was asked tells of the first.
                 if others.len() < asked.roots.len() {
@@ -554,6 +570,20 @@ impl Shard {
         self.exchanges.roots.retain(|(to, _)| *to != node);
         self.exchanges.differing.retain(|(with, _)| *with != node);
     }
+}
+
+/// Trees in questions of at most [`ROOTS_MAX`]. Those that differ only in the day are in one: so whoever is asked knows which of its own are not
+/// among them.
+fn questions(trees: BTreeSet<TreeId>) -> Vec<Vec<TreeId>> {
+    let trees: Vec<TreeId> = trees.into_iter().collect();
+    let mut questions: Vec<Vec<TreeId>> = Vec::new();
+    for alike in trees.chunk_by(|a, b| (a.first, a.n_val) == (b.first, b.n_val)) {
+        match questions.last_mut() {
+            Some(last) if last.len() + alike.len() <= ROOTS_MAX => last.extend(alike),
+            _ => questions.push(alike.to_vec()),
+        }
+    }
+    questions
 }
 
 /// Whether the first of two nodes is the one that asks about a partition: half of them each.

@@ -35,8 +35,8 @@ struct State {
 }
 
 impl Folding {
-    fn new(fold: &Fold) -> Folding {
-        let taker = Taker::new(fold.clone());
+    fn new(fold: &Fold, now_ms: u64) -> Folding {
+        let taker = Taker::new(fold.clone(), now_ms);
         Folding(Arc::new(Mutex::new(State { taker, visited: 0, next: None, error: None })))
     }
 
@@ -96,7 +96,7 @@ impl Shard {
 
     /// What takes what a fold finds with these prefixes, ascending, and where it is put.
     pub(super) fn visitor_of_fold(&self, fold: &Fold, own: Vec<u16>) -> (Visitor, Folding) {
-        let folding = Folding::new(fold);
+        let folding = Folding::new(fold, self.config.clock.wall().millis());
         let visitor = match &fold.scope {
             Scope::Bucket(bucket) => {
                 let (first, last) = match &fold.keys {

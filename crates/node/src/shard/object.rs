@@ -14,7 +14,7 @@ use engine::{Found, Lookup, Seq, Want, Write};
 use kv::{
     Action, Answer, BucketProps, Error, Event, Next, NodeId, Placement, ReadForm, Reason, Stored, Turn,
 };
-use object::{Actor, Dot, key};
+use object::{Actor, Dot, HeadView, key};
 use ring::{Position, Ring};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -327,7 +327,11 @@ impl Shard {
         value: &[u8],
         hints: &[NodeId],
     ) -> Option<Event> {
-        let object = Write::Put { key: &work.key, head, value: &[value] };
+        let (key, value) = (&work.key[..], &[value][..]);
+        let object = match HeadView::expiry_of(head) {
+            None => Write::Put { key, head, value },
+            Some(expires_ms) => Write::PutUntil { key, head, value, expires_ms },
+        };
         let before = work.prior.before(self.store.has_entries());
         let written = if hints.is_empty() {
             self.store.write_over(&[object], before)

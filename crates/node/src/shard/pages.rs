@@ -116,12 +116,15 @@ impl Shard {
     }
 
     fn visitor(&self, listed: &Listed, own: Vec<u16>) -> Result<(Visitor, Option<Folding>), Error> {
+        let now_ms = self.config.clock.wall().millis();
         Ok(match listed {
             Listed::Keys(bucket) => {
                 let props = Arc::clone(self.table.get_as_replica(bucket)?);
-                (keys_of(bucket.clone(), props, own), None)
+                (keys_of(bucket.clone(), props, own, now_ms), None)
             }
-            Listed::Buckets(bucket_type) => (buckets_of(bucket_type.clone(), self.table.clone(), own), None),
+            Listed::Buckets(bucket_type) => {
+                (buckets_of(bucket_type.clone(), self.table.clone(), own, now_ms), None)
+            }
             Listed::Fold(fold) => {
                 let (visitor, folding) = self.visitor_of_fold(fold, own);
                 (visitor, Some(folding))
@@ -202,7 +205,7 @@ pub(super) fn seek(to: Option<Vec<u8>>) -> Visit {
 }
 
 /// Takes the keys of a bucket. All of them begin alike in a partition, so no key is taken apart.
-fn keys_of(bucket: Bucket, props: Arc<BucketProps>, partitions: Vec<u16>) -> Visitor {
+fn keys_of(bucket: Bucket, props: Arc<BucketProps>, partitions: Vec<u16>, now_ms: u64) -> Visitor {
     let beginning =
         move |prefix: u16| key::objects_of_bucket(prefix, &bucket.bucket_type, &bucket.name).start;
     let mut wanted = Wanted::new(partitions);
@@ -214,7 +217,7 @@ fn keys_of(bucket: Bucket, props: Arc<BucketProps>, partitions: Vec<u16>) -> Vis
         }
         let Some((_, start)) = &here else { return seek(None) };
         if key.starts_with(start) {
-            let is_listed = listed_head(head, &props) || base::planted!(DeletedListed);
+            let is_listed = listed_head(head, &props, now_ms) || base::planted!(DeletedListed);
             return if is_listed { Visit::Take } else { Visit::Skip };
         }
         if key < &start[..] {
@@ -227,7 +230,7 @@ fn keys_of(bucket: Bucket, props: Arc<BucketProps>, partitions: Vec<u16>) -> Vis
 
 /// Takes one key of each bucket of a type. An entry that cannot be read is taken, so that whoever names it reports the
 /// damage.
-fn buckets_of(bucket_type: Bytes, table: BucketTable, partitions: Vec<u16>) -> Visitor {
+fn buckets_of(bucket_type: Bytes, table: BucketTable, partitions: Vec<u16>, now_ms: u64) -> Visitor {
     let mut wanted = Wanted::new(partitions);
     Box::new(move |key, head| {
         let Ok(parts) = key::decode_object_key(key) else { return Visit::Take };
@@ -240,7 +243,7 @@ fn buckets_of(bucket_type: Bytes, table: BucketTable, partitions: Vec<u16>) -> V
             std::cmp::Ordering::Equal => {
                 let name = Bytes::copy_from_slice(&parts.bucket);
                 let bucket = Bucket { bucket_type: bucket_type.clone(), name };
-                if table.get_as_replica(&bucket).is_ok_and(|props| listed_head(head, props)) {
+                if table.get_as_replica(&bucket).is_ok_and(|props| listed_head(head, props, now_ms)) {
                     Visit::TakeAndSeek(key::objects_of_bucket(parts.prefix, &bucket_type, &parts.bucket).end)
                 } else {
                     Visit::Skip
@@ -254,6 +257,6 @@ fn buckets_of(bucket_type: Bytes, table: BucketTable, partitions: Vec<u16>) -> V
 }
 
 // A head that cannot be read is listed: its key is there, and reading it says what is wrong.
-fn listed_head(head: &[u8], props: &BucketProps) -> bool {
-    is_listed(head, props).unwrap_or(true)
+fn listed_head(head: &[u8], props: &BucketProps, now_ms: u64) -> bool {
+    is_listed(head, props, now_ms).unwrap_or(true)
 }

@@ -25,7 +25,7 @@ use engine::fold::{
     Control, FoldEnd, FoldId, FoldRequest, FoldVisitor, JournalCheck, KeySegments, Visited, What,
 };
 use kv::BucketTable;
-use kv::aae::{BITS_MAX, Tree, leaf};
+use kv::aae::{BITS_MAX, Tree, TreeId, day_of, leaf};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -115,15 +115,14 @@ struct Making {
 /// What folds have made.
 #[derive(Default)]
 struct Made {
-    /// By the number of replicas.
-    trees: BTreeMap<u32, Tree>,
+    trees: BTreeMap<TreeId, Tree>,
     /// Keys whose values the last part has found missing or damaged.
     damaged: Vec<Bytes>,
 }
 
 impl Made {
     fn change(&mut self, change: &Change) {
-        let tree = self.trees.entry(change.n_val).or_insert_with(|| Tree::new(BITS_MAX));
+        let tree = self.trees.entry(change.tree).or_insert_with(|| Tree::new(BITS_MAX));
         tree.change(change.place, change.old, change.new);
     }
 }
@@ -336,7 +335,8 @@ impl Shard {
             return;
         }
         let (first, from, check) = (making.first, making.from.clone(), making.check);
-        let visitor = gathering(self.table.clone(), Arc::clone(&making.made), Arc::clone(&self.config.clock));
+        let made = Arc::clone(&making.made);
+        let visitor = gathering(first, self.table.clone(), made, Arc::clone(&self.config.clock));
         // What is left where something was lost, or cannot be read, is compared, and so the rest comes back.
         let request = FoldRequest {
             past_losses: true,
@@ -409,21 +409,22 @@ impl Shard {
         let made = std::mem::take(&mut making.made().trees);
         let first = making.first;
         self.keep_trees();
-        let is_other = self.trees.take(first, made, making.unsure);
+        let is_other = self.trees.take(first, made, making.unsure, self.config.clock.wall());
         self.trees.notes.set_made(first, making.check, is_other, now);
         self.counters.trees_made += 1;
     }
 }
 
-/// Puts the keys of a part into the trees of their numbers of replicas.
-fn gathering(table: BucketTable, made: Arc<Mutex<Made>>, clock: Arc<dyn Clock>) -> FoldVisitor {
+/// Puts the keys of a part into the trees of their numbers of replicas, and of when they end.
+fn gathering(first: u16, table: BucketTable, made: Arc<Mutex<Made>>, clock: Arc<dyn Clock>) -> FoldVisitor {
     let mut n_vals = NVals::new(table);
     let (mut seen, mut until) = (0_u64, None);
     Box::new(move |item: &Visited<'_>| {
         let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(n_val) = n_vals.of(item.key) {
             let place = KeySegments::number_of(item.key, PLACE_BITS);
-            let tree = made.trees.entry(n_val).or_insert_with(|| Tree::new(BITS_MAX));
+            let id = TreeId { first, n_val, day: day_of(item.head) };
+            let tree = made.trees.entry(id).or_insert_with(|| Tree::new(BITS_MAX));
             tree.change(place, None, Some(leaf(place, item.head)));
         }
         if item.is_damaged {
@@ -447,6 +448,8 @@ mod tests {
     use base::Rng;
     use base::rng::SplitMix64;
 
+    const TREE: TreeId = TreeId { first: 0, n_val: 3, day: 0 };
+
     /// Keys that are written while parts are made, on snapshots that show some of it: at the end the tree is that of all keys.
     #[test]
     fn a_tree_that_is_made_in_parts_is_that_of_the_end() {
@@ -466,8 +469,8 @@ mod tests {
                 let old = as_of(versions, key, seq);
                 versions.push((seq, key, leaf));
                 let new = Some(leaf).filter(|leaf| *leaf != 0);
-                let change =
-                    Change { key: name(key), seq, n_val: 3, place: key.into(), old, new, unsure: false };
+                let (key, place) = (name(key), key.into());
+                let change = Change { key, seq, tree: TREE, place, old, new, unsure: false };
                 making.note(change);
             };
             let mut from = 0;
@@ -482,7 +485,7 @@ mod tests {
                 for key in (from..to.min(20)).rev() {
                     if let Some(leaf) = as_of(&versions, key, shows) {
                         let tree = &mut *making.made();
-                        let tree = tree.trees.entry(3).or_insert_with(|| Tree::new(BITS_MAX));
+                        let tree = tree.trees.entry(TREE).or_insert_with(|| Tree::new(BITS_MAX));
                         tree.change(key.into(), None, Some(leaf));
                     }
                 }
@@ -498,7 +501,7 @@ mod tests {
                 let leaf = as_of(&versions, key, Seq(u64::MAX));
                 expected.change(key.into(), None, leaf);
             }
-            let made = making.made().trees.remove(&3).unwrap_or(Tree::new(BITS_MAX));
+            let made = making.made().trees.remove(&TREE).unwrap_or(Tree::new(BITS_MAX));
             assert_eq!((made.root(), made.keys()), (expected.root(), expected.keys()), "seed {seed}");
             assert!((0..20).all(|key| made.group(key, BITS_MAX) == expected.group(key, BITS_MAX)));
         }

@@ -114,7 +114,7 @@ impl Shard {
         if matches!(ask.query.span, Span::Terms { .. }) {
             self.check_entries(&own)?;
         }
-        let (request, found) = scan_for(ask, own, props)?;
+        let (request, found) = scan_for(ask, own, props, self.config.clock.wall().millis())?;
         let scan = self.store.scan(request).map_err(store_error)?;
         self.searches.reads.reads.insert(scan, Read { to, found, others });
         Ok(())
@@ -220,7 +220,12 @@ fn row_of_object(key: Bytes) -> Result<Row, Error> {
 }
 
 /// The scan that finds a page of rows of these prefixes, and how its rows are found in what it brings.
-fn scan_for(ask: &RowsAsk, own: PrefixSet, props: Arc<BucketProps>) -> Result<(ScanRequest, Found), Error> {
+fn scan_for(
+    ask: &RowsAsk,
+    own: PrefixSet,
+    props: Arc<BucketProps>,
+    now_ms: u64,
+) -> Result<(ScanRequest, Found), Error> {
     let picker = Picker::new(&ask.query.pick)?;
     let rows_max = usize::try_from(ask.rows_max).unwrap_or(usize::MAX).clamp(1, PAGE_ROWS_MAX);
     let (range, visitor, found) = match &ask.query.span {
@@ -233,7 +238,7 @@ fn scan_for(ask: &RowsAsk, own: PrefixSet, props: Arc<BucketProps>) -> Result<(S
         Span::Keys { first, last, order } => {
             let bucket = ask.query.bucket.clone();
             let of = Stretch { bucket, first: first.clone(), last: last.clone(), own };
-            let keys = Keys { of, picker, props };
+            let keys = Keys { of, picker, props, now_ms };
             match order {
                 KeyOrder::Place => {
                     let range = keys.range(ask.after.as_ref());
@@ -291,6 +296,8 @@ struct Keys {
     of: Stretch,
     picker: Picker,
     props: Arc<BucketProps>,
+    /// When it is, in milliseconds since 1970.
+    now_ms: u64,
 }
 
 impl Keys {
@@ -302,7 +309,7 @@ impl Keys {
 
     fn is_listed(&self, head: &[u8]) -> bool {
         // A head that cannot be read is listed: its key is there, and reading it says what is wrong.
-        is_listed(head, &self.props).unwrap_or(true)
+        is_listed(head, &self.props, self.now_ms).unwrap_or(true)
     }
 
     fn takes(&self, key: &[u8], head: &[u8]) -> bool {

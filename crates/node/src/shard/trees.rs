@@ -3,7 +3,7 @@
 //! 1. After a start they are what an earlier process has left (`checkpoints.rs`). Where it has left none, and when a partition or other
 //!    numbers of replicas come, a partition is *due*: its trees are made from its heads (`rebuilds.rs`).
 //! 2. From then on they are *whole*, and each write of a head changes them ([`Shard::note_written`]).
-//! 3. A tree that is crowded, or was found not to say what the store has, is made anew.
+//! 3. A tree that is crowded, or was found not to say what the store has, is made anew. One whose keys have all ended goes.
 
 use super::Shard;
 use super::checkpoints::{Changes, Completing};
@@ -13,17 +13,22 @@ use super::work::{Coordinator, Prior, Work};
 use crate::topology::nodes;
 use ::object::key;
 use base::checksum::crc32c_append;
+use base::{Monotonic, Wall};
 use bytes::Bytes;
 use engine::Seq;
 use engine::fold::{JournalCheck, KeyRange, KeySegments};
-use kv::aae::{Delta, Tree, TreeId, leaf};
+use kv::aae::{Delta, Tree, TreeId, day_of, leaf};
 use kv::{Bucket, BucketTable, PropsChange};
 use ring::Ring;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The bits of a key's place in a tree.
 pub(super) const PLACE_BITS: u32 = 32;
+
+/// How often trees are looked for whose keys have ended: they are in no one's way, and a day is long.
+const OVER_EVERY: Duration = Duration::from_secs(60);
 
 /// A tree that is whole.
 pub(super) struct Kept {
@@ -41,7 +46,7 @@ pub(super) struct Change {
     /// The ledger key.
     pub key: Bytes,
     pub seq: Seq,
-    pub n_val: u32,
+    pub tree: TreeId,
     pub place: u32,
     pub old: Option<u32>,
     pub new: Option<u32>,
@@ -64,6 +69,8 @@ pub(super) struct Trees {
     pub last_version: u64,
     /// The ring by whose partitions they are.
     pub ring: Option<Arc<Ring>>,
+    /// When trees are looked at next whose keys may have ended.
+    over_at: Monotonic,
     /// Of the properties, and of the numbers of replicas in them.
     props: Option<u64>,
     pub n_vals: u32,
@@ -111,33 +118,61 @@ impl Trees {
     }
 
     /// Takes a partition's trees, which are whole from now on, in the place of those that it had. Tells whether these had other
-    /// keys, or others of their heads.
-    pub fn take(&mut self, first: u16, made: impl IntoIterator<Item = (u32, Tree)>, unsure: bool) -> bool {
-        let roots = |trees: &Trees| -> Vec<(u32, u32)> {
-            let all = trees.of(first).map(|(tree, kept)| (tree.n_val, kept.tree.root()));
-            all.filter(|(_, root)| *root != 0).collect()
+    /// keys, or others of their heads, beside those that end about now.
+    pub fn take(&mut self, first: u16, made: BTreeMap<TreeId, Tree>, unsure: bool, now: Wall) -> bool {
+        let roots = |trees: &Trees| -> Vec<(TreeId, u32)> {
+            let all = trees.of(first).map(|(tree, kept)| (*tree, kept.tree.root()));
+            all.filter(|(tree, root)| *root != 0 && tree.is_comparable(now)).collect()
         };
         let before = self.whole.contains(&first).then(|| roots(self));
         self.forget(first);
         self.whole.insert(first);
         self.changed.came(first);
-        for (n_val, tree) in made {
+        for (id, tree) in made {
             self.last_version += 1;
             let (tree, version) = (tree.fitted(), self.last_version);
             let kept = Kept { tree, version, unsure, delta: None };
-            self.trees.insert(TreeId { first, n_val }, kept);
+            self.trees.insert(id, kept);
         }
         before.is_some_and(|before| before != roots(self))
     }
 
     /// The trees of a partition.
     pub fn of(&self, first: u16) -> impl Iterator<Item = (&TreeId, &Kept)> {
-        let of = |n_val| TreeId { first, n_val };
-        self.trees.range(of(0)..=of(u32::MAX))
+        let of = |n_val, day| TreeId { first, n_val, day };
+        self.trees.range(of(0, 0)..=of(u32::MAX, u32::MAX))
+    }
+
+    /// The trees of the same partition and number of replicas, whenever their keys end.
+    pub fn of_all_days(&self, tree: TreeId) -> impl Iterator<Item = (&TreeId, &Kept)> {
+        self.trees.range(TreeId { day: 0, ..tree }..=TreeId { day: u32::MAX, ..tree })
+    }
+
+    /// Lets trees go whose keys have all ended, once in a while.
+    fn drop_over(&mut self, now: Monotonic, wall: Wall) {
+        if now < self.over_at {
+            return;
+        }
+        self.over_at = now + OVER_EVERY;
+        let over: Vec<TreeId> = self.trees.keys().filter(|tree| tree.is_over(wall)).copied().collect();
+        for tree in over {
+            self.trees.remove(&tree);
+            self.changed.emptied.insert(tree);
+        }
     }
 
     /// Makes a change of a tree that is whole.
-    pub fn change(&mut self, tree: TreeId, change: &Change) {
+    pub fn change(&mut self, change: &Change) {
+        let tree = change.tree;
+        if change.unsure {
+            // What was there before may end on another day.
+            for (_, kept) in
+                self.trees.range_mut(TreeId { day: 0, ..tree }..=TreeId { day: u32::MAX, ..tree })
+            {
+                kept.unsure = true;
+                kept.delta.iter_mut().for_each(|delta| delta.change(0, None, None, true));
+            }
+        }
         self.last_version += 1;
         let new = || Kept { tree: Tree::default(), version: 0, unsure: false, delta: None };
         let kept = self.trees.entry(tree).or_insert_with(new);
@@ -209,28 +244,27 @@ impl Shard {
             return;
         }
         let first = self.first_of(key::prefix_of(&work.key));
-        let place = KeySegments::number_of(&work.key, PLACE_BITS);
+        let (n_val, place) = (work.props.n_val, KeySegments::number_of(&work.key, PLACE_BITS));
         let old = match &work.prior {
             Prior::Plain { head } => head.as_ref(),
             Prior::Indexed { head, .. } => Some(head),
             // What goes is not known. If something does, the next exchange finds that the tree is wrong.
             Prior::Unread | Prior::Damaged => None,
         };
-        let change = Change {
-            key: work.key.clone(),
-            seq,
-            n_val: work.props.n_val,
-            place,
-            old: old.map(|head| leaf(place, head)),
-            new: new.map(|head| leaf(place, head)),
-            unsure: matches!(work.prior, Prior::Unread | Prior::Damaged),
-        };
-        let tree = TreeId { first, n_val: change.n_val };
+        let unsure = matches!(work.prior, Prior::Unread | Prior::Damaged);
+        for (day, old, new) in leaves(place, old.map(|head| &head[..]), new) {
+            let tree = TreeId { first, n_val, day };
+            self.take_change(Change { key: work.key.clone(), seq, tree, place, old, new, unsure });
+        }
+    }
+
+    fn take_change(&mut self, change: Change) {
+        let first = change.tree.first;
         if self.trees.whole.contains(&first) {
-            self.keep_trees_before(seq);
-            self.trees.change(tree, &change);
+            self.keep_trees_before(change.seq);
+            self.trees.change(&change);
         } else if let Some(completing) = self.trees.completing.as_mut().filter(|it| it.has(first)) {
-            if !completing.note(tree, change) {
+            if !completing.note(change) {
                 self.give_up_completing();
             }
             return;
@@ -245,6 +279,7 @@ impl Shard {
         if self.config.anti_entropy.is_none() || self.peers.is_alone() {
             return;
         }
+        self.trees.drop_over(self.config.clock.now(), self.config.clock.wall());
         let is_new_ring = self.trees.ring.as_ref().is_none_or(|ring| !Arc::ptr_eq(ring, &self.config.ring));
         let is_new_table = self.trees.props != Some(self.table.digest());
         if !is_new_ring && !is_new_table {
@@ -343,6 +378,26 @@ impl NVals {
         self.last = Some((names, n_val));
         n_val
     }
+}
+
+/// How trees change when one head takes the place of another: the day of each tree, and the leaf there before and after. They are two where
+/// one ends on another day than the other.
+pub(super) fn leaves(
+    place: u32,
+    old: Option<&[u8]>,
+    new: Option<&[u8]>,
+) -> impl Iterator<Item = (u32, Option<u32>, Option<u32>)> {
+    let of = |head: &[u8]| (day_of(head), leaf(place, head));
+    let changes = match (old.map(of), new.map(of)) {
+        (Some((before, old)), Some((after, new))) if before != after => {
+            [Some((before, Some(old), None)), Some((after, None, Some(new)))]
+        }
+        (old, new) => {
+            let day = new.or(old).map_or(0, |(day, _)| day);
+            [Some((day, old.map(|(_, leaf)| leaf), new.map(|(_, leaf)| leaf))), None]
+        }
+    };
+    changes.into_iter().flatten()
 }
 
 /// The place of a key in a tree, and the hash of its head there.

@@ -2,55 +2,7 @@
 
 use super::common::cluster::*;
 use bytes::Bytes;
-use kv::{Ask, NodeId, Reason};
-use node::shard::ShardCounters;
-use node::{AskId, Layout, PeerMessage};
-use ring::RingSize;
 use std::time::Duration;
-
-/// Three nodes that compare what they hold every second.
-fn comparing(data: &tempfile::TempDir) -> Cluster {
-    let mut cluster = three(data);
-    cluster.anti_entropy = Some(Duration::from_secs(1));
-    for node in 0..3 {
-        cluster.stop(node);
-        cluster.start(node);
-    }
-    cluster.pass(Duration::from_secs(1));
-    cluster
-}
-
-fn counters(cluster: &Cluster) -> Vec<ShardCounters> {
-    cluster.nodes.iter().flatten().map(|shard| shard.stats().counters).collect()
-}
-
-fn sum(cluster: &Cluster, of: fn(&ShardCounters) -> u64) -> u64 {
-    counters(cluster).iter().map(of).sum()
-}
-
-/// Gives one node alone a version of a key, that of another key.
-fn plant(cluster: &mut Cluster, node: usize, key: &str) {
-    let Some((_, _, PeerMessage::Ask { ask: Ask::Merge { head, value, .. }, .. })) =
-        cluster.kept_write.clone()
-    else {
-        panic!("something was written")
-    };
-    let layout = Layout::new(1, RingSize::new(16).unwrap());
-    let (bucket, mut ledger_key) = (bucket(), Vec::new());
-    let prefix = layout.prefix(&bucket, key.as_bytes());
-    object::key::encode_object_key(
-        prefix,
-        &bucket.bucket_type,
-        &bucket.name,
-        key.as_bytes(),
-        &mut ledger_key,
-    );
-    let ask = Ask::Merge { head, value, hints: Vec::new(), reason: Reason::Write };
-    let (id, key) = (AskId(TESTS_OWN << 8), Bytes::from(ledger_key));
-    let message = PeerMessage::Ask { id, ttl_ms: 1000, life: 0, key, ask };
-    cluster.nodes[node].as_mut().unwrap().peer(NodeId(u16::try_from((node + 1) % 3).unwrap()), message);
-    cluster.run();
-}
 
 #[test]
 fn equal_nodes_look_into_nothing() {

@@ -7,6 +7,7 @@
 mod anti_entropy;
 mod cluster;
 mod common;
+mod ending;
 mod folds;
 mod index;
 mod listing;

@@ -67,6 +67,7 @@ fn metadata() -> impl Strategy<Value = Metadata> {
             indexes,
             last_modified,
             deleted,
+            expires_ms: None,
         })
 }
 
@@ -210,7 +211,11 @@ fn props() -> impl Strategy<Value = Option<Arc<BucketProps>>> {
 }
 
 fn tree() -> impl Strategy<Value = TreeId> {
-    (any::<u16>(), any::<u32>()).prop_map(|(first, n_val)| TreeId { first, n_val })
+    (any::<u16>(), 0_u32..=255, 0..=kv::aae::DAY_MAX).prop_map(|(first, n_val, day)| TreeId {
+        first,
+        n_val,
+        day,
+    })
 }
 
 fn tree_ask() -> impl Strategy<Value = TreeAsk> {

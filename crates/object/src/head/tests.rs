@@ -8,6 +8,7 @@ use super::*;
 use crate::dot::Actor;
 use crate::index::IndexEntry;
 use crate::metadata::Link;
+use crate::object::Object;
 use crate::view::SiblingView;
 
 fn encoded(head: &Head) -> Vec<u8> {
@@ -33,6 +34,7 @@ fn example() -> Head {
         indexes: vec![IndexEntry { field: Bytes::from("f_bin"), value: Bytes::from("x") }],
         last_modified: 1000,
         deleted: false,
+        expires_ms: None,
     };
     let mut tombstone = sibling(1, 5, 0);
     tombstone.metadata.deleted = true;
@@ -50,6 +52,57 @@ fn golden_bytes() {
         .extend_from_slice(b"\x03a/b\x02u8\x00\x01\x01b\x01k\x01t\x02\x01m\x02v\x01n\x00\x01\x05f_bin\x01x");
     assert_eq!(encoded(&example()), expected);
     assert_eq!(Head::decode(&expected), Ok(example()));
+}
+
+/// A sibling that ends at 300, and one that ends at 700.
+fn ending() -> Head {
+    let context = [Dot::new(Actor(1), 5), Dot::new(Actor(2), 6)].into_iter().collect();
+    let (mut first, mut last) = (sibling(1, 5, 3), sibling(2, 6, 4));
+    first.metadata.expires_ms = Some(300);
+    last.metadata.expires_ms = Some(700);
+    Head::new(context, vec![first, last])
+}
+
+#[test]
+fn golden_bytes_of_what_ends() {
+    let mut expected = vec![2, 0, 2, 18];
+    expected.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 5]);
+    expected.extend_from_slice(&[2, 0, 0, 0, 0, 0, 0, 0, 6]);
+    expected.extend_from_slice(&[0x80, 0, 0, 0, 3, 0xac, 0x02]);
+    expected.extend_from_slice(&[0x80, 1, 0, 0, 4, 0xbc, 0x05]);
+    assert_eq!(encoded(&ending()), expected);
+    assert_eq!(Head::decode(&expected), Ok(ending()));
+    expected[0] = 1;
+    assert!(Head::decode(&expected).is_err(), "of the other version");
+}
+
+#[test]
+fn siblings_end_one_by_one_and_the_object_with_the_last() {
+    let bytes = encoded(&ending());
+    let view = HeadView::parse(&bytes).unwrap();
+    assert_eq!((view.expires_ms(), HeadView::expiry_of(&bytes)), (Some(700), Some(700)));
+    assert_eq!(HeadView::expiry_of(&encoded(&example())), None);
+    let at = |now_ms| (view.has_ended(now_ms), view.is_gone(now_ms));
+    assert_eq!([299, 300, 699, 700].map(at), [(false, false), (true, false), (true, false), (true, true)]);
+    let left = |now_ms| ending().without_ended(now_ms).map(|head| head.siblings().len());
+    assert_eq!([299, 300, 699, 700].map(left), [Some(2), Some(1), Some(1), None]);
+    assert_eq!(ending().without_ended(300).unwrap().context(), ending().context(), "it has seen them");
+    assert_eq!(view.newest_at(300).map(|it| it.dot.actor), Some(Actor(2)));
+    assert!(view.newest_at(700).is_none());
+    let values = Bytes::from_static(b"onelast");
+    let object = Object::new(ending(), values).unwrap().without_ended(300).unwrap();
+    assert_eq!(object.values(), &Bytes::from_static(b"last"));
+}
+
+/// A tombstone keeps away what it deleted for as long as somebody may have that.
+#[test]
+fn an_object_with_a_tombstone_does_not_end() {
+    let mut head = ending();
+    head.siblings[0].value_len = 0;
+    head.siblings[0].metadata = Metadata { deleted: true, ..Metadata::default() };
+    let bytes = encoded(&head);
+    let view = HeadView::parse(&bytes).unwrap();
+    assert_eq!((view.expires_ms(), view.is_gone(699), view.is_gone(700)), (None, false, true));
 }
 
 #[test]
@@ -93,7 +146,8 @@ fn a_head_that_breaks_an_invariant_is_refused() {
     refused(1, 1, "flags do not match");
     refused(1, 2, "flags do not match");
     refused(2, 0, "no sibling");
-    refused(24, 0x81, "flags are not known");
+    refused(24, 0x81, "a tombstone ends");
+    refused(0, 3, "version is not known");
     refused(25, 9, "not in the context");
     refused(26, 5, "counter is not above 0");
     refused(28, 1, "tombstone has a value");
@@ -121,8 +175,10 @@ fn metadata() -> impl Strategy<Value = Metadata> {
     let links = vec((text(), text(), text()), 0..3);
     let user_meta = vec((text(), prop::option::of(text())), 0..3);
     let indexes = vec((text(), text()), 0..3);
-    (texts, links, user_meta, indexes, any::<u64>(), any::<bool>()).prop_map(
-        |((content_type, charset, content_encoding), links, user_meta, indexes, last_modified, deleted)| {
+    let end = prop::option::of(any::<u64>());
+    (texts, links, user_meta, indexes, any::<u64>(), (any::<bool>(), end)).prop_map(
+        |(texts, links, user_meta, indexes, last_modified, (deleted, end))| {
+            let (content_type, charset, content_encoding) = texts;
             Metadata {
                 content_type,
                 charset,
@@ -132,6 +188,7 @@ fn metadata() -> impl Strategy<Value = Metadata> {
                 indexes: indexes.into_iter().map(|(field, value)| IndexEntry { field, value }).collect(),
                 last_modified,
                 deleted,
+                expires_ms: end.filter(|_| !deleted),
             }
         },
     )
@@ -165,6 +222,10 @@ proptest! {
         prop_assert_eq!(view.values_len(), head.values_len());
         prop_assert_eq!(view.newest().dot, head.siblings()[head.newest()].dot);
         prop_assert_eq!(view.etag(), head.etag());
+        prop_assert_eq!(HeadView::expiry_of(&bytes), view.expires_ms());
+        for now_ms in head.siblings().iter().filter_map(|sibling| sibling.metadata.expires_ms) {
+            prop_assert_eq!(view.is_gone(now_ms), head.is_gone(now_ms));
+        }
         prop_assert_eq!(view.to_head(), head);
     }
 

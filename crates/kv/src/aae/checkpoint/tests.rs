@@ -5,7 +5,7 @@ use base::rng::SplitMix64;
 const SCOPE: Scope = Scope { partitions: 16, n_vals: 7 };
 
 fn id(first: u16, n_val: u32) -> TreeId {
-    TreeId { first, n_val }
+    TreeId { first, n_val, day: 0 }
 }
 
 /// Records of random lives of trees say what the trees are, one by one and joined.
@@ -18,7 +18,8 @@ fn records_say_what_trees_are() {
         for _ in 0..30 {
             let mut out = RecordWriter::new(SCOPE, false);
             let first = u16::try_from(rng.next_u64() % 4).unwrap();
-            let id = id(first, 3);
+            let day = u32::try_from(rng.next_u64() % 2).unwrap() * 20_000;
+            let id = TreeId { day, ..id(first, 3) };
             match rng.next_u64() % 4 {
                 0 => {
                     out.gone(first);
@@ -95,21 +96,32 @@ fn a_record_is_as_its_page_says() {
     out.gone(9);
     out.came(0x0102);
     out.tree(id(0x0102, 3), &tree, false);
-    out.delta(id(0x0102, 5), &delta);
-    let mut golden = b"\x01\0\0\0\x10\0\0\0\x07\0\0\0\x00\x01\x09\0\x02\x02\x01".to_vec();
-    golden.extend(b"\x03\x02\x01\x03\0\0\0\0\x07\x01\0\0\0\0\0\0\0\x01\0\0\0\x03\0\0\0");
+    let ends = TreeId { day: 20_010, ..id(0x0102, 5) };
+    out.delta(ends, &delta);
+    let mut golden = b"\x02\0\0\0\x10\0\0\0\x07\0\0\0\x00\x01\x09\0\x02\x02\x01".to_vec();
+    golden.extend(b"\x03\x02\x01\x03\0\0\0\0\0\0\0\0\x07\x01\0\0\0\0\0\0\0\x01\0\0\0\x03\0\0\0");
     golden.extend([0; 31 * 4]);
     golden.extend(b"\x01\x02\x03\x04");
-    golden.extend(b"\x04\x02\x01\x05\0\0\0\x01\x01\0\0\0\0\0\0\0\x01\0\0\0\x06\0\0\0\x0f\0\0\0");
+    golden.extend(b"\x04\x02\x01\x05\0\0\0\x2a\x4e\0\0\x01\x01\0\0\0\0\0\0\0\x01\0\0\0\x06\0\0\0\x0f\0\0\0");
     let record = out.finish();
     assert_eq!(record, golden);
     let all = Checkpoint::of(std::slice::from_ref(&record)).unwrap();
     assert_eq!(all.trees[&id(0x0102, 3)], (tree, false));
-    let (other, unsure) = &all.trees[&id(0x0102, 5)];
+    let (other, unsure) = &all.trees[&ends];
     assert_eq!((other.root(), other.keys(), *unsure), (0x0F, 1, true));
     for end in 13..golden.len() {
         // A part that is cut is none; between parts a shorter record is one, too.
         let cut = Checkpoint::of(&[record.slice(..end)]);
-        assert_eq!(cut.is_some(), [13, 16, 19, 172].contains(&end), "{end}");
+        assert_eq!(cut.is_some(), [13, 16, 19, 176].contains(&end), "{end}");
     }
+}
+
+/// Of the version before, whose keys do not end; the bytes were made by hand.
+#[test]
+fn a_record_without_days_is_read() {
+    let mut old = b"\x01\0\0\0\x10\0\0\0\x07\0\0\0\x00\x02\x02\x01".to_vec();
+    old.extend(b"\x04\x02\x01\x05\0\0\0\x00\x01\0\0\0\0\0\0\0\x01\0\0\0\x06\0\0\0\x0f\0\0\0");
+    let all = Checkpoint::of(&[Bytes::from(old)]).unwrap();
+    let (tree, _) = &all.trees[&id(0x0102, 5)];
+    assert_eq!((tree.root(), tree.keys()), (0x0F, 1));
 }

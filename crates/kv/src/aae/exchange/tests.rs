@@ -5,7 +5,7 @@ use crate::aae::{BITS_MAX, BITS_MIN, leaf};
 use base::Rng;
 use base::rng::SplitMix64;
 
-const TREE: TreeId = TreeId { first: 0, n_val: 3 };
+const TREE: TreeId = TreeId { first: 0, n_val: 3, day: 0 };
 
 /// A node: its heads by key, and its tree.
 #[derive(Clone)]

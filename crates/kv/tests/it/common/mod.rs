@@ -30,6 +30,8 @@ pub struct Node {
     pub limits: Limits,
     /// Every read brings the value along, as for values stored in line.
     pub inline: bool,
+    /// Whether it shows nothing of what has ended, as stores do; one whose clock is behind still does.
+    pub hides_ended: bool,
     /// What the next read says instead.
     pub fail_read: Option<Error>,
     /// What the next write says instead.
@@ -48,6 +50,7 @@ impl Node {
             props,
             limits: Limits::default(),
             inline: false,
+            hides_ended: true,
             fail_read: None,
             fail_write: None,
             counter: 0,
@@ -140,7 +143,11 @@ impl Node {
             head: head.clone(),
             value: with_value.then(|| value.clone()),
         };
-        Ok(self.objects.get(key).map(stored))
+        let has_ended = |head: &[u8]| {
+            let ends_ms = HeadView::expiry_of(head).filter(|_| self.hides_ended);
+            ends_ms.is_some_and(|ends_ms| ends_ms <= Wall(self.wall).millis())
+        };
+        Ok(self.objects.get(key).filter(|(head, _)| !has_ended(head)).map(stored))
     }
 
     /// A plain get's answer: the context, and the siblings by value, `None` for a tombstone.

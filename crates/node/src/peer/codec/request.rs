@@ -42,7 +42,7 @@ record!(Metadata {
     indexes,
     last_modified,
     deleted
-});
+} without expires_ms);
 
 record!(Link { bucket, key, tag });
 record!(IndexEntry { field, value });

@@ -338,7 +338,7 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
     ]
 }
 
-const TREE: TreeId = TreeId { first: 5, n_val: 3 };
+const TREE: TreeId = TreeId { first: 5, n_val: 3, day: 0 };
 
 fn ask_tree(ask: TreeAsk) -> PeerMessage {
     PeerMessage::AskTree { id: ID, partitions: 16, ask }

@@ -1,9 +1,26 @@
 //! What nodes ask each other about trees of hashes, and what they answer.
 
-use super::field::{record, variants};
-use kv::aae::{KeyPage, TreeAnswer, TreeAsk, TreeId};
+use super::field::{Field, record, variants};
+use bytes::BytesMut;
+use kv::aae::{DAY_MAX, KeyPage, TreeAnswer, TreeAsk, TreeId};
+use protocol::peer::{Malformed, Reader};
 
-record!(TreeId { first, n_val });
+/// Where the day begins behind the number of replicas: a tree of what does not end is named as before there were days.
+const DAY_SHIFT: u32 = 8;
+
+const _: () = assert!(kv::props::N_VAL_MAX < 1 << DAY_SHIFT && DAY_MAX <= u32::MAX >> DAY_SHIFT);
+
+impl Field for TreeId {
+    fn put(&self, out: &mut BytesMut) {
+        self.first.put(out);
+        (self.day << DAY_SHIFT | self.n_val).put(out);
+    }
+    fn take(from: &mut Reader) -> Result<TreeId, Malformed> {
+        let (first, number) = (u16::take(from)?, u32::take(from)?);
+        Ok(TreeId { first, n_val: number & ((1 << DAY_SHIFT) - 1), day: number >> DAY_SHIFT })
+    }
+}
+
 record!(KeyPage { keys, next });
 
 variants!(TreeAsk, "no question about trees" {

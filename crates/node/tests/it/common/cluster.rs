@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use engine::Options;
 use kv::reap::Round;
 use kv::{Bucket, DeleteRequest, Error, GetRequest, NodeId, PutRequest, Quorum, ReadForm, Request, Response};
+use node::shard::ShardCounters;
 use node::{
     AskId, Epoch, Layout, Members, Output, PeerMessage, Reaping, Rebuilding, RequestId, Shard, ShardConfig,
     ShardId,
@@ -356,6 +357,50 @@ pub fn values(answer: Result<Response, Error>) -> Vec<String> {
 
 pub fn three(data: &tempfile::TempDir) -> Cluster {
     Cluster::new(data.path(), 3, ReadForm::LocalValue)
+}
+
+/// Three nodes that compare what they hold every second.
+pub fn comparing(data: &tempfile::TempDir) -> Cluster {
+    let mut cluster = three(data);
+    cluster.anti_entropy = Some(Duration::from_secs(1));
+    for node in 0..3 {
+        cluster.stop(node);
+        cluster.start(node);
+    }
+    cluster.pass(Duration::from_secs(1));
+    cluster
+}
+
+pub fn counters(cluster: &Cluster) -> Vec<ShardCounters> {
+    cluster.nodes.iter().flatten().map(|shard| shard.stats().counters).collect()
+}
+
+pub fn sum(cluster: &Cluster, of: fn(&ShardCounters) -> u64) -> u64 {
+    counters(cluster).iter().map(of).sum()
+}
+
+/// Gives one node alone a version of a key, that of another key.
+pub fn plant(cluster: &mut Cluster, node: usize, key: &str) {
+    let Some((_, _, PeerMessage::Ask { ask: kv::Ask::Merge { head, value, .. }, .. })) =
+        cluster.kept_write.clone()
+    else {
+        panic!("something was written")
+    };
+    let layout = Layout::new(1, RingSize::new(16).unwrap());
+    let (bucket, mut ledger_key) = (bucket(), Vec::new());
+    let prefix = layout.prefix(&bucket, key.as_bytes());
+    object::key::encode_object_key(
+        prefix,
+        &bucket.bucket_type,
+        &bucket.name,
+        key.as_bytes(),
+        &mut ledger_key,
+    );
+    let ask = kv::Ask::Merge { head, value, hints: Vec::new(), reason: kv::Reason::Write };
+    let (id, key) = (AskId(TESTS_OWN << 8), Bytes::from(ledger_key));
+    let message = PeerMessage::Ask { id, ttl_ms: 1000, life: 0, key, ask };
+    cluster.nodes[node].as_mut().unwrap().peer(NodeId(u16::try_from((node + 1) % 3).unwrap()), message);
+    cluster.run();
 }
 
 pub fn folder() -> tempfile::TempDir {
