@@ -59,6 +59,8 @@ pub struct Collector<'a> {
     last: Option<u64>,
     /// Whether a second has been measured.
     measured: bool,
+    /// The last second that a worker has told of: when all have ended, the one that is not whole.
+    newest: u64,
 }
 
 impl<'a> Collector<'a> {
@@ -88,6 +90,7 @@ impl<'a> Collector<'a> {
             sampling,
             last: None,
             measured: false,
+            newest: 0,
         }
     }
 
@@ -96,6 +99,7 @@ impl<'a> Collector<'a> {
         match message {
             Message::Second(second) => {
                 self.coming[second.worker] = second.second + 1;
+                self.newest = self.newest.max(second.second);
                 self.pending.entry(second.second).or_default().workers.push(*second);
             }
             Message::Error(error) => self.writer.error(&error)?,
@@ -187,7 +191,7 @@ impl<'a> Collector<'a> {
         let begins = second * 1_000_000_000;
         let is_over = begins + 1_000_000_000 > self.control.end_ns.load(Ordering::Relaxed)
             || self.control.is_stopped()
-            || self.is_over();
+            || self.is_over() && second >= self.newest;
         if is_over {
             self.last.get_or_insert(second);
         }

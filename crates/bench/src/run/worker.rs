@@ -78,8 +78,12 @@ impl Worker<'_> {
             } else {
                 self.leave_mix();
                 self.state.end_load();
-                if self.state.is_idle() && !self.state.begin_audit() {
-                    return Ok(());
+                if self.state.is_idle() {
+                    if !self.state.begin_audit() {
+                        return Ok(());
+                    }
+                    // Its reads go out in the next turn: no answer is to be awaited before.
+                    wait = Duration::ZERO;
                 }
             }
             if let Some(at) = self.state.next_later() {
