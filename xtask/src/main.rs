@@ -14,6 +14,7 @@ mod calibrate;
 mod cluster;
 mod elastic;
 mod engine_alone;
+mod engines;
 mod figures;
 mod first_light;
 mod fuzz;
@@ -75,6 +76,8 @@ enum Figures {
     Protocol(protocols::Options),
     /// The engine alone, in process: CPU per operation, bytes written, stalls, start, memory.
     Engine(engine_alone::Options),
+    /// Our engine beside others, in process: CPU per operation, stalls, bytes written, space.
+    Engines(engines::Options),
     /// The elastic cluster: so far the pure ring.
     Cluster(elastic::Options),
     /// Secondary indexes: so far what entries cost the engine, and queries of them.
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Figures { figures: Figures::FirstLight(options) } => ("figures", first_light::run(&options)),
         Command::Figures { figures: Figures::Quorum(options) } => ("figures", quorum::run(&options)),
         Command::Figures { figures: Figures::Engine(options) } => ("figures", engine_alone::run(&options)),
+        Command::Figures { figures: Figures::Engines(options) } => ("figures", engines::run(&options)),
         Command::Figures { figures: Figures::Protocol(options) } => ("figures", protocols::run(&options)),
         Command::Figures { figures: Figures::Cluster(options) } => ("figures", elastic::run(&options)),
         Command::Figures { figures: Figures::Index(options) } => ("figures", indexes::run(&options)),

@@ -8,6 +8,8 @@ use engine::fold::{FoldEnd, FoldRequest, FoldVisitor, ScanId, ScanPage, ScanRequ
 use engine::store::{Event, Platform, StoreStats};
 use engine::{Before, Error, Found, Lookup, Options, Store, Want, Write};
 use os::{DiskCounters, DiskFigures, JobThreads, OsClock, OsDisk, OsRng};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -281,5 +283,24 @@ impl Cpu {
     pub fn us_per(&self, ops: u64) -> Result<f64> {
         let spent = sys::process_cpu(std::process::id())? - self.begin;
         Ok(spent.as_secs_f64() * 1e6 / ops as f64)
+    }
+}
+
+/// How long this thread has waited for a processor so far.
+pub struct RunQueue(File);
+
+impl RunQueue {
+    /// Of the calling thread.
+    pub fn open() -> Result<RunQueue> {
+        Ok(RunQueue(File::open("/proc/thread-self/schedstat")?))
+    }
+
+    /// In all.
+    pub fn waited(&self) -> Result<Duration> {
+        let mut bytes = [0; 96];
+        let len = self.0.read_at(&mut bytes, 0)?;
+        let text = std::str::from_utf8(&bytes[..len])?;
+        let nanos = text.split_whitespace().nth(1).ok_or("schedstat has another form")?.parse()?;
+        Ok(Duration::from_nanos(nanos))
     }
 }

@@ -5,11 +5,11 @@
 //! timed from when it was due: one that comes late because of another would count twice.
 
 use super::Context;
-use super::bed::Bed;
+use super::bed::{Bed, RunQueue};
 use super::objects::{Objects, Shape};
 use super::size::all_heads;
 use super::space::wait_until;
-use super::steady::{RunQueue, pareto};
+use super::steady::pareto;
 use crate::Result;
 use crate::report::Report;
 use crate::rows::{Bar, Spec};

@@ -3,6 +3,7 @@
 //! The time that the thread waited for a processor is taken off: it is the machine's, not the engine's.
 
 use super::Context;
+use super::bed::RunQueue;
 use super::objects::{Objects, Shape};
 use super::size::levels;
 use crate::Result;
@@ -11,8 +12,6 @@ use crate::rows::{Bar, Spec};
 use crate::stats::Latencies;
 use crate::workload::SplitMix;
 use engine::{Durability, Options};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 /// Of a pareto distribution in which a fifth of the objects gets four fifths of the writes.
@@ -105,25 +104,6 @@ pub fn pareto(rng: &mut SplitMix, count: u64) -> u64 {
     let drawn = (1.0 - uniform).powf(-1.0 / PARETO_SHAPE) - 1.0;
     // The tail beyond `count` folds back; a factor spreads the head over a hundredth of the objects.
     (drawn * count as f64 / 100.0) as u64 % count
-}
-
-/// How long this thread has waited for a processor so far.
-pub struct RunQueue(File);
-
-impl RunQueue {
-    /// Of the calling thread.
-    pub fn open() -> Result<RunQueue> {
-        Ok(RunQueue(File::open("/proc/thread-self/schedstat")?))
-    }
-
-    /// In all.
-    pub fn waited(&self) -> Result<Duration> {
-        let mut bytes = [0; 96];
-        let len = self.0.read_at(&mut bytes, 0)?;
-        let text = std::str::from_utf8(&bytes[..len])?;
-        let nanos = text.split_whitespace().nth(1).ok_or("schedstat has another form")?.parse()?;
-        Ok(Duration::from_nanos(nanos))
-    }
 }
 
 #[cfg(test)]

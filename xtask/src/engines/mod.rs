@@ -1,0 +1,162 @@
+//! The figures of engines: ours beside each other one that this was built with, in one run, with the same work.
+
+mod work;
+
+use crate::Result;
+use crate::figures::{self, How, Part as Run, Set};
+use crate::report::Report;
+use crate::rows::{Bar, Spec};
+use crate::stats::median;
+use backends::Kind;
+use clap::{Args, ValueEnum};
+use std::collections::BTreeMap;
+use work::{Measure, measure};
+
+/// How the figures of engines are taken.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    #[command(flatten)]
+    how: How,
+    /// Only these parts. The page is not written then.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Part>,
+}
+
+/// A part of a run: a length of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// 16 bytes.
+    B16,
+    /// 64 bytes.
+    B64,
+    /// 1 KB.
+    Kb1,
+    /// 4 KB.
+    Kb4,
+    /// 8 KB.
+    Kb8,
+    /// 16 KB.
+    Kb16,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    /// Bytes of all values of a store, at most.
+    bytes: u64,
+    /// Objects of a store, at most.
+    objects: u64,
+    /// How often each engine is measured, all in turns.
+    rounds: usize,
+}
+
+const FULL: Plan = Plan { bytes: 2 << 30, objects: 1_000_000, rounds: 3 };
+
+const QUICK: Plan = Plan { bytes: 48 << 20, objects: 30_000, rounds: 1 };
+
+const QUICK_LEAVES_OUT: &str = "quick: 48 MiB of values, 30,000 objects at most, and one round instead of 2 GiB, a million and 3: \
+    it says that all of it runs, and little of who is first";
+
+const METHOD: &str = "\
+Each engine behind the trait of the crate `backends`, in the measuring process, one store and one thread, a cache of 64 MiB where the engine
+has one, compression off, durability `none`; what else each is told is in `docs/bench.md`. One after the other loads a fresh folder with
+objects in random order, each with a head of 64 bytes, and writes each again in another order; reads as many, heads and values; reads as many
+heads; asks as often for keys that are not there; reads and writes as often, half and half (*mixed*); folds over all heads; and is closed.
+
+CPU is user and system time of the whole process by operation: threads of the engine included, the kernel's own writing back not. That of
+PUT includes closing, that of a fold is by key. The 99.9th percentile and the longest stall are of the mixed operations, less the time that
+the thread waited for a processor; to look at that takes some 3 us of each, as `memory` tells. Bytes written are what the kernel counts of the process, space is what the folder takes in the end: both by byte of
+values and heads. Everything is in the page cache. Ours is measured with jobs that run within the call that causes them, so its stalls are
+those of jobs.
+
+The value of a row is ours over the best of the others that keep anything; the figures of each stand beside it. Compiled without
+features, only `memory`, `bitcask` and `hash` stand there:
+`cargo run --release -p xtask --features fjall,lmdb,redb,rocksdb -- figures engines`.";
+
+type Context = figures::Context<Plan>;
+
+const SET: Set<Part, Plan> = Set {
+    name: "engines",
+    title: "Engines beside each other",
+    method: METHOD,
+    needs_binary: false,
+    in_sections: false,
+    quick_leaves_out: QUICK_LEAVES_OUT,
+    parts: &[
+        Run { name: Part::B16, specs: || specs("16 B"), run: |it, out| run_size(it, out, "16 B", 16) },
+        Run { name: Part::B64, specs: || specs("64 B"), run: |it, out| run_size(it, out, "64 B", 64) },
+        Run { name: Part::Kb1, specs: || specs("1 KB"), run: |it, out| run_size(it, out, "1 KB", 1000) },
+        Run { name: Part::Kb4, specs: || specs("4 KB"), run: |it, out| run_size(it, out, "4 KB", 4000) },
+        Run { name: Part::Kb8, specs: || specs("8 KB"), run: |it, out| run_size(it, out, "8 KB", 8000) },
+        Run { name: Part::Kb16, specs: || specs("16 KB"), run: |it, out| run_size(it, out, "16 KB", 16_000) },
+    ],
+};
+
+/// Measures, prints, writes the page.
+pub fn run(options: &Options) -> Result<()> {
+    let plan = if options.how.quick { QUICK } else { FULL };
+    SET.run(plan, &options.how, &options.only, "")
+}
+
+fn kinds() -> impl Iterator<Item = Kind> {
+    Kind::ALL.into_iter().filter(|kind| kind.is_built())
+}
+
+/// The row of one measure: ours over the best of the others.
+fn spec(size: &str, measure: Measure) -> Spec {
+    let name = format!("{size}/{}, ours over the best", measure.name());
+    Spec::new(name, "x", measure.is_raced().then_some(Bar::AtMost(1.0)))
+}
+
+fn specs(size: &str) -> Vec<Spec> {
+    Measure::ALL.into_iter().map(|measure| spec(size, measure)).collect()
+}
+
+fn run_size(context: &Context, report: &mut Report, size: &str, value_bytes: usize) -> Result<()> {
+    let plan = context.plan;
+    let count = (plan.bytes / value_bytes as u64).min(plan.objects);
+    let mut all: BTreeMap<(Measure, &str), Vec<f64>> = BTreeMap::new();
+    for round in 0..plan.rounds {
+        for kind in kinds() {
+            for (of, value) in measure(&context.home, kind, count, value_bytes, round as u64)? {
+                all.entry((of, kind.name())).or_default().push(value);
+            }
+        }
+    }
+    for of in Measure::ALL {
+        let values = |kind: Kind| &all[&(of, kind.name())];
+        let medians = kinds().filter_map(|kind| Some((kind, median(values(kind))?)));
+        let medians: Vec<(Kind, f64)> = medians.collect();
+        let rivals = medians.iter().filter(|(kind, _)| kind.is_kept() && *kind != Kind::Annulet);
+        let (best, least) = rivals.min_by(|a, b| a.1.total_cmp(&b.1)).ok_or("there is no other engine")?;
+        let ours: Vec<f64> = values(Kind::Annulet).iter().map(|value| value / least).collect();
+        let row =
+            spec(size, of).measured(&ours).noted(format!("the best: {}; in {}", best.name(), of.unit()));
+        report.push(medians.iter().fold(row, |row, (kind, value)| row.also(kind.name(), Some(*value))))?;
+    }
+    let missing = Kind::ALL.iter().filter(|kind| !kind.is_built()).map(|kind| kind.name());
+    let missing: Vec<&str> = missing.collect();
+    if !missing.is_empty() {
+        report.remark(format!("{size}: not built, so not measured: {}", missing.join(", ")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_a_name_of_its_own() {
+        figures::assert_named_once(&SET.specs());
+    }
+
+    #[test]
+    fn every_engine_is_measured() {
+        let home = tempfile::tempdir().unwrap();
+        for kind in kinds() {
+            let measured = measure(home.path(), kind, 200, 100, 0).unwrap();
+            assert_eq!(measured.len(), Measure::ALL.len(), "{}", kind.name());
+        }
+    }
+}
