@@ -13,7 +13,7 @@ use common::HandClock;
 use common::strain::{Slow, options, strained};
 use engine::fold::{ScanRequest, Visit};
 use engine::store::{LEVEL0_TABLES_MAX, LOOKUPS_PARKED_MAX, MEMTABLES_FROZEN_MAX, SCANS_MAX};
-use engine::{Durability, Embedded, Error, Lookup, Machine, Options, Want, Write};
+use engine::{Embedded, Error, Lookup, Machine, Options, Want, Write};
 use std::path::Path;
 
 #[test]
@@ -79,31 +79,6 @@ fn what_is_not_synced_is_bounded_whatever_the_durability() {
     let mut store = Embedded::open(Path::new("/store"), options, machine).unwrap();
     let there = (0..60u64).take_while(|number| store.head(&number.to_be_bytes()).unwrap().is_some()).count();
     assert!((43..60).contains(&there), "{there} of 60 MiB are left");
-}
-
-/// What gathers while the disk is slow goes to it in several groups of one segment, and is all there when they are synced.
-#[test]
-fn what_waits_is_written_in_groups_of_a_bounded_size() {
-    const MIB: usize = 1 << 20;
-    let options = Options { segment_bytes_target: 128 << 20, memtable_bytes_max: 16 << 20, ..options() };
-    let mut slow = Slow::open(options.clone());
-    let before = slow.store.stats().journal;
-    let value = vec![7; MIB];
-    let parts = [&value[..]];
-    let keys: Vec<[u8; 8]> = (0..40u64).map(u64::to_be_bytes).collect();
-    let puts: Vec<Write<'_>> = keys.iter().map(|key| Write::Put { key, head: b"", value: &parts }).collect();
-    for put in &puts[..30] {
-        slow.store.write(std::slice::from_ref(put)).unwrap();
-    }
-    // One batch is one group, however large.
-    slow.store.write_with(&puts[30..], Durability::Sync).unwrap();
-    slow.rest();
-    let stats = slow.store.stats();
-    assert_eq!((stats.journal.groups - before.groups, stats.segments), (6, 1), "{stats:?}");
-    let (disk, clock) = (slow.disk.after_power_cut(), HandClock::new());
-    let machine = Machine::new(move || disk.clone(), clock, SplitMix64::new(2));
-    let mut store = Embedded::open(Path::new("/store"), options, machine).unwrap();
-    assert!(keys.iter().all(|key| store.get(key).unwrap().unwrap().value.unwrap() == value));
 }
 
 fn request() -> ScanRequest {

@@ -33,9 +33,8 @@ use std::collections::VecDeque;
 /// Bytes that may wait for the disk: half a second of a fast disk's writing. Beyond it writes are refused.
 pub const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// A group is ended before it grows past this, unless one batch is larger: a buffer that doubles with what waits for a slow sync is
-/// copied each time, and the allocator keeps what it leaves behind. Nor is a larger one kept for the next group.
-const GROUP_BYTES_MAX: usize = 8 << 20;
+/// A group's buffer that grew past this is not kept for the next group: one huge value must not pin its size.
+const GROUP_BYTES_CAPACITY_MAX: usize = 8 << 20;
 
 /// At durability `none` nobody waits for a group, so it is handed over when so much has gathered, or at a tick: a
 /// wake-up of the writer thread for every few records would cost more than the records.
@@ -207,10 +206,6 @@ impl Writer {
                     usize::try_from(self.segment_bytes_target * SEGMENT_OVERRUN_FACTOR).unwrap_or(usize::MAX);
                 return Err(Error::Full { what: "the journal's segment", limit });
             }
-        }
-        if !self.open.data.is_empty() && self.open.data.len() + bytes > GROUP_BYTES_MAX {
-            let group = self.take_open();
-            self.full.push_back(group);
         }
         Ok(())
     }
@@ -593,7 +588,7 @@ impl Writer {
     // A buffer that only we hold is used again, so that steady writing allocates nothing.
     fn reuse(&mut self, data: Bytes) {
         if let Ok(buffer) = data.try_into_mut()
-            && buffer.capacity() <= GROUP_BYTES_MAX
+            && buffer.capacity() <= GROUP_BYTES_CAPACITY_MAX
         {
             let mut buffer = Vec::from(buffer);
             buffer.clear();
