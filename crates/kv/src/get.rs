@@ -256,7 +256,7 @@ pub(crate) fn is_absent(head: &HeadView<'_>, props: &BucketProps, now_ms: u64) -
 /// An object that is not absent as readers are shown it, its values if they are at hand: without siblings that have ended.
 pub(crate) fn shown(head: Bytes, value: Option<Bytes>, turn: &Turn<'_>) -> Result<Found, Error> {
     let (newest_only, now_ms) = (turn.props.shows_newest_only(), turn.wall.millis());
-    if !view(&head)?.has_ended(now_ms) {
+    if !HeadView::may_end(&head) || !view(&head)?.has_ended(now_ms) {
         return Ok(Found { head, value, newest_only });
     }
     let is_left = "one that has not ended is left where the object is not absent";

@@ -140,10 +140,15 @@ impl<'a> HeadView<'a> {
 
     /// The same of an encoded head, at the cost of a look at its first byte where nothing ends. `None` of what is no head.
     pub fn expiry_of(bytes: &[u8]) -> Option<u64> {
-        if bytes.first() != Some(&HEAD_VERSION_ENDING) {
+        if !HeadView::may_end(bytes) {
             return None;
         }
         HeadView::parse(bytes).ok()?.expires_ms()
+    }
+
+    /// Whether a sibling of an encoded head ends, by its first byte.
+    pub fn may_end(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&HEAD_VERSION_ENDING)
     }
 
     /// Whether a sibling has ended by then, in milliseconds since 1970.
