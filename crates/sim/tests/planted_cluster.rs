@@ -89,11 +89,6 @@ fn range_dropped_early() {
 }
 
 #[test]
-fn switched_uncopied() {
-    is_caught(Planted::SwitchedUncopied);
-}
-
-#[test]
 fn forwarding_loop() {
     is_caught(Planted::ForwardingLoop);
 }
