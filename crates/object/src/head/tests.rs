@@ -65,7 +65,7 @@ fn ending() -> Head {
 
 #[test]
 fn golden_bytes_of_what_ends() {
-    let mut expected = vec![2, 0, 2, 18];
+    let mut expected = vec![2, 0, 2, 19, 2];
     expected.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 5]);
     expected.extend_from_slice(&[2, 0, 0, 0, 0, 0, 0, 0, 6]);
     expected.extend_from_slice(&[0x80, 0, 0, 0, 3, 0xac, 0x02]);
