@@ -4,6 +4,7 @@ use super::hint::{self, Hint, HintEntry};
 use super::{Bitcask, Newest, damaged, failed};
 use crate::error::Error;
 use base::disk::{self, DiskOp, FileId, OpenMode};
+use bytes::Bytes;
 use engine::Seq;
 use engine::journal::fault::Fault;
 use engine::journal::record::FLAG_MORE;
@@ -11,7 +12,6 @@ use engine::journal::scan::Scanned;
 use engine::journal::segment::{HeaderError, SEGMENT_HEADER_BYTES, file_name, parse_file_name, parse_header};
 use engine::journal::{Kind, Scanner, SegmentId};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 /// A hint is read at once; it is as long as the keys of one segment, and far longer is none of ours.
 const HINT_BYTES_MAX: u64 = 2 << 30;
@@ -32,28 +32,18 @@ impl Bitcask {
             let (file, len) =
                 disk::open(&mut *self.disk, &path, OpenMode::Write).map_err(|error| failed(&error))?;
             self.files.insert(segment, (file, len));
-            let hint_name = hint::file_name(segment);
-            let hinted = match names.contains(&hint_name) {
-                true => self.load_hint(self.folder.join(hint_name), segment, len)?,
-                false => false,
-            };
+            let has_hint = names.contains(&hint::file_name(segment));
             // Where a hint was, its segment was synced as a whole.
-            if !hinted {
-                self.load_segment(segment, file, len, names.contains(&hint::file_name(segment)))?;
+            if !has_hint || !self.load_hint(segment, len)? {
+                self.load_segment(segment, file, len, has_hint)?;
             }
         }
         Ok(())
     }
 
     /// Whether the hint told all that is in the segment.
-    fn load_hint(&mut self, path: PathBuf, segment: SegmentId, segment_len: u64) -> Result<bool, Error> {
-        let disk = &mut *self.disk;
-        let (file, len) = disk::open(disk, &path, OpenMode::Read).map_err(|error| failed(&error))?;
-        let bytes = match usize::try_from(len.min(HINT_BYTES_MAX)) {
-            Ok(len) => disk::read(disk, file, 0, len).map_err(|error| failed(&error))?,
-            Err(_) => return Ok(false),
-        };
-        disk::run(disk, DiskOp::Close { file }).map_err(|error| failed(&error))?;
+    fn load_hint(&mut self, segment: SegmentId, segment_len: u64) -> Result<bool, Error> {
+        let bytes = self.read_hint(segment)?;
         match hint::parse(&bytes, segment) {
             Some((len, entries)) if len == segment_len => {
                 entries.into_iter().for_each(|(key, entry)| self.apply(segment, key, entry));
@@ -62,6 +52,16 @@ impl Bitcask {
             Some(_) => Err(damaged(segment, segment_len, "the segment is not as long as it was")),
             None => Ok(false),
         }
+    }
+
+    /// The bytes of a segment's hint, which is there.
+    pub(super) fn read_hint(&mut self, segment: SegmentId) -> Result<Bytes, Error> {
+        let (path, disk) = (self.folder.join(hint::file_name(segment)), &mut *self.disk);
+        let (file, len) = disk::open(disk, &path, OpenMode::Read).map_err(|error| failed(&error))?;
+        let len = usize::try_from(len.min(HINT_BYTES_MAX)).unwrap_or(usize::MAX);
+        let bytes = disk::read(disk, file, 0, len).map_err(|error| failed(&error))?;
+        disk::run(disk, DiskOp::Close { file }).map_err(|error| failed(&error))?;
+        Ok(bytes)
     }
 
     /// Scans a segment, and seals it. `was_sealed`: all of it was promised.

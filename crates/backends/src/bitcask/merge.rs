@@ -1,18 +1,25 @@
-//! Merging: what is live in all segments is copied behind them, and they are removed.
+//! Merging: what is live in all segments is copied behind them, and they are removed, but for those in which something live is damaged.
 
 use super::hint::{self, HintEntry};
-use super::{Bitcask, Place};
+use super::{Bitcask, Newest, Place, damaged};
 use crate::backend::Write;
 use crate::error::Error;
 use base::disk::DiskOp;
 use engine::journal::SegmentId;
 use engine::journal::segment::file_name;
+use std::collections::BTreeSet;
 
 /// Records that are copied with one write.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// Deletes that are written with one write.
+const DELETES: usize = 1024;
+
 /// A key and where it is.
 type Live = (Box<[u8]>, Place);
+
+/// A key, and what the record says that was written behind all others for it.
+type Moved<'l> = (&'l [u8], SegmentId, HintEntry);
 
 impl Bitcask {
     /// Merges all segments, which are sealed.
@@ -20,21 +27,23 @@ impl Bitcask {
         assert!(self.newest.is_none(), "the newest segment was sealed before");
         let old: Vec<SegmentId> = self.files.keys().copied().collect();
         let live: Vec<Live> = self.keys.iter().map(|(key, place)| (key.clone(), *place)).collect();
-        let mut moved = Vec::with_capacity(live.len());
+        let (mut moved, mut kept) = (Vec::with_capacity(live.len()), BTreeSet::new());
         let mut rest = &live[..];
         while !rest.is_empty() {
             let (part, behind) = rest.split_at(chunk(rest));
-            self.copy(part, &mut moved)?;
+            self.copy(part, &mut moved, &mut kept)?;
             rest = behind;
         }
+        kept.iter().try_for_each(|&segment| self.delete_again(segment))?;
         if let Some(newest) = self.newest.take() {
             self.seal(newest)?;
         }
         // Only now: until all is synced, what is read is what was there.
-        for ((key, _), (segment, entry)) in live.iter().zip(moved) {
+        for (key, segment, entry) in moved {
             self.apply(segment, key, entry);
         }
-        old.into_iter().try_for_each(|segment| self.remove(segment))
+        self.kept_bytes = kept.iter().map(|segment| self.files[segment].1).sum();
+        old.into_iter().filter(|segment| !kept.contains(segment)).try_for_each(|segment| self.remove(segment))
     }
 
     /// Removes a segment, durably before the next is: what a delete covers goes before the delete.
@@ -48,20 +57,58 @@ impl Bitcask {
         self.run(DiskOp::Remove { path: self.folder.join(hint::file_name(segment)) })
     }
 
-    /// Copies live records to the newest segment, each by itself: no batch is left among them.
-    fn copy(&mut self, live: &[Live], moved: &mut Vec<(SegmentId, HintEntry)>) -> Result<(), Error> {
-        let mut newest = match self.newest.take() {
-            Some(newest) => newest,
-            // Not synced as it is written: what is lost of it is still where it was.
-            None => self.begin_segment(false)?,
-        };
-        let mut data = Vec::new();
+    /// Copies live records to the newest segment, each by itself: no batch is left among them. One that is damaged stays where it
+    /// is: whoever asks for it is told so, and nothing else need suffer.
+    fn copy<'l>(
+        &mut self,
+        live: &'l [Live],
+        moved: &mut Vec<Moved<'l>>,
+        kept: &mut BTreeSet<SegmentId>,
+    ) -> Result<(), Error> {
+        let (mut newest, mut data) = (self.begin_copies()?, Vec::new());
         for (key, place) in live {
-            let object = self.read(key, *place)?;
+            let object = match self.read(key, *place) {
+                Err(Error::Damaged(_)) => {
+                    kept.insert(place.segment);
+                    continue;
+                }
+                object => object?,
+            };
             let write = Write::Put { key, head: &object.head, value: &object.value };
             let number = newest.next_number();
-            moved.push((newest.segment, newest.push(&mut data, &write, number, 0)));
+            moved.push((key, newest.segment, newest.push(&mut data, &write, number, 0)));
         }
+        self.end_copies(newest, data)
+    }
+
+    /// Writes deletes, behind all others, of the keys that a segment has and that are gone: it stays, and what deleted them goes.
+    fn delete_again(&mut self, segment: SegmentId) -> Result<(), Error> {
+        let hint = self.read_hint(segment)?;
+        let (_, entries) =
+            hint::parse(&hint, segment).ok_or_else(|| damaged(segment, 0, "what its hint should say"))?;
+        let keys: BTreeSet<&[u8]> = entries.into_iter().map(|(key, _)| key).collect();
+        let gone: Vec<&[u8]> = keys.into_iter().filter(|key| !self.keys.contains_key(*key)).collect();
+        for part in gone.chunks(DELETES) {
+            let (mut newest, mut data) = (self.begin_copies()?, Vec::new());
+            for key in part {
+                let number = newest.next_number();
+                newest.push(&mut data, &Write::Delete { key }, number, 0);
+            }
+            self.end_copies(newest, data)?;
+        }
+        Ok(())
+    }
+
+    /// The segment to copy to.
+    fn begin_copies(&mut self) -> Result<Newest, Error> {
+        match self.newest.take() {
+            Some(newest) => Ok(newest),
+            // Not synced as it is written: what is lost of it is still where it was.
+            None => self.begin_segment(false),
+        }
+    }
+
+    fn end_copies(&mut self, mut newest: Newest, data: Vec<u8>) -> Result<(), Error> {
         self.write_out(&mut newest, data, false)?;
         if newest.len < self.segment_bytes {
             self.newest = Some(newest);

@@ -11,7 +11,8 @@
 //!
 //! When a segment is full: it is synced, its hint is written, and, if more than half of all bytes are waste, all segments are
 //! *merged*: what is live is copied to new ones behind them, these are synced and get their hints, and the old ones are removed,
-//! oldest first, so that a delete never goes before what it covers. What a crash leaves of a merge repeats what is there.
+//! oldest first, so that a delete never goes before what it covers. What a crash leaves of a merge repeats what is there. A live record
+//! that is damaged is not copied: its segment stays, with new deletes behind it for the keys that it has and that are gone.
 //!
 //! At opening, keys come from hints; a segment without one is scanned, and sealed with what it has. What is torn at the end of such
 //! a one was promised to nobody; damage before that is an error, as are damaged values when they are read.
@@ -94,6 +95,8 @@ pub struct Bitcask {
     newest: Option<Newest>,
     /// Bytes of live records, padding included.
     live_bytes: u64,
+    /// Bytes of the segments that the last merge left because of damage in them.
+    kept_bytes: u64,
     /// Why it takes no more writes.
     fence: Option<String>,
 }
@@ -140,6 +143,7 @@ impl Bitcask {
             files: BTreeMap::new(),
             newest: None,
             live_bytes: 0,
+            kept_bytes: 0,
             fence: None,
         };
         folder::prepare(&mut *store.disk, folder).map_err(|error| failed(&error))?;
@@ -201,7 +205,7 @@ impl Bitcask {
             return Ok(());
         }
         self.seal(newest)?;
-        if self.total_bytes() > WASTE_FACTOR * self.live_bytes.max(self.segment_bytes) {
+        if self.total_bytes() - self.kept_bytes > WASTE_FACTOR * self.live_bytes.max(self.segment_bytes) {
             self.merge()?;
         }
         Ok(())

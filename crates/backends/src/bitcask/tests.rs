@@ -100,6 +100,42 @@ fn a_damaged_value_is_an_error_of_its_key_alone() {
 }
 
 #[test]
+fn a_damaged_value_stays_where_it_is_and_writes_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Box::new(open(folder.path(), Durability::None).unwrap());
+    store.put(b"poor", b"head", &[1; 500]).unwrap();
+    store.put(b"gone", b"head", &[2; 500]).unwrap();
+    store.put(b"good", b"head", &[3; 3500]).unwrap();
+    assert!(store.newest.is_none(), "they fill a segment");
+    store.delete(b"gone").unwrap();
+    let first = names(folder.path(), ".seg").remove(0);
+    flip(&first, store.keys[&b"poor"[..]].offset as usize + HEADER_BYTES + 4 + 4 + 100);
+
+    for _ in 0..2 {
+        for round in 0..100u8 {
+            store.put(&[round % 5], b"head", &[round; 500]).unwrap();
+            let most = WASTE_FACTOR * store.live_bytes.max(SEGMENT_BYTES) + 3 * SEGMENT_BYTES;
+            assert!(store.total_bytes() <= most, "{} bytes", store.total_bytes());
+        }
+        assert!(matches!(store.get(b"poor"), Err(Error::Damaged(_))));
+        assert_eq!(store.get(b"good").unwrap().unwrap().value, vec![3; 3500]);
+        assert_eq!(names(folder.path(), ".seg")[0], first, "the segment with the damage stays");
+        store.close().unwrap();
+        // What covered the key that is gone was merged away, and what it covered was not.
+        store = Box::new(open(folder.path(), Durability::None).unwrap());
+        assert_eq!(store.get(b"gone"), Ok(None));
+    }
+
+    // Once nothing live in it is damaged it goes, too.
+    store.put(b"poor", b"head", b"whole").unwrap();
+    (0..100u8).for_each(|round| store.put(&[round % 5], b"head", &[round; 500]).unwrap());
+    assert!(!names(folder.path(), ".seg").contains(&first));
+    store.close().unwrap();
+    let all = all(&mut open(folder.path(), Durability::None).unwrap());
+    assert_eq!((all.len(), all.get(&b"poor"[..]).unwrap().as_slice()), (7, &b"whole"[..]));
+}
+
+#[test]
 fn a_damaged_hint_is_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Box::new(open(folder.path(), Durability::None).unwrap());

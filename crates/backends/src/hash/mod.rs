@@ -15,7 +15,10 @@
 //! block is free, and what it has counts as being on the disk until a block's end, which syncs the copies, says that the log goes on there.
 //!
 //! At opening all blocks are read, in the order of the log (`load.rs`). What is torn at the end of the newest was promised to
-//! nobody; damage before that is an error, as are damaged values when they are read.
+//! nobody; damage before that is an error, as are damaged values when they are read. What cannot be told is that somebody has cut the file:
+//! how long it was is written nowhere but in what was cut off, and a place for it would be one more write and sync for each block that the
+//! file grows by. While blocks were new, such a store is what it once was; once some were written over, newer records are missing beside
+//! older ones.
 //!
 //! Keys are in no order: a fold reads all blocks and sorts the keys of its range, so many at a time as have room (`fold.rs`).
 //!

@@ -1,7 +1,7 @@
 //! Waste, damage, folds in passes, and an index that is as the one a new start makes.
 
 use super::*;
-use crate::testing::{all, content, disk, flip, machine};
+use crate::testing::{all, content, cut, disk, flip, machine};
 use base::Rng;
 use base::rng::SplitMix64;
 use std::collections::BTreeMap;
@@ -186,6 +186,35 @@ fn damage_in_a_full_block_is_told_and_a_damaged_value_is_one_keys_alone() {
     // A record whose key is damaged hides what is behind it.
     flip(&path, at + 10);
     assert!(matches!(open(folder.path(), Durability::None).map(drop), Err(Error::Damaged(_))));
+}
+
+/// How long the file was is written nowhere but in itself.
+#[test]
+fn a_file_that_is_cut_is_the_store_that_it_was_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path(), Durability::None).unwrap();
+    // Up to where the file is after each write, and what is there.
+    let (mut states, mut model) = (vec![(0, BTreeMap::new())], BTreeMap::new());
+    for key in 0..200u8 {
+        store.put(&[key], b"head", &[key; 2000]).unwrap();
+        model.insert(vec![key], vec![key; 2000]);
+        let newest = store.newest.unwrap();
+        states.push((u64::from(newest.life.block) * BLOCK + u64::from(newest.len), model.clone()));
+    }
+    assert!(store.blocks.len() > 3);
+    store.close().unwrap();
+    let whole = content(&folder.path().join(BLOCKS));
+    let ends = (1..=whole.len() as u64 / BLOCK).map(|block| block * BLOCK);
+    for len in (0..whole.len() as u64).step_by(17_011).chain(ends) {
+        let copy = tempfile::tempdir().unwrap();
+        for name in [SUPERBLOCK, BLOCKS] {
+            let bytes = Bytes::from(content(&folder.path().join(name)));
+            disk::replace_file(&mut *disk(), &copy.path().join(name), bytes).unwrap();
+        }
+        cut(&copy.path().join(BLOCKS), len);
+        let expected = states.iter().rev().find(|(end, _)| *end <= len).unwrap();
+        assert_eq!(all(&mut *open(copy.path(), Durability::None).unwrap()), expected.1, "cut at {len}");
+    }
 }
 
 #[test]
