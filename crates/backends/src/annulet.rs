@@ -93,7 +93,7 @@ impl Backend for Annulet {
             }
         })?;
         match end.damaged_named.into_iter().next() {
-            Some((_, damage)) => Err(Error::Damaged(damage.to_string())),
+            Some((_, damage)) => Err(Error::Damaged(damage)),
             None => Ok(()),
         }
     }

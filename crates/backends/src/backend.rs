@@ -1,11 +1,12 @@
 //! What every store of objects does.
 //!
-//! Seven methods, and two that are made of them. Not among them, on purpose: opening, which differs ([`Kind::open`](crate::Kind));
+//! Eight methods, of which two are made of another and one has an answer that does for most. Not among them, on purpose: opening, which differs ([`Kind::open`](crate::Kind));
 //! when a write is safe, which is said once, at opening, since some engines decide it there; how much room it takes, which the file
 //! system says of all alike.
 
 use crate::error::Error;
 use bytes::Bytes;
+use engine::entry::{HEAD_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use std::ops::ControlFlow;
 
 /// An object.
@@ -68,6 +69,53 @@ pub struct Item<'a> {
 /// What is told of each key of a fold, and says whether it goes on.
 pub type Visit<'v> = dyn FnMut(Item<'_>) -> ControlFlow<()> + 'v;
 
+/// What a store takes at most. A batch that keeps to it is not refused for its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a key.
+    pub key_bytes: usize,
+    /// Bytes of a head.
+    pub head_bytes: usize,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Bytes of a batch: of its keys, heads and values, and [`Limits::write_bytes`] for each of its writes.
+    pub batch_bytes: usize,
+    /// What a write of a batch counts beside what it has.
+    pub write_bytes: usize,
+}
+
+/// As our engine's, and a batch that memory has room for.
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            key_bytes: KEY_BYTES_MAX,
+            head_bytes: HEAD_BYTES_MAX,
+            value_bytes: VALUE_BYTES_MAX,
+            batch_bytes: 1 << 30,
+            write_bytes: 64,
+        }
+    }
+}
+
+impl Limits {
+    /// What a write counts in its batch.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`]: it is beyond a limit by itself.
+    pub fn check(&self, write: &Write<'_>) -> Result<usize, Error> {
+        let (head, value) = match *write {
+            Write::Put { head, value, .. } => (head.len(), value.len()),
+            Write::Delete { .. } => (0, 0),
+        };
+        Error::check_len("a key", write.key().len(), self.key_bytes)?;
+        Error::check_len("a head", head, self.head_bytes)?;
+        Error::check_len("a value", value, self.value_bytes)?;
+        let bytes = self.write_bytes + write.key().len() + head + value;
+        Error::check_len("a batch", bytes, self.batch_bytes)?;
+        Ok(bytes)
+    }
+}
+
 /// A store of objects, which one owner has; each call returns when it is done.
 pub trait Backend: Send {
     /// Applies a batch, all of it or nothing; of two writes of one key the later one counts. It returns when the batch is as
@@ -93,6 +141,11 @@ pub trait Backend: Send {
     /// Tells of each key from `from` up to `to`, which is not among them, in order, as of when the fold began. An empty `to` is
     /// no end.
     fn fold(&mut self, from: &[u8], to: &[u8], what: What, visit: &mut Visit<'_>) -> Result<(), Error>;
+
+    /// What it takes at most.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
 
     /// Stops; all that was written is safe then.
     fn close(self: Box<Self>) -> Result<(), Error>;

@@ -1,11 +1,14 @@
 //! What can go wrong, as far as a caller acts on it.
 
+use base::{DiskError, DiskErrorKind};
+use engine::Damage;
+
 /// An error of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Stored bytes fail a check: never "not found".
-    #[error("damaged: {0}")]
-    Damaged(String),
+    #[error(transparent)]
+    Damaged(Damage),
     /// It is beyond a limit of this engine.
     #[error("{what} of {len} bytes is over the limit of {limit}")]
     TooLarge {
@@ -36,6 +39,11 @@ impl Error {
         move |error| Error::Failed { engine, what: error.to_string() }
     }
 
+    /// What is not what was written, and not at any one byte.
+    pub(crate) fn damaged(file: &str, what: &'static str) -> Error {
+        Error::Damaged(Damage { file: file.to_owned(), offset: 0, what })
+    }
+
     /// Refuses what is longer than an engine takes.
     pub(crate) fn check_len(what: &'static str, len: usize, limit: usize) -> Result<(), Error> {
         if len > limit { Err(Error::TooLarge { what, len, limit }) } else { Ok(()) }
@@ -45,10 +53,25 @@ impl Error {
 impl From<engine::Error> for Error {
     fn from(error: engine::Error) -> Error {
         match error {
-            engine::Error::Damaged(damage) => Error::Damaged(damage.to_string()),
+            engine::Error::Damaged(damage) => Error::Damaged(damage),
             engine::Error::TooLarge { what, len, limit } => Error::TooLarge { what, len, limit },
             engine::Error::Refused(what) => Error::Refused(what.to_owned()),
             other => Error::Failed { engine: "annulet", what: other.to_string() },
+        }
+    }
+}
+
+/// For whoever has stores of the engine, too.
+impl From<Error> for engine::Error {
+    fn from(error: Error) -> engine::Error {
+        match error {
+            Error::Damaged(damage) => engine::Error::Damaged(damage),
+            Error::TooLarge { what, len, limit } => engine::Error::TooLarge { what, len, limit },
+            Error::Refused(what) => engine::Error::Format { file: "the backend".to_owned(), what },
+            Error::Failed { engine, what } => {
+                let (kind, path) = (DiskErrorKind::Io, engine.to_owned());
+                engine::Error::Disk(DiskError { kind, path, message: what })
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Each batch is one of its batches. It flushes and merges on threads of its own.
 
-use crate::backend::{Backend, Object, Visit, What, Write};
+use crate::backend::{Backend, Limits, Object, Visit, What, Write};
 use crate::error::Error;
 use crate::kind::Settings;
 use crate::pair::{Pair, bounds};
@@ -103,6 +103,10 @@ impl Backend for Fjall {
             }
         }
         Ok(())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { key_bytes: KEY_BYTES_MAX, ..Limits::default() }
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {

@@ -84,6 +84,11 @@ impl Kind {
         }
     }
 
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The feature that a program with it is built with; `None` if every program has it.
     pub fn feature(self) -> Option<&'static str> {
         match self {
@@ -109,6 +114,17 @@ impl Kind {
     /// Whether what is written is there after a restart.
     pub fn is_kept(self) -> bool {
         self != Kind::Memory
+    }
+
+    /// Whether a call waits for nothing, so that whoever must not wait may make it.
+    pub fn is_immediate(self) -> bool {
+        self == Kind::Memory
+    }
+
+    /// Whether a fold finds its first key without passing by those before it. Where it does not, a fold over little costs what one over all
+    /// does.
+    pub fn is_ordered(self) -> bool {
+        self != Kind::Hash
     }
 
     /// What an engine is told, for whoever wants to compare: everything that is not its library's default.

@@ -50,7 +50,7 @@ mod rocksdb;
 #[cfg(test)]
 mod testing;
 
-pub use backend::{Backend, Item, Object, Visit, What, Write};
-pub use engine::{Durability, Machine};
+pub use backend::{Backend, Item, Limits, Object, Visit, What, Write};
+pub use engine::{Damage, Durability, Machine};
 pub use error::Error;
 pub use kind::{Kind, Settings};

@@ -3,7 +3,7 @@
 //! Each batch is a transaction. The map is as large as the database may become, which costs nothing before it is used. It has no
 //! checksums: what a damaged disk gives back is answered.
 
-use crate::backend::{Backend, Object, Visit, What, Write};
+use crate::backend::{Backend, Limits, Object, Visit, What, Write};
 use crate::error::Error;
 use crate::kind::Settings;
 use crate::pair::{Pair, bounds};
@@ -105,6 +105,10 @@ impl Backend for Lmdb {
             }
         }
         Ok(())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { key_bytes: self.key_bytes_max, ..Limits::default() }
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {

@@ -87,7 +87,7 @@ impl Pack {
             return Err(Error::Refused("the array has packs or entries of another size".to_owned()));
         }
         if !is_sound || head.len() != pack.head.len() || value.len() != pack.value.len() {
-            return Err(Error::Damaged("a stored pack that is none".to_owned()));
+            return Err(Error::damaged("a pack", "it is none"));
         }
         pack.head.copy_from_slice(head);
         pack.value.copy_from_slice(value);
@@ -224,8 +224,7 @@ impl<'s> Packed<'s> {
                 (Some(number), Ok(pack)) if !tell(number, &pack) => ControlFlow::Continue(()),
                 (Some(_), Ok(_)) => ControlFlow::Break(()),
                 (None, _) => {
-                    failed =
-                        Some(Error::Damaged("a key among those of an array that is none of them".to_owned()));
+                    failed = Some(Error::damaged("an array", "a key that is none of its own"));
                     ControlFlow::Break(())
                 }
                 (_, Err(error)) => {

@@ -68,7 +68,7 @@ impl<'a> Pair<'a> {
 }
 
 fn no_pair() -> Error {
-    Error::Damaged("a stored pair that is none".to_owned())
+    Error::damaged("a pair", "it is none")
 }
 
 /// Where a range of keys begins and ends.

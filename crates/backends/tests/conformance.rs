@@ -263,3 +263,32 @@ fn a_value_is_shared_and_outlives_the_store() {
         assert_eq!(object.value, Bytes::from(vec![7; 5000]), "{}", kind.name());
     }
 }
+
+#[test]
+fn a_batch_that_keeps_to_the_limits_is_taken() {
+    for kind in Kind::ALL.into_iter().filter(|kind| kind.is_built()) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(kind, folder.path(), Durability::None);
+        let limits = store.limits();
+        let long = vec![b'l'; limits.key_bytes.min(LONG_KEY_BYTES)];
+        let put = Write::Put { key: &long, head: b"", value: b"" };
+        if limits.check(&put).is_ok() {
+            store.write(&[put]).unwrap();
+        }
+        // A larger one would say more of this machine's memory.
+        if limits.batch_bytes > 16 << 20 {
+            continue;
+        }
+        let value = vec![7; limits.batch_bytes - limits.write_bytes - 3];
+        let put = Write::Put { key: b"key", head: b"", value: &value };
+        assert_eq!(limits.check(&put), Ok(limits.batch_bytes), "{}", kind.name());
+        store.write(&[put]).unwrap();
+        let small = Write::Put { key: b"k", head: b"", value: b"" };
+        let count = limits.batch_bytes / limits.check(&small).unwrap();
+        store.write(&vec![small; count]).unwrap();
+        let larger = [&value[..], &[7; 100]].concat();
+        let put = Write::Put { key: b"key", head: b"", value: &larger };
+        assert!(matches!(limits.check(&put), Err(Error::TooLarge { .. })), "{}", kind.name());
+        assert!(matches!(store.write(&[put]), Err(Error::TooLarge { .. })), "{}", kind.name());
+    }
+}

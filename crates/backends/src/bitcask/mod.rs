@@ -24,14 +24,13 @@ mod hint;
 mod load;
 mod merge;
 
-use crate::backend::{Backend, Item, Object, Visit, What, Write};
+use crate::backend::{Backend, Item, Limits, Object, Visit, What, Write};
 use crate::error::Error;
 use crate::folder;
 use crate::kind::Settings;
 use base::checksum::crc32c;
 use base::disk::{self, Disk, DiskOp, FileId, OpenMode};
 use bytes::Bytes;
-use engine::entry::{HEAD_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use engine::journal::record::{self, FLAG_MORE, HEADER_BYTES, encode_record, padded_len};
 use engine::journal::segment::{SEGMENT_HEADER_BYTES, encode_header, file_name};
 use engine::journal::{Header, Kind, ParseError, SegmentId};
@@ -128,7 +127,7 @@ fn failed(error: &base::DiskError) -> Error {
 }
 
 fn damaged(segment: SegmentId, offset: u64, what: &'static str) -> Error {
-    Error::Damaged(Damage { file: file_name(segment), offset, what }.to_string())
+    Error::Damaged(Damage { file: file_name(segment), offset, what })
 }
 
 impl Bitcask {
@@ -182,6 +181,15 @@ impl Bitcask {
     /// Bytes of all segments.
     fn total_bytes(&self) -> u64 {
         self.files.values().map(|(_, len)| len).sum()
+    }
+
+    fn check(&self, batch: &[Write<'_>]) -> Result<(), Error> {
+        let mut bytes = 0;
+        for write in batch {
+            bytes += self.limits().check(write)?;
+            Error::check_len("a batch", bytes, BATCH_BYTES_MAX)?;
+        }
+        Ok(())
     }
 
     fn append(&mut self, batch: &[Write<'_>]) -> Result<(), Error> {
@@ -270,25 +278,9 @@ impl Bitcask {
     }
 }
 
-fn check(batch: &[Write<'_>]) -> Result<(), Error> {
-    let mut bytes = 0;
-    for write in batch {
-        let (head, value): (&[u8], &[u8]) = match *write {
-            Write::Put { head, value, .. } => (head, value),
-            Write::Delete { .. } => (&[], &[]),
-        };
-        Error::check_len("a key", write.key().len(), KEY_BYTES_MAX)?;
-        Error::check_len("a head", head.len(), HEAD_BYTES_MAX)?;
-        Error::check_len("a value", value.len(), VALUE_BYTES_MAX)?;
-        bytes += padded_len(HEADER_BYTES + write.key().len() + head.len() + value.len());
-        Error::check_len("a batch", bytes, BATCH_BYTES_MAX)?;
-    }
-    Ok(())
-}
-
 impl Backend for Bitcask {
     fn write(&mut self, batch: &[Write<'_>]) -> Result<(), Error> {
-        check(batch)?;
+        self.check(batch)?;
         if let Some(what) = &self.fence {
             let what = format!("it takes no writes since a failed one: {what}");
             return Err(Error::Failed { engine: NAME, what });
@@ -335,6 +327,14 @@ impl Backend for Bitcask {
         }
         self.keys = keys;
         told
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            batch_bytes: BATCH_BYTES_MAX,
+            write_bytes: padded_len(HEADER_BYTES) + padded_len(1),
+            ..Limits::default()
+        }
     }
 
     fn close(mut self: Box<Self>) -> Result<(), Error> {

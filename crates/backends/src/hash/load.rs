@@ -26,17 +26,17 @@ pub(super) fn files(
             let bytes = disk::read(disk, file, 0, SUPERBLOCK_BYTES + 1).map_err(|error| failed(&error))?;
             disk::run(disk, DiskOp::Close { file }).map_err(|error| failed(&error))?;
             let superblock = Superblock::parse(&bytes).map_err(|version| match version {
-                0 => Error::Damaged(format!("{SUPERBLOCK} is damaged")),
+                0 => Error::damaged(SUPERBLOCK, "its checksum"),
                 version => Error::Refused(format!("{SUPERBLOCK}: version {version} is newer")),
             })?;
             let least = (BLOCK_HEADER_BYTES + END_BYTES) as u32;
             let is_aligned = (superblock.block_bytes as usize).is_multiple_of(ALIGN);
             if !is_aligned || !(least..=BLOCK_BYTES_MAX).contains(&superblock.block_bytes) {
-                return Err(Error::Damaged(format!("{SUPERBLOCK} has a length of blocks that is none")));
+                return Err(Error::damaged(SUPERBLOCK, "a length of blocks that is none"));
             }
             let (file, len) = disk::open(disk, &folder.join(BLOCKS), OpenMode::Write).map_err(|error| {
                 match error.kind {
-                    DiskErrorKind::NotFound => Error::Damaged(format!("{BLOCKS} is not there")),
+                    DiskErrorKind::NotFound => Error::damaged(BLOCKS, "it is not there"),
                     _ => failed(&error),
                 }
             })?;
@@ -61,7 +61,7 @@ fn make(disk: &mut dyn Disk, folder: &Path, superblock: &Superblock) -> Result<F
     };
     let (file, len) = opened.map_err(|error| failed(&error))?;
     if len > 0 {
-        return Err(Error::Damaged(format!("{SUPERBLOCK} is not there")));
+        return Err(Error::damaged(SUPERBLOCK, "it is not there"));
     }
     disk::run(disk, DiskOp::SyncDir { path: folder.to_path_buf() }).map_err(|error| failed(&error))?;
     let replaced = disk::replace_file(disk, &folder.join(SUPERBLOCK), superblock.encode());
@@ -73,7 +73,7 @@ impl Hash {
     /// Reads the blocks, which are `len` bytes long, and ends the newest one where a crash has not left it whole.
     pub(super) fn load(&mut self, len: u64) -> Result<(), Error> {
         let count = len.div_ceil(self.superblock.block_bytes.into());
-        let count = u32::try_from(count).map_err(|_| Error::Damaged(format!("{BLOCKS} is too long")))?;
+        let count = u32::try_from(count).map_err(|_| Error::damaged(BLOCKS, "it is too long"))?;
         let mut lives: Vec<Life> = Vec::new();
         for number in 0..count {
             let header = self.read_at(number, 0, BLOCK_HEADER_BYTES)?;

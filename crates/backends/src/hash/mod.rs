@@ -32,15 +32,15 @@ mod index;
 mod load;
 mod reclaim;
 
-use crate::backend::{Backend, Object, Visit, What, Write};
+use crate::backend::{Backend, Limits, Object, Visit, What, Write};
 use crate::error::Error;
 use crate::kind::Settings;
 use base::disk::{self, Disk, DiskOp, FileId};
 use block::{BLOCK_HEADER_BYTES, END_BYTES, HEADER_BYTES, Kind, Life, Record, Superblock, padded};
 use bytes::Bytes;
 use digest::Hasher;
-use engine::{Durability, Machine};
-use index::{Entry, Index, Place};
+use engine::{Damage, Durability, Machine};
+use index::{ALIGN, Entry, Index, Place};
 use std::path::Path;
 
 const NAME: &str = "hash";
@@ -130,7 +130,7 @@ fn failed(error: &base::DiskError) -> Error {
 }
 
 fn damaged(block: u32, offset: u32, what: &'static str) -> Error {
-    Error::Damaged(format!("block {block} at {offset}: {what}"))
+    Error::Damaged(Damage { file: format!("block {block}"), offset: offset.into(), what })
 }
 
 fn record_len(write: &Write<'_>) -> usize {
@@ -393,6 +393,11 @@ impl Backend for Hash {
 
     fn fold(&mut self, from: &[u8], to: &[u8], what: What, visit: &mut Visit<'_>) -> Result<(), Error> {
         self.fold_sorted(from, to, what, visit)
+    }
+
+    fn limits(&self) -> Limits {
+        let (batch_bytes, write_bytes) = (self.batch_bytes_max(), padded(HEADER_BYTES + ALIGN));
+        Limits { batch_bytes, write_bytes, ..Limits::default() }
     }
 
     fn close(mut self: Box<Self>) -> Result<(), Error> {
