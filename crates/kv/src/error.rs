@@ -126,6 +126,9 @@ pub enum Error {
     /// The store takes no writes since one failed.
     #[error("{0}")]
     Fenced(String),
+    /// A node's backend cannot do what was asked for, whenever it is asked. The text is what the client is told.
+    #[error("{0}")]
+    Unsupported(String),
     /// The store failed otherwise.
     #[error("{0}")]
     Store(String),

@@ -1,5 +1,6 @@
 //! What a data folder was made with, and cannot be changed by a start: the number of shards, by how much of their position
-//! keys are ordered and given to shards, and whose it is: which node of which cluster. Each shard's store remembers them.
+//! keys are ordered and given to shards, and whose it is: which node of which cluster. Each shard's store remembers them, or, of another
+//! backend than annulet's own, a file beside them ([`founding`]).
 //!
 //! Keys are ordered by more bits of their position than the ring has ([`RingSize::finest`]), so that the ring can grow: a
 //! partition is a range of *prefixes*, of fewer prefixes when there are more partitions. A shard is chosen by the bits that the ring had when
@@ -7,6 +8,8 @@
 //!
 //! Invariant: all nodes of a cluster have the same prefixes, since keys travel with them.
 
+use crate::store::founding;
+use backends::Kind;
 use base::Disk;
 use engine::{Error, manifest};
 use ring::{NodeId, Partition, Position, RingSize};
@@ -48,14 +51,12 @@ impl Layout {
 
     /// The layout of the data in `data`; `None` if there is none yet. Blocks.
     pub fn read(disk: &mut dyn Disk, data: &Path) -> Result<Option<Layout>, Error> {
-        let state = manifest::find(disk, &shard_dir(data, 0))?.map(|found| found.state);
-        state.map(|state| Layout::of_metadata(&state.metadata)).transpose()
+        read_metadata(disk, data)?.map(|(_, metadata)| Layout::of_metadata(&metadata)).transpose()
     }
 
     /// Whose the data in `data` is; `None` if there is none yet. Blocks.
     pub fn read_owner(disk: &mut dyn Disk, data: &Path) -> Result<Option<Owner>, Error> {
-        let state = manifest::find(disk, &shard_dir(data, 0))?.map(|found| found.state);
-        state.map(|state| Owner::of_metadata(&state.metadata)).transpose()
+        read_metadata(disk, data)?.map(|(_, metadata)| Owner::of_metadata(&metadata)).transpose()
     }
 
     /// What shard `shard` of this owner's node tells its store to remember.
@@ -158,6 +159,19 @@ impl Owner {
             _ => Err(Error::Malformed("the owner in the manifest")),
         }
     }
+}
+
+/// The backend of the data in `data`; `None` if there is none yet. Blocks.
+pub fn read_backend(disk: &mut dyn Disk, data: &Path) -> Result<Option<Kind>, Error> {
+    Ok(read_metadata(disk, data)?.map(|(kind, _)| kind))
+}
+
+fn read_metadata(disk: &mut dyn Disk, data: &Path) -> Result<Option<(Kind, founding::Metadata)>, Error> {
+    if let Some(founded) = founding::read(disk, data)? {
+        return Ok(Some(founded));
+    }
+    let found = manifest::find(disk, &shard_dir(data, 0))?;
+    Ok(found.map(|found| (Kind::Annulet, found.state.metadata)))
 }
 
 /// The folder of a shard's store.

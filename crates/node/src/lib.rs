@@ -11,6 +11,7 @@
 //! * `members.rs`: the nodes of the cluster. `topology.rs`: who holds what, and how that changes.
 //! * `layout.rs`: what a data folder was made with. `indexing.rs`: which index entries its stores keep.
 //! * `trees.rs`: trees of hashes, as both of these answer them.
+//! * `store/`: what a shard keeps its objects in: the engine, or another backend.
 //! * `riak/`, `http/`: Riak's protocol buffers and its HTTP in front of it.
 
 mod contents;
@@ -22,6 +23,7 @@ pub mod members;
 pub mod peer;
 pub mod riak;
 pub mod shard;
+pub mod store;
 pub mod topology;
 mod trees;
 
@@ -34,4 +36,5 @@ pub use shard::{
     Histogram, Output, Reaping, Rebuilding, RequestId, Shard, ShardConfig, ShardStats, TimesRead,
     TransferStatus, TreesStatus, Turns,
 };
+pub use store::{Adapter, Store};
 pub use topology::{Budget, Epoch, Topology};

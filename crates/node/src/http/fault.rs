@@ -95,7 +95,9 @@ impl From<&Error> for Fault {
             | Error::Unreachable
             | Error::Fenced(_) => Fault::new(503, error.to_string()),
             Error::Exhausted(_) => Fault::new(507, error.to_string()),
-            Error::Damaged(_) | Error::Store(_) => Fault::new(500, format!("Error:\n{error}")),
+            Error::Damaged(_) | Error::Store(_) | Error::Unsupported(_) => {
+                Fault::new(500, format!("Error:\n{error}"))
+            }
         }
     }
 }

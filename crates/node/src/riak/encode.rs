@@ -221,6 +221,7 @@ pub(super) fn error_text(error: &Error, asked: Asked) -> String {
         | Error::Damaged(_)
         | Error::Fenced(_)
         | Error::Exhausted(_)
+        | Error::Unsupported(_)
         | Error::Store(_) => error.to_string(),
     }
 }

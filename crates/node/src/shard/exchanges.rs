@@ -395,8 +395,7 @@ impl Shard {
         };
         let is_all_shown = self.store.acknowledged() == self.store.last_written() && range.from.is_none();
         let version = is_all_shown.then(|| self.trees.get(tree).map(|kept| kept.version));
-        let snapshot = self.store.snapshot();
-        let fold = self.store.fold_at(request, snapshot, Box::new(visitor)).map_err(store_error)?;
+        let fold = self.store.fold_acknowledged(request, Box::new(visitor)).map_err(store_error)?;
         self.exchanges.looking.insert(fold, Looking { whose, tree, range, found, version });
         Ok(())
     }

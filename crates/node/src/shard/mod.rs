@@ -60,14 +60,15 @@ use crate::hop::{Hop, ShardId};
 use crate::layout::Layout;
 use crate::members::Members;
 use crate::peer::{AskId, NodeId, PeerMessage};
+use crate::store::Store;
 use crate::topology::{Epoch, Topology};
 use ::object::Actor;
 use admission::Admission;
 use base::spawn::Outcome;
 use base::{Clock, Monotonic, Rng};
+use engine::Seq;
 use engine::backup::StoreFiles;
 use engine::store::{Event as StoreEvent, StoreStats};
-use engine::{Seq, Store};
 use exchanges::Exchanges;
 use heal::Heals;
 use hints::Hints;
@@ -122,7 +123,8 @@ pub struct ShardConfig {
     pub life: u64,
     /// What becomes of tombstones.
     pub reaping: Reaping,
-    /// How often all that this node holds is compared with what others hold; `None` for never.
+    /// How often all that this node holds is compared with what others hold; `None` for never. Without a use where the store has no
+    /// snapshots.
     pub anti_entropy: Option<Duration>,
     /// When the hashes for that are made anew from what is stored.
     pub rebuilding: Rebuilding,
@@ -323,7 +325,11 @@ enum Waiter {
 
 impl Shard {
     /// A shard over its open store. `table` has the properties that shard 0 keeps ([`Shard::read_props`]).
-    pub fn new(mut config: ShardConfig, store: Store, table: BucketTable) -> Shard {
+    pub fn new(mut config: ShardConfig, store: impl Into<Store>, table: BucketTable) -> Shard {
+        let store = store.into();
+        if !store.has_snapshots() {
+            config.anti_entropy = None;
+        }
         let peers = Peers::new(&config.members, config.life, config.clock.now());
         // Only a node alone can know that its disk is no copy, restored or started elsewhere: nobody else has
         // its actor's events.
@@ -475,7 +481,7 @@ impl Shard {
         !self.outputs.is_empty()
     }
 
-    /// Asks the store for the files that make it up ([`Store::begin_backup`]); `asked` is told them, or why not.
+    /// Asks the store for the files that make it up ([`engine::Store::begin_backup`]); `asked` is told them, or why not.
     pub fn begin_backup(&mut self, asked: Outcome<Result<StoreFiles, engine::Error>>) {
         if let Err(error) = self.store.begin_backup(asked.clone()) {
             asked.set(Err(error));

@@ -24,9 +24,11 @@ use super::telling::{AGAIN_AFTER, Asking, Telling};
 use super::{Origin, Output, Shard, Waiter, store_error};
 use crate::hop::{Hop, ShardId};
 use crate::peer::{AskId, NodeId, PeerMessage};
+use crate::store::Adapter;
 use base::{Disk, Monotonic};
+use bytes::Bytes;
 use engine::fold::read_all;
-use engine::{Seq, Store, Write};
+use engine::{Seq, Write};
 use kv::props::{N_VAL_MAX, StampedProps, StampedType};
 use kv::{Bucket, BucketTable, Error, Prop, PropsChange, Request, Response, TypeChange};
 use object::key;
@@ -70,18 +72,14 @@ impl PropsChanges {
 
 impl Shard {
     /// The properties that shard 0's store keeps. Blocks; `disk` completes its operations at once.
-    pub fn read_props(store: &Store, disk: &mut dyn Disk) -> Result<BucketTable, engine::Error> {
+    pub fn read_props(store: &engine::Store, disk: &mut dyn Disk) -> Result<BucketTable, engine::Error> {
         let snapshot = store.readable_snapshot();
-        let mut table = BucketTable::default();
-        let types = key::bucket_types();
-        for (key, head) in read_all(disk, &snapshot, &types.start, &types.end)? {
-            table.apply(read_type(&key, &head).ok_or(engine::Error::Malformed("bucket type"))?);
-        }
-        let buckets = key::bucket_properties();
-        for (key, head) in read_all(disk, &snapshot, &buckets.start, &buckets.end)? {
-            table.apply(read_bucket(&key, &head).ok_or(engine::Error::Malformed("bucket properties"))?);
-        }
-        Ok(table)
+        props_of(|range| read_all(disk, &snapshot, &range.start, &range.end))
+    }
+
+    /// The same of another backend's.
+    pub fn read_props_of(adapter: &mut Adapter) -> Result<BucketTable, engine::Error> {
+        props_of(|range| adapter.read_all(&range))
     }
 
     /// Changes a bucket's properties, or with `None` gives it its type's again.
@@ -117,7 +115,7 @@ impl Shard {
     pub(super) fn change_type(
         &mut self,
         origin: Origin,
-        name: bytes::Bytes,
+        name: Bytes,
         change: TypeChange,
         deadline: Monotonic,
     ) {
@@ -309,6 +307,20 @@ impl Shard {
             self.end_spread(id, Err(Error::Timeout));
         }
     }
+}
+
+/// All properties, of a store whose ranges `read_all` reads.
+fn props_of(
+    mut read_all: impl FnMut(key::KeyRange) -> Result<Vec<(Bytes, Bytes)>, engine::Error>,
+) -> Result<BucketTable, engine::Error> {
+    let mut table = BucketTable::default();
+    for (key, head) in read_all(key::bucket_types())? {
+        table.apply(read_type(&key, &head).ok_or(engine::Error::Malformed("bucket type"))?);
+    }
+    for (key, head) in read_all(key::bucket_properties())? {
+        table.apply(read_bucket(&key, &head).ok_or(engine::Error::Malformed("bucket properties"))?);
+    }
+    Ok(table)
 }
 
 fn read_type(key: &[u8], head: &[u8]) -> Option<PropsChange> {

@@ -344,12 +344,10 @@ impl Shard {
             items_max: PART_KEYS,
             ..FoldRequest::over(self.keys_of(first, from), What::Heads(check))
         };
-        let snapshot = self.store.readable_snapshot();
-        let shows = snapshot.seq();
-        let fold = self.store.fold_at(request, snapshot, visitor);
+        let fold = self.store.fold_readable(request, visitor);
         let Some(making) = &mut self.trees.rebuilds.making else { return };
         match fold {
-            Ok(fold) => making.fold = Some((fold, shows, now)),
+            Ok((fold, shows)) => making.fold = Some((fold, shows, now)),
             Err(_) => self.make_later(now),
         }
     }

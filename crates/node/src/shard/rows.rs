@@ -123,6 +123,11 @@ impl Shard {
     /// Fails unless the entries of all objects with these prefixes are there: an older program has kept none, and the store
     /// makes them; an object that was lost has none.
     fn check_entries(&self, own: &PrefixSet) -> Result<(), Error> {
+        if let Some(backend) = self.store.without_indexes() {
+            return Err(Error::Unsupported(format!(
+                "{{indexes_not_supported,{backend}}}: a node of this cluster has a backend without secondary indexes"
+            )));
+        }
         if !self.store.is_indexed() {
             return Err(Error::NotCovered);
         }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
 mod anti_entropy;
+mod backends;
 mod cluster;
 mod common;
 mod ending;

@@ -40,6 +40,7 @@ variants!(Error, "no such error" {
     26 Exhausted { 0: text },
     27 BadQuery { 0: text },
     28 AnswerTooLong { limit: limit },
+    29 Unsupported { 0: text },
 });
 
 variants!(TypeStatus, "no such status" {

@@ -30,6 +30,7 @@ mod trees;
 use super::{AskId, CopyPart, PeerMessage};
 use bytes::{Bytes, BytesMut};
 use field::Field;
+use kv::index::RowsPage;
 use kv::{Ask, Error, Listed, Page, PropsChange};
 use protocol::peer::frame::{self, Frame, Header, TooLarge};
 use protocol::peer::{FRAME_BYTES_MAX, Malformed, Reader};
@@ -90,6 +91,9 @@ const VERSION_TREES: u16 = 6;
 
 /// The first version in which folds are asked for.
 const VERSION_FOLDS: u16 = 7;
+
+/// The first version in which it is said that a backend cannot do something.
+const VERSION_BACKENDS: u16 = 7;
 
 const _: () = assert!(
     kv::limits::OBJECT_BYTES_MAX + kv::limits::HEAD_BYTES_MAX + (1 << 20) <= FRAME_BYTES_MAX,
@@ -292,6 +296,12 @@ impl PeerMessage {
             }
             PeerMessage::AskRows { id: _, ttl_ms: _, ask } => {
                 ask.put(out);
+                Ok(None)
+            }
+            PeerMessage::Rows { id: _, page: Err(Error::Unsupported(text)) }
+                if version < VERSION_BACKENDS =>
+            {
+                Err::<RowsPage, _>(Error::Store(text.clone())).put(out);
                 Ok(None)
             }
             PeerMessage::Rows { id: _, page } => {

@@ -505,6 +505,7 @@ fn errors_survive() {
         Error::TooManyTypes { limit: 4 },
         Error::BadQuery("no such field".into()),
         Error::AnswerTooLong { limit: 4 },
+        Error::Unsupported("no".into()),
     ];
     errors.extend(needs.map(|need| Error::Unsatisfied { need, want: 3, got: 1 }));
     errors.extend(names.map(Error::EmptyName));
@@ -617,4 +618,14 @@ fn what_makes_no_sense_is_refused() {
             assert_ne!(cut, Ok(message.clone()));
         }
     }
+}
+
+#[test]
+fn an_older_program_is_told_of_a_backend_in_words_that_it_knows() {
+    let rows = |error| PeerMessage::Rows { id: ID, page: Err(error) };
+    let unsupported = rows(Error::Unsupported("no".into()));
+    assert_eq!(back(&unsupported), unsupported);
+    let mut out = BytesMut::new();
+    unsupported.encode(6, &mut out).unwrap();
+    assert_eq!(PeerMessage::decode(frame(out)).unwrap(), rows(Error::Store("no".into())));
 }

@@ -1,0 +1,146 @@
+//! Which backend the stores of a data folder are of: `docs/formats/backends.md`.
+//!
+//! Where it is annulet's own, each store's manifest says what the folder was made with, and there is no such file. Where it is another,
+//! the file `backend` says which, and the same of the folder. It is written before the first store is opened, and never changed.
+//!
+//! It is text, since it is the first thing that a person looks at who finds the folder: a line for each entry, its name and its value.
+
+use backends::Kind;
+use base::checksum::crc32c;
+use base::disk::{self, Disk, DiskErrorKind, DiskOp, OpenMode};
+use bytes::Bytes;
+use engine::{Damage, Error};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const FILE: &str = "backend";
+const VERSION_LINE: &str = "annulet-backend";
+const VERSION: u32 = 1;
+const BACKEND: &str = "backend";
+const CHECKSUM: &str = "crc32c";
+
+/// A longer one is none of ours.
+const BYTES_MAX: u64 = 64 << 10;
+
+/// What a folder was made with, as a store would remember it.
+pub type Metadata = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Says of a new data folder that its stores are of `kind`. Durable when it returns. Blocks.
+///
+/// # Panics
+/// If an entry is no word, or its value more than one line.
+pub fn write(disk: &mut dyn Disk, data: &Path, kind: Kind, metadata: &Metadata) -> Result<(), Error> {
+    disk::run(disk, DiskOp::CreateDir { path: data.to_path_buf() })?;
+    Ok(disk::replace_file(disk, &data.join(FILE), Bytes::from(encode(kind, metadata)))?)
+}
+
+/// What such a file says; `None` if there is none. Blocks.
+///
+/// # Errors
+/// [`Error::Damaged`] if its bytes are not what was written, [`Error::Format`] if a newer program wrote it, or one that knows other
+/// backends.
+pub fn read(disk: &mut dyn Disk, data: &Path) -> Result<Option<(Kind, Metadata)>, Error> {
+    let (file, len) = match disk::open(disk, &data.join(FILE), OpenMode::Read) {
+        Ok(opened) => opened,
+        Err(error) if error.kind == DiskErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let bytes = disk::read(disk, file, 0, len.min(BYTES_MAX) as usize);
+    disk::run(disk, DiskOp::Close { file })?;
+    decode(&bytes?).map(Some)
+}
+
+fn encode(kind: Kind, metadata: &Metadata) -> Vec<u8> {
+    let mut text = format!("{VERSION_LINE} {VERSION}\n{BACKEND} {}\n", kind.name()).into_bytes();
+    for (name, value) in metadata {
+        assert!(
+            !name.contains(&b' ') && ![&name[..], value].concat().contains(&b'\n'),
+            "one word and one line"
+        );
+        text.extend([name, &b" "[..], value, b"\n"].concat());
+    }
+    let sum = crc32c(&text);
+    text.extend(format!("{CHECKSUM} {sum:08x}\n").into_bytes());
+    text
+}
+
+fn decode(bytes: &[u8]) -> Result<(Kind, Metadata), Error> {
+    let damaged = |what| Error::Damaged(Damage { file: FILE.to_owned(), offset: 0, what });
+    let newer = |what: String| Error::Format { file: FILE.to_owned(), what };
+    let last = bytes.strip_suffix(b"\n").and_then(|lines| lines.iter().rposition(|&byte| byte == b'\n'));
+    let (text, sum) = bytes.split_at(last.map_or(0, |at| at + 1));
+    if sum != format!("{CHECKSUM} {:08x}\n", crc32c(text)).as_bytes() {
+        return Err(damaged("its checksum"));
+    }
+    let lines = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    let mut entries = lines.map(|line| {
+        let at =
+            line.iter().position(|&byte| byte == b' ').ok_or_else(|| damaged("a line that is no entry"))?;
+        Ok((line[..at].to_vec(), line[at + 1..].to_vec()))
+    });
+    match entries.next().transpose()? {
+        Some((name, version)) if name == VERSION_LINE.as_bytes() => {
+            if version != VERSION.to_string().as_bytes() {
+                return Err(newer(format!("version {} is newer", version.escape_ascii())));
+            }
+        }
+        _ => return Err(damaged("its first line")),
+    }
+    let mut metadata = entries.collect::<Result<Metadata, Error>>()?;
+    let name = metadata.remove(BACKEND.as_bytes()).ok_or_else(|| damaged("no backend"))?;
+    let kind = std::str::from_utf8(&name).ok().and_then(Kind::named);
+    let kind = kind.ok_or_else(|| newer(format!("the backend {} is not known", name.escape_ascii())))?;
+    Ok((kind, metadata))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Layout;
+    use proptest::prelude::*;
+    use ring::RingSize;
+
+    fn bytes() -> Vec<u8> {
+        encode(Kind::Bitcask, &Layout::new(2, RingSize::new(64).unwrap()).metadata(0))
+    }
+
+    #[test]
+    fn its_bytes_stay_what_they_are() {
+        let text = "annulet-backend 1\nbackend bitcask\nfounded_with 64\nprefixes 1024\nshard 0\nshards 2\ncrc32c 4178add5\n";
+        let bytes = bytes();
+        assert_eq!(std::str::from_utf8(&bytes).unwrap(), text);
+        let (kind, metadata) = decode(&bytes).unwrap();
+        assert_eq!(kind, Kind::Bitcask);
+        assert_eq!(Layout::of_metadata(&metadata).unwrap().shards, 2);
+    }
+
+    #[test]
+    fn what_a_newer_program_wrote_is_told_from_damage() {
+        let with = |from: &str, to: &str| {
+            let text = String::from_utf8(bytes()).unwrap().replace(from, to);
+            let text = &text[..text.rfind(CHECKSUM).unwrap()];
+            format!("{text}{CHECKSUM} {:08x}\n", crc32c(text.as_bytes())).into_bytes()
+        };
+        for (from, to) in [("annulet-backend 1", "annulet-backend 2"), ("bitcask", "tape")] {
+            assert!(matches!(decode(&with(from, to)), Err(Error::Format { .. })), "{to}");
+        }
+        for (from, to) in
+            [("annulet-backend", "annulet"), ("backend bitcask", "back bitcask"), ("shards 2", "shards")]
+        {
+            assert!(matches!(decode(&with(from, to)), Err(Error::Damaged(_))), "{to}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_other_bytes_are_taken(at in 0usize..200, byte: u8, other in prop::collection::vec(any::<u8>(), 0..300)) {
+            let mut changed = bytes();
+            let at = at % changed.len();
+            prop_assume!(changed[at] != byte);
+            changed[at] = byte;
+            prop_assert!(decode(&changed).is_err());
+            prop_assert!(decode(&changed[..at]).is_err());
+            prop_assert!(decode(&other).is_err());
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! What a shard keeps its objects in: a store of the engine, or another backend behind an adapter.
+//!
+//! A shard asks either for the same things. What only the engine has is in the second half: another backend has no index entries, no
+//! snapshots that a tree could be made of, and nothing to tell of damage but the answer to whoever asks. Then a shard refuses
+//! what needs it with a typed error, or goes without.
+//!
+//! * `adapter.rs`: a backend, whose calls wait, as a store of the shape that a shard needs.
+//! * `unwritten.rs`: what it was told and has not written. `call.rs`: its calls, as jobs. `page.rs`: a page of a scan. `life.rs`: its dots.
+//! * `founding.rs`: which backend a data folder is of.
+
+mod adapter;
+mod call;
+pub mod founding;
+mod life;
+mod page;
+mod unwritten;
+
+pub use adapter::{Adapter, UNWRITTEN_BYTES_MAX};
+
+use base::Monotonic;
+use base::spawn::Outcome;
+use bytes::Bytes;
+use engine::backup::StoreFiles;
+use engine::checkpoint::{CheckpointWanted, FoundCheckpoint, JoinRecords};
+use engine::fold::{
+    FoldId, FoldRequest, FoldVisitor, KeyRange, ReplacedVisitor, Replayed, ScanId, ScanRequest,
+};
+use engine::lost::LostRanges;
+use engine::store::{Event, StoreStats};
+use engine::{Before, Damage, Durability, Error, Lookup, Seq, Want, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a backup is refused.
+const NO_BACKUP: Error = Error::Refused("a backup of a node whose backend is not annulet's own");
+
+/// A shard's store.
+#[expect(clippy::large_enum_variant, reason = "one for each shard, and most are of the first kind")]
+pub enum Store {
+    /// Of the engine.
+    Engine(engine::Store),
+    /// Another backend.
+    Adapter(Box<Adapter>),
+}
+
+impl From<engine::Store> for Store {
+    fn from(store: engine::Store) -> Store {
+        Store::Engine(store)
+    }
+}
+
+impl From<Adapter> for Store {
+    fn from(adapter: Adapter) -> Store {
+        Store::Adapter(Box::new(adapter))
+    }
+}
+
+/// The same of either.
+macro_rules! of_either {
+    ($store:expr, $it:ident => $what:expr) => {
+        match $store {
+            Store::Engine($it) => $what,
+            Store::Adapter($it) => $what,
+        }
+    };
+}
+
+/// What both have.
+impl Store {
+    /// The random id of its life, of which nobody else has dots.
+    pub fn incarnation(&self) -> u64 {
+        of_either!(self, it => it.incarnation())
+    }
+
+    /// The next number of its dots.
+    #[inline]
+    pub fn next_counter(&mut self) -> Result<u64, Error> {
+        of_either!(self, it => it.next_counter())
+    }
+
+    /// When a write may be acknowledged.
+    pub fn durability(&self) -> Durability {
+        of_either!(self, it => it.durability())
+    }
+
+    /// Ends a turn; what it has to tell is appended to `events`.
+    pub fn turn(&mut self, now: Monotonic, events: &mut Vec<Event>) {
+        match self {
+            Store::Engine(store) => store.turn(now, events),
+            Store::Adapter(adapter) => adapter.turn(events),
+        }
+    }
+
+    /// Whether something waits for a turn to end.
+    #[inline]
+    pub fn wants_turn(&self) -> bool {
+        of_either!(self, it => it.wants_turn())
+    }
+
+    /// To be called a few times a second.
+    pub fn tick(&mut self) {
+        if let Store::Engine(store) = self {
+            store.tick();
+        }
+    }
+
+    /// Whether it has work of its own under way.
+    pub fn is_maintaining(&self) -> bool {
+        of_either!(self, it => it.is_maintaining())
+    }
+
+    /// Finds the newest version of `key`.
+    #[inline]
+    pub fn lookup(&mut self, key: &[u8], want: Want) -> Lookup {
+        of_either!(self, it => it.lookup(key, want))
+    }
+
+    /// Applies a batch, all of it or nothing, and tells the version of its last write.
+    #[inline]
+    pub fn write(&mut self, batch: &[Write<'_>]) -> Result<Seq, Error> {
+        of_either!(self, it => it.write(batch))
+    }
+
+    /// [`Store::write`] of a batch whose first write is that of an object which was `before`, with its index entries, if any are kept.
+    #[inline]
+    pub fn write_over(&mut self, batch: &[Write<'_>], before: Before<'_>) -> Result<Seq, Error> {
+        match self {
+            Store::Engine(store) => store.write_over(batch, before),
+            Store::Adapter(adapter) => adapter.write(batch),
+        }
+    }
+
+    /// Everything up to this version may be acknowledged, and shown to whoever reads.
+    #[inline]
+    pub fn acknowledged(&self) -> Seq {
+        of_either!(self, it => it.acknowledged())
+    }
+
+    /// The version of the last write.
+    #[inline]
+    pub fn last_written(&self) -> Seq {
+        of_either!(self, it => it.last_written())
+    }
+
+    /// Why it takes no more writes, if one has failed.
+    pub fn fenced(&self) -> Option<Error> {
+        of_either!(self, it => it.fenced())
+    }
+
+    /// Why what has been written is not acknowledged, if there is no telling when it will be.
+    pub fn held_up(&self) -> Option<Error> {
+        match self {
+            Store::Engine(store) => store.held_up(),
+            Store::Adapter(adapter) => adapter.fenced(),
+        }
+    }
+
+    /// Why it takes no writes for now, or at all.
+    pub fn refuses_writes(&self) -> Option<Error> {
+        match self {
+            Store::Engine(store) => store.refuses_writes(),
+            Store::Adapter(adapter) => adapter.fenced(),
+        }
+    }
+
+    /// The same of batches without a value.
+    pub fn refuses_deletions(&self) -> Option<Error> {
+        match self {
+            Store::Engine(store) => store.refuses_deletions(),
+            Store::Adapter(adapter) => adapter.fenced(),
+        }
+    }
+
+    /// How long a write should wait before it is made.
+    pub fn pace(&self) -> Duration {
+        match self {
+            Store::Engine(store) => store.pace(),
+            Store::Adapter(_) => Duration::ZERO,
+        }
+    }
+
+    /// Starts a scan; an event will bring its page.
+    pub fn scan(&mut self, request: ScanRequest) -> Result<ScanId, Error> {
+        of_either!(self, it => it.scan(request))
+    }
+
+    /// Begins the clean stop; turns go on until [`Event::Closed`].
+    pub fn begin_close(&mut self) {
+        of_either!(self, it => it.begin_close())
+    }
+
+    /// What it is doing.
+    pub fn stats(&self) -> StoreStats {
+        of_either!(self, it => it.stats())
+    }
+}
+
+/// What only the engine has.
+impl Store {
+    /// The name of a backend that keeps no index entries; `None` of one that does.
+    pub fn without_indexes(&self) -> Option<&'static str> {
+        match self {
+            Store::Engine(_) => None,
+            Store::Adapter(adapter) => Some(adapter.name()),
+        }
+    }
+
+    /// Whether trees can be made of it: it has snapshots, of which the number is known.
+    pub fn has_snapshots(&self) -> bool {
+        matches!(self, Store::Engine(_))
+    }
+
+    /// Whether there may be index entries.
+    #[inline]
+    pub fn has_entries(&self) -> bool {
+        match self {
+            Store::Engine(store) => store.has_entries(),
+            Store::Adapter(_) => false,
+        }
+    }
+
+    /// Whether the entries of all objects are there.
+    pub fn is_indexed(&self) -> bool {
+        match self {
+            Store::Engine(store) => store.is_indexed(),
+            Store::Adapter(_) => false,
+        }
+    }
+
+    /// The version up to which a snapshot would show all now, with values that can be read.
+    pub fn readable(&self) -> Seq {
+        match self {
+            Store::Engine(store) => store.readable(),
+            Store::Adapter(adapter) => adapter.acknowledged(),
+        }
+    }
+
+    /// Starts a fold over what [`Store::readable`] says, and tells which version that was.
+    pub fn fold_readable(
+        &mut self,
+        request: FoldRequest,
+        visitor: FoldVisitor,
+    ) -> Result<(FoldId, Seq), Error> {
+        let store = self.engine()?;
+        let snapshot = store.readable_snapshot();
+        let shows = snapshot.seq();
+        Ok((store.fold_at(request, snapshot, visitor)?, shows))
+    }
+
+    /// Starts a fold over what may be acknowledged.
+    pub fn fold_acknowledged(&mut self, request: FoldRequest, visitor: FoldVisitor) -> Result<FoldId, Error> {
+        let store = self.engine()?;
+        let snapshot = store.snapshot();
+        store.fold_at(request, snapshot, visitor)
+    }
+
+    /// Ends a fold before its time.
+    pub fn cancel_fold(&mut self, id: FoldId) {
+        if let Store::Engine(store) = self {
+            store.cancel_fold(id);
+        }
+    }
+
+    /// Visits what a start has replayed.
+    ///
+    /// # Panics
+    /// If it is not the store that told of it.
+    pub fn fold_replayed(&mut self, replayed: Replayed, range: KeyRange, visitor: ReplacedVisitor) -> FoldId {
+        self.engine()
+            .expect("only the engine's has replayed something")
+            .fold_replayed(replayed, range, visitor)
+    }
+
+    /// Takes what the shard kept as of the tables that the start has found.
+    pub fn take_checkpoint(&mut self) -> Option<FoundCheckpoint> {
+        self.engine().ok()?.take_checkpoint()
+    }
+
+    /// From now on a memtable is flushed with a checkpoint.
+    pub fn keep_checkpoints(&mut self, join: JoinRecords) {
+        if let Store::Engine(store) = self {
+            store.keep_checkpoints(join);
+        }
+    }
+
+    /// The next checkpoint that is wanted.
+    #[inline]
+    pub fn wants_checkpoint(&self) -> Option<CheckpointWanted> {
+        match self {
+            Store::Engine(store) => store.wants_checkpoint(),
+            Store::Adapter(_) => None,
+        }
+    }
+
+    /// Gives the one that is wanted.
+    ///
+    /// # Panics
+    /// If none is.
+    pub fn checkpoint(&mut self, record: Bytes) {
+        self.engine().expect("only the engine's wants one").checkpoint(record);
+    }
+
+    /// Whether versions of keys from `start` up to `end` may have been lost.
+    pub fn check_range(&self, start: &[u8], end: &[u8]) -> Result<(), Error> {
+        match self {
+            Store::Engine(store) => store.check_range(start, end),
+            Store::Adapter(_) => Ok(()),
+        }
+    }
+
+    /// Takes the ranges that background work has found to have lost something since the last call.
+    pub fn take_lost(&mut self) -> Arc<LostRanges> {
+        self.engine().map(engine::Store::take_lost).unwrap_or_default()
+    }
+
+    /// Takes what background work has found damaged since the last call.
+    pub fn take_damage(&mut self) -> Vec<Damage> {
+        self.engine().map(engine::Store::take_damage).unwrap_or_default()
+    }
+
+    /// Takes the keys whose values it has found damaged since the last call.
+    pub fn take_damaged_keys(&mut self) -> Vec<Bytes> {
+        self.engine().map(engine::Store::take_damaged_keys).unwrap_or_default()
+    }
+
+    /// Asks for the files that make it up; `asked` is told them.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] of another backend.
+    pub fn begin_backup(&mut self, asked: Outcome<Result<StoreFiles, Error>>) -> Result<(), Error> {
+        match self {
+            Store::Engine(store) => store.begin_backup(asked),
+            Store::Adapter(_) => Err(NO_BACKUP),
+        }
+    }
+
+    fn engine(&mut self) -> Result<&mut engine::Store, Error> {
+        match self {
+            Store::Engine(store) => Ok(store),
+            Store::Adapter(_) => Err(Error::Refused("what only annulet's own backend can do")),
+        }
+    }
+}
