@@ -94,9 +94,13 @@ impl Hash {
                 continue;
             }
             let Some(life) = self.life_of(number) else { continue };
-            let bytes = self.read_block(number)?;
-            let content = life.read(&bytes, false);
+            let mut bytes = self.read_block(number)?;
             let is_newest = self.blocks[number as usize].state == State::Newest;
+            if let Some(newest) = self.newest.filter(|_| is_newest) {
+                // What a failed write has left behind it is none of the log.
+                bytes.truncate(newest.len as usize);
+            }
+            let content = life.read(&bytes, false);
             let is_whole = match self.newest {
                 Some(newest) if is_newest => newest.len == content.end,
                 _ => content.next.is_some(),
