@@ -3,6 +3,7 @@
 use crate::disk::DiskOdds;
 use crate::fault::Odds;
 use crate::seed::{between, duration_between};
+use backends::Kind as Backend;
 use base::Rng;
 use base::rng::SplitMix64;
 use engine::{Durability, Options};
@@ -37,6 +38,22 @@ pub(crate) fn options(rng: &mut SplitMix64, durability: Durability) -> Options {
         indexing: Some(node::INDEXING),
         ..Options::default()
     }
+}
+
+/// The options and the disk of a store of another backend: with what it has of durability, and without what is done to reads that are not
+/// made by jobs, as all of its own are.
+pub(crate) fn of_backend(backend: Backend, options: Options, disk: DiskOdds) -> (Options, DiskOdds) {
+    let durability = match options.durability {
+        _ if !backend.is_kept() => Durability::None,
+        Durability::Interval => Durability::Sync,
+        other => other,
+    };
+    let (slow, cold_read, short_read) = (Odds::NEVER, Odds::NEVER, Odds::NEVER);
+    let disk = match backend.is_kept() {
+        true => DiskOdds { slow, cold_read, short_read, ..disk },
+        false => DiskOdds::SOUND,
+    };
+    (Options { durability, ..options }, disk)
 }
 
 /// How long tombstones are kept before they are reaped; in one of four seeds for ever.

@@ -5,6 +5,7 @@ use crate::report::Report;
 use crate::seed::Seed;
 use crate::trace::{Keep, Trace};
 use crate::{cluster, world};
+use backends::Kind as Backend;
 use std::fmt;
 
 /// The largest cluster of whole nodes: each pair of them speaks all the time.
@@ -15,10 +16,14 @@ pub const NODES_MAX: u16 = 100;
 pub enum Kind {
     /// One node: [`world`].
     Node,
+    /// One node whose stores are of another backend.
+    NodeOn(Backend),
     /// Several nodes: [`cluster`].
     Cluster,
     /// So many nodes: [`cluster`].
     ClusterOf(u16),
+    /// Several nodes whose stores are of another backend.
+    ClusterOn(Backend),
     /// Many nodes on modelled stores: [`elastic`].
     Elastic(Shape),
 }
@@ -28,7 +33,12 @@ impl Kind {
     pub fn named(name: &str) -> Option<Kind> {
         match name {
             "node" => Some(Kind::Node),
+            "memory" => Some(Kind::NodeOn(Backend::Memory)),
+            "bitcask" => Some(Kind::NodeOn(Backend::Bitcask)),
+            "hash" => Some(Kind::NodeOn(Backend::Hash)),
             "cluster" => Some(Kind::Cluster),
+            "cluster-bitcask" => Some(Kind::ClusterOn(Backend::Bitcask)),
+            "cluster-hash" => Some(Kind::ClusterOn(Backend::Hash)),
             "elastic" => Some(Kind::Elastic(Shape::DEFAULT)),
             _ => None,
         }
@@ -46,31 +56,35 @@ impl Kind {
                 let nodes = nodes.unwrap_or(shape.nodes.into());
                 Shape::of(nodes, partitions.unwrap_or(shape.partitions.into())).map(Kind::Elastic)
             }
-            (Kind::Node | Kind::Cluster | Kind::ClusterOf(_), ..) => None,
+            (Kind::Node | Kind::NodeOn(_) | Kind::Cluster | Kind::ClusterOf(_) | Kind::ClusterOn(_), ..) => {
+                None
+            }
         }
     }
 
     /// Lives the life of `seed`.
     pub fn run(self, seed: Seed, keep: Keep) -> (Report, Trace) {
         match self {
-            Kind::Node => world::run(seed, keep),
-            Kind::Cluster => cluster::run(seed, None, keep),
-            Kind::ClusterOf(nodes) => cluster::run(seed, Some(nodes), keep),
+            Kind::Node => world::run(seed, Backend::Annulet, keep),
+            Kind::NodeOn(backend) => world::run(seed, backend, keep),
+            Kind::Cluster => cluster::run(seed, None, Backend::Annulet, keep),
+            Kind::ClusterOf(nodes) => cluster::run(seed, Some(nodes), Backend::Annulet, keep),
+            Kind::ClusterOn(backend) => cluster::run(seed, None, backend, keep),
             Kind::Elastic(shape) => elastic::run(seed, shape, keep),
         }
     }
 
     /// Whether its nodes have disks that crash in the midst of a write.
     pub(crate) fn has_disks(self) -> bool {
-        !matches!(self, Kind::Elastic(_))
+        !matches!(self, Kind::Elastic(_) | Kind::NodeOn(Backend::Memory))
     }
 
     /// The share of seeds that must count. A fault that is rare by nature may stay away from a few; a cluster lives
     /// on until it has come.
     pub(crate) fn counted_percent_min(self) -> u64 {
         match self {
-            Kind::Node => 90,
-            Kind::Cluster | Kind::ClusterOf(_) | Kind::Elastic(_) => 97,
+            Kind::Node | Kind::NodeOn(_) => 90,
+            Kind::Cluster | Kind::ClusterOf(_) | Kind::ClusterOn(_) | Kind::Elastic(_) => 97,
         }
     }
 
@@ -79,8 +93,8 @@ impl Kind {
     pub(crate) fn searches_min(self) -> u64 {
         match self {
             Kind::Cluster => 3,
-            Kind::ClusterOf(_) => 1,
-            Kind::Node | Kind::Elastic(_) => 0,
+            Kind::ClusterOf(_) | Kind::ClusterOn(_) => 1,
+            Kind::Node | Kind::NodeOn(_) | Kind::Elastic(_) => 0,
         }
     }
 
@@ -88,7 +102,7 @@ impl Kind {
     /// then, and many nodes hardly ever.
     pub(crate) fn reaped_percent_min(self) -> u64 {
         match self {
-            Kind::Node | Kind::Cluster => 60,
+            Kind::Node | Kind::NodeOn(_) | Kind::Cluster | Kind::ClusterOn(_) => 60,
             Kind::ClusterOf(_) | Kind::Elastic(_) => 0,
         }
     }
@@ -99,8 +113,10 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Node => f.write_str("node"),
+            Kind::NodeOn(backend) => f.write_str(backend.name()),
             Kind::Cluster => f.write_str("cluster"),
             Kind::ClusterOf(nodes) => write!(f, "cluster --nodes {nodes}"),
+            Kind::ClusterOn(backend) => write!(f, "cluster-{}", backend.name()),
             Kind::Elastic(shape) => write!(f, "elastic {shape}"),
         }
     }

@@ -4,19 +4,20 @@
 //! [`Timer`] and hands back to [`Machine::run`] when it is due; then it takes what the shards have for others
 //! ([`Machine::take_outputs`]), and schedules what they have started ([`Machine::schedule_started`]).
 
-use crate::disk::{Atlas, DiskConfig, DiskOdds, HandleId, OperationId, SimDisk};
+use crate::disk::{Atlas, DiskConfig, DiskHandle, DiskOdds, HandleId, OperationId, SimDisk};
 use crate::scheduler::Scheduler;
 use crate::seed::{Seed, duration_between};
 use crate::spawn::{JobId, SimSpawn};
 use crate::trace::{Keep, Trace};
 use crate::{SimClock, SimTime};
+use backends::{Kind as Backend, Settings};
 use base::rng::SplitMix64;
-use base::{Clock, Progress, Rng};
+use base::{Clock, Progress, Rng, Spawn};
+use engine::Options;
 use engine::check::{Finding, check_index};
 use engine::store::{OpenReport, Platform};
-use engine::{Options, Store};
 use kv::Limits;
-use node::{Hop, Layout, Members, Output, Reaping, Rebuilding, Shard, ShardConfig, ShardId};
+use node::{Adapter, Hop, Layout, Members, Output, Reaping, Rebuilding, Shard, ShardConfig, ShardId, Store};
 use ring::Ring;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -47,6 +48,8 @@ pub(crate) struct MachineConfig<'a> {
     pub(crate) layout: Layout,
     pub(crate) members: Members,
     pub(crate) ring: Arc<Ring>,
+    /// What its stores are; options that it has not count for nothing.
+    pub(crate) backend: Backend,
     pub(crate) options: Options,
     pub(crate) reaping: Reaping,
     pub(crate) anti_entropy: Option<Duration>,
@@ -66,6 +69,7 @@ pub(crate) struct Machine {
     pub(crate) layout: Layout,
     members: Arc<Members>,
     ring: Arc<Ring>,
+    backend: Backend,
     options: Options,
     reaping: Reaping,
     anti_entropy: Option<Duration>,
@@ -149,6 +153,7 @@ impl Machine {
             layout: config.layout,
             members: Arc::new(config.members),
             ring: config.ring,
+            backend: config.backend,
             options: config.options,
             reaping: config.reaping,
             anti_entropy: config.anti_entropy,
@@ -167,22 +172,22 @@ impl Machine {
         self.clock.restart();
         let (mut stores, mut reports, mut handles) = (Vec::new(), Vec::new(), BTreeMap::new());
         for shard in 0..self.layout.shards {
-            let queued = self.disk.queued();
-            handles.insert(queued.id(), usize::from(shard));
-            let platform = Platform {
-                disk: Box::new(queued),
-                startup: Box::new(self.disk.immediate()),
-                spawn: Arc::new(self.spawn.clone()),
-                rng: self.fresh_rng(),
-                clock: Arc::new(self.clock.clone()),
-            };
-            let metadata = self.layout.metadata(shard);
             let dir = node::layout::shard_dir(Path::new(DATA), shard);
-            let (store, report) = Store::open(&dir, Options { metadata, ..self.options.clone() }, platform)?;
+            let (store, report) = match self.backend {
+                Backend::Annulet => {
+                    let queued = self.disk.queued();
+                    handles.insert(queued.id(), usize::from(shard));
+                    self.open_engine(&dir, shard, queued)?
+                }
+                other => self.open_other(other, &dir)?,
+            };
             stores.push(store);
             reports.push(report);
         }
-        let table = Shard::read_props(&stores[0], &mut self.disk.immediate())?;
+        let table = match &mut stores[0] {
+            Store::Engine(store) => Shard::read_props(store, &mut self.disk.immediate())?,
+            Store::Adapter(adapter) => Shard::read_props_of(adapter)?,
+        };
         let life = self.rng.next_u64().max(1);
         let mut shards = Vec::new();
         for (id, store) in (0..).map(ShardId).zip(stores) {
@@ -212,6 +217,38 @@ impl Machine {
             hops: BTreeMap::new(),
         });
         Ok(reports)
+    }
+
+    fn open_engine(
+        &mut self,
+        dir: &Path,
+        shard: u16,
+        queued: DiskHandle,
+    ) -> Result<(Store, OpenReport), engine::Error> {
+        let platform = Platform {
+            disk: Box::new(queued),
+            startup: Box::new(self.disk.immediate()),
+            spawn: Arc::new(self.spawn.clone()),
+            rng: self.fresh_rng(),
+            clock: Arc::new(self.clock.clone()),
+        };
+        let options = Options { metadata: self.layout.metadata(shard), ..self.options.clone() };
+        let (store, report) = engine::Store::open(dir, options, platform)?;
+        Ok((store.into(), report))
+    }
+
+    fn open_other(&mut self, backend: Backend, dir: &Path) -> Result<(Store, OpenReport), engine::Error> {
+        let settings = Settings {
+            durability: self.options.durability,
+            cache_bytes: self.options.block_cache_bytes,
+            segment_bytes: self.options.segment_bytes_target,
+        };
+        let (disk, rng) = (self.disk.clone(), SplitMix64::new(self.rng.next_u64()));
+        let machine = engine::Machine::new(move || disk.immediate(), self.clock.clone(), rng);
+        let platform: (Arc<dyn Spawn>, Arc<dyn Clock>) =
+            (Arc::new(self.spawn.clone()), Arc::new(self.clock.clone()));
+        let (adapter, report) = Adapter::open(backend, dir, &settings, machine, platform)?;
+        Ok((adapter.into(), report))
     }
 
     fn fresh_rng(&mut self) -> Box<dyn Rng> {
@@ -344,7 +381,8 @@ impl Machine {
     /// What is wrong with the index entries of stores that have stopped cleanly: on a copy of the disk, to which nothing
     /// happens meanwhile.
     pub(crate) fn index_findings(&self) -> Vec<String> {
-        let Some(indexing) = self.options.indexing else { return Vec::new() };
+        let indexing = self.options.indexing.filter(|_| self.backend == Backend::Annulet);
+        let Some(indexing) = indexing else { return Vec::new() };
         let copy = self.disk.fork(SplitMix64::new(1), Trace::new(SimTime::default(), Keep::Hash));
         copy.kill();
         copy.set_odds(DiskOdds::SOUND);

@@ -6,6 +6,7 @@
 
 mod planting;
 
+use backends::Kind as Backend;
 use base::planted::Planted;
 use sim::Kind;
 
@@ -16,6 +17,11 @@ fn is_caught(bug: Planted) {
 #[test]
 fn ack_before_sync() {
     is_caught(Planted::AckBeforeSync);
+}
+
+#[test]
+fn ack_before_another_backend_has_it() {
+    planting::is_caught(Kind::NodeOn(Backend::Bitcask), Planted::AckBeforeSync);
 }
 
 #[test]

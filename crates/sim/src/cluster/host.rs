@@ -65,6 +65,7 @@ impl Host {
             layout: Layout::new(plan.shards[at], ring.size()),
             members,
             ring: Arc::clone(ring),
+            backend: plan.backend,
             options: plan.options.clone(),
             reaping: plan.reaping,
             anti_entropy: plan.anti_entropy,

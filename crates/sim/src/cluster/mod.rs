@@ -54,6 +54,7 @@ use crate::show;
 use crate::trace::{Keep, Trace};
 use crate::{Kind, SimTime};
 use auditor::Auditor;
+use backends::Kind as Backend;
 use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
 use bytes::Bytes;
@@ -207,10 +208,13 @@ struct World {
     is_rotten: bool,
 }
 
-/// Lives the life of `seed` with so many nodes, or else a handful, and returns what came of it and its trace.
-pub fn run(seed: Seed, nodes: Option<u16>, keep: Keep) -> (Report, Trace) {
-    let kind = nodes.map_or(Kind::Cluster, Kind::ClusterOf);
-    let mut world = World::with(kind, seed, Plan::of(seed, nodes), keep);
+/// Lives the life of `seed` with so many nodes, or else a handful, on stores of `backend`, and returns what came of it and its trace.
+pub fn run(seed: Seed, nodes: Option<u16>, backend: Backend, keep: Keep) -> (Report, Trace) {
+    let kind = match backend {
+        Backend::Annulet => nodes.map_or(Kind::Cluster, Kind::ClusterOf),
+        other => Kind::ClusterOn(other),
+    };
+    let mut world = World::with(kind, seed, Plan::of(seed, nodes).on(backend), keep);
     let (handled, end) = world.live();
     let (deaths, changes) = (world.deaths(), world.mover.changes());
     let report = Report::new((world.kind, seed), &world.trace, handled, world.acknowledged, end);

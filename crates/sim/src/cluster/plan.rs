@@ -7,6 +7,7 @@ use crate::fault::{Fault, Odds};
 use crate::network::NetworkConfig;
 use crate::seed::{Seed, between, duration_between};
 use crate::trace::Trace;
+use backends::Kind as Backend;
 use base::Rng;
 use base::rng::SplitMix64;
 use engine::fold::JournalCheck;
@@ -74,6 +75,7 @@ pub(super) struct Plan {
     /// The shards of each node, of those too that are members later.
     pub(super) shards: Vec<u16>,
     pub(super) ring_size: u32,
+    pub(super) backend: Backend,
     pub(super) options: Options,
     pub(super) clients: u32,
     /// Keys of each bucket.
@@ -124,6 +126,7 @@ impl Plan {
             founders: None,
             shards: (0..few).map(|_| short(between(rng, 1, 2))).collect(),
             ring_size: 1 << between(rng, 3, 6),
+            backend: Backend::Annulet,
             options: draw::options(rng, durability),
             clients: u32::try_from(between(rng, 4, 9)).expect("a small number"),
             keys: between(rng, 2, 5),
@@ -160,6 +163,16 @@ impl Plan {
         Plan { shards, moves, reaping, troubles: Troubles { strays, ..plan.troubles }, ..plan }
     }
 
+    /// The same on stores of another backend, of which no trees can be made.
+    pub(super) fn on(self, backend: Backend) -> Plan {
+        if backend == Backend::Annulet {
+            return self;
+        }
+        let (options, disk) = draw::of_backend(backend, self.options, self.disk);
+        let troubles = Troubles { slow_disks: false, ..self.troubles };
+        Plan { backend, options, disk, troubles, anti_entropy: None, ..self }
+    }
+
     /// One in which nothing goes wrong by chance, with so many nodes: what does, a script does.
     pub(super) fn calm(seed: Seed, nodes: usize) -> Plan {
         let rng = &mut seed.stream("calm plan", 0);
@@ -177,6 +190,7 @@ impl Plan {
             founders: None,
             shards: vec![1; nodes],
             ring_size: 1 << between(rng, 3, 6),
+            backend: Backend::Annulet,
             options: draw::options(rng, Durability::Sync),
             clients: 0,
             keys: 1,

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn a_cluster_that_keeps_its_word() {
-    let reports: Vec<_> = (0..20).map(|seed| run(Seed(seed), None, Keep::Hash).0).collect();
+    let reports: Vec<_> = (0..20).map(|seed| run(Seed(seed), None, Backend::Annulet, Keep::Hash).0).collect();
     let broken: Vec<_> = reports.iter().filter(|report| report.violation.is_some()).collect();
     assert!(broken.is_empty(), "{broken:#?}");
     let counted = reports.iter().filter(|report| report.counts()).count();

@@ -185,7 +185,8 @@ impl World {
             }
             Stop::Done => {}
         }
-        self.end_process(None);
+        self.prepared &= !self.plan.forgets();
+        self.end_process(self.plan.forgets().then_some(Monotonic(0)));
         self.stopped_cleanly = true;
         index::check_stopped(&self.machine.index_findings(), causes)?;
         if self.rng.chance(1, 3) {
@@ -221,7 +222,7 @@ impl World {
         self.events.now() >= Monotonic(0) + LIFE_MAX
             || self.acknowledged >= ACKNOWLEDGED_MIN + ACKNOWLEDGED_MIN / 5
                 && self.machine.deaths >= self.plan.deaths
-                && self.trace.count(Fault::CrashInWrite) > 0
+                && (self.plan.forgets() || self.trace.count(Fault::CrashInWrite) > 0)
                 && self.trace.unfired().iter().all(|fault| rot.contains(fault))
     }
 }

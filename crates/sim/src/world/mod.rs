@@ -26,6 +26,7 @@ use crate::seed::{Seed, duration_between, index_below};
 use crate::show;
 use crate::trace::{Keep, Trace};
 use crate::{Kind, SimTime};
+use backends::Kind as Backend;
 use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
 use bytes::Bytes;
@@ -119,9 +120,9 @@ struct World {
     ending: Ending,
 }
 
-/// Lives the life of `seed`, and returns what came of it and its trace.
-pub fn run(seed: Seed, keep: Keep) -> (Report, Trace) {
-    let mut world = World::new(seed, keep);
+/// Lives the life of `seed` on stores of `backend`, and returns what came of it and its trace.
+pub fn run(seed: Seed, backend: Backend, keep: Keep) -> (Report, Trace) {
+    let mut world = World::new(seed, backend, keep);
     let mut handled = 0;
     let end = loop {
         if world.phase == Phase::Over {
@@ -136,14 +137,15 @@ pub fn run(seed: Seed, keep: Keep) -> (Report, Trace) {
             break Err(violation);
         }
     };
-    (Report::new((Kind::Node, seed), &world.trace, handled, world.acknowledged, end), world.trace)
+    let kind = if backend == Backend::Annulet { Kind::Node } else { Kind::NodeOn(backend) };
+    (Report::new((kind, seed), &world.trace, handled, world.acknowledged, end), world.trace)
 }
 
 impl World {
-    fn new(seed: Seed, keep: Keep) -> World {
+    fn new(seed: Seed, backend: Backend, keep: Keep) -> World {
         let time = SimTime::default();
         let trace = Trace::new(time.clone(), keep);
-        let plan = Plan::of(seed);
+        let plan = Plan::of(seed).on(backend);
         trace.line(format_args!("{plan:?}"));
         plan.enable(&trace);
         let network = Network::new(plan.network, seed.stream("network", 0), trace.clone());
@@ -383,6 +385,7 @@ fn machine(seed: Seed, plan: &Plan, time: &SimTime, trace: &Trace) -> Machine {
         layout: Layout::new(plan.shards, ring_size),
         members: Members::alone("sim@node"),
         ring: Arc::new(Ring::of_one_node(RingVersion(1), ring_size)),
+        backend: plan.backend,
         options: plan.options.clone(),
         reaping: plan.reaping,
         anti_entropy: None,

@@ -6,6 +6,7 @@ use crate::fault::{Fault, Odds};
 use crate::network::NetworkConfig;
 use crate::seed::{Seed, between, duration_between};
 use crate::trace::Trace;
+use backends::Kind as Backend;
 use base::Rng;
 use base::rng::SplitMix64;
 use engine::{Durability, Options};
@@ -16,6 +17,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) shards: u16,
+    pub(super) backend: Backend,
     pub(super) options: Options,
     pub(super) clients: u32,
     pub(super) keys: u64,
@@ -47,6 +49,7 @@ impl Plan {
         let rots = durability == Durability::Sync && rng.chance(1, 4);
         Plan {
             shards: u16::try_from(between(rng, 1, 3)).expect("a small number"),
+            backend: Backend::Annulet,
             options: draw::options(rng, durability),
             clients: u32::try_from(between(rng, 3, 8)).expect("a small number"),
             keys: between(rng, 2, 8),
@@ -64,6 +67,22 @@ impl Plan {
 }
 
 impl Plan {
+    /// The same on stores of another backend, and without silent damage: a scan that comes upon it is an error there.
+    pub(super) fn on(self, backend: Backend) -> Plan {
+        if backend == Backend::Annulet {
+            return self;
+        }
+        let (options, disk) = draw::of_backend(backend, self.options, self.disk);
+        // An actor of its own in each start is told from those before by the clock alone.
+        let clock_jumps = self.clock_jumps && options.durability == Durability::Sync;
+        Plan { backend, options, disk, clock_jumps, flips: 0, misdirects: 0, ..self }
+    }
+
+    /// Whether a clean stop takes all that there is.
+    pub(super) fn forgets(&self) -> bool {
+        !self.backend.is_kept()
+    }
+
     /// Whether silent damage is done.
     pub(super) fn rots(&self) -> bool {
         self.flips + self.misdirects > 0
@@ -80,8 +99,8 @@ impl Plan {
         let faults = [
             (true, Fault::PowerCut),
             (true, Fault::ProcessKill),
-            (true, Fault::CrashInWrite),
-            (true, Fault::LostBlock),
+            (!self.forgets(), Fault::CrashInWrite),
+            (!self.forgets(), Fault::LostBlock),
             (self.clock_jumps, Fault::ClockJump),
             (self.flips > 0, Fault::BitFlip),
             (self.misdirects > 0, Fault::Misdirect),
