@@ -36,6 +36,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let mut total = Summary::default();
+    refuse_other_backend(&args.dir)?;
     let stores = stores(&args.dir)?;
     for store in &stores {
         let folder = store.strip_prefix(&args.dir).unwrap_or(store);
@@ -58,6 +59,22 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     print_total(&mut out, stores.len(), &total)?;
     if total.damaged > 0 { Err(Failure::new(FAILED, "")) } else { Ok(()) }
+}
+
+/// Only stores of the engine can be checked.
+fn refuse_other_backend(dir: &Path) -> Result<(), Failure> {
+    match node::store::founding::read(&mut OsDisk::blocking(), dir) {
+        Ok(None) => Ok(()),
+        Ok(Some((backend, _))) => {
+            let text = format!(
+                "{}: its backend is {}, and only annulet's own is checked",
+                dir.display(),
+                backend.name()
+            );
+            Err(Failure::new(UNUSABLE, text))
+        }
+        Err(error) => Err(Failure::new(UNUSABLE, format!("{}: {error}", dir.display()))),
+    }
 }
 
 /// Checks one store, and tells whether its tables or its manifest are damaged.

@@ -49,6 +49,9 @@ pub struct Args {
     /// When a write is acknowledged: none, interval or sync, as with `serve`.
     #[arg(long, value_name = "D")]
     durability: Option<String>,
+    /// The backend of the nodes, when they are made, as with `serve`.
+    #[arg(long, value_name = "NAME")]
+    backend: Option<String>,
 }
 
 /// Runs a cluster until it is told to stop, or a node ends.
@@ -172,7 +175,8 @@ fn start(
     command.arg("--peer-key").arg(&plan.key);
     // A newcomer has the ring of the cluster.
     let ring_size = args.ring_size.as_ref().filter(|_| entry[0] != JOIN);
-    for (flag, value) in [("--ring-size", ring_size), ("--durability", args.durability.as_ref())] {
+    let (durability, backend) = (args.durability.as_ref(), args.backend.as_ref());
+    for (flag, value) in [("--ring-size", ring_size), ("--durability", durability), ("--backend", backend)] {
         command.args(value.iter().flat_map(|value| [flag, value]));
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);

@@ -155,11 +155,12 @@ fn banner(loaded: &Loaded, started: &Started) -> String {
     text
 }
 
-/// What an option came to: a data folder that exists decides two of them.
+/// What an option came to: a data folder that exists decides some of them.
 fn in_force(loaded: &Loaded, started: &Started, setting: &Setting, origin: &Origin) -> (String, String) {
     let made = match setting.name {
         "ring_size" => Some(started.layout.ring_size.partitions().to_string()),
         "shards" => Some(started.layout.shards.to_string()),
+        "backend" => Some(started.backend.name().to_owned()),
         _ => None,
     };
     let is_new = started.reports.iter().all(|report| report.created);
@@ -179,6 +180,9 @@ fn opening(started: &Started) -> String {
     let replayed: u64 = started.reports.iter().map(|report| report.replayed).sum();
     if started.reports.iter().all(|report| report.created) {
         "new".to_owned()
+    } else if started.backend != Default::default() {
+        // Another backend does not tell how it was left.
+        "there before".to_owned()
     } else if started.reports.iter().all(|report| report.clean) {
         "stopped cleanly before".to_owned()
     } else {

@@ -330,12 +330,63 @@ fn a_folder_or_a_port_that_is_taken_is_refused() {
         assert!(!folder.path().join("other").exists(), "nothing was made");
     }
     server.stop();
-    for (flags, what) in
-        [(["--shards", "3"], "shards = 2, not 3"), (["--ring-size", "8"], "ring-size = 64, not 8")]
-    {
+    for (flags, what) in [
+        (["--shards", "3"], "shards = 2, not 3"),
+        (["--ring-size", "8"], "ring-size = 64, not 8"),
+        (["--backend", "memory"], "backend = annulet, not memory"),
+    ] {
         let text = refused(&again(&[&flags[..], &["--pb-listen", any, "--http-listen", any]].concat()), 1);
         assert!(text.contains(what), "{text}");
     }
+}
+
+#[test]
+fn a_backend_is_kept_and_what_it_cannot_do_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = |args: &[&str]| {
+        run(
+            folder.path(),
+            &[&["serve", "--pb-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"], args].concat(),
+        )
+    };
+    let text = refused(&serve(&["--backend", "leveldb"]), 2);
+    assert!(text.contains("none of annulet, memory, bitcask, hash"), "{text}");
+    let text = refused(&serve(&["--backend", "bitcask", "--durability", "interval"]), 1);
+    assert!(text.contains("durability: the backend bitcask has none or sync"), "{text}");
+    assert!(!folder.path().join("annulet-data").exists(), "nothing was made");
+    let server = Server::start(folder.path(), &["--backend", "bitcask", "--shards", "2"]);
+    for n in 0..50 {
+        done(kv(&server, &["put", "books", &format!("book {n}"), &"x".repeat(n * 40)]));
+    }
+    let answer = server.http_get("/buckets/books/index/n_int/7");
+    assert!(answer.starts_with("HTTP/1.1 500 ") && answer.contains("indexes_not_supported"), "{answer}");
+    let backup = |args: &[&str]| run(folder.path(), &[&["backup", "create"], args].concat());
+    let text = refused(&backup(&["--node", &server.http]), 1);
+    assert!(text.contains("a backup of a node whose backend is not annulet's own"), "{text}");
+    assert!(server.http_get("/stats").contains("\"storage_backend\":\"bitcask\""));
+    server.kill();
+
+    let server = Server::start(folder.path(), &[]);
+    let is_kept =
+        |line: &str| line.contains("backend") && line.contains("bitcask") && line.ends_with("data folder");
+    assert!(server.banner.lines().any(is_kept), "{}", server.banner);
+    assert_eq!(done(kv(&server, &["get", "books", "book 49"])).len(), 49 * 40);
+    assert_eq!(done(kv(&server, &["ls", "books"])).lines().count(), 50);
+    server.stop();
+    let text = refused(&serve(&["--backend", "hash"]), 1);
+    assert!(text.contains("backend = bitcask, not hash"), "{text}");
+    let text = refused(&run(folder.path(), &["check", "annulet-data"]), 2);
+    assert!(text.contains("its backend is bitcask"), "{text}");
+    let text = refused(&backup(&["--data", "annulet-data", "backups"]), 2);
+    assert!(text.contains("its backend is bitcask"), "{text}");
+
+    let server = Server::start(folder.path(), &["--backend", "memory", "--data", "forgotten"]);
+    done(kv(&server, &["put", "books", "dune", "spice"]));
+    assert_eq!(done(kv(&server, &["get", "books", "dune"])), "spice");
+    server.stop();
+    let server = Server::start(folder.path(), &["--data", "forgotten"]);
+    assert!(!kv(&server, &["get", "books", "dune"]).status.success(), "it is in memory only");
+    server.stop();
 }
 
 #[test]

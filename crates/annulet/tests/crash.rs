@@ -41,7 +41,9 @@ const SAMPLE_CHECKED: u64 = 30;
 const KILLS_PER_CHECK: u64 = 4;
 const VALUE_BYTES_MAX: u64 = 8 << 10;
 const BUCKET: &[u8] = b"crash";
-const SERVE: [&str; 6] = ["--durability", "sync", "--shards", "2", "--data", "data"];
+const SERVE: [&str; 8] = ["--durability", "sync", "--shards", "2", "--data", "data", "--backend", "annulet"];
+/// Kills of a node on another backend.
+const KILLS_OF_OTHERS: u64 = 4;
 
 /// What a key holds: a version of its value, or nothing.
 type State = Option<u64>;
@@ -222,10 +224,30 @@ fn on_each(writers: &mut [Writer], work: impl Fn(&mut Writer) + Sync) {
 
 #[test]
 fn what_was_acknowledged_survives_kill_9() {
-    let kills = number("ANNULET_CRASH_KILLS").unwrap_or(KILLS_DEFAULT);
+    survives("annulet", number("ANNULET_CRASH_KILLS").unwrap_or(KILLS_DEFAULT));
+}
+
+#[test]
+fn so_it_does_in_a_log_with_its_keys_in_memory() {
+    survives("bitcask", KILLS_OF_OTHERS);
+}
+
+#[test]
+fn so_it_does_in_blocks_with_a_hash_index() {
+    survives("hash", KILLS_OF_OTHERS);
+}
+
+fn survives(backend: &str, kills: u64) {
+    let mut serve = SERVE;
+    serve[7] = backend;
+    let check = |folder: &Path| {
+        if backend == "annulet" {
+            check(folder)
+        }
+    };
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let seed = number("ANNULET_CRASH_SEED").unwrap_or(now.as_nanos() as u64);
-    println!("seed {seed}");
+    println!("{backend}, seed {seed}");
     let folder = tempfile::tempdir().unwrap();
     let mut rng = SplitMix64::new(seed);
     let writer = |id| Writer {
@@ -239,7 +261,7 @@ fn what_was_acknowledged_survives_kill_9() {
     let mut writers: Vec<_> = (0..WRITERS).map(writer).collect();
     let begun = Instant::now();
     for round in 1..=kills {
-        let server = Server::start(folder.path(), &SERVE);
+        let server = Server::start(folder.path(), &serve);
         on_each(&mut writers, |writer| writer.verify(&server, false));
         let target = ACKED_MIN + rng.below(ACKED_MAX - ACKED_MIN);
         let kill = Kill { server: &server, acked: AtomicU64::new(0), target, done: AtomicBool::new(false) };
@@ -251,7 +273,7 @@ fn what_was_acknowledged_survives_kill_9() {
             check(folder.path());
         }
     }
-    let server = Server::start(folder.path(), &SERVE);
+    let server = Server::start(folder.path(), &serve);
     on_each(&mut writers, |writer| writer.verify(&server, true));
     let mut listed = BTreeSet::new();
     server
@@ -267,7 +289,7 @@ fn what_was_acknowledged_survives_kill_9() {
     let sum = |of: fn(&Totals) -> u64| writers.iter().map(|writer| of(&writer.totals)).sum::<u64>();
     let (in_flight, kept) = (sum(|t| t.in_flight), sum(|t| t.in_flight_kept));
     println!(
-        "{kills} kills in {:.1} s: {} writes acknowledged, {} of them deletes; {in_flight} under way when killed, \
+        "{backend}: {kills} kills in {:.1} s: {} writes acknowledged, {} of them deletes; {in_flight} under way when killed, \
          of which {kept} were done; {} reads verified; {} keys at the end",
         begun.elapsed().as_secs_f64(),
         sum(|t| t.acked),

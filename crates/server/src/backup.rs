@@ -14,12 +14,13 @@ use crate::mailbox::{Mail, Mailboxes};
 use crate::membership::{Answered, backed_up_files};
 use ::backup::{Control, Create, Created, Error, How, Part, Progress, Watch, check_name, create};
 use ::membership::ClusterId;
+use backends::Kind;
 use base::Clock;
 use base::spawn::Outcome;
 use bytes::Bytes;
 use engine::backup::StoreFiles;
 use node::http::BackupPage;
-use node::layout::{Owner, shard_dir};
+use node::layout::{self, Owner, shard_dir};
 use node::{Layout, ShardId};
 use os::{OsClock, OsDisk};
 use serde::Deserialize;
@@ -283,6 +284,13 @@ pub fn create_stopped(
     let mut disk = OsDisk::blocking();
     let no_data = || Error::NotBackup(format!("{}: there is no data of a node here", data.display()));
     let layout = Layout::read(&mut disk, data)?.ok_or_else(no_data)?;
+    if let Some(backend) = layout::read_backend(&mut disk, data)?.filter(|&backend| backend != Kind::Annulet)
+    {
+        let (data, name) = (data.display(), backend.name());
+        return Err(Error::NotBackup(format!(
+            "{data}: its backend is {name}, of which no backups can be made"
+        )));
+    }
     let cluster = match Layout::read_owner(&mut disk, data)? {
         Some(Owner::Member { cluster, .. }) => Some(ClusterId(cluster).to_string()),
         _ => None,

@@ -18,6 +18,7 @@ mod tests;
 pub use cluster::{Cluster, Member, NODE_NAME_BYTES_MAX, check_node_name};
 pub use settings::{SETTINGS, Setting};
 
+use backends::Kind;
 use engine::{Codec, CompressAt, Durability};
 use kv::ReadForm;
 use node::Rebuilding;
@@ -85,6 +86,8 @@ pub struct Config {
     pub ring_size: Option<RingSize>,
     /// Shards of a new data folder; an existing one must agree. `None`: what is there, or the default.
     pub shards: Option<u16>,
+    /// The backend of a new data folder; an existing one must agree. `None`: what is there, or annulet's own.
+    pub backend: Option<Kind>,
     /// When a write is acknowledged.
     pub durability: Durability,
     /// How reads ask their replicas while the node is not too busy.
@@ -152,6 +155,7 @@ impl Default for Config {
             name: "annulet@127.0.0.1".to_owned(),
             ring_size: None,
             shards: None,
+            backend: None,
             durability: Durability::Sync,
             read_form: ReadForm::LocalValue,
             delete_mode: DeleteMode::After(DELETE_DELAY_DEFAULT),

@@ -23,9 +23,9 @@ pub enum Error {
         /// Which option.
         what: &'static str,
         /// What it was made with.
-        has: u64,
+        has: String,
         /// What was asked for.
-        asked: u64,
+        asked: String,
     },
     /// The data folder is of another cluster, or of a node alone.
     #[error("the data in {} is of {has}, but this node is to be of {asked}", data.display())]
@@ -48,9 +48,9 @@ pub enum Error {
         /// Why.
         cause: engine::Error,
     },
-    /// The options of a cluster do not fit together.
+    /// Options do not fit together, or not the data folder.
     #[error("{0}: {1}")]
-    Cluster(&'static str, String),
+    Options(&'static str, String),
     /// A certificate or a key is of no use.
     #[error(transparent)]
     Tls(#[from] crate::peer::TlsError),

@@ -17,16 +17,19 @@ use crate::peer::{self, Arrived, Doors, Peers, Tls};
 use crate::stats::{Stats, ThreadStats};
 use crate::thread::{self, Common, Lines, Listeners};
 use crate::trees::NodeTrees;
+use backends::Kind;
 use base::Rng;
-use engine::Options;
 use engine::store::{OpenReport, Resources};
+use engine::{Durability, Options};
 use kv::BucketTable;
 use node::layout::Owner;
 use node::riak::{Identity, RIAK_VERSION};
-use node::{INDEXING, Layout, ShardId};
+use node::store::founding;
+use node::{INDEXING, Layout, ShardId, layout};
 use os::{OsDisk, OsRng};
 use ring::{MemberState, RingSize};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -58,14 +61,24 @@ pub struct Started {
     pub data: PathBuf,
     /// How it is laid out.
     pub layout: Layout,
+    /// What its stores are.
+    pub backend: Kind,
     /// What opening each shard's store found.
     pub reports: Vec<OpenReport>,
 }
 
 /// Runs a node until it is told to stop. Blocks. `on_started` is called once it serves.
-pub fn serve(config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Error> {
-    let cluster = config.cluster().map_err(|(name, what)| Error::Cluster(name, what))?;
+pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Error> {
+    let cluster = config.cluster().map_err(|(name, what)| Error::Options(name, what))?;
     let tls = cluster.as_ref().map(|it| Tls::load(&it.ca, &it.cert, &it.key, &config.name)).transpose()?;
+    let backend = find_backend(&config)?;
+    config.backend = Some(backend);
+    if backend != Kind::Annulet && config.anti_entropy.take().is_some() {
+        tracing::info!(
+            "anti-entropy is off: the backend {} has no snapshots to make trees of",
+            backend.name()
+        );
+    }
     let (mut layout, owner) = find_layout(&config)?;
     let pb_listeners = listen(config.pb_listen, layout.shards.into())?;
     let http_listeners = listen(config.http_listen, layout.shards.into())?;
@@ -82,14 +95,19 @@ pub fn serve(config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Er
         let state = &entered.standing.state;
         (layout.ring_size, layout.prefixes) = (state.size(), state.prefixes());
     }
-    let owner = owner.unwrap_or_else(|| entered.owner());
+    let (is_new, owner) = (owner.is_none(), owner.unwrap_or_else(|| entered.owner()));
     // 0 is for no process in particular.
     let life = OsRng::new().next_u64().max(1);
     let part = Part::open(entered, &config.data, life, &membership)?;
     if let Some(cluster) = &cluster {
         tell_differences(cluster, &part);
     }
-    let common = common(&config, layout, owner, (&part, tls), membership)?;
+    if is_new && backend != Kind::Annulet {
+        let metadata = layout.metadata_with(0, &owner);
+        founding::write(&mut OsDisk::blocking(), &config.data, backend, &metadata)
+            .map_err(|cause| Error::Store { folder: config.data.clone(), cause })?;
+    }
+    let common = common(&config, (layout, backend), owner, (&part, tls), membership)?;
     let (stop, stopped) = watch::channel(false);
     let mut node = Node {
         addresses: Addresses {
@@ -211,6 +229,7 @@ impl Node {
             is_joining: state == MemberState::Joining,
             data: common.data.clone(),
             layout: common.layout,
+            backend: common.backend,
             reports,
         });
         let arrivals = threads.into_iter().map(|thread| thread.arrive).collect();
@@ -294,6 +313,7 @@ fn ask_all(
             let partitions = common.layout.ring_size.partitions();
             let stats =
                 Stats::of(&identity.node, env!("CARGO_PKG_VERSION"), partitions, connections, &threads);
+            let stats = stats.with_backend(common.backend);
             let roster = common.peers.as_ref().map(|peers| peers.roster());
             let members = roster.as_ref().map_or(&common.members, |roster| roster.members());
             let names = members.all().map(|node| (node, &**members.name(node)));
@@ -319,7 +339,7 @@ fn tell_differences(cluster: &Cluster, part: &Part) {
 
 fn common(
     config: &Config,
-    layout: Layout,
+    (layout, backend): (Layout, Kind),
     owner: Owner,
     (part, tls): (&Part, Option<Tls>),
     membership: membership::Handle,
@@ -355,6 +375,7 @@ fn common(
         peers,
         identity: Arc::new(identity),
         told: Arc::new(told(config, layout, &options)),
+        backend,
         options,
         concurrency: resources.concurrency(),
         read_form: config.read_form,
@@ -407,6 +428,27 @@ fn told(config: &Config, layout: Layout, engine: &Options) -> BTreeMap<String, S
     own.chain(fixed.map(|(name, value)| (name.to_owned(), value))).collect()
 }
 
+/// The backend of the data that is there, or of the data to be made.
+fn find_backend(config: &Config) -> Result<Kind, Error> {
+    let failed = |cause| Error::Store { folder: config.data.clone(), cause };
+    let found = layout::read_backend(&mut OsDisk::blocking(), &config.data).map_err(failed)?;
+    let backend = match (found, config.backend) {
+        (Some(has), Some(asked)) if has != asked => {
+            return Err(differs(config, "backend", &has.name(), &asked.name()));
+        }
+        (found, asked) => found.or(asked).unwrap_or_default(),
+    };
+    if backend != Kind::Annulet && config.durability == Durability::Interval {
+        let what = format!("the backend {} has none or sync, and no interval", backend.name());
+        return Err(Error::Options("durability", what));
+    }
+    Ok(backend)
+}
+
+fn differs(config: &Config, what: &'static str, has: &dyn Display, asked: &dyn Display) -> Error {
+    Error::Layout { data: config.data.clone(), what, has: has.to_string(), asked: asked.to_string() }
+}
+
 /// The layout of the data that is there and whose it is, or the layout of the data to be made.
 fn find_layout(config: &Config) -> Result<(Layout, Option<Owner>), Error> {
     let failed = |cause| Error::Store { folder: config.data.clone(), cause };
@@ -415,13 +457,12 @@ fn find_layout(config: &Config) -> Result<(Layout, Option<Owner>), Error> {
         let shards = config.shards.unwrap_or_else(shards_default);
         return Ok((Layout::new(shards, config.ring_size.unwrap_or_default()), None));
     };
-    let differs = |what, has: u64, asked: u64| Error::Layout { data: config.data.clone(), what, has, asked };
-    let has = u64::from(layout.ring_size.partitions());
-    if let Some(asked) = config.ring_size.map(RingSize::partitions).filter(|&asked| u64::from(asked) != has) {
-        return Err(differs("ring-size", has, asked.into()));
+    let has = layout.ring_size.partitions();
+    if let Some(asked) = config.ring_size.map(RingSize::partitions).filter(|&asked| asked != has) {
+        return Err(differs(config, "ring-size", &has, &asked));
     }
     if let Some(asked) = config.shards.filter(|&asked| asked != layout.shards) {
-        return Err(differs("shards", layout.shards.into(), asked.into()));
+        return Err(differs(config, "shards", &layout.shards, &asked));
     }
     Ok((layout, Layout::read_owner(&mut disk, &config.data).map_err(failed)?))
 }

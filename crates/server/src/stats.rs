@@ -6,6 +6,7 @@ use crate::peer::PeerFigures;
 use crate::purge::PurgeFigures;
 use crate::store_figures::StoreFigures;
 use crate::system::SystemFigures;
+use backends::Kind;
 use node::riak::RIAK_VERSION;
 use node::{Histogram, ShardStats, TimesRead};
 use os::DiskFigures;
@@ -153,7 +154,6 @@ impl Stats {
             nodename: nodename.to_owned(),
             riak_kv_version: RIAK_VERSION,
             riak_core_version: RIAK_VERSION,
-            storage_backend: "annulet",
             ring_creation_size,
             system: SystemFigures::now(),
             annulet_version: version.to_owned(),
@@ -195,6 +195,11 @@ impl Stats {
     /// With what purges have come to.
     pub fn with_purges(self, purges: PurgeFigures) -> Stats {
         Stats { purges, ..self }
+    }
+
+    /// Of stores of this backend.
+    pub fn with_backend(self, backend: Kind) -> Stats {
+        Stats { storage_backend: backend.name(), ..self }
     }
 
     /// With the options in force.

@@ -14,18 +14,21 @@ use crate::peer::{self, Arrived, Links, Peers};
 use crate::purge::Purges;
 use crate::stats::ThreadStats;
 use crate::trees::NodeTrees;
-use base::{Clock, Monotonic};
+use backends::{Kind, Settings};
+use base::{Clock, Monotonic, Spawn};
 use engine::store::{Concurrency, OpenReport, Platform};
-use engine::{Options, Store};
+use engine::{Machine, Options};
 use kv::{BucketTable, Limits, ReadForm};
 use node::layout::Owner;
 use node::riak::Identity;
-use node::{Layout, Members, Reaping, Rebuilding, Shard, ShardConfig, ShardId, Topology, layout};
+use node::{
+    Adapter, Layout, Members, Reaping, Rebuilding, Shard, ShardConfig, ShardId, Store, Topology, layout,
+};
 use os::{DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -49,6 +52,9 @@ const PEERS_POLL: Duration = Duration::from_millis(5);
 /// How long a clean stop waits for requests under way, and for others to hear of it.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
+/// The shard whose store keeps the bucket properties.
+const KEEPER: ShardId = ShardId(0);
+
 /// What all threads are told.
 #[derive(Clone)]
 pub struct Common {
@@ -66,6 +72,8 @@ pub struct Common {
     pub peers: Option<Arc<Peers>>,
     /// What the node says of itself.
     pub identity: Arc<Identity>,
+    /// What they are.
+    pub backend: Kind,
     /// How stores are opened.
     pub options: Options,
     /// Threads for each of them.
@@ -140,32 +148,70 @@ pub fn open(common: &Common, id: ShardId) -> Result<Opened, Error> {
     let system = |cause| Error::System("cannot start a thread", cause);
     let notify = Arc::clone(&common.mailboxes.of(id).wake);
     let wake: os::Wake = Arc::new(move || notify.notify_one());
-    let disk = OsDisk::threaded(common.concurrency.readers, Arc::clone(&wake)).map_err(system)?;
+    let disk = OsDisk::blocking();
     disk.keep_open(os::files_max(common.layout.shards.into()));
-    let mut startup = disk.blocking_handle();
     let counters = disk.counters();
-    let jobs = Arc::new(JobThreads::new(common.concurrency.job_threads, &disk, wake).map_err(system)?);
-    let mut options = common.options.clone();
-    options.metadata = common.layout.metadata_with(id.0, &common.owner);
-    let platform = Platform {
-        disk: Box::new(disk),
-        startup: Box::new(startup.blocking_handle()),
-        spawn: Arc::clone(&jobs) as Arc<dyn base::Spawn>,
-        rng: Box::new(OsRng::new()),
-        clock: Arc::new(OsClock::new()),
+    let Concurrency { readers, job_threads } = common.concurrency;
+    let jobs = Arc::new(JobThreads::new(job_threads, &disk, Arc::clone(&wake)).map_err(system)?);
+    let spawn = Arc::clone(&jobs) as Arc<dyn Spawn>;
+    let opened = match common.backend {
+        Kind::Annulet => {
+            let threaded = disk.threaded_handle(readers, wake).map_err(system)?;
+            open_engine(common, id, &folder, threaded, spawn)
+        }
+        _ => open_other(common, id, &folder, &disk, spawn),
     };
-    let failed = |cause: engine::Error| match cause {
+    let (store, table, report) = opened.map_err(|cause| match cause {
         engine::Error::Disk(disk) if disk.kind == base::DiskErrorKind::Locked => {
             Error::Locked(common.data.clone())
         }
-        cause => Error::Store { folder: folder.clone(), cause },
-    };
-    let (store, report) = Store::open(&folder, options, platform).map_err(failed)?;
-    let table = match id {
-        ShardId(0) => Some(Shard::read_props(&store, &mut startup).map_err(failed)?),
-        _ => None,
-    };
+        cause => Error::Store { folder, cause },
+    })?;
     Ok(Opened { id, store, table, report, counters, _jobs: jobs })
+}
+
+/// A store, the bucket properties if it keeps them, and what opening it has found.
+type Found = (Store, Option<BucketTable>, OpenReport);
+
+fn open_engine(
+    common: &Common,
+    id: ShardId,
+    folder: &Path,
+    disk: OsDisk,
+    spawn: Arc<dyn Spawn>,
+) -> Result<Found, engine::Error> {
+    let mut startup = disk.blocking_handle();
+    let platform = Platform {
+        startup: Box::new(disk.blocking_handle()),
+        disk: Box::new(disk),
+        spawn,
+        rng: Box::new(OsRng::new()),
+        clock: Arc::new(OsClock::new()),
+    };
+    let metadata = common.layout.metadata_with(id.0, &common.owner);
+    let options = Options { metadata, ..common.options.clone() };
+    let (store, report) = engine::Store::open(folder, options, platform)?;
+    let table = (id == KEEPER).then(|| Shard::read_props(&store, &mut startup)).transpose()?;
+    Ok((store.into(), table, report))
+}
+
+fn open_other(
+    common: &Common,
+    id: ShardId,
+    folder: &Path,
+    disk: &OsDisk,
+    spawn: Arc<dyn Spawn>,
+) -> Result<Found, engine::Error> {
+    let settings = Settings {
+        durability: common.options.durability,
+        cache_bytes: common.options.block_cache_bytes,
+        segment_bytes: common.options.segment_bytes_target,
+    };
+    let machine = Machine::new(disk.blocking_handles(), OsClock::new(), OsRng::new());
+    let platform = (spawn, Arc::new(OsClock::new()) as Arc<dyn Clock>);
+    let (mut adapter, report) = Adapter::open(common.backend, folder, &settings, machine, platform)?;
+    let table = (id == KEEPER).then(|| Shard::read_props_of(&mut adapter)).transpose()?;
+    Ok((adapter.into(), table, report))
 }
 
 impl Opened {

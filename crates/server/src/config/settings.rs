@@ -2,6 +2,7 @@
 
 use super::{ANTI_ENTROPY_DEFAULT, Config, DeleteMode, cluster};
 use crate::trees;
+use backends::Kind;
 use engine::compression::ZSTD_LEVELS;
 use engine::{Codec, CompressAt, Durability};
 use kv::ReadForm;
@@ -110,6 +111,22 @@ pub const SETTINGS: &[Setting] = &[
         show: |config| {
             config.shards.map_or("one for each core but one".to_owned(), |shards| shards.to_string())
         },
+    },
+    Setting {
+        name: "backend",
+        flag: "backend",
+        value_name: "NAME",
+        help: "Backend of a new data folder: annulet, or another that can do less, such as memory, bitcask or hash; annulet if not given",
+        set: |config, text| {
+            let names = || Kind::ALL.map(Kind::name).join(", ");
+            let kind = Kind::named(text).ok_or_else(|| format!("{text:?} is none of {}", names()))?;
+            if let Some(feature) = kind.feature().filter(|_| !kind.is_built()) {
+                return Err(format!("this build leaves {text} out (cargo feature `{feature}`)"));
+            }
+            config.backend = Some(kind);
+            Ok(())
+        },
+        show: |config| config.backend.unwrap_or_default().name().to_owned(),
     },
     Setting {
         name: "durability",

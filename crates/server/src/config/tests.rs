@@ -47,6 +47,7 @@ fn every_setting_is_read_from_what_it_shows() {
     let config = Config {
         ring_size: Some(RingSize::default()),
         shards: Some(3),
+        backend: Some(Kind::Bitcask),
         sync_interval: Duration::from_millis(1500),
         memory: Some(3 << 30),
         block_cache: Some(1536 << 20),
@@ -72,7 +73,7 @@ fn what_is_wrong_is_refused_where_it_stands() {
     assert_eq!(
         refused(&[], &[], "name = 'a@b'\n\nsharts = 3\n"),
         "a.toml:3: unknown key \"sharts\"; the keys are data, pb_listen, http_listen, name, ring_size, shards, \
-         durability, sync_interval, read_form, delete_mode, anti_entropy, tree_rebuild, tree_rebuild_check, \
+         backend, durability, sync_interval, read_form, delete_mode, anti_entropy, tree_rebuild, tree_rebuild_check, \
          tree_rebuild_turns, compression, compress_at, zstd_level, memory, memtable, block_cache, \
          space_target, disk_reserve, scrub_period, waste_retention, backup_dir, connections_max, \
          idle_timeout, cluster, join, zone, weight, peer_listen, peer_address, peer_ca, peer_cert, peer_key"
@@ -93,6 +94,7 @@ fn what_is_wrong_is_refused_where_it_stands() {
         ("name", "a b@c"),
         ("sync_interval", "5"),
         ("sync_interval", "0s"),
+        ("backend", "leveldb"),
         ("delete_mode", "3000"),
         ("delete_mode", "never"),
         ("anti_entropy", "yes"),

@@ -134,8 +134,8 @@ impl Entering<'_> {
             return Err(Error::Layout {
                 data: self.config.data.clone(),
                 what: "prefixes",
-                has: self.layout.prefixes.partitions().into(),
-                asked: standing.state.prefixes().partitions().into(),
+                has: self.layout.prefixes.partitions().to_string(),
+                asked: standing.state.prefixes().partitions().to_string(),
             });
         }
         match self.owner {
