@@ -29,6 +29,7 @@ mod notes;
 mod object;
 mod pace;
 mod pages;
+mod parts;
 mod peers;
 mod props;
 mod reap;

@@ -7,8 +7,8 @@
 //!
 //! 1. Partitions are due one after another: those that have no trees, those that an operator or a write wants, and those whose
 //!    time has come while it is this shard's turn ([`Turns`]).
-//! 2. The heads are folded over in *parts* of some milliseconds, each on a snapshot of its own. Between two parts nothing is done for
-//!    seven times as long while clients are served (record 37).
+//! 2. The heads are folded over in *parts* of some milliseconds, each on a snapshot of its own. While clients are served they are shorter,
+//!    with rests between them (`parts.rs`).
 //! 3. Changes of keys that earlier parts have seen are made at once. While a part is under way changes are remembered with their
 //!    versions, and those that its snapshot does not show are made at its end; it shows all that was written before the first that is
 //!    remembered. Later parts show what is written to their keys meanwhile.
@@ -17,6 +17,7 @@
 //! Left out: what is known of values beyond their partition. The scrub reads all of them within its period (record 26).
 
 use super::Shard;
+use super::parts::{PartSize, Parts};
 use super::trees::{Change, NVals, PLACE_BITS};
 use base::{Clock, Monotonic};
 use bytes::Bytes;
@@ -30,19 +31,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Keys of a part, and how long it may take beyond its first read of the journal: what a client may wait for on a busy core.
-const PART_KEYS: u64 = 16_384;
-const PART_TIME: Duration = Duration::from_millis(4);
-
-/// Keys between two looks at the clock.
-const LOOK_EVERY: u64 = 256;
-
 /// Damaged keys of a part: a quarter of those that can wait to be healed.
 pub(super) const DAMAGED_MAX: usize = 1024;
-
-/// How long nothing is done after a part while clients are served: so many times as long as it took, at most.
-const REST: u32 = 7;
-const REST_MAX: Duration = Duration::from_millis(250);
 
 /// Changes that are remembered during a part, beyond which its partition is begun anew.
 const CHANGES_MAX: usize = 65_536;
@@ -90,6 +80,7 @@ pub(super) struct Rebuilds {
     failed: BTreeMap<u16, JournalCheck>,
     again_at: Monotonic,
     making: Option<Making>,
+    parts: Parts,
     /// When those that are whole are to be made anew.
     timers: BTreeSet<(Monotonic, u16)>,
 }
@@ -101,8 +92,6 @@ struct Making {
     made: Arc<Mutex<Made>>,
     /// What comes before this key is made.
     from: Option<Bytes>,
-    /// The next part may not begin before.
-    rests_until: Monotonic,
     /// What the part that is due, or under way, is to show.
     after: Option<Seq>,
     /// Its fold, what that shows, and when it began.
@@ -195,13 +184,12 @@ impl Rebuilds {
 }
 
 impl Making {
-    fn new((first, check): (u16, JournalCheck), now: Monotonic) -> Making {
+    fn new((first, check): (u16, JournalCheck)) -> Making {
         Making {
             first,
             check,
             made: Arc::default(),
             from: None,
-            rests_until: now,
             after: None,
             fold: None,
             changes: Vec::new(),
@@ -323,10 +311,11 @@ impl Shard {
                 return;
             }
             let Some(next) = self.trees.rebuilds.next(now) else { return };
-            self.trees.rebuilds.making = Some(Making::new(next, now));
+            self.trees.rebuilds.making = Some(Making::new(next));
         }
-        let Some(making) = &mut self.trees.rebuilds.making else { return };
-        if making.fold.is_some() || making.rests_until > now || !self.heals.have_room() {
+        let waits = self.admission.len() + self.pacer.len() > 0;
+        let Rebuilds { making: Some(making), parts, .. } = &mut self.trees.rebuilds else { return };
+        if making.fold.is_some() || !parts.may_begin(waits, now) || !self.heals.have_room() {
             return;
         }
         let after = *making.after.get_or_insert(self.store.last_written());
@@ -336,12 +325,13 @@ impl Shard {
         }
         let (first, from, check) = (making.first, making.from.clone(), making.check);
         let made = Arc::clone(&making.made);
-        let visitor = gathering(first, self.table.clone(), made, Arc::clone(&self.config.clock));
+        let size = PartSize::of(check, self.moves.gifts.share.yields(now));
+        let visitor = gathering(first, size, self.table.clone(), made, Arc::clone(&self.config.clock));
         // What is left where something was lost, or cannot be read, is compared, and so the rest comes back.
         let request = FoldRequest {
             past_losses: true,
             damaged_too: true,
-            items_max: PART_KEYS,
+            items_max: size.keys,
             ..FoldRequest::over(self.keys_of(first, from), What::Heads(check))
         };
         let fold = self.store.fold_readable(request, visitor);
@@ -393,9 +383,8 @@ impl Shard {
         self.counters.rebuild_micros += u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.counters.rebuild_damaged += damaged.len() as u64;
         self.trees.notes.add_damaged(making.first, damaged.len() as u64);
-        if self.moves.gifts.share.yields(now) {
-            making.rests_until = now + took.saturating_mul(REST).min(REST_MAX);
-        }
+        let is_first = !self.trees.whole.contains(&making.first);
+        self.trees.rebuilds.parts.end(took, self.moves.gifts.share.yields(now), is_first, now);
         self.heals.want(damaged);
         if is_last {
             self.take_made(now);
@@ -414,7 +403,13 @@ impl Shard {
 }
 
 /// Puts the keys of a part into the trees of their numbers of replicas, and of when they end.
-fn gathering(first: u16, table: BucketTable, made: Arc<Mutex<Made>>, clock: Arc<dyn Clock>) -> FoldVisitor {
+fn gathering(
+    first: u16,
+    size: PartSize,
+    table: BucketTable,
+    made: Arc<Mutex<Made>>,
+    clock: Arc<dyn Clock>,
+) -> FoldVisitor {
     let mut n_vals = NVals::new(table);
     let (mut seen, mut until) = (0_u64, None);
     Box::new(move |item: &Visited<'_>| {
@@ -428,9 +423,9 @@ fn gathering(first: u16, table: BucketTable, made: Arc<Mutex<Made>>, clock: Arc<
         if item.is_damaged {
             made.damaged.push(Bytes::copy_from_slice(item.key));
         }
-        let is_late = seen.is_multiple_of(LOOK_EVERY) && {
+        let is_late = seen.is_multiple_of(size.look_every) && {
             let now = clock.now();
-            *until.get_or_insert(now + PART_TIME) <= now
+            *until.get_or_insert(now + size.time) <= now
         };
         seen += 1;
         match is_late || made.damaged.len() >= DAMAGED_MAX {
@@ -453,7 +448,7 @@ mod tests {
     fn a_tree_that_is_made_in_parts_is_that_of_the_end() {
         for seed in 0..500 {
             let mut rng = SplitMix64::new(seed);
-            let mut making = Making::new((0, JournalCheck::None), Monotonic(0));
+            let mut making = Making::new((0, JournalCheck::None));
             // All versions of all keys, by seq: 0 is none.
             let mut versions: Vec<(Seq, u8, u32)> = Vec::new();
             let as_of = |versions: &[(Seq, u8, u32)], key, seq| {
