@@ -89,11 +89,13 @@ pub enum Planted {
     TreeNotUpdatedOnRepair,
     /// A start takes the newest trees that were kept, whatever the tables have.
     TreeAheadAfterCrash,
+    /// A store shows what has ended until a merge drops it.
+    EndIgnored,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 41] = [
+    pub const ALL: [Planted; 42] = [
         Planted::AckBeforeSync,
         Planted::FailedSyncForgotten,
         Planted::NoDirectorySync,
@@ -135,6 +137,7 @@ impl Planted {
         Planted::EntryOfDeleted,
         Planted::TreeNotUpdatedOnRepair,
         Planted::TreeAheadAfterCrash,
+        Planted::EndIgnored,
     ];
 }
 

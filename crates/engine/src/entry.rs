@@ -65,6 +65,11 @@ pub struct Entry<'a> {
     pub expires_ms: Option<u64>,
 }
 
+/// Whether an end, in milliseconds since 1970, has come by `now_ms`.
+pub(crate) fn is_over(expires_ms: u64, now_ms: u64) -> bool {
+    expires_ms <= now_ms && !base::planted!(EndIgnored)
+}
+
 const KIND_JOURNAL: u8 = 1;
 const KIND_INLINE: u8 = 2;
 const KIND_DELETED: u8 = 3;
@@ -113,7 +118,7 @@ impl<'a> Entry<'a> {
 
     /// Whether the version has an end, and it has come.
     pub fn has_ended(&self, now_ms: u64) -> bool {
-        self.expires_ms.is_some_and(|expires_ms| expires_ms <= now_ms)
+        self.expires_ms.is_some_and(|expires_ms| is_over(expires_ms, now_ms))
     }
 
     /// Appends the whole entry.

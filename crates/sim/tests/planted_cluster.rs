@@ -122,3 +122,8 @@ fn tree_not_updated_on_repair() {
 fn tree_ahead_after_crash() {
     is_caught(Planted::TreeAheadAfterCrash);
 }
+
+#[test]
+fn end_ignored() {
+    is_caught(Planted::EndIgnored);
+}

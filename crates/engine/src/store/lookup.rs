@@ -9,7 +9,7 @@
 //! the newest version. A lookup that waited for its record has its version already and only checks the record.
 
 use super::Store;
-use crate::entry::{Entry, Jsn, Location, Seq};
+use crate::entry::{Entry, Jsn, Location, Seq, is_over};
 use crate::error::Error;
 use crate::manifest::TableCursor;
 use crate::memtable;
@@ -286,7 +286,7 @@ impl Store {
     /// Whether the newest version of `key` is no answer: a deletion, ended by now, or dropped with its range.
     fn is_gone(&self, key: &[u8], seq: Seq, location: Location, expires_ms: Option<u64>) -> bool {
         location == Location::Deleted
-            || expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms())
+            || expires_ms.is_some_and(|expires_ms| is_over(expires_ms, self.now_ms()))
             || self.drops.covers(key, seq)
     }
 

@@ -3,6 +3,7 @@
 
 use super::client::{self, Place};
 use super::ending::Phase;
+use super::plan::Plan;
 use super::{AUDITOR, ONCE, REPLICAS, World};
 use crate::check::cluster::Copies;
 use crate::check::history::{KeyName, ONCE_TYPE};
@@ -217,6 +218,12 @@ impl World {
         self.deliver(at, NodeId(u16::try_from(other).expect("a small number")), message)
     }
 
+    /// What was written to a bucket so far has ended: who is asked for it need not have it any more.
+    pub(super) fn forget_promises(&mut self, bucket: usize) {
+        let audits = self.auditor.audits.values_mut().filter(|audit| audit.place.0 == bucket);
+        audits.for_each(|audit| audit.promised = Context::new());
+    }
+
     /// Takes a node's answer to an examination.
     pub(super) fn on_examined(&mut self, at: usize, audit: Audit, result: Result<Answer, Error>) -> Verdict {
         let head = match result {
@@ -319,18 +326,17 @@ impl World {
                 self.auditor.read.insert(place, (found, context.unwrap_or_default()));
             }
             (Asked::Props(bucket), Ok(Response::Props(props))) => {
-                if is_right(&props, bucket, self.plan.node_confirms) {
+                if is_right(&props, bucket, &self.plan) {
                     self.hosts[at].on_bucket_prepared(bucket);
                 } else if !self.auditor.is_setting(at, bucket) {
-                    let request =
-                        Request::SetProps(client::bucket(bucket), props_of(bucket, self.plan.node_confirms));
+                    let request = Request::SetProps(client::bucket(bucket), props_of(bucket, &self.plan));
                     return self.ask(at, Asked::Set(bucket), request, PROPS_TIMEOUT);
                 }
             }
             // The others hear of the type, as does one that has lost its disk.
             (Asked::Props(ONCE), Err(Error::NoType(_))) => {
                 if self.is_type_lost() && !self.auditor.is_typing() {
-                    let props = props_of(ONCE, self.plan.node_confirms);
+                    let props = props_of(ONCE, &self.plan);
                     return self.change_type(at, Asked::Create, TypeChange::Create(props));
                 }
             }
@@ -359,7 +365,7 @@ fn unreadable(place: Place, error: &object::Error) -> Violation {
 }
 
 /// What makes a bucket what it is.
-fn props_of(bucket: usize, node_confirms: u32) -> Vec<Prop> {
+fn props_of(bucket: usize, plan: &Plan) -> Vec<Prop> {
     let kinds = [
         vec![Prop::AllowMult(true)],
         Vec::new(),
@@ -367,13 +373,20 @@ fn props_of(bucket: usize, node_confirms: u32) -> Vec<Prop> {
         vec![Prop::WriteOnce(true)],
     ];
     let mut props = kinds[bucket].clone();
-    props.push(Prop::NodeConfirms(node_confirms));
+    props.push(Prop::NodeConfirms(plan.node_confirms));
+    props.extend((ttl_of(bucket, plan) > 0).then(|| Prop::Ttl(ttl_of(bucket, plan))));
     props
 }
 
-fn is_right(props: &BucketProps, bucket: usize, node_confirms: u32) -> bool {
+fn is_right(props: &BucketProps, bucket: usize, plan: &Plan) -> bool {
     let replicas = usize::try_from(props.n_val) == Ok(REPLICAS);
     let kind = (props.allow_mult, props.last_write_wins) == (bucket == 0 || bucket == ONCE, bucket == 2)
         && props.write_once == (bucket == ONCE);
-    replicas && kind && props.node_confirms == node_confirms
+    replicas && kind && props.node_confirms == plan.node_confirms && props.ttl == ttl_of(bucket, plan)
+}
+
+/// For how many seconds the objects of a bucket live; 0 for ever.
+fn ttl_of(bucket: usize, plan: &Plan) -> u32 {
+    let days = plan.ttl.filter(|(of, _)| *of == bucket).map_or(0, |(_, days)| days);
+    days * 86_400
 }

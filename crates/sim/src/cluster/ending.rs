@@ -57,6 +57,8 @@ pub(super) enum Phase {
     Settling,
     /// Once more.
     LastConvergence,
+    /// All clocks have leapt, and nothing is left of what ends.
+    Ends,
     /// Until then nobody asks anything.
     Rest(Monotonic),
     /// Each bucket is listed.
@@ -125,7 +127,11 @@ impl World {
                 self.enter(Phase::Convergence);
             }
             Phase::Convergence if self.converge()? => self.enter(Phase::Settling),
-            Phase::LastConvergence if self.converge()? => self.enter(Phase::Rest(now + self.rest())),
+            Phase::LastConvergence if self.converge()? => match self.plan.ttl {
+                Some(_) => self.enter(Phase::Ends),
+                None => self.enter(Phase::Rest(now + self.rest())),
+            },
+            Phase::Ends if self.has_ended()? => self.enter(Phase::Rest(now + self.rest())),
             Phase::Settling if now > self.inside.busy_until() && self.checks.is_idle() => {
                 self.enter(Phase::LastConvergence);
             }
@@ -168,6 +174,7 @@ impl World {
                 self.events.after(self.plan.trouble_pause_max, Event::Trouble);
             }
             Phase::Homecoming => self.calm_down(),
+            Phase::Ends => self.leap(),
             _ => {}
         }
     }
@@ -250,8 +257,30 @@ impl World {
         homes.find_map(Result::err)
     }
 
-    /// Goes on with a round, or begins one. True when all copies of everything are equal, and right.
+    /// Goes on with rounds until all copies of everything are equal, and right.
     fn converge(&mut self) -> Result<bool, Violation> {
+        Ok(self.has_read_all()? && self.compare()?)
+    }
+
+    /// The same until everything was read, of which nothing is left in the bucket whose objects end.
+    fn has_ended(&mut self) -> Result<bool, Violation> {
+        if !self.has_read_all()? {
+            return Ok(false);
+        }
+        let Auditor { copies, read, failed, .. } = &self.auditor;
+        if failed.is_some() || read.len() < copies.len() {
+            return Ok(false);
+        }
+        let bucket = self.plan.ttl.map(|(bucket, _)| bucket);
+        for (place, (found, _)) in read.iter().filter(|((of, _), _)| Some(*of) == bucket) {
+            let heads: Vec<_> = copies[place].of_nodes().map(|(_, head)| head).collect();
+            self.checks.check_over(&name(*place), &heads, found.as_ref())?;
+        }
+        Ok(true)
+    }
+
+    /// Goes on with a round, or begins one. True at its end.
+    fn has_read_all(&mut self) -> Result<bool, Violation> {
         let now = self.events.now();
         match self.ending.round {
             _ if now > self.ending.began + CONVERGE_MAX => return Err(self.no_convergence()),
@@ -262,7 +291,7 @@ impl World {
             }
             Round::Reading if !self.auditor.is_reading() => {
                 self.ending.round = Round::Pause(now + ROUND_PAUSE);
-                return self.compare();
+                return Ok(true);
             }
             _ => {}
         }

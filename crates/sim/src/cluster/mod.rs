@@ -11,8 +11,9 @@
 //! 3. *Convergence*, the liveness phase: faults end, and all keys are read until their replicas are equal, within a
 //!    bounded time. Then everything acknowledged is asked for.
 //! 4. *Settling*: the last messages of the time of faults arrive, and everything is asked for again.
-//! 5. *Listing*: each bucket is listed, and the listing is exactly the keys that the last reads have found.
-//! 6. *Searching*: each bucket is searched by index, and what is told is exactly the entries of the objects there are.
+//! 5. *Ends*: where the objects of a bucket end, all clocks leap beyond that, and nothing is left of them. In life they may do so once, too.
+//! 6. *Listing*: each bucket is listed, and the listing is exactly the keys that the last reads have found.
+//! 7. *Searching*: each bucket is searched by index, and what is told is exactly the entries of the objects there are.
 //!
 //! Somebody lists buckets all the while (`lister.rs`), and somebody searches them (`searcher.rs`). In some seeds members come and go, and partitions move from
 //! node to node (`mover.rs`).
@@ -200,6 +201,8 @@ struct World {
     backup: Option<(usize, DiskImage)>,
     phase: Phase,
     ending: Ending,
+    /// How often all clocks have leapt beyond the ends of what was written.
+    leaps: u64,
     auditor: Auditor,
     lister: Lister,
     searcher: Searcher,
@@ -263,6 +266,7 @@ impl World {
             phase: Phase::Preparation,
             backup: None,
             ending: Ending::default(),
+            leaps: 0,
             auditor: Auditor::default(),
             lister: Lister::new(seed.stream("lister", 0)),
             searcher: Searcher::new(seed.stream("searcher", 0)),

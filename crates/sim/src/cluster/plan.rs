@@ -1,11 +1,11 @@
 //! What a seed decides beforehand: the nodes, the clients, and what may go wrong between and on them.
 
-use super::REPLICAS;
+use super::{ONCE, REPLICAS};
 use crate::disk::DiskOdds;
 use crate::draw;
 use crate::fault::{Fault, Odds};
 use crate::network::NetworkConfig;
-use crate::seed::{Seed, between, duration_between};
+use crate::seed::{Seed, between, duration_between, index_below};
 use crate::trace::Trace;
 use backends::Kind as Backend;
 use base::Rng;
@@ -80,6 +80,8 @@ pub(super) struct Plan {
     pub(super) clients: u32,
     /// Keys of each bucket.
     pub(super) keys: u64,
+    /// The bucket whose objects end, and how many days after they are written.
+    pub(super) ttl: Option<(usize, u32)>,
     /// What all buckets say.
     pub(super) node_confirms: u32,
     pub(super) disk: DiskOdds,
@@ -130,6 +132,7 @@ impl Plan {
             options: draw::options(rng, durability),
             clients: u32::try_from(between(rng, 4, 9)).expect("a small number"),
             keys: between(rng, 2, 5),
+            ttl: ttl(&mut seed.stream("ttl", 0)),
             node_confirms: if loss.is_some() { 2 } else { u32::try_from(rng.below(3)).expect("small") },
             disk: disk(rng),
             inside: inside(rng),
@@ -194,6 +197,7 @@ impl Plan {
             options: draw::options(rng, Durability::Sync),
             clients: 0,
             keys: 1,
+            ttl: None,
             node_confirms: 0,
             disk: DiskOdds::SOUND,
             inside: NetworkConfig::CALM,
@@ -267,6 +271,13 @@ fn reaping(seed: Seed, plan: &Plan) -> Reaping {
     let inside = &plan.inside;
     let longest = if inside.late.enabled() { inside.late_max } else { inside.lag_max };
     Reaping { delay, grave: REAP_MAX + longest + GRAVE_SLACK }
+}
+
+/// In a third of the clusters the objects of a bucket end: on another day than today, so that nodes compare them.
+fn ttl(rng: &mut SplitMix64) -> Option<(usize, u32)> {
+    let bucket = index_below(rng, ONCE);
+    let days = u32::try_from(between(rng, 3, 9)).expect("some days");
+    rng.chance(1, 3).then_some((bucket, days))
 }
 
 /// Half of the clusters compare what their nodes hold.

@@ -1,10 +1,12 @@
 //! The blows that the world deals while it lives: to nodes, and to the links between them.
 
-use super::{Event, World, node_id};
+use super::{BUCKETS, Event, World, node_id};
+use crate::clock::WALL_EPOCH;
 use crate::disk::{Armed, DiskOdds};
 use crate::fault::{Fault, Odds};
 use crate::seed::{between, duration_between, index_below};
 use base::{Clock, Monotonic, Rng};
+use bytes::Bytes;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -20,6 +22,12 @@ const FLAP: (Duration, Duration) = (Duration::from_millis(30), Duration::from_mi
 const STRAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(6));
 /// The farthest that a wall clock jumps, in microseconds: an hour.
 const JUMP_MAX: u64 = 3_600_000_000;
+
+/// How much farther than to the end of what was written all clocks leap, in days: farther than any two of them are apart.
+const LEAP_DAYS: u64 = 2;
+const DAY_MS: u64 = 86_400_000;
+/// Of so many blows, one comes with such a leap, in the life of a cluster one at most.
+const LEAP_EVERY: u64 = 8;
 
 /// How likely a disk operation fails where that is to come soon.
 const OFTEN: Odds = Odds::one_in(30);
@@ -41,6 +49,9 @@ impl World {
         let at = index_below(&mut self.rng, self.hosts.len());
         let troubles = self.plan.troubles;
         let up = self.hosts[at].machine.process.is_some();
+        if self.plan.ttl.is_some() && self.leaps == 0 && self.rng.chance(1, LEAP_EVERY) {
+            self.leap();
+        }
         match self.rng.below(20) {
             0 | 1 if up => self.hosts[at].machine.disk.power_cut(),
             2 if up => self.hosts[at].machine.disk.kill(),
@@ -99,6 +110,20 @@ impl World {
         let clock = &self.hosts[at].machine.clock;
         clock.jump(ahead - i64::try_from(farthest).expect("hours"));
         self.trace.fault(Fault::ClockJump, format_args!("n{at} to {}", clock.wall().0));
+    }
+
+    /// Lets what was written so far end, where objects do: all clocks leap, and who is asked from now on shows nothing of it.
+    pub(super) fn leap(&mut self) {
+        let Some((bucket, days)) = self.plan.ttl else { return };
+        self.leaps += 1;
+        let leap = (u64::from(days) + LEAP_DAYS) * DAY_MS;
+        let micros = i64::try_from(leap * 1000).expect("some days");
+        self.hosts.iter().for_each(|host| host.machine.clock.jump(micros));
+        let now = self.events.now();
+        let wall_ms = WALL_EPOCH.millis() + self.leaps * leap + now.0 / 1_000_000;
+        self.trace.line(format_args!("all clocks leap to {wall_ms}"));
+        self.checks.on_end(&Bytes::from_static(BUCKETS[bucket]), now, wall_ms);
+        self.forget_promises(bucket);
     }
 
     pub(super) fn pause(&mut self, at: usize) {

@@ -145,6 +145,14 @@ impl History {
         }
     }
 
+    /// Some keys have ended: nothing of what was written to them is promised any more.
+    pub(super) fn on_end(&mut self, is_of: impl Fn(&KeyName) -> bool) {
+        let ended = self.0.iter_mut().filter(|(key, _)| is_of(key));
+        for write in ended.flat_map(|(_, history)| &mut history.writes) {
+            write.acknowledged = None;
+        }
+    }
+
     pub(super) fn acknowledged(&self) -> u64 {
         let writes = self.0.values().flat_map(|history| &history.writes);
         writes.map(|write| u64::from(write.acknowledged.is_some())).sum()

@@ -55,6 +55,11 @@ impl Homecoming {
         self.writes.clear();
     }
 
+    /// Some keys have ended.
+    pub(super) fn forget(&mut self, is_of: impl Fn(&KeyName) -> bool) {
+        self.writes.retain(|key, _| !is_of(key));
+    }
+
     /// Checks what a primary has seen. `dots` are those that a write was seen with.
     pub(super) fn check(
         &self,

@@ -6,6 +6,7 @@
 //!
 //! * `acknowledged.rs`: no acknowledged write is lost.
 //! * `deletes.rs`: nothing comes back whose delete was acknowledged.
+//! * `ended.rs`: what has ended is shown to nobody.
 //! * `siblings.rs`: what is shown was written, no more often than asked for, and not beside what replaced it.
 //! * `replicas.rs`: replicas become equal, and a read of all of them shows all that they have.
 //! * `bounded.rs`: a shard never holds much, and holds nothing once everything is quiet.
@@ -26,6 +27,7 @@ mod acknowledged;
 mod answers;
 mod bounded;
 mod deletes;
+mod ended;
 mod history;
 mod homecoming;
 mod listings;
@@ -55,6 +57,7 @@ use super::{Verdict, Violation};
 use crate::show;
 use base::Monotonic;
 use bytes::Bytes;
+use ended::Ended;
 use history::History;
 use homecoming::Homecoming;
 use kv::reap::Round;
@@ -108,6 +111,8 @@ struct Question {
     /// Of a version to be joined: its writes, and its context.
     numbers: Vec<u64>,
     context: Option<Context>,
+    /// When that ends.
+    ends_ms: Option<u64>,
 }
 
 /// All checkers of a cluster.
@@ -126,6 +131,8 @@ pub struct Checks {
     asked: BTreeMap<u64, (NodeAt, Monotonic, Asked)>,
     /// When something was lost last: what was under way then promises nothing.
     lost_at: Option<Monotonic>,
+    /// What has ended last.
+    ended: Option<Ended>,
     /// By number, and by who was asked: one piece of work asks all its replicas under one number.
     questions: BTreeMap<(u64, NodeAt), Question>,
     /// Distinct nodes that must have a write of any bucket, whatever the write says.
@@ -148,6 +155,7 @@ impl Checks {
             searches: Searches::default(),
             asked: BTreeMap::new(),
             lost_at: None,
+            ended: None,
             questions: BTreeMap::new(),
             node_confirms,
         }
@@ -219,6 +227,7 @@ impl Checks {
         match (&asked, response) {
             (Asked::Get { key, primaries, .. }, Response::Found(found)) => {
                 self.on_found(key, found)?;
+                self.check_not_ended(key, found, began)?;
                 self.check_strict(key, *primaries, began, result)
             }
             (Asked::Get { key, primaries, absence_counts }, Response::NotFound { .. }) => {
@@ -229,6 +238,7 @@ impl Checks {
             (Asked::Put { key, at, number, asks, .. }, Response::Put { object, .. }) => {
                 if let Some(found) = object {
                     self.on_found(key, found)?;
+                    self.check_not_ended(key, found, began)?;
                 }
                 // Elsewhere a write may lose to a newer one at once, and be sent on without its value.
                 if key.has_siblings() || !key.has_memory() {
@@ -284,12 +294,13 @@ impl Checks {
 
     fn on_question(&mut self, from: NodeAt, id: (u64, NodeAt), key: &Bytes, ask: &Ask) -> Verdict {
         let key = key_name(key)?;
-        let mut question = Question { key, numbers: Vec::new(), context: None };
+        let mut question = Question { key, numbers: Vec::new(), context: None, ends_ms: None };
         if let Ask::Merge { head, value, reason, .. } = ask {
             let found = Found { head: head.clone(), value: Some(value.clone()), newest_only: false };
             let shown = self.on_found(&question.key, &found)?;
             question.numbers = shown.numbers.iter().map(|(_, number)| *number).collect();
             question.context = HeadView::parse(head).ok().map(|head| head.context().to_context());
+            question.ends_ms = HeadView::expiry_of(head);
             if *reason == Reason::Write {
                 question.numbers.iter().for_each(|number| self.reached.on_coordinated(*number, from));
             }
@@ -318,7 +329,9 @@ impl Checks {
                     let history = self.history.key(&question.key);
                     let seen = history.into_iter().flat_map(|history| history.seen_in(context));
                     seen.for_each(|number| self.reached.on_merged(number, from));
-                    self.promises[from].promise(&question.key, context);
+                    if !self.has_ended(&question.key, question.ends_ms) {
+                        self.promises[from].promise(&question.key, context);
+                    }
                 }
             }
         }

@@ -28,6 +28,11 @@ impl Promises {
         self.0.remove(key);
     }
 
+    /// Some keys have ended.
+    pub(super) fn forget(&mut self, is_of: impl Fn(&KeyName) -> bool) {
+        self.0.retain(|key, _| !is_of(key));
+    }
+
     /// What the node is bound to have of `key`, if anything.
     pub(super) fn of(&self, key: &KeyName) -> Option<&Context> {
         self.0.get(key)

@@ -36,6 +36,11 @@ impl Strict {
         self.writes.clear();
     }
 
+    /// Some keys have ended.
+    pub(super) fn forget(&mut self, is_of: impl Fn(&KeyName) -> bool) {
+        self.writes.retain(|key, _| !is_of(key));
+    }
+
     /// Crashes take what was acknowledged.
     pub(super) fn on_lossy(&mut self) {
         self.writes.clear();
