@@ -18,7 +18,7 @@ use kv::response::Found;
 use kv::turn::Want;
 use kv::{BucketProps, Error, GetRequest, Prop, PutRequest, Quorum, Request, Response, TypeChange};
 use node::{AskId, PeerMessage};
-use object::Context;
+use object::{Context, Head};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,6 +139,20 @@ impl Auditor {
     pub(super) fn found(&self, bucket: usize) -> BTreeSet<Bytes> {
         let found = self.read.iter().filter(|((of, _), (found, _))| *of == bucket && found.is_some());
         found.map(|((_, key), _)| super::key_name(*key)).collect()
+    }
+
+    /// The keys of a bucket of which the last look at the copies has seen a value that does not end: a fold finds them, even if a newer
+    /// tombstone is what readers are shown.
+    pub(super) fn held(&self, bucket: usize) -> BTreeSet<Bytes> {
+        let is_held = |head: &Bytes| {
+            let head = Head::decode(head).expect("it was compared");
+            let mut all = head.siblings().iter().map(|sibling| &sibling.metadata);
+            all.any(|it| !it.deleted && it.expires_ms.is_none())
+        };
+        let copies = self.copies.iter().filter(|((of, _), copies)| {
+            *of == bucket && copies.of_nodes().any(|(_, head)| head.is_some_and(is_held))
+        });
+        copies.map(|((_, key), _)| super::key_name(*key)).collect()
     }
 
     /// Whether some reads have not been answered.

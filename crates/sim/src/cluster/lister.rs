@@ -1,5 +1,6 @@
-//! Somebody who lists buckets while everything happens, one at a time. As the auditor it needs no network; what it lists is
-//! checked as it leaves the node. In the end it lists each bucket once more, and what it lists is what there is.
+//! Somebody who lists buckets while everything happens, one at a time: as clients list them, and by folds that find objects. As the
+//! auditor it needs no network; what it lists is checked as it leaves the node. In the end it lists each bucket once more, both ways,
+//! and what it lists is what there is: what reads find, and what copies have.
 
 use super::ending::Phase;
 use super::{BUCKETS, LISTER, World};
@@ -9,10 +10,15 @@ use crate::show;
 use base::Rng;
 use base::rng::SplitMix64;
 use bytes::Bytes;
+use kv::fold::{Finds, Fold, FoldRequest, Scope, Sum};
 use kv::{Error, ListKeysRequest, Request, Response};
 use node::RequestId;
 use std::time::Duration;
 
+/// How a bucket can be listed.
+const WAYS: usize = 2;
+/// Of so many listings, one is a fold.
+const FOLDS: u64 = 3;
 /// Of so many ticks, one begins a listing if none is under way.
 const EVERY: u64 = 16;
 /// Where a script has its many objects listed.
@@ -25,7 +31,7 @@ pub(super) struct Lister {
     rng: SplitMix64,
     /// The node and the request.
     under_way: Option<(usize, u64)>,
-    /// In the end: the bucket that is next, and what is listed of it so far.
+    /// In the end: the listing that is next, of all buckets in all ways, and what is listed so far.
     last: (usize, Vec<Bytes>),
 }
 
@@ -55,31 +61,39 @@ impl World {
         }
         let at = index_below(rng, self.hosts.len());
         let bucket = index_below(rng, BUCKETS.len());
-        self.list(at, bucket)
+        // A script may have nodes with older programs, which know no folds.
+        let is_fold = self.script.is_none() && rng.chance(1, FOLDS);
+        self.list(at, bucket, is_fold)
     }
 
     /// Lists each bucket on some node, one after the other. True when all are listed.
     pub(super) fn list_all(&mut self) -> Result<bool, Violation> {
-        let (bucket, _) = self.lister.last;
-        if bucket == BUCKETS.len() {
+        let (next, _) = self.lister.last;
+        if next == WAYS * BUCKETS.len() {
             return Ok(true);
         }
         if self.lister.under_way.is_none() {
             let living: Vec<usize> = self.living().collect();
             let at = living[index_below(&mut self.lister.rng, living.len())];
-            self.list(at, bucket)?;
+            self.list(at, next / WAYS, next % WAYS > 0)?;
         }
         Ok(false)
     }
 
-    fn list(&mut self, at: usize, bucket: usize) -> Verdict {
+    fn list(&mut self, at: usize, bucket: usize, is_fold: bool) -> Verdict {
         let shard = index_below(&mut self.lister.rng, usize::from(self.hosts[at].machine.layout.shards));
         if self.hosts[at].held.is_some() || !self.listens(at, shard) {
             return Ok(());
         }
         let bucket = super::client::bucket(bucket);
-        let timeout = u32::try_from(TIMEOUT.as_millis()).expect("seconds");
-        let request = Request::ListKeys(ListKeysRequest { bucket, timeout: Some(timeout) });
+        let timeout = Some(u32::try_from(TIMEOUT.as_millis()).expect("seconds"));
+        let request = match is_fold {
+            true => {
+                let fold = Fold::new(Scope::Bucket(bucket), Finds::Objects);
+                Request::Fold(Box::new(FoldRequest { fold, timeout, stream: false }))
+            }
+            false => Request::ListKeys(ListKeysRequest { bucket, timeout }),
+        };
         // The number that it will have.
         self.lister.under_way = Some((at, self.numbers + 1));
         self.on_ask((LISTER, 0), (at, shard), request, TIMEOUT)
@@ -93,8 +107,8 @@ impl World {
         result: Result<Response, Error>,
         more: bool,
     ) -> Verdict {
-        if let Ok(Response::Keys { keys, done }) = &result {
-            self.checks.on_listed(to.0, keys, *done)?;
+        if let Some((keys, done)) = told(&result) {
+            self.checks.on_listed(to.0, &keys, done)?;
         }
         if self.phase == Phase::Listing {
             self.on_last_listed(&result)?;
@@ -118,18 +132,34 @@ impl World {
 
     /// Nothing goes wrong any more: each listing is what the last reads have found.
     fn on_last_listed(&mut self, result: &Result<Response, Error>) -> Verdict {
-        let (bucket, listed) = &mut self.lister.last;
-        let name = BUCKETS[*bucket];
-        let Ok(Response::Keys { keys, done }) = result else {
+        let (next, listed) = &mut self.lister.last;
+        let bucket = *next / WAYS;
+        let name = BUCKETS[bucket];
+        let Some((keys, done)) = told(result) else {
             let what = format!("{}: {}", name.escape_ascii(), show::answer(result));
             return Err(Violation::new("a quiet cluster lists", what));
         };
-        listed.extend(keys.iter().cloned());
-        if *done {
-            let found = self.auditor.found(*bucket);
-            listing::check(name, &found, listed)?;
-            self.lister.last = (*bucket + 1, Vec::new());
+        listed.extend(keys);
+        if done {
+            let there = match *next % WAYS {
+                0 => self.auditor.found(bucket),
+                _ => self.auditor.held(bucket),
+            };
+            listing::check(name, &there, listed)?;
+            self.lister.last = (*next + 1, Vec::new());
         }
         Ok(())
+    }
+}
+
+/// The keys that an answer tells of, and whether it is the last.
+fn told(result: &Result<Response, Error>) -> Option<(Vec<Bytes>, bool)> {
+    match result {
+        Ok(Response::Keys { keys, done }) => Some((keys.clone(), *done)),
+        Ok(Response::Folded(folded)) => match &folded.sum {
+            Sum::Clocks(clocks) => Some((clocks.iter().map(|of| of.key.clone()).collect(), folded.done)),
+            _ => None,
+        },
+        _ => None,
     }
 }

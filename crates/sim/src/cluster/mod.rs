@@ -15,7 +15,7 @@
 //! 6. *Listing*: each bucket is listed, and the listing is exactly the keys that the last reads have found.
 //! 7. *Searching*: each bucket is searched by index, and what is told is exactly the entries of the objects there are.
 //!
-//! Somebody lists buckets all the while (`lister.rs`), and somebody searches them (`searcher.rs`). In some seeds members come and go, and partitions move from
+//! Somebody lists buckets all the while, by folds too (`lister.rs`), and somebody searches them (`searcher.rs`). In some seeds members come and go, and partitions move from
 //! node to node (`mover.rs`).
 //!
 //! By a script, in the place of a life by chance: a copy that is cut again and again (`transfer.rs`), nodes that are restarted one after
@@ -62,6 +62,7 @@ use bytes::Bytes;
 use client::{Client, Place};
 use ending::{Ending, Phase};
 use host::Host;
+use kv::fold::{Finds, Fold, Scope};
 use kv::{Error, Request, Response};
 use links::Frame;
 use lister::Lister;
@@ -409,10 +410,10 @@ impl World {
         // Clocks run at different speeds.
         let deadline = now + timeout + timeout / 500 + SLACK;
         self.checks.on_request(id, at, &request, now, deadline);
-        if let Request::ListKeys(list) = &request {
+        if let Some(bucket) = listed(&request) {
             let rings: Vec<Arc<Ring>> = self.mover.rings().cloned().collect();
             let primaries = |key: &KeyName| primaries_by(&rings, key);
-            self.checks.on_list(id, &list.bucket.name, now, primaries);
+            self.checks.on_list(id, &bucket.name, now, primaries);
         }
         self.hosts[at].machine.shard(shard).expect("it listens").request(RequestId(id), request);
         self.schedule_turn(at, shard);
@@ -548,6 +549,18 @@ fn primaries_of(ring: &Ring, bucket: &[u8], key: &[u8]) -> Vec<usize> {
     let bucket_type = if bucket == ONCE_BUCKET { ONCE_TYPE } else { kv::request::DEFAULT_TYPE };
     let list = ring.preflist_of_key(bucket_type, bucket, key, REPLICAS);
     list.map(|entry| usize::from(entry.node.0)).collect()
+}
+
+/// The bucket whose keys a request lists.
+fn listed(request: &Request) -> Option<&kv::Bucket> {
+    match request {
+        Request::ListKeys(list) => Some(&list.bucket),
+        Request::Fold(request) => match &request.fold {
+            Fold { scope: Scope::Bucket(bucket), finds: Finds::Objects, .. } => Some(bucket),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The primaries of a key by any of these rings.
