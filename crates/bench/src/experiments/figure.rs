@@ -1,7 +1,8 @@
 //! The figures of a run that experiments compare.
 
-use results::{Kind, OperationSummary, Results};
+use results::{Counters, Kind, OperationSummary, Results};
 use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A figure of a run: one number, of its measured seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -52,6 +53,10 @@ pub enum Figure {
     MemoryGrown,
     /// Bytes that servers wrote for each byte that clients wrote.
     WriteAmplification,
+    /// Partitions whose hash trees all servers together made anew in the measured seconds.
+    Rebuilds,
+    /// Microseconds that these took for each key, while a part of one was under way.
+    RebuildUs,
 }
 
 impl Figure {
@@ -69,6 +74,8 @@ impl Figure {
             Figure::Failed => "operations",
             Figure::Lost => "values",
             Figure::WrongRows => "rows",
+            Figure::Rebuilds => "partitions",
+            Figure::RebuildUs => "us/key",
             Figure::Held
             | Figure::Slowed
             | Figure::MemoryGrown
@@ -115,6 +122,11 @@ impl Figure {
             Figure::WriteAmplification => {
                 summary.servers.iter().flatten().find_map(|it| it.write_amplification)
             }
+            Figure::Rebuilds => counted(results, "trees_made"),
+            Figure::RebuildUs => {
+                let keys = counted(results, "rebuild_keys").filter(|keys| *keys > 0.0)?;
+                counted(results, "rebuild_micros").map(|micros| micros / keys)
+            }
         }
     }
 }
@@ -143,6 +155,25 @@ fn slowed(results: &Results, label: Option<&str>) -> Option<f64> {
     ratio(mean(&seconds[..quarter])?, mean(&seconds[seconds.len() - quarter..])?)
 }
 
+/// By how much a counter of all servers has grown in the measured seconds; none where none of them tells it.
+fn counted(results: &Results, name: &str) -> Option<f64> {
+    let seconds: BTreeSet<u64> = results.measured().map(|second| second.second).collect();
+    let counters = results.counters.iter().filter(|it| seconds.contains(&it.second));
+    grown(counters, name)
+}
+
+fn grown<'a>(counters: impl Iterator<Item = &'a Counters>, name: &str) -> Option<f64> {
+    let mut ends: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+    for counters in counters {
+        if let Some(&value) = counters.values.get(name) {
+            ends.entry(counters.server).or_insert((value, value)).1 = value;
+        }
+    }
+    // A server that was started again counts from nothing.
+    let more = |(first, last): (f64, f64)| if last < first { last } else { last - first };
+    (!ends.is_empty()).then(|| ends.into_values().map(more).sum())
+}
+
 /// None where a server's memory is not known.
 fn memory_grown(results: &Results) -> Option<f64> {
     let memory = |second: &results::Second| {
@@ -168,7 +199,21 @@ fn median(part: &[f64]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{held, median};
+    use super::{grown, held, median};
+    use results::Counters;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_counter_grows_at_each_server_from_its_first_value_to_its_last() {
+        let counters = |second, server, value| {
+            let values = BTreeMap::from([("n".to_owned(), value)]);
+            Counters { second, server, values }
+        };
+        // The second server was started again.
+        let all = [counters(0, 0, 1.0), counters(0, 1, 5.0), counters(4, 0, 4.0), counters(4, 1, 2.0)];
+        assert_eq!(grown(all.iter(), "n"), Some(5.0));
+        assert_eq!(grown(all.iter(), "m"), None);
+    }
 
     #[test]
     fn quarters_are_compared_by_their_medians() {
