@@ -1,7 +1,8 @@
-//! The figures of anti-entropy on three nodes: what trees cost a write ([`cpu`]), rebuilds of them ([`rebuild`]), and differences
-//! that are found and healed beside clients ([`healing`]).
+//! The figures of anti-entropy on three nodes: what trees cost a write ([`cpu`]), rebuilds of them ([`rebuild`]), what is read to find
+//! differences ([`differing`]), and differences that are found and healed beside clients ([`healing`]).
 
 mod cpu;
+mod differing;
 mod healing;
 mod rebuild;
 
@@ -32,6 +33,8 @@ enum Part {
     Cpu,
     /// Rebuilds, with and without clients.
     Rebuild,
+    /// What is read to find and repair differences.
+    Differing,
     /// Differences that are found and healed beside clients.
     Healing,
 }
@@ -45,6 +48,8 @@ struct Plan {
     window: Window,
     /// Objects of the stores that are made anew.
     objects: u64,
+    /// Of those in which one of ten thousand differs.
+    differing_in: u64,
     /// Of those in which differences are planted.
     planted_in: u64,
     /// How often nodes compare there: a cycle.
@@ -57,6 +62,7 @@ const FULL: Plan = Plan {
     rounds: 5,
     window: Window { warm_up: Duration::from_secs(1), time: Duration::from_secs(10) },
     objects: 2_000_000,
+    differing_in: 10_000_000,
     planted_in: 400_000,
     cycle: ("1m", Duration::from_secs(60)),
     healings: 3,
@@ -66,6 +72,7 @@ const QUICK: Plan = Plan {
     rounds: 3,
     window: Window { warm_up: Duration::from_millis(500), time: Duration::from_secs(3) },
     objects: 200_000,
+    differing_in: 200_000,
     planted_in: 60_000,
     cycle: ("10s", Duration::from_secs(10)),
     healings: 1,
@@ -83,6 +90,9 @@ A rebuild is asked of one node by HTTP, at rest. Its keys are those that were go
 for its figures included; beside it stands what one job thread did in the time that parts were under way. The ninety-ninth percentile beside rebuilds is that of 16 connections that write and read one after the
 other, while all three nodes are asked for rebuilds again and again.
 
+What differs is one object of ten thousand, of 300 B each, on one of the nodes; it is told to compare all at rest. The share of the ledger is the highest
+of the three nodes: all bytes that it reads from its disk or the page cache, of values and for repairs too, over those of its tables.
+
 Differences are planted by giving one node its data of before a second version of some keys was written, so that no other node
 has a hint. Clients write other keys for two cycles from 32 connections; then the same runs without anti-entropy on the same data.
 Healed is what was sent to replicas that were behind. Rows of the clusters that take turns are medians of pairs.";
@@ -99,6 +109,7 @@ const SET: Set<Part, Plan> = Set {
     parts: &[
         Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run },
         Run { name: Part::Rebuild, specs: rebuild::specs, run: rebuild::run },
+        Run { name: Part::Differing, specs: differing::specs, run: differing::run },
         Run { name: Part::Healing, specs: healing::specs, run: healing::run },
     ],
 };
