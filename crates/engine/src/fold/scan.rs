@@ -55,7 +55,8 @@ pub struct ScanRequest {
     pub items_max: usize,
     /// What becomes an item.
     pub visitor: Visitor,
-    /// Whether it goes on where versions were lost, with what is left there; otherwise it is an error.
+    /// Whether it goes on where versions were lost, and where a block of a table is damaged, with what is left there; otherwise that is
+    /// an error.
     pub past_losses: bool,
 }
 
@@ -66,6 +67,8 @@ pub struct ScanPage {
     pub items: Vec<(Bytes, Bytes)>,
     /// Where to go on; `None` when the range is done.
     pub next: Option<Bytes>,
+    /// Whether a block of a table was left out, which is damaged.
+    pub has_left_out: bool,
 }
 
 /// A scan under way, as its store sees it.
@@ -105,9 +108,13 @@ impl ScanJob {
         snapshot: Snapshot,
         outcome: Outcome<Result<ScanPage, Error>>,
     ) -> ScanJob {
+        let mut iter = snapshot.iter();
+        if request.past_losses {
+            iter.cut_out();
+        }
         ScanJob {
             request,
-            iter: snapshot.iter(),
+            iter,
             snapshot,
             page: ScanPage::default(),
             page_bytes: 0,
@@ -177,6 +184,7 @@ impl Job for ScanJob {
         match self.step(disk) {
             Ok(Progress::More) => Progress::More,
             Ok(Progress::Done) => {
+                self.page.has_left_out = !self.iter.take_lost().is_empty();
                 self.outcome.set(Ok(std::mem::take(&mut self.page)));
                 Progress::Done
             }

@@ -141,3 +141,37 @@ fn a_folder_has_one_owner() {
     let error = second.err().expect("the folder is locked").to_string();
     assert!(error.contains("LOCK"), "{error}");
 }
+
+/// It ended there, so hints behind a damaged block stayed where they were until a merge came upon it.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "it damages a file behind the store's back")]
+fn a_scan_past_losses_goes_on_behind_a_damaged_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = small();
+    let mut store = open(folder.path(), &options);
+    for n in 0..1500 {
+        store.put(format!("key-{n:06}").as_bytes(), b"head", &[1; 20]).unwrap();
+    }
+    store.close().unwrap();
+    let tables = std::fs::read_dir(folder.path().join("tables")).unwrap();
+    let len = |path: &std::path::PathBuf| std::fs::metadata(path).unwrap().len();
+    let largest = tables.map(|entry| entry.unwrap().path()).max_by_key(len).unwrap();
+    let mut bytes = std::fs::read(&largest).unwrap();
+    let at = bytes.len() / 3;
+    bytes[at] ^= 1;
+    std::fs::write(&largest, bytes).unwrap();
+
+    let mut store = open(folder.path(), &options);
+    let all = |past_losses| ScanRequest {
+        start: Bytes::new(),
+        end: Bytes::from_static(b"\xFF"),
+        items_max: usize::MAX,
+        visitor: Box::new(|_, _| Visit::Take),
+        past_losses,
+    };
+    assert!(matches!(store.scan(all(false)), Err(engine::Error::Damaged(_))));
+    let page = store.scan(all(true)).unwrap();
+    assert!(page.has_left_out && page.next.is_none());
+    assert!((1000..1500).contains(&page.items.len()), "{}", page.items.len());
+    assert_eq!(page.items.last().unwrap().0, &b"key-001499"[..]);
+}

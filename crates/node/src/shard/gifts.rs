@@ -182,12 +182,9 @@ impl Shard {
         let Some(name) = self.moves.gifts.scans.remove(&scan) else { return Err(page) };
         let Some(mut gift) = self.moves.gifts.gifts.remove(&name) else { return Ok(()) };
         match page {
-            Ok(page) => {
-                gift.waiting = page.items.into_iter().map(|(key, _)| key).collect();
-                gift.end = page.next;
-                gift.lost = self.lossy(&gift);
-            }
-            Err(engine::Error::Damaged(_)) if gift.own.len() > 1 => {
+            Ok(ScanPage { has_left_out: true, .. }) | Err(engine::Error::Damaged(_))
+                if gift.own.len() > 1 =>
+            {
                 // Somewhere there is a block that cannot be read. It is found, one partition after the other.
                 let behind = gift.own.split_off(1);
                 gift.others.splice(0..0, behind);
@@ -195,6 +192,14 @@ impl Shard {
                 if gift.failed.is_none() {
                     self.moves.gifts.gifts.insert(name, gift);
                     return Ok(());
+                }
+            }
+            Ok(page) => {
+                gift.waiting = page.items.into_iter().map(|(key, _)| key).collect();
+                gift.end = page.next;
+                gift.lost = self.lossy(&gift);
+                if page.has_left_out {
+                    gift.lost.extend(&gift.own);
                 }
             }
             Err(engine::Error::Damaged(_)) => gift.lost.extend(&gift.own),

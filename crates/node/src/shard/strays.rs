@@ -237,7 +237,8 @@ impl Shard {
         let (now, here) = (self.config.clock.now(), self.peers.here());
         let strays = &mut self.moves.strays;
         strays.scan = None;
-        let Ok(ScanPage { items, next }) = page else {
+        // What cannot be read may be something that is to be passed on first.
+        let Ok(ScanPage { items, next, has_left_out: false }) = page else {
             strays.look_again(now);
             return Ok(());
         };
