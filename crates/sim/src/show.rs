@@ -124,8 +124,8 @@ pub(crate) fn message(message: &PeerMessage) -> String {
         PeerMessage::CopyPart { id, part: Err(error) } => format!("copy {:x}: {error}", id.0),
         PeerMessage::AskTree { id, ask, .. } => match ask {
             TreeAsk::Roots { roots } => format!("ask tree {:x}: {} roots", id.0, roots.len()),
-            TreeAsk::Groups { tree, bits, groups } => {
-                format!("ask tree {:x} {tree:?}: {} groups of {bits} bits", id.0, groups.len())
+            TreeAsk::Groups { tree, by, groups } => {
+                format!("ask tree {:x} {tree:?}: {} groups by {by:?}", id.0, groups.len())
             }
             TreeAsk::Keys { tree, segments, from, .. } => {
                 format!("ask tree {:x} {tree:?}: keys of {segments:?} from {from:?}", id.0)

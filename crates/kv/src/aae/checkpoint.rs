@@ -10,12 +10,12 @@
 //! Left out: where the records lie, and their checksums: the store has a log for them.
 
 use super::TreeId;
-use super::tree::{BITS_MAX, BITS_MIN, CHUNK, Tree};
+use super::tree::{Axis, BITS_MAX, BITS_MIN, CHUNK, Segments, Tree};
 use bytes::{Buf, Bytes};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Version 1 has no days: it is read, and none of its keys end.
-const VERSION: u32 = 2;
+/// Versions 1 and 2 have no columns: what they tell is not taken, and trees are made anew.
+const VERSION: u32 = 3;
 
 /// The parts of a record.
 const ANEW: u8 = 0;
@@ -111,10 +111,14 @@ impl RecordWriter {
         self.head(TREE, id, unsure);
         self.0.push(u8::try_from(tree.bits()).expect("a tree tells 20 bits apart at most"));
         self.0.extend(tree.keys().to_le_bytes());
+        [Axis::Rows, Axis::Columns].into_iter().for_each(|axis| self.segments(tree.segments(axis)));
+    }
+
+    fn segments(&mut self, segments: &Segments) {
         let count_at = self.0.len();
         self.0.extend([0; 4]);
         let mut count = 0_u32;
-        for (number, chunk) in tree.chunks() {
+        for (number, chunk) in segments.chunks() {
             self.0.extend(number.to_le_bytes());
             chunk.iter().for_each(|hash| self.0.extend(hash.to_le_bytes()));
             count += 1;
@@ -185,7 +189,7 @@ impl Checkpoint {
     fn read(&mut self, mut record: &[u8], is_first: bool) -> Option<()> {
         let bytes = &mut record;
         let version = bytes.try_get_u32_le().ok()?;
-        if !(1..=VERSION).contains(&version) {
+        if version != VERSION {
             return None;
         }
         let scope = Scope { partitions: bytes.try_get_u32_le().ok()?, n_vals: bytes.try_get_u32_le().ok()? };
@@ -204,8 +208,8 @@ impl Checkpoint {
                     self.forget(first);
                     self.whole.insert(first);
                 }
-                TREE => self.read_tree(bytes, version)?,
-                DELTA => self.read_delta(bytes, version)?,
+                TREE => self.read_tree(bytes)?,
+                DELTA => self.read_delta(bytes)?,
                 _ => return None,
             }
         }
@@ -217,36 +221,27 @@ impl Checkpoint {
         self.whole.remove(&first);
     }
 
-    fn read_id(&self, bytes: &mut &[u8], version: u32) -> Option<(TreeId, bool)> {
+    fn read_id(&self, bytes: &mut &[u8]) -> Option<(TreeId, bool)> {
         let (first, n_val) = (bytes.try_get_u16_le().ok()?, bytes.try_get_u32_le().ok()?);
-        let day = if version < 2 { 0 } else { bytes.try_get_u32_le().ok()? };
+        let day = bytes.try_get_u32_le().ok()?;
         let unsure = bytes.try_get_u8().ok()?;
         (unsure <= 1 && self.whole.contains(&first)).then_some((TreeId { first, n_val, day }, unsure == 1))
     }
 
-    fn read_tree(&mut self, bytes: &mut &[u8], version: u32) -> Option<()> {
-        let (id, unsure) = self.read_id(bytes, version)?;
+    fn read_tree(&mut self, bytes: &mut &[u8]) -> Option<()> {
+        let (id, unsure) = self.read_id(bytes)?;
         let bits = u32::from(bytes.try_get_u8().ok()?);
-        let (keys, count) = (bytes.try_get_u64_le().ok()?, bytes.try_get_u32_le().ok()?);
+        let keys = bytes.try_get_u64_le().ok()?;
         if !(BITS_MIN..=BITS_MAX).contains(&bits) {
             return None;
         }
-        let mut tree = Tree::new(bits);
-        for _ in 0..count {
-            let number = bytes.try_get_u32_le().ok()?;
-            let mut chunk = [0; CHUNK];
-            for hash in &mut chunk {
-                *hash = bytes.try_get_u32_le().ok()?;
-            }
-            tree.put_chunk(number, &chunk)?;
-        }
-        tree.change_many(i64::try_from(keys).ok()?, &[]);
-        self.put(id, tree, unsure);
+        let (rows, columns) = (read_segments(bytes, bits)?, read_segments(bytes, bits)?);
+        self.put(id, Tree::of_segments(keys, rows, columns)?, unsure);
         Some(())
     }
 
-    fn read_delta(&mut self, bytes: &mut &[u8], version: u32) -> Option<()> {
-        let (id, unsure) = self.read_id(bytes, version)?;
+    fn read_delta(&mut self, bytes: &mut &[u8]) -> Option<()> {
+        let (id, unsure) = self.read_id(bytes)?;
         let (keys, count) = (bytes.try_get_i64_le().ok()?, bytes.try_get_u32_le().ok()?);
         let mut delta = Delta { keys, ..Delta::default() };
         for _ in 0..count {
@@ -264,6 +259,19 @@ impl Checkpoint {
             false => drop(self.trees.insert(id, (tree, unsure))),
         }
     }
+}
+
+fn read_segments(bytes: &mut &[u8], bits: u32) -> Option<Segments> {
+    let mut segments = Segments::new(bits);
+    for _ in 0..bytes.try_get_u32_le().ok()? {
+        let number = bytes.try_get_u32_le().ok()?;
+        let mut chunk = [0; CHUNK];
+        for hash in &mut chunk {
+            *hash = bytes.try_get_u32_le().ok()?;
+        }
+        segments.put_chunk(number, &chunk)?;
+    }
+    Some(segments)
 }
 
 /// One record of many, for the store's log.

@@ -4,13 +4,17 @@
 //! 2. *Segments*: the same of what is under those, as fine as both trees tell apart.
 //! 3. *Confirmation*: after a pause they are compared once more. A write is not at all replicas at the same moment; what differs both
 //!    times is worth looking at.
-//! 4. *Keys*: both nodes look for the keys of the segments that are left, with the hashes of their heads, page by page.
-//! 5. Those that differ are to be repaired, page by page too. Then it is over.
+//! 4. *Crossings*: of the columns in which the keys of those segments can be, the other tells which differ. A key that differs is where a row and
+//!    a column cross that do.
+//! 5. *Keys*: both nodes look for the keys there, with the hashes of their heads, page by page. If none of them differs, or the crossings are
+//!    too many, for all keys of the segments.
+//! 6. Those that differ are to be repaired, page by page too. Then it is over.
 //!
 //! Invariants: what the other answers is believed only of what it was asked; every list has a bound, and what is left out is found by a
 //! later exchange.
 
-use super::{Tree, TreeAsk, TreeId};
+use super::tree::{CROSS_BITS, across};
+use super::{Axis, Grouping, Tree, TreeAsk, TreeId};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,7 +31,7 @@ const BRANCHES_MAX: usize = 16;
 /// Segments of one exchange: as many as a fold finds for little more than a look into each table.
 pub const SEGMENTS_MAX: usize = 128;
 
-/// Keys on a page: as many as the segments of one exchange have.
+/// Keys on a page: as many as the segments of one exchange mostly have.
 pub const KEYS_MAX: usize = 1024;
 
 /// How long what differs may take to become equal by itself: a write on its way to a replica.
@@ -110,6 +114,8 @@ pub struct Exchange {
     tree: TreeId,
     phase: Phase,
     outcome: Outcome,
+    /// The segments of which only crossings are looked at.
+    uncrossed: Option<Range>,
 }
 
 #[derive(Debug)]
@@ -118,6 +124,7 @@ enum Phase {
     Segments { bits: u32, asked: BTreeSet<u32> },
     Pausing { bits: u32, segments: Vec<u32> },
     Confirming { bits: u32, segments: Vec<u32> },
+    Crossing { bits: u32, segments: Vec<u32>, asked: BTreeSet<u32> },
     Keys { range: Range, ours: Option<KeyPage>, theirs: Option<KeyPage> },
     Repairing { range: Option<Range> },
 }
@@ -125,7 +132,7 @@ enum Phase {
 impl Exchange {
     /// One about this tree.
     pub fn new(tree: TreeId) -> Exchange {
-        Exchange { tree, phase: Phase::Branches, outcome: Outcome::default() }
+        Exchange { tree, phase: Phase::Branches, outcome: Outcome::default(), uncrossed: None }
     }
 
     /// What it is about.
@@ -157,11 +164,18 @@ impl Exchange {
                 let differ: BTreeSet<u32> = differ.into_iter().collect();
                 let segments: Vec<u32> = segments.into_iter().filter(|it| differ.contains(it)).collect();
                 self.outcome.segments = segments.len();
-                self.look_for_keys((!segments.is_empty()).then_some(Range { bits, segments, from: None }))
+                match segments.is_empty() {
+                    true => Output::Over(self.outcome),
+                    false => self.ask_columns(bits, segments, tree),
+                }
+            }
+            (Phase::Crossing { bits, segments, asked }, Input::Groups { differ, .. }) => {
+                let columns = differ.into_iter().filter(|it| asked.contains(it)).collect();
+                self.on_columns(bits, segments, &columns)
             }
             (Phase::Keys { range, theirs, .. }, Input::Ours(page)) => self.on_page(range, Some(page), theirs),
             (Phase::Keys { range, ours, .. }, Input::Theirs(page)) => self.on_page(range, ours, Some(page)),
-            (Phase::Repairing { range }, Input::Repaired) => self.look_for_keys(range),
+            (Phase::Repairing { range }, Input::Repaired) => self.look_on(range),
             (phase, _) => {
                 self.phase = phase;
                 Output::Wait
@@ -170,7 +184,7 @@ impl Exchange {
     }
 
     fn ask(&self, bits: u32, groups: Vec<(u32, u32)>) -> Output {
-        Output::Ask(TreeAsk::Groups { tree: self.tree, bits, groups })
+        Output::Ask(TreeAsk::Groups { tree: self.tree, by: Grouping { axis: Axis::Rows, bits }, groups })
     }
 
     fn on_branches(&mut self, theirs: u32, differ: Vec<u32>, tree: &Tree) -> Output {
@@ -205,8 +219,38 @@ impl Exchange {
         Output::Pause
     }
 
-    fn look_for_keys(&mut self, range: Option<Range>) -> Output {
-        let Some(range) = range else { return Output::Over(self.outcome) };
+    fn ask_columns(&mut self, bits: u32, segments: Vec<u32>, tree: &Tree) -> Output {
+        let by = Grouping { axis: Axis::Columns, bits };
+        let columns = segments.iter().flat_map(|&row| across(row, bits)).map(|(column, _)| column);
+        let asked: BTreeSet<u32> = columns.collect();
+        let groups = asked.iter().map(|&column| (column, tree.group_by(by, column))).collect();
+        self.phase = Phase::Crossing { bits, segments, asked };
+        Output::Ask(TreeAsk::Groups { tree: self.tree, by, groups })
+    }
+
+    /// Where nearly all of them cross much differs: then it is all looked at.
+    fn on_columns(&mut self, bits: u32, segments: Vec<u32>, columns: &BTreeSet<u32>) -> Output {
+        let all = segments.iter().flat_map(|&row| across(row, bits));
+        let crossings: Vec<u32> =
+            all.filter(|(column, _)| columns.contains(column)).map(|(_, crossing)| crossing).collect();
+        let whole = Range { bits, segments, from: None };
+        if crossings.is_empty() || crossings.len() > SEGMENTS_MAX {
+            return self.look_for_keys(whole);
+        }
+        self.uncrossed = Some(whole);
+        self.look_for_keys(Range { bits: bits + CROSS_BITS, segments: crossings, from: None })
+    }
+
+    /// Goes on with the keys that are left. Where crossings have none that differ, differences cancel each other there, or a tree is wrong.
+    fn look_on(&mut self, range: Option<Range>) -> Output {
+        let nothing_found = self.outcome.keys == 0;
+        match range.or_else(|| self.uncrossed.take().filter(|_| nothing_found)) {
+            Some(range) => self.look_for_keys(range),
+            None => Output::Over(self.outcome),
+        }
+    }
+
+    fn look_for_keys(&mut self, range: Range) -> Output {
         self.phase = Phase::Keys { range: range.clone(), ours: None, theirs: None };
         Output::Keys(range)
     }
@@ -226,7 +270,7 @@ impl Exchange {
         let differ = differing(ours, theirs, next.as_ref());
         let range = next.map(|next| Range { from: Some(next), ..range });
         if differ.is_empty() {
-            return self.look_for_keys(range);
+            return self.look_on(range);
         }
         self.outcome.keys += differ.len() as u64;
         self.phase = Phase::Repairing { range };

@@ -28,7 +28,7 @@ pub use exchange::{
     CONFIRM_AFTER, Exchange, Input, KEYS_MAX, KeyHash, KeyPage, Outcome, Output, ROOTS_MAX, Range,
     SEGMENTS_MAX,
 };
-pub use tree::{BITS_MAX, BITS_MIN, Tree, leaf};
+pub use tree::{Axis, BITS_MAX, BITS_MIN, Grouping, Tree, leaf};
 
 use bytes::Bytes;
 
@@ -55,8 +55,8 @@ pub enum TreeAsk {
     Groups {
         /// The tree.
         tree: TreeId,
-        /// A group is what begins with so many bits.
-        bits: u32,
+        /// What a group is.
+        by: Grouping,
         /// Groups and their hashes.
         groups: Vec<(u32, u32)>,
     },

@@ -5,7 +5,10 @@
 //! order; two trees of different keys are merged by XOR; and a *group*, of all keys whose place begins with fewer bits, has the XOR of
 //! its segments as hash: trees that tell apart different numbers of bits are compared by the fewer.
 //!
-//! A tree is made with two to four keys to a segment, and is *crowded* with eight: then it is to be made anew, finer. So a key takes
+//! These segments are *rows*. Of the same keys there are as many *columns*, by as many bits of their places that begin [`CROSS_BITS`] further on.
+//! A key whose head differs does so in its row and in its column: where such rows and columns cross there is hardly another key (record 67).
+//!
+//! A tree is made with four to eight keys to a row, and is *crowded* with sixteen: then it is to be made anew, finer. So a key takes
 //! half a byte to two.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -14,23 +17,56 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// has grown since.
 pub const BITS_MIN: u32 = 7;
 
-/// The finest: a fold over segments tells a million from each other by what tables say, and no more. Four megabytes.
+/// The finest: a fold over segments tells a million from each other by what tables say, and no more. Eight megabytes.
 pub const BITS_MAX: u32 = 20;
 
-/// Keys to a segment in a new tree, at most.
-const KEYS_NEW: u64 = 4;
-/// Keys to a segment beyond which a tree is crowded.
-const KEYS_CROWDED: u64 = 8;
+/// By how many bits columns begin behind rows: in so many columns are the keys of a row, of which there are fewer.
+pub const CROSS_BITS: u32 = 5;
+
+/// Keys to a row in a new tree, at most.
+const KEYS_NEW: u64 = 8;
+/// Keys to a row beyond which a tree is crowded.
+const KEYS_CROWDED: u64 = 16;
 
 /// Segments that are there together.
 const CHUNK_BITS: u32 = 5;
 pub(super) const CHUNK: usize = 1 << CHUNK_BITS;
 const _: () = assert!(BITS_MIN >= CHUNK_BITS && BITS_MAX <= 32, "a tree has whole chunks");
+const _: () =
+    assert!(BITS_MIN >= CROSS_BITS && BITS_MAX + CROSS_BITS <= 32, "rows and columns share bits of a place");
 
 /// The hash of a key at this place with this head.
 #[inline]
 pub fn leaf(place: u32, head: &[u8]) -> u32 {
     (xxh3_64_with_seed(head, place.into()) >> 32) as u32
+}
+
+/// By which bits of their places keys are grouped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Axis {
+    /// The first.
+    Rows,
+    /// Those behind the first [`CROSS_BITS`].
+    Columns,
+}
+
+impl Axis {
+    /// A place whose first bits are those that group it.
+    fn turn(self, place: u32) -> u32 {
+        match self {
+            Axis::Rows => place,
+            Axis::Columns => place << CROSS_BITS,
+        }
+    }
+}
+
+/// How keys are grouped: by so many bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grouping {
+    /// Which.
+    pub axis: Axis,
+    /// How many.
+    pub bits: u32,
 }
 
 /// A tree.
@@ -39,8 +75,8 @@ pub struct Tree {
     bits: u32,
     keys: u64,
     root: u32,
-    /// None at all while the tree is empty.
-    chunks: Vec<Option<Box<[u32; CHUNK]>>>,
+    rows: Segments,
+    columns: Segments,
 }
 
 impl Default for Tree {
@@ -56,10 +92,10 @@ impl Tree {
     /// If they are fewer than [`BITS_MIN`] or more than [`BITS_MAX`].
     pub fn new(bits: u32) -> Tree {
         assert!((BITS_MIN..=BITS_MAX).contains(&bits), "a tree tells 7 to 20 bits apart");
-        Tree { bits, keys: 0, root: 0, chunks: Vec::new() }
+        Tree { bits, keys: 0, root: 0, rows: Segments::new(bits), columns: Segments::new(bits) }
     }
 
-    /// How many bits it tells apart.
+    /// How many bits it tells apart, of rows and of columns.
     pub fn bits(&self) -> u32 {
         self.bits
     }
@@ -84,67 +120,57 @@ impl Tree {
     pub fn change(&mut self, place: u32, old: Option<u32>, new: Option<u32>) {
         self.keys = (self.keys + u64::from(new.is_some())).saturating_sub(u64::from(old.is_some()));
         let change = old.unwrap_or(0) ^ new.unwrap_or(0);
-        if change == 0 {
-            return;
+        if change != 0 {
+            self.xor(place, change);
         }
-        self.root ^= change;
-        *self.segment_mut(place >> (32 - self.bits)) ^= change;
     }
 
     /// Places change by these hashes, and there are so many keys more.
     pub(super) fn change_many(&mut self, keys: i64, changes: &[(u32, u32)]) {
         self.keys = self.keys.saturating_add_signed(keys);
-        for &(place, change) in changes {
-            self.root ^= change;
-            *self.segment_mut(place >> (32 - self.bits)) ^= change;
+        changes.iter().for_each(|&(place, change)| self.xor(place, change));
+    }
+
+    fn xor(&mut self, place: u32, change: u32) {
+        self.root ^= change;
+        for axis in [Axis::Rows, Axis::Columns] {
+            let number = axis.turn(place) >> (32 - self.bits);
+            *self.segments_mut(axis).get_mut(number) ^= change;
         }
     }
 
-    /// The chunks that are there, with their numbers.
-    pub(super) fn chunks(&self) -> impl Iterator<Item = (u32, &[u32; CHUNK])> {
-        (0..).zip(&self.chunks).filter_map(|(number, chunk)| Some((number, chunk.as_deref()?)))
+    pub(super) fn segments(&self, axis: Axis) -> &Segments {
+        match axis {
+            Axis::Rows => &self.rows,
+            Axis::Columns => &self.columns,
+        }
     }
 
-    /// Puts a chunk in its place, where none is; `None` if there is no such place.
-    pub(super) fn put_chunk(&mut self, number: u32, hashes: &[u32; CHUNK]) -> Option<()> {
-        if number >> (self.bits - CHUNK_BITS) != 0 {
-            return None;
+    fn segments_mut(&mut self, axis: Axis) -> &mut Segments {
+        match axis {
+            Axis::Rows => &mut self.rows,
+            Axis::Columns => &mut self.columns,
         }
-        for (segment, hash) in (number << CHUNK_BITS..).zip(hashes) {
-            self.root ^= hash;
-            *self.segment_mut(segment) ^= hash;
-        }
-        Some(())
     }
 
-    fn segment_mut(&mut self, segment: u32) -> &mut u32 {
-        if self.chunks.is_empty() {
-            self.chunks.resize(1 << (self.bits - CHUNK_BITS), None);
-        }
-        let chunk = self.chunks[index(segment >> CHUNK_BITS)].get_or_insert_with(|| Box::new([0; CHUNK]));
-        &mut chunk[index(segment) % CHUNK]
+    /// One of these segments and so many keys; `None` if they are not of the same keys.
+    pub(super) fn of_segments(keys: u64, rows: Segments, columns: Segments) -> Option<Tree> {
+        let root = rows.group(0, 0);
+        let is_one = rows.bits == columns.bits && columns.group(0, 0) == root;
+        is_one.then_some(Tree { bits: rows.bits, keys, root, rows, columns })
     }
 
-    /// The hash of the group of this number, of 2^`bits`. Of a finer one than the tree tells apart nothing is known: 0.
+    /// The hash of the row of this number, of 2^`bits`. Of a finer one than the tree tells apart nothing is known: 0.
     pub fn group(&self, number: u32, bits: u32) -> u32 {
-        let Some(below) = self.bits.checked_sub(bits).filter(|_| u64::from(number) < 1 << bits) else {
-            return 0;
-        };
-        if self.chunks.is_empty() {
-            return 0;
-        }
-        let first = u64::from(number) << below;
-        let last = first + (1 << below) - 1;
-        let (first, last) = (usize::try_from(first).unwrap_or(0), usize::try_from(last).unwrap_or(0));
-        let chunks = &self.chunks[first / CHUNK..=last / CHUNK];
-        if below < CHUNK_BITS {
-            let xor = |chunk: &[u32; CHUNK]| chunk[first % CHUNK..=last % CHUNK].iter().fold(0, |a, b| a ^ b);
-            return chunks[0].as_deref().map_or(0, xor);
-        }
-        chunks.iter().flatten().flat_map(|chunk| chunk.iter()).fold(0, |a, b| a ^ b)
+        self.rows.group(number, bits)
     }
 
-    /// The groups of 2^`bits` that begin with the `under_bits` of `under`, with their hashes.
+    /// The same of a row or a column.
+    pub fn group_by(&self, by: Grouping, number: u32) -> u32 {
+        self.segments(by.axis).group(number, by.bits)
+    }
+
+    /// The rows of 2^`bits` that begin with the `under_bits` of `under`, with their hashes.
     pub fn groups(&self, under: u32, under_bits: u32, bits: u32) -> Vec<(u32, u32)> {
         let below = bits.saturating_sub(under_bits);
         let first = under << below;
@@ -153,19 +179,11 @@ impl Tree {
 
     /// Adds the keys of another, which has none that this one has. The result tells apart what both do.
     pub fn merge(&mut self, other: &Tree) {
-        let bits = self.bits.min(other.bits);
-        let keys = self.keys + other.keys;
-        let mut merged = Tree { keys, ..Tree::new(bits) };
+        let mut merged = Tree { keys: self.keys + other.keys, ..Tree::new(self.bits.min(other.bits)) };
         for tree in [&*self, other] {
             merged.root ^= tree.root;
-            for (at, chunk) in tree.chunks.iter().enumerate().filter_map(|(at, it)| Some((at, it.as_ref()?)))
-            {
-                for (in_chunk, &hash) in chunk.iter().enumerate().filter(|(_, hash)| **hash != 0) {
-                    let segment =
-                        u32::try_from(at * CHUNK + in_chunk).expect("a segment has at most 20 bits");
-                    *merged.segment_mut(segment >> (tree.bits - bits)) ^= hash;
-                }
-            }
+            merged.rows.add(&tree.rows);
+            merged.columns.add(&tree.columns);
         }
         *self = merged;
     }
@@ -186,6 +204,85 @@ impl Tree {
 
     /// Bytes of memory that it takes.
     pub fn bytes(&self) -> usize {
+        self.rows.bytes() + self.columns.bytes()
+    }
+}
+
+/// The columns in which keys of a row, of 2^`bits`, may be, of as many; and where each crosses it: a group of places that begin with
+/// [`CROSS_BITS`] more bits. None where there are fewer bits than that.
+pub fn across(row: u32, bits: u32) -> impl Iterator<Item = (u32, u32)> {
+    let shared = bits.checked_sub(CROSS_BITS).map(|shared| row & ((1 << shared) - 1));
+    let of = move |shared: u32| {
+        (0..1 << CROSS_BITS).map(move |at| ((shared << CROSS_BITS) | at, (row << CROSS_BITS) | at))
+    };
+    shared.into_iter().flat_map(of)
+}
+
+/// All rows of a tree, or all its columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Segments {
+    bits: u32,
+    /// None at all while all are 0.
+    chunks: Vec<Option<Box<[u32; CHUNK]>>>,
+}
+
+impl Segments {
+    pub(super) fn new(bits: u32) -> Segments {
+        Segments { bits, chunks: Vec::new() }
+    }
+
+    /// The chunks that are there, with their numbers.
+    pub(super) fn chunks(&self) -> impl Iterator<Item = (u32, &[u32; CHUNK])> {
+        (0..).zip(&self.chunks).filter_map(|(number, chunk)| Some((number, chunk.as_deref()?)))
+    }
+
+    /// Puts a chunk in its place, where none is; `None` if there is no such place.
+    pub(super) fn put_chunk(&mut self, number: u32, hashes: &[u32; CHUNK]) -> Option<()> {
+        if number >> (self.bits - CHUNK_BITS) != 0 {
+            return None;
+        }
+        for (segment, hash) in (number << CHUNK_BITS..).zip(hashes) {
+            *self.get_mut(segment) ^= hash;
+        }
+        Some(())
+    }
+
+    fn get_mut(&mut self, segment: u32) -> &mut u32 {
+        if self.chunks.is_empty() {
+            self.chunks.resize(1 << (self.bits - CHUNK_BITS), None);
+        }
+        let chunk = self.chunks[index(segment >> CHUNK_BITS)].get_or_insert_with(|| Box::new([0; CHUNK]));
+        &mut chunk[index(segment) % CHUNK]
+    }
+
+    fn group(&self, number: u32, bits: u32) -> u32 {
+        let Some(below) = self.bits.checked_sub(bits).filter(|_| u64::from(number) < 1 << bits) else {
+            return 0;
+        };
+        if self.chunks.is_empty() {
+            return 0;
+        }
+        let first = u64::from(number) << below;
+        let last = first + (1 << below) - 1;
+        let (first, last) = (usize::try_from(first).unwrap_or(0), usize::try_from(last).unwrap_or(0));
+        let chunks = &self.chunks[first / CHUNK..=last / CHUNK];
+        if below < CHUNK_BITS {
+            let xor = |chunk: &[u32; CHUNK]| chunk[first % CHUNK..=last % CHUNK].iter().fold(0, |a, b| a ^ b);
+            return chunks[0].as_deref().map_or(0, xor);
+        }
+        chunks.iter().flatten().flat_map(|chunk| chunk.iter()).fold(0, |a, b| a ^ b)
+    }
+
+    /// Adds finer ones, or as fine.
+    fn add(&mut self, other: &Segments) {
+        for (number, chunk) in other.chunks() {
+            for (segment, &hash) in (number << CHUNK_BITS..).zip(chunk).filter(|(_, hash)| **hash != 0) {
+                *self.get_mut(segment >> (other.bits - self.bits)) ^= hash;
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
         let chunks = self.chunks.iter().flatten().count();
         self.chunks.capacity() * size_of::<Option<Box<[u32; CHUNK]>>>() + chunks * size_of::<[u32; CHUNK]>()
     }
@@ -252,6 +349,36 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_where_its_row_and_its_column_cross() {
+        for bits in [BITS_MIN, 12, BITS_MAX] {
+            let (mut tree, leaves) = random(bits, 5_000, 9);
+            let before = tree.clone();
+            let changed: Vec<u32> = leaves[..4].iter().map(|(place, _)| *place).collect();
+            (77..).zip(&changed).for_each(|(leaf, &place)| tree.change(place, None, Some(leaf)));
+            for fewer in [7, bits] {
+                let differ = |axis: Axis, number: &u32| {
+                    let by = Grouping { axis, bits: fewer };
+                    tree.group_by(by, *number) != before.group_by(by, *number)
+                };
+                let rows: Vec<u32> = (0..1 << fewer).filter(|row| differ(Axis::Rows, row)).collect();
+                let crossings: Vec<u32> = rows
+                    .iter()
+                    .flat_map(|&row| across(row, fewer))
+                    .filter(|(column, _)| differ(Axis::Columns, column))
+                    .map(|(_, crossing)| crossing)
+                    .collect();
+                let place = |place: &u32| place >> (32 - fewer - CROSS_BITS);
+                assert!(changed.iter().map(place).all(|at| crossings.contains(&at)), "{fewer} of {bits}");
+                if fewer > 10 {
+                    let there = leaves.iter().filter(|(at, _)| crossings.contains(&place(at)));
+                    assert!(there.count() <= 5, "few others");
+                }
+            }
+        }
+        assert_eq!((across(1, 3).count(), across(1, 7).count()), (0, 32));
+    }
+
+    #[test]
     fn trees_merge_by_what_both_tell_apart() {
         let (mut one, mut leaves) = random(12, 300, 4);
         let (other, more) = random(9, 200, 5);
@@ -271,7 +398,7 @@ mod tests {
             assert!(!tree.is_crowded());
             assert_eq!(tree.root(), random(10, keys, 6).0.root());
         }
-        assert!(random(8, 2_049, 7).0.is_crowded() && !random(8, 2_048, 7).0.is_crowded());
+        assert!(random(8, 4_097, 7).0.is_crowded() && !random(8, 4_096, 7).0.is_crowded());
         assert!(!random(BITS_MIN, 10, 7).0.fitted().is_crowded());
     }
 

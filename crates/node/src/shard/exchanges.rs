@@ -23,8 +23,8 @@ use bytes::Bytes;
 use engine::fold::{Control, FoldEnd, FoldId, FoldRequest, JournalCheck, KeySegments, What};
 use kv::Error;
 use kv::aae::{
-    CONFIRM_AFTER, Exchange, Input, KEYS_MAX, KeyPage, Outcome, Output, ROOTS_MAX, Range, SEGMENTS_MAX, Tree,
-    TreeAnswer, TreeAsk, TreeId, day_of,
+    CONFIRM_AFTER, Exchange, Grouping, Input, KEYS_MAX, KeyPage, Outcome, Output, ROOTS_MAX, Range,
+    SEGMENTS_MAX, Tree, TreeAnswer, TreeAsk, TreeId, day_of,
 };
 use ring::Partition;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -463,7 +463,7 @@ impl Shard {
             {
                 Err(Error::Unreachable)
             }
-            TreeAsk::Groups { tree, bits, groups } => self.compare_groups(tree, bits, &groups),
+            TreeAsk::Groups { tree, by, groups } => self.compare_groups(tree, by, &groups),
             TreeAsk::Keys { tree, bits, segments, from: start } => {
                 let folds = self.exchanges.looking.values().filter(|it| it.whose != Whose::Ours).count();
                 let range = Range { bits, segments, from: start };
@@ -502,12 +502,12 @@ impl Shard {
         TreeAnswer::Roots { differ, others }
     }
 
-    fn compare_groups(&self, tree: TreeId, bits: u32, groups: &[(u32, u32)]) -> Result<TreeAnswer, Error> {
+    fn compare_groups(&self, tree: TreeId, by: Grouping, groups: &[(u32, u32)]) -> Result<TreeAnswer, Error> {
         if groups.len() > GROUPS_MAX {
             return Err(Error::Overload);
         }
         let kept = self.trees.get(tree).map(|kept| &kept.tree);
-        let hash = |number| kept.map_or(0, |tree| tree.group(number, bits));
+        let hash = |number| kept.map_or(0, |tree| tree.group_by(by, number));
         let differ =
             groups.iter().filter(|(number, theirs)| hash(*number) != *theirs).map(|(number, _)| *number);
         // An empty tree tells apart whatever the other does.

@@ -5,7 +5,7 @@
 use base::Rng;
 use base::rng::SplitMix64;
 use bytes::{BufMut, Bytes, BytesMut};
-use kv::aae::{KeyPage, TreeAnswer, TreeAsk, TreeId};
+use kv::aae::{Axis, Grouping, KeyPage, TreeAnswer, TreeAsk, TreeId};
 use kv::props::{StampedProps, StampedType};
 use kv::reap::Round;
 use kv::replica::{Answer, Ask, NodeId, Reason};
@@ -222,8 +222,12 @@ fn tree_ask() -> impl Strategy<Value = TreeAsk> {
     let number = any::<u32>;
     prop_oneof![
         vec((tree(), number()), 0..4).prop_map(|roots| TreeAsk::Roots { roots }),
-        (tree(), number(), vec((number(), number()), 0..4))
-            .prop_map(|(tree, bits, groups)| TreeAsk::Groups { tree, bits, groups }),
+        (tree(), any::<bool>(), 0..64_u32, vec((number(), number()), 0..4)).prop_map(
+            |(tree, is_row, bits, groups)| {
+                let axis = if is_row { Axis::Rows } else { Axis::Columns };
+                TreeAsk::Groups { tree, by: Grouping { axis, bits }, groups }
+            }
+        ),
         (tree(), number(), vec(number(), 0..4), of(bytes()))
             .prop_map(|(tree, bits, segments, from)| TreeAsk::Keys { tree, bits, segments, from }),
     ]

@@ -27,9 +27,10 @@ impl Node {
         self.tree.change(place, old.map(|(_, hash)| hash), Some(hash));
     }
 
-    fn differ(&self, bits: u32, groups: &[(u32, u32)]) -> Vec<u32> {
-        let bits = bits.min(self.tree.bits());
-        groups.iter().filter(|(at, hash)| self.tree.group(*at, bits) != *hash).map(|(at, _)| *at).collect()
+    fn differ(&self, by: Grouping, groups: &[(u32, u32)]) -> Vec<u32> {
+        let by = Grouping { bits: by.bits.min(self.tree.bits()), ..by };
+        let hash = |at: u32| self.tree.group_by(by, at);
+        groups.iter().filter(|(at, theirs)| hash(*at) != *theirs).map(|(at, _)| *at).collect()
     }
 
     fn keys(&self, range: &Range, most: usize) -> KeyPage {
@@ -48,9 +49,9 @@ fn exchange(one: &Node, other: &Node, most: usize) -> (Vec<u64>, Outcome) {
     let mut input = Input::Start;
     for _ in 0..10_000 {
         input = match exchange.step(input, &one.tree) {
-            Output::Ask(TreeAsk::Groups { bits, groups, .. }) => {
+            Output::Ask(TreeAsk::Groups { by, groups, .. }) => {
                 assert!(groups.len() <= BRANCHES_MAX << BRANCH_BITS);
-                Input::Groups { bits: other.tree.bits(), differ: other.differ(bits, &groups) }
+                Input::Groups { bits: other.tree.bits(), differ: other.differ(by, &groups) }
             }
             Output::Pause => Input::Resumed,
             Output::Keys(range) => {
@@ -105,6 +106,49 @@ fn exactly_what_differs_is_found() {
     }
 }
 
+/// All keys that both nodes look at, of 100,000 of which ten differ.
+#[test]
+fn few_keys_are_looked_at_beside_those_that_differ() {
+    let (mut one, other) = pair((14, 14), 100_000);
+    (0..10).for_each(|at| one.put(at * 9_973, b"newer"));
+    let (mut exchange, mut input, mut looked_at, mut found) = (Exchange::new(TREE), Input::Start, 0, 0);
+    loop {
+        input = match exchange.step(input, &one.tree) {
+            Output::Ask(TreeAsk::Groups { by, groups, .. }) => {
+                Input::Groups { bits: 14, differ: other.differ(by, &groups) }
+            }
+            Output::Pause => Input::Resumed,
+            Output::Keys(range) => {
+                let ours = one.keys(&range, KEYS_MAX);
+                looked_at += ours.keys.len();
+                exchange.step(Input::Ours(ours), &one.tree);
+                Input::Theirs(other.keys(&range, KEYS_MAX))
+            }
+            Output::Repair(keys) => {
+                found += keys.len();
+                Input::Repaired
+            }
+            Output::Over(_) => break,
+            output => panic!("{output:?}"),
+        };
+    }
+    assert_eq!(found, 10);
+    assert!(looked_at <= 20, "{looked_at}, of rows with some 70 keys");
+}
+
+/// Two keys of one column change by the same, so that it looks as it did: the rows are gone through.
+#[test]
+fn differences_that_cancel_each_other_in_a_column_are_found() {
+    let (mut one, mut other) = (Node::new(10), Node::new(10));
+    for (number, place) in [(1_u64, 0x0800_0000_u32), (2, 0x8800_0000), (3, 0x1234_5678)] {
+        for (node, hash) in [(&mut one, 5), (&mut other, if number < 3 { 6 } else { 5 })] {
+            node.heads.insert(Bytes::from(number.to_be_bytes().to_vec()), (place, hash));
+            node.tree.change(place, None, Some(hash));
+        }
+    }
+    assert_eq!(exchange(&one, &other, KEYS_MAX).0, [1, 2]);
+}
+
 #[test]
 fn a_node_that_has_nothing_gets_all_in_some_exchanges() {
     let (full, _) = pair((13, 13), 3_000);
@@ -125,17 +169,17 @@ fn what_becomes_equal_in_the_pause_is_not_looked_at() {
     let (mut one, mut other) = pair((10, 10), 500);
     one.put(3, b"newer");
     let mut exchange = Exchange::new(TREE);
-    let Output::Ask(TreeAsk::Groups { bits, groups, .. }) = exchange.step(Input::Start, &one.tree) else {
+    let Output::Ask(TreeAsk::Groups { by, groups, .. }) = exchange.step(Input::Start, &one.tree) else {
         panic!()
     };
-    let differ = other.differ(bits, &groups);
+    let differ = other.differ(by, &groups);
     assert_eq!(differ.len(), 1);
     assert_eq!(exchange.step(Input::Groups { bits: 10, differ }, &one.tree), Output::Pause);
     other.put(3, b"newer");
-    let Output::Ask(TreeAsk::Groups { bits, groups, .. }) = exchange.step(Input::Resumed, &one.tree) else {
+    let Output::Ask(TreeAsk::Groups { by, groups, .. }) = exchange.step(Input::Resumed, &one.tree) else {
         panic!()
     };
-    let differ = other.differ(bits, &groups);
+    let differ = other.differ(by, &groups);
     let over = Output::Over(Outcome::default());
     assert_eq!(exchange.step(Input::Groups { bits: 10, differ }, &one.tree), over);
 }

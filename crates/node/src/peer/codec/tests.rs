@@ -2,7 +2,7 @@ use super::error::{NAMES, OTHER};
 use super::*;
 use crate::peer::{CopyPart, Load};
 use bytes::BufMut;
-use kv::aae::{KeyPage, TreeAnswer, TreeAsk, TreeId};
+use kv::aae::{Axis, Grouping, KeyPage, TreeAnswer, TreeAsk, TreeId};
 use kv::fold::{Finds, Fold, KeyClock, KeySpan, Modified, Purge, Scope, Segments, Stats, Sum, TreeSize};
 use kv::index::{Pick, Query, Row, RowsAsk, RowsPage, Span};
 use kv::props::{Reason as PropReason, StampedProps, StampedType, TypeStatus};
@@ -310,10 +310,16 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
         (PeerMessage::CopyPart { id: ID, part: Err(Error::Unreachable) }, 15, 0, b"\x01\x04"),
         (ask_tree(TreeAsk::Roots { roots: vec![(TREE, 9)] }), 22, 0, b"\x10\0\0\0\x01\x01\x05\0\x03\0\0\0\x09\0\0\0"),
         (
-            ask_tree(TreeAsk::Groups { tree: TREE, bits: 10, groups: vec![(1, 2)] }),
+            ask_tree(TreeAsk::Groups { tree: TREE, by: ROWS, groups: vec![(1, 2)] }),
             22,
             0,
             b"\x10\0\0\0\x02\x05\0\x03\0\0\0\x0A\0\0\0\x01\x01\0\0\0\x02\0\0\0",
+        ),
+        (
+            ask_tree(TreeAsk::Groups { tree: TREE, by: COLUMNS, groups: Vec::new() }),
+            22,
+            0,
+            b"\x10\0\0\0\x02\x05\0\x03\0\0\0\x0A\0\0\x80\0",
         ),
         (
             ask_tree(TreeAsk::Keys { tree: TREE, bits: 10, segments: vec![7], from: Some(bytes("k")) }),
@@ -339,6 +345,8 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
 }
 
 const TREE: TreeId = TreeId { first: 5, n_val: 3, day: 0 };
+const ROWS: Grouping = Grouping { axis: Axis::Rows, bits: 10 };
+const COLUMNS: Grouping = Grouping { axis: Axis::Columns, bits: 10 };
 
 fn ask_tree(ask: TreeAsk) -> PeerMessage {
     PeerMessage::AskTree { id: ID, partitions: 16, ask }

@@ -2,7 +2,7 @@
 
 use super::field::{Field, record, variants};
 use bytes::BytesMut;
-use kv::aae::{DAY_MAX, KeyPage, TreeAnswer, TreeAsk, TreeId};
+use kv::aae::{Axis, DAY_MAX, Grouping, KeyPage, TreeAnswer, TreeAsk, TreeId};
 use protocol::peer::{Malformed, Reader};
 
 /// Where the day begins behind the number of replicas: a tree of what does not end is named as before there were days.
@@ -21,11 +21,26 @@ impl Field for TreeId {
     }
 }
 
+/// Marks a number of bits as that of columns. Who has never heard of columns tells no groups of so many bits apart, and calls all of them
+/// different: so all of the rows are looked at.
+const COLUMNS: u32 = 1 << 31;
+
+impl Field for Grouping {
+    fn put(&self, out: &mut BytesMut) {
+        (self.bits | if self.axis == Axis::Columns { COLUMNS } else { 0 }).put(out);
+    }
+    fn take(from: &mut Reader) -> Result<Grouping, Malformed> {
+        let number = u32::take(from)?;
+        let axis = if number & COLUMNS == 0 { Axis::Rows } else { Axis::Columns };
+        Ok(Grouping { axis, bits: number & !COLUMNS })
+    }
+}
+
 record!(KeyPage { keys, next });
 
 variants!(TreeAsk, "no question about trees" {
     1 Roots { roots: roots },
-    2 Groups { tree: tree, bits: bits, groups: groups },
+    2 Groups { tree: tree, by: by, groups: groups },
     3 Keys { tree: tree, bits: bits, segments: segments, from: start },
 });
 
