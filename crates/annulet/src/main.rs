@@ -55,6 +55,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    os::give_back_large_blocks();
     let done = match Args::parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Kv(command) => kv::run(command),

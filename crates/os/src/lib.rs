@@ -3,16 +3,19 @@
 //! * [`OsClock`] and [`OsRng`]: the kernel's.
 //! * [`OsDisk`]: files, with their operations run by I/O threads or, for start-up and jobs, in place.
 //! * [`JobThreads`]: background work, slice by slice.
+//! * [`give_back_large_blocks`]: what the allocator keeps.
 //!
 //! Linux only: reading without waiting is `preadv2` with `RWF_NOWAIT`. io_uring is left out: many hosts and
 //! container runtimes refuse it, and a group commit needs one operation at a time.
 
+mod allocator;
 mod clock;
 mod disk;
 mod jobs;
 mod rng;
 mod workers;
 
+pub use allocator::give_back_large_blocks;
 pub use clock::OsClock;
 pub use disk::{DiskCounters, DiskFigures, FILES_OPEN_MAX, OPS_MAX, OsDisk, Wake, files_max};
 pub use jobs::{JOBS_MAX, JobThreads};
