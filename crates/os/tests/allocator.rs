@@ -4,7 +4,8 @@
 /// Resident bytes of this process.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
-    let pages: usize = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
+    let pages: usize =
+        statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
     pages * rustix::param::page_size()
 }
 

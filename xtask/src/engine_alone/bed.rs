@@ -126,11 +126,9 @@ impl Bed {
         };
         loop {
             self.turn()?;
-            for event in self.events.drain(..) {
-                match event {
-                    Event::Lookup(ended, answer) if ended == id => return answer.map_err(told),
-                    _ => {}
-                }
+            let ended = self.take(|event| matches!(event, Event::Lookup(ended, _) if *ended == id));
+            if let Some(Event::Lookup(_, answer)) = ended {
+                return answer.map_err(told);
             }
             thread::park_timeout(NAP);
         }
@@ -153,11 +151,9 @@ impl Bed {
         let id = self.store.fold(request, visitor).map_err(told)?;
         loop {
             self.turn()?;
-            for event in self.events.drain(..) {
-                match event {
-                    Event::Fold(ended, end) if ended == id => return end.map_err(told),
-                    _ => {}
-                }
+            let ended = self.take(|event| matches!(event, Event::Fold(ended, _) if *ended == id));
+            if let Some(Event::Fold(_, end)) = ended {
+                return end.map_err(told);
             }
             thread::park_timeout(NAP);
         }
@@ -170,13 +166,16 @@ impl Bed {
 
     /// The page of a scan that was begun, once a turn has brought it.
     pub fn ended_scan(&mut self, id: ScanId) -> Result<Option<ScanPage>> {
-        for event in self.events.drain(..) {
-            match event {
-                Event::Scan(ended, page) if ended == id => return page.map(Some).map_err(told),
-                _ => {}
-            }
+        match self.take(|event| matches!(event, Event::Scan(ended, _) if *ended == id)) {
+            Some(Event::Scan(_, page)) => page.map(Some).map_err(told),
+            _ => Ok(None),
         }
-        Ok(None)
+    }
+
+    /// Takes an event that has come. The others stay for who waits for them: a scan may end while a lookup waits.
+    fn take(&mut self, wanted: impl Fn(&Event) -> bool) -> Option<Event> {
+        let at = self.events.iter().position(wanted)?;
+        Some(self.events.swap_remove(at))
     }
 
     /// Lets the store end everything that is under way or due.
@@ -221,10 +220,8 @@ impl Bed {
         loop {
             self.store.tick();
             self.turn()?;
-            for event in self.events.drain(..) {
-                if let Event::Closed(result) = event {
-                    return result.map_err(told);
-                }
+            if let Some(Event::Closed(result)) = self.take(|event| matches!(event, Event::Closed(_))) {
+                return result.map_err(told);
             }
             thread::park_timeout(NAP);
         }
