@@ -67,9 +67,9 @@ impl Owner {
         let mut owner = Owner { slow, heads: Heads::new(), changes: Vec::new() };
         let found = owner.slow.store.take_checkpoint();
         let is_kept = found.is_some();
-        owner.slow.store.keep_checkpoints(join);
         match found {
             Some(found) => {
+                owner.slow.store.keep_checkpoints(join);
                 owner.heads = decode(&found.records);
                 let parts: Arc<Mutex<Parts>> = Arc::default();
                 let noted = Arc::clone(&parts);
@@ -91,7 +91,12 @@ impl Owner {
                     }
                 }
             }
-            None => owner.heads = owner.read(),
+            None => {
+                // What it reads is as of now, and no checkpoint of a memtable that was frozen before.
+                owner.slow.rest();
+                owner.heads = owner.read();
+                owner.slow.store.keep_checkpoints(join);
+            }
         }
         (owner, report, is_kept)
     }

@@ -47,6 +47,8 @@ pub(super) struct Recovery<'a> {
     pub(super) replay_account: Account,
     /// A number above those of all segments whose files were found.
     pub(super) next_segment: u64,
+    /// The numbers of the last record replayed.
+    passed: (Jsn, Seq),
     pub(super) next_jsn: Jsn,
     pub(super) next_seq: Seq,
     /// Where the records begin that only the memtable has.
@@ -101,6 +103,7 @@ impl<'a> Recovery<'a> {
             accounts: Accounts::default(),
             replay_account: account_at(state),
             next_segment: 0,
+            passed: (Jsn(0), Seq(0)),
             next_jsn: Jsn(state.last_jsn.0 + 1),
             next_seq: Seq(state.last_seq.0 + 1),
             replay_from: (at, state.replay_jsn),
@@ -210,6 +213,7 @@ impl<'a> Recovery<'a> {
 
     /// Numbers up to these are taken.
     fn pass(&mut self, jsn: Jsn, seq: Seq) {
+        self.passed = (jsn, seq);
         self.next_jsn = self.next_jsn.max(Jsn(jsn.0 + 1));
         self.next_seq = self.next_seq.max(Seq(seq.0 + 1));
     }
@@ -249,11 +253,19 @@ impl<'a> Recovery<'a> {
             self.flush()?;
         }
         let full = std::mem::replace(&mut self.memtable, Memtable::new(self.options.memtable_bytes_max));
+        // Not the numbers that are free, which the manifest may know beyond what was replayed so far: a checkpoint is known
+        // by them, and two memtables would have the same.
+        let (last_jsn, last_seq) = self.passed;
+        let end_jsn = Jsn(last_jsn.0 + 1);
+        assert!(
+            self.frozen.back().is_none_or(|older| older.end_jsn < end_jsn),
+            "memtables end one after the other"
+        );
         self.frozen.push_back(Frozen {
             reader: full.reader(),
-            last_seq: Seq(self.next_seq.0 - 1),
+            last_seq,
             end: self.replayed_to,
-            end_jsn: self.next_jsn,
+            end_jsn,
             end_account: self.accounts.of(self.replayed_to.segment),
         });
         Ok(())
