@@ -17,7 +17,7 @@ use crate::entry::{
 use crate::error::Error;
 use crate::journal::record::{self, Kind};
 use crate::journal::writer;
-use crate::memtable::{self, Memtable};
+use crate::memtable;
 use crate::store::segments::Segment;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -273,7 +273,8 @@ impl Store {
     /// them, so a sync is asked for.
     pub(super) fn freeze(&mut self) {
         self.memtable.link();
-        let full = std::mem::replace(&mut self.memtable, Memtable::new(self.options.memtable_bytes_max));
+        let next = self.next_memtable();
+        let full = std::mem::replace(&mut self.memtable, next);
         self.frozen.push_back(Frozen {
             reader: full.reader(),
             last_seq: self.writer.last_seq(),

@@ -1,6 +1,7 @@
 //! What a store does for itself, one of each kind at a time, each as a job.
 //!
 //! * `segment.rs`: the next segment is made as soon as the last one made is in use.
+//! * `memtable.rs`: so is the next memtable.
 //! * `flush.rs`: a frozen memtable is flushed to a table of level 0. `merge.rs`: levels over their size are merged.
 //! * `cut.rs`: tables let go of what was dropped with its range or has ended.
 //! * `manifest.rs`: a flush or merge that is done is an edit; an edit becomes the new version once the manifest
@@ -20,6 +21,7 @@ mod compaction;
 mod cut;
 mod flush;
 mod manifest;
+mod memtable;
 mod merge;
 mod obsolete;
 mod scrub;
@@ -36,6 +38,7 @@ use crate::index::Building;
 use crate::journal::writer::ReadySegment;
 use crate::lost::LostRanges;
 use crate::manifest::{MergeCursors, MergePlan};
+use crate::memtable::Memtable;
 use crate::merge::MergeOutput;
 use crate::table::{Table, TableId};
 use base::Monotonic;
@@ -53,6 +56,7 @@ use std::sync::atomic::AtomicU64;
 pub(super) struct Maintenance {
     pub(super) next_segment: u64,
     segment: Option<Outcome<Result<ReadySegment, Error>>>,
+    memtable: Option<Outcome<Memtable>>,
     flush: Option<Outcome<Result<MergeOutput, Error>>>,
     merge: Option<(MergePlan, Outcome<Result<MergeOutput, Error>>)>,
     merge_cursors: MergeCursors,
@@ -94,6 +98,7 @@ impl Store {
         self.step_index(now);
         if self.writer.fenced().is_none() && !self.waits_for_room() {
             self.want_segment();
+            self.want_memtable();
             self.want_flush();
             self.want_merge();
             self.want_compaction(now);
