@@ -118,9 +118,14 @@ impl Accounts {
         for record in dead {
             let Some(segment) = segments.find(record.jsn) else { continue };
             if let Some(bytes) = segment.bytes_of(record.jsn, record.bytes) {
-                self.entry(segment.id).dead_bytes += u64::from(bytes);
+                self.add_dead(segment.id, u64::from(bytes));
             }
         }
+    }
+
+    /// Counts bytes of a segment as dead.
+    pub fn add_dead(&mut self, id: SegmentId, bytes: u64) {
+        self.entry(id).dead_bytes += bytes;
     }
 
     fn entry(&mut self, id: SegmentId) -> &mut Account {

@@ -3,7 +3,7 @@
 //! It is paced by what clients write, so that it takes a share of the disk that they determine, and by the clock
 //! where they write little. A compaction that fails changes nothing; the store waits before it tries again.
 
-use super::manifest::{Compacted, Edit};
+use super::manifest::{Compacted, Edit, take_some};
 use crate::compaction::{
     Account, Choice, Compaction, CompactionEnd, CompactionError, CompactionRequest, CountDead, DeadRecord,
     Newest, Pace, Run, WASTE_OUTPUTS_MIN, choose,
@@ -63,6 +63,8 @@ pub(in crate::store) struct CompactionState {
     /// Tables that were removed whole, whose records are still to be counted as dead.
     uncounted: VecDeque<Arc<Table>>,
     counting: Option<Outcome<Vec<DeadRecord>>>,
+    /// What such a table had that is not counted yet.
+    dead_left: Vec<DeadRecord>,
     /// Accounts have changed since the last choice.
     stirred: bool,
     /// Up to which record a thorough compaction has come.
@@ -141,7 +143,7 @@ impl Store {
     fn count_dead_in_waiting(&mut self, dead: &[DeadRecord]) {
         let written = self.maintenance.manifest.as_ref().and_then(|run| run.edit.as_ref());
         let waiting = self.maintenance.edits.iter().chain(written).filter_map(|edit| edit.compacted.as_ref());
-        for Compacted { inputs, output } in waiting {
+        for Compacted { inputs, output, .. } in waiting {
             let Some(output) = output else { continue };
             let moved = |record: &DeadRecord| {
                 let segment = self.segments.find(record.jsn);
@@ -150,8 +152,7 @@ impl Store {
                 output.bytes_of(record.jsn, record.bytes).filter(|_| is_input)
             };
             let bytes: u64 = dead.iter().filter_map(moved).map(u64::from).sum();
-            let account = self.accounts.of(output.id);
-            self.accounts.set(output.id, Account { dead_bytes: account.dead_bytes + bytes, ..account });
+            self.accounts.add_dead(output.id, bytes);
         }
     }
 
@@ -165,7 +166,12 @@ impl Store {
         if let Some(counting) = &self.maintenance.compaction.counting {
             let Some(dead) = counting.take() else { return };
             self.maintenance.compaction.counting = None;
-            self.count_dead(&dead);
+            self.maintenance.compaction.dead_left = dead;
+        }
+        let some = take_some(&mut self.maintenance.compaction.dead_left);
+        self.count_dead(&some);
+        if !self.maintenance.compaction.dead_left.is_empty() {
+            return;
         }
         if let Some(table) = self.maintenance.compaction.uncounted.pop_front() {
             let outcome = Outcome::new();
@@ -378,14 +384,12 @@ impl Store {
                 self.counters.compressed.add(&output.compressed);
                 self.note_damage(output.damaged);
                 if let Some(segment) = &output.segment {
-                    self.accounts.set(segment.id, output.account);
-                    let still_there = |record: &DeadRecord| segment.bytes_of(record.jsn, record.bytes);
-                    let dead_bytes = running.dead.iter().filter_map(still_there).map(u64::from).sum();
-                    self.accounts.set(segment.id, Account { dead_bytes, ..output.account });
+                    self.accounts.set(segment.id, Account { dead_bytes: 0, ..output.account });
                     let pinned = output.account.log_bytes;
                     self.maintenance.compaction.pinned.insert(segment.id, pinned);
                 }
-                let compacted = Some(Compacted { inputs: running.inputs, output: output.segment });
+                let Running { inputs, dead, .. } = running;
+                let compacted = Some(Compacted { inputs, output: output.segment, dead });
                 self.maintenance.edits.push(Edit { compacted, ..Edit::default() });
             }
             Err(CompactionError::NotWorth) => {

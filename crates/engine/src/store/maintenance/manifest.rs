@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// unclean starts.
 pub const LEASE_COUNTERS: u64 = 1 << 20;
 
-/// Dead records counted in one turn: each is looked for in the segments' indexes, so this is two milliseconds.
-const DEAD_COUNTED_MAX: usize = 16 << 10;
+/// Dead records counted in one turn: each is looked for in the segments' indexes, so this is half a millisecond.
+const DEAD_COUNTED_MAX: usize = 2 << 10;
 
 /// A change of the version that waits for its manifest.
 #[derive(Default)]
@@ -35,7 +35,7 @@ pub(in crate::store) struct Edit {
     pub(in crate::store) needs_durable: Seq,
     /// Where replay begins from now on, if the edit says so itself: after a sorted load.
     pub(in crate::store) replay_from: Option<(JournalPosition, Jsn, Account)>,
-    /// Records whose versions the ledger has no more, in the order of their numbers.
+    /// Records whose versions the ledger has no more, in the order of their numbers, and which are not counted yet.
     pub(in crate::store) dead: Vec<DeadRecord>,
     /// What compaction has done.
     pub(in crate::store) compacted: Option<Compacted>,
@@ -45,6 +45,8 @@ pub(in crate::store) struct Edit {
 pub(in crate::store) struct Compacted {
     pub(in crate::store) inputs: Vec<Arc<Segment>>,
     pub(in crate::store) output: Option<Arc<Segment>>,
+    /// Records of the inputs that died while it ran, and which are not counted in the output yet.
+    pub(in crate::store) dead: Vec<DeadRecord>,
 }
 
 pub(super) struct ManifestRun {
@@ -118,14 +120,20 @@ impl Store {
         self.write_manifest(state, version, edit);
     }
 
-    /// Counts some of an edit's dead records; `true` when all are counted. A large merge has more of them than fit a
-    /// turn.
+    /// Counts some of an edit's dead records; `true` when all are counted. A large merge, or what died during a long
+    /// compaction, has more of them than fit a turn.
     fn count_some_dead(&mut self, edit: usize) -> bool {
-        let dead = &mut self.maintenance.edits[edit].dead;
-        let left = dead.split_off(dead.len().min(DEAD_COUNTED_MAX));
-        let some = std::mem::replace(dead, left);
+        let edit = &mut self.maintenance.edits[edit];
+        let some = take_some(&mut edit.dead);
+        let mut is_counted = edit.dead.is_empty();
+        if let Some(Compacted { output: Some(output), dead, .. }) = &mut edit.compacted {
+            let bytes_there = |record: &DeadRecord| output.bytes_of(record.jsn, record.bytes);
+            let bytes: u64 = take_some(dead).iter().filter_map(bytes_there).map(u64::from).sum();
+            self.accounts.add_dead(output.id, bytes);
+            is_counted &= dead.is_empty();
+        }
         self.count_dead(&some);
-        self.maintenance.edits[edit].dead.is_empty()
+        is_counted
     }
 
     /// Fills in what the manifest says of tables and segments.
@@ -162,7 +170,9 @@ impl Store {
     /// The segments once `compacted` counts.
     fn segments_after(&self, compacted: Option<&Compacted>) -> Arc<Segments> {
         match compacted {
-            Some(Compacted { inputs, output }) => Arc::new(self.segments.replace(inputs, output.as_ref())),
+            Some(Compacted { inputs, output, .. }) => {
+                Arc::new(self.segments.replace(inputs, output.as_ref()))
+            }
             None => Arc::clone(&self.segments),
         }
     }
@@ -216,4 +226,9 @@ impl Store {
 /// A journal position as the manifest has it.
 pub(crate) fn position(at: Position) -> JournalPosition {
     JournalPosition { segment: at.segment.0, offset: at.offset }
+}
+
+/// The last of them, as many as are counted in one turn.
+pub(super) fn take_some(dead: &mut Vec<DeadRecord>) -> Vec<DeadRecord> {
+    dead.split_off(dead.len().saturating_sub(DEAD_COUNTED_MAX))
 }
