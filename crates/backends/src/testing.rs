@@ -43,7 +43,7 @@ pub fn flip(path: &Path, at: usize) {
     let mut disk = disk();
     let (file, _) = disk::open(&mut *disk, path, OpenMode::Write).unwrap();
     let byte = Bytes::from(vec![content(path)[at] ^ 0x40]);
-    let op = DiskOp::Write { file, offset: at as u64, data: byte, room: 0, sync: false };
+    let op = DiskOp::Write { file, offset: at as u64, data: byte.into(), room: 0, sync: false };
     disk::run(&mut *disk, op).unwrap();
 }
 

@@ -231,7 +231,7 @@ fn finish(
     index: &Index,
 ) -> Result<(), Error> {
     let data = Bytes::from(index.encode());
-    disk::run(disk, DiskOp::Write { file: unfinished, offset: 0, data, room: 0, sync: true })?;
+    disk::run(disk, DiskOp::Write { file: unfinished, offset: 0, data: data.into(), room: 0, sync: true })?;
     disk::run(disk, DiskOp::Close { file: unfinished })?;
     disk::run(disk, DiskOp::SyncDir { path: dest.to_path_buf() })?;
     disk::run(disk, DiskOp::SyncDir { path: folder.to_path_buf() })?;

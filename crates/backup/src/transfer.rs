@@ -86,7 +86,8 @@ impl<'a> Transfer<'a> {
     pub(crate) fn write(&mut self, to: &Path, data: Bytes) -> Result<Sum, Error> {
         let sum = Sum { len: data.len() as u64, crc: crc32c(&data) };
         let (file, _) = disk::open(self.disk, to, OpenMode::Create)?;
-        let written = disk::run(self.disk, DiskOp::Write { file, offset: 0, data, room: 0, sync: true });
+        let written =
+            disk::run(self.disk, DiskOp::Write { file, offset: 0, data: data.into(), room: 0, sync: true });
         disk::run(self.disk, DiskOp::Close { file })?;
         written?;
         Ok(sum)
@@ -122,7 +123,10 @@ impl<'a> Transfer<'a> {
             sum.crc = crc32c_append(sum.crc, &data);
             if let Some(file) = copy {
                 let sync = (sum.len + len) % SYNC_BYTES < len;
-                disk::run(self.disk, DiskOp::Write { file, offset: sum.len, data, room: 0, sync })?;
+                disk::run(
+                    self.disk,
+                    DiskOp::Write { file, offset: sum.len, data: data.into(), room: 0, sync },
+                )?;
             }
             sum.len += len;
             self.pause(len, len)?;

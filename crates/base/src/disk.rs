@@ -13,6 +13,8 @@
 //! ([`DiskErrorKind::is_passing`]), only the operation itself is undone in part, and it may be tried again. A sync
 //! never fails for that: where the system says so of one, bytes are lost, and it is any error.
 
+pub use crate::pieces::Pieces;
+
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
 
@@ -61,8 +63,8 @@ pub enum DiskOp {
         file: FileId,
         /// Where the first byte goes.
         offset: u64,
-        /// What to write.
-        data: Bytes,
+        /// What to write, one piece after the other.
+        data: Pieces,
         /// The length for which the file is to have room; 0 for none ahead of need.
         room: u64,
         /// Whether to sync the file's data before completing.
@@ -282,7 +284,7 @@ pub fn replace_file(disk: &mut dyn Disk, path: &Path, data: Bytes) -> Result<(),
         Err(error) => return Err(error),
     }
     let (file, _) = open(disk, &temporary, OpenMode::Create)?;
-    let written = run(disk, DiskOp::Write { file, offset: 0, data, room: 0, sync: true });
+    let written = run(disk, DiskOp::Write { file, offset: 0, data: data.into(), room: 0, sync: true });
     run(disk, DiskOp::Close { file })?;
     written?;
     run(disk, DiskOp::Rename { from: temporary, to: path.to_path_buf() })?;

@@ -21,6 +21,7 @@ pub mod checksum;
 pub mod clock;
 pub mod collections;
 pub mod disk;
+mod pieces;
 #[cfg(feature = "planted")]
 pub mod planted;
 pub mod queue;

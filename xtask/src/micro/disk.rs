@@ -53,7 +53,7 @@ impl Files {
                 if bytes.len() < to {
                     bytes.resize(to, 0);
                 }
-                bytes[from..to].copy_from_slice(&data);
+                bytes[from..to].copy_from_slice(&data.joined());
             }
             DiskOp::Truncate { file, len } => self.content(file).resize(index(len), 0),
             DiskOp::Rename { from, to } => {

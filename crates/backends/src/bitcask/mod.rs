@@ -163,7 +163,7 @@ impl Bitcask {
             disk::open(&mut *self.disk, &path, OpenMode::Create).map_err(|error| failed(&error))?;
         let header = encode_header(segment, u64::from(is_synced));
         let data = Bytes::copy_from_slice(&header);
-        self.run(DiskOp::Write { file, offset: 0, data, room: 0, sync: true })?;
+        self.run(DiskOp::Write { file, offset: 0, data: data.into(), room: 0, sync: true })?;
         self.run(DiskOp::SyncDir { path: self.folder.clone() })?;
         let len = SEGMENT_HEADER_BYTES as u64;
         self.files.insert(segment, (file, len));
@@ -223,7 +223,7 @@ impl Bitcask {
     fn write_out(&mut self, newest: &mut Newest, data: Vec<u8>, sync: bool) -> Result<(), Error> {
         let (file, offset) = (newest.file, newest.len);
         newest.len += data.len() as u64;
-        self.run(DiskOp::Write { file, offset, data: Bytes::from(data), room: 0, sync })?;
+        self.run(DiskOp::Write { file, offset, data: data.into(), room: 0, sync })?;
         self.files.insert(newest.segment, (file, newest.len));
         Ok(())
     }

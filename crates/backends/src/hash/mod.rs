@@ -239,7 +239,7 @@ impl Hash {
         let start = u64::from(newest.life.block) * u64::from(self.superblock.block_bytes);
         let room = start + u64::from(self.superblock.block_bytes);
         let (file, offset) = (self.file, start + u64::from(offset));
-        self.run(DiskOp::Write { file, offset, data: Bytes::from(data), room, sync })?;
+        self.run(DiskOp::Write { file, offset, data: data.into(), room, sync })?;
         if sync {
             newest.synced = newest.len;
         }

@@ -150,7 +150,10 @@ impl Output {
         }
         let data = Bytes::from(std::mem::take(&mut self.out));
         let len = data.len() as u64;
-        disk::run(disk, DiskOp::Write { file: self.file, offset: self.written, data, room: 0, sync: false })?;
+        disk::run(
+            disk,
+            DiskOp::Write { file: self.file, offset: self.written, data: data.into(), room: 0, sync: false },
+        )?;
         self.written += len;
         Ok(())
     }
@@ -203,7 +206,10 @@ impl Sealing {
             return Ok(true);
         };
         let (len, sync) = (data.len() as u64, self.parts.is_empty());
-        disk::run(disk, DiskOp::Write { file: self.segment.file, offset: self.at, data, room: 0, sync })?;
+        disk::run(
+            disk,
+            DiskOp::Write { file: self.segment.file, offset: self.at, data: data.into(), room: 0, sync },
+        )?;
         self.at += len;
         Ok(false)
     }

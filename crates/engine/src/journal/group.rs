@@ -3,11 +3,11 @@
 //! It begins with a mark that says what was durable when it was handed over ([`Kind::GroupMark`]), lies in one segment, and is
 //! the writer's (`writer.rs`) until the disk has it.
 
+use super::buffer::{Buffer, Spares};
 use super::record::{self, Kind};
 use super::segment::{Position, SealBuilder, SegmentId, durable_mark};
 use crate::entry::{Jsn, Seq};
-use base::disk::FileId;
-use bytes::Bytes;
+use base::disk::{FileId, Pieces};
 
 /// Records on their way to the disk.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Group {
     pub(super) segment: SegmentId,
     pub(super) file: FileId,
     pub(super) offset: u64,
-    pub(super) data: Vec<u8>,
+    pub(super) data: Buffer,
     pub(super) last_seq: Seq,
     /// The numbers that the group's mark carries.
     pub(super) mark: (Jsn, Seq),
@@ -30,7 +30,8 @@ pub(super) struct InFlight {
     pub(super) segment: SegmentId,
     pub(super) file: FileId,
     pub(super) offset: u64,
-    pub(super) data: Bytes,
+    pub(super) data: Pieces,
+    pub(super) len: usize,
     pub(super) last_seq: Seq,
     pub(super) mark: (Jsn, Seq),
     pub(super) sync: bool,
@@ -40,8 +41,8 @@ pub(super) struct InFlight {
 impl InFlight {
     /// The group as it was before it was handed over.
     pub(super) fn put_back(self) -> Group {
-        let InFlight { segment, file, offset, data, last_seq, mark, sync, seal } = self;
-        Group { segment, file, offset, data: data.into(), last_seq, mark, sync, seal }
+        let InFlight { segment, file, offset, data, len: _, last_seq, mark, sync, seal } = self;
+        Group { segment, file, offset, data: Buffer::thaw(data), last_seq, mark, sync, seal }
     }
 }
 
@@ -52,7 +53,7 @@ impl Group {
             segment,
             file,
             offset,
-            data: Vec::new(),
+            data: Buffer::default(),
             last_seq,
             mark: (Jsn(0), Seq(0)),
             sync: false,
@@ -60,12 +61,35 @@ impl Group {
         }
     }
 
-    /// Appends the mark.
+    /// Begins with the mark.
+    pub(super) fn begin(&mut self, durable: Position, spares: &mut Spares) {
+        let mark = self.encoded_mark(durable);
+        self.data.end(mark.len(), spares).extend_from_slice(&mark);
+    }
+
+    /// States anew what is durable.
+    pub(super) fn renew_mark(&mut self, durable: Position) {
+        let mark = self.encoded_mark(durable);
+        self.data.start()[..mark.len()].copy_from_slice(&mark);
+    }
+
     // The number before the group's first record cannot be known to be durable later than the group itself, so
     // the mark's numbers stay when its position is stated anew.
-    pub(super) fn encode_mark(&mut self, durable: Position) {
+    fn encoded_mark(&self, durable: Position) -> Vec<u8> {
+        let (mut out, mark) = (Vec::new(), durable_mark(durable));
         let (jsn, seq) = self.mark;
-        let (out, mark) = (&mut self.data, durable_mark(durable));
-        record::encode_record(out, self.segment, self.offset, Kind::GroupMark, 0, jsn, seq, &[], &mark, &[]);
+        record::encode_record(
+            &mut out,
+            self.segment,
+            self.offset,
+            Kind::GroupMark,
+            0,
+            jsn,
+            seq,
+            &[],
+            &mark,
+            &[],
+        );
+        out
     }
 }

@@ -13,6 +13,7 @@
 //! for finding the next one follows the framing of Kafka and ZFS's embedded checksums. `docs/formats/journal.md`
 //! has every byte.
 
+mod buffer;
 pub mod fault;
 mod group;
 pub mod index;

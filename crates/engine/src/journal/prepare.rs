@@ -47,7 +47,7 @@ impl PrepareSegment {
 
     fn finish(&self, disk: &mut dyn Disk, file: FileId) -> Result<ReadySegment, Error> {
         let header = Bytes::copy_from_slice(&segment::encode_header(self.id, self.incarnation));
-        disk::run(disk, DiskOp::Write { file, offset: 0, data: header, room: 0, sync: true })?;
+        disk::run(disk, DiskOp::Write { file, offset: 0, data: header.into(), room: 0, sync: true })?;
         if !base::planted!(NoDirectorySync) {
             disk::run(disk, DiskOp::SyncDir { path: self.dir.clone() })?;
         }

@@ -49,7 +49,10 @@ impl SealJob {
         }
         let Some(data) = self.parts.pop_front() else { return Ok(Progress::Done) };
         let (len, sync) = (data.len() as u64, self.parts.is_empty());
-        disk::run(disk, DiskOp::Write { file: self.file, offset: self.offset, data, room: 0, sync })?;
+        disk::run(
+            disk,
+            DiskOp::Write { file: self.file, offset: self.offset, data: data.into(), room: 0, sync },
+        )?;
         self.offset += len;
         Ok(if sync { Progress::Done } else { Progress::More })
     }

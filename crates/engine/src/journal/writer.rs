@@ -19,6 +19,7 @@
 //!
 //! `group.rs` is what goes to the disk at once. Making the next segment ahead of need and sealing a full one are jobs (`prepare.rs`, `seal.rs`).
 
+use super::buffer::{self, Spares};
 use super::group::{Group, InFlight};
 use super::record::{self, Kind};
 use super::seal::SealJob;
@@ -32,9 +33,6 @@ use std::collections::VecDeque;
 
 /// Bytes that may wait for the disk: half a second of a fast disk's writing. Beyond it writes are refused.
 pub const WAITING_BYTES_MAX: usize = 64 << 20;
-
-/// A group's buffer that grew past this is not kept for the next group: one huge value must not pin its size.
-const GROUP_BYTES_CAPACITY_MAX: usize = 8 << 20;
 
 /// At durability `none` nobody waits for a group, so it is handed over when so much has gathered, or at a tick: a
 /// wake-up of the writer thread for every few records would cost more than the records.
@@ -138,7 +136,7 @@ pub struct Writer {
     refused: Option<Error>,
     /// It may be tried once more.
     tries: bool,
-    spare: Vec<u8>,
+    spares: Spares,
     counters: JournalCounters,
 }
 
@@ -181,7 +179,7 @@ impl Writer {
             fenced: None,
             refused: None,
             tries: false,
-            spare: Vec::new(),
+            spares: Spares::default(),
             counters: JournalCounters::default(),
         }
     }
@@ -218,7 +216,9 @@ impl Writer {
         let (jsn, seq) = (self.next_jsn, self.next_seq);
         let before = self.open.data.len();
         let (segment, offset) = (self.active.id, self.end);
-        let out = &mut self.open.data;
+        let value_len: usize = value.iter().map(|part| part.len()).sum();
+        let room = record::padded_len(record::HEADER_BYTES + key.len() + head.len() + value_len);
+        let out = self.open.data.end(room, &mut self.spares);
         let span = record::encode_record(out, segment, offset, kind, flags, jsn, seq, key, head, value);
         self.next_jsn = Jsn(jsn.0 + 1);
         self.next_seq = Seq(seq.0 + 1);
@@ -301,20 +301,20 @@ impl Writer {
         let result = if base::planted!(FailedSyncForgotten) { Ok(()) } else { result };
         match result {
             Ok(()) => {
-                self.waiting_bytes -= group.data.len();
-                if !group.data.is_empty() {
+                self.waiting_bytes -= group.len;
+                if group.len > 0 {
                     self.refused = None;
                 }
                 self.written = group.last_seq;
                 if group.sync {
                     self.durable = group.last_seq;
-                    let offset = group.offset + group.data.len() as u64;
+                    let offset = group.offset + group.len as u64;
                     self.durable_position = Position { segment: group.segment, offset };
                 }
                 let (segment, file) = (group.segment, group.file);
-                let data_end = group.offset + group.data.len() as u64;
+                let data_end = group.offset + group.len as u64;
                 let seal = group.seal.map(|heads| SealJob::new(segment, file, data_end, heads));
-                self.reuse(group.data);
+                self.spares.keep(group.data);
                 GroupDone { seal }
             }
             Err(error) if error.kind.is_passing() => {
@@ -323,7 +323,7 @@ impl Writer {
                 GroupDone::default()
             }
             Err(error) => {
-                self.waiting_bytes -= group.data.len();
+                self.waiting_bytes -= group.len;
                 self.fence(error.into());
                 GroupDone::default()
             }
@@ -375,10 +375,10 @@ impl Writer {
             at == segment && offset >= start && offset + len as u64 <= start + data_len as u64
         };
         if let Some(group) = &self.in_flight
-            && holds(group.segment, group.offset, group.data.len())
+            && holds(group.segment, group.offset, group.len)
         {
             let from = usize::try_from(offset - group.offset).ok()?;
-            return Some(group.data.slice(from..from + len));
+            return Some(buffer::slice(&group.data, from, len));
         }
         let group = self
             .full
@@ -386,7 +386,7 @@ impl Writer {
             .chain([&self.open])
             .find(|group| holds(group.segment, group.offset, group.data.len()))?;
         let from = usize::try_from(offset - group.offset).ok()?;
-        Some(Bytes::copy_from_slice(&group.data[from..from + len]))
+        Some(group.data.copy(from, len))
     }
 
     /// The newest version appended.
@@ -492,7 +492,7 @@ impl Writer {
         let before = self.open.data.len();
         self.open.offset = self.end;
         self.open.mark = (self.next_jsn, self.next_seq);
-        self.open.encode_mark(self.durable_position);
+        self.open.begin(self.durable_position, &mut self.spares);
         self.advance(before);
     }
 
@@ -504,9 +504,7 @@ impl Writer {
 
     fn take_open(&mut self) -> Group {
         let fresh = Group::new(self.active.id, self.active.file, self.end, self.open.last_seq);
-        let taken = std::mem::replace(&mut self.open, fresh);
-        self.open.data = std::mem::take(&mut self.spare);
-        taken
+        std::mem::replace(&mut self.open, fresh)
     }
 
     fn change_segment(&mut self) {
@@ -536,20 +534,18 @@ impl Writer {
     // the less damage can be mistaken for a torn tail.
     fn submit(&mut self, mut group: Group, disk: &mut dyn Disk) {
         if !group.data.is_empty() {
-            let mut data = std::mem::take(&mut group.data);
-            group.encode_mark(self.durable_position);
-            data[..group.data.len()].copy_from_slice(&group.data);
-            group.data = data;
+            group.renew_mark(self.durable_position);
         }
-        let data = Bytes::from(group.data);
-        self.counters.groups += u64::from(!data.is_empty());
+        let len = group.data.len();
+        let data = group.data.freeze();
+        self.counters.groups += u64::from(len > 0);
         self.counters.syncs += u64::from(group.sync);
-        self.counters.bytes += data.len() as u64;
-        self.unsynced = if group.sync { 0 } else { self.unsynced + data.len() as u64 };
-        let op = if data.is_empty() {
+        self.counters.bytes += len as u64;
+        self.unsynced = if group.sync { 0 } else { self.unsynced + len as u64 };
+        let op = if len == 0 {
             DiskOp::Sync { file: group.file }
         } else {
-            let room = self.take(group.segment, group.offset + data.len() as u64, group.seal.is_some());
+            let room = self.take(group.segment, group.offset + len as u64, group.seal.is_some());
             let (file, offset, data) = (group.file, group.offset, data.clone());
             DiskOp::Write { file, offset, data, room, sync: group.sync }
         };
@@ -558,6 +554,7 @@ impl Writer {
             file: group.file,
             offset: group.offset,
             data,
+            len,
             last_seq: group.last_seq,
             mark: group.mark,
             sync: group.sync,
@@ -583,18 +580,5 @@ impl Writer {
         self.taken += reach - self.reach.offset;
         self.reach.offset = reach;
         if ahead > end { ahead } else { 0 }
-    }
-
-    // A buffer that only we hold is used again, so that steady writing allocates nothing.
-    fn reuse(&mut self, data: Bytes) {
-        if let Ok(buffer) = data.try_into_mut()
-            && buffer.capacity() <= GROUP_BYTES_CAPACITY_MAX
-        {
-            let mut buffer = Vec::from(buffer);
-            buffer.clear();
-            if buffer.capacity() > self.spare.capacity() {
-                self.spare = buffer;
-            }
-        }
     }
 }

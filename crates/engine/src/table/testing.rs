@@ -68,7 +68,7 @@ impl MemDisk {
                 let bytes = self.files.get_mut(&self.open[&file]).unwrap();
                 let end = offset as usize + data.len();
                 bytes.resize(bytes.len().max(end), 0);
-                bytes[offset as usize..end].copy_from_slice(&data);
+                bytes[offset as usize..end].copy_from_slice(&data.joined());
             }
             DiskOp::Read { file, offset, len } => {
                 let bytes = &self.files[&self.open[&file]];

@@ -155,7 +155,7 @@ impl State {
             self.refused += 1;
             // A part may be there.
             if let DiskOp::Write { file, offset, data, .. } = op {
-                let part = data.slice(..data.len() / 2);
+                let part = data.joined().slice(..data.len() / 2);
                 self.write(file, offset, &part);
             }
             return Err(error(DiskErrorKind::NoSpace, Path::new("full")));
@@ -166,7 +166,7 @@ impl State {
             DiskOp::Close { file } => drop(self.open.remove(&file)),
             DiskOp::Write { file, offset, data, room, sync } => {
                 self.make_room(file, room as usize);
-                self.write(file, offset, &data);
+                self.write(file, offset, &data.joined());
                 let file = &mut self.files[self.open[&file]];
                 if sync {
                     self.lengthened += u64::from(file.synced.len() != file.bytes.len());

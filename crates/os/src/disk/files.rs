@@ -2,7 +2,7 @@
 
 use super::counters::DiskCounters;
 use super::table::{OpenFile, Table, not_open};
-use base::disk::{DiskAnswer, DiskOp, FileId, OpenMode};
+use base::disk::{DiskAnswer, DiskOp, FileId, OpenMode, Pieces};
 use base::{DiskError, DiskErrorKind};
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
@@ -187,10 +187,14 @@ impl Files {
         Ok(DiskAnswer::Done)
     }
 
-    fn write(&self, open: &OpenFile, offset: u64, data: &[u8], sync: bool) -> io::Result<()> {
+    fn write(&self, open: &OpenFile, offset: u64, data: &Pieces, sync: bool) -> io::Result<()> {
         open.change();
-        open.file.write_all_at(data, offset)?;
-        self.counters.count_write(data.len());
+        let mut at = offset;
+        for piece in data.iter() {
+            open.file.write_all_at(piece, at)?;
+            self.counters.count_write(piece.len());
+            at += piece.len() as u64;
+        }
         if sync { self.sync(open) } else { Ok(()) }
     }
 

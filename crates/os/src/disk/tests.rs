@@ -42,7 +42,7 @@ fn create(disk: &mut OsDisk, path: &Path, data: &'static [u8]) -> FileId {
 }
 
 fn write(file: FileId, offset: u64, data: &'static [u8]) -> DiskOp {
-    DiskOp::Write { file, offset, data: Bytes::from_static(data), room: 0, sync: true }
+    DiskOp::Write { file, offset, data: data.into(), room: 0, sync: true }
 }
 
 fn failure(disk: &mut OsDisk, op: DiskOp) -> DiskErrorKind {
@@ -93,7 +93,7 @@ fn room_is_made_ahead_and_reads_as_zeros() {
         let file = create(disk, &path, b"hello");
         let with_room = |offset, room| {
             let data = Bytes::from_static(b" world");
-            DiskOp::Write { file, offset, data, room, sync: true }
+            DiskOp::Write { file, offset, data: data.into(), room, sync: true }
         };
         run(disk, with_room(5, 1 << 20)).unwrap();
         let found = disk::read(disk, file, 0, 2 << 20).unwrap();
@@ -247,7 +247,7 @@ fn operations_are_counted() {
     both(|disk, folder| {
         let file = create(disk, &folder.join("f"), b"12345");
         let data = Bytes::from_static(b"67");
-        run(disk, DiskOp::Write { file, offset: 5, data, room: 0, sync: false }).unwrap();
+        run(disk, DiskOp::Write { file, offset: 5, data: data.into(), room: 0, sync: false }).unwrap();
         run(disk, DiskOp::Sync { file }).unwrap();
         disk::read(disk, file, 0, 100).unwrap();
         disk::read(disk, file, 7, 1).unwrap();
@@ -336,7 +336,7 @@ fn a_full_queue_refuses_by_name_and_a_dropped_handle_finishes_what_it_took() {
     let before = disk.counters().snapshot().writes;
     for offset in 0..OPS_MAX as u64 + 10 {
         disk.submit(
-            DiskOp::Write { file, offset, data: data.clone(), room: 0, sync: false },
+            DiskOp::Write { file, offset, data: data.clone().into(), room: 0, sync: false },
             Token(offset + 1),
         );
     }
@@ -394,7 +394,8 @@ fn what_is_not_durable_keeps_its_handle() {
             .map(|n| {
                 let (file, _) = disk::open(disk, &folder.join(format!("{n}")), OpenMode::Create).unwrap();
                 let data = Bytes::from_static(b"not synced");
-                run(disk, DiskOp::Write { file, offset: 0, data, room: 0, sync: false }).unwrap();
+                run(disk, DiskOp::Write { file, offset: 0, data: data.into(), room: 0, sync: false })
+                    .unwrap();
                 file
             })
             .collect();

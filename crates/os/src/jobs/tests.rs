@@ -64,7 +64,7 @@ fn a_job_shares_the_files_of_its_disk() {
     let mut disk = OsDisk::blocking();
     let (file, _) = disk::open(&mut disk, &folder.path().join("f"), OpenMode::Create).unwrap();
     let data = bytes::Bytes::from_static(b"shared");
-    disk::run(&mut disk, DiskOp::Write { file, offset: 0, data: data.clone(), room: 0, sync: false })
+    disk::run(&mut disk, DiskOp::Write { file, offset: 0, data: data.clone().into(), room: 0, sync: false })
         .unwrap();
     let (sender, read) = channel();
     let threads = JobThreads::new(2, &disk, Arc::new(|| {})).unwrap();

@@ -465,7 +465,7 @@ impl fmt::Display for Shown<'_> {
         }
         match self.0 {
             DiskOp::Write { offset, data, room, .. } => {
-                write!(f, " @{offset}+{} crc {:08x}", data.len(), crc32c(data))?;
+                write!(f, " @{offset}+{} crc {:08x}", data.len(), crc32c(&data.joined()))?;
                 if *room > 0 { write!(f, " room {room}") } else { Ok(()) }
             }
             DiskOp::Read { offset, len, .. } => write!(f, " @{offset}+{len}"),

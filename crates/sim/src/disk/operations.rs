@@ -31,7 +31,7 @@ impl Device {
             DiskOp::Write { offset, ref data, room, sync, .. } => {
                 let file = writable(file)?;
                 let made = self.make_room(file.inode, room);
-                let written = self.write(file.inode, offset, data, fails)?;
+                let written = self.write(file.inode, offset, &data.joined(), fails)?;
                 let own = made.unwrap_or(written);
                 if sync { self.sync(file.inode, begun.after, Some(own), false) } else { Ok(DiskAnswer::Done) }
             }
@@ -80,7 +80,7 @@ impl Device {
             (DiskOp::Write { offset, data, room, .. }, Some(inode)) => {
                 self.make_room(inode, room);
                 let number = self.change();
-                self.file(inode).write(number, offset, data);
+                self.file(inode).write(number, offset, data.joined());
             }
             (DiskOp::Truncate { len, .. }, Some(inode)) => self.file(inode).truncate(number, len),
             (DiskOp::Open { path, mode: OpenMode::Create }, _) => drop(self.open(&path, OpenMode::Create)),

@@ -30,7 +30,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 fn write(file: FileId, offset: u64, data: &[u8], sync: bool) -> DiskOp {
-    DiskOp::Write { file, offset, data: Bytes::copy_from_slice(data), room: 0, sync }
+    DiskOp::Write { file, offset, data: Bytes::copy_from_slice(data).into(), room: 0, sync }
 }
 
 /// Makes a file of `data`, durably.
@@ -439,7 +439,7 @@ fn room_ahead_takes_space_and_is_no_promise() {
     let file = make(&mut handle, "a", b"begin");
     let with_room = |offset, room| {
         let data = Bytes::from_static(&[1; 100]);
-        DiskOp::Write { file, offset, data, room, sync: true }
+        DiskOp::Write { file, offset, data: data.into(), room, sync: true }
     };
     run(&mut handle, with_room(5, 30 << 10)).unwrap();
     assert_eq!(disk.files(), [(path("a"), 30 << 10)]);
@@ -463,7 +463,7 @@ fn a_crash_takes_room_and_what_was_written_into_it_like_any_write() {
         let mut handle = disk.immediate();
         let file = make(&mut handle, "a", &[1; 512]);
         let data = |byte| Bytes::from(vec![byte; 512]);
-        let op = DiskOp::Write { file, offset: 512, data: data(2), room: 8192, sync: seed % 2 == 0 };
+        let op = DiskOp::Write { file, offset: 512, data: data(2).into(), room: 8192, sync: seed % 2 == 0 };
         run(&mut handle, op).unwrap();
         run(&mut handle, write(file, 1024, &data(3), false)).unwrap();
         disk.power_cut();
