@@ -79,7 +79,8 @@ impl Backend for Annulet {
         if !to.is_empty() && from >= to {
             return Ok(());
         }
-        let mut reader = self.store.reader_at(self.store.snapshot());
+        let snapshot = self.store.snapshot();
+        let mut reader = self.store.reader_at(snapshot);
         let range = KeyRange::new(Bytes::copy_from_slice(from), Bytes::copy_from_slice(to));
         let wanted = match what {
             What::Heads => engine::fold::What::Heads(JournalCheck::None),

@@ -305,7 +305,7 @@ impl Embedded {
     }
 
     /// The store as of now, for as long as it is held: for folds made now and run later.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&mut self) -> Snapshot {
         self.store.readable_snapshot()
     }
 
@@ -325,8 +325,9 @@ impl Embedded {
     }
 
     /// Whether there is no key.
-    pub fn is_empty(&self) -> Result<bool, Error> {
-        self.reader_at(self.snapshot()).is_empty()
+    pub fn is_empty(&mut self) -> Result<bool, Error> {
+        let snapshot = self.snapshot();
+        self.reader_at(snapshot).is_empty()
     }
 
     /// One page of a scan.
@@ -439,7 +440,11 @@ impl Embedded {
 
     pub(crate) fn turn(&mut self) {
         self.store.tick();
-        self.store.turn(self.now(), &mut self.events);
+        self.store.turn_at_once(self.now(), &mut self.events);
+        // Jobs are over when they are begun: what they have done is taken.
+        if self.store.is_maintaining() {
+            self.store.turn_at_once(self.now(), &mut self.events);
+        }
     }
 
     fn now(&self) -> Monotonic {

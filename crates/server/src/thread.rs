@@ -190,8 +190,8 @@ fn open_engine(
     };
     let metadata = common.layout.metadata_with(id.0, &common.owner);
     let options = Options { metadata, ..common.options.clone() };
-    let (store, report) = engine::Store::open(folder, options, platform)?;
-    let table = (id == KEEPER).then(|| Shard::read_props(&store, &mut startup)).transpose()?;
+    let (mut store, report) = engine::Store::open(folder, options, platform)?;
+    let table = (id == KEEPER).then(|| Shard::read_props(&mut store, &mut startup)).transpose()?;
     Ok((store.into(), table, report))
 }
 

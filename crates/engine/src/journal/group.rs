@@ -19,6 +19,8 @@ pub(super) struct Group {
     pub(super) last_seq: Seq,
     /// The numbers that the group's mark carries.
     pub(super) mark: (Jsn, Seq),
+    /// What it says was durable; nothing where there is no mark yet.
+    pub(super) marked: Option<Position>,
     pub(super) sync: bool,
     /// The finished segment's summary, on the last group of a segment.
     pub(super) seal: Option<SealBuilder>,
@@ -42,7 +44,7 @@ impl InFlight {
     /// The group as it was before it was handed over.
     pub(super) fn put_back(self) -> Group {
         let InFlight { segment, file, offset, data, len: _, last_seq, mark, sync, seal } = self;
-        Group { segment, file, offset, data: Buffer::thaw(data), last_seq, mark, sync, seal }
+        Group { segment, file, offset, data: Buffer::thaw(data), last_seq, mark, marked: None, sync, seal }
     }
 }
 
@@ -56,6 +58,7 @@ impl Group {
             data: Buffer::default(),
             last_seq,
             mark: (Jsn(0), Seq(0)),
+            marked: None,
             sync: false,
             seal: None,
         }
@@ -65,12 +68,17 @@ impl Group {
     pub(super) fn begin(&mut self, durable: Position, spares: &mut Spares) {
         let mark = self.encoded_mark(durable);
         self.data.end(mark.len(), spares).extend_from_slice(&mark);
+        self.marked = Some(durable);
     }
 
-    /// States anew what is durable.
+    /// States anew what is durable, if that is more by now.
     pub(super) fn renew_mark(&mut self, durable: Position) {
+        if self.marked == Some(durable) {
+            return;
+        }
         let mark = self.encoded_mark(durable);
         self.data.start()[..mark.len()].copy_from_slice(&mark);
+        self.marked = Some(durable);
     }
 
     // The number before the group's first record cannot be known to be durable later than the group itself, so

@@ -169,16 +169,31 @@ impl Store {
     /// what maintenance is due. To be called after new writes, and whenever the disk or a job has woken the
     /// shard. What it has to tell is appended to `events`.
     pub fn turn(&mut self, now: Monotonic, events: &mut Vec<Event>) {
+        self.hand_over(now, events);
+        self.maintain(now, events);
+        self.publish();
+    }
+
+    /// [`Store::turn`] on a disk that is done with an operation when it is given it: what is handed over counts in the same turn.
+    pub(crate) fn turn_at_once(&mut self, now: Monotonic, events: &mut Vec<Event>) {
+        self.hand_over(now, events);
+        self.take_completions(events);
+        self.maintain(now, events);
+        self.publish();
+    }
+
+    fn hand_over(&mut self, now: Monotonic, events: &mut Vec<Event>) {
         self.turned_at = now;
-        // Before anything more may be acknowledged, and shown.
-        self.memtable.link();
+        if self.publisher.is_begun() {
+            // Before anything more may be acknowledged, and shown. Where nobody reads beside the owner, whoever takes a
+            // snapshot sees to it: the more entries wait for it, the less work is each.
+            self.memtable.link();
+        }
         self.take_completions(events);
         self.take_scans(events);
         self.take_folds(events);
         self.sync_by_interval(now);
         self.flush_journal();
-        self.maintain(now, events);
-        self.publish();
     }
 
     /// Everything up to this version may be acknowledged, and shown to whoever reads.
@@ -279,7 +294,8 @@ impl Store {
 
     /// Starts a fold as of now; `visitor` is called on a job's thread, and an event will bring the end.
     pub fn fold(&mut self, request: FoldRequest, visitor: FoldVisitor) -> Result<FoldId, Error> {
-        self.fold_at(request, self.readable_snapshot(), visitor)
+        let snapshot = self.readable_snapshot();
+        self.fold_at(request, snapshot, visitor)
     }
 
     /// [`Store::fold`] as of the moment of `snapshot`.
@@ -313,7 +329,8 @@ impl Store {
     }
 
     /// The same of versions whose records the operating system has: their values can be read by anybody.
-    pub fn readable_snapshot(&self) -> Snapshot {
+    pub fn readable_snapshot(&mut self) -> Snapshot {
+        self.memtable.link();
         self.snapshot_at(self.readable())
     }
 
@@ -323,10 +340,7 @@ impl Store {
     }
 
     fn snapshot_at(&self, seq: Seq) -> Snapshot {
-        assert!(
-            self.memtable.is_linked_to(seq.0),
-            "what the operating system has was linked in an earlier turn"
-        );
+        assert!(self.memtable.is_linked_to(seq.0), "what a snapshot shows is linked before");
         let frozen = self.frozen.iter().rev().map(|frozen| frozen.reader.clone());
         Snapshot {
             seq,

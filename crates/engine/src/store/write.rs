@@ -4,7 +4,8 @@
 //! 2. Make room in the journal.
 //! 3. Append each record to the journal's open group.
 //! 4. Put each entry into the memtable: at once visible to read-modify-writes, not yet acknowledged. It comes into the
-//!    memtable's order with others, when the turn ends or somebody asks for a snapshot.
+//!    memtable's order with others, when enough have gathered or somebody asks for a snapshot; where others read, when the
+//!    turn ends.
 //! 5. Freeze the memtable if it is full.
 //!
 //! The disk comes later, when the turn ends ([`Store::turn`]).

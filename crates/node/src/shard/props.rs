@@ -72,7 +72,7 @@ impl PropsChanges {
 
 impl Shard {
     /// The properties that shard 0's store keeps. Blocks; `disk` completes its operations at once.
-    pub fn read_props(store: &engine::Store, disk: &mut dyn Disk) -> Result<BucketTable, engine::Error> {
+    pub fn read_props(store: &mut engine::Store, disk: &mut dyn Disk) -> Result<BucketTable, engine::Error> {
         let snapshot = store.readable_snapshot();
         props_of(|range| read_all(disk, &snapshot, &range.start, &range.end))
     }

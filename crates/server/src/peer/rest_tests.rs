@@ -43,8 +43,8 @@ fn local(data: &Path, membership: membership::Handle) -> Rc<Local> {
         clock: Arc::new(OsClock::new()),
     };
     let options = Options { metadata: layout.metadata(0), ..Options::default() };
-    let (store, _) = Store::open(&layout::shard_dir(data, 0), options, platform).unwrap();
-    let table = Shard::read_props(&store, &mut startup).unwrap();
+    let (mut store, _) = Store::open(&layout::shard_dir(data, 0), options, platform).unwrap();
+    let table = Shard::read_props(&mut store, &mut startup).unwrap();
     let config = ShardConfig {
         id: ShardId(0),
         layout,

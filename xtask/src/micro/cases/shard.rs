@@ -53,8 +53,8 @@ impl Node {
         };
         let options =
             Options { metadata: layout.metadata(0), indexing: Some(node::INDEXING), ..Options::default() };
-        let (store, _) = Store::open(&layout::shard_dir(Path::new("/data"), 0), options, platform)?;
-        let table = Shard::read_props(&store, &mut *disk.handle())?;
+        let (mut store, _) = Store::open(&layout::shard_dir(Path::new("/data"), 0), options, platform)?;
+        let table = Shard::read_props(&mut store, &mut *disk.handle())?;
         let config = ShardConfig {
             id: ShardId(0),
             layout,

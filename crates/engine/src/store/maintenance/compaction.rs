@@ -309,6 +309,7 @@ impl Store {
             && !before.iter().any(|segment| segment.is_missing());
         let id = SegmentId::compacted(self.maintenance.next_segment);
         self.maintenance.next_segment += 1;
+        self.memtable.link();
         let frozen = self.frozen.iter().rev().map(|frozen| frozen.reader.clone());
         let memtables = std::iter::once(self.memtable.reader()).chain(frozen).collect();
         let request = CompactionRequest {

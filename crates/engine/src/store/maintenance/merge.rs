@@ -23,9 +23,14 @@ impl Store {
             return;
         }
         let replacing_thousandths = self.maintenance.replacing.thousandths();
+        let as_of = (self.counters.manifests, replacing_thousandths);
+        if self.maintenance.no_merge == Some(as_of) {
+            return self.want_cut();
+        }
         let options = MergeOptions { replacing_thousandths, ..self.options.levels() };
         let cursors = &mut self.maintenance.merge_cursors;
         let Some(plan) = self.version.pick_merge(&options, cursors) else {
+            self.maintenance.no_merge = Some(as_of);
             return self.want_cut();
         };
         if plan.tables().any(|table| self.maintenance.damaged_tables.contains(&table.id())) {

@@ -60,6 +60,9 @@ pub(super) struct Maintenance {
     flush: Option<Outcome<Result<MergeOutput, Error>>>,
     merge: Option<(MergePlan, Outcome<Result<MergeOutput, Error>>)>,
     merge_cursors: MergeCursors,
+    /// As of which version no level was found too large: how many manifests had been written, since it changes with them only,
+    /// and how much of what comes in replaces something.
+    no_merge: Option<(u64, u64)>,
     replacing: merge::Replacing,
     /// What merges and the scrub have found lost, for [`Store::take_lost`].
     found_lost: Arc<LostRanges>,

@@ -101,7 +101,7 @@ pub fn open_store(
         clock: Arc::new(HandClock(Arc::clone(&clock.0), AtomicU64::default())),
     };
     let options = Options { metadata: layout.metadata(shard), indexing: Some(node::INDEXING), ..options };
-    let (store, _) = Store::open(&layout::shard_dir(data, shard), options, platform).unwrap();
-    let table = Shard::read_props(&store, &mut startup).unwrap();
+    let (mut store, _) = Store::open(&layout::shard_dir(data, shard), options, platform).unwrap();
+    let table = Shard::read_props(&mut store, &mut startup).unwrap();
     (store, table)
 }
