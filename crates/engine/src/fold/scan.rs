@@ -129,7 +129,7 @@ impl ScanJob {
             if !self.request.past_losses {
                 self.snapshot.lost.check_range(&self.request.start, &self.request.end)?;
             }
-            self.iter.expect(&self.request.start, &self.request.end);
+            self.iter.expect_end(&self.request.end);
             self.iter.seek(disk, &self.request.start)?;
             self.begun = true;
         }

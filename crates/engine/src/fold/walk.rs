@@ -148,7 +148,7 @@ impl FoldWalk {
             if !self.sought {
                 let resumed = self.request.from.as_ref().filter(|place| place.range == self.range);
                 let start = resumed.map_or(&range.start, |place| (&place.key).max(&range.start));
-                self.iter.expect(&range.start, &range.end);
+                self.iter.expect_end(&range.end);
                 self.iter.seek(disk, start)?;
                 self.sought = true;
             }

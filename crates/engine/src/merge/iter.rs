@@ -4,22 +4,22 @@ use super::{Item, Source};
 use crate::compaction::DeadRecord;
 use crate::error::Error;
 use crate::lost::LostRange;
-use crate::table::hint;
+use crate::table::{common_prefix, hint};
 use base::Disk;
 
 /// A cursor over the newest versions of the keys of all sources. It shows deletions; its caller leaves them out.
 ///
 /// The sources stand in the order of their entries, so that what comes next is known without a search: the one that
 /// has moved on is put where it belongs now. Where one run is much larger than the others, that is mostly where it
-/// was, and one comparison tells so; otherwise its place is found by halving. What their keys begin with stands beside them
-/// as a number, which mostly decides without a look at the keys. Where all keys of a walk begin alike, as those of one bucket
-/// or one field do, it is what comes behind that ([`MergeIter::expect`]).
+/// was, and one comparison tells so; otherwise its place is found by halving. What comes behind that with which all keys of the
+/// walk have begun so far, as those of one bucket or one field do, stands beside them as a number, which mostly decides without
+/// a look at the keys.
 pub struct MergeIter {
     sources: Vec<Box<dyn Source>>,
     /// The sources that are at an entry, by their entries: (key ascending, seq descending), the earlier source first.
     /// The first one's is shown.
     order: Vec<Place>,
-    /// What the keys are expected to begin with.
+    /// What all keys since the last seek began with; those of the order do.
     prefix: Vec<u8>,
     /// A copy of the last key shown, for a source that has several versions of it.
     key: Vec<u8>,
@@ -47,15 +47,6 @@ impl MergeIter {
             read: 0,
             replaced: None,
         }
-    }
-
-    /// The keys from `start` up to `end` will be asked for after the next seek; an empty `end` is none. They are compared by
-    /// what comes behind what all of them begin with, and not much is read that lies further on.
-    pub fn expect(&mut self, start: &[u8], end: &[u8]) {
-        self.order.clear();
-        self.prefix.clear();
-        self.prefix.extend(start.iter().zip(end).take_while(|(a, b)| a == b).map(|(a, _)| a));
-        self.sources.iter_mut().for_each(|source| source.expect_end(end));
     }
 
     /// Notes from now on which records belong to versions that a newer one has replaced.
@@ -144,7 +135,14 @@ impl MergeIter {
             self.order.remove(place);
             return;
         };
-        let hint = hint_behind(&self.prefix, item.key);
+        if !item.key.starts_with(&self.prefix) {
+            self.prefix.truncate(common_prefix(&self.prefix, item.key));
+            for place in &mut self.order {
+                let item = self.sources[place.source].item().expect("what has ended is not in the order");
+                place.hint = hint(&item.key[self.prefix.len()..]);
+            }
+        }
+        let hint = hint(&item.key[self.prefix.len()..]);
         self.order[place].hint = hint;
         let behind = &self.order[place + 1..];
         let comes_first = |other: &Place| {
@@ -162,16 +160,6 @@ impl MergeIter {
     }
 }
 
-/// A number that orders like the keys, as far as it goes: of those that begin with `prefix` by what comes behind it.
-#[inline]
-fn hint_behind(prefix: &[u8], key: &[u8]) -> u64 {
-    match key.strip_prefix(prefix) {
-        Some(rest) => hint(rest),
-        None if key < prefix => 0,
-        None => u64::MAX,
-    }
-}
-
 /// Whether entry `a` of source `at` comes before `b` of source `bt`.
 #[inline]
 fn precedes(a: Item<'_>, at: usize, b: Item<'_>, bt: usize) -> bool {
@@ -184,6 +172,12 @@ impl Source for MergeIter {
         self.order.clear();
         for source in &mut self.sources {
             source.seek(disk, key)?;
+        }
+        self.prefix.clear();
+        let mut keys = self.sources.iter().filter_map(|source| Some(source.item()?.key));
+        if let Some(first) = keys.next() {
+            let len = keys.fold(first.len(), |len, key| common_prefix(&first[..len], key));
+            self.prefix.extend_from_slice(&first[..len]);
         }
         for source in 0..self.sources.len() {
             if self.sources[source].item().is_some() {
@@ -205,5 +199,9 @@ impl Source for MergeIter {
 
     fn item(&self) -> Option<Item<'_>> {
         self.item_at(0)
+    }
+
+    fn expect_end(&mut self, key: &[u8]) {
+        self.sources.iter_mut().for_each(|source| source.expect_end(key));
     }
 }

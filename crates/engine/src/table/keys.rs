@@ -190,7 +190,7 @@ pub(crate) fn hint(suffix: &[u8]) -> u64 {
 }
 
 /// How many bytes `a` and `b` begin with in common.
-pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     // Eight bytes at a time: every entry that is written comes past here.
     let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
     let start = words.take_while(|(a, b)| a == b).count() * 8;

@@ -43,7 +43,7 @@ pub use footer::{TABLE_VERSION, TableMeta};
 pub use index::BlockHandle;
 pub use iter::TableIter;
 pub use keys::KeyArray;
-pub(crate) use keys::hint;
+pub(crate) use keys::{common_prefix, hint};
 
 use crate::entry::Seq;
 use crate::error::{Damage, Error};

@@ -6,6 +6,7 @@ use crate::Result;
 use crate::micro::disk::MemoryDisk;
 use base::rng::SplitMix64;
 use bytes::Bytes;
+use engine::fold::{Control, FoldRequest, JournalCheck, KeyRange, Visited, What};
 use engine::journal::SegmentId;
 use engine::journal::record::{Kind, encode_record, parse};
 use engine::memtable::hash;
@@ -103,6 +104,30 @@ pub fn miss_memtable() -> Result<Operation> {
 
 pub fn miss_table() -> Result<Operation> {
     Ok(miss(in_table()?))
+}
+
+/// Folds over the heads of a hundred keys, from five tables and a memtable that have each key up to three times.
+pub fn fold() -> Result<Operation> {
+    const FOLDED: u64 = 100;
+    let (mut store, keys) = (open(&MemoryDisk::default())?, keys(KEYS));
+    for (first, step) in [(0, 1), (0, 2), (1, 3), (2, 5), (3, 7), (4, 11)] {
+        store.flush()?;
+        for key in keys.iter().skip(first).step_by(step) {
+            store.put(key, HEAD, b"")?;
+        }
+    }
+    let snapshot = store.snapshot();
+    let (mut reader, at) = (store.reader_at(snapshot), asked(KEYS));
+    Ok(Box::new(move |number| {
+        let range = KeyRange::new(keys[at(number)].clone(), Bytes::new());
+        let request = FoldRequest::over(range, What::Heads(JournalCheck::None));
+        let request = FoldRequest { items_max: FOLDED, ..request };
+        let mut visit = |found: &Visited<'_>| {
+            assert_eq!(found.head.len(), HEAD.len());
+            Control::Next
+        };
+        assert!(reader.fold(request, &mut visit).expect("the disk is memory").visited > 0);
+    }))
 }
 
 /// A table with all keys, and its blocks.

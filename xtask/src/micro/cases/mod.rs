@@ -45,6 +45,7 @@ pub const ALL: &[Case] = &[
     Case { name: "engine.head_table", prepare: engine::head_table },
     Case { name: "engine.miss_memtable", prepare: engine::miss_memtable },
     Case { name: "engine.miss_table", prepare: engine::miss_table },
+    Case { name: "engine.fold_100", prepare: engine::fold },
     Case { name: "table.filter", prepare: engine::filter },
     Case { name: "table.block_find", prepare: engine::block_find },
     Case { name: "journal.encode_record", prepare: engine::encode_record_case },
