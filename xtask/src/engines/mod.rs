@@ -10,7 +10,7 @@ use crate::stats::median;
 use backends::Kind;
 use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
-use work::{Measure, measure};
+use work::{Measure, generator_us, measure};
 
 /// How the figures of engines are taken.
 #[derive(Args, Clone, Debug)]
@@ -20,6 +20,19 @@ pub struct Options {
     /// Only these parts. The page is not written then.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
+    /// So many objects at most, to try something.
+    #[arg(long, value_name = "COUNT", requires = "only")]
+    objects: Option<u64>,
+    /// Ours and only these beside it, to try something.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = kind_named, requires = "only")]
+    beside: Vec<Kind>,
+}
+
+fn kind_named(name: &str) -> std::result::Result<Kind, String> {
+    kinds().find(|kind| kind.name() == name).ok_or_else(|| {
+        let built: Vec<&str> = kinds().map(Kind::name).collect();
+        format!("there are {}", built.join(", "))
+    })
 }
 
 /// A part of a run: a length of values.
@@ -40,7 +53,7 @@ enum Part {
 }
 
 /// How much is measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Plan {
     /// Bytes of all values of a store, at most.
     bytes: u64,
@@ -48,25 +61,29 @@ struct Plan {
     objects: u64,
     /// How often each engine is measured, all in turns.
     rounds: usize,
+    /// Which are measured beside ours; none for all.
+    beside: Vec<Kind>,
 }
 
-const FULL: Plan = Plan { bytes: 2 << 30, objects: 1_000_000, rounds: 3 };
+const FULL: Plan = Plan { bytes: 2 << 30, objects: 1_000_000, rounds: 3, beside: Vec::new() };
 
-const QUICK: Plan = Plan { bytes: 48 << 20, objects: 30_000, rounds: 1 };
+const QUICK: Plan = Plan { bytes: 48 << 20, objects: 30_000, rounds: 1, beside: Vec::new() };
 
 const QUICK_LEAVES_OUT: &str = "quick: 48 MiB of values, 30,000 objects at most, and one round instead of 2 GiB, a million and 3: \
     it says that all of it runs, and little of who is first";
 
 const METHOD: &str = "\
 Each engine behind the trait of the crate `backends`, in the measuring process, one store and one thread, a cache of 64 MiB where the engine
-has one, compression off, durability `none`; what else each is told is in `docs/bench.md`. One after the other loads a fresh folder with
+has one, compression off, durability `none`; what else each is told is in `docs/bench.md`. A process that is killed loses nothing then of
+annulet, bitcask, hash, LMDB and RocksDB, which give each write to the operating system by itself; of fjall what it has in a buffer, of redb
+up to a thousand writes. Values come back as bytes of their own, or, from fjall, as a share of what is cached. One after the other loads a fresh folder with
 objects in random order, each with a head of 64 bytes, and writes each again in another order; reads as many, heads and values; reads as many
 heads; asks as often for keys that are not there; reads and writes as often, half and half (*mixed*); folds over all heads; and is closed.
 
 CPU is user and system time of the whole process by operation: threads of the engine included, the kernel's own writing back not. That of
 PUT includes closing, that of a fold is by key. The 99.9th percentile and the longest stall are of the mixed operations, less the time that
 the thread waited for a processor; to look at that takes some 3 us of each, as `memory` tells. Bytes written are what the kernel counts of the process, space is what the folder takes in the end: both by byte of
-values and heads. Everything is in the page cache. Ours is measured with jobs that run within the call that causes them, so its stalls are
+values and heads. Everything is in the page cache. Closing flushes what ours has in memory; fjall and RocksDB leave theirs to a log. Ours is measured with jobs that run within the call that causes them, so its stalls are
 those of jobs.
 
 The value of a row is ours over the best of the others that keep anything; the figures of each stand beside it. Compiled without
@@ -95,6 +112,8 @@ const SET: Set<Part, Plan> = Set {
 /// Measures, prints, writes the page.
 pub fn run(options: &Options) -> Result<()> {
     let plan = if options.how.quick { QUICK } else { FULL };
+    let objects = options.objects.unwrap_or(plan.objects);
+    let plan = Plan { objects, beside: options.beside.clone(), ..plan };
     SET.run(plan, &options.how, &options.only, "")
 }
 
@@ -113,8 +132,11 @@ fn specs(size: &str) -> Vec<Spec> {
 }
 
 fn run_size(context: &Context, report: &mut Report, size: &str, value_bytes: usize) -> Result<()> {
-    let plan = context.plan;
+    let plan = &context.plan;
     let count = (plan.bytes / value_bytes as u64).min(plan.objects);
+    let is_measured =
+        |kind: &Kind| *kind == Kind::Annulet || plan.beside.is_empty() || plan.beside.contains(kind);
+    let kinds = || kinds().filter(is_measured);
     let mut all: BTreeMap<(Measure, &str), Vec<f64>> = BTreeMap::new();
     for round in 0..plan.rounds {
         for kind in kinds() {
@@ -136,6 +158,10 @@ fn run_size(context: &Context, report: &mut Report, size: &str, value_bytes: usi
     }
     let missing = Kind::ALL.iter().filter(|kind| !kind.is_built()).map(|kind| kind.name());
     let missing: Vec<&str> = missing.collect();
+    report.remark(format!(
+        "{size}: {count} objects; a key and a number to draw it take {:.3} us",
+        generator_us(count)?
+    ));
     if !missing.is_empty() {
         report.remark(format!("{size}: not built, so not measured: {}", missing.join(", ")));
     }
