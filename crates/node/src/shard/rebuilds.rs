@@ -31,6 +31,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// How many bits more than the trees that there are are told apart while trees are made anew: those that have grown crowded are to be twice
+/// as fine. The finest takes a chunk of its own for nearly each key.
+const FINER: u32 = 2;
+
 /// Damaged keys of a part: a quarter of those that can wait to be healed.
 pub(super) const DAMAGED_MAX: usize = 1024;
 
@@ -102,17 +106,22 @@ struct Making {
 }
 
 /// What folds have made.
-#[derive(Default)]
 struct Made {
     trees: BTreeMap<TreeId, Tree>,
+    /// That the trees tell apart until it is known how many keys they have.
+    bits: u32,
     /// Keys whose values the last part has found missing or damaged.
     damaged: Vec<Bytes>,
 }
 
 impl Made {
     fn change(&mut self, change: &Change) {
-        let tree = self.trees.entry(change.tree).or_insert_with(|| Tree::new(BITS_MAX));
-        tree.change(change.place, change.old, change.new);
+        self.tree(change.tree).change(change.place, change.old, change.new);
+    }
+
+    fn tree(&mut self, id: TreeId) -> &mut Tree {
+        let bits = self.bits;
+        self.trees.entry(id).or_insert_with(|| Tree::new(bits))
     }
 }
 
@@ -184,11 +193,14 @@ impl Rebuilds {
 }
 
 impl Making {
-    fn new((first, check): (u16, JournalCheck)) -> Making {
+    /// Of a partition whose trees tell so many bits apart at most, if it has any.
+    fn new((first, check): (u16, JournalCheck), bits: Option<u32>) -> Making {
+        let bits = bits.map_or(BITS_MAX, |bits| (bits + FINER).min(BITS_MAX));
+        let made = Made { trees: BTreeMap::new(), bits, damaged: Vec::new() };
         Making {
             first,
             check,
-            made: Arc::default(),
+            made: Arc::new(Mutex::new(made)),
             from: None,
             after: None,
             fold: None,
@@ -311,7 +323,8 @@ impl Shard {
                 return;
             }
             let Some(next) = self.trees.rebuilds.next(now) else { return };
-            self.trees.rebuilds.making = Some(Making::new(next));
+            let bits = self.trees.of(next.0).map(|(_, kept)| kept.tree.bits()).max();
+            self.trees.rebuilds.making = Some(Making::new(next, bits));
         }
         let waits = self.admission.len() + self.pacer.len() > 0;
         let Rebuilds { making: Some(making), parts, .. } = &mut self.trees.rebuilds else { return };
@@ -417,8 +430,7 @@ fn gathering(
         if let Some(n_val) = n_vals.of(item.key) {
             let place = KeySegments::number_of(item.key, PLACE_BITS);
             let id = TreeId { first, n_val, day: day_of(item.head) };
-            let tree = made.trees.entry(id).or_insert_with(|| Tree::new(BITS_MAX));
-            tree.change(place, None, Some(leaf(place, item.head)));
+            made.tree(id).change(place, None, Some(leaf(place, item.head)));
         }
         if item.is_damaged {
             made.damaged.push(Bytes::copy_from_slice(item.key));
@@ -448,7 +460,7 @@ mod tests {
     fn a_tree_that_is_made_in_parts_is_that_of_the_end() {
         for seed in 0..500 {
             let mut rng = SplitMix64::new(seed);
-            let mut making = Making::new((0, JournalCheck::None));
+            let mut making = Making::new((0, JournalCheck::None), None);
             // All versions of all keys, by seq: 0 is none.
             let mut versions: Vec<(Seq, u8, u32)> = Vec::new();
             let as_of = |versions: &[(Seq, u8, u32)], key, seq| {
