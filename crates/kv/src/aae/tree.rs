@@ -46,7 +46,7 @@ pub fn leaf(place: u32, head: &[u8]) -> u32 {
 pub enum Axis {
     /// The first.
     Rows,
-    /// Those behind the first [`CROSS_BITS`].
+    /// Those behind the first `CROSS_BITS`.
     Columns,
 }
 
