@@ -38,7 +38,9 @@ impl Buffer {
 
     /// The end, to which a record of `len` bytes can be appended without a move of what is there.
     pub(super) fn end(&mut self, len: usize, spares: &mut Spares) -> &mut Vec<u8> {
-        if self.last.len() + len > PIECE_BYTES && !self.last.is_empty() {
+        if self.last.capacity() == 0 {
+            self.last = spares.take();
+        } else if self.last.len() + len > PIECE_BYTES && !self.last.is_empty() {
             let full = std::mem::replace(&mut self.last, spares.take());
             self.full_len += full.len();
             self.full.push(full);
@@ -60,6 +62,9 @@ impl Buffer {
 
     /// The same bytes, for the disk.
     pub(super) fn freeze(self) -> Pieces {
+        if self.full.is_empty() {
+            return self.last.into();
+        }
         self.full.into_iter().chain([self.last]).map(Bytes::from).collect()
     }
 

@@ -66,38 +66,28 @@ impl Group {
 
     /// Begins with the mark.
     pub(super) fn begin(&mut self, durable: Position, spares: &mut Spares) {
-        let mark = self.encoded_mark(durable);
-        self.data.end(mark.len(), spares).extend_from_slice(&mark);
+        let Group { segment, offset, mark, .. } = *self;
+        put_mark(self.data.end(MARK_BYTES, spares), segment, offset, mark, durable);
         self.marked = Some(durable);
     }
 
     /// States anew what is durable, if that is more by now.
-    pub(super) fn renew_mark(&mut self, durable: Position) {
-        if self.marked == Some(durable) {
-            return;
-        }
-        let mark = self.encoded_mark(durable);
-        self.data.start()[..mark.len()].copy_from_slice(&mark);
-        self.marked = Some(durable);
-    }
-
     // The number before the group's first record cannot be known to be durable later than the group itself, so
-    // the mark's numbers stay when its position is stated anew.
-    fn encoded_mark(&self, durable: Position) -> Vec<u8> {
-        let (mut out, mark) = (Vec::new(), durable_mark(durable));
-        let (jsn, seq) = self.mark;
-        record::encode_record(
-            &mut out,
-            self.segment,
-            self.offset,
-            Kind::GroupMark,
-            0,
-            jsn,
-            seq,
-            &[],
-            &mark,
-            &[],
-        );
-        out
+    // the mark's numbers stay.
+    pub(super) fn renew_mark(&mut self, durable: Position) {
+        if self.marked != Some(durable) {
+            let mut mark = Vec::with_capacity(MARK_BYTES);
+            put_mark(&mut mark, self.segment, self.offset, self.mark, durable);
+            self.data.start()[..mark.len()].copy_from_slice(&mark);
+            self.marked = Some(durable);
+        }
     }
+}
+
+/// A mark's record: a header and a position.
+const MARK_BYTES: usize = record::HEADER_BYTES + 16;
+
+fn put_mark(out: &mut Vec<u8>, segment: SegmentId, offset: u64, (jsn, seq): (Jsn, Seq), durable: Position) {
+    let mark = durable_mark(durable);
+    record::encode_record(out, segment, offset, Kind::GroupMark, 0, jsn, seq, &[], &mark, &[]);
 }

@@ -168,10 +168,9 @@ impl Store {
             self.maintenance.compaction.counting = None;
             self.maintenance.compaction.dead_left = dead;
         }
-        let some = take_some(&mut self.maintenance.compaction.dead_left);
-        self.count_dead(&some);
         if !self.maintenance.compaction.dead_left.is_empty() {
-            return;
+            let some = take_some(&mut self.maintenance.compaction.dead_left);
+            return self.count_dead(&some);
         }
         if let Some(table) = self.maintenance.compaction.uncounted.pop_front() {
             let outcome = Outcome::new();
