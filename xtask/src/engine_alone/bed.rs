@@ -107,6 +107,11 @@ impl Bed {
         self.go_on()
     }
 
+    /// Whether the last write ended its turn.
+    pub fn is_between_turns(&self) -> bool {
+        self.writes == 0
+    }
+
     /// Writes a batch over a version that is known, and what changes of the index, waiting as [`Bed::put`] does.
     pub fn write_over(&mut self, batch: &[Write<'_>], before: Before<'_>) -> Result<()> {
         while let Err(error) = self.store.write_over(batch, before) {

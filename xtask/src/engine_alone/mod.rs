@@ -2,8 +2,10 @@
 //!
 //! Each part makes stores of its own: [`objects`] is what they hold, [`bed`] drives one, and the parts are
 //! [`size`] (what writing, reading and starting cost at so many objects), [`small`] (tiny values, many of them),
-//! [`steady`] (stalls), [`beside`] (what background work does to a steady load) and [`space`] (how large the journal gets).
+//! [`steady`] (stalls), [`beside`] (what background work does to a steady load) and [`space`] (how large the journal gets);
+//! [`bare`] is what the machine takes without a store.
 
+mod bare;
 pub mod bed;
 mod beside;
 mod objects;
@@ -120,7 +122,8 @@ threads; durability `none` where nothing else is said. CPU per operation is user
 until the store is at rest, divided by the operations; the generator is part of it, its own share, measured without a
 store, is `generator_us`. Keys are 16 bytes in random order, heads 24 bytes, values random; user bytes are all three.
 A load of up to a million objects is repeated: the first takes memory that the host of a virtual machine may have to
-give, 2 to 10 us for each page, which are none of the store's; those after it mostly take what the store before gave back.
+give, 2 to 10 us for each page, which are none of the store's; those after it mostly take what the store before gave back. Between
+two loads a plain file of as many bytes is written, and read at random places: `bare_write_us`, `bare_read_us`.
 Options are the default ones, for 20 million objects those that `serve` derives from the machine. Every answer is checked.
 Reads are of keys drawn evenly, with a warm page cache: at 20 million objects of those values that memory holds (the
 newest), from the whole ledger. Entries per level, bytes that merges wrote and hit rates of the block cache stand beside the

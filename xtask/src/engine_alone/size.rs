@@ -1,5 +1,6 @@
 //! What writing, reading, folding and starting cost at so many objects of one size.
 
+use super::bare;
 use super::bed::{Bed, Cpu};
 use super::objects::{Objects, Shape};
 use super::{Context, Plan, told};
@@ -186,7 +187,7 @@ fn options(case: &Case) -> Options {
     Options { durability: Durability::None, memtable_bytes_max, ..options }
 }
 
-/// Loads a store, some times anew; the last one stays.
+/// Loads a store, some times anew; the last one stays. Between loads the machine alone writes and reads as much.
 fn load(
     rows: &Rows<'_>,
     context: &Context,
@@ -198,6 +199,7 @@ fn load(
 ) -> Result<Bed> {
     let generator = generator_us(objects, count.min(200_000))?;
     let (mut us, mut per_s) = (Vec::new(), Vec::new());
+    let (mut bare_write, mut bare_read) = (Vec::new(), Vec::new());
     let loads = if rows.0.name == "1M" { LOADS } else { 1 };
     let bed = loop {
         let mut bed = context.open(dir, options.clone())?;
@@ -214,11 +216,16 @@ fn load(
         }
         bed.close()?;
         fs::remove_dir_all(dir)?;
+        let bare = bare::measure(&context.home, count, objects.shape.value, context.plan.reads)?;
+        bare_write.push(bare.write_us);
+        bare_read.push(bare.read_us);
     };
     let stats = bed.stats();
     let row = rows.put().measured(&us);
     let row = row
         .also("generator_us", Some(generator))
+        .also("bare_write_us", median(&bare_write))
+        .also("bare_read_us", median(&bare_read))
         .also("ops_per_s", median(&per_s))
         .also("refused", Some(bed.refused as f64))
         .also("paced_s", Some(bed.paced.as_secs_f64()));

@@ -1,6 +1,8 @@
 //! Stalls: a load at full speed and a pareto overwrite behind it, each write timed.
 //!
-//! The time that the thread waited for a processor is taken off: it is the machine's, not the engine's.
+//! A write's latency is from when it is handed over to the end of the turn that it is in, when a shard's answers leave: all writes
+//! of a turn wait for its end, not only the last. What the calls themselves take stands beside it. The time that the thread waited for
+//! a processor within the turn is taken off: it is the machine's, not the engine's.
 
 use super::Context;
 use super::bed::RunQueue;
@@ -61,29 +63,30 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     let mut bed = context.open(&dir, Options { durability: Durability::None, ..Options::default() })?;
     for phase in phases() {
         let mut rng = SplitMix::new(5);
-        let mut latencies = Latencies::new();
-        let mut longest = Duration::ZERO;
+        let mut turn = Turn::new()?;
+        let mut calls = Latencies::new();
         let mut tenths = Vec::new();
-        let queue = RunQueue::open()?;
         for part in 0..PARTS {
             let begin = Instant::now();
             let (from, to) = (count * part / PARTS, count * (part + 1) / PARTS);
             for number in from..to {
                 let number = if phase.overwrites { pareto(&mut rng, count) } else { number };
-                let (waited, start) = (queue.waited()?, Instant::now());
+                let start = turn.begin_write();
                 bed.put(&mut objects, number, u64::from(phase.overwrites))?;
-                let took = start.elapsed();
-                let took = took.saturating_sub(queue.waited()?.saturating_sub(waited));
-                latencies.record(took);
-                longest = longest.max(took);
+                calls.record(start.elapsed());
+                if bed.is_between_turns() {
+                    turn.end()?;
+                }
             }
             tenths.push((to - from) as f64 / begin.elapsed().as_secs_f64());
         }
-        let (p50, p999) = (latencies.p50_us(), latencies.percentile_us(99.9));
+        let (p50, p999) = (turn.latencies.p50_us(), turn.latencies.percentile_us(99.9));
         let noise = format!("{count} writes");
-        report.push(phase.stall().valued(longest.as_secs_f64() * 1e3, &*noise))?;
+        report.push(phase.stall().valued(turn.longest.as_secs_f64() * 1e3, &*noise))?;
         let row = phase.tail().valued(p999 / p50, &*noise);
-        report.push(row.also("p50_us", Some(p50)).also("p99.9_us", Some(p999)))?;
+        let row = row.also("p50_us", Some(p50)).also("p99.9_us", Some(p999));
+        let row = row.also("call_p50_us", Some(calls.p50_us()));
+        report.push(row.also("call_p99.9_us", Some(calls.percentile_us(99.9))))?;
         let ratio = tenths[PARTS as usize - 1] / tenths[0];
         report.push(phase.throughput().valued(ratio, &*noise).also("first_per_s", Some(tenths[0])))?;
         report.remark(format!(
@@ -96,6 +99,43 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     }
     bed.rest()?;
     bed.close()
+}
+
+/// The writes of the turn that goes on, and the latencies of those before it.
+struct Turn {
+    writes: Vec<Instant>,
+    latencies: Latencies,
+    longest: Duration,
+    queue: RunQueue,
+    /// How long the thread had waited for a processor when the turn began.
+    waited: Duration,
+}
+
+impl Turn {
+    fn new() -> Result<Turn> {
+        let queue = RunQueue::open()?;
+        let waited = queue.waited()?;
+        Ok(Turn { writes: Vec::new(), latencies: Latencies::new(), longest: Duration::ZERO, queue, waited })
+    }
+
+    fn begin_write(&mut self) -> Instant {
+        let start = Instant::now();
+        self.writes.push(start);
+        start
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let end = Instant::now();
+        let waited = self.queue.waited()?;
+        let machine = waited.saturating_sub(self.waited);
+        self.waited = waited;
+        for start in self.writes.drain(..) {
+            let took = (end - start).saturating_sub(machine);
+            self.latencies.record(took);
+            self.longest = self.longest.max(took);
+        }
+        Ok(())
+    }
 }
 
 /// One of `count` numbers, small ones far more often.
