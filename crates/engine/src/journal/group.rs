@@ -5,7 +5,7 @@
 
 use super::buffer::{Buffer, Spares};
 use super::record::{self, Kind};
-use super::segment::{Position, SealBuilder, SegmentId, durable_mark};
+use super::segment::{DURABLE_MARK_BYTES, Position, SealBuilder, SegmentId, durable_mark};
 use crate::entry::{Jsn, Seq};
 use base::disk::{FileId, Pieces};
 
@@ -72,9 +72,9 @@ impl Group {
     }
 
     /// States anew what is durable, if that is more by now.
-    // The number before the group's first record cannot be known to be durable later than the group itself, so
-    // the mark's numbers stay.
     pub(super) fn renew_mark(&mut self, durable: Position) {
+        // The number before the group's first record cannot be known to be durable later than the group itself, so
+        // the mark's numbers stay.
         if self.marked != Some(durable) {
             let mut mark = Vec::with_capacity(MARK_BYTES);
             put_mark(&mut mark, self.segment, self.offset, self.mark, durable);
@@ -85,7 +85,7 @@ impl Group {
 }
 
 /// A mark's record: a header and a position.
-const MARK_BYTES: usize = record::HEADER_BYTES + 16;
+const MARK_BYTES: usize = record::HEADER_BYTES + DURABLE_MARK_BYTES;
 
 fn put_mark(out: &mut Vec<u8>, segment: SegmentId, offset: u64, (jsn, seq): (Jsn, Seq), durable: Position) {
     let mark = durable_mark(durable);

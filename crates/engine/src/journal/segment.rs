@@ -58,9 +58,12 @@ pub struct Position {
     pub offset: u64,
 }
 
+/// Bytes of a group mark's head: a segment and an offset.
+pub(super) const DURABLE_MARK_BYTES: usize = 16;
+
 /// The head of a group mark: all before `durable` was synced when the group was written.
-pub fn durable_mark(durable: Position) -> [u8; 16] {
-    let mut bytes = [0; 16];
+pub fn durable_mark(durable: Position) -> [u8; DURABLE_MARK_BYTES] {
+    let mut bytes = [0; DURABLE_MARK_BYTES];
     bytes[..8].copy_from_slice(&durable.segment.0.to_le_bytes());
     bytes[8..].copy_from_slice(&durable.offset.to_le_bytes());
     bytes
@@ -68,7 +71,7 @@ pub fn durable_mark(durable: Position) -> [u8; 16] {
 
 /// What a group mark's head says was synced.
 pub fn parse_durable_mark(head: &[u8]) -> Option<Position> {
-    let head: &[u8; 16] = head.try_into().ok()?;
+    let head: &[u8; DURABLE_MARK_BYTES] = head.try_into().ok()?;
     Some(Position { segment: SegmentId(get_u64(head, 0)), offset: get_u64(head, 8) })
 }
 
