@@ -95,6 +95,13 @@ pub const LARGE: Case = Case {
 pub const LARGE_KB8: Case =
     Case { name: "20M", value_kb: 8, objects: |plan| plan.large, put_us: 12.0, get_us: 7.0, ledger: None };
 
+impl Case {
+    /// Small enough for several loads, and for a plain file of as many bytes between two of them.
+    fn is_loaded_anew(&self) -> bool {
+        self.name == "1M"
+    }
+}
+
 /// The rows of a case, by what they measure.
 struct Rows<'a>(&'a Case);
 
@@ -109,6 +116,14 @@ impl Rows<'_> {
 
     fn get(&self) -> Spec {
         self.row(&format!("get {} KB", self.0.value_kb), "us", Some(Bar::AtMost(self.0.get_us)))
+    }
+
+    fn bare_write(&self) -> Spec {
+        self.row(&format!("a plain file's write of {} KB", self.0.value_kb), "us", None)
+    }
+
+    fn bare_read(&self) -> Spec {
+        self.row(&format!("a plain file's read of {} KB", self.0.value_kb), "us", None)
     }
 
     fn bytes_written(&self) -> Spec {
@@ -149,6 +164,9 @@ impl Rows<'_> {
 pub fn specs(case: &Case) -> Vec<Spec> {
     let rows = Rows(case);
     let mut specs = vec![rows.put(), rows.get(), rows.bytes_written()];
+    if case.is_loaded_anew() {
+        specs.extend([rows.bare_write(), rows.bare_read()]);
+    }
     if let Some(bars) = case.ledger {
         specs.extend([rows.head(bars), rows.miss(bars), rows.fold(), rows.start(), rows.rebuild()]);
         specs.push(rows.threads());
@@ -200,7 +218,7 @@ fn load(
     let generator = generator_us(objects, count.min(200_000))?;
     let (mut us, mut per_s) = (Vec::new(), Vec::new());
     let (mut bare_write, mut bare_read) = (Vec::new(), Vec::new());
-    let loads = if rows.0.name == "1M" { LOADS } else { 1 };
+    let loads = if rows.0.is_loaded_anew() { LOADS } else { 1 };
     let bed = loop {
         let mut bed = context.open(dir, options.clone())?;
         sys::forget_peak_memory()?;
@@ -224,12 +242,14 @@ fn load(
     let row = rows.put().measured(&us);
     let row = row
         .also("generator_us", Some(generator))
-        .also("bare_write_us", median(&bare_write))
-        .also("bare_read_us", median(&bare_read))
         .also("ops_per_s", median(&per_s))
         .also("refused", Some(bed.refused as f64))
         .also("paced_s", Some(bed.paced.as_secs_f64()));
     report.push(row)?;
+    if rows.0.is_loaded_anew() {
+        report.push(rows.bare_write().measured(&bare_write))?;
+        report.push(rows.bare_read().measured(&bare_read))?;
+    }
     let user = (count * objects.shape.user_bytes()) as f64;
     let tables = stats.counters.flush_bytes + stats.counters.merge_bytes_written;
     let row = rows.bytes_written().valued(bed.disk().write_bytes as f64 / user, "counted");
