@@ -34,6 +34,44 @@ fn a_store_takes_no_more_memory_than_its_options_say() {
     assert!(most < allowed, "{most} bytes of {allowed}");
 }
 
+/// Who heeds the pace is never refused, and its waits are what flushes and merges need for what it writes: they do not come in steps
+/// as memtables and tables do.
+#[test]
+fn who_waits_as_asked_waits_evenly() {
+    /// What a write takes, and a slice of 4,096 entries: three times as long as writing them.
+    const WRITE_NS: u64 = 500;
+    const SLICE_NS: u64 = 6_000_000;
+    let mut slow = Slow::open(Options {
+        memtable_bytes_max: 4 << 20,
+        segment_bytes_target: 1 << 20,
+        ..Options::default()
+    });
+    let (mut now, mut slice_at, mut waits) = (0, 0, Vec::new());
+    for number in 0..260_000u64 {
+        let key = (number.wrapping_mul(0x9E37_79B9_7F4A_7C15)).to_be_bytes();
+        slow.store.write(&[Write::Put { key: &key, head: b"head", value: &[] }]).expect("nothing is refused");
+        let wait = slow.store.pace().as_nanos() as u64;
+        waits.push(wait);
+        now += WRITE_NS + wait;
+        while slice_at <= now {
+            slice_at += SLICE_NS;
+            slow.run_slice();
+        }
+        if number % 32 == 0 {
+            slow.turn();
+        }
+    }
+    let settled = &mut waits[120_000..];
+    settled.sort_unstable();
+    let (mean, count) = (settled.iter().sum::<u64>() / settled.len() as u64, settled.len());
+    assert!(mean > WRITE_NS, "writes were not slowed: {mean} ns");
+    let (few, many, most) = (settled[count / 10], settled[count * 9 / 10], settled[count - 1]);
+    assert!(
+        few > 0 && many < 3 * mean && most < 10 * mean,
+        "{few} to {many} ns, {most} at most, {mean} would do"
+    );
+}
+
 /// A segment of which a little is dead, too little to go, is looked at once and not for ever.
 #[test]
 fn what_is_not_worth_a_compaction_is_left_alone() {

@@ -8,7 +8,7 @@ use engine::fold::{FoldEnd, FoldRequest, FoldVisitor, ScanId, ScanPage, ScanRequ
 use engine::store::{Event, Platform, StoreStats};
 use engine::{Before, Error, Found, Lookup, Options, Store, Want, Write};
 use os::{DiskCounters, DiskFigures, JobThreads, OsClock, OsDisk, OsRng};
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,8 +28,11 @@ const NAP: Duration = Duration::from_millis(1);
 /// So many turns in a row in which nothing is under way: then nothing is due.
 const QUIET_TURNS: u32 = 50;
 
-/// A wait that is worth a sleep: shorter ones are added up, since a sleep takes tens of microseconds at least.
-const PACE_MIN: Duration = Duration::from_micros(100);
+/// A wait that is worth a sleep: shorter ones are added up. Sleeps last a little longer than asked, so fewer follow.
+const PACE_MIN: Duration = Duration::from_micros(50);
+
+/// What counts of it at most.
+const WAITED_AHEAD_MAX: Duration = Duration::from_millis(1);
 
 /// A store under test.
 pub struct Bed {
@@ -46,6 +49,8 @@ pub struct Bed {
     until: Instant,
     /// How long writes should have waited that have not.
     owed: Duration,
+    /// How much longer than asked the last waits have been.
+    waited_ahead: Duration,
     /// How long writes have waited because the store asked for it.
     pub paced: Duration,
     /// Writes that were refused and tried again.
@@ -58,6 +63,8 @@ impl Bed {
     /// Opens the store in `dir`, or makes one. It is to be done with all that is asked of it within `time_max`.
     pub fn open(dir: &Path, options: Options, time_max: Duration) -> Result<Bed> {
         let begin = Instant::now();
+        // By default the kernel adds up to 50 us to each sleep, as long as the shortest here.
+        fs::write("/proc/self/timerslack_ns", "1000")?;
         let woken = Arc::new(AtomicBool::new(false));
         let (flag, owner) = (Arc::clone(&woken), thread::current());
         let wake: os::Wake = Arc::new(move || {
@@ -84,14 +91,16 @@ impl Bed {
             writes: 0,
             until: begin + time_max,
             owed: Duration::ZERO,
+            waited_ahead: Duration::ZERO,
             paced: Duration::ZERO,
             refused: 0,
             _jobs: jobs,
         })
     }
 
-    /// Writes an object, waiting only if the store refuses more for now.
+    /// Writes an object, once writes have waited as long as the store has asked for, and longer only if it refuses more for now.
     pub fn put(&mut self, objects: &mut Objects, number: u64, version: u64) -> Result<()> {
+        self.wait_owed();
         let (key, head, value) = objects.object(number, version);
         let write = [Write::Put { key, head, value: &value }];
         loop {
@@ -114,6 +123,7 @@ impl Bed {
 
     /// Writes a batch over a version that is known, and what changes of the index, waiting as [`Bed::put`] does.
     pub fn write_over(&mut self, batch: &[Write<'_>], before: Before<'_>) -> Result<()> {
+        self.wait_owed();
         while let Err(error) = self.store.write_over(batch, before) {
             match error {
                 Error::Full { .. } => self.nap()?,
@@ -232,26 +242,33 @@ impl Bed {
         }
     }
 
-    /// Waits as the store asks for after a write, and ends a turn when one is due.
+    /// After a write: ends the turn when that is due, or when the next write is to wait.
     fn go_on(&mut self) -> Result<()> {
         self.owed += self.store.pace();
-        if self.owed >= PACE_MIN {
-            self.wait_owed()?;
-        }
         self.writes += 1;
-        if self.writes >= TURN_WRITES || self.woken.swap(false, Ordering::Acquire) {
+        let full = self.writes >= TURN_WRITES || self.is_wait_due();
+        if full || self.woken.swap(false, Ordering::Acquire) {
             self.writes = 0;
             self.turn()?;
         }
         Ok(())
     }
 
-    fn wait_owed(&mut self) -> Result<()> {
-        self.turn()?;
-        thread::sleep(self.owed);
-        self.paced += self.owed;
+    fn is_wait_due(&self) -> bool {
+        self.owed >= self.waited_ahead + PACE_MIN
+    }
+
+    fn wait_owed(&mut self) {
+        if !self.is_wait_due() {
+            return;
+        }
+        let begin = Instant::now();
+        thread::sleep(self.owed - self.waited_ahead);
+        let waited = begin.elapsed();
+        self.paced += waited;
+        // A processor that came late is no reason to write faster than asked for long.
+        self.waited_ahead = (self.waited_ahead + waited).saturating_sub(self.owed).min(WAITED_AHEAD_MAX);
         self.owed = Duration::ZERO;
-        Ok(())
     }
 
     fn nap(&mut self) -> Result<()> {

@@ -108,6 +108,8 @@ pub struct MergeJob {
     copied: u64,
     dead: Vec<DeadRecord>,
     lost: Vec<LostRange>,
+    /// Versions read so far, for whoever waits for the outcome.
+    read: Arc<AtomicU64>,
     outcome: Outcome<Result<MergeOutput, Error>>,
 }
 
@@ -149,8 +151,14 @@ impl MergeJob {
             copied: 0,
             dead: Vec::new(),
             lost: Vec::new(),
+            read: Arc::default(),
             outcome,
         }
+    }
+
+    /// How many versions it has read from its sources, as of its last slice.
+    pub fn versions_read(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.read)
     }
 
     /// The same, with the new tables cut at these keys, which ascend: none has keys on both sides of one.
@@ -314,7 +322,10 @@ fn fate(
 impl Job for MergeJob {
     fn slice(&mut self, disk: &mut dyn Disk) -> Progress {
         let result = match self.step(disk) {
-            Ok(Progress::More) => return Progress::More,
+            Ok(Progress::More) => {
+                self.read.store(self.iter.versions_read(), Ordering::Relaxed);
+                return Progress::More;
+            }
             Ok(Progress::Done) => Ok(MergeOutput {
                 level: self.request.output_level,
                 tables: std::mem::take(&mut self.tables),

@@ -5,6 +5,10 @@
 //! journal's queue. Each may fill to half of its limit for nothing; from there on writes are to be slowed, by more the
 //! fuller it is, so that a load that is too fast meets a wait of microseconds that grows until both are even, and no
 //! stall. A store cannot wait itself: it only says so. Whoever does not listen is refused at the limit.
+//!
+//! Writes are slowed by the *backlog*: what is still to be read by flushes and merges, of the same limits. What is used of a
+//! limit moves in steps, a frozen memtable a third and a table of level 0 a thirty-second of it, though the work behind it
+//! goes on evenly; waits by that would come in steps as well, of ten times what it takes or of nothing (record 72).
 
 use super::Store;
 use super::write::{LEVEL0_TABLES_MAX, MEMTABLES_FROZEN_MAX};
@@ -36,10 +40,19 @@ impl Store {
         LEVEL0_TABLES_MAX.max(2 * self.options.level0_tables_max)
     }
 
-    /// How long the owner should wait before its next write, if it can: nothing up to half of every limit, then more
-    /// with the square of what is used, [`PACE_MAX`] at the limit.
+    /// How much of the nearest limit is still to be flushed, merged or written, in thousandths.
+    fn backlog(&self) -> u64 {
+        let share = |left: u64, limit: u64| left.saturating_mul(FULL) / limit.max(1);
+        let memtables = (MEMTABLES_FROZEN_MAX + 1) * self.options.memtable_bytes_max;
+        share(self.unflushed_bytes(), memtables as u64)
+            .max(self.unmerged_tables() / self.level0_limit() as u64)
+            .max(share(self.writer.waiting_bytes() as u64, WAITING_BYTES_MAX as u64))
+    }
+
+    /// How long the owner should wait before its next write, if it can: nothing up to a backlog of half of every limit, then
+    /// more with its square, [`PACE_MAX`] at the limit.
     pub fn pace(&self) -> Duration {
-        pace(self.pressure())
+        pace(self.backlog())
     }
 }
 

@@ -73,8 +73,8 @@ impl Store {
         let plan = MergePlan { inputs, output_level: level, drop_deletions: false };
         let outcome = Outcome::new();
         let request = self.merge_request(level, u64::MAX, false);
-        self.spawn.spawn(Box::new(MergeJob::new(plan.sources(), request, outcome.clone())));
-        self.maintenance.merge = Some((plan, outcome));
+        let job = MergeJob::new(plan.sources(), request, outcome.clone());
+        self.begin_merge(plan, job, outcome);
     }
 
     // The memtables hold nothing that is older than a drop when all up to it has been flushed.

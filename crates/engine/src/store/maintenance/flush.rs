@@ -1,5 +1,6 @@
 //! The oldest frozen memtable becomes a table of level 0.
 
+use super::backlog::Underway;
 use super::manifest::Edit;
 use super::merge::in_level;
 use crate::entry::Seq;
@@ -24,12 +25,12 @@ impl Store {
         let outcome = Outcome::new();
         let job = MergeJob::new(vec![source], self.merge_request(0, u64::MAX, false), outcome.clone());
         let job = job.with_sample_in(Arc::clone(&self.version));
-        self.spawn.spawn(Box::new(job));
-        self.maintenance.flush = Some(outcome);
+        let versions = oldest.reader.len() as u64;
+        self.maintenance.flush = Some(Underway::begin(&*self.spawn, job, versions, outcome));
     }
 
     pub(super) fn take_flush(&mut self) {
-        let Some(done) = self.maintenance.flush.as_ref().and_then(Outcome::take) else { return };
+        let Some(done) = self.maintenance.flush.as_ref().and_then(Underway::take) else { return };
         self.maintenance.flush = None;
         match done {
             Ok(output) => {

@@ -2,12 +2,13 @@
 //! from then on of which versions are lost ([`crate::lost`]). A block that passes its checksum and makes no sense is a bug:
 //! its table is merged no more until the next start.
 
+use super::backlog::Underway;
 use super::cut::CutLook;
 use super::manifest::Edit;
 use crate::error::Error;
 use crate::lost::{LostRange, LostRanges};
-use crate::manifest::{MergeOptions, RUNS_MAX};
-use crate::merge::{MergeJob, MergeRequest, MergeStats};
+use crate::manifest::{MergeOptions, MergePlan, RUNS_MAX};
+use crate::merge::{MergeJob, MergeOutput, MergeRequest, MergeStats};
 use crate::store::Store;
 use crate::table::{Table, TableId};
 use base::spawn::Outcome;
@@ -41,12 +42,22 @@ impl Store {
         let outcome = Outcome::new();
         let fences = self.version.fences(&plan, &self.options.levels());
         let job = MergeJob::new(plan.sources(), request, outcome.clone()).with_fences(fences);
-        self.spawn.spawn(Box::new(job));
-        self.maintenance.merge = Some((plan, outcome));
+        self.begin_merge(plan, job, outcome);
+    }
+
+    /// Hands over the one merge at a time.
+    pub(super) fn begin_merge(
+        &mut self,
+        plan: MergePlan,
+        job: MergeJob,
+        outcome: Outcome<Result<MergeOutput, Error>>,
+    ) {
+        let versions = plan.tables().map(|table| table.meta().entries).sum();
+        self.maintenance.merge = Some((plan, Underway::begin(&*self.spawn, job, versions, outcome)));
     }
 
     pub(super) fn take_merge(&mut self) {
-        let Some(done) = self.maintenance.merge.as_ref().and_then(|(_, outcome)| outcome.take()) else {
+        let Some(done) = self.maintenance.merge.as_ref().and_then(|(_, merge)| merge.take()) else {
             return;
         };
         let (plan, _) = self.maintenance.merge.take().expect("just looked");

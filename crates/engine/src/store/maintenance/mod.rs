@@ -3,6 +3,7 @@
 //! * `segment.rs`: the next segment is made as soon as the last one made is in use.
 //! * `memtable.rs`: so is the next memtable.
 //! * `flush.rs`: a frozen memtable is flushed to a table of level 0. `merge.rs`: levels over their size are merged.
+//! * `backlog.rs`: how much of that is still to be done, by which writes are paced.
 //! * `cut.rs`: tables let go of what was dropped with its range or has ended.
 //! * `manifest.rs`: a flush or merge that is done is an edit; an edit becomes the new version once the manifest
 //!   that says so is durable. The lease of dot counters.
@@ -16,6 +17,7 @@
 //! was no room is tried again (`room.rs`). One that meets damage leaves it where it is; a compaction that fails is tried
 //! again.
 
+mod backlog;
 mod backup;
 mod compaction;
 mod cut;
@@ -39,8 +41,8 @@ use crate::journal::writer::ReadySegment;
 use crate::lost::LostRanges;
 use crate::manifest::{MergeCursors, MergePlan};
 use crate::memtable::Memtable;
-use crate::merge::MergeOutput;
 use crate::table::{Table, TableId};
+use backlog::Underway;
 use base::Monotonic;
 use base::spawn::Outcome;
 use compaction::CompactionState;
@@ -57,8 +59,8 @@ pub(super) struct Maintenance {
     pub(super) next_segment: u64,
     segment: Option<Outcome<Result<ReadySegment, Error>>>,
     memtable: Option<Outcome<Memtable>>,
-    flush: Option<Outcome<Result<MergeOutput, Error>>>,
-    merge: Option<(MergePlan, Outcome<Result<MergeOutput, Error>>)>,
+    flush: Option<Underway>,
+    merge: Option<(MergePlan, Underway)>,
     merge_cursors: MergeCursors,
     /// As of which version no level was found too large: how many manifests had been written, since it changes with them only,
     /// and how much of what comes in replaces something.
