@@ -43,9 +43,8 @@ enum Command {
     Check(check::Args),
     /// Run a cluster of several nodes on this machine, for trying things out. Ctrl-C stops them all.
     Dev(dev::Args),
-    /// Make what a cluster needs.
-    #[command(subcommand)]
-    Admin(admin::Command),
+    /// Make what a cluster needs, ask it how it is, and change it.
+    Admin(admin::Args),
     /// Make backups of nodes while they serve, verify them, and make data folders of them.
     #[command(subcommand)]
     Backup(backup::Command),
@@ -61,7 +60,7 @@ fn main() -> ExitCode {
         Command::Kv(command) => kv::run(command),
         Command::Check(args) => check::run(&args),
         Command::Dev(args) => dev::run(&args),
-        Command::Admin(command) => admin::run(&command),
+        Command::Admin(args) => admin::run(&args),
         Command::Backup(command) => backup::run(&command),
         Command::Bench(command) => bench::run(command),
     };

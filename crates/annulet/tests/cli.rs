@@ -201,6 +201,8 @@ fn objects_are_erased_and_tombstones_reaped() {
         done(kv(&server, &["put", "b", &format!("k{at:02}"), "v"]));
     }
     assert_eq!(done(admin(&server, &["erase", "status"])), "nothing was purged since the node's start\n");
+    let node_first = run(folder.path(), &["admin", "--node", &server.http, "erase", "status"]);
+    assert_eq!(done(node_first), "nothing was purged since the node's start\n");
     assert_eq!((count(&server, "erase"), count(&server, "reap")), (12, 0));
     let some = ["erase", "start", "b", "--first", "k00", "--last", "k04", "--per-second", "1000"];
     assert!(done(admin(&server, &some)).starts_with("purge  type     bucket  state"));

@@ -25,7 +25,13 @@ pub struct Answer {
 #[derive(clap::Args)]
 pub struct Node {
     /// Where the node serves HTTP.
-    #[arg(long = "node", value_name = "ADDR:PORT", env = "ANNULET_HTTP", default_value = "127.0.0.1:8098")]
+    #[arg(
+        long = "node",
+        value_name = "ADDR:PORT",
+        env = "ANNULET_HTTP",
+        default_value = "127.0.0.1:8098",
+        global = true
+    )]
     address: String,
 }
 

@@ -16,9 +16,19 @@ pub use cert::{authority_files, make, node_files};
 
 use crate::failure::Failure;
 
+/// What is administered, and by which node.
+#[derive(clap::Args)]
+pub struct Args {
+    // It may stand before the command, too; the commands that ask a node have it.
+    #[command(flatten)]
+    _node: http::Node,
+    #[command(subcommand)]
+    command: Command,
+}
+
 /// What is administered.
 #[derive(clap::Subcommand)]
-pub enum Command {
+enum Command {
     /// Make the certificate authority of a cluster, and a key and a certificate for each node. What is there already
     /// is kept.
     Cert(cert::CertArgs),
@@ -55,8 +65,8 @@ pub enum Command {
 }
 
 /// Does it.
-pub fn run(command: &Command) -> Result<(), Failure> {
-    match command {
+pub fn run(args: &Args) -> Result<(), Failure> {
+    match &args.command {
         Command::Cert(args) => cert::run(args),
         Command::BucketType(command) => types::run(command),
         Command::Cluster(command) => cluster::run(command),
