@@ -3,10 +3,12 @@
 //! Each node is a process of this same program with the flags of `serve`. Nodes whose folders are all new found a cluster together; a
 //! new one beside others that have data joins theirs. A thread for each reads what it prints:
 //! the end of its banner says that it serves, the end of its output that it is gone. One that has left the cluster ends well,
-//! and the others go on. When one fails, or a signal comes, all are told to stop; a second signal kills them.
+//! and the others go on. When one fails, or a signal comes, all are told to stop; a second signal kills them. Each has a pipe
+//! from this process as its input and stops when that ends: so none is left behind, however this process ends.
 
 use crate::admin;
 use crate::failure::{FAILED, Failure, UNUSABLE};
+use crate::serve::STOP_WITH_INPUT;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -173,13 +175,15 @@ fn start(
     command.arg("--data").arg(&plan.folder);
     command.arg("--peer-ca").arg(ca).arg("--peer-cert").arg(&plan.certificate);
     command.arg("--peer-key").arg(&plan.key);
+    command.arg(format!("--{STOP_WITH_INPUT}"));
     // A newcomer has the ring of the cluster.
     let ring_size = args.ring_size.as_ref().filter(|_| entry[0] != JOIN);
     let (durability, backend) = (args.durability.as_ref(), args.backend.as_ref());
     for (flag, value) in [("--ring-size", ring_size), ("--durability", durability), ("--backend", backend)] {
         command.args(value.iter().flat_map(|value| [flag, value]));
     }
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    // The child keeps the pipe's end until it is waited for.
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
     let mut child = command.spawn().map_err(|error| failed(&program, error))?;
     let path = plan.folder.join("pid");
     let written = std::fs::write(&path, format!("{}\n", child.id()));

@@ -3,20 +3,25 @@
 use crate::VERSION;
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use crate::log;
-use clap::{Arg, ArgMatches, Command, FromArgMatches};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
+use rustix::process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit};
 use server::config::{Config, Loaded, Origin, SETTINGS, Setting};
 use server::{Started, config};
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::thread;
 
 const CONFIG: &str = "config";
+
+/// Has a node stop when its standard input ends: what holds the other end need not live to tell it.
+pub const STOP_WITH_INPUT: &str = "stop-with-input";
 
 /// Arguments of `serve`: one flag for each row of the table of settings.
 pub struct Args {
     flags: Vec<(&'static str, String)>,
     file: Option<PathBuf>,
+    stops_with_input: bool,
 }
 
 impl clap::Args for Args {
@@ -37,7 +42,10 @@ impl clap::Args for Args {
             };
             Arg::new(setting.name).long(setting.flag).value_name(setting.value_name).help(help)
         };
-        command.args(SETTINGS.iter().map(flag)).arg(file)
+        let stop = Arg::new(STOP_WITH_INPUT).long(STOP_WITH_INPUT).action(ArgAction::SetTrue);
+        let stop =
+            stop.help("Stop, as at a signal, when the standard input ends: with whoever holds its other end");
+        command.args(SETTINGS.iter().map(flag)).arg(file).arg(stop)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -49,7 +57,8 @@ impl FromArgMatches for Args {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Args, clap::Error> {
         let given = |setting: &Setting| matches.get_one::<String>(setting.name).cloned();
         let flags = SETTINGS.iter().filter_map(|setting| Some((setting.name, given(setting)?))).collect();
-        Ok(Args { flags, file: matches.get_one(CONFIG).cloned() })
+        let stops_with_input = matches.get_flag(STOP_WITH_INPUT);
+        Ok(Args { flags, file: matches.get_one(CONFIG).cloned(), stops_with_input })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -71,6 +80,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     raise_open_files();
     abort_on_panic();
+    if args.stops_with_input {
+        thread::spawn(stop_with_input);
+    }
     let config = loaded.config.clone();
     server::serve(config, |started| {
         log_opening(started);
@@ -89,6 +101,17 @@ fn raise_open_files() {
         && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
     {
         tracing::warn!(%error, "cannot raise the limit of open files");
+    }
+}
+
+/// Waits for the standard input to end, and gives this process the signal that stops it.
+fn stop_with_input() {
+    match io::copy(&mut io::stdin().lock(), &mut io::sink()) {
+        Ok(_) => tracing::info!("the standard input has ended"),
+        Err(error) => tracing::warn!(%error, "the standard input cannot be read"),
+    }
+    if let Err(error) = kill_process(getpid(), Signal::TERM) {
+        tracing::error!(%error, "this process cannot be told to stop");
     }
 }
 

@@ -567,6 +567,16 @@ fn dev_runs_a_cluster_and_stops_all_of_it() {
 }
 
 #[test]
+fn nodes_of_a_dev_that_was_killed_stop_by_themselves() {
+    let dir = tempfile::tempdir().unwrap();
+    let dev = Dev::start(dir.path(), free_ports());
+    kill_process(Pid::from_child(&dev.child), Signal::KILL).unwrap();
+    let log = |node| std::fs::read_to_string(dir.path().join(format!("dev/n{node}/log"))).unwrap();
+    until("clean stops", || (1..=3).all(|node| log(node).contains("stopped; all data is on disk")));
+    assert_eq!(dev.end().0, None);
+}
+
+#[test]
 fn dev_with_more_nodes_than_before_has_them_join() {
     let dir = tempfile::tempdir().unwrap();
     let base = free_ports();
