@@ -50,6 +50,11 @@ impl Board {
         Board { owners, before, zones, quotas, counts, n, zone_cost }
     }
 
+    /// How many neighbours are to differ.
+    pub(super) fn n(&self) -> usize {
+        self.n
+    }
+
     pub(super) fn owners(&self) -> &[u16] {
         &self.owners
     }
@@ -60,6 +65,20 @@ impl Board {
 
     pub(super) fn zones(&self) -> &[u16] {
         &self.zones
+    }
+
+    /// The zones there are, in order.
+    pub(super) fn zone_numbers(&self) -> Vec<u16> {
+        let mut numbers = self.zones.clone();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    /// Whether zones can be kept apart, and only by following each other in one order all around the ring: there are just as many as
+    /// neighbours, so that each must own every `n`th partition.
+    pub(super) fn has_order(&self) -> bool {
+        self.zone_cost == ZONE_COST && self.zone_numbers().len() == self.n
     }
 
     pub(super) fn quotas(&self) -> &[Quota] {
@@ -78,20 +97,28 @@ impl Board {
 
     /// Somebody who has one too many, because others were rounded up.
     pub(super) fn spare(&self) -> Option<u16> {
-        let is_spare = |&number: &u16| {
+        self.spare_of(self.numbers())
+    }
+
+    /// The same among these.
+    pub(super) fn spare_of(&self, mut numbers: impl Iterator<Item = u16>) -> Option<u16> {
+        numbers.find(|&number| {
             let quota = self.quotas[usize::from(number)];
             self.lacks(number) < 0 && quota.count < quota.high
-        };
-        self.numbers().find(is_spare)
+        })
     }
 
     /// Somebody who lacks one because of being rounded up.
     pub(super) fn eager(&self) -> Option<u16> {
-        let is_eager = |&number: &u16| {
+        self.eager_of(self.numbers())
+    }
+
+    /// The same among these.
+    pub(super) fn eager_of(&self, mut numbers: impl Iterator<Item = u16>) -> Option<u16> {
+        numbers.find(|&number| {
             let quota = self.quotas[usize::from(number)];
             self.lacks(number) > 0 && quota.count > quota.low
-        };
-        self.numbers().find(is_eager)
+        })
     }
 
     /// Whether this one was rounded down and could be rounded up in the place of another.

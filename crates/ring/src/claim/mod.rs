@@ -11,7 +11,8 @@
 //! 4. *Few moves* from the ring there is.
 //!
 //! Steps: 1. quotas are fixed; 2. partitions without a claimant are given to whom they suit best, and those who lack some
-//! take from those who have too many, evenly around the ring ([`fill`]); 3. what is too close is swapped away ([`search`]);
+//! take from those who have too many, evenly around the ring ([`fill`]), or where zones have to follow each other in one order, what is
+//! out of it is given to those who are to have it ([`order`]); 3. what is too close is swapped away ([`search`]);
 //! 4. what moved for nothing is moved back; 5. only if something is still too close the ring is laid out anew ([`spread`])
 //! in a way that is known to keep distance, with names given to resemble the ring there is, and steps 3 and 4 again.
 //! The better of the rings is the claim. What could not be kept is told, partition by partition ([`shortfalls`]).
@@ -29,6 +30,7 @@
 
 mod board;
 mod fill;
+mod order;
 mod quota;
 mod search;
 mod spread;
@@ -89,7 +91,7 @@ impl Claimed<'_> {
     /// [`Error::Target`] if `target_n` is not from 1 to [`TARGET_N_MAX`], [`Error::Owners`] if there is not one owner for
     /// each partition, [`Error::NoClaimant`] if no member claims.
     pub fn claim(&self) -> Result<Claim, Error> {
-        self.claim_by(&[fill::fill, spread::by_zone, spread::by_node])
+        self.claim_by(&[keep, spread::by_zone, spread::by_node])
     }
 
     /// The claim that is reached from the owners there are by few moves: the ring is not laid out anew, though that may bring copies
@@ -131,6 +133,11 @@ impl Claimed<'_> {
 
 /// A way to give partitions to claimants.
 type Way = fn(&mut Board);
+
+/// The ring there is, brought to its quotas.
+fn keep(board: &mut Board) {
+    if board.has_order() { order::keep(board) } else { fill::fill(board) }
+}
 
 /// The best ring that is found in these ways; the first is none to make a ring where there was none, unless it is the only one.
 fn best(claimants: &Claimants, before: Vec<u16>, n: usize, ways: &[Way]) -> Board {
