@@ -3,6 +3,7 @@
 use super::request::{Control, FoldEnd, Visited};
 use super::walk::FoldWalk;
 use crate::error::Error;
+use crate::table::Block;
 use base::spawn::Outcome;
 use base::{Disk, Job, Progress};
 use std::sync::Arc;
@@ -19,8 +20,11 @@ pub type FoldVisitor = Box<dyn FnMut(&Visited<'_>) -> Control + Send>;
 pub(crate) struct Fold {
     pub id: FoldId,
     pub(super) cancelled: Arc<AtomicBool>,
-    pub(super) outcome: Outcome<Result<FoldEnd, Error>>,
+    pub(super) outcome: Outcome<Ended>,
 }
+
+/// What has become of a fold, and blocks of tables, each with its number, that are to be kept for lookups.
+pub(crate) type Ended = (Result<FoldEnd, Error>, Vec<(u32, Block)>);
 
 impl Fold {
     /// A fold, and the job that makes it.
@@ -36,7 +40,7 @@ impl Fold {
     }
 
     /// Its end, once.
-    pub fn take(&self) -> Option<Result<FoldEnd, Error>> {
+    pub fn take(&self) -> Option<Ended> {
         self.outcome.take()
     }
 }
@@ -45,25 +49,29 @@ struct FoldJob {
     walk: Option<FoldWalk>,
     visitor: FoldVisitor,
     cancelled: Arc<AtomicBool>,
-    outcome: Outcome<Result<FoldEnd, Error>>,
+    outcome: Outcome<Ended>,
 }
 
 impl Job for FoldJob {
     fn slice(&mut self, disk: &mut dyn Disk) -> Progress {
         let mut walk = self.walk.take().expect("a job that is done is not called");
-        let end = if self.cancelled.load(Ordering::Relaxed) {
-            Ok(walk.give_up())
-        } else {
-            match walk.step(disk, &mut *self.visitor) {
-                Ok(Progress::More) => {
-                    self.walk = Some(walk);
-                    return Progress::More;
-                }
-                Ok(Progress::Done) => Ok(walk.end()),
-                Err(error) => Err(error),
-            }
+        let step = match self.cancelled.load(Ordering::Relaxed) {
+            true => None,
+            false => Some(walk.step(disk, &mut *self.visitor)),
         };
-        self.outcome.set(end);
+        let blocks = match &step {
+            Some(Ok(Progress::More)) => {
+                self.walk = Some(walk);
+                return Progress::More;
+            }
+            _ => walk.take_blocks(),
+        };
+        let end = match step {
+            Some(Ok(_)) => Ok(walk.end()),
+            Some(Err(error)) => Err(error),
+            None => Ok(walk.give_up()),
+        };
+        self.outcome.set((end, blocks));
         Progress::Done
     }
 }

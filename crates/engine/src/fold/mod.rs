@@ -23,8 +23,8 @@ pub(crate) use job::Fold;
 pub use job::{FoldId, FoldVisitor};
 pub use replayed::{Replaced, ReplacedVisitor, Replayed};
 pub use request::{
-    BucketOf, Control, DAMAGED_NAMED_MAX, FoldEnd, FoldRequest, JournalCheck, KeyRange, Modified, Place,
-    RANGES_MAX, Visited, What,
+    BLOCKS_KEPT_MAX, BucketOf, Control, DAMAGED_NAMED_MAX, FoldEnd, FoldRequest, JournalCheck, KeyRange,
+    Modified, Place, RANGES_MAX, Visited, What,
 };
 pub(crate) use scan::Scan;
 pub use scan::{PAGE_BYTES_MAX, ScanId, ScanPage, ScanRequest, Visit, Visitor, read_all};

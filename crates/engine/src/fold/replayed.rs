@@ -3,7 +3,7 @@
 //! The memtables of the replay are gone through one by one, oldest first, each in key order. What a key was before is looked up in
 //! the older ones and the tables: so what changes from one memtable to the next is told apart, and neighbours share blocks.
 
-use super::job::{Fold, FoldId};
+use super::job::{Ended, Fold, FoldId};
 use super::request::{FoldEnd, KeyRange};
 use crate::entry::{Entry, Seq};
 use crate::error::Error;
@@ -118,22 +118,22 @@ struct ReplayedJob {
     walk: Walk,
     visitor: ReplacedVisitor,
     cancelled: Arc<AtomicBool>,
-    outcome: Outcome<Result<FoldEnd, Error>>,
+    outcome: Outcome<Ended>,
 }
 
 impl Job for ReplayedJob {
     fn slice(&mut self, disk: &mut dyn Disk) -> Progress {
-        if !self.cancelled.load(Ordering::Relaxed) {
-            match self.walk.step(disk, &mut self.visitor) {
-                Ok(Progress::More) => return Progress::More,
-                Ok(Progress::Done) => {}
-                Err(error) => {
-                    self.outcome.set(Err(error));
-                    return Progress::Done;
-                }
-            }
-        }
-        self.outcome.set(Ok(FoldEnd { visited: self.walk.visited, ..FoldEnd::default() }));
+        let step = match self.cancelled.load(Ordering::Relaxed) {
+            true => Ok(Progress::Done),
+            false => self.walk.step(disk, &mut self.visitor),
+        };
+        let end = match step {
+            Ok(Progress::More) => return Progress::More,
+            Ok(Progress::Done) => Ok(FoldEnd { visited: self.walk.visited, ..FoldEnd::default() }),
+            Err(error) => Err(error),
+        };
+        // Nobody looks these keys up next.
+        self.outcome.set((end, Vec::new()));
         Progress::Done
     }
 }

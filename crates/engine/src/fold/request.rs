@@ -12,6 +12,9 @@ pub const RANGES_MAX: usize = 4096;
 /// How many damaged records a fold names; the rest are counted.
 pub const DAMAGED_NAMED_MAX: usize = 64;
 
+/// Blocks that one fold keeps for lookups: a megabyte, of a cache that is many times that.
+pub const BLOCKS_KEPT_MAX: usize = 256;
+
 /// Keys from `start` up to `end`, which is not among them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyRange {
@@ -124,13 +127,16 @@ pub struct FoldRequest {
     pub past_losses: bool,
     /// Whether heads whose record fails the check are visited, too, and marked ([`Visited::is_damaged`]).
     pub damaged_too: bool,
+    /// Whether the keys that are visited are about to be looked up: the blocks in which they are found, [`BLOCKS_KEPT_MAX`] at most, are
+    /// kept for that. Of heads whose records are not read.
+    pub keeps_blocks: bool,
 }
 
 impl FoldRequest {
     /// A fold over `what` in one range.
     pub fn over(range: KeyRange, what: What) -> FoldRequest {
         let (modified, segments, from) = (None, None, None);
-        let (items_max, past_losses, damaged_too) = (u64::MAX, false, false);
+        let (items_max, past_losses, damaged_too, keeps_blocks) = (u64::MAX, false, false, false);
         FoldRequest {
             ranges: vec![range],
             what,
@@ -140,6 +146,7 @@ impl FoldRequest {
             from,
             past_losses,
             damaged_too,
+            keeps_blocks,
         }
     }
 

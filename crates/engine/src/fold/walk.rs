@@ -9,7 +9,8 @@
 //! it: which keys were in it is not known. A fold that goes past losses leaves the block out, and says so.
 
 use super::request::{
-    Control, DAMAGED_NAMED_MAX, FoldEnd, FoldRequest, JournalCheck, Place, Visited, What, after_prefix,
+    BLOCKS_KEPT_MAX, Control, DAMAGED_NAMED_MAX, FoldEnd, FoldRequest, JournalCheck, Place, Visited, What,
+    after_prefix,
 };
 use crate::compression::Codec;
 use crate::entry::{Entry, Jsn, Location, Seq};
@@ -17,6 +18,7 @@ use crate::error::{Damage, Error};
 use crate::key_segments::KeySegments;
 use crate::merge::{MergeIter, Source};
 use crate::read::{RecordAt, Snapshot};
+use crate::table::Block;
 use base::disk;
 use base::{Disk, Progress};
 use bytes::Bytes;
@@ -46,6 +48,8 @@ pub(crate) struct FoldWalk {
     sought: bool,
     window: Window,
     end: FoldEnd,
+    /// Blocks of what was visited, and their numbers, where they are to be kept.
+    blocks: Vec<(u32, Block)>,
 }
 
 /// What was gathered and not visited yet.
@@ -102,8 +106,8 @@ impl FoldWalk {
             iter.cut_out();
         }
         let range = request.from.as_ref().map_or(0, |place| place.range);
-        let (window, end) = (Window::default(), FoldEnd::default());
-        Ok(FoldWalk { request, snapshot, iter, range, sought: false, window, end })
+        let (window, end, blocks) = (Window::default(), FoldEnd::default(), Vec::new());
+        Ok(FoldWalk { request, snapshot, iter, range, sought: false, window, end, blocks })
     }
 
     /// Goes on for about a millisecond or a megabyte of the journal.
@@ -120,6 +124,11 @@ impl FoldWalk {
         }
     }
 
+    /// The blocks that are to be kept, and their numbers.
+    pub fn take_blocks(&mut self) -> Vec<(u32, Block)> {
+        std::mem::take(&mut self.blocks)
+    }
+
     /// How it ended, or where it is.
     pub fn end(mut self) -> FoldEnd {
         self.end.has_left_out = !self.iter.take_lost().is_empty();
@@ -134,7 +143,7 @@ impl FoldWalk {
                 let start = self.request.ranges.get(self.range)?.start.clone();
                 return Some(self.request.from.clone().unwrap_or(Place { range: self.range, key: start }));
             }
-            self.place()
+            self.behind_window()
         });
         self.end()
     }
@@ -196,7 +205,7 @@ impl FoldWalk {
         visit: Visit<'_>,
         entries_max: usize,
     ) -> Result<(usize, Control), Error> {
-        let FoldWalk { request, snapshot, iter, range, sought, end, .. } = self;
+        let FoldWalk { request, snapshot, iter, range, sought, end, blocks, .. } = self;
         let key_range = &request.ranges[*range];
         let mut passed = 0;
         while passed < entries_max && end.visited < request.items_max {
@@ -225,6 +234,9 @@ impl FoldWalk {
             }
             let control = visit(&Visited { key: item.key, seq, head, value: None, expires_ms, is_damaged });
             end.visited += 1;
+            if request.keeps_blocks {
+                keep_block(blocks, iter.block());
+            }
             match request.what {
                 What::Buckets(bucket) => {
                     let len = bucket(item.key).min(item.key.len());
@@ -397,6 +409,15 @@ fn entry_of(entry: &Entry<'_>) -> Owned {
         head: Bytes::copy_from_slice(entry.head),
         inline: Bytes::copy_from_slice(entry.inline),
         expires_ms: entry.expires_ms,
+    }
+}
+
+/// Keeps the block of the item that is visited, once for all that are in it.
+fn keep_block(kept: &mut Vec<(u32, Block)>, block: Option<(u32, &Block)>) {
+    if let Some((number, block)) = block.filter(|_| kept.len() < BLOCKS_KEPT_MAX)
+        && kept.last().is_none_or(|(last, of)| (*last, of.table()) != (number, block.table()))
+    {
+        kept.push((number, block.alone()));
     }
 }
 

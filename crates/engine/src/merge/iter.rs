@@ -4,7 +4,7 @@ use super::{Item, Source};
 use crate::compaction::DeadRecord;
 use crate::error::Error;
 use crate::lost::LostRange;
-use crate::table::{common_prefix, hint};
+use crate::table::{Block, common_prefix, hint};
 use base::Disk;
 
 /// A cursor over the newest versions of the keys of all sources. It shows deletions; its caller leaves them out.
@@ -203,5 +203,9 @@ impl Source for MergeIter {
 
     fn expect_end(&mut self, key: &[u8]) {
         self.sources.iter_mut().for_each(|source| source.expect_end(key));
+    }
+
+    fn block(&self) -> Option<(u32, &Block)> {
+        self.sources[self.order.first()?.source].block()
     }
 }

@@ -1,11 +1,12 @@
 //! What a merge reads from.
 
 use crate::Seq;
+use crate::drops::is_before_end;
 use crate::error::Error;
 use crate::key_segments::KeySegments;
 use crate::lost::LostRange;
 use crate::memtable::{Cursor, MemtableReader};
-use crate::table::{Table, TableIter};
+use crate::table::{Block, Table, TableIter};
 use base::Disk;
 use std::sync::Arc;
 
@@ -32,9 +33,14 @@ pub trait Source: Send {
     /// The entry it is at; `None` past the end.
     fn item(&self) -> Option<Item<'_>>;
 
-    /// What will be asked for after the next seek ends before `key`, unless that is empty: nothing is to be read ahead that
-    /// lies further on.
+    /// What will be asked for after the next seek ends before `key`, unless that is empty: what lies further on is not to be read. Of that
+    /// versions may be left out, so what is shown there means nothing.
     fn expect_end(&mut self, _key: &[u8]) {}
+
+    /// The block of a table that the entry is in, and its number there; `None` of what is in memory, and past the end.
+    fn block(&self) -> Option<(u32, &Block)> {
+        None
+    }
 
     /// Leaves out damaged blocks from now on, where it would fail, and remembers what was in them.
     fn cut_out(&mut self) {}
@@ -65,6 +71,10 @@ impl Source for TableIter {
 
     fn expect_end(&mut self, key: &[u8]) {
         TableIter::expect_end(self, key);
+    }
+
+    fn block(&self) -> Option<(u32, &Block)> {
+        TableIter::block(self)
     }
 
     fn cut_out(&mut self) {
@@ -131,7 +141,7 @@ pub struct Run {
     cut_out: Option<Vec<LostRange>>,
     /// The segments whose keys are wanted, if not all are.
     segments: Option<KeySegments>,
-    /// Where reading ahead ends; empty for nowhere.
+    /// What is wanted ends before this key; empty for nowhere.
     end: Vec<u8>,
 }
 
@@ -189,7 +199,8 @@ impl Run {
 
     fn enter(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error> {
         self.leave();
-        let Some(table) = self.tables.get(self.at) else { return Ok(()) };
+        let is_wanted = |table: &&Arc<Table>| is_before_end(&table.meta().min_key, &self.end);
+        let Some(table) = self.tables.get(self.at).filter(is_wanted) else { return Ok(()) };
         let mut iter = match &self.segments {
             Some(segments) => TableIter::of_segments(Arc::clone(table), segments.clone()),
             None => TableIter::new(Arc::clone(table)),
@@ -234,6 +245,10 @@ impl Source for Run {
 
     fn expect_end(&mut self, key: &[u8]) {
         self.end = key.to_vec();
+    }
+
+    fn block(&self) -> Option<(u32, &Block)> {
+        self.iter.as_ref().and_then(TableIter::block)
     }
 
     fn cut_out(&mut self) {

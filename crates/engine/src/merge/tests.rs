@@ -8,11 +8,11 @@ use crate::error::Error;
 use crate::key_segments::KeySegments;
 use crate::memtable::Memtable;
 use crate::table::testing::{MemDisk, Model, as_version_2, deletion, dir, entry, table};
-use crate::table::{Table, TableIter};
+use crate::table::{BlockHandle, Table, TableIter};
 use base::spawn::{Job, Outcome, Progress};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -299,6 +299,61 @@ fn of_segments(disk: &mut MemDisk, layers: &[(Model, u8)], wanted: Option<&KeySe
     MergeIter::new(sources)
 }
 
+/// A walk over the keys of some segments in a part of a run read a block behind its end, too, or went on to the next table for
+/// one; and each walk read the lengths of all buckets of its tables once more.
+#[test]
+fn a_walk_of_segments_reads_what_it_lands_in() {
+    let mut disk = MemDisk::default();
+    let key = |number: u64| format!("key-{number:06}").into_bytes();
+    let tables: Vec<Arc<Table>> = (0..6)
+        .map(|at| {
+            let keys = (at * 3000..(at + 1) * 3000).map(|number| (key(number), number));
+            let model = keys.map(|(key, number)| (key.clone(), (number, entry(&key, number, 60))));
+            table(&mut disk, at + 1, &model.collect())
+        })
+        .collect();
+    let block_of = |key: &[u8]| {
+        let table = tables.iter().find(|table| table.meta().covers(key)).unwrap();
+        (table.id(), table.find_block(key).unwrap().index)
+    };
+    let ranges = [(1000, 2500), (1000, 2500), (2500, 3700), (9000, 9001), (17_000, 17_900)];
+    let of_segments = ranges.map(|(start, end)| {
+        // Of some of 2^14 segments, as an exchange asks: each has a key of the range, and one elsewhere.
+        let numbers = (0..5).map(|at| KeySegments::number_of(&key(start + at * (end - start) / 5), 14));
+        let wanted = KeySegments::new(14, numbers).unwrap();
+        let mut run = Run::new(tables.clone()).of_segments(wanted.clone());
+        disk.reads.clear();
+        run.expect_end(&key(end));
+        run.seek(&mut disk, &key(start)).unwrap();
+        let mut found = Vec::new();
+        while let Some(item) = run.item().filter(|item| *item.key < *key(end)) {
+            found.extend(wanted.contains(item.key).then(|| item.key.to_vec()));
+            run.next(&mut disk).unwrap();
+        }
+        let has_wanted = (0..18_000).map(key).filter(|key| wanted.contains(key));
+        let expected: Vec<Vec<u8>> =
+            has_wanted.clone().filter(|it| (key(start)..key(end)).contains(it)).collect();
+        assert_eq!(found, expected);
+        let blocks: BTreeSet<_> = has_wanted.map(|key| block_of(&key)).collect();
+        let between = block_of(&key(start))..=block_of(&key(end));
+        let (mut blocks_read, mut segments_read) = (BTreeSet::new(), 0);
+        for (path, offset, len) in disk.reads.drain(..) {
+            let table = tables.iter().find(|table| table.path() == path).unwrap();
+            let is_read = |block: &BlockHandle| (offset..offset + len as u64).contains(&block.offset);
+            let read: Vec<_> = (0..).map_while(|at| table.block(at)).filter(is_read).collect();
+            segments_read += if read.is_empty() { len } else { 0 };
+            for block in read {
+                assert!(blocks_read.insert((table.id(), block.index)), "once");
+            }
+        }
+        let expected: BTreeSet<_> = blocks.into_iter().filter(|block| between.contains(block)).collect();
+        assert_eq!(blocks_read, expected, "from {start} to {end}");
+        segments_read
+    });
+    // The lengths of sixteen buckets, of one table.
+    assert_eq!(of_segments[0], of_segments[1] + 64);
+}
+
 proptest! {
     #[test]
     fn a_merge_of_segments_is_a_filter_of_the_whole(
@@ -325,10 +380,13 @@ proptest! {
         expected.retain(|key, _| wanted.contains(key));
         let mut disk = MemDisk::default();
         let mut some = of_segments(&mut disk, &layers, Some(&wanted));
-        // Whatever end is expected, all keys come, in order.
+        // Whatever end is expected, all keys before it come, in order.
         some.expect_end(&end);
         let mut seen = collect(&mut disk, &mut some, &start);
         seen.retain(|key, _| wanted.contains(key));
+        let is_before_end = |key: &Vec<u8>| end.is_empty() || *key < end;
+        seen.retain(|key, _| is_before_end(key));
+        expected.retain(|key, _| is_before_end(key));
         prop_assert_eq!(seen, expected);
     }
 }

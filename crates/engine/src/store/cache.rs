@@ -74,6 +74,11 @@ impl BlockCache {
         }
     }
 
+    /// Keeps a block that will be asked for soon.
+    pub fn keep(&mut self, index: u32, block: Block) {
+        self.blocks.insert((block.table(), index), block);
+    }
+
     /// Whether this block's mark is in its place; it is afterwards.
     fn comes_again(&mut self, table: TableId, index: u32) -> bool {
         let hash = (table.0.wrapping_mul(TABLE_SPREAD) ^ u64::from(index)).wrapping_mul(BLOCK_SPREAD);

@@ -438,8 +438,10 @@ impl Store {
     }
 
     fn take_folds(&mut self, events: &mut Vec<Event>) {
-        self.folds.retain(|fold| match fold.take() {
-            Some(end) => {
+        let Store { folds, cache, .. } = self;
+        folds.retain(|fold| match fold.take() {
+            Some((end, blocks)) => {
+                blocks.into_iter().for_each(|(number, block)| cache.keep(number, block));
                 events.push(Event::Fold(fold.id, end));
                 false
             }

@@ -104,6 +104,16 @@ impl Block {
         self.bytes.slice_ref(entry)
     }
 
+    /// The same in memory of its own: the bytes of one that was read with others keep those, too.
+    pub fn alone(&self) -> Block {
+        Block { bytes: Bytes::copy_from_slice(&self.bytes), ..self.clone() }
+    }
+
+    /// The table that it is of.
+    pub fn table(&self) -> TableId {
+        self.table
+    }
+
     /// How many entries there are; at least one.
     pub fn count(&self) -> usize {
         usize::from(self.count)

@@ -26,8 +26,8 @@ pub struct TableIter {
     window_at: u64,
     /// How much is read next.
     ahead: usize,
-    /// The last block that is worth reading ahead.
-    ahead_last: u32,
+    /// The first block behind the end that is expected: neither it nor any after it is read.
+    blocks_end: u32,
     block: Option<(u32, Block)>,
     index: usize,
     /// Begins with what all keys of the block begin with.
@@ -67,7 +67,7 @@ impl TableIter {
             window: Bytes::new(),
             window_at: 0,
             ahead: READAHEAD_BYTES_FIRST,
-            ahead_last: u32::MAX,
+            blocks_end: u32::MAX,
             block: None,
             index: 0,
             key: Vec::new(),
@@ -84,12 +84,17 @@ impl TableIter {
         TableIter { blocks: Blocks::Of(segments), ..TableIter::new(table) }
     }
 
-    /// Reads no block ahead that only has keys behind `key`, unless that is empty.
+    /// Reads no block that only has keys behind `key`, unless that is empty: it is past the end there.
     pub fn expect_end(&mut self, key: &[u8]) {
-        self.ahead_last = match key {
+        self.blocks_end = match key {
             [] => u32::MAX,
-            key => self.table.find_block(key).map_or(0, |block| block.index),
+            key => self.table.find_block(key).map_or(0, |block| block.index + 1),
         };
+    }
+
+    /// The block that the entry is in, and its number; `None` past the end.
+    pub fn block(&self) -> Option<(u32, &Block)> {
+        self.block.as_ref().map(|(number, block)| (*number, block))
     }
 
     /// Leaves damaged blocks out from now on where it goes forward, and remembers what was in them.
@@ -105,6 +110,11 @@ impl TableIter {
     /// Goes to the first entry whose key is `key` or after it. After an error it is past the end.
     pub fn seek(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error> {
         self.ahead = READAHEAD_BYTES_FIRST;
+        if self.blocks_end == 0 || *key > *self.table.meta().max_key {
+            // Nothing is to be found here, and nothing need be read to know it.
+            self.block = None;
+            return Ok(());
+        }
         self.choose_blocks(disk)?;
         let Some(block) = self.table.find_block(key) else {
             return self.enter(disk, 0);
@@ -236,7 +246,8 @@ impl TableIter {
     /// left out.
     fn load(&mut self, disk: &mut dyn Disk, mut number: u32) -> Result<(), Error> {
         loop {
-            let Some(next) = self.blocks.next_from(number) else {
+            let next = self.blocks.next_from(number).filter(|&next| next < self.blocks_end);
+            let Some(next) = next else {
                 self.block = None;
                 return Ok(());
             };
@@ -298,7 +309,7 @@ impl TableIter {
         let mut blocks = (first..).map_while(|number| self.table.block(number));
         let Some(handle) = blocks.next() else { return Ok(()) };
         let mut len = handle.len as usize;
-        for block in blocks.take_while(|block| block.index <= self.ahead_last) {
+        for block in blocks.take_while(|block| block.index < self.blocks_end) {
             if len + block.len as usize > self.ahead
                 || self.blocks.next_from(block.index) != Some(block.index)
             {

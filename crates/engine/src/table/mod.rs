@@ -8,7 +8,7 @@
 //! - every byte of the file is under a checksum, and each structure is checked before it is believed: damage is
 //!   an [`Error::Damaged`], never a missing key and never an older version;
 //! - the filter, the index and what the table holds are in memory while it is open; blocks are read one by one, and of the
-//!   segments what is asked for ([`Table::blocks_of`]).
+//!   segments what is asked for ([`Table::blocks_of`]), of which the lengths of the buckets stay.
 //!
 //! A lookup hashes its key once ([`crate::memtable::hash`]) and then, for each table:
 //! 1. [`Table::may_contain`] asks the filter.
@@ -58,6 +58,7 @@ use footer::{FOOTER_BYTES, Footer, SegmentsPart};
 use index::Index;
 use segments::Wanted;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A table's number, which is its file's name. Never reused.
@@ -92,6 +93,8 @@ pub struct Table {
     filter: Filter,
     /// `None` in a table of an older version.
     segments: Option<SegmentsPart>,
+    /// The lengths of the segments' buckets, once somebody has asked for some.
+    directory: OnceLock<Bytes>,
     obsolete: AtomicBool,
 }
 
@@ -141,6 +144,7 @@ impl Table {
             index: Index::decode(&index, footer.blocks_len).ok_or_else(layout(index_at))?,
             meta,
             segments,
+            directory: OnceLock::new(),
             obsolete: AtomicBool::new(false),
         })
     }
@@ -188,30 +192,54 @@ impl Table {
     /// older versions. Blocks: for jobs.
     pub fn blocks_of(&self, disk: &mut dyn Disk, wanted: &KeySegments) -> Result<Option<Vec<u32>>, Error> {
         let Some(part) = self.segments else { return Ok(None) };
-        let bad = |at, what| Error::from(damage(self.id, part.at + at, what));
-        let mut read = |at: u64, len| disk::read(disk, self.file, part.at + at, len);
-        let directory = read(0, part.directory_len())?;
-        if crc32c(&directory) != part.directory_crc {
-            return Err(bad(0, "the checksum of the segments"));
+        let directory = match self.directory.get() {
+            Some(directory) => directory,
+            None => {
+                let directory = self.read_directory(disk, part)?;
+                self.directory.get_or_init(|| directory)
+            }
+        };
+        self.find_blocks(disk, part, directory, wanted).map(Some)
+    }
+
+    /// The lengths of the segments' buckets. Blocks.
+    fn read_directory(&self, disk: &mut dyn Disk, part: SegmentsPart) -> Result<Bytes, Error> {
+        let directory = disk::read(disk, self.file, part.at, part.directory_len())?;
+        match crc32c(&directory) == part.directory_crc {
+            true => Ok(directory),
+            false => Err(damage(self.id, part.at, "the checksum of the segments").into()),
         }
-        let mut looks = Wanted::new(&directory, part.entries, part.len, wanted)
+    }
+
+    fn find_blocks(
+        &self,
+        disk: &mut dyn Disk,
+        part: SegmentsPart,
+        directory: &[u8],
+        wanted: &KeySegments,
+    ) -> Result<Vec<u32>, Error> {
+        let bad = |at, what| Error::from(damage(self.id, part.at + at, what));
+        let mut looks = Wanted::new(directory, part.entries, part.len, wanted)
             .ok_or_else(|| bad(0, "the layout of the segments"))?;
         let mut found = Vec::new();
         for (at, count) in looks.reads() {
-            let bytes = read(at.start, usize::try_from(at.end - at.start).unwrap_or(usize::MAX))?;
+            let len = usize::try_from(at.end - at.start).unwrap_or(usize::MAX);
+            let bytes = disk::read(disk, self.file, part.at + at.start, len)?;
             looks
                 .find(self.id, count, at.start, &bytes, self.blocks(), &mut found)
                 .map_err(|(at, what)| bad(at, what))?;
         }
         found.sort_unstable();
         found.dedup();
-        Ok(Some(found))
+        Ok(found)
     }
 
     /// Reads and checks all of the segments. Blocks.
     pub fn check_segments(&self, disk: &mut dyn Disk) -> Result<(), Error> {
-        let all = KeySegments::new(0, [0])?;
-        self.blocks_of(disk, &all).map(drop)
+        let Some(part) = self.segments else { return Ok(()) };
+        // What is in memory says nothing about the file.
+        let directory = self.read_directory(disk, part)?;
+        self.find_blocks(disk, part, &directory, &KeySegments::new(0, [0])?).map(drop)
     }
 
     /// Whether it has just the segments of keys with these hashes, in their order; `ends` says for each block how many keys
@@ -260,9 +288,9 @@ impl Table {
         self.index.blocks()
     }
 
-    /// Bytes of memory that its filter and index take.
+    /// Bytes of memory that its filter and index take, and what is kept of its segments.
     pub fn memory(&self) -> usize {
-        self.filter.memory() + self.index.memory()
+        self.filter.memory() + self.index.memory() + self.directory.get().map_or(0, Bytes::len)
     }
 
     /// Marks it as being in no version any more: its file goes when the last one who shares it has let go.

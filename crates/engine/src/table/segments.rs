@@ -6,7 +6,8 @@
 //!
 //! A key is in the bucket that the first `b` bits of its hash name, with the 16 bits behind them, and with its block: by how many that
 //! is further on than the one before. So the keys of a segment are found by one look at a bucket, which has some
-//! 200 keys in a few hundred bytes, and a table is written without sorting them. None of it is kept in memory.
+//! 200 keys in a few hundred bytes, and a table is written without sorting them. The lengths are kept in memory once they were read,
+//! a byte for 64 keys and nothing else.
 
 use super::TableId;
 use super::fields::Fields;
@@ -33,8 +34,9 @@ const CRC_BYTES: usize = 4;
 /// How many bytes a key takes here, about.
 pub(super) const KEY_BYTES: usize = 3;
 
-/// Bytes between two buckets that are read with them rather than with a read of their own: a page of memory.
-const GAP_BYTES: u64 = 4 << 10;
+/// Bytes between two buckets that are read with them rather than with a read of their own: about a bucket, so that most of what is read is
+/// what was asked for.
+const GAP_BYTES: u64 = 512;
 
 /// How many bits of the hash name the bucket, in a table of so many entries.
 fn bucket_bits(entries: u64) -> u32 {

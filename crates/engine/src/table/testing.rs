@@ -24,6 +24,8 @@ pub(crate) struct MemDisk {
     pub changes: u64,
     /// The change with this number fails.
     pub fail_at: Option<u64>,
+    /// What was read: of which file, where, and how much.
+    pub reads: Vec<(PathBuf, u64, usize)>,
 }
 
 impl MemDisk {
@@ -71,6 +73,7 @@ impl MemDisk {
                 bytes[offset as usize..end].copy_from_slice(&data.joined());
             }
             DiskOp::Read { file, offset, len } => {
+                self.reads.push((self.open[&file].clone(), offset, len));
                 let bytes = &self.files[&self.open[&file]];
                 let start = bytes.len().min(offset as usize);
                 let end = bytes.len().min(start + len);

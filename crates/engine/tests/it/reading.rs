@@ -10,7 +10,7 @@ use engine::fold::{
     Control, FoldEnd, FoldRequest, JournalCheck, KeyRange, KeySegments, MEMBER_BYTES, MEMBERS_BYTES_MAX,
     Modified, RangeSet, SET_RANGES_MAX, Visited, What,
 };
-use engine::{Embedded, Error, Reader, Want};
+use engine::{Embedded, Error, Options, Reader, Want};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -422,4 +422,34 @@ fn a_fold_knows_what_a_missing_segment_had() {
         let end = reader.fold(FoldRequest { damaged_too: true, ..heads }, &mut visit).unwrap();
         assert_eq!((end.visited, end.damaged, marked), (900, lost as u64, lost), "{check:?}");
     }
+}
+
+/// Who has found keys by a fold and looks them up next read their blocks twice.
+#[test]
+fn what_a_fold_keeps_is_not_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = HandClock::new();
+    let mut store = open(folder.path(), &Options::default(), &clock);
+    for number in 0..5000 {
+        store.put(&key(number), b"head", b"").unwrap();
+    }
+    store.close().unwrap();
+    let wanted: Vec<Vec<u8>> = (0..5000).step_by(100).map(key).collect();
+    let misses_of = |keeps_blocks: bool| {
+        let mut store = open(folder.path(), &Options::default(), &clock);
+        let numbers = wanted.iter().map(|key| KeySegments::number_of(key, 20));
+        let segments = Some(KeySegments::new(20, numbers).unwrap());
+        let heads = FoldRequest::over(KeyRange::all(), What::Heads(JournalCheck::None));
+        let request = FoldRequest { segments, keeps_blocks, ..heads };
+        store.store().fold(request, Box::new(|_| Control::Next)).unwrap();
+        store.put(b"another", b"", b"").unwrap();
+        for key in &wanted {
+            assert_eq!(store.head(key).unwrap().unwrap().head, &b"head"[..]);
+        }
+        let misses = store.store().stats().cache.1;
+        store.close().unwrap();
+        misses
+    };
+    assert!(misses_of(false) > 10);
+    assert_eq!(misses_of(true), 0);
 }
