@@ -187,7 +187,6 @@ impl Shard {
             roots.entry(node).or_default().extend(trees);
         }
         let (here, n_vals, ring) = (self.peers.here(), self.n_vals_kept(), &self.config.ring);
-        let wall = self.config.clock.wall();
         for &first in firsts {
             let at = self.position(first);
             let number = ring.size().partition(at).0;
@@ -198,8 +197,7 @@ impl Shard {
                 }
                 let endless = TreeId { first, n_val, day: 0 };
                 let ending = self.trees.of_all_days(endless).map(|(tree, _)| *tree);
-                let trees: Vec<TreeId> =
-                    ending.chain([endless]).filter(|tree| tree.is_comparable(wall)).collect();
+                let trees: Vec<TreeId> = ending.chain([endless]).collect();
                 for other in list.into_iter().filter(|&other| other != here && asks(other, number)) {
                     roots.entry(other).or_default().extend(&trees);
                 }
@@ -236,8 +234,12 @@ impl Shard {
         } else if let Some((to, trees)) = exchanges.roots.pop_front()
             && self.peers.is_up(to)
         {
-            let roots = trees.into_iter().map(|tree| (tree, self.trees.root(tree))).collect();
-            self.ask_tree(to, TreeAsk::Roots { roots }, now);
+            let wall = self.config.clock.wall();
+            let comparable = trees.into_iter().filter(|tree| tree.is_comparable(wall));
+            let roots: Vec<_> = comparable.map(|tree| (tree, self.trees.root(tree))).collect();
+            if !roots.is_empty() {
+                self.ask_tree(to, TreeAsk::Roots { roots }, now);
+            }
         }
     }
 
@@ -377,6 +379,8 @@ impl Shard {
         let request = FoldRequest {
             segments: Some(segments),
             past_losses: true,
+            // What differs is looked up next, here by the repair and there for it.
+            keeps_blocks: true,
             ..FoldRequest::over(over, What::Heads(JournalCheck::None))
         };
         let found: Arc<Mutex<KeyPage>> = Arc::default();

@@ -74,7 +74,11 @@ impl Shard {
             // Its owners are about to change, and who has it then reads it all.
             return false;
         }
-        let request = GetRequest::new(bucket, name);
+        let request = GetRequest {
+            // What an exchange has found differs in its heads; a value is read where one is to be sent.
+            head: origin == Origin::Exchange,
+            ..GetRequest::new(bucket, name)
+        };
         let deadline = self.config.clock.now() + HEAL_MAX;
         let mut work = Work::new(origin, Coordinator::get(request), key, props, deadline);
         work.epoch = Some(self.moves.epoch());

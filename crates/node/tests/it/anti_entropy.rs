@@ -2,6 +2,7 @@
 
 use super::common::cluster::*;
 use bytes::Bytes;
+use std::path::Path;
 use std::time::Duration;
 
 #[test]
@@ -148,4 +149,63 @@ fn what_was_kept_for_another_leaves_the_tree_when_it_is_home() {
     cluster.pass(Duration::from_secs(20));
     assert!(sum(&cluster, |it| it.hints_home) > 0);
     assert_eq!(keys(&cluster), 60, "each at one node");
+}
+
+/// Copies the files of a node that is stopped.
+#[allow(clippy::disallowed_methods, reason = "it does so behind the node's back")]
+fn copy(from: &Path, to: &Path) {
+    for file in files_below(from) {
+        let copy = to.join(file.strip_prefix(from).unwrap());
+        std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        std::fs::copy(&file, copy).unwrap();
+    }
+}
+
+/// The node that was behind read what it had of each, too.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "it gives a node its older data back")]
+fn one_value_is_read_for_each_key_that_differs() {
+    let data = folder();
+    let mut cluster = three(&data);
+    cluster.anti_entropy = Some(Duration::from_secs(86_400));
+    for node in 0..3 {
+        cluster.stop(node);
+        cluster.start(node);
+    }
+    cluster.pass(Duration::from_secs(1));
+    let names: Vec<String> = (0..200).map(|key| format!("k{key}")).collect();
+    for name in &names {
+        cluster.put(0, name, &long("v")).unwrap();
+    }
+    cluster.pass(Duration::from_secs(1));
+    let (now, old) = (cluster.data.join(NAMES[2]), cluster.data.join("old"));
+    cluster.stop(2);
+    copy(&now, &old);
+    cluster.start(2);
+    cluster.pass(Duration::from_secs(1));
+    for name in names.iter().step_by(10) {
+        let context = Some(context_of(&mut cluster, 0, name));
+        let newer = kv::PutRequest { context, ..put(name, &long("w")) };
+        cluster.ask(0, kv::Request::Put(newer)).unwrap();
+    }
+    cluster.pass(Duration::from_secs(1));
+    cluster.stop(2);
+    std::fs::remove_dir_all(&now).unwrap();
+    copy(&old, &now);
+    cluster.start(2);
+    cluster.pass(Duration::from_secs(3));
+    let reads = |cluster: &Cluster| -> u64 {
+        let of = |shard: &node::Shard| shard.stats().store.counters.journal_reads_wanted;
+        cluster.nodes.iter().flatten().map(of).sum()
+    };
+    let before = reads(&cluster);
+    assert_eq!(cluster.nodes[2].as_mut().unwrap().compare_trees(None), 16);
+    cluster.pass(Duration::from_secs(30));
+    assert_eq!(sum(&cluster, |it| it.exchange_keys), 20);
+    assert_eq!(reads(&cluster) - before, 20);
+    for name in &names[..20] {
+        let expected = long(if matches!(name.as_str(), "k0" | "k10") { "w" } else { "v" });
+        assert_eq!(cluster.has(2, name), [expected], "{name}");
+    }
+    assert_eq!(sum(&cluster, |it| it.trees_wrong), 0);
 }
