@@ -89,7 +89,12 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
             .also("objects", Some(objects as f64))
             .also("differ", Some(differ as f64))
             .also("ledger_bytes_of_a_node", Some(ledger_bytes))
-            .also("of_the_one_that_was_behind", shares.last().copied()),
+            .also("of_the_one_that_was_behind", shares.last().copied())
+            .also("reads", Some(sum(&after, "disk_reads_with_data")? as f64))
+            .also("tables_of_a_node", Some(before[NODES - 1].get("tables")? as f64))
+            .also("exchanges", Some(sum(&after, "exchanges")? as f64))
+            .also("keys_found", Some(sum(&after, "exchange_keys")? as f64))
+            .also("partitions_made_anew", Some(sum(&after, "trees_made")? as f64)),
     )?;
     let read = sum(&after, "journal_reads_wanted")? as f64 / differ as f64;
     report.push(values().valued(read, "once"))?;

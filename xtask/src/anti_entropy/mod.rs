@@ -24,6 +24,9 @@ pub struct Options {
     /// Only these parts. The page is not written then.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
+    /// So many objects of which one of ten thousand differs, to try something with `--only differing`.
+    #[arg(long, requires = "only")]
+    objects: Option<u64>,
 }
 
 /// A part of a run.
@@ -117,6 +120,7 @@ const SET: Set<Part, Plan> = Set {
 /// Measures, prints, writes the page.
 pub fn run(options: &Options) -> Result<()> {
     let plan = if options.how.quick { QUICK } else { FULL };
+    let plan = Plan { differing_in: options.objects.unwrap_or(plan.differing_in), ..plan };
     SET.run(plan, &options.how, &options.only, "")
 }
 
