@@ -115,9 +115,7 @@ impl Shard {
         let trees = &mut self.trees;
         left.whole.difference(&firsts).for_each(|&first| trees.changed.gone(first));
         for (id, (tree, unsure)) in left.trees.into_iter().filter(|(id, _)| firsts.contains(&id.first)) {
-            trees.last_version += 1;
-            let kept = Kept { tree, version: trees.last_version, unsure, delta: Some(Delta::default()) };
-            trees.trees.insert(id, kept);
+            trees.take_left(id, tree, unsure);
         }
         self.counters.trees_kept += firsts.len() as u64;
         trees.whole.extend(&firsts);
@@ -165,6 +163,14 @@ impl super::trees::Trees {
     pub fn scope(&self) -> Scope {
         let partitions = self.ring.as_ref().map_or(0, |ring| ring.size().partitions());
         Scope { partitions, n_vals: self.n_vals }
+    }
+
+    /// Takes a tree that an earlier process has left. One that is crowded was to be made anew when that ended.
+    fn take_left(&mut self, id: TreeId, tree: Tree, unsure: bool) {
+        self.last_version += 1;
+        let (is_crowded, version) = (tree.is_crowded(), self.last_version);
+        self.trees.insert(id, Kept { tree, version, unsure, delta: Some(Delta::default()) });
+        self.fit(id, is_crowded, false);
     }
 
     /// What has changed since the last record, or all.
@@ -222,4 +228,24 @@ fn noting(table: BucketTable, layout: Layout, size: RingSize, noted: Arc<Mutex<D
             deltas.entry(TreeId { first, n_val, day }).or_default().change(place, old, new, false);
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::trees::Trees;
+    use super::*;
+
+    /// It stayed crowded until the next write to it, beside whose repair its partition was then gone through.
+    #[test]
+    fn a_crowded_tree_that_was_left_is_made_anew() {
+        let mut trees = Trees::default();
+        let mut tree = Tree::default();
+        let id = |first| TreeId { first, n_val: 3, day: 0 };
+        trees.take_left(id(1), tree.clone(), false);
+        while !tree.is_crowded() {
+            tree.change(0, None, Some(1));
+        }
+        trees.take_left(id(2), tree, false);
+        assert_eq!(trees.rebuilds.due().collect::<Vec<_>>(), [2]);
+    }
 }
