@@ -17,6 +17,7 @@ use engine::Options;
 use engine::check::{Finding, check_index};
 use engine::store::{OpenReport, Platform};
 use kv::Limits;
+use node::store::check_entries;
 use node::{Adapter, Hop, Layout, Members, Output, Reaping, Rebuilding, Shard, ShardConfig, ShardId, Store};
 use ring::Ring;
 use std::collections::{BTreeMap, VecDeque};
@@ -238,17 +239,22 @@ impl Machine {
     }
 
     fn open_other(&mut self, backend: Backend, dir: &Path) -> Result<(Store, OpenReport), engine::Error> {
-        let settings = Settings {
-            durability: self.options.durability,
-            cache_bytes: self.options.block_cache_bytes,
-            segment_bytes: self.options.segment_bytes_target,
-        };
+        let settings = self.backend_settings();
         let (disk, rng) = (self.disk.clone(), SplitMix64::new(self.rng.next_u64()));
         let machine = engine::Machine::new(move || disk.immediate(), self.clock.clone(), rng);
         let platform: (Arc<dyn Spawn>, Arc<dyn Clock>) =
             (Arc::new(self.spawn.clone()), Arc::new(self.clock.clone()));
         let (adapter, report) = Adapter::open(backend, dir, &settings, machine, platform)?;
         Ok((adapter.into(), report))
+    }
+
+    /// What a store of another backend is told.
+    fn backend_settings(&self) -> Settings {
+        Settings {
+            durability: self.options.durability,
+            cache_bytes: self.options.block_cache_bytes,
+            segment_bytes: self.options.segment_bytes_target,
+        }
     }
 
     fn fresh_rng(&mut self) -> Box<dyn Rng> {
@@ -381,21 +387,45 @@ impl Machine {
     /// What is wrong with the index entries of stores that have stopped cleanly: on a copy of the disk, to which nothing
     /// happens meanwhile.
     pub(crate) fn index_findings(&self) -> Vec<String> {
-        let indexing = self.options.indexing.filter(|_| self.backend == Backend::Annulet);
-        let Some(indexing) = indexing else { return Vec::new() };
+        // Others keep no entries, or nothing at all.
+        let keeps_entries = self.backend.is_kept() && self.backend.is_ordered();
+        let Some(indexing) = self.options.indexing.filter(|_| keeps_entries) else { return Vec::new() };
         let copy = self.disk.fork(SplitMix64::new(1), Trace::new(SimTime::default(), Keep::Hash));
         copy.kill();
         copy.set_odds(DiskOdds::SOUND);
         let mut findings = Vec::new();
         for shard in 0..self.layout.shards {
             let dir = node::layout::shard_dir(Path::new(DATA), shard);
-            let mut find = |finding: Finding| findings.push(format!("shard {shard}: {}", finding.what));
             let now_ms = self.clock.wall().0 / 1000;
-            if let Err(error) = check_index(&mut copy.immediate(), &dir, &indexing, now_ms, &mut find) {
+            let mut find = |what: String| findings.push(format!("shard {shard}: {what}"));
+            let checked = match self.backend {
+                Backend::Annulet => {
+                    let mut on_finding = |finding: Finding| find(finding.what);
+                    check_index(&mut copy.immediate(), &dir, &indexing, now_ms, &mut on_finding).map(drop)
+                }
+                other => {
+                    self.check_other(other, &dir, &copy, now_ms).map(|found| found.into_iter().for_each(find))
+                }
+            };
+            if let Err(error) = checked {
                 findings.push(format!("shard {shard} cannot be checked: {error}"));
             }
         }
         findings
+    }
+
+    /// What is wrong with the entries of a store of another backend, on a disk of its own.
+    fn check_other(
+        &self,
+        backend: Backend,
+        dir: &Path,
+        disk: &SimDisk,
+        now_ms: u64,
+    ) -> Result<Vec<String>, engine::Error> {
+        let disk = disk.clone();
+        let machine = engine::Machine::new(move || disk.immediate(), self.clock.clone(), SplitMix64::new(1));
+        let mut store = backend.open(dir, &self.backend_settings(), machine)?;
+        Ok(check_entries(&mut *store, now_ms)?.unwrap_or_default())
     }
 
     /// Whether the process has begun to stop.

@@ -55,6 +55,16 @@ fn stale_index_entry() {
 }
 
 #[test]
+fn stale_index_entry_of_another_backend() {
+    planting::is_caught(Kind::NodeOn(Backend::Bitcask), Planted::StaleIndexEntry);
+}
+
+#[test]
 fn entry_of_deleted() {
     is_caught(Planted::EntryOfDeleted);
+}
+
+#[test]
+fn entry_of_deleted_of_another_backend() {
+    planting::is_caught(Kind::NodeOn(Backend::Bitcask), Planted::EntryOfDeleted);
 }

@@ -310,6 +310,8 @@ impl Backend for Bitcask {
         let mut told = Ok(());
         for (key, &place) in range.take_while(|(key, _)| to.is_empty() || &key[..] < to) {
             let object = match what {
+                // The key is in memory, and there is nothing else to be told.
+                What::Heads if place.head_len == 0 => Ok(Object { head: Bytes::new(), value: Bytes::new() }),
                 What::Heads => self.read_head(key, place).map(|head| Object { head, value: Bytes::new() }),
                 What::Objects => self.read(key, place),
             };

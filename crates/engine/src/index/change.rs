@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// The entries that go and those that come, each once, in the order of their keys.
 #[derive(Debug, Default)]
-pub(crate) struct Change {
+pub struct Change {
     bytes: Vec<u8>,
     gone: Vec<Range<usize>>,
     come: Vec<Range<usize>>,

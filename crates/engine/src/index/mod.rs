@@ -22,7 +22,8 @@ mod build;
 mod change;
 
 pub(crate) use build::{Building, Page, Step};
-pub(crate) use change::{Change, entries};
+pub use change::Change;
+pub(crate) use change::entries;
 
 use std::fmt;
 use std::ops::Range;
@@ -62,14 +63,20 @@ pub enum Before<'a> {
 }
 
 impl Indexing {
+    /// Whether a key is in the space of objects.
+    #[inline]
+    pub fn is_object(&self, key: &[u8]) -> bool {
+        self.objects.0 <= key && key < self.objects.1
+    }
+
     /// Whether a key is in the space of entries.
     #[inline]
     pub fn is_entry(&self, key: &[u8]) -> bool {
         self.entries.0 <= key && key < self.entries.1
     }
 
-    /// The mark.
-    pub(crate) fn mark(&self) -> &'static [u8] {
+    /// The key of the mark, which says that all entries are there.
+    pub fn mark(&self) -> &'static [u8] {
         self.entries.0
     }
 

@@ -4,6 +4,8 @@
 //! 2. The backend is at home, or with a call ([`Call`]), which is a job: all that is looked up together, all that is to be written
 //!    together (a group commit), or a part of a page. They take turns, so that none keeps another waiting for more than two.
 //! 3. What is looked up is answered with what was written meanwhile, if something was.
+//! 4. Index entries are written with their objects ([`Entries`]), where a fold finds the first key of its range: otherwise a query would cost a
+//!    pass over everything.
 //!
 //! A backend that waits for nothing is called at once, but for scans.
 //!
@@ -18,19 +20,22 @@
 //! [`UNWRITTEN_BYTES_MAX`] they are refused); giving back disk space when there is none (a write that fails for it is as any that fails).
 
 use super::call::{Answer, Call, CallJob, Called, Wanted};
+use super::entries::{self, Entries};
 use super::life::Life;
 use super::page::Page;
 use super::unwritten::{Batch, Content, Unwritten};
+use crate::indexing::INDEXING;
 use backends::{Backend, Item, Kind, Limits, Object, Settings, What};
 use base::disk::{self, Disk, DiskOp};
 use base::spawn::Outcome;
 use base::{Clock, Progress, Spawn};
 use bytes::Bytes;
 use engine::fold::{ScanId, ScanRequest};
+use engine::index::Change;
 use engine::store::{Event, LOOKUPS_PARKED_MAX, LookupId, OpenReport, SCANS_MAX, StoreStats};
-use engine::{Durability, Error, Found, Lookup, Machine, Seq, Want, Write};
+use engine::{Before, Durability, Error, Found, Lookup, Machine, Seq, Want, Write};
 use object::HeadView;
-use object::key::{self, KeyRange};
+use object::key::KeyRange;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -46,8 +51,11 @@ const GROUP_BYTES: usize = 4 << 20;
 /// Keys that are looked up together.
 const LOOKUPS_MAX: usize = 256;
 
+/// What is told of a page that was begun before its index entries were dropped.
+const VOID: Error = Error::Refused("index entries that are being made anew");
+
 /// Which kinds of calls there are, in the order of their turns.
-const KINDS: usize = 3;
+const KINDS: usize = 4;
 
 /// How far the clean stop has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +82,8 @@ pub struct Adapter {
     /// The kind of the next call, if something of it waits.
     turn: usize,
     unwritten: Unwritten,
+    /// `None` where none are kept.
+    entries: Option<Entries>,
     last_written: Seq,
     acknowledged: Seq,
     lookups: VecDeque<Wanted>,
@@ -104,7 +114,13 @@ impl Adapter {
         } else {
             Life::first(fresh)
         };
-        let adapter = Adapter::over((kind, backend), durability, life, (spawn, clock));
+        let found = kind.is_ordered().then(|| Entries::find(&mut *backend)).transpose()?;
+        let (entries, are_whole) = found.unzip();
+        let mut adapter = Adapter::over((kind, backend), durability, life, (spawn, clock));
+        adapter.entries = entries;
+        if are_whole == Some(false) {
+            adapter.make_entries();
+        }
         // What a backend makes good at a start it does not tell.
         Ok((adapter, OpenReport { created, clean: true, ..OpenReport::default() }))
     }
@@ -126,6 +142,7 @@ impl Adapter {
             calling: None,
             turn: 0,
             unwritten: Unwritten::default(),
+            entries: None,
             last_written: Seq(0),
             acknowledged: Seq(0),
             lookups: VecDeque::new(),
@@ -152,6 +169,11 @@ impl Adapter {
     /// The backend's name.
     pub fn name(&self) -> &'static str {
         self.kind.name()
+    }
+
+    /// What is known of its index entries; `None` if it keeps none.
+    pub(super) fn entries(&self) -> Option<&Entries> {
+        self.entries.as_ref()
     }
 
     pub(super) fn incarnation(&self) -> u64 {
@@ -185,6 +207,12 @@ impl Adapter {
         self.calling.is_some()
     }
 
+    pub(super) fn tick(&mut self) {
+        if let Some(entries) = &mut self.entries {
+            entries.tick();
+        }
+    }
+
     pub(super) fn wants_turn(&self) -> bool {
         self.backend.is_some() && (0..KINDS).any(|kind| self.waits(kind))
     }
@@ -204,14 +232,53 @@ impl Adapter {
         if waiting > 0 && waiting + batch.bytes > UNWRITTEN_BYTES_MAX {
             return Err(Error::Full { what: "what waits for the backend", limit: UNWRITTEN_BYTES_MAX });
         }
-        self.last_written = seq;
+        self.push(batch);
+        Ok(seq)
+    }
+
+    /// [`Adapter::write`] of a batch whose first write is that of an object which was `before`, with what changes among its entries.
+    pub(super) fn write_over(&mut self, batch: &[Write<'_>], before: Before<'_>) -> Result<Seq, Error> {
+        let (Some(entries), Some(first)) = (&self.entries, batch.first()) else { return self.write(batch) };
+        // There may be entries of which nobody knows.
+        let is_lost = before == Before::Unknown && entries.may_be();
+        let change = Change::of(&INDEXING, first, before, false);
+        if change.is_none() && !is_lost {
+            return self.write(batch);
+        }
+        let unmark = is_lost.then_some(Write::Delete { key: INDEXING.mark() });
+        let change_writes = change.iter().flat_map(Change::writes);
+        let writes: Vec<Write<'_>> = batch.iter().copied().chain(unmark).chain(change_writes).collect();
+        let seq = self.write(&writes)?;
+        if let Some(entries) = &mut self.entries {
+            entries.come();
+        }
+        if is_lost {
+            self.make_entries();
+        }
+        Ok(seq)
+    }
+
+    /// Drops all entries, and has them made anew.
+    fn make_entries(&mut self) {
+        let (start, end) = INDEXING.entries;
+        let seq = Seq(self.last_written.0 + 1);
+        let batch = Batch::of(seq, &[Write::DropRange { start, end }], &self.limits);
+        self.push(batch.expect("it drops one range"));
+        if let Some(entries) = &mut self.entries {
+            entries.make(seq);
+        }
+    }
+
+    /// Takes the next batch.
+    fn push(&mut self, batch: Batch) {
+        assert_eq!(batch.seq.0, self.last_written.0 + 1, "versions are numbered one after the other");
+        self.last_written = batch.seq;
         self.user_bytes += batch.bytes as u64;
-        self.unwritten.push(batch);
+        self.unwritten.push(Batch { drops_entries: self.entries.is_some(), ..batch });
         if self.kind.is_immediate() && self.backend.is_some() {
             let all = self.unwritten.take(usize::MAX);
             self.call_at_once(Call::Write(all, Ok(())), &mut Vec::new());
         }
-        Ok(seq)
     }
 
     pub(super) fn lookup(&mut self, key: &[u8], want: Want) -> Lookup {
@@ -241,11 +308,12 @@ impl Adapter {
             return Err(Error::Full { what: "the list of scans", limit: SCANS_MAX });
         }
         let id = ScanId(self.next_id());
-        let (clock, objects) = (Arc::clone(&self.clock), key::objects());
-        let shows = move |key: &[u8], head: &[u8]| {
-            end_of(&objects, key, head).is_none_or(|end| end > now_ms(&*clock))
-        };
-        let page = Page::new(id, request, Box::new(shows), self.kind.is_ordered());
+        let clock = Arc::clone(&self.clock);
+        let shows = move |key: &[u8], head: &[u8]| end_of(key, head).is_none_or(|end| end > now_ms(&*clock));
+        let mut page = Page::new(id, request, Box::new(shows), self.kind.is_ordered());
+        if page.is_of_entries() {
+            page.dropped = self.entries.as_ref().map(Entries::dropped);
+        }
         self.scans.push_back(Box::new(page));
         Ok(id)
     }
@@ -301,7 +369,11 @@ impl Adapter {
         match kind {
             0 => !self.lookups.is_empty(),
             1 => self.unwritten.waits() && self.fence.is_none(),
-            _ => !self.scans.is_empty(),
+            2 => !self.scans.is_empty(),
+            _ => {
+                let is_open = self.fence.is_none() && self.closing == Closing::No;
+                is_open && self.entries.as_ref().is_some_and(|entries| entries.waits(self.acknowledged))
+            }
         }
     }
 
@@ -318,7 +390,8 @@ impl Adapter {
                 let bytes_max = GROUP_BYTES.min(self.limits.batch_bytes);
                 Call::Write(self.unwritten.take(bytes_max), Ok(()))
             }
-            _ => Call::Scan(self.scans.pop_front()?, Ok(Progress::More)),
+            2 => Call::Scan(self.scans.pop_front()?, Ok(Progress::More)),
+            _ => Call::Make(self.entries.as_ref()?.part()),
         })
     }
 
@@ -356,11 +429,22 @@ impl Adapter {
                 self.acknowledged = batches.last().map_or(self.acknowledged, |batch| batch.seq);
             }
             Call::Write(_, Err(error)) => self.fence = Some(error.to_string()),
+            Call::Scan(page, Ok(_)) if self.is_void(&page) => events.push(Event::Scan(page.id, Err(VOID))),
             Call::Scan(page, Ok(Progress::More)) => self.scans.push_back(page),
             Call::Scan(mut page, Ok(Progress::Done)) => events.push(Event::Scan(page.id, Ok(page.take()))),
             Call::Scan(page, Err(error)) => events.push(Event::Scan(page.id, Err(error))),
+            Call::Make(part) => {
+                if let Some(entries) = &mut self.entries {
+                    entries.take(part);
+                }
+            }
             Call::Close(closed) => events.push(Event::Closed(closed)),
         }
+    }
+
+    /// Whether a page is of index entries that were dropped since it was begun: it has not all that it is to have.
+    fn is_void(&self, page: &Page) -> bool {
+        page.dropped.is_some() && page.dropped != self.entries.as_ref().map(Entries::dropped)
     }
 
     /// What was written under a key and the backend has not; `None` if nothing was.
@@ -387,15 +471,18 @@ impl Adapter {
 
     /// A version that has not ended, and when it does.
     fn shown(&self, key: &[u8], found: Found) -> Option<Found> {
-        let expires_ms = end_of(&key::objects(), key, &found.head);
+        let expires_ms = end_of(key, &found.head);
         expires_ms.is_none_or(|end| end > now_ms(&*self.clock)).then_some(Found { expires_ms, ..found })
     }
 }
 
-/// When the version of a key ends: its head says so, if the key is an object's.
-fn end_of(objects: &KeyRange, key: &[u8], head: &[u8]) -> Option<u64> {
+/// When the version of a key ends: its head says so.
+fn end_of(key: &[u8], head: &[u8]) -> Option<u64> {
+    if INDEXING.is_entry(key) {
+        return entries::end_of(head);
+    }
     // Cheaper first: hardly any head says so.
-    (HeadView::may_end(head) && objects.contains(key)).then(|| HeadView::expiry_of(head)).flatten()
+    (HeadView::may_end(head) && INDEXING.is_object(key)).then(|| HeadView::expiry_of(head)).flatten()
 }
 
 fn now_ms(clock: &dyn Clock) -> u64 {
@@ -411,5 +498,7 @@ fn prepare(disk: &mut dyn Disk, folder: &Path) -> Result<bool, Error> {
     Ok(disk::list(disk, folder)?.is_empty())
 }
 
+#[cfg(test)]
+mod entry_tests;
 #[cfg(test)]
 mod tests;

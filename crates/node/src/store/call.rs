@@ -1,7 +1,9 @@
 //! A call of a backend, as a job: its calls wait, and a shard must not. The job has the backend until it is done.
 
+use super::entries::{self, Part};
 use super::page::Page;
 use super::unwritten::{Batch, Change};
+use crate::indexing::INDEXING;
 use backends::{Backend, Object, What, Write};
 use base::spawn::Outcome;
 use base::{Disk, Job, Progress};
@@ -10,7 +12,7 @@ use engine::store::LookupId;
 use engine::{Error, Want};
 use std::ops::ControlFlow;
 
-/// Keys of a dropped range that are deleted at a time, at most.
+/// Keys of a dropped range that are deleted at a time, at most, but for the entries of the last one.
 const DROPPED_MAX: usize = 1024;
 
 /// Lookups that one slice answers: as many reads of a disk.
@@ -35,6 +37,8 @@ pub enum Call {
     Write(Vec<Batch>, Result<(), Error>),
     /// A page that is read, and whether it is done.
     Scan(Box<Page>, Result<Progress, Error>),
+    /// Entries that are made anew.
+    Make(Part),
     /// The stop.
     Close(Result<(), Error>),
 }
@@ -64,6 +68,10 @@ impl Call {
                 *stepped = page.step(it);
                 Progress::Done
             }
+            Call::Make(part) => {
+                part.step(it);
+                Progress::Done
+            }
             Call::Close(closed) => {
                 let it = backend.take().expect("just looked");
                 *closed = it.close().map_err(Error::from);
@@ -88,22 +96,24 @@ fn write(backend: &mut dyn Backend, batches: &[Batch]) -> Result<(), backends::E
     backend.write(&changes.filter_map(Change::as_write).collect::<Vec<_>>())
 }
 
-/// Deletes some of what is left in the ranges that a batch drops.
+/// Deletes some of what is left in the ranges that a batch drops: entries before their objects, which say what they are.
 fn drop_some(backend: &mut dyn Backend, batch: &Batch) -> Result<Progress, backends::Error> {
-    let limits = backend.limits();
     for change in &batch.changes {
         let Change::Drop(start, end) = change else { unreachable!("it does nothing else") };
-        let (mut keys, mut bytes) = (Vec::new(), 0);
+        let mut keys = Vec::new();
         backend.fold(start, end, What::Heads, &mut |item| {
-            bytes += limits.write_bytes + item.key.len();
-            if keys.len() == DROPPED_MAX || bytes > limits.batch_bytes {
+            if keys.len() >= DROPPED_MAX {
                 return ControlFlow::Break(());
+            }
+            if batch.drops_entries && (INDEXING.may_have)(item.head) {
+                (INDEXING.entries_of)(item.key, item.head, &mut |entry| keys.push(entry.to_vec()));
             }
             keys.push(item.key.to_vec());
             ControlFlow::Continue(())
         })?;
         if !keys.is_empty() {
-            backend.write(&keys.iter().map(|key| Write::Delete { key }).collect::<Vec<_>>())?;
+            let deletes: Vec<Write<'_>> = keys.iter().map(|key| Write::Delete { key }).collect();
+            entries::write_in_order(backend, &deletes)?;
             return Ok(Progress::More);
         }
     }

@@ -1,21 +1,24 @@
 //! What a shard keeps its objects in: a store of the engine, or another backend behind an adapter.
 //!
-//! A shard asks either for the same things. What only the engine has is in the second half: another backend has no index entries, no
+//! A shard asks either for the same things. What only the engine has is in the second half: another backend has no
 //! snapshots that a tree could be made of, and nothing to tell of damage but the answer to whoever asks. Then a shard refuses
 //! what needs it with a typed error, or goes without.
 //!
 //! * `adapter.rs`: a backend, whose calls wait, as a store of the shape that a shard needs.
 //! * `unwritten.rs`: what it was told and has not written. `call.rs`: its calls, as jobs. `page.rs`: a page of a scan. `life.rs`: its dots.
+//! * `entries.rs`: its index entries.
 //! * `founding.rs`: which backend a data folder is of.
 
 mod adapter;
 mod call;
+mod entries;
 pub mod founding;
 mod life;
 mod page;
 mod unwritten;
 
 pub use adapter::{Adapter, UNWRITTEN_BYTES_MAX};
+pub use entries::check_entries;
 
 use base::Monotonic;
 use base::spawn::Outcome;
@@ -28,6 +31,7 @@ use engine::fold::{
 use engine::lost::LostRanges;
 use engine::store::{Event, StoreStats};
 use engine::{Before, Damage, Durability, Error, Lookup, Seq, Want, Write};
+use entries::Entries;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,9 +103,7 @@ impl Store {
 
     /// To be called a few times a second.
     pub fn tick(&mut self) {
-        if let Store::Engine(store) = self {
-            store.tick();
-        }
+        of_either!(self, it => it.tick())
     }
 
     /// Whether it has work of its own under way.
@@ -124,9 +126,31 @@ impl Store {
     /// [`Store::write`] of a batch whose first write is that of an object which was `before`, with its index entries, if any are kept.
     #[inline]
     pub fn write_over(&mut self, batch: &[Write<'_>], before: Before<'_>) -> Result<Seq, Error> {
+        of_either!(self, it => it.write_over(batch, before))
+    }
+
+    /// The name of a backend that keeps no index entries; `None` of one that does.
+    pub fn without_indexes(&self) -> Option<&'static str> {
         match self {
-            Store::Engine(store) => store.write_over(batch, before),
-            Store::Adapter(adapter) => adapter.write(batch),
+            Store::Adapter(adapter) if adapter.entries().is_none() => Some(adapter.name()),
+            _ => None,
+        }
+    }
+
+    /// Whether there may be index entries.
+    #[inline]
+    pub fn has_entries(&self) -> bool {
+        match self {
+            Store::Engine(store) => store.has_entries(),
+            Store::Adapter(adapter) => adapter.entries().is_some_and(Entries::may_be),
+        }
+    }
+
+    /// Whether the entries of all objects are there.
+    pub fn is_indexed(&self) -> bool {
+        match self {
+            Store::Engine(store) => store.is_indexed(),
+            Store::Adapter(adapter) => adapter.entries().is_some_and(Entries::are_whole),
         }
     }
 
@@ -197,34 +221,9 @@ impl Store {
 
 /// What only the engine has.
 impl Store {
-    /// The name of a backend that keeps no index entries; `None` of one that does.
-    pub fn without_indexes(&self) -> Option<&'static str> {
-        match self {
-            Store::Engine(_) => None,
-            Store::Adapter(adapter) => Some(adapter.name()),
-        }
-    }
-
     /// Whether trees can be made of it: it has snapshots, of which the number is known.
     pub fn has_snapshots(&self) -> bool {
         matches!(self, Store::Engine(_))
-    }
-
-    /// Whether there may be index entries.
-    #[inline]
-    pub fn has_entries(&self) -> bool {
-        match self {
-            Store::Engine(store) => store.has_entries(),
-            Store::Adapter(_) => false,
-        }
-    }
-
-    /// Whether the entries of all objects are there.
-    pub fn is_indexed(&self) -> bool {
-        match self {
-            Store::Engine(store) => store.is_indexed(),
-            Store::Adapter(_) => false,
-        }
     }
 
     /// The version up to which a snapshot would show all now, with values that can be read.

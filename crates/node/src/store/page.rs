@@ -5,11 +5,12 @@
 //!
 //! Left out: going past damage. A fold that comes upon it is an error.
 
+use crate::indexing::INDEXING;
 use backends::{Backend, Item, What};
 use base::Progress;
 use bytes::Bytes;
-use engine::Error;
 use engine::fold::{PAGE_BYTES_MAX, ScanId, ScanPage, ScanRequest, Visit};
+use engine::{Error, Seq};
 use std::ops::ControlFlow;
 
 /// Items that one call visits, about: a millisecond or two from memory.
@@ -28,6 +29,8 @@ pub struct Page {
     shows: Shows,
     /// Whether a fold finds its first key without passing by others.
     is_ordered: bool,
+    /// Of a page of index entries: the version that had dropped them last when it was begun.
+    pub dropped: Option<Seq>,
     page: ScanPage,
     bytes: usize,
     /// The first key that was not visited.
@@ -38,7 +41,12 @@ impl Page {
     /// The first page of what was asked for.
     pub fn new(id: ScanId, request: ScanRequest, shows: Shows, is_ordered: bool) -> Page {
         let at = request.start.to_vec();
-        Page { id, request, shows, is_ordered, page: ScanPage::default(), bytes: 0, at }
+        Page { id, request, shows, is_ordered, dropped: None, page: ScanPage::default(), bytes: 0, at }
+    }
+
+    /// Whether it is of index entries.
+    pub fn is_of_entries(&self) -> bool {
+        INDEXING.is_entry(&self.request.start)
     }
 
     /// Goes on for a bounded while, where keys are in order; a pass over a store that has none costs the same whatever it brings.

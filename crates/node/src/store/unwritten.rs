@@ -5,6 +5,8 @@
 //!
 //! Invariant: what is here is newer than what the backend has.
 
+use super::entries;
+use crate::indexing::INDEXING;
 use backends::{Limits, Write as BackendWrite};
 use bytes::Bytes;
 use engine::{Error, Seq, Write};
@@ -27,9 +29,13 @@ pub enum Change {
 }
 
 impl Change {
-    /// Of a store's write; when a version ends its head says, too.
+    /// Of a store's write; when an object ends its head says, too.
     pub fn of(write: &Write<'_>) -> Change {
         match *write {
+            Write::PutUntil { key, expires_ms, .. } if INDEXING.is_entry(key) => {
+                let (head, value) = (entries::head_of(Some(expires_ms)), Bytes::new());
+                Change::Key(Bytes::copy_from_slice(key), Some(Content { head, value }))
+            }
             Write::Put { key, head, value } | Write::PutUntil { key, head, value, .. } => {
                 let (head, value) = (Bytes::copy_from_slice(head), Bytes::from(value.concat()));
                 Change::Key(Bytes::copy_from_slice(key), Some(Content { head, value }))
@@ -58,6 +64,8 @@ pub struct Batch {
     pub changes: Vec<Change>,
     /// What it counts towards the backend's limit.
     pub bytes: usize,
+    /// Whether index entries go with the objects of a range that it drops.
+    pub drops_entries: bool,
 }
 
 impl Batch {
@@ -75,7 +83,7 @@ impl Batch {
         if drops > 0 && drops < changes.len() {
             return Err(Error::Refused("a range that is dropped in one batch with something else"));
         }
-        Ok(Batch { seq, changes, bytes })
+        Ok(Batch { seq, changes, bytes, drops_entries: false })
     }
 
     /// Whether it drops ranges.

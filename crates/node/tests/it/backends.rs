@@ -2,26 +2,30 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-use crate::common::HandClock;
-use backends::{Durability, Kind, Machine, Settings};
-use base::Clock;
+use crate::common::{HandClock, open_store};
+use backends::{Durability, Item, Kind, Machine, Settings, What};
 use base::rng::SplitMix64;
+use base::{Clock, Rng};
 use bytes::Bytes;
 use engine::embedded::RunAtOnce;
-use kv::index::Terms;
+use kv::index::{Rows, Terms};
 use kv::{
     Bucket, DeleteRequest, Error, GetRequest, IndexRequest, ListBucketsRequest, ListKeysRequest, Prop,
     PutRequest, Request, Response,
 };
-use node::{Adapter, Layout, Output, Reaping, RequestId, Shard, ShardConfig, ShardId, layout};
+use node::{Adapter, Layout, Output, Reaping, RequestId, Shard, ShardConfig, ShardId, Store, layout};
 use object::{HeadView, IndexEntry, Metadata};
 use os::{OsClock, OsDisk, OsRng};
 use ring::{Ring, RingSize, RingVersion};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const KINDS: [Kind; 3] = [Kind::Memory, Kind::Bitcask, Kind::Hash];
+
+/// What an index query has found.
+type Found = Vec<(Option<Bytes>, Bytes)>;
 
 struct Node {
     shard: Shard,
@@ -40,8 +44,18 @@ impl Node {
         let settings = Settings { durability: Durability::Sync, ..Settings::default() };
         let folder = layout::shard_dir(data, 0);
         let platform = (spawn as Arc<dyn base::Spawn>, clock.clone() as Arc<dyn Clock>);
-        let (mut adapter, _) = Adapter::open(kind, &folder, &settings, machine, platform).unwrap();
-        let table = Shard::read_props_of(&mut adapter).unwrap();
+        let (store, table): (Store, _) = match kind {
+            Kind::Annulet => {
+                let options = engine::Options { durability: Durability::Sync, ..Default::default() };
+                let (store, table) = open_store(data, &layout, 0, 1, &clock, Arc::default(), options);
+                (store.into(), table)
+            }
+            _ => {
+                let (mut adapter, _) = Adapter::open(kind, &folder, &settings, machine, platform).unwrap();
+                let table = Shard::read_props_of(&mut adapter).unwrap();
+                (adapter.into(), table)
+            }
+        };
         let config = ShardConfig {
             id: ShardId(0),
             layout,
@@ -56,7 +70,7 @@ impl Node {
             anti_entropy: None,
             rebuilding: node::Rebuilding::default(),
         };
-        Node { shard: Shard::new(config, adapter, table), clock, asked: 0 }
+        Node { shard: Shard::new(config, store, table), clock, asked: 0 }
     }
 
     /// All parts of the answer.
@@ -82,9 +96,30 @@ impl Node {
     }
 
     fn put(&mut self, key: &str, value: &str) {
-        let entry = IndexEntry { field: name("n_int"), value: name("7") };
-        let metadata = Metadata { indexes: vec![entry], ..Metadata::default() };
+        self.put_indexed(key, value, &[("n_int", "7")]);
+    }
+
+    fn put_indexed(&mut self, key: &str, value: &str, terms: &[(&str, &str)]) {
+        let entry = |&(field, term): &(&str, &str)| IndexEntry { field: name(field), value: name(term) };
+        let metadata = Metadata { indexes: terms.iter().map(entry).collect(), ..Metadata::default() };
         self.ask(Request::Put(PutRequest::new(bucket(), Some(name(key)), metadata, name(value)))).unwrap();
+    }
+
+    /// All rows of a query, page by page.
+    fn rows(&mut self, mut request: IndexRequest) -> Found {
+        let mut found = Found::new();
+        loop {
+            let mut continuation = None;
+            for part in self.ask(Request::Index(Box::new(request.clone()))).unwrap() {
+                let Response::Rows(Rows { rows, continuation: next, .. }) = part else { panic!("{part:?}") };
+                found.extend(rows);
+                continuation = continuation.or(next);
+            }
+            match continuation {
+                Some(_) => request.continuation = continuation,
+                None => return found,
+            }
+        }
     }
 
     fn get(&mut self, key: &str) -> Option<Bytes> {
@@ -159,18 +194,118 @@ fn objects_are_stored_read_listed_and_deleted() {
 }
 
 #[test]
-fn an_index_query_is_refused_in_words_that_clients_know() {
-    for kind in KINDS {
-        let data = tempfile::tempdir().unwrap();
-        let mut node = Node::start(kind, data.path());
-        node.put("k", "v");
-        match node.ask(index("n_int", "7")) {
-            Err(Error::Unsupported(text)) => {
-                assert!(text.contains(&format!("{{indexes_not_supported,{}}}", kind.name())), "{text}");
-            }
-            other => panic!("{other:?}"),
-        }
+fn a_query_by_term_is_refused_in_words_that_clients_know() {
+    let data = tempfile::tempdir().unwrap();
+    let mut node = Node::start(Kind::Hash, data.path());
+    node.put("k", "v");
+    match node.ask(index("n_int", "7")) {
+        Err(Error::Unsupported(text)) => assert!(text.contains("{indexes_not_supported,hash}"), "{text}"),
+        other => panic!("{other:?}"),
     }
+}
+
+/// What is asked of every store: terms of both kinds, one and many, by page, by expression, and keys.
+fn queries() -> Vec<IndexRequest> {
+    let ask = |field: &str, terms| IndexRequest::new(bucket(), name(field), terms);
+    let between = |first: &str, last: &str| Terms::Range(name(first), name(last));
+    let words = IndexRequest { return_terms: true, ..ask("w_bin", between("a", "f")) };
+    vec![
+        ask("n_int", Terms::Exact(name("3"))),
+        ask("n_int", between("-2", "4")),
+        ask("n_int", between("4", "-2")),
+        IndexRequest { max_results: Some(3), return_terms: true, ..ask("n_int", between("-9", "9")) },
+        IndexRequest { stream: true, ..ask("n_int", between("-9", "9")) },
+        ask("w_bin", Terms::Exact(name("c"))),
+        ask("none_bin", Terms::Exact(name("c"))),
+        IndexRequest { max_results: Some(1), ..words.clone() },
+        IndexRequest { max_results: Some(7), term_regex: Some(name("[bd]$")), ..words },
+        IndexRequest { max_results: Some(5), ..ask("$key", between("k03", "k2")) },
+        ask("$bucket", Terms::Exact(name("_"))),
+    ]
+}
+
+#[test]
+fn queries_find_the_same_on_all_that_keep_entries() {
+    const KINDS: [Kind; 3] = [Kind::Annulet, Kind::Memory, Kind::Bitcask];
+    let data = tempfile::tempdir().unwrap();
+    let start = |kind: Kind| Node::start(kind, &data.path().join(kind.name()));
+    let mut nodes: Vec<Node> = KINDS.into_iter().map(start).collect();
+    let mut rng = SplitMix64::new(6);
+    let mut seen = 0;
+    for round in 0..10 {
+        for _ in 0..60 {
+            let (key, number) = (format!("k{:02}", rng.below(40)), (rng.below(12) as i64 - 6).to_string());
+            let word = char::from(b'a' + rng.below(8) as u8).to_string();
+            let terms = [("n_int", &number[..]), ("w_bin", &word[..]), ("w_bin", "both")];
+            let terms = &terms[..rng.below(4) as usize];
+            let deletes = rng.below(5) == 0;
+            for node in &mut nodes {
+                node.clock.0.fetch_add(1_000_000, Ordering::Relaxed);
+                match deletes {
+                    true => {
+                        drop(node.ask(Request::Delete(DeleteRequest::new(bucket(), name(&key)))).unwrap())
+                    }
+                    false => node.put_indexed(&key, "v", terms),
+                }
+            }
+        }
+        for (at, query) in queries().into_iter().enumerate() {
+            let mut found = nodes.iter_mut().map(|node| node.rows(query.clone()));
+            let expected = found.next().unwrap();
+            for (found, kind) in found.zip(&KINDS[1..]) {
+                assert_eq!(found, expected, "{}, round {round}, query {at}", kind.name());
+            }
+            seen += expected.len();
+        }
+        // Left as a kill leaves them; the clock goes on.
+        let restarted = nodes.into_iter().zip(KINDS).map(|(node, kind)| {
+            if !kind.is_kept() {
+                return node;
+            }
+            let now = node.clock.0.load(Ordering::Relaxed);
+            drop(node);
+            let node = start(kind);
+            node.clock.0.store(now, Ordering::Relaxed);
+            node
+        });
+        nodes = restarted.collect();
+    }
+    assert!(seen > 1000, "{seen}");
+}
+
+#[test]
+fn a_store_of_an_older_program_finds_everything_or_says_that_it_cannot() {
+    let data = tempfile::tempdir().unwrap();
+    let mut node = Node::start(Kind::Bitcask, data.path());
+    (0..9).for_each(|number| node.put(&format!("k{number}"), "v"));
+    drop(node);
+    forget_entries(data.path());
+    let mut node = Node::start(Kind::Bitcask, data.path());
+    match node.ask(index("n_int", "7")) {
+        Err(Error::NotCovered) => {}
+        other => panic!("{other:?}"),
+    }
+    for _ in 0..9 {
+        node.shard.turn();
+    }
+    assert_eq!(node.names(index("n_int", "7")).len(), 9);
+}
+
+/// Takes the index entries, and the mark of them, away.
+fn forget_entries(data: &Path) {
+    let machine = Machine::new(OsDisk::blocking().blocking_handles(), OsClock::new(), OsRng::new());
+    let folder = layout::shard_dir(data, 0);
+    let mut store = Kind::Bitcask.open(&folder, &Settings::default(), machine).unwrap();
+    let (start, end) = node::INDEXING.entries;
+    let mut keys = Vec::new();
+    let mut visit = |item: Item<'_>| {
+        keys.push(item.key.to_vec());
+        ControlFlow::Continue(())
+    };
+    store.fold(start, end, What::Heads, &mut visit).unwrap();
+    assert_eq!(keys.len(), 10);
+    keys.iter().for_each(|key| store.delete(key).unwrap());
+    store.close().unwrap();
 }
 
 #[test]

@@ -10,7 +10,6 @@ use crate::check::siblings::{NUMBERS, TEXTS};
 use crate::check::{Verdict, Violation, index};
 use crate::seed::{duration_between, index_below};
 use crate::show;
-use backends::Kind as Backend;
 use base::Rng;
 use base::rng::SplitMix64;
 use bytes::Bytes;
@@ -147,7 +146,7 @@ impl World {
         if !self.phase.has_clients() || !self.searcher.rng.chance(1, every) {
             return Ok(());
         }
-        let mut request = self.searcher.draw(self.plan.backend == Backend::Annulet);
+        let mut request = self.searcher.draw(self.plan.backend.is_ordered());
         if self.script.is_some() {
             // Of many objects: keys in order, and small pages, cost a look at each prefix.
             if request.field.starts_with(b"$") {
@@ -165,7 +164,7 @@ impl World {
             return Ok(true);
         }
         let query = last(at / LAST, at % LAST);
-        if self.plan.backend != Backend::Annulet && !query.field.starts_with(b"$") {
+        if !self.plan.backend.is_ordered() && !query.field.starts_with(b"$") {
             self.searcher.last += 1;
         } else if self.searcher.under_way.is_none() {
             self.begin_search(query)?;

@@ -14,11 +14,11 @@ const KINDS: [Kind; 3] = [Kind::Memory, Kind::Bitcask, Kind::Hash];
 
 /// Jobs that wait until they are run.
 #[derive(Default)]
-struct Jobs(Mutex<Vec<Box<dyn Job>>>);
+pub(super) struct Jobs(Mutex<Vec<Box<dyn Job>>>);
 
 impl Jobs {
     /// Runs all, and tells how many there were.
-    fn run(&self) -> usize {
+    pub(super) fn run(&self) -> usize {
         let jobs = std::mem::take(&mut *self.0.lock().unwrap());
         let count = jobs.len();
         for mut job in jobs {
@@ -46,24 +46,35 @@ impl Clock for Standing {
     }
 }
 
-struct World {
-    store: Adapter,
-    jobs: Arc<Jobs>,
-    events: Vec<Event>,
-    _folder: tempfile::TempDir,
+pub(super) struct World {
+    pub(super) store: Adapter,
+    pub(super) jobs: Arc<Jobs>,
+    pub(super) events: Vec<Event>,
+    folder: tempfile::TempDir,
+}
+
+fn open(kind: Kind, folder: &Path, jobs: &Arc<Jobs>) -> (Adapter, OpenReport) {
+    let machine = Machine::new(OsDisk::blocking().blocking_handles(), OsClock::new(), OsRng::new());
+    let settings = Settings { durability: Durability::None, ..Settings::default() };
+    let platform = (Arc::clone(jobs) as Arc<dyn Spawn>, Arc::new(Standing) as Arc<dyn Clock>);
+    Adapter::open(kind, &folder.join("store"), &settings, machine, platform).unwrap()
 }
 
 impl World {
-    fn new(kind: Kind) -> World {
+    pub(super) fn new(kind: Kind) -> World {
         let folder = tempfile::tempdir().unwrap();
         let jobs = Arc::new(Jobs::default());
-        let machine = Machine::new(OsDisk::blocking().blocking_handles(), OsClock::new(), OsRng::new());
-        let settings = Settings { durability: Durability::None, ..Settings::default() };
-        let platform = (Arc::clone(&jobs) as Arc<dyn Spawn>, Arc::new(Standing) as Arc<dyn Clock>);
-        let (store, report) =
-            Adapter::open(kind, &folder.path().join("store"), &settings, machine, platform).unwrap();
+        let (store, report) = open(kind, folder.path(), &jobs);
         assert!(report.created && report.clean);
-        World { store, jobs, events: Vec::new(), _folder: folder }
+        World { store, jobs, events: Vec::new(), folder }
+    }
+
+    /// Stops the store, which does nothing, and opens it again.
+    pub(super) fn restart(&mut self) {
+        self.store.begin_close();
+        self.settle();
+        assert!(matches!(self.events.pop(), Some(Event::Closed(Ok(())))));
+        self.store = open(self.store.kind, self.folder.path(), &self.jobs).0;
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Seq {
@@ -71,7 +82,7 @@ impl World {
     }
 
     /// Ends turns until nothing is under way any more.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         while {
             self.store.turn(&mut self.events);
             self.jobs.run() > 0
@@ -92,7 +103,7 @@ impl World {
         found.unwrap().map(|found| found.value.unwrap())
     }
 
-    fn page(&mut self, request: ScanRequest) -> ScanPage {
+    pub(super) fn page(&mut self, request: ScanRequest) -> ScanPage {
         let id = self.store.scan(request).unwrap();
         self.settle();
         match self.events.pop() {
@@ -219,7 +230,7 @@ fn a_range_is_dropped_and_written_again() {
         world.settle();
         assert_eq!(found(&mut world), expected, "{}", kind.name());
         let visitor = Box::new(|_: &[u8], _: &[u8]| Visit::Take);
-        let (start, end) = (Bytes::new(), Bytes::from_static(b"9"));
+        let (start, end) = (Bytes::from_static(b"0"), Bytes::from_static(b"9"));
         let page = world.page(ScanRequest { start, end, items_max: 9999, visitor, past_losses: false });
         assert_eq!(page.items.len(), 201, "{}", kind.name());
         assert_eq!(world.store.acknowledged(), world.store.last_written());
