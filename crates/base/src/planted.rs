@@ -77,6 +77,10 @@ pub enum Planted {
     RangeDroppedEarly,
     /// The ring is switched to owners that have not copied what they are to have.
     SwitchedUncopied,
+    /// Requests wait to be begun, however many there are.
+    QueueUnbounded,
+    /// What comes too late is refused when its time is over, and not before.
+    RefusedLate,
     /// What was copied for one target counts for the next one, too.
     CopyCountedTwice,
     /// A write that another node has passed on is passed on again.
@@ -95,7 +99,7 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 42] = [
+    pub const ALL: [Planted; 44] = [
         Planted::AckBeforeSync,
         Planted::FailedSyncForgotten,
         Planted::NoDirectorySync,
@@ -131,6 +135,8 @@ impl Planted {
         Planted::CopyBegunAnew,
         Planted::RangeDroppedEarly,
         Planted::SwitchedUncopied,
+        Planted::QueueUnbounded,
+        Planted::RefusedLate,
         Planted::CopyCountedTwice,
         Planted::ForwardingLoop,
         Planted::StaleIndexEntry,

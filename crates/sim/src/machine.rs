@@ -306,7 +306,11 @@ impl Machine {
             }
             Step::Turn(shard) => {
                 self.process.as_mut()?.turn_due[shard] = false;
-                self.shard(shard)?.turn();
+                let running = self.shard(shard)?;
+                running.turn();
+                if running.can_begin() {
+                    self.schedule_turn(shard, timer);
+                }
                 Some(shard)
             }
             Step::Hop(from, to) => {

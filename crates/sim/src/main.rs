@@ -1,6 +1,6 @@
 //! Runs seeds of the simulator: many in parallel with totals, or one with its trace.
 
-use sim::cluster::{gossip, rolling, transfer};
+use sim::cluster::{gossip, overload, rolling, transfer};
 use sim::elastic::{Shape, carried, idle, transitions};
 use sim::kind::NODES_MAX;
 use sim::report::{Report, Totals};
@@ -19,6 +19,7 @@ const USAGE: &str = "usage: sim [--world W] [--seeds N] [--first SEED] [--jobs N
        sim --transitions SEED                                   a crash at each step of each change of members
        sim --transfers N [--first SEED] [--objects O]           a copy that is cut again and again, so many times
        sim --rolls N [--first SEED]                             nodes that are restarted one after the other
+       sim --overloads N [--first SEED]                         five times as many requests as nodes can serve
        sim --gossip N [--nodes N] [--buckets B] [--first SEED]  many buckets, and nodes that all start at once
 The world is node, which is the default; memory, bitcask or hash, a node on that backend; cluster-bitcask or cluster-hash; cluster, of a handful of nodes or of --nodes N, 3 to 100; or elastic, on modelled
 stores, of --nodes N, 6 to 1000, and --partitions P.";
@@ -36,6 +37,7 @@ enum Command {
 enum Script {
     Transfers { objects: u64 },
     Rolls,
+    Overloads,
     Gossip { nodes: u64, buckets: u64 },
 }
 
@@ -73,9 +75,8 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
             "--partitions" => partitions = Some(value),
             "--objects" => objects = value,
             "--buckets" => buckets = value,
-            "--trace" | "--idle" | "--changes" | "--transitions" | "--transfers" | "--rolls" | "--gossip" => {
-                other = Some((flag, value));
-            }
+            "--trace" | "--idle" | "--changes" | "--transitions" => other = Some((flag, value)),
+            "--transfers" | "--rolls" | "--overloads" | "--gossip" => other = Some((flag, value)),
             _ => return Err(format!("{flag}: no such option")),
         }
     }
@@ -83,6 +84,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
         && let Some(script) = match flag.as_str() {
             "--transfers" => Some(Script::Transfers { objects }),
             "--rolls" => Some(Script::Rolls),
+            "--overloads" => Some(Script::Overloads),
             "--gossip" => {
                 Some(Script::Gossip { nodes: nodes.unwrap_or(5).clamp(2, NODES_MAX.into()), buckets })
             }
@@ -152,6 +154,7 @@ fn scripts(script: &Script, seeds: std::ops::Range<u64>) -> ExitCode {
         let outcome = match script {
             Script::Transfers { objects } => transfer::run(Seed(seed), *objects).map(|it| it.to_string()),
             Script::Rolls => rolling::run(Seed(seed)).map(|it| it.to_string()),
+            Script::Overloads => overload::run(Seed(seed)).map(|it| it.to_string()),
             Script::Gossip { nodes, buckets } => {
                 let nodes = usize::try_from(*nodes).expect("it was checked");
                 gossip::run(Seed(seed), nodes, small(*buckets)).map(|it| it.to_string())

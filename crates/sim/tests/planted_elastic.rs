@@ -8,7 +8,7 @@ use sim::elastic::{Shape, second_thoughts};
 
 const SHAPE: Shape = Shape { nodes: 9, partitions: 64 };
 /// A life of these in which an operator has second thoughts shows them soon.
-const SEEDS: (u64, u64) = (30, 2);
+const SEEDS: planting::Seeds = planting::Seeds { first: 0, max: 30, more: 2 };
 
 fn is_caught(bug: Planted) {
     planting::is_caught_in(&|seed| second_thoughts(seed, SHAPE).err(), SEEDS, bug);

@@ -4,22 +4,36 @@
 mod planting;
 
 use base::planted::Planted;
-use sim::cluster::{gossip, transfer};
+use planting::{Seeds, is_caught_in};
+use sim::cluster::{gossip, overload, transfer};
 
-/// Each of them takes longer than a life by chance, and shows what it is there for.
-const SEEDS: (u64, u64) = (30, 2);
+/// What any seed shows.
+const ONE: Seeds = Seeds { first: 0, max: 1, more: 0 };
 
 #[test]
 fn copy_begun_anew() {
-    planting::is_caught_in(&|seed| transfer::run(seed, 3_000).err(), SEEDS, Planted::CopyBegunAnew);
+    let seeds = Seeds { first: 8, max: 30, more: 0 };
+    is_caught_in(&|seed| transfer::run(seed, 3_000).err(), seeds, Planted::CopyBegunAnew);
 }
 
 #[test]
 fn given_up_searched() {
-    planting::is_caught_in(&|seed| transfer::run(seed, 1_000).err(), (40, 2), Planted::GivenUpSearched);
+    let seeds = Seeds { first: 17, max: 40, more: 0 };
+    is_caught_in(&|seed| transfer::run(seed, 1_000).err(), seeds, Planted::GivenUpSearched);
 }
 
 #[test]
 fn tie_by_arrival() {
-    planting::is_caught_in(&|seed| gossip::run(seed, 5, 50).err(), SEEDS, Planted::TieByArrival);
+    let seeds = Seeds { first: 0, max: 30, more: 2 };
+    is_caught_in(&|seed| gossip::run(seed, 5, 50).err(), seeds, Planted::TieByArrival);
+}
+
+#[test]
+fn queue_unbounded() {
+    is_caught_in(&|seed| overload::run(seed).err(), ONE, Planted::QueueUnbounded);
+}
+
+#[test]
+fn refused_late() {
+    is_caught_in(&|seed| overload::run(seed).err(), ONE, Planted::RefusedLate);
 }

@@ -213,7 +213,8 @@ impl Shard {
             self.begin(waiting);
             now = self.config.clock.now();
         }
-        while self.waits(STAY_MAX, now) {
+        let stay_max = if base::planted!(RefusedLate) { 20 * STAY_MAX } else { STAY_MAX };
+        while self.waits(stay_max, now) {
             let first = self.admission.pop().expect("it was just looked at");
             self.refuse(first.id);
         }
@@ -222,7 +223,7 @@ impl Shard {
     /// Whether what comes now would wait for too long, because of others.
     fn would_wait(&self, now: Monotonic) -> bool {
         let is_far = self.admission.backlog.takes(self.admission.len()) > STAY_MAX;
-        self.waits(WAIT_MAX, now) || is_far && self.is_loaded()
+        (self.waits(WAIT_MAX, now) || is_far && self.is_loaded()) && !base::planted!(RefusedLate)
     }
 
     /// Whether requests wait, the first for so long, because of others.
@@ -231,7 +232,7 @@ impl Shard {
     }
 
     fn is_loaded(&self) -> bool {
-        self.load().0 as usize >= OVERLOAD_WORK_MIN
+        self.load().0 as usize >= OVERLOAD_WORK_MIN && !base::planted!(QueueUnbounded)
     }
 
     fn begin(&mut self, waiting: Waiting) {

@@ -11,6 +11,7 @@
 
 use super::auditor::{Auditor, PROPS_TIMEOUT, name};
 use super::client::Place;
+use super::script::Script;
 use super::{AUDITOR, BUCKETS, Event, World};
 use crate::check::cluster::{Copies, check_bounds, check_trees};
 use crate::check::{Verdict, Violation};
@@ -384,11 +385,12 @@ impl World {
         if !quiet && !self.ending.ticks.is_multiple_of(BOUNDS_EVERY) {
             return Ok(());
         }
+        let work_max = self.script.as_ref().and_then(Script::work_max);
         for (at, host) in self.hosts.iter().enumerate() {
             let shards = host.machine.process.iter().flat_map(|process| process.shards.iter().enumerate());
             for (shard, running) in shards.filter_map(|(at, shard)| Some((at, shard.as_ref()?))) {
                 let stats = running.stats();
-                check_bounds(at, shard, &stats, quiet)?;
+                check_bounds(at, shard, &stats, quiet, work_max)?;
                 check_trees(at, shard, &stats)?;
             }
         }

@@ -1,6 +1,7 @@
 //! One node of the cluster: its machine, and what the world knows of its process.
 
 use super::plan::Plan;
+use super::processor::Processor;
 use super::{BUCKETS, Event};
 use crate::SimTime;
 use crate::disk::DiskImage;
@@ -46,6 +47,8 @@ pub(super) struct Host {
     pub(super) sent_bytes: u64,
     /// Its disk is slow for now.
     pub(super) slow: bool,
+    /// Its processor; `None` where all work is done in no time.
+    pub(super) processor: Option<Processor>,
 }
 
 impl Host {
@@ -90,6 +93,7 @@ impl Host {
             speaks: VERSION,
             sent_bytes: 0,
             slow: false,
+            processor: None,
         }
     }
 
@@ -97,6 +101,7 @@ impl Host {
     pub(super) fn end_process(&mut self) {
         self.machine.end_process();
         self.held = None;
+        self.processor = self.processor.take().map(|_| Processor::default());
         self.buckets.clear();
         self.prepared = false;
         self.stops_by = None;

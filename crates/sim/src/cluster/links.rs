@@ -90,6 +90,7 @@ impl World {
         let shard = usize::from(peer::route(&message, &self.hosts[at].machine.layout).0);
         let Some(running) = self.hosts[at].machine.shard(shard) else { return Ok(()) };
         running.peer(from, message);
+        self.charge(at, super::processor::MESSAGE);
         self.schedule_turn(at, shard);
         self.after_shard(at, shard)
     }

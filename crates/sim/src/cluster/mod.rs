@@ -19,7 +19,8 @@
 //! node to node (`mover.rs`).
 //!
 //! By a script, in the place of a life by chance: a copy that is cut again and again (`transfer.rs`), nodes that are restarted one after
-//! the other (`rolling.rs`), many buckets, and nodes that all start at once (`gossip.rs`).
+//! the other (`rolling.rs`), many buckets, and nodes that all start at once (`gossip.rs`), more clients than processors can serve
+//! (`overload.rs`, with `processor.rs`).
 //!
 //! Left out: rot (a replica that is damaged silently), changes of properties during life; deletes of keys that are written once
 //! where tombstones are reaped (a clock that is behind may then write what the tombstone would have covered).
@@ -33,7 +34,9 @@ mod life;
 mod links;
 mod lister;
 mod mover;
+pub mod overload;
 mod plan;
+mod processor;
 pub mod rolling;
 mod script;
 mod searcher;
@@ -139,7 +142,14 @@ enum Event {
     Hear(usize),
     /// The cut links come, go, or are mended.
     Partition,
-    Tick,
+    /// More is asked for than can be served: another request is due.
+    Offer,
+    /// A node's processor has done what it was given.
+    Free(usize),
+    /// A node looks at the time.
+    Tick(usize),
+    /// The world does.
+    Look,
 }
 
 impl Event {
@@ -150,7 +160,17 @@ impl Event {
             Event::Inside(packet) => node_of(packet.to),
             Event::Machine(at, _) | Event::Close(at, _) | Event::Bounce { at, .. } => Some(*at),
             Event::Link(at, _) | Event::Prepare(at) | Event::Hear(at) => Some(*at),
+            Event::Free(at) => Some(*at),
             _ => None,
+        }
+    }
+
+    /// The node whose processor it takes: not what disks and jobs do beside it.
+    fn worker(&self) -> Option<usize> {
+        match self {
+            Event::Machine(_, Step::DiskEnds(_) | Step::JobSlice(_)) | Event::Free(_) => None,
+            Event::Tick(at) => Some(*at),
+            event => event.taker(),
         }
     }
 
@@ -159,6 +179,7 @@ impl Event {
         match self {
             Event::Machine(at, _) | Event::Close(at, _) | Event::Bounce { at, .. } => *at == node,
             Event::GiveUp(at) | Event::Start(at) | Event::Resume(at) | Event::Prepare(at) => *at == node,
+            Event::Free(at) => *at == node,
             _ => false,
         }
     }
@@ -246,7 +267,7 @@ impl World {
         (0..plan.nodes()).filter(|at| mover.is_admitted(*at)).for_each(|at| {
             events.at(Monotonic(0), Event::Start(at));
         });
-        events.at(Monotonic(0), Event::Tick);
+        events.at(Monotonic(0), Event::Look);
         World {
             kind,
             seed,
@@ -282,7 +303,7 @@ impl World {
         let mut handled = 0;
         let events_max = EVENTS_MAX * (self.hosts.len() * self.hosts.len()) as u64;
         while self.phase != Phase::Over {
-            let event = self.events.pop().expect("there is always a tick to come");
+            let event = self.events.pop().expect("there is always a look to come");
             handled += 1;
             if handled > events_max {
                 let what = format!("{:?} after {handled}", self.phase);
@@ -300,6 +321,10 @@ impl World {
             held.push_back(event);
             return Ok(());
         }
+        self.handle_when_free(event)
+    }
+
+    fn handle(&mut self, event: Event) -> Verdict {
         match event {
             Event::Outside(packet) => return self.on_outside(packet),
             Event::Inside(packet) => return self.on_inside(packet),
@@ -315,7 +340,10 @@ impl World {
             Event::Hear(at) => return self.on_hear(at),
             Event::Trouble => self.on_trouble(),
             Event::Partition => self.on_partition(),
-            Event::Tick => return self.on_tick(),
+            Event::Offer => self.on_offer(),
+            Event::Free(at) => return self.on_free(at),
+            Event::Tick(at) => return self.on_tick(at),
+            Event::Look => return self.on_look(),
         }
         Ok(())
     }
@@ -373,6 +401,9 @@ impl World {
                 }
                 self.on_ask((packet.from, number), (at, shard), *request, timeout)
             }
+            Message::Answer { number, result } if overload::is_of_crowd(packet.to) => {
+                self.on_crowd_answer(number, &result)
+            }
             Message::Answer { number, result } => {
                 let at = usize::try_from(packet.to.0 - CLIENTS_FROM).expect("a small number");
                 if self.clients[at].0.on_answer(number, &result) {
@@ -402,6 +433,7 @@ impl World {
         request: Request,
         timeout: Duration,
     ) -> Verdict {
+        self.charge(at, processor::REQUEST);
         self.numbers += 1;
         let id = self.numbers;
         self.trace.line(format_args!("{from} #{number} is request {id} of n{at}"));
@@ -434,6 +466,9 @@ impl World {
     }
 
     fn on_step(&mut self, at: usize, step: Step) -> Verdict {
+        if matches!(step, Step::Turn(_)) {
+            self.charge_turn(at);
+        }
         let (machine, mut timer) = self.parts(at);
         match machine.run(step, &mut timer) {
             Some(shard) => self.after_shard(at, shard),
@@ -477,7 +512,10 @@ impl World {
                 machine.send_hop((shard, to), message, &mut timer);
                 Ok(())
             }
-            Output::Peer { to, message } => self.send(at, shard, usize::from(to.0), message),
+            Output::Peer { to, message } => {
+                self.charge(at, processor::MESSAGE);
+                self.send(at, shard, usize::from(to.0), message)
+            }
             Output::Adopted(epoch) => {
                 self.on_adopted(at, shard, epoch);
                 Ok(())
@@ -491,6 +529,7 @@ impl World {
     }
 
     fn on_reply(&mut self, at: usize, to: RequestId, result: Result<Response, Error>) -> Verdict {
+        self.charge(at, processor::ANSWER);
         self.trace.line(format_args!("n{at} answers request {}: {}", to.0, show::answer(&result)));
         let rings: Vec<Arc<Ring>> = self.mover.rings().cloned().collect();
         let causes = self.causes();
@@ -507,24 +546,29 @@ impl World {
         Ok(())
     }
 
-    fn on_tick(&mut self) -> Verdict {
-        self.events.after(TICK, Event::Tick);
-        let now = self.events.now();
+    fn on_tick(&mut self, at: usize) -> Verdict {
+        self.charge_turn(at);
+        for shard in 0..usize::from(self.hosts[at].machine.layout.shards) {
+            if let Some(running) = self.hosts[at].machine.shard(shard) {
+                running.tick();
+                running.turn();
+                self.after_shard(at, shard)?;
+            }
+        }
+        self.close_if_drained(at);
+        // A shard that has stopped answers nothing; its clients see the process end.
+        if !self.hosts[at].machine.is_closing() {
+            self.checks.check_deadlines(at, self.events.now())?;
+        }
+        Ok(())
+    }
+
+    fn on_look(&mut self) -> Verdict {
+        self.events.after(TICK, Event::Look);
         for at in 0..self.hosts.len() {
-            if self.hosts[at].held.is_some() {
-                continue;
-            }
-            for shard in 0..usize::from(self.hosts[at].machine.layout.shards) {
-                if let Some(running) = self.hosts[at].machine.shard(shard) {
-                    running.tick();
-                    running.turn();
-                    self.after_shard(at, shard)?;
-                }
-            }
-            self.close_if_drained(at);
-            // A shard that has stopped answers nothing; its clients see the process end.
-            if !self.hosts[at].machine.is_closing() {
-                self.checks.check_deadlines(at, now)?;
+            // Who stands still does not look at the time either.
+            if self.hosts[at].held.is_none() {
+                self.handle_when_free(Event::Tick(at))?;
             }
         }
         self.list_something()?;

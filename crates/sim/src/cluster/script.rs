@@ -2,6 +2,7 @@
 
 use super::World;
 use super::gossip::Gossip;
+use super::overload::{self, Overload};
 use super::rolling::Rolling;
 use super::transfer::Transfer;
 use crate::check::Verdict;
@@ -13,8 +14,17 @@ pub(super) enum Script {
     Transfer(Transfer),
     /// Row C13.
     Rolling(Rolling),
+    /// Row C15.
+    Overload(Overload),
     /// Row C16.
     Gossip(Gossip),
+}
+
+impl Script {
+    /// The most that a shard may have under way while it is played, where that is not a handful.
+    pub(super) fn work_max(&self) -> Option<usize> {
+        matches!(self, Script::Overload(_)).then_some(overload::WORK_MAX)
+    }
 }
 
 impl World {
@@ -24,6 +34,7 @@ impl World {
         let verdict = match &mut script {
             Script::Transfer(transfer) => self.play_transfer(transfer),
             Script::Rolling(rolling) => self.play_rolling(rolling),
+            Script::Overload(overload) => self.play_overload(overload),
             Script::Gossip(gossip) => self.play_gossip(gossip),
         };
         self.script = Some(script);

@@ -27,6 +27,11 @@ fn clients_do_not_notice_a_restart_of_all_nodes() {
 }
 
 #[test]
+fn what_is_too_much_is_refused() {
+    overload::run(Seed(1)).unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+#[test]
 fn nodes_agree_on_many_buckets() {
     gossip::run(Seed(1), 5, 200).unwrap_or_else(|violation| panic!("{violation}"));
 }

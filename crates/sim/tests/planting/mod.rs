@@ -7,10 +7,16 @@ use sim::{Kind, Seed};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Seeds that a bug may survive.
-const SEEDS_MAX: u64 = 300;
-/// Seeds after the first catch, to see which checkers catch it.
-const SEEDS_MORE: u64 = 20;
+/// Which seeds are run.
+#[derive(Clone, Copy)]
+pub struct Seeds {
+    /// The first: where a life takes long, one that catches the bug today, so that others are run only when it does no longer.
+    pub first: u64,
+    /// How many a bug may survive.
+    pub max: u64,
+    /// How many come after the first catch, to see which checkers catch it.
+    pub more: u64,
+}
 
 /// What breaks in a seed's life, if something does.
 type Life<'a> = &'a dyn Fn(Seed) -> Option<Violation>;
@@ -26,20 +32,23 @@ fn violation(life: Life<'_>, seed: u64, bug: Option<Planted>) -> Option<Violatio
 /// Asserts that some seed of a world catches `bug`, and that no seed up to then breaks a promise without it.
 #[allow(dead_code, reason = "each test file uses what it needs")]
 pub fn is_caught(kind: Kind, bug: Planted) {
-    is_caught_in(&|seed| kind.run(seed, Keep::Hash).0.violation, (SEEDS_MAX, SEEDS_MORE), bug);
+    let seeds = Seeds { first: 0, max: 300, more: 20 };
+    is_caught_in(&|seed| kind.run(seed, Keep::Hash).0.violation, seeds, bug);
 }
 
-/// The same of any life, with so many seeds that the bug may survive, and so many after the first catch.
-pub fn is_caught_in(life: Life<'_>, (seeds_max, seeds_more): (u64, u64), bug: Planted) {
-    let caught = (0..seeds_max).find_map(|seed| violation(life, seed, Some(bug)).map(|by| (seed, by)));
-    let (first, by) = caught.unwrap_or_else(|| panic!("{bug:?} survived {seeds_max} seeds"));
-    println!("{bug:?}: caught after {} seeds: {by}", first + 1);
+/// The same of any life, on these seeds.
+pub fn is_caught_in(life: Life<'_>, seeds: Seeds, bug: Planted) {
+    let Seeds { first: begin, max, more } = seeds;
+    let mut planted = begin..begin + max;
+    let caught = planted.find_map(|seed| violation(life, seed, Some(bug)).map(|by| (seed, by)));
+    let (first, by) = caught.unwrap_or_else(|| panic!("{bug:?} survived {max} seeds"));
+    println!("{bug:?}: caught after {} seeds from {begin} on: {by}", first - begin + 1);
     let mut catches = BTreeMap::<&str, u64>::from([(by.checker, 1)]);
-    for by in (first + 1..=first + seeds_more).filter_map(|seed| violation(life, seed, Some(bug))) {
+    for by in (first + 1..=first + more).filter_map(|seed| violation(life, seed, Some(bug))) {
         *catches.entry(by.checker).or_default() += 1;
     }
-    println!("{bug:?}: of {} seeds from then on: {catches:?}", seeds_more + 1);
-    for seed in 0..=first + seeds_more {
+    println!("{bug:?}: of {} seeds from then on: {catches:?}", more + 1);
+    for seed in begin..=first + more {
         assert_eq!(violation(life, seed, None), None, "seed {seed} without a bug");
     }
 }

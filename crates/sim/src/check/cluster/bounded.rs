@@ -6,16 +6,21 @@ use node::ShardStats;
 
 const CHECKER: &str = "memory is bounded";
 
-/// The most that a shard of these small worlds may have under way: some requests of each client, given up and not
-/// yet timed out, and each of them a question to each replica.
+/// The most that a shard of these small worlds may have under way, if nothing else is said: some requests of each client, given
+/// up and not yet timed out, and each of them a question to each replica.
 const WORK_MAX: usize = 512;
-/// The most lookups that may wait for the disk: one for each piece of work, and one for each question of a peer.
-const LOOKUPS_MAX: usize = 2 * WORK_MAX;
 
-/// Checks what a shard says of itself.
-pub fn check(node: NodeAt, shard: usize, stats: &ShardStats, quiet: bool) -> Verdict {
-    let (work_max, lookups_max) = if quiet { (0, 0) } else { (WORK_MAX, LOOKUPS_MAX) };
-    let counts = [("works", stats.work, work_max), ("lookups", stats.store.lookups_parked, lookups_max)];
+/// Checks what a shard says of itself, which may have so much under way.
+pub fn check(
+    node: NodeAt,
+    shard: usize,
+    stats: &ShardStats,
+    quiet: bool,
+    work_max: Option<usize>,
+) -> Verdict {
+    let work_max = if quiet { 0 } else { work_max.unwrap_or(WORK_MAX) };
+    // Lookups that wait for the disk: one for each piece of work, and one for each question of a peer.
+    let counts = [("works", stats.work, work_max), ("lookups", stats.store.lookups_parked, 2 * work_max)];
     match counts.into_iter().find(|(_, count, max)| count > max) {
         Some((what, count, max)) => {
             let when = if quiet { "though all is quiet" } else { "at once" };

@@ -366,10 +366,10 @@ fn what_was_reaped_is_no_difference() {
 #[test]
 fn a_shard_that_holds_much_or_holds_something_for_ever_is_seen() {
     let stats = |work| node::ShardStats { work, ..node::ShardStats::default() };
-    assert_eq!(check_bounds(0, 0, &stats(10), false), Ok(()));
-    assert!(check_bounds(0, 0, &stats(10_000), false).is_err());
-    assert!(check_bounds(0, 0, &stats(1), true).is_err());
-    assert_eq!(check_bounds(0, 0, &stats(0), true), Ok(()));
+    assert_eq!(check_bounds(0, 0, &stats(10), false, None), Ok(()));
+    assert!(check_bounds(0, 0, &stats(10_000), false, None).is_err());
+    assert!(check_bounds(0, 0, &stats(1), true, None).is_err());
+    assert_eq!(check_bounds(0, 0, &stats(0), true, None), Ok(()));
 }
 
 #[test]
