@@ -1,4 +1,4 @@
-//! Real processes: members that leave, are replaced or are lost while clients go on.
+//! Real processes: members that leave, are replaced, restarted or lost while clients go on.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -6,9 +6,10 @@ mod common;
 use bytes::Bytes;
 use client::{Client, Content, Quorum, ReadOptions, WriteOptions};
 use common::nodes::{agreed, count, free_ports, make_certificates, name, until};
-use common::{Server, run};
+use common::{ANNULET, Server, run};
 use serde_json::Value;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
@@ -33,22 +34,35 @@ impl Cluster {
     }
 
     fn start(&self, node: u16, more: &[&str]) -> Server {
+        self.start_by(Path::new(ANNULET), node, more)
+    }
+
+    fn start_by(&self, program: &Path, node: u16, more: &[&str]) -> Server {
         let file = |name: &str| self.dir.path().join("certs").join(name).display().to_string();
         let (cert, key) = (file(&format!("n{node}.pem")), file(&format!("n{node}.key")));
         let (name, data) = (name(usize::from(node)), format!("n{node}"));
         let files = ["--peer-ca", &file("ca.pem"), "--peer-cert", &cert, "--peer-key", &key];
         let options = ["--name", &name, "--data", &data, "--shards", "2", "--durability", "interval"];
-        Server::start(self.dir.path(), &[&options[..], &files, more].concat())
+        Server::start_by(program, self.dir.path(), &[&options[..], &files, more].concat())
     }
 
     fn found(&self, node: u16) -> Server {
+        self.found_by(Path::new(ANNULET), node)
+    }
+
+    fn found_by(&self, program: &Path, node: u16) -> Server {
         let entry = |node: u16| format!("{}=127.0.0.1:{}", name(usize::from(node)), self.port + node);
         let list = (1..=self.founders).map(entry).collect::<Vec<_>>().join(",");
-        self.start(node, &["--cluster", &list, "--ring-size", &self.ring_size.to_string()])
+        let size = self.ring_size.to_string();
+        self.start_by(program, node, &["--cluster", &list, "--ring-size", &size])
     }
 
     fn found_all(&self) -> Vec<Server> {
-        let servers: Vec<Server> = (1..=self.founders).map(|node| self.found(node)).collect();
+        self.found_all_by(Path::new(ANNULET))
+    }
+
+    fn found_all_by(&self, program: &Path) -> Vec<Server> {
+        let servers: Vec<Server> = (1..=self.founders).map(|node| self.found_by(program, node)).collect();
         until("a leader", || agreed(&servers[0])["leader"] != Value::Null);
         servers
     }
@@ -165,6 +179,35 @@ fn a_member_leaves_and_clients_do_not_notice() {
         has_all(server, 0..KEYS, 0);
         has_all(server, 1_000_000..written[0], 0);
         has_all(server, 2_000_000..written[1], 0);
+    }
+}
+
+/// All of them, twice. If `ANNULET_OLDER` names a program they begin with that: then the first time both programs are there at once, and
+/// each node opens what the older one has written.
+#[test]
+fn nodes_are_restarted_one_after_the_other_and_clients_do_not_notice() {
+    let older = std::env::var_os("ANNULET_OLDER").map_or_else(|| PathBuf::from(ANNULET), PathBuf::from);
+    let cluster = Cluster::new(3);
+    let mut servers = cluster.found_all_by(&older);
+    let are_linked = |servers: &[Server]| servers.iter().all(|server| count(server, "peers_up") == 2);
+    until("all links", || are_linked(&servers));
+    put_all(&servers[0], 0..KEYS, 0);
+    let mut written = Vec::new();
+    for turn in 0..6 {
+        // Its clients have left it.
+        let stops = servers.remove(turn % 3);
+        let over = Arc::new(AtomicBool::new(false));
+        let first = [1, 2].map(|client| (2 * turn as u32 + client) * 1_000_000);
+        let clients = [0, 1].map(|at| traffic(&servers[at], first[at], &over));
+        stops.stop();
+        servers.insert(turn % 3, cluster.found(turn as u16 % 3 + 1));
+        until("all links", || are_linked(&servers));
+        over.store(true, Ordering::Relaxed);
+        written.extend(first.into_iter().zip(clients).map(|(first, client)| first..client.join().unwrap()));
+    }
+    assert!(written.iter().all(|keys| !keys.is_empty()), "clients went on");
+    for (server, keys) in servers.iter().flat_map(|server| written.iter().map(move |keys| (server, keys))) {
+        has_all(server, keys.clone(), 0);
     }
 }
 

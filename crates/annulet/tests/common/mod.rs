@@ -9,9 +9,17 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 
+/// The program.
+pub const ANNULET: &str = env!("CARGO_BIN_EXE_annulet");
+
 /// The program, in `dir`, without options from the surroundings.
 pub fn annulet(dir: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_annulet"));
+    other(Path::new(ANNULET), dir, args)
+}
+
+/// The same of another program.
+fn other(program: &Path, dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ANNULET_")) {
         command.env_remove(name);
     }
@@ -49,8 +57,13 @@ pub struct Server {
 impl Server {
     /// Starts a node in `dir`, on ports of the system's choice, and waits until it serves.
     pub fn start(dir: &Path, args: &[&str]) -> Server {
+        Server::start_by(Path::new(ANNULET), dir, args)
+    }
+
+    /// The same with another program.
+    pub fn start_by(program: &Path, dir: &Path, args: &[&str]) -> Server {
         let ports = ["serve", "--pb-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"];
-        let mut command = annulet(dir, &[&ports, args].concat());
+        let mut command = other(program, dir, &[&ports, args].concat());
         Server::started(command.env("ANNULET_LOG", "warn"))
     }
 
