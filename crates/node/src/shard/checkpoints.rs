@@ -235,17 +235,34 @@ mod tests {
     use super::super::trees::Trees;
     use super::*;
 
+    const fn id(first: u16) -> TreeId {
+        TreeId { first, n_val: 3, day: 0 }
+    }
+
+    fn crowded() -> Tree {
+        let mut tree = Tree::default();
+        while !tree.is_crowded() {
+            tree.change(0, None, Some(1));
+        }
+        tree
+    }
+
     /// It stayed crowded until the next write to it, beside whose repair its partition was then gone through.
     #[test]
     fn a_crowded_tree_that_was_left_is_made_anew() {
         let mut trees = Trees::default();
-        let mut tree = Tree::default();
-        let id = |first| TreeId { first, n_val: 3, day: 0 };
-        trees.take_left(id(1), tree.clone(), false);
-        while !tree.is_crowded() {
-            tree.change(0, None, Some(1));
+        trees.take_left(id(1), Tree::default(), false);
+        trees.take_left(id(2), crowded(), false);
+        assert_eq!(trees.rebuilds.due().collect::<Vec<_>>(), [2]);
+    }
+
+    /// So did one that had grown by more than it was made finer by.
+    #[test]
+    fn a_tree_that_is_crowded_when_it_is_made_is_made_once_more() {
+        let mut trees = Trees::default();
+        for (first, tree) in [(1, Tree::default()), (2, crowded())] {
+            trees.take(first, BTreeMap::from([(id(first), tree)]), false, base::Wall(0));
         }
-        trees.take_left(id(2), tree, false);
         assert_eq!(trees.rebuilds.due().collect::<Vec<_>>(), [2]);
     }
 }

@@ -131,8 +131,10 @@ impl Trees {
         for (id, tree) in made {
             self.last_version += 1;
             let (tree, version) = (tree.fitted(), self.last_version);
-            let kept = Kept { tree, version, unsure, delta: None };
-            self.trees.insert(id, kept);
+            let is_crowded = tree.is_crowded();
+            self.trees.insert(id, Kept { tree, version, unsure, delta: None });
+            // It was made a little finer than the one before, and may have grown by more than that meanwhile.
+            self.fit(id, is_crowded, false);
         }
         before.is_some_and(|before| before != roots(self))
     }
