@@ -9,7 +9,8 @@
 //! a version with what a replica has, and [`Deliver`] brings home what was kept for one that was away. [`Pass`] and [`Carry`]
 //! take versions along while a partition moves. [`Reap`] removes tombstones for good.
 //!
-//! What replicas differ in is found without being asked for by [`aae`]; what clusters differ in, by whoever asks both for a [`fold`].
+//! What replicas differ in is found without being asked for by [`aae`]; what clusters differ in, by whoever asks both for a [`fold`]. What a
+//! fold finds is reaped or deleted by a [`purge`].
 //!
 //! Nothing here reads a clock, a store or a socket; everything that varies arrives in an event or a [`Turn`].
 
@@ -29,6 +30,7 @@ pub mod merge;
 pub mod pass;
 pub mod placement;
 pub mod props;
+pub mod purge;
 pub mod put;
 pub mod query;
 pub mod quorum;
@@ -54,6 +56,7 @@ pub use merge::Merge;
 pub use pass::{Carry, Pass};
 pub use placement::{Placement, Roles};
 pub use props::{BucketProps, BucketTable, Prop, PropsChange, TypeChange, TypeStatus};
+pub use purge::{PurgeJob, PurgeTask};
 pub use put::Put;
 pub use quorum::Quorum;
 pub use reap::{Graveyard, Reap};

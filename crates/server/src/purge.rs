@@ -1,11 +1,5 @@
 //! Purges: tombstones that are reaped, or objects that are deleted, because a fold finds them. One at a time on a node, asked
-//! for by operators.
-//!
-//! 1. A fold over the cluster tells of them a page at a time ([`kv::fold`]); the next page is asked for when this one is done.
-//! 2. A tombstone is read, with all replicas asked: a read that finds it at all primaries proposes to reap it, and all
-//!    members have to agree (record 8). An object is deleted with the context that was found: what was written since stays.
-//! 3. After each key the purge rests for `REST` times as long as that took, so that whatever is busy slows it down, and it stays below
-//!    a rate: clients go first.
+//! for by operators. What one asks for is [`kv::purge`]'s to say; here it is asked, waited for, and told about.
 //!
 //! How far it is is told to whoever asks, and how it ended until the next one begins. It runs on the thread of the connection that began
 //! it, and is over when the node stops: who wants the rest begins it again, and what is done is not found any more.
@@ -15,26 +9,15 @@
 use crate::connections::Connections;
 use crate::local::Local;
 use crate::membership::Answered;
-use kv::fold::{FoldRequest, Folded, KeyClock, Purge, Sum};
-use kv::{Bucket, DeleteRequest, Error, GetRequest, Quorum, Request, Response};
-use node::http::{PurgePage, PurgeTask};
+use kv::fold::Purge;
+use kv::purge::{Progress, PurgeError, RATE_MAX, Step};
+use kv::{Bucket, PurgeJob, PurgeTask};
+use node::http::PurgePage;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-/// How long it rests after a key, in keys: it gets a quarter of what it would take alone.
-const REST: u32 = 3;
-
-/// The longest rest: a key that takes longer than a third of it met a node that does not answer rather than a busy one.
-const REST_MAX: Duration = Duration::from_millis(500);
-
-/// Keys in a second unless said otherwise: a shard begins a few hundred reapings in a second, and remembers each for two minutes.
-const RATE_DEFAULT: u32 = 100;
-
-/// The highest rate that can be asked for: beyond it, tombstones wait in queues that are full.
-const RATE_MAX: u32 = 10_000;
+use std::time::Instant;
 
 /// The purge of a node that is under way, or the last one, and what all have come to.
 #[derive(Default)]
@@ -60,14 +43,11 @@ pub struct PurgeFigures {
 struct State {
     purge: Purge,
     bucket: Bucket,
-    /// Keys that were found, those of them that were asked for without an error, and the others.
-    found: u64,
-    done: u64,
-    failed: u64,
+    progress: Progress,
     /// Whether it is to end.
     stop: bool,
     /// How it ended.
-    ended: Option<Result<(), String>>,
+    ended: Option<Result<(), PurgeError>>,
 }
 
 impl Purges {
@@ -87,12 +67,12 @@ impl Purges {
             PurgePage::Begin(_) if last.as_ref().is_some_and(|state| state.ended.is_none()) => {
                 Answered::wrong(409, "something is being purged already")
             }
-            PurgePage::Begin(task) if !(1..=RATE_MAX).contains(&task.rate(RATE_DEFAULT)) => {
+            PurgePage::Begin(task) if !(1..=RATE_MAX).contains(&task.rate()) => {
                 Answered::wrong(400, format!("per_second is to be from 1 to {RATE_MAX}"))
             }
             PurgePage::Begin(task) => {
                 let (purge, bucket) = (task.purge, task.bucket.clone());
-                let state = State { purge, bucket, found: 0, done: 0, failed: 0, stop: false, ended: None };
+                let state = State { purge, bucket, progress: Progress::default(), stop: false, ended: None };
                 let body = last.insert(state).show();
                 figures.purges += 1;
                 let (purges, local, about) = (Arc::clone(self), Rc::clone(local), Rc::clone(about));
@@ -107,27 +87,30 @@ impl Purges {
         }
     }
 
-    async fn run(&self, task: PurgeTask, local: &Local, about: &Connections) -> Result<(), String> {
-        let least = Duration::from_secs(1) / task.rate(RATE_DEFAULT);
-        let fold = FoldRequest { fold: task.fold, timeout: Some(u32::MAX), stream: true };
-        let mut pages = local.ask(Request::Fold(Box::new(fold)));
+    async fn run(&self, task: PurgeTask, local: &Local, about: &Connections) -> Result<(), PurgeError> {
+        let (mut job, fold) = PurgeJob::new(task);
+        let mut pages = local.ask(fold);
         loop {
-            let (answer, more) = pages.next().await;
-            for found in found(answer).map_err(|error| error.to_string())? {
-                if about.stopping() || self.lock().last.as_ref().is_none_or(|state| state.stop) {
-                    return Err("it was stopped".to_owned());
+            if about.stopping() || self.lock().last.as_ref().is_none_or(|state| state.stop) {
+                job.stop();
+            }
+            match job.step() {
+                Step::Page { goes_on } => {
+                    if goes_on {
+                        pages.proceed();
+                    }
+                    let (answer, more) = pages.next().await;
+                    job.on_page(answer, more);
                 }
-                let begun = Instant::now();
-                let (result, _) = local.ask(request(task.purge, found)).next().await;
-                self.lock().count(&result);
-                let took = begun.elapsed();
-                let rest = (took * REST).min(REST_MAX).max(least.saturating_sub(took));
-                tokio::time::sleep(rest).await;
+                Step::Ask(request) => {
+                    let begun = Instant::now();
+                    let (result, _) = local.ask(*request).next().await;
+                    let rest = job.on_answer(&result, begun.elapsed());
+                    self.lock().count(job.progress());
+                    tokio::time::sleep(rest).await;
+                }
+                Step::Over(end) => return end,
             }
-            if !more {
-                return Ok(());
-            }
-            pages.proceed();
         }
     }
 
@@ -142,14 +125,12 @@ impl Purges {
 }
 
 impl Known {
-    fn count(&mut self, result: &Result<Response, Error>) {
-        let failed = u64::from(result.is_err());
-        self.figures.purge_keys += 1;
-        self.figures.purge_keys_failed += failed;
+    /// The purge under way has come as far as this.
+    fn count(&mut self, progress: Progress) {
         if let Some(state) = &mut self.last {
-            state.found += 1;
-            state.failed += failed;
-            state.done += 1 - failed;
+            self.figures.purge_keys += progress.found - state.progress.found;
+            self.figures.purge_keys_failed += progress.failed - state.progress.failed;
+            state.progress = progress;
         }
     }
 }
@@ -157,13 +138,14 @@ impl Known {
 impl State {
     fn show(&self) -> Value {
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        let Progress { found, done, failed } = self.progress;
         let mut shown = json!({
             "purge": self.purge.as_str(),
             "bucket-type": text(&self.bucket.bucket_type),
             "bucket": text(&self.bucket.name),
-            "found": self.found,
-            "done": self.done,
-            "failed": self.failed,
+            "found": found,
+            "done": done,
+            "failed": failed,
             "state": match &self.ended {
                 None if self.stop => "stopping",
                 None => "running",
@@ -172,31 +154,8 @@ impl State {
             },
         });
         if let Some(Err(error)) = &self.ended {
-            shown["error"] = error.clone().into();
+            shown["error"] = error.to_string().into();
         }
         shown
-    }
-}
-
-/// The keys on a page.
-fn found(answer: Result<Response, Error>) -> Result<Vec<KeyClock>, Error> {
-    match answer? {
-        Response::Folded(folded) => match *folded {
-            Folded { sum: Sum::Clocks(clocks), .. } => Ok(clocks),
-            other => unreachable!("the fold is for keys with contexts and answered {other:?}"),
-        },
-        other => unreachable!("the shard was asked for a fold and answered {other:?}"),
-    }
-}
-
-/// What is asked for a key that was found.
-fn request(purge: Purge, KeyClock { bucket, key, clock }: KeyClock) -> Request {
-    match purge {
-        Purge::Reap => {
-            Request::Get(GetRequest { r: Quorum::All, head: true, ..GetRequest::new(bucket, key) })
-        }
-        Purge::Erase => {
-            Request::Delete(DeleteRequest { context: Some(clock), ..DeleteRequest::new(bucket, key) })
-        }
     }
 }

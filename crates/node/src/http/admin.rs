@@ -4,8 +4,8 @@
 //! `docs/api/admin.yaml` describes these paths; it is served as `/admin/openapi.yaml`.
 
 use bytes::Bytes;
-use kv::fold::{Fold, Purge, Scope};
-use kv::{Bucket, BucketProps, Error, Request, Response, TypeChange, TypeStatus};
+use kv::fold::Purge;
+use kv::{Bucket, BucketProps, Error, PurgeTask, Request, Response, TypeChange, TypeStatus};
 use protocol::http::{Answer, Connection, Method};
 use serde_json::{Map, Value, json};
 
@@ -64,26 +64,6 @@ pub enum PurgePage {
     Begin(Box<PurgeTask>),
     /// The one that is under way is given up.
     Stop,
-}
-
-/// A purge that is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PurgeTask {
-    /// What is done.
-    pub purge: Purge,
-    /// In which bucket.
-    pub bucket: Bucket,
-    /// The fold that finds the keys.
-    pub fold: Fold,
-    /// Keys in a second at most.
-    pub per_second: Option<u32>,
-}
-
-impl PurgeTask {
-    /// Keys in a second at most; so many if nothing is said.
-    pub fn rate(&self, default: u32) -> u32 {
-        self.per_second.unwrap_or(default)
-    }
 }
 
 /// What is asked about a node's backups, which the shell makes.
@@ -223,8 +203,8 @@ pub(super) fn purge_page(method: Method, body: &[u8]) -> Result<PurgePage, Fault
         None | Some(Value::Null) => &none,
         Some(filter) => filter.as_object().ok_or_else(|| bad("filter is to be an object"))?,
     };
-    let fold = Fold::new(Scope::Bucket(bucket.clone()), purge.finds());
-    let fold = fold::filtered(fold, filter).map_err(|fault| bad(&fault.text))?;
+    let task = PurgeTask::new(purge, bucket);
+    let fold = fold::filtered(task.fold, filter).map_err(|fault| bad(&fault.text))?;
     let per_second = match body.get("per_second") {
         None | Some(Value::Null) => None,
         Some(number) => {
@@ -232,7 +212,7 @@ pub(super) fn purge_page(method: Method, body: &[u8]) -> Result<PurgePage, Fault
             Some(number.ok_or_else(|| bad("per_second is to be a number"))?)
         }
     };
-    Ok(PurgePage::Begin(Box::new(PurgeTask { purge, bucket, fold, per_second })))
+    Ok(PurgePage::Begin(Box::new(PurgeTask { fold, per_second, ..task })))
 }
 
 fn read(body: &[u8]) -> Result<Vec<kv::Prop>, Fault> {
@@ -316,6 +296,7 @@ fn wrong(status: u16, text: &str) -> Fault {
 mod tests {
     use super::*;
     use crate::http::route::{Route, route};
+    use kv::fold::{Fold, Scope};
 
     /// The paths of the description, with their methods.
     fn described() -> Vec<(String, Vec<String>)> {

@@ -41,5 +41,5 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use admin::{BackupPage, ClusterPage, PurgePage, PurgeTask, TreesPage};
+pub use admin::{BackupPage, ClusterPage, PurgePage, TreesPage};
 pub use session::{Incoming, Question, Session};
