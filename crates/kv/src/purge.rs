@@ -27,6 +27,10 @@ const REST: u32 = 3;
 /// The longest rest: a key that takes longer than a third of it met a node that does not answer rather than a busy one.
 const REST_MAX: Duration = Duration::from_millis(500);
 
+/// How long a key may take, in milliseconds: whoever does not answer by then is away, and the purge goes on without it. A key that failed is
+/// found again by the next purge.
+const KEY_TIMEOUT: u32 = 10_000;
+
 /// Keys in a second unless said otherwise: a shard begins a few hundred reapings in a second, and remembers each for two minutes.
 pub const RATE_DEFAULT: u32 = 100;
 
@@ -184,13 +188,14 @@ impl PurgeJob {
 
 /// What is asked for a key that was found.
 fn request(purge: Purge, KeyClock { bucket, key, clock }: KeyClock) -> Request {
+    let timeout = Some(KEY_TIMEOUT);
     match purge {
         Purge::Reap => {
-            Request::Get(GetRequest { r: Quorum::All, head: true, ..GetRequest::new(bucket, key) })
+            Request::Get(GetRequest { r: Quorum::All, head: true, timeout, ..GetRequest::new(bucket, key) })
         }
         Purge::Erase => {
             let context = Some(clock);
-            Request::Delete(DeleteRequest { context, ..DeleteRequest::new(bucket, key) })
+            Request::Delete(DeleteRequest { context, timeout, ..DeleteRequest::new(bucket, key) })
         }
     }
 }
