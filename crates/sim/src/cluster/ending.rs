@@ -139,6 +139,10 @@ impl World {
             Phase::Rest(until) if now >= until && !self.ending.strays => {
                 self.ending.strays = true;
                 self.examine_strays()?;
+                if self.plan.ttl.is_some() {
+                    // A hint may have brought home what the end of a later version had uncovered.
+                    self.examine_all()?;
+                }
             }
             Phase::Rest(until) if now >= until && !self.auditor.is_examining() => {
                 if !self.has_given_up_all()? {

@@ -3,8 +3,8 @@
 //! it leaves the node. In the end it asks each kind of query of each bucket once more, and what it is told is what there is.
 
 use super::ending::Phase;
-use super::{BUCKETS, SEARCHER, World};
-use crate::check::cluster::{Row, Wanted};
+use super::{BUCKETS, SEARCHER, World, auditor};
+use crate::check::cluster::{Row, Told, Wanted};
 use crate::check::history::KeyName;
 use crate::check::siblings::{NUMBERS, TEXTS};
 use crate::check::{Verdict, Violation, index};
@@ -131,6 +131,13 @@ fn last(bucket: usize, at: usize) -> IndexRequest {
         4 => IndexRequest { max_results: Some(2), ..request(bucket, "$key", all(&["k", "l"])) },
         _ => request(bucket, "$bucket", Terms::Exact(Bytes::from_static(b"_"))),
     }
+}
+
+/// The rows that have to be told and those that may be, as they are told; with each, whether it has to be.
+fn there(wanted: &Wanted, must: &BTreeSet<Row>, may: &BTreeSet<Row>) -> Vec<(Told, bool)> {
+    let rows: BTreeSet<Row> = must.union(may).cloned().collect();
+    let has_to_be = rows.iter().map(|row| must.contains(row));
+    wanted.told(&rows).into_iter().zip(has_to_be).collect()
 }
 
 impl World {
@@ -283,12 +290,13 @@ impl World {
             if !is_all_there {
                 return Ok(());
             }
-            let there = wanted.told(&self.rows_loaded(&wanted));
+            let there = there(&wanted, &self.rows_loaded(&wanted), &BTreeSet::new());
             return index::check_told(wanted.bucket(), wanted.field(), &there, &wanted.in_order(told));
         }
         let bucket = self.searcher.last / LAST;
         self.searcher.last += 1;
-        let there = wanted.told(&self.rows_there(bucket, &wanted));
+        let (must, may) = self.rows_there(bucket, &wanted);
+        let there = there(&wanted, &must, &may);
         index::check_told(BUCKETS[bucket], wanted.field(), &there, &wanted.in_order(told))
     }
 
@@ -304,24 +312,28 @@ impl World {
         of_bucket.flat_map(|((_, key), number)| wanted.rows_of(&super::key_name(*key), *number)).collect()
     }
 
-    /// The rows of the objects that all replicas have come to agree on.
-    fn rows_there(&self, bucket: usize, wanted: &Wanted) -> BTreeSet<Row> {
+    /// The rows of the objects that all replicas have come to agree on; and those that may be told, of siblings that have ended: beside a
+    /// tombstone they stay (record 62), and one that came home late is where it came.
+    fn rows_there(&self, bucket: usize, wanted: &Wanted) -> (BTreeSet<Row>, BTreeSet<Row>) {
+        let (mut must, mut may) = (BTreeSet::new(), BTreeSet::new());
         if wanted.is_of_keys() {
-            return self.auditor.found(bucket).iter().flat_map(|key| wanted.rows(key, [])).collect();
+            must.extend(self.auditor.found(bucket).iter().flat_map(|key| wanted.rows(key, [])));
+            return (must, may);
         }
-        let copies = self.auditor.copies.iter().filter(|((of, _), _)| *of == bucket);
-        let heads = copies.filter_map(|((_, key), copies)| {
-            let head = copies.of_nodes().find_map(|(_, head)| head)?;
-            Some((super::key_name(*key), Head::decode(head).expect("it was compared")))
-        });
-        let mut rows = BTreeSet::new();
-        for (key, head) in heads {
-            for sibling in head.siblings().iter().filter(|sibling| !sibling.metadata.deleted) {
-                let entries =
-                    sibling.metadata.indexes.iter().map(|entry| (&entry.field[..], &entry.value[..]));
-                rows.extend(wanted.rows(&key, entries));
+        for (place, copies) in self.auditor.copies.iter().filter(|((of, _), _)| *of == bucket) {
+            let (name, key) = (auditor::name(*place), super::key_name(place.1));
+            for head in copies.of_nodes().filter_map(|(_, head)| head) {
+                let head = Head::decode(head).expect("it was compared");
+                let is_beside = head.siblings().iter().any(|sibling| sibling.metadata.deleted);
+                for sibling in head.siblings().iter().filter(|sibling| !sibling.metadata.deleted) {
+                    let metadata = &sibling.metadata;
+                    let has_ended = is_beside && self.checks.has_ended(&name, metadata.expires_ms);
+                    let entries = metadata.indexes.iter().map(|entry| (&entry.field[..], &entry.value[..]));
+                    let rows = if has_ended { &mut may } else { &mut must };
+                    rows.extend(wanted.rows(&key, entries));
+                }
             }
         }
-        rows
+        (must, may)
     }
 }
