@@ -95,11 +95,13 @@ pub enum Planted {
     TreeAheadAfterCrash,
     /// A store shows what has ended until a merge drops it.
     EndIgnored,
+    /// An erase deletes what there is when it comes to a key, and not what its fold has found.
+    ErasedUnseen,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 44] = [
+    pub const ALL: [Planted; 45] = [
         Planted::AckBeforeSync,
         Planted::FailedSyncForgotten,
         Planted::NoDirectorySync,
@@ -144,6 +146,7 @@ impl Planted {
         Planted::TreeNotUpdatedOnRepair,
         Planted::TreeAheadAfterCrash,
         Planted::EndIgnored,
+        Planted::ErasedUnseen,
     ];
 }
 

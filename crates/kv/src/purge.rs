@@ -194,7 +194,7 @@ fn request(purge: Purge, KeyClock { bucket, key, clock }: KeyClock) -> Request {
             Request::Get(GetRequest { r: Quorum::All, head: true, timeout, ..GetRequest::new(bucket, key) })
         }
         Purge::Erase => {
-            let context = Some(clock);
+            let context = Some(clock).filter(|_| !base::planted!(ErasedUnseen));
             Request::Delete(DeleteRequest { context, timeout, ..DeleteRequest::new(bucket, key) })
         }
     }

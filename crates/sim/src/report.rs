@@ -20,6 +20,21 @@ pub struct Searched {
     pub rows: u64,
 }
 
+/// What came of purges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// Those that were begun.
+    pub jobs: u64,
+    /// Those of them whose folds came to their ends, with all that they had found asked for.
+    pub whole: u64,
+    /// Objects that they erased.
+    pub objects: u64,
+    /// Tombstones that they had read at all replicas.
+    pub tombstones: u64,
+    /// Keys that were asked for in vain.
+    pub failed: u64,
+}
+
 /// What came of one seed.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -47,6 +62,8 @@ pub struct Report {
     pub reaps: Option<u64>,
     /// What came of index queries, where there are some.
     pub searched: Option<Searched>,
+    /// What came of purges, where there are some.
+    pub purged: Option<Purged>,
     /// The promise that was broken, if one was.
     pub violation: Option<Violation>,
 }
@@ -68,6 +85,7 @@ impl Report {
             changes: 0,
             reaps: None,
             searched: None,
+            purged: None,
             acknowledged,
             events,
             hash: trace.hash(),
@@ -87,6 +105,7 @@ impl Report {
             changes: 0,
             reaps: None,
             searched: None,
+            purged: None,
             acknowledged: 0,
             events: 0,
             hash: 0,
@@ -146,6 +165,10 @@ pub struct Totals {
     pub reaps: u64,
     /// What came of index queries in all.
     pub searched: Searched,
+    /// Those in which buckets were to be purged.
+    pub purging: u64,
+    /// What came of purges in all.
+    pub purged: Purged,
     /// Operations acknowledged in all.
     pub acknowledged: u64,
     /// Events handled in all.
@@ -162,8 +185,8 @@ impl Totals {
     /// Of no seed yet.
     pub fn new(kind: Kind) -> Totals {
         let (seeds, counted, broken, acknowledged, events) = (0, 0, 0, 0, 0);
-        let (reaping, reaped, reaps, deaths, changes) = (0, 0, 0, 0, 0);
-        let (fired, searched) = (BTreeMap::new(), Searched::default());
+        let (reaping, reaped, reaps, purging, deaths, changes) = (0, 0, 0, 0, 0, 0);
+        let (fired, searched, purged) = (BTreeMap::new(), Searched::default(), Purged::default());
         Totals {
             kind,
             seeds,
@@ -173,6 +196,8 @@ impl Totals {
             reaped,
             reaps,
             searched,
+            purging,
+            purged,
             acknowledged,
             events,
             deaths,
@@ -192,6 +217,13 @@ impl Totals {
         let searched = report.searched.unwrap_or_default();
         self.searched.whole += searched.whole;
         self.searched.rows += searched.rows;
+        self.purging += u64::from(report.purged.is_some());
+        let purged = report.purged.unwrap_or_default();
+        self.purged.jobs += purged.jobs;
+        self.purged.whole += purged.whole;
+        self.purged.objects += purged.objects;
+        self.purged.tombstones += purged.tombstones;
+        self.purged.failed += purged.failed;
         self.acknowledged += report.acknowledged;
         self.events += report.events;
         self.deaths += report.deaths;
@@ -235,6 +267,15 @@ impl fmt::Display for Totals {
         let Searched { whole, rows } = self.searched;
         if whole > 0 {
             writeln!(f, "{whole} index queries answered under faults, {rows} rows that had to be told")?;
+        }
+        if self.purging > 0 {
+            let Purged { jobs, whole, objects, tombstones, failed } = self.purged;
+            writeln!(
+                f,
+                "{jobs} purges in {} seeds, {whole} of them whole: {objects} objects erased, {tombstones} tombstones read, \
+                 {failed} keys failed",
+                self.purging
+            )?;
         }
         self.fired.iter().try_for_each(|(fault, count)| writeln!(f, "  {fault:<15} {count:>10}"))
     }

@@ -127,3 +127,8 @@ fn tree_ahead_after_crash() {
 fn end_ignored() {
     is_caught(Planted::EndIgnored);
 }
+
+#[test]
+fn erased_unseen() {
+    is_caught(Planted::ErasedUnseen);
+}

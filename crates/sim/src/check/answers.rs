@@ -38,6 +38,11 @@ impl Answers {
         }
     }
 
+    /// Nobody waits for this any more.
+    pub(super) fn on_given_up(&mut self, id: u64) {
+        self.0.remove(&id);
+    }
+
     pub(super) fn on_death(&mut self) {
         self.0.clear();
     }

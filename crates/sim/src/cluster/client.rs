@@ -1,6 +1,7 @@
 //! A client: one request at a time, to the node that it is attached to, on a handful of keys of each bucket, with
 //! the contexts that it was given.
 
+use super::plan::Plan;
 use super::{BUCKETS, ONCE, key_name};
 use crate::check::history::ONCE_TYPE;
 use crate::check::siblings::{metadata_of, value_of};
@@ -29,6 +30,8 @@ pub(super) struct Client {
     deletes: u64,
     /// Whether it deletes keys that are written once, too.
     deletes_once: bool,
+    /// Whether it deletes what it has not seen, too.
+    deletes_unseen: bool,
     /// Whether it asks for what buckets say, and sets no conditions.
     pub(super) is_plain: bool,
     /// The node that it speaks to.
@@ -42,12 +45,15 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(mut rng: SplitMix64, nodes: usize, reaps: bool) -> Client {
-        let node = index_below(&mut rng, nodes);
+    /// One of a cluster that goes by this plan.
+    pub(super) fn new(mut rng: SplitMix64, plan: &Plan) -> Client {
+        let node = index_below(&mut rng, plan.nodes());
+        let reaps = plan.reaping.delay.is_some();
         let deletes = if reaps { DELETES_REAPED } else { DELETES };
-        let deletes_once = !reaps;
+        let (deletes_once, deletes_unseen) = (!reaps, plan.deletes_unseen);
         let (contexts, updating, waiting) = (BTreeMap::new(), None, None);
-        Client { rng, deletes, deletes_once, is_plain: false, node, contexts, updating, waiting }
+        let is_plain = false;
+        Client { rng, deletes, deletes_once, deletes_unseen, is_plain, node, contexts, updating, waiting }
     }
 
     /// Whether it waits for an answer.
@@ -99,7 +105,10 @@ impl Client {
                 self.get(place, timeout)
             }
             7..10 => self.get(place, timeout),
-            draw if draw >= 20 - self.deletes && (bucket != ONCE || self.deletes_once) => {
+            draw if draw >= 20 - self.deletes
+                && (bucket != ONCE || self.deletes_once)
+                && (known.is_some() || self.deletes_unseen) =>
+            {
                 self.delete(place, known, timeout)
             }
             draw if draw % 2 == 0 => self.put(number, place, known, timeout),
@@ -174,7 +183,7 @@ impl Client {
 
     fn delete(&mut self, place: Place, known: Option<Bytes>, timeout: u32) -> Request {
         let (bucket, key) = names(place);
-        let context = known.filter(|_| self.rng.chance(5, 6));
+        let context = known.filter(|_| self.rng.chance(5, 6) || !self.deletes_unseen);
         let (r, w, dw, pw) = (self.quorum(), self.quorum(), self.quorum(), self.quorum());
         let timeout = Some(timeout);
         Request::Delete(DeleteRequest { context, r, w, dw, pw, timeout, ..DeleteRequest::new(bucket, key) })

@@ -135,6 +135,7 @@ impl World {
         self.requests.retain(|_, (node, _, _)| *node != at);
         self.auditor.on_death(at);
         self.lister.on_death(at);
+        self.purger.on_death(at);
         self.on_searched_node_death(at);
         self.checks.on_death(at, self.events.now(), lost_after);
         self.events.retain(|event| !event.is_of_process(at));

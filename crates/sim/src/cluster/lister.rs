@@ -153,7 +153,7 @@ impl World {
 }
 
 /// The keys that an answer tells of, and whether it is the last.
-fn told(result: &Result<Response, Error>) -> Option<(Vec<Bytes>, bool)> {
+pub(super) fn told(result: &Result<Response, Error>) -> Option<(Vec<Bytes>, bool)> {
     match result {
         Ok(Response::Keys { keys, done }) => Some((keys.clone(), *done)),
         Ok(Response::Folded(folded)) => match &folded.sum {

@@ -1,5 +1,5 @@
 //! A cluster of real nodes under many clients, on disks, clocks and a network that fail: the world behind rows C0
-//! to C6, C8 and C14.
+//! to C6, C8, C12 and C14.
 //!
 //! Three to six nodes, or as many as are asked for, each of one or two [`node::Shard`]s over [`engine::Store`]s on a disk of its own, speak
 //! [`PeerMessage`]s, encoded, over a network that loses, doubles, reorders and holds up; clients speak to any of
@@ -15,8 +15,8 @@
 //! 6. *Listing*: each bucket is listed, and the listing is exactly the keys that the last reads have found.
 //! 7. *Searching*: each bucket is searched by index, and what is told is exactly the entries of the objects there are.
 //!
-//! Somebody lists buckets all the while, by folds too (`lister.rs`), and somebody searches them (`searcher.rs`). In some seeds members come and go, and partitions move from
-//! node to node (`mover.rs`).
+//! Somebody lists buckets all the while, by folds too (`lister.rs`), and somebody searches them (`searcher.rs`). In some seeds operators have
+//! nodes reap tombstones and erase objects (`purger.rs`), and in some members come and go, and partitions move from node to node (`mover.rs`).
 //!
 //! By a script, in the place of a life by chance: a copy that is cut again and again (`transfer.rs`), nodes that are restarted one after
 //! the other (`rolling.rs`), many buckets, and nodes that all start at once (`gossip.rs`), more clients than processors can serve
@@ -37,6 +37,7 @@ mod mover;
 pub mod overload;
 mod plan;
 mod processor;
+mod purger;
 pub mod rolling;
 mod script;
 mod searcher;
@@ -72,6 +73,7 @@ use lister::Lister;
 use mover::Mover;
 use node::{Output, PeerMessage, RequestId};
 use plan::Plan;
+use purger::Purger;
 use ring::Ring;
 use script::Script;
 use searcher::Searcher;
@@ -102,6 +104,8 @@ const AUDITOR: NodeId = NodeId(u32::MAX);
 const LISTER: NodeId = NodeId(u32::MAX - 1);
 /// Whoever searches. Nor does it.
 const SEARCHER: NodeId = NodeId(u32::MAX - 2);
+/// Whoever purges. Nor does it.
+const PURGER: NodeId = NodeId(u32::MAX - 3);
 
 /// What clients and nodes say to each other.
 #[derive(Clone, Debug)]
@@ -228,6 +232,7 @@ struct World {
     auditor: Auditor,
     lister: Lister,
     searcher: Searcher,
+    purger: Purger,
     script: Option<Script>,
     /// Something stored was damaged silently.
     is_rotten: bool,
@@ -246,7 +251,8 @@ pub fn run(seed: Seed, nodes: Option<u16>, backend: Backend, keep: Keep) -> (Rep
     let reaps = world.plan.reaping.delay.map(|_| world.checks.reaps());
     let crashes_missing = world.plan.deaths.saturating_sub(deaths);
     let searched = Some(Searched { whole: world.searcher.whole, rows: world.checks.rows_told() });
-    (Report { crashes_missing, deaths, changes, reaps, searched, ..report }, world.trace)
+    let purged = world.plan.purges.then_some(world.purger.purged);
+    (Report { crashes_missing, deaths, changes, reaps, searched, purged, ..report }, world.trace)
 }
 
 impl World {
@@ -260,9 +266,7 @@ impl World {
         let mover = Mover::new(seed, &plan);
         let ring = Arc::clone(mover.ring());
         let hosts = (0..plan.nodes()).map(|at| Host::new(seed, &plan, at, &ring, &time, &trace)).collect();
-        let client = |at: u32| {
-            (Client::new(seed.stream("client", at.into()), plan.nodes(), plan.reaping.delay.is_some()), 0)
-        };
+        let client = |at: u32| (Client::new(seed.stream("client", at.into()), &plan), 0);
         let mut events = Scheduler::new(time, seed.stream("scheduler", 0));
         (0..plan.nodes()).filter(|at| mover.is_admitted(*at)).for_each(|at| {
             events.at(Monotonic(0), Event::Start(at));
@@ -292,6 +296,7 @@ impl World {
             auditor: Auditor::default(),
             lister: Lister::new(seed.stream("lister", 0)),
             searcher: Searcher::new(seed.stream("searcher", 0)),
+            purger: Purger::new(seed.stream("purger", 0)),
             script: None,
             is_rotten: false,
             plan,
@@ -442,6 +447,12 @@ impl World {
         // Clocks run at different speeds.
         let deadline = now + timeout + timeout / 500 + SLACK;
         self.checks.on_request(id, at, &request, now, deadline);
+        if from == PURGER
+            && let Request::Delete(delete) = &request
+        {
+            let told = self.purger.told(at, &delete.key).expect("an erase deletes what its fold has found");
+            self.checks.on_erase(id, told);
+        }
         if let Some(bucket) = listed(&request) {
             let rings: Vec<Arc<Ring>> = self.mover.rings().cloned().collect();
             let primaries = |key: &KeyName| primaries_by(&rings, key);
@@ -503,6 +514,9 @@ impl World {
             Output::Reply { to, result, more } if self.searcher.awaits(to) => {
                 self.on_search_reply((at, shard), to, result, more)
             }
+            Output::Reply { to, result, more } if self.purger.awaits(at, to) => {
+                self.on_purge_reply(at, to, result, more)
+            }
             Output::Reply { to, result, more } => {
                 assert!(!more, "nobody else asks for anything long");
                 self.on_reply(at, to, result)
@@ -538,7 +552,7 @@ impl World {
         let (_, from, number) = self.requests.remove(&to.0).expect("the answer was checked");
         match from {
             AUDITOR => return self.on_audited(at, number, result),
-            LISTER | SEARCHER => return Ok(()),
+            LISTER | SEARCHER | PURGER => return Ok(()),
             _ => {}
         }
         let message = Message::Answer { number, result };
@@ -573,6 +587,7 @@ impl World {
         }
         self.list_something()?;
         self.search_something()?;
+        self.purge_something()?;
         self.check_bounds(false)?;
         self.move_on()?;
         match self.phase {

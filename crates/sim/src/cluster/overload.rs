@@ -203,7 +203,7 @@ pub fn run(seed: Seed) -> Result<Outcome, Violation> {
     let plan = Plan { keys: KEYS, options, timeout_max: TIMEOUT_MAX, ..plan };
     let connections = NODES * CONNECTIONS_PER_NODE;
     let client = |at: usize| {
-        let mut client = Client::new(seed.stream("crowd", at as u64), NODES, plan.reaping.delay.is_some());
+        let mut client = Client::new(seed.stream("crowd", at as u64), &plan);
         client.is_plain = true;
         client
     };

@@ -21,6 +21,11 @@ const LOSS_MAX: u64 = 300_000;
 /// The most that come twice.
 const DUPLICATE_MAX: u64 = 500_000;
 
+/// Of so many clusters, operators have the nodes of one reap tombstones and erase objects.
+const PURGES: u64 = 3;
+/// Of so many of these, clients delete what they have not seen in one.
+const PURGES_EXCUSED: u64 = 3;
+
 /// In a large cluster: at least so many partitions for each node.
 const PARTITIONS_EACH: u32 = 4;
 
@@ -99,6 +104,10 @@ pub(super) struct Plan {
     pub(super) rebuilding: Rebuilding,
     /// Whether partitions move from node to node.
     pub(super) moves: bool,
+    /// Whether operators purge buckets.
+    pub(super) purges: bool,
+    /// Whether clients delete what they have not seen. Such a delete excuses whatever an erase takes wrongly.
+    pub(super) deletes_unseen: bool,
     /// Deaths before the world may come to its end.
     pub(super) deaths: u64,
     /// The longest that a node is down.
@@ -124,6 +133,7 @@ impl Plan {
         let loss = (durability == Durability::Sync && rng.chance(1, 2)).then(|| loss(rng));
         let short = |n| u16::try_from(n).expect("a small number");
         let few = between(rng, 3, 5);
+        let purges = seed.stream("purges", 0).chance(1, PURGES);
         let plan = Plan {
             founders: None,
             shards: (0..few).map(|_| short(between(rng, 1, 2))).collect(),
@@ -143,6 +153,8 @@ impl Plan {
             anti_entropy: anti_entropy(&mut seed.stream("anti-entropy", 0)),
             rebuilding: rebuilding(&mut seed.stream("rebuilding", 0)),
             moves: false,
+            purges,
+            deletes_unseen: !purges || seed.stream("purges", 1).chance(1, PURGES_EXCUSED),
             deaths: between(rng, 3, 8),
             down_max: duration_between(rng, Duration::from_millis(10), Duration::from_millis(1500)),
             trouble_pause_max: duration_between(rng, Duration::from_millis(200), Duration::from_millis(900)),
@@ -206,6 +218,8 @@ impl Plan {
             loss: None,
             reaping: Reaping::after(None),
             moves: false,
+            purges: false,
+            deletes_unseen: true,
             anti_entropy: None,
             rebuilding: Rebuilding::default(),
             deaths: 0,

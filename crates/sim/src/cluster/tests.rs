@@ -7,6 +7,10 @@ fn a_cluster_that_keeps_its_word() {
     assert!(broken.is_empty(), "{broken:#?}");
     let counted = reports.iter().filter(|report| report.counts()).count();
     assert!(counted >= 19, "{counted} of 20 seeds count");
+    let purged = reports.iter().filter_map(|report| report.purged);
+    let (erased, read) =
+        purged.fold((0, 0), |(erased, read), it| (erased + it.objects, read + it.tombstones));
+    assert!(erased > 20 && read > 0, "{erased} objects were erased, {read} tombstones read");
 }
 
 #[test]

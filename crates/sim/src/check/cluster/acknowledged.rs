@@ -8,6 +8,7 @@ use super::history::KeyHistory;
 use crate::check::history::{KeyName, Kind};
 use crate::check::siblings::Shown;
 use crate::check::{Verdict, Violation};
+use base::Monotonic;
 use object::Context;
 use std::collections::BTreeSet;
 
@@ -33,17 +34,19 @@ pub(super) fn check(of_key: &KeyHistory, key: &KeyName, shown: &Shown, context: 
 }
 
 /// Whether some write may have taken `number` away. A context covers only what somebody was shown, so a number
-/// whose dot nobody has seen can have been taken by a delete without a context only. Of a number that was written
-/// twice one dot is enough: the other may belong to the write that failed.
+/// whose dot nobody has seen can have been taken by a delete without a context only, or by an erase, whose fold tells of what
+/// a single node has. Of a number that was written twice one dot is enough: the other may belong to the write that failed.
 fn may_be_replaced(of_key: &KeyHistory, number: u64) -> bool {
     let began = of_key.of(number).map(|write| write.started).min();
-    let by_delete = of_key
-        .writes
-        .iter()
-        .filter(|write| write.kind == Kind::Delete && write.context.is_none())
-        .any(|write| write.acknowledged.is_none_or(|known| Some(known.at) > began));
+    let is_later = |at: Monotonic| Some(at) > began;
+    let deletes = || of_key.writes.iter().filter(|write| write.kind == Kind::Delete);
+    let by_delete = deletes()
+        .filter(|write| write.context.is_none())
+        .any(|write| write.acknowledged.is_none_or(|known| is_later(known.at)));
+    let is_unseen = of_key.dots_of(number).count() < of_key.of(number).count();
+    let by_erase = is_unseen && deletes().filter_map(|write| write.told).any(is_later);
     let by_context = some_or_all(of_key, number, |dot| of_key.writes.iter().any(|write| write.covers(dot)));
-    by_delete || by_context
+    by_delete || by_erase || by_context
 }
 
 /// Whether the version that is there came after `number`, as far as that can be told.

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Write {
     pub(super) kind: Kind,
     pub(super) context: Option<Context>,
+    /// Its context is what a fold told then: it may cover what nobody has seen otherwise.
+    pub(super) told: Option<Monotonic>,
     pub(super) started: Monotonic,
     /// It was acknowledged, and no loss that the world has done since takes the promise back.
     pub(super) acknowledged: Option<Acknowledged>,
@@ -120,8 +122,14 @@ impl History {
         started: Monotonic,
     ) -> usize {
         let writes = &mut self.0.entry(key.clone()).or_default().writes;
-        writes.push(Write { kind, context, started, acknowledged: None });
+        writes.push(Write { kind, context, told: None, started, acknowledged: None });
         writes.len() - 1
+    }
+
+    /// The delete at this place may take what a fold has told, and when, and nothing else.
+    pub(super) fn erase(&mut self, key: &KeyName, at: usize, (context, told): (Context, Monotonic)) {
+        let write = &mut self.0.get_mut(key).expect("it has begun").writes[at];
+        (write.context, write.told) = (Some(context), Some(told));
     }
 
     pub(super) fn acknowledge(&mut self, key: &KeyName, at: usize, now: Monotonic, safe: bool) {

@@ -199,6 +199,22 @@ impl Checks {
         self.answers[node].on_request(id, deadline);
     }
 
+    /// Request `id` is the delete of a key by an erase, which may take what its fold has told of it, a context, and nothing else.
+    pub fn on_erase(&mut self, id: u64, (context, told): (&Bytes, Monotonic)) {
+        if let Some((_, _, Asked::Delete { key, at, .. })) = self.asked.get(&id) {
+            let context = Context::decode(context).expect("folds tell what clients may send back");
+            self.history.erase(key, *at, (context, told));
+        }
+    }
+
+    /// Nobody waits for the answer to request `id` any more, which is no write.
+    pub fn on_given_up(&mut self, id: u64) {
+        if let Some((node, ..)) = self.asked.remove(&id) {
+            self.answers[node].on_given_up(id);
+        }
+        self.listings.retain(|listing| listing != id);
+    }
+
     /// An answer has left its node. `causes` are what may have gone wrong anywhere in the cluster; `primaries`
     /// names the primaries of a key.
     pub fn on_answer(

@@ -80,6 +80,14 @@ impl Cluster {
         self.answer(id, Ok(Response::Deleted)).unwrap();
     }
 
+    /// An erase, whose fold has told of `numbers` at `told`, deletes the key with whatever it asks for.
+    fn erased(&mut self, (context, told): (Option<Bytes>, u64), asks: Option<Bytes>) {
+        let delete = DeleteRequest::new(bucket(SIBLINGS_BUCKET), key());
+        let id = self.ask(Request::Delete(DeleteRequest { context: asks, ..delete }));
+        self.checks.on_erase(id, (&context.expect("something"), Monotonic(told)));
+        self.answer(id, Ok(Response::Deleted)).unwrap();
+    }
+
     fn shown(&mut self, name: &'static [u8], numbers: &[(u64, u64)]) -> Verdict {
         let id = self.ask(Request::Get(GetRequest::new(bucket(name), key())));
         self.answer(id, Ok(found(numbers)))
@@ -180,6 +188,33 @@ fn a_delete_is_for_ever() {
     cluster.deleted(SIBLINGS_BUCKET, context(&[(1001, 1)]));
     assert_eq!(cluster.end_empty(SIBLINGS_BUCKET, &[(1001, 1)]), Ok(()));
     assert_eq!(broken_by(cluster.end(SIBLINGS_BUCKET, &[(1001, 1)])), DELETED);
+}
+
+#[test]
+fn an_erase_takes_what_its_fold_has_told_and_nothing_else() {
+    let mut cluster = cluster();
+    cluster.written(SIBLINGS_BUCKET, 1001, None);
+    cluster.shown(SIBLINGS_BUCKET, &[(1001, 1)]).unwrap();
+    let told = (context(&[(1001, 1)]), cluster.time);
+    cluster.written(SIBLINGS_BUCKET, 1002, None);
+    cluster.shown(SIBLINGS_BUCKET, &[(1001, 1), (1002, 2)]).unwrap();
+    // It asks for more than it has been told.
+    cluster.erased(told, None);
+    assert_eq!(cluster.end(SIBLINGS_BUCKET, &[(1002, 2)]), Ok(()));
+    assert_eq!(broken_by(cluster.end(SIBLINGS_BUCKET, &[(1001, 1), (1002, 2)])), DELETED);
+    assert_eq!(broken_by(cluster.end_empty(SIBLINGS_BUCKET, &[(1001, 1), (1002, 2)])), LOST);
+}
+
+#[test]
+fn an_erase_may_take_what_only_its_fold_has_seen() {
+    let mut cluster = cluster();
+    cluster.written(SIBLINGS_BUCKET, 1001, None);
+    let told = cluster.time + 1;
+    cluster.time += 1;
+    cluster.written(SIBLINGS_BUCKET, 1002, None);
+    cluster.erased((context(&[(1001, 1)]), told), context(&[(1001, 1)]));
+    assert_eq!(cluster.end(SIBLINGS_BUCKET, &[(1002, 2)]), Ok(()));
+    assert_eq!(broken_by(cluster.end_empty(SIBLINGS_BUCKET, &[(1001, 1)])), LOST, "1002 was written later");
 }
 
 #[test]
