@@ -93,6 +93,8 @@ pub enum Planted {
     TreeNotUpdatedOnRepair,
     /// A start takes the newest trees that were kept, whatever the tables have.
     TreeAheadAfterCrash,
+    /// A key that moves from one day's tree of hashes to another's stays in the first as well.
+    DayNotLeft,
     /// A store shows what has ended until a merge drops it.
     EndIgnored,
     /// An erase deletes what there is when it comes to a key, and not what its fold has found.
@@ -101,7 +103,7 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 45] = [
+    pub const ALL: [Planted; 46] = [
         Planted::AckBeforeSync,
         Planted::FailedSyncForgotten,
         Planted::NoDirectorySync,
@@ -145,6 +147,7 @@ impl Planted {
         Planted::EntryOfDeleted,
         Planted::TreeNotUpdatedOnRepair,
         Planted::TreeAheadAfterCrash,
+        Planted::DayNotLeft,
         Planted::EndIgnored,
         Planted::ErasedUnseen,
     ];

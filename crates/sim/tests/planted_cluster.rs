@@ -124,6 +124,11 @@ fn tree_ahead_after_crash() {
 }
 
 #[test]
+fn day_not_left() {
+    is_caught(Planted::DayNotLeft);
+}
+
+#[test]
 fn end_ignored() {
     is_caught(Planted::EndIgnored);
 }

@@ -392,7 +392,8 @@ pub(super) fn leaves(
     let of = |head: &[u8]| (day_of(head), leaf(place, head));
     let changes = match (old.map(of), new.map(of)) {
         (Some((before, old)), Some((after, new))) if before != after => {
-            [Some((before, Some(old), None)), Some((after, None, Some(new)))]
+            let left = Some((before, Some(old), None)).filter(|_| !base::planted!(DayNotLeft));
+            [left, Some((after, None, Some(new)))]
         }
         (old, new) => {
             let day = new.or(old).map_or(0, |(day, _)| day);
