@@ -195,6 +195,15 @@ pub fn decode_object_key(bytes: &[u8]) -> Result<ObjectKey<'_>, Error> {
     Ok(ObjectKey { prefix: u16::from_be_bytes([high, low]), bucket_type, bucket, key })
 }
 
+/// The bucket type of the object that a ledger key is about: its own, that of an index entry or of a hint; `None` of all others.
+pub fn bucket_type_of(ledger_key: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let names = match hinted(ledger_key).unwrap_or(ledger_key) {
+        [TAG_OBJECT, _, _, names @ ..] | [entry::TAG_ENTRY, names @ ..] => names,
+        _ => return None,
+    };
+    take_name(names).ok().map(|(bucket_type, _)| bucket_type)
+}
+
 /// Appends the ledger key of a bucket's properties.
 pub fn encode_bucket_key(bucket_type: &[u8], bucket: &[u8], out: &mut Vec<u8>) {
     out.push(TAG_BUCKET);
@@ -432,6 +441,22 @@ mod tests {
             prop_assert_eq!(decoded.bucket_type.as_ref(), parts.1.as_slice());
             prop_assert_eq!(decoded.bucket.as_ref(), parts.2.as_slice());
             prop_assert_eq!(decoded.key, parts.3.as_slice());
+        }
+
+        #[test]
+        fn what_is_about_an_object_has_its_type(parts in parts(), node: u16, field in name()) {
+            let (prefix, bucket_type, bucket, key) = &parts;
+            let object = encode(&parts);
+            let mut entry = Vec::new();
+            encode_index_key(bucket_type, bucket, &field, b"1", key, *prefix, &mut entry);
+            for about in [hint(node, &object), object, entry] {
+                prop_assert_eq!(bucket_type_of(&about), Some(Cow::from(&bucket_type[..])));
+            }
+            let mut properties = Vec::new();
+            encode_bucket_key(bucket_type, bucket, &mut properties);
+            for other in [properties, super::bucket_type(bucket_type), copy(node), ENTRIES_START.to_vec()] {
+                prop_assert_eq!(bucket_type_of(&other), None);
+            }
         }
 
         #[test]

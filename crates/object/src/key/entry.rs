@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::index::ordered;
 use crate::view::HeadView;
 
-const TAG_ENTRY: u8 = 0x02;
+pub(super) const TAG_ENTRY: u8 = 0x02;
 
 /// The first key of all objects.
 pub const OBJECTS_START: &[u8] = &[TAG_OBJECT];
