@@ -6,6 +6,8 @@ use base::Clock;
 use clap::ValueHint;
 use engine::check::{Finding, FindingKind, Summary, check_index, check_store};
 use node::layout::{SHARDS_MAX, shard_dir};
+use node::store::TypeBackends;
+use node::store::founding;
 use os::{OsClock, OsDisk};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -36,7 +38,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let mut total = Summary::default();
-    refuse_other_backend(&args.dir)?;
+    let left_out = left_out(&args.dir)?;
     let stores = stores(&args.dir)?;
     for store in &stores {
         let folder = store.strip_prefix(&args.dir).unwrap_or(store);
@@ -58,18 +60,22 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         total.add(&summary);
     }
     print_total(&mut out, stores.len(), &total)?;
+    for (bucket_type, backend) in left_out.iter() {
+        writeln!(out, "not checked: objects of type {bucket_type}, whose backend is {}", backend.name())?;
+    }
     if total.damaged > 0 { Err(Failure::new(FAILED, "")) } else { Ok(()) }
 }
 
-/// Only stores of the engine can be checked.
-fn refuse_other_backend(dir: &Path) -> Result<(), Failure> {
-    match node::store::founding::read(&mut OsDisk::blocking(), dir) {
-        Ok(None) => Ok(()),
-        Ok(Some((backend, _))) => {
+/// The stores that are not checked, since only those of the engine are: those of bucket types with another backend.
+fn left_out(dir: &Path) -> Result<TypeBackends, Failure> {
+    match founding::read(&mut OsDisk::blocking(), dir) {
+        Ok(None) => Ok(TypeBackends::default()),
+        Ok(Some((founding, _))) if founding.backend == Default::default() => Ok(founding.types),
+        Ok(Some((founding, _))) => {
             let text = format!(
                 "{}: its backend is {}, and only annulet's own is checked",
                 dir.display(),
-                backend.name()
+                founding.backend.name()
             );
             Err(Failure::new(UNUSABLE, text))
         }

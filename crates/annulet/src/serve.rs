@@ -183,7 +183,8 @@ fn in_force(loaded: &Loaded, started: &Started, setting: &Setting, origin: &Orig
     let made = match setting.name {
         "ring_size" => Some(started.layout.ring_size.partitions().to_string()),
         "shards" => Some(started.layout.shards.to_string()),
-        "backend" => Some(started.backend.name().to_owned()),
+        "backend" => Some(started.founding.backend.name().to_owned()),
+        "type_backends" => Some(started.founding.types.to_string()),
         _ => None,
     };
     let is_new = started.reports.iter().all(|report| report.created);
@@ -203,7 +204,7 @@ fn opening(started: &Started) -> String {
     let replayed: u64 = started.reports.iter().map(|report| report.replayed).sum();
     if started.reports.iter().all(|report| report.created) {
         "new".to_owned()
-    } else if started.backend != Default::default() {
+    } else if started.founding.backend != Default::default() {
         // Another backend does not tell how it was left.
         "there before".to_owned()
     } else if started.reports.iter().all(|report| report.clean) {

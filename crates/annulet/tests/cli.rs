@@ -7,6 +7,7 @@ use client::BucketProps;
 use common::nodes::until;
 use common::{Server, annulet, run, run_with};
 use rustix::process::Signal;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
@@ -397,6 +398,69 @@ fn a_backend_is_kept_and_what_it_cannot_do_is_refused() {
     let server = Server::start(folder.path(), &["--data", "forgotten"]);
     assert!(!kv(&server, &["get", "books", "dune"]).status.success(), "it is in memory only");
     server.stop();
+}
+
+#[test]
+fn a_type_has_a_store_of_its_own_and_what_that_cannot_do_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let any = ["serve", "--pb-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"];
+    let serve = |args: &[&str]| run(folder.path(), &[&any[..], args].concat());
+    let text = refused(&serve(&["--type-backends", "cache=memory,cache=hash"]), 2);
+    assert!(text.contains("--type-backends: the type cache comes twice"), "{text}");
+    let text = refused(&serve(&["--type-backends", "cache=memory", "--durability", "interval"]), 1);
+    assert!(text.contains("the backend memory for buckets of type cache has none or sync"), "{text}");
+    assert!(!folder.path().join("annulet-data").exists(), "nothing was made");
+
+    let types = "cache=memory,archive=bitcask";
+    let server = Server::start(folder.path(), &["--type-backends", types, "--shards", "2"]);
+    for name in ["cache", "archive", "plain"] {
+        for change in ["create", "activate"] {
+            done(run(folder.path(), &["admin", "bucket-type", change, name, "--node", &server.http]));
+        }
+        for n in 0..20 {
+            done(kv(&server, &["put", "--type", name, "books", &format!("{name} {n:02}"), name]));
+        }
+    }
+    done(kv(&server, &["put", "books", "dune", "spice"]));
+    let listed = |server: &Server, name: &str| {
+        done(kv(server, &["ls", "--type", name, "books"])).lines().map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let expected = |name: &str| (0..20).map(|n| format!("{name} {n:02}")).collect::<BTreeSet<_>>();
+    for name in ["cache", "archive", "plain"] {
+        assert_eq!(listed(&server, name), expected(name));
+    }
+    let stats = server.http_get("/stats");
+    assert!(stats.contains("\"storage_backend\":\"annulet\""), "{stats}");
+    assert!(stats.contains("\"storage_type_backends\":\"archive=bitcask,cache=memory\""), "{stats}");
+    let backup = |args: &[&str]| run(folder.path(), &[&["backup", "create"], args].concat());
+    let text = refused(&backup(&["--node", &server.http]), 1);
+    assert!(text.contains("a backup of a node whose backend is not annulet's own"), "{text}");
+    server.kill();
+
+    let server = Server::start(folder.path(), &[]);
+    let is_kept = |line: &str| line.contains("type_backends") && line.ends_with("data folder");
+    assert!(server.banner.lines().any(is_kept), "{}", server.banner);
+    for name in ["archive", "plain"] {
+        assert_eq!(listed(&server, name), expected(name));
+        assert_eq!(done(kv(&server, &["get", "--type", name, "books", &format!("{name} 19")])), name);
+    }
+    assert!(listed(&server, "cache").is_empty(), "it was in memory only");
+    assert_eq!(done(kv(&server, &["get", "books", "dune"])), "spice");
+    server.stop();
+
+    let text = refused(&serve(&["--type-backends", "archive=hash"]), 1);
+    let differ = "type-backends = archive=bitcask,cache=memory, not archive=hash";
+    assert!(text.contains(differ), "{text}");
+    let text = refused(&serve(&["--type-backends", ""]), 1);
+    assert!(text.contains("type-backends = archive=bitcask,cache=memory, not none"), "{text}");
+    let text = done(run(folder.path(), &["check", "annulet-data"]));
+    assert!(text.contains("\nnot checked: objects of type archive, whose backend is bitcask\n"), "{text}");
+    let text = refused(&backup(&["--data", "annulet-data", "backups"]), 2);
+    assert!(text.contains("its backend is bitcask for buckets of type archive"), "{text}");
+    let made = Server::start(folder.path(), &["--data", "plain"]);
+    made.stop();
+    let text = refused(&serve(&["--data", "plain", "--type-backends", "cache=memory"]), 1);
+    assert!(text.contains("type-backends = none, not cache=memory"), "{text}");
 }
 
 #[test]

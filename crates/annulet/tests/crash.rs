@@ -41,7 +41,7 @@ const SAMPLE_CHECKED: u64 = 30;
 const KILLS_PER_CHECK: u64 = 4;
 const VALUE_BYTES_MAX: u64 = 8 << 10;
 const BUCKET: &[u8] = b"crash";
-const SERVE: [&str; 8] = ["--durability", "sync", "--shards", "2", "--data", "data", "--backend", "annulet"];
+const SERVE: [&str; 6] = ["--durability", "sync", "--shards", "2", "--data", "data"];
 /// Kills of a node on another backend.
 const KILLS_OF_OTHERS: u64 = 4;
 
@@ -224,27 +224,32 @@ fn on_each(writers: &mut [Writer], work: impl Fn(&mut Writer) + Sync) {
 
 #[test]
 fn what_was_acknowledged_survives_kill_9() {
-    survives("annulet", number("ANNULET_CRASH_KILLS").unwrap_or(KILLS_DEFAULT));
+    survives(&["--backend", "annulet"], number("ANNULET_CRASH_KILLS").unwrap_or(KILLS_DEFAULT));
 }
 
 #[test]
 fn so_it_does_in_a_log_with_its_keys_in_memory() {
-    survives("bitcask", KILLS_OF_OTHERS);
+    survives(&["--backend", "bitcask"], KILLS_OF_OTHERS);
 }
 
 #[test]
 fn so_it_does_in_blocks_with_a_hash_index() {
-    survives("hash", KILLS_OF_OTHERS);
+    survives(&["--backend", "hash"], KILLS_OF_OTHERS);
 }
 
-fn survives(backend: &str, kills: u64) {
-    let mut serve = SERVE;
-    serve[7] = backend;
+#[test]
+fn so_it_does_where_its_type_has_a_store_of_its_own() {
+    survives(&["--type-backends", "default=bitcask,cache=memory"], KILLS_OF_OTHERS);
+}
+
+fn survives(stores: &[&str], kills: u64) {
+    let serve = [&SERVE, stores].concat();
     let check = |folder: &Path| {
-        if backend == "annulet" {
+        if matches!(stores, [_, "annulet"] | ["--type-backends", _]) {
             check(folder)
         }
     };
+    let backend = stores[1];
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let seed = number("ANNULET_CRASH_SEED").unwrap_or(now.as_nanos() as u64);
     println!("{backend}, seed {seed}");

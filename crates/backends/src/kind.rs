@@ -89,6 +89,16 @@ impl Kind {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
+    /// The one with this name, if this program has it; the error says what is wrong.
+    pub fn read(name: &str) -> Result<Kind, String> {
+        let names = || Kind::ALL.map(Kind::name).join(", ");
+        let kind = Kind::named(name).ok_or_else(|| format!("{name:?} is none of {}", names()))?;
+        match kind.feature().filter(|_| !kind.is_built()) {
+            Some(feature) => Err(format!("this build leaves {name} out (cargo feature `{feature}`)")),
+            None => Ok(kind),
+        }
+    }
+
     /// The feature that a program with it is built with; `None` if every program has it.
     pub fn feature(self) -> Option<&'static str> {
         match self {

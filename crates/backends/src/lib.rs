@@ -23,7 +23,7 @@
 //! Each has one store, of one owner, whose calls wait: what a thread that owns a shard needs. A foreign engine does its own I/O and
 //! has threads of its own; it finds damage when its library does.
 //!
-//! A node serves from any of them (`node::store`), but not yet from one for each bucket type. Left out so far: folds over key segments and
+//! A node serves from any of them, or from several for several bucket types (`node::store`). Left out so far: folds over key segments and
 //! snapshots, as capabilities that are emulated where an engine has none; MDBX and WiredTiger; stores that several threads share.
 
 mod annulet;

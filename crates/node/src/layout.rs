@@ -8,8 +8,7 @@
 //!
 //! Invariant: all nodes of a cluster have the same prefixes, since keys travel with them.
 
-use crate::store::founding;
-use backends::Kind;
+use crate::store::founding::{self, Founding};
 use base::Disk;
 use engine::{Error, manifest};
 use ring::{NodeId, Partition, Position, RingSize};
@@ -161,22 +160,27 @@ impl Owner {
     }
 }
 
-/// The backend of the data in `data`; `None` if there is none yet. Blocks.
-pub fn read_backend(disk: &mut dyn Disk, data: &Path) -> Result<Option<Kind>, Error> {
-    Ok(read_metadata(disk, data)?.map(|(kind, _)| kind))
+/// What the stores of the data in `data` are; `None` if there is none yet. Blocks.
+pub fn read_founding(disk: &mut dyn Disk, data: &Path) -> Result<Option<Founding>, Error> {
+    Ok(read_metadata(disk, data)?.map(|(founding, _)| founding))
 }
 
-fn read_metadata(disk: &mut dyn Disk, data: &Path) -> Result<Option<(Kind, founding::Metadata)>, Error> {
+fn read_metadata(disk: &mut dyn Disk, data: &Path) -> Result<Option<(Founding, founding::Metadata)>, Error> {
     if let Some(founded) = founding::read(disk, data)? {
         return Ok(Some(founded));
     }
     let found = manifest::find(disk, &shard_dir(data, 0))?;
-    Ok(found.map(|found| (Kind::Annulet, found.state.metadata)))
+    Ok(found.map(|found| (Founding::default(), found.state.metadata)))
 }
 
 /// The folder of a shard's store.
 pub fn shard_dir(data: &Path, shard: u16) -> PathBuf {
     data.join(format!("shard-{shard:03}"))
+}
+
+/// The folder of a shard's store of a bucket type.
+pub fn type_dir(data: &Path, shard: u16, bucket_type: &str) -> PathBuf {
+    data.join(format!("shard-{shard:03}.{bucket_type}"))
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ use crate::mailbox::{Mail, Mailboxes};
 use crate::membership::{Answered, backed_up_files};
 use ::backup::{Control, Create, Created, Error, How, Part, Progress, Watch, check_name, create};
 use ::membership::ClusterId;
-use backends::Kind;
 use base::Clock;
 use base::spawn::Outcome;
 use bytes::Bytes;
@@ -284,11 +283,11 @@ pub fn create_stopped(
     let mut disk = OsDisk::blocking();
     let no_data = || Error::NotBackup(format!("{}: there is no data of a node here", data.display()));
     let layout = Layout::read(&mut disk, data)?.ok_or_else(no_data)?;
-    if let Some(backend) = layout::read_backend(&mut disk, data)?.filter(|&backend| backend != Kind::Annulet)
-    {
-        let (data, name) = (data.display(), backend.name());
+    let founding = layout::read_founding(&mut disk, data)?.unwrap_or_default();
+    if let Some(backend) = founding.other_backend() {
+        let data = data.display();
         return Err(Error::NotBackup(format!(
-            "{data}: its backend is {name}, of which no backups can be made"
+            "{data}: its backend is {backend}, of which no backups can be made"
         )));
     }
     let cluster = match Layout::read_owner(&mut disk, data)? {

@@ -22,6 +22,7 @@ use backends::Kind;
 use engine::{Codec, CompressAt, Durability};
 use kv::ReadForm;
 use node::Rebuilding;
+use node::store::TypeBackends;
 use ring::RingSize;
 use std::ffi::OsString;
 use std::fmt;
@@ -88,6 +89,9 @@ pub struct Config {
     pub shards: Option<u16>,
     /// The backend of a new data folder; an existing one must agree. `None`: what is there, or annulet's own.
     pub backend: Option<Kind>,
+    /// The bucket types of a new data folder with stores of their own, and their backends; an existing one must agree. `None`: those of what is
+    /// there, or none.
+    pub type_backends: Option<TypeBackends>,
     /// When a write is acknowledged.
     pub durability: Durability,
     /// How reads ask their replicas while the node is not too busy.
@@ -156,6 +160,7 @@ impl Default for Config {
             ring_size: None,
             shards: None,
             backend: None,
+            type_backends: None,
             durability: Durability::Sync,
             read_form: ReadForm::LocalValue,
             delete_mode: DeleteMode::After(DELETE_DELAY_DEFAULT),

@@ -17,14 +17,14 @@ use crate::peer::{self, Arrived, Doors, Peers, Tls};
 use crate::stats::{Stats, ThreadStats};
 use crate::thread::{self, Common, Lines, Listeners};
 use crate::trees::NodeTrees;
-use backends::Kind;
 use base::Rng;
 use engine::store::{OpenReport, Resources};
 use engine::{Durability, Options};
 use kv::BucketTable;
 use node::layout::Owner;
 use node::riak::{Identity, RIAK_VERSION};
-use node::store::founding;
+use node::store::TypeBackends;
+use node::store::founding::{self, Founding};
 use node::{INDEXING, Layout, ShardId, layout};
 use os::{OsDisk, OsRng};
 use ring::{MemberState, RingSize};
@@ -62,7 +62,7 @@ pub struct Started {
     /// How it is laid out.
     pub layout: Layout,
     /// What its stores are.
-    pub backend: Kind,
+    pub founding: Founding,
     /// What opening each shard's store found.
     pub reports: Vec<OpenReport>,
 }
@@ -71,13 +71,13 @@ pub struct Started {
 pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Error> {
     let cluster = config.cluster().map_err(|(name, what)| Error::Options(name, what))?;
     let tls = cluster.as_ref().map(|it| Tls::load(&it.ca, &it.cert, &it.key, &config.name)).transpose()?;
-    let backend = find_backend(&config)?;
-    config.backend = Some(backend);
-    if backend != Kind::Annulet && config.anti_entropy.take().is_some() {
-        tracing::info!(
-            "anti-entropy is off: the backend {} has no snapshots to make trees of",
-            backend.name()
-        );
+    let founding = find_founding(&config)?;
+    config.backend = Some(founding.backend);
+    config.type_backends = Some(founding.types.clone());
+    if let Some(backend) = founding.other_backend()
+        && config.anti_entropy.take().is_some()
+    {
+        tracing::info!("anti-entropy is off: the backend {backend} has no snapshots to make trees of");
     }
     let (mut layout, owner) = find_layout(&config)?;
     let pb_listeners = listen(config.pb_listen, layout.shards.into())?;
@@ -102,12 +102,12 @@ pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<()
     if let Some(cluster) = &cluster {
         tell_differences(cluster, &part);
     }
-    if is_new && backend != Kind::Annulet {
+    if is_new && !founding.is_plain() {
         let metadata = layout.metadata_with(0, &owner);
-        founding::write(&mut OsDisk::blocking(), &config.data, backend, &metadata)
+        founding::write(&mut OsDisk::blocking(), &config.data, &founding, &metadata)
             .map_err(|cause| Error::Store { folder: config.data.clone(), cause })?;
     }
-    let common = common(&config, (layout, backend), owner, (&part, tls), membership)?;
+    let common = common(&config, (layout, founding), owner, (&part, tls), membership)?;
     let (stop, stopped) = watch::channel(false);
     let mut node = Node {
         addresses: Addresses {
@@ -229,7 +229,7 @@ impl Node {
             is_joining: state == MemberState::Joining,
             data: common.data.clone(),
             layout: common.layout,
-            backend: common.backend,
+            founding: common.founding.clone(),
             reports,
         });
         let arrivals = threads.into_iter().map(|thread| thread.arrive).collect();
@@ -313,7 +313,7 @@ fn ask_all(
             let partitions = common.layout.ring_size.partitions();
             let stats =
                 Stats::of(&identity.node, env!("CARGO_PKG_VERSION"), partitions, connections, &threads);
-            let stats = stats.with_backend(common.backend);
+            let stats = stats.with_backends(&common.founding);
             let roster = common.peers.as_ref().map(|peers| peers.roster());
             let members = roster.as_ref().map_or(&common.members, |roster| roster.members());
             let names = members.all().map(|node| (node, &**members.name(node)));
@@ -339,7 +339,7 @@ fn tell_differences(cluster: &Cluster, part: &Part) {
 
 fn common(
     config: &Config,
-    (layout, backend): (Layout, Kind),
+    (layout, founding): (Layout, Founding),
     owner: Owner,
     (part, tls): (&Part, Option<Tls>),
     membership: membership::Handle,
@@ -375,7 +375,7 @@ fn common(
         peers,
         identity: Arc::new(identity),
         told: Arc::new(told(config, layout, &options)),
-        backend,
+        founding,
         options,
         concurrency: resources.concurrency(),
         read_form: config.read_form,
@@ -428,21 +428,38 @@ fn told(config: &Config, layout: Layout, engine: &Options) -> BTreeMap<String, S
     own.chain(fixed.map(|(name, value)| (name.to_owned(), value))).collect()
 }
 
-/// The backend of the data that is there, or of the data to be made.
-fn find_backend(config: &Config) -> Result<Kind, Error> {
+/// What the stores of the data that is there are, or those of the data to be made.
+fn find_founding(config: &Config) -> Result<Founding, Error> {
     let failed = |cause| Error::Store { folder: config.data.clone(), cause };
-    let found = layout::read_backend(&mut OsDisk::blocking(), &config.data).map_err(failed)?;
-    let backend = match (found, config.backend) {
-        (Some(has), Some(asked)) if has != asked => {
-            return Err(differs(config, "backend", &has.name(), &asked.name()));
+    let found = layout::read_founding(&mut OsDisk::blocking(), &config.data).map_err(failed)?;
+    let (asked_backend, asked_types) = (config.backend, config.type_backends.as_ref());
+    let founding = match found {
+        Some(has) => {
+            if let Some(asked) = asked_backend.filter(|&asked| asked != has.backend) {
+                return Err(differs(config, "backend", &has.backend.name(), &asked.name()));
+            }
+            if let Some(asked) = asked_types.filter(|&asked| *asked != has.types) {
+                let (has, asked) = (or_none(&has.types), or_none(asked));
+                return Err(differs(config, "type-backends", &has, &asked));
+            }
+            has
         }
-        (found, asked) => found.or(asked).unwrap_or_default(),
+        None => Founding {
+            backend: asked_backend.unwrap_or_default(),
+            types: asked_types.cloned().unwrap_or_default(),
+        },
     };
-    if backend != Kind::Annulet && config.durability == Durability::Interval {
-        let what = format!("the backend {} has none or sync, and no interval", backend.name());
-        return Err(Error::Options("durability", what));
+    match founding.other_backend() {
+        Some(backend) if config.durability == Durability::Interval => {
+            let what = format!("the backend {backend} has none or sync, and no interval");
+            Err(Error::Options("durability", what))
+        }
+        _ => Ok(founding),
     }
-    Ok(backend)
+}
+
+fn or_none(types: &TypeBackends) -> String {
+    if types.is_empty() { "none".to_owned() } else { types.to_string() }
 }
 
 fn differs(config: &Config, what: &'static str, has: &dyn Display, asked: &dyn Display) -> Error {

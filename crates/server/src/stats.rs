@@ -6,8 +6,8 @@ use crate::peer::PeerFigures;
 use crate::purge::PurgeFigures;
 use crate::store_figures::StoreFigures;
 use crate::system::SystemFigures;
-use backends::Kind;
 use node::riak::RIAK_VERSION;
+use node::store::founding::Founding;
 use node::{Histogram, ShardStats, TimesRead};
 use os::DiskFigures;
 use ring::NodeId;
@@ -37,6 +37,8 @@ pub struct Stats {
     riak_kv_version: &'static str,
     riak_core_version: &'static str,
     storage_backend: &'static str,
+    /// Types with stores of their own, and of which backends these are; empty if there are none.
+    storage_type_backends: String,
     ring_members: Vec<String>,
     /// Other nodes that a message could be sent to.
     connected_nodes: Vec<String>,
@@ -197,9 +199,10 @@ impl Stats {
         Stats { purges, ..self }
     }
 
-    /// Of stores of this backend.
-    pub fn with_backend(self, backend: Kind) -> Stats {
-        Stats { storage_backend: backend.name(), ..self }
+    /// Of such stores.
+    pub fn with_backends(self, founding: &Founding) -> Stats {
+        let (storage_backend, storage_type_backends) = (founding.backend.name(), founding.types.to_string());
+        Stats { storage_backend, storage_type_backends, ..self }
     }
 
     /// With the options in force.
@@ -370,6 +373,7 @@ mod tests {
             "riak_kv_version",
             "riak_core_version",
             "storage_backend",
+            "storage_type_backends",
             "ring_members",
             "ring_num_partitions",
             "node_gets",

@@ -21,6 +21,8 @@ use engine::{Machine, Options};
 use kv::{BucketTable, Limits, ReadForm};
 use node::layout::Owner;
 use node::riak::Identity;
+use node::store::Routed;
+use node::store::founding::Founding;
 use node::{
     Adapter, Layout, Members, Reaping, Rebuilding, Shard, ShardConfig, ShardId, Store, Topology, layout,
 };
@@ -72,8 +74,8 @@ pub struct Common {
     pub peers: Option<Arc<Peers>>,
     /// What the node says of itself.
     pub identity: Arc<Identity>,
-    /// What they are.
-    pub backend: Kind,
+    /// What its stores are.
+    pub founding: Founding,
     /// How stores are opened.
     pub options: Options,
     /// Threads for each of them.
@@ -154,19 +156,34 @@ pub fn open(common: &Common, id: ShardId) -> Result<Opened, Error> {
     let Concurrency { readers, job_threads } = common.concurrency;
     let jobs = Arc::new(JobThreads::new(job_threads, &disk, Arc::clone(&wake)).map_err(system)?);
     let spawn = Arc::clone(&jobs) as Arc<dyn Spawn>;
-    let opened = match common.backend {
+    let failed = |folder: PathBuf| {
+        |cause| match cause {
+            engine::Error::Disk(disk) if disk.kind == base::DiskErrorKind::Locked => {
+                Error::Locked(common.data.clone())
+            }
+            cause => Error::Store { folder, cause },
+        }
+    };
+    let opened = match common.founding.backend {
         Kind::Annulet => {
             let threaded = disk.threaded_handle(readers, wake).map_err(system)?;
-            open_engine(common, id, &folder, threaded, spawn)
+            open_engine(common, id, &folder, threaded, Arc::clone(&spawn))
         }
-        _ => open_other(common, id, &folder, &disk, spawn),
+        backend => open_other(common, id, (backend, &folder), &disk, Arc::clone(&spawn)),
     };
-    let (store, table, report) = opened.map_err(|cause| match cause {
-        engine::Error::Disk(disk) if disk.kind == base::DiskErrorKind::Locked => {
-            Error::Locked(common.data.clone())
-        }
-        cause => Error::Store { folder, cause },
-    })?;
+    let (mut store, table, mut report) = opened.map_err(failed(folder))?;
+    let mut of_types = Vec::new();
+    for (bucket_type, backend) in common.founding.types.iter() {
+        let folder = layout::type_dir(&common.data, id.0, bucket_type);
+        let opened = open_adapter(common, (backend, &folder), &disk, Arc::clone(&spawn));
+        let (adapter, found) = opened.map_err(failed(folder))?;
+        // What was there before is that of kept ones; a store in memory is new each time.
+        report.created &= found.created;
+        of_types.push((bucket_type.to_owned(), adapter));
+    }
+    if !of_types.is_empty() {
+        store = Routed::new(store, of_types).into();
+    }
     Ok(Opened { id, store, table, report, counters, _jobs: jobs })
 }
 
@@ -198,10 +215,21 @@ fn open_engine(
 fn open_other(
     common: &Common,
     id: ShardId,
-    folder: &Path,
+    (backend, folder): (Kind, &Path),
     disk: &OsDisk,
     spawn: Arc<dyn Spawn>,
 ) -> Result<Found, engine::Error> {
+    let (mut adapter, report) = open_adapter(common, (backend, folder), disk, spawn)?;
+    let table = (id == KEEPER).then(|| Shard::read_props_of(&mut adapter)).transpose()?;
+    Ok((adapter.into(), table, report))
+}
+
+fn open_adapter(
+    common: &Common,
+    (backend, folder): (Kind, &Path),
+    disk: &OsDisk,
+    spawn: Arc<dyn Spawn>,
+) -> Result<(Adapter, OpenReport), engine::Error> {
     let settings = Settings {
         durability: common.options.durability,
         cache_bytes: common.options.block_cache_bytes,
@@ -209,9 +237,7 @@ fn open_other(
     };
     let machine = Machine::new(disk.blocking_handles(), OsClock::new(), OsRng::new());
     let platform = (spawn, Arc::new(OsClock::new()) as Arc<dyn Clock>);
-    let (mut adapter, report) = Adapter::open(common.backend, folder, &settings, machine, platform)?;
-    let table = (id == KEEPER).then(|| Shard::read_props_of(&mut adapter)).transpose()?;
-    Ok((adapter.into(), table, report))
+    Adapter::open(backend, folder, &settings, machine, platform)
 }
 
 impl Opened {

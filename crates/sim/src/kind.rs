@@ -24,6 +24,8 @@ pub enum Kind {
     ClusterOf(u16),
     /// Several nodes whose stores are of another backend.
     ClusterOn(Backend),
+    /// Several nodes on the engine, with a store of another backend for a bucket type.
+    ClusterOfTypes,
     /// Many nodes on modelled stores: [`elastic`].
     Elastic(Shape),
 }
@@ -39,6 +41,7 @@ impl Kind {
             "cluster" => Some(Kind::Cluster),
             "cluster-bitcask" => Some(Kind::ClusterOn(Backend::Bitcask)),
             "cluster-hash" => Some(Kind::ClusterOn(Backend::Hash)),
+            "cluster-types" => Some(Kind::ClusterOfTypes),
             "elastic" => Some(Kind::Elastic(Shape::DEFAULT)),
             _ => None,
         }
@@ -56,9 +59,7 @@ impl Kind {
                 let nodes = nodes.unwrap_or(shape.nodes.into());
                 Shape::of(nodes, partitions.unwrap_or(shape.partitions.into())).map(Kind::Elastic)
             }
-            (Kind::Node | Kind::NodeOn(_) | Kind::Cluster | Kind::ClusterOf(_) | Kind::ClusterOn(_), ..) => {
-                None
-            }
+            _ => None,
         }
     }
 
@@ -70,6 +71,7 @@ impl Kind {
             Kind::Cluster => cluster::run(seed, None, Backend::Annulet, keep),
             Kind::ClusterOf(nodes) => cluster::run(seed, Some(nodes), Backend::Annulet, keep),
             Kind::ClusterOn(backend) => cluster::run(seed, None, backend, keep),
+            Kind::ClusterOfTypes => cluster::run_of_types(seed, keep),
             Kind::Elastic(shape) => elastic::run(seed, shape, keep),
         }
     }
@@ -84,7 +86,11 @@ impl Kind {
     pub(crate) fn counted_percent_min(self) -> u64 {
         match self {
             Kind::Node | Kind::NodeOn(_) => 90,
-            Kind::Cluster | Kind::ClusterOf(_) | Kind::ClusterOn(_) | Kind::Elastic(_) => 97,
+            Kind::Cluster
+            | Kind::ClusterOf(_)
+            | Kind::ClusterOn(_)
+            | Kind::ClusterOfTypes
+            | Kind::Elastic(_) => 97,
         }
     }
 
@@ -93,7 +99,7 @@ impl Kind {
     pub(crate) fn searches_min(self) -> u64 {
         match self {
             Kind::Cluster => 3,
-            Kind::ClusterOf(_) | Kind::ClusterOn(_) => 1,
+            Kind::ClusterOf(_) | Kind::ClusterOn(_) | Kind::ClusterOfTypes => 1,
             Kind::Node | Kind::NodeOn(_) | Kind::Elastic(_) => 0,
         }
     }
@@ -102,7 +108,7 @@ impl Kind {
     /// then, and many nodes hardly ever.
     pub(crate) fn reaped_percent_min(self) -> u64 {
         match self {
-            Kind::Node | Kind::NodeOn(_) | Kind::Cluster | Kind::ClusterOn(_) => 60,
+            Kind::Node | Kind::NodeOn(_) | Kind::Cluster | Kind::ClusterOn(_) | Kind::ClusterOfTypes => 60,
             Kind::ClusterOf(_) | Kind::Elastic(_) => 0,
         }
     }
@@ -117,6 +123,7 @@ impl fmt::Display for Kind {
             Kind::Cluster => f.write_str("cluster"),
             Kind::ClusterOf(nodes) => write!(f, "cluster --nodes {nodes}"),
             Kind::ClusterOn(backend) => write!(f, "cluster-{}", backend.name()),
+            Kind::ClusterOfTypes => f.write_str("cluster-types"),
             Kind::Elastic(shape) => write!(f, "elastic {shape}"),
         }
     }

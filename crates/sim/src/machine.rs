@@ -17,7 +17,8 @@ use engine::Options;
 use engine::check::{Finding, check_index};
 use engine::store::{OpenReport, Platform};
 use kv::Limits;
-use node::store::check_entries;
+use node::store::founding::Founding;
+use node::store::{Routed, check_entries};
 use node::{Adapter, Hop, Layout, Members, Output, Reaping, Rebuilding, Shard, ShardConfig, ShardId, Store};
 use ring::Ring;
 use std::collections::{BTreeMap, VecDeque};
@@ -50,7 +51,7 @@ pub(crate) struct MachineConfig<'a> {
     pub(crate) members: Members,
     pub(crate) ring: Arc<Ring>,
     /// What its stores are; options that it has not count for nothing.
-    pub(crate) backend: Backend,
+    pub(crate) founding: Founding,
     pub(crate) options: Options,
     pub(crate) reaping: Reaping,
     pub(crate) anti_entropy: Option<Duration>,
@@ -70,7 +71,7 @@ pub(crate) struct Machine {
     pub(crate) layout: Layout,
     members: Arc<Members>,
     ring: Arc<Ring>,
-    backend: Backend,
+    founding: Founding,
     options: Options,
     reaping: Reaping,
     anti_entropy: Option<Duration>,
@@ -154,7 +155,7 @@ impl Machine {
             layout: config.layout,
             members: Arc::new(config.members),
             ring: config.ring,
-            backend: config.backend,
+            founding: config.founding,
             options: config.options,
             reaping: config.reaping,
             anti_entropy: config.anti_entropy,
@@ -171,24 +172,37 @@ impl Machine {
     /// Starts the process, and tells what each store found.
     pub(crate) fn start(&mut self) -> Result<Vec<OpenReport>, engine::Error> {
         self.clock.restart();
-        let (mut stores, mut reports, mut handles) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let (mut stores, mut reports, mut handles) = (Vec::<Store>::new(), Vec::new(), BTreeMap::new());
+        let mut table = None;
         for shard in 0..self.layout.shards {
             let dir = node::layout::shard_dir(Path::new(DATA), shard);
-            let (store, report) = match self.backend {
+            let (store, shard_table, report) = match self.founding.backend {
                 Backend::Annulet => {
                     let queued = self.disk.queued();
                     handles.insert(queued.id(), usize::from(shard));
-                    self.open_engine(&dir, shard, queued)?
+                    let (mut store, report) = self.open_engine(&dir, shard, queued)?;
+                    let table = match shard {
+                        0 => Some(Shard::read_props(&mut store, &mut self.disk.immediate())?),
+                        _ => None,
+                    };
+                    (store.into(), table, report)
                 }
-                other => self.open_other(other, &dir)?,
+                other => {
+                    let (mut adapter, report) = self.open_other(other, &dir)?;
+                    let table = (shard == 0).then(|| Shard::read_props_of(&mut adapter)).transpose()?;
+                    (adapter.into(), table, report)
+                }
             };
-            stores.push(store);
+            let mut of_types = Vec::new();
+            for (bucket_type, backend) in self.founding.clone().types.iter() {
+                let dir = node::layout::type_dir(Path::new(DATA), shard, bucket_type);
+                of_types.push((bucket_type.to_owned(), self.open_other(backend, &dir)?.0));
+            }
+            stores.push(if of_types.is_empty() { store } else { Routed::new(store, of_types).into() });
             reports.push(report);
+            table = table.or(shard_table);
         }
-        let table = match &mut stores[0] {
-            Store::Engine(store) => Shard::read_props(store, &mut self.disk.immediate())?,
-            Store::Adapter(adapter) => Shard::read_props_of(adapter)?,
-        };
+        let table = table.expect("there is a shard 0");
         let life = self.rng.next_u64().max(1);
         let mut shards = Vec::new();
         for (id, store) in (0..).map(ShardId).zip(stores) {
@@ -225,7 +239,7 @@ impl Machine {
         dir: &Path,
         shard: u16,
         queued: DiskHandle,
-    ) -> Result<(Store, OpenReport), engine::Error> {
+    ) -> Result<(engine::Store, OpenReport), engine::Error> {
         let platform = Platform {
             disk: Box::new(queued),
             startup: Box::new(self.disk.immediate()),
@@ -234,18 +248,16 @@ impl Machine {
             clock: Arc::new(self.clock.clone()),
         };
         let options = Options { metadata: self.layout.metadata(shard), ..self.options.clone() };
-        let (store, report) = engine::Store::open(dir, options, platform)?;
-        Ok((store.into(), report))
+        engine::Store::open(dir, options, platform)
     }
 
-    fn open_other(&mut self, backend: Backend, dir: &Path) -> Result<(Store, OpenReport), engine::Error> {
+    fn open_other(&mut self, backend: Backend, dir: &Path) -> Result<(Adapter, OpenReport), engine::Error> {
         let settings = self.backend_settings();
         let (disk, rng) = (self.disk.clone(), SplitMix64::new(self.rng.next_u64()));
         let machine = engine::Machine::new(move || disk.immediate(), self.clock.clone(), rng);
         let platform: (Arc<dyn Spawn>, Arc<dyn Clock>) =
             (Arc::new(self.spawn.clone()), Arc::new(self.clock.clone()));
-        let (adapter, report) = Adapter::open(backend, dir, &settings, machine, platform)?;
-        Ok((adapter.into(), report))
+        Adapter::open(backend, dir, &settings, machine, platform)
     }
 
     /// What a store of another backend is told.
@@ -391,18 +403,26 @@ impl Machine {
     /// What is wrong with the index entries of stores that have stopped cleanly: on a copy of the disk, to which nothing
     /// happens meanwhile.
     pub(crate) fn index_findings(&self) -> Vec<String> {
-        // Others keep no entries, or nothing at all.
-        let keeps_entries = self.backend.is_kept() && self.backend.is_ordered();
-        let Some(indexing) = self.options.indexing.filter(|_| keeps_entries) else { return Vec::new() };
+        let Some(indexing) = self.options.indexing else { return Vec::new() };
         let copy = self.disk.fork(SplitMix64::new(1), Trace::new(SimTime::default(), Keep::Hash));
         copy.kill();
         copy.set_odds(DiskOdds::SOUND);
         let mut findings = Vec::new();
-        for shard in 0..self.layout.shards {
-            let dir = node::layout::shard_dir(Path::new(DATA), shard);
+        let first = |shard| (shard, self.founding.backend, node::layout::shard_dir(Path::new(DATA), shard));
+        let of_type = |shard, (name, backend): (&str, Backend)| {
+            (shard, backend, node::layout::type_dir(Path::new(DATA), shard, name))
+        };
+        let of_shard = |shard| {
+            let of_types = self.founding.types.iter().map(move |it| of_type(shard, it));
+            std::iter::once(first(shard)).chain(of_types)
+        };
+        // Others keep no entries, or nothing at all.
+        let keeps_entries = |backend: Backend| backend.is_kept() && backend.is_ordered();
+        let stores = (0..self.layout.shards).flat_map(of_shard);
+        for (shard, backend, dir) in stores.filter(|(_, backend, _)| keeps_entries(*backend)) {
             let now_ms = self.clock.wall().0 / 1000;
             let mut find = |what: String| findings.push(format!("shard {shard}: {what}"));
-            let checked = match self.backend {
+            let checked = match backend {
                 Backend::Annulet => {
                     let mut on_finding = |finding: Finding| find(finding.what);
                     check_index(&mut copy.immediate(), &dir, &indexing, now_ms, &mut on_finding).map(drop)

@@ -21,7 +21,7 @@ const USAGE: &str = "usage: sim [--world W] [--seeds N] [--first SEED] [--jobs N
        sim --rolls N [--first SEED]                             nodes that are restarted one after the other
        sim --overloads N [--first SEED]                         five times as many requests as nodes can serve
        sim --gossip N [--nodes N] [--buckets B] [--first SEED]  many buckets, and nodes that all start at once
-The world is node, which is the default; memory, bitcask or hash, a node on that backend; cluster-bitcask or cluster-hash; cluster, of a handful of nodes or of --nodes N, 3 to 100; or elastic, on modelled
+The world is node, which is the default; memory, bitcask or hash, a node on that backend; cluster-bitcask or cluster-hash; cluster-types, with a store of bitcask for a bucket type; cluster, of a handful of nodes or of --nodes N, 3 to 100; or elastic, on modelled
 stores, of --nodes N, 6 to 1000, and --partitions P.";
 
 enum Command {

@@ -30,3 +30,8 @@ fn blocks_with_a_hash_index() {
 fn a_cluster_on_logs() {
     keeps_its_promises(Kind::ClusterOn(Backend::Bitcask), 2);
 }
+
+#[test]
+fn a_cluster_with_a_store_for_a_bucket_type() {
+    keeps_its_promises(Kind::ClusterOfTypes, 2);
+}

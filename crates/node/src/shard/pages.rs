@@ -10,6 +10,7 @@ use crate::peer::{AskId, NodeId, PeerMessage};
 use crate::shard::Output;
 use bytes::Bytes;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit, Visitor};
+use kv::fold::Scope;
 use kv::list::{PIECE_NAMES_MAX, is_listed};
 use kv::{Bucket, BucketProps, BucketTable, Error, Listed, Page, PageAsk};
 use object::key;
@@ -109,7 +110,11 @@ impl Shard {
             visitor,
             past_losses: false,
         };
-        let scan = self.store.scan(request).map_err(store_error)?;
+        let scan = match bucket_type_of(&ask.listed) {
+            Some(bucket_type) => self.store.scan_of(bucket_type, request),
+            None => self.store.scan(request),
+        };
+        let scan = scan.map_err(store_error)?;
         let listed = ask.listed.clone();
         self.listings.pages.0.insert(scan, Reading { to, listed, folding, own, others });
         Ok(())
@@ -168,6 +173,18 @@ impl Reading {
         let next = page.next.filter(|next| rest.first() == Some(&key::prefix_of(next)));
         rest.extend(self.others);
         Ok(Page { names: names?, sum, rest, next })
+    }
+}
+
+/// The type of all that is listed; `None` if it may be of several.
+fn bucket_type_of(listed: &Listed) -> Option<&Bytes> {
+    match listed {
+        Listed::Keys(bucket) => Some(&bucket.bucket_type),
+        Listed::Buckets(bucket_type) => Some(bucket_type),
+        Listed::Fold(fold) => match &fold.scope {
+            Scope::Bucket(bucket) => Some(&bucket.bucket_type),
+            Scope::NVal(_) => None,
+        },
     }
 }
 

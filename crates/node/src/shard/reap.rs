@@ -58,7 +58,7 @@ pub(super) struct Reaper {
 impl Shard {
     /// All primaries have this tombstone.
     pub(super) fn propose_reap(&mut self, key: &Bytes, tombstone: Bytes) {
-        let Some(delay) = self.config.reaping.delay.filter(|_| self.can_reap()) else { return };
+        let Some(delay) = self.config.reaping.delay.filter(|_| self.can_reap(key)) else { return };
         if self.reaper.keys.contains(key) {
             return;
         }
@@ -71,8 +71,8 @@ impl Shard {
         self.reaper.waiting.push_back((self.config.clock.now() + delay, key.clone(), tombstone));
     }
 
-    fn can_reap(&self) -> bool {
-        self.peers.is_alone() || self.store.durability() == Durability::Sync
+    fn can_reap(&self, key: &[u8]) -> bool {
+        self.peers.is_alone() || self.store.durability_of(key) == Durability::Sync
     }
 
     /// Begins reapings that are due, and forgets graves that are old enough.
@@ -118,8 +118,9 @@ impl Shard {
     }
 
     /// This node's part in a reaping of another's; `None` if it takes part in none.
-    pub(super) fn reap_part(&self, round: Round, tombstone: Bytes, prefix: u16, n_val: u32) -> Option<Part> {
-        self.config.reaping.delay.filter(|_| self.can_reap() && !self.is_moving(prefix, n_val))?;
+    pub(super) fn reap_part(&self, round: Round, tombstone: Bytes, key: &[u8], n_val: u32) -> Option<Part> {
+        let prefix = object::key::prefix_of(key);
+        self.config.reaping.delay.filter(|_| self.can_reap(key) && !self.is_moving(prefix, n_val))?;
         let is_primary = self.other_primaries(prefix, n_val, self.peers.here()).is_none();
         Some(Part::new(round, tombstone, is_primary, self.config.members.others().collect()))
     }

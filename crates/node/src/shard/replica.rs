@@ -217,7 +217,7 @@ impl Shard {
                 }
                 Coordinator::Merge(kv::Merge::new(head, value, hints, reason))
             }
-            Ask::Reap { round, tombstone } => match self.reap_part(round, tombstone, prefix, props.n_val) {
+            Ask::Reap { round, tombstone } => match self.reap_part(round, tombstone, &key, props.n_val) {
                 Some(part) => Coordinator::ReapPart(Box::new(part)),
                 None => return self.answer(from, id, Ok(Answer::Reaping { round, agrees: false })),
             },

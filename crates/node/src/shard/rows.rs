@@ -112,23 +112,23 @@ impl Shard {
             return Err(Error::NotCovered);
         }
         if matches!(ask.query.span, Span::Terms { .. }) {
-            self.check_entries(&own)?;
+            self.check_entries(&ask.query.bucket, &own)?;
         }
         let (request, found) = scan_for(ask, own, props, self.config.clock.wall().millis())?;
-        let scan = self.store.scan(request).map_err(store_error)?;
+        let scan = self.store.scan_of(&ask.query.bucket.bucket_type, request).map_err(store_error)?;
         self.searches.reads.reads.insert(scan, Read { to, found, others });
         Ok(())
     }
 
-    /// Fails unless the entries of all objects with these prefixes are there: an older program has kept none, and the store
+    /// Fails unless the entries of all of a bucket's objects with these prefixes are there: an older program has kept none, and the store
     /// makes them; an object that was lost has none.
-    fn check_entries(&self, own: &PrefixSet) -> Result<(), Error> {
-        if let Some(backend) = self.store.without_indexes() {
+    fn check_entries(&self, bucket: &Bucket, own: &PrefixSet) -> Result<(), Error> {
+        if let Some(backend) = self.store.without_indexes(&bucket.bucket_type) {
             return Err(Error::Unsupported(format!(
                 "{{indexes_not_supported,{backend}}}: a node of this cluster has a backend without secondary indexes"
             )));
         }
-        if !self.store.is_indexed() {
+        if !self.store.is_indexed(&bucket.bucket_type) {
             return Err(Error::NotCovered);
         }
         let check = |range: key::KeyRange| self.store.check_range(&range.start, &range.end);

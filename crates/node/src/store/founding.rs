@@ -1,10 +1,12 @@
 //! Which backend the stores of a data folder are of: `docs/formats/backends.md`.
 //!
-//! Where it is annulet's own, each store's manifest says what the folder was made with, and there is no such file. Where it is another,
-//! the file `backend` says which, and the same of the folder. It is written before the first store is opened, and never changed.
+//! Where it is annulet's own, each store's manifest says what the folder was made with, and there is no such file. Where it is another, or bucket
+//! types have stores of their own, the file `backend` says which, and the same of the folder. It is written before the first store is opened, and
+//! never changed.
 //!
 //! It is text, since it is the first thing that a person looks at who finds the folder: a line for each entry, its name and its value.
 
+use super::TypeBackends;
 use backends::Kind;
 use base::checksum::crc32c;
 use base::disk::{self, Disk, DiskErrorKind, DiskOp, OpenMode};
@@ -15,8 +17,12 @@ use std::path::Path;
 
 const FILE: &str = "backend";
 const VERSION_LINE: &str = "annulet-backend";
+/// Of a folder whose stores are all of one backend.
 const VERSION: u32 = 1;
+/// Of one where types have stores of their own, which a program that knows nothing of them must not open.
+const VERSION_OF_TYPES: u32 = 2;
 const BACKEND: &str = "backend";
+const TYPES: &str = "types";
 const CHECKSUM: &str = "crc32c";
 
 /// A longer one is none of ours.
@@ -25,13 +31,42 @@ const BYTES_MAX: u64 = 64 << 10;
 /// What a folder was made with, as a store would remember it.
 pub type Metadata = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Says of a new data folder that its stores are of `kind`. Durable when it returns. Blocks.
+/// What the stores of a data folder are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Founding {
+    /// Those of all types that have none of their own.
+    pub backend: Kind,
+    /// Those of types that have.
+    pub types: TypeBackends,
+}
+
+impl Founding {
+    /// The first of its backends that is not annulet's own, in words.
+    pub fn other_backend(&self) -> Option<String> {
+        if self.backend != Kind::Annulet {
+            return Some(self.backend.name().to_owned());
+        }
+        self.types.iter().next().map(|(name, kind)| format!("{} for buckets of type {name}", kind.name()))
+    }
+
+    /// Whether they are what a folder without the file `backend` has.
+    pub fn is_plain(&self) -> bool {
+        *self == Founding::default()
+    }
+}
+
+/// Says of a new data folder what its stores are. Durable when it returns. Blocks.
 ///
 /// # Panics
 /// If an entry is no word, or its value more than one line.
-pub fn write(disk: &mut dyn Disk, data: &Path, kind: Kind, metadata: &Metadata) -> Result<(), Error> {
+pub fn write(
+    disk: &mut dyn Disk,
+    data: &Path,
+    founding: &Founding,
+    metadata: &Metadata,
+) -> Result<(), Error> {
     disk::run(disk, DiskOp::CreateDir { path: data.to_path_buf() })?;
-    Ok(disk::replace_file(disk, &data.join(FILE), Bytes::from(encode(kind, metadata)))?)
+    Ok(disk::replace_file(disk, &data.join(FILE), Bytes::from(encode(founding, metadata)))?)
 }
 
 /// What such a file says; `None` if there is none. Blocks.
@@ -39,7 +74,7 @@ pub fn write(disk: &mut dyn Disk, data: &Path, kind: Kind, metadata: &Metadata) 
 /// # Errors
 /// [`Error::Damaged`] if its bytes are not what was written, [`Error::Format`] if a newer program wrote it, or one that knows other
 /// backends.
-pub fn read(disk: &mut dyn Disk, data: &Path) -> Result<Option<(Kind, Metadata)>, Error> {
+pub fn read(disk: &mut dyn Disk, data: &Path) -> Result<Option<(Founding, Metadata)>, Error> {
     let (file, len) = match disk::open(disk, &data.join(FILE), OpenMode::Read) {
         Ok(opened) => opened,
         Err(error) if error.kind == DiskErrorKind::NotFound => return Ok(None),
@@ -50,8 +85,14 @@ pub fn read(disk: &mut dyn Disk, data: &Path) -> Result<Option<(Kind, Metadata)>
     decode(&bytes?).map(Some)
 }
 
-fn encode(kind: Kind, metadata: &Metadata) -> Vec<u8> {
-    let mut text = format!("{VERSION_LINE} {VERSION}\n{BACKEND} {}\n", kind.name()).into_bytes();
+fn encode(founding: &Founding, metadata: &Metadata) -> Vec<u8> {
+    let Founding { backend, types } = founding;
+    let version = if types.is_empty() { VERSION } else { VERSION_OF_TYPES };
+    let mut text = format!("{VERSION_LINE} {version}\n{BACKEND} {}\n", backend.name());
+    if !types.is_empty() {
+        text.push_str(&format!("{TYPES} {types}\n"));
+    }
+    let mut text = text.into_bytes();
     for (name, value) in metadata {
         assert!(
             !name.contains(&b' ') && ![&name[..], value].concat().contains(&b'\n'),
@@ -64,7 +105,7 @@ fn encode(kind: Kind, metadata: &Metadata) -> Vec<u8> {
     text
 }
 
-fn decode(bytes: &[u8]) -> Result<(Kind, Metadata), Error> {
+fn decode(bytes: &[u8]) -> Result<(Founding, Metadata), Error> {
     let damaged = |what| Error::Damaged(Damage { file: FILE.to_owned(), offset: 0, what });
     let newer = |what: String| Error::Format { file: FILE.to_owned(), what };
     let last = bytes.strip_suffix(b"\n").and_then(|lines| lines.iter().rposition(|&byte| byte == b'\n'));
@@ -78,19 +119,28 @@ fn decode(bytes: &[u8]) -> Result<(Kind, Metadata), Error> {
             line.iter().position(|&byte| byte == b' ').ok_or_else(|| damaged("a line that is no entry"))?;
         Ok((line[..at].to_vec(), line[at + 1..].to_vec()))
     });
-    match entries.next().transpose()? {
+    let has_types = match entries.next().transpose()? {
         Some((name, version)) if name == VERSION_LINE.as_bytes() => {
-            if version != VERSION.to_string().as_bytes() {
-                return Err(newer(format!("version {} is newer", version.escape_ascii())));
-            }
+            let known = [VERSION, VERSION_OF_TYPES].map(|version| version.to_string().into_bytes());
+            let is_newer = || newer(format!("version {} is newer", version.escape_ascii()));
+            known.iter().position(|known| *known == version).ok_or_else(is_newer)? > 0
         }
         _ => return Err(damaged("its first line")),
-    }
+    };
     let mut metadata = entries.collect::<Result<Metadata, Error>>()?;
     let name = metadata.remove(BACKEND.as_bytes()).ok_or_else(|| damaged("no backend"))?;
-    let kind = std::str::from_utf8(&name).ok().and_then(Kind::named);
-    let kind = kind.ok_or_else(|| newer(format!("the backend {} is not known", name.escape_ascii())))?;
-    Ok((kind, metadata))
+    let backend = std::str::from_utf8(&name).ok().and_then(Kind::named);
+    let backend =
+        backend.ok_or_else(|| newer(format!("the backend {} is not known", name.escape_ascii())))?;
+    let types = match has_types {
+        true => {
+            let text = metadata.remove(TYPES.as_bytes()).ok_or_else(|| damaged("no types"))?;
+            let text = String::from_utf8(text).map_err(|_| damaged("its types"))?;
+            TypeBackends::recorded(&text).ok_or_else(|| newer(format!("the types {text} are not known")))?
+        }
+        false => TypeBackends::default(),
+    };
+    Ok((Founding { backend, types }, metadata))
 }
 
 #[cfg(test)]
@@ -100,8 +150,18 @@ mod tests {
     use proptest::prelude::*;
     use ring::RingSize;
 
+    fn metadata() -> Metadata {
+        Layout::new(2, RingSize::new(64).unwrap()).metadata(0)
+    }
+
     fn bytes() -> Vec<u8> {
-        encode(Kind::Bitcask, &Layout::new(2, RingSize::new(64).unwrap()).metadata(0))
+        let founding = Founding { backend: Kind::Bitcask, types: TypeBackends::default() };
+        encode(&founding, &metadata())
+    }
+
+    fn bytes_of_types() -> Vec<u8> {
+        let types = TypeBackends::read("cache=memory,archive=bitcask").unwrap();
+        encode(&Founding { backend: Kind::Annulet, types }, &metadata())
     }
 
     #[test]
@@ -109,24 +169,43 @@ mod tests {
         let text = "annulet-backend 1\nbackend bitcask\nfounded_with 64\nprefixes 1024\nshard 0\nshards 2\ncrc32c 4178add5\n";
         let bytes = bytes();
         assert_eq!(std::str::from_utf8(&bytes).unwrap(), text);
-        let (kind, metadata) = decode(&bytes).unwrap();
-        assert_eq!(kind, Kind::Bitcask);
+        let (founding, metadata) = decode(&bytes).unwrap();
+        assert_eq!((founding.backend, founding.types.is_empty()), (Kind::Bitcask, true));
+        assert_eq!(Layout::of_metadata(&metadata).unwrap().shards, 2);
+    }
+
+    #[test]
+    fn its_bytes_with_types_stay_what_they_are() {
+        let text = "annulet-backend 2\nbackend annulet\ntypes archive=bitcask,cache=memory\nfounded_with 64\nprefixes 1024\nshard 0\nshards 2\ncrc32c 03a7482d\n";
+        let bytes = bytes_of_types();
+        assert_eq!(std::str::from_utf8(&bytes).unwrap(), text);
+        let (founding, metadata) = decode(&bytes).unwrap();
+        assert_eq!((founding.backend, founding.is_plain()), (Kind::Annulet, false));
+        assert_eq!(founding.types.to_string(), "archive=bitcask,cache=memory");
         assert_eq!(Layout::of_metadata(&metadata).unwrap().shards, 2);
     }
 
     #[test]
     fn what_a_newer_program_wrote_is_told_from_damage() {
         let with = |from: &str, to: &str| {
-            let text = String::from_utf8(bytes()).unwrap().replace(from, to);
+            let bytes = if from.contains("types") { bytes_of_types() } else { bytes() };
+            let text = String::from_utf8(bytes).unwrap().replace(from, to);
             let text = &text[..text.rfind(CHECKSUM).unwrap()];
             format!("{text}{CHECKSUM} {:08x}\n", crc32c(text.as_bytes())).into_bytes()
         };
-        for (from, to) in [("annulet-backend 1", "annulet-backend 2"), ("bitcask", "tape")] {
+        for (from, to) in [
+            ("annulet-backend 1", "annulet-backend 3"),
+            ("bitcask", "tape"),
+            ("types archive=bitcask", "types archive=tape"),
+        ] {
             assert!(matches!(decode(&with(from, to)), Err(Error::Format { .. })), "{to}");
         }
-        for (from, to) in
-            [("annulet-backend", "annulet"), ("backend bitcask", "back bitcask"), ("shards 2", "shards")]
-        {
+        for (from, to) in [
+            ("annulet-backend", "annulet"),
+            ("backend bitcask", "back bitcask"),
+            ("shards 2", "shards"),
+            ("types archive=bitcask,cache=memory\n", ""),
+        ] {
             assert!(matches!(decode(&with(from, to)), Err(Error::Damaged(_))), "{to}");
         }
     }

@@ -1,13 +1,14 @@
-//! What a shard keeps its objects in: a store of the engine, or another backend behind an adapter.
+//! What a shard keeps its objects in: a store of the engine, another backend behind an adapter, or one of these with adapters beside it, for some bucket types.
 //!
-//! A shard asks either for the same things. What only the engine has is in the second half: another backend has no
+//! A shard asks any for the same things. What only the engine has is in the second half: another backend has no
 //! snapshots that a tree could be made of, and nothing to tell of damage but the answer to whoever asks. Then a shard refuses
 //! what needs it with a typed error, or goes without.
 //!
 //! * `adapter.rs`: a backend, whose calls wait, as a store of the shape that a shard needs.
 //! * `unwritten.rs`: what it was told and has not written. `call.rs`: its calls, as jobs. `page.rs`: a page of a scan. `life.rs`: its dots.
 //! * `entries.rs`: its index entries.
-//! * `founding.rs`: which backend a data folder is of.
+//! * `routed/`: several stores, of which each bucket type has one. `type_backends.rs`: which types have one of their own.
+//! * `founding.rs`: which backends a data folder is of.
 
 mod adapter;
 mod call;
@@ -15,10 +16,16 @@ mod entries;
 pub mod founding;
 mod life;
 mod page;
+mod routed;
+#[cfg(test)]
+mod testing;
+mod type_backends;
 mod unwritten;
 
 pub use adapter::{Adapter, UNWRITTEN_BYTES_MAX};
 pub use entries::check_entries;
+pub use routed::Routed;
+pub use type_backends::{TYPE_STORES_MAX, TypeBackends};
 
 use base::Monotonic;
 use base::spawn::Outcome;
@@ -45,6 +52,8 @@ pub enum Store {
     Engine(engine::Store),
     /// Another backend.
     Adapter(Box<Adapter>),
+    /// One of these, and others for some bucket types.
+    Routed(Box<Routed>),
 }
 
 impl From<engine::Store> for Store {
@@ -59,32 +68,47 @@ impl From<Adapter> for Store {
     }
 }
 
-/// The same of either.
-macro_rules! of_either {
+impl From<Routed> for Store {
+    fn from(routed: Routed) -> Store {
+        Store::Routed(Box::new(routed))
+    }
+}
+
+/// The same of any.
+macro_rules! of_any {
     ($store:expr, $it:ident => $what:expr) => {
         match $store {
             Store::Engine($it) => $what,
             Store::Adapter($it) => $what,
+            Store::Routed($it) => $what,
         }
     };
 }
 
-/// What both have.
+/// What all have.
 impl Store {
     /// The random id of its life, of which nobody else has dots.
     pub fn incarnation(&self) -> u64 {
-        of_either!(self, it => it.incarnation())
+        of_any!(self, it => it.incarnation())
     }
 
     /// The next number of its dots.
     #[inline]
     pub fn next_counter(&mut self) -> Result<u64, Error> {
-        of_either!(self, it => it.next_counter())
+        of_any!(self, it => it.next_counter())
     }
 
-    /// When a write may be acknowledged.
+    /// When a write may be acknowledged, unless it is one of a type with a store of its own.
     pub fn durability(&self) -> Durability {
-        of_either!(self, it => it.durability())
+        of_any!(self, it => it.durability())
+    }
+
+    /// When a write of this key may be acknowledged.
+    pub fn durability_of(&self, key: &[u8]) -> Durability {
+        match self {
+            Store::Routed(routed) => routed.of_key(key).durability(),
+            _ => self.durability(),
+        }
     }
 
     /// Ends a turn; what it has to tell is appended to `events`.
@@ -92,48 +116,50 @@ impl Store {
         match self {
             Store::Engine(store) => store.turn(now, events),
             Store::Adapter(adapter) => adapter.turn(events),
+            Store::Routed(routed) => routed.turn(now, events),
         }
     }
 
     /// Whether something waits for a turn to end.
     #[inline]
     pub fn wants_turn(&self) -> bool {
-        of_either!(self, it => it.wants_turn())
+        of_any!(self, it => it.wants_turn())
     }
 
     /// To be called a few times a second.
     pub fn tick(&mut self) {
-        of_either!(self, it => it.tick())
+        of_any!(self, it => it.tick())
     }
 
     /// Whether it has work of its own under way.
     pub fn is_maintaining(&self) -> bool {
-        of_either!(self, it => it.is_maintaining())
+        of_any!(self, it => it.is_maintaining())
     }
 
     /// Finds the newest version of `key`.
     #[inline]
     pub fn lookup(&mut self, key: &[u8], want: Want) -> Lookup {
-        of_either!(self, it => it.lookup(key, want))
+        of_any!(self, it => it.lookup(key, want))
     }
 
     /// Applies a batch, all of it or nothing, and tells the version of its last write.
     #[inline]
     pub fn write(&mut self, batch: &[Write<'_>]) -> Result<Seq, Error> {
-        of_either!(self, it => it.write(batch))
+        of_any!(self, it => it.write(batch))
     }
 
     /// [`Store::write`] of a batch whose first write is that of an object which was `before`, with its index entries, if any are kept.
     #[inline]
     pub fn write_over(&mut self, batch: &[Write<'_>], before: Before<'_>) -> Result<Seq, Error> {
-        of_either!(self, it => it.write_over(batch, before))
+        of_any!(self, it => it.write_over(batch, before))
     }
 
-    /// The name of a backend that keeps no index entries; `None` of one that does.
-    pub fn without_indexes(&self) -> Option<&'static str> {
+    /// The name of the backend that has a bucket type, if it keeps no index entries; `None` of one that does.
+    pub fn without_indexes(&self, bucket_type: &[u8]) -> Option<&'static str> {
         match self {
-            Store::Adapter(adapter) if adapter.entries().is_none() => Some(adapter.name()),
-            _ => None,
+            Store::Engine(_) => None,
+            Store::Adapter(adapter) => adapter.entries().is_none().then(|| adapter.name()),
+            Store::Routed(routed) => routed.of_type(bucket_type).without_indexes(bucket_type),
         }
     }
 
@@ -143,32 +169,34 @@ impl Store {
         match self {
             Store::Engine(store) => store.has_entries(),
             Store::Adapter(adapter) => adapter.entries().is_some_and(Entries::may_be),
+            Store::Routed(routed) => routed.has_entries(),
         }
     }
 
-    /// Whether the entries of all objects are there.
-    pub fn is_indexed(&self) -> bool {
+    /// Whether the entries of all objects of a bucket type are there.
+    pub fn is_indexed(&self, bucket_type: &[u8]) -> bool {
         match self {
             Store::Engine(store) => store.is_indexed(),
             Store::Adapter(adapter) => adapter.entries().is_some_and(Entries::are_whole),
+            Store::Routed(routed) => routed.of_type(bucket_type).is_indexed(bucket_type),
         }
     }
 
     /// Everything up to this version may be acknowledged, and shown to whoever reads.
     #[inline]
     pub fn acknowledged(&self) -> Seq {
-        of_either!(self, it => it.acknowledged())
+        of_any!(self, it => it.acknowledged())
     }
 
     /// The version of the last write.
     #[inline]
     pub fn last_written(&self) -> Seq {
-        of_either!(self, it => it.last_written())
+        of_any!(self, it => it.last_written())
     }
 
     /// Why it takes no more writes, if one has failed.
     pub fn fenced(&self) -> Option<Error> {
-        of_either!(self, it => it.fenced())
+        of_any!(self, it => it.fenced())
     }
 
     /// Why what has been written is not acknowledged, if there is no telling when it will be.
@@ -176,6 +204,7 @@ impl Store {
         match self {
             Store::Engine(store) => store.held_up(),
             Store::Adapter(adapter) => adapter.fenced(),
+            Store::Routed(routed) => routed.held_up(),
         }
     }
 
@@ -184,6 +213,7 @@ impl Store {
         match self {
             Store::Engine(store) => store.refuses_writes(),
             Store::Adapter(adapter) => adapter.fenced(),
+            Store::Routed(routed) => routed.refuses_writes(),
         }
     }
 
@@ -192,6 +222,7 @@ impl Store {
         match self {
             Store::Engine(store) => store.refuses_deletions(),
             Store::Adapter(adapter) => adapter.fenced(),
+            Store::Routed(routed) => routed.refuses_deletions(),
         }
     }
 
@@ -200,22 +231,31 @@ impl Store {
         match self {
             Store::Engine(store) => store.pace(),
             Store::Adapter(_) => Duration::ZERO,
+            Store::Routed(routed) => routed.pace(),
         }
     }
 
     /// Starts a scan; an event will bring its page.
     pub fn scan(&mut self, request: ScanRequest) -> Result<ScanId, Error> {
-        of_either!(self, it => it.scan(request))
+        of_any!(self, it => it.scan(request))
+    }
+
+    /// [`Store::scan`] of what buckets of one type have, or their index entries.
+    pub fn scan_of(&mut self, bucket_type: &[u8], request: ScanRequest) -> Result<ScanId, Error> {
+        match self {
+            Store::Routed(routed) => routed.scan_of(bucket_type, request),
+            _ => self.scan(request),
+        }
     }
 
     /// Begins the clean stop; turns go on until [`Event::Closed`].
     pub fn begin_close(&mut self) {
-        of_either!(self, it => it.begin_close())
+        of_any!(self, it => it.begin_close())
     }
 
     /// What it is doing.
     pub fn stats(&self) -> StoreStats {
-        of_either!(self, it => it.stats())
+        of_any!(self, it => it.stats())
     }
 }
 
@@ -231,6 +271,7 @@ impl Store {
         match self {
             Store::Engine(store) => store.readable(),
             Store::Adapter(adapter) => adapter.acknowledged(),
+            Store::Routed(routed) => routed.acknowledged(),
         }
     }
 
@@ -287,7 +328,7 @@ impl Store {
     pub fn wants_checkpoint(&self) -> Option<CheckpointWanted> {
         match self {
             Store::Engine(store) => store.wants_checkpoint(),
-            Store::Adapter(_) => None,
+            Store::Adapter(_) | Store::Routed(_) => None,
         }
     }
 
@@ -301,25 +342,22 @@ impl Store {
 
     /// Whether versions of keys from `start` up to `end` may have been lost.
     pub fn check_range(&self, start: &[u8], end: &[u8]) -> Result<(), Error> {
-        match self {
-            Store::Engine(store) => store.check_range(start, end),
-            Store::Adapter(_) => Ok(()),
-        }
+        self.engine_part().map_or(Ok(()), |store| store.check_range(start, end))
     }
 
     /// Takes the ranges that background work has found to have lost something since the last call.
     pub fn take_lost(&mut self) -> Arc<LostRanges> {
-        self.engine().map(engine::Store::take_lost).unwrap_or_default()
+        self.engine_part_mut().map(engine::Store::take_lost).unwrap_or_default()
     }
 
     /// Takes what background work has found damaged since the last call.
     pub fn take_damage(&mut self) -> Vec<Damage> {
-        self.engine().map(engine::Store::take_damage).unwrap_or_default()
+        self.engine_part_mut().map(engine::Store::take_damage).unwrap_or_default()
     }
 
     /// Takes the keys whose values it has found damaged since the last call.
     pub fn take_damaged_keys(&mut self) -> Vec<Bytes> {
-        self.engine().map(engine::Store::take_damaged_keys).unwrap_or_default()
+        self.engine_part_mut().map(engine::Store::take_damaged_keys).unwrap_or_default()
     }
 
     /// Asks for the files that make it up; `asked` is told them.
@@ -329,14 +367,31 @@ impl Store {
     pub fn begin_backup(&mut self, asked: Outcome<Result<StoreFiles, Error>>) -> Result<(), Error> {
         match self {
             Store::Engine(store) => store.begin_backup(asked),
-            Store::Adapter(_) => Err(NO_BACKUP),
+            Store::Adapter(_) | Store::Routed(_) => Err(NO_BACKUP),
         }
     }
 
     fn engine(&mut self) -> Result<&mut engine::Store, Error> {
         match self {
             Store::Engine(store) => Ok(store),
-            Store::Adapter(_) => Err(Error::Refused("what only annulet's own backend can do")),
+            _ => Err(Error::Refused("what only annulet's own backend can do")),
+        }
+    }
+
+    /// The store of the engine that it is, or that it has beside others.
+    fn engine_part(&self) -> Option<&engine::Store> {
+        match self {
+            Store::Engine(store) => Some(store),
+            Store::Adapter(_) => None,
+            Store::Routed(routed) => routed.engine_of_first(),
+        }
+    }
+
+    fn engine_part_mut(&mut self) -> Option<&mut engine::Store> {
+        match self {
+            Store::Engine(store) => Some(store),
+            Store::Adapter(_) => None,
+            Store::Routed(routed) => routed.engine_of_first_mut(),
         }
     }
 }

@@ -8,11 +8,13 @@ use base::rng::SplitMix64;
 use base::{Clock, Rng};
 use bytes::Bytes;
 use engine::embedded::RunAtOnce;
+use kv::fold::{Finds, Fold, FoldRequest, Scope, Sum};
 use kv::index::{Rows, Terms};
 use kv::{
     Bucket, DeleteRequest, Error, GetRequest, IndexRequest, ListBucketsRequest, ListKeysRequest, Prop,
-    PutRequest, Request, Response,
+    PutRequest, Request, Response, TypeChange,
 };
+use node::store::{Routed, TypeBackends};
 use node::{Adapter, Layout, Output, Reaping, RequestId, Shard, ShardConfig, ShardId, Store, layout};
 use object::{HeadView, IndexEntry, Metadata};
 use os::{OsClock, OsDisk, OsRng};
@@ -22,7 +24,39 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-const KINDS: [Kind; 3] = [Kind::Memory, Kind::Bitcask, Kind::Hash];
+/// What a node's stores are: those of all types, and those of types that have stores of their own.
+#[derive(Clone, Copy)]
+struct Stores(Kind, &'static str);
+
+/// Whether the buckets of the tests, of the default type, are in the first store or in one of their own.
+const STORES: [Stores; 6] = [
+    Stores(Kind::Memory, ""),
+    Stores(Kind::Bitcask, ""),
+    Stores(Kind::Hash, ""),
+    Stores(Kind::Annulet, "cache=memory,default=bitcask"),
+    Stores(Kind::Bitcask, "default=memory"),
+    Stores(Kind::Memory, "default=hash,other=hash"),
+];
+
+impl Stores {
+    fn types(self) -> TypeBackends {
+        TypeBackends::read(self.1).unwrap()
+    }
+
+    /// The backend of a type's buckets.
+    fn of(self, bucket_type: &str) -> Kind {
+        self.types().iter().find(|(name, _)| *name == bucket_type).map_or(self.0, |(_, kind)| kind)
+    }
+
+    /// Whether a test finds after a restart what it had before: bucket properties are in the first store.
+    fn are_kept(self) -> bool {
+        self.0.is_kept() && self.of("default").is_kept()
+    }
+
+    fn name(self) -> String {
+        format!("{} {}", self.0.name(), self.1)
+    }
+}
 
 /// What an index query has found.
 type Found = Vec<(Option<Bytes>, Bytes)>;
@@ -34,28 +68,35 @@ struct Node {
 }
 
 impl Node {
-    fn start(kind: Kind, data: &Path) -> Node {
+    fn start(stores: Stores, data: &Path) -> Node {
         let layout = Layout::new(1, RingSize::new(16).unwrap());
         let clock = Arc::new(HandClock::default());
         clock.0.store(1_000_000_000, Ordering::Relaxed);
         let disk = OsDisk::blocking();
         let spawn = Arc::new(RunAtOnce::new(Box::new(disk.blocking_handle())));
-        let machine = Machine::new(disk.blocking_handles(), OsClock::new(), OsRng::new());
         let settings = Settings { durability: Durability::Sync, ..Settings::default() };
-        let folder = layout::shard_dir(data, 0);
-        let platform = (spawn as Arc<dyn base::Spawn>, clock.clone() as Arc<dyn Clock>);
-        let (store, table): (Store, _) = match kind {
+        let open = |kind: Kind, folder: &Path| {
+            let machine = Machine::new(disk.blocking_handles(), OsClock::new(), OsRng::new());
+            let platform = (spawn.clone() as Arc<dyn base::Spawn>, clock.clone() as Arc<dyn Clock>);
+            Adapter::open(kind, folder, &settings, machine, platform).unwrap().0
+        };
+        let (first, table): (Store, _) = match stores.0 {
             Kind::Annulet => {
                 let options = engine::Options { durability: Durability::Sync, ..Default::default() };
                 let (store, table) = open_store(data, &layout, 0, 1, &clock, Arc::default(), options);
                 (store.into(), table)
             }
-            _ => {
-                let (mut adapter, _) = Adapter::open(kind, &folder, &settings, machine, platform).unwrap();
+            kind => {
+                let mut adapter = open(kind, &layout::shard_dir(data, 0));
                 let table = Shard::read_props_of(&mut adapter).unwrap();
                 (adapter.into(), table)
             }
         };
+        let types = stores.types();
+        let of_types = types.iter().map(|(bucket_type, kind)| {
+            (bucket_type.to_owned(), open(kind, &layout::type_dir(data, 0, bucket_type)))
+        });
+        let store = if types.is_empty() { first } else { Routed::new(first, of_types).into() };
         let config = ShardConfig {
             id: ShardId(0),
             layout,
@@ -93,6 +134,12 @@ impl Node {
             self.shard.turn();
         }
         panic!("there is no answer");
+    }
+
+    fn make_type(&mut self, bucket_type: &str) {
+        for change in [TypeChange::Create(Vec::new()), TypeChange::Activate] {
+            self.ask(Request::ChangeType(name(bucket_type), change)).unwrap();
+        }
     }
 
     fn put(&mut self, key: &str, value: &str) {
@@ -165,16 +212,16 @@ fn index(field: &str, term: &str) -> Request {
 
 #[test]
 fn objects_are_stored_read_listed_and_deleted() {
-    for kind in KINDS {
+    for stores in STORES {
         let data = tempfile::tempdir().unwrap();
-        let mut node = Node::start(kind, data.path());
+        let mut node = Node::start(stores, data.path());
         for number in 0..60 {
             node.put(&format!("k{number:02}"), "first");
         }
         node.put("k07", "second");
         node.ask(Request::Delete(DeleteRequest::new(bucket(), name("k08")))).unwrap();
         let check = |node: &mut Node| {
-            assert_eq!(node.get("k06"), Some(name("first")), "{}", kind.name());
+            assert_eq!(node.get("k06"), Some(name("first")), "{}", stores.name());
             assert_eq!(node.get("k07"), Some(name("second")));
             assert_eq!((node.get("k08"), node.get("none")), (None, None));
             let keys: Vec<Bytes> =
@@ -185,22 +232,24 @@ fn objects_are_stored_read_listed_and_deleted() {
             assert_eq!(node.names(Request::ListBuckets(buckets)), [name("b")]);
         };
         check(&mut node);
-        if kind.is_kept() {
+        if stores.of("default").is_kept() {
             // It is left as a kill leaves it.
             drop(node);
-            check(&mut Node::start(kind, data.path()));
+            check(&mut Node::start(stores, data.path()));
         }
     }
 }
 
 #[test]
 fn a_query_by_term_is_refused_in_words_that_clients_know() {
-    let data = tempfile::tempdir().unwrap();
-    let mut node = Node::start(Kind::Hash, data.path());
-    node.put("k", "v");
-    match node.ask(index("n_int", "7")) {
-        Err(Error::Unsupported(text)) => assert!(text.contains("{indexes_not_supported,hash}"), "{text}"),
-        other => panic!("{other:?}"),
+    for stores in STORES.into_iter().filter(|stores| stores.of("default") == Kind::Hash) {
+        let data = tempfile::tempdir().unwrap();
+        let mut node = Node::start(stores, data.path());
+        node.put("k", "v");
+        match node.ask(index("n_int", "7")) {
+            Err(Error::Unsupported(text)) => assert!(text.contains("{indexes_not_supported,hash}"), "{text}"),
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -226,10 +275,11 @@ fn queries() -> Vec<IndexRequest> {
 
 #[test]
 fn queries_find_the_same_on_all_that_keep_entries() {
-    const KINDS: [Kind; 3] = [Kind::Annulet, Kind::Memory, Kind::Bitcask];
+    let keep = STORES.into_iter().filter(|stores| stores.of("default").is_ordered());
+    let all: Vec<Stores> = std::iter::once(Stores(Kind::Annulet, "")).chain(keep).collect();
     let data = tempfile::tempdir().unwrap();
-    let start = |kind: Kind| Node::start(kind, &data.path().join(kind.name()));
-    let mut nodes: Vec<Node> = KINDS.into_iter().map(start).collect();
+    let start = |stores: Stores| Node::start(stores, &data.path().join(stores.name()));
+    let mut nodes: Vec<Node> = all.iter().copied().map(start).collect();
     let mut rng = SplitMix64::new(6);
     let mut seen = 0;
     for round in 0..10 {
@@ -252,19 +302,19 @@ fn queries_find_the_same_on_all_that_keep_entries() {
         for (at, query) in queries().into_iter().enumerate() {
             let mut found = nodes.iter_mut().map(|node| node.rows(query.clone()));
             let expected = found.next().unwrap();
-            for (found, kind) in found.zip(&KINDS[1..]) {
-                assert_eq!(found, expected, "{}, round {round}, query {at}", kind.name());
+            for (found, stores) in found.zip(&all[1..]) {
+                assert_eq!(found, expected, "{}, round {round}, query {at}", stores.name());
             }
             seen += expected.len();
         }
         // Left as a kill leaves them; the clock goes on.
-        let restarted = nodes.into_iter().zip(KINDS).map(|(node, kind)| {
-            if !kind.is_kept() {
+        let restarted = nodes.into_iter().zip(&all).map(|(node, &stores)| {
+            if !stores.are_kept() {
                 return node;
             }
             let now = node.clock.0.load(Ordering::Relaxed);
             drop(node);
-            let node = start(kind);
+            let node = start(stores);
             node.clock.0.store(now, Ordering::Relaxed);
             node
         });
@@ -276,11 +326,12 @@ fn queries_find_the_same_on_all_that_keep_entries() {
 #[test]
 fn a_store_of_an_older_program_finds_everything_or_says_that_it_cannot() {
     let data = tempfile::tempdir().unwrap();
-    let mut node = Node::start(Kind::Bitcask, data.path());
+    let stores = Stores(Kind::Bitcask, "");
+    let mut node = Node::start(stores, data.path());
     (0..9).for_each(|number| node.put(&format!("k{number}"), "v"));
     drop(node);
     forget_entries(data.path());
-    let mut node = Node::start(Kind::Bitcask, data.path());
+    let mut node = Node::start(stores, data.path());
     match node.ask(index("n_int", "7")) {
         Err(Error::NotCovered) => {}
         other => panic!("{other:?}"),
@@ -310,19 +361,19 @@ fn forget_entries(data: &Path) {
 
 #[test]
 fn properties_are_kept_and_what_ends_is_not_shown() {
-    for kind in KINDS {
+    for stores in STORES {
         let data = tempfile::tempdir().unwrap();
-        let mut node = Node::start(kind, data.path());
+        let mut node = Node::start(stores, data.path());
         node.ask(Request::SetProps(bucket(), vec![Prop::Ttl(60)])).unwrap();
-        if kind.is_kept() {
+        if stores.are_kept() {
             drop(node);
-            node = Node::start(kind, data.path());
+            node = Node::start(stores, data.path());
         }
         node.put("k", "v");
         node.clock.0.fetch_add(59_000_000_000, Ordering::Relaxed);
-        assert_eq!((node.get("k"), node.keys().len()), (Some(name("v")), 1), "{}", kind.name());
+        assert_eq!((node.get("k"), node.keys().len()), (Some(name("v")), 1), "{}", stores.name());
         node.clock.0.fetch_add(2_000_000_000, Ordering::Relaxed);
-        assert_eq!((node.get("k"), node.keys().len()), (None, 0), "{}", kind.name());
+        assert_eq!((node.get("k"), node.keys().len()), (None, 0), "{}", stores.name());
         node.put("k", "again");
         assert_eq!(node.get("k"), Some(name("again")));
     }
@@ -330,9 +381,9 @@ fn properties_are_kept_and_what_ends_is_not_shown() {
 
 #[test]
 fn a_clean_stop_is_told() {
-    for kind in KINDS {
+    for stores in STORES {
         let data = tempfile::tempdir().unwrap();
-        let mut node = Node::start(kind, data.path());
+        let mut node = Node::start(stores, data.path());
         node.put("k", "v");
         node.shard.begin_close();
         let mut outputs = Vec::new();
@@ -342,4 +393,68 @@ fn a_clean_stop_is_told() {
         }
         assert!(matches!(outputs[..], [Output::Closed(Ok(()))]), "{outputs:?}");
     }
+}
+
+/// A bucket of this name in each type, and an object of this name in each bucket.
+const OF_TYPES: [&str; 4] = ["default", "archive", "cache", "hashed"];
+
+fn in_type(bucket_type: &str, bucket: &str) -> Bucket {
+    Bucket { bucket_type: name(bucket_type), name: name(bucket) }
+}
+
+#[test]
+fn each_type_is_in_a_store_of_its_own_and_what_is_over_all_sees_all() {
+    const STORES: Stores = Stores(Kind::Annulet, "archive=bitcask,cache=memory,hashed=hash");
+    let data = tempfile::tempdir().unwrap();
+    let mut node = Node::start(STORES, data.path());
+    OF_TYPES[1..].iter().for_each(|it| node.make_type(it));
+    for bucket_type in OF_TYPES {
+        for number in 0..50 {
+            let bucket = in_type(bucket_type, &format!("b{}", number % 3));
+            let entry = IndexEntry { field: name("n_int"), value: name(&(number % 5).to_string()) };
+            let metadata = Metadata { indexes: vec![entry], ..Metadata::default() };
+            let key = name(&format!("{bucket_type}-{number:02}"));
+            node.ask(Request::Put(PutRequest::new(bucket, Some(key), metadata, name("v")))).unwrap();
+        }
+    }
+    let check = |node: &mut Node, bucket_type: &str, is_there: bool| {
+        let keys: Vec<Bytes> = (0..50)
+            .filter(|number| is_there && number % 3 == 1)
+            .map(|number| name(&format!("{bucket_type}-{number:02}")))
+            .collect();
+        let bucket = in_type(bucket_type, "b1");
+        let listed = Request::ListKeys(ListKeysRequest { bucket: bucket.clone(), timeout: None });
+        assert_eq!(node.names(listed), keys, "{bucket_type}");
+        let buckets = ListBucketsRequest { bucket_type: name(bucket_type), stream: false, timeout: None };
+        let buckets = node.names(Request::ListBuckets(buckets));
+        assert_eq!(buckets, if is_there { vec![name("b0"), name("b1"), name("b2")] } else { Vec::new() });
+        let terms = Terms::Range(name("0"), name("9"));
+        let query = Request::Index(Box::new(IndexRequest::new(bucket, name("n_int"), terms)));
+        match STORES.of(bucket_type) {
+            Kind::Hash => assert!(matches!(node.ask(query), Err(Error::Unsupported(_)))),
+            _ => assert_eq!(node.names(query), keys),
+        }
+    };
+    OF_TYPES.iter().for_each(|it| check(&mut node, it, true));
+    let counted = |node: &mut Node| {
+        let fold = Fold::new(Scope::NVal(3), Finds::Buckets);
+        let request = FoldRequest { fold, timeout: None, stream: false };
+        match node.ask(Request::Fold(Box::new(request))).unwrap().pop() {
+            Some(Response::Folded(folded)) => match folded.sum {
+                Sum::Buckets(buckets) => buckets.len(),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(counted(&mut node), 12, "a fold over all types");
+    // Left as a kill leaves it: what was in memory is gone, and nothing else.
+    drop(node);
+    let mut node = Node::start(STORES, data.path());
+    OF_TYPES.iter().for_each(|it| check(&mut node, it, STORES.of(it).is_kept()));
+    assert_eq!(counted(&mut node), 9);
+    drop(node);
+    // None of it was in the store of all other types.
+    let mut first = Node::start(Stores(Kind::Annulet, ""), data.path());
+    OF_TYPES.iter().filter(|it| **it != "hashed").for_each(|it| check(&mut first, it, *it == "default"));
 }

@@ -8,6 +8,7 @@ use engine::{Codec, CompressAt, Durability};
 use kv::ReadForm;
 use node::Turns;
 use node::layout::SHARDS_MAX;
+use node::store::TypeBackends;
 use ring::RingSize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -117,16 +118,16 @@ pub const SETTINGS: &[Setting] = &[
         flag: "backend",
         value_name: "NAME",
         help: "Backend of a new data folder: annulet, or another that can do less, such as memory, bitcask or hash; annulet if not given",
-        set: |config, text| {
-            let names = || Kind::ALL.map(Kind::name).join(", ");
-            let kind = Kind::named(text).ok_or_else(|| format!("{text:?} is none of {}", names()))?;
-            if let Some(feature) = kind.feature().filter(|_| !kind.is_built()) {
-                return Err(format!("this build leaves {text} out (cargo feature `{feature}`)"));
-            }
-            config.backend = Some(kind);
-            Ok(())
-        },
+        set: |config, text| Kind::read(text).map(|kind| config.backend = Some(kind)),
         show: |config| config.backend.unwrap_or_default().name().to_owned(),
+    },
+    Setting {
+        name: "type_backends",
+        flag: "type-backends",
+        value_name: "TYPE=NAME,...",
+        help: "Bucket types of a new data folder with stores of their own, and of which backend these are: cache=memory,archive=bitcask; none if not given",
+        set: |config, text| TypeBackends::read(text).map(|types| config.type_backends = Some(types)),
+        show: |config| config.type_backends.as_ref().map(TypeBackends::to_string).unwrap_or_default(),
     },
     Setting {
         name: "durability",

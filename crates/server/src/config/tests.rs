@@ -48,6 +48,7 @@ fn every_setting_is_read_from_what_it_shows() {
         ring_size: Some(RingSize::default()),
         shards: Some(3),
         backend: Some(Kind::Bitcask),
+        type_backends: Some(TypeBackends::read("cache=memory,archive=hash").unwrap()),
         sync_interval: Duration::from_millis(1500),
         memory: Some(3 << 30),
         block_cache: Some(1536 << 20),
@@ -73,8 +74,8 @@ fn what_is_wrong_is_refused_where_it_stands() {
     assert_eq!(
         refused(&[], &[], "name = 'a@b'\n\nsharts = 3\n"),
         "a.toml:3: unknown key \"sharts\"; the keys are data, pb_listen, http_listen, name, ring_size, shards, \
-         backend, durability, sync_interval, read_form, delete_mode, anti_entropy, tree_rebuild, tree_rebuild_check, \
-         tree_rebuild_turns, compression, compress_at, zstd_level, memory, memtable, block_cache, \
+         backend, type_backends, durability, sync_interval, read_form, delete_mode, anti_entropy, tree_rebuild, \
+         tree_rebuild_check, tree_rebuild_turns, compression, compress_at, zstd_level, memory, memtable, block_cache, \
          space_target, disk_reserve, scrub_period, waste_retention, backup_dir, connections_max, \
          idle_timeout, cluster, join, zone, weight, peer_listen, peer_address, peer_ca, peer_cert, peer_key"
     );
@@ -83,6 +84,8 @@ fn what_is_wrong_is_refused_where_it_stands() {
     assert!(refused(&[], &[], "name = 'a@b'\nshards = \n").starts_with("a.toml:2: "));
     assert!(refused(&[], &[], "[server]\nshards = 3\n").starts_with("a.toml:1: unknown key \"server\""));
     assert!(refused(&[], &[], "shards = 1\nshards = 2\n").starts_with("a.toml:2: "));
+    let twice = "shards = 1\ntype_backends = 'cache=memory,cache=hash'";
+    assert_eq!(refused(&[], &[], twice), "a.toml:2: type_backends: the type cache comes twice");
     assert!(refused(&[("ring_size", "63")], &[], "").starts_with("--ring-size: "));
     assert_eq!(
         refused(&[], &[("ANNULET_DURABILITY", "always")], ""),
@@ -95,6 +98,7 @@ fn what_is_wrong_is_refused_where_it_stands() {
         ("sync_interval", "5"),
         ("sync_interval", "0s"),
         ("backend", "leveldb"),
+        ("type_backends", "cache"),
         ("delete_mode", "3000"),
         ("delete_mode", "never"),
         ("anti_entropy", "yes"),

@@ -68,7 +68,7 @@ impl Host {
             layout: Layout::new(plan.shards[at], ring.size()),
             members,
             ring: Arc::clone(ring),
-            backend: plan.backend,
+            founding: plan.founding(),
             options: plan.options.clone(),
             reaping: plan.reaping,
             anti_entropy: plan.anti_entropy,

@@ -244,10 +244,19 @@ pub fn run(seed: Seed, nodes: Option<u16>, backend: Backend, keep: Keep) -> (Rep
         Backend::Annulet => nodes.map_or(Kind::Cluster, Kind::ClusterOf),
         other => Kind::ClusterOn(other),
     };
-    let mut world = World::with(kind, seed, Plan::of(seed, nodes).on(backend), keep);
+    report(World::with(kind, seed, Plan::of(seed, nodes).on(backend), keep))
+}
+
+/// The same of a handful on the engine, with a store of another backend for a bucket type.
+pub fn run_of_types(seed: Seed, keep: Keep) -> (Report, Trace) {
+    report(World::with(Kind::ClusterOfTypes, seed, Plan::of(seed, None).of_types(), keep))
+}
+
+/// Lives a world's life.
+fn report(mut world: World) -> (Report, Trace) {
     let (handled, end) = world.live();
     let (deaths, changes) = (world.deaths(), world.mover.changes());
-    let report = Report::new((world.kind, seed), &world.trace, handled, world.acknowledged, end);
+    let report = Report::new((world.kind, world.seed), &world.trace, handled, world.acknowledged, end);
     let reaps = world.plan.reaping.delay.map(|_| world.checks.reaps());
     let crashes_missing = world.plan.deaths.saturating_sub(deaths);
     let searched = Some(Searched { whole: world.searcher.whole, rows: world.checks.rows_told() });

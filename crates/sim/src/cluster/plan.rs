@@ -1,6 +1,7 @@
 //! What a seed decides beforehand: the nodes, the clients, and what may go wrong between and on them.
 
 use super::{ONCE, REPLICAS};
+use crate::check::history::ONCE_TYPE;
 use crate::disk::DiskOdds;
 use crate::draw;
 use crate::fault::{Fault, Odds};
@@ -13,6 +14,8 @@ use base::rng::SplitMix64;
 use engine::fold::JournalCheck;
 use engine::{Durability, Options};
 use kv::reap::REAP_MAX;
+use node::store::TypeBackends;
+use node::store::founding::Founding;
 use node::{Reaping, Rebuilding, Turns};
 use std::time::Duration;
 
@@ -80,7 +83,10 @@ pub(super) struct Plan {
     /// The shards of each node, of those too that are members later.
     pub(super) shards: Vec<u16>,
     pub(super) ring_size: u32,
+    /// Of all stores the one that can do least.
     pub(super) backend: Backend,
+    /// Bucket types with that beside the engine; if there are none, all is of it.
+    pub(super) types: TypeBackends,
     pub(super) options: Options,
     pub(super) clients: u32,
     /// Keys of each bucket.
@@ -139,6 +145,7 @@ impl Plan {
             shards: (0..few).map(|_| short(between(rng, 1, 2))).collect(),
             ring_size: 1 << between(rng, 3, 6),
             backend: Backend::Annulet,
+            types: TypeBackends::default(),
             options: draw::options(rng, durability),
             clients: u32::try_from(between(rng, 4, 9)).expect("a small number"),
             keys: between(rng, 2, 5),
@@ -188,6 +195,21 @@ impl Plan {
         Plan { backend, options, disk, troubles, anti_entropy: None, ..self }
     }
 
+    /// The same where objects of one bucket type are in a store of another backend, beside the engine: with what both can do.
+    pub(super) fn of_types(self) -> Plan {
+        let pair = format!("{}={}", ONCE_TYPE.escape_ascii(), Backend::Bitcask.name());
+        let types = TypeBackends::read(&pair).expect("it is a type and a backend");
+        Plan { types, ..self.on(Backend::Bitcask) }
+    }
+
+    /// What each node's stores are.
+    pub(super) fn founding(&self) -> Founding {
+        match self.types.is_empty() {
+            true => Founding { backend: self.backend, types: TypeBackends::default() },
+            false => Founding { backend: Backend::Annulet, types: self.types.clone() },
+        }
+    }
+
     /// One in which nothing goes wrong by chance, with so many nodes: what does, a script does.
     pub(super) fn calm(seed: Seed, nodes: usize) -> Plan {
         let rng = &mut seed.stream("calm plan", 0);
@@ -206,6 +228,7 @@ impl Plan {
             shards: vec![1; nodes],
             ring_size: 1 << between(rng, 3, 6),
             backend: Backend::Annulet,
+            types: TypeBackends::default(),
             options: draw::options(rng, Durability::Sync),
             clients: 0,
             keys: 1,

@@ -33,6 +33,8 @@ use bytes::Bytes;
 use client::Client;
 use ending::{Ending, Phase};
 use kv::{Error, Request, Response};
+use node::store::TypeBackends;
+use node::store::founding::Founding;
 use node::{Layout, Members, Output, Rebuilding, RequestId};
 use plan::Plan;
 use ring::{Ring, RingSize, RingVersion};
@@ -385,7 +387,7 @@ fn machine(seed: Seed, plan: &Plan, time: &SimTime, trace: &Trace) -> Machine {
         layout: Layout::new(plan.shards, ring_size),
         members: Members::alone("sim@node"),
         ring: Arc::new(Ring::of_one_node(RingVersion(1), ring_size)),
-        backend: plan.backend,
+        founding: Founding { backend: plan.backend, types: TypeBackends::default() },
         options: plan.options.clone(),
         reaping: plan.reaping,
         anti_entropy: None,

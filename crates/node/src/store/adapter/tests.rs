@@ -2,49 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
+use super::super::testing::{Jobs, Standing, open};
 use super::*;
 use backends::Visit as Visitor;
-use base::{Job, Monotonic, Wall};
 use engine::fold::{ScanPage, Visit};
-use os::{OsClock, OsDisk, OsRng};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const KINDS: [Kind; 3] = [Kind::Memory, Kind::Bitcask, Kind::Hash];
-
-/// Jobs that wait until they are run.
-#[derive(Default)]
-pub(super) struct Jobs(Mutex<Vec<Box<dyn Job>>>);
-
-impl Jobs {
-    /// Runs all, and tells how many there were.
-    pub(super) fn run(&self) -> usize {
-        let jobs = std::mem::take(&mut *self.0.lock().unwrap());
-        let count = jobs.len();
-        for mut job in jobs {
-            while job.slice(&mut OsDisk::blocking()) == Progress::More {}
-        }
-        count
-    }
-}
-
-impl Spawn for Jobs {
-    fn spawn(&self, job: Box<dyn Job>) {
-        self.0.lock().unwrap().push(job);
-    }
-}
-
-struct Standing;
-
-impl Clock for Standing {
-    fn now(&self) -> Monotonic {
-        Monotonic(0)
-    }
-
-    fn wall(&self) -> Wall {
-        Wall(1_700_000_000_000_000)
-    }
-}
 
 pub(super) struct World {
     pub(super) store: Adapter,
@@ -53,18 +17,11 @@ pub(super) struct World {
     folder: tempfile::TempDir,
 }
 
-fn open(kind: Kind, folder: &Path, jobs: &Arc<Jobs>) -> (Adapter, OpenReport) {
-    let machine = Machine::new(OsDisk::blocking().blocking_handles(), OsClock::new(), OsRng::new());
-    let settings = Settings { durability: Durability::None, ..Settings::default() };
-    let platform = (Arc::clone(jobs) as Arc<dyn Spawn>, Arc::new(Standing) as Arc<dyn Clock>);
-    Adapter::open(kind, &folder.join("store"), &settings, machine, platform).unwrap()
-}
-
 impl World {
     pub(super) fn new(kind: Kind) -> World {
         let folder = tempfile::tempdir().unwrap();
         let jobs = Arc::new(Jobs::default());
-        let (store, report) = open(kind, folder.path(), &jobs);
+        let (store, report) = open(kind, &folder.path().join("store"), &jobs);
         assert!(report.created && report.clean);
         World { store, jobs, events: Vec::new(), folder }
     }
@@ -74,7 +31,7 @@ impl World {
         self.store.begin_close();
         self.settle();
         assert!(matches!(self.events.pop(), Some(Event::Closed(Ok(())))));
-        self.store = open(self.store.kind, self.folder.path(), &self.jobs).0;
+        self.store = open(self.store.kind, &self.folder.path().join("store"), &self.jobs).0;
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Seq {
