@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 const HINT_BYTES_MAX: u64 = 2 << 30;
 
 impl Bitcask {
-    /// Reads what is there, and seals what a crash has left unsealed.
+    /// Reads what is there, and seals what a crash has left unsealed, but for a last segment that can be gone on with.
     pub(super) fn load(&mut self) -> Result<(), Error> {
         let names = disk::list(&mut *self.disk, &self.folder).map_err(|error| failed(&error))?;
         let segments: BTreeSet<SegmentId> = names.iter().filter_map(|name| parse_file_name(name)).collect();
@@ -27,26 +27,38 @@ impl Bitcask {
                 self.run(DiskOp::Remove { path: self.folder.join(name) })?;
             }
         }
+        let last = segments.last().copied();
         for segment in segments {
+            let is_last = Some(segment) == last;
             let path = self.folder.join(file_name(segment));
             let (file, len) =
                 disk::open(&mut *self.disk, &path, OpenMode::Write).map_err(|error| failed(&error))?;
             self.files.insert(segment, (file, len));
             let has_hint = names.contains(&hint::file_name(segment));
             // Where a hint was, its segment was synced as a whole.
-            if !has_hint || !self.load_hint(segment, len)? {
-                self.load_segment(segment, file, len, has_hint)?;
+            if !has_hint || !self.load_hint(segment, (file, len), is_last)? {
+                self.load_segment(segment, (file, len), has_hint, is_last)?;
             }
         }
         Ok(())
     }
 
     /// Whether the hint told all that is in the segment.
-    fn load_hint(&mut self, segment: SegmentId, segment_len: u64) -> Result<bool, Error> {
+    fn load_hint(
+        &mut self,
+        segment: SegmentId,
+        (file, segment_len): (FileId, u64),
+        is_last: bool,
+    ) -> Result<bool, Error> {
         let bytes = self.read_hint(segment)?;
         match hint::parse(&bytes, segment) {
             Some((len, entries)) if len == segment_len => {
-                entries.into_iter().for_each(|(key, entry)| self.apply(segment, key, entry));
+                entries.iter().for_each(|(key, entry)| self.apply(segment, key, *entry));
+                if is_last && len < self.segment_bytes {
+                    let mut hint = Hint::new(segment);
+                    entries.iter().for_each(|(key, entry)| hint.push(key, *entry));
+                    self.sealed = Some(Newest { segment, file, len, hint });
+                }
                 Ok(true)
             }
             Some(_) => Err(damaged(segment, segment_len, "the segment is not as long as it was")),
@@ -64,13 +76,13 @@ impl Bitcask {
         Ok(bytes)
     }
 
-    /// Scans a segment, and seals it. `was_sealed`: all of it was promised.
+    /// Scans a segment, and seals it, or goes on in it. `was_sealed`: all of it was promised.
     fn load_segment(
         &mut self,
         segment: SegmentId,
-        file: FileId,
-        len: u64,
+        (file, len): (FileId, u64),
         was_sealed: bool,
+        is_last: bool,
     ) -> Result<(), Error> {
         let header = disk::read(&mut *self.disk, file, 0, SEGMENT_HEADER_BYTES);
         let header = header.map_err(|error| failed(&error))?;
@@ -132,6 +144,12 @@ impl Bitcask {
         }
         self.run(DiskOp::Truncate { file, len: newest.len })?;
         self.files.insert(segment, (file, newest.len));
+        if is_last && was_synced == self.is_synced && newest.len < self.segment_bytes {
+            // What was cut off must not come back behind what is written next.
+            self.run(DiskOp::Sync { file })?;
+            self.newest = Some(newest);
+            return Ok(());
+        }
         self.seal(newest)
     }
 }

@@ -25,6 +25,8 @@ impl Bitcask {
     /// Merges all segments, which are sealed.
     pub(super) fn merge(&mut self) -> Result<(), Error> {
         assert!(self.newest.is_none(), "the newest segment was sealed before");
+        // It goes with the others.
+        self.sealed = None;
         let old: Vec<SegmentId> = self.files.keys().copied().collect();
         let live: Vec<Live> = self.keys.iter().map(|(key, place)| (key.clone(), *place)).collect();
         let (mut moved, mut kept) = (Vec::with_capacity(live.len()), BTreeSet::new());

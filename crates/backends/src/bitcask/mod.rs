@@ -6,7 +6,7 @@
 //! Invariants:
 //!
 //! * The order of segments is the order of writes: of two records of one key the one behind counts.
-//! * A segment that has a hint file is synced, whole, and never changed. At most the newest has none, but for what a crash left.
+//! * A segment that has a hint file is synced and whole, and is not written to. At most the newest has none, but for what a crash left.
 //! * A batch is in one segment, in one write; its records but the last say that more follows, and all of them with which it begins.
 //!
 //! When a segment is full: it is synced, its hint is written, and, if more than half of all bytes are waste, all segments are
@@ -14,8 +14,9 @@
 //! oldest first, so that a delete never goes before what it covers. What a crash leaves of a merge repeats what is there. A live record
 //! that is damaged is not copied: its segment stays, with new deletes behind it for the keys that it has and that are gone.
 //!
-//! At opening, keys come from hints; a segment without one is scanned, and sealed with what it has. What is torn at the end of such
-//! a one was promised to nobody; damage before that is an error, as are damaged values when they are read.
+//! At opening, keys come from hints; a segment without one is scanned. What is torn at the end of such a one was promised to nobody; damage before
+//! that is an error, as are damaged values when they are read. Writes go on in the last segment while it is short, or else each start would
+//! leave one: where it has a hint, that is taken away first. Others that were scanned are sealed with what they have.
 //!
 //! Follows "Bitcask: A Log-Structured Hash Table for Fast Key/Value Data" (Sheehy and Smith, 2010). Left out: expiry, and merging
 //! beside writes: the write that fills a segment waits for the merge.
@@ -32,7 +33,7 @@ use base::checksum::crc32c;
 use base::disk::{self, Disk, DiskOp, FileId, OpenMode};
 use bytes::Bytes;
 use engine::journal::record::{self, FLAG_MORE, HEADER_BYTES, encode_record, padded_len};
-use engine::journal::segment::{SEGMENT_HEADER_BYTES, encode_header, file_name};
+use engine::journal::segment::{SEGMENT_HEADER_BYTES, encode_header, file_name, parse_header};
 use engine::journal::{Header, Kind, ParseError, SegmentId};
 use engine::{Damage, Durability, Jsn, Machine, Seq};
 use hint::{Hint, HintEntry};
@@ -90,8 +91,10 @@ pub struct Bitcask {
     keys: BTreeMap<Box<[u8]>, Place>,
     /// Open files and their lengths, the newest segment's included.
     files: BTreeMap<SegmentId, (FileId, u64)>,
-    /// Made by the first write.
+    /// Made by the first write, if the last start has left none that is not full.
     newest: Option<Newest>,
+    /// The last segment, if it is sealed and not full: the first write goes on in it.
+    sealed: Option<Newest>,
     /// Bytes of live records, padding included.
     live_bytes: u64,
     /// Bytes of the segments that the last merge left because of damage in them.
@@ -141,6 +144,7 @@ impl Bitcask {
             keys: BTreeMap::new(),
             files: BTreeMap::new(),
             newest: None,
+            sealed: None,
             live_bytes: 0,
             kept_bytes: 0,
             fence: None,
@@ -170,6 +174,20 @@ impl Bitcask {
         Ok(Newest { segment, file, len, hint: Hint::new(segment) })
     }
 
+    /// The segment that is written to from now on: the last one, if it can be gone on with.
+    fn go_on(&mut self) -> Result<Newest, Error> {
+        let Some(newest) = self.sealed.take() else { return self.begin_segment(self.is_synced) };
+        let header = disk::read(&mut *self.disk, newest.file, 0, SEGMENT_HEADER_BYTES).ok();
+        let header = header.and_then(|header| parse_header(&header, newest.segment).ok());
+        if header.is_none_or(|header| header.incarnation != u64::from(self.is_synced)) {
+            return self.begin_segment(self.is_synced);
+        }
+        // As long as it has a hint, what comes behind that would pass for damage.
+        self.run(DiskOp::Remove { path: self.folder.join(hint::file_name(newest.segment)) })?;
+        self.run(DiskOp::SyncDir { path: self.folder.clone() })?;
+        Ok(newest)
+    }
+
     /// Syncs a segment and writes its hint: from then on it is sealed.
     fn seal(&mut self, newest: Newest) -> Result<(), Error> {
         self.run(DiskOp::Sync { file: newest.file })?;
@@ -195,7 +213,7 @@ impl Bitcask {
     fn append(&mut self, batch: &[Write<'_>]) -> Result<(), Error> {
         let mut newest = match self.newest.take() {
             Some(newest) => newest,
-            None => self.begin_segment(self.is_synced)?,
+            None => self.go_on()?,
         };
         let mut data = Vec::new();
         let last = batch.len() - 1;

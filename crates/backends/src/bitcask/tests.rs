@@ -44,10 +44,54 @@ fn a_cut_leaves_whole_batches() {
             let expected = states.iter().rev().find(|(end, _)| *end <= len as u64).unwrap();
             let mut store = open(copy.path(), durability).unwrap();
             assert_eq!(all(&mut store), expected.1, "cut at {len}");
-            // What was left is sealed, and goes on.
+            // It goes on behind what was left.
             store.put(b"later", b"", b"value").unwrap();
             drop(store);
             assert_eq!(all(&mut open(copy.path(), durability).unwrap()).len(), expected.1.len() + 1);
+        }
+    }
+}
+
+#[test]
+fn many_starts_leave_no_more_segments_than_few() {
+    for durability in [Durability::Sync, Durability::None] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut expected = BTreeMap::new();
+        for start in 0..100u8 {
+            let mut store = Box::new(open(folder.path(), durability).unwrap());
+            assert_eq!(all(&mut *store), expected, "start {start}");
+            let value = vec![start; 200];
+            store.write(&[Write::Put { key: &[start], head: b"", value: &value }]).unwrap();
+            expected.insert(vec![start], value);
+            // Some are killed, and some stop.
+            if start % 3 == 0 {
+                store.close().unwrap();
+            }
+        }
+        let bytes: usize = names(folder.path(), ".seg").iter().map(|path| content(path).len()).sum();
+        let full = bytes / SEGMENT_BYTES as usize;
+        assert!(full > 2 && names(folder.path(), ".seg").len() <= full + 1, "{bytes} bytes");
+    }
+}
+
+#[test]
+fn a_segment_is_gone_on_with_as_it_was_begun() {
+    // What is synced must not lie behind what was not, nor the other way round.
+    for (first, then) in [(Durability::Sync, Durability::None), (Durability::None, Durability::Sync)] {
+        for stops in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut store = Box::new(open(folder.path(), first).unwrap());
+            store.put(b"a", b"", b"1").unwrap();
+            if stops {
+                store.close().unwrap();
+            } else {
+                drop(store);
+            }
+            let mut store = open(folder.path(), then).unwrap();
+            store.put(b"b", b"", b"2").unwrap();
+            drop(store);
+            assert_eq!(names(folder.path(), ".seg").len(), 2);
+            assert_eq!(all(&mut open(folder.path(), then).unwrap()).len(), 2);
         }
     }
 }
