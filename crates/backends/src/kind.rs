@@ -15,7 +15,7 @@ use std::path::Path;
 pub struct Settings {
     /// When a write is safe. Some engines have no [`Durability::Interval`], and refuse it.
     pub durability: Durability,
-    /// Memory for the engine's own cache, as far as it has one beside the system's. Default: 64 MiB, as our engine has.
+    /// Memory for the engine's own cache, as far as it has one beside the system's. Default: 64 MiB, as our engine has by default.
     pub cache_bytes: usize,
     /// About how large a file of the log is, where the engine is ours; of it the size of blocks is a part, where a log has these. Default: 128 MiB.
     pub segment_bytes: u64,

@@ -28,7 +28,7 @@ pub struct Options {
     /// A segment is ended when it would grow past this. Default: 128 MiB: its block of heads, kept in memory
     /// until then, stays around 15 MiB for values of 1 KiB.
     pub segment_bytes_target: u64,
-    /// Bytes of table blocks kept in memory. Default: 64 MiB.
+    /// Bytes of table blocks kept in memory. Default: 64 MiB, which leaves a program's memory to the program; a machine of its own gives more.
     pub block_cache_bytes: usize,
     /// Merged tables are about this large. Default: 16 MiB: a merge's unit of work, well below a second.
     pub table_bytes_target: u64,

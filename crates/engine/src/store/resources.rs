@@ -2,7 +2,7 @@
 //!
 //! Each size is a fixed part of a store's share of memory, within bounds outside of which it would do harm. The parts
 //! are small: what is left over is the page cache's, which holds the journal's values and every block once more. With
-//! 4 GiB for each store they are what they are by default.
+//! 4 GiB for each store they are what they are by default, but for the cache.
 
 use super::Options;
 use super::write::MEMTABLES_FROZEN_MAX;
@@ -10,8 +10,9 @@ use super::write::MEMTABLES_FROZEN_MAX;
 /// Of a store's memory one byte in so many is for memtables, those that wait for their flush among them.
 const MEMTABLES_SHARE: u64 = 16;
 
-/// And in so many for blocks of tables: the page cache has them too, a system call further away.
-const CACHE_SHARE: u64 = 64;
+/// And in so many for blocks of tables: the page cache has them too, a system call and a checksum further away, which is three times what a
+/// lookup takes by itself. A sixteenth holds the ledger of as many objects of 1 KB as would fill the memory, as a ledger has some 60 bytes of each.
+const CACHE_SHARE: u64 = 16;
 
 /// A segment is at most one part in so many of it: the heads of the one that is written, a tenth of it, are in memory.
 const SEGMENT_SHARE: u64 = 32;
@@ -19,8 +20,8 @@ const SEGMENT_SHARE: u64 = 32;
 /// A smaller memtable would make tables of a few thousand entries, and a merge for each dozen of them.
 const MEMTABLE_BYTES: (u64, u64) = (1 << 20, 16 << 20);
 
-/// A smaller cache would not hold the blocks of one merge's worth of lookups; a larger one saves next to nothing.
-const CACHE_BYTES: (u64, u64) = (4 << 20, 1 << 30);
+/// A smaller cache would not hold the blocks of one merge's worth of lookups; a larger one would be for more than a hundred million objects.
+const CACHE_BYTES: (u64, u64) = (4 << 20, 8 << 30);
 
 /// Smaller segments would be a file for every few thousand values.
 const SEGMENT_BYTES: (u64, u64) = (16 << 20, 128 << 20);
@@ -108,18 +109,20 @@ mod tests {
     }
 
     #[test]
-    fn a_store_with_four_gigabytes_has_the_defaults() {
-        let options = Resources { memory_bytes: 4 << 30, cores: 2, stores: 1 }.options();
+    fn a_store_with_four_gigabytes_has_the_defaults_and_a_larger_cache() {
+        let mut options = Resources { memory_bytes: 4 << 30, cores: 2, stores: 1 }.options();
+        assert_eq!(options.block_cache_bytes, 256 << 20);
+        options.block_cache_bytes = Options::default().block_cache_bytes;
         assert_eq!(format!("{options:?}"), format!("{:?}", Options::default()));
     }
 
     #[test]
     fn sizes_follow_the_memory_of_a_store_within_their_bounds() {
         let threads = |readers, job_threads| Concurrency { readers, job_threads };
-        assert_eq!(sizes(512, 1, 1), ([10, 8, 16, 10, 1365], threads(4, 1)));
-        assert_eq!(sizes(24 << 10, 2, 1), ([16, 384, 128, 16, 2048], threads(4, 1)));
-        assert_eq!(sizes(64 << 10, 32, 4), ([16, 256, 128, 16, 2048], threads(4, 4)));
-        assert_eq!(sizes(256 << 10, 64, 63), ([16, 65, 128, 16, 2048], threads(1, 1)));
+        assert_eq!(sizes(512, 1, 1), ([10, 32, 16, 10, 1365], threads(4, 1)));
+        assert_eq!(sizes(24 << 10, 2, 1), ([16, 1536, 128, 16, 2048], threads(4, 1)));
+        assert_eq!(sizes(64 << 10, 32, 4), ([16, 1024, 128, 16, 2048], threads(4, 4)));
+        assert_eq!(sizes(256 << 10, 64, 63), ([16, 260, 128, 16, 2048], threads(1, 1)));
         assert_eq!(sizes(0, 0, 0), ([1, 4, 16, 1, 128], threads(4, 1)));
     }
 
