@@ -1,5 +1,5 @@
 //! Everything that is read from a file and has a checksum or a version in front: records, segment headers and
-//! trailers, table blocks, the manifest, bucket properties, hash trees.
+//! trailers, table blocks, the manifest, bucket properties, hash trees, what a data folder's stores are.
 #![no_main]
 
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use kv::BucketProps;
 use kv::aae;
 use kv::props::StampedProps;
 use libfuzzer_sys::fuzz_target;
+use node::store::founding;
 
 fuzz_target!(|input: (u64, &[u8])| {
     let (place, bytes) = input;
@@ -22,6 +23,9 @@ fuzz_target!(|input: (u64, &[u8])| {
     let _ = ManifestState::decode(bytes, "MANIFEST");
     if let Some(joined) = aae::join(&[Bytes::copy_from_slice(bytes)]) {
         let _ = aae::join(&[joined]);
+    }
+    if let Ok((is, metadata)) = founding::decode(bytes) {
+        assert_eq!(founding::decode(&founding::encode(&is, &metadata)).ok(), Some((is, metadata)));
     }
     if let Ok(change) = StampedProps::decode(bytes) {
         assert_eq!(StampedProps::decode(&change.encode()).ok(), Some(change));

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-use super::super::testing::{Jobs, Standing, open};
+use super::super::testing::{Jobs, Standing, open, take_found, three_of_ten};
 use super::*;
 use backends::Visit as Visitor;
 use engine::fold::{ScanPage, Visit};
@@ -51,10 +51,7 @@ impl World {
             Lookup::Done(found) => found,
             Lookup::NeedsIo(id) => {
                 self.settle();
-                let is_it = |event: &Event| matches!(event, Event::Lookup(of, _) if *of == id);
-                let at = self.events.iter().position(is_it).unwrap();
-                let Event::Lookup(_, found) = self.events.remove(at) else { unreachable!() };
-                found
+                Ok(take_found(&mut self.events, id))
             }
         };
         found.unwrap().map(|found| found.value.unwrap())
@@ -127,18 +124,6 @@ fn a_backend_that_waits_for_nothing_is_called_at_once() {
     assert_eq!(world.store.acknowledged(), seq);
 }
 
-/// Of a hundred decades of keys: the first three of each.
-fn wants(key: &[u8]) -> Visit {
-    let number: u32 = std::str::from_utf8(key).unwrap().parse().unwrap();
-    let next = format!("{:04}", number / 10 * 10 + 10).into_bytes();
-    match number % 10 {
-        0 | 1 => Visit::Take,
-        2 => Visit::TakeAndSeek(next),
-        3..7 => Visit::Skip,
-        _ => Visit::Seek(next),
-    }
-}
-
 #[test]
 fn pages_have_what_their_visitor_takes_and_nothing_twice() {
     for kind in KINDS {
@@ -150,7 +135,7 @@ fn pages_have_what_their_visitor_takes_and_nothing_twice() {
         let (mut start, end) = (Bytes::from_static(b"0001"), Bytes::from_static(b"0951"));
         let (mut seen, mut pages) = (Vec::new(), 0);
         loop {
-            let visitor = Box::new(|key: &[u8], _: &[u8]| wants(key));
+            let visitor = Box::new(|key: &[u8], _: &[u8]| three_of_ten(key));
             let request = ScanRequest { start, end: end.clone(), items_max: 7, visitor, past_losses: false };
             let page = world.page(request);
             assert!(page.items.len() == 7 || page.next.is_none(), "{}", kind.name());

@@ -138,6 +138,7 @@ impl Merge {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::testing::three_of_ten;
     use super::*;
     use std::collections::BTreeMap;
 
@@ -149,17 +150,6 @@ mod tests {
         let copy = |(key, head): (&Bytes, &Bytes)| (key.clone(), head.clone());
         let items = range.by_ref().take(request.items_max).map(copy).collect();
         ScanPage { items, next: range.next().map(|(key, _)| key.clone()), has_left_out: false }
-    }
-
-    /// The first three of each ten, and an eighth that is left to the next leap.
-    fn wants(key: &[u8]) -> Visit {
-        let number: u32 = std::str::from_utf8(key).unwrap().parse().unwrap();
-        let next = format!("{:04}", number / 10 * 10 + 10).into_bytes();
-        match number % 10 {
-            0 | 1 => Visit::Take,
-            2 => Visit::TakeAndSeek(next),
-            _ => Visit::Seek(next),
-        }
     }
 
     fn read(maps: &[Map], visits: fn(&[u8]) -> Visit, items_max: usize) -> (Vec<Bytes>, usize) {
@@ -201,9 +191,9 @@ mod tests {
             let all: Vec<Bytes> = (0..3000).map(|number| Bytes::from(format!("{number:04}"))).collect();
             for items_max in [1000, 7, 5000] {
                 assert_eq!(read(&maps, |_| Visit::Take, items_max).0, all);
-                let wanted = |key: &&Bytes| matches!(wants(key), Visit::Take | Visit::TakeAndSeek(_));
+                let wanted = |key: &&Bytes| matches!(three_of_ten(key), Visit::Take | Visit::TakeAndSeek(_));
                 assert_eq!(
-                    read(&maps, wants, items_max).0,
+                    read(&maps, three_of_ten, items_max).0,
                     all.iter().filter(wanted).cloned().collect::<Vec<_>>()
                 );
             }

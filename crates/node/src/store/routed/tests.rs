@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-use super::super::testing::{Jobs, open};
+use super::super::testing::{Jobs, open, take_found};
 use super::*;
 use backends::Kind;
 use bytes::Bytes;
@@ -95,10 +95,7 @@ impl World {
             Lookup::Done(found) => found,
             Lookup::NeedsIo(id) => {
                 self.settle();
-                let is_it = |event: &Event| matches!(event, Event::Lookup(of, _) if *of == id);
-                let at = self.events.iter().position(is_it).unwrap();
-                let Event::Lookup(_, found) = self.events.remove(at) else { unreachable!() };
-                found
+                Ok(take_found(&mut self.events, id))
             }
         };
         let found = found.unwrap()?;
