@@ -461,6 +461,11 @@ impl Writer {
         self.fenced.as_deref()
     }
 
+    /// The write that failed, if what was acknowledged before it is not any more: without durability that is what was not written yet.
+    pub fn took_back(&self) -> Option<&str> {
+        self.fenced().filter(|_| self.durability == Durability::None && self.written < self.last_seq())
+    }
+
     /// Why the oldest waiting group is not written for now, if the disk had no room for it.
     pub fn refused(&self) -> Option<&Error> {
         self.refused.as_ref()

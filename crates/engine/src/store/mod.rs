@@ -270,6 +270,10 @@ impl Store {
     }
 
     /// Starts a scan; an event will bring its page.
+    ///
+    /// # Errors
+    /// If there are too many; and, unless it goes past losses, if something of the range was lost, or if what was acknowledged without
+    /// durability was not written in the end: a key of it would be missing without a word.
     pub fn scan(&mut self, request: ScanRequest) -> Result<ScanId, Error> {
         let id = ScanId(self.next_id());
         if self.scans.len() >= SCANS_MAX {
@@ -277,6 +281,7 @@ impl Store {
         }
         if !request.past_losses {
             self.lost.check_range(&request.start, &request.end)?;
+            self.writer.took_back().map_or(Ok(()), |cause| Err(Error::Fenced(cause.to_owned())))?;
         }
         let snapshot = self.snapshot();
         let scan = Scan::start(id, request, snapshot, &*self.spawn);

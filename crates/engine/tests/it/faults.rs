@@ -8,7 +8,9 @@ use crate::common::HandClock;
 use crate::common::disk::MemoryDisk;
 use base::Rng;
 use base::rng::SplitMix64;
-use engine::{Durability, Embedded, Error, Machine, Options};
+use bytes::Bytes;
+use engine::fold::{ScanRequest, Visit};
+use engine::{Durability, Embedded, Error, Machine, Options, Write};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -31,9 +33,13 @@ fn options() -> Options {
 }
 
 fn open(disk: &MemoryDisk) -> Result<Embedded, Error> {
+    open_with(disk, options())
+}
+
+fn open_with(disk: &MemoryDisk, options: Options) -> Result<Embedded, Error> {
     let disk = disk.clone();
     let machine = Machine::new(move || disk.clone(), HandClock::new(), SplitMix64::new(1));
-    Embedded::open(Path::new("/store"), options(), machine)
+    Embedded::open(Path::new("/store"), options, machine)
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -285,6 +291,31 @@ fn a_cut_tail_costs_the_end_and_nothing_else() {
     }
     // A record ends with zeros up to a multiple of 8.
     assert!(wholes >= 4 * (BEYOND - 8) && errors < len, "{wholes} whole, {errors} errors");
+}
+
+/// Without durability a write is acknowledged at once. If it fails later, its key is an error: for who reads it, and for who lists all.
+#[test]
+fn what_was_acknowledged_and_not_written_is_missing_from_no_scan() {
+    let disk = MemoryDisk::default();
+    let mut store = open_with(&disk, Options { durability: Durability::None, ..options() }).unwrap();
+    let scan = |store: &mut Embedded, past_losses| {
+        let visitor = Box::new(|_: &[u8], _: &[u8]| Visit::Take);
+        let (start, end) = (Bytes::new(), Bytes::from_static(b"\xFF"));
+        let page = store.scan(ScanRequest { start, end, items_max: 10, visitor, past_losses })?;
+        Ok::<_, Error>(page.items.len())
+    };
+    store.put(&key(0), b"head", b"value").unwrap();
+    disk.fail(disk.ops() + 1, u64::MAX);
+    let write = Write::Put { key: &key(1), head: b"head", value: &[b"value"] };
+    let seq = store.store().write(&[write]).unwrap();
+    assert_eq!(store.store().acknowledged(), seq);
+    // The turn that answers this hands the write to the disk, too.
+    assert_eq!(scan(&mut store, false).unwrap(), 2);
+    assert!(store.get(&key(0)).unwrap().is_some());
+    let missing = store.get(&key(1));
+    assert!(matches!(missing, Err(Error::Fenced(_))), "{missing:?}");
+    assert!(matches!(scan(&mut store, false), Err(Error::Fenced(_))));
+    assert_eq!(scan(&mut store, true).unwrap(), 1);
 }
 
 /// Runs a life of a store; what was acknowledged is in `acknowledged`, what failed in `in_doubt`, by key.
