@@ -3,7 +3,8 @@
 //!
 //! Members come that nobody knew before, leave, and take each other's place while everything else goes wrong; now and then the ring
 //! grows, alone or in the same commit. One that is gone for
-//! good is removed by force, or replaced; its hints are for those that have its partitions then. One whose disk is not what it
+//! good is removed by force, or replaced; its hints are for those that have its partitions then. If too few are left for that, it is
+//! said to be down in the end, so that nobody waits for its reports. One whose disk is not what it
 //! was is down until it has started with it. What is under way when the world is calmed down is finished.
 //!
 //! A host is a member for one life: its number is the member's. One that is to come back does so as another host.
@@ -16,7 +17,7 @@ use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
 use kv::replica::NodeId;
 use membership::ClusterId;
-use membership::state::{Change, Command, Fate, Published, Record, State, Step};
+use membership::state::{Change, Command, Fate, Published, Record, State};
 use node::{Epoch, Members, Topology};
 use ring::{MemberState, Ring, RingSize, RingVersion};
 use std::sync::Arc;
@@ -291,15 +292,13 @@ impl World {
         let is_lost = |at: usize| self.hosts[at].gone && self.mover.is_member(at);
         // Who leaves keeps what is for a member that is gone, and stays while nobody can take that one's place.
         let is_waiting = self.leaver().is_some() && !(0..self.hosts.len()).any(is_lost);
-        // Nobody reports for a member that is gone.
-        let is_settled = self.mover.state.is_settled() || !is_waiting && self.is_settled_but_for_gone();
-        is_settled && self.missing_member().is_none() && !is_waiting
+        self.mover.state.is_settled() && self.missing_member().is_none() && !is_waiting
     }
 
-    fn is_settled_but_for_gone(&self) -> bool {
-        let state = &self.mover.state;
-        let mut unadopted = state.unadopted();
-        *state.step() == Step::AtRest && unadopted.all(|node| self.hosts[usize::from(node.0)].gone)
+    /// A member that is gone for good, and whose report is waited for.
+    fn silent_member(&self) -> Option<usize> {
+        let mut unadopted = self.mover.state.unadopted().map(|node| usize::from(node.0));
+        unadopted.find(|&at| self.hosts[at].gone)
     }
 
     /// A member that is gone for good, of which that has not been said, and whose part others can take.
@@ -330,6 +329,12 @@ impl World {
             if !self.is_at_rest() && now > since + MOVES_MAX {
                 let what = format!("{:?}, {:?}", self.mover.state.step(), self.mover.heard);
                 return Err(Violation::new("moves come to their end", what));
+            }
+            if self.missing_member().is_none()
+                && let Some(at) = self.silent_member()
+            {
+                self.trace.line(format_args!("n{at} is said to be down"));
+                self.command(&Command::Down { expected: self.mover.state.version(), node: id(at) });
             }
         }
         if let Some(at) = self.leaver() {
