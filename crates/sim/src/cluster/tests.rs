@@ -1,4 +1,5 @@
 use super::*;
+use kv::Quorum;
 
 #[test]
 fn a_cluster_that_keeps_its_word() {
@@ -38,4 +39,23 @@ fn what_is_too_much_is_refused() {
 #[test]
 fn nodes_agree_on_many_buckets() {
     gossip::run(Seed(1), 5, 200).unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+/// Whoever takes no absence for an answer fails while a key's first write has come to one replica and not to the others, whatever the load.
+#[test]
+fn plain_clients_ask_for_what_buckets_say() {
+    let mut client = Client::new(Seed(1).stream("crowd", 0), &Plan::calm(Seed(1), 3));
+    client.is_plain = true;
+    let requests = (0..1_000).map(|number| client.next(number, 5, Duration::from_secs(1), 3).0);
+    let gets: Vec<_> = requests
+        .filter_map(|request| match request {
+            Request::Get(get) => Some(get),
+            _ => None,
+        })
+        .collect();
+    assert!(gets.len() > 100, "{}", gets.len());
+    for get in gets {
+        assert_eq!((get.r, get.pr, get.n_val), (Quorum::Default, Quorum::Default, None));
+        assert_eq!((get.basic_quorum, get.notfound_ok), (None, None));
+    }
 }
