@@ -129,6 +129,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Reads an entry. Strict: every byte must be accounted for.
+    #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Entry<'a>, Error> {
         decode(bytes).ok_or(Error::Malformed("ledger entry"))
     }
@@ -139,6 +140,7 @@ impl<'a> Entry<'a> {
     }
 }
 
+#[inline]
 fn decode(bytes: &[u8]) -> Option<Entry<'_>> {
     let (&kind, mut rest) = bytes.split_first()?;
     let (kind, expires) = (kind & !KIND_EXPIRES, kind & KIND_EXPIRES != 0);
@@ -172,27 +174,32 @@ pub fn put_varint(out: &mut Vec<u8>, mut number: u64) {
 /// Takes a LEB128 number off the front; `None` if it is cut short or does not fit 64 bits.
 #[inline]
 pub fn get_varint(bytes: &mut &[u8]) -> Option<u64> {
-    match bytes.split_first() {
-        // Most are lengths.
-        Some((&byte, rest)) if byte < 0x80 => {
-            *bytes = rest;
-            Some(u64::from(byte))
-        }
-        _ => get_long_varint(bytes),
-    }
+    const MORE: u8 = 0x80;
+    let seven = |byte: u8, place: u32| u64::from(byte & !MORE) << (7 * place);
+    // Most are lengths, or numbers of one field, most of which have the length of the largest: so each place where a number is
+    // read has a way that a processor foresees.
+    let (number, len) = match **bytes {
+        [a, ..] if a < MORE => (u64::from(a), 1),
+        [a, b, ..] if b < MORE => (seven(a, 0) | seven(b, 1), 2),
+        [a, b, c, ..] if c < MORE => (seven(a, 0) | seven(b, 1) | seven(c, 2), 3),
+        [a, b, c, d, ..] if d < MORE => (seven(a, 0) | seven(b, 1) | seven(c, 2) | seven(d, 3), 4),
+        _ => long_varint(bytes),
+    };
+    *bytes = bytes.get(len..).filter(|_| len > 0)?;
+    Some(number)
 }
 
-/// One of several bytes, mostly within the next eight: all of them are looked at together. How many there are is hard to
-/// foresee, for a processor too.
-fn get_long_varint(bytes: &mut &[u8]) -> Option<u64> {
+/// One of more bytes, and its length, which is 0 if it is none: mostly all of them are looked at together.
+#[inline(never)]
+fn long_varint(bytes: &[u8]) -> (u64, usize) {
     const LAST: u64 = 0x8080_8080_8080_8080;
     let Some(word) = bytes.first_chunk().map(|word| u64::from_le_bytes(*word)) else {
-        return get_varint_bytewise(bytes);
+        return varint_bytewise(bytes);
     };
     // The lowest byte without its top bit is the last one.
     let last = !word & LAST;
     if last == 0 {
-        return get_varint_bytewise(bytes);
+        return varint_bytewise(bytes);
     }
     let bits = last.trailing_zeros() + 1;
     let mut number = word & (u64::MAX >> (64 - bits)) & !LAST;
@@ -200,24 +207,22 @@ fn get_long_varint(bytes: &mut &[u8]) -> Option<u64> {
     number = number & 0x007F_007F_007F_007F | (number & 0x7F00_7F00_7F00_7F00) >> 1;
     number = number & 0x0000_3FFF_0000_3FFF | (number & 0x3FFF_0000_3FFF_0000) >> 2;
     number = number & 0x0000_0000_0FFF_FFFF | (number & 0x0FFF_FFFF_0000_0000) >> 4;
-    *bytes = &bytes[bits as usize / 8..];
-    Some(number)
+    (number, bits as usize / 8)
 }
 
 #[cold]
-fn get_varint_bytewise(bytes: &mut &[u8]) -> Option<u64> {
+fn varint_bytewise(bytes: &[u8]) -> (u64, usize) {
     let mut number = 0u64;
     for (index, &byte) in bytes.iter().enumerate().take(10) {
         if index == 9 && byte > 1 {
-            return None;
+            break;
         }
         number |= u64::from(byte & 0x7F) << (7 * index);
         if byte < 0x80 {
-            *bytes = &bytes[index + 1..];
-            return Some(number);
+            return (number, index + 1);
         }
     }
-    None
+    (0, 0)
 }
 
 #[cfg(test)]
@@ -260,10 +265,10 @@ mod tests {
                 // At the end of what there is, and in front of more.
                 for padding in [0, 1, 9] {
                     bytes.resize(len + padding, 0xFF);
-                    let (mut rest, mut bytewise) = (&bytes[..], &bytes[..]);
+                    let mut rest = &bytes[..];
                     assert_eq!(get_varint(&mut rest), Some(number));
                     assert_eq!(rest.len(), padding);
-                    assert_eq!(get_varint_bytewise(&mut bytewise), Some(number));
+                    assert_eq!(varint_bytewise(&bytes), (number, len));
                 }
                 for cut in 0..len {
                     assert_eq!(get_varint(&mut &bytes[..cut]), None);

@@ -13,6 +13,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The next `len` bytes.
+    #[inline]
     pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
@@ -40,6 +41,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A LEB128 number.
+    #[inline]
     pub fn varint(&mut self) -> Option<u64> {
         get_varint(&mut self.0)
     }
