@@ -22,7 +22,7 @@
 
 use super::version::{FIRST_LEVELED, LEVELS, RUNS_MAX, Version};
 use crate::memtable::hash;
-use crate::merge::{Run, Source};
+use crate::merge::{LedgerSource, Run};
 use crate::table::{Table, TableId, TableIter};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -102,15 +102,12 @@ impl MergePlan {
     }
 
     /// What a [`crate::merge::MergeJob`] reads.
-    pub fn sources(&self) -> Vec<Box<dyn Source>> {
-        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+    pub fn sources(&self) -> Vec<LedgerSource> {
+        let mut sources: Vec<LedgerSource> = Vec::new();
         for (level, tables) in &self.inputs {
             match level {
-                0 => sources.extend(tables.iter().map(|table| {
-                    let source: Box<dyn Source> = Box::new(TableIter::new(Arc::clone(table)));
-                    source
-                })),
-                _ => sources.push(Box::new(Run::new(tables.clone()))),
+                0 => sources.extend(tables.iter().map(|table| TableIter::new(Arc::clone(table)).into())),
+                _ => sources.push(Run::new(tables.clone()).into()),
             }
         }
         sources

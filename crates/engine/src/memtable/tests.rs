@@ -167,9 +167,9 @@ fn a_cursor_outlives_the_memtable_and_its_reader() {
     drop(memtable);
     assert!(!end.valid());
     assert_eq!((cursor.key(), cursor.seq(), cursor.entry()), (&b"c"[..], 1, &b"c"[..]));
-    cursor.next();
+    cursor.step();
     assert_eq!(cursor.key(), b"e");
-    cursor.next();
+    cursor.step();
     assert!(!cursor.valid());
     cursor.seek_first();
     assert_eq!(cursor.key(), b"a");
@@ -183,7 +183,7 @@ fn a_cursor_goes_on_into_what_was_inserted_since() {
     cursor.seek_first();
     memtable.insert(b"b", 3, &[]);
     memtable.insert(b"b", 2, &[]);
-    cursor.next();
+    cursor.step();
     assert_eq!((cursor.key(), cursor.seq()), (&b"b"[..], 3));
     cursor.seek_seq(b"b", 2);
     assert_eq!((cursor.key(), cursor.seq()), (&b"b"[..], 2));
@@ -246,7 +246,7 @@ proptest! {
             for expected in rest() {
                 prop_assert!(cursor.valid());
                 prop_assert_eq!((cursor.key(), cursor.seq(), cursor.entry()), expected);
-                cursor.next();
+                cursor.step();
             }
             prop_assert!(!cursor.valid());
         }
@@ -380,7 +380,7 @@ fn walk(reader: &MemtableReader, inserted: &AtomicU64) {
             seen += u64::from(cursor.seq() < seq_now);
             assert!(last.as_ref().is_none_or(|last| *last < at));
             last = Some(at);
-            cursor.next();
+            cursor.step();
         }
         assert_eq!(seen, seq_now, "every insert that happened before the walk is met");
         if seq_now == STRESS_INSERTS {

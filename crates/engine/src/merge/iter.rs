@@ -1,7 +1,8 @@
 //! Walks several sources as one, the newest version of each key only.
 
-use super::{Item, Source};
+use super::{Item, LedgerSource, Source};
 use crate::compaction::DeadRecord;
+use crate::drops::is_before_end;
 use crate::error::Error;
 use crate::lost::LostRange;
 use crate::table::{Block, common_prefix, hint};
@@ -10,19 +11,21 @@ use base::Disk;
 /// A cursor over the newest versions of the keys of all sources. It shows deletions; its caller leaves them out.
 ///
 /// The sources stand in the order of their entries, so that what comes next is known without a search: the one that
-/// has moved on is put where it belongs now. Where one run is much larger than the others, that is mostly where it
-/// was, and one comparison tells so; otherwise its place is found by halving. What comes behind that with which all keys of the
+/// has moved on is put where it belongs now, one place after the other. Where one run is much larger than the others, that is
+/// mostly where it was; and there are a few sources, not many. What comes behind that with which all keys of the
 /// walk have begun so far, as those of one bucket or one field do, stands beside them as a number, which mostly decides without
 /// a look at the keys.
 pub struct MergeIter {
-    sources: Vec<Box<dyn Source>>,
+    sources: Vec<LedgerSource>,
     /// The sources that are at an entry, by their entries: (key ascending, seq descending), the earlier source first.
     /// The first one's is shown.
     order: Vec<Place>,
     /// What all keys since the last seek began with; those of the order do.
     prefix: Vec<u8>,
-    /// A copy of the last key shown, for a source that has several versions of it.
-    key: Vec<u8>,
+    /// Nothing is shown from this key on, unless it is empty.
+    end: Vec<u8>,
+    /// What a key has before the end if it has a lesser hint.
+    end_hint: u64,
     read: u64,
     /// The records of versions that were left behind, where somebody keeps account of them.
     replaced: Option<Vec<DeadRecord>>,
@@ -38,12 +41,13 @@ struct Place {
 
 impl MergeIter {
     /// A cursor at no entry until it seeks.
-    pub fn new(sources: Vec<Box<dyn Source>>) -> MergeIter {
+    pub fn new(sources: Vec<LedgerSource>) -> MergeIter {
         MergeIter {
             order: Vec::with_capacity(sources.len()),
             sources,
             prefix: Vec::new(),
-            key: Vec::new(),
+            end: Vec::new(),
+            end_hint: u64::MAX,
             read: 0,
             replaced: None,
         }
@@ -87,7 +91,7 @@ impl MergeIter {
     fn is_repeated(&self) -> bool {
         let [first, second, ..] = self.order[..] else { return false };
         // They are at entries: what has ended is not in the order.
-        let key = |place: Place| self.sources[place.source].item().map(|item| item.key);
+        let key = |place: Place| self.sources[place.source].key().map(|(key, _)| key);
         first.hint == second.hint && key(first) == key(second)
     }
 
@@ -104,23 +108,20 @@ impl MergeIter {
             }
             self.step(disk, 1)?;
         }
-        let first = &self.sources[self.order[0].source];
-        if !first.repeats_keys() {
-            return self.step(disk, 0);
-        }
-        let item = first.item().expect("the first source is at an entry");
-        self.key.clear();
-        self.key.extend_from_slice(item.key);
+        let source = self.order[0].source;
         self.step(disk, 0)?;
-        while let Some(item) = self.item_at(0).filter(|item| item.key == self.key) {
-            let dead = if self.replaced.is_some() { DeadRecord::of(item.entry)? } else { None };
-            self.replaced.iter_mut().for_each(|replaced| replaced.extend(dead));
+        // Nothing else is at the key any more: what the source has of it stands first again.
+        while self.source() == Some(source) && self.sources[source].is_older() {
+            if let (Some(replaced), Some(item)) = (&mut self.replaced, self.sources[source].item()) {
+                replaced.extend(DeadRecord::of(item.entry)?);
+            }
             self.step(disk, 0)?;
         }
         Ok(())
     }
 
     /// Moves the source at `place` one entry on, and to its new place.
+    #[inline]
     fn step(&mut self, disk: &mut dyn Disk, place: usize) -> Result<(), Error> {
         self.sources[self.order[place].source].next(disk)?;
         self.read += 1;
@@ -128,42 +129,69 @@ impl MergeIter {
         Ok(())
     }
 
-    /// Puts the source at `place`, whose entry is another now, behind those that come before it.
+    /// Puts the source at `place`, whose entry is another now, behind those that come before it; or takes it out, if it has
+    /// come to its end.
+    #[inline]
     fn settle(&mut self, place: usize) {
         let source = self.order[place].source;
-        let Some(item) = self.sources[source].item() else {
+        let Some((key, shared)) = self.sources[source].key() else {
             self.order.remove(place);
             return;
         };
-        if !item.key.starts_with(&self.prefix) {
-            self.prefix.truncate(common_prefix(&self.prefix, item.key));
-            for place in &mut self.order {
-                let item = self.sources[place.source].item().expect("what has ended is not in the order");
-                place.hint = hint(&item.key[self.prefix.len()..]);
-            }
+        // Its last key began with the prefix.
+        let has_prefix = shared >= self.prefix.len() || key.starts_with(&self.prefix);
+        debug_assert!(!has_prefix || key.starts_with(&self.prefix), "a source says rightly what keys share");
+        let hint = if has_prefix { hint(&key[self.prefix.len()..]) } else { u64::MAX };
+        if hint >= self.end_hint && !is_before_end(key, &self.end) {
+            self.order.remove(place);
+            return;
         }
-        let hint = hint(&item.key[self.prefix.len()..]);
-        self.order[place].hint = hint;
-        let behind = &self.order[place + 1..];
+        if !has_prefix {
+            let len = common_prefix(&self.prefix, key);
+            self.shorten_prefix(len);
+            return self.settle(place);
+        }
+        let (sources, order) = (&self.sources, &mut self.order[place..]);
         let comes_first = |other: &Place| {
-            if other.hint != hint {
-                return other.hint < hint;
-            }
-            let other_item = self.sources[other.source].item().expect("what has ended is not in the order");
-            precedes(other_item, other.source, item, source)
+            other.hint < hint || other.hint == hint && is_before(sources, other.source, source)
         };
-        let passed = match behind.first() {
-            Some(next) if comes_first(next) => 1 + behind[1..].partition_point(comes_first),
-            _ => return,
-        };
-        self.order[place..=place + passed].rotate_left(1);
+        let mut at = 0;
+        while let Some(next) = order.get(at + 1).copied().filter(comes_first) {
+            order[at] = next;
+            at += 1;
+        }
+        order[at] = Place { hint, source };
+    }
+
+    /// Keys begin with less in common from now on.
+    #[cold]
+    fn shorten_prefix(&mut self, len: usize) {
+        let MergeIter { sources, order, prefix, end, end_hint, .. } = self;
+        prefix.truncate(len);
+        for place in order.iter_mut() {
+            let (key, _) = sources[place.source].key().expect("what has ended is not in the order");
+            place.hint = hint(&key[prefix.len()..]);
+        }
+        *end_hint = hint_of_end(end, prefix);
     }
 }
 
-/// Whether entry `a` of source `at` comes before `b` of source `bt`.
-#[inline]
-fn precedes(a: Item<'_>, at: usize, b: Item<'_>, bt: usize) -> bool {
-    let order = a.key.cmp(b.key).then_with(|| b.seq.cmp(&a.seq)).then(at.cmp(&bt));
+/// The least hint that a key behind `end` can have, where all keys begin with `prefix`. An empty end is none.
+fn hint_of_end(end: &[u8], prefix: &[u8]) -> u64 {
+    match end.strip_prefix(prefix) {
+        _ if end.is_empty() => u64::MAX,
+        Some(rest) => hint(rest),
+        None if prefix < end => u64::MAX,
+        None => 0,
+    }
+}
+
+/// Whether the entry of source `a` comes before that of source `b`, where the hints of their keys do not tell.
+#[cold]
+fn is_before(sources: &[LedgerSource], a: usize, b: usize) -> bool {
+    let item = |source: usize| sources[source].item().expect("what has ended is not in the order");
+    let (first, second) = (item(a), item(b));
+    let order = first.key.cmp(second.key).then_with(|| second.seq.cmp(&first.seq)).then(a.cmp(&b));
     order.is_lt()
 }
 
@@ -174,13 +202,16 @@ impl Source for MergeIter {
             source.seek(disk, key)?;
         }
         self.prefix.clear();
-        let mut keys = self.sources.iter().filter_map(|source| Some(source.item()?.key));
+        let keys = self.sources.iter().filter_map(|source| Some(source.key()?.0));
+        let mut keys = keys.filter(|key| is_before_end(key, &self.end));
         if let Some(first) = keys.next() {
             let len = keys.fold(first.len(), |len, key| common_prefix(&first[..len], key));
             self.prefix.extend_from_slice(&first[..len]);
         }
+        self.end_hint = hint_of_end(&self.end, &self.prefix);
         for source in 0..self.sources.len() {
-            if self.sources[source].item().is_some() {
+            let is_shown = |(key, _): (&[u8], usize)| is_before_end(key, &self.end);
+            if self.sources[source].key().is_some_and(is_shown) {
                 self.order.insert(0, Place { hint: 0, source });
                 self.settle(0);
             }
@@ -188,6 +219,7 @@ impl Source for MergeIter {
         Ok(())
     }
 
+    #[inline]
     fn next(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
         assert!(!self.order.is_empty(), "there is nothing after the end");
         let passed = self.pass_key(disk);
@@ -197,11 +229,14 @@ impl Source for MergeIter {
         passed
     }
 
+    #[inline]
     fn item(&self) -> Option<Item<'_>> {
         self.item_at(0)
     }
 
+    /// Unlike other sources it shows nothing from there on.
     fn expect_end(&mut self, key: &[u8]) {
+        self.end = key.to_vec();
         self.sources.iter_mut().for_each(|source| source.expect_end(key));
     }
 

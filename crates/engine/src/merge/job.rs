@@ -5,7 +5,7 @@
 //! made so far are removed, as far as the disk lets them be; whatever stays, after a crash too, is in no manifest
 //! and is removed when the store is opened.
 
-use super::{Item, MergeIter, Source};
+use super::{Item, LedgerSource, MergeIter, Source};
 use crate::compaction::DeadRecord;
 use crate::drops::DroppedRanges;
 use crate::entry::{Entry, Location};
@@ -130,7 +130,7 @@ enum Step {
 impl MergeJob {
     /// A job that merges `sources`; where they have the same version of a key, it is taken from the first.
     pub fn new(
-        sources: Vec<Box<dyn Source>>,
+        sources: Vec<LedgerSource>,
         request: MergeRequest,
         outcome: Outcome<Result<MergeOutput, Error>>,
     ) -> MergeJob {

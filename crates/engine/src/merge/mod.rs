@@ -24,4 +24,4 @@ mod tests;
 pub use back::{BackIter, BackSource, MemtableBack};
 pub use iter::MergeIter;
 pub use job::{MergeJob, MergeOutput, MergeRequest, MergeStats};
-pub use source::{Item, MemtableSource, Run, Source};
+pub use source::{Item, LedgerSource, MemtableSource, Run, Source};

@@ -33,6 +33,12 @@ pub trait Source: Send {
     /// The entry it is at; `None` past the end.
     fn item(&self) -> Option<Item<'_>>;
 
+    /// The key of the entry it is at, and how many of its first bytes are certainly those of the key that it was at before, if it has gone
+    /// on by [`Source::next`].
+    fn key(&self) -> Option<(&[u8], usize)> {
+        self.item().map(|item| (item.key, 0))
+    }
+
     /// What will be asked for after the next seek ends before `key`, unless that is empty: what lies further on is not to be read. Of that
     /// versions may be left out, so what is shown there means nothing.
     fn expect_end(&mut self, _key: &[u8]) {}
@@ -50,9 +56,91 @@ pub trait Source: Send {
         Vec::new()
     }
 
-    /// Whether it may have several versions of a key; most have the newest only.
-    fn repeats_keys(&self) -> bool {
+    /// Whether the entry is an older version of the key that it was at before, if it has gone on by [`Source::next`]; most sources
+    /// have the newest only.
+    fn is_older(&self) -> bool {
         false
+    }
+}
+
+/// Any source of the ledger. A walk asks its sources several times for each entry, so they are asked by name, not through a table of
+/// functions.
+pub enum LedgerSource {
+    /// A memtable.
+    Memtable(MemtableSource),
+    /// A table.
+    Table(TableIter),
+    /// The tables of a level, or some of them.
+    Run(Run),
+}
+
+macro_rules! each {
+    ($self:expr, $source:ident => $call:expr) => {
+        match $self {
+            LedgerSource::Memtable($source) => $call,
+            LedgerSource::Table($source) => $call,
+            LedgerSource::Run($source) => $call,
+        }
+    };
+}
+
+impl Source for LedgerSource {
+    fn seek(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error> {
+        each!(self, source => Source::seek(source, disk, key))
+    }
+
+    #[inline]
+    fn next(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        each!(self, source => Source::next(source, disk))
+    }
+
+    #[inline]
+    fn item(&self) -> Option<Item<'_>> {
+        each!(self, source => Source::item(source))
+    }
+
+    #[inline]
+    fn key(&self) -> Option<(&[u8], usize)> {
+        each!(self, source => Source::key(source))
+    }
+
+    fn expect_end(&mut self, key: &[u8]) {
+        each!(self, source => Source::expect_end(source, key));
+    }
+
+    fn block(&self) -> Option<(u32, &Block)> {
+        each!(self, source => Source::block(source))
+    }
+
+    fn cut_out(&mut self) {
+        each!(self, source => Source::cut_out(source));
+    }
+
+    fn take_lost(&mut self) -> Vec<LostRange> {
+        each!(self, source => Source::take_lost(source))
+    }
+
+    #[inline]
+    fn is_older(&self) -> bool {
+        each!(self, source => Source::is_older(source))
+    }
+}
+
+impl From<MemtableSource> for LedgerSource {
+    fn from(source: MemtableSource) -> LedgerSource {
+        LedgerSource::Memtable(source)
+    }
+}
+
+impl From<TableIter> for LedgerSource {
+    fn from(source: TableIter) -> LedgerSource {
+        LedgerSource::Table(source)
+    }
+}
+
+impl From<Run> for LedgerSource {
+    fn from(source: Run) -> LedgerSource {
+        LedgerSource::Run(source)
     }
 }
 
@@ -61,12 +149,19 @@ impl Source for TableIter {
         TableIter::seek(self, disk, key)
     }
 
+    #[inline]
     fn next(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
         TableIter::next(self, disk)
     }
 
+    #[inline]
     fn item(&self) -> Option<Item<'_>> {
         self.valid().then(|| Item { key: self.key(), seq: self.seq(), entry: self.entry() })
+    }
+
+    #[inline]
+    fn key(&self) -> Option<(&[u8], usize)> {
+        self.valid().then(|| (self.key(), self.shared()))
     }
 
     fn expect_end(&mut self, key: &[u8]) {
@@ -90,17 +185,20 @@ impl Source for TableIter {
 pub struct MemtableSource {
     cursor: Cursor,
     seq_max: Seq,
+    is_older: bool,
 }
 
 impl MemtableSource {
     /// The versions of `memtable` that are not newer than `seq_max`: `Seq(u64::MAX)` for all of a frozen one.
     pub fn new(memtable: &MemtableReader, seq_max: Seq) -> MemtableSource {
-        MemtableSource { cursor: memtable.cursor(), seq_max }
+        MemtableSource { cursor: memtable.cursor(), seq_max, is_older: false }
     }
 
     fn skip_newer(&mut self) {
         while self.cursor.valid() && self.cursor.seq() > self.seq_max.0 {
-            self.cursor.next();
+            self.cursor.step();
+            // No version of this key has been shown.
+            self.is_older = false;
         }
     }
 }
@@ -108,16 +206,19 @@ impl MemtableSource {
 impl Source for MemtableSource {
     fn seek(&mut self, _disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error> {
         self.cursor.seek(key);
+        self.is_older = false;
         self.skip_newer();
         Ok(())
     }
 
+    #[inline]
     fn next(&mut self, _disk: &mut dyn Disk) -> Result<(), Error> {
-        self.cursor.next();
+        self.is_older = self.cursor.step();
         self.skip_newer();
         Ok(())
     }
 
+    #[inline]
     fn item(&self) -> Option<Item<'_>> {
         self.cursor.valid().then(|| Item {
             key: self.cursor.key(),
@@ -126,8 +227,14 @@ impl Source for MemtableSource {
         })
     }
 
-    fn repeats_keys(&self) -> bool {
-        true
+    #[inline]
+    fn key(&self) -> Option<(&[u8], usize)> {
+        self.cursor.valid().then(|| (self.cursor.key(), 0))
+    }
+
+    #[inline]
+    fn is_older(&self) -> bool {
+        self.is_older
     }
 }
 
@@ -230,6 +337,7 @@ impl Source for Run {
         self.settle(disk)
     }
 
+    #[inline]
     fn next(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
         let Some(iter) = &mut self.iter else { panic!("there is nothing after the end") };
         if let Err(error) = iter.next(disk) {
@@ -239,8 +347,14 @@ impl Source for Run {
         self.settle(disk)
     }
 
+    #[inline]
     fn item(&self) -> Option<Item<'_>> {
         self.iter.as_ref().and_then(Source::item)
+    }
+
+    #[inline]
+    fn key(&self) -> Option<(&[u8], usize)> {
+        self.iter.as_ref().and_then(Source::key)
     }
 
     fn expect_end(&mut self, key: &[u8]) {

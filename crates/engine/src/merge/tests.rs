@@ -1,6 +1,8 @@
 //! Merges against a model of the ledger.
 
-use super::{Item, MemtableSource, MergeIter, MergeJob, MergeOutput, MergeRequest, Run, Source};
+use super::{
+    Item, LedgerSource, MemtableSource, MergeIter, MergeJob, MergeOutput, MergeRequest, Run, Source,
+};
 use crate::Seq;
 use crate::drops::{DroppedRanges, RangeDrop};
 use crate::entry::{Entry, Jsn, Location};
@@ -31,11 +33,7 @@ fn request(table_bytes_target: u64) -> MergeRequest {
     }
 }
 
-fn run(
-    disk: &mut MemDisk,
-    sources: Vec<Box<dyn Source>>,
-    request: MergeRequest,
-) -> Result<MergeOutput, Error> {
+fn run(disk: &mut MemDisk, sources: Vec<LedgerSource>, request: MergeRequest) -> Result<MergeOutput, Error> {
     let outcome = Outcome::new();
     let mut job = MergeJob::new(sources, request, outcome.clone());
     while job.slice(disk) == Progress::More {
@@ -68,8 +66,8 @@ fn entry_of(key: &[u8], seq: u64, deleted: bool) -> Vec<u8> {
 }
 
 /// Every other source is a memtable with all versions, the rest are tables with the newest of each key.
-fn sources(disk: &mut MemDisk, history: &[Vec<(Vec<u8>, bool)>]) -> (Vec<Box<dyn Source>>, Model) {
-    let (mut sources, mut newest, mut seq) = (Vec::<Box<dyn Source>>::new(), Model::new(), 0);
+fn sources(disk: &mut MemDisk, history: &[Vec<(Vec<u8>, bool)>]) -> (Vec<LedgerSource>, Model) {
+    let (mut sources, mut newest, mut seq) = (Vec::<LedgerSource>::new(), Model::new(), 0);
     for (number, versions) in history.iter().enumerate() {
         let (mut memtable, mut model) = (Memtable::new(1 << 16), Model::new());
         for (key, deleted) in versions {
@@ -80,9 +78,9 @@ fn sources(disk: &mut MemDisk, history: &[Vec<(Vec<u8>, bool)>]) -> (Vec<Box<dyn
         }
         newest.extend(model.clone());
         sources.push(if number % 2 == 0 {
-            Box::new(MemtableSource::new(&memtable.reader(), Seq(u64::MAX)))
+            MemtableSource::new(&memtable.reader(), Seq(u64::MAX)).into()
         } else {
-            Box::new(TableIter::new(table(disk, number as u64 + 1, &model)))
+            TableIter::new(table(disk, number as u64 + 1, &model)).into()
         });
     }
     (sources, newest)
@@ -92,13 +90,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn the_newest_version_of_each_key_is_left(history in histories(), from in vec(0u8..6, 0..3)) {
+    fn the_newest_version_of_each_key_is_left(
+        history in histories(), from in vec(0u8..6, 0..3), end in vec(0u8..6, 1..3),
+    ) {
         let mut disk = MemDisk::default();
         let (all, newest) = sources(&mut disk, &history);
         let mut iter = MergeIter::new(all);
         prop_assert_eq!(&collect(&mut disk, &mut iter, &[]), &newest);
         prop_assert_eq!(iter.versions_read() as usize >= newest.len(), true);
         let rest: Model = newest.range(from.clone()..).map(|(k, v)| (k.clone(), v.clone())).collect();
+        prop_assert_eq!(&collect(&mut disk, &mut iter, &from), &rest);
+        // With an end there is nothing behind it, and all before it; and the next walk may have none again.
+        iter.expect_end(&end);
+        let mut before_end = rest.clone();
+        before_end.retain(|key, _| *key < end);
+        prop_assert_eq!(collect(&mut disk, &mut iter, &from), before_end);
+        iter.expect_end(&[]);
         prop_assert_eq!(collect(&mut disk, &mut iter, &from), rest);
     }
 
@@ -140,7 +147,7 @@ fn a_version_that_has_ended_is_a_deletion() {
         }
         let source = MemtableSource::new(&memtable.reader(), Seq(u64::MAX));
         let request = MergeRequest { drop_deletions, now_ms: 2000, ..request(1000) };
-        let output = run(&mut disk, vec![Box::new(source)], request).unwrap();
+        let output = run(&mut disk, vec![source.into()], request).unwrap();
         let left = contents(&mut disk, &output.tables);
         let gone = |key: &[u8]| left.get(key).map(|(_, entry)| Entry::decode(entry).unwrap().is_gone(0));
         let ended = (!drop_deletions).then_some(true);
@@ -172,9 +179,11 @@ fn a_memtable_can_be_read_as_of_a_seq() {
         memtable.insert(b"a", seq, &[&entry(b"a", seq, 1)]);
     }
     memtable.insert(b"b", 11, &[&deletion(11)]);
-    for (seq_max, expected) in [(0, vec![]), (4, vec![4]), (10, vec![10]), (11, vec![10, 11])] {
+    // Behind a version that is too new comes one of the same key that is not: no older version of what was shown.
+    memtable.insert(b"b", 9, &[&deletion(9)]);
+    for (seq_max, expected) in [(0, vec![]), (4, vec![4]), (10, vec![10, 9]), (11, vec![10, 11])] {
         let source = MemtableSource::new(&memtable.reader(), Seq(seq_max));
-        let model = collect(&mut disk, &mut MergeIter::new(vec![Box::new(source)]), &[]);
+        let model = collect(&mut disk, &mut MergeIter::new(vec![source.into()]), &[]);
         assert_eq!(model.values().map(|(seq, _)| *seq).collect::<Vec<_>>(), expected);
     }
 }
@@ -192,7 +201,7 @@ fn large_memtable() -> (Memtable, Model) {
 
 fn flush(disk: &mut MemDisk, memtable: &Memtable, target: u64) -> Result<MergeOutput, Error> {
     let source = MemtableSource::new(&memtable.reader(), Seq(u64::MAX));
-    run(disk, vec![Box::new(source)], request(target))
+    run(disk, vec![source.into()], request(target))
 }
 
 #[test]
@@ -201,7 +210,7 @@ fn large_merges_are_cut_into_slices_and_tables() {
     let (memtable, model) = large_memtable();
     let source = MemtableSource::new(&memtable.reader(), Seq(u64::MAX));
     let outcome = Outcome::new();
-    let mut job = MergeJob::new(vec![Box::new(source)], request(100_000), outcome.clone());
+    let mut job = MergeJob::new(vec![source.into()], request(100_000), outcome.clone());
     let mut slices = 1;
     while job.slice(&mut disk) == Progress::More {
         slices += 1;
@@ -223,7 +232,7 @@ fn nothing_left_is_no_table() {
     memtable.insert(b"a", 1, &[&deletion(1)]);
     let source = MemtableSource::new(&memtable.reader(), Seq(u64::MAX));
     let request = MergeRequest { drop_deletions: true, ..request(1000) };
-    let output = run(&mut disk, vec![Box::new(source)], request).unwrap();
+    let output = run(&mut disk, vec![source.into()], request).unwrap();
     assert!(output.tables.is_empty() && disk.files.is_empty());
     assert_eq!(output.stats.deletions_dropped, 1);
 }
@@ -261,7 +270,7 @@ fn a_damaged_block_is_cut_out() {
     let path = input.path().to_path_buf();
     let middle = disk.files[&path].len() / 2;
     disk.files.get_mut(&path).unwrap()[middle] ^= 1;
-    let output = run(&mut disk, vec![Box::new(Run::new(vec![input]))], request(50_000)).unwrap();
+    let output = run(&mut disk, vec![Run::new(vec![input]).into()], request(50_000)).unwrap();
     let [lost] = &output.lost[..] else { panic!("{:?}", output.lost) };
     let is_lost = |key: &Vec<u8>| lost.contains(key);
     assert!(model.iter().all(|(key, (seq, _))| !is_lost(key) || *seq < lost.below.0));
@@ -271,13 +280,13 @@ fn a_damaged_block_is_cut_out() {
 
 /// Keys of a source that are in the segments, beside others.
 fn of_segments(disk: &mut MemDisk, layers: &[(Model, u8)], wanted: Option<&KeySegments>) -> MergeIter {
-    let mut sources: Vec<Box<dyn Source>> = Vec::new();
+    let mut sources: Vec<LedgerSource> = Vec::new();
     let mut id = 0;
     for (model, kind) in layers {
         if *kind == 0 {
             let mut memtable = Memtable::new(1 << 16);
             model.iter().for_each(|(key, (seq, entry))| memtable.insert(key, *seq, &[entry]));
-            sources.push(Box::new(MemtableSource::new(&memtable.reader(), Seq(u64::MAX))));
+            sources.push(MemtableSource::new(&memtable.reader(), Seq(u64::MAX)).into());
             continue;
         }
         let model: Vec<_> = model.iter().collect();
@@ -290,10 +299,10 @@ fn of_segments(disk: &mut MemDisk, layers: &[(Model, u8)], wanted: Option<&KeySe
             tables.push(if (number + usize::from(*kind)) % 3 == 0 { as_version_2(disk, &new) } else { new });
         }
         sources.push(match (tables.as_slice(), wanted) {
-            ([table], Some(wanted)) => Box::new(TableIter::of_segments(Arc::clone(table), wanted.clone())),
-            ([table], None) => Box::new(TableIter::new(Arc::clone(table))),
-            (_, Some(wanted)) => Box::new(Run::new(tables).of_segments(wanted.clone())),
-            (_, None) => Box::new(Run::new(tables)),
+            ([table], Some(wanted)) => TableIter::of_segments(Arc::clone(table), wanted.clone()).into(),
+            ([table], None) => TableIter::new(Arc::clone(table)).into(),
+            (_, Some(wanted)) => Run::new(tables).of_segments(wanted.clone()).into(),
+            (_, None) => Run::new(tables).into(),
         });
     }
     MergeIter::new(sources)

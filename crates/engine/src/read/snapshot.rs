@@ -6,7 +6,7 @@ use crate::key_segments::KeySegments;
 use crate::lost::LostRanges;
 use crate::manifest::{LEVELS, Version};
 use crate::memtable::MemtableReader;
-use crate::merge::{BackIter, BackSource, MemtableBack, MemtableSource, MergeIter, Run, Source};
+use crate::merge::{BackIter, BackSource, LedgerSource, MemtableBack, MemtableSource, MergeIter, Run};
 use crate::store::Segments;
 use crate::table::TableIter;
 use std::sync::Arc;
@@ -34,31 +34,31 @@ impl Snapshot {
 
     /// A cursor over the newest version of each key, in key order.
     pub(crate) fn iter(&self) -> MergeIter {
-        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        let mut sources: Vec<LedgerSource> = Vec::new();
         for memtable in &self.memtables {
-            sources.push(Box::new(MemtableSource::new(memtable, self.seq)));
+            sources.push(MemtableSource::new(memtable, self.seq).into());
         }
         for table in self.version.level(0) {
-            sources.push(Box::new(TableIter::new(Arc::clone(table))));
+            sources.push(TableIter::new(Arc::clone(table)).into());
         }
         for level in (1..LEVELS).filter(|&level| !self.version.level(level).is_empty()) {
-            sources.push(Box::new(Run::new(self.version.level(level).to_vec())));
+            sources.push(Run::new(self.version.level(level).to_vec()).into());
         }
         MergeIter::new(sources)
     }
 
     /// The same, but for blocks of tables that hold no key of `segments`: of those it shows all keys, and some others.
     pub(crate) fn iter_of(&self, segments: &KeySegments) -> MergeIter {
-        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        let mut sources: Vec<LedgerSource> = Vec::new();
         for memtable in &self.memtables {
-            sources.push(Box::new(MemtableSource::new(memtable, self.seq)));
+            sources.push(MemtableSource::new(memtable, self.seq).into());
         }
         for table in self.version.level(0) {
-            sources.push(Box::new(TableIter::of_segments(Arc::clone(table), segments.clone())));
+            sources.push(TableIter::of_segments(Arc::clone(table), segments.clone()).into());
         }
         for level in (1..LEVELS).filter(|&level| !self.version.level(level).is_empty()) {
             let run = Run::new(self.version.level(level).to_vec());
-            sources.push(Box::new(run.of_segments(segments.clone())));
+            sources.push(run.of_segments(segments.clone()).into());
         }
         MergeIter::new(sources)
     }

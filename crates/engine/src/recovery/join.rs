@@ -89,7 +89,7 @@ impl Join {
     pub fn new(request: JoinRequest) -> Join {
         // Runs come first: where a table has the same version, the run's entry says where the record stands now.
         let all = request.runs.iter().chain(&request.tables);
-        let sources = all.map(|table| Box::new(TableIter::new(Arc::clone(table))) as Box<dyn Source>);
+        let sources = all.map(|table| TableIter::new(Arc::clone(table)).into());
         let mut iter = MergeIter::new(sources.collect());
         iter.cut_out();
         let joined = Joined::default();

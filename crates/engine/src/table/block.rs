@@ -152,14 +152,24 @@ impl Block {
     }
 
     /// The entry at `index`, which must be below [`Block::count`].
+    #[inline]
     pub(crate) fn item(&self, index: usize) -> Result<Item, Damage> {
         self.try_item(index).ok_or_else(|| self.malformed())
     }
 
+    #[inline]
     fn try_item(&self, index: usize) -> Option<Item> {
-        let start = self.entry_start(index)?;
-        let end = if index + 1 == self.count() { self.bytes.len() } else { self.entry_start(index + 1)? };
-        let mut fields = Fields::new(self.bytes.get(start..end)?);
+        let bytes = &self.bytes[..];
+        let entries_at = self.entries_at as usize;
+        // Behind its own offset stands that of the next one, where it ends.
+        let (start, end) = match *bytes.get(self.offset_at(index)..)? {
+            [a, b, c, d, ..] if index + 1 < self.count() => {
+                (u16::from_le_bytes([a, b]), entries_at + usize::from(u16::from_le_bytes([c, d])))
+            }
+            [a, b, ..] => (u16::from_le_bytes([a, b]), bytes.len()),
+            _ => return None,
+        };
+        let mut fields = Fields::new(bytes.get(entries_at + usize::from(start)..end)?);
         let suffix_len = usize::try_from(fields.varint()?).ok()?;
         let suffix_start = end - fields.rest().len();
         fields.take(suffix_len)?;
@@ -181,9 +191,14 @@ impl Block {
 
     #[inline]
     fn entry_start(&self, index: usize) -> Option<usize> {
-        let at = HEADER_BYTES + self.count() + index * OFFSET_BYTES;
-        let offset = self.bytes.get(at..)?.first_chunk()?;
+        let offset = self.bytes.get(self.offset_at(index)..)?.first_chunk()?;
         Some(self.entries_at as usize + usize::from(u16::from_le_bytes(*offset)))
+    }
+
+    /// Where the offset of the entry at `index` stands.
+    #[inline]
+    fn offset_at(&self, index: usize) -> usize {
+        HEADER_BYTES + self.count() + index * OFFSET_BYTES
     }
 
     #[cold]

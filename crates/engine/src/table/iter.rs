@@ -33,6 +33,8 @@ pub struct TableIter {
     /// Begins with what all keys of the block begin with.
     key: Vec<u8>,
     prefix_len: usize,
+    /// What of it is that of the key before, in a walk forward.
+    shared: usize,
     seq: Seq,
     entry: Range<usize>,
     /// What was left out, where damaged blocks are.
@@ -72,6 +74,7 @@ impl TableIter {
             index: 0,
             key: Vec::new(),
             prefix_len: 0,
+            shared: 0,
             seq: Seq(0),
             entry: 0..0,
             cut_out: None,
@@ -139,10 +142,16 @@ impl TableIter {
     }
 
     /// Goes one entry on. Panics past the end.
+    #[inline]
     pub fn next(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
-        assert!(self.valid(), "there is nothing after the end");
+        let Some((number, block)) = &self.block else { panic!("there is nothing after the end") };
         self.index += 1;
-        self.settle(disk)
+        if self.index == block.count() {
+            let next = number + 1;
+            return self.enter(disk, next);
+        }
+        self.shared = self.prefix_len;
+        self.decode()
     }
 
     /// Goes to the last entry whose key is before `key`, or to the last of all. After an error, and where there is
@@ -198,6 +207,11 @@ impl TableIter {
         &self.key
     }
 
+    /// So many of the key's first bytes are certainly those of the key before, if it has gone on by [`TableIter::next`].
+    pub fn shared(&self) -> usize {
+        self.shared
+    }
+
     /// The entry's seq. Means nothing past the end.
     pub fn seq(&self) -> Seq {
         self.seq
@@ -226,6 +240,7 @@ impl TableIter {
         self.decode()
     }
 
+    #[inline]
     fn decode(&mut self) -> Result<(), Error> {
         let Some((_, block)) = &self.block else { return Ok(()) };
         let item = match block.item(self.index) {
@@ -295,6 +310,7 @@ impl TableIter {
         self.key.clear();
         self.key.extend_from_slice(block.prefix());
         self.prefix_len = self.key.len();
+        self.shared = 0;
         self.block = Some((number, block));
         Ok(())
     }

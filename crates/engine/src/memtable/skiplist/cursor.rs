@@ -66,13 +66,16 @@ impl Cursor {
         self.node = self.list.last_before(key).map(|node| node.0);
     }
 
-    /// Goes one entry on. Panics past the last entry.
-    pub fn next(&mut self) {
-        let next = self.node().next();
+    /// Goes one entry on, and tells whether that is an older version of the same key. Panics past the last entry.
+    pub fn step(&mut self) -> bool {
+        let node = self.node();
+        let next = node.next();
         // Whoever walks on finds it in the cache.
         // SAFETY: every tower has level 0.
         next.inspect(|next| unsafe { next.prefetch_next(0) });
+        let is_older = next.is_some_and(|next| next.key() == node.key());
         self.node = next.map(|node| node.0);
+        is_older
     }
 
     /// True at an entry, false past the last one.

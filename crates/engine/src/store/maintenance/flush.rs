@@ -4,7 +4,7 @@ use super::backlog::Underway;
 use super::manifest::Edit;
 use super::merge::in_level;
 use crate::entry::Seq;
-use crate::merge::{MemtableSource, MergeJob, Source};
+use crate::merge::{MemtableSource, MergeJob};
 use crate::store::Store;
 use base::spawn::Outcome;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ impl Store {
             return;
         }
         let Some(oldest) = self.frozen.front() else { return };
-        let source: Box<dyn Source> = Box::new(MemtableSource::new(&oldest.reader, Seq(u64::MAX)));
+        let source = MemtableSource::new(&oldest.reader, Seq(u64::MAX));
         let outcome = Outcome::new();
-        let job = MergeJob::new(vec![source], self.merge_request(0, u64::MAX, false), outcome.clone());
+        let job = MergeJob::new(vec![source.into()], self.merge_request(0, u64::MAX, false), outcome.clone());
         let job = job.with_sample_in(Arc::clone(&self.version));
         let versions = oldest.reader.len() as u64;
         self.maintenance.flush = Some(Underway::begin(&*self.spawn, job, versions, outcome));

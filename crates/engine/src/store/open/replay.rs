@@ -285,8 +285,8 @@ impl<'a> Recovery<'a> {
             lost: Arc::default(),
             now_ms: 0,
         };
-        let source = Box::new(MemtableSource::new(&full.reader, Seq(u64::MAX)));
-        let mut job = MergeJob::new(vec![source], request, outcome.clone());
+        let source = MemtableSource::new(&full.reader, Seq(u64::MAX));
+        let mut job = MergeJob::new(vec![source.into()], request, outcome.clone());
         while job.slice(self.disk) == Progress::More {}
         let output = outcome.take().expect("a job that is done has its outcome")?;
         let added: Vec<_> = output.tables.into_iter().map(|table| (0, table)).collect();
