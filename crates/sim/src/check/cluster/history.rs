@@ -16,6 +16,8 @@ pub(super) struct Write {
     pub(super) started: Monotonic,
     /// It was acknowledged, and no loss that the world has done since takes the promise back.
     pub(super) acknowledged: Option<Acknowledged>,
+    /// What it wrote has ended.
+    pub(super) has_ended: bool,
 }
 
 /// A promise.
@@ -122,7 +124,7 @@ impl History {
         started: Monotonic,
     ) -> usize {
         let writes = &mut self.0.entry(key.clone()).or_default().writes;
-        writes.push(Write { kind, context, told: None, started, acknowledged: None });
+        writes.push(Write { kind, context, told: None, started, acknowledged: None, has_ended: false });
         writes.len() - 1
     }
 
@@ -157,7 +159,7 @@ impl History {
     pub(super) fn on_end(&mut self, is_of: impl Fn(&KeyName) -> bool) {
         let ended = self.0.iter_mut().filter(|(key, _)| is_of(key));
         for write in ended.flat_map(|(_, history)| &mut history.writes) {
-            write.acknowledged = None;
+            (write.acknowledged, write.has_ended) = (None, true);
         }
     }
 

@@ -195,9 +195,11 @@ impl Checks {
                 if rows.is_empty() {
                     continue;
                 }
+                // What came later from the same node covers it, and does not show it.
+                let has_ended = of_key.of(number).any(|write| write.has_ended);
                 if let Some(times) = at_all.replaced(of_key, number) {
                     replaced.insert((key.clone(), number), times);
-                } else if let Some(dot) = at_all.dots.get(&number) {
+                } else if let Some(dot) = at_all.dots.get(&number).filter(|_| !has_ended) {
                     bound.push(Bound { key: key.clone(), rows, dot: Some(*dot) });
                 }
             }

@@ -505,3 +505,18 @@ fn a_query_tells_what_all_primaries_have_and_not_what_they_have_replaced() {
     cluster.checks.on_loss(1, Monotonic(cluster.time + 1));
     cluster.told(&["-3", "7"], false).expect("a disk that is not what it was");
 }
+
+#[test]
+fn a_query_need_not_tell_what_has_ended() {
+    let mut cluster = cluster();
+    cluster.written(SIBLINGS_BUCKET, SEVEN, None);
+    cluster.sent_to_all(SEVEN, 1);
+    cluster.time += 1;
+    cluster.checks.on_end(&bucket(SIBLINGS_BUCKET).name, Monotonic(cluster.time), 1);
+    cluster.written(SIBLINGS_BUCKET, MINUS_THREE, None);
+    // Its context covers what the same node wrote before.
+    cluster.sent_to_all(MINUS_THREE, 2);
+    cluster.search(&numbers_between("-40", "1000"));
+    cluster.told(&["-3"], false).unwrap();
+    cluster.checks.on_searched().unwrap();
+}
