@@ -406,6 +406,15 @@ fn tables_come_newest_first_and_overlaps_are_found() {
     assert_eq!(ids("d"), [4, 6]);
     assert_eq!(ids("A"), [0u64; 0]);
     assert_eq!(ids("zz"), [0u64; 0]);
+    // Whoever will be asked is told of before, and the keys of those that do not reach so far are looked at last.
+    let told = |key: &str| {
+        let mut told = Vec::new();
+        version.cursor(key.as_bytes(), |table| told.push(table.id().0));
+        told
+    };
+    assert_eq!(told("f"), [5, 4, 6, 2]);
+    assert_eq!(told("h"), [5, 4, 6, 2]);
+    assert_eq!(told("A"), [5, 4]);
     let overlapping = |min: &str, max: &str| {
         let tables = version.overlapping(DEEP, min.as_bytes(), max.as_bytes());
         tables.iter().map(|table| table.id().0).collect::<Vec<_>>()

@@ -41,12 +41,14 @@ struct Level {
     deletions: u64,
 }
 
-/// How far a lookup has come in a version: what a lookup that waits for the disk keeps. The default is the start.
-#[derive(Clone, Copy, Debug, Default)]
+/// How far a lookup of a key has come in a version, and where in its levels the key can be: see [`Version::cursor`].
+#[derive(Clone, Copy, Debug)]
 pub struct TableCursor {
     level: usize,
     /// In level 0, the next table to look at.
     index: usize,
+    /// In each level below 0, how many tables begin at or before the key: the last of them can hold it.
+    counts: [u32; LEVELS],
 }
 
 impl TableCursor {
@@ -100,8 +102,30 @@ impl Version {
         Version::new(levels)
     }
 
+    /// The start of a lookup of `key`. Where there are levels below 0 it tells `ahead` of the tables that will be asked, whatever
+    /// they say: whoever asks for memory of all of them at once waits for it once, where one after the other are as many waits.
+    #[inline]
+    pub fn cursor(&self, key: &[u8], mut ahead: impl FnMut(&Table)) -> TableCursor {
+        let mut cursor = TableCursor { level: 0, index: 0, counts: [0; LEVELS] };
+        if self.populated == 0 {
+            // What level 0 has is small, and a processor looks ahead by itself from one table to the next.
+            return cursor;
+        }
+        self.levels[0].tables.iter().for_each(|table| ahead(table));
+        for level in levels_in(self.populated) {
+            let Level { tables, min_keys, .. } = &self.levels[level];
+            let count = min_keys.count_at_most(key);
+            cursor.counts[level] =
+                u32::try_from(count).expect("a level of 2^32 tables has more keys than there are");
+            if let Some(last) = count.checked_sub(1) {
+                ahead(&tables[last]);
+            }
+        }
+        cursor
+    }
+
     /// The next table that can hold `key`, from the newest to the oldest: the first that has it has its newest
-    /// version. `cursor` says where the lookup stands, and is moved on.
+    /// version. `cursor`, which was made for this key, says where the lookup stands, and is moved on.
     #[inline]
     pub fn next_table(&self, key: &[u8], cursor: &mut TableCursor) -> Option<&Arc<Table>> {
         self.next_table_if(key, cursor, |_| true)
@@ -125,11 +149,11 @@ impl Version {
             }
             cursor.level = 1;
         }
-        let mut left = self.populated.checked_shr(cursor.level as u32).unwrap_or(0);
-        while left != 0 {
-            let level = cursor.level + left.trailing_zeros() as usize;
-            left &= left - 1;
-            if let Some(table) = self.levels[level].find(key).filter(|table| may_hold(table)) {
+        let left = self.populated.checked_shr(cursor.level as u32).unwrap_or(0);
+        for level in levels_in(left).map(|level| cursor.level + level) {
+            let Some(last) = cursor.counts[level].checked_sub(1) else { continue };
+            let table = &self.levels[level].tables[last as usize];
+            if may_hold(table) && *key <= *table.meta().max_key {
                 cursor.level = level + 1;
                 return Some(table);
             }
@@ -140,7 +164,7 @@ impl Version {
 
     /// The tables that can hold `key`, from the newest to the oldest.
     pub fn tables_for(&self, key: &[u8]) -> impl Iterator<Item = &Arc<Table>> {
-        let mut cursor = TableCursor::default();
+        let mut cursor = self.cursor(key, |_| ());
         std::iter::from_fn(move || self.next_table(key, &mut cursor))
     }
 
@@ -212,6 +236,16 @@ impl Version {
             assert_eq!(level.min_keys.len(), level.tables.len(), "a level's keys are those of its tables");
         }
     }
+}
+
+/// The levels that have a bit, from the newest to the oldest.
+#[inline]
+fn levels_in(mut bits: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let level = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
+        bits &= bits - 1;
+        Some(level)
+    })
 }
 
 /// Moves runs into the empty places below them, their order kept, so that the places above stay free for new ones; says

@@ -7,7 +7,6 @@
 use super::{RecordAt, Snapshot};
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::Error;
-use crate::manifest::TableCursor;
 use crate::memtable;
 use crate::store::{BlockCache, Found, Segments, Want};
 use crate::table::{Block, BlockHandle, Table};
@@ -48,11 +47,11 @@ impl Snapshot {
     /// The newest version of `key`, unless it is gone.
     pub(super) fn newest(&self, key: &[u8], blocks: &mut Blocks<'_>) -> Result<Option<Newest>, Error> {
         let hash = memtable::hash(key);
+        let mut cursor = self.version.cursor(key, |table| table.prefetch_filter(hash));
         let in_memtable = self.memtables.iter().find_map(|table| table.get_hashed(key, hash, self.seq.0));
         if let Some((seq, bytes)) = in_memtable {
             return self.shown(key, Seq(seq), Entry::decode(bytes)?, Bytes::copy_from_slice);
         }
-        let mut cursor = TableCursor::default();
         let may_hold = |table: &Table| table.may_contain(hash);
         while let Some(table) = self.version.next_table_if(key, &mut cursor, may_hold) {
             let Some(handle) = table.find_block(key) else { continue };

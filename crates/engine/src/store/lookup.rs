@@ -161,6 +161,8 @@ impl Store {
         at_hand: Option<BlockAtHand<'_>>,
     ) -> Result<Step, Error> {
         let hash = memtable::hash(key);
+        // Before the memtables, so that what they wait for is waited for together with that.
+        let cursor = self.version.cursor(key, |table| table.prefetch_filter(hash));
         let found = self.in_memtables(key, hash);
         if let Some((seq, entry)) = found {
             let entry = Entry::decode(entry)?;
@@ -179,7 +181,7 @@ impl Store {
             self.counters.found_in_memtable += 1;
             return self.finish(key, want, seq, jsn, location, head, inline, expires_ms);
         }
-        self.in_tables(key, hash, want, at_hand)
+        self.in_tables(key, hash, cursor, want, at_hand)
     }
 
     fn in_memtables(&self, key: &[u8], hash: u64) -> Option<(Seq, &[u8])> {
@@ -196,11 +198,11 @@ impl Store {
         &mut self,
         key: &[u8],
         hash: u64,
+        mut cursor: TableCursor,
         want: Want,
         at_hand: Option<BlockAtHand<'_>>,
     ) -> Result<Step, Error> {
         let Store { version, cache, disk, counters, .. } = self;
-        let mut cursor = TableCursor::default();
         let mut hit = None;
         while let Some(table) = version.next_table_if(key, &mut cursor, |table| {
             let passes = table.may_contain(hash);

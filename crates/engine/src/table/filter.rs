@@ -3,6 +3,8 @@
 //! A blocked Bloom filter (Putze, Sanders and Singler, 2007): the upper half of a key's hash picks a line of 512
 //! bits, the lower half the bits in it. The memtable has none: its index of keys says "not here" by itself.
 
+use crate::prefetch::prefetch;
+
 /// 64 bytes, read from memory at once.
 #[repr(align(64))]
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +68,12 @@ impl Filter {
         let line = &self.lines[line_of(hash, self.lines.len())];
         // No early exit: the line is there, and a branch that is taken every other time costs more.
         probes(hash).fold(1, |all, (word, bit)| all & (line.0[word] >> bit)) & 1 == 1
+    }
+
+    /// Has the line fetched that [`Filter::may_contain`] will look at.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(&self.lines[line_of(hash, self.lines.len())]);
     }
 
     /// Appends the lines.

@@ -155,6 +155,12 @@ impl Table {
         self.filter.may_contain(hash)
     }
 
+    /// Has memory fetched that [`Table::may_contain`] will look at.
+    #[inline]
+    pub fn prefetch_filter(&self, hash: u64) {
+        self.filter.prefetch(hash);
+    }
+
     /// The one block that can hold `key`; `None` if `key` is before all of them.
     #[inline]
     pub fn find_block(&self, key: &[u8]) -> Option<BlockHandle> {
