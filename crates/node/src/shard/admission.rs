@@ -4,20 +4,21 @@
 //! keep up leaves new requests waiting, and tells those that it will not come to in time.
 //!
 //! 1. A pass over the connections, from the first request in it to the end of the turn, is to take [`PASS_MAX`]. It begins
-//!    requests for no longer than that, and the *window*, how much may be under way, shrinks while passes take longer
-//!    and grows while they do not.
+//!    requests for no longer than that, and the *window*, how much may be under way, shrinks with a pass that took longer, to
+//!    what would have fitted, and grows a little with each that did not.
 //! 2. What comes when the pass or the window is full waits, in order, and is begun by a later turn.
 //! 3. What comes is refused at once while the first that waits has done so for [`WAIT_MAX`], or if those that wait will take
-//!    more than [`STAY_MAX`] to be begun at the pace of the last passes; if so much is under way that this is no slip of the
+//!    more than [`WAIT_MAX`] to be begun at the pace of the last passes; if so much is under way that this is no slip of the
 //!    scheduler. What waits will be begun: it is refused only after [`STAY_MAX`], when nothing moves.
 //!
 //! Invariants: nothing of a refused request was done; a request that waits is neither begun before one that has waited
 //! for longer, nor after its client has gone.
 //!
 //! The time of a pass decides, not a count: a thousand writes that wait for one sync make short passes and are no
-//! overload, and a hundred large ones may be. (CoDel, Nichols and Jacobson, 2012, says so of packets; the window moves as
-//! TCP's does.) The last is refused and not the first: the first is about to be begun, and a request that is answered in the
-//! pass in which it is read costs a quarter of one that waits, and tells its client sooner. Left out: requests of other shards, which have waited there,
+//! overload, and a hundred large ones may be. (CoDel, Nichols and Jacobson, 2012, says so of packets; the window grows as
+//! TCP's does. It does not shrink by a fixed part, since it is far too large when an overload begins.) The last is refused
+//! and not the first: the first is about to be begun, and a request that is answered in the pass in which it is read costs
+//! a quarter of one that waits, and tells its client sooner. Left out: requests of other shards, which have waited there,
 //! and those of other nodes, which are part of something begun.
 
 use super::{Origin, Shard, TIMEOUT_DEFAULT, WORK_BYTES_MAX, WORK_MAX};
@@ -28,23 +29,26 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How long a pass is to take. What is under way waits for one at each node on its way, three or four times in all.
-pub const PASS_MAX: Duration = Duration::from_millis(10);
+pub const PASS_MAX: Duration = Duration::from_millis(8);
 
-/// How long requests wait before those that come are refused: as long as what is under way takes at a good time.
-pub const WAIT_MAX: Duration = Duration::from_millis(15);
+/// How long requests wait before those that come are refused: a pass, after which most are begun.
+pub const WAIT_MAX: Duration = PASS_MAX;
 
-/// How long a request waits until it is refused itself: an answer that says so is to come within 50 ms, and before and
-/// after it has waited here it waits in sockets, for a pass each.
-pub const STAY_MAX: Duration = Duration::from_millis(30);
+/// How long a request waits until it is refused itself: two passes. An answer that says so is to come within 50 ms, and before
+/// and after it has waited here it waits in sockets, for a pass each, which are longer while an overload begins.
+pub const STAY_MAX: Duration = Duration::from_millis(16);
 
 /// Requests without an answer below which nothing is refused: fewer are no burden, so whatever takes long is not their
 /// number.
 pub const OVERLOAD_WORK_MIN: usize = 128;
 
-/// By what part the window shrinks with a pass that took too long, and by how much it grows with another: from a thousand
-/// to half of it in six passes, and back in thirty.
-const SHRINK: usize = 8;
-const GROW: usize = 16;
+/// The least that the window shrinks to: of three nodes that have all three replicas, some five milliseconds of the work of one, so
+/// that a pass can be within its time with room to spare.
+const WINDOW_MIN: usize = 64;
+
+/// By how much the window grows with a pass that took no longer than it may: by a hundred in 25 passes, which are some fifth of a second in an
+/// overload and a hundredth otherwise. With four times as much, each pass that fits is followed by one that does not.
+const GROW: usize = 4;
 
 struct Waiting {
     id: RequestId,
@@ -77,6 +81,12 @@ struct Backlog {
     since: Option<Monotonic>,
     /// From one begun to the next, in the mean; `None` unless passes with something that waited have followed each other.
     each: Option<Duration>,
+}
+
+/// How much makes a pass of [`PASS_MAX`], if so much made one that took longer (Little, 1961).
+fn fitting(begun: usize, took: Duration) -> usize {
+    let fits = begun as u128 * PASS_MAX.as_nanos() / took.as_nanos();
+    usize::try_from(fits).expect("no more than it was")
 }
 
 impl Backlog {
@@ -139,9 +149,9 @@ impl Admission {
     /// Ends a pass with so much under way.
     fn end_pass(&mut self, now: Monotonic, begun: usize) {
         let Some(began) = self.pass_began.take() else { return };
-        self.window = if now.since(began) > PASS_MAX {
-            let window = self.window.min(begun);
-            (window - window / SHRINK).max(OVERLOAD_WORK_MIN)
+        let took = now.since(began);
+        self.window = if took > PASS_MAX {
+            fitting(self.window.min(begun), took).max(WINDOW_MIN)
         } else {
             (self.window + GROW).min(WORK_MAX)
         };
@@ -222,7 +232,7 @@ impl Shard {
 
     /// Whether what comes now would wait for too long, because of others.
     fn would_wait(&self, now: Monotonic) -> bool {
-        let is_far = self.admission.backlog.takes(self.admission.len()) > STAY_MAX;
+        let is_far = self.admission.backlog.takes(self.admission.len()) > WAIT_MAX;
         (self.waits(WAIT_MAX, now) || is_far && self.is_loaded()) && !base::planted!(RefusedLate)
     }
 

@@ -459,10 +459,10 @@ fn what_would_wait_for_too_long_at_the_pace_of_the_last_passes_is_refused_at_onc
         shard.turn();
         assert!(!shard.has_waiting());
     }
-    // So one is begun every eleventh of a millisecond.
+    // So 110 are begun in the time that a pass may take.
     ask(shard, 1);
     pass(PASS_MAX);
-    let fit = STAY_MAX.as_nanos() * 110 / PASS_MAX.as_nanos();
+    let fit = WAIT_MAX.as_nanos() * 110 / PASS_MAX.as_nanos();
     ask(shard, 2 * u64::try_from(fit).unwrap());
     let refused_at_once = refused(shard).len();
     assert!(refused_at_once.abs_diff(usize::try_from(fit).unwrap()) <= 40, "{refused_at_once} of {fit}");

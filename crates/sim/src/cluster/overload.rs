@@ -10,7 +10,7 @@
 //! accept; where all are in use it is not sent, and counts as not served. Each node has a processor of its own, whose time is what there is
 //! too little of (`processor.rs`).
 //!
-//! Promises beside those of any life: each request is served by its deadline or refused with `overload`, most refusals at once; what is
+//! Promises beside those of any life: each request is served by its deadline or refused with `overload`, nearly all refusals at once; what is
 //! served is nearly the peak; a shard holds no more than it can work off soon; and soon after the overload nothing tells of it.
 //!
 //! Told and not promised: how long what is served takes meanwhile, which is far more than three times as long as before.
@@ -66,12 +66,8 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(2);
 const LATE_MAX: Duration = Duration::from_millis(100);
 /// Of what was served at the peak, so much is to be served, in percent.
 const GOODPUT_MIN: u64 = 80;
-/// In which time most refusals are to come.
-const REFUSED_WITHIN: Duration = Duration::from_millis(50);
-/// In which time ninety-nine of a hundred. It was to be the same, and is not reached (65 to 80 ms): a fifth of the refusals are of requests that were let
-/// in to wait, for a shard's pace is not known well enough from its last passes. They wait for 30 ms, and for a pass in sockets before and for another
-/// until the turn that refuses them.
-const REFUSED_MAX: Duration = Duration::from_millis(100);
+/// In which time ninety-nine of a hundred refusals are to come.
+const REFUSED_MAX: Duration = Duration::from_millis(50);
 /// The most that a shard may have under way, what waits to be begun and what others ask included: a quarter of a second of its work.
 pub(super) const WORK_MAX: usize = 1_024;
 
@@ -256,11 +252,11 @@ impl Overload {
     }
 
     fn check_overload(&self) -> Verdict {
-        let Outcome { peak, goodput, refused, unsent, refused_within: (half, most), .. } = self.outcome;
+        let Outcome { peak, goodput, refused, unsent, refused_within: (_, most), .. } = self.outcome;
         let promises = [
             (refused > 0, "what is too much is refused"),
             (unsent == 0, "who is to be refused need not wait for a connection"),
-            (half <= REFUSED_WITHIN && most <= REFUSED_MAX, "who is refused is told soon"),
+            (most <= REFUSED_MAX, "who is refused is told soon"),
             (goodput * 100 >= peak * GOODPUT_MIN, "what can be served is served in an overload"),
         ];
         match promises.into_iter().find(|(is_kept, _)| !is_kept) {
