@@ -281,7 +281,9 @@ impl Store {
         }
         if !request.past_losses {
             self.lost.check_range(&request.start, &request.end)?;
-            self.writer.took_back().map_or(Ok(()), |cause| Err(Error::Fenced(cause.to_owned())))?;
+            if let Some(cause) = self.writer.took_back() {
+                return Err(Error::Fenced(cause.to_owned()));
+            }
         }
         let snapshot = self.snapshot();
         let scan = Scan::start(id, request, snapshot, &*self.spawn);
