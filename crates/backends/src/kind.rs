@@ -45,6 +45,8 @@ pub enum Kind {
     FjallBlob,
     /// LMDB.
     Lmdb,
+    /// MDBX.
+    Mdbx,
     /// Redb.
     Redb,
     /// RocksDB.
@@ -55,7 +57,7 @@ pub enum Kind {
 
 impl Kind {
     /// All, those that this program was built without included.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 11] = [
         Kind::Annulet,
         Kind::Memory,
         Kind::Bitcask,
@@ -63,6 +65,7 @@ impl Kind {
         Kind::Fjall,
         Kind::FjallBlob,
         Kind::Lmdb,
+        Kind::Mdbx,
         Kind::Redb,
         Kind::RocksDb,
         Kind::RocksDbBlob,
@@ -78,6 +81,7 @@ impl Kind {
             Kind::Fjall => "fjall",
             Kind::FjallBlob => "fjall-blob",
             Kind::Lmdb => "lmdb",
+            Kind::Mdbx => "mdbx",
             Kind::Redb => "redb",
             Kind::RocksDb => "rocksdb",
             Kind::RocksDbBlob => "rocksdb-blob",
@@ -105,6 +109,7 @@ impl Kind {
             Kind::Annulet | Kind::Memory | Kind::Bitcask | Kind::Hash => None,
             Kind::Fjall | Kind::FjallBlob => Some("fjall"),
             Kind::Lmdb => Some("lmdb"),
+            Kind::Mdbx => Some("mdbx"),
             Kind::Redb => Some("redb"),
             Kind::RocksDb | Kind::RocksDbBlob => Some("rocksdb"),
         }
@@ -116,6 +121,7 @@ impl Kind {
             Kind::Annulet | Kind::Memory | Kind::Bitcask | Kind::Hash => true,
             Kind::Fjall | Kind::FjallBlob => cfg!(feature = "fjall"),
             Kind::Lmdb => cfg!(feature = "lmdb"),
+            Kind::Mdbx => cfg!(feature = "mdbx"),
             Kind::Redb => cfg!(feature = "redb"),
             Kind::RocksDb | Kind::RocksDbBlob => cfg!(feature = "rocksdb"),
         }
@@ -144,7 +150,7 @@ impl Kind {
         options.insert("durability".to_owned(), if self.is_kept() { durability } else { "none".to_owned() });
         let cache = match self {
             Kind::Memory => None,
-            Kind::Bitcask | Kind::Hash | Kind::Lmdb => Some("the system's".to_owned()),
+            Kind::Bitcask | Kind::Hash | Kind::Lmdb | Kind::Mdbx => Some("the system's".to_owned()),
             _ => Some(settings.cache_bytes.to_string()),
         };
         options.extend(cache.map(|cache| ("cache_bytes".to_owned(), cache)));
@@ -153,6 +159,8 @@ impl Kind {
             Kind::Fjall | Kind::FjallBlob => crate::fjall::options(self == Kind::FjallBlob),
             #[cfg(feature = "lmdb")]
             Kind::Lmdb => crate::lmdb::options(),
+            #[cfg(feature = "mdbx")]
+            Kind::Mdbx => crate::mdbx::options(),
             #[cfg(feature = "redb")]
             Kind::Redb => crate::redb::options(settings),
             #[cfg(feature = "rocksdb")]
@@ -188,6 +196,8 @@ impl Kind {
             }
             #[cfg(feature = "lmdb")]
             Kind::Lmdb => Ok(Box::new(crate::lmdb::Lmdb::open(folder, settings)?)),
+            #[cfg(feature = "mdbx")]
+            Kind::Mdbx => Ok(Box::new(crate::mdbx::Mdbx::open(folder, settings)?)),
             #[cfg(feature = "redb")]
             Kind::Redb => Ok(Box::new(crate::redb::Redb::open(folder, settings)?)),
             #[cfg(feature = "rocksdb")]

@@ -11,6 +11,7 @@
 //! | `hash` | blocks of a file, with a hash index in memory: Aerospike's shape | every program |
 //! | `fjall`, `fjall-blob` | an LSM tree in Rust; its large values in files of their own | feature `fjall` |
 //! | `lmdb` | a B-tree over a mapped file, in C | feature `lmdb` |
+//! | `mdbx` | LMDB's B-tree, gone on with | feature `mdbx` |
 //! | `redb` | a B-tree in Rust | feature `redb` |
 //! | `rocksdb`, `rocksdb-blob` | an LSM tree in C++, the system's library; its large values in blob files | feature `rocksdb` |
 //!
@@ -24,7 +25,7 @@
 //! has threads of its own; it finds damage when its library does.
 //!
 //! A node serves from any of them, or from several for several bucket types (`node::store`). Left out so far: folds over key segments and
-//! snapshots, as capabilities that are emulated where an engine has none; MDBX and WiredTiger; stores that several threads share.
+//! snapshots, as capabilities that are emulated where an engine has none; WiredTiger; stores that several threads share.
 
 mod annulet;
 mod backend;
@@ -38,9 +39,11 @@ mod kind;
 mod little;
 #[cfg(feature = "lmdb")]
 mod lmdb;
+#[cfg(feature = "mdbx")]
+mod mdbx;
 mod memory;
 pub mod packed;
-#[cfg(any(feature = "fjall", feature = "lmdb", feature = "redb", feature = "rocksdb"))]
+#[cfg(any(feature = "fjall", feature = "lmdb", feature = "mdbx", feature = "redb", feature = "rocksdb"))]
 mod pair;
 #[cfg(feature = "redb")]
 mod redb;
