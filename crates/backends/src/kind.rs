@@ -53,11 +53,13 @@ pub enum Kind {
     RocksDb,
     /// RocksDB, with large values in blob files.
     RocksDbBlob,
+    /// WiredTiger.
+    WiredTiger,
 }
 
 impl Kind {
     /// All, those that this program was built without included.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 12] = [
         Kind::Annulet,
         Kind::Memory,
         Kind::Bitcask,
@@ -69,6 +71,7 @@ impl Kind {
         Kind::Redb,
         Kind::RocksDb,
         Kind::RocksDbBlob,
+        Kind::WiredTiger,
     ];
 
     /// Its name.
@@ -85,6 +88,7 @@ impl Kind {
             Kind::Redb => "redb",
             Kind::RocksDb => "rocksdb",
             Kind::RocksDbBlob => "rocksdb-blob",
+            Kind::WiredTiger => "wiredtiger",
         }
     }
 
@@ -112,6 +116,7 @@ impl Kind {
             Kind::Mdbx => Some("mdbx"),
             Kind::Redb => Some("redb"),
             Kind::RocksDb | Kind::RocksDbBlob => Some("rocksdb"),
+            Kind::WiredTiger => Some("wiredtiger"),
         }
     }
 
@@ -124,6 +129,7 @@ impl Kind {
             Kind::Mdbx => cfg!(feature = "mdbx"),
             Kind::Redb => cfg!(feature = "redb"),
             Kind::RocksDb | Kind::RocksDbBlob => cfg!(feature = "rocksdb"),
+            Kind::WiredTiger => cfg!(feature = "wiredtiger"),
         }
     }
 
@@ -165,6 +171,8 @@ impl Kind {
             Kind::Redb => crate::redb::options(settings),
             #[cfg(feature = "rocksdb")]
             Kind::RocksDb | Kind::RocksDbBlob => crate::rocksdb::options(self == Kind::RocksDbBlob),
+            #[cfg(feature = "wiredtiger")]
+            Kind::WiredTiger => crate::wiredtiger::options(settings),
             Kind::Annulet => crate::annulet::options(settings),
             Kind::Bitcask => crate::bitcask::options(settings),
             Kind::Hash => crate::hash::options(settings),
@@ -205,6 +213,8 @@ impl Kind {
                 let has_blobs = self == Kind::RocksDbBlob;
                 Ok(Box::new(crate::rocksdb::RocksDb::open(folder, settings, has_blobs)?))
             }
+            #[cfg(feature = "wiredtiger")]
+            Kind::WiredTiger => Ok(Box::new(crate::wiredtiger::WiredTiger::open(folder, settings)?)),
             #[allow(unreachable_patterns, reason = "there are none where all are built")]
             other => {
                 let (name, feature) = (other.name(), other.feature().unwrap_or_default());

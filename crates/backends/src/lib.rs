@@ -14,6 +14,7 @@
 //! | `mdbx` | LMDB's B-tree, gone on with | feature `mdbx` |
 //! | `redb` | a B-tree in Rust | feature `redb` |
 //! | `rocksdb`, `rocksdb-blob` | an LSM tree in C++, the system's library; its large values in blob files | feature `rocksdb` |
+//! | `wiredtiger` | a B-tree in C with a cache and a log, the system's library | feature `wiredtiger` |
 //!
 //! [`packed`] lays arrays of small entries of one size over any of them.
 //!
@@ -25,7 +26,7 @@
 //! has threads of its own; it finds damage when its library does.
 //!
 //! A node serves from any of them, or from several for several bucket types (`node::store`). Left out so far: folds over key segments and
-//! snapshots, as capabilities that are emulated where an engine has none; WiredTiger; stores that several threads share.
+//! snapshots, as capabilities that are emulated where an engine has none; stores that several threads share.
 
 mod annulet;
 mod backend;
@@ -43,7 +44,14 @@ mod lmdb;
 mod mdbx;
 mod memory;
 pub mod packed;
-#[cfg(any(feature = "fjall", feature = "lmdb", feature = "mdbx", feature = "redb", feature = "rocksdb"))]
+#[cfg(any(
+    feature = "fjall",
+    feature = "lmdb",
+    feature = "mdbx",
+    feature = "redb",
+    feature = "rocksdb",
+    feature = "wiredtiger"
+))]
 mod pair;
 #[cfg(feature = "redb")]
 mod redb;
@@ -51,6 +59,8 @@ mod redb;
 mod rocksdb;
 #[cfg(test)]
 mod testing;
+#[cfg(feature = "wiredtiger")]
+mod wiredtiger;
 
 pub use backend::{Backend, Item, Limits, Object, Visit, What, Write};
 pub use engine::{Damage, Durability, Machine};

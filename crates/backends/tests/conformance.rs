@@ -1,6 +1,6 @@
 //! Every backend beside a map, under random operations and restarts: what is true of one is true of all.
 //!
-//! One list of operations runs on each backend that the tests were built with (`--features fjall,lmdb,mdbx,redb` for all). A store at
+//! One list of operations runs on each backend that the tests were built with (`--features fjall,lmdb,mdbx,redb,rocksdb,wiredtiger` for all). A store at
 //! durability `sync` is also left without being closed; one that keeps nothing is opened anew only where that is not asked for.
 //! `ANNULET_BACKEND_CASES` runs more lists.
 
@@ -79,8 +79,9 @@ fn open(kind: Kind, folder: &Path, durability: Durability) -> Box<dyn Backend> {
 struct World {
     kind: Kind,
     durability: Durability,
-    folder: tempfile::TempDir,
+    /// Goes before its folder does.
     store: Option<Box<dyn Backend>>,
+    folder: tempfile::TempDir,
     model: Model,
     writes: u8,
 }
@@ -89,7 +90,7 @@ impl World {
     fn new(kind: Kind, durability: Durability) -> World {
         let folder = tempfile::tempdir().unwrap();
         let store = Some(open(kind, folder.path(), durability));
-        World { kind, durability, folder, store, model: Model::new(), writes: 0 }
+        World { kind, durability, store, folder, model: Model::new(), writes: 0 }
     }
 
     fn store(&mut self) -> &mut dyn Backend {

@@ -75,7 +75,7 @@ const QUICK_LEAVES_OUT: &str = "quick: 48 MiB of values, 30,000 objects at most,
 const METHOD: &str = "\
 Each engine behind the trait of the crate `backends`, in the measuring process, one store and one thread, a cache of 64 MiB where the engine
 has one, compression off, durability `none`; what else each is told is in `docs/bench.md`. A process that is killed loses nothing then of
-annulet, bitcask, hash, LMDB, MDBX and RocksDB, which give each write to the operating system by itself; of fjall what it has in a buffer, of redb
+annulet, bitcask, hash, LMDB, MDBX, RocksDB and WiredTiger, which give each write to the operating system by itself; of fjall what it has in a buffer, of redb
 up to a thousand writes. Values come back as bytes of their own, or, from fjall, as a share of what is cached. One after the other loads a fresh folder with
 objects in random order, each with a head of 64 bytes, and writes each again in another order; reads as many, heads and values; reads as many
 heads; asks as often for keys that are not there; reads and writes as often, half and half (*mixed*); folds over all heads; and is closed.
@@ -83,12 +83,13 @@ heads; asks as often for keys that are not there; reads and writes as often, hal
 CPU is user and system time of the whole process by operation: threads of the engine included, the kernel's own writing back not. That of
 PUT includes closing, that of a fold is by key. The 99.9th percentile and the longest stall are of the mixed operations, less the time that
 the thread waited for a processor; to look at that takes some 3 us of each, as `memory` tells. Bytes written are what the kernel counts of the process, space is what the folder takes in the end: both by byte of
-values and heads. Everything is in the page cache. Closing flushes what ours has in memory; fjall and RocksDB leave theirs to a log. Ours is measured with jobs that run within the call that causes them, so its stalls are
+values and heads. Everything is in the page cache. Closing flushes what ours has in memory; fjall and RocksDB leave theirs to a log. WiredTiger makes two files of its log ahead,
+some 200 MB of its space. Ours is measured with jobs that run within the call that causes them, so its stalls are
 those of jobs.
 
 The value of a row is ours over the best of the others that keep anything; the figures of each stand beside it. Compiled without
 features, only `memory`, `bitcask` and `hash` stand there:
-`cargo run --release -p xtask --features fjall,lmdb,mdbx,redb,rocksdb -- figures engines`.";
+`cargo run --release -p xtask --features fjall,lmdb,mdbx,redb,rocksdb,wiredtiger -- figures engines`.";
 
 type Context = figures::Context<Plan>;
 
