@@ -1,11 +1,11 @@
 //! Our engine, with calls that wait.
 
-use crate::backend::{Backend, Item, Object, Visit, What, Write};
+use crate::backend::{Backend, Item, Lookup, Object, Visit, What, Write};
 use crate::error::Error;
 use crate::kind::Settings;
 use bytes::Bytes;
 use engine::fold::{Control, FoldRequest, JournalCheck, KeyRange};
-use engine::{Embedded, Machine, Options};
+use engine::{Embedded, Machine, Options, Reader};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -67,8 +67,7 @@ impl Backend for Annulet {
     }
 
     fn get(&mut self, key: &[u8]) -> Result<Option<Object>, Error> {
-        let found = self.store.get(key)?;
-        Ok(found.map(|found| Object { head: found.head, value: found.value.unwrap_or_default() }))
+        Ok(self.store.get(key)?.map(object))
     }
 
     fn head(&mut self, key: &[u8]) -> Result<Option<Bytes>, Error> {
@@ -99,7 +98,28 @@ impl Backend for Annulet {
         }
     }
 
+    fn reader(&mut self) -> Option<Box<dyn Lookup>> {
+        Some(Box::new(Reads(self.store.reader())))
+    }
+
     fn close(self: Box<Self>) -> Result<(), Error> {
         Ok(self.store.close()?)
     }
+}
+
+/// Reads beside the owner, without waiting for it.
+struct Reads(Reader);
+
+impl Lookup for Reads {
+    fn get(&mut self, key: &[u8]) -> Result<Option<Object>, Error> {
+        Ok(self.0.get(key)?.map(object))
+    }
+
+    fn head(&mut self, key: &[u8]) -> Result<Option<Bytes>, Error> {
+        Ok(self.0.head(key)?.map(|found| found.head))
+    }
+}
+
+fn object(found: engine::Found) -> Object {
+    Object { head: found.head, value: found.value.unwrap_or_default() }
 }

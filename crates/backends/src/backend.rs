@@ -1,6 +1,7 @@
 //! What every store of objects does.
 //!
-//! Eight methods, of which two are made of another and one has an answer that does for most. Not among them, on purpose: opening, which differs ([`Kind::open`](crate::Kind));
+//! Ten methods, of which two are made of another, one has an answer that does for most, and two are capabilities that most do without: other threads get
+//! handles of the same store ([`Backend::another`]), or read what its owner writes ([`Backend::reader`]). Not among them, on purpose: opening, which differs ([`Kind::open`](crate::Kind));
 //! when a write is safe, which is said once, at opening, since some engines decide it there; how much room it takes, which the file
 //! system says of all alike.
 
@@ -147,6 +148,25 @@ pub trait Backend: Send {
         Limits::default()
     }
 
-    /// Stops; all that was written is safe then.
+    /// A handle of the same store for another thread: the engine sees to what they do at once. `None` of a store that has one owner.
+    fn another(&self) -> Option<Box<dyn Backend>> {
+        None
+    }
+
+    /// A handle that reads on another thread what this one has written. `None` where only the owner reads.
+    fn reader(&mut self) -> Option<Box<dyn Lookup>> {
+        None
+    }
+
+    /// Stops; all that was written is safe then. Other handles of the store are gone before.
     fn close(self: Box<Self>) -> Result<(), Error>;
+}
+
+/// Reads a store that another thread owns.
+pub trait Lookup: Send {
+    /// A key's head and value.
+    fn get(&mut self, key: &[u8]) -> Result<Option<Object>, Error>;
+
+    /// A key's head.
+    fn head(&mut self, key: &[u8]) -> Result<Option<Bytes>, Error>;
 }

@@ -149,6 +149,16 @@ impl Kind {
         self != Kind::Hash
     }
 
+    /// Whether many threads may use one store of it at once ([`Backend::another`]).
+    pub fn has_handles(self) -> bool {
+        matches!(self, Kind::Lmdb | Kind::RocksDb | Kind::RocksDbBlob)
+    }
+
+    /// Whether other threads may read what the owner of a store writes ([`Backend::reader`]).
+    pub fn has_readers(self) -> bool {
+        self == Kind::Annulet
+    }
+
     /// What an engine is told, for whoever wants to compare: everything that is not its library's default.
     pub fn options(self, settings: &Settings) -> BTreeMap<String, String> {
         let durability = format!("{:?}", settings.durability).to_lowercase();

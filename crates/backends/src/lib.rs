@@ -16,7 +16,7 @@
 //! | `rocksdb`, `rocksdb-blob` | an LSM tree in C++, the system's library; its large values in blob files | feature `rocksdb` |
 //! | `wiredtiger` | a B-tree in C with a cache and a log, the system's library | feature `wiredtiger` |
 //!
-//! [`packed`] lays arrays of small entries of one size over any of them.
+//! [`shared`] has many threads use one of them. [`packed`] lays arrays of small entries of one size over any of them.
 //!
 //! Invariants that one suite holds all of them to (`tests/conformance.rs`): a batch is seen as a whole or not at all; what was
 //! written is read, by this one and after a restart; a fold tells each key of its range once, in order, as of one moment.
@@ -26,7 +26,7 @@
 //! has threads of its own; it finds damage when its library does.
 //!
 //! A node serves from any of them, or from several for several bucket types (`node::store`). Left out so far: folds over key segments and
-//! snapshots, as capabilities that are emulated where an engine has none; stores that several threads share.
+//! snapshots, as capabilities that are emulated where an engine has none.
 
 mod annulet;
 mod backend;
@@ -57,12 +57,13 @@ mod pair;
 mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
+pub mod shared;
 #[cfg(test)]
 mod testing;
 #[cfg(feature = "wiredtiger")]
 mod wiredtiger;
 
-pub use backend::{Backend, Item, Limits, Object, Visit, What, Write};
+pub use backend::{Backend, Item, Limits, Lookup, Object, Visit, What, Write};
 pub use engine::{Damage, Durability, Machine};
 pub use error::Error;
 pub use kind::{Kind, Settings};

@@ -18,9 +18,12 @@ const NAME: &str = "lmdb";
 /// More than the disks that one store is kept on here; a fixed part of the address space, not of memory.
 const MAP_BYTES: usize = 1 << 40;
 
+/// Threads that read at once: more than any load has; its default is 126.
+const READERS_MAX: u32 = 1024;
+
 /// What it is told.
 pub fn options() -> Vec<(&'static str, String)> {
-    vec![("map_bytes", MAP_BYTES.to_string())]
+    vec![("map_bytes", MAP_BYTES.to_string()), ("max_readers", READERS_MAX.to_string())]
 }
 
 /// An environment with one database.
@@ -35,7 +38,7 @@ impl Lmdb {
     /// Opens the environment in `folder`, or makes one.
     pub fn open(folder: &Path, settings: &Settings) -> Result<Lmdb, Error> {
         let mut builder = EnvOpenOptions::new();
-        builder.map_size(MAP_BYTES).max_dbs(0);
+        builder.map_size(MAP_BYTES).max_dbs(0).max_readers(READERS_MAX);
         if settings.durability != Durability::Sync {
             // SAFETY: without syncs a power cut may leave a database that cannot be read; memory stays sound.
             unsafe { builder.flags(EnvFlags::NO_SYNC) };
@@ -109,6 +112,11 @@ impl Backend for Lmdb {
 
     fn limits(&self) -> Limits {
         Limits { key_bytes: self.key_bytes_max, ..Limits::default() }
+    }
+
+    fn another(&self) -> Option<Box<dyn Backend>> {
+        let (env, objects) = (self.env.clone(), self.objects);
+        Some(Box::new(Lmdb { env, objects, key_bytes_max: self.key_bytes_max, pair: Vec::new() }))
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {

@@ -11,6 +11,7 @@ use ::rocksdb::{
 };
 use bytes::Bytes;
 use std::path::Path;
+use std::sync::Arc;
 
 const NAME: &str = "rocksdb";
 
@@ -32,7 +33,8 @@ pub fn options(has_blobs: bool) -> Vec<(&'static str, String)> {
 
 /// A database.
 pub struct RocksDb {
-    database: DB,
+    database: Arc<DB>,
+    is_safe: bool,
     how: WriteOptions,
     pair: Vec<u8>,
 }
@@ -53,9 +55,13 @@ impl RocksDb {
             options.set_enable_blob_gc(true);
         }
         let database = DB::open(&options, folder).map_err(Error::of(NAME))?;
+        Ok(RocksDb::over(Arc::new(database), settings.durability == engine::Durability::Sync))
+    }
+
+    fn over(database: Arc<DB>, is_safe: bool) -> RocksDb {
         let mut how = WriteOptions::default();
-        how.set_sync(settings.durability == engine::Durability::Sync);
-        Ok(RocksDb { database, how, pair: Vec::new() })
+        how.set_sync(is_safe);
+        RocksDb { database, is_safe, how, pair: Vec::new() }
     }
 
     fn find<T>(&self, key: &[u8], read: impl Fn(Pair<'_>) -> T) -> Result<Option<T>, Error> {
@@ -105,6 +111,10 @@ impl Backend for RocksDb {
             at.next();
         }
         at.status().map_err(Error::of(NAME))
+    }
+
+    fn another(&self) -> Option<Box<dyn Backend>> {
+        Some(Box::new(RocksDb::over(Arc::clone(&self.database), self.is_safe)))
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {

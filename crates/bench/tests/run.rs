@@ -91,6 +91,19 @@ fn every_engine_is_driven_in_process() {
 }
 
 #[test]
+fn threads_share_a_store_of_every_engine() {
+    for kind in backends::Kind::ALL.into_iter().filter(|kind| kind.is_built()) {
+        let text = MIX.replace("\"null\"", "\"engine\"").replace("200000", "20000");
+        let engine = format!("[engine]\nname = {:?}\ndurability = \"none\"\nshared = true\n", kind.name());
+        let (summary, results) = run_it(&format!("{text}{engine}"));
+        assert!(summary.verdict.passed, "{}: {:?}", kind.name(), summary.verdict);
+        assert!(summary.check.compared > 5000, "{}: {:?}", kind.name(), summary.check);
+        assert_eq!(summary.total.failed, 0, "{}", kind.name());
+        assert!(results.manifest.servers[0].options["shared"].contains("store"));
+    }
+}
+
+#[test]
 fn what_an_engine_keeps_is_there_for_the_next_run() {
     for kind in backends::Kind::ALL.into_iter().filter(|kind| kind.is_built() && kind.is_kept()) {
         let folder = tempfile::tempdir().unwrap();

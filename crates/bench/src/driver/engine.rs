@@ -1,12 +1,14 @@
-//! A storage engine in this process: one store for each worker, whose calls wait.
+//! A storage engine in this process, whose calls wait: one store for each worker, or one that all share ([`Shared`]).
 //!
 //! One operation at a time, so service times are the engine's own. Heads are what a server would keep of an object
-//! without its value, in size; no object is encoded. A key is its bucket, a zero and its name, so listings are folds.
+//! without its value, in size; no object is encoded. A key is its bucket, a zero and its name, so listings are folds; what
+//! workers share is not listed.
 
 use super::{Answer, Command, Driver, ErrorKind, Request, Sink};
 use crate::Error;
 use crate::workload::EnginePlan;
-use backends::{Backend, Kind, Machine, What};
+use backends::shared::{Handle, Shared};
+use backends::{Backend, Kind, Machine, Object, What};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -23,10 +25,15 @@ enum Ended {
     Failed(ErrorKind, String),
 }
 
-/// A worker's store.
+enum Store {
+    Own(Box<dyn Backend>),
+    Shared(Handle),
+}
+
+/// A worker's store, or its handle of the one that all share.
 pub struct EngineDriver {
     kind: Kind,
-    store: Box<dyn Backend>,
+    store: Store,
     name: Vec<u8>,
     ended: Option<(u32, Ended)>,
 }
@@ -35,13 +42,21 @@ impl EngineDriver {
     /// Opens the store in `folder`, or makes one.
     pub fn open(folder: &Path, plan: &EnginePlan) -> Result<EngineDriver, Error> {
         fs::create_dir_all(folder).map_err(Error::file(folder))?;
-        let disks = os::OsDisk::blocking().blocking_handles();
-        let machine = Machine::new(disks, os::OsClock::new(), os::OsRng::new());
-        let store = plan
-            .kind
-            .open(folder, &plan.settings, machine)
-            .map_err(|error| Error::Unusable(format!("{}: {error}", folder.display())))?;
-        Ok(EngineDriver { kind: plan.kind, store, name: Vec::new(), ended: None })
+        let store = plan.kind.open(folder, &plan.settings, machine());
+        let store = store.map_err(|error| Error::Unusable(format!("{}: {error}", folder.display())))?;
+        Ok(EngineDriver { kind: plan.kind, store: Store::Own(store), name: Vec::new(), ended: None })
+    }
+
+    /// The store in `folder` that so many workers share, each with a driver of its own ([`EngineDriver::sharing`]).
+    pub fn open_shared(folder: &Path, plan: &EnginePlan, workers: usize) -> Result<Shared, Error> {
+        fs::create_dir_all(folder).map_err(Error::file(folder))?;
+        Shared::open(plan.kind, folder, &plan.settings, &machine(), plan.sharing(workers))
+            .map_err(|error| Error::Unusable(format!("{}: {error}", folder.display())))
+    }
+
+    /// A worker's driver of a store that is shared.
+    pub fn sharing(shared: &Shared, kind: Kind) -> EngineDriver {
+        EngineDriver { kind, store: Store::Shared(shared.handle()), name: Vec::new(), ended: None }
     }
 
     /// The folder of a worker's store.
@@ -54,15 +69,14 @@ impl EngineDriver {
         for part in [request.bucket, &[0], request.key] {
             self.name.extend_from_slice(part);
         }
+        let (name, store) = (&self.name, &mut self.store);
         Ok(match request.command {
-            Command::Get => {
-                self.store.get(&self.name)?.map_or(Ended::NotFound, |found| Ended::Found(found.value))
-            }
-            Command::Head => self.store.head(&self.name)?.map_or(Ended::NotFound, |_| Ended::Done),
-            Command::Put { value, .. } => self.store.put(&self.name, &HEAD, value).map(|()| Ended::Done)?,
-            Command::Delete => self.store.delete(&self.name).map(|()| Ended::Done)?,
-            Command::ListKeys => Ended::Listed(self.keys(request.bucket)?),
-            Command::ListBuckets => Ended::Listed(self.buckets()?),
+            Command::Get => store.get(name)?.map_or(Ended::NotFound, |found| Ended::Found(found.value)),
+            Command::Head => store.head(name)?.map_or(Ended::NotFound, |_| Ended::Done),
+            Command::Put { value, .. } => store.put(name, &HEAD, value).map(|()| Ended::Done)?,
+            Command::Delete => store.delete(name).map(|()| Ended::Done)?,
+            Command::ListKeys => Ended::Listed(keys(store.listed()?, request.bucket)?),
+            Command::ListBuckets => Ended::Listed(buckets(store.listed()?)?),
             Command::Query(_) => {
                 let text = "an engine alone has no index queries".to_owned();
                 Ended::Failed(ErrorKind::Unsupported, text)
@@ -70,30 +84,72 @@ impl EngineDriver {
             Command::Ping | Command::Reconnect => Ended::Done,
         })
     }
+}
 
-    /// Keys of a bucket.
-    fn keys(&mut self, bucket: &[u8]) -> Result<u64, backends::Error> {
-        let mut count = 0;
-        self.store.fold(&[bucket, &[0]].concat(), &[bucket, &[1]].concat(), What::Heads, &mut |_| {
-            count += 1;
-            ControlFlow::Continue(())
-        })?;
-        Ok(count)
-    }
-
-    /// Buckets, from the first key of one to the first of the next.
-    fn buckets(&mut self) -> Result<u64, backends::Error> {
-        let (mut count, mut from) = (0, Some(Vec::new()));
-        while let Some(begin) = from.take() {
-            self.store.fold(&begin, &[], What::Heads, &mut |item| {
-                let bucket = item.key.split(|&byte| byte == 0).next().unwrap_or_default();
-                from = Some([bucket, &[1]].concat());
-                ControlFlow::Break(())
-            })?;
-            count += u64::from(from.is_some());
+impl Store {
+    fn get(&mut self, key: &[u8]) -> Result<Option<Object>, backends::Error> {
+        match self {
+            Store::Own(store) => store.get(key),
+            Store::Shared(handle) => handle.get(key),
         }
-        Ok(count)
     }
+
+    fn head(&mut self, key: &[u8]) -> Result<Option<bytes::Bytes>, backends::Error> {
+        match self {
+            Store::Own(store) => store.head(key),
+            Store::Shared(handle) => handle.head(key),
+        }
+    }
+
+    fn put(&mut self, key: &[u8], head: &[u8], value: &[u8]) -> Result<(), backends::Error> {
+        match self {
+            Store::Own(store) => store.put(key, head, value),
+            Store::Shared(handle) => handle.put(key, head, value),
+        }
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), backends::Error> {
+        match self {
+            Store::Own(store) => store.delete(key),
+            Store::Shared(handle) => handle.delete(key),
+        }
+    }
+
+    fn listed(&mut self) -> Result<&mut dyn Backend, backends::Error> {
+        match self {
+            Store::Own(store) => Ok(&mut **store),
+            Store::Shared(_) => Err(backends::Error::Refused("what workers share is not listed".to_owned())),
+        }
+    }
+}
+
+/// Keys of a bucket.
+fn keys(store: &mut dyn Backend, bucket: &[u8]) -> Result<u64, backends::Error> {
+    let mut count = 0;
+    store.fold(&[bucket, &[0]].concat(), &[bucket, &[1]].concat(), What::Heads, &mut |_| {
+        count += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok(count)
+}
+
+/// Buckets, from the first key of one to the first of the next.
+fn buckets(store: &mut dyn Backend) -> Result<u64, backends::Error> {
+    let (mut count, mut from) = (0, Some(Vec::new()));
+    while let Some(begin) = from.take() {
+        store.fold(&begin, &[], What::Heads, &mut |item| {
+            let bucket = item.key.split(|&byte| byte == 0).next().unwrap_or_default();
+            from = Some([bucket, &[1]].concat());
+            ControlFlow::Break(())
+        })?;
+        count += u64::from(from.is_some());
+    }
+    Ok(count)
+}
+
+fn machine() -> Machine {
+    let disks = os::OsDisk::blocking().blocking_handles();
+    Machine::new(disks, os::OsClock::new(), os::OsRng::new())
 }
 
 impl Driver for EngineDriver {
@@ -133,7 +189,12 @@ impl Driver for EngineDriver {
     }
 
     fn finish(self: Box<Self>) -> Result<(), Error> {
-        let name = self.kind.name();
-        self.store.close().map_err(|error| Error::Unusable(format!("{name} was not closed: {error}")))
+        match self.store {
+            Store::Own(store) => store
+                .close()
+                .map_err(|error| Error::Unusable(format!("{} was not closed: {error}", self.kind.name()))),
+            // It is closed when all have ended.
+            Store::Shared(_) => Ok(()),
+        }
     }
 }

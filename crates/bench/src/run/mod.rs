@@ -29,6 +29,7 @@ use crate::proc;
 use crate::rng::{Rng, mix};
 use crate::values::Pool;
 use crate::workload::{DriverKind, Op, Operation, Plant, Workload};
+use backends::shared::Shared as SharedStore;
 use collect::{Collector, phase_event};
 use pace::Pace;
 use results::{FORMAT, Generator, Manifest, Summary, Writer, utc};
@@ -77,7 +78,7 @@ pub fn run(
     let temporary = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
     let folder = workload.engine.folder.as_deref().unwrap_or(temporary.path());
     let (watched, servers): (Vec<_>, Vec<_>) = servers::find(workload, folder).into_iter().unzip();
-    let drivers = Drivers::new(workload, folder);
+    let drivers = Drivers::new(workload, folder)?;
     let jobs = workload.jobs.len();
     let made = (0..workload.threads).map(|worker| drivers.make(worker, share(workload, worker)));
     let made: Vec<_> =
@@ -105,7 +106,7 @@ pub fn run(
         (Table::new(workload.check.keys_max as usize, workload.check.sample), Counts::default());
     let pool = Pool::new(workload.semi_compressible, workload.seed);
     let resume = Resume::open(workload.state.as_deref(), identity.index)?;
-    let has_own_stores = workload.driver == DriverKind::Engine;
+    let has_own_stores = workload.driver == DriverKind::Engine && !workload.engine.is_shared;
     let setting = Setting { workload, operations: &operations, table: &table, counts: &counts, pool: &pool };
     let (to_collector, incoming) = mpsc::channel();
     let begin = control.begin();
@@ -154,6 +155,7 @@ pub fn run(
         drop(incoming);
         collected
     });
+    drivers.finish()?;
     collected?;
     resume.save()?;
     let mut writer = collector.finish(observer)?;
@@ -275,12 +277,25 @@ struct Drivers<'a> {
     null: crate::driver::null::Store,
     /// Of stores in this process.
     folder: &'a Path,
+    /// The store that all of them share.
+    shared: Option<SharedStore>,
 }
 
 impl<'a> Drivers<'a> {
-    fn new(workload: &'a Workload, folder: &'a Path) -> Drivers<'a> {
+    fn new(workload: &'a Workload, folder: &'a Path) -> Result<Drivers<'a>, Error> {
         let common = Common { bucket_type: workload.bucket_type.clone(), quorums: workload.quorums.clone() };
-        Drivers { workload, common, null: Default::default(), folder }
+        let is_shared = workload.driver == DriverKind::Engine && workload.engine.is_shared;
+        let shared =
+            is_shared.then(|| EngineDriver::open_shared(folder, &workload.engine, workload.workers()));
+        Ok(Drivers { workload, common, null: Default::default(), folder, shared: shared.transpose()? })
+    }
+
+    /// Closes what they shared, when all have ended.
+    fn finish(self) -> Result<(), Error> {
+        let closed = self.shared.map_or(Ok(()), SharedStore::close);
+        closed.map_err(|error| {
+            Error::Unusable(format!("{} was not closed: {error}", self.workload.engine.kind.name()))
+        })
     }
 
     /// The driver of a worker that has `slots` operations under way at most.
@@ -295,6 +310,9 @@ impl<'a> Drivers<'a> {
         match workload.driver {
             DriverKind::Null => Ok(self.planted(NullDriver::new(self.null.clone()))),
             DriverKind::Engine => {
+                if let Some(shared) = &self.shared {
+                    return Ok(self.planted(EngineDriver::sharing(shared, workload.engine.kind)));
+                }
                 let folder = EngineDriver::folder(self.folder, worker);
                 Ok(self.planted(EngineDriver::open(&folder, &workload.engine)?))
             }

@@ -93,7 +93,7 @@ fn in_process(workload: &Workload, folder: &Path) -> (Watched, Server) {
         pid: Some(pid),
         command: Vec::new(),
         version: String::new(),
-        options: plan.kind.options(&plan.settings),
+        options: plan.options(workload.workers()),
         data: Some(folder.display().to_string()),
         file_system: mount.map(|(_, kind)| kind),
         limits: proc::limits(pid),

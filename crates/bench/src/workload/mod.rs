@@ -11,6 +11,7 @@ use crate::check::Cause;
 use crate::keys::Shape;
 use crate::names::Naming;
 use crate::values::Size;
+use backends::shared::{self, Sharing};
 use backends::{Kind, Settings};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -83,6 +84,11 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// Threads with a driver each: those that make the load, and one for each job.
+    pub fn workers(&self) -> usize {
+        self.threads as usize + self.jobs.len()
+    }
+
     /// What writes so many keys of each of its buckets, the first ones, each once and as fast as may be: a store that has something
     /// in it before the run. Values are those of the first operation of the bucket that writes.
     pub fn fills(&self, count: u64) -> Vec<Workload> {
@@ -129,7 +135,7 @@ pub enum DriverKind {
     Pb,
     /// Riak's HTTP.
     Http,
-    /// A storage engine in this process, one store for each thread.
+    /// A storage engine in this process, one store for each thread, or one that all share.
     Engine,
     /// Nothing: a map in memory that answers at once, to see what the generator can do.
     Null,
@@ -303,6 +309,23 @@ pub struct EnginePlan {
     pub kind: Kind,
     /// What it is told.
     pub settings: Settings,
+    /// Whether all workers share one; each has its own otherwise.
+    pub is_shared: bool,
+}
+
+impl EnginePlan {
+    /// How so many workers share it: where an engine's store has one owner, there are as many as cores.
+    pub fn sharing(&self, workers: usize) -> Sharing {
+        Sharing { threads: workers, stores: std::thread::available_parallelism().map_or(1, usize::from) }
+    }
+
+    /// What it is told when so many workers use it.
+    pub fn options(&self, workers: usize) -> BTreeMap<String, String> {
+        match self.is_shared {
+            true => shared::options(self.kind, &self.settings, self.sharing(workers)),
+            false => self.kind.options(&self.settings),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -426,8 +426,9 @@ fn engine(top: &mut Fields<'_>) -> Result<EnginePlan, Error> {
     if let Some(mib) = it.number("cache_mib", 1, CACHE_MIB_MAX)? {
         settings.cache_bytes = (mib << 20) as usize;
     }
+    let is_shared = it.flag("shared")?.unwrap_or(false);
     it.finish()?;
-    Ok(EnginePlan { folder, kind, settings })
+    Ok(EnginePlan { folder, kind, settings, is_shared })
 }
 
 fn quorums(top: &mut Fields<'_>) -> Result<BTreeMap<String, u32>, Error> {
