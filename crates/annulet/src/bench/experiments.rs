@@ -4,12 +4,12 @@ use super::run::stop_by_signal;
 use super::scenario::play_in;
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use bench::Control;
-use bench::experiments::{Experiment, Found, Row, all};
-use bench::scenario::Scenario;
+use bench::experiments::{Experiment, Figure, Found, Row, all};
+use bench::scenario::{Engines, Played, Scenario};
 use clap::ValueHint;
 use results::Results;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Arguments of `bench experiments`.
@@ -58,6 +58,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             )?;
             continue;
         }
+        if let Some(engines) = &experiment.engines {
+            wrong.extend(run_engines(experiment, engines, &out, &control)?);
+            continue;
+        }
         let mut rounds = Vec::new();
         for round in 1..=experiment.rounds {
             let folder = out.join(&experiment.name).join(round.to_string());
@@ -78,6 +82,68 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         true => Ok(()),
         false => Err(Failure::new(FAILED, format!("wrong: {}", wrong.join("; ")))),
     }
+}
+
+/// Takes engines through their stages, round by round, and prints what they came to; says what was wrong.
+fn run_engines(
+    experiment: &Experiment,
+    engines: &Engines,
+    out: &Path,
+    control: &Control,
+) -> Result<Vec<String>, Failure> {
+    let program = std::env::current_exe()?;
+    let (mut rounds, mut wrong, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 1..=experiment.rounds {
+        let mut all = Vec::new();
+        for engine in &engines.names {
+            let folder = out.join(&experiment.name).join(round.to_string()).join(engine);
+            match engines.play(engine, &program, &folder, control) {
+                Ok(played) => all.extend(played),
+                Err(error) => left_out.push(format!("{engine}: not measured: {error}")),
+            }
+            if control.is_stopped() {
+                return Err(Failure::new(FAILED, "stopped"));
+            }
+        }
+        for Played { engine, stage, results, .. } in &all {
+            let failures = results.summary.verdict.failures.iter();
+            wrong.extend(failures.map(|it| format!("{}, {engine}, {stage}: {it}", experiment.name)));
+        }
+        rounds.push(all);
+    }
+    show_engines(&rounds)?;
+    let mut stdout = std::io::stdout().lock();
+    left_out.dedup();
+    left_out.iter().try_for_each(|line| writeln!(stdout, "{line}"))?;
+    drop(stdout);
+    show(experiment, &experiment.judge_engines(&rounds))?;
+    Ok(wrong)
+}
+
+/// What each engine came to in each stage, of the last round.
+fn show_engines(rounds: &[Vec<Played>]) -> Result<(), Failure> {
+    const FIGURES: [(&str, Figure); 8] = [
+        ("op/s", Figure::Throughput),
+        ("held", Figure::Held),
+        ("mean ms", Figure::MeanMs),
+        ("p99 ms", Figure::P99Ms),
+        ("p99.99 ms", Figure::P9999Ms),
+        ("max ms", Figure::MaxMs),
+        ("B/B", Figure::WriteAmplification),
+        ("MiB", Figure::SpaceMib),
+    ];
+    let mut out = std::io::stdout().lock();
+    write!(out, "\n{:<16} {:<14}", "engine", "stage")?;
+    FIGURES.iter().try_for_each(|(name, _)| write!(out, " {name:>10}"))?;
+    writeln!(out)?;
+    for played in rounds.last().into_iter().flatten() {
+        write!(out, "{:<16} {:<14}", played.engine, played.stage)?;
+        for (_, figure) in FIGURES {
+            write!(out, " {:>10}", figure.of_played(played, None).map_or("-".to_owned(), short))?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 fn list(experiments: &[Experiment]) -> Result<(), Failure> {
@@ -109,10 +175,10 @@ fn show(experiment: &Experiment, found: &[Option<Found>]) -> Result<(), Failure>
 }
 
 fn line(row: &Row, found: Option<&Found>) -> String {
-    let unit = row.figure.unit();
+    let unit = row.unit();
     let name = if unit.is_empty() { row.name.clone() } else { format!("{}, {unit}", row.name) };
     let published = row.seed.map_or("-".to_owned(), short);
-    let Some(found) = found else { return format!("{name:<44} {published:>10} {:>10}", "none") };
+    let Some(found) = found else { return format!("{name:<44} {published:>10} {:>10}", "not measured") };
     let ratio = found.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
     let bars = [("at least", row.at_least), ("at most", row.at_most)];
     let bars = bars.into_iter().filter_map(|(word, bar)| Some(format!("{word} {}", short(bar?))));

@@ -1,5 +1,6 @@
 //! The figures of a run that experiments compare.
 
+use crate::scenario::Played;
 use results::{Counters, Kind, OperationSummary, Results};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,6 +54,8 @@ pub enum Figure {
     MemoryGrown,
     /// Bytes that servers wrote for each byte that clients wrote.
     WriteAmplification,
+    /// What the files of all servers take in the end, in MiB.
+    SpaceMib,
     /// Partitions whose hash trees all servers together made anew in the measured seconds.
     Rebuilds,
     /// Microseconds that these took for each key, while a part of one was under way.
@@ -71,6 +74,7 @@ impl Figure {
             | Figure::P999Ms
             | Figure::P9999Ms
             | Figure::MaxMs => "ms",
+            Figure::SpaceMib => "MiB",
             Figure::Failed => "operations",
             Figure::Lost => "values",
             Figure::WrongRows => "rows",
@@ -122,6 +126,10 @@ impl Figure {
             Figure::WriteAmplification => {
                 summary.servers.iter().flatten().find_map(|it| it.write_amplification)
             }
+            Figure::SpaceMib => {
+                let last = results.seconds.last()?.servers.iter();
+                last.map(|server| server.disk_bytes.map(mib)).sum()
+            }
             Figure::Rebuilds => counted(results, "trees_made"),
             Figure::RebuildUs => {
                 let keys = counted(results, "rebuild_keys").filter(|keys| *keys > 0.0)?;
@@ -129,6 +137,18 @@ impl Figure {
             }
         }
     }
+
+    /// Of a stage of an engine, whose files are counted when it is over.
+    pub fn of_played(self, played: &Played, label: Option<&str>) -> Option<f64> {
+        match self {
+            Figure::SpaceMib => played.space_bytes.map(mib),
+            _ => self.of(&played.results, label),
+        }
+    }
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }
 
 /// Operations done in each measured second.

@@ -8,13 +8,16 @@
 //! 2. [`Experiment::write`] writes the scenario and the workload that are to be played, as files that can be played by hand too.
 //! 3. [`Experiment::judge`] makes [`Found`] rows of what the rounds have left: the median, and the least and most as the noise.
 //!
-//! Left out: other stores beside ours (a run of `annulet bench` against them, and `bench compare`).
+//! Where the scenario is of storage engines ([`Engines`]), the file has stages too, and a row may say of which engine and stage it is, and over which
+//! other engine: its figure is their ratio then. An engine that was not played has no rows, and reaches no bar.
+//!
+//! Left out: other servers beside ours (a run of `annulet bench` against them, and `bench compare`).
 
 mod figure;
 
 pub use figure::Figure;
 
-use crate::scenario::Scenario;
+use crate::scenario::{Engines, Played, Scenario};
 use crate::{Error, Workload};
 use results::Results;
 use serde::Deserialize;
@@ -44,6 +47,8 @@ pub struct Experiment {
     pub rounds: u8,
     /// What is to be shown.
     pub rows: Vec<Row>,
+    /// The engines that are played instead of nodes, if it is about these.
+    pub engines: Option<Engines>,
     scenario: Table,
     workload: Table,
 }
@@ -58,6 +63,12 @@ pub struct Row {
     pub figure: Figure,
     /// Of which operation; of all if it is not said.
     pub label: Option<String>,
+    /// Of which engine, where there are several; the first if it is not said.
+    pub engine: Option<String>,
+    /// Of which of the engine's stages; the last if it is not said.
+    pub stage: Option<String>,
+    /// Over the same figure of which engine.
+    pub over: Option<String>,
     /// What was published, in the figure's unit.
     pub seed: Option<f64>,
     /// The bar, from below.
@@ -91,6 +102,8 @@ struct File {
     scenario: Table,
     #[serde(default)]
     workload: Table,
+    #[serde(default, rename = "stage")]
+    stages: Vec<Table>,
     #[serde(default)]
     small: Small,
     #[serde(default, rename = "row")]
@@ -150,7 +163,16 @@ impl Experiment {
         if !(1..=ROUNDS_MAX).contains(&file.rounds) {
             return Err(format!("rounds: from 1 to {ROUNDS_MAX}"));
         }
-        file.scenario.insert("workload".to_owned(), Value::from(WORKLOAD));
+        let engines = match file.scenario.contains_key("engines") && file.needs.is_none() {
+            true => Some(Engines::parse(&file.scenario, &file.workload, &file.stages)?),
+            false if !file.stages.is_empty() => {
+                return Err("[[stage]] goes with `engines` in [scenario]".to_owned());
+            }
+            false => None,
+        };
+        if engines.is_none() {
+            file.scenario.insert("workload".to_owned(), Value::from(WORKLOAD));
+        }
         let experiment = Experiment {
             name: name.to_owned(),
             title: file.title,
@@ -158,6 +180,7 @@ impl Experiment {
             needs: file.needs,
             rounds: file.rounds,
             rows: file.rows,
+            engines,
             scenario: file.scenario,
             workload: file.workload,
         };
@@ -169,6 +192,9 @@ impl Experiment {
 
     /// Everything that can be found out before anything is started.
     fn check(&self) -> Result<(), String> {
+        if let Some(engines) = &self.engines {
+            return self.check_rows(engines);
+        }
         Scenario::parse(&self.scenario.to_string()).map_err(|what| format!("[scenario]: {what}"))?;
         let workload =
             Workload::parse(&self.workload.to_string(), "[workload]").map_err(|error| error.to_string())?;
@@ -177,8 +203,31 @@ impl Experiment {
         }
         let labels = workload.labels();
         for row in &self.rows {
+            if row.engine.is_some() || row.stage.is_some() || row.over.is_some() {
+                return Err(format!("row {:?}: there are no engines", row.name));
+            }
             if let Some(label) = row.label.as_ref().filter(|label| !labels.contains(label)) {
                 return Err(format!("row {:?}: no operation is called {label:?}", row.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// That each row is of an engine, a stage and an operation that there are.
+    fn check_rows(&self, engines: &Engines) -> Result<(), String> {
+        if self.rows.is_empty() {
+            return Err("there is no [[row]]".to_owned());
+        }
+        for row in &self.rows {
+            let wrong = |what: String| format!("row {:?}: {what}", row.name);
+            let mut named = [&row.engine, &row.over].into_iter().flatten();
+            if let Some(name) = named.find(|name| !engines.names.contains(name)) {
+                return Err(wrong(format!("no engine {name:?} is played")));
+            }
+            let stage = row.stage.as_deref().unwrap_or(engines.last());
+            let labels = engines.labels(stage).map_err(|what| wrong(format!("stage {stage:?}: {what}")))?;
+            if let Some(label) = row.label.as_ref().filter(|label| !labels.contains(label)) {
+                return Err(wrong(format!("no operation of stage {stage:?} is called {label:?}")));
             }
         }
         Ok(())
@@ -210,9 +259,33 @@ impl Experiment {
             |row: &Row| rounds.iter().map(|results| row.figure.of(results, row.label.as_deref())).collect();
         self.rows.iter().map(|row| row.judge(figures(row))).collect()
     }
+
+    /// The same, where each round has played engines.
+    pub fn judge_engines(&self, rounds: &[Vec<Played>]) -> Vec<Option<Found>> {
+        let Some(engines) = &self.engines else { return vec![None; self.rows.len()] };
+        let figure = |row: &Row, round: &[Played]| {
+            let stage = row.stage.as_deref().unwrap_or(engines.last());
+            let of = |engine: &str| {
+                let played = round.iter().find(|it| it.engine == engine && it.stage == stage)?;
+                row.figure.of_played(played, row.label.as_deref())
+            };
+            let ours = of(row.engine.as_deref().unwrap_or(&engines.names[0]))?;
+            match &row.over {
+                Some(over) => of(over).filter(|theirs| *theirs != 0.0).map(|theirs| ours / theirs),
+                None => Some(ours),
+            }
+        };
+        let figures = |row: &Row| rounds.iter().map(|round| figure(row, round)).collect();
+        self.rows.iter().map(|row| row.judge(figures(row))).collect()
+    }
 }
 
 impl Row {
+    /// What it is counted in: nothing, if it is a ratio.
+    pub fn unit(&self) -> &'static str {
+        if self.over.is_some() { "" } else { self.figure.unit() }
+    }
+
     fn judge(&self, figures: Option<Vec<f64>>) -> Option<Found> {
         let mut figures = figures?;
         figures.sort_by(f64::total_cmp);
@@ -229,7 +302,7 @@ impl Row {
 }
 
 /// Puts what is in `parts` into `whole`: tables by their keys, anything else in its place.
-fn merge(whole: &mut Table, parts: Table) {
+pub(crate) fn merge(whole: &mut Table, parts: Table) {
     for (key, part) in parts {
         match (whole.get_mut(&key), part) {
             (Some(Value::Table(whole)), Value::Table(part)) => merge(whole, part),

@@ -6,16 +6,20 @@
 //! 3. Whatever happened, [`nodes`] stops what was started, by process, and [`cgroup`] and [`network`] take away what they
 //!    made.
 //!
+//! Storage engines without nodes go through stages instead: `engines`.
+//!
 //! Invariants: only processes that this scenario started are ever signalled; a step that fails ends the run, and the
 //! scenario with it. Left out: nodes on other machines.
 
 pub mod cgroup;
+mod engines;
 pub mod network;
 pub mod nodes;
 mod parse;
 mod play;
 mod steps;
 
+pub use engines::{Engines, Played};
 pub use nodes::Plan;
 pub use parse::{Action, Limits, Scenario, Step};
 pub use play::{Launch, play};

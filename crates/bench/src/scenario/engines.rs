@@ -1,0 +1,288 @@
+//! Scenarios of storage engines: each of them goes through the same stages, one after the other.
+//!
+//! 1. [`Engines::parse`] reads the stages, strictly: each is the workload that all have in common with parts of it replaced.
+//! 2. [`Engines::play`] takes an engine through all stages. Each is a run of this same program (`annulet bench run`), whose threads share a store: so
+//!    its processor time, memory and I/O are the engine's and the generator's, and nobody else's, and its options are in its results.
+//! 3. All stages of an engine are in one control group, which limits memory, page cache included.
+//!
+//! Invariants: an engine that this program does not have, or that fails, is left out with the reason, and the others are played; a store is opened
+//! anew for each stage, so that no stage lives off the memory of the one before, except by the page cache where `drop_caches` does not say otherwise.
+//!
+//! Left out: engines in turns within a stage. What the machine does meanwhile is seen by repeating all (`rounds`).
+
+use super::Limits;
+use super::cgroup::Group;
+use crate::experiments::merge;
+use crate::run::Control;
+use crate::{Error, Workload, proc};
+use backends::Kind;
+use results::Results;
+use rustix::fs::{Advice, fadvise};
+use serde::Deserialize;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+use toml::{Table, Value};
+
+/// Engines and stages at most: more would take longer than a machine stays as it is.
+const ENGINES_MAX: usize = 16;
+const STAGES_MAX: usize = 32;
+
+/// What engines go through.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Engines {
+    /// Their names; the first is the one that rows are about where they name none.
+    pub names: Vec<String>,
+    limits: Limits,
+    stages: Vec<Stage>,
+    /// What all stages have in common.
+    workload: Table,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct Stage {
+    name: String,
+    /// Whether the files' pages are dropped from the system's cache before.
+    #[serde(default)]
+    drop_caches: bool,
+    /// Whether it writes each of the workload's keys once, in their order.
+    #[serde(default)]
+    fill: bool,
+    /// What replaces parts of the workload.
+    #[serde(flatten)]
+    workload: Table,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileScenario {
+    engines: Vec<String>,
+    #[serde(default)]
+    limits: Limits,
+}
+
+/// An engine's run of a stage.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// The engine.
+    pub engine: String,
+    /// The stage.
+    pub stage: String,
+    /// What it came to.
+    pub results: Results,
+    /// What the engine's files take after it.
+    pub space_bytes: Option<u64>,
+}
+
+impl Engines {
+    /// Of an experiment's `[scenario]`, its `[workload]` and each `[[stage]]`.
+    ///
+    /// # Errors
+    /// What is wrong, and in which stage.
+    pub fn parse(scenario: &Table, workload: &Table, stages: &[Table]) -> Result<Engines, String> {
+        let said = |error: toml::de::Error| error.to_string().trim_end().to_owned();
+        let file: FileScenario =
+            scenario.clone().try_into().map_err(|error| format!("[scenario]: {}", said(error)))?;
+        if !(1..=ENGINES_MAX).contains(&file.engines.len()) {
+            return Err(format!("[scenario]: from 1 to {ENGINES_MAX} engines"));
+        }
+        if let Some(name) = file.engines.iter().find(|name| Kind::named(name).is_none()) {
+            let all = Kind::ALL.map(Kind::name).join(", ");
+            return Err(format!("[scenario]: engine {name:?} is none of {all}"));
+        }
+        if !(1..=STAGES_MAX).contains(&stages.len()) {
+            return Err(format!("from 1 to {STAGES_MAX} [[stage]]"));
+        }
+        let stages = stages.iter().enumerate().map(|(at, stage)| {
+            stage.clone().try_into().map_err(|error| format!("stage {}: {}", at + 1, said(error)))
+        });
+        let engines = Engines {
+            names: file.engines,
+            limits: file.limits,
+            stages: stages.collect::<Result<Vec<Stage>, String>>()?,
+            workload: workload.clone(),
+        };
+        for (at, stage) in engines.stages.iter().enumerate() {
+            if engines.stages[..at].iter().any(|it| it.name == stage.name) {
+                return Err(format!("two stages are called {:?}", stage.name));
+            }
+            engines.labels(&stage.name)?;
+        }
+        Ok(engines)
+    }
+
+    /// The operations of a stage; what is wrong with it, or that there is none.
+    pub fn labels(&self, stage: &str) -> Result<Vec<String>, String> {
+        let stage = self.stages.iter().find(|it| it.name == stage);
+        let stage = stage.ok_or_else(|| "there is no such stage".to_owned())?;
+        let text = self.text(stage, &self.names[0], Path::new("stores"))?;
+        let wrong = |error: Error| format!("stage {:?}: {error}", stage.name);
+        Workload::parse(&text, "its workload").map(|it| it.labels()).map_err(wrong)
+    }
+
+    /// The last stage's name.
+    pub fn last(&self) -> &str {
+        self.stages.last().map_or("", |stage| &stage.name)
+    }
+
+    /// The workload of an engine's stage.
+    fn text(&self, stage: &Stage, engine: &str, folder: &Path) -> Result<String, String> {
+        let mut all = self.workload.clone();
+        merge(&mut all, stage.workload.clone());
+        if stage.fill {
+            let count = all.get("keys").and_then(|keys| keys.get("count")).cloned();
+            let count =
+                count.ok_or_else(|| format!("stage {:?}: `fill` needs a count of keys", stage.name))?;
+            all.remove("duration");
+            all.insert("warm_up".to_owned(), Value::from("0s"));
+            all.insert("operations_max".to_owned(), count.clone());
+            let keys = Table::from_iter([
+                ("kind".to_owned(), Value::from("sequential")),
+                ("count".to_owned(), count),
+            ]);
+            all.insert("keys".to_owned(), Value::Table(keys));
+            let put = Table::from_iter([("op".to_owned(), Value::from("put"))]);
+            all.insert("operation".to_owned(), Value::Array(vec![Value::Table(put)]));
+        }
+        all.insert("name".to_owned(), Value::from(format!("{engine}, {}", stage.name)));
+        all.insert("driver".to_owned(), Value::from("engine"));
+        // A call waits in its thread: more outstanding than threads would only queue.
+        let threads = all.get("threads").cloned().unwrap_or(Value::from(1));
+        all.insert("concurrency".to_owned(), threads);
+        let own = Table::from_iter([
+            ("name".to_owned(), Value::from(engine)),
+            ("folder".to_owned(), Value::from(folder.display().to_string())),
+            ("shared".to_owned(), Value::from(true)),
+        ]);
+        merge(&mut all, Table::from_iter([("engine".to_owned(), Value::Table(own))]));
+        Ok(all.to_string())
+    }
+
+    /// Takes an engine through all stages; results, workloads and stores go into `out`, the stores go when it is done. `program` is this one.
+    ///
+    /// # Errors
+    /// [`Error::Unusable`] if the engine is not in this program, or a stage has no results: then there are none of this engine.
+    pub fn play(
+        &self,
+        engine: &str,
+        program: &Path,
+        out: &Path,
+        control: &Control,
+    ) -> Result<Vec<Played>, Error> {
+        Kind::read(engine).map_err(Error::Unusable)?;
+        let stores = out.join("stores");
+        fs::create_dir_all(&stores).map_err(Error::file(&stores))?;
+        let group = match self.limits.is_empty() {
+            true => None,
+            false => Some(Group::make(engine, &stores)?),
+        };
+        if let Some(group) = &group {
+            group.limit(&self.limits)?;
+        }
+        let mut all = Vec::new();
+        for stage in &self.stages {
+            if control.is_stopped() {
+                break;
+            }
+            if stage.drop_caches {
+                drop_caches(&stores)?;
+            }
+            let (file, results) = (out.join(format!("{}.toml", stage.name)), out.join(&stage.name));
+            let text = self.text(stage, engine, &stores).map_err(Error::Unusable)?;
+            fs::write(&file, text).map_err(Error::file(&file))?;
+            let mut child = Command::new(program)
+                .args(["bench", "run"])
+                .arg(&file)
+                .arg("--out")
+                .arg(&results)
+                .spawn()
+                .map_err(Error::file(program))?;
+            let entered = group.iter().flat_map(Group::entrances).try_for_each(|entrance| {
+                fs::write(&entrance, child.id().to_string()).map_err(Error::file(&entrance))
+            });
+            if entered.is_err() {
+                // It has ended already, which its results tell, or it must not go on without its limits.
+                child.kill().ok();
+            }
+            let status = child.wait().map_err(Error::file(program))?;
+            entered?;
+            let results = Results::open(&results)
+                .map_err(|error| Error::Unusable(format!("{engine}, {}: {status}, {error}", stage.name)))?;
+            let (engine, stage) = (engine.to_owned(), stage.name.clone());
+            all.push(Played { engine, stage, results, space_bytes: proc::folder_bytes(&stores) });
+        }
+        fs::remove_dir_all(&stores).map_err(Error::file(&stores))?;
+        Ok(all)
+    }
+}
+
+/// Has the system forget the pages of a folder's files: what is not on the disk yet is written first.
+fn drop_caches(folder: &Path) -> Result<(), Error> {
+    for entry in fs::read_dir(folder).map_err(Error::file(folder))? {
+        let path = entry.map_err(Error::file(folder))?.path();
+        if path.is_dir() {
+            drop_caches(&path)?;
+        } else {
+            let file = File::open(&path).map_err(Error::file(&path))?;
+            file.sync_all().map_err(Error::file(&path))?;
+            fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| Error::file(&path)(error.into()))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORKLOAD: &str = "duration = \"5s\"\nkeys = { kind = \"uniform\", count = 1000 }\n\
+                            engine = { durability = \"none\" }\noperation = [{ op = \"get\" }]";
+
+    fn table(text: &str) -> Table {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_stage_is_the_workload_with_parts_replaced() {
+        let stages = [
+            table("name = \"fill\"\nfill = true\nthreads = 2"),
+            table("name = \"mix\"\nthreads = 32\noperation = [{ op = \"get\" }, { op = \"put\" }]"),
+        ];
+        let engines =
+            Engines::parse(&table("engines = [\"annulet\", \"hash\"]"), &table(WORKLOAD), &stages).unwrap();
+        let read = |at: usize| {
+            let text = engines.text(&engines.stages[at], "hash", Path::new("there")).unwrap();
+            Workload::parse(&text, "w").unwrap()
+        };
+        let (fill, mix) = (read(0), read(1));
+        assert_eq!((fill.operations_max, fill.threads, fill.concurrency), (Some(1000), 2, 2));
+        assert_eq!(fill.labels(), ["put"]);
+        assert_eq!((mix.operations_max, mix.threads), (None, 32));
+        assert_eq!(mix.labels(), ["get", "put"]);
+        assert_eq!((mix.engine.kind, mix.engine.is_shared), (Kind::Hash, true));
+        assert_eq!(mix.engine.folder.as_deref(), Some(Path::new("there")));
+        assert_eq!(engines.last(), "mix");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_its_stage() {
+        let parse = |scenario: &str, stages: &[&str]| {
+            let stages: Vec<Table> = stages.iter().map(|it| table(it)).collect();
+            Engines::parse(&table(scenario), &table(WORKLOAD), &stages).unwrap_err()
+        };
+        let fine = "name = \"one\"";
+        for (scenario, stages, part) in [
+            ("engines = []", &[fine][..], "from 1 to 16 engines"),
+            ("engines = [\"abacus\"]", &[fine], "\"abacus\" is none of annulet"),
+            ("engines = [\"annulet\"]\nnodes = 3", &[fine], "nodes"),
+            ("engines = [\"annulet\"]", &[], "[[stage]]"),
+            ("engines = [\"annulet\"]", &[fine, "threads = 1"], "stage 2: missing field `name`"),
+            ("engines = [\"annulet\"]", &[fine, fine], "two stages are called \"one\""),
+            ("engines = [\"annulet\"]", &["name = \"one\"\nthreads = 0"], "stage \"one\""),
+            ("engines = [\"annulet\"]", &["name = \"one\"\ncolor = 1"], "color"),
+        ] {
+            let wrong = parse(scenario, stages);
+            assert!(wrong.contains(part), "{scenario} {stages:?}: {wrong}");
+        }
+    }
+}
