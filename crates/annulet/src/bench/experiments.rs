@@ -97,9 +97,8 @@ fn run_engines(
         let mut all = Vec::new();
         for engine in &engines.names {
             let folder = out.join(&experiment.name).join(round.to_string()).join(engine);
-            match engines.play(engine, &program, &folder, control) {
-                Ok(played) => all.extend(played),
-                Err(error) => left_out.push(format!("{engine}: not measured: {error}")),
+            if let Err(error) = engines.play(engine, &program, &folder, control, &mut all) {
+                left_out.push(format!("{engine}: not measured: {error}"));
             }
             if control.is_stopped() {
                 return Err(Failure::new(FAILED, "stopped"));

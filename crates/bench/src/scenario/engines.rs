@@ -8,6 +8,8 @@
 //! Invariants: an engine that this program does not have, or that fails, is left out with the reason, and the others are played; a store is opened
 //! anew for each stage, so that no stage lives off the memory of the one before, except by the page cache where `drop_caches` does not say otherwise.
 //!
+//! The limit is of the whole process: the generator takes some 50 MiB of it, and half a megabyte for each thread.
+//!
 //! Left out: engines in turns within a stage. What the machine does meanwhile is seen by repeating all (`rounds`).
 
 use super::Limits;
@@ -20,9 +22,13 @@ use results::Results;
 use rustix::fs::{Advice, fadvise};
 use serde::Deserialize;
 use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use toml::{Table, Value};
+
+/// By this a system that has no memory left ends a process, and nobody else here does.
+const SIGKILL: i32 = 9;
 
 /// Engines and stages at most: more would take longer than a machine stays as it is.
 const ENGINES_MAX: usize = 16;
@@ -158,61 +164,66 @@ impl Engines {
         Ok(all.to_string())
     }
 
-    /// Takes an engine through all stages; results, workloads and stores go into `out`, the stores go when it is done. `program` is this one.
+    /// Takes an engine through all stages, and adds each to `played`; results and workloads go into `out`, and the stores are gone when it is over.
+    /// `program` is this one.
     ///
     /// # Errors
-    /// [`Error::Unusable`] if the engine is not in this program, or a stage has no results: then there are none of this engine.
+    /// [`Error::Unusable`] if the engine is not in this program, or a stage did not come to its end: it and those behind it are not played.
     pub fn play(
         &self,
         engine: &str,
         program: &Path,
         out: &Path,
         control: &Control,
-    ) -> Result<Vec<Played>, Error> {
+        played: &mut Vec<Played>,
+    ) -> Result<(), Error> {
         Kind::read(engine).map_err(Error::Unusable)?;
         let stores = out.join("stores");
         fs::create_dir_all(&stores).map_err(Error::file(&stores))?;
-        let group = match self.limits.is_empty() {
-            true => None,
-            false => Some(Group::make(engine, &stores)?),
-        };
+        let group = (!self.limits.is_empty()).then(|| Group::make(engine, &stores)).transpose()?;
         if let Some(group) = &group {
             group.limit(&self.limits)?;
         }
-        let mut all = Vec::new();
-        for stage in &self.stages {
-            if control.is_stopped() {
-                break;
-            }
+        let done = self.stages.iter().filter(|_| !control.is_stopped()).try_for_each(|stage| {
+            let text = self.text(stage, engine, &stores).map_err(Error::Unusable)?;
             if stage.drop_caches {
                 drop_caches(&stores)?;
             }
-            let (file, results) = (out.join(format!("{}.toml", stage.name)), out.join(&stage.name));
-            let text = self.text(stage, engine, &stores).map_err(Error::Unusable)?;
-            fs::write(&file, text).map_err(Error::file(&file))?;
-            let mut child = Command::new(program)
-                .args(["bench", "run"])
-                .arg(&file)
-                .arg("--out")
-                .arg(&results)
-                .spawn()
-                .map_err(Error::file(program))?;
-            let entered = group.iter().flat_map(Group::entrances).try_for_each(|entrance| {
-                fs::write(&entrance, child.id().to_string()).map_err(Error::file(&entrance))
-            });
-            if entered.is_err() {
-                // It has ended already, which its results tell, or it must not go on without its limits.
-                child.kill().ok();
-            }
-            let status = child.wait().map_err(Error::file(program))?;
-            entered?;
-            let results = Results::open(&results)
-                .map_err(|error| Error::Unusable(format!("{engine}, {}: {status}, {error}", stage.name)))?;
+            let results = stage.play(&text, program, out, group.as_ref())?;
             let (engine, stage) = (engine.to_owned(), stage.name.clone());
-            all.push(Played { engine, stage, results, space_bytes: proc::folder_bytes(&stores) });
-        }
+            played.push(Played { engine, stage, results, space_bytes: proc::folder_bytes(&stores) });
+            Ok(())
+        });
         fs::remove_dir_all(&stores).map_err(Error::file(&stores))?;
-        Ok(all)
+        done
+    }
+}
+
+impl Stage {
+    /// Runs a workload in a process of its own.
+    fn play(&self, text: &str, program: &Path, out: &Path, group: Option<&Group>) -> Result<Results, Error> {
+        let (file, folder) = (out.join(format!("{}.toml", self.name)), out.join(&self.name));
+        fs::write(&file, text).map_err(Error::file(&file))?;
+        let mut command = Command::new(program);
+        command.args(["bench", "run"]).arg(&file).arg("--out").arg(&folder);
+        let mut child = command.spawn().map_err(Error::file(program))?;
+        let entered = group.into_iter().flat_map(Group::entrances).try_for_each(|entrance| {
+            fs::write(&entrance, child.id().to_string()).map_err(Error::file(&entrance))
+        });
+        if entered.is_err() {
+            // It has ended already, or it must not go on without its limits.
+            child.kill().ok();
+        }
+        let status = child.wait().map_err(Error::file(program))?;
+        entered?;
+        let unfinished = |what: String| Error::Unusable(format!("stage {}: {status}{what}", self.name));
+        if let Some(signal) = status.signal() {
+            let memory =
+                if signal == SIGKILL { ", as the system does where memory does not suffice" } else { "" };
+            return Err(unfinished(memory.to_owned()));
+        }
+        // Where the store was wrong the exit code is 1, and the results say so.
+        Results::open(&folder).map_err(|error| unfinished(format!(", {error}")))
     }
 }
 
@@ -284,5 +295,29 @@ mod tests {
             let wrong = parse(scenario, stages);
             assert!(wrong.contains(part), "{scenario} {stages:?}: {wrong}");
         }
+    }
+
+    #[test]
+    fn a_stage_that_was_killed_is_not_played_and_those_before_it_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let ready = folder.path().join("ready");
+        let text =
+            "driver = \"null\"\nwarm_up = \"0s\"\noperations_max = 10\noperation = [{ op = \"ping\" }]";
+        let workload = Workload::parse(text, "w").unwrap();
+        crate::run(&workload, &ready, &crate::Identity::default(), &Control::default(), &mut ()).unwrap();
+        // Leaves the same results each time, and dies of the second stage.
+        let script =
+            "#!/bin/sh\ncp -r \"$(dirname \"$0\")/ready\" \"$5\"\ncase \"$5\" in */two) kill -9 $$ ;; esac\n";
+        let program = folder.path().join("program");
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let stages = ["one", "two", "three"].map(|name| table(&format!("name = {name:?}")));
+        let engines = Engines::parse(&table("engines = [\"hash\"]"), &table(WORKLOAD), &stages).unwrap();
+        let (out, mut played) = (folder.path().join("out"), Vec::new());
+        let error =
+            engines.play("hash", &program, &out, &Control::default(), &mut played).unwrap_err().to_string();
+        assert!(error.contains("stage two") && error.contains("memory"), "{error}");
+        assert_eq!(played.iter().map(|it| &*it.stage).collect::<Vec<_>>(), ["one"]);
+        assert!(!out.join("stores").exists());
     }
 }
