@@ -38,12 +38,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, LocalSet};
+use tokio::time::Instant;
 
 /// How often deadlines, idle connections and the sync interval are looked at.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The same while the shard has nothing to do: what wakes a core that sleeps is most of what an idle node costs.
-const QUIET_TICK: Duration = Duration::from_millis(500);
+/// The same while the shard has nothing to do: what wakes a core that sleeps is most of what an idle node costs. Such ticks fall on multiples of
+/// it since the runtime began. Tokio looks at a timer that is further off when the stretch of 64 ms begins that it falls in, and once more when
+/// it is due: with this that is one wake-up.
+const QUIET_TICK: Duration = Duration::from_millis(8 * 64);
 
 /// How often requests that wait to be begun are looked at while nothing else happens: they are refused in time.
 const WAITING_LOOK: Duration = Duration::from_millis(5);
@@ -255,6 +258,7 @@ impl Opened {
         lines: Lines,
     ) -> Result<(), Error> {
         let system = |cause| Error::System("cannot start a runtime", cause);
+        let began = Instant::now();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
         let config = ShardConfig {
             id: self.id,
@@ -304,14 +308,26 @@ impl Opened {
                 self.counters,
                 connects,
             ));
-            drive(&local, &connections, lines.stop, &accepting, &undrained).await
+            drive(began, &local, &connections, lines.stop, &accepting, &undrained).await
         })?;
         closed.map_err(|cause| Error::Store { folder, cause })
     }
 }
 
+/// When the shard is to be ticked next, in a runtime that began then.
+fn next_tick_after(ticked: Instant, began: Instant, is_quiet: bool) -> Instant {
+    match is_quiet {
+        true => {
+            let since = (ticked - began).as_nanos() % QUIET_TICK.as_nanos();
+            ticked + QUIET_TICK - Duration::from_nanos(since as u64)
+        }
+        false => ticked + TICK,
+    }
+}
+
 /// The loop: turns when woken, ticks, and in the end the clean stop.
 async fn drive(
+    began: Instant,
     local: &Rc<Local>,
     connections: &Rc<Connections>,
     mut stop: watch::Receiver<bool>,
@@ -319,13 +335,13 @@ async fn drive(
     undrained: &AtomicUsize,
 ) -> Result<Result<(), engine::Error>, Error> {
     let clock = OsClock::new();
-    let mut ticked = tokio::time::Instant::now();
+    let mut ticked = Instant::now();
     let mut next_tick = pin!(tokio::time::sleep_until(ticked));
     local.tick(clock.now());
     let mut stopping: Option<Monotonic> = None;
     let (mut drained, mut closing) = (false, false);
     loop {
-        let due = ticked + if local.is_quiet() { QUIET_TICK } else { TICK };
+        let due = next_tick_after(ticked, began, local.is_quiet());
         if due != next_tick.deadline() {
             next_tick.as_mut().reset(due);
         }
@@ -340,7 +356,7 @@ async fn drive(
             }
             () = tokio::time::sleep(WAITING_LOOK), if local.has_waiting() => local.turn(),
             () = &mut next_tick => {
-                ticked = tokio::time::Instant::now();
+                ticked = Instant::now();
                 local.tick(clock.now());
                 connections.sweep();
             }
@@ -458,5 +474,22 @@ async fn answer_control(
         };
         // Whoever asked may have given up.
         ask.send(stats).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quiet_ticks_fall_on_multiples_of_their_length() {
+        let began = Instant::now();
+        let at = |nanos| began + Duration::from_nanos(nanos);
+        let tick = QUIET_TICK.as_nanos() as u64;
+        for (ticked, next) in [(0, tick), (1, tick), (tick - 1, tick), (tick, 2 * tick), (tick + 1, 2 * tick)]
+        {
+            assert_eq!(next_tick_after(at(ticked), began, true), at(next), "{ticked}");
+        }
+        assert_eq!(next_tick_after(at(5), began, false), at(5) + TICK);
     }
 }

@@ -19,6 +19,7 @@ use super::{Output, Shard};
 use crate::members::Members;
 use crate::peer::{AskId, Load, NodeId, PeerMessage};
 use base::Monotonic;
+use kv::aae::{TreeAnswer, TreeAsk};
 use kv::{Ask, Error, Event};
 use std::time::Duration;
 
@@ -467,11 +468,22 @@ impl Shard {
 
     /// Sends a message.
     pub(super) fn send(&mut self, to: NodeId, message: PeerMessage) {
-        if !matches!(message, PeerMessage::Ping { .. } | PeerMessage::Pong { .. }) {
+        if !is_small_talk(&message) {
             self.take_note(to, &message);
         }
         debug_assert!(to != self.peers.here(), "a node does not write to itself");
         self.outputs.push(Output::Peer { to, message });
+    }
+}
+
+/// Whether a message is of those that nodes exchange with nothing to do, and that nobody waits for: no reason to ask the peer more often. Roots that are the
+/// same are all that a round of comparing is, while nothing differs.
+fn is_small_talk(message: &PeerMessage) -> bool {
+    match message {
+        PeerMessage::Ping { .. } | PeerMessage::Pong { .. } => true,
+        PeerMessage::AskTree { ask, .. } => matches!(ask, TreeAsk::Roots { .. }),
+        PeerMessage::Tree { answer, .. } => matches!(answer, Ok(TreeAnswer::Roots { .. })),
+        _ => false,
     }
 }
 

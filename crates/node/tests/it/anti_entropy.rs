@@ -2,6 +2,7 @@
 
 use super::common::cluster::*;
 use bytes::Bytes;
+use node::Shard;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,6 +21,9 @@ fn equal_nodes_look_into_nothing() {
     let stats = cluster.nodes[0].as_ref().unwrap().stats();
     assert_eq!((stats.tree_keys, stats.trees_due), (50, 0));
     assert!(cluster.idle());
+    // Each round of comparing made the nodes ask each other four times a second for five seconds.
+    cluster.pass(Duration::from_secs(10));
+    assert!(cluster.nodes.iter().flatten().all(Shard::is_quiet));
 }
 
 #[test]
