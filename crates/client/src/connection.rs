@@ -5,7 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use protocol::frame::{FRAME_MAX, READ_STEP};
+use protocol::frame::{FRAME_BEFORE_FIRST_MAX, FRAME_MAX, READ_STEP};
 use protocol::messages::ErrorResp;
 use protocol::{Frame, Limits, Message, Request, codes, next_frame};
 
@@ -37,6 +37,8 @@ pub struct Client {
     received: BytesMut,
     chunk: Vec<u8>,
     sending: Vec<u8>,
+    /// Whether the server has answered a request: before that it takes no large one.
+    answered: bool,
     dead: bool,
 }
 
@@ -52,6 +54,7 @@ impl Client {
             received: BytesMut::new(),
             chunk: vec![0; READ_STEP],
             sending: Vec::new(),
+            answered: false,
             dead: false,
         })
     }
@@ -72,12 +75,18 @@ impl Client {
         self.read_frame().inspect_err(|_| self.dead = true)
     }
 
-    /// Sends `request` and receives the first message of its answer, which must have this code.
+    /// Sends `request` and receives the first message of its answer, which must have this code. A connection does not begin with a large
+    /// request, which a server refuses: a ping goes before it.
     pub(crate) fn call<M: Message + Default>(&mut self, request: &Request, code: u8) -> Result<M, Error> {
         self.sending.clear();
         request.encode(&mut self.sending);
         if self.sending.len() > FRAME_MAX {
             return Err(Error::Protocol(format!("a request of {} bytes", self.sending.len())));
+        }
+        if self.sending.len() > FRAME_BEFORE_FIRST_MAX && !self.answered {
+            let large = std::mem::take(&mut self.sending);
+            self.ping()?;
+            self.sending = large;
         }
         self.flush()?;
         self.recv(code)
@@ -99,6 +108,7 @@ impl Client {
                 codes::name(code)
             )));
         }
+        self.answered = true;
         self.decode(frame)
     }
 

@@ -150,6 +150,21 @@ fn a_server_error_leaves_the_connection_alive() {
     server.join().unwrap();
 }
 
+/// It was sent as it was, and refused with "Invalid message packet".
+#[test]
+fn a_connection_does_not_begin_with_a_large_request() {
+    let done = || answer(|out| response::put_done(out, None));
+    let (addr, server) = serve(vec![answer(|out| response::empty(out, codes::PING_RESP)), done(), done()]);
+    let mut client = connect(addr);
+    for key in [&b"one"[..], b"two"] {
+        let value = Bytes::from(vec![7; 9 << 20]);
+        let content = Content { value, ..Content::default() };
+        client.put(None, b"b", Some(key), content, &WriteOptions::default()).unwrap();
+    }
+    let requests = server.join().unwrap();
+    assert!(matches!(&requests[..], [Request::Ping, Request::Put(_), Request::Put(_)]), "{}", requests.len());
+}
+
 #[test]
 fn a_wrong_answer_kills_the_connection() {
     let (addr, server) = serve(vec![answer(|out| response::empty(out, codes::DEL_RESP)), Vec::new()]);
