@@ -359,8 +359,8 @@ fn a_walk_of_segments_reads_what_it_lands_in() {
         assert_eq!(blocks_read, expected, "from {start} to {end}");
         segments_read
     });
-    // The lengths of sixteen buckets, of one table.
-    assert_eq!(of_segments[0], of_segments[1] + 64);
+    // The lengths of 128 buckets, of one table.
+    assert_eq!(of_segments[0], of_segments[1] + 128);
 }
 
 proptest! {

@@ -8,7 +8,7 @@ use super::block::BlockBuilder;
 use super::filter::{Filter, FilterBits};
 use super::footer::{Footer, SegmentsPart, TABLE_VERSION};
 use super::index::IndexBuilder;
-use super::segments;
+use super::segments::{self, Buckets};
 use super::{TableId, TableMeta};
 use crate::Seq;
 use crate::entry::{Entry, KEY_BYTES_MAX};
@@ -142,7 +142,8 @@ impl TableBuilder {
 
     fn put_tail(&mut self, blocks_len: u64) {
         let segments_at = self.out.len();
-        let directory_crc = segments::encode(self.id, &self.hashes, &self.block_ends, &mut self.out);
+        let buckets = Buckets::of(self.meta.entries, TABLE_VERSION);
+        let directory = segments::encode(self.id, buckets, &self.hashes, &self.block_ends, &mut self.out);
         let segments_len = (self.out.len() - segments_at) as u64;
         let mut crcs = [0; 3];
         let mut lens = [0; 3];
@@ -153,7 +154,7 @@ impl TableBuilder {
                 1 => self.index.encode(&mut self.out),
                 _ => {
                     self.meta.encode(&mut self.out);
-                    SegmentsPart::encode(segments_len, directory_crc, &mut self.out);
+                    SegmentsPart::encode(segments_len, directory, buckets, &mut self.out);
                 }
             }
             crcs[part] = crc32c(&self.out[start..]);

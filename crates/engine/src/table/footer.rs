@@ -3,24 +3,25 @@
 //! ```text
 //! meta:   entries u64 | deletions u64 | inlines u64 | min_seq u64 | max_seq u64 | min_jsn u64 | max_jsn u64 |
 //!         min_key_len u32 | min_key | max_key_len u32 | max_key | expiring u64 | last_expiry_ms u64 | cut_seq u64 |
-//!         segments_len u64 | directory_crc u32
+//!         segments_len u64 | directory_len u32 | directory_crc u32
 //! footer: table u64 | blocks_len u64 | filter_len u32 | index_len u32 | meta_len u32 |
 //!         filter_crc u32 | index_crc u32 | meta_crc u32 | version u32 | crc u32 | magic u64
 //! ```
 //!
 //! The file is blocks, segments, filter, index, meta and footer, with nothing between them, so the lengths must add up to
-//! the file's. The footer's length and its last 16 bytes are the same in every version. Version 2 has no segments, and its
-//! meta ends with `cut_seq`. Version 1 has no entries that expire either, and its meta ends with the last key.
+//! the file's. The footer's length and its last 16 bytes are the same in every version. The segments of version 3
+//! have larger buckets, and its meta no `directory_len`. Version 2 has no segments, and its meta ends with `cut_seq`. Version 1 has no entries that expire either, and its meta ends with the last key.
 
 use super::fields::{Fields, put_bytes};
-use super::{TableId, damage, segments};
+use super::segments::{Buckets, Directory};
+use super::{TableId, damage};
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::Error;
 use base::checksum::crc32c;
 use bytes::Bytes;
 
 /// The version written, and the newest that is read.
-pub const TABLE_VERSION: u32 = 3;
+pub const TABLE_VERSION: u32 = 4;
 
 /// The oldest version that is read.
 const TABLE_VERSION_MIN: u32 = 1;
@@ -162,31 +163,35 @@ pub(super) struct SegmentsPart {
     pub at: u64,
     /// How long they are.
     pub len: u64,
-    /// The checksum of the lengths of their buckets.
-    pub directory_crc: u32,
-    /// Of how many keys they tell.
-    pub entries: u64,
+    /// The lengths of their buckets, which stand at their front.
+    pub directory: Directory,
+    /// What they are divided into.
+    pub buckets: Buckets,
 }
 
 impl SegmentsPart {
     /// What the meta data tells of them.
     #[cfg(test)]
-    pub const BYTES: usize = 8 + 4;
+    pub const BYTES: usize = 8 + 4 + 4;
 
-    pub fn encode(len: u64, directory_crc: u32, out: &mut Vec<u8>) {
+    pub fn encode(len: u64, directory: Directory, buckets: Buckets, out: &mut Vec<u8>) {
         out.extend_from_slice(&len.to_le_bytes());
-        out.extend_from_slice(&directory_crc.to_le_bytes());
+        if buckets.directory_len().is_none() {
+            let len = u32::try_from(directory.len).expect("a table is far below 4 GiB");
+            out.extend_from_slice(&len.to_le_bytes());
+        }
+        out.extend_from_slice(&directory.crc.to_le_bytes());
     }
 
-    /// Reads what [`SegmentsPart::encode`] wrote, of segments at `at` of a table of so many entries.
-    pub fn decode(fields: &mut Fields<'_>, at: u64, entries: u64) -> Option<SegmentsPart> {
-        let part = SegmentsPart { at, len: fields.u64()?, directory_crc: fields.u32()?, entries };
-        (part.directory_len() as u64 <= part.len).then_some(part)
-    }
-
-    /// How long the lengths of their buckets are together.
-    pub fn directory_len(&self) -> usize {
-        segments::directory_len(self.entries)
+    /// Reads what [`SegmentsPart::encode`] wrote, of segments at `at`.
+    pub fn decode(fields: &mut Fields<'_>, at: u64, buckets: Buckets) -> Option<SegmentsPart> {
+        let len = fields.u64()?;
+        let directory_len = match buckets.directory_len() {
+            Some(len) => len,
+            None => usize::try_from(fields.u32()?).ok()?,
+        };
+        let directory = Directory { len: directory_len, crc: fields.u32()? };
+        (directory.len as u64 <= len).then_some(SegmentsPart { at, len, directory, buckets })
     }
 }
 

@@ -56,7 +56,7 @@ use bytes::Bytes;
 use filter::Filter;
 use footer::{FOOTER_BYTES, Footer, SegmentsPart};
 use index::Index;
-use segments::Wanted;
+use segments::{Buckets, Wanted};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -210,8 +210,8 @@ impl Table {
 
     /// The lengths of the segments' buckets. Blocks.
     fn read_directory(&self, disk: &mut dyn Disk, part: SegmentsPart) -> Result<Bytes, Error> {
-        let directory = disk::read(disk, self.file, part.at, part.directory_len())?;
-        match crc32c(&directory) == part.directory_crc {
+        let directory = disk::read(disk, self.file, part.at, part.directory.len)?;
+        match crc32c(&directory) == part.directory.crc {
             true => Ok(directory),
             false => Err(damage(self.id, part.at, "the checksum of the segments").into()),
         }
@@ -225,7 +225,7 @@ impl Table {
         wanted: &KeySegments,
     ) -> Result<Vec<u32>, Error> {
         let bad = |at, what| Error::from(damage(self.id, part.at + at, what));
-        let mut looks = Wanted::new(directory, part.entries, part.len, wanted)
+        let mut looks = Wanted::new(directory, part.buckets, part.len, wanted)
             .ok_or_else(|| bad(0, "the layout of the segments"))?;
         let mut found = Vec::new();
         for (at, count) in looks.reads() {
@@ -258,7 +258,7 @@ impl Table {
     ) -> Result<bool, Error> {
         let Some(part) = self.segments else { return Ok(true) };
         let mut expected = Vec::new();
-        segments::encode(self.id, hashes, ends, &mut expected);
+        segments::encode(self.id, part.buckets, hashes, ends, &mut expected);
         let len = usize::try_from(part.len).unwrap_or(usize::MAX);
         Ok(expected.len() == len && disk::read(disk, self.file, part.at, len)? == expected)
     }
@@ -324,7 +324,10 @@ fn decode_meta(bytes: &Bytes, footer: &Footer) -> Option<(TableMeta, Option<Segm
     let mut fields = fields::Fields::new(bytes);
     let meta = TableMeta::decode(&mut fields, footer.has_expiry())?;
     let segments = match footer.has_segments() {
-        true => Some(SegmentsPart::decode(&mut fields, footer.blocks_len, meta.entries)?),
+        true => {
+            let buckets = Buckets::of(meta.entries, footer.version);
+            Some(SegmentsPart::decode(&mut fields, footer.blocks_len, buckets)?)
+        }
         false => None,
     };
     fields.end()?;

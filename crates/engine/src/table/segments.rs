@@ -1,13 +1,14 @@
 //! A table's segments: in which blocks the keys of a segment may be ([`KeySegments`]).
 //!
 //! ```text
-//! bucket_len u32 * 2^b | bucket * 2^b          bucket: crc u32 | (hash u16 | step varint) * keys
+//! bucket_len varint * 2^b | bucket * 2^b          bucket: crc u32 | (hash u16 | step varint) * keys
 //! ```
 //!
 //! A key is in the bucket that the first `b` bits of its hash name, with the 16 bits behind them, and with its block: by how many that
 //! is further on than the one before. So the keys of a segment are found by one look at a bucket, which has some
-//! 200 keys in a few hundred bytes, and a table is written without sorting them. The lengths are kept in memory once they were read,
-//! a byte for 64 keys and nothing else.
+//! 24 keys in 80 bytes, and a table is written without sorting them. The lengths are kept in memory once they were read,
+//! a byte for some 24 keys and nothing else. Reading all lengths once and a bucket for each key that is looked for takes least with buckets
+//! of about that size (record 77). Those of version 3 have eight times as many keys, and lengths of four bytes.
 
 use super::TableId;
 use super::fields::Fields;
@@ -16,37 +17,71 @@ use crate::key_segments::KeySegments;
 use base::checksum::{crc32c, crc32c_append};
 use std::ops::Range;
 
-/// A bucket has at most so many keys on average, and half as many at least.
-const BUCKET_KEYS_MAX: usize = 256;
-
 /// With 16 bits in a bucket a million segments are told from each other in the smallest table.
 const BITS_MIN: u32 = 4;
-
-/// As many as there are in a bucket: some 16 million keys, far more than a table has.
-const BITS_MAX: u32 = 16;
 
 /// Bits of a hash that stand in a bucket.
 const KEY_BITS: u32 = 16;
 
-const LEN_BYTES: usize = 4;
 const CRC_BYTES: usize = 4;
 
 /// How many bytes a key takes here, about.
 pub(super) const KEY_BYTES: usize = 3;
 
-/// Bytes between two buckets that are read with them rather than with a read of their own: about a bucket, so that most of what is read is
-/// what was asked for.
+/// Bytes between two buckets that are read with them rather than with a read of their own: a few buckets. Few of those that are looked for are so
+/// near to each other.
 const GAP_BYTES: u64 = 512;
 
-/// How many bits of the hash name the bucket, in a table of so many entries.
-fn bucket_bits(entries: u64) -> u32 {
-    let buckets = entries.div_ceil(BUCKET_KEYS_MAX as u64).next_power_of_two();
-    buckets.ilog2().clamp(BITS_MIN, BITS_MAX)
+/// How the hashes of a table are divided into buckets, and how these lengths are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Buckets {
+    /// How many bits of the hash name the bucket.
+    bits: u32,
+    /// Whether each length is a varint, and not four bytes.
+    has_varints: bool,
 }
 
-/// How long the lengths of the buckets are together.
-pub(super) fn directory_len(entries: u64) -> usize {
-    LEN_BYTES << bucket_bits(entries)
+impl Buckets {
+    /// Those of a table of so many entries, in this version of the format.
+    pub fn of(entries: u64, version: u32) -> Buckets {
+        // So many keys a bucket has at most on average, and half as many at least, up to some 16 million, far more than a table has.
+        let (keys_max, bits_max) = if version > 3 { (32, 19) } else { (256, 16) };
+        let buckets: u64 = entries.div_ceil(keys_max).next_power_of_two();
+        Buckets { bits: buckets.ilog2().clamp(BITS_MIN, bits_max), has_varints: version > 3 }
+    }
+
+    /// How long their lengths are together, if that is always the same.
+    pub fn directory_len(self) -> Option<usize> {
+        (!self.has_varints).then_some(4 << self.bits)
+    }
+
+    fn put_len(self, len: usize, out: &mut Vec<u8>) {
+        let len = u32::try_from(len).expect("a table is far below 4 GiB");
+        match self.has_varints {
+            true => put_varint(out, len.into()),
+            false => out.extend_from_slice(&len.to_le_bytes()),
+        }
+    }
+
+    /// Where each bucket ends, from the directory's start on; `None` if these are no lengths of such buckets.
+    fn ends(self, directory: &[u8]) -> Option<Vec<u64>> {
+        let mut fields = Fields::new(directory);
+        let mut ends = Vec::with_capacity(1 << self.bits);
+        let mut end = directory.len() as u64;
+        while !fields.rest().is_empty() {
+            let len = if self.has_varints { fields.varint()? } else { fields.u32()?.into() };
+            end = end.checked_add(len)?;
+            ends.push(end);
+        }
+        (ends.len() == 1 << self.bits).then_some(ends)
+    }
+}
+
+/// The directory of segments that were written: its length and its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Directory {
+    pub len: usize,
+    pub crc: u32,
 }
 
 /// Of where the bucket is meant to be, and what is in it.
@@ -58,34 +93,74 @@ fn bucket_crc(table: TableId, bucket: u64, keys: &[u8]) -> u32 {
 }
 
 /// Appends the segments of keys of `table` with these hashes, in the order of the keys; `ends` says for each block how many keys
-/// are in it and those before it. Gives the checksum of the buckets' lengths.
-pub(super) fn encode(table: TableId, hashes: &[u64], ends: &[usize], out: &mut Vec<u8>) -> u32 {
-    let bits = bucket_bits(hashes.len() as u64);
-    let room = (hashes.len() * (KEY_BYTES + 1)) >> bits;
-    let mut buckets = vec![(Vec::with_capacity(room), 0); 1 << bits];
+/// are in it and those before it.
+pub(super) fn encode(
+    table: TableId,
+    buckets: Buckets,
+    hashes: &[u64],
+    ends: &[usize],
+    out: &mut Vec<u8>,
+) -> Directory {
+    let sorted = sort(buckets.bits, hashes, ends);
+    let mut keys = Vec::with_capacity(hashes.len() * (KEY_BYTES + 1));
+    let mut bucket_ends = Vec::with_capacity(sorted.ends.len());
     let mut start = 0;
-    for (block, &end) in (0u64..).zip(ends) {
-        for hash in &hashes[start..end] {
-            let (bucket, last) = &mut buckets[(hash >> (64 - bits)) as usize];
-            let low = (hash >> (64 - bits - KEY_BITS)) as u16;
-            bucket.extend_from_slice(&low.to_le_bytes());
-            put_varint(bucket, block - *last);
-            *last = block;
+    for &end in &sorted.ends {
+        let mut last = 0;
+        for &(low, block) in &sorted.keys[start as usize..end as usize] {
+            keys.extend_from_slice(&low.to_le_bytes());
+            put_varint(&mut keys, u64::from(block - last));
+            last = block;
         }
         start = end;
+        bucket_ends.push(keys.len());
     }
-    debug_assert_eq!(start, hashes.len(), "each key is in a block");
     let directory_at = out.len();
-    for (bucket, _) in &buckets {
-        let len = u32::try_from(CRC_BYTES + bucket.len()).expect("a table is far below 4 GiB");
-        out.extend_from_slice(&len.to_le_bytes());
+    let lens = || std::iter::once(0).chain(bucket_ends.iter().copied()).zip(&bucket_ends);
+    for (start, end) in lens() {
+        buckets.put_len(CRC_BYTES + end - start, out);
     }
-    let crc = crc32c(&out[directory_at..]);
-    for (number, (bucket, _)) in (0..).zip(&buckets) {
+    let directory = Directory { len: out.len() - directory_at, crc: crc32c(&out[directory_at..]) };
+    for (number, (start, &end)) in (0..).zip(lens()) {
+        let bucket = &keys[start..end];
         out.extend_from_slice(&bucket_crc(table, number, bucket).to_le_bytes());
         out.extend_from_slice(bucket);
     }
-    crc
+    directory
+}
+
+/// Keys by their buckets, in their order.
+struct Sorted {
+    /// What of its hash stands in the bucket, and the block, of each key.
+    keys: Vec<(u16, u32)>,
+    /// How many keys are in each bucket and those before it.
+    ends: Vec<u32>,
+}
+
+/// Sorts by counting.
+fn sort(bits: u32, hashes: &[u64], block_ends: &[usize]) -> Sorted {
+    debug_assert_eq!(block_ends.last().copied().unwrap_or(0), hashes.len(), "each key is in a block");
+    let bucket_of = |hash: u64| (hash >> (64 - bits)) as usize;
+    let mut places = vec![0u32; (1 << bits) + 1];
+    for &hash in hashes {
+        places[bucket_of(hash) + 1] += 1;
+    }
+    for bucket in 0..1 << bits {
+        places[bucket + 1] += places[bucket];
+    }
+    let mut keys = vec![(0, 0); hashes.len()];
+    let mut start = 0;
+    for (block, &end) in (0u32..).zip(block_ends) {
+        for &hash in &hashes[start..end] {
+            let place = &mut places[bucket_of(hash)];
+            keys[*place as usize] = ((hash >> (64 - bits - KEY_BITS)) as u16, block);
+            *place += 1;
+        }
+        start = end;
+    }
+    // Each place has moved on to the end of its bucket.
+    places.pop();
+    Sorted { keys, ends: places }
 }
 
 /// Where the buckets are that may have keys of some segments.
@@ -106,19 +181,10 @@ struct Look {
 }
 
 impl Wanted {
-    /// Reads the buckets' lengths, of a table with so many entries whose segments are `len` bytes; `None` if they are none.
-    pub fn new(directory: &[u8], entries: u64, len: u64, wanted: &KeySegments) -> Option<Wanted> {
-        let bits = bucket_bits(entries);
-        let (lens, []) = directory.as_chunks::<LEN_BYTES>() else { return None };
-        let mut ends = Vec::with_capacity(1 << bits);
-        let mut end = directory.len() as u64;
-        for bytes in lens {
-            end += u64::from(u32::from_le_bytes(*bytes));
-            ends.push(end);
-        }
-        if ends.len() != 1 << bits || end != len {
-            return None;
-        }
+    /// Reads the buckets' lengths, of segments of `len` bytes; `None` if they are none.
+    pub fn new(directory: &[u8], buckets: Buckets, len: u64, wanted: &KeySegments) -> Option<Wanted> {
+        let bits = buckets.bits;
+        let ends = buckets.ends(directory).filter(|ends| ends.last() == Some(&len))?;
         let mut looks: Vec<Look> = Vec::new();
         for hashes in wanted.hashes(bits + KEY_BITS) {
             let (first, last) = (*hashes.start(), *hashes.end());
@@ -204,43 +270,65 @@ impl Look {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::TABLE_VERSION;
     use base::rng::{Rng, SplitMix64};
 
     #[test]
     fn tables_of_any_size_have_buckets() {
-        for (entries, bits) in [(0, 4), (1, 4), (4096, 4), (4097, 5), (8192, 5), (150_000, 10), (1 << 40, 16)]
-        {
-            assert_eq!(bucket_bits(entries), bits, "{entries}");
+        for (entries, version_3, bits) in [
+            (0, 4, 4),
+            (1, 4, 4),
+            (512, 4, 4),
+            (513, 4, 5),
+            (4096, 4, 7),
+            (4097, 5, 8),
+            (150_000, 10, 13),
+            (1 << 40, 16, 19),
+        ] {
+            assert_eq!(Buckets::of(entries, 3), Buckets { bits: version_3, has_varints: false }, "{entries}");
+            assert_eq!(Buckets::of(entries, TABLE_VERSION), Buckets { bits, has_varints: true }, "{entries}");
         }
     }
 
     #[test]
     fn golden_bytes() {
-        let mut bytes = Vec::new();
         // Two keys in bucket 1, in blocks 0 and 130, one in bucket 15.
         let hashes = [0x1234_5678 << 32, 0x1FED_0000 << 32, 0xFFFF_F000 << 32];
         let ends: Vec<usize> = (0..132).map(|block| if block < 130 { 1 } else { block - 128 }).collect();
-        let crc = encode(TableId(7), &hashes, &ends, &mut bytes);
-        let mut lens = [4u32; 16];
-        (lens[1], lens[15]) = (11, 8);
-        let mut expected: Vec<u8> = lens.iter().flat_map(|len| len.to_le_bytes()).collect();
-        assert_eq!(crc, crc32c(&expected));
-        for bucket in 0..16 {
-            let keys: &[u8] = match bucket {
-                1 => &[0x45, 0x23, 0, 0xD0, 0xFE, 0x82, 1],
-                15 => &[0xFF, 0xFF, 0x83, 1],
-                _ => &[],
+        for has_varints in [false, true] {
+            let mut bytes = Vec::new();
+            let directory = encode(TableId(7), Buckets { bits: 4, has_varints }, &hashes, &ends, &mut bytes);
+            let mut lens = [4u32; 16];
+            (lens[1], lens[15]) = (11, 8);
+            let mut expected: Vec<u8> = match has_varints {
+                true => lens.iter().map(|len| *len as u8).collect(),
+                false => lens.iter().flat_map(|len| len.to_le_bytes()).collect(),
             };
-            expected.extend_from_slice(&bucket_crc(TableId(7), bucket, keys).to_le_bytes());
-            expected.extend_from_slice(keys);
+            assert_eq!(directory, Directory { len: expected.len(), crc: crc32c(&expected) });
+            for bucket in 0..16 {
+                let keys: &[u8] = match bucket {
+                    1 => &[0x45, 0x23, 0, 0xD0, 0xFE, 0x82, 1],
+                    15 => &[0xFF, 0xFF, 0x83, 1],
+                    _ => &[],
+                };
+                expected.extend_from_slice(&bucket_crc(TableId(7), bucket, keys).to_le_bytes());
+                expected.extend_from_slice(keys);
+            }
+            assert_eq!(bytes, expected);
         }
-        assert_eq!(bytes, expected);
     }
 
     /// All blocks that the part names.
-    fn looked_up(bytes: &[u8], entries: u64, blocks: usize, wanted: &KeySegments) -> Option<Vec<u32>> {
-        let directory = bytes.get(..directory_len(entries))?;
-        let mut wanted = Wanted::new(directory, entries, bytes.len() as u64, wanted)?;
+    fn looked_up(
+        bytes: &[u8],
+        directory: Directory,
+        entries: u64,
+        blocks: usize,
+        wanted: &KeySegments,
+    ) -> Option<Vec<u32>> {
+        let buckets = Buckets::of(entries, TABLE_VERSION);
+        let directory = bytes.get(..directory.len)?;
+        let mut wanted = Wanted::new(directory, buckets, bytes.len() as u64, wanted)?;
         let mut found = Vec::new();
         for (read, count) in wanted.reads() {
             let part = bytes.get(read.start as usize..read.end as usize)?;
@@ -259,14 +347,15 @@ mod tests {
             let hashes: Vec<u64> = (0..keys).map(|_| rng.next_u64()).collect();
             let ends: Vec<usize> = (1..=keys.div_ceil(7)).map(|block| (block * 7).min(keys)).collect();
             let mut bytes = Vec::new();
-            encode(TableId(7), &hashes, &ends, &mut bytes);
+            let buckets = Buckets::of(keys as u64, TABLE_VERSION);
+            let directory = encode(TableId(7), buckets, &hashes, &ends, &mut bytes);
             for bits in [0, 3, 12, 20, 32] {
                 let some: Vec<u32> =
                     (0..40).map(|_| ((rng.next_u64() >> 32) >> (32 - bits)) as u32).collect();
                 let some = some.into_iter().chain([((hashes[0] >> 32) >> (32 - bits)) as u32]);
                 let wanted = KeySegments::new(bits, some).unwrap();
-                let found = looked_up(&bytes, keys as u64, ends.len(), &wanted).unwrap();
-                let exact = bits.min(bucket_bits(keys as u64) + KEY_BITS);
+                let found = looked_up(&bytes, directory, keys as u64, ends.len(), &wanted).unwrap();
+                let exact = bits.min(buckets.bits + KEY_BITS);
                 let ranges: Vec<_> = wanted.hashes(exact).collect();
                 let is_wanted = |hash: u64| {
                     ranges.iter().any(|range| range.contains(&((u128::from(hash) >> (64 - exact)) as u64)))
@@ -284,7 +373,8 @@ mod tests {
         let mut rng = SplitMix64::new(4);
         let hashes: Vec<u64> = (0..200).map(|_| rng.next_u64()).collect();
         let mut good = Vec::new();
-        encode(TableId(7), &hashes, &[50, 100, 200], &mut good);
+        let buckets = Buckets::of(200, TABLE_VERSION);
+        let directory = encode(TableId(7), buckets, &hashes, &[50, 100, 200], &mut good);
         let wanted = KeySegments::new(0, [0]).unwrap();
         for _ in 0..20_000 {
             let mut bytes = good.clone();
@@ -295,10 +385,10 @@ mod tests {
                     bytes[at] = rng.next_u64() as u8;
                 }
             }
-            looked_up(&bytes, 200, 3, &wanted);
+            looked_up(&bytes, directory, 200, 3, &wanted);
             let look = Look { bucket: 0, at: 0..0, first: 0, last: u16::MAX };
             look.find_in(&bytes, 3, &mut Vec::new());
         }
-        assert_eq!(looked_up(&good, 200, 3, &wanted), Some(vec![0, 1, 2]));
+        assert_eq!(looked_up(&good, directory, 200, 3, &wanted), Some(vec![0, 1, 2]));
     }
 }

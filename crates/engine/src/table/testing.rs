@@ -2,6 +2,7 @@
 
 use super::block::{Block, BlockBuilder};
 use super::footer::{FOOTER_BYTES, Footer, SegmentsPart};
+use super::segments::{self, Buckets};
 use super::{Table, TableBuilder, TableId};
 use crate::Seq;
 use crate::entry::{Entry, Jsn, Location};
@@ -149,6 +150,31 @@ pub(crate) fn table(disk: &mut MemDisk, id: u64, entries: &Model) -> Arc<Table> 
     let table = Table::open(disk, dir(), TableId(id)).unwrap();
     assert_eq!(*table.meta(), meta);
     Arc::new(table)
+}
+
+/// The same table as version 3 of the format would have it: with larger buckets of segments.
+pub(crate) fn as_version_3(disk: &mut MemDisk, table: &Table, entries: &Model) -> Arc<Table> {
+    let hashes: Vec<u64> = entries.keys().map(|key| hash(key)).collect();
+    let mut ends = Vec::new();
+    for index in 0..table.blocks() as u32 {
+        let block = table.read_block(disk, table.block(index).unwrap()).unwrap();
+        ends.push(ends.last().unwrap_or(&0) + block.count());
+    }
+    let bytes = disk.files.get_mut(table.path()).unwrap();
+    let footer_at = bytes.len() - FOOTER_BYTES;
+    let mut footer = Footer::decode(&bytes[footer_at..], table.id(), bytes.len() as u64).unwrap();
+    let tail = bytes[footer_at - footer.tail_len().unwrap()..footer_at - SegmentsPart::BYTES].to_vec();
+    bytes.truncate(footer.blocks_len as usize);
+    let buckets = Buckets::of(hashes.len() as u64, 3);
+    let directory = segments::encode(table.id(), buckets, &hashes, &ends, bytes);
+    let len = bytes.len() as u64 - footer.blocks_len;
+    bytes.extend_from_slice(&tail);
+    SegmentsPart::encode(len, directory, buckets, bytes);
+    footer.version = 3;
+    footer.meta_len -= 4;
+    footer.meta_crc = crc32c(&bytes[bytes.len() - footer.meta_len as usize..]);
+    footer.encode(bytes);
+    Arc::new(Table::open(disk, dir(), table.id()).unwrap())
 }
 
 /// The same table as version 2 of the format would have it: without segments.

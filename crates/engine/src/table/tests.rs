@@ -1,6 +1,6 @@
 //! Tables against a model, and against every kind of damage.
 
-use super::testing::{MemDisk, Model, deletion, dir, entry, get, table};
+use super::testing::{MemDisk, Model, as_version_3, deletion, dir, entry, get, table};
 use super::{BLOCK_BYTES_TARGET, Table, TableId, TableIter};
 use crate::entry::{Jsn, Seq};
 use crate::error::Error;
@@ -127,6 +127,36 @@ fn old_table(disk: &mut MemDisk, hex: &str) -> Arc<Table> {
     let bytes = (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap());
     disk.files.insert(path(0x1F), bytes.collect());
     Arc::new(Table::open(disk, dir(), TableId(0x1F)).unwrap())
+}
+
+#[test]
+fn golden_bytes_of_version_3_are_read() {
+    let mut disk = MemDisk::default();
+    let table = old_table(&mut disk, include_str!("golden_v3.hex"));
+    let segments = KeySegments::new(32, [KeySegments::number_of(b"key-b", 32)]).unwrap();
+    assert_eq!(table.blocks_of(&mut disk, &segments).unwrap(), Some(vec![0]));
+    assert_eq!(get(&mut disk, &table, b"key-c").unwrap(), Some((300, vec![3, 7, 0, 0, 0])));
+}
+
+#[test]
+fn larger_buckets_of_version_3_name_the_same_blocks() {
+    let mut disk = MemDisk::default();
+    let key = |number: u64| format!("key{number:06}").into_bytes();
+    let model: Model =
+        (0..5000).map(|number| (key(number), (number, entry(&key(number), number, 40)))).collect();
+    let table = table(&mut disk, 1, &model);
+    let segments: Vec<KeySegments> = (0..40)
+        .map(|number| KeySegments::new(20, [KeySegments::number_of(&key(number * 101), 20)]).unwrap())
+        .collect();
+    let named = |disk: &mut MemDisk, table: &Table| -> Vec<Vec<u32>> {
+        segments.iter().map(|segments| table.blocks_of(disk, segments).unwrap().unwrap()).collect()
+    };
+    let blocks = named(&mut disk, &table);
+    assert!(blocks.iter().all(|blocks| (1..5).contains(&blocks.len())), "{blocks:?}");
+    let len = table.len();
+    let old = as_version_3(&mut disk, &table, &model);
+    assert!(old.len() < len, "it has fewer buckets");
+    assert_eq!(named(&mut disk, &old), blocks);
 }
 
 #[test]
