@@ -99,6 +99,8 @@ pub(super) struct Ending {
     ticks: u64,
     /// Whether nodes were asked for what they are not to have.
     strays: bool,
+    /// Whether one had such a thing since copies were last compared.
+    strayed: bool,
 }
 
 impl Default for Ending {
@@ -109,6 +111,7 @@ impl Default for Ending {
             wrong: None,
             ticks: 0,
             strays: false,
+            strayed: false,
         }
     }
 }
@@ -129,7 +132,10 @@ impl World {
             }
             Phase::Convergence if self.converge()? => self.enter(Phase::Settling),
             Phase::LastConvergence if self.converge()? => match self.plan.ttl {
-                Some(_) => self.enter(Phase::Ends),
+                Some(_) => {
+                    self.enter(Phase::Ends);
+                    self.leap();
+                }
                 None => self.enter(Phase::Rest(now + self.rest())),
             },
             Phase::Ends if self.has_ended()? => self.enter(Phase::Rest(now + self.rest())),
@@ -139,19 +145,21 @@ impl World {
             Phase::Rest(until) if now >= until && !self.ending.strays => {
                 self.ending.strays = true;
                 self.examine_strays()?;
-                if self.plan.ttl.is_some() {
-                    // A hint may have brought home what the end of a later version had uncovered.
-                    self.examine_all()?;
-                }
+                // A hint may have come home since, or brought what the end of a later version had uncovered.
+                self.examine_all()?;
             }
             Phase::Rest(until) if now >= until && !self.auditor.is_examining() => {
                 if !self.has_given_up_all()? {
-                    self.ending.strays = false;
+                    (self.ending.strays, self.ending.strayed) = (false, true);
                     self.phase = Phase::Rest(now + ROUND_PAUSE * 5);
-                    return Ok(());
+                } else if std::mem::take(&mut self.ending.strayed) | !self.are_equal() {
+                    // What has come home since copies were compared is compared, too.
+                    self.ending.strays = false;
+                    self.enter(if self.plan.ttl.is_some() { Phase::Ends } else { Phase::LastConvergence });
+                } else {
+                    self.check_bounds(true)?;
+                    self.enter(Phase::Listing);
                 }
-                self.check_bounds(true)?;
-                self.enter(Phase::Listing);
             }
             Phase::Listing if self.list_all()? => self.enter(Phase::Searching),
             Phase::Listing if now > self.ending.began + CONVERGE_MAX => {
@@ -179,7 +187,6 @@ impl World {
                 self.events.after(self.plan.trouble_pause_max, Event::Trouble);
             }
             Phase::Homecoming => self.calm_down(),
-            Phase::Ends => self.leap(),
             _ => {}
         }
     }
@@ -249,6 +256,13 @@ impl World {
             _ => {}
         }
         Ok(false)
+    }
+
+    /// Whether all copies that were examined are equal, but of what ends.
+    fn are_equal(&self) -> bool {
+        let (nothing, ends) = (Context::new(), self.plan.ttl.map(|(bucket, _)| bucket));
+        let mut copies = self.auditor.copies.iter().filter(|((bucket, _), _)| Some(*bucket) != ends);
+        copies.all(|(place, copies)| self.checks.are_done(&name(*place), copies, &nothing))
     }
 
     /// What has not come home yet. Where a crash may take what was acknowledged, it takes hints too.
