@@ -107,7 +107,7 @@ const SET: Set<Part, Plan> = Set {
     title: "Anti-entropy",
     method: METHOD,
     needs_binary: true,
-    in_sections: false,
+    in_sections: true,
     quick_leaves_out: QUICK_LEAVES_OUT,
     parts: &[
         Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run },
