@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// No cache is smaller, however many share what there is.
-const CACHE_BYTES_MIN: usize = 64 << 10;
+/// No cache is smaller, however many share what there is: a block. With more it would be more in all than was asked for, where 256 threads share 16 MiB.
+const CACHE_BYTES_MIN: usize = 4 << 10;
 
 type Owned = Arc<Mutex<Box<dyn Backend>>>;
 
