@@ -34,14 +34,7 @@ pub enum Error {
 
 impl Error {
     /// For `map_err`: what the engine of this name said.
-    #[cfg(any(
-        feature = "fjall",
-        feature = "lmdb",
-        feature = "mdbx",
-        feature = "redb",
-        feature = "rocksdb",
-        feature = "wiredtiger"
-    ))]
+    #[cfg(feature = "foreign")]
     pub(crate) fn of<E: std::fmt::Display>(engine: &'static str) -> impl Fn(E) -> Error {
         move |error| Error::Failed { engine, what: error.to_string() }
     }

@@ -44,14 +44,7 @@ mod lmdb;
 mod mdbx;
 mod memory;
 pub mod packed;
-#[cfg(any(
-    feature = "fjall",
-    feature = "lmdb",
-    feature = "mdbx",
-    feature = "redb",
-    feature = "rocksdb",
-    feature = "wiredtiger"
-))]
+#[cfg(feature = "foreign")]
 mod pair;
 #[cfg(feature = "redb")]
 mod redb;

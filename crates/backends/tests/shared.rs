@@ -68,6 +68,17 @@ fn a_store_is_not_closed_while_a_thread_uses_it() {
 }
 
 #[test]
+fn an_engine_can_what_is_said_of_it() {
+    for kind in Kind::ALL.into_iter().filter(|kind| kind.is_built()) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = kind.open(folder.path(), &settings(), machine()).unwrap();
+        assert_eq!(store.another().is_some(), kind.has_handles(), "{}", kind.name());
+        assert_eq!(store.reader().is_some(), kind.has_readers(), "{}", kind.name());
+        store.close().unwrap();
+    }
+}
+
+#[test]
 fn what_stands_behind_a_handle_is_said() {
     let told = |kind| options(kind, &settings(), SHARING);
     assert_eq!(told(Kind::Bitcask)["shared"], "2 stores, each behind a lock");
