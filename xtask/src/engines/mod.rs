@@ -17,13 +17,16 @@ use work::{Measure, generator_us, measure};
 pub struct Options {
     #[command(flatten)]
     how: How,
-    /// Only these parts. The page is not written then.
+    /// Only these parts.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
-    /// So many objects at most, to try something.
+    /// So often each engine is measured.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: Option<u64>,
+    /// So many objects at most, to try something: the page is not written then.
     #[arg(long, value_name = "COUNT", requires = "only")]
     objects: Option<u64>,
-    /// Ours and only these beside it, to try something.
+    /// Ours and only these beside it, to try something: the page is not written then.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = kind_named, requires = "only")]
     beside: Vec<Kind>,
 }
@@ -60,7 +63,7 @@ struct Plan {
     /// Objects of a store, at most.
     objects: u64,
     /// How often each engine is measured, all in turns.
-    rounds: usize,
+    rounds: u64,
     /// Which are measured beside ours; none for all.
     beside: Vec<Kind>,
 }
@@ -98,7 +101,7 @@ const SET: Set<Part, Plan> = Set {
     title: "Engines beside each other",
     method: METHOD,
     needs_binary: false,
-    in_sections: false,
+    in_sections: true,
     quick_leaves_out: QUICK_LEAVES_OUT,
     parts: &[
         Run { name: Part::B16, specs: || specs("16 B"), run: |it, out| run_size(it, out, "16 B", 16) },
@@ -114,8 +117,10 @@ const SET: Set<Part, Plan> = Set {
 pub fn run(options: &Options) -> Result<()> {
     let plan = if options.how.quick { QUICK } else { FULL };
     let objects = options.objects.unwrap_or(plan.objects);
-    let plan = Plan { objects, beside: options.beside.clone(), ..plan };
-    SET.run(plan, &options.how, &options.only, "")
+    let rounds = options.rounds.unwrap_or(plan.rounds);
+    let plan = Plan { objects, rounds, beside: options.beside.clone(), ..plan };
+    let set = Set { in_sections: options.objects.is_none() && options.beside.is_empty(), ..SET };
+    set.run(plan, &options.how, &options.only, "")
 }
 
 fn kinds() -> impl Iterator<Item = Kind> {
@@ -141,7 +146,7 @@ fn run_size(context: &Context, report: &mut Report, size: &str, value_bytes: usi
     let mut all: BTreeMap<(Measure, &str), Vec<f64>> = BTreeMap::new();
     for round in 0..plan.rounds {
         for kind in kinds() {
-            for (of, value) in measure(&context.home, kind, count, value_bytes, round as u64)? {
+            for (of, value) in measure(&context.home, kind, count, value_bytes, round)? {
                 all.entry((of, kind.name())).or_default().push(value);
             }
         }
