@@ -55,11 +55,13 @@ pub struct Annulet {
     pub start_times: StartTimes,
 }
 
-/// Builds the release binary and says where it is.
+/// Builds the release binary and says where it is. It has RocksDB among its backends if this program was built with it.
 pub fn build(root: &Path, target: &Path) -> Result<PathBuf> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let features: &[&str] = if cfg!(feature = "rocksdb") { &["--features", "rocksdb"] } else { &[] };
     let built = Command::new(cargo)
         .args(["build", "--release", "--quiet", "--package", "annulet"])
+        .args(features)
         .current_dir(root)
         .env("CARGO_TARGET_DIR", target)
         // stdout belongs to the rows.
@@ -98,6 +100,11 @@ impl Annulet {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
+    }
+
+    /// Where it serves HTTP.
+    pub fn http(&self) -> SocketAddr {
+        self.http
     }
 
     /// The same process, asked by HTTP.

@@ -50,6 +50,8 @@ pub struct Setup {
     pub ring_size: Option<u32>,
     /// How often nodes compare what they hold, or `off`; without it, the nodes' own default.
     pub anti_entropy: Option<&'static str>,
+    /// What stores are; without it, our engine's.
+    pub backend: Option<&'static str>,
 }
 
 /// A running cluster. Dropping it kills its nodes.
@@ -101,6 +103,9 @@ impl Cluster {
         }
         if let Some(interval) = setup.anti_entropy {
             command.env("ANNULET_ANTI_ENTROPY", interval);
+        }
+        if let Some(backend) = setup.backend {
+            command.env("ANNULET_BACKEND", backend);
         }
         command.current_dir(&setup.home);
         let addresses = |port: u16| (1..=NODES as u16).map(|node| local(base + 10 * node + port)).collect();

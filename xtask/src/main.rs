@@ -80,7 +80,7 @@ enum Figures {
     Engines(engines::Options),
     /// The elastic cluster: so far the pure ring.
     Cluster(elastic::Options),
-    /// Secondary indexes: so far what entries cost the engine, and queries of them.
+    /// Secondary indexes: what entries cost the engine, queries of three nodes, backups.
     Index(indexes::Options),
     /// Anti-entropy: what it costs clients, rebuilds of its hash trees, how fast differences are found and healed.
     Aae(anti_entropy::Options),

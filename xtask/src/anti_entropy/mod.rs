@@ -139,6 +139,7 @@ impl Context {
             read_form: None,
             ring_size: Some(ring_size),
             anti_entropy: Some(anti_entropy),
+            backend: None,
         })
     }
 }

@@ -11,11 +11,10 @@ use crate::process::make_dir;
 use crate::report::Report;
 use crate::rows::{Bar, Spec};
 use crate::stats::median;
-use bench::{Control, Identity, Workload};
-use results::{Results, Summary};
+use results::Summary;
 
 /// Partitions of the measured rings; the store grows on the first.
-const RINGS: [u32; 3] = [64, 1024, 16_384];
+pub const RINGS: [u32; 3] = [64, 1024, 16_384];
 
 /// Rows of a query.
 const FOUND: u64 = 1_000;
@@ -78,16 +77,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     let mut of_rings = Vec::new();
     let mut of_tenth = None;
     for size in RINGS {
-        let home = make_dir(&context.home, &format!("ring-{size}"))?;
-        let setup = Setup {
-            binary: context.binary.clone(),
-            home,
-            durability: "none",
-            read_form: None,
-            ring_size: Some(size),
-            anti_entropy: None,
-        };
-        let cluster = Cluster::start(&setup)?;
+        let cluster = start(context, &format!("ring-{size}"), size, None)?;
         let all = context.plan.cluster.objects;
         if size == RINGS[0] {
             fill(context, &cluster, 0, all / 10)?;
@@ -106,6 +96,24 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     report.push(grown().valued(smallest / tenth, "of the medians above"))
 }
 
+/// Starts three nodes, with a ring of that size, on that backend.
+pub fn start(
+    context: &Context,
+    name: &str,
+    ring_size: u32,
+    backend: Option<&'static str>,
+) -> Result<Cluster> {
+    Cluster::start(&Setup {
+        binary: context.binary.clone(),
+        home: make_dir(&context.home, name)?,
+        durability: "none",
+        read_form: None,
+        ring_size: Some(ring_size),
+        anti_entropy: None,
+        backend,
+    })
+}
+
 /// Measures the two rows of a store; answers the median of the first.
 fn measured(
     context: &Context,
@@ -118,7 +126,7 @@ fn measured(
     let plan = context.plan.cluster;
     let (mut cpu_ms, mut least_ms, mut mean_ms, mut done) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for _ in 0..plan.rounds {
-        let (summary, _) = load(context, cluster, &queries(plan, objects))?;
+        let summary = ask(context, cluster, objects)?;
         let us = summary.server_cpu_us_per_op.ok_or("the servers' CPU time is not known")?;
         cpu_ms.push(us / 1000.0);
         least_ms.push(summary.total.response.min_us / 1000.0);
@@ -132,7 +140,8 @@ fn measured(
     median(&cpu_ms).ok_or_else(|| "no rounds".into())
 }
 
-fn fill(context: &Context, cluster: &Cluster, from: u64, to: u64) -> Result<()> {
+/// Writes the objects of these numbers.
+pub fn fill(context: &Context, cluster: &Cluster, from: u64, to: u64) -> Result<()> {
     let (_, done) = load(context, cluster, &fills(from, to))?;
     match done == to - from {
         true => Ok(()),
@@ -166,26 +175,19 @@ fn queries(plan: Size, objects: u64) -> String {
     indexed(&head, objects, &operation)
 }
 
-/// Runs a workload against the nodes; what it measured, and all operations that were done. An error if anything in it was wrong.
+/// What one run of queries measured.
+pub fn ask(context: &Context, cluster: &Cluster, objects: u64) -> Result<Summary> {
+    Ok(load(context, cluster, &queries(context.plan.cluster, objects))?.0)
+}
+
 fn load(context: &Context, cluster: &Cluster, text: &str) -> Result<(Summary, u64)> {
-    let addresses: Vec<String> = cluster.servers.addresses.iter().map(ToString::to_string).collect();
-    let text = format!("addresses = {addresses:?}\npids = {:?}\n{text}", cluster.servers.pids);
-    let dir = tempfile::Builder::new().prefix("load").tempdir_in(&context.home)?;
-    let workload = Workload::parse(&text, "figures")?;
-    let out = dir.path().join("results");
-    let summary = bench::run(&workload, &out, &Identity::default(), &Control::default(), &mut ())?;
-    let done = Results::open(&out)?.seconds.iter().map(|second| second.done(None)).sum();
-    match summary.verdict.passed && summary.total.failed == 0 {
-        true => Ok((summary, done)),
-        false => {
-            Err(format!("{} failed; {}", summary.total.failed, summary.verdict.failures.join("; ")).into())
-        }
-    }
+    super::load(&context.home, &cluster.servers, text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bench::Workload;
 
     #[test]
     fn workloads_are_read() {

@@ -1,21 +1,27 @@
 //! The figures of secondary indexes: of the engine alone, of entries ([`engine`]) and of folds over key segments ([`segments`]), and of
-//! queries of three nodes ([`cluster`]).
+//! queries of three nodes ([`cluster`]), also beside nodes on another backend ([`beside`]). And of backups while a node serves ([`backup`]).
 
+mod backup;
+mod beside;
 mod cluster;
 mod engine;
 mod segments;
 
 use crate::Result;
 use crate::figures::{self, How, Part as Run, Set};
+use crate::measure::Servers;
+use bench::{Control, Identity, Workload};
 use clap::{Args, ValueEnum};
 use engine::{head, mixed, object_key};
+use results::{Results, Summary};
+use std::path::Path;
 
 /// How the figures of indexes are taken.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     #[command(flatten)]
     how: How,
-    /// Only these parts. The page is not written then.
+    /// Only these parts.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
 }
@@ -29,6 +35,10 @@ enum Part {
     Segments,
     /// Queries of three nodes.
     Cluster,
+    /// The same beside three nodes on RocksDB; needs the feature of that name.
+    Beside,
+    /// Backups of a node that serves.
+    Backup,
 }
 
 /// How much is measured.
@@ -46,15 +56,26 @@ struct Plan {
     folds: u64,
     /// Of three nodes.
     cluster: cluster::Size,
+    /// Of a node that backs itself up.
+    backup: backup::Size,
 }
 
-const FULL: Plan =
-    Plan { objects: 400_000, rounds: 5, queries: 4_000, keys: 1_000_000, folds: 40, cluster: cluster::FULL };
+const FULL: Plan = Plan {
+    objects: 400_000,
+    rounds: 5,
+    queries: 4_000,
+    keys: 1_000_000,
+    folds: 40,
+    cluster: cluster::FULL,
+    backup: backup::FULL,
+};
 
-const QUICK: Plan = Plan { rounds: 3, queries: 1_000, folds: 10, cluster: cluster::QUICK, ..FULL };
+const QUICK: Plan =
+    Plan { rounds: 3, queries: 1_000, folds: 10, cluster: cluster::QUICK, backup: backup::QUICK, ..FULL };
 
 const QUICK_LEAVES_OUT: &str = "quick: no row is left out; 3 rounds of 1,000 queries and 10 folds instead of 5 of 4,000 and 40; three nodes have \
-    100,000 objects instead of a million, and 3 rounds of 4 s instead of 5 of 10 s";
+    100,000 objects instead of a million, and 3 rounds of 4 s instead of 5 of 10 s; a node that is backed up has 1 GB instead of 10, and 3 runs \
+    of 3 s instead of 9 of 10 s";
 
 const METHOD: &str = "\
 The engine alone, in the measuring process, as for its own figures: one owner thread, one job thread, durability `none`. 400,000
@@ -68,8 +89,13 @@ page cache warm; once as the load left the store, with what is in memtables, and
 Three nodes, started by `annulet dev 3`, durability `none`, three copies of each object of 200 bytes with one integer term, which is the
 number of its key. The load generator runs in the measuring process. One connection asks for 1,000 terms from any on, with
 their terms, one query after the other; every row is judged, and a query that found fewer would fail the run. CPU is user and
-system time of all three processes in the measured seconds, by query; latency is from the request to the whole answer. Rows beside
-another backend come with that.";
+system time of all three processes in the measured seconds, by query; latency is from the request to the whole answer. Beside them three
+nodes whose stores are RocksDB's, at ring 64, filled and asked as these are, in turns; the rows are ours over theirs.
+
+Backups: a node, durability `none`, filled with objects of 8 KB. Clients, 32 connections at most, read nine times and write once, 4,000 operations a
+second (an open loop; latency counts from when an operation was due), before and while `annulet backup create --copy` runs with its ordinary
+bounds. Then a tenth of the objects is written again and the node is backed up once more. What changed are keys and values of all writes since the first
+backup began.";
 
 type Context = figures::Context<Plan>;
 
@@ -78,12 +104,14 @@ const SET: Set<Part, Plan> = Set {
     title: "Secondary indexes",
     method: METHOD,
     needs_binary: true,
-    in_sections: false,
+    in_sections: true,
     quick_leaves_out: QUICK_LEAVES_OUT,
     parts: &[
         Run { name: Part::Engine, specs: engine::specs, run: engine::run },
         Run { name: Part::Segments, specs: segments::specs, run: segments::run },
         Run { name: Part::Cluster, specs: cluster::specs, run: cluster::run },
+        Run { name: Part::Beside, specs: beside::specs, run: beside::run },
+        Run { name: Part::Backup, specs: backup::specs, run: backup::run },
     ],
 };
 
@@ -91,6 +119,23 @@ const SET: Set<Part, Plan> = Set {
 pub fn run(options: &Options) -> Result<()> {
     let plan = if options.how.quick { QUICK } else { FULL };
     SET.run(plan, &options.how, &options.only, "")
+}
+
+/// Runs a workload of the load generator; what it measured, and all operations that were done. An error if anything in it was wrong.
+fn load(home: &Path, servers: &Servers, text: &str) -> Result<(Summary, u64)> {
+    let addresses: Vec<String> = servers.addresses.iter().map(ToString::to_string).collect();
+    let text = format!("addresses = {addresses:?}\npids = {:?}\n{text}", servers.pids);
+    let dir = tempfile::Builder::new().prefix("load").tempdir_in(home)?;
+    let workload = Workload::parse(&text, "figures")?;
+    let out = dir.path().join("results");
+    let summary = bench::run(&workload, &out, &Identity::default(), &Control::default(), &mut ())?;
+    let done = Results::open(&out)?.seconds.iter().map(|second| second.done(None)).sum();
+    match summary.verdict.passed && summary.total.failed == 0 {
+        true => Ok((summary, done)),
+        false => {
+            Err(format!("{} failed; {}", summary.total.failed, summary.verdict.failures.join("; ")).into())
+        }
+    }
 }
 
 #[cfg(test)]

@@ -60,6 +60,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
         read_form: None,
         ring_size: None,
         anti_entropy: None,
+        backend: None,
     };
     let cluster = Cluster::start(&setup)?;
     let servers = &cluster.servers;

@@ -133,6 +133,7 @@ impl Context {
             read_form: None,
             ring_size: None,
             anti_entropy: None,
+            backend: None,
         })
     }
 }
