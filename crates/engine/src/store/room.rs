@@ -1,7 +1,7 @@
 //! Room on the disk: what happens when there is none, or no file handle left.
 //!
-//! 1. The free space is looked at once a second, and whenever the journal has taken a quarter of the reserve, room ahead of its
-//!    records included. While less than [`Options::reserve_bytes`](super::Options::reserve_bytes) is left, writes are refused
+//! 1. The free space is looked at once a second while something is written, and whenever the journal has taken a quarter of the reserve, room ahead of
+//!    its records included. While less than [`Options::reserve_bytes`](super::Options::reserve_bytes) is left, writes are refused
 //!    ([`Error::Exhausted`]); what was taken before goes on: the reserve is for its flush, its manifest, and for compactions,
 //!    which begin at once, since they free more than they take. Batches without a value may use the upper half of the reserve,
 //!    too: deletions, drops of ranges, an owner's tombstones and notes.
@@ -23,6 +23,9 @@ use std::time::Duration;
 
 /// How often the free space is looked at, and how soon after a refusal the disk is asked again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The same while nothing is written: the first write behind it has it looked at once more, and a look wakes two threads.
+const LOOK_IDLE_EVERY: Duration = Duration::from_secs(10);
 
 /// It is looked at when this part of the reserve has been taken, too, so that fast writers do not run it through.
 const LOOK_RESERVE_SHARE: u64 = 4;
@@ -125,7 +128,8 @@ impl Store {
         }
         let waits = self.room.refused.is_some() || self.writer.refused().is_some();
         let taken = self.writer.taken();
-        let due = now.since(self.room.looked_at) >= LOOK_EVERY;
+        let is_idle = taken == self.room.taken && !waits && !self.is_low();
+        let due = now.since(self.room.looked_at) >= if is_idle { LOOK_IDLE_EVERY } else { LOOK_EVERY };
         let share = self.options.reserve_bytes / LOOK_RESERVE_SHARE;
         let ran = share > 0 && taken - self.room.taken >= share;
         if (due && (waits || share > 0)) || (ran && !waits) {

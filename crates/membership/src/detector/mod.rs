@@ -39,14 +39,21 @@ use self::starts::{Judgement, Starts};
 pub use self::starts::{SILENCE_MAX, STRAY_MAX};
 use crate::ClusterId;
 
-/// How often a node asks another whether it lives.
-pub const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// How often a node asks another whether it lives. Each question wakes two threads of each of both, which is much of what idle nodes cost; whoever is
+/// of use to a shard is asked by that, and far more often.
+pub const PROBE_EVERY: Duration = Duration::from_secs(2);
+
+/// A suspect has so long for each step that news take, which are told five times in it.
+const SUSPECT_STEP: Duration = Duration::from_secs(1);
 
 /// How long an answer may take before others are asked to ask.
 pub const PROBE_RTT_MAX: Duration = Duration::from_millis(500);
 
-/// How often a member that cannot be reached is called; when none can, [`CALLED_AT_ONCE`] are, each second.
+/// How often a member that cannot be reached is called.
 pub const CALL_EVERY: Duration = Duration::from_secs(5);
+
+/// How often [`CALLED_AT_ONCE`] are when none can be reached.
+const CALL_ALONE_EVERY: Duration = Duration::from_secs(1);
 
 /// Members called at once by a node that reaches nobody.
 pub const CALLED_AT_ONCE: usize = 3;
@@ -337,7 +344,8 @@ impl Detector {
         if now < self.call_at {
             return;
         }
-        let (count, after) = if self.up.is_empty() { (CALLED_AT_ONCE, PROBE_EVERY) } else { (1, CALL_EVERY) };
+        let (count, after) =
+            if self.up.is_empty() { (CALLED_AT_ONCE, CALL_ALONE_EVERY) } else { (1, CALL_EVERY) };
         self.call_at = now + after;
         let here = self.speaker.node;
         let mut lost: Vec<NodeId> =
@@ -389,7 +397,7 @@ fn config(members: usize) -> Config {
         probe_rtt: PROBE_RTT_MAX,
         num_indirect_probes: INDIRECT_PROBES,
         max_transmissions: NonZeroU8::new(4 + 2 * log2).expect("not zero"),
-        suspect_to_down_after: PROBE_EVERY * u32::from(log2.max(3) + 1),
+        suspect_to_down_after: SUSPECT_STEP * u32::from(log2.max(3) + 1),
         remove_down_after: Some(REMEMBER_DOWN),
         max_packet_size: NonZeroUsize::new(DATAGRAM_BYTES_MAX - HEADER_LEN - CRC_LEN).expect("not zero"),
         notify_down_members: true,
