@@ -4,6 +4,7 @@
 
 use bench::{Control, Identity, Workload, run};
 use results::{Phase, Results, Summary};
+use std::io::Read;
 use std::path::Path;
 
 fn run_in(dir: &Path, text: &str) -> Summary {
@@ -196,6 +197,27 @@ fn a_sequence_ends_by_itself_and_is_resumed() {
         Results::open(&dir(name)).unwrap().seconds.iter().map(|second| second.done(None)).sum()
     };
     assert_eq!((puts("first"), puts("second")), (400, 600));
+}
+
+#[test]
+fn a_run_ends_when_no_server_is_left() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = std::thread::spawn(move || {
+        // It takes both connections, hears a request on each, and is gone.
+        let mut taken = [(); 2].map(|()| listener.accept().unwrap().0);
+        taken.iter_mut().for_each(|stream| stream.read_exact(&mut [0; 5]).unwrap());
+    });
+    let (summary, results) = run_it(&format!(
+        "driver = \"pb\"\naddresses = [{address:?}]\nconcurrency = 2\nwarm_up = \"0s\"\nduration = \"1s\"\n\
+         timeout = \"100ms\"\nretry = {{ attempts = 3 }}\nkeys = {{ kind = \"uniform\", count = 10 }}\n\
+         [[operation]]\nop = \"update\"\n",
+    ));
+    server.join().unwrap();
+    // Both would have been tried again, until the time was up; what became of them is told.
+    assert_eq!(summary.total.done, 0);
+    let kinds: Vec<&str> = results.errors.iter().map(|error| &*error.kind).collect();
+    assert_eq!(kinds, ["refused", "refused"], "{:?}", results.errors);
 }
 
 #[test]

@@ -133,7 +133,17 @@ pub fn run(
             let (resume, mixing, is_job) = (&resume, &mixing, worker >= workload.threads);
             scope.spawn(move || {
                 let state = State::new(shared, part, begin, out.clone());
-                let worker = Worker { driver, state, pace, budget, mixing, is_job, control, out };
+                let worker = Worker {
+                    driver,
+                    state,
+                    pace,
+                    budget,
+                    mixing,
+                    is_job,
+                    control,
+                    out,
+                    timeout: workload.timeout,
+                };
                 worker.run(resume);
             });
         }

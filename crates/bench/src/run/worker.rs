@@ -3,7 +3,7 @@
 //! In each turn: what follows an answer (the write of an update, a second look, another attempt) goes out first; then
 //! what is due, or in a closed loop as many as there is room for; then answers are awaited. When the load has ended the
 //! worker awaits what is outstanding, reads some of what it has written once more, and looks for the last time at what was
-//! suspect.
+//! suspect. If nobody is left to be asked, it gives that up.
 
 use super::control::Control;
 use super::pace::Pace;
@@ -48,6 +48,8 @@ pub struct Worker<'a> {
     pub is_job: bool,
     pub control: &'a Control,
     pub out: Sender<Message>,
+    /// An operation that is not answered in this time has failed.
+    pub timeout: Duration,
 }
 
 impl Worker<'_> {
@@ -66,6 +68,8 @@ impl Worker<'_> {
 
     fn work(&mut self) -> Result<(), Error> {
         let mut blocked = false;
+        // How many answers there were when the driver had room last, or an answer came, and when that was.
+        let mut heard = (u64::MAX, 0);
         loop {
             self.state.tick();
             let now = self.state.now;
@@ -78,6 +82,9 @@ impl Worker<'_> {
             } else {
                 self.leave_mix();
                 self.state.end_load();
+                if self.is_alone(&mut heard, now) {
+                    self.state.give_up();
+                }
                 if self.state.is_idle() {
                     if !self.state.begin_audit() {
                         return Ok(());
@@ -98,6 +105,15 @@ impl Worker<'_> {
         let others_go_on = !self.is_job || self.mixing.load(Ordering::Relaxed) > 0;
         let may_go_on = now < end && others_go_on && !self.control.is_stopped();
         may_go_on && self.budget > 0 && !self.state.is_exhausted()
+    }
+
+    /// Whether, for so long that whatever is under way has ended, there was neither an answer nor room for a request: no server
+    /// takes connections.
+    fn is_alone(&self, heard: &mut (u64, u64), now: u64) -> bool {
+        if self.driver.ready() > 0 || heard.0 != self.state.answers {
+            *heard = (self.state.answers, now);
+        }
+        Duration::from_nanos(now - heard.1) > 2 * self.timeout
     }
 
     /// It begins no operation any more.

@@ -26,6 +26,7 @@ const TEXT_MAX: usize = 500;
 impl Sink for State<'_> {
     fn answered(&mut self, token: u32, answer: Answer<'_>) {
         self.tick();
+        self.answers += 1;
         let slot = &self.slots[token as usize];
         let (operation, step) = (slot.operation, slot.step);
         let op = self.shared.operations[operation].op;
@@ -303,6 +304,25 @@ impl State<'_> {
         self.tally.failed(operation, self.now.saturating_sub(self.slots[token as usize].due));
         self.change_outstanding(false);
         self.release(token);
+    }
+
+    /// Nobody can be asked any more: what waits to be sent has failed, and what would be looked at is not.
+    pub fn give_up(&mut self) {
+        self.audited = Some(Vec::new());
+        let next = |state: &mut Self| {
+            let later = |state: &mut Self| state.later.pop().map(|Reverse((_, token))| token);
+            state.follow.pop_front().or_else(|| later(state))
+        };
+        // Whatever is tried again ends with its attempts.
+        while let Some(token) = next(self) {
+            self.on_failed(token, ErrorKind::Refused, "no server takes connections");
+        }
+        while let Some(suspect) = self.suspects.due(u64::MAX) {
+            let Some(token) = self.free.pop() else { return };
+            self.fill(token, Step::Look, suspect.operation, suspect.id, self.now);
+            self.on_resolved(token, &suspect.suspicion, Resolution::Unresolved);
+            self.free.push(token);
+        }
     }
 
     fn release(&mut self, token: u32) {

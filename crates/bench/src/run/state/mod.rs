@@ -91,6 +91,8 @@ pub struct State<'a> {
     pub now: u64,
     begin: Instant,
     second: u64,
+    /// How many there were.
+    pub answers: u64,
     pub tally: Tally,
     keys: Vec<Option<Keys>>,
     /// Weights that are left: 0 of those that have ended.
@@ -140,6 +142,7 @@ impl<'a> State<'a> {
             now: 0,
             begin,
             second: 0,
+            answers: 0,
             keys: part.keys,
             total: part.weights.iter().sum(),
             weights: part.weights,
