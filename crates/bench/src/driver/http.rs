@@ -106,7 +106,7 @@ impl Http {
 }
 
 impl Codec for Http {
-    fn encode(&mut self, request: &Request<'_>, out: &mut Vec<u8>) {
+    fn encode(&mut self, request: &Request<'_>, _stream: u16, out: &mut Vec<u8>) {
         match request.command {
             Command::Get => {
                 self.put_path(out, "GET", request);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 fn encoded(command: Command<'_>) -> String {
     let common = Common { bucket_type: Some("a b".to_owned()), quorums: [("r".to_owned(), 2)].into() };
     let (mut codec, mut out) = (Http::new(&common, "h"), Vec::new());
-    codec.encode(&Request { token: 1, bucket: b"b/c", key: b"k", command }, &mut out);
+    codec.encode(&Request { token: 1, bucket: b"b/c", key: b"k", command }, 0, &mut out);
     String::from_utf8(out).unwrap()
 }
 
@@ -62,7 +62,7 @@ fn decode(asked: Asked, answer: &str) -> Result<String, ErrorKind> {
             Ok(format!("{pairs:?} {:?}", rows.continuation.map(text)))
         }
         Decoded::Answer(other) => Ok(format!("{other:?}")),
-        Decoded::Part(_) => panic!("a part"),
+        Decoded::Part(_) | Decoded::Renew => panic!("no answer"),
     }
 }
 

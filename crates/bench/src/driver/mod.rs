@@ -151,6 +151,9 @@ pub enum Answer<'a> {
         /// What the server said, or what happened.
         text: &'a str,
     },
+    /// Nothing was done, for another way must be gone, which the driver knows now: it is to be submitted once more. A driver
+    /// says so a bounded number of times.
+    Again,
 }
 
 /// Whoever is told of answers.
@@ -169,6 +172,16 @@ pub trait Driver {
 
     /// Tells of what has ended; if nothing has, waits for it, `timeout` at most.
     fn poll(&mut self, timeout: Duration, sink: &mut dyn Sink) -> Result<(), Error>;
+
+    /// Whether all its connections are there.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
+    /// Why a connection is not there, if that is known.
+    fn trouble(&self) -> Option<&str> {
+        None
+    }
 
     /// Ends, when nothing is under way any more.
     fn finish(self: Box<Self>) -> Result<(), Error> {

@@ -56,7 +56,7 @@ impl Pb {
 }
 
 impl Codec for Pb {
-    fn encode(&mut self, request: &Request<'_>, out: &mut Vec<u8>) {
+    fn encode(&mut self, request: &Request<'_>, _stream: u16, out: &mut Vec<u8>) {
         let Request { bucket, key, command, .. } = request;
         let start = out.len();
         out.extend_from_slice(&[0; HEADER_LEN]);

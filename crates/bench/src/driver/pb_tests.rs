@@ -13,7 +13,7 @@ fn common() -> Common {
 /// What a server makes of a request.
 fn decoded(command: Command<'_>) -> protocol::Request {
     let (mut codec, mut out) = (Pb::new(&common()), b"before".to_vec());
-    codec.encode(&Request { token: 1, bucket: b"b", key: b"k", command }, &mut out);
+    codec.encode(&Request { token: 1, bucket: b"b", key: b"k", command }, 0, &mut out);
     let mut buf = BytesMut::from(&out[6..]);
     let frame = next_frame(&mut buf, Limits::ESTABLISHED).unwrap().unwrap();
     assert!(buf.is_empty());
@@ -46,7 +46,11 @@ fn a_server_reads_what_was_meant() {
 fn a_query_is_riaks_message() {
     let encoded = |range| {
         let (mut codec, mut out) = (Pb::new(&Common::default()), Vec::new());
-        codec.encode(&Request { token: 1, bucket: b"b", key: b"", command: Command::Query(range) }, &mut out);
+        codec.encode(
+            &Request { token: 1, bucket: b"b", key: b"", command: Command::Query(range) },
+            0,
+            &mut out,
+        );
         assert_eq!(out[4], 25);
         out.split_off(5)
     };

@@ -4,7 +4,9 @@
 //! one connection it costs its share of these, too: what requests put into a connection's output since the last poll goes out
 //! together, and one `recv` brings all answers that are there. The bytes are a [`Codec`]'s business.
 //!
-//! Each connection belongs to one address; addresses get as many or one more. A connection that breaks fails what was
+//! Each connection belongs to one address; addresses get as many or one more. Connections that can stand for each other are a
+//! group: all of them, unless whoever has the pool knows which server must be asked ([`Pool::add_group`]). A new connection is
+//! greeted first, step by step, if the protocol wants that. A connection that breaks fails what was
 //! owed on it and is made anew after [`RECONNECT_AFTER`]; meanwhile there is room for fewer operations, so that a server
 //! that is down costs its share of the load and not a storm of errors.
 
@@ -30,10 +32,13 @@ const INPUT_LEN_MAX: usize = 128 << 10;
 const ANSWER_MAX: usize = 256 << 20;
 
 /// How long a broken connection waits before it is made anew.
-const RECONNECT_AFTER: Duration = Duration::from_millis(100);
+pub const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 
 /// How often time limits are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Steps of a greeting at most: a codec that goes on is at fault.
+const GREETING_MAX: usize = 16;
 
 /// Ready sockets that one wait tells of.
 const EVENTS_MAX: usize = 256;
@@ -51,6 +56,10 @@ pub enum Asked {
     List,
     /// An index query.
     Rows,
+    /// Something that whoever asked reads himself: the whole frame is the value.
+    Frame,
+    /// Something whose answer nobody waits for.
+    Unheard,
 }
 
 /// What a frame came to.
@@ -59,12 +68,14 @@ pub enum Decoded<'a> {
     Answer(Answer<'a>),
     /// A part of it: more frames follow.
     Part(u64),
+    /// Nothing was done, for the connection must be greeted anew: it is, when nothing is under way on it any more.
+    Renew,
 }
 
 /// A protocol: requests to bytes, bytes to answers.
 pub trait Codec {
-    /// Appends a request.
-    fn encode(&mut self, request: &Request<'_>, out: &mut Vec<u8>);
+    /// Appends a request. Its connection has no other of this `stream` under way.
+    fn encode(&mut self, request: &Request<'_>, stream: u16, out: &mut Vec<u8>);
 
     /// The length of the frame at the front of `input`, as far as it can be told yet. An error ends the connection.
     fn frame_len(&self, asked: Asked, input: &[u8]) -> Result<Option<usize>, String>;
@@ -74,6 +85,26 @@ pub trait Codec {
 
     /// Whether the server closes the connection after this frame.
     fn closes(&self, frame: &[u8]) -> bool;
+
+    /// Of which stream the request is that a whole frame answers; `None`: it is the oldest one.
+    fn stream(&self, _frame: &[u8]) -> Option<u16> {
+        None
+    }
+
+    /// Why a server cannot be asked this.
+    fn refuses(&self, _command: &Command<'_>) -> Option<&'static str> {
+        None
+    }
+
+    /// Appends what a new connection begins with; `false` if there is no such step, and it takes requests.
+    fn greet(&self, _step: usize, _out: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    /// Reads the answer to a step. An error ends the connection.
+    fn greeted(&mut self, _step: usize, _frame: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -82,10 +113,14 @@ struct Owed {
     asked: Asked,
     listed: u64,
     sent: Instant,
+    /// Of an operation, which has taken room on its connection.
+    stream: Option<u16>,
 }
 
 enum State {
     Connecting,
+    /// At this step.
+    Greeting(usize),
     Open,
     /// Until then.
     Broken(Instant),
@@ -93,9 +128,16 @@ enum State {
 
 struct Connection {
     address: SocketAddr,
+    group: usize,
     socket: Option<Socket>,
     state: State,
     owed: VecDeque<Owed>,
+    /// Streams that no request has.
+    streams: Vec<u16>,
+    /// Whether it takes no request any more, and is made anew when none is under way.
+    is_retired: bool,
+    /// Whether a request was answered on it.
+    is_proven: bool,
     out: Vec<u8>,
     /// How much of `out` has been sent.
     sent: usize,
@@ -115,8 +157,9 @@ pub struct Pool<C> {
     /// What the last wait told of: connections and what they are ready for.
     events: Vec<(usize, EventFlags)>,
     connections: Vec<Connection>,
-    /// Connections that take a request, those that have been idle for the longest first; each as often as it takes.
-    free: VecDeque<u32>,
+    /// Of each group the connections that take a request, those that have been idle for the longest first; each as often as it
+    /// takes.
+    free: Vec<VecDeque<u32>>,
     /// Connections with something to send.
     dirty: Vec<u32>,
     pipeline: usize,
@@ -124,6 +167,8 @@ pub struct Pool<C> {
     looked: Instant,
     /// Answers that are owed by nobody any more.
     failed: Vec<(u32, ErrorKind, String)>,
+    /// Why the last connection that was not made was not.
+    trouble: Option<String>,
 }
 
 impl<C: Codec> Pool<C> {
@@ -135,30 +180,57 @@ impl<C: Codec> Pool<C> {
         pipeline: usize,
         timeout: Duration,
     ) -> Result<Pool<C>, Error> {
-        let now = Instant::now();
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failure("epoll"))?;
-        let connections = addresses.iter().cycle().take(count).map(|&address| Connection::new(address, now));
-        let mut pool = Pool {
-            codec,
-            epoll,
-            events: Vec::with_capacity(EVENTS_MAX),
-            connections: connections.collect(),
-            free: VecDeque::new(),
-            dirty: Vec::new(),
-            pipeline,
-            timeout,
-            looked: now,
-            failed: Vec::new(),
-        };
-        for at in 0..pool.connections.len() {
-            pool.begin_connect(at)?;
-        }
+        let mut pool = Pool::new(codec, pipeline, timeout)?;
+        pool.add_group(addresses, count)?;
         Ok(pool)
     }
 
-    /// Whether every connection is open.
-    pub fn is_connected(&self) -> bool {
-        self.connections.iter().all(|it| matches!(it.state, State::Open))
+    /// No connections yet.
+    pub fn new(codec: C, pipeline: usize, timeout: Duration) -> Result<Pool<C>, Error> {
+        Ok(Pool {
+            codec,
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failure("epoll"))?,
+            events: Vec::with_capacity(EVENTS_MAX),
+            connections: Vec::new(),
+            free: Vec::new(),
+            dirty: Vec::new(),
+            pipeline,
+            timeout,
+            looked: Instant::now(),
+            failed: Vec::new(),
+            trouble: None,
+        })
+    }
+
+    /// `count` more connections over the addresses, as a group whose number is one higher than that of the one before.
+    pub fn add_group(&mut self, addresses: &[SocketAddr], count: usize) -> Result<(), Error> {
+        let (group, first) = (self.free.len(), self.connections.len());
+        self.free.push(VecDeque::new());
+        let addresses = addresses.iter().cycle().take(count);
+        self.connections.extend(addresses.map(|&address| Connection::new(address, group, self.pipeline)));
+        (first..self.connections.len()).try_for_each(|at| self.begin_connect(at))
+    }
+
+    /// How many operations a group takes.
+    pub fn room(&self, group: usize) -> usize {
+        self.free[group].len()
+    }
+
+    /// Asks a server of a group for something beside the operations; `false` if none of it is there.
+    pub fn send(&mut self, group: usize, token: u32, asked: Asked, request: &[u8]) -> bool {
+        let is_open = |it: &Connection| it.group == group && matches!(it.state, State::Open);
+        let Some(at) = self.connections.iter().position(is_open) else { return false };
+        self.mark_dirty(at);
+        let it = &mut self.connections[at];
+        it.out.extend_from_slice(request);
+        it.owed.push_back(Owed { token, asked, listed: 0, sent: Instant::now(), stream: None });
+        true
+    }
+
+    fn mark_dirty(&mut self, at: usize) {
+        if self.connections[at].out.is_empty() {
+            self.dirty.push(at as u32);
+        }
     }
 
     fn begin_connect(&mut self, at: usize) -> Result<(), Error> {
@@ -179,22 +251,35 @@ impl<C: Codec> Pool<C> {
     /// Ends a connection: what is owed on it has failed.
     fn break_off(&mut self, at: usize, kind: ErrorKind, what: &str) {
         let it = &mut self.connections[at];
+        if matches!(it.state, State::Connecting | State::Greeting(_)) && !what.is_empty() {
+            self.trouble = Some(format!("{}: {what}", it.address));
+        }
         // Closing takes it out of the epoll set.
         it.socket = None;
         it.state = State::Broken(Instant::now() + RECONNECT_AFTER);
-        let failed = it.owed.drain(..).chain(it.reconnect.take());
+        let owed = it.owed.drain(..).inspect(|owed| it.streams.extend(owed.stream));
+        let failed = owed.filter(|owed| owed.asked != Asked::Unheard).chain(it.reconnect.take());
         self.failed.extend(failed.map(|owed| (owed.token, kind, what.to_owned())));
         it.out.clear();
         (it.sent, it.filled, it.waits_for_room) = (0, 0, false);
-        self.free.retain(|&free| free as usize != at);
+        (it.is_retired, it.is_proven) = (false, false);
+        let group = it.group;
+        self.free[group].retain(|&free| free as usize != at);
     }
 
-    fn opened(&mut self, at: usize) -> Result<(), Error> {
+    /// Greets a connection, or lets it take requests.
+    fn greet(&mut self, at: usize, step: usize, sink: &mut dyn Sink) -> Result<(), Error> {
         let it = &mut self.connections[at];
+        it.state = State::Greeting(step);
+        if step < GREETING_MAX && self.codec.greet(step, &mut it.out) {
+            return self.flush(at);
+        }
         it.state = State::Open;
-        it.waits_for_room = true;
-        self.watch(at, false)?;
-        self.free.extend(std::iter::repeat_n(at as u32, self.pipeline));
+        let group = it.group;
+        if let Some(owed) = it.reconnect.take() {
+            sink.answered(owed.token, Answer::Done);
+        }
+        self.free[group].extend(std::iter::repeat_n(at as u32, self.pipeline));
         Ok(())
     }
 
@@ -209,9 +294,8 @@ impl<C: Codec> Pool<C> {
 
     fn flush(&mut self, at: usize) -> Result<(), Error> {
         let it = &mut self.connections[at];
-        let Some(socket) = it.socket.as_mut().filter(|_| matches!(it.state, State::Open)) else {
-            return Ok(());
-        };
+        let takes_it = matches!(it.state, State::Open | State::Greeting(_));
+        let Some(socket) = it.socket.as_mut().filter(|_| takes_it) else { return Ok(()) };
         while it.sent < it.out.len() {
             match socket.write(&it.out[it.sent..]) {
                 Ok(count) => it.sent += count,
@@ -236,7 +320,7 @@ impl<C: Codec> Pool<C> {
             self.flush(at)?;
         }
         if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-            self.receive(at, sink);
+            self.receive(at, sink)?;
         }
         Ok(())
     }
@@ -245,32 +329,64 @@ impl<C: Codec> Pool<C> {
         let Some(socket) = &self.connections[at].socket else { return Ok(()) };
         match socket.take_error() {
             Ok(None) => {
-                self.opened(at)?;
-                if let Some(owed) = self.connections[at].reconnect.take() {
-                    sink.answered(owed.token, Answer::Done);
-                }
+                self.connections[at].waits_for_room = true;
+                self.watch(at, false)?;
+                self.greet(at, 0, sink)?;
             }
             Ok(Some(error)) | Err(error) => self.break_off(at, ErrorKind::Refused, &error.to_string()),
         }
         Ok(())
     }
 
-    fn receive(&mut self, at: usize, sink: &mut dyn Sink) {
+    fn receive(&mut self, at: usize, sink: &mut dyn Sink) -> Result<(), Error> {
         let it = &mut self.connections[at];
-        let Some(socket) = &mut it.socket else { return };
+        let Some(socket) = &mut it.socket else { return Ok(()) };
         if it.filled == it.input.len() {
             let first = (INPUT_LEN * self.pipeline).min(INPUT_LEN_MAX);
             it.input.resize((2 * it.input.len()).max(first), 0);
         }
-        match socket.read(&mut it.input[it.filled..]) {
-            Ok(0) => return self.break_off(at, ErrorKind::Disconnected, "the server closed the connection"),
-            Ok(count) => it.filled += count,
-            Err(error) if matches!(error.kind(), IoKind::WouldBlock | IoKind::Interrupted) => return,
-            Err(error) => return self.break_off(at, ErrorKind::Disconnected, &error.to_string()),
+        let ended = match socket.read(&mut it.input[it.filled..]) {
+            Ok(0) => Some("the server closed the connection".to_owned()),
+            Ok(count) => {
+                it.filled += count;
+                None
+            }
+            Err(error) if matches!(error.kind(), IoKind::WouldBlock | IoKind::Interrupted) => return Ok(()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(what) = ended {
+            self.break_off(at, ErrorKind::Disconnected, &what);
+            return Ok(());
         }
-        if let Err(what) = self.take_answers(at, sink) {
+        let taken = match it.state {
+            State::Greeting(step) => match self.take_greeting(at, step) {
+                Ok(true) => return self.greet(at, step + 1, sink),
+                taken => taken.map(|_| ()),
+            },
+            _ => self.take_answers(at, sink),
+        };
+        if let Err(what) = taken {
             self.break_off(at, ErrorKind::Protocol, &what);
         }
+        Ok(())
+    }
+
+    /// Takes the answer to a step of the greeting; whether it is there.
+    fn take_greeting(&mut self, at: usize, step: usize) -> Result<bool, String> {
+        let it = &mut self.connections[at];
+        let Some(len) = self.codec.frame_len(Asked::Write, &it.input[..it.filled])? else { return Ok(false) };
+        if len > INPUT_LEN {
+            return Err(format!("a greeting of {len} bytes"));
+        }
+        if len > it.filled {
+            return Ok(false);
+        }
+        self.codec.greeted(step, &it.input[..len])?;
+        if len < it.filled {
+            return Err("an answer that nobody asked for".to_owned());
+        }
+        it.filled = 0;
+        Ok(true)
     }
 
     /// Takes all whole answers off a connection's input.
@@ -279,11 +395,10 @@ impl<C: Codec> Pool<C> {
         let mut begin = 0;
         let mut closing = false;
         while begin < it.filled {
-            let Some(&owed) = it.owed.front() else {
-                return Err("an answer that nobody asked for".to_owned());
-            };
+            let nobody = "an answer that nobody asked for";
+            let oldest = it.owed.front().ok_or(nobody)?;
             let input = &it.input[begin..it.filled];
-            let Some(len) = self.codec.frame_len(owed.asked, input)? else { break };
+            let Some(len) = self.codec.frame_len(oldest.asked, input)? else { break };
             if len > ANSWER_MAX {
                 return Err(format!("an answer of {len} bytes"));
             }
@@ -297,23 +412,41 @@ impl<C: Codec> Pool<C> {
             }
             let frame = &it.input[begin..begin + len];
             closing |= self.codec.closes(frame);
-            match self.codec.decode(owed.asked, owed.listed, frame) {
+            let place = match self.codec.stream(frame) {
+                Some(stream) => it.owed.iter().position(|owed| owed.stream == Some(stream)).ok_or(nobody)?,
+                None => 0,
+            };
+            begin += len;
+            let owed = it.owed[place];
+            let answer = match self.codec.decode(owed.asked, owed.listed, frame) {
                 Decoded::Part(listed) => {
-                    if let Some(front) = it.owed.front_mut() {
-                        front.listed = listed;
-                    }
+                    it.owed[place].listed = listed;
+                    continue;
                 }
                 Decoded::Answer(answer) => {
-                    it.owed.pop_front();
-                    self.free.push_back(at as u32);
-                    sink.answered(owed.token, answer);
+                    it.is_proven = true;
+                    answer
                 }
+                Decoded::Renew => {
+                    it.is_retired = true;
+                    self.free[it.group].retain(|&free| free as usize != at);
+                    // If greeting it has not helped, it will not help again.
+                    let text = "the server does not know what it has just been told";
+                    if it.is_proven { Answer::Again } else { Answer::Failed { kind: ErrorKind::Other, text } }
+                }
+            };
+            it.owed.remove(place);
+            it.streams.extend(owed.stream);
+            if owed.stream.is_some() && !it.is_retired {
+                self.free[it.group].push_back(at as u32);
             }
-            begin += len;
+            if owed.asked != Asked::Unheard {
+                sink.answered(owed.token, answer);
+            }
         }
         it.input.copy_within(begin..it.filled, 0);
         it.filled -= begin;
-        if closing {
+        if closing || it.is_retired && it.owed.is_empty() {
             self.break_off(at, ErrorKind::Disconnected, "the server closed the connection");
             // It said so: no reason to wait.
             self.connections[at].state = State::Broken(Instant::now());
@@ -328,7 +461,7 @@ impl<C: Codec> Pool<C> {
             let it = &self.connections[at];
             match it.state {
                 State::Broken(until) if until <= now => self.begin_connect(at)?,
-                State::Connecting if now - it.since > self.timeout => {
+                State::Connecting | State::Greeting(_) if now - it.since > self.timeout => {
                     self.break_off(at, ErrorKind::Refused, "no connection in time");
                 }
                 State::Open if it.owed.front().is_some_and(|owed| now - owed.sent > self.timeout) => {
@@ -373,13 +506,13 @@ impl<C: Codec> Pool<C> {
     }
 }
 
-impl<C: Codec> Driver for Pool<C> {
-    fn ready(&self) -> usize {
-        self.free.len()
-    }
-
-    fn submit(&mut self, request: &Request<'_>) -> Result<(), Error> {
-        let at = self.free.pop_front().expect("whoever submits has asked whether there is room") as usize;
+impl<C: Codec> Pool<C> {
+    /// Begins an operation in a group that has room, behind a request whose answer nobody waits for unless it is empty.
+    pub fn submit_to(&mut self, group: usize, before: &[u8], request: &Request<'_>) -> Result<(), Error> {
+        if let Some(why) = self.codec.refuses(&request.command) {
+            self.failed.push((request.token, ErrorKind::Unsupported, why.to_owned()));
+            return Ok(());
+        }
         let asked = match request.command {
             Command::Get => Asked::Read,
             Command::Head => Asked::Head,
@@ -387,11 +520,13 @@ impl<C: Codec> Driver for Pool<C> {
             Command::Query(_) => Asked::Rows,
             Command::ListKeys | Command::ListBuckets => Asked::List,
         };
-        let owed = Owed { token: request.token, asked, listed: 0, sent: Instant::now() };
+        let free = self.free[group].pop_front();
+        let at = free.expect("whoever submits has asked whether there is room") as usize;
+        let mut owed = Owed { token: request.token, asked, listed: 0, sent: Instant::now(), stream: None };
         if matches!(request.command, Command::Reconnect) {
             if !self.connections[at].owed.is_empty() {
                 // Others are under way on it: closing it would fail them.
-                self.free.push_back(at as u32);
+                self.free[group].push_back(at as u32);
                 self.failed.push((request.token, ErrorKind::Other, "the connection is in use".to_owned()));
                 return Ok(());
             }
@@ -399,13 +534,35 @@ impl<C: Codec> Driver for Pool<C> {
             self.connections[at].reconnect = Some(owed);
             return self.begin_connect(at);
         }
+        self.mark_dirty(at);
         let it = &mut self.connections[at];
-        if it.out.is_empty() {
-            self.dirty.push(at as u32);
+        if !before.is_empty() {
+            it.out.extend_from_slice(before);
+            it.owed.push_back(Owed { asked: Asked::Unheard, ..owed });
         }
-        self.codec.encode(request, &mut it.out);
+        let stream = it.streams.pop().expect("a connection has a stream for each operation that it takes");
+        self.codec.encode(request, stream, &mut it.out);
+        owed.stream = Some(stream);
         it.owed.push_back(owed);
         Ok(())
+    }
+}
+
+impl<C: Codec> Driver for Pool<C> {
+    fn ready(&self) -> usize {
+        self.room(0)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.connections.iter().all(|it| matches!(it.state, State::Open))
+    }
+
+    fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    fn submit(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        self.submit_to(0, &[], request)
     }
 
     fn poll(&mut self, timeout: Duration, sink: &mut dyn Sink) -> Result<(), Error> {
@@ -431,12 +588,19 @@ impl<C: Codec> Driver for Pool<C> {
 }
 
 impl Connection {
-    fn new(address: SocketAddr, now: Instant) -> Connection {
+    /// One that takes `pipeline` operations.
+    fn new(address: SocketAddr, group: usize, pipeline: usize) -> Connection {
+        let now = Instant::now();
+        let streams = 0..u16::try_from(pipeline).expect("a workload's pipelines are far shorter");
         Connection {
             address,
+            group,
             socket: None,
             state: State::Broken(now),
             owed: VecDeque::new(),
+            streams: streams.rev().collect(),
+            is_retired: false,
+            is_proven: false,
             out: Vec::new(),
             sent: 0,
             input: Vec::new(),

@@ -329,14 +329,33 @@ impl<'a> Drivers<'a> {
             DriverKind::Pb => {
                 let codec = Pb::new(&self.common);
                 let pool = Connections::connect(codec, &addresses, connections, pipeline, workload.timeout)?;
-                Ok(self.planted(connected(pool, &addresses)?))
+                self.connected(pool)
             }
             DriverKind::Http => {
                 let codec = Http::new(&self.common, &addresses[0].to_string());
                 let pool = Connections::connect(codec, &addresses, connections, pipeline, workload.timeout)?;
-                Ok(self.planted(connected(pool, &addresses)?))
+                self.connected(pool)
             }
         }
+    }
+
+    /// Waits until all connections are open: a server that is not there is told before anything is measured.
+    fn connected<D: Driver + Send + 'static>(&self, mut driver: D) -> Result<Box<dyn Driver + Send>, Error> {
+        struct Nobody;
+        impl Sink for Nobody {
+            fn answered(&mut self, _token: u32, _answer: crate::driver::Answer<'_>) {}
+        }
+        let begin = Instant::now();
+        while !driver.is_connected() {
+            driver.poll(Duration::from_millis(10), &mut Nobody)?;
+            if begin.elapsed() > CONNECT_MAX {
+                let all: Vec<String> = self.workload.targets().iter().map(ToString::to_string).collect();
+                let why = driver.trouble().map(|why| format!("; {why}")).unwrap_or_default();
+                let what = format!("not every one of {} takes connections{why}", all.join(", "));
+                return Err(Error::Unusable(what));
+            }
+        }
+        Ok(self.planted(driver))
     }
 
     fn planted<D: Driver + Send + 'static>(&self, driver: D) -> Box<dyn Driver + Send> {
@@ -345,26 +364,6 @@ impl<'a> Drivers<'a> {
             plant => Box::new(Planted::new(driver, plant)),
         }
     }
-}
-
-/// Waits until all connections are open: a server that is not there is told before anything is measured.
-fn connected<C: crate::driver::Codec>(
-    mut pool: Connections<C>,
-    addresses: &[std::net::SocketAddr],
-) -> Result<Connections<C>, Error> {
-    struct Nobody;
-    impl Sink for Nobody {
-        fn answered(&mut self, _token: u32, _answer: crate::driver::Answer<'_>) {}
-    }
-    let begin = Instant::now();
-    while !pool.is_connected() {
-        pool.poll(Duration::from_millis(10), &mut Nobody)?;
-        if begin.elapsed() > CONNECT_MAX {
-            let all: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-            return Err(Error::Unusable(format!("not every one of {} takes connections", all.join(", "))));
-        }
-    }
-    Ok(pool)
 }
 
 fn manifest(

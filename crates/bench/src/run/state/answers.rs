@@ -36,6 +36,9 @@ impl Sink for State<'_> {
         if let Answer::Rows(rows) = answer {
             return self.on_rows(token, rows);
         }
+        if matches!(answer, Answer::Again) {
+            return self.on_again(token);
+        }
         let reads = matches!(step, Step::UpdateRead | Step::Look | Step::Audit) || op == Op::Get;
         if !reads {
             let (not_found, results) = match answer {
@@ -175,6 +178,15 @@ impl State<'_> {
         let text = slot.asking.shortage(&self.shared.operations[slot.operation]);
         self.wrong(token, Cause::Incomplete, &text);
         self.release(token);
+    }
+
+    /// The request is to be sent once more: nothing was done, and nobody needs to know.
+    fn on_again(&mut self, token: u32) {
+        let slot = &mut self.slots[token as usize];
+        if let Some(ticket) = slot.write.take() {
+            self.shared.table.end_write(slot.key, ticket, Outcome::NotDone);
+        }
+        self.follow.push_back(token);
     }
 
     /// A look found something; nothing that can be compared if it is corrupt. None: nobody answered.
