@@ -336,6 +336,12 @@ impl<'a> Drivers<'a> {
                 let pool = Connections::connect(codec, &addresses, connections, pipeline, workload.timeout)?;
                 self.connected(pool)
             }
+            other => {
+                let (name, feature) = (other.name(), other.feature().unwrap_or_default());
+                let what =
+                    format!("this program has no driver {name}: it is built with --features {feature}");
+                Err(Error::Unusable(what))
+            }
         }
     }
 

@@ -66,11 +66,9 @@ impl Watched {
 /// The servers of a workload, and what the manifest says of them. An engine in this process has its stores in `folder`.
 pub fn find(workload: &Workload, folder: &Path) -> Vec<(Watched, Server)> {
     match workload.driver {
-        DriverKind::Pb | DriverKind::Http => {
-            (0..workload.addresses.len()).map(|at| describe(workload, at)).collect()
-        }
         DriverKind::Engine => vec![in_process(workload, folder)],
         DriverKind::Null => Vec::new(),
+        _ => (0..workload.addresses.len()).map(|at| describe(workload, at)).collect(),
     }
 }
 
@@ -107,6 +105,7 @@ fn describe(workload: &Workload, at: usize) -> (Watched, Server) {
     let command = pid.map(proc::command_line).unwrap_or_default();
     let mut options = pid.map(|pid| proc::variables(pid, "ANNULET_")).unwrap_or_default();
     options.extend(flags(&command));
+    options.extend(workload.peer.options(workload.driver));
     let stats = workload
         .stats
         .get(at)

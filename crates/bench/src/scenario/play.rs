@@ -28,6 +28,13 @@ pub fn play(
     observer: &mut dyn Observer,
 ) -> Result<Summary, Error> {
     let mut workload = Workload::read(&scenario.workload)?;
+    if workload.driver.is_peer() {
+        let what = format!(
+            "a scenario has nodes of this program, and no server for the driver {}",
+            workload.driver.name()
+        );
+        return Err(Error::Unusable(what));
+    }
     if scenario.namespaces {
         Networks::check()?;
         if !network::is_apart() {
@@ -99,4 +106,21 @@ fn fill(count: u64, workload: &Workload, identity: &Identity, control: &Control)
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_of_another_store_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.toml");
+        std::fs::write(&path, "driver = \"redis\"\n[[operation]]\nop = \"ping\"\n").unwrap();
+        let scenario = Scenario { workload: path, ..Scenario::parse("workload = \"w.toml\"").unwrap() };
+        let launch = |_| panic!("nothing is started");
+        let (identity, control) = (Identity::default(), Control::default());
+        let refused = play(&scenario, &launch, folder.path(), &identity, &control, &mut ()).unwrap_err();
+        assert!(refused.to_string().contains("no server for the driver redis"), "{refused}");
+    }
 }

@@ -3,9 +3,11 @@
 mod fields;
 mod index;
 mod parse;
+mod peers;
 
 pub use fields::duration;
 pub use index::{Index, Indexes, Query, Wanted};
+pub use peers::{CassandraPlan, Consistency, PeerPlan};
 
 use crate::check::Cause;
 use crate::keys::Shape;
@@ -79,6 +81,8 @@ pub struct Workload {
     pub plant: Plant,
     /// The engine in this process.
     pub engine: EnginePlan,
+    /// What another store is told.
+    pub peer: PeerPlan,
     /// Sent with every read and write where set: `r`, `w`, `pr`, `pw`, `dw`, `n_val`.
     pub quorums: BTreeMap<String, u32>,
 }
@@ -139,9 +143,29 @@ pub enum DriverKind {
     Engine,
     /// Nothing: a map in memory that answers at once, to see what the generator can do.
     Null,
+    /// A Redis.
+    Redis,
+    /// A Redis Cluster.
+    RedisCluster,
+    /// An etcd, by its v3 API.
+    Etcd,
+    /// A Cassandra, by its native protocol.
+    Cassandra,
 }
 
 impl DriverKind {
+    /// All, those that this program was built without included.
+    pub const ALL: [DriverKind; 8] = [
+        DriverKind::Pb,
+        DriverKind::Http,
+        DriverKind::Engine,
+        DriverKind::Null,
+        DriverKind::Redis,
+        DriverKind::RedisCluster,
+        DriverKind::Etcd,
+        DriverKind::Cassandra,
+    ];
+
     /// Its name in workloads.
     pub fn name(self) -> &'static str {
         match self {
@@ -149,6 +173,35 @@ impl DriverKind {
             DriverKind::Http => "http",
             DriverKind::Engine => "engine",
             DriverKind::Null => "null",
+            DriverKind::Redis => "redis",
+            DriverKind::RedisCluster => "redis-cluster",
+            DriverKind::Etcd => "etcd",
+            DriverKind::Cassandra => "cassandra",
+        }
+    }
+
+    /// The feature that a program with it is built with; `None` if every program has it.
+    pub fn feature(self) -> Option<&'static str> {
+        match self {
+            DriverKind::Pb | DriverKind::Http | DriverKind::Engine | DriverKind::Null => None,
+            DriverKind::Redis | DriverKind::RedisCluster => Some("redis"),
+            DriverKind::Etcd => Some("etcd"),
+            DriverKind::Cassandra => Some("cassandra"),
+        }
+    }
+
+    /// Whether it is another store's protocol, which knows nothing of Riak's words.
+    pub fn is_peer(self) -> bool {
+        self.feature().is_some()
+    }
+
+    /// Where its server is if nobody says.
+    pub fn address_default(self) -> &'static str {
+        match self {
+            DriverKind::Redis | DriverKind::RedisCluster => "127.0.0.1:6379",
+            DriverKind::Etcd => "127.0.0.1:2379",
+            DriverKind::Cassandra => "127.0.0.1:9042",
+            _ => "127.0.0.1:8087",
         }
     }
 }

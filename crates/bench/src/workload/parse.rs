@@ -3,6 +3,7 @@
 
 use super::fields::{Fields, Source};
 use super::index::{self, Index, Indexes};
+use super::peers;
 use super::{CheckPlan, DriverKind, EnginePlan, Job, Load, Op, Operation, Plant, Retry, WarmUp, Workload};
 use crate::Error;
 use crate::check::Cause;
@@ -17,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-const ADDRESS_DEFAULT: &str = "127.0.0.1:8087";
 const CONCURRENCY_DEFAULT: u64 = 16;
 /// Each has a socket at least in part: above this the generator would measure itself.
 const CONCURRENCY_MAX: u64 = 100_000;
@@ -51,7 +51,8 @@ impl Workload {
     /// Reads a text; `name` is for messages.
     pub fn parse(text: &str, name: &str) -> Result<Workload, Error> {
         let mut top = Source { name, text }.fields()?;
-        let driver = top.word("driver", &DRIVERS)?.unwrap_or(DriverKind::Pb);
+        let driver =
+            top.word("driver", &DriverKind::ALL.map(|kind| (kind.name(), kind)))?.unwrap_or(DriverKind::Pb);
         let default_bucket = top.text("bucket")?.unwrap_or_else(|| "bench".to_owned());
         let check = check(&mut top)?;
         let (naming, default_keys) = keys(&mut top)?;
@@ -92,7 +93,7 @@ impl Workload {
         let addresses = match top.list("addresses", address)? {
             Some(addresses) if addresses.is_empty() => return Err(top.error("addresses has no address")),
             Some(addresses) => addresses,
-            None => vec![address(ADDRESS_DEFAULT).map_err(Error::Unusable)?],
+            None => vec![address(driver.address_default()).map_err(Error::Unusable)?],
         };
         let concurrency = top.number("concurrency", 1, CONCURRENCY_MAX)?.unwrap_or(CONCURRENCY_DEFAULT);
         let threads = top.number("threads", 1, THREADS_MAX)?.unwrap_or(1);
@@ -133,8 +134,18 @@ impl Workload {
             check,
             plant: plant(&mut top)?,
             engine: engine(&mut top)?,
+            peer: peers::peer(&mut top, driver)?,
             quorums: quorums(&mut top)?,
         };
+        for (name, is_said) in [
+            ("bucket_type", workload.bucket_type.is_some()),
+            ("quorums", !workload.quorums.is_empty()),
+            ("stats", !workload.stats.is_empty()),
+        ] {
+            if is_said && driver.is_peer() {
+                return Err(top.error(format!("{} has no {name}: that is Riak's", driver.name())));
+            }
+        }
         top.finish()?;
         Ok(workload)
     }
@@ -145,13 +156,6 @@ impl Workload {
         self.operations.iter().chain(jobs).map(|it| it.label.clone()).collect()
     }
 }
-
-const DRIVERS: [(&str, DriverKind); 4] = [
-    ("pb", DriverKind::Pb),
-    ("http", DriverKind::Http),
-    ("engine", DriverKind::Engine),
-    ("null", DriverKind::Null),
-];
 
 const OPS: [(&str, Op); 10] = [
     ("get", Op::Get),

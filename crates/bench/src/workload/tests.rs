@@ -17,6 +17,22 @@ fn the_least_workload_has_defaults() {
 }
 
 #[test]
+fn peers_have_defaults() {
+    for (name, address) in [("redis-cluster", "127.0.0.1:6379"), ("etcd", "127.0.0.1:2379")] {
+        let workload = Workload::parse(&format!("driver = {name:?}\n{LEAST}"), "w.toml").unwrap();
+        assert_eq!((workload.driver.name(), &*workload.addresses[0].to_string()), (name, address));
+    }
+    let read = |text: &str| Workload::parse(&format!("{text}{LEAST}"), "w.toml").unwrap();
+    let cassandra = read("driver = \"cassandra\"\n").peer.cassandra;
+    assert_eq!((&*cassandra.keyspace, &*cassandra.table, cassandra.replication), ("bench", "objects", 3));
+    assert_eq!(cassandra.consistency, Consistency::Quorum);
+    let told = read("driver = \"cassandra\"\ncassandra = { replication = 1, consistency = \"local-one\" }\n");
+    let options = told.peer.options(told.driver);
+    assert_eq!((&*options["replication"], &*options["consistency"]), ("1", "local-one"));
+    assert_eq!(read("driver = \"redis\"\nredis = { database = 3 }\n").peer.database, 3);
+}
+
+#[test]
 fn mistakes_are_refused_with_their_line() {
     assert_eq!(refused(&format!("{LEAST}wieght = 3\n")), "w.toml, line 6: unknown key \"wieght\"");
     assert_eq!(refused("name = 3\n"), "w.toml, line 1: there is no [[operation]]");
@@ -24,7 +40,24 @@ fn mistakes_are_refused_with_their_line() {
     let refusals = [
         ("concurrency = 0\n", "line 1: concurrency is not a whole number from 1 to 100000"),
         ("duration = \"5\"\n", "line 1: duration: \"5\" is not a time"),
-        ("driver = \"cassandra\"\n", "line 1: driver is not one of pb, http, engine, null"),
+        (
+            "driver = \"dynamo\"\n",
+            "line 1: driver is not one of pb, http, engine, null, redis, redis-cluster",
+        ),
+        ("redis = { database = 1 }\n", "line 1: [redis] is for driver = \"redis\""),
+        (
+            "driver = \"redis-cluster\"\nredis = { database = 1 }\n",
+            "line 2: [redis] is for driver = \"redis\"",
+        ),
+        ("driver = \"etcd\"\ncassandra = { table = \"t\" }\n", "line 2: [cassandra] is for driver"),
+        ("driver = \"cassandra\"\ncassandra = { table = \"T\" }\n", "line 2: table: \"T\" is not 1 to 48"),
+        (
+            "driver = \"cassandra\"\ncassandra = { consistency = \"any\" }\n",
+            "consistency is not one of one, two",
+        ),
+        ("driver = \"redis\"\nquorums = { r = 2 }\n", "line 1: redis has no quorums: that is Riak's"),
+        ("driver = \"etcd\"\nbucket_type = \"t\"\n", "line 1: etcd has no bucket_type"),
+        ("driver = \"cassandra\"\nstats = [\"127.0.0.1:1\"]\n", "line 1: cassandra has no stats"),
         ("addresses = [\"nowhere\"]\n", "line 1: addresses: \"nowhere\" is not an address and a port"),
         ("load = { kind = \"fixed\" }\n", "line 1: an open loop has a rate"),
         ("threads = 20\n", "more threads than operations"),
