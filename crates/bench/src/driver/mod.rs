@@ -13,6 +13,8 @@ pub mod null;
 mod pb;
 mod planted;
 mod pool;
+#[cfg(feature = "redis")]
+pub mod redis;
 
 pub use engine::EngineDriver;
 pub use error::ErrorKind;
@@ -21,6 +23,8 @@ pub use null::NullDriver;
 pub use pb::Pb;
 pub use planted::Planted;
 pub use pool::{Codec, Pool};
+#[cfg(feature = "redis")]
+pub use redis::Redis;
 
 use crate::Error;
 use std::collections::BTreeMap;

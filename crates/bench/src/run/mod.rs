@@ -336,6 +336,13 @@ impl<'a> Drivers<'a> {
                 let pool = Connections::connect(codec, &addresses, connections, pipeline, workload.timeout)?;
                 self.connected(pool)
             }
+            #[cfg(feature = "redis")]
+            DriverKind::Redis => {
+                let codec = crate::driver::Redis::new(workload.peer.database);
+                let pool = Connections::connect(codec, &addresses, connections, pipeline, workload.timeout)?;
+                self.connected(pool)
+            }
+            #[allow(unreachable_patterns, reason = "there are none where all are built")]
             other => {
                 let (name, feature) = (other.name(), other.feature().unwrap_or_default());
                 let what =

@@ -1,0 +1,180 @@
+//! Runs against real servers of other stores, which are started here and must be found by name: redis-server and redis-cli.
+//!
+//!     cargo test -p bench --features redis --test peers -- --ignored --test-threads 1
+
+#![cfg(feature = "redis")]
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use bench::{Control, Identity, Observer, Workload, run};
+use results::{Latencies, Results, Second, Summary};
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// A server, which ends with this.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+    _folder: TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Server {
+    /// Starts a program, and waits for the line that says that it is there.
+    fn start(address: SocketAddr, folder: TempDir, command: &mut Command, ready: &str) -> Server {
+        // Both streams in one, for each program has its own idea of where it tells what.
+        let (reader, writer) = std::io::pipe().unwrap();
+        command.current_dir(folder.path()).stdin(Stdio::null());
+        command.stdout(writer.try_clone().unwrap()).stderr(writer);
+        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let server = Server { child, address, _folder: folder };
+        // The command holds the pipe open.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut told = String::new();
+        let mut lines = BufReader::new(reader);
+        while !told.contains(ready) {
+            let mut line = String::new();
+            assert_ne!(lines.read_line(&mut line).unwrap(), 0, "{told}");
+            told += &line;
+        }
+        // Read on, or it would wait for room.
+        std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
+        server
+    }
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// A workload that reads and writes few keys, so that most reads are compared with a write.
+fn workload(driver: &str, addresses: &[SocketAddr], rest: &str) -> String {
+    let addresses: Vec<String> =
+        addresses.iter().map(|address| format!("{:?}", address.to_string())).collect();
+    format!(
+        "driver = {driver:?}\naddresses = [{}]\nconcurrency = 16\nthreads = 2\nwarm_up = \"0s\"\ntimeout = \"2s\"\n\
+         {rest}\n[keys]\nkind = \"uniform\"\ncount = 2000\n[value]\nsize = 200\n\
+         [[operation]]\nop = \"get\"\nweight = 4\n[[operation]]\nop = \"update\"\nweight = 4\n\
+         [[operation]]\nop = \"put\"\n[[operation]]\nop = \"head\"\n[[operation]]\nop = \"ping\"\n",
+        addresses.join(", ")
+    )
+}
+
+const MORE: &str = "[[operation]]\nop = \"delete\"\n[[operation]]\nop = \"reconnect\"\n";
+
+fn run_in(dir: &Path, text: &str, control: &Control, observer: &mut dyn Observer) -> (Summary, Results) {
+    let workload = Workload::parse(text, "test.toml").unwrap();
+    let summary = run(&workload, dir, &Identity::default(), control, observer).unwrap();
+    (summary, Results::open(dir).unwrap())
+}
+
+fn run_it(text: &str) -> (Summary, Results) {
+    let folder = tempfile::tempdir().unwrap();
+    run_in(&folder.path().join("results"), text, &Control::default(), &mut ())
+}
+
+/// Every operation is done and every read is right; a planted fault is found.
+fn is_right_and_not_blind(driver: &str, servers: &[SocketAddr], settings: &str) {
+    for pipeline in [1, 8] {
+        let rest = format!("{settings}operations_max = 10000\npipeline = {pipeline}\n");
+        // A connection in use is not closed.
+        let more = if pipeline == 1 { MORE } else { "" };
+        let (summary, results) = run_it(&format!("{}{more}", workload(driver, servers, &rest)));
+        assert!(summary.verdict.passed, "{:?}", summary.verdict);
+        assert_eq!(summary.total.failed, 0, "{:?}", results.errors);
+        let check = &summary.check;
+        assert!(check.compared > 4000 && check.not_compared == 0 && check.audited > 500, "{check:?}");
+        assert_eq!(results.manifest.servers.len(), servers.len());
+        assert!(results.manifest.servers[0].pid.is_some());
+    }
+    let planted = format!("{settings}operations_max = 6000\nplant = {{ drop_writes = 20 }}\n");
+    let (summary, _) = run_it(&workload(driver, servers, &planted));
+    assert!(!summary.verdict.passed && summary.check.lost > 0, "{:?}", summary.check);
+    // What it cannot do is told, and counted.
+    let lists = workload(driver, servers, &format!("{settings}operations_max = 100\n"));
+    let (summary, results) = run_it(&(lists + "[[operation]]\nop = \"list-keys\"\n"));
+    assert!(summary.total.failed > 0 && summary.verdict.passed);
+    assert!(results.errors.iter().all(|error| error.kind == "unsupported"), "{:?}", results.errors);
+}
+
+/// Ends a server after a second.
+struct Killer(Option<Server>);
+
+impl Observer for Killer {
+    fn second(&mut self, _second: &Second, _latencies: &[Latencies]) {
+        self.0.take();
+    }
+}
+
+/// A server is killed: what fails is counted, and the run ends. The servers must have been the workload's.
+fn is_counted_when_killed(text: &str, victim: Server) -> (Summary, Results) {
+    let folder = tempfile::tempdir().unwrap();
+    let (summary, results) =
+        run_in(&folder.path().join("results"), text, &Control::default(), &mut Killer(Some(victim)));
+    assert!(summary.total.failed > 0 && summary.total.done > 0, "{:?}", summary.total);
+    assert!(summary.check.lost == 0 && summary.check.corrupt == 0, "{:?}", summary.check);
+    (summary, results)
+}
+
+const FOR_THREE_SECONDS: &str = "duration = \"3s\"\n";
+
+#[cfg(feature = "redis")]
+mod redis {
+    use super::*;
+
+    fn start(rest: &[&str]) -> Server {
+        let (address, folder) = (free_address(), tempfile::tempdir().unwrap());
+        let port = address.port().to_string();
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"]).args(rest);
+        Server::start(address, folder, &mut command, "Ready to accept connections")
+    }
+
+    fn cli(server: &Server, arguments: &[&str]) -> String {
+        let port = server.address.port().to_string();
+        let mut command = Command::new("redis-cli");
+        let output = command.args(["-p", &port]).args(arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {text}");
+        text
+    }
+
+    #[test]
+    #[ignore = "needs redis-server"]
+    fn a_server_is_loaded_and_checked() {
+        let server = start(&[]);
+        is_right_and_not_blind("redis", &[server.address], "");
+        let database =
+            workload("redis", &[server.address], "operations_max = 2000\nredis = { database = 3 }\n");
+        let (_, results) = run_it(&database);
+        assert_eq!(results.manifest.servers[0].options["database"], "3");
+        assert!(cli(&server, &["info", "keyspace"]).contains("db3:keys="));
+        let beyond =
+            workload("redis", &[server.address], "operations_max = 2000\nredis = { database = 99 }\n");
+        let folder = tempfile::tempdir().unwrap();
+        let beyond = Workload::parse(&beyond, "test.toml").unwrap();
+        let refused = run(&beyond, folder.path(), &Identity::default(), &Control::default(), &mut ());
+        assert!(refused.unwrap_err().to_string().contains("out of range"));
+        cli(&server, &["config", "set", "requirepass", "x"]);
+        let locked = Workload::parse(&workload("redis", &[server.address], ""), "test.toml").unwrap();
+        let refused = run(&locked, folder.path(), &Identity::default(), &Control::default(), &mut ());
+        assert!(refused.unwrap_err().to_string().contains("NOAUTH"));
+    }
+
+    #[test]
+    #[ignore = "needs redis-server"]
+    fn a_killed_server_is_counted() {
+        let server = start(&[]);
+        let text = workload("redis", &[server.address], FOR_THREE_SECONDS);
+        let (_, results) = is_counted_when_killed(&text, server);
+        assert!(results.errors.iter().any(|error| error.kind == "disconnected"), "{:?}", results.errors);
+    }
+}
