@@ -147,6 +147,23 @@ mod redis {
         text
     }
 
+    /// Three masters without replicas.
+    fn cluster() -> [Server; 3] {
+        let servers = [(); 3].map(|()| {
+            let port = free_address().port().to_string();
+            start(&["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", &port])
+        });
+        let addresses = servers.iter().map(|server| server.address.to_string());
+        let addresses: Vec<String> = addresses.collect();
+        let mut arguments = vec!["--cluster", "create"];
+        arguments.extend(addresses.iter().map(String::as_str));
+        cli(&servers[0], &[&arguments[..], &["--cluster-replicas", "0", "--cluster-yes"]].concat());
+        for server in &servers {
+            while !cli(server, &["cluster", "info"]).contains("cluster_state:ok") {}
+        }
+        servers
+    }
+
     #[test]
     #[ignore = "needs redis-server"]
     fn a_server_is_loaded_and_checked() {
@@ -176,5 +193,65 @@ mod redis {
         let text = workload("redis", &[server.address], FOR_THREE_SECONDS);
         let (_, results) = is_counted_when_killed(&text, server);
         assert!(results.errors.iter().any(|error| error.kind == "disconnected"), "{:?}", results.errors);
+    }
+
+    #[test]
+    #[ignore = "needs redis-server"]
+    fn a_cluster_is_loaded_and_checked() {
+        let servers = cluster();
+        let [a, b, _] = &servers;
+        is_right_and_not_blind("redis-cluster", &servers.each_ref().map(|server| server.address), "");
+        // One is enough to find all, and each has its share of the keys.
+        let (summary, _) = run_it(&workload("redis-cluster", &[b.address], "operations_max = 2000\n"));
+        assert!(summary.verdict.passed && summary.total.failed == 0);
+        for server in &servers {
+            let keys: u32 = cli(server, &["dbsize"]).trim().parse().unwrap();
+            assert!((300..1300).contains(&keys), "{keys}");
+        }
+        // Alone, a server of it sends clients away.
+        let (_, results) = run_it(&workload("redis", &[a.address], "operations_max = 2000\n"));
+        assert!(results.errors.iter().any(|error| error.text.starts_with("MOVED ")));
+    }
+
+    #[test]
+    #[ignore = "needs redis-server"]
+    fn slots_are_followed_when_they_move() {
+        let servers = cluster();
+        let [a, b, c] = &servers;
+        let folder = tempfile::tempdir().unwrap();
+        let text = workload("redis-cluster", &[c.address], "duration = \"10m\"\n");
+        let control = Control::default();
+        let (from, to) = (cli(a, &["cluster", "myid"]), cli(b, &["cluster", "myid"]));
+        let summary = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while control.elapsed_s().is_none() {
+                    std::thread::yield_now();
+                }
+                let at = a.address.to_string();
+                let (from, to) = (["--cluster-from", from.trim()], ["--cluster-to", to.trim()]);
+                let reshard = ["--cluster", "reshard", &at, "--cluster-slots", "1500", "--cluster-yes"];
+                cli(a, &[&reshard[..], &from, &to].concat());
+                control.stop();
+            });
+            run_in(&folder.path().join("results"), &text, &control, &mut ())
+        });
+        let (summary, results) = summary;
+        assert!(summary.verdict.passed, "{:?}", summary.verdict);
+        assert_eq!(summary.total.failed, 0, "{:?}", results.errors);
+        assert!(
+            cli(b, &["cluster", "nodes"])
+                .lines()
+                .any(|line| line.contains("myself") && line.contains(" 0-1499"))
+        );
+    }
+
+    #[test]
+    #[ignore = "needs redis-server"]
+    fn a_killed_server_of_a_cluster_is_counted() {
+        let [a, b, c] = cluster();
+        let text = workload("redis-cluster", &[a.address, b.address, c.address], FOR_THREE_SECONDS);
+        let (_, results) = is_counted_when_killed(&text, c);
+        let kinds = ["disconnected", "refused", "unavailable"];
+        assert!(results.errors.iter().all(|error| kinds.contains(&&*error.kind)), "{:?}", results.errors);
     }
 }

@@ -24,7 +24,7 @@ pub use pb::Pb;
 pub use planted::Planted;
 pub use pool::{Codec, Pool};
 #[cfg(feature = "redis")]
-pub use redis::Redis;
+pub use redis::{Redis, RedisCluster};
 
 use crate::Error;
 use std::collections::BTreeMap;

@@ -342,6 +342,13 @@ impl<'a> Drivers<'a> {
                 let pool = Connections::connect(codec, &addresses, connections, pipeline, workload.timeout)?;
                 self.connected(pool)
             }
+            #[cfg(feature = "redis")]
+            DriverKind::RedisCluster => self.connected(crate::driver::RedisCluster::connect(
+                &addresses,
+                slots,
+                pipeline,
+                workload.timeout,
+            )?),
             #[allow(unreachable_patterns, reason = "there are none where all are built")]
             other => {
                 let (name, feature) = (other.name(), other.feature().unwrap_or_default());
