@@ -1,9 +1,15 @@
-//! Runs against real servers of other stores, which are started here and must be found by name: redis-server and redis-cli.
+//! Runs against real servers of other stores, which are started here and must be found by name: redis-server and redis-cli. A Cassandra must be
+//! there: its address is told.
 //!
 //!     cargo test -p bench --features redis --test peers -- --ignored --test-threads 1
+//!     ANNULET_CASSANDRA=127.0.0.1:9042 cargo test -p bench --features cassandra --test peers -- --ignored
 
-#![cfg(feature = "redis")]
+#![cfg(any(feature = "redis", feature = "cassandra"))]
 #![allow(clippy::unwrap_used, reason = "a test")]
+#![cfg_attr(
+    not(feature = "redis"),
+    allow(dead_code, unused_imports, reason = "a Cassandra is not started here")
+)]
 
 use bench::{Control, Identity, Observer, Workload, run};
 use results::{Latencies, Results, Second, Summary};
@@ -253,5 +259,18 @@ mod redis {
         let (_, results) = is_counted_when_killed(&text, c);
         let kinds = ["disconnected", "refused", "unavailable"];
         assert!(results.errors.iter().all(|error| kinds.contains(&&*error.kind)), "{:?}", results.errors);
+    }
+}
+
+#[cfg(feature = "cassandra")]
+mod cassandra {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs a Cassandra, whose address is in ANNULET_CASSANDRA"]
+    fn a_node_is_loaded_and_checked() {
+        let address = std::env::var("ANNULET_CASSANDRA").unwrap().parse().unwrap();
+        let settings = "cassandra = { replication = 1, table = \"tested\" }\n";
+        is_right_and_not_blind("cassandra", &[address], settings);
     }
 }

@@ -6,6 +6,8 @@
 
 #![allow(clippy::single_range_in_vec_init, reason = "the places of an answer's values: here there is one")]
 
+#[cfg(feature = "cassandra")]
+pub mod cassandra;
 mod engine;
 mod error;
 mod http;
@@ -16,6 +18,8 @@ mod pool;
 #[cfg(feature = "redis")]
 pub mod redis;
 
+#[cfg(feature = "cassandra")]
+pub use cassandra::{Cassandra, make_schema};
 pub use engine::EngineDriver;
 pub use error::ErrorKind;
 pub use http::Http;

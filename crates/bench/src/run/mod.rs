@@ -297,6 +297,10 @@ impl<'a> Drivers<'a> {
         let is_shared = workload.driver == DriverKind::Engine && workload.engine.is_shared;
         let shared =
             is_shared.then(|| EngineDriver::open_shared(folder, &workload.engine, workload.workers()));
+        #[cfg(feature = "cassandra")]
+        if workload.driver == DriverKind::Cassandra {
+            crate::driver::make_schema(workload.targets(), &workload.peer.cassandra)?;
+        }
         Ok(Drivers { workload, common, null: Default::default(), folder, shared: shared.transpose()? })
     }
 
@@ -349,6 +353,12 @@ impl<'a> Drivers<'a> {
                 pipeline,
                 workload.timeout,
             )?),
+            #[cfg(feature = "cassandra")]
+            DriverKind::Cassandra => {
+                let codec = crate::driver::Cassandra::new(&workload.peer.cassandra);
+                let pool = Connections::connect(codec, &addresses, connections, pipeline, workload.timeout)?;
+                self.connected(pool)
+            }
             #[allow(unreachable_patterns, reason = "there are none where all are built")]
             other => {
                 let (name, feature) = (other.name(), other.feature().unwrap_or_default());
