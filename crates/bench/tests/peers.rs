@@ -1,13 +1,13 @@
-//! Runs against real servers of other stores, which are started here and must be found by name: redis-server and redis-cli. A Cassandra must be
+//! Runs against real servers of other stores, which are started here and must be found by name: redis-server and redis-cli, etcd. A Cassandra must be
 //! there: its address is told.
 //!
-//!     cargo test -p bench --features redis --test peers -- --ignored --test-threads 1
+//!     cargo test -p bench --features redis,etcd --test peers -- --ignored --test-threads 1
 //!     ANNULET_CASSANDRA=127.0.0.1:9042 cargo test -p bench --features cassandra --test peers -- --ignored
 
-#![cfg(any(feature = "redis", feature = "cassandra"))]
+#![cfg(any(feature = "redis", feature = "etcd", feature = "cassandra"))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 #![cfg_attr(
-    not(feature = "redis"),
+    not(any(feature = "redis", feature = "etcd")),
     allow(dead_code, unused_imports, reason = "a Cassandra is not started here")
 )]
 
@@ -259,6 +259,61 @@ mod redis {
         let (_, results) = is_counted_when_killed(&text, c);
         let kinds = ["disconnected", "refused", "unavailable"];
         assert!(results.errors.iter().all(|error| kinds.contains(&&*error.kind)), "{:?}", results.errors);
+    }
+}
+
+#[cfg(feature = "etcd")]
+mod etcd {
+    use super::*;
+
+    /// So many members, on their own folders.
+    fn start(count: usize) -> Vec<Server> {
+        let places: Vec<[SocketAddr; 2]> = (0..count).map(|_| [free_address(), free_address()]).collect();
+        let peers = places.iter().enumerate().map(|(at, [_, peer])| format!("m{at}=http://{peer}"));
+        let peers = peers.collect::<Vec<String>>().join(",");
+        let member = |(at, &[client, peer]): (usize, &[SocketAddr; 2])| {
+            let (client_url, peer_url) = (format!("http://{client}"), format!("http://{peer}"));
+            let mut command = Command::new("etcd");
+            command.args(["--name", &format!("m{at}"), "--data-dir", "data", "--initial-cluster", &peers]);
+            command.args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url]);
+            command.args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url]);
+            // Each waits for the others, so they are started side by side.
+            std::thread::spawn(move || {
+                Server::start(
+                    client,
+                    tempfile::tempdir().unwrap(),
+                    &mut command,
+                    "ready to serve client requests",
+                )
+            })
+        };
+        let started: Vec<_> = places.iter().enumerate().map(member).collect();
+        started.into_iter().map(|server| server.join().unwrap()).collect()
+    }
+
+    #[test]
+    #[ignore = "needs etcd"]
+    fn a_member_is_loaded_and_checked() {
+        let servers = start(1);
+        is_right_and_not_blind("etcd", &[servers[0].address], "");
+    }
+
+    #[test]
+    #[ignore = "needs etcd"]
+    fn a_killed_member_is_counted() {
+        let mut servers = start(3);
+        let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
+        let text = workload("etcd", &addresses, FOR_THREE_SECONDS);
+        is_counted_when_killed(&text, servers.pop().unwrap());
+    }
+
+    #[test]
+    #[ignore = "needs etcd"]
+    fn a_run_ends_when_nobody_is_left() {
+        let mut servers = start(1);
+        let text = workload("etcd", &[servers[0].address], FOR_THREE_SECONDS);
+        let (_, results) = is_counted_when_killed(&text, servers.pop().unwrap());
+        assert!(results.errors.iter().any(|error| error.kind == "disconnected"), "{:?}", results.errors);
     }
 }
 

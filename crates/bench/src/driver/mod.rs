@@ -10,6 +10,8 @@
 pub mod cassandra;
 mod engine;
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod http;
 pub mod null;
 mod pb;
@@ -22,6 +24,8 @@ pub mod redis;
 pub use cassandra::{Cassandra, make_schema};
 pub use engine::EngineDriver;
 pub use error::ErrorKind;
+#[cfg(feature = "etcd")]
+pub use etcd::Etcd;
 pub use http::Http;
 pub use null::NullDriver;
 pub use pb::Pb;

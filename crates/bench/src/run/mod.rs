@@ -353,6 +353,13 @@ impl<'a> Drivers<'a> {
                 pipeline,
                 workload.timeout,
             )?),
+            #[cfg(feature = "etcd")]
+            DriverKind::Etcd => self.connected(crate::driver::Etcd::connect(
+                &addresses,
+                connections,
+                pipeline,
+                workload.timeout,
+            )?),
             #[cfg(feature = "cassandra")]
             DriverKind::Cassandra => {
                 let codec = crate::driver::Cassandra::new(&workload.peer.cassandra);
