@@ -33,7 +33,7 @@ const _: () = assert!(LEVELS <= u32::BITS as usize);
 
 #[derive(Debug, Default)]
 struct Level {
-    tables: Vec<Arc<Table>>,
+    tables: Arc<[Arc<Table>]>,
     /// The first key of each table; empty in level 0, which is not searched but walked.
     min_keys: KeyArray,
     bytes: u64,
@@ -180,6 +180,16 @@ impl Version {
         &self.levels[level].tables
     }
 
+    /// The same, to be kept: one share for all of them.
+    pub fn share_level(&self, level: usize) -> Arc<[Arc<Table>]> {
+        Arc::clone(&self.levels[level].tables)
+    }
+
+    /// The levels below 0 that have tables, from the newest to the oldest.
+    pub fn populated(&self) -> impl Iterator<Item = usize> {
+        levels_in(self.populated)
+    }
+
     /// The levels from 1 to [`RUNS_MAX`] that hold a run: those from the first of them on.
     pub fn runs(&self) -> std::ops::RangeInclusive<usize> {
         self.first_run..=RUNS_MAX
@@ -272,7 +282,7 @@ impl Level {
         let bytes = tables.iter().map(|table| table.len()).sum();
         let entries = tables.iter().map(|table| table.meta().entries).sum();
         let deletions = tables.iter().map(|table| table.meta().deletions).sum();
-        Level { tables, min_keys, bytes, entries, deletions }
+        Level { tables: tables.into(), min_keys, bytes, entries, deletions }
     }
 
     #[inline]

@@ -110,7 +110,13 @@ impl MergeIter {
         }
         let source = self.order[0].source;
         self.step(disk, 0)?;
-        // Nothing else is at the key any more: what the source has of it stands first again.
+        self.pass_older(disk, source)
+    }
+
+    /// Moves a source, which has stood first and gone on, past older versions of the same key. Nothing else is at the key any more: what the
+    /// source has of it stands first again.
+    #[inline]
+    fn pass_older(&mut self, disk: &mut dyn Disk, source: usize) -> Result<(), Error> {
         while self.source() == Some(source) && self.sources[source].is_older() {
             if let (Some(replaced), Some(item)) = (&mut self.replaced, self.sources[source].item()) {
                 replaced.extend(DeadRecord::of(item.entry)?);
@@ -123,24 +129,35 @@ impl MergeIter {
     /// Moves the source at `place` one entry on, and to its new place.
     #[inline]
     fn step(&mut self, disk: &mut dyn Disk, place: usize) -> Result<(), Error> {
-        self.sources[self.order[place].source].next(disk)?;
-        self.read += 1;
+        let MergeIter { sources, order, prefix, end_hint, read, .. } = self;
+        let source = order[place].source;
+        let key = sources[source].next_key(disk)?;
+        *read += 1;
+        match key {
+            // Its last key began with the prefix.
+            Some((key, shared)) if shared >= prefix.len() || key.starts_with(prefix) => {
+                debug_assert!(key.starts_with(prefix), "a source says rightly what keys share");
+                let hint = hint(&key[prefix.len()..]);
+                if hint < *end_hint {
+                    put_in_order(sources, &mut order[place..], Place { hint, source });
+                    return Ok(());
+                }
+            }
+            _ => {}
+        }
         self.settle(place);
         Ok(())
     }
 
     /// Puts the source at `place`, whose entry is another now, behind those that come before it; or takes it out, if it has
     /// come to its end.
-    #[inline]
     fn settle(&mut self, place: usize) {
         let source = self.order[place].source;
-        let Some((key, shared)) = self.sources[source].key() else {
+        let Some((key, _)) = self.sources[source].key() else {
             self.order.remove(place);
             return;
         };
-        // Its last key began with the prefix.
-        let has_prefix = shared >= self.prefix.len() || key.starts_with(&self.prefix);
-        debug_assert!(!has_prefix || key.starts_with(&self.prefix), "a source says rightly what keys share");
+        let has_prefix = key.starts_with(&self.prefix);
         let hint = if has_prefix { hint(&key[self.prefix.len()..]) } else { u64::MAX };
         if hint >= self.end_hint && !is_before_end(key, &self.end) {
             self.order.remove(place);
@@ -151,16 +168,7 @@ impl MergeIter {
             self.shorten_prefix(len);
             return self.settle(place);
         }
-        let (sources, order) = (&self.sources, &mut self.order[place..]);
-        let comes_first = |other: &Place| {
-            other.hint < hint || other.hint == hint && is_before(sources, other.source, source)
-        };
-        let mut at = 0;
-        while let Some(next) = order.get(at + 1).copied().filter(comes_first) {
-            order[at] = next;
-            at += 1;
-        }
-        order[at] = Place { hint, source };
+        put_in_order(&self.sources, &mut self.order[place..], Place { hint, source });
     }
 
     /// Keys begin with less in common from now on.
@@ -174,6 +182,19 @@ impl MergeIter {
         }
         *end_hint = hint_of_end(end, prefix);
     }
+}
+
+/// Puts a source where it belongs among those behind the first, whose place it had.
+#[inline]
+fn put_in_order(sources: &[LedgerSource], order: &mut [Place], put: Place) {
+    let mut at = 0;
+    while let Some(&next) = order.get(at + 1)
+        && (next.hint < put.hint || next.hint == put.hint && is_before(sources, next.source, put.source))
+    {
+        order[at] = next;
+        at += 1;
+    }
+    order[at] = put;
 }
 
 /// The least hint that a key behind `end` can have, where all keys begin with `prefix`. An empty end is none.
@@ -221,12 +242,17 @@ impl Source for MergeIter {
 
     #[inline]
     fn next(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
-        assert!(!self.order.is_empty(), "there is nothing after the end");
-        let passed = self.pass_key(disk);
-        if passed.is_err() {
-            self.order.clear();
-        }
-        passed
+        let passed = match self.order[..] {
+            [first, second, ..] if first.hint == second.hint => self.pass_key(disk),
+            // Nothing else is at its key.
+            [first, ..] => match self.step(disk, 0) {
+                // Only what is still the first can be at an older version of its key.
+                Ok(()) if self.source() == Some(first.source) => self.pass_older(disk, first.source),
+                stepped => stepped,
+            },
+            [] => panic!("there is nothing after the end"),
+        };
+        passed.inspect_err(|_| self.order.clear())
     }
 
     #[inline]

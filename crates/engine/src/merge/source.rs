@@ -84,6 +84,17 @@ macro_rules! each {
     };
 }
 
+impl LedgerSource {
+    /// [`Source::next`], and then [`Source::key`].
+    #[inline]
+    pub(super) fn next_key(&mut self, disk: &mut dyn Disk) -> Result<Option<(&[u8], usize)>, Error> {
+        each!(self, source => {
+            Source::next(source, disk)?;
+            Ok(Source::key(source))
+        })
+    }
+}
+
 impl Source for LedgerSource {
     fn seek(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<(), Error> {
         each!(self, source => Source::seek(source, disk, key))
@@ -240,7 +251,7 @@ impl Source for MemtableSource {
 
 /// Tables whose keys ascend from one to the next, as one source: a level below 0, or a part of it.
 pub struct Run {
-    tables: Vec<Arc<Table>>,
+    tables: Arc<[Arc<Table>]>,
     /// The table that `iter` is in.
     at: usize,
     iter: Option<TableIter>,
@@ -257,6 +268,11 @@ impl Run {
     pub fn new(tables: Vec<Arc<Table>>) -> Run {
         let disjoint = tables.is_sorted_by(|a, b| a.meta().max_key < b.meta().min_key);
         assert!(disjoint, "the tables of a run overlap");
+        Run::of_level(tables.into())
+    }
+
+    /// The tables of a level below 0 of a version, which has looked at their order.
+    pub fn of_level(tables: Arc<[Arc<Table>]>) -> Run {
         Run { tables, at: 0, iter: None, cut_out: None, segments: None, end: Vec::new() }
     }
 

@@ -4,7 +4,7 @@ use crate::drops::DroppedRanges;
 use crate::entry::{Entry, Seq};
 use crate::key_segments::KeySegments;
 use crate::lost::LostRanges;
-use crate::manifest::{LEVELS, Version};
+use crate::manifest::Version;
 use crate::memtable::MemtableReader;
 use crate::merge::{BackIter, BackSource, LedgerSource, MemtableBack, MemtableSource, MergeIter, Run};
 use crate::store::Segments;
@@ -41,8 +41,8 @@ impl Snapshot {
         for table in self.version.level(0) {
             sources.push(TableIter::new(Arc::clone(table)).into());
         }
-        for level in (1..LEVELS).filter(|&level| !self.version.level(level).is_empty()) {
-            sources.push(Run::new(self.version.level(level).to_vec()).into());
+        for level in self.version.populated() {
+            sources.push(Run::of_level(self.version.share_level(level)).into());
         }
         MergeIter::new(sources)
     }
@@ -56,8 +56,8 @@ impl Snapshot {
         for table in self.version.level(0) {
             sources.push(TableIter::of_segments(Arc::clone(table), segments.clone()).into());
         }
-        for level in (1..LEVELS).filter(|&level| !self.version.level(level).is_empty()) {
-            let run = Run::new(self.version.level(level).to_vec());
+        for level in self.version.populated() {
+            let run = Run::of_level(self.version.share_level(level));
             sources.push(run.of_segments(segments.clone()).into());
         }
         MergeIter::new(sources)
@@ -72,8 +72,8 @@ impl Snapshot {
         for table in self.version.level(0) {
             sources.push(Box::new(TableIter::new(Arc::clone(table))));
         }
-        for level in (1..LEVELS).filter(|&level| !self.version.level(level).is_empty()) {
-            sources.push(Box::new(Run::new(self.version.level(level).to_vec())));
+        for level in self.version.populated() {
+            sources.push(Box::new(Run::of_level(self.version.share_level(level))));
         }
         BackIter::new(sources)
     }

@@ -16,7 +16,7 @@ use super::fields::Fields;
 use super::keys::common_prefix;
 use super::{TableId, damage};
 use crate::Seq;
-use crate::entry::put_varint;
+use crate::entry::{get_varint, put_varint};
 use crate::error::Damage;
 use crate::memtable::hash;
 use crate::prefetch::prefetch;
@@ -167,6 +167,26 @@ impl Block {
         self.try_item(index).ok_or_else(|| self.malformed())
     }
 
+    /// Puts the entries from `index` on into `items`, in the place of what is there.
+    pub(crate) fn items_from(&self, index: usize, items: &mut Vec<Item>) -> Result<(), Damage> {
+        items.clear();
+        let offsets = self.bytes.get(self.offset_at(index)..self.prefix_at as usize).unwrap_or_default();
+        let offsets = offsets.as_chunks::<OFFSET_BYTES>().0;
+        let place =
+            |offset: &[u8; OFFSET_BYTES]| self.entries_at as usize + usize::from(u16::from_le_bytes(*offset));
+        let Some((first, others)) = offsets.split_first() else { return Err(self.malformed()) };
+        items.reserve(offsets.len());
+        let mut start = place(first);
+        for next in others {
+            // One ends where the next one begins.
+            let end = place(next);
+            items.push(item_in(&self.bytes, start..end).ok_or_else(|| self.malformed())?);
+            start = end;
+        }
+        items.push(item_in(&self.bytes, start..self.bytes.len()).ok_or_else(|| self.malformed())?);
+        Ok(())
+    }
+
     #[inline]
     fn try_item(&self, index: usize) -> Option<Item> {
         let bytes = &self.bytes[..];
@@ -179,16 +199,7 @@ impl Block {
             [a, b, ..] => (u16::from_le_bytes([a, b]), bytes.len()),
             _ => return None,
         };
-        let mut fields = Fields::new(bytes.get(entries_at + usize::from(start)..end)?);
-        let suffix_len = usize::try_from(fields.varint()?).ok()?;
-        let suffix_start = end - fields.rest().len();
-        fields.take(suffix_len)?;
-        let seq = Seq(fields.varint()?);
-        Some(Item {
-            suffix: suffix_start..suffix_start + suffix_len,
-            seq,
-            entry: end - fields.rest().len()..end,
-        })
+        item_in(bytes, entries_at + usize::from(start)..end)
     }
 
     #[inline]
@@ -215,6 +226,19 @@ impl Block {
     fn malformed(&self) -> Damage {
         damage(self.table, self.offset, "an entry in the block")
     }
+}
+
+/// The entry that lies in a block's bytes from one place to another.
+#[inline]
+fn item_in(bytes: &[u8], at: Range<usize>) -> Option<Item> {
+    let end = at.end;
+    let mut fields = Fields::new(bytes.get(at)?);
+    let suffix_len = usize::try_from(fields.varint()?).ok()?;
+    let rest = fields.rest();
+    let suffix_start = end - rest.len();
+    let mut rest = rest.get(suffix_len..)?;
+    let seq = Seq(get_varint(&mut rest)?);
+    Some(Item { suffix: suffix_start..suffix_start + suffix_len, seq, entry: end - rest.len()..end })
 }
 
 /// The byte of a key's hash that the filter depends on least.

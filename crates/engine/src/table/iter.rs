@@ -1,5 +1,6 @@
 //! Walks a table in key order, reading ahead: for jobs, whose disks block. Or only the blocks that may hold keys of some segments.
 
+use super::block::Item;
 use super::{Block, Table, damage};
 use crate::Seq;
 use crate::error::Error;
@@ -18,6 +19,9 @@ const READAHEAD_BYTES: usize = 128 << 10;
 /// nobody asks for takes longer than a short walk, once for each table.
 const READAHEAD_BYTES_FIRST: usize = 16 << 10;
 
+/// Suffixes up to this length are copied as one of it: most terms, names and numbers behind what the keys of a block begin with.
+const SUFFIX_BYTES: usize = 32;
+
 /// A place in a table, or past its end, where a new one is. It shares the table, which therefore stays.
 pub struct TableIter {
     table: Arc<Table>,
@@ -30,8 +34,12 @@ pub struct TableIter {
     blocks_end: u32,
     block: Option<(u32, Block)>,
     index: usize,
-    /// Begins with what all keys of the block begin with.
+    /// The block's entries from `first` on, taken apart all at once; none where the block is new.
+    items: Vec<Item>,
+    first: usize,
+    /// The key in its first `key_len` bytes, which begin with what all keys of the block begin with. What is behind them is room.
     key: Vec<u8>,
+    key_len: usize,
     prefix_len: usize,
     /// What of it is that of the key before, in a walk forward.
     shared: usize,
@@ -72,7 +80,10 @@ impl TableIter {
             blocks_end: u32::MAX,
             block: None,
             index: 0,
+            items: Vec::new(),
+            first: 0,
             key: Vec::new(),
+            key_len: 0,
             prefix_len: 0,
             shared: 0,
             seq: Seq(0),
@@ -144,14 +155,24 @@ impl TableIter {
     /// Goes one entry on. Panics past the end.
     #[inline]
     pub fn next(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
-        let Some((number, block)) = &self.block else { panic!("there is nothing after the end") };
         self.index += 1;
-        if self.index == block.count() {
-            let next = number + 1;
-            return self.enter(disk, next);
-        }
         self.shared = self.prefix_len;
-        self.decode()
+        match &self.block {
+            Some((_, block)) if self.index - self.first < self.items.len() => {
+                // The items go on to the end of the block.
+                let item = &self.items[self.index - self.first];
+                self.seq = item.seq;
+                self.entry = item.entry.clone();
+                self.key_len = self.prefix_len + item.suffix.len();
+                copy_suffix(&mut self.key, self.prefix_len, block.bytes(), &item.suffix);
+                Ok(())
+            }
+            Some((number, _)) => {
+                let next = number + 1;
+                self.enter(disk, next)
+            }
+            None => panic!("there is nothing after the end"),
+        }
     }
 
     /// Goes to the last entry whose key is before `key`, or to the last of all. After an error, and where there is
@@ -194,7 +215,10 @@ impl TableIter {
         }
         // A block has an entry.
         self.index -= 1;
-        self.decode()
+        if self.items.is_empty() || self.first > 0 {
+            self.take_apart(0)?;
+        }
+        self.show()
     }
 
     /// True at an entry, false past the end.
@@ -204,7 +228,7 @@ impl TableIter {
 
     /// The entry's key. Means nothing past the end.
     pub fn key(&self) -> &[u8] {
-        &self.key
+        &self.key[..self.key_len]
     }
 
     /// So many of the key's first bytes are certainly those of the key before, if it has gone on by [`TableIter::next`].
@@ -229,7 +253,7 @@ impl TableIter {
                 let next = number + 1;
                 self.enter(disk, next)
             }
-            _ => self.decode(),
+            _ => self.show(),
         }
     }
 
@@ -237,23 +261,34 @@ impl TableIter {
     fn enter(&mut self, disk: &mut dyn Disk, number: u32) -> Result<(), Error> {
         self.load(disk, number)?;
         self.index = 0;
-        self.decode()
+        self.show()
     }
 
-    #[inline]
-    fn decode(&mut self) -> Result<(), Error> {
+    /// Shows the entry at `index` of the block, if there is a block.
+    fn show(&mut self) -> Result<(), Error> {
+        if self.block.is_none() {
+            return Ok(());
+        }
+        let is_there = |at: usize| at < self.items.len();
+        if !self.index.checked_sub(self.first).is_some_and(is_there) {
+            self.take_apart(self.index)?;
+        }
         let Some((_, block)) = &self.block else { return Ok(()) };
-        let item = match block.item(self.index) {
-            Ok(item) => item,
-            Err(damage) => {
-                self.block = None;
-                return Err(damage.into());
-            }
-        };
-        self.key.truncate(self.prefix_len);
-        self.key.extend_from_slice(&block.bytes()[item.suffix]);
-        self.seq = item.seq;
-        self.entry = item.entry;
+        let item = &self.items[self.index - self.first];
+        (self.seq, self.entry) = (item.seq, item.entry.clone());
+        self.key_len = self.prefix_len + item.suffix.len();
+        copy_suffix(&mut self.key, self.prefix_len, block.bytes(), &item.suffix);
+        Ok(())
+    }
+
+    /// Takes apart what the block has from the entry at `first` on.
+    fn take_apart(&mut self, first: usize) -> Result<(), Error> {
+        let Some((_, block)) = &self.block else { return Ok(()) };
+        self.first = first;
+        if let Err(damage) = block.items_from(first, &mut self.items) {
+            self.block = None;
+            return Err(damage.into());
+        }
         Ok(())
     }
 
@@ -307,9 +342,12 @@ impl TableIter {
         }
         let at = at.ok_or_else(|| damage(self.table.id(), handle.offset, "the file ends early"))?;
         let block = Block::parse(self.window.slice(at..at + len), self.table.id(), handle.offset)?;
+        self.items.clear();
+        self.first = 0;
         self.key.clear();
         self.key.extend_from_slice(block.prefix());
         self.prefix_len = self.key.len();
+        self.key.resize(self.prefix_len + SUFFIX_BYTES, 0);
         self.shared = 0;
         self.block = Some((number, block));
         Ok(())
@@ -338,4 +376,25 @@ impl TableIter {
         self.ahead = (self.ahead * 4).min(READAHEAD_BYTES);
         Ok(())
     }
+}
+
+/// Puts a suffix, which lies in `bytes`, behind a prefix. The key has room for more, or is made longer.
+#[inline]
+fn copy_suffix(key: &mut Vec<u8>, prefix_len: usize, bytes: &[u8], suffix: &Range<usize>) {
+    // Most suffixes are short: a copy of a length that the compiler knows is cheap. What is behind the suffix is room in the key.
+    let from = bytes.get(suffix.start..).and_then(|bytes| bytes.first_chunk::<SUFFIX_BYTES>());
+    let to = key.get_mut(prefix_len..).and_then(|key| key.first_chunk_mut::<SUFFIX_BYTES>());
+    match (from, to) {
+        (Some(from), Some(to)) if suffix.len() <= SUFFIX_BYTES => *to = *from,
+        _ => copy_long_suffix(key, prefix_len, &bytes[suffix.clone()]),
+    }
+}
+
+#[cold]
+fn copy_long_suffix(key: &mut Vec<u8>, prefix_len: usize, suffix: &[u8]) {
+    let end = prefix_len + suffix.len();
+    if key.len() < end {
+        key.resize(end, 0);
+    }
+    key[prefix_len..end].copy_from_slice(suffix);
 }
