@@ -7,6 +7,7 @@
 //! What is visited is decided by a [`Visitor`], called on the job's thread for the newest acknowledged version of each
 //! key that is not gone.
 
+use super::Items;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::merge::{MergeIter, Source};
@@ -17,10 +18,6 @@ use bytes::Bytes;
 
 /// Keys and heads of one page together: a page is held in memory at both ends of a connection.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
-
-/// Keys and heads of a page are put together in chunks of this many bytes: an allocation for each would cost as much as finding
-/// it, and whoever keeps one of them keeps no more than a chunk, or what came with it.
-const CHUNK_BYTES: usize = 4 << 10;
 
 /// Entries looked at in one slice: about a millisecond at 250 ns each.
 const SLICE_ENTRIES: usize = 4096;
@@ -64,7 +61,7 @@ pub struct ScanRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanPage {
     /// Keys and heads, in key order.
-    pub items: Vec<(Bytes, Bytes)>,
+    pub items: Items,
     /// Where to go on; `None` when the range is done.
     pub next: Option<Bytes>,
     /// Whether a block of a table was left out, which is damaged.
@@ -96,7 +93,6 @@ pub(crate) struct ScanJob {
     iter: MergeIter,
     page: ScanPage,
     page_bytes: usize,
-    taken: Taken,
     begun: bool,
     outcome: Outcome<Result<ScanPage, Error>>,
 }
@@ -117,7 +113,6 @@ impl ScanJob {
             snapshot,
             page: ScanPage::default(),
             page_bytes: 0,
-            taken: Taken::default(),
             begun: false,
             outcome,
         }
@@ -137,7 +132,7 @@ impl ScanJob {
         }
         for _ in 0..SLICE_ENTRIES {
             let Some(item) = self.iter.item() else { return Ok(Progress::Done) };
-            if self.taken.len() >= self.request.items_max || self.page_bytes >= PAGE_BYTES_MAX {
+            if self.page.items.len() >= self.request.items_max || self.page_bytes >= PAGE_BYTES_MAX {
                 self.page.next = Some(Bytes::copy_from_slice(item.key));
                 return Ok(Progress::Done);
             }
@@ -149,7 +144,7 @@ impl ScanJob {
             };
             if matches!(visit, Visit::Take | Visit::TakeAndSeek(_)) {
                 self.page_bytes += item.key.len() + entry.head.len();
-                self.taken.add(item.key, entry.head);
+                self.page.items.push(item.key, entry.head);
             }
             match visit {
                 Visit::Seek(key) | Visit::TakeAndSeek(key) if key.as_slice() > item.key => {
@@ -162,65 +157,11 @@ impl ScanJob {
     }
 }
 
-/// What a page will have. Keys and heads are copied one behind the other into chunks, and shares of those are made in the end: all at
-/// once they cost a fraction of what each costs by itself.
-#[derive(Default)]
-struct Taken {
-    /// Where the key and the head of each item end in its chunk.
-    ends: Vec<(usize, usize)>,
-    /// The chunk that is filled.
-    chunk: Vec<u8>,
-    /// Full ones, and how many items there are up to the end of each.
-    full: Vec<(Bytes, usize)>,
-}
-
-impl Taken {
-    /// How many items there are.
-    fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// An item that is longer than a chunk has one for itself.
-    fn add(&mut self, key: &[u8], head: &[u8]) {
-        let len = key.len() + head.len();
-        if self.chunk.capacity() - self.chunk.len() < len {
-            self.end_chunk();
-            self.chunk.reserve_exact(CHUNK_BYTES.max(len));
-        }
-        self.chunk.extend_from_slice(key);
-        let key_end = self.chunk.len();
-        self.chunk.extend_from_slice(head);
-        self.ends.push((key_end, self.chunk.len()));
-    }
-
-    fn end_chunk(&mut self) {
-        if self.full.last().map_or(0, |(_, count)| *count) < self.ends.len() {
-            self.full.push((std::mem::take(&mut self.chunk).into(), self.ends.len()));
-        }
-    }
-
-    /// Shares of all.
-    fn into_items(mut self) -> Vec<(Bytes, Bytes)> {
-        self.end_chunk();
-        let mut items = Vec::with_capacity(self.ends.len());
-        for (chunk, count) in &self.full {
-            let mut start = 0;
-            for &(key_end, end) in &self.ends[items.len()..*count] {
-                // Of an index entry the head is empty, and costs no share.
-                items.push((chunk.slice(start..key_end), chunk.slice(key_end..end)));
-                start = end;
-            }
-        }
-        items
-    }
-}
-
 impl Job for ScanJob {
     fn slice(&mut self, disk: &mut dyn Disk) -> Progress {
         match self.step(disk) {
             Ok(Progress::More) => Progress::More,
             Ok(Progress::Done) => {
-                self.page.items = std::mem::take(&mut self.taken).into_items();
                 self.page.has_left_out = !self.iter.take_lost().is_empty();
                 self.outcome.set(Ok(std::mem::take(&mut self.page)));
                 Progress::Done
@@ -252,24 +193,4 @@ pub fn read_all(
         iter.next(disk)?;
     }
     Ok(items)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_taken_is_what_there_will_be() {
-        // Of every length around that of a chunk, and of none.
-        let lens = (0..200).chain([0, CHUNK_BYTES - 1, CHUNK_BYTES, 0, CHUNK_BYTES + 1, 3 * CHUNK_BYTES, 7]);
-        let items: Vec<(Bytes, Bytes)> = lens
-            .zip((0..u8::MAX).cycle())
-            .map(|(len, byte)| (vec![byte; len / 2].into(), vec![!byte; len - len / 2].into()))
-            .collect();
-        let mut taken = Taken::default();
-        items.iter().for_each(|(key, head)| taken.add(key, head));
-        assert_eq!(taken.len(), items.len());
-        assert_eq!(taken.into_items(), items);
-        assert_eq!(Taken::default().into_items(), Vec::new());
-    }
 }

@@ -173,5 +173,5 @@ fn a_scan_past_losses_goes_on_behind_a_damaged_block() {
     let page = store.scan(all(true)).unwrap();
     assert!(page.has_left_out && page.next.is_none());
     assert!((1000..1500).contains(&page.items.len()), "{}", page.items.len());
-    assert_eq!(page.items.last().unwrap().0, &b"key-001499"[..]);
+    assert_eq!(page.items.iter().last().unwrap().0, &b"key-001499"[..]);
 }

@@ -249,7 +249,7 @@ impl Shard {
                 self.moves.strays.found.extend(prefixes);
             }
             Step::Hints => {
-                for (key, _) in &items {
+                for (key, _) in items.iter() {
                     let (Ok(object), Ok(node)) = (key::hinted(key), key::hinted_node(key)) else { continue };
                     strays.hinted_nodes.insert(NodeId(node));
                     if NodeId(node) != here {

@@ -111,8 +111,7 @@ impl Page {
         let visit = (self.request.visitor)(item.key, item.head);
         if matches!(visit, Visit::Take | Visit::TakeAndSeek(_)) {
             self.bytes += item.key.len() + item.head.len();
-            let copy = Bytes::copy_from_slice;
-            self.page.items.push((copy(item.key), copy(item.head)));
+            self.page.items.push(item.key, item.head);
         }
         visit
     }

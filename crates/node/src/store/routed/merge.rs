@@ -62,7 +62,7 @@ impl Merge {
     pub fn take(&mut self, store: usize, page: ScanPage) {
         self.page.has_left_out |= page.has_left_out;
         let part = &mut self.parts[store];
-        (part.read, part.next, part.is_reading) = (page.items.into(), page.next, false);
+        (part.read, part.next, part.is_reading) = (page.items.into_iter().collect(), page.next, false);
     }
 
     /// Goes as far as what was read reaches.
@@ -95,7 +95,7 @@ impl Merge {
         }
         if matches!(visit, Visit::Take | Visit::TakeAndSeek(_)) {
             self.bytes += key.len() + head.len();
-            self.page.items.push((key, head));
+            self.page.items.push(&key, &head);
         }
     }
 
