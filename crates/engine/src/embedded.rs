@@ -332,7 +332,7 @@ impl Embedded {
 
     /// One page of a scan.
     pub fn scan(&mut self, request: ScanRequest) -> Result<ScanPage, Error> {
-        let id = self.store.scan(request)?;
+        let id = self.store.scan_ahead(request)?;
         loop {
             self.turn();
             for event in self.events.drain(..) {

@@ -120,7 +120,7 @@ impl Local {
         shard.take_outputs(&mut outputs);
         drop(shard);
         self.dispatch(&mut outputs);
-        if self.can_begin() {
+        if self.has_more() {
             self.wake();
         }
         for (to, messages) in self.mail.borrow_mut().iter_mut().enumerate() {
@@ -141,9 +141,9 @@ impl Local {
         self.shard.borrow().has_waiting()
     }
 
-    /// Whether the next turn can begin some of them.
-    pub fn can_begin(&self) -> bool {
-        self.shard.borrow().can_begin()
+    /// Whether the next turn has something to do at once.
+    pub fn has_more(&self) -> bool {
+        self.shard.borrow().has_more()
     }
 
     fn take(&self, mail: Mail, shard: &mut Shard) {

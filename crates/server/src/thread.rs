@@ -349,7 +349,7 @@ async fn drive(
             biased;
             () = local.woken() => {
                 local.turn();
-                if local.can_begin() {
+                if local.has_more() {
                     // Answers and what has arrived go first, or nothing would end what those that wait are waiting for.
                     tokio::task::yield_now().await;
                 }

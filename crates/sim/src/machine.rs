@@ -320,7 +320,7 @@ impl Machine {
                 self.process.as_mut()?.turn_due[shard] = false;
                 let running = self.shard(shard)?;
                 running.turn();
-                if running.can_begin() {
+                if running.has_more() {
                     self.schedule_turn(shard, timer);
                 }
                 Some(shard)

@@ -152,6 +152,16 @@ impl Bed {
     /// One page of a scan.
     pub fn scan(&mut self, request: ScanRequest) -> Result<ScanPage> {
         let id = self.begin_scan(request)?;
+        self.wait_scan(id)
+    }
+
+    /// The same of a scan that goes ahead, as a node's do for index queries.
+    pub fn scan_ahead(&mut self, request: ScanRequest) -> Result<ScanPage> {
+        let id = self.store.scan_ahead(request).map_err(told)?;
+        self.wait_scan(id)
+    }
+
+    fn wait_scan(&mut self, id: ScanId) -> Result<ScanPage> {
         loop {
             self.turn()?;
             if let Some(page) = self.ended_scan(id)? {

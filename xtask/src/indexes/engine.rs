@@ -119,5 +119,5 @@ fn queried(bed: &mut Bed, first: u64, last: u64) -> Result<usize> {
     });
     let (start, end) = (range.start.into(), range.end.into());
     let request = ScanRequest { start, end, items_max: 10_000, visitor, past_losses: false };
-    Ok(bed.scan(request)?.items.len())
+    Ok(bed.scan_ahead(request)?.items.len())
 }

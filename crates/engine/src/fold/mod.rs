@@ -4,13 +4,15 @@
 //!   the journal's, one key of each bucket; in which ranges, of which key segments ([`KeySegments`]), modified when, how many.
 //! * `walk.rs` goes through a snapshot step by step. `job.rs` is a fold as a job, for an owner that must not wait;
 //!   [`Reader::fold`](crate::Reader::fold) runs one where it is called.
-//! * `scan.rs` brings keys and heads page by page; `items.rs` is what is on a page.
+//! * `scan.rs` brings keys and heads page by page; `items.rs` is what is on a page, `at_hand.rs` the disk of one that does
+//!   not wait.
 //! * `replayed.rs` visits what a start has replayed, as it was and as it is.
 //! * `sets.rs` combines what several ranges are about ([`RangeSet`]).
 //!
 //! Whatever a fold holds, it holds for a bounded while and in bounded memory: a window or a page. A fold that has ended
 //! says where it can be resumed.
 
+mod at_hand;
 mod items;
 mod job;
 mod replayed;

@@ -335,7 +335,8 @@ fn read_block(disk: &mut dyn Disk, table: &Table, handle: BlockHandle) -> Result
     Ok(Some(Block::parse(data, table.id(), handle.offset)?))
 }
 
-fn try_read(disk: &mut dyn Disk, file: FileId, offset: u64, len: usize) -> Option<Bytes> {
+/// What a disk has in memory of a file, if it is all that is asked for.
+pub(crate) fn try_read(disk: &mut dyn Disk, file: FileId, offset: u64, len: usize) -> Option<Bytes> {
     let mut buffer = BytesMut::zeroed(len);
     match disk.try_read(file, offset, &mut buffer) {
         Some(read) if read == len => Some(buffer.freeze()),

@@ -41,6 +41,7 @@ pub use crate::journal::writer::JournalCounters;
 pub(crate) use cache::BlockCache;
 pub use condition::{Condition, WriteIf};
 pub(crate) use destroy::destroy;
+pub(crate) use lookup::try_read;
 pub use lookup::{Found, LOOKUPS_PARKED_MAX, Lookup, LookupId, Want};
 pub(crate) use maintenance::{LEASE_COUNTERS, position};
 pub(crate) use open::{LOCK_FILE, TABLES_DIR, WHOLE_FILE, open_table};
@@ -231,10 +232,11 @@ impl Store {
         self.writer.fenced().map(|cause| Error::Fenced(cause.to_owned()))
     }
 
-    /// Whether writes wait for a turn to end; those that wait for the disk to be done with others do not count.
+    /// Whether writes wait for a turn to end, or the page of a scan is at hand; writes that wait for the disk to be done with others do
+    /// not count.
     #[inline]
     pub fn wants_turn(&self) -> bool {
-        self.writer.can_flush()
+        self.writer.can_flush() || self.scans.iter().any(|scan| scan.was_at_hand)
     }
 
     /// Where it is.
@@ -275,6 +277,23 @@ impl Store {
     /// If there are too many; and, unless it goes past losses, if something of the range was lost, or if what was acknowledged without
     /// durability was not written in the end: a key of it would be missing without a word.
     pub fn scan(&mut self, request: ScanRequest) -> Result<ScanId, Error> {
+        let (id, snapshot) = self.begin_scan(&request)?;
+        self.scans.push(Scan::start(id, request, snapshot, &*self.spawn));
+        Ok(id)
+    }
+
+    /// [`Store::scan`] of what is likely to be short, and whose visitor is quick: it goes ahead at once for a bounded while, with what is
+    /// in memory. If that is all, the next turn has the page, and is wanted ([`Store::wants_turn`]).
+    ///
+    /// # Errors
+    /// As for [`Store::scan`].
+    pub fn scan_ahead(&mut self, request: ScanRequest) -> Result<ScanId, Error> {
+        let (id, snapshot) = self.begin_scan(&request)?;
+        self.scans.push(Scan::start_ahead(id, request, snapshot, &mut *self.disk, &*self.spawn));
+        Ok(id)
+    }
+
+    fn begin_scan(&mut self, request: &ScanRequest) -> Result<(ScanId, Snapshot), Error> {
         let id = ScanId(self.next_id());
         if self.scans.len() >= SCANS_MAX {
             return Err(Error::Full { what: "the list of scans", limit: SCANS_MAX });
@@ -285,10 +304,7 @@ impl Store {
                 return Err(Error::Fenced(cause.to_owned()));
             }
         }
-        let snapshot = self.snapshot();
-        let scan = Scan::start(id, request, snapshot, &*self.spawn);
-        self.scans.push(scan);
-        Ok(id)
+        Ok((id, self.snapshot()))
     }
 
     /// Whether versions of keys from `start` up to `end` may have been lost.

@@ -21,6 +21,7 @@ mod power;
 mod reading;
 mod recovery;
 mod room;
+mod scans;
 mod scrub;
 mod store;
 mod waste;

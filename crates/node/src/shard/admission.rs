@@ -188,7 +188,7 @@ impl Shard {
         self.admission.len() + self.pacer.len() > 0 || self.moves.gifts.are_waiting()
     }
 
-    /// Whether the next turn can begin some of them: it should come as soon as what has arrived meanwhile is in.
+    /// Whether the next turn can begin some of them.
     pub fn can_begin(&self) -> bool {
         self.admission.len() > 0 && self.has_room()
     }

@@ -494,10 +494,17 @@ impl Shard {
         self.store.begin_close();
     }
 
-    /// Whether a turn has something to do at once: writes wait for it to end, or requests to be begun.
+    /// Whether a turn has something to do at once: writes wait for it to end, something was read, or requests wait to be begun.
     #[inline]
     pub fn wants_turn(&self) -> bool {
-        self.store.wants_turn() || self.can_begin()
+        self.store.wants_turn() || self.has_more()
+    }
+
+    /// Whether a turn has left something for the next one, for which nobody will wake the shard: something that was read, or requests that
+    /// can be begun. It should come as soon as what has arrived meanwhile is in.
+    #[inline]
+    pub fn has_more(&self) -> bool {
+        !self.events.is_empty() || self.can_begin()
     }
 
     /// Whether requests are under way.

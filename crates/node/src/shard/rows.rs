@@ -18,7 +18,7 @@ use crate::topology::Epoch;
 use base::spawn::Outcome;
 use bytes::Bytes;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit, Visitor};
-use kv::index::{KeyOrder, PAGE_ROWS_MAX, Picker, PrefixSet, Query, Row, RowsAsk, RowsPage, Span};
+use kv::index::{KeyOrder, PAGE_ROWS_MAX, Pick, Picker, PrefixSet, Query, Row, RowsAsk, RowsPage, Span};
 use kv::list::is_listed;
 use kv::{Bucket, BucketProps, Error};
 use object::key;
@@ -115,7 +115,13 @@ impl Shard {
             self.check_entries(&ask.query.bucket, &own)?;
         }
         let (request, found) = scan_for(ask, own, props, self.config.clock.wall().millis())?;
-        let scan = self.store.scan_of(&ask.query.bucket.bucket_type, request).map_err(store_error)?;
+        let bucket_type = &ask.query.bucket.bucket_type;
+        // To look at an entry is quick where no term need be matched.
+        let scan = match (&ask.query.span, &ask.query.pick) {
+            (Span::Terms { .. }, Pick::All) => self.store.scan_ahead_of(bucket_type, request),
+            _ => self.store.scan_of(bucket_type, request),
+        };
+        let scan = scan.map_err(store_error)?;
         self.searches.reads.reads.insert(scan, Read { to, found, others });
         Ok(())
     }

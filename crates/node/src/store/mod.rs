@@ -248,6 +248,15 @@ impl Store {
         }
     }
 
+    /// [`Store::scan_of`] of what is likely to be short, and whose visitor is quick ([`engine::Store::scan_ahead`]).
+    pub fn scan_ahead_of(&mut self, bucket_type: &[u8], request: ScanRequest) -> Result<ScanId, Error> {
+        match self {
+            Store::Engine(store) => store.scan_ahead(request),
+            Store::Adapter(adapter) => adapter.scan(request),
+            Store::Routed(routed) => routed.scan_ahead_of(bucket_type, request),
+        }
+    }
+
     /// Begins the clean stop; turns go on until [`Event::Closed`].
     pub fn begin_close(&mut self) {
         of_any!(self, it => it.begin_close())

@@ -4,14 +4,15 @@ use super::shard::Standing;
 use super::{KEYS, OPERATIONS, Operation, WARM, asked, key, keys, value};
 use crate::Result;
 use crate::micro::disk::MemoryDisk;
-use base::rng::SplitMix64;
+use base::rng::{SplitMix64, mix64};
 use bytes::Bytes;
-use engine::fold::{Control, FoldRequest, JournalCheck, KeyRange, Visited, What};
+use engine::fold::{Control, FoldRequest, JournalCheck, KeyRange, ScanRequest, Visit, Visited, What};
 use engine::journal::SegmentId;
 use engine::journal::record::{Kind, encode_record, parse};
 use engine::memtable::hash;
 use engine::table::{Block, Table, TableBuilder, TableId};
 use engine::{Embedded, Entry, Jsn, Location, Machine, Options, Seq};
+use object::{index, key as ledger};
 use std::hint::black_box;
 use std::path::Path;
 
@@ -127,6 +128,51 @@ pub fn fold() -> Result<Operation> {
             Control::Next
         };
         assert!(reader.fold(request, &mut visit).expect("the disk is memory").visited > 0);
+    }))
+}
+
+/// Entries of an index that stand in a store, and how many of them a query takes.
+const ENTRIES: u64 = 20_000;
+const QUERIED: u64 = 1_000;
+
+/// An entry of an index: of the integer of this number.
+fn index_entry(number: u64) -> Vec<u8> {
+    let term = index::term(b"number_int", number.to_string().as_bytes()).expect("an integer");
+    let mut out = Vec::new();
+    let prefix = (number % 1024) as u16;
+    ledger::encode_index_key(
+        b"default",
+        b"bucket",
+        b"number_int",
+        &term,
+        &number.to_be_bytes(),
+        prefix,
+        &mut out,
+    );
+    out
+}
+
+/// Takes a thousand entries of an index, from five tables and a memtable that each have a share of all, at random.
+pub fn query() -> Result<Operation> {
+    const SOURCES: u64 = 6;
+    let mut store = open(&MemoryDisk::default())?;
+    for part in 0..SOURCES {
+        store.flush()?;
+        for number in (0..ENTRIES).filter(|&number| mix64(number) % SOURCES == part) {
+            store.put(&index_entry(number), b"", b"")?;
+        }
+    }
+    let at = asked(ENTRIES - QUERIED);
+    Ok(Box::new(move |number| {
+        let first = at(number) as u64;
+        let (start, end) = (index_entry(first).into(), index_entry(first + QUERIED).into());
+        let visitor = Box::new(|entry: &[u8], _: &[u8]| match ledger::index_prefix_of(entry) < 1024 {
+            true => Visit::Take,
+            false => Visit::Skip,
+        });
+        let request = ScanRequest { start, end, items_max: 10_000, visitor, past_losses: false };
+        let page = store.scan(request).expect("the disk is memory");
+        assert_eq!(page.items.len() as u64, QUERIED);
     }))
 }
 

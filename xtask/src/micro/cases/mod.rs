@@ -46,6 +46,7 @@ pub const ALL: &[Case] = &[
     Case { name: "engine.miss_memtable", prepare: engine::miss_memtable },
     Case { name: "engine.miss_table", prepare: engine::miss_table },
     Case { name: "engine.fold_100", prepare: engine::fold },
+    Case { name: "engine.query_1000", prepare: engine::query },
     Case { name: "table.filter", prepare: engine::filter },
     Case { name: "table.block_find", prepare: engine::block_find },
     Case { name: "journal.encode_record", prepare: engine::encode_record_case },

@@ -239,6 +239,16 @@ impl Routed {
         self.scan_in(self.store_of_type(bucket_type), request)
     }
 
+    /// The same, which goes ahead where it can.
+    pub(super) fn scan_ahead_of(
+        &mut self,
+        bucket_type: &[u8],
+        request: ScanRequest,
+    ) -> Result<ScanId, Error> {
+        let store = self.store_of_type(bucket_type);
+        Ok(ScanId(name_of(store, self.stores[store].scan_ahead_of(bucket_type, request)?.0)))
+    }
+
     fn scan_in(&mut self, store: usize, request: ScanRequest) -> Result<ScanId, Error> {
         Ok(ScanId(name_of(store, self.stores[store].scan(request)?.0)))
     }
