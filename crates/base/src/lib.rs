@@ -33,4 +33,4 @@ pub use collections::{FastMap, FastSet};
 pub use disk::{Disk, DiskError, DiskErrorKind};
 pub use queue::{BoundedQueue, Full};
 pub use rng::Rng;
-pub use spawn::{Job, Progress, Spawn};
+pub use spawn::{Await, Job, Progress, Spawn};

@@ -7,6 +7,7 @@
 
 use crate::Disk;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Whether a job has more to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,12 @@ pub trait Spawn: Send + Sync {
     /// Takes `job` and runs it to its end unless the process ends first. After its last slice the spawner's
     /// shard is woken.
     fn spawn(&self, job: Box<dyn Job>);
+}
+
+/// Where a thread waits for jobs that run on others.
+pub trait Await: Send + Sync {
+    /// Returns when a job has ended since it returned last, or after `at_most`. For one thread at a time.
+    fn wait(&self, at_most: Duration);
 }
 
 /// The cell through which a job's result comes back.

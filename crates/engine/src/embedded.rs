@@ -1,8 +1,13 @@
 //! A store for a program that would rather wait: each call returns when it is done.
 //!
-//! The one that has it is its owner: writes and everything else go through it, one at a time. Disk operations and
-//! jobs are carried out inside the call that causes them, so a call that fills the memtable pays for its flush. The
-//! server does not use this; tools, tests and programs without a loop of their own do.
+//! The one that has it is its owner: writes and everything else go through it, one at a time. Disk operations are
+//! carried out inside the call that causes them. So are jobs, if the machine has nobody to run them: then a call that
+//! fills the memtable pays for its flush, and a program has no thread but its own. With [`Machine::with_jobs`] they run
+//! elsewhere, calls go on meanwhile, and a write waits as long as the store asks ([`Store::pace`]), or until there is room.
+//! The server does not use this; tools, tests and programs without a loop of their own do.
+//!
+//! What jobs on other threads have done is taken by the calls that follow, as by the turns of a shard: a store that nobody
+//! calls keeps what a flush of its last writes has freed until somebody does.
 //!
 //! ```
 //! # fn main() -> Result<(), engine::Error> {
@@ -20,6 +25,27 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! With a thread of the store's own for its jobs:
+//!
+//! ```
+//! # fn main() -> Result<(), engine::Error> {
+//! # let folder = tempfile::tempdir().expect("a folder");
+//! use engine::{Embedded, Jobs, Machine, Options};
+//! use std::sync::Arc;
+//!
+//! let disks = os::OsDisk::blocking().blocking_handles();
+//! let machine = Machine::new(disks.clone(), os::OsClock::new(), os::OsRng::new()).with_jobs(move || {
+//!     let (spawn, ended) = os::JobThreads::awaited(1, &disks())?;
+//!     Ok(Jobs { spawn: Arc::new(spawn), ended: Box::new(ended) })
+//! });
+//! let mut store = Embedded::open(folder.path(), Options::default(), machine)?;
+//! store.put(b"key", b"head", b"value")?;
+//! store.flush()?;
+//! store.close()?;
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::entry::Seq;
 use crate::error::Error;
@@ -32,13 +58,31 @@ use crate::store::{
     Store, Want, Write, WriteIf, destroy,
 };
 use crate::table::Table;
-use base::{Clock, Disk, FastMap, Job, Monotonic, Progress, Rng, Spawn};
+use base::{Await, Clock, Disk, FastMap, Job, Monotonic, Progress, Rng, Spawn};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Makes handles of one disk.
 pub type MakeDisk = Arc<dyn Fn() -> Box<dyn Disk> + Send + Sync>;
+
+/// Somebody who runs a store's jobs, and where its owner waits for them.
+pub struct Jobs {
+    /// Runs them beside the owner's calls.
+    pub spawn: Arc<dyn Spawn>,
+    /// Tells of their ends.
+    pub ended: Box<dyn Await>,
+}
+
+/// Makes [`Jobs`] for a store.
+type MakeJobs = Arc<dyn Fn() -> io::Result<Jobs> + Send + Sync>;
+
+/// A call that waits for jobs looks at the store this often though none has ended: what compaction may do grows with time.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// A wait that is worth one: shorter ones are added up, since whoever sleeps for less sleeps longer than was asked.
+const PACE_MIN: Duration = Duration::from_micros(100);
 
 /// What an embedded store runs on. A folder that was opened on it stays locked for as long as the machine, or a clone
 /// or a reader of it, is there: the lock is the disk's.
@@ -47,6 +91,7 @@ pub struct Machine {
     disks: MakeDisk,
     clock: Arc<dyn Clock>,
     rng: Arc<Mutex<dyn Rng>>,
+    jobs: Option<MakeJobs>,
 }
 
 impl Machine {
@@ -58,7 +103,18 @@ impl Machine {
         rng: impl Rng + 'static,
     ) -> Machine {
         let disks: MakeDisk = Arc::new(move || Box::new(disks()));
-        Machine { disks, clock: Arc::new(clock), rng: Arc::new(Mutex::new(rng)) }
+        Machine { disks, clock: Arc::new(clock), rng: Arc::new(Mutex::new(rng)), jobs: None }
+    }
+
+    /// The same with somebody to run jobs beside the calls: `jobs` is called once for each store that is opened.
+    pub fn with_jobs(self, jobs: impl Fn() -> io::Result<Jobs> + Send + Sync + 'static) -> Machine {
+        Machine { jobs: Some(Arc::new(jobs)), ..self }
+    }
+
+    /// Who runs the jobs of a store beside its calls, if anybody does.
+    fn jobs(&self) -> Result<Option<Jobs>, Error> {
+        let made = self.jobs.as_ref().map(|make| make()).transpose();
+        made.map_err(|error| Error::Exhausted(format!("nobody to run jobs: {error}")))
     }
 
     /// Another handle of its disk.
@@ -102,22 +158,30 @@ impl Spawn for RunAtOnce {
 pub struct Embedded {
     store: Store,
     machine: Machine,
+    /// Where to wait for jobs; `None` if they are over when they are begun.
+    ended: Option<Box<dyn Await>>,
     report: OpenReport,
     events: Vec<Event>,
+    /// How long writes should have waited that have not.
+    owed: Duration,
 }
 
 impl Embedded {
     /// Opens the store in `dir`, or makes one.
     pub fn open(dir: &Path, options: Options, machine: Machine) -> Result<Embedded, Error> {
+        let (spawn, ended): (Arc<dyn Spawn>, _) = match machine.jobs()? {
+            Some(Jobs { spawn, ended }) => (spawn, Some(ended)),
+            None => (Arc::new(RunAtOnce::new((machine.disks)())), None),
+        };
         let platform = Platform {
             disk: (machine.disks)(),
             startup: (machine.disks)(),
-            spawn: Arc::new(RunAtOnce::new((machine.disks)())),
+            spawn,
             rng: machine.rng(),
             clock: Arc::clone(&machine.clock),
         };
         let (store, report) = Store::open(dir, options, platform)?;
-        Ok(Embedded { store, machine, report, events: Vec::new() })
+        Ok(Embedded { store, machine, ended, report, events: Vec::new(), owed: Duration::ZERO })
     }
 
     /// What opening found.
@@ -150,8 +214,7 @@ impl Embedded {
 
     /// Applies a batch, all of it or nothing, and returns when that is as durable as the options say.
     pub fn write(&mut self, batch: &[Write<'_>]) -> Result<Seq, Error> {
-        self.look_for_room();
-        let seq = self.store.write(batch)?;
+        let seq = self.give(batch.len(), |store| store.write(batch))?;
         self.settle(seq)?;
         Ok(seq)
     }
@@ -168,28 +231,62 @@ impl Embedded {
 
     /// Applies a batch whose first write is that of the object `key`, and what changes among its index entries.
     pub fn write_indexed(&mut self, batch: &[Write<'_>], key: &[u8]) -> Result<Seq, Error> {
-        self.look_for_room();
         let found = self.head(key);
-        let before = match &found {
-            Ok(Some(found)) => Before::Version { head: &found.head, expires_ms: found.expires_ms },
-            Ok(None) => Before::Nothing,
-            Err(Error::Damaged(_)) => Before::Unknown,
-            Err(error) => return Err(error.clone()),
+        let before = || match &found {
+            Ok(Some(found)) => Ok(Before::Version { head: &found.head, expires_ms: found.expires_ms }),
+            Ok(None) => Ok(Before::Nothing),
+            Err(Error::Damaged(_)) => Ok(Before::Unknown),
+            Err(error) => Err(error.clone()),
         };
-        let seq = self.store.write_over(batch, before)?;
+        let seq = self.give(batch.len(), |store| store.write_over(batch, before()?))?;
         self.settle(seq)?;
         Ok(seq)
     }
 
     /// Has index entries made that are not there, and returns when they are.
     pub fn build_index(&mut self) -> Result<(), Error> {
-        while self.store.options().indexing.is_some() && !self.store.is_indexed() {
-            if let Some(error) = self.store.unfinished() {
-                return Err(error);
-            }
-            self.turn();
+        if self.store.options().indexing.is_none() {
+            return Ok(());
         }
-        Ok(())
+        self.until(|store| match store.is_indexed() {
+            true => Some(Ok(())),
+            false => store.unfinished().map(Err),
+        })
+    }
+
+    /// Has the store take so many writes. It waits for room as long as some is being made; and first, where jobs run
+    /// elsewhere, as long as the store asked for.
+    fn give<T>(&mut self, writes: usize, write: impl Fn(&mut Store) -> Result<T, Error>) -> Result<T, Error> {
+        self.look_for_room();
+        self.wait_owed();
+        // The first turn begins what is due, as after an opening.
+        let mut has_turned = false;
+        let given = loop {
+            match write(&mut self.store) {
+                Err(Error::Full { .. }) if !has_turned || self.store.makes_room() => self.catch_up(),
+                given => break given?,
+            }
+            has_turned = true;
+        };
+        if self.ended.is_some() {
+            self.owed += self.store.pace() * u32::try_from(writes).unwrap_or(u32::MAX);
+        }
+        Ok(given)
+    }
+
+    /// No longer at once than [`LOOK_EVERY`]: what a large batch owes beyond that is let go, since it waits at the limit anyway.
+    fn wait_owed(&mut self) {
+        if self.owed >= PACE_MIN {
+            let owed = std::mem::take(&mut self.owed);
+            self.wait(owed.min(LOOK_EVERY));
+        }
+    }
+
+    /// Until a job has ended, or for so long. Where jobs are over when they are begun there is nothing to wait for.
+    fn wait(&self, at_most: Duration) {
+        if let Some(ended) = &self.ended {
+            ended.wait(at_most);
+        }
     }
 
     /// Lets a store that had no room see whether it has some now: turns to ask the disk, to take its answer, to write what
@@ -198,6 +295,7 @@ impl Embedded {
         for _ in 0..4 {
             if self.store.refuses_writes().is_some() {
                 self.turn();
+                self.wait(LOOK_EVERY);
             }
         }
     }
@@ -217,8 +315,7 @@ impl Embedded {
 
     /// Applies a batch with a durability of its own, and returns when it is that safe.
     pub fn write_with(&mut self, batch: &[Write<'_>], durability: Durability) -> Result<Seq, Error> {
-        self.look_for_room();
-        let seq = self.store.write_with(batch, durability)?;
+        let seq = self.give(batch.len(), |store| store.write_with(batch, durability))?;
         loop {
             self.turn();
             if self.store.reached(durability) >= seq {
@@ -237,9 +334,8 @@ impl Embedded {
         conditions: &[Condition<'_>],
         batch: &[Write<'_>],
     ) -> Result<Result<Seq, (usize, Option<Seq>)>, Error> {
-        self.look_for_room();
         loop {
-            match self.store.write_if(conditions, batch)? {
+            match self.give(batch.len(), |store| store.write_if(conditions, batch))? {
                 WriteIf::Written(seq) => {
                     self.settle(seq)?;
                     return Ok(Ok(seq));
@@ -271,14 +367,17 @@ impl Embedded {
 
     /// Puts everything written so far into tables.
     pub fn flush(&mut self) -> Result<(), Error> {
-        while !self.store.is_flushed() {
-            if let Some(error) = self.store.unfinished() {
-                return Err(error);
-            }
-            self.store.begin_flush();
-            self.turn();
+        if self.store.is_flushed() {
+            return Ok(());
         }
-        Ok(())
+        self.store.begin_flush();
+        self.until(|store| match store.is_flushed() {
+            true => Some(Ok(())),
+            false => {
+                store.begin_flush();
+                store.unfinished().map(Err)
+            }
+        })
     }
 
     /// Head and value of a key's newest version.
@@ -333,26 +432,19 @@ impl Embedded {
     /// One page of a scan.
     pub fn scan(&mut self, request: ScanRequest) -> Result<ScanPage, Error> {
         let id = self.store.scan_ahead(request)?;
-        loop {
-            self.turn();
-            for event in self.events.drain(..) {
-                match event {
-                    Event::Scan(ended, page) if ended == id => return page,
-                    _ => {}
-                }
-            }
-        }
+        self.until_event(|event| match event {
+            Event::Scan(ended, page) if ended == id => Some(page),
+            _ => None,
+        })
     }
 
     /// Compacts the journal as far as that frees anything, and returns when it is done.
     pub fn compact(&mut self) -> Result<(), Error> {
         self.store.compact();
-        while self.store.is_compacting() {
-            if let Some(error) = self.store.unfinished() {
-                return Err(error);
-            }
-            self.turn();
-        }
+        self.until(|store| match store.is_compacting() {
+            true => store.unfinished().map(Err),
+            false => Some(Ok(())),
+        })?;
         self.store.compaction_failure().cloned().map_or(Ok(()), Err)
     }
 
@@ -375,14 +467,10 @@ impl Embedded {
 
     fn close_store(&mut self) -> Result<(), Error> {
         self.store.begin_close();
-        loop {
-            self.turn();
-            for event in self.events.drain(..) {
-                if let Event::Closed(result) = event {
-                    return result;
-                }
-            }
-        }
+        self.until_event(|event| match event {
+            Event::Closed(result) => Some(result),
+            _ => None,
+        })
     }
 
     fn lookup(&mut self, key: &[u8], want: Want) -> Result<Option<Found>, Error> {
@@ -420,14 +508,32 @@ impl Embedded {
     }
 
     fn await_lookup(&mut self, id: LookupId) -> Result<Option<Found>, Error> {
+        self.until_event(|event| match event {
+            Event::Lookup(ended, answer) if ended == id => Some(answer),
+            _ => None,
+        })
+    }
+
+    /// Turns until the store is as it should be, waiting for jobs between them.
+    fn until<T>(&mut self, mut done: impl FnMut(&mut Store) -> Option<T>) -> T {
         loop {
             self.turn();
-            for event in self.events.drain(..) {
-                match event {
-                    Event::Lookup(ended, answer) if ended == id => return answer,
-                    _ => {}
-                }
+            self.events.clear();
+            if let Some(done) = done(&mut self.store) {
+                return done;
             }
+            self.wait(LOOK_EVERY);
+        }
+    }
+
+    /// Turns until one brings what is waited for.
+    fn until_event<T>(&mut self, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
+        loop {
+            self.turn();
+            if let Some(come) = self.events.drain(..).find_map(&mut wanted) {
+                return come;
+            }
+            self.wait(LOOK_EVERY);
         }
     }
 
@@ -438,11 +544,19 @@ impl Embedded {
         self.flush()
     }
 
+    /// A turn that may make room for what was refused: jobs that are under way elsewhere have a while for it.
+    pub(crate) fn catch_up(&mut self) {
+        if self.store.makes_room() {
+            self.wait(LOOK_EVERY);
+        }
+        self.turn();
+    }
+
     pub(crate) fn turn(&mut self) {
         self.store.tick();
         self.store.turn_at_once(self.now(), &mut self.events);
-        // Jobs are over when they are begun: what they have done is taken.
-        if self.store.is_maintaining() {
+        // Where jobs are over when they are begun, what they have done is taken.
+        if self.ended.is_none() && self.store.is_maintaining() {
             self.store.turn_at_once(self.now(), &mut self.events);
         }
     }

@@ -31,7 +31,7 @@ pub mod store;
 pub mod table;
 
 pub use compression::{Codec, CompressAt};
-pub use embedded::{Embedded, Machine};
+pub use embedded::{Embedded, Jobs, Machine};
 pub use entry::{Entry, Jsn, Location, Seq};
 pub use error::{Damage, Error};
 pub use index::{Before, Indexing};

@@ -86,7 +86,7 @@ impl<'a> BulkLoad<'a> {
             match self.store.store().append_loaded(write, &mut self.entry) {
                 Ok(seq) => break seq,
                 // The journal is behind; a turn lets it catch up.
-                Err(Error::Full { .. }) => self.store.turn(),
+                Err(Error::Full { .. }) => self.store.catch_up(),
                 Err(error) => return Err(error),
             }
         };

@@ -1,12 +1,14 @@
 //! Job threads: background work of one shard, slice by slice.
 //!
 //! Jobs take turns: after a slice a job goes to the end of the queue, so that a long merge does not hold back
-//! a flush. Job threads have a lower priority than the shards' threads, which answer clients.
+//! a flush. A shard's job threads have a lower priority than its own thread, which answers clients.
 
 use crate::disk::{OsDisk, Wake};
 use crate::workers::Workers;
-use base::{Job, Progress, Spawn};
+use base::{Await, Job, Progress, Spawn};
 use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 /// How many jobs may wait. An engine has one flush, a merge for each level and a few folds under way, so
 /// reaching this is a bug of its bounds.
@@ -28,9 +30,13 @@ impl JobThreads {
     /// Starts `threads` threads, one being the usual number. Their disks share the files of `disk`; `wake` is
     /// called after each job's last slice.
     pub fn new(threads: usize, disk: &OsDisk, wake: Wake) -> io::Result<JobThreads> {
+        JobThreads::start(threads, disk, wake, lower_priority)
+    }
+
+    fn start(threads: usize, disk: &OsDisk, wake: Wake, begin: fn()) -> io::Result<JobThreads> {
         let make_handle = disk.blocking_handles();
         let workers = Workers::start("annulet-job", threads, JOBS_MAX, move || {
-            lower_priority();
+            begin();
             let wake = Wake::clone(&wake);
             let mut disk = make_handle();
             move |mut job: Box<dyn Job>| match job.slice(&mut disk) {
@@ -43,6 +49,40 @@ impl JobThreads {
             }
         })?;
         Ok(JobThreads { workers })
+    }
+
+    /// The same for a thread without a loop of its own, and where it waits for them. They have the priority of all others: a
+    /// program may have hundreds that are ready to run, and writes would wait for a thread that gets less than each of these.
+    pub fn awaited(threads: usize, disk: &OsDisk) -> io::Result<(JobThreads, JobsEnded)> {
+        let ended = JobsEnded::default();
+        let rung = Arc::clone(&ended.0);
+        let jobs = JobThreads::start(threads, disk, Arc::new(move || rung.ring()), || ())?;
+        Ok((jobs, ended))
+    }
+}
+
+/// Where a thread waits for its jobs to end ([`JobThreads::awaited`]). What ends while it does not wait is remembered.
+#[derive(Debug, Default)]
+pub struct JobsEnded(Arc<Bell>);
+
+#[derive(Debug, Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    heard: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.heard.notify_one();
+    }
+}
+
+impl Await for JobsEnded {
+    fn wait(&self, at_most: Duration) {
+        let rung = self.0.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let heard = self.0.heard.wait_timeout_while(rung, at_most, |rung| !*rung);
+        *heard.unwrap_or_else(PoisonError::into_inner).0 = false;
     }
 }
 

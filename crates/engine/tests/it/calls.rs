@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
+use crate::common::jobs::while_waiting;
 use crate::common::{HandClock, machine, open, small};
-use engine::{Condition, Durability, Embedded, Error, Options, Write};
+use engine::{Condition, Durability, Embedded, Error, Machine, Options, Write};
 use std::path::Path;
 
 fn key(number: u64) -> Vec<u8> {
@@ -166,4 +167,41 @@ fn a_destroyed_store_leaves_no_file() {
     assert_eq!(files_below(folder.path()), 0);
     let mut store = open(folder.path(), &small(), &clock);
     assert!(store.report().created && store.head(b"a").unwrap().is_none());
+}
+
+#[test]
+fn jobs_elsewhere_are_waited_for_where_there_is_no_room_and_not_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let disks = os::OsDisk::blocking().blocking_handles();
+    let machine = Machine::new(disks.clone(), HandClock::new(), os::OsRng::new())
+        .with_jobs(move || Ok(while_waiting(disks())));
+    let mut store = Embedded::open(folder.path(), small(), machine).unwrap();
+    let mut written = 0;
+    while store.store().pressure() < 400 {
+        store.put(&key(written), b"head", &[1; 100]).unwrap();
+        written += 1;
+    }
+    // A memtable is full by now, and its flush under way.
+    assert!(store.store().is_maintaining());
+    assert_eq!(store.store().stats().counters.flushes, 0);
+    for number in written..5000 {
+        store.put(&key(number), b"head", &[1; 100]).unwrap();
+        assert!(store.store().pressure() <= 1000);
+    }
+    assert!(store.store().stats().counters.flushes > 0);
+    store.flush().unwrap();
+    store.compact().unwrap();
+    assert!((0..5000).all(|number| store.head(&key(number)).unwrap().is_some()));
+    store.close().unwrap();
+    let mut store = open(folder.path(), &small(), &HandClock::new());
+    assert_eq!(store.report().replayed, 0);
+    assert!((0..5000).all(|number| store.get(&key(number)).unwrap().is_some()));
+}
+
+#[test]
+fn a_store_whose_jobs_nobody_runs_is_not_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = machine(&HandClock::new()).with_jobs(|| Err(std::io::ErrorKind::WouldBlock.into()));
+    let opened = Embedded::open(folder.path(), small(), machine);
+    assert!(matches!(opened.map(drop), Err(Error::Exhausted(what)) if what.contains("jobs")));
 }

@@ -1,12 +1,13 @@
 //! The store beside a map, under random operations, options, restarts, kills and power cuts.
 //!
-//! One list of operations runs on eight stores that are told different things; each must answer as the map does, so
+//! One list of operations runs on eight stores that are told different things, some with jobs that run elsewhere; each must answer as the map does, so
 //! all agree. Folds are made now and run later, when the store has gone on. `ANNULET_MODEL_CASES` runs more lists.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
 use crate::common::HandClock;
 use crate::common::disk::MemoryDisk;
+use crate::common::jobs::while_waiting;
 use base::rng::SplitMix64;
 use engine::fold::{Control, FoldRequest, JournalCheck, KeyRange, What};
 use engine::{Codec, CompressAt, Durability, Embedded, Machine, Options, Snapshot, Want, Write};
@@ -106,6 +107,7 @@ struct World {
     writes: u64,
     /// A moment and what was there.
     kept: Vec<(Snapshot, u64, Model)>,
+    elsewhere: bool,
 }
 
 fn key(number: Key) -> Vec<u8> {
@@ -113,10 +115,11 @@ fn key(number: Key) -> Vec<u8> {
 }
 
 impl World {
-    fn new(options: Options) -> World {
+    /// The store has its jobs run within its calls, or, where they are `elsewhere`, while it waits for them.
+    fn new(options: Options, elsewhere: bool) -> World {
         let (disk, clock) = (MemoryDisk::default(), HandClock::new());
         let (store, model) = (None, Model::new());
-        let mut world = World { disk, clock, options, store, model, writes: 0, kept: Vec::new() };
+        let mut world = World { disk, clock, options, store, model, writes: 0, kept: Vec::new(), elsewhere };
         world.open();
         world
     }
@@ -127,7 +130,11 @@ impl World {
             self.options.compression = [None, Some(Codec::Lz4), Some(Codec::Lz4)][self.writes as usize % 3];
         }
         let disk = self.disk.clone();
-        let machine = Machine::new(move || disk.clone(), self.clock.clone(), SplitMix64::new(1));
+        let jobs = disk.clone();
+        let mut machine = Machine::new(move || disk.clone(), self.clock.clone(), SplitMix64::new(1));
+        if self.elsewhere {
+            machine = machine.with_jobs(move || Ok(while_waiting(jobs.clone())));
+        }
         self.store = Some(Embedded::open(Path::new("/store"), self.options.clone(), machine).unwrap());
     }
 
@@ -359,7 +366,7 @@ proptest! {
     #[test]
     fn eight_stores_answer_as_a_map_does(ops in vec(ops(), 1..250), first in 0u64..36) {
         for number in first..first + 8 {
-            let mut world = World::new(options(number));
+            let mut world = World::new(options(number), number % 5 < 2);
             for op in &ops {
                 world.step(op);
             }

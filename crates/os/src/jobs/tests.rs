@@ -85,3 +85,21 @@ fn dropping_ends_after_the_slice_under_way_and_drops_the_other_jobs() {
     assert_eq!(heard.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected), "the job is gone");
     assert!(woken.try_recv().is_err(), "it did not come to its end");
 }
+
+#[test]
+fn what_ends_while_nobody_waits_is_remembered() {
+    let (threads, ended) = JobThreads::awaited(1, &OsDisk::blocking()).unwrap();
+    let (reports, heard) = channel();
+    threads.spawn(Box::new(Reporter { name: "flush", slices: 1, gate: None, reports: reports.clone() }));
+    heard.recv().unwrap();
+    // Longer than a test may take: it returns because a job has ended.
+    ended.wait(Duration::from_secs(3600));
+    let (open_gate, gate) = channel();
+    threads.spawn(Box::new(Reporter { name: "merge", slices: 1, gate: Some(gate), reports }));
+    // Nothing ends, and nothing is remembered any more: it returns by itself.
+    ended.wait(Duration::ZERO);
+    assert!(heard.try_recv().is_err());
+    open_gate.send(()).unwrap();
+    ended.wait(Duration::from_secs(3600));
+    assert_eq!(heard.try_recv(), Ok("merge"));
+}

@@ -131,6 +131,13 @@ impl Store {
         self.edits_pending() || self.maintenance_pending()
     }
 
+    /// Whether work is under way that ends by itself, and after which there may be room for a write that was refused.
+    pub(crate) fn makes_room(&self) -> bool {
+        let at_work = &self.maintenance;
+        let is_under_way = self.edits_pending() || at_work.segment.is_some();
+        is_under_way && self.unfinished().is_none()
+    }
+
     /// True while a job is under way or wanted whose end this store waits for.
     pub(super) fn maintenance_pending(&self) -> bool {
         let at_work = &self.maintenance;
