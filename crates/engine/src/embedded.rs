@@ -52,7 +52,7 @@ use crate::error::Error;
 use crate::fold::{ScanPage, ScanRequest};
 use crate::index::Before;
 use crate::load::BulkLoad;
-use crate::read::{Reader, Snapshot};
+use crate::read::{Reader, SharedBlocks, Snapshot};
 use crate::store::{
     Condition, Durability, Event, Found, LOOKUPS_PARKED_MAX, Lookup, LookupId, OpenReport, Options, Platform,
     Store, Want, Write, WriteIf, destroy,
@@ -61,7 +61,7 @@ use crate::table::Table;
 use base::{Await, Clock, Disk, FastMap, Job, Monotonic, Progress, Rng, Spawn};
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Makes handles of one disk.
@@ -162,6 +162,8 @@ pub struct Embedded {
     ended: Option<Box<dyn Await>>,
     report: OpenReport,
     events: Vec<Event>,
+    /// Those that readers share, once there is one.
+    blocks: OnceLock<SharedBlocks>,
     /// How long writes should have waited that have not.
     owed: Duration,
 }
@@ -181,7 +183,15 @@ impl Embedded {
             clock: Arc::clone(&machine.clock),
         };
         let (store, report) = Store::open(dir, options, platform)?;
-        Ok(Embedded { store, machine, ended, report, events: Vec::new(), owed: Duration::ZERO })
+        Ok(Embedded {
+            store,
+            machine,
+            ended,
+            report,
+            events: Vec::new(),
+            blocks: OnceLock::new(),
+            owed: Duration::ZERO,
+        })
     }
 
     /// What opening found.
@@ -395,12 +405,12 @@ impl Embedded {
         Ok(self.lookup(key, Want::Head)?.map(|found| found.seq))
     }
 
-    /// A handle that reads on another thread and follows this store. It has a block cache of its own, as large as the
-    /// store's.
+    /// A handle that reads on another thread and follows this store. All readers share a block cache, as large as the store's
+    /// own.
     pub fn reader(&mut self) -> Reader {
         let (disks, clock) = (Arc::clone(&self.machine.disks), Arc::clone(&self.machine.clock));
-        let cache_bytes = self.store.options().block_cache_bytes;
-        Reader::live(self.store.publisher(), disks, clock, cache_bytes)
+        let blocks = self.blocks();
+        Reader::live(self.store.publisher(), disks, clock, blocks)
     }
 
     /// The store as of now, for as long as it is held: for folds made now and run later.
@@ -410,7 +420,12 @@ impl Embedded {
 
     /// A handle that reads what `snapshot` shows, on any thread.
     pub fn reader_at(&self, snapshot: Snapshot) -> Reader {
-        Reader::pinned(snapshot, Arc::clone(&self.machine.disks), self.store.options().block_cache_bytes)
+        Reader::pinned(snapshot, Arc::clone(&self.machine.disks), self.blocks())
+    }
+
+    fn blocks(&self) -> SharedBlocks {
+        let bytes_max = self.store.options().block_cache_bytes;
+        self.blocks.get_or_init(|| SharedBlocks::new(bytes_max)).clone()
     }
 
     /// Heads and values of many keys, in their order, with all reads that wait for the disk under way at once.

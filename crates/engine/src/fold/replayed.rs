@@ -9,8 +9,7 @@ use crate::entry::{Entry, Seq};
 use crate::error::Error;
 use crate::memtable::MemtableReader;
 use crate::merge::{MemtableSource, Source};
-use crate::read::Snapshot;
-use crate::store::BlockCache;
+use crate::read::{SharedBlocks, Snapshot};
 use base::spawn::Outcome;
 use base::{Disk, Job, Progress};
 use std::sync::Arc;
@@ -55,7 +54,7 @@ impl Fold {
     ) -> (Fold, Box<dyn Job>) {
         let (cancelled, outcome) = (Arc::new(AtomicBool::new(false)), Outcome::new());
         let fold = Fold { id, cancelled: Arc::clone(&cancelled), outcome: outcome.clone() };
-        let cache = BlockCache::new(CACHE_BYTES);
+        let cache = SharedBlocks::new(CACHE_BYTES);
         let walk = Walk { replayed, range, part: 0, source: None, cache, visited: 0 };
         (fold, Box::new(ReplayedJob { walk, visitor, cancelled, outcome }))
     }
@@ -67,7 +66,7 @@ struct Walk {
     part: usize,
     /// Of the part, once it is begun.
     source: Option<MemtableSource>,
-    cache: BlockCache,
+    cache: SharedBlocks,
     visited: u64,
 }
 
@@ -92,7 +91,7 @@ impl Walk {
                     return Ok(Progress::More);
                 }
                 left -= 1;
-                let old = before.head(item.key, disk, &mut self.cache)?;
+                let old = before.head(item.key, disk, &self.cache)?;
                 let entry = Entry::decode(item.entry)?;
                 let is_gone = snapshot.is_gone(item.key, item.seq, &entry);
                 let key = item.key.to_vec();

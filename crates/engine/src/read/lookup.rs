@@ -4,11 +4,11 @@
 //! 2. Each table that may hold the key, newest first: filter, index, block.
 //! 3. If the value is wanted and in the journal: its record.
 
-use super::{RecordAt, Snapshot};
+use super::{RecordAt, SharedBlocks, Snapshot};
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::Error;
 use crate::memtable;
-use crate::store::{BlockCache, Found, Segments, Want};
+use crate::store::{Found, Segments, Want};
 use crate::table::{Block, BlockHandle, Table};
 use base::Disk;
 use base::disk::{self, FileId};
@@ -17,7 +17,7 @@ use bytes::{Bytes, BytesMut};
 /// Where blocks come from: a cache, the page cache, the disk.
 pub(super) struct Blocks<'a> {
     pub disk: &'a mut dyn Disk,
-    pub cache: &'a mut BlockCache,
+    pub cache: &'a SharedBlocks,
 }
 
 /// The newest version of a key.
@@ -69,7 +69,7 @@ impl Snapshot {
         &self,
         key: &[u8],
         disk: &mut dyn Disk,
-        cache: &mut BlockCache,
+        cache: &SharedBlocks,
     ) -> Result<Option<Bytes>, Error> {
         Ok(self.newest(key, &mut Blocks { disk, cache })?.map(|newest| newest.head))
     }
@@ -114,7 +114,7 @@ impl Newest {
 
 impl Blocks<'_> {
     fn get(&mut self, table: &Table, handle: BlockHandle) -> Result<Block, Error> {
-        if let Some(block) = self.cache.with(table.id(), handle.index, Block::clone) {
+        if let Some(block) = self.cache.get(table.id(), handle.index) {
             return Ok(block);
         }
         let data = read(self.disk, table.file(), handle.offset, handle.len as usize)?;

@@ -5,12 +5,14 @@
 //!
 //! * `record.rs`: a value's record in the journal, and whether it is that very record.
 //! * `lookup.rs`: a key's newest version in a snapshot, with reads that wait.
+//! * `cache.rs`: the blocks that readers share.
 //! * `range.rs`: a range of keys from either end.
 //! * [`Reader`]: a handle for another thread than the owner's, which follows the store or stays at a snapshot.
 //! * `publish.rs`: how the owner tells its readers.
 //!
 //! The shard's own reads never wait and are elsewhere (`store/lookup.rs`).
 
+mod cache;
 mod lookup;
 mod publish;
 mod range;
@@ -18,6 +20,7 @@ mod reader;
 mod record;
 mod snapshot;
 
+pub(crate) use cache::SharedBlocks;
 use lookup::{Blocks, Newest};
 pub(crate) use publish::Publisher;
 pub use range::{Range, RangeItem};

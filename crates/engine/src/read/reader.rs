@@ -8,12 +8,12 @@
 
 use super::lookup::read;
 use super::publish::Published;
-use super::{Blocks, Publisher, Range, RecordAt, Snapshot};
+use super::{Blocks, Publisher, Range, RecordAt, SharedBlocks, Snapshot};
 use crate::embedded::MakeDisk;
 use crate::entry::{Location, Seq};
 use crate::error::Error;
 use crate::fold::{Combining, Control, FoldEnd, FoldRequest, FoldWalk, MemberOf, RangeSet, Visited};
-use crate::store::{BlockCache, Found, Want};
+use crate::store::{Found, Want};
 use base::{Clock, Disk, Progress};
 use std::sync::Arc;
 
@@ -26,8 +26,7 @@ pub struct Reader {
     snapshot: Snapshot,
     disks: MakeDisk,
     disk: Box<dyn Disk>,
-    cache: BlockCache,
-    cache_bytes: usize,
+    blocks: SharedBlocks,
 }
 
 #[derive(Clone)]
@@ -37,26 +36,26 @@ enum Source {
 }
 
 impl Reader {
-    /// A reader that follows what `publisher` publishes, with a block cache of its own of so many bytes.
+    /// A reader that follows what `publisher` publishes, and keeps blocks in `blocks`.
     pub(crate) fn live(
         publisher: &Publisher,
         disks: MakeDisk,
         clock: Arc<dyn Clock>,
-        cache_bytes: usize,
+        blocks: SharedBlocks,
     ) -> Reader {
         let published = publisher.published().expect("the caller has begun to publish");
         let (snapshot, generation) = published.first();
-        Reader::new(Source::Live { published, generation, clock }, snapshot, disks, cache_bytes)
+        Reader::new(Source::Live { published, generation, clock }, snapshot, disks, blocks)
     }
 
     /// A reader of one moment.
-    pub(crate) fn pinned(snapshot: Snapshot, disks: MakeDisk, cache_bytes: usize) -> Reader {
-        Reader::new(Source::Pinned, snapshot, disks, cache_bytes)
+    pub(crate) fn pinned(snapshot: Snapshot, disks: MakeDisk, blocks: SharedBlocks) -> Reader {
+        Reader::new(Source::Pinned, snapshot, disks, blocks)
     }
 
-    fn new(source: Source, snapshot: Snapshot, disks: MakeDisk, cache_bytes: usize) -> Reader {
+    fn new(source: Source, snapshot: Snapshot, disks: MakeDisk, blocks: SharedBlocks) -> Reader {
         let disk = disks();
-        Reader { source, snapshot, disks, disk, cache: BlockCache::new(cache_bytes), cache_bytes }
+        Reader { source, snapshot, disks, disk, blocks }
     }
 
     /// Head and value of a key's newest version.
@@ -153,15 +152,15 @@ impl Reader {
         self.snapshot.clone()
     }
 
-    /// Another reader for another thread, which shows the same.
+    /// Another reader for another thread, which shows the same and shares the blocks.
     pub fn another(&self) -> Reader {
         let (source, snapshot) = (self.source.clone(), self.snapshot.clone());
-        Reader::new(source, snapshot, Arc::clone(&self.disks), self.cache_bytes)
+        Reader::new(source, snapshot, Arc::clone(&self.disks), self.blocks.clone())
     }
 
     /// A reader that stays at what this one shows now.
     pub fn pin(&mut self) -> Reader {
-        Reader::pinned(self.snapshot(), Arc::clone(&self.disks), self.cache_bytes)
+        Reader::pinned(self.snapshot(), Arc::clone(&self.disks), self.blocks.clone())
     }
 
     /// Shows from now on what the store's owner has published; a pinned reader stays where it is.
@@ -174,7 +173,7 @@ impl Reader {
 
     fn find(&mut self, key: &[u8], want: Want) -> Result<Option<Found>, Error> {
         self.refresh();
-        self.snapshot.find(key, want, &mut Blocks { disk: &mut *self.disk, cache: &mut self.cache })
+        self.snapshot.find(key, want, &mut Blocks { disk: &mut *self.disk, cache: &self.blocks })
     }
 
     fn find_many(&mut self, keys: &[&[u8]], want: Want) -> Result<Vec<Result<Option<Found>, Error>>, Error> {
@@ -188,7 +187,7 @@ impl Reader {
         order.sort_unstable_by_key(|&index| keys[index]);
         let mut records = Vec::new();
         for index in order {
-            let mut blocks = Blocks { disk: &mut *self.disk, cache: &mut self.cache };
+            let mut blocks = Blocks { disk: &mut *self.disk, cache: &self.blocks };
             answers[index] = match self.snapshot.newest(keys[index], &mut blocks) {
                 Ok(Some(newest)) => match newest.location {
                     Location::Journal { offset, len } if want == Want::Value => {
