@@ -109,6 +109,11 @@ impl Backend for Fjall {
         Limits { key_bytes: KEY_BYTES_MAX, ..Limits::default() }
     }
 
+    fn another(&self) -> Option<Box<dyn Backend>> {
+        let (database, objects) = (self.database.clone(), self.objects.clone());
+        Some(Box::new(Fjall { database, objects, persist: self.persist }))
+    }
+
     fn close(self: Box<Self>) -> Result<(), Error> {
         self.database.persist(PersistMode::SyncAll).map_err(Error::of(NAME))
     }

@@ -151,7 +151,11 @@ impl Kind {
 
     /// Whether many threads may use one store of it at once ([`Backend::another`]).
     pub fn has_handles(self) -> bool {
-        matches!(self, Kind::Lmdb | Kind::RocksDb | Kind::RocksDbBlob)
+        match self {
+            Kind::Annulet | Kind::Memory | Kind::Bitcask | Kind::Hash => false,
+            Kind::Fjall | Kind::FjallBlob | Kind::Lmdb | Kind::Mdbx => true,
+            Kind::Redb | Kind::RocksDb | Kind::RocksDbBlob | Kind::WiredTiger => true,
+        }
     }
 
     /// Whether other threads may read what the owner of a store writes ([`Backend::reader`]).

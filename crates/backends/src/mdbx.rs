@@ -27,9 +27,12 @@ const FILE: &str = "mdbx.dat";
 /// As LMDB's: more than the disks that one store is kept on here; a fixed part of the address space, not of memory.
 const MAP_BYTES: usize = 1 << 40;
 
+/// Threads that read at once, as LMDB's.
+const READERS_MAX: u64 = 1024;
+
 /// What it is told.
 pub fn options() -> Vec<(&'static str, String)> {
-    vec![("map_bytes", MAP_BYTES.to_string())]
+    vec![("map_bytes", MAP_BYTES.to_string()), ("max_readers", READERS_MAX.to_string())]
 }
 
 /// An environment with one database.
@@ -49,6 +52,7 @@ impl Mdbx {
         };
         let env = Environment::builder()
             .set_geometry(Geometry { size: Some(..MAP_BYTES), ..Geometry::default() })
+            .set_max_readers(READERS_MAX)
             .set_flags(Mode::ReadWrite { sync_mode }.into())
             .open(folder)
             .map_err(failed)?;
@@ -119,6 +123,11 @@ impl Backend for Mdbx {
 
     fn limits(&self) -> Limits {
         Limits { key_bytes: self.key_bytes_max, ..Limits::default() }
+    }
+
+    fn another(&self) -> Option<Box<dyn Backend>> {
+        let (env, objects) = (self.env.clone(), self.objects);
+        Some(Box::new(Mdbx { env, objects, key_bytes_max: self.key_bytes_max, pair: Vec::new() }))
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {

@@ -10,6 +10,8 @@ use crate::pair::{Pair, bounds};
 use ::redb::{Database, Durability, ReadableDatabase, TableDefinition, WriteTransaction};
 use bytes::Bytes;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 const NAME: &str = "redb";
 const FILE: &str = "objects.redb";
@@ -28,10 +30,10 @@ pub fn options(settings: &Settings) -> Vec<(&'static str, String)> {
 
 /// A database with one table.
 pub struct Redb {
-    database: Database,
+    database: Arc<Database>,
     is_safe: bool,
-    /// Transactions since the last durable one.
-    unsafe_count: u32,
+    /// Transactions that were begun since the last durable one, by all handles.
+    unsafe_count: Arc<AtomicU32>,
     pair: Vec<u8>,
 }
 
@@ -42,7 +44,8 @@ impl Redb {
         builder.set_cache_size(settings.cache_bytes);
         let database = builder.create(folder.join(FILE)).map_err(Error::of(NAME))?;
         let is_safe = settings.durability == engine::Durability::Sync;
-        let redb = Redb { database, is_safe, unsafe_count: 0, pair: Vec::new() };
+        let redb =
+            Redb { database: Arc::new(database), is_safe, unsafe_count: Arc::default(), pair: Vec::new() };
         // Readers find no table before it was opened to be written.
         let transaction = redb.database.begin_write().map_err(Error::of(NAME))?;
         transaction.open_table(OBJECTS).map(drop).map_err(Error::of(NAME))?;
@@ -50,9 +53,12 @@ impl Redb {
         Ok(redb)
     }
 
-    fn begin(&mut self, is_safe: bool) -> Result<WriteTransaction, Error> {
+    /// A transaction, of which there is one at a time, whatever handle has it. One that need not be durable is, when it is time.
+    fn begin(&self, must_be_safe: bool) -> Result<WriteTransaction, Error> {
         let mut transaction = self.database.begin_write().map_err(Error::of(NAME))?;
-        self.unsafe_count = if is_safe { 0 } else { self.unsafe_count + 1 };
+        let count = self.unsafe_count.load(Relaxed) + 1;
+        let is_safe = must_be_safe || count >= SAFE_EVERY;
+        self.unsafe_count.store(if is_safe { 0 } else { count }, Relaxed);
         let durability = if is_safe { Durability::Immediate } else { Durability::None };
         transaction.set_durability(durability).map_err(Error::of(NAME))?;
         Ok(transaction)
@@ -68,8 +74,7 @@ impl Redb {
 
 impl Backend for Redb {
     fn write(&mut self, batch: &[Write<'_>]) -> Result<(), Error> {
-        let is_safe = self.is_safe || self.unsafe_count + 1 >= SAFE_EVERY;
-        let transaction = self.begin(is_safe)?;
+        let transaction = self.begin(self.is_safe)?;
         let mut table = transaction.open_table(OBJECTS).map_err(Error::of(NAME))?;
         for write in batch {
             match *write {
@@ -106,7 +111,12 @@ impl Backend for Redb {
         Ok(())
     }
 
-    fn close(mut self: Box<Self>) -> Result<(), Error> {
+    fn another(&self) -> Option<Box<dyn Backend>> {
+        let (database, unsafe_count) = (Arc::clone(&self.database), Arc::clone(&self.unsafe_count));
+        Some(Box::new(Redb { database, is_safe: self.is_safe, unsafe_count, pair: Vec::new() }))
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Error> {
         self.begin(true)?.commit().map_err(Error::of(NAME))
     }
 }

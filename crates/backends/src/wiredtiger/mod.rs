@@ -16,7 +16,7 @@ use bytes::Bytes;
 use engine::Durability;
 use std::ffi::CStr;
 use std::path::Path;
-use table::Table;
+use table::{Stop, Table};
 
 const NAME: &str = "wiredtiger";
 const OBJECTS: &CStr = c"table:objects";
@@ -37,6 +37,12 @@ const CACHE_PER_BATCH: usize = 8;
 
 /// Beside what it has, what a write of a batch takes of the cache.
 const WRITE_BYTES: usize = 256;
+
+/// Sessions at once, one for each handle: as many as LMDB has readers, and its own threads'. Its default is 100.
+const SESSIONS_MAX: u32 = 1100;
+
+/// A batch is tried so often while others write the same keys: one of those that are in each other's way is always written.
+const TRIES_MAX: u32 = 1000;
 
 /// What it is told.
 pub fn options(settings: &Settings) -> Vec<(&'static str, String)> {
@@ -67,12 +73,26 @@ impl WiredTiger {
     pub fn open(folder: &Path, settings: &Settings) -> Result<WiredTiger, Error> {
         let cache_bytes = settings.cache_bytes.max(CACHE_BYTES_MIN);
         let config = format!(
-            "create,cache_size={cache_bytes},log=(enabled=true),checkpoint={CHECKPOINT},\
+            "create,cache_size={cache_bytes},session_max={SESSIONS_MAX},log=(enabled=true),checkpoint={CHECKPOINT},\
              transaction_sync=(enabled=true,method={})",
             sync_method(settings)
         );
         let objects = Table::open(folder, &config, OBJECTS, OBJECTS_CONFIG)?;
         Ok(WiredTiger { objects, batch_bytes_max: cache_bytes / CACHE_PER_BATCH, pair: Vec::new() })
+    }
+
+    fn try_write(&mut self, batch: &[Write<'_>]) -> Result<(), Stop> {
+        let mut transaction = self.objects.begin()?;
+        for write in batch {
+            match *write {
+                Write::Put { key, head, value } => {
+                    Pair::encode(head, value, &mut self.pair)?;
+                    transaction.put(key, &self.pair)?;
+                }
+                Write::Delete { key } => transaction.remove(key)?,
+            }
+        }
+        transaction.commit()
     }
 
     fn find<T>(&mut self, key: &[u8], read: impl Fn(Pair<'_>) -> T) -> Result<Option<T>, Error> {
@@ -95,17 +115,14 @@ impl Backend for WiredTiger {
             bytes += limits.check(write)?;
         }
         Error::check_len("a batch", bytes, limits.batch_bytes)?;
-        let mut transaction = self.objects.begin()?;
-        for write in batch {
-            match *write {
-                Write::Put { key, head, value } => {
-                    Pair::encode(head, value, &mut self.pair)?;
-                    transaction.put(key, &self.pair)?;
-                }
-                Write::Delete { key } => transaction.remove(key)?,
+        for _ in 0..TRIES_MAX {
+            match self.try_write(batch) {
+                Ok(()) => return Ok(()),
+                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Conflict) => std::thread::yield_now(),
             }
         }
-        transaction.commit()
+        Err(Error::of(NAME)(format!("{TRIES_MAX} times others wrote the same keys")))
     }
 
     fn get(&mut self, key: &[u8]) -> Result<Option<Object>, Error> {
@@ -138,6 +155,12 @@ impl Backend for WiredTiger {
             write_bytes: WRITE_BYTES,
             ..default
         }
+    }
+
+    fn another(&self) -> Option<Box<dyn Backend>> {
+        // `None` where it has too many sessions: whoever asks shares this one then.
+        let objects = self.objects.another().ok()?;
+        Some(Box::new(WiredTiger { objects, batch_bytes_max: self.batch_bytes_max, pair: Vec::new() }))
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {

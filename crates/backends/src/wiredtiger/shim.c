@@ -4,7 +4,8 @@
  * The library's handles are structures of function pointers, whose places differ from version to version, and its cursors take keys and
  * values as variable arguments. Compiled against the header that the library was installed with, this is the only place that knows either.
  *
- * A store is one connection, one session and one cursor on one table of byte strings, and is used by one thread at a time. Functions give 0
+ * A store is a session of a connection, and one cursor on one table of byte strings, and is used by one thread at a time. The one that was opened
+ * first has the connection; the others (annulet_wt_another) are of no use once it is closed, and may only be closed then, too. Functions give 0
  * or an error of the library's. What a key or value that was found points at stays until the store's next call.
  */
 
@@ -18,6 +19,7 @@ struct annulet_wt {
 	WT_CONNECTION *connection;
 	WT_SESSION *session;
 	WT_CURSOR *cursor;
+	int is_first;
 };
 
 struct annulet_wt_found {
@@ -28,15 +30,29 @@ struct annulet_wt_found {
 	int is_there;
 };
 
-/* Stops it, also one that was opened in part: all that was written is on the disk then. */
+/* Stops it, also one that was opened in part: with the first, all that was written is on the disk then. */
 int annulet_wt_close(struct annulet_wt *store)
 {
 	int rc = 0;
 
-	if (store->connection != NULL)
+	if (store->is_first && store->connection != NULL)
 		rc = store->connection->close(store->connection, NULL);
+	else if (!store->is_first && store->session != NULL)
+		rc = store->session->close(store->session, NULL);
 	free(store);
 	return (rc);
+}
+
+/* A session of the connection, and its cursor. */
+static int begin(struct annulet_wt *store, const char *table, const char *table_config)
+{
+	int rc;
+
+	if ((rc = store->connection->open_session(store->connection, NULL, NULL, &store->session)) != 0)
+		return (rc);
+	if (table_config != NULL && (rc = store->session->create(store->session, table, table_config)) != 0)
+		return (rc);
+	return (store->session->open_cursor(store->session, table, NULL, NULL, &store->cursor));
 }
 
 /* Opens the database in a folder and a table of it, or makes them. */
@@ -48,20 +64,32 @@ int annulet_wt_open(const char *folder, const char *config, const char *table, c
 
 	if ((store = calloc(1, sizeof(*store))) == NULL)
 		return (ENOMEM);
-	if ((rc = wiredtiger_open(folder, NULL, config, &store->connection)) != 0)
-		goto failed;
-	if ((rc = store->connection->open_session(store->connection, NULL, NULL, &store->session)) != 0)
-		goto failed;
-	if ((rc = store->session->create(store->session, table, table_config)) != 0)
-		goto failed;
-	if ((rc = store->session->open_cursor(store->session, table, NULL, NULL, &store->cursor)) != 0)
-		goto failed;
+	store->is_first = 1;
+	if ((rc = wiredtiger_open(folder, NULL, config, &store->connection)) != 0 ||
+	    (rc = begin(store, table, table_config)) != 0) {
+		(void)annulet_wt_close(store);
+		return (rc);
+	}
 	*out = store;
 	return (0);
+}
 
-failed:
-	(void)annulet_wt_close(store);
-	return (rc);
+/* Another of the same database and table, for another thread. It reads nothing of the first but its connection, which stays as it is: the first
+ * may be in use. */
+int annulet_wt_another(const struct annulet_wt *first, const char *table, struct annulet_wt **out)
+{
+	struct annulet_wt *store;
+	int rc;
+
+	if ((store = calloc(1, sizeof(*store))) == NULL)
+		return (ENOMEM);
+	store->connection = first->connection;
+	if ((rc = begin(store, table, NULL)) != 0) {
+		(void)annulet_wt_close(store);
+		return (rc);
+	}
+	*out = store;
+	return (0);
 }
 
 int annulet_wt_begin(struct annulet_wt *store)
@@ -169,6 +197,12 @@ int annulet_wt_seek(struct annulet_wt *store, const uint8_t *key, size_t key_len
 	if (rc == 0 && exact < 0)
 		rc = cursor->next(cursor);
 	return (found(cursor, rc, out));
+}
+
+/* Whether an error means that another's transaction was in the way: the same may be tried again. */
+int annulet_wt_is_conflict(int error)
+{
+	return (error == WT_ROLLBACK);
 }
 
 /* What an error means; a text of the library's own that stays. */

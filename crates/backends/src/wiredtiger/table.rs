@@ -1,6 +1,6 @@
 //! A table of WiredTiger's: all that touches the library, through the functions of `shim.c`.
 //!
-//! Invariants: a handle is used by whoever has it alone, as the library's sessions ask for; what is found is shown to a closure or borrows
+//! Invariants: a handle is used by whoever has it alone, as the library's sessions ask for, and the database is closed behind the last of them; what is found is shown to a closure or borrows
 //! the handle, since it is gone with the next call; a transaction that is not committed is rolled back. Left out: what keys and values mean.
 
 use super::NAME;
@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::slice;
+use std::sync::Arc;
 
 /// A key, and what it has.
 pub type Row<'a> = (&'a [u8], &'a [u8]);
@@ -39,6 +40,7 @@ unsafe extern "C" {
         table_config: *const c_char,
         out: *mut *mut Opaque,
     ) -> c_int;
+    fn annulet_wt_another(first: *const Opaque, table: *const c_char, out: *mut *mut Opaque) -> c_int;
     fn annulet_wt_close(store: *mut Opaque) -> c_int;
     fn annulet_wt_begin(store: *mut Opaque) -> c_int;
     fn annulet_wt_commit(store: *mut Opaque) -> c_int;
@@ -55,21 +57,56 @@ unsafe extern "C" {
     fn annulet_wt_find(store: *mut Opaque, key: *const u8, key_len: usize, out: *mut Found) -> c_int;
     fn annulet_wt_seek(store: *mut Opaque, key: *const u8, key_len: usize, out: *mut Found) -> c_int;
     fn annulet_wt_next(store: *mut Opaque, out: *mut Found) -> c_int;
+    fn annulet_wt_is_conflict(error: c_int) -> c_int;
     fn annulet_wt_message(error: c_int) -> *const c_char;
 }
 
-/// An open database with one table.
+/// A thread's handle of an open database with one table.
 pub struct Table {
-    /// What `annulet_wt_open` gave, until `close` or `drop` give it back.
+    /// The database's first handle, or what `annulet_wt_another` gave.
     handle: NonNull<Opaque>,
+    name: &'static CStr,
+    database: Arc<Database>,
 }
 
 // SAFETY: the library lets a session be used by several threads one after the other, and a `Table` is not `Sync`.
 unsafe impl Send for Table {}
 
+/// An open database.
+struct Database {
+    /// What `annulet_wt_open` gave, until `close` or `drop` give it back.
+    first: NonNull<Opaque>,
+}
+
+// SAFETY: nothing is done with it but to make other handles, for which only the connection is read, a field that stays as it is, of a library's object that
+// all threads may use; and to close it, once nobody has it any more.
+unsafe impl Send for Database {}
+// SAFETY: as above.
+unsafe impl Sync for Database {}
+
+/// Why a transaction was not carried out.
+#[derive(Debug)]
+pub enum Stop {
+    /// Another's was in the way, and this one was taken back: the same can be tried again.
+    Conflict,
+    /// It failed.
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
 impl Table {
     /// Opens the table `name` of the database in `folder`, or makes them.
-    pub fn open(folder: &Path, config: &str, name: &CStr, table_config: &CStr) -> Result<Table, Error> {
+    pub fn open(
+        folder: &Path,
+        config: &str,
+        name: &'static CStr,
+        table_config: &CStr,
+    ) -> Result<Table, Error> {
         let refuse = |_| Error::Refused("WiredTiger takes no zero byte in a path".to_owned());
         let folder = CString::new(folder.as_os_str().as_bytes()).map_err(refuse)?;
         let config = CString::new(config).map_err(refuse)?;
@@ -86,7 +123,17 @@ impl Table {
         };
         check(result)?;
         let handle = NonNull::new(handle).expect("a table that was opened has a handle");
-        Ok(Table { handle })
+        Ok(Table { handle, name, database: Arc::new(Database { first: handle }) })
+    }
+
+    /// Another handle of it, for another thread.
+    pub fn another(&self) -> Result<Table, Error> {
+        let mut handle = ptr::null_mut();
+        let (first, name) = (self.database.first.as_ptr(), self.name);
+        // SAFETY: the database is open, of which only the connection is read; a text that ends with a zero byte, and a place for the handle.
+        check(unsafe { annulet_wt_another(first, name.as_ptr(), &raw mut handle) })?;
+        let handle = NonNull::new(handle).expect("a table that was opened has a handle");
+        Ok(Table { handle, name, database: Arc::clone(&self.database) })
     }
 
     /// Shows what a key has, if it is there.
@@ -108,12 +155,17 @@ impl Table {
         Ok(Transaction { table: self, is_open: true })
     }
 
-    /// Stops; all that was committed is on the disk then.
+    /// Stops; all that was committed is on the disk then. No other handle is left.
     pub fn close(self) -> Result<(), Error> {
-        let handle = self.handle;
-        std::mem::forget(self);
+        let database = Arc::clone(&self.database);
+        drop(self);
+        let database = Arc::into_inner(database);
+        let database =
+            database.ok_or_else(|| Error::Refused("a store is closed when no thread uses it".to_owned()))?;
+        let first = database.first;
+        std::mem::forget(database);
         // SAFETY: the handle is open, and nobody has it any more.
-        check(unsafe { annulet_wt_close(handle.as_ptr()) })
+        check(unsafe { annulet_wt_close(first.as_ptr()) })
     }
 
     fn at(&mut self) -> *mut Opaque {
@@ -123,9 +175,18 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
+        if self.handle != self.database.first {
+            // SAFETY: the handle is open, nobody has it any more, and the first is still open.
+            unsafe { annulet_wt_close(self.handle.as_ptr()) };
+        }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
         // Whoever wants to know how it ended closes it.
-        // SAFETY: the handle is open, and nobody has it any more.
-        unsafe { annulet_wt_close(self.handle.as_ptr()) };
+        // SAFETY: the handle is open, and nobody has it or another any more.
+        unsafe { annulet_wt_close(self.first.as_ptr()) };
     }
 }
 
@@ -137,17 +198,17 @@ pub struct Transaction<'t> {
 
 impl Transaction<'_> {
     /// Sets what a key has.
-    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
         // SAFETY: the handle is open, and key and value are so long.
-        check(unsafe {
+        check_write(unsafe {
             annulet_wt_put(self.table.at(), key.as_ptr(), key.len(), value.as_ptr(), value.len())
         })
     }
 
     /// Removes a key, whether it is there or not.
-    pub fn remove(&mut self, key: &[u8]) -> Result<(), Error> {
+    pub fn remove(&mut self, key: &[u8]) -> Result<(), Stop> {
         // SAFETY: the handle is open, and the key is so long.
-        check(unsafe { annulet_wt_remove(self.table.at(), key.as_ptr(), key.len()) })
+        check_write(unsafe { annulet_wt_remove(self.table.at(), key.as_ptr(), key.len()) })
     }
 
     /// The first key that is not before this one, with what it has.
@@ -169,11 +230,11 @@ impl Transaction<'_> {
     }
 
     /// Makes what was written count, all of it or nothing.
-    pub fn commit(mut self) -> Result<(), Error> {
+    pub fn commit(mut self) -> Result<(), Stop> {
         // A commit that fails has rolled back.
         self.is_open = false;
         // SAFETY: the handle is open, and so is its transaction.
-        check(unsafe { annulet_wt_commit(self.table.at()) })
+        check_write(unsafe { annulet_wt_commit(self.table.at()) })
     }
 }
 
@@ -221,6 +282,14 @@ fn check(result: c_int) -> Result<(), Error> {
     Err(Error::of(NAME)(what.to_string_lossy()))
 }
 
+fn check_write(result: c_int) -> Result<(), Stop> {
+    // SAFETY: it compares its argument.
+    match unsafe { annulet_wt_is_conflict(result) } {
+        0 => Ok(check(result)?),
+        _ => Err(Stop::Conflict),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,6 +316,36 @@ mod tests {
         assert_eq!(transaction.seek(b"").unwrap(), Some((&b"a"[..], &b"1"[..])));
         assert_eq!(transaction.seek(b"0").unwrap(), Some((&b"a"[..], &b"1"[..])));
         assert_eq!(transaction.seek(b"b").unwrap(), None);
+    }
+
+    #[test]
+    fn of_two_transactions_that_write_a_key_one_is_told_of_the_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = open(folder.path());
+        let mut second = first.another().unwrap();
+        let mut one = first.begin().unwrap();
+        let mut other = second.begin().unwrap();
+        one.put(b"a", b"1").unwrap();
+        assert!(matches!(other.put(b"a", b"2"), Err(Stop::Conflict)));
+        drop(other);
+        one.commit().unwrap();
+        let mut again = second.begin().unwrap();
+        again.put(b"a", b"2").unwrap();
+        again.commit().unwrap();
+        assert_eq!(first.find(b"a", <[u8]>::to_vec).unwrap(), Some(b"2".to_vec()));
+    }
+
+    #[test]
+    fn it_is_closed_when_nobody_has_another_handle() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = open(folder.path());
+        let mut second = first.another().unwrap();
+        assert!(matches!(first.close(), Err(Error::Refused(_))));
+        // The other one goes on.
+        let mut transaction = second.begin().unwrap();
+        transaction.put(b"a", b"1").unwrap();
+        transaction.commit().unwrap();
+        second.close().unwrap();
     }
 
     #[test]
