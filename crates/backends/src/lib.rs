@@ -57,6 +57,6 @@ mod testing;
 mod wiredtiger;
 
 pub use backend::{Backend, Item, Limits, Lookup, Object, Visit, What, Write};
-pub use engine::{Damage, Durability, Machine};
+pub use engine::{Damage, Durability, Jobs, Machine};
 pub use error::Error;
 pub use kind::{Kind, Settings};

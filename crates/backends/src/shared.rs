@@ -4,27 +4,25 @@
 //!
 //! * An engine that is made for many threads has one store, and each thread a handle of it ([`Backend::another`]).
 //! * Any other has several stores, as a server has a shard for each core. A key's hash decides in which of them it is. Each is behind a lock; where the
-//!   engine has readers ([`Backend::reader`]), reads do not take it.
+//!   engine has readers ([`Backend::reader`]), reads do not take it. Writes that come while a store is written queue, and are its next batch (`group.rs`).
 //!
 //! Invariants: what one handle has written is read by all from then on; a store is closed when no handle is left.
 //!
 //! Left out: batches and folds, which would be over several stores at different moments.
 
-use crate::backend::{Backend, Lookup, Object};
+mod group;
+
+use crate::backend::{Backend, Lookup, Object, Write};
 use crate::error::Error;
 use crate::kind::{Kind, Settings};
 use base::checksum::crc32c;
 use base::disk::{self, DiskOp};
 use bytes::Bytes;
 use engine::Machine;
+use group::{Owned, Slot};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// No cache is smaller, however many share what there is: a block. With more it would be more in all than was asked for, where 256 threads share 16 MiB.
-const CACHE_BYTES_MIN: usize = 4 << 10;
-
-type Owned = Arc<Mutex<Box<dyn Backend>>>;
+use std::sync::Arc;
 
 /// How many use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +39,10 @@ impl Sharing {
         if kind.has_handles() { 1 } else { self.stores }
     }
 
-    /// What each store is told: together they have the cache that is asked for, readers included.
+    /// What each store is told: together they have the cache that is asked for. The readers of a store share one of its size, and its owner, which does
+    /// not read where there are readers, uses none.
     fn settings(&self, kind: Kind, settings: &Settings) -> Settings {
-        let readers = if kind.has_readers() { self.threads } else { 0 };
-        let caches = self.stores_of(kind) * (1 + readers);
-        Settings { cache_bytes: (settings.cache_bytes / caches).max(CACHE_BYTES_MIN), ..settings.clone() }
+        Settings { cache_bytes: settings.cache_bytes / self.stores_of(kind), ..settings.clone() }
     }
 }
 
@@ -55,8 +52,8 @@ pub fn options(kind: Kind, settings: &Settings, sharing: Sharing) -> BTreeMap<St
     let Sharing { threads, stores } = sharing;
     let shared = match (kind.has_handles(), kind.has_readers()) {
         (true, _) => format!("one store, {threads} handles"),
-        (false, true) => format!("{stores} stores, each with a lock for writes and {threads} readers"),
-        (false, false) => format!("{stores} stores, each behind a lock"),
+        (false, true) => format!("{stores} stores, each with a queue of writes and {threads} readers"),
+        (false, false) => format!("{stores} stores, each behind a lock, with a queue of writes"),
     };
     options.insert("shared".to_owned(), shared);
     options
@@ -65,7 +62,7 @@ pub fn options(kind: Kind, settings: &Settings, sharing: Sharing) -> BTreeMap<St
 /// Stores of one engine that many threads use.
 pub struct Shared {
     kind: Kind,
-    stores: Vec<Owned>,
+    stores: Vec<Arc<Owned>>,
 }
 
 impl Shared {
@@ -86,19 +83,22 @@ impl Shared {
             disk::run(&mut *machine.disk(), DiskOp::CreateDir { path: folder.clone() })
                 .map_err(|error| Error::Failed { engine: kind.name(), what: error.to_string() })?;
             let store = kind.open(&folder, &own, machine.clone())?;
-            Ok(Arc::new(Mutex::new(store)))
+            Ok(Arc::new(Owned::new(store)))
         };
-        let stores = (0..sharing.stores_of(kind)).map(open).collect::<Result<Vec<Owned>, Error>>()?;
+        let stores = (0..sharing.stores_of(kind)).map(open).collect::<Result<Vec<Arc<Owned>>, Error>>()?;
         Ok(Shared { kind, stores })
     }
 
     /// A handle for a thread.
     pub fn handle(&self) -> Handle {
-        let part = |store: &Owned| {
-            let mut owner = lock(store);
+        let part = |store: &Arc<Owned>| {
+            let mut owner = store.lock();
             match owner.another().filter(|_| self.kind.has_handles()) {
                 Some(handle) => Part::Own(handle),
-                None => Part::Locked { store: Arc::clone(store), reader: owner.reader() },
+                None => {
+                    let (store, slot) = (Arc::clone(store), Arc::default());
+                    Part::Locked { store, slot, reader: owner.reader() }
+                }
             }
         };
         Handle { parts: self.stores.iter().map(part).collect() }
@@ -113,7 +113,7 @@ impl Shared {
             let store = Arc::into_inner(store);
             let store =
                 store.ok_or_else(|| Error::Refused("a store is closed when no thread uses it".to_owned()))?;
-            store.into_inner().unwrap_or_else(PoisonError::into_inner).close()?;
+            store.into_inner().close()?;
         }
         Ok(())
     }
@@ -126,7 +126,7 @@ pub struct Handle {
 
 enum Part {
     Own(Box<dyn Backend>),
-    Locked { store: Owned, reader: Option<Box<dyn Lookup>> },
+    Locked { store: Arc<Owned>, slot: Arc<Slot>, reader: Option<Box<dyn Lookup>> },
 }
 
 impl Handle {
@@ -139,7 +139,7 @@ impl Handle {
     pub fn put(&mut self, key: &[u8], head: &[u8], value: &[u8]) -> Result<(), Error> {
         match self.part(key) {
             Part::Own(store) => store.put(key, head, value),
-            Part::Locked { store, .. } => lock(store).put(key, head, value),
+            Part::Locked { store, slot, .. } => store.write(slot, Write::Put { key, head, value }),
         }
     }
 
@@ -147,7 +147,7 @@ impl Handle {
     pub fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
         match self.part(key) {
             Part::Own(store) => store.delete(key),
-            Part::Locked { store, .. } => lock(store).delete(key),
+            Part::Locked { store, slot, .. } => store.write(slot, Write::Delete { key }),
         }
     }
 
@@ -156,7 +156,7 @@ impl Handle {
         match self.part(key) {
             Part::Own(store) => store.get(key),
             Part::Locked { reader: Some(reader), .. } => reader.get(key),
-            Part::Locked { store, reader: None } => lock(store).get(key),
+            Part::Locked { store, reader: None, .. } => store.lock().get(key),
         }
     }
 
@@ -165,12 +165,7 @@ impl Handle {
         match self.part(key) {
             Part::Own(store) => store.head(key),
             Part::Locked { reader: Some(reader), .. } => reader.head(key),
-            Part::Locked { store, reader: None } => lock(store).head(key),
+            Part::Locked { store, reader: None, .. } => store.lock().head(key),
         }
     }
-}
-
-/// A thread that has panicked in a store has left it as it was: stores fail by themselves.
-fn lock(store: &Owned) -> MutexGuard<'_, Box<dyn Backend>> {
-    store.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,10 +8,11 @@ use super::{Answer, Command, Driver, ErrorKind, Request, Sink};
 use crate::Error;
 use crate::workload::EnginePlan;
 use backends::shared::{Handle, Shared};
-use backends::{Backend, Kind, Machine, Object, What};
+use backends::{Backend, Jobs, Kind, Machine, Object, What};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// About what a head of an object takes.
@@ -50,7 +51,8 @@ impl EngineDriver {
     /// The store in `folder` that so many workers share, each with a driver of its own ([`EngineDriver::sharing`]).
     pub fn open_shared(folder: &Path, plan: &EnginePlan, workers: usize) -> Result<Shared, Error> {
         fs::create_dir_all(folder).map_err(Error::file(folder))?;
-        Shared::open(plan.kind, folder, &plan.settings, &machine(), plan.sharing(workers))
+        let machine = machine_with_jobs();
+        Shared::open(plan.kind, folder, &plan.settings, &machine, plan.sharing(workers))
             .map_err(|error| Error::Unusable(format!("{}: {error}", folder.display())))
     }
 
@@ -147,9 +149,19 @@ fn buckets(store: &mut dyn Backend) -> Result<u64, backends::Error> {
     Ok(count)
 }
 
+/// A thread has its store alone: jobs run within its calls, whose times have all that a call costs.
 fn machine() -> Machine {
     let disks = os::OsDisk::blocking().blocking_handles();
     Machine::new(disks, os::OsClock::new(), os::OsRng::new())
+}
+
+/// Of a store that many threads share, as of a node's shard, jobs run on a thread of its own; the other engines that are made for many threads have some, too.
+fn machine_with_jobs() -> Machine {
+    let disks = os::OsDisk::blocking().blocking_handles();
+    Machine::new(disks.clone(), os::OsClock::new(), os::OsRng::new()).with_jobs(move || {
+        let (spawn, ended) = os::JobThreads::awaited(1, &disks())?;
+        Ok(Jobs { spawn: Arc::new(spawn), ended: Box::new(ended) })
+    })
 }
 
 impl Driver for EngineDriver {
