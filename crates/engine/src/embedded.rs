@@ -320,6 +320,7 @@ impl Embedded {
             if let Some(error) = self.store.held_up() {
                 return Err(error);
             }
+            self.wait_for_sync();
         }
     }
 
@@ -334,6 +335,14 @@ impl Embedded {
             if let Some(error) = self.store.held_up() {
                 return Err(error);
             }
+            self.wait_for_sync();
+        }
+    }
+
+    /// A group that is to be synced waits for the sync beside the groups that is under way.
+    fn wait_for_sync(&self) {
+        if self.store.syncs_beside() {
+            self.wait(LOOK_EVERY);
         }
     }
 

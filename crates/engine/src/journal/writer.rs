@@ -11,7 +11,8 @@
 //! * The last group of a segment is always synced: nothing in a newer segment is durable before it.
 //! * After a failed write or sync nothing more is written (fenced); what is durable stays what it was.
 //! * So many bytes at most are written without a sync, whatever the durability: a sync, for which the next group waits, has no
-//!   more to do than that.
+//!   more to do than that. Where writers do not wait for syncs, a job makes most of them, and groups go on meanwhile.
+//! * One sync is under way at a time: an error that the system tells once is told to the one that speaks of all before it.
 //! * At durability `sync` the active segment's file has room ahead of its records, as zeros, so that a sync has no new length to
 //!   make durable. Whoever seals the segment, closes the store or opens it after a crash cuts the file to what was written.
 //! * A group that the disk has no room for is the first to be written, in its place, when there is room. What was written
@@ -43,6 +44,9 @@ const LAZY_GROUP_BYTES: usize = 256 << 10;
 /// used once.
 const UNSYNCED_BYTES_MAX: u64 = 16 << 20;
 
+/// Behind so many a sync beside the groups begins, early enough to be over before one of them has to be synced itself.
+const SYNC_BESIDE_BYTES: u64 = UNSYNCED_BYTES_MAX / 4;
+
 /// The active segment is given room in steps of so much: one sync in some thousands of lone writes makes a new length durable,
 /// and it is all that a store takes of the disk without using it.
 const ROOM_BYTES: u64 = 4 << 20;
@@ -68,6 +72,15 @@ pub struct ReadySegment {
     pub id: SegmentId,
     /// Its open file, which holds a synced header and nothing else.
     pub file: FileId,
+}
+
+/// A sync of what was written before it, beside the groups.
+#[derive(Clone, Copy, Debug)]
+pub struct SyncBeside {
+    /// The file that has all of it which was not synced.
+    pub file: FileId,
+    last_seq: Seq,
+    end: Position,
 }
 
 /// What one completed group means for its owner.
@@ -121,8 +134,14 @@ pub struct Writer {
     next_jsn: Jsn,
     next_seq: Seq,
     written: Seq,
+    /// Where the group ends that was written last, and its file.
+    written_end: (FileId, Position),
     durable: Seq,
     durable_position: Position,
+    /// What is to be durable though no group need be synced for it.
+    durable_wanted: Seq,
+    /// Whether a sync is under way beside the groups.
+    syncs_beside: bool,
     /// How long the file is that was written last, the room asked for included.
     reach: Position,
     /// Bytes by which files were made longer.
@@ -159,6 +178,7 @@ impl Writer {
             durability,
             segment_bytes_target,
             end: start,
+            written_end: (active.file, Position { segment: active.id, offset: start }),
             durable_position: Position { segment: active.id, offset: start },
             active,
             heads: SealBuilder::new(),
@@ -171,6 +191,8 @@ impl Writer {
             next_seq,
             written: last,
             durable: last,
+            durable_wanted: last,
+            syncs_beside: false,
             reach: Position::default(),
             taken: 0,
             unsynced: 0,
@@ -256,7 +278,10 @@ impl Writer {
     /// Whether [`Writer::flush`] would hand a group to the disk.
     pub fn can_flush(&self) -> bool {
         if self.refused.is_some() && !self.tries {
-            return self.in_flight.is_none() && self.fenced.is_none() && self.must_sync_written();
+            return self.in_flight.is_none()
+                && self.fenced.is_none()
+                && self.must_sync_written()
+                && !self.syncs_beside;
         }
         let open = self.open.data.len();
         let open_is_due = if self.durability == Durability::None && !self.push_wanted {
@@ -267,6 +292,17 @@ impl Writer {
         self.in_flight.is_none()
             && self.fenced.is_none()
             && (!self.full.is_empty() || open_is_due || self.sync_wanted)
+            && !(self.syncs_beside && self.syncs_next())
+    }
+
+    /// Whether the next group is to be synced.
+    fn syncs_next(&self) -> bool {
+        let next = self.full.front().unwrap_or(&self.open);
+        self.durability == Durability::Sync
+            || self.sync_wanted
+            || next.sync
+            || next.seal.is_some()
+            || self.unsynced + next.data.len() as u64 >= UNSYNCED_BYTES_MAX
     }
 
     /// Asks that what waits be handed to the disk, though nobody waits for it.
@@ -283,12 +319,12 @@ impl Writer {
             return self.sync_written(disk);
         }
         self.tries = false;
+        let syncs = self.syncs_next();
         let mut group = self.full.pop_front().unwrap_or_else(|| {
             self.push_wanted = false;
             self.take_open()
         });
-        group.sync |= self.durability == Durability::Sync || self.sync_wanted || group.seal.is_some();
-        group.sync |= self.unsynced + group.data.len() as u64 >= UNSYNCED_BYTES_MAX;
+        group.sync = syncs;
         if group.sync && self.full.is_empty() && self.open.data.is_empty() {
             self.sync_wanted = false;
         }
@@ -306,10 +342,12 @@ impl Writer {
                     self.refused = None;
                 }
                 self.written = group.last_seq;
+                let offset = group.offset + group.len as u64;
+                let end = Position { segment: group.segment, offset };
+                self.written_end = (group.file, end);
                 if group.sync {
                     self.durable = group.last_seq;
-                    let offset = group.offset + group.len as u64;
-                    self.durable_position = Position { segment: group.segment, offset };
+                    self.durable_position = end;
                 }
                 let (segment, file) = (group.segment, group.file);
                 let data_end = group.offset + group.len as u64;
@@ -334,6 +372,45 @@ impl Writer {
     pub fn want_sync(&mut self) {
         if self.durable < self.last_seq() {
             self.sync_wanted = true;
+        }
+    }
+
+    /// Asks that everything appended so far become durable, and that nothing need wait for it.
+    pub fn want_durable(&mut self) {
+        if self.durability == Durability::Sync {
+            return self.want_sync();
+        }
+        self.durable_wanted = self.last_seq();
+        self.want_push();
+    }
+
+    /// A sync for a job to make, if it is time for one; [`Writer::end_sync_beside`] is to be told of its end.
+    pub fn begin_sync_beside(&mut self) -> Option<SyncBeside> {
+        // Since the last group of a segment is always synced, all that was written and is not durable is in one file.
+        let has_some = self.durable < self.written && self.in_flight.is_none() && self.fenced.is_none();
+        let is_due = self.unsynced >= SYNC_BESIDE_BYTES
+            || (self.durable < self.durable_wanted && self.written >= self.durable_wanted);
+        if self.durability == Durability::Sync || self.syncs_beside || !has_some || !is_due {
+            return None;
+        }
+        self.syncs_beside = true;
+        self.unsynced = 0;
+        self.counters.syncs += 1;
+        let (file, end) = self.written_end;
+        Some(SyncBeside { file, last_seq: self.written, end })
+    }
+
+    /// Takes the disk's answer for a sync beside the groups.
+    pub fn end_sync_beside(&mut self, beside: SyncBeside, result: Result<(), DiskError>) {
+        self.syncs_beside = false;
+        let result = if base::planted!(FailedSyncForgotten) { Ok(()) } else { result };
+        match result {
+            Ok(()) if self.durable < beside.last_seq => {
+                self.durable = beside.last_seq;
+                self.durable_position = beside.end;
+            }
+            Ok(()) => {}
+            Err(error) => self.fence(error.into()),
         }
     }
 

@@ -271,7 +271,7 @@ impl Store {
     }
 
     /// Puts the full memtable aside for its flush. Its records must be durable before a table may speak of
-    /// them, so a sync is asked for.
+    /// them: they are synced, beside other writes where nobody waits for that.
     pub(super) fn freeze(&mut self) {
         self.memtable.link();
         let next = self.next_memtable();
@@ -283,7 +283,7 @@ impl Store {
             end_jsn: self.writer.next_jsn(),
             end_account: self.accounts.of(self.writer.active().0),
         });
-        self.writer.want_sync();
+        self.writer.want_durable();
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! * `segment.rs`: the next segment is made as soon as the last one made is in use.
 //! * `memtable.rs`: so is the next memtable.
+//! * `sync.rs`: what was written without a sync is synced where nobody waits for it.
 //! * `flush.rs`: a frozen memtable is flushed to a table of level 0. `merge.rs`: levels over their size are merged.
 //! * `backlog.rs`: how much of that is still to be done, by which writes are paced.
 //! * `cut.rs`: tables let go of what was dropped with its range or has ended.
@@ -28,6 +29,7 @@ mod merge;
 mod obsolete;
 mod scrub;
 mod segment;
+mod sync;
 
 pub(super) use manifest::Edit;
 pub(crate) use manifest::{LEASE_COUNTERS, position};
@@ -58,6 +60,7 @@ use std::sync::atomic::AtomicU64;
 pub(super) struct Maintenance {
     pub(super) next_segment: u64,
     segment: Option<Outcome<Result<ReadySegment, Error>>>,
+    sync: Option<sync::SyncRun>,
     memtable: Option<Outcome<Memtable>>,
     flush: Option<Underway>,
     merge: Option<(MergePlan, Underway)>,
@@ -93,6 +96,7 @@ impl Maintenance {
 impl Store {
     pub(super) fn maintain(&mut self, now: Monotonic, events: &mut Vec<Event>) {
         self.take_segment();
+        self.take_sync_beside();
         self.take_flush();
         self.take_merge();
         self.step_checkpoints();
@@ -101,6 +105,7 @@ impl Store {
         self.take_scrub(now);
         self.step_room(now);
         self.step_index(now);
+        self.want_sync_beside();
         if self.writer.fenced().is_none() && !self.waits_for_room() {
             self.want_segment();
             self.want_memtable();
@@ -134,7 +139,7 @@ impl Store {
     /// Whether work is under way that ends by itself, and after which there may be room for a write that was refused.
     pub(crate) fn makes_room(&self) -> bool {
         let at_work = &self.maintenance;
-        let is_under_way = self.edits_pending() || at_work.segment.is_some();
+        let is_under_way = self.edits_pending() || at_work.segment.is_some() || at_work.sync.is_some();
         is_under_way && self.unfinished().is_none()
     }
 
@@ -142,6 +147,7 @@ impl Store {
     pub(super) fn maintenance_pending(&self) -> bool {
         let at_work = &self.maintenance;
         at_work.segment.is_some()
+            || at_work.sync.is_some()
             || at_work.flush.is_some()
             || at_work.merge.is_some()
             || at_work.compaction.running.is_some()
