@@ -12,6 +12,7 @@
 use super::walk::{Stretch, Walk};
 use super::{Shard, WORK_MAX, store_error};
 use crate::hop::{Hop, ShardId};
+use crate::layout::Layout;
 use crate::peer::{AskId, NodeId, PeerMessage};
 use crate::shard::Output;
 use crate::topology::Epoch;
@@ -68,6 +69,8 @@ struct Kept {
 pub(super) struct RowsReads {
     reads: BTreeMap<ScanId, Read>,
     kept: Option<Kept>,
+    /// The prefixes of each shard of this node, once they were asked for: to place them one by one would take longer than a page on a large ring.
+    of_shards: Vec<PrefixSet>,
 }
 
 impl RowsReads {
@@ -145,14 +148,19 @@ impl Shard {
     }
 
     /// The prefixes of this shard, and those of each other one.
-    fn split(&self, prefixes: &PrefixSet) -> (PrefixSet, Vec<PrefixSet>) {
-        let layout = self.config.layout;
-        let mut by_shard: BTreeMap<u16, PrefixSet> = BTreeMap::new();
-        for prefix in prefixes.iter() {
-            by_shard.entry(layout.shard_of(prefix)).or_default().insert(prefix);
+    fn split(&mut self, prefixes: &PrefixSet) -> (PrefixSet, Vec<PrefixSet>) {
+        let (layout, here) = (self.config.layout, usize::from(self.config.id.0));
+        let of_shards = &mut self.searches.reads.of_shards;
+        if of_shards.is_empty() {
+            of_shards.resize(usize::from(layout.shards), PrefixSet::default());
+            for prefix in all_prefixes(layout) {
+                of_shards[usize::from(layout.shard_of(prefix))].insert(prefix);
+            }
         }
-        let own = by_shard.remove(&self.config.id.0).unwrap_or_default();
-        (own, by_shard.into_values().collect())
+        let mut parts: Vec<PrefixSet> = of_shards.iter().map(|of| prefixes.intersection(of)).collect();
+        let own = parts.swap_remove(here);
+        parts.retain(|part| !part.is_empty());
+        (own, parts)
     }
 
     /// The prefixes of this shard that this node keeps, of buckets with so many replicas.
@@ -161,9 +169,7 @@ impl Shard {
         let is_known = |kept: &Kept| kept.epoch == epoch && kept.n_val == n_val;
         if !self.searches.reads.kept.as_ref().is_some_and(is_known) {
             let layout = self.config.layout;
-            let all = layout.prefixes.all();
-            let all = all.map(|prefix| u16::try_from(prefix.0).expect("a prefix has at most 16 bits"));
-            let own = all.filter(|&prefix| layout.shard_of(prefix) == self.config.id.0);
+            let own = all_prefixes(layout).filter(|&prefix| layout.shard_of(prefix) == self.config.id.0);
             let prefixes = own.filter(|&prefix| !self.has_given_up(prefix, n_val)).collect();
             self.searches.reads.kept = Some(Kept { epoch, n_val, prefixes });
         }
@@ -210,6 +216,11 @@ impl Read {
         let next = if is_full { rows.last().cloned() } else { ended };
         Ok(RowsPage { rows, next, others: self.others })
     }
+}
+
+fn all_prefixes(layout: Layout) -> impl Iterator<Item = u16> {
+    let all = layout.prefixes.all();
+    all.map(|prefix| u16::try_from(prefix.0).expect("a prefix has at most 16 bits"))
 }
 
 fn damaged(error: &object::Error) -> Error {
