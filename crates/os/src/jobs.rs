@@ -30,7 +30,7 @@ impl JobThreads {
     /// Starts `threads` threads, one being the usual number. Their disks share the files of `disk`; `wake` is
     /// called after each job's last slice.
     pub fn new(threads: usize, disk: &OsDisk, wake: Wake) -> io::Result<JobThreads> {
-        JobThreads::start(threads, disk, wake, lower_priority)
+        JobThreads::start(threads, disk, wake, || lower_priority(JOB_NICENESS))
     }
 
     fn start(threads: usize, disk: &OsDisk, wake: Wake, begin: fn()) -> io::Result<JobThreads> {
@@ -98,10 +98,10 @@ impl Drop for JobThreads {
     }
 }
 
-/// On Linux the priority is the calling thread's own. Without it jobs only compete harder, so a refusal is
+/// Gives the calling thread this nice value: on Linux it is the thread's own. Without it the thread only competes harder, so a refusal is
 /// no error.
-fn lower_priority() {
-    rustix::process::setpriority_process(None, JOB_NICENESS).ok();
+pub fn lower_priority(niceness: i32) {
+    rustix::process::setpriority_process(None, niceness).ok();
 }
 
 #[cfg(test)]

@@ -18,5 +18,5 @@ mod workers;
 pub use allocator::give_back_large_blocks;
 pub use clock::OsClock;
 pub use disk::{DiskCounters, DiskFigures, FILES_OPEN_MAX, OPS_MAX, OsDisk, Wake, files_max};
-pub use jobs::{JOBS_MAX, JobThreads, JobsEnded};
+pub use jobs::{JOBS_MAX, JobThreads, JobsEnded, lower_priority};
 pub use rng::OsRng;
