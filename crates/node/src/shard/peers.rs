@@ -370,6 +370,7 @@ impl Shard {
         if let Some(peer) = self.peers.of_mut(from) {
             peer.compares_props = theirs.is_some();
         }
+        self.has_heard(from);
         self.on_sign_of_life(from, Some(life), Some(load));
         self.on_known_props(from, theirs);
     }

@@ -3,34 +3,38 @@
 //! 1. [`Shard::begin_stop`] tells all peers, and from then on whoever asks or answers is told with each word about who is there
 //!    ([`Load::STOPPING`](crate::Load::STOPPING)). They choose this node no more, neither to coordinate a write nor as a replica.
 //! 2. What comes meanwhile, from its own clients and from nodes that have not heard yet, is done as ever.
-//! 3. The shard is *drained* when no client's request was begun or under way here for [`QUIET`]. Then the shell closes links and has
-//!    the store stop ([`Shard::begin_close`]).
+//! 3. The shard is *drained* when each peer that can be reached has answered since, so it has heard, and no client's request was begun or under way
+//!    here for [`QUIET`] after that. Then the shell closes links and has the store stop ([`Shard::begin_close`]).
 //!
 //! Left out: how long a stop may take, which is the shell's to say; what is asked of this node as a replica, for whoever asks has other
 //! replicas and keeps hints.
 
 use super::Shard;
+use crate::peer::NodeId;
 use base::Monotonic;
 use std::time::Duration;
 
-/// Without a client's request for so long a node that stops is forgotten by all: each peer that uses it asks every quarter of a second
-/// whether it is there, and what it has sent before it was told arrives within a little more. What was answered last is read by then, too.
+/// Without a client's request for so long a node that stops is forgotten by all that have heard of it: what they had sent before arrives within
+/// that, though it came behind their answer. What was answered last is read by then, too.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// How far a stop is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Stopping {
-    /// When a client's request was seen last, or the stop began.
+    /// When a client's request was seen last, or somebody had not heard, or the stop began.
     busy: Monotonic,
-    /// How many had been begun then.
+    /// How many requests had been begun then.
     begun: u64,
+    /// Peers that have not answered since the stop began: one that waits for a processor may pass a request on before it reads what it was told.
+    unheard: Vec<NodeId>,
 }
 
 impl Shard {
     /// Tells other nodes that this one is about to stop. It goes on serving until it is closed.
     pub fn begin_stop(&mut self) {
         let busy = self.config.clock.now();
-        self.stopping = Some(Stopping { busy, begun: self.requests_begun() });
+        let unheard = self.peers.up().collect();
+        self.stopping = Some(Stopping { busy, begun: self.requests_begun(), unheard });
         self.is_used();
         self.ping_all();
     }
@@ -38,17 +42,26 @@ impl Shard {
     /// Whether nobody waits for a shard that was told to stop, or will ask it anything. Where nobody can be reached, nobody has to hear.
     pub fn is_drained(&self) -> bool {
         let now = self.config.clock.now();
-        let is_quiet = |stopping: Stopping| !self.peers.any_up() || now.since(stopping.busy) >= QUIET;
-        self.stopping.is_some_and(is_quiet) && !self.has_clients()
+        let is_quiet = |stopping: &Stopping| {
+            !self.peers.any_up() || stopping.unheard.is_empty() && now.since(stopping.busy) >= QUIET
+        };
+        self.stopping.as_ref().is_some_and(is_quiet) && !self.has_clients()
     }
 
-    /// Looks whether clients still ask for something.
+    /// Looks whether clients still ask for something, and whether all have heard. Whoever cannot be reached any more need not.
     pub(super) fn tick_stop(&mut self, now: Monotonic) {
         let (begun, has_clients) = (self.requests_begun(), self.has_clients());
-        if let Some(stopping) = &mut self.stopping
-            && (has_clients || stopping.begun != begun)
-        {
-            *stopping = Stopping { busy: now, begun };
+        let Some(stopping) = &mut self.stopping else { return };
+        stopping.unheard.retain(|&node| self.peers.is_up(node));
+        if has_clients || stopping.begun != begun || !stopping.unheard.is_empty() {
+            (stopping.busy, stopping.begun) = (now, begun);
+        }
+    }
+
+    /// A peer has answered a question about who is there: it was told with it.
+    pub(super) fn has_heard(&mut self, node: NodeId) {
+        if let Some(stopping) = &mut self.stopping {
+            stopping.unheard.retain(|&unheard| unheard != node);
         }
     }
 

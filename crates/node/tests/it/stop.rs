@@ -56,6 +56,29 @@ fn what_comes_meanwhile_is_done_and_puts_the_end_off() {
     assert_eq!(cluster.values(0, "k"), ["v"]);
 }
 
+/// It may wait for a processor, and pass a request on before it reads what it was told.
+#[test]
+fn who_has_not_heard_is_waited_for_while_it_can_be_reached() {
+    let data = folder();
+    let mut cluster = five(&data);
+    cluster.cut(2);
+    begin_stop(&mut cluster, 1);
+    cluster.pass(Duration::from_millis(1_000));
+    assert!(!is_drained(&cluster, 1), "node 2 has not heard");
+    cluster.cuts.clear();
+    cluster.pass(Duration::from_millis(400));
+    assert!(!is_drained(&cluster, 1), "what it has sent before may be on its way");
+    cluster.pass(Duration::from_millis(500));
+    assert!(is_drained(&cluster, 1));
+
+    let data = folder();
+    let mut cluster = five(&data);
+    cluster.cut(2);
+    begin_stop(&mut cluster, 1);
+    cluster.pass(Duration::from_millis(3_000));
+    assert!(is_drained(&cluster, 1), "node 2 cannot be reached any more");
+}
+
 #[test]
 fn who_reaches_nobody_has_nobody_to_tell() {
     let data = folder();
