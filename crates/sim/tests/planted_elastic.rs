@@ -7,8 +7,9 @@ use base::planted::Planted;
 use sim::elastic::{Shape, second_thoughts};
 
 const SHAPE: Shape = Shape { nodes: 9, partitions: 64 };
-/// A life of these in which an operator has second thoughts shows them soon.
-const SEEDS: planting::Seeds = planting::Seeds { first: 0, max: 30, more: 2 };
+/// A life of these in which an operator has second thoughts shows them soon; the second mutant after 36, and more or fewer whenever times change.
+/// A life takes a twentieth of a second.
+const SEEDS: planting::Seeds = planting::Seeds { first: 0, max: 120, more: 2 };
 
 fn is_caught(bug: Planted) {
     planting::is_caught_in(&|seed| second_thoughts(seed, SHAPE).err(), SEEDS, bug);
