@@ -1,6 +1,6 @@
 //! The seeds that once broke a promise keep it now.
 
-use sim::cluster::transfer;
+use sim::cluster::{gossip, transfer};
 use sim::trace::Keep;
 use sim::{Kind, Seed};
 
@@ -29,6 +29,13 @@ fn copies_that_broke_a_promise_keep_it_now() {
         let copied = transfer::run(Seed(seed), 1_000);
         assert!(copied.is_ok(), "seed {seed}: {copied:?}");
     }
+}
+
+/// There were rings with fewer partitions than nodes, of which no cluster could be founded.
+#[test]
+fn many_nodes_come_to_agree_on_properties() {
+    let outcome = gossip::run(Seed(0), 40, 20);
+    assert!(outcome.is_ok(), "{outcome:?}");
 }
 
 #[test]
