@@ -18,7 +18,7 @@ fn copy_begun_anew() {
 
 #[test]
 fn given_up_searched() {
-    let seeds = Seeds { first: 17, max: 40, more: 0 };
+    let seeds = Seeds { first: 28, max: 40, more: 0 };
     is_caught_in(&|seed| transfer::run(seed, 1_000).err(), seeds, Planted::GivenUpSearched);
 }
 

@@ -4,7 +4,7 @@ use super::run::stop_by_signal;
 use super::scenario::play_in;
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use bench::Control;
-use bench::experiments::{Experiment, Figure, Found, Row, all};
+use bench::experiments::{Experiment, Figure, Found, Measured, Rings, Row, Subject, all};
 use bench::scenario::{Engines, Played, Scenario};
 use clap::ValueHint;
 use results::Results;
@@ -58,30 +58,36 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             )?;
             continue;
         }
-        if let Some(engines) = &experiment.engines {
-            wrong.extend(run_engines(experiment, engines, &out, &control)?);
-            continue;
+        match &experiment.subject {
+            Subject::Nodes => wrong.extend(run_nodes(experiment, &out, &control)?),
+            Subject::Engines(engines) => wrong.extend(run_engines(experiment, engines, &out, &control)?),
+            Subject::Rings(rings) => run_rings(experiment, rings, &out, &control)?,
         }
-        let mut rounds = Vec::new();
-        for round in 1..=experiment.rounds {
-            let folder = out.join(&experiment.name).join(round.to_string());
-            let results = folder.join("results");
-            let scenario = Scenario::read(&experiment.write(&folder)?)?;
-            let summary = play_in(&scenario, &folder.join("data"), &results, &control.for_another())?;
-            let failures = summary.verdict.failures.iter();
-            wrong.extend(failures.map(|failure| format!("{}, round {round}: {failure}", experiment.name)));
-            std::fs::remove_dir_all(folder.join("data"))?;
-            rounds.push(Results::open(&results)?);
-            if control.is_stopped() {
-                return Err(Failure::new(FAILED, "stopped"));
-            }
-        }
-        show(experiment, &experiment.judge(&rounds))?;
     }
     match wrong.is_empty() {
         true => Ok(()),
         false => Err(Failure::new(FAILED, format!("wrong: {}", wrong.join("; ")))),
     }
+}
+
+/// Plays scenarios, round by round, and prints what they came to; says what was wrong.
+fn run_nodes(experiment: &Experiment, out: &Path, control: &Control) -> Result<Vec<String>, Failure> {
+    let (mut rounds, mut wrong) = (Vec::new(), Vec::new());
+    for round in 1..=experiment.rounds {
+        let folder = out.join(&experiment.name).join(round.to_string());
+        let results = folder.join("results");
+        let scenario = Scenario::read(&experiment.write(&folder)?)?;
+        let summary = play_in(&scenario, &folder.join("data"), &results, &control.for_another())?;
+        let failures = summary.verdict.failures.iter();
+        wrong.extend(failures.map(|failure| format!("{}, round {round}: {failure}", experiment.name)));
+        std::fs::remove_dir_all(folder.join("data"))?;
+        rounds.push(Results::open(&results)?);
+        if control.is_stopped() {
+            return Err(Failure::new(FAILED, "stopped"));
+        }
+    }
+    show(experiment, &experiment.judge(&rounds))?;
+    Ok(wrong)
 }
 
 /// Takes engines through their stages, round by round, and prints what they came to; says what was wrong.
@@ -115,8 +121,40 @@ fn run_engines(
     left_out.dedup();
     left_out.iter().try_for_each(|line| writeln!(stdout, "{line}"))?;
     drop(stdout);
-    show(experiment, &experiment.judge_engines(&rounds))?;
+    show(experiment, &experiment.judge_engines(engines, &rounds))?;
     Ok(wrong)
+}
+
+/// Measures rings, round by round, and prints what they came to.
+fn run_rings(experiment: &Experiment, rings: &Rings, out: &Path, control: &Control) -> Result<(), Failure> {
+    let folder = out.join(&experiment.name);
+    std::fs::create_dir_all(&folder)?;
+    let mut rounds = Vec::new();
+    for _ in 0..experiment.rounds {
+        rounds.push(rings.measure(&folder, control)?);
+        if control.is_stopped() {
+            return Err(Failure::new(FAILED, "stopped"));
+        }
+    }
+    show_rings(rings, &rounds)?;
+    show(experiment, &experiment.judge_rings(rings, &rounds))
+}
+
+/// What each ring came to, in the last round.
+fn show_rings(rings: &Rings, rounds: &[Measured]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    write!(out, "\n{:<14}", "ring")?;
+    rings.figures.iter().try_for_each(|figure| write!(out, " {:>16}", figure.to_string()))?;
+    writeln!(out)?;
+    for shape in &rings.shapes {
+        write!(out, "{:<14}", shape.to_string())?;
+        let figures = rings.figures.iter().map(|&figure| rounds.last()?.get(&(*shape, figure)));
+        for value in figures {
+            write!(out, " {:>16}", value.map_or("-".to_owned(), |value| short(*value)))?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 /// What each engine came to in each stage, of the last round.

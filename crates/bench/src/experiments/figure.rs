@@ -1,7 +1,7 @@
 //! The figures of a run that experiments compare.
 
-use crate::scenario::Played;
-use results::{Counters, Kind, OperationSummary, Results};
+use crate::scenario::{DONE, Played};
+use results::{Counters, Event, Kind, OperationSummary, Results, Second, ServerSecond};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,6 +60,12 @@ pub enum Figure {
     Rebuilds,
     /// Microseconds that these took for each key, while a part of one was under way.
     RebuildUs,
+    /// Seconds from when the scenario's first step was begun until the last was done, where that is a command.
+    StepsS,
+    /// What the busiest server used in the last quarter of the run, in percent of a core.
+    BusiestPercent,
+    /// Resident memory of the server that has most: the median of the last quarter.
+    MemoryMib,
 }
 
 impl Figure {
@@ -74,7 +80,9 @@ impl Figure {
             | Figure::P999Ms
             | Figure::P9999Ms
             | Figure::MaxMs => "ms",
-            Figure::SpaceMib => "MiB",
+            Figure::SpaceMib | Figure::MemoryMib => "MiB",
+            Figure::StepsS => "s",
+            Figure::BusiestPercent => "% of a core",
             Figure::Failed => "operations",
             Figure::Lost => "values",
             Figure::WrongRows => "rows",
@@ -134,6 +142,20 @@ impl Figure {
             Figure::RebuildUs => {
                 let keys = counted(results, "rebuild_keys").filter(|keys| *keys > 0.0)?;
                 counted(results, "rebuild_micros").map(|micros| micros / keys)
+            }
+            Figure::StepsS => steps(&results.events),
+            Figure::BusiestPercent => {
+                let busy = |server: &[&ServerSecond]| {
+                    let used: u64 = server.iter().map(|it| it.cpu_us).sum();
+                    Some(used as f64 / 1e4 / server.len() as f64)
+                };
+                most(&last_quarter(results), busy)
+            }
+            Figure::MemoryMib => {
+                let resident = |server: &[&ServerSecond]| {
+                    median(&server.iter().map(|it| mib(it.rss_bytes)).collect::<Vec<_>>())
+                };
+                most(&last_quarter(results), resident)
             }
         }
     }
@@ -206,6 +228,32 @@ fn memory_grown(results: &Results) -> Option<f64> {
     ratio(median(third)?, median(last)?)
 }
 
+/// From the first step to the end of the last; none where that was not marked.
+fn steps(events: &[Event]) -> Option<f64> {
+    let is_step = |event: &&Event| matches!(&*event.kind, "fault" | "repair" | "job");
+    let (first, last) = (events.iter().find(is_step)?, events.iter().rfind(is_step)?);
+    let end = events.iter().rfind(|event| event.text.strip_prefix(DONE) == Some(&last.text))?;
+    Some(end.at_s - first.at_s)
+}
+
+/// What each server did in the last quarter of the measured seconds.
+fn last_quarter(results: &Results) -> BTreeMap<u32, Vec<&ServerSecond>> {
+    let seconds: Vec<&Second> = results.measured().collect();
+    let mut servers: BTreeMap<u32, Vec<&ServerSecond>> = BTreeMap::new();
+    for server in seconds[seconds.len() - seconds.len() / 4..].iter().flat_map(|second| &second.servers) {
+        servers.entry(server.server).or_default().push(server);
+    }
+    servers
+}
+
+/// The most of all servers.
+fn most(
+    servers: &BTreeMap<u32, Vec<&ServerSecond>>,
+    of: impl Fn(&[&ServerSecond]) -> Option<f64>,
+) -> Option<f64> {
+    servers.values().filter_map(|server| of(server)).max_by(f64::total_cmp)
+}
+
 fn ratio(first: f64, last: f64) -> Option<f64> {
     (first > 0.0).then(|| last / first)
 }
@@ -219,8 +267,8 @@ fn median(part: &[f64]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{grown, held, median};
-    use results::Counters;
+    use super::{grown, held, median, steps};
+    use results::{Counters, Event};
     use std::collections::BTreeMap;
 
     #[test]
@@ -233,6 +281,27 @@ mod tests {
         let all = [counters(0, 0, 1.0), counters(0, 1, 5.0), counters(4, 0, 4.0), counters(4, 1, 2.0)];
         assert_eq!(grown(all.iter(), "n"), Some(5.0));
         assert_eq!(grown(all.iter(), "m"), None);
+    }
+
+    #[test]
+    fn steps_take_from_the_beginning_of_the_first_to_the_end_of_the_last() {
+        let event = |at_s, kind: &str, text: &str| Event {
+            at_s,
+            kind: kind.to_owned(),
+            text: text.to_owned(),
+            server: None,
+        };
+        let mut all = vec![
+            event(0.0, "phase", "warm-up"),
+            event(2.0, "repair", "start n4"),
+            event(2.5, "job", "run it"),
+            event(5.5, "note", "done: run it"),
+            event(9.0, "phase", "the end"),
+            event(9.5, "note", "a remark"),
+        ];
+        assert_eq!(steps(&all), Some(3.5));
+        all.remove(3);
+        assert_eq!((steps(&all), steps(&all[..1])), (None, None));
     }
 
     #[test]

@@ -11,11 +11,15 @@
 //! Where the scenario is of storage engines ([`Engines`]), the file has stages too, and a row may say of which engine and stage it is, and over which
 //! other engine: its figure is their ratio then. An engine that was not played has no rows, and reaches no bar.
 //!
+//! Where it is of rings ([`Rings`]), nothing is played: figures are of the ring alone, and a row may say of which ring, and over which other.
+//!
 //! Left out: other servers beside ours (a run of `annulet bench` against them, and `bench compare`).
 
 mod figure;
+mod rings;
 
 pub use figure::Figure;
+pub use rings::{Measured, Rings};
 
 use crate::scenario::{Engines, Played, Scenario};
 use crate::{Error, Workload};
@@ -47,10 +51,21 @@ pub struct Experiment {
     pub rounds: u8,
     /// What is to be shown.
     pub rows: Vec<Row>,
-    /// The engines that are played instead of nodes, if it is about these.
-    pub engines: Option<Engines>,
+    /// What it is about.
+    pub subject: Subject,
     scenario: Table,
     workload: Table,
+}
+
+/// What an experiment is about.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// Nodes, that are played as a scenario.
+    Nodes,
+    /// Storage engines, each played alone.
+    Engines(Engines),
+    /// The ring alone.
+    Rings(Rings),
 }
 
 /// A figure that is compared.
@@ -59,15 +74,17 @@ pub struct Experiment {
 pub struct Row {
     /// What it is.
     pub name: String,
-    /// Which figure of a run.
-    pub figure: Figure,
+    /// Which figure.
+    pub figure: AnyFigure,
     /// Of which operation; of all if it is not said.
     pub label: Option<String>,
     /// Of which engine, where there are several; the first if it is not said.
     pub engine: Option<String>,
     /// Of which of the engine's stages; the last if it is not said.
     pub stage: Option<String>,
-    /// Over the same figure of which engine.
+    /// Of which ring, where there are several; the first if it is not said.
+    pub ring: Option<String>,
+    /// Over the same figure of which engine, or which ring.
     pub over: Option<String>,
     /// What was published, in the figure's unit.
     pub seed: Option<f64>,
@@ -75,6 +92,16 @@ pub struct Row {
     pub at_least: Option<f64>,
     /// The bar, from above.
     pub at_most: Option<f64>,
+}
+
+/// A figure of a run, or of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "there is no such figure")]
+pub enum AnyFigure {
+    /// Of a run.
+    Run(Figure),
+    /// Of a ring.
+    Ring(crate::rings::Figure),
 }
 
 /// What a row came to.
@@ -163,16 +190,17 @@ impl Experiment {
         if !(1..=ROUNDS_MAX).contains(&file.rounds) {
             return Err(format!("rounds: from 1 to {ROUNDS_MAX}"));
         }
-        let engines = match file.scenario.contains_key("engines") && file.needs.is_none() {
-            true => Some(Engines::parse(&file.scenario, &file.workload, &file.stages)?),
-            false if !file.stages.is_empty() => {
-                return Err("[[stage]] goes with `engines` in [scenario]".to_owned());
-            }
-            false => None,
-        };
-        if engines.is_none() {
+        let is_about = |what: &str| file.scenario.contains_key(what) && file.needs.is_none();
+        let subject = if is_about("engines") {
+            Subject::Engines(Engines::parse(&file.scenario, &file.workload, &file.stages)?)
+        } else if !file.stages.is_empty() {
+            return Err("[[stage]] goes with `engines` in [scenario]".to_owned());
+        } else if is_about("rings") {
+            Subject::Rings(Rings::parse(&file.scenario, &file.workload, &file.rows)?)
+        } else {
             file.scenario.insert("workload".to_owned(), Value::from(WORKLOAD));
-        }
+            Subject::Nodes
+        };
         let experiment = Experiment {
             name: name.to_owned(),
             title: file.title,
@@ -180,7 +208,7 @@ impl Experiment {
             needs: file.needs,
             rounds: file.rounds,
             rows: file.rows,
-            engines,
+            subject,
             scenario: file.scenario,
             workload: file.workload,
         };
@@ -192,17 +220,23 @@ impl Experiment {
 
     /// Everything that can be found out before anything is started.
     fn check(&self) -> Result<(), String> {
-        if let Some(engines) = &self.engines {
-            return self.check_rows(engines);
-        }
-        Scenario::parse(&self.scenario.to_string()).map_err(|what| format!("[scenario]: {what}"))?;
-        let workload =
-            Workload::parse(&self.workload.to_string(), "[workload]").map_err(|error| error.to_string())?;
         if self.rows.is_empty() {
             return Err("there is no [[row]]".to_owned());
         }
+        match &self.subject {
+            Subject::Nodes => self.check_nodes(),
+            Subject::Engines(engines) => self.check_engines(engines),
+            Subject::Rings(rings) => self.rows.iter().try_for_each(|row| rings.check(row)),
+        }
+    }
+
+    fn check_nodes(&self) -> Result<(), String> {
+        Scenario::parse(&self.scenario.to_string()).map_err(|what| format!("[scenario]: {what}"))?;
+        let workload =
+            Workload::parse(&self.workload.to_string(), "[workload]").map_err(|error| error.to_string())?;
         let labels = workload.labels();
         for row in &self.rows {
+            row.check_run()?;
             if row.engine.is_some() || row.stage.is_some() || row.over.is_some() {
                 return Err(format!("row {:?}: there are no engines", row.name));
             }
@@ -214,11 +248,9 @@ impl Experiment {
     }
 
     /// That each row is of an engine, a stage and an operation that there are.
-    fn check_rows(&self, engines: &Engines) -> Result<(), String> {
-        if self.rows.is_empty() {
-            return Err("there is no [[row]]".to_owned());
-        }
+    fn check_engines(&self, engines: &Engines) -> Result<(), String> {
         for row in &self.rows {
+            row.check_run()?;
             let wrong = |what: String| format!("row {:?}: {what}", row.name);
             let mut named = [&row.engine, &row.over].into_iter().flatten();
             if let Some(name) = named.find(|name| !engines.names.contains(name)) {
@@ -256,18 +288,17 @@ impl Experiment {
     /// What each row came to over the rounds; `None` where a run has no such figure.
     pub fn judge(&self, rounds: &[Results]) -> Vec<Option<Found>> {
         let figures =
-            |row: &Row| rounds.iter().map(|results| row.figure.of(results, row.label.as_deref())).collect();
+            |row: &Row| rounds.iter().map(|results| row.run()?.of(results, row.label.as_deref())).collect();
         self.rows.iter().map(|row| row.judge(figures(row))).collect()
     }
 
     /// The same, where each round has played engines.
-    pub fn judge_engines(&self, rounds: &[Vec<Played>]) -> Vec<Option<Found>> {
-        let Some(engines) = &self.engines else { return vec![None; self.rows.len()] };
+    pub fn judge_engines(&self, engines: &Engines, rounds: &[Vec<Played>]) -> Vec<Option<Found>> {
         let figure = |row: &Row, round: &[Played]| {
             let stage = row.stage.as_deref().unwrap_or(engines.last());
             let of = |engine: &str| {
                 let played = round.iter().find(|it| it.engine == engine && it.stage == stage)?;
-                row.figure.of_played(played, row.label.as_deref())
+                row.run()?.of_played(played, row.label.as_deref())
             };
             let ours = of(row.engine.as_deref().unwrap_or(&engines.names[0]))?;
             match &row.over {
@@ -278,12 +309,38 @@ impl Experiment {
         let figures = |row: &Row| rounds.iter().map(|round| figure(row, round)).collect();
         self.rows.iter().map(|row| row.judge(figures(row))).collect()
     }
+
+    /// The same, where each round has measured rings.
+    pub fn judge_rings(&self, rings: &Rings, rounds: &[Measured]) -> Vec<Option<Found>> {
+        let figures = |row: &Row| rounds.iter().map(|round| rings.figure(row, round)).collect();
+        self.rows.iter().map(|row| row.judge(figures(row))).collect()
+    }
 }
 
 impl Row {
     /// What it is counted in: nothing, if it is a ratio.
     pub fn unit(&self) -> &'static str {
-        if self.over.is_some() { "" } else { self.figure.unit() }
+        match self.figure {
+            _ if self.over.is_some() => "",
+            AnyFigure::Run(figure) => figure.unit(),
+            AnyFigure::Ring(figure) => figure.unit(),
+        }
+    }
+
+    /// Its figure of a run, if it is one.
+    fn run(&self) -> Option<Figure> {
+        match self.figure {
+            AnyFigure::Run(figure) => Some(figure),
+            AnyFigure::Ring(_) => None,
+        }
+    }
+
+    /// That it is of a run.
+    fn check_run(&self) -> Result<(), String> {
+        match self.ring.is_none() && self.run().is_some() {
+            true => Ok(()),
+            false => Err(format!("row {:?}: there are no rings", self.name)),
+        }
     }
 
     fn judge(&self, figures: Option<Vec<f64>>) -> Option<Found> {

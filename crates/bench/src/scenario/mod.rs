@@ -23,3 +23,4 @@ pub use engines::{Engines, Played};
 pub use nodes::Plan;
 pub use parse::{Action, Limits, Scenario, Step};
 pub use play::{Launch, play};
+pub use steps::DONE;

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// Between two looks at the run's clock: a mark is drawn at the time at which its step was done, not planned.
 const POLL: Duration = Duration::from_millis(10);
 
+/// How a mark begins that says when a command has ended.
+pub const DONE: &str = "done: ";
+
 /// What steps are done to.
 pub struct Stage<'a> {
     /// The processes.
@@ -50,6 +53,9 @@ impl Stage<'_> {
         if let Err(error) = &done {
             control.mark("note", &format!("failed: {}: {error}", action.text()), server);
             control.stop();
+        } else if matches!(action, Action::Run(_)) {
+            // What is done to a node is over at once, or when it serves.
+            control.mark("note", &format!("{DONE}{}", action.text()), server);
         }
         done.map_err(|error| {
             Error::Unusable(format!("second {}: {}: {error}", step.at.as_secs_f64(), action.text()))

@@ -86,7 +86,7 @@ pub struct TransferStatus {
     pub next: Monotonic,
     /// How often it has failed since it last went on.
     pub failures: u32,
-    /// Why it failed last.
+    /// Why it failed last, or that the sender cannot be reached.
     pub reason: Option<Error>,
     /// Keys that have come since the start of this process.
     pub objects: u64,
@@ -110,12 +110,20 @@ impl Shard {
             moved: pull.moved,
             next: pull.again,
             failures: pull.failures,
-            reason: pull.reason.clone(),
+            reason: self.held_up(from, pull),
             objects: pull.objects,
             bytes: pull.bytes,
             lossy: self.partitions_of(copies.losses.of(from)),
         };
         copies.pulls.iter().map(status).collect()
+    }
+
+    /// Why nothing comes of what is left: nobody asks whoever cannot be reached, so no question of its fails.
+    fn held_up(&self, from: NodeId, pull: &Pull) -> Option<Error> {
+        match pull.has_more() && !self.peers.is_up(from) {
+            true => Some(Error::Unreachable),
+            false => pull.reason.clone(),
+        }
     }
 
     /// How many partitions these prefixes are in, by the finest ring that is in force or comes.

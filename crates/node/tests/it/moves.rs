@@ -297,6 +297,29 @@ fn copies_are_made_for_numbers_of_replicas_that_only_others_know_of() {
     assert_eq!((asked(&[3]), asked(&[1]) > known), (known, true), "for those that it knows itself, too");
 }
 
+/// Nobody asks whoever it cannot reach, so no question failed either, and operators were not told why nothing came.
+#[test]
+fn a_copy_whose_sender_was_never_reached_says_why_nothing_comes() {
+    let data = folder();
+    let mut cluster = filled(&data);
+    let (old, new) = (ring(1, &[0, 1, 2]), ring(2, &[0, 1, 3]));
+    cluster.stop(2);
+    cluster.stop(3);
+    cluster.start(3);
+    cluster.pass(Duration::from_secs(1));
+    cluster.nodes[3].as_mut().unwrap().topology(topology(3, 2, [None, Some(&old), Some(&new)]));
+    cluster.pass(Duration::from_secs(60));
+    let [status] = &cluster.nodes[3].as_ref().unwrap().transfers()[..] else { panic!("one leaves") };
+    assert_eq!((status.from, status.running, status.failures), (NodeId(2), false, 0));
+    assert!(status.partitions_left > 0);
+    assert_eq!(status.reason, Some(kv::Error::Unreachable));
+    cluster.start(2);
+    cluster.nodes[2].as_mut().unwrap().topology(topology(2, 2, [None, Some(&old), Some(&new)]));
+    cluster.pass(Duration::from_secs(5));
+    let status = &cluster.nodes[3].as_ref().unwrap().transfers()[0];
+    assert_eq!((status.partitions_left, &status.reason), (0, &None));
+}
+
 /// Keys of a bucket with one replica, written through node 2, of which all are acknowledged.
 fn put_single(cluster: &mut Cluster, keys: std::ops::Range<usize>) {
     for key in keys {

@@ -61,11 +61,22 @@ impl World {
                 if machine.deaths == machine.disk.deaths() {
                     damage::check_failed_start(&error, self.causes())?;
                     machine.disk.power_cut();
+                    if matches!(error, engine::Error::Damaged(_)) {
+                        self.give_up_node(at);
+                    }
                 }
             }
         }
         self.follow_up(at);
         Ok(())
+    }
+
+    /// A node that has lost bucket properties does not start, however often that is tried: its operator says that it is down.
+    fn give_up_node(&mut self, at: usize) {
+        self.trace.line(format_args!("n{at} is given up"));
+        self.hosts[at].gone = true;
+        self.checks.on_loss(at, self.events.now());
+        self.on_disk_changed(at);
     }
 
     /// Puts another disk in, if the world has decided to.

@@ -213,6 +213,7 @@ impl Plan {
     /// One in which nothing goes wrong by chance, with so many nodes: what does, a script does.
     pub(super) fn calm(seed: Seed, nodes: usize) -> Plan {
         let rng = &mut seed.stream("calm plan", 0);
+        let count = u32::try_from(nodes).expect("few nodes");
         let troubles = Troubles {
             partitions: false,
             one_way: false,
@@ -226,7 +227,8 @@ impl Plan {
         Plan {
             founders: None,
             shards: vec![1; nodes],
-            ring_size: 1 << between(rng, 3, 6),
+            // Each node owns something.
+            ring_size: (1 << between(rng, 3, 6)).max(count.next_power_of_two()),
             backend: Backend::Annulet,
             types: TypeBackends::default(),
             options: draw::options(rng, Durability::Sync),

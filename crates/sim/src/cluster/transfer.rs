@@ -3,7 +3,8 @@
 //! 1. *Loading*: four nodes are given objects.
 //! 2. In some seeds one of them has blocks of its tables damaged, and in some the disk of who is to come is slow.
 //! 3. *Moving*: a fifth node joins. Now and then, at so many objects that were sent, its copy is cut: it dies, or one of those it
-//!    copies from does, or a link is cut, or it stands still for a while.
+//!    copies from does, or a link is cut, or it stands still for a while. If a node that has lost bucket properties dies, it does not start
+//!    again, and is said to be down.
 //! 4. Once it is cut from all others for a minute. Then its status says since when nothing has come, and why: what operators are
 //!    warned by.
 //! 5. *Looking*: it has every object that it is to have, each of which was confirmed.
@@ -27,7 +28,7 @@ use base::rng::SplitMix64;
 use base::{Clock, Monotonic, Rng};
 use bytes::Bytes;
 use kv::replica::{Ask, Reason};
-use node::PeerMessage;
+use node::{PeerMessage, Shard, TransferStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
@@ -166,7 +167,7 @@ impl Transfer {
 impl World {
     pub(super) fn play_transfer(&mut self, transfer: &mut Transfer) -> Verdict {
         if self.events.now() > Monotonic(0) + ALL_MAX {
-            let what = format!("{:?}, {}", transfer.step, transfer.outcome);
+            let what = format!("{:?}, {}, {:?}", transfer.step, transfer.outcome, self.transfers());
             return Err(Violation::new("a copy that is cut comes to its end", what));
         }
         match transfer.step {
@@ -236,6 +237,10 @@ impl World {
             self.trace.line(format_args!("n{at}: {} is damaged at {offset}", path.display()));
             disk.flip_bit(path, offset, bit);
         }
+        // A copy that cannot be read is replaced by the next that is sent, which may have less: what it had, others have.
+        for place in self.places() {
+            self.checks.release(at, &super::auditor::name(place));
+        }
     }
 
     fn are_primaries_to_be(&self, place: Place) -> Vec<usize> {
@@ -243,10 +248,15 @@ impl World {
         primaries_of(self.mover.ring_to_be(), &bucket.name, &key)
     }
 
+    /// How far the newcomer says that its copies are.
+    fn transfers(&self) -> Vec<TransferStatus> {
+        let process = self.hosts[NEWCOMER].machine.process.iter();
+        process.flat_map(|process| process.shards.iter().flatten()).flat_map(Shard::transfers).collect()
+    }
+
     /// Those that the newcomer is being sent a part by.
-    fn senders(&mut self) -> usize {
-        let Some(shard) = self.hosts[NEWCOMER].machine.shard(0) else { return 0 };
-        shard.transfers().iter().filter(|transfer| transfer.running).count()
+    fn senders(&self) -> usize {
+        self.transfers().iter().filter(|transfer| transfer.running).count()
     }
 
     fn cut_copy(&mut self, transfer: &mut Transfer) {
@@ -307,10 +317,14 @@ impl World {
     /// A copy that stands still says so: nothing has come for nearly as long, and why.
     fn check_standstill(&mut self) -> Verdict {
         let now = self.hosts[NEWCOMER].machine.clock.now();
-        let Some(shard) = self.hosts[NEWCOMER].machine.shard(0) else { return Ok(()) };
-        let transfers = shard.transfers();
-        let says = |it: &node::TransferStatus| {
-            it.partitions_left > 0 && now.since(it.moved) >= STANDSTILL_FOR / 2 && it.reason.is_some()
+        if self.hosts[NEWCOMER].machine.process.is_none() {
+            return Ok(());
+        }
+        let transfers = self.transfers();
+        // Its clock begins with its process, which a crash that was to come may have ended meanwhile.
+        let still = STANDSTILL_FOR.min(now.since(Monotonic(0))) / 2;
+        let says = |it: &TransferStatus| {
+            it.partitions_left > 0 && now.since(it.moved) >= still && it.reason.is_some()
         };
         if transfers.iter().any(says) {
             return Ok(());

@@ -1,0 +1,339 @@
+//! The ring alone, measured in this process: no node is started.
+//!
+//! A [`Shape`] is so many partitions of so many nodes, all of one weight and in one zone, claimed; a [`Figure`] is what something costs
+//! on it. [`Figure::measure`] makes the ring, does what is measured once to warm up, and once more under a clock. Times are CPU times of the
+//! thread, so that others who want the core do not count; that of a file is the wall's, since it waits for the disk.
+//!
+//! Left out: the hash of a key, which comes before a preference list; how nodes agree on a ring (`sim --changes`).
+
+mod change;
+mod file;
+
+use crate::Error;
+use base::rng::SplitMix64;
+use base::{Monotonic, Rng};
+use change::Change;
+use ring::{
+    Limits, Member, MemberState, Members, NodeId, NodeSet, Partition, Ring, RingHandle, RingSize,
+    RingVersion, Transfers,
+};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Preference lists in a round: enough for caches to be as they are on a busy node.
+const LISTS: usize = 1_000_000;
+/// Looks at the ring in a round.
+const LOOKS: u32 = 10_000_000;
+/// Of all nodes one in so many is down.
+const DOWN: u16 = 10;
+/// Replicas.
+const N_VAL: usize = 3;
+/// Partitions of a ring that are tried for the slowest: enough to find a bad one, and few enough for a second.
+const TRIED: u32 = 64;
+/// How often each of them is tried: the best of these is its own, and not an interrupt's.
+const TRIES: usize = 30;
+
+/// How large a ring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Shape {
+    partitions: RingSize,
+    nodes: u16,
+}
+
+/// What is measured of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Figure {
+    /// A preference list of three nodes that are up, of a partition drawn at random, while a tenth of all nodes is down: the mean of a million.
+    ListNs,
+    /// The same while all are up.
+    ListAllUpNs,
+    /// The slowest partition's, while those are down that would be named first.
+    ListWorstUs,
+    /// A look at the ring that was published last.
+    LookNs,
+    /// To make a ring of its owners, and to publish it.
+    PublishMs,
+    /// How often readers take the ring anew where one is published that is none later.
+    PublishedAgain,
+    /// To replace the file of the metadata log by one that has the ring, durably.
+    FileMs,
+    /// A covering set of all partitions, while a tenth of the nodes is down.
+    CoverMs,
+    /// To claim all partitions anew.
+    ClaimS,
+    /// To claim them when a node joins.
+    JoinS,
+    /// When one leaves.
+    LeaveS,
+    /// When one takes another's place.
+    ReplaceS,
+    /// When a node joins, of nodes in ten zones.
+    #[serde(rename = "join-10-zones-s")]
+    JoinTenZonesS,
+    /// Of nodes in three zones, which are too few for neighbours to differ: so it searches to its bound.
+    #[serde(rename = "join-3-zones-s")]
+    JoinThreeZonesS,
+    /// Partitions that move when a node joins, over those that it is to have.
+    JoinMoved,
+    /// Then, those of the node that has most less those of the one that has fewest.
+    JoinUneven,
+    /// Then, partitions whose copies are on fewer nodes than they could be.
+    JoinShortfalls,
+    /// To plan what is copied to whom when a node joins.
+    PlanMs,
+    /// To carry that plan out, without the copies.
+    CarryOutMs,
+}
+
+impl Figure {
+    /// What it is counted in.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Figure::ListNs | Figure::ListAllUpNs | Figure::LookNs => "ns",
+            Figure::ListWorstUs => "us",
+            Figure::PublishMs | Figure::FileMs | Figure::CoverMs | Figure::PlanMs | Figure::CarryOutMs => {
+                "ms"
+            }
+            Figure::ClaimS
+            | Figure::JoinS
+            | Figure::LeaveS
+            | Figure::ReplaceS
+            | Figure::JoinTenZonesS
+            | Figure::JoinThreeZonesS => "s",
+            Figure::PublishedAgain => "times",
+            Figure::JoinUneven | Figure::JoinShortfalls => "partitions",
+            Figure::JoinMoved => "",
+        }
+    }
+
+    /// Of a ring of this shape. A file is written in `folder`, which must be there, and removed.
+    ///
+    /// # Errors
+    /// If there can be no such ring, or the file cannot be written.
+    pub fn measure(self, shape: Shape, folder: &Path) -> Result<f64, Error> {
+        match self {
+            Figure::ListNs => shape.lists(&shape.down()),
+            Figure::ListAllUpNs => shape.lists(&NodeSet::new()),
+            Figure::ListWorstUs => shape.worst(),
+            Figure::LookNs => shape.looks(),
+            Figure::PublishMs => shape.publish(),
+            Figure::PublishedAgain => shape.publish_again(),
+            Figure::FileMs => file::replace(shape, folder).map(|took| took.as_secs_f64() * 1e3),
+            Figure::CoverMs => shape.cover(),
+            Figure::ClaimS => change::ANEW.claim(shape).map(|it| it.took_s),
+            Figure::JoinS => change::JOIN.claim(shape).map(|it| it.took_s),
+            Figure::LeaveS => change::LEAVE.claim(shape).map(|it| it.took_s),
+            Figure::ReplaceS => change::REPLACE.claim(shape).map(|it| it.took_s),
+            Figure::JoinTenZonesS => Change { zones: 10, ..change::JOIN }.claim(shape).map(|it| it.took_s),
+            Figure::JoinThreeZonesS => Change { zones: 3, ..change::JOIN }.claim(shape).map(|it| it.took_s),
+            Figure::JoinMoved => change::JOIN.claim(shape).map(|it| it.moved_over_least()),
+            Figure::JoinUneven => change::JOIN.claim(shape).map(|it| it.uneven()),
+            Figure::JoinShortfalls => change::JOIN.claim(shape).map(|it| it.shortfalls as f64),
+            Figure::PlanMs => shape.plan().map(|(planned, _)| planned),
+            Figure::CarryOutMs => shape.plan().map(|(_, carried_out)| carried_out),
+        }
+    }
+}
+
+impl Shape {
+    /// So many partitions of so many nodes.
+    ///
+    /// # Errors
+    /// What cannot be.
+    pub fn new(partitions: u32, nodes: u16) -> Result<Shape, String> {
+        let size = RingSize::new(partitions).map_err(|error| error.to_string())?;
+        // One more may join, and one may leave.
+        match nodes > 0 && u32::from(nodes) <= partitions {
+            true => Ok(Shape { partitions: size, nodes }),
+            false => Err(format!("a ring of {partitions} partitions has 1 to {partitions} nodes")),
+        }
+    }
+
+    /// Members in so many zones, of which these leave.
+    fn members(self, joining: u16, zones: u16, leave: &[u16]) -> Result<Arc<Members>, Error> {
+        let member = |id: u16| {
+            let member = Member::new(NodeId(id), &format!("node{id}"));
+            let state = if leave.contains(&id) { MemberState::Leaving } else { MemberState::Valid };
+            Member { zone: format!("zone{}", id % zones).into(), state, ..member }
+        };
+        Ok(Arc::new(Members::new((0..self.nodes + joining).map(member)).map_err(unusable)?))
+    }
+
+    /// The ring, as it is claimed.
+    fn ring(self) -> Result<Ring, Error> {
+        let members = self.members(0, 1, &[])?;
+        let claim = change::claim(self.partitions, &members, None)?;
+        Ring::new(RingVersion(1), self.partitions, members, claim.owners).map_err(unusable)
+    }
+
+    fn rng(self) -> SplitMix64 {
+        SplitMix64::new(u64::from(self.partitions.partitions()) + u64::from(self.nodes))
+    }
+
+    /// A tenth of the nodes, drawn at random.
+    fn down(self) -> NodeSet {
+        let (mut down, mut rng) = (NodeSet::new(), self.rng());
+        while down.len() < usize::from(self.nodes / DOWN) {
+            down.insert(NodeId(below(&mut rng, self.nodes.into()) as u16));
+        }
+        down
+    }
+
+    fn lists(self, down: &NodeSet) -> Result<f64, Error> {
+        let (ring, mut rng) = (self.ring()?, self.rng());
+        let partitions = self.partitions.partitions();
+        let partitions: Vec<Partition> = (0..LISTS).map(|_| Partition(below(&mut rng, partitions))).collect();
+        let ((), took) = timed(|| {
+            for &partition in &partitions {
+                ring.active_preflist(partition, N_VAL, down).for_each(|entry| {
+                    black_box(entry.node);
+                });
+            }
+        });
+        Ok(took.as_secs_f64() * 1e9 / partitions.len() as f64)
+    }
+
+    fn worst(self) -> Result<f64, Error> {
+        let ring = self.ring()?;
+        let stride = usize::try_from(self.partitions.partitions() / TRIED).unwrap_or(1).max(1);
+        let mut worst = Duration::ZERO;
+        for partition in self.partitions.all().step_by(stride) {
+            let first = ring.preflist_with_fallbacks(partition, N_VAL).map(|entry| entry.node);
+            let down: NodeSet = first.take(usize::from(self.nodes / DOWN)).collect();
+            let list = || {
+                ring.active_preflist(black_box(partition), N_VAL, &down).for_each(|entry| {
+                    black_box(entry.node);
+                });
+            };
+            let best = (0..TRIES).map(|_| timed(list).1).min();
+            worst = worst.max(best.unwrap_or_default());
+        }
+        Ok(worst.as_secs_f64() * 1e6)
+    }
+
+    fn looks(self) -> Result<f64, Error> {
+        let mut reader = RingHandle::new(self.ring()?).reader();
+        let ((), took) = timed(|| {
+            for _ in 0..LOOKS {
+                black_box(black_box(&mut reader).get());
+            }
+        });
+        Ok(took.as_secs_f64() * 1e9 / f64::from(LOOKS))
+    }
+
+    fn publish(self) -> Result<f64, Error> {
+        let ring = self.ring()?;
+        let handle = RingHandle::new(ring.clone());
+        let mut reader = handle.reader();
+        let mut version = ring.version();
+        let (is_seen, took) = timed(|| {
+            version.0 += 1;
+            let (members, owners) = (Arc::clone(ring.members()), ring.owners().into());
+            let next = Ring::new(version, ring.size(), members, owners);
+            next.is_ok_and(|next| handle.publish(next)) && reader.get().version() == version
+        });
+        match is_seen {
+            true => Ok(took.as_secs_f64() * 1e3),
+            false => Err(Error::Unusable("a ring was published and not seen".to_owned())),
+        }
+    }
+
+    fn publish_again(self) -> Result<f64, Error> {
+        let ring = self.ring()?;
+        let handle = RingHandle::new(ring.clone());
+        let mut reader = handle.reader();
+        let first = Arc::clone(reader.get());
+        let mut times = 0_u32;
+        for _ in 0..TRIES {
+            handle.publish(ring.clone());
+            times += u32::from(!Arc::ptr_eq(&first, reader.get()));
+        }
+        Ok(times.into())
+    }
+
+    fn cover(self) -> Result<f64, Error> {
+        let ring = self.ring()?;
+        let is_up = |_: Partition, node: NodeId| !node.0.is_multiple_of(DOWN);
+        let (cover, took) = timed(|| ring.cover(ring.size().all(), N_VAL, None, is_up));
+        cover.map_err(unusable)?;
+        Ok(took.as_secs_f64() * 1e3)
+    }
+
+    /// Milliseconds to plan the copies of a join, and to carry the plan out.
+    fn plan(self) -> Result<(f64, f64), Error> {
+        let current = self.ring()?;
+        let after = change::JOIN.after(self)?;
+        let claim = change::claim(self.partitions, &after, Some(current.owners()))?;
+        let target = Ring::new(RingVersion(2), self.partitions, after, claim.owners).map_err(unusable)?;
+        let (plan, planned) = timed(|| Transfers::plan(&current, &target, N_VAL, Limits::default()));
+        let plan = plan.map_err(unusable)?;
+        let ((), carried_out) = timed(|| {
+            let mut plan = plan.clone();
+            while !plan.is_done() {
+                for begun in plan.start(Monotonic(0), &NodeSet::new()) {
+                    plan.on_copied(begun.partition, begun.to);
+                }
+                plan.switch();
+            }
+        });
+        Ok((planned.as_secs_f64() * 1e3, carried_out.as_secs_f64() * 1e3))
+    }
+}
+
+/// Its name in files.
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} x {}", self.partitions.partitions(), self.nodes)
+    }
+}
+
+impl TryFrom<String> for Shape {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Shape, String> {
+        let parts = text.split_once(" x ").and_then(|(partitions, nodes)| {
+            Some((partitions.parse::<u32>().ok()?, nodes.parse::<u16>().ok()?))
+        });
+        let (partitions, nodes) =
+            parts.ok_or_else(|| format!("{text:?}: a ring is \"PARTITIONS x NODES\""))?;
+        Shape::new(partitions, nodes)
+    }
+}
+
+fn below(rng: &mut SplitMix64, bound: u32) -> u32 {
+    u32::try_from(rng.below(bound.into())).expect("it is below one")
+}
+
+fn unusable(error: impl fmt::Display) -> Error {
+    Error::Unusable(error.to_string())
+}
+
+/// What work comes to, and what it takes of this thread's CPU time, the second time.
+fn timed<T>(mut work: impl FnMut() -> T) -> (T, Duration) {
+    drop(work());
+    let begin = thread_cpu();
+    let made = work();
+    let took = thread_cpu().saturating_sub(begin);
+    (made, took)
+}
+
+fn thread_cpu() -> Duration {
+    // It is never negative.
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
