@@ -13,15 +13,18 @@ const LONG_BYTES: usize = 3 << 10;
 /// CRC-32C of `bytes`.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    if bytes.len() < LONG_BYTES { crc32c::crc32c(bytes) } else { crc_fast::crc32_iscsi(bytes) }
+    if bytes.len() < LONG_BYTES { crc32c::crc32c(bytes) } else { append_long(0, bytes) }
 }
 
 /// Continues a CRC-32C: `crc32c_append(crc32c(a), b)` is the checksum of `a` followed by `b`.
 #[inline]
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
-    if bytes.len() < LONG_BYTES {
-        return crc32c::crc32c_append(crc, bytes);
-    }
+    if bytes.len() < LONG_BYTES { crc32c::crc32c_append(crc, bytes) } else { append_long(crc, bytes) }
+}
+
+// Apart, so that short ones do not make room for what it takes.
+#[inline(never)]
+fn append_long(crc: u32, bytes: &[u8]) -> u32 {
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!crc));
     digest.update(bytes);
     // Of this algorithm no other bits are set.
