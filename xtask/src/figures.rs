@@ -93,7 +93,7 @@ impl<Name: Copy + Debug + PartialEq + ValueEnum, Plan> Set<Name, Plan> {
             let mut rows = Report::default();
             part.run(&context, &mut rows, how.keep)?;
             if self.in_sections {
-                self.write_section(root, &context, how, part, &rows)?;
+                self.write_section(root, &context, how, flags, part, &rows)?;
             }
             report.append(rows);
         }
@@ -133,6 +133,7 @@ impl<Name: Copy + Debug + PartialEq + ValueEnum, Plan> Set<Name, Plan> {
         root: &Path,
         context: &Context<Plan>,
         how: &How,
+        flags: &str,
         part: &Part<Name, Plan>,
         report: &Report,
     ) -> Result<()> {
@@ -141,7 +142,7 @@ impl<Name: Copy + Debug + PartialEq + ValueEnum, Plan> Set<Name, Plan> {
             title: self.title,
             machine: &machine::describe(&context.home),
             commit: &machine::commit(root),
-            command: &format!("cargo xtask figures {}{quick} --only {}", self.name, part.title()),
+            command: &format!("cargo xtask figures {}{quick} --only {}{flags}", self.name, part.title()),
             method: self.method,
         };
         let rows_of = |part: &Part<Name, Plan>| (part.specs)().into_iter().map(|spec| spec.row).collect();

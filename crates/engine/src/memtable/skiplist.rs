@@ -27,6 +27,7 @@
 //!
 //! Left out: removal, and walking backwards for readers; nobody needs them.
 
+mod ahead;
 mod cursor;
 mod lanes;
 

@@ -1,7 +1,7 @@
 //! The memtable against a model, and under threads.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
@@ -187,6 +187,33 @@ fn a_cursor_goes_on_into_what_was_inserted_since() {
     assert_eq!((cursor.key(), cursor.seq()), (&b"b"[..], 3));
     cursor.seek_seq(b"b", 2);
     assert_eq!((cursor.key(), cursor.seq()), (&b"b"[..], 2));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "only long walks go ahead, and they take minutes")]
+fn a_long_walk_goes_ahead_and_meets_everything_all_the_same() {
+    let mut memtable = Memtable::new(0);
+    let mut keys: BTreeSet<Vec<u8>> = (0..5_000).map(|number| mix(number).to_be_bytes().to_vec()).collect();
+    keys.iter().for_each(|key| memtable.insert(key, 1, &[key]));
+    let mut cursor = memtable.reader().cursor();
+    // From several places: walks that are not long yet at their end, and ones that end within what they have fetched.
+    for from in [0, 1, 100, 2_500, 4_700, 4_990] {
+        let first = keys.iter().nth(from).unwrap().clone();
+        cursor.seek(&first);
+        let mut met = Vec::new();
+        while cursor.valid() {
+            let key = cursor.key().to_vec();
+            // What is linked behind it meanwhile it meets next.
+            let behind = [&key[..], &[0]].concat();
+            if met.len() % 5 == 0 && keys.insert(behind.clone()) {
+                memtable.insert(&behind, 1, &[&behind]);
+            }
+            assert_eq!(cursor.entry(), key);
+            met.push(key);
+            cursor.step();
+        }
+        assert!(met.iter().eq(keys.range(first..)));
+    }
 }
 
 const INSERTS: usize = if cfg!(miri) { 30 } else { 300 };

@@ -2,6 +2,7 @@
 //!
 //! Both go forward only, from node to node, and see what is linked ahead of them meanwhile.
 
+use super::ahead::{self, Ahead};
 use super::{Node, NodeRef, SkipList};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -33,22 +34,26 @@ impl<'a> Iterator for Iter<'a> {
 pub struct Cursor {
     /// A node of `list`.
     node: Option<NonNull<Node>>,
+    ahead: Ahead,
     list: Arc<SkipList>,
 }
 
-// SAFETY: a `Cursor` shares a `SkipList`, which is `Send` and `Sync`; its pointer is into that list.
+// SAFETY: a `Cursor` shares a `SkipList`, which is `Send` and `Sync`; its pointers are into that list.
 unsafe impl Send for Cursor {}
 // SAFETY: as above.
 unsafe impl Sync for Cursor {}
 
 impl Cursor {
     pub(in crate::memtable) fn new(list: Arc<SkipList>) -> Self {
-        Self { node: None, list }
+        Self { node: None, ahead: Ahead::NOWHERE, list }
     }
 
     /// Goes to the first entry of all.
     pub fn seek_first(&mut self) {
-        self.node = self.list.head().next().map(|node| node.0);
+        let head = self.list.head();
+        // SAFETY: it is the head.
+        let ahead = unsafe { Ahead::behind(head) };
+        (self.node, self.ahead) = (head.next().map(|node| node.0), ahead);
     }
 
     /// Goes to the first entry at or after `key`: the newest of its key.
@@ -58,12 +63,21 @@ impl Cursor {
 
     /// Goes to the first entry at or after (`key`, `seq`): of `key` itself, the newest with at most `seq`.
     pub fn seek_seq(&mut self, key: &[u8], seq: u64) {
-        self.node = self.list.seek(key, seq).map(|node| node.0);
+        let mut tall = self.list.head();
+        let found = self.list.descend(key, seq, |level, node| {
+            if level == ahead::LEVEL {
+                tall = node;
+            }
+        });
+        // SAFETY: it is the head, or was reached on the level.
+        let ahead = unsafe { Ahead::behind(tall) };
+        (self.node, self.ahead) = (found.map(|node| node.0), ahead);
     }
 
     /// Goes to an entry of the last key before `key`, or of the last key of all; past the last one if there is none.
     pub fn seek_before(&mut self, key: Option<&[u8]>) {
         self.node = self.list.last_before(key).map(|node| node.0);
+        self.ahead = Ahead::NOWHERE;
     }
 
     /// Goes one entry on, and tells whether that is an older version of the same key. Panics past the last entry.
@@ -74,7 +88,11 @@ impl Cursor {
         // SAFETY: every tower has level 0.
         next.inspect(|next| unsafe { next.prefetch_next(0) });
         let is_older = next.is_some_and(|next| next.key() == node.key());
-        self.node = next.map(|node| node.0);
+        let mut ahead = self.ahead;
+        if let Some(next) = next {
+            ahead.come_to(next);
+        }
+        (self.node, self.ahead) = (next.map(|node| node.0), ahead);
         is_older
     }
 
