@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::kind::Settings;
 use bytes::Bytes;
 use engine::fold::{Control, FoldRequest, JournalCheck, KeyRange};
+use engine::store::Resources;
 use engine::{Embedded, Machine, Options, Reader};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,11 +16,14 @@ pub struct Annulet {
 }
 
 fn engine_options(settings: &Settings) -> Options {
+    let fit = |memory_bytes| Resources { memory_bytes, cores: 1, stores: 1 }.options();
+    let fit = settings.memory_bytes.map(fit);
+    let segment_bytes = fit.as_ref().map_or(u64::MAX, |options| options.segment_bytes_target);
     Options {
         durability: settings.durability,
         block_cache_bytes: settings.cache_bytes,
-        segment_bytes_target: settings.segment_bytes,
-        ..Options::default()
+        segment_bytes_target: settings.segment_bytes.min(segment_bytes),
+        ..fit.unwrap_or_default()
     }
 }
 

@@ -19,11 +19,19 @@ pub struct Settings {
     pub cache_bytes: usize,
     /// About how large a file of the log is, where the engine is ours; of it the size of blocks is a part, where a log has these. Default: 128 MiB.
     pub segment_bytes: u64,
+    /// What the store may use of the machine's memory, the page cache's part included, where that is less than the machine has. Our engine takes
+    /// sizes that fit; the others have their own. Default: nothing is said.
+    pub memory_bytes: Option<u64>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { durability: Durability::Sync, cache_bytes: 64 << 20, segment_bytes: 128 << 20 }
+        Settings {
+            durability: Durability::Sync,
+            cache_bytes: 64 << 20,
+            segment_bytes: 128 << 20,
+            memory_bytes: None,
+        }
     }
 }
 

@@ -39,10 +39,15 @@ impl Sharing {
         if kind.has_handles() { 1 } else { self.stores }
     }
 
-    /// What each store is told: together they have the cache that is asked for. The readers of a store share one of its size, and its owner, which does
+    /// What each store is told: together they have the cache and the memory that are asked for. The readers of a store share one of its size, and its owner, which does
     /// not read where there are readers, uses none.
     fn settings(&self, kind: Kind, settings: &Settings) -> Settings {
-        Settings { cache_bytes: settings.cache_bytes / self.stores_of(kind), ..settings.clone() }
+        let stores = self.stores_of(kind);
+        Settings {
+            cache_bytes: settings.cache_bytes / stores,
+            memory_bytes: settings.memory_bytes.map(|bytes| bytes / stores as u64),
+            ..settings.clone()
+        }
     }
 }
 

@@ -72,7 +72,8 @@ fn key(number: u16) -> Vec<u8> {
 fn open(kind: Kind, folder: &Path, durability: Durability) -> Box<dyn Backend> {
     let machine =
         Machine::new(os::OsDisk::blocking().blocking_handles(), os::OsClock::new(), os::OsRng::new());
-    let settings = Settings { durability, cache_bytes: 1 << 20, segment_bytes: 16 << 10 };
+    let settings =
+        Settings { durability, cache_bytes: 1 << 20, segment_bytes: 16 << 10, ..Settings::default() };
     kind.open(folder, &settings, machine).unwrap()
 }
 

@@ -40,7 +40,12 @@ fn ops() -> impl Strategy<Value = Op> {
 fn open(kind: Kind, folder: &Path) -> Box<dyn Backend> {
     let machine =
         Machine::new(os::OsDisk::blocking().blocking_handles(), os::OsClock::new(), os::OsRng::new());
-    let settings = Settings { durability: Durability::None, cache_bytes: 1 << 20, segment_bytes: 16 << 10 };
+    let settings = Settings {
+        durability: Durability::None,
+        cache_bytes: 1 << 20,
+        segment_bytes: 16 << 10,
+        ..Settings::default()
+    };
     kind.open(folder, &settings, machine).unwrap()
 }
 

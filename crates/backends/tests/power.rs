@@ -74,8 +74,12 @@ impl World {
         let clock = SimClock::new(SimTime::default(), 0);
         let machine =
             Machine::new(move || disk.immediate(), clock, self.seed.stream("machine", self.disk.deaths()));
-        let settings =
-            Settings { durability: self.durability, cache_bytes: 1 << 20, segment_bytes: 16 << 10 };
+        let settings = Settings {
+            durability: self.durability,
+            cache_bytes: 1 << 20,
+            segment_bytes: 16 << 10,
+            ..Settings::default()
+        };
         self.kind.open(Path::new("/data/store"), &settings, machine)
     }
 

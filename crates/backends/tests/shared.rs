@@ -28,6 +28,20 @@ fn machine_with_jobs() -> Machine {
 }
 
 #[test]
+fn a_store_of_ours_takes_sizes_that_fit_its_share_of_the_memory() {
+    let told = |memory_bytes| {
+        let settings = Settings { memory_bytes, ..settings() };
+        options(Kind::Annulet, &settings, SHARING)["engine"].clone()
+    };
+    for part in ["memtable_bytes_max: 4194304,", "segment_bytes_target: 16777216,"] {
+        assert!(told(Some(384 << 20)).contains(part), "{}", told(Some(384 << 20)));
+    }
+    for part in ["memtable_bytes_max: 16777216,", "segment_bytes_target: 134217728,"] {
+        assert!(told(None).contains(part), "{}", told(None));
+    }
+}
+
+#[test]
 fn what_threads_write_at_once_is_read_by_all_and_after_a_restart() {
     for kind in Kind::ALL.into_iter().filter(|kind| kind.is_built()) {
         check_threads(kind, machine);

@@ -84,6 +84,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A wait that is worth one: shorter ones are added up, since whoever sleeps for less sleeps longer than was asked.
 const PACE_MIN: Duration = Duration::from_micros(100);
 
+/// What a batch waits at most: a longer wait would be a stall, and a larger batch is let off the rest.
+const OWED_MAX: Duration = Duration::from_millis(100);
+
 /// What an embedded store runs on. A folder that was opened on it stays locked for as long as the machine, or a clone
 /// or a reader of it, is there: the lock is the disk's.
 #[derive(Clone)]
@@ -279,16 +282,22 @@ impl Embedded {
             has_turned = true;
         };
         if self.ended.is_some() {
-            self.owed += self.store.pace() * u32::try_from(writes).unwrap_or(u32::MAX);
+            let owed = self.store.pace().saturating_mul(u32::try_from(writes).unwrap_or(u32::MAX));
+            self.owed = (self.owed + owed).min(OWED_MAX);
         }
         Ok(given)
     }
 
-    /// No longer at once than [`LOOK_EVERY`]: what a large batch owes beyond that is let go, since it waits at the limit anyway.
+    /// Takes what jobs have done meanwhile, and lets the rest go where that leaves nothing to wait for.
     fn wait_owed(&mut self) {
-        if self.owed >= PACE_MIN {
-            let owed = std::mem::take(&mut self.owed);
-            self.wait(owed.min(LOOK_EVERY));
+        while self.owed >= PACE_MIN {
+            let wait = self.owed.min(LOOK_EVERY);
+            self.wait(wait);
+            self.owed -= wait;
+            self.turn();
+            if self.store.pace().is_zero() {
+                self.owed = Duration::ZERO;
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 mod budget;
 mod common;
 
+use base::Rng;
 use base::rng::SplitMix64;
 use bytes::Bytes;
 use common::HandClock;
@@ -70,6 +71,44 @@ fn who_waits_as_asked_waits_evenly() {
         few > 0 && many < 3 * mean && most < 10 * mean,
         "{few} to {many} ns, {most} at most, {mean} would do"
     );
+}
+
+/// Who heeds the pace has a journal of at most about twice what lives, however slow compaction is beside the writes: they wait for it.
+#[test]
+fn who_waits_as_asked_has_a_bounded_journal() {
+    const KEYS: u64 = 20_000;
+    const WRITE_NS: u64 = 2_000;
+    const SLICE_NS: u64 = 1_000_000;
+    let mut slow =
+        Slow::open(Options { memtable_bytes_max: 256 << 10, segment_bytes_target: 1 << 20, ..options() });
+    let (mut rng, mut now, mut slice_at, mut waited) = (SplitMix64::new(3), 0, 0, 0);
+    let mut most = 0;
+    for number in 0..12 * KEYS {
+        let key = if number < KEYS { number } else { rng.below(KEYS) }.to_be_bytes();
+        slow.store
+            .write(&[Write::Put { key: &key, head: b"head", value: &[&[7; 300]] }])
+            .expect("nothing is refused");
+        let wait = slow.store.pace().as_nanos() as u64;
+        waited += wait;
+        now += WRITE_NS + wait;
+        while slice_at <= now {
+            slice_at += SLICE_NS;
+            slow.run_slice();
+        }
+        if number % 32 == 0 {
+            slow.turn();
+        }
+        if number == KEYS {
+            slow.rest();
+            most = slow.store.stats().journal_bytes;
+        }
+        if number % 1000 == 0 && number > 2 * KEYS {
+            let bytes = slow.store.stats().journal_bytes;
+            assert!(bytes < most * 11 / 5, "{bytes} bytes of {most} after {number} writes");
+        }
+    }
+    let bytes = slow.store.stats().journal_bytes;
+    assert!(waited > 0 && bytes > most * 3 / 2, "{bytes} bytes of {most}, and {waited} ns of waits");
 }
 
 /// A segment of which a little is dead, too little to go, is looked at once and not for ever.

@@ -237,6 +237,7 @@ fn open_adapter(
         durability: common.options.durability,
         cache_bytes: common.options.block_cache_bytes,
         segment_bytes: common.options.segment_bytes_target,
+        memory_bytes: None,
     };
     let machine = Machine::new(disk.blocking_handles(), OsClock::new(), OsRng::new());
     let platform = (spawn, Arc::new(OsClock::new()) as Arc<dyn Clock>);

@@ -266,6 +266,7 @@ impl Machine {
             durability: self.options.durability,
             cache_bytes: self.options.block_cache_bytes,
             segment_bytes: self.options.segment_bytes_target,
+            memory_bytes: None,
         }
     }
 

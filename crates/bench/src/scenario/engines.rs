@@ -155,11 +155,14 @@ impl Engines {
         // A call waits in its thread: more outstanding than threads would only queue.
         let threads = all.get("threads").cloned().unwrap_or(Value::from(1));
         all.insert("concurrency".to_owned(), threads);
-        let own = Table::from_iter([
+        let mut own = Table::from_iter([
             ("name".to_owned(), Value::from(engine)),
             ("folder".to_owned(), Value::from(folder.display().to_string())),
             ("shared".to_owned(), Value::from(true)),
         ]);
+        if let Some(mib) = self.limits.memory_mib.and_then(|mib| i64::try_from(mib).ok()) {
+            own.insert("memory_mib".to_owned(), Value::from(mib));
+        }
         merge(&mut all, Table::from_iter([("engine".to_owned(), Value::Table(own))]));
         Ok(all.to_string())
     }

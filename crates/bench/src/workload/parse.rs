@@ -37,6 +37,9 @@ const AUDIT_DEFAULT: u64 = 10_000;
 const KEY_LEN_MAX: usize = 65_535;
 /// A TiB: a larger cache is a mistake.
 const CACHE_MIB_MAX: u64 = 1 << 20;
+
+/// Memory beyond this is a slip: 16 TiB.
+const MEMORY_MIB_MAX: u64 = 1 << 24;
 const OPERATIONS_MAX: usize = results::LABELS_MAX;
 
 const QUORUMS: [&str; 6] = ["r", "w", "pr", "pw", "dw", "n_val"];
@@ -429,6 +432,9 @@ fn engine(top: &mut Fields<'_>) -> Result<EnginePlan, Error> {
     }
     if let Some(mib) = it.number("cache_mib", 1, CACHE_MIB_MAX)? {
         settings.cache_bytes = (mib << 20) as usize;
+    }
+    if let Some(mib) = it.number("memory_mib", 1, MEMORY_MIB_MAX)? {
+        settings.memory_bytes = Some(mib << 20);
     }
     let is_shared = it.flag("shared")?.unwrap_or(false);
     it.finish()?;

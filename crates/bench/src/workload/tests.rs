@@ -39,6 +39,7 @@ fn mistakes_are_refused_with_their_line() {
     assert!(refused("x = = 3").starts_with("w.toml, line 1: "));
     let refusals = [
         ("concurrency = 0\n", "line 1: concurrency is not a whole number from 1 to 100000"),
+        ("engine = { memory_mib = 0 }\n", "memory_mib is not a whole number from 1 to 16777216"),
         ("duration = \"5\"\n", "line 1: duration: \"5\" is not a time"),
         (
             "driver = \"dynamo\"\n",

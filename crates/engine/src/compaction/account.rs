@@ -61,6 +61,12 @@ impl Account {
         self.dead_bytes += other.dead_bytes;
     }
 
+    fn subtract(&mut self, other: &Account) {
+        self.value_bytes -= other.value_bytes;
+        self.log_bytes -= other.log_bytes;
+        self.dead_bytes -= other.dead_bytes;
+    }
+
     /// Counts a record of `len` bytes.
     pub fn count(&mut self, location: Location, len: u32) {
         let bytes = padded_len(len as usize) as u64;
@@ -77,6 +83,8 @@ pub(crate) struct Accounts {
     accounts: FastMap<SegmentId, Account>,
     /// The segment that is written.
     active: (SegmentId, Account),
+    /// All of them together.
+    total: Account,
 }
 
 impl Accounts {
@@ -93,6 +101,13 @@ impl Accounts {
     #[inline]
     pub fn count(&mut self, location: Location, len: u32) {
         self.active.1.count(location, len);
+        self.total.count(location, len);
+    }
+
+    /// What is known of all segments together. Those that a compaction reads and the one that it writes both count until its manifest is
+    /// written.
+    pub fn total(&self) -> Account {
+        self.total
     }
 
     /// What is known of a segment.
@@ -105,12 +120,16 @@ impl Accounts {
 
     /// Says what is known of a segment.
     pub fn set(&mut self, id: SegmentId, account: Account) {
-        *self.entry(id) = account;
+        let before = std::mem::replace(self.entry(id), account);
+        self.total.subtract(&before);
+        self.total.add(&account);
     }
 
     /// Forgets a segment.
     pub fn remove(&mut self, id: SegmentId) {
-        self.accounts.remove(&id);
+        if let Some(account) = self.accounts.remove(&id) {
+            self.total.subtract(&account);
+        }
     }
 
     /// Counts records as dead. One that compaction has dropped already was counted then.
@@ -126,6 +145,7 @@ impl Accounts {
     /// Counts bytes of a segment as dead.
     pub fn add_dead(&mut self, id: SegmentId, bytes: u64) {
         self.entry(id).dead_bytes += bytes;
+        self.total.dead_bytes += bytes;
     }
 
     fn entry(&mut self, id: SegmentId) -> &mut Account {

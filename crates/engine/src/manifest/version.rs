@@ -169,9 +169,12 @@ impl Version {
     }
 
     /// Whether the oldest run or a leveled level may hold `key`, whose hash is given, as far as filters tell: where most of a
-    /// ledger is that is more than a few memtables large.
+    /// ledger is that is more than a few memtables large. Of a smaller one all is in level 0, which is asked then.
     pub fn may_hold_deep(&self, key: &[u8], hash: u64) -> bool {
         let deep = &self.levels[RUNS_MAX..];
+        if deep.iter().all(|level| level.tables.is_empty()) {
+            return self.tables_for(key).any(|table| table.may_contain(hash));
+        }
         deep.iter().any(|level| level.find(key).is_some_and(|table| table.may_contain(hash)))
     }
 

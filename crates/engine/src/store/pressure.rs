@@ -9,6 +9,9 @@
 //! Writes are slowed by the *backlog*: what is still to be read by flushes and merges, of the same limits. What is used of a
 //! limit moves in steps, a frozen memtable a third and a table of level 0 a thirty-second of it, though the work behind it
 //! goes on evenly; waits by that would come in steps as well, of ten times what it takes or of nothing (record 72).
+//!
+//! By the backlog of compaction they are slowed, too, though nothing is refused for it: how far the journal is above its target, as long as
+//! something is under way that brings it down (record 81).
 
 use super::Store;
 use super::write::{LEVEL0_TABLES_MAX, MEMTABLES_FROZEN_MAX};
@@ -20,10 +23,10 @@ use std::time::Duration;
 pub const PACE_MAX: Duration = Duration::from_millis(1);
 
 /// A limit reached, in thousandths.
-const FULL: u64 = 1000;
+pub(super) const FULL: u64 = 1000;
 
 /// From here on, in thousandths of a limit, writes are slowed.
-const SLOW_FROM: u64 = 500;
+pub(super) const SLOW_FROM: u64 = 500;
 
 impl Store {
     /// How much of the limit that is nearest is used, in thousandths: at 1000 writes are refused.
@@ -40,13 +43,14 @@ impl Store {
         LEVEL0_TABLES_MAX.max(2 * self.options.level0_tables_max)
     }
 
-    /// How much of the nearest limit is still to be flushed, merged or written, in thousandths.
+    /// How much of the nearest limit is still to be flushed, merged, written or compacted, in thousandths.
     fn backlog(&self) -> u64 {
         let share = |left: u64, limit: u64| left.saturating_mul(FULL) / limit.max(1);
         let memtables = (MEMTABLES_FROZEN_MAX + 1) * self.options.memtable_bytes_max;
         share(self.unflushed_bytes(), memtables as u64)
             .max(self.unmerged_tables() / self.level0_limit() as u64)
             .max(share(self.writer.waiting_bytes() as u64, WAITING_BYTES_MAX as u64))
+            .max(self.unreclaimed())
     }
 
     /// How long the owner should wait before its next write, if it can: nothing up to a backlog of half of every limit, then

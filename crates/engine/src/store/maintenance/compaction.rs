@@ -14,6 +14,7 @@ use crate::error::Damage;
 use crate::journal::segment::SegmentId;
 use crate::manifest::HIDDEN_SHARE;
 use crate::store::options::CompactionSchedule;
+use crate::store::pressure::{FULL, SLOW_FROM};
 use crate::store::{Segment, Store};
 use crate::table::Table;
 use base::spawn::Outcome;
@@ -30,6 +31,10 @@ const THOROUGH_BYTES: u64 = 4 << 20;
 
 /// After a failure of the disk it is left alone for so long.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// So much of what is of use may the journal be above its target, or by as much as waste always may, before writes wait as at a limit: with the
+/// default target it is at most twice as large as what lives, where compaction can keep up with a thousand writes a second.
+const SPACE_BEHIND_PERCENT: u64 = 75;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -219,6 +224,7 @@ impl Store {
 
     /// Grants what clients have written, or what the clock allows, whichever is more.
     fn grant(&mut self, now: Monotonic) {
+        let is_awaited = self.unreclaimed() > SLOW_FROM;
         let written = self.writer.counters().bytes;
         let compaction = &mut self.maintenance.compaction;
         let by_clock = u64::try_from(
@@ -228,7 +234,8 @@ impl Store {
         )
         .unwrap_or(u64::MAX);
         let by_writes = (written - compaction.user_bytes).saturating_mul(BYTES_PER_USER_BYTE);
-        let asked_for = if compaction.thorough.is_some() { THOROUGH_BYTES } else { 0 };
+        // What writes wait for has nothing to wait for itself.
+        let asked_for = if compaction.thorough.is_some() || is_awaited { THOROUGH_BYTES } else { 0 };
         let granted = by_clock.max(by_writes).max(asked_for);
         if granted == 0 {
             return;
@@ -279,7 +286,11 @@ impl Store {
         };
         let choices: Vec<Choice> =
             self.segments.as_slice().iter().map(|segment| self.choice(segment)).collect();
-        let hidden = self.hidden_bytes(&choices);
+        let useful: u64 =
+            choices.iter().map(|choice| choice.account.bytes().saturating_sub(choice.waste())).sum();
+        // Of what is in tables, as much as merges leave there at most: what is beyond that they are about to find.
+        let [in_memory, in_tables] = self.hidden_bytes(useful);
+        let hidden = in_memory + in_tables.min(useful / HIDDEN_SHARE);
         let compaction = &mut self.maintenance.compaction;
         compaction.stirred = false;
         let run = if let Some(from) = compaction.thorough {
@@ -336,18 +347,35 @@ impl Store {
             Some(Running { inputs, outcome, paused: None, dead: Vec::new() });
     }
 
-    /// Bytes of values that newer ones have replaced whose entries did not meet yet, by estimate: of what is in tables, as
-    /// much as merges leave hidden at most, since what is beyond that they are about to find; of what is in memory, all.
-    fn hidden_bytes(&self, choices: &[Choice]) -> u64 {
-        let useful: u64 =
-            choices.iter().map(|choice| choice.account.bytes().saturating_sub(choice.waste())).sum();
+    /// Bytes of values that newer ones have replaced whose entries did not meet yet, by estimate: in memory, and in tables. `useful` bytes are
+    /// not known to be of no use.
+    fn hidden_bytes(&self, useful: u64) -> [u64; 2] {
         let frozen: usize = self.frozen.iter().map(|frozen| frozen.reader.len()).sum();
         let in_memory = (self.memtable.len() + frozen) as u64;
         let in_tables: u64 = self.version.above_leveled().iter().sum();
         let record = useful / (in_memory + self.version.entries()).max(1);
         let replacing = self.maintenance.replacing.thousandths();
-        let hidden = |entries: u64| entries.saturating_mul(replacing) / 1000 * record;
-        hidden(in_memory) + hidden(in_tables).min(useful / HIDDEN_SHARE)
+        [in_memory, in_tables].map(|entries| entries.saturating_mul(replacing) / 1000 * record)
+    }
+
+    /// How far the journal is on the way from its target to [`SPACE_BEHIND_PERCENT`] above it, in thousandths; zero where nothing is under way
+    /// that frees space, or finds what can be freed: what a schedule or damage keeps is not to be waited for.
+    pub(in crate::store) fn unreclaimed(&self) -> u64 {
+        let at_work = &self.maintenance;
+        let is_under_way =
+            at_work.compaction.running.is_some() || at_work.merge.is_some() || at_work.flush.is_some();
+        if !is_under_way || self.options.compaction != CompactionSchedule::Continuous {
+            return 0;
+        }
+        let total = self.accounts.total();
+        let known = total.bytes().saturating_sub(total.dead_bytes);
+        let hidden: u64 = self.hidden_bytes(known).iter().sum();
+        let useful = known.saturating_sub(hidden);
+        let waste_min = WASTE_OUTPUTS_MIN * self.options.segment_bytes_target;
+        let percent = |percent: u64| (useful / 100 * percent).max(waste_min);
+        let allowed = percent(self.options.space_target_percent.saturating_sub(100));
+        let over = (total.dead_bytes + hidden).saturating_sub(allowed);
+        over.saturating_mul(FULL) / percent(SPACE_BEHIND_PERCENT).max(1)
     }
 
     /// What is known of a segment. All of its records must be in tables, and nobody may write it.

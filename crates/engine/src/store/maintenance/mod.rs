@@ -4,7 +4,7 @@
 //! * `memtable.rs`: so is the next memtable.
 //! * `sync.rs`: what was written without a sync is synced where nobody waits for it.
 //! * `flush.rs`: a frozen memtable is flushed to a table of level 0. `merge.rs`: levels over their size are merged.
-//! * `backlog.rs`: how much of that is still to be done, by which writes are paced.
+//! * `backlog.rs`: how much of that is still to be done, by which writes are paced; `compaction.rs` has its own part of it.
 //! * `cut.rs`: tables let go of what was dropped with its range or has ended.
 //! * `manifest.rs`: a flush or merge that is done is an edit; an edit becomes the new version once the manifest
 //!   that says so is durable. The lease of dot counters.
