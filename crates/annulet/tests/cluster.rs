@@ -5,7 +5,7 @@ mod common;
 
 use bytes::{Bytes, BytesMut};
 use client::{Content, Quorum, ReadOptions, WriteOptions};
-use common::nodes::{PATIENCE, agreed, count, free_ports, make_certificates, name, stats, until};
+use common::nodes::{Cluster, PATIENCE, agreed, count, free_ports, make_certificates, name, stats, until};
 use common::{Server, annulet, run};
 use protocol::peer::{Hello, Reply, Versions, cluster_fingerprint};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -19,50 +19,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use tempfile::TempDir;
-
-/// A folder with certificates, and a list of members of which not all need run.
-struct Cluster {
-    dir: TempDir,
-    /// By node, from 1.
-    ports: Vec<u16>,
-}
 
 impl Cluster {
-    fn new(nodes: usize) -> Cluster {
-        let dir = tempfile::tempdir().unwrap();
-        let certs = dir.path().join("certs");
-        make_certificates(&certs, &(1..=nodes).map(name).collect::<Vec<_>>());
-        let first = free_ports();
-        let ports = (first..).take(nodes).collect();
-        Cluster { dir, ports }
-    }
-
-    fn list(&self) -> String {
-        let members: Vec<_> = self
-            .ports
-            .iter()
-            .enumerate()
-            .map(|(at, port)| format!("{}=127.0.0.1:{port}", name(at + 1)))
-            .collect();
-        members.join(",")
-    }
-
-    fn start(&self, node: usize, more: &[&str]) -> Server {
-        self.start_with(node, &self.list(), &self.dir.path().join("certs"), more)
-    }
-
-    fn start_with(&self, node: usize, list: &str, certs: &Path, more: &[&str]) -> Server {
-        let file = |name: &str| certs.join(name).display().to_string();
-        let (ca, cert) = (file("ca.pem"), file(&format!("n{node}.pem")));
-        let (key, name, data) = (file(&format!("n{node}.key")), name(node), format!("n{node}"));
-        let files = ["--peer-ca", &ca, "--peer-cert", &cert, "--peer-key", &key];
-        let args = ["--name", &name, "--cluster", list, "--data", &data];
-        let one_shard = if more.contains(&"--shards") { &[][..] } else { &["--shards", "1"] };
-        Server::start(self.dir.path(), &[&args[..], &files, one_shard, more].concat())
-    }
-
     /// A connection to node 1's port for peers, with the certificate of `node` from the folder `certs`.
     fn stranger(&self, certs: &Path, node: Option<&str>) -> StreamOwned<ClientConnection, TcpStream> {
         let mut roots = RootCertStore::empty();
@@ -225,75 +183,6 @@ fn links_come_up_go_down_and_come_back() {
     servers.push(start(3));
     servers.iter().for_each(|server| have(server, 2));
     servers.into_iter().for_each(Server::stop);
-}
-
-/// Says that it is over, also where a test fails.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// What clients of the others ask is passed on to it, and to be answered by it, until the moment at which it stops. They try nothing
-/// again.
-#[test]
-fn clients_of_others_do_not_notice_that_a_node_stops() {
-    const STOPS: usize = 4;
-    const CLIENTS_EACH: usize = 2;
-    /// Answers between one stop and the next start, and the other way round.
-    const BETWEEN: usize = 2_000;
-    let cluster = Cluster::new(5);
-    let start = |node| cluster.start(node, &["--durability", "none"]);
-    let have_links = |server: &Server, links| {
-        until("links", || count(server, "peer_links_up") == links && count(server, "peer_links_in") == links);
-    };
-    let others: Vec<Server> = (1..=4).map(start).collect();
-    let (answers, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        let over = Over(&is_over);
-        let ask = |server: &Server, name: usize| {
-            let mut client = server.connect();
-            let (answers, is_over) = (&answers, &is_over);
-            scope.spawn(move || {
-                let mut ask = |key: &str| {
-                    let content = Content { value: Bytes::from_static(b"v"), ..Content::default() };
-                    client.put(None, b"b", Some(key.as_bytes()), content, &WriteOptions::default())?;
-                    client.get(None, b"b", key.as_bytes(), &ReadOptions::default())
-                };
-                (0..).take_while(|_| !is_over.load(Ordering::Relaxed)).try_for_each(|at| {
-                    // Who stands in for a node that comes or goes need not be asked by the next read: quorums are sloppy.
-                    ask(&format!("{name} {}", at % 64)).map_err(|error| error.to_string())?;
-                    answers.fetch_add(1, Ordering::Relaxed);
-                    Ok::<(), String>(())
-                })
-            })
-        };
-        let go_on = || {
-            let before = answers.load(Ordering::Relaxed);
-            until("answers", || answers.load(Ordering::Relaxed) >= before + BETWEEN);
-        };
-        let mut clients = Vec::new();
-        for stop in 0..STOPS {
-            let server = start(5);
-            others.iter().for_each(|other| have_links(other, 4));
-            if stop == 0 {
-                let each = others.iter().flat_map(|server| [server; CLIENTS_EACH]).enumerate();
-                clients = each.map(|(name, server)| ask(server, name)).collect();
-            }
-            go_on();
-            server.stop();
-            others.iter().for_each(|other| have_links(other, 3));
-            go_on();
-        }
-        drop(over);
-        let ends: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
-        assert_eq!(ends, [const { Ok(()) }; 4 * CLIENTS_EACH]);
-    });
-    let forwards: u64 = others.iter().map(|server| count(server, "forwards")).sum();
-    assert!(forwards > 0);
-    others.into_iter().for_each(Server::stop);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// How long something may take that is expected to happen. Only a failure takes so long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -62,4 +63,45 @@ pub fn make_certificates(dir: &Path, names: &[String]) {
 pub fn agreed(server: &Server) -> Value {
     let answer = server.http_get("/admin/cluster");
     serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+/// A folder with certificates, and a list of members of which not all need run.
+pub struct Cluster {
+    pub dir: TempDir,
+    /// By node, from 1.
+    pub ports: Vec<u16>,
+}
+
+impl Cluster {
+    pub fn new(nodes: usize) -> Cluster {
+        let dir = tempfile::tempdir().unwrap();
+        let certs = dir.path().join("certs");
+        make_certificates(&certs, &(1..=nodes).map(name).collect::<Vec<_>>());
+        let first = free_ports();
+        let ports = (first..).take(nodes).collect();
+        Cluster { dir, ports }
+    }
+
+    pub fn list(&self) -> String {
+        let members: Vec<_> = self
+            .ports
+            .iter()
+            .enumerate()
+            .map(|(at, port)| format!("{}=127.0.0.1:{port}", name(at + 1)))
+            .collect();
+        members.join(",")
+    }
+
+    pub fn start(&self, node: usize, more: &[&str]) -> Server {
+        self.start_with(node, &self.list(), &self.dir.path().join("certs"), more)
+    }
+
+    pub fn start_with(&self, node: usize, list: &str, certs: &Path, more: &[&str]) -> Server {
+        let file = |name: &str| certs.join(name).display().to_string();
+        let (ca, cert) = (file("ca.pem"), file(&format!("n{node}.pem")));
+        let (key, name, data) = (file(&format!("n{node}.key")), name(node), format!("n{node}"));
+        let files = ["--peer-ca", &ca, "--peer-cert", &cert, "--peer-key", &key];
+        let args = ["--name", &name, "--cluster", list, "--data", &data];
+        let one_shard = if more.contains(&"--shards") { &[][..] } else { &["--shards", "1"] };
+        Server::start(self.dir.path(), &[&args[..], &files, one_shard, more].concat())
+    }
 }

@@ -250,6 +250,11 @@ impl Peers {
         self.of(node).map_or(Load(0), |peer| if peer.stale { Load(u32::MAX) } else { peer.load })
     }
 
+    /// All peers.
+    pub fn all(&self) -> impl Iterator<Item = NodeId> {
+        self.peers.iter().map(|peer| peer.node)
+    }
+
     /// Peers that are up.
     pub fn up(&self) -> impl Iterator<Item = NodeId> {
         self.peers.iter().filter(|peer| peer.serves()).map(|peer| peer.node)
@@ -295,7 +300,7 @@ impl Shard {
     }
 
     fn ping(&mut self, to: NodeId) {
-        let (id, life, load, props) = (self.ask_id(0), self.peers.life, self.told_load(), self.known_props());
+        let (id, life, load, props) = (self.ping_id(), self.peers.life, self.told_load(), self.known_props());
         let now = self.config.clock.now();
         if let Some(peer) = self.peers.of_mut(to) {
             peer.asked.get_or_insert(now);
@@ -366,11 +371,11 @@ impl Shard {
         }
     }
 
-    pub(super) fn on_pong(&mut self, from: NodeId, life: u64, load: Load, theirs: Option<u64>) {
+    pub(super) fn on_pong(&mut self, from: NodeId, id: AskId, life: u64, load: Load, theirs: Option<u64>) {
         if let Some(peer) = self.peers.of_mut(from) {
             peer.compares_props = theirs.is_some();
         }
-        self.has_heard(from);
+        self.has_heard(from, id);
         self.on_sign_of_life(from, Some(life), Some(load));
         self.on_known_props(from, theirs);
     }

@@ -60,7 +60,7 @@ impl Shard {
     pub fn peer(&mut self, from: NodeId, message: PeerMessage) {
         match message {
             PeerMessage::Ping { id, life, load, props } => self.on_ping(from, id, life, load, props),
-            PeerMessage::Pong { life, load, props, .. } => self.on_pong(from, life, load, props),
+            PeerMessage::Pong { id, life, load, props } => self.on_pong(from, id, life, load, props),
             PeerMessage::Ask { id, ttl_ms, life, key, ask } => {
                 self.on_ask((from, id), ttl_ms, life, key, ask)
             }

@@ -3,14 +3,14 @@
 //! 1. [`Shard::begin_stop`] tells all peers, and from then on whoever asks or answers is told with each word about who is there
 //!    ([`Load::STOPPING`](crate::Load::STOPPING)). They choose this node no more, neither to coordinate a write nor as a replica.
 //! 2. What comes meanwhile, from its own clients and from nodes that have not heard yet, is done as ever.
-//! 3. The shard is *drained* when each peer that can be reached has answered since, so it has heard, and no client's request was begun or under way
+//! 3. The shard is *drained* when each peer that can be reached has answered what it was asked since, so it has heard, and no client's request was begun or under way
 //!    here for [`QUIET`] after that. Then the shell closes links and has the store stop ([`Shard::begin_close`]).
 //!
 //! Left out: how long a stop may take, which is the shell's to say; what is asked of this node as a replica, for whoever asks has other
 //! replicas and keeps hints.
 
 use super::Shard;
-use crate::peer::NodeId;
+use crate::peer::{AskId, NodeId};
 use base::Monotonic;
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ pub(super) struct Stopping {
     busy: Monotonic,
     /// How many requests had been begun then.
     begun: u64,
-    /// Peers that have not answered since the stop began: one that waits for a processor may pass a request on before it reads what it was told.
+    /// Peers that have not answered since the stop began: one that waits for a processor may pass a request on before it reads what it was told. Of
+    /// all, as long as it is not known who can be reached.
     unheard: Vec<NodeId>,
 }
 
@@ -33,17 +34,22 @@ impl Shard {
     /// Tells other nodes that this one is about to stop. It goes on serving until it is closed.
     pub fn begin_stop(&mut self) {
         let busy = self.config.clock.now();
-        let unheard = self.peers.up().collect();
+        let unheard = match self.knows_peers() {
+            true => self.peers.up().collect(),
+            false => self.peers.all().collect(),
+        };
         self.stopping = Some(Stopping { busy, begun: self.requests_begun(), unheard });
         self.is_used();
         self.ping_all();
     }
 
-    /// Whether nobody waits for a shard that was told to stop, or will ask it anything. Where nobody can be reached, nobody has to hear.
+    /// Whether nobody waits for a shard that was told to stop, or will ask it anything. Where nobody can be reached, nobody has to hear; but whoever
+    /// was started a moment ago does not know who can, and may be used by others all the same.
     pub fn is_drained(&self) -> bool {
         let now = self.config.clock.now();
         let is_quiet = |stopping: &Stopping| {
-            !self.peers.any_up() || stopping.unheard.is_empty() && now.since(stopping.busy) >= QUIET
+            self.knows_peers() && !self.peers.any_up()
+                || stopping.unheard.is_empty() && now.since(stopping.busy) >= QUIET
         };
         self.stopping.as_ref().is_some_and(is_quiet) && !self.has_clients()
     }
@@ -51,16 +57,23 @@ impl Shard {
     /// Looks whether clients still ask for something, and whether all have heard. Whoever cannot be reached any more need not.
     pub(super) fn tick_stop(&mut self, now: Monotonic) {
         let (begun, has_clients) = (self.requests_begun(), self.has_clients());
+        let knows_peers = self.knows_peers();
         let Some(stopping) = &mut self.stopping else { return };
-        stopping.unheard.retain(|&node| self.peers.is_up(node));
+        stopping.unheard.retain(|&node| !knows_peers || self.peers.is_up(node));
         if has_clients || stopping.begun != begun || !stopping.unheard.is_empty() {
             (stopping.busy, stopping.begun) = (now, begun);
         }
     }
 
-    /// A peer has answered a question about who is there: it was told with it.
-    pub(super) fn has_heard(&mut self, node: NodeId) {
-        if let Some(stopping) = &mut self.stopping {
+    /// The number of a question about who is there: another from when a stop began on, as its answer shows that whoever gives it has heard.
+    pub(super) fn ping_id(&self) -> AskId {
+        self.ask_id(u64::from(self.stopping.is_some()))
+    }
+
+    /// A peer has answered a question about who is there. What was asked before the stop began did not tell of it.
+    pub(super) fn has_heard(&mut self, node: NodeId, asked: AskId) {
+        let is_told = asked == self.ping_id();
+        if let Some(stopping) = self.stopping.as_mut().filter(|_| is_told) {
             stopping.unheard.retain(|&unheard| unheard != node);
         }
     }

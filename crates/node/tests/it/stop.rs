@@ -2,7 +2,7 @@
 
 use crate::common::cluster::*;
 use kv::{NodeId, ReadForm, Request};
-use node::PeerMessage;
+use node::{AskId, Load, Output, PeerMessage};
 use std::time::Duration;
 
 fn five(data: &tempfile::TempDir) -> Cluster {
@@ -77,6 +77,42 @@ fn who_has_not_heard_is_waited_for_while_it_can_be_reached() {
     begin_stop(&mut cluster, 1);
     cluster.pass(Duration::from_millis(3_000));
     assert!(is_drained(&cluster, 1), "node 2 cannot be reached any more");
+}
+
+/// Others find out sooner that it is there than it finds out that they are.
+#[test]
+fn who_was_just_started_waits_for_all() {
+    let data = folder();
+    let mut cluster = five(&data);
+    cluster.kill(1);
+    cluster.start(1);
+    cluster.nodes[1].as_mut().unwrap().begin_stop();
+    assert!(!is_drained(&cluster, 1), "it has not asked anybody yet");
+    cluster.pass(Duration::from_millis(400));
+    assert!(!is_drained(&cluster, 1), "what others have sent before may be on its way");
+    cluster.pass(Duration::from_millis(1_500));
+    assert!(is_drained(&cluster, 1));
+}
+
+/// Such an answer was under way when the stop began, and tells nothing of who has heard of it.
+#[test]
+fn an_answer_to_what_was_asked_before_is_no_sign_of_having_heard() {
+    let data = folder();
+    let mut cluster = five(&data);
+    let asked = PeerMessage::Ping { id: AskId(0), life: 0, load: Load(0), props: None };
+    cluster.deliver(1, 2, &asked);
+    let mut outputs = Vec::new();
+    cluster.nodes[2].as_mut().unwrap().take_outputs(&mut outputs);
+    let answer = outputs.into_iter().find_map(|output| match output {
+        Output::Peer { to: NodeId(1), message: message @ PeerMessage::Pong { .. } } => Some(message),
+        _ => None,
+    });
+    cluster.cut(2);
+    begin_stop(&mut cluster, 1);
+    cluster.pass(Duration::from_millis(300));
+    cluster.deliver(2, 1, &answer.expect("a pong"));
+    cluster.pass(Duration::from_millis(900));
+    assert!(!is_drained(&cluster, 1), "node 2 has not heard");
 }
 
 #[test]
