@@ -11,7 +11,7 @@ use crate::process::make_dir;
 use crate::report::Report;
 use crate::rows::{Bar, Spec};
 use crate::stats::median;
-use results::Summary;
+use results::{OperationSecond, Summary};
 
 /// Partitions of the measured rings; the store grows on the first.
 pub const RINGS: [u32; 3] = [64, 1024, 16_384];
@@ -142,7 +142,7 @@ fn measured(
 
 /// Writes the objects of these numbers.
 pub fn fill(context: &Context, cluster: &Cluster, from: u64, to: u64) -> Result<()> {
-    let (_, done) = load(context, cluster, &fills(from, to))?;
+    let (_, OperationSecond { done, .. }) = load(context, cluster, &fills(from, to))?;
     match done == to - from {
         true => Ok(()),
         false => Err(format!("{done} of {} objects were written", to - from).into()),
@@ -180,7 +180,7 @@ pub fn ask(context: &Context, cluster: &Cluster, objects: u64) -> Result<Summary
     Ok(load(context, cluster, &queries(context.plan.cluster, objects))?.0)
 }
 
-fn load(context: &Context, cluster: &Cluster, text: &str) -> Result<(Summary, u64)> {
+fn load(context: &Context, cluster: &Cluster, text: &str) -> Result<(Summary, OperationSecond)> {
     super::load(&context.home, &cluster.servers, text)
 }
 

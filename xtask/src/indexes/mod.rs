@@ -13,7 +13,7 @@ use crate::measure::Servers;
 use bench::{Control, Identity, Workload};
 use clap::{Args, ValueEnum};
 use engine::{head, mixed, object_key};
-use results::{Results, Summary};
+use results::{OperationSecond, Results, Summary};
 use std::path::Path;
 
 /// How the figures of indexes are taken.
@@ -121,17 +121,23 @@ pub fn run(options: &Options) -> Result<()> {
     SET.run(plan, &options.how, &options.only, "")
 }
 
-/// Runs a workload of the load generator; what it measured, and all operations that were done. An error if anything in it was wrong.
-fn load(home: &Path, servers: &Servers, text: &str) -> Result<(Summary, u64)> {
+/// Runs a workload of the load generator; what it measured, and what became of all operations, those outside of the measured seconds included. An error
+/// if anything in it was wrong.
+fn load(home: &Path, servers: &Servers, text: &str) -> Result<(Summary, OperationSecond)> {
     let addresses: Vec<String> = servers.addresses.iter().map(ToString::to_string).collect();
     let text = format!("addresses = {addresses:?}\npids = {:?}\n{text}", servers.pids);
     let dir = tempfile::Builder::new().prefix("load").tempdir_in(home)?;
     let workload = Workload::parse(&text, "figures")?;
     let out = dir.path().join("results");
     let summary = bench::run(&workload, &out, &Identity::default(), &Control::default(), &mut ())?;
-    let done = Results::open(&out)?.seconds.iter().map(|second| second.done(None)).sum();
+    let mut all = OperationSecond::default();
+    Results::open(&out)?
+        .seconds
+        .iter()
+        .flat_map(|second| second.operations.values())
+        .for_each(|it| all.add(it));
     match summary.verdict.passed && summary.total.failed == 0 {
-        true => Ok((summary, done)),
+        true => Ok((summary, all)),
         false => {
             Err(format!("{} failed; {}", summary.total.failed, summary.verdict.failures.join("; ")).into())
         }
