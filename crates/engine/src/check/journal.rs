@@ -183,7 +183,7 @@ impl Check<'_> {
         let clean_end = state.and_then(|state| state.clean).map(|clean| clean.journal_end);
         let known = clean_end.or(state.map(|state| state.replay_position)).unwrap_or_default();
         let floor = Position { segment: SegmentId(known.segment), offset: known.offset };
-        let mut replay = Replay::open(self.disk, sources, floor)?;
+        let mut replay = Replay::open(self.disk, sources, floor, None)?;
         while let Some(replayed) = replay.next(self.disk)? {
             match replayed {
                 Replayed::Record(record) => {

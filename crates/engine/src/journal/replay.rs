@@ -106,9 +106,15 @@ struct First {
 }
 
 impl Replay {
-    /// A replay of `sources`, ascending and without omission. All before `floor` is known to have been synced.
+    /// A replay of `sources`, ascending and without omission. All before `floor` is known to have been synced; `next_jsn` is
+    /// the number with which the first source goes on at its `start`, where that is known: nothing numbered may be left of it.
     /// Reads the newest segment, or the newest that has a group mark, to find the durable mark.
-    pub fn open(disk: &mut dyn Disk, sources: &[Source], floor: Position) -> Result<Replay, Error> {
+    pub fn open(
+        disk: &mut dyn Disk,
+        sources: &[Source],
+        floor: Position,
+        next_jsn: Option<Jsn>,
+    ) -> Result<Replay, Error> {
         assert!(sources.is_sorted_by(|a, b| a.segment < b.segment), "segments ascend");
         let mut durable = floor;
         for source in sources {
@@ -132,7 +138,7 @@ impl Replay {
             durable,
             current: None,
             ready: VecDeque::new(),
-            next_jsn: None,
+            next_jsn,
             next_seq: None,
             torn: false,
         })
@@ -168,7 +174,7 @@ impl Replay {
         self.durable
     }
 
-    /// A number above those of all records so far, the damaged ones included; `None` if there was none. The
+    /// A number above those of all records so far, the damaged ones included; `None` if none is known of. The
     /// journal goes on with this one or a higher one, in a new segment.
     pub fn next_jsn(&self) -> Option<Jsn> {
         self.next_jsn

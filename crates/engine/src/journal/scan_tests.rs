@@ -147,8 +147,17 @@ impl Log {
     }
 
     fn replay_from(&self, sources: &[Source], floor: Position) -> Result<Outcome, Error> {
+        self.replay_on(sources, floor, None)
+    }
+
+    fn replay_on(
+        &self,
+        sources: &[Source],
+        floor: Position,
+        next_jsn: Option<Jsn>,
+    ) -> Result<Outcome, Error> {
         let mut disk = self.disk();
-        let mut replay = Replay::open(&mut disk, sources, floor)?;
+        let mut replay = Replay::open(&mut disk, sources, floor, next_jsn)?;
         let mut outcome = Outcome::default();
         while let Some(replayed) = replay.next(&mut disk)? {
             match replayed {
@@ -404,6 +413,31 @@ fn a_torn_seal_costs_the_seal_and_not_the_next_segment() {
         let outcome = log.replay_from(&sources, Position::default()).unwrap();
         assert_eq!((outcome.jsns.clone(), outcome.cuts()), (jsns(1..5), vec![None, None]));
         assert!(!outcome.damage.is_empty());
+    }
+}
+
+#[test]
+fn a_torn_seal_right_behind_the_replay_position_costs_nothing_else() {
+    let mut log = Log::new();
+    log.group(&[50, 50]);
+    let heads_at = log.seal();
+    log.segment();
+    // Nothing was synced since, so no mark vouches for the new segment.
+    let synced = log.durable;
+    log.group(&[50]);
+    log.durable = synced;
+    log.group(&[50]);
+    for cut in heads_at + 1..log.bytes(0).len() as u64 {
+        let mut log = log.clone();
+        log.bytes(0).truncate(cut as usize);
+        let mut sources = log.sources();
+        sources[0].start = heads_at;
+        let outcome = log.replay_on(&sources, Position::default(), Some(Jsn(3))).unwrap();
+        assert_eq!((outcome.jsns.clone(), outcome.damage.len()), (jsns(3..5), 0), "{cut}");
+        assert_eq!(outcome.cuts(), [Some(heads_at), None], "{cut}");
+        // What does not go on with the number that was to come is cut.
+        let outcome = log.replay_on(&sources, Position::default(), Some(Jsn(2))).unwrap();
+        assert_eq!((outcome.jsns.clone(), outcome.damage.len()), (vec![], 0), "{cut}");
     }
 }
 

@@ -119,7 +119,7 @@ impl<'a> Recovery<'a> {
         let known_end = state.clean.map_or(state.replay_position, |clean| clean.journal_end);
         let floor = Position { segment: SegmentId(known_end.segment), offset: known_end.offset };
         let replayed: Vec<_> = sources.iter().map(|source| source.segment).collect();
-        let mut replay = Replay::open(self.disk, &sources, floor)?;
+        let mut replay = Replay::open(self.disk, &sources, floor, Some(state.replay_jsn))?;
         let mut ends = Vec::new();
         let mut expected = Some(state.replay_jsn);
         while let Some(found) = replay.next(self.disk)? {
