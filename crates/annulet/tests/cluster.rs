@@ -185,6 +185,35 @@ fn links_come_up_go_down_and_come_back() {
     servers.into_iter().for_each(Server::stop);
 }
 
+/// No member is where all agreed that it is, so none could even say so; but each is told of the others, as at first.
+#[test]
+fn nodes_that_are_all_started_elsewhere_find_each_other() {
+    let mut cluster = Cluster::new(3);
+    let start = |cluster: &Cluster| -> Vec<Server> { (1..=3).map(|node| cluster.start(node, &[])).collect() };
+    let all_agree = |cluster: &Cluster, servers: &[Server]| {
+        until("agreement", || {
+            servers.iter().all(|server| {
+                let agreed = agreed(server);
+                let members = agreed["members"].as_array().unwrap().iter().zip(&cluster.ports);
+                count(server, "peers_up") == 2
+                    && members.clone().count() == 3
+                    && members.clone().all(|(member, port)| member["address"] == format!("127.0.0.1:{port}"))
+            })
+        });
+    };
+    let mut servers = start(&cluster);
+    all_agree(&cluster, &servers);
+    let content = Content { value: Bytes::from_static(b"v"), ..Content::default() };
+    servers[0].connect().put(None, b"b", Some(b"k"), content, &WriteOptions::default()).unwrap();
+    servers.into_iter().for_each(Server::stop);
+    cluster.ports.iter_mut().for_each(|port| *port += 10);
+    servers = start(&cluster);
+    all_agree(&cluster, &servers);
+    let found = servers[2].connect().get(None, b"b", b"k", &ReadOptions::default()).unwrap();
+    assert_eq!(found.unwrap().siblings[0].value, Bytes::from_static(b"v"));
+    servers.into_iter().for_each(Server::stop);
+}
+
 #[test]
 fn values_of_all_sizes_travel_between_nodes_with_different_shards() {
     let cluster = Cluster::new(3);

@@ -349,7 +349,8 @@ fn common(
     let members = Arc::clone(roster.members());
     let identity = part.identity();
     let life = identity.start;
-    let peers = tls.map(|tls| Arc::new(Peers::new(tls, identity, roster, membership.clone())));
+    let listed = config.cluster.clone();
+    let peers = tls.map(|tls| Arc::new(Peers::new(tls, identity, roster, listed, membership.clone())));
     let topology = membership::topology(part.node(), part.state()).ok_or_else(removed)?;
     let resources = machine::resources(config.memory, layout.shards);
     let options = options(config, &resources);

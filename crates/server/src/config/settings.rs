@@ -431,7 +431,7 @@ pub const SETTINGS: &[Setting] = &[
         flag: "cluster",
         value_name: "NAME=ADDR:PORT,...",
         help: "The nodes that found a cluster, this one among them, and where each listens to the others; the same on \
-               each of them",
+               each of them. Later: where to look for members that have moved",
         set: |config, text| cluster::read(text).map(|members| config.cluster = members),
         show: |config| cluster::show(&config.cluster),
     },

@@ -338,12 +338,18 @@ fn go_down(link: &Link, local: &Local, name: &str, ended: &Ended) {
 
 /// A connection that the other node has welcomed, and the version in which frames are written to it.
 async fn connect(link: &Link, name: &str, peers: &Peers) -> Result<(Channel, u16), String> {
-    let address = peers.address(link.node);
-    let address = address.ok_or_else(|| "it has not said where it is reached".to_owned())?;
-    match timeout(HANDSHAKE_MAX, introduce(address, name, peers)).await {
-        Ok(result) => result.map_err(|failure| format!("{address}: {failure}")),
-        Err(_) => Err(format!("{address}: no answer in {} s", HANDSHAKE_MAX.as_secs())),
+    let mut failures = Vec::new();
+    for address in peers.addresses(link.node) {
+        match timeout(HANDSHAKE_MAX, introduce(address, name, peers)).await {
+            Ok(Ok(connected)) => return Ok(connected),
+            Ok(Err(failure)) => failures.push(format!("{address}: {failure}")),
+            Err(_) => failures.push(format!("{address}: no answer in {} s", HANDSHAKE_MAX.as_secs())),
+        }
     }
+    if failures.is_empty() {
+        return Err("it has not said where it is reached".to_owned());
+    }
+    Err(failures.join("; "))
 }
 
 async fn introduce(address: SocketAddr, name: &str, peers: &Peers) -> Result<(Channel, u16), String> {

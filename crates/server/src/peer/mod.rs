@@ -49,6 +49,7 @@ pub use roster::Roster;
 pub(crate) use tests::test_tls;
 pub(crate) use tls::Tls;
 
+use crate::config::Member;
 use crate::membership;
 use ::membership::log::Identity;
 use protocol::peer::{Hello, Versions};
@@ -79,18 +80,27 @@ pub struct Peers {
     /// Where members say that they are, until all agree on it: one that was started elsewhere could not even say so to the others
     /// before they answer it there.
     moved: Mutex<BTreeMap<NodeId, SocketAddr>>,
+    /// Where this process was told that members are: tried where they are not found otherwise. All may have been started
+    /// elsewhere at once, and none could tell another.
+    told: Vec<Member>,
     membership: membership::Handle,
 }
 
 impl Peers {
-    /// Of a node which is the one of the roster, and of its process.
-    pub(crate) fn new(tls: Tls, here: &Identity, roster: Roster, membership: membership::Handle) -> Peers {
+    /// Of a node which is the one of the roster, and of its process, which was `told` of members.
+    pub(crate) fn new(
+        tls: Tls,
+        here: &Identity,
+        roster: Roster,
+        told: Vec<Member>,
+        membership: membership::Handle,
+    ) -> Peers {
         let members = roster.members();
         let from = members.name(members.here()).to_string();
         let Identity { cluster, start: life, address, .. } = here.clone();
         let hello = Hello { versions: Versions::OURS, cluster: cluster.0, life, from, address };
         let roster = watch::Sender::new(Arc::new(roster));
-        Peers { tls, hello, roster, moved: Mutex::default(), membership }
+        Peers { tls, hello, roster, moved: Mutex::default(), told, membership }
     }
 
     /// From now on these are the members.
@@ -118,10 +128,13 @@ impl Peers {
         }
     }
 
-    /// Where a member is reached, as far as is known.
-    fn address(&self, node: NodeId) -> Option<SocketAddr> {
-        let moved = self.moved().get(&node).copied();
-        moved.or_else(|| self.roster().address(node))
+    /// Where a member may be reached, in the order in which that is to be tried.
+    fn addresses(&self, node: NodeId) -> Vec<SocketAddr> {
+        let roster = self.roster();
+        let agreed = self.moved().get(&node).copied().or_else(|| roster.address(node));
+        let of_name = |member: &&Member| roster.named(&member.name) == Some(node);
+        let told = self.told.iter().find(of_name).map(|member| member.address);
+        agreed.into_iter().chain(told.filter(|_| told != agreed)).collect()
     }
 
     fn moved(&self) -> MutexGuard<'_, BTreeMap<NodeId, SocketAddr>> {

@@ -129,7 +129,7 @@ async fn a_link_that_nobody_uses_rests_and_takes_messages_all_the_same() {
         Identity { cluster: ClusterId(1), node: NodeId(1), starts: 1, start: 7, address: String::new() };
     let (membership, _inbox) = membership::queue(1);
     let roster = Roster::of(NodeId(1), &two, AsOf::default()).unwrap();
-    let peers = Arc::new(Peers::new(test_tls("a@h"), &here, roster, membership.clone()));
+    let peers = Arc::new(Peers::new(test_tls("a@h"), &here, roster, Vec::new(), membership.clone()));
     let there = There { listener, peers: Arc::clone(&peers) };
     let local = local(data.path(), membership);
     let at = |seconds| Monotonic(0) + Duration::from_secs(seconds);

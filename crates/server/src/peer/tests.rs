@@ -3,6 +3,7 @@
 use super::channel::Channel;
 use super::tls::{Tls, TlsError, certificate_name, stands_for};
 use super::{Peers, Roster};
+use crate::config::Member;
 use crate::membership::{self, AsOf};
 use ::membership::ClusterId;
 use ::membership::log::Identity;
@@ -15,6 +16,7 @@ use ring::{NodeId, RingSize};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
@@ -188,13 +190,25 @@ fn where_a_member_says_it_is_counts_until_all_agree_on_it() {
         address: "127.0.0.1:1".to_owned(),
     };
     let (membership, _inbox) = membership::queue(1);
-    let peers = Peers::new(test_tls("a@h"), &here, roster("127.0.0.1:2", 1), membership);
+    let told = |name: &str, port| Member { name: name.to_owned(), address: ([127, 0, 0, 1], port).into() };
+    let told = vec![told("a@h", 1), told("b@h", 9), told("gone@h", 8)];
+    let peers = Peers::new(test_tls("a@h"), &here, roster("127.0.0.1:2", 1), told, membership);
     assert_eq!((peers.hello.life, &*peers.hello.from, &*peers.hello.address), (9, "a@h", "127.0.0.1:1"));
     let mut changes = peers.subscribe();
-    let at = || peers.address(NodeId(1)).unwrap().port();
-    for (said, port) in
-        [("127.0.0.1:3", 3), ("", 2), ("0.0.0.0:4", 2), ("127.0.0.1:0", 2), ("127.0.0.1:3", 3)]
-    {
+    // Behind it comes what the process was told.
+    let at = || {
+        let ports: Vec<u16> = peers.addresses(NodeId(1)).iter().map(SocketAddr::port).collect();
+        assert_eq!(ports[1..], if ports[0] == 9 { vec![] } else { vec![9] });
+        ports[0]
+    };
+    for (said, port) in [
+        ("127.0.0.1:3", 3),
+        ("", 2),
+        ("0.0.0.0:4", 2),
+        ("127.0.0.1:0", 2),
+        ("127.0.0.1:9", 9),
+        ("127.0.0.1:3", 3),
+    ] {
         peers.note_address(NodeId(1), said);
         assert_eq!(at(), port, "{said}");
     }
