@@ -28,6 +28,10 @@ pub(super) const FULL: u64 = 1000;
 /// From here on, in thousandths of a limit, writes are slowed.
 pub(super) const SLOW_FROM: u64 = 500;
 
+/// The journal must grow no more, in thousandths of the way to where writes wait longest for its sake: with the default target it
+/// is three and a half times what lives.
+const SPACE_FULL: u64 = 3 * FULL;
+
 impl Store {
     /// How much of the limit that is nearest is used, in thousandths: at 1000 writes are refused.
     pub fn pressure(&self) -> u64 {
@@ -43,20 +47,25 @@ impl Store {
         LEVEL0_TABLES_MAX.max(2 * self.options.level0_tables_max)
     }
 
-    /// How much of the nearest limit is still to be flushed, merged, written or compacted, in thousandths.
+    /// How much of the nearest limit is still to be flushed, merged or written, in thousandths.
     fn backlog(&self) -> u64 {
         let share = |left: u64, limit: u64| left.saturating_mul(FULL) / limit.max(1);
         let memtables = (MEMTABLES_FROZEN_MAX + 1) * self.options.memtable_bytes_max;
         share(self.unflushed_bytes(), memtables as u64)
             .max(self.unmerged_tables() / self.level0_limit() as u64)
             .max(share(self.writer.waiting_bytes() as u64, WAITING_BYTES_MAX as u64))
-            .max(self.unreclaimed())
     }
 
     /// How long the owner should wait before its next write, if it can: nothing up to a backlog of half of every limit, then
     /// more with its square, [`PACE_MAX`] at the limit.
     pub fn pace(&self) -> Duration {
-        pace(self.backlog())
+        pace(self.backlog().max(self.unreclaimed()))
+    }
+
+    /// Whether writes that do not wait for so long will be refused, or the journal grow without end. Else they are slowed to keep
+    /// the journal small and for nothing else, and one that has waited for long enough may go ahead.
+    pub fn must_be_paced(&self) -> bool {
+        self.backlog() > SLOW_FROM || self.unreclaimed() >= SPACE_FULL
     }
 }
 

@@ -235,6 +235,15 @@ impl Store {
         }
     }
 
+    /// Whether a write that has waited for long must not go ahead all the same ([`engine::Store::must_be_paced`]).
+    pub fn must_be_paced(&self) -> bool {
+        match self {
+            Store::Engine(store) => store.must_be_paced(),
+            Store::Adapter(_) => false,
+            Store::Routed(routed) => routed.must_be_paced(),
+        }
+    }
+
     /// Starts a scan; an event will bring its page.
     pub fn scan(&mut self, request: ScanRequest) -> Result<ScanId, Error> {
         of_any!(self, it => it.scan(request))

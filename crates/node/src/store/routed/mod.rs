@@ -218,6 +218,10 @@ impl Routed {
         self.stores.iter().map(Store::pace).max().unwrap_or_default()
     }
 
+    pub(super) fn must_be_paced(&self) -> bool {
+        self.stores.iter().any(Store::must_be_paced)
+    }
+
     /// A scan over what all stores have.
     pub(super) fn scan(&mut self, request: ScanRequest) -> Result<ScanId, Error> {
         if request.start >= request.end {
