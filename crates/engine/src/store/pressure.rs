@@ -10,8 +10,8 @@
 //! limit moves in steps, a frozen memtable a third and a table of level 0 a thirty-second of it, though the work behind it
 //! goes on evenly; waits by that would come in steps as well, of ten times what it takes or of nothing (record 72).
 //!
-//! By the backlog of compaction they are slowed, too, though nothing is refused for it: how far the journal is above its target, as long as
-//! something is under way that brings it down (record 81).
+//! By the backlog of compaction they are slowed, too, though no store refuses anything for it: how far the journal is above its target, as long as
+//! something is under way that brings it down (record 81). [`Store::must_be_paced`] tells an owner which of the two it is.
 
 use super::Store;
 use super::write::{LEVEL0_TABLES_MAX, MEMTABLES_FROZEN_MAX};
