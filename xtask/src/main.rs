@@ -78,7 +78,7 @@ enum Figures {
     Engine(engine_alone::Options),
     /// Our engine beside others, in process: CPU per operation, stalls, bytes written, space.
     Engines(engines::Options),
-    /// The elastic cluster: so far the pure ring.
+    /// The elastic cluster: the ring alone, nodes that come, go and die, what membership costs at rest.
     Cluster(elastic::Options),
     /// Secondary indexes: what entries cost the engine, queries of three nodes, backups.
     Index(indexes::Options),

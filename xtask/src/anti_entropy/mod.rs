@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 pub struct Options {
     #[command(flatten)]
     how: How,
-    /// Only these parts. The page is not written then.
+    /// Only these parts. Each writes its own section of the page.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
     /// So many objects of which one of ten thousand differs, to try something with `--only differing`.
