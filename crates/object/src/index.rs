@@ -4,9 +4,9 @@
 //! `$key` are the two fields every object has; Riak lets clients name them, so do we.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 /// One index entry of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -91,13 +91,33 @@ pub(crate) fn ordered<'a>(field: &[u8], value: &'a [u8]) -> Option<Cow<'a, [u8]>
     Some(Cow::Owned(number.to_be_bytes().to_vec()))
 }
 
-/// A term as clients write it, from how it is ordered.
-pub fn term_text(field: &[u8], term: &[u8]) -> Bytes {
-    match term.try_into() {
-        Ok(number) if field.ends_with(b"_int") => {
-            Bytes::from((u64::from_be_bytes(number) ^ SIGN).cast_signed().to_string())
+/// Terms of one field as clients write them, from how they are ordered. Numbers share allocations: an answer has thousands.
+pub struct TermTexts {
+    is_integer: bool,
+    numbers: BytesMut,
+}
+
+/// Some hundred numbers.
+const NUMBERS_BYTES: usize = 4 << 10;
+
+impl TermTexts {
+    /// Of this field.
+    pub fn new(field: &[u8]) -> TermTexts {
+        let is_integer = field.ends_with(b"_int");
+        let numbers = if is_integer { BytesMut::with_capacity(NUMBERS_BYTES) } else { BytesMut::new() };
+        TermTexts { is_integer, numbers }
+    }
+
+    /// A term as clients write it.
+    pub fn text(&mut self, term: Bytes) -> Bytes {
+        match term[..].try_into() {
+            Ok(number) if self.is_integer => {
+                let number = (u64::from_be_bytes(number) ^ SIGN).cast_signed();
+                write!(self.numbers, "{number}").expect("a buffer takes what it is given");
+                self.numbers.split().freeze()
+            }
+            _ => term,
         }
-        _ => Bytes::copy_from_slice(term),
     }
 }
 

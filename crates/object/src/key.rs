@@ -318,12 +318,17 @@ fn take_name(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), Error> {
     }
 }
 
-/// Appends a part; the first is borrowed.
+/// Appends a part; the first is borrowed. All of a name that has several is shorter than what it is taken from.
 fn extend<'a>(name: &mut Cow<'a, [u8]>, bytes: &'a [u8], part: std::ops::Range<usize>) {
-    if name.is_empty() {
-        *name = Cow::Borrowed(&bytes[part]);
-    } else {
-        name.to_mut().extend_from_slice(&bytes[part]);
+    match name {
+        Cow::Borrowed([]) => *name = Cow::Borrowed(&bytes[part]),
+        Cow::Borrowed(first) => {
+            let mut owned = Vec::with_capacity(bytes.len());
+            owned.extend_from_slice(first);
+            owned.extend_from_slice(&bytes[part]);
+            *name = Cow::Owned(owned);
+        }
+        Cow::Owned(owned) => owned.extend_from_slice(&bytes[part]),
     }
 }
 

@@ -149,10 +149,8 @@ impl Telling {
 
     /// An answer with these rows. `end` is the last row of a page that may not be the last one.
     pub fn rows(&self, rows: Vec<Row>, end: Option<&Row>, done: bool) -> Rows {
-        let told = |row: Row| {
-            let term = self.with_terms.then(|| index::term_text(&self.field, &row.term));
-            (term, row.key)
-        };
+        let mut texts = self.with_terms.then(|| index::TermTexts::new(&self.field));
+        let told = |row: Row| (texts.as_mut().map(|texts| texts.text(row.term)), row.key);
         Rows {
             rows: rows.into_iter().map(told).collect(),
             continuation: end.map(|row| place::encode(&self.bucket, &self.field, row)),

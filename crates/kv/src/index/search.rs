@@ -266,12 +266,12 @@ impl Search {
             let Some(Reverse((row, name))) = heads.pop() else { break };
             // A row comes from one part only; a node that tells another's too must not have it told twice.
             let part = self.parts.get_mut(&name).expect("its row is here");
+            let is_new = merged.last().or(self.last.as_ref()).is_none_or(|last| *last < row);
             if base::planted!(RowsToldTwice) && part.rows.is_empty() && part.more {
                 merged.push(row.clone());
             }
-            if self.last.as_ref().is_none_or(|last| *last < row) {
-                merged.push(row.clone());
-                self.last = Some(row);
+            if is_new {
+                merged.push(row);
                 self.room = self.room.map(|room| room - 1);
             }
             match part.rows.pop_front() {
@@ -283,6 +283,7 @@ impl Search {
         for Reverse((row, name)) in heads {
             self.parts.get_mut(&name).expect("its row is here").rows.push_front(row);
         }
+        self.last = merged.last().or(self.last.as_ref()).cloned();
         merged
     }
 

@@ -17,12 +17,13 @@ use crate::peer::{AskId, NodeId, PeerMessage};
 use crate::shard::Output;
 use crate::topology::Epoch;
 use base::spawn::Outcome;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit, Visitor};
 use kv::index::{KeyOrder, PAGE_ROWS_MAX, Pick, Picker, PrefixSet, Query, Row, RowsAsk, RowsPage, Span};
 use kv::list::is_listed;
 use kv::{Bucket, BucketProps, Error};
 use object::key;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -204,7 +205,10 @@ impl Read {
         let is_full = page.next.is_some();
         let keys = page.items.into_iter().map(|(key, _)| key);
         let (rows, ended): (Vec<Row>, Option<Row>) = match self.found {
-            Found::Entries(ended) => (keys.map(row_of_entry).collect::<Result<_, _>>()?, ended.take()),
+            Found::Entries(ended) => {
+                let mut rows = RowsOfEntries::new();
+                (keys.map(|entry| rows.row(&entry)).collect::<Result<_, _>>()?, ended.take())
+            }
             Found::Keys(ended) => (keys.map(row_of_object).collect::<Result<_, _>>()?, ended.take()),
             Found::First(first, rows_max) => {
                 let first = first.take().unwrap_or_default();
@@ -227,13 +231,31 @@ fn damaged(error: &object::Error) -> Error {
     Error::Damaged(error.to_string())
 }
 
-fn row_of_entry(entry: Bytes) -> Result<Row, Error> {
-    let parts = key::decode_index_key(&entry).map_err(|error| damaged(&error))?;
-    let name = |part: std::borrow::Cow<'_, [u8]>| match part {
-        std::borrow::Cow::Borrowed(part) => entry.slice_ref(part),
-        std::borrow::Cow::Owned(part) => Bytes::from(part),
-    };
-    Ok(Row { term: name(parts.term), key: name(parts.key) })
+/// Rows of entries. A name that does not stand in its entry as it is, since it has a zero, as numbers mostly have, is written out behind
+/// those before it: an allocation for each would cost as much as finding it.
+struct RowsOfEntries {
+    written: BytesMut,
+}
+
+/// Written at a time, and so the most that whoever keeps one name keeps: as for a page's keys.
+const WRITTEN_BYTES: usize = 4 << 10;
+
+impl RowsOfEntries {
+    fn new() -> RowsOfEntries {
+        RowsOfEntries { written: BytesMut::with_capacity(WRITTEN_BYTES) }
+    }
+
+    fn row(&mut self, entry: &Bytes) -> Result<Row, Error> {
+        let parts = key::decode_index_key(entry).map_err(|error| damaged(&error))?;
+        let mut name = |part: Cow<'_, [u8]>| match part {
+            Cow::Borrowed(part) => entry.slice_ref(part),
+            Cow::Owned(part) => {
+                self.written.extend_from_slice(&part);
+                self.written.split().freeze()
+            }
+        };
+        Ok(Row { term: name(parts.term), key: name(parts.key) })
+    }
 }
 
 fn row_of_object(key: Bytes) -> Result<Row, Error> {
@@ -306,7 +328,7 @@ fn take_entries(own: PrefixSet, picker: Picker, end: Vec<u8>, ended: Outcome<Row
         if visited < VISITED_MAX {
             return if is_wanted { Visit::Take } else { Visit::Skip };
         }
-        if let Ok(row) = row_of_entry(Bytes::copy_from_slice(entry)) {
+        if let Ok(row) = RowsOfEntries::new().row(&Bytes::copy_from_slice(entry)) {
             ended.set(row);
         }
         if is_wanted { Visit::TakeAndSeek(end.clone()) } else { Visit::Seek(end.clone()) }
@@ -376,5 +398,27 @@ impl Keys {
             kept.set(first);
             if is_late { self.of.seek_behind(walk.prefix()) } else { Visit::Skip }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_entries_have_their_names_whether_they_stand_there_or_not() {
+        let names: [(&[u8], &[u8]); 4] =
+            [(b"plain", b"key"), (b"\x80\0\0\0\0\0\0\x07", b"a\0b"), (b"", b"\0"), (b"\0\0", b"last")];
+        let mut rows = RowsOfEntries::new();
+        let rows: Vec<Row> = names
+            .iter()
+            .map(|(term, name)| {
+                let mut entry = Vec::new();
+                key::encode_index_key(b"type", b"bucket", b"field_bin", term, name, 7, &mut entry);
+                rows.row(&Bytes::from(entry)).unwrap()
+            })
+            .collect();
+        let found: Vec<(&[u8], &[u8])> = rows.iter().map(|row| (&row.term[..], &row.key[..])).collect();
+        assert_eq!(found, names);
     }
 }
