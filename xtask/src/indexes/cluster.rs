@@ -142,15 +142,20 @@ fn measured(
 
 /// Writes the objects of these numbers.
 pub fn fill(context: &Context, cluster: &Cluster, from: u64, to: u64) -> Result<()> {
-    let (_, OperationSecond { done, .. }) = load(context, cluster, &fills(from, to))?;
-    match done == to - from {
+    load_objects(context, cluster, &fills(from, to), to - from)
+}
+
+/// Runs a workload that writes so many objects.
+pub fn load_objects(context: &Context, cluster: &Cluster, text: &str, objects: u64) -> Result<()> {
+    let (_, OperationSecond { done, .. }) = load(context, cluster, text)?;
+    match done == objects {
         true => Ok(()),
-        false => Err(format!("{done} of {} objects were written", to - from).into()),
+        false => Err(format!("{done} of {objects} objects were written").into()),
     }
 }
 
-/// What both workloads have: the index, and small values.
-fn indexed(head: &str, objects: u64, operation: &str) -> String {
+/// What all workloads have: the index, and small values.
+pub fn indexed(head: &str, objects: u64, operation: &str) -> String {
     format!(
         "{head}\nbucket = \"people\"\n[keys]\nkind = \"uniform\"\ncount = {objects}\n[value]\nsize = {VALUE_BYTES}\n\
          [[index]]\nfield = \"number_int\"\n[[operation]]\n{operation}\n"
@@ -168,11 +173,15 @@ fn fills(from: u64, to: u64) -> String {
 
 fn queries(plan: Size, objects: u64) -> String {
     let head = format!("concurrency = 1\nwarm_up = \"1s\"\nduration = \"{}s\"", plan.seconds);
-    let operation = format!(
+    indexed(&head, objects, &query())
+}
+
+/// The query: [`FOUND`] terms, with them.
+pub fn query() -> String {
+    format!(
         "op = \"query\"\nquery = {{ kind = \"terms\", index = \"number_int\", results = {FOUND}, whole = true, \
          return_terms = true }}"
-    );
-    indexed(&head, objects, &operation)
+    )
 }
 
 /// What one run of queries measured.
@@ -180,7 +189,8 @@ pub fn ask(context: &Context, cluster: &Cluster, objects: u64) -> Result<Summary
     Ok(load(context, cluster, &queries(context.plan.cluster, objects))?.0)
 }
 
-fn load(context: &Context, cluster: &Cluster, text: &str) -> Result<(Summary, OperationSecond)> {
+/// Runs a workload on a cluster, as [`super::load`].
+pub fn load(context: &Context, cluster: &Cluster, text: &str) -> Result<(Summary, OperationSecond)> {
     super::load(&context.home, &cluster.servers, text)
 }
 
