@@ -17,7 +17,9 @@
 //! Left out: more than one replica for each prefix, as in Riak; see [`crate::coverage`].
 
 use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::mem;
 use std::time::Duration;
 
 use base::Monotonic;
@@ -238,11 +240,15 @@ impl Search {
         if self.bytes > ANSWER_BYTES_MAX {
             return Err(Error::AnswerTooLong { limit: ANSWER_BYTES_MAX });
         }
-        self.gathered.extend(rows);
+        if self.gathered.is_empty() {
+            self.gathered = rows;
+        } else {
+            self.gathered.extend(rows);
+        }
         if !is_over {
             return Ok(Vec::new());
         }
-        let rows = std::mem::take(&mut self.gathered);
+        let rows = mem::take(&mut self.gathered);
         Ok(vec![self.end(rows, is_full)])
     }
 
@@ -263,21 +269,26 @@ impl Search {
             heads.extend(part.rows.pop_front().map(|row| Reverse((row, name))));
         }
         while self.room != Some(0) {
-            let Some(Reverse((row, name))) = heads.pop() else { break };
-            // A row comes from one part only; a node that tells another's too must not have it told twice.
+            let Some(mut least) = heads.peek_mut() else { break };
+            let Reverse((_, name)) = *least;
             let part = self.parts.get_mut(&name).expect("its row is here");
+            let next = part.rows.pop_front();
+            let is_awaited = next.is_none() && part.more;
+            let Reverse((row, _)) = match next {
+                Some(next) => mem::replace(&mut *least, Reverse((next, name))),
+                None => PeekMut::pop(least),
+            };
+            // A row comes from one part only; a node that tells another's too must not have it told twice.
             let is_new = merged.last().or(self.last.as_ref()).is_none_or(|last| *last < row);
-            if base::planted!(RowsToldTwice) && part.rows.is_empty() && part.more {
+            if base::planted!(RowsToldTwice) && is_awaited {
                 merged.push(row.clone());
             }
             if is_new {
                 merged.push(row);
                 self.room = self.room.map(|room| room - 1);
             }
-            match part.rows.pop_front() {
-                Some(row) => heads.push(Reverse((row, name))),
-                None if part.more => break,
-                None => {}
+            if is_awaited {
+                break;
             }
         }
         for Reverse((row, name)) in heads {
@@ -296,7 +307,7 @@ impl Search {
             Source::Node(node) => node,
         });
         part.more = false;
-        let (prefixes, after) = (std::mem::take(&mut part.prefixes), part.after.clone());
+        let (prefixes, after) = (mem::take(&mut part.prefixes), part.after.clone());
         let parts = plan.cover(prefixes.iter(), &self.left_out).map_err(|error| match cause {
             Error::Unreachable | Error::Timeout | Error::NoType(_) => error,
             cause => cause,
@@ -348,7 +359,7 @@ impl Search {
 
     fn forget_question(&mut self, name: u64) {
         let part = self.parts.get_mut(&name).expect("it is known");
-        if let Waits::Asked(question, _) = std::mem::replace(&mut part.waits, Waits::No) {
+        if let Waits::Asked(question, _) = mem::replace(&mut part.waits, Waits::No) {
             self.asked.remove(&question);
         }
     }

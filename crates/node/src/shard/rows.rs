@@ -23,7 +23,6 @@ use kv::index::{KeyOrder, PAGE_ROWS_MAX, Pick, Picker, PrefixSet, Query, Row, Ro
 use kv::list::is_listed;
 use kv::{Bucket, BucketProps, Error};
 use object::key;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -50,8 +49,8 @@ struct Read {
 
 /// How a page's rows are found in what a scan brings.
 enum Found {
-    /// Each item is an entry; the cell has the place where the scan was ended early.
-    Entries(Outcome<Row>),
+    /// Each item is an entry that begins with these names; the cell has the place where the scan was ended early.
+    Entries(Outcome<Row>, Bytes),
     /// Each item is an object; the cell as for entries.
     Keys(Outcome<Row>),
     /// The cell has the first keys, so many at most; there are no items.
@@ -201,15 +200,17 @@ impl Shard {
 }
 
 impl Read {
-    fn end(self, page: ScanPage) -> Result<RowsPage, Error> {
+    fn end(self, mut page: ScanPage) -> Result<RowsPage, Error> {
         let is_full = page.next.is_some();
-        let keys = page.items.into_iter().map(|(key, _)| key);
+        let keys = page.items.keys();
         let (rows, ended): (Vec<Row>, Option<Row>) = match self.found {
-            Found::Entries(ended) => {
-                let mut rows = RowsOfEntries::new();
-                (keys.map(|entry| rows.row(&entry)).collect::<Result<_, _>>()?, ended.take())
+            Found::Entries(ended, names) => {
+                let mut rows = RowsOfEntries::new(names);
+                (keys.map(|(chunk, entry)| rows.row(chunk, entry)).collect::<Result<_, _>>()?, ended.take())
             }
-            Found::Keys(ended) => (keys.map(row_of_object).collect::<Result<_, _>>()?, ended.take()),
+            Found::Keys(ended) => {
+                (keys.map(|(chunk, key)| row_of_object(chunk, key)).collect::<Result<_, _>>()?, ended.take())
+            }
             Found::First(first, rows_max) => {
                 let first = first.take().unwrap_or_default();
                 let rows: Vec<Row> = first.into_iter().map(|key| KeyOrder::Name.row(0, key)).collect();
@@ -234,6 +235,8 @@ fn damaged(error: &object::Error) -> Error {
 /// Rows of entries. A name that does not stand in its entry as it is, since it has a zero, as numbers mostly have, is written out behind
 /// those before it: an allocation for each would cost as much as finding it.
 struct RowsOfEntries {
+    /// Of their type, bucket and field.
+    names: Bytes,
     written: BytesMut,
 }
 
@@ -241,26 +244,28 @@ struct RowsOfEntries {
 const WRITTEN_BYTES: usize = 4 << 10;
 
 impl RowsOfEntries {
-    fn new() -> RowsOfEntries {
-        RowsOfEntries { written: BytesMut::with_capacity(WRITTEN_BYTES) }
+    fn new(names: Bytes) -> RowsOfEntries {
+        RowsOfEntries { names, written: BytesMut::with_capacity(WRITTEN_BYTES) }
     }
 
-    fn row(&mut self, entry: &Bytes) -> Result<Row, Error> {
-        let parts = key::decode_index_key(entry).map_err(|error| damaged(&error))?;
-        let mut name = |part: Cow<'_, [u8]>| match part {
-            Cow::Borrowed(part) => entry.slice_ref(part),
-            Cow::Owned(part) => {
-                self.written.extend_from_slice(&part);
-                self.written.split().freeze()
+    /// Of an entry that lies in a chunk.
+    fn row(&mut self, chunk: &Bytes, entry: &[u8]) -> Result<Row, Error> {
+        let names = key::term_and_key(&self.names, entry).map_err(|error| damaged(&error))?;
+        let [term, key] = names.map(|name| {
+            if let Some(name) = name.as_it_lies() {
+                return chunk.slice_ref(name);
             }
-        };
-        Ok(Row { term: name(parts.term), key: name(parts.key) })
+            name.parts().for_each(|part| self.written.extend_from_slice(part));
+            self.written.split().freeze()
+        });
+        Ok(Row { term, key })
     }
 }
 
-fn row_of_object(key: Bytes) -> Result<Row, Error> {
-    let parts = key::decode_object_key(&key).map_err(|error| damaged(&error))?;
-    Ok(KeyOrder::Place.row(parts.prefix, key.slice_ref(parts.key)))
+/// Of an object's ledger key that lies in a chunk.
+fn row_of_object(chunk: &Bytes, key: &[u8]) -> Result<Row, Error> {
+    let parts = key::decode_object_key(key).map_err(|error| damaged(&error))?;
+    Ok(KeyOrder::Place.row(parts.prefix, chunk.slice_ref(parts.key)))
 }
 
 /// The scan that finds a page of rows of these prefixes, and how its rows are found in what it brings.
@@ -276,8 +281,9 @@ fn scan_for(
         Span::Terms { .. } => {
             let range = entries_of(&ask.query, ask.after.as_ref());
             let ended = Outcome::new();
-            let visitor = take_entries(own, picker, range.end.clone(), ended.clone());
-            (range, visitor, Found::Entries(ended))
+            let names = Bytes::from(names_of(&ask.query));
+            let visitor = take_entries(own, picker, names.clone(), range.end.clone(), ended.clone());
+            (range, visitor, Found::Entries(ended, names))
         }
         Span::Keys { first, last, order } => {
             let bucket = ask.query.bucket.clone();
@@ -305,6 +311,12 @@ fn scan_for(
     Ok((ScanRequest { start, end, items_max: rows_max, visitor, past_losses: false }, found))
 }
 
+/// What all entries of a query's field begin with.
+fn names_of(query: &Query) -> Vec<u8> {
+    let Span::Terms { field, .. } = &query.span else { unreachable!("it is over a field") };
+    key::index_entries(&query.bucket.bucket_type, &query.bucket.name, field).start
+}
+
 fn entries_of(query: &Query, after: Option<&Row>) -> key::KeyRange {
     let Span::Terms { field, first, last } = &query.span else { unreachable!("it is over a field") };
     let Bucket { bucket_type, name } = &query.bucket;
@@ -317,18 +329,20 @@ fn entries_of(query: &Query, after: Option<&Row>) -> key::KeyRange {
 }
 
 /// Takes the entries of objects with these prefixes whose terms match, and ends the scan after so many entries.
-fn take_entries(own: PrefixSet, picker: Picker, end: Vec<u8>, ended: Outcome<Row>) -> Visitor {
+fn take_entries(own: PrefixSet, picker: Picker, names: Bytes, end: Vec<u8>, ended: Outcome<Row>) -> Visitor {
     let mut visited = 0;
     Box::new(move |entry, _| {
         visited += 1;
         let is_wanted = own.contains(key::index_prefix_of(entry))
             // One that cannot be read is taken, so that whoever names it reports the damage.
             && (picker.takes_all()
-                || key::decode_index_key(entry).map_or(true, |entry| picker.takes(&entry.term, &entry.key)));
+                || key::term_and_key(&names, entry)
+                    .map_or(true, |[term, key]| picker.takes(&term.read(), &key.read())));
         if visited < VISITED_MAX {
             return if is_wanted { Visit::Take } else { Visit::Skip };
         }
-        if let Ok(row) = RowsOfEntries::new().row(&Bytes::copy_from_slice(entry)) {
+        let entry = Bytes::copy_from_slice(entry);
+        if let Ok(row) = RowsOfEntries::new(names.clone()).row(&entry, &entry) {
             ended.set(row);
         }
         if is_wanted { Visit::TakeAndSeek(end.clone()) } else { Visit::Seek(end.clone()) }
@@ -409,13 +423,15 @@ mod tests {
     fn rows_of_entries_have_their_names_whether_they_stand_there_or_not() {
         let names: [(&[u8], &[u8]); 4] =
             [(b"plain", b"key"), (b"\x80\0\0\0\0\0\0\x07", b"a\0b"), (b"", b"\0"), (b"\0\0", b"last")];
-        let mut rows = RowsOfEntries::new();
+        let of = key::index_entries(b"type", b"bucket", b"field_bin").start;
+        let mut rows = RowsOfEntries::new(of.into());
         let rows: Vec<Row> = names
             .iter()
             .map(|(term, name)| {
                 let mut entry = Vec::new();
                 key::encode_index_key(b"type", b"bucket", b"field_bin", term, name, 7, &mut entry);
-                rows.row(&Bytes::from(entry)).unwrap()
+                let entry = Bytes::from(entry);
+                rows.row(&entry, &entry).unwrap()
             })
             .collect();
         let found: Vec<(&[u8], &[u8])> = rows.iter().map(|row| (&row.term[..], &row.key[..])).collect();

@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use super::{KeyRange, TAG_OBJECT, encode_object_key, put_name, take_name};
+use super::{KeyRange, Name, TAG_OBJECT, encode_object_key, put_name, take_name};
 use crate::error::Error;
 use crate::index::ordered;
 use crate::view::HeadView;
@@ -90,6 +90,18 @@ pub fn decode_index_key(bytes: &[u8]) -> Result<IndexKey<'_>, Error> {
     let (key, rest) = take_name(rest)?;
     let prefix = rest.try_into().map_err(|_| Error::Key("an index entry has no prefix"))?;
     Ok(IndexKey { bucket_type, bucket, field, term, key, prefix: u16::from_be_bytes(prefix) })
+}
+
+/// The term, as it is ordered ([`crate::index::term`]), and the object's key of an entry that begins with the `names` of its type, bucket and
+/// field, where its field's range starts ([`index_entries`]): a third of the work of [`decode_index_key`], for who reads many of one field.
+///
+/// # Errors
+/// [`Error::Key`] if it is no entry of this field.
+pub fn term_and_key<'a>(names: &[u8], entry: &'a [u8]) -> Result<[Name<'a>; 2], Error> {
+    let rest = entry.strip_prefix(names).ok_or(Error::Key("it is not an index entry of this field"))?;
+    let (term, rest) = Name::take(rest)?;
+    let (key, rest) = Name::take(rest)?;
+    if rest.len() == PREFIX_LEN { Ok([term, key]) } else { Err(Error::Key("an index entry has no prefix")) }
 }
 
 /// The prefix at the end of an index entry's ledger key, which is not taken apart for it; zero if there is none.
@@ -261,7 +273,13 @@ mod tests {
             let decoded = decode_index_key(&bytes).unwrap();
             prop_assert_eq!(decoded.key.as_ref(), &key[..]);
             prop_assert_eq!((decoded.term.as_ref(), decoded.prefix), (&term[..], prefix));
-            prop_assert!(index_entries(&bucket_type, &bucket, &field).contains(&bytes));
+            let entries = index_entries(&bucket_type, &bucket, &field);
+            prop_assert!(entries.contains(&bytes));
+            let [read_term, read_key] = term_and_key(&entries.start, &bytes).unwrap();
+            prop_assert_eq!((read_term.read(), read_key.read()), (decoded.term.clone(), decoded.key.clone()));
+            prop_assert_eq!(read_term.parts().collect::<Vec<_>>().concat(), &term[..]);
+            prop_assert!(term_and_key(&entries.start, &bytes[..bytes.len() - 1]).is_err());
+            prop_assert!(term_and_key(&entries.end, &bytes).is_err());
             let range = index_range(&bucket_type, &bucket, &field, &first, &last);
             prop_assert_eq!(range.contains(&bytes), first <= term && term <= last);
             prop_assert!(range.start <= range.end);
