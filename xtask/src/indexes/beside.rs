@@ -16,6 +16,9 @@ use crate::stats::median;
 /// Whether there is a RocksDB: the measured binary is built with the same feature.
 const HAS_ROCKSDB: bool = cfg!(feature = "rocksdb");
 
+/// Seconds under load for each without: flushes and compactions come and go within some seconds.
+const LONGER: u64 = 2;
+
 /// Objects of 8 KB that are read and updated beside queries.
 const RECORDS: u64 = 100_000;
 
@@ -133,7 +136,7 @@ fn records() -> String {
 fn mixed(plan: Size) -> String {
     let head = format!(
         "concurrency = 16\nwarm_up = \"2s\"\nduration = \"{}s\"\ncheck = {{ audit = 0 }}",
-        plan.seconds
+        LONGER * plan.seconds
     );
     let of_records = |what: &str| {
         format!(
