@@ -1,10 +1,11 @@
 //! The figures of secondary indexes: of the engine alone, of entries ([`engine`]) and of folds over key segments ([`segments`]), and of
-//! queries of three nodes ([`cluster`]), also beside nodes on another backend ([`beside`]). And of backups while a node serves ([`backup`]).
+//! queries of three nodes ([`cluster`]), also beside nodes on another backend ([`beside`]), at rest and under load ([`loaded`]). And of backups while a node serves ([`backup`]).
 
 mod backup;
 mod beside;
 mod cluster;
 mod engine;
+mod loaded;
 mod segments;
 
 use crate::Result;
@@ -91,8 +92,9 @@ number of its key. The load generator runs in the measuring process. One connect
 their terms, one query after the other; every row is judged, and a query that found fewer would fail the run. CPU is user and
 system time of all three processes in the measured seconds, by query; latency is from the request to the whole answer. Beside them three
 nodes whose stores are RocksDB's, at ring 64, filled and asked as these are, in turns; the rows are ours over theirs. Under load, the query is two of 122
-operations of 16 connections that do all they can: 100 reads and 10 updates of 100,000 objects of 8 KB with a person's index entries, 10 updates of objects without, as in
-the seed's own comparison, from which the bar of the mean is (experiment A13).
+operations: 100 reads and 10 updates of 100,000 objects of 8 KB with a person's index entries, 10 updates of objects without, as in the seed's own comparison, from which the bar
+of the mean is (experiment A13). Once 16 connections do all they can, and once both clusters are asked for as many operations a second, seven tenths of what the slower one did
+(an open loop; latency counts from when an operation was due).
 
 Backups: a node, durability `none`, filled with objects of 8 KB. Clients, 32 connections at most, read nine times and write once, 4,000 operations a
 second (an open loop; latency counts from when an operation was due), before and while `annulet backup create --copy` runs with its ordinary
