@@ -4,9 +4,9 @@
 //! `$key` are the two fields every object has; Riak lets clients name them, so do we.
 
 use std::borrow::Cow;
-use std::fmt::{self, Write as _};
+use std::fmt;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 /// One index entry of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -54,7 +54,7 @@ pub fn validate<'a>(entries: impl IntoIterator<Item = &'a IndexEntry>) -> Result
 
 fn check(entry: &IndexEntry) -> Result<(), IndexError> {
     let field = entry.field.as_ref();
-    if field.ends_with(b"_int") {
+    if is_of_integers(field) {
         return match parse_integer(&entry.value) {
             Some(_) => Ok(()),
             None => {
@@ -84,40 +84,26 @@ pub(crate) fn ordered<'a>(field: &[u8], value: &'a [u8]) -> Option<Cow<'a, [u8]>
     if field.ends_with(b"_bin") {
         return Some(Cow::Borrowed(value));
     }
-    if !field.ends_with(b"_int") {
+    if !is_of_integers(field) {
         return None;
     }
     let number = parse_integer(value)?.cast_unsigned() ^ SIGN;
     Some(Cow::Owned(number.to_be_bytes().to_vec()))
 }
 
-/// Terms of one field as clients write them, from how they are ordered. Numbers share allocations: an answer has thousands.
-pub struct TermTexts {
-    is_integer: bool,
-    numbers: BytesMut,
+/// Whether a field's terms are integers, which clients write otherwise than they are ordered.
+pub fn is_of_integers(field: &[u8]) -> bool {
+    field.ends_with(b"_int")
 }
 
-/// Some hundred numbers.
-const NUMBERS_BYTES: usize = 4 << 10;
-
-impl TermTexts {
-    /// Of this field.
-    pub fn new(field: &[u8]) -> TermTexts {
-        let is_integer = field.ends_with(b"_int");
-        let numbers = if is_integer { BytesMut::with_capacity(NUMBERS_BYTES) } else { BytesMut::new() };
-        TermTexts { is_integer, numbers }
-    }
-
-    /// A term as clients write it.
-    pub fn text(&mut self, term: Bytes) -> Bytes {
-        match term[..].try_into() {
-            Ok(number) if self.is_integer => {
-                let number = (u64::from_be_bytes(number) ^ SIGN).cast_signed();
-                write!(self.numbers, "{number}").expect("a buffer takes what it is given");
-                self.numbers.split().freeze()
-            }
-            _ => term,
+/// Appends a term of such a field as clients write it, from how it is ordered; what is no integer as it is.
+pub fn put_integer(term: &[u8], out: &mut Vec<u8>) {
+    match term.try_into() {
+        Ok(number) => {
+            let number = (u64::from_be_bytes(number) ^ SIGN).cast_signed();
+            out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         }
+        Err(_) => out.extend_from_slice(term),
     }
 }
 

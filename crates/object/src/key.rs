@@ -24,7 +24,7 @@ use crate::error::Error;
 pub use entry::{
     ENTRIES_END, ENTRIES_START, FIELD_LEN_MAX, INDEX_KEY_LEN_MAX, IndexKey, OBJECTS_END, OBJECTS_START,
     TERM_LEN_MAX, decode_index_key, encode_index_key, entries_of, entry_len_max, index_after, index_entries,
-    index_prefix_of, index_range, object_of_entry, term_and_key,
+    index_prefix_of, index_range, object_of_entry, put_term_and_key,
 };
 
 /// The bucket type of buckets that were given none.
@@ -300,53 +300,35 @@ fn put_name(out: &mut Vec<u8>, name: &[u8]) {
 
 /// The name at the front of `bytes`, and what follows it.
 fn take_name(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), Error> {
-    let (name, rest) = Name::take(bytes)?;
-    Ok((name.read(), rest))
+    let (part, end, rest) = take_part(bytes)?;
+    if end == END {
+        return Ok((Cow::Borrowed(part), rest));
+    }
+    let mut name = Vec::with_capacity(bytes.len());
+    let rest = read_name(bytes, &mut name)?;
+    Ok((Cow::Owned(name), rest))
 }
 
-/// A name as it lies in a key, where each zero of it has an escape behind it.
-#[derive(Debug, Clone, Copy)]
-pub struct Name<'a> {
-    bytes: &'a [u8],
-    is_escaped: bool,
+/// Appends the name at the front of `bytes`, and answers what follows it.
+fn read_name<'a>(mut bytes: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], Error> {
+    loop {
+        let (part, end, rest) = take_part(bytes)?;
+        out.extend_from_slice(part);
+        if end == END {
+            return Ok(rest);
+        }
+        out.push(0);
+        bytes = rest;
+    }
 }
 
-impl<'a> Name<'a> {
-    /// The name at the front of `bytes`, and what follows it.
-    fn take(bytes: &'a [u8]) -> Result<(Name<'a>, &'a [u8]), Error> {
-        let (mut from, mut is_escaped) = (0, false);
-        loop {
-            let zero = bytes[from..].iter().position(|&byte| byte == 0);
-            let at = from + zero.ok_or(Error::Key("a name does not end"))?;
-            match bytes.get(at + 1) {
-                Some(&END) => return Ok((Name { bytes: &bytes[..at], is_escaped }, &bytes[at + 2..])),
-                Some(&ESCAPED) => is_escaped = true,
-                _ => return Err(Error::Key("a name has an unknown escape")),
-            }
-            from = at + 2;
-        }
-    }
-
-    /// The name, if it lies there as it is.
-    pub fn as_it_lies(self) -> Option<&'a [u8]> {
-        (!self.is_escaped).then_some(self.bytes)
-    }
-
-    /// What makes up the name, one part behind the other.
-    pub fn parts(self) -> impl Iterator<Item = &'a [u8]> {
-        let parts = self.bytes.split_inclusive(|&byte| byte == 0).enumerate();
-        // All but the first begin with an escape.
-        parts.map(|(at, part)| if at == 0 { part } else { &part[1..] })
-    }
-
-    /// The name.
-    pub fn read(self) -> Cow<'a, [u8]> {
-        if let Some(name) = self.as_it_lies() {
-            return Cow::Borrowed(name);
-        }
-        let mut name = Vec::with_capacity(self.bytes.len());
-        self.parts().for_each(|part| name.extend_from_slice(part));
-        Cow::Owned(name)
+/// What is before the first zero, what the zero means, and what follows.
+#[inline]
+fn take_part(bytes: &[u8]) -> Result<(&[u8], u8, &[u8]), Error> {
+    let zero = bytes.iter().position(|&byte| byte == 0).ok_or_else(|| Error::Key("a name does not end"))?;
+    match bytes.get(zero + 1) {
+        Some(&end @ (END | ESCAPED)) => Ok((&bytes[..zero], end, &bytes[zero + 2..])),
+        _ => Err(Error::Key("a name has an unknown escape")),
     }
 }
 

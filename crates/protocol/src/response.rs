@@ -190,20 +190,18 @@ pub fn list_keys<B: AsRef<[u8]>>(out: &mut Vec<u8>, keys: impl IntoIterator<Item
 }
 
 /// What an index query finds: keys, with terms if rows have them; `done` in the last message of a stream.
-pub fn index<B: AsRef<[u8]>>(
+pub fn index<'a>(
     out: &mut Vec<u8>,
-    rows: &[(Option<B>, B)],
+    rows: impl Iterator<Item = (Option<&'a [u8]>, &'a [u8])>,
     continuation: Option<&[u8]>,
     done: bool,
 ) {
     finish(out, |out| {
         let start = frame::begin(out, codes::INDEX_RESP);
         for (term, key) in rows {
-            let key = key.as_ref();
             match term {
                 None => put_bytes(out, 1, key),
                 Some(term) => {
-                    let term = term.as_ref();
                     put_delimiter(out, 2, delimited_len(term.len()) + delimited_len(key.len()));
                     put_bytes(out, 1, term);
                     put_bytes(out, 2, key);

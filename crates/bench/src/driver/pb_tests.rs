@@ -78,7 +78,8 @@ fn rows(rows: &Rows<'_>) -> Vec<(Option<String>, String)> {
 fn rows_are_those_of_the_server() {
     let mut codec = Pb::new(&Common::default());
     let pairs = [(Some("t"), "k"), (Some("u"), ""), (None, "l")];
-    let page = answer(|out| response::index(out, &pairs, Some(b"place"), false));
+    let written = pairs.iter().map(|(term, key)| (term.map(str::as_bytes), key.as_bytes()));
+    let page = answer(|out| response::index(out, written, Some(b"place"), false));
     match codec.decode(Asked::Rows, 0, &page) {
         Decoded::Answer(Answer::Rows(found)) => {
             let expected = pairs.map(|(term, key)| (term.map(str::to_owned), key.to_owned()));
@@ -86,7 +87,7 @@ fn rows_are_those_of_the_server() {
         }
         _ => panic!("no rows"),
     }
-    let nothing = answer(|out| response::index::<&str>(out, &[], None, false));
+    let nothing = answer(|out| response::index(out, std::iter::empty(), None, false));
     match codec.decode(Asked::Rows, 0, &nothing) {
         Decoded::Answer(Answer::Rows(found)) => {
             assert!(found.places.is_empty() && found.continuation.is_none())

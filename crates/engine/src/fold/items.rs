@@ -79,13 +79,6 @@ impl Items {
         Some(&chunk[place.key()])
     }
 
-    /// Keys, each with the chunk in which it lies: for whoever keeps parts of them.
-    pub fn keys(&mut self) -> impl Iterator<Item = (&Bytes, &[u8])> {
-        self.end_chunk();
-        let chunks = self.full.iter().map(|(chunk, count)| (chunk, *count));
-        by_chunk(chunks, &self.places).map(|(chunk, place)| (chunk, &chunk[place.key()]))
-    }
-
     /// Keys and heads.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let full = self.full.iter().map(|(chunk, count)| (&chunk[..], *count));

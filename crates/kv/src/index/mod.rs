@@ -10,14 +10,17 @@
 //! A [`Row`] is a term and a key. All shards of all nodes have the same order of rows, so a place in a query is a row, and
 //! whoever takes a part over goes on behind the last row that was told.
 //!
-//! `prefixes.rs`: a set of prefixes. `pick.rs`, `pattern.rs`: which terms between the bounds. `place.rs`: where a page ended, for the next.
+//! `row.rs`: rows, and lists of them. `merge.rs`: of several, one. `told.rs`: what a client is told. `prefixes.rs`: a set of prefixes. `pick.rs`, `pattern.rs`: which terms between the bounds. `place.rs`: where a page ended, for the next.
 
+mod merge;
 mod pattern;
 mod pick;
 mod place;
 mod prefixes;
 mod request;
+mod row;
 mod search;
+mod told;
 
 use bytes::Bytes;
 
@@ -28,32 +31,12 @@ pub use pick::{Pick, Picker};
 pub(crate) use place::decode as place_of;
 pub use prefixes::PrefixSet;
 pub use request::{IndexRequest, Telling, Terms};
+pub use row::{Row, RowList, RowRef};
 pub use search::Search;
+pub use told::{Rows, Told};
 
 /// The most rows on a page: enough that a question's cost to another node is lost in theirs.
 pub const PAGE_ROWS_MAX: usize = 2_000;
-
-/// A match: ordered by term, then by key.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Row {
-    /// The term, as it is ordered ([`object::index::term`]); of a query for keys nothing, or what orders them before their
-    /// names do.
-    pub term: Bytes,
-    /// The object's key.
-    pub key: Bytes,
-}
-
-impl Row {
-    /// Bytes of its names.
-    pub fn len(&self) -> usize {
-        self.term.len() + self.key.len()
-    }
-
-    /// Whether both are empty.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
 
 /// What rows are to be found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,13 +82,9 @@ pub enum KeyOrder {
 }
 
 impl KeyOrder {
-    /// The row of a key.
-    pub fn row(self, prefix: u16, key: Bytes) -> Row {
-        let term = match self {
-            KeyOrder::Name => Bytes::new(),
-            KeyOrder::Place => Bytes::copy_from_slice(&prefix.to_be_bytes()),
-        };
-        Row { term, key }
+    /// The term of a row in the order in which keys lie.
+    pub fn term_of_place(prefix: u16) -> [u8; 2] {
+        prefix.to_be_bytes()
     }
 }
 
@@ -126,21 +105,10 @@ pub struct RowsAsk {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowsPage {
     /// The first rows, ascending.
-    pub rows: Vec<Row>,
+    pub rows: RowList,
     /// Where to go on: no row is missing up to this one. `None` if there are no more.
     pub next: Option<Row>,
     /// Prefixes that were asked for and are another shard's of the same node, by shard: these are to be asked for each on
     /// its own.
     pub others: Vec<PrefixSet>,
-}
-
-/// Rows for a client.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rows {
-    /// Terms, in the client's words, and keys; without terms where they were not asked for.
-    pub rows: Vec<(Option<Bytes>, Bytes)>,
-    /// Where the next page begins, once this one is complete and may not be the last.
-    pub continuation: Option<Bytes>,
-    /// Whether this is the last answer.
-    pub done: bool,
 }

@@ -7,20 +7,20 @@
 use base::checksum::crc32c;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::Row;
+use super::{Row, RowRef};
 use crate::error::Error;
 use crate::request::Bucket;
 
 const VERSION: u8 = 1;
 
 /// The bytes of a place in a query over a field of a bucket.
-pub(super) fn encode(bucket: &Bucket, field: &[u8], row: &Row) -> Bytes {
-    let mut out = BytesMut::with_capacity(9 + row.len());
+pub(super) fn encode(bucket: &Bucket, field: &[u8], row: RowRef<'_>) -> Bytes {
+    let mut out = BytesMut::with_capacity(9 + row.term.len() + row.key.len());
     out.put_u8(VERSION);
     out.put_u32_le(of_query(bucket, field));
     out.put_u32_le(u32::try_from(row.term.len()).expect("a term is part of a head"));
-    out.put_slice(&row.term);
-    out.put_slice(&row.key);
+    out.put_slice(row.term);
+    out.put_slice(row.key);
     out.freeze()
 }
 

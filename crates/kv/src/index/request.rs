@@ -4,11 +4,13 @@
 //! (all keys). `max_results` implies order and a continuation. Rows come by term and then by key, whether or not that was
 //! asked for; only all keys that nobody wants by page come in the order in which they lie.
 
+use std::convert::Infallible;
+
 use bytes::Bytes;
 use object::index::{self, Binary};
 
 use super::pattern::Pattern;
-use super::{KeyOrder, Pick, Query, Row, Rows, Span, place};
+use super::{KeyOrder, Pick, Query, Row, RowList, RowRef, Rows, Span, Told, place};
 use crate::error::Error;
 use crate::request::Bucket;
 
@@ -81,7 +83,7 @@ impl IndexRequest {
             return Err(Error::BadQuery("Invalid max_results: it is to be at least 1".to_owned()));
         }
         if let Some(pattern) = &self.term_regex {
-            if self.field.ends_with(b"_int") {
+            if index::is_of_integers(&self.field) {
                 let text = "Can not use term regular expression in integer query";
                 return Err(Error::BadQuery(text.to_owned()));
             }
@@ -115,7 +117,7 @@ impl IndexRequest {
         if self.field == FIELD_KEY {
             return Ok(Span::Keys { first: first.clone(), last: Some(last.clone()), order });
         }
-        if !self.field.ends_with(b"_bin") && !self.field.ends_with(b"_int") {
+        if !self.field.ends_with(b"_bin") && !index::is_of_integers(&self.field) {
             let text = format!("Invalid query: {{unknown_field_type,{}}}", Binary(&self.field));
             return Err(Error::BadQuery(text));
         }
@@ -148,13 +150,31 @@ impl Telling {
     }
 
     /// An answer with these rows. `end` is the last row of a page that may not be the last one.
-    pub fn rows(&self, rows: Vec<Row>, end: Option<&Row>, done: bool) -> Rows {
-        let mut texts = self.with_terms.then(|| index::TermTexts::new(&self.field));
-        let told = |row: Row| (texts.as_mut().map(|texts| texts.text(row.term)), row.key);
-        Rows {
-            rows: rows.into_iter().map(told).collect(),
-            continuation: end.map(|row| place::encode(&self.bucket, &self.field, row)),
-            done,
+    pub fn rows(&self, rows: RowList, end: Option<RowRef<'_>>, done: bool) -> Rows {
+        let continuation = end.map(|row| place::encode(&self.bucket, &self.field, row));
+        let told = if self.with_terms { self.in_words(rows) } else { rows };
+        Rows { rows: Told::new(told, self.with_terms), continuation, done }
+    }
+
+    /// The rows with terms as clients write them.
+    fn in_words(&self, rows: RowList) -> RowList {
+        if !index::is_of_integers(&self.field) {
+            return rows;
         }
+        let mut told = RowList::with_capacity(rows.len(), rows.bytes() + rows.len() * NUMBER_BYTES);
+        for row in rows.iter() {
+            let written = told.push_with(|out| {
+                let start = out.len();
+                index::put_integer(row.term, out);
+                let len = out.len() - start;
+                out.extend_from_slice(row.key);
+                Ok::<usize, Infallible>(len)
+            });
+            let Ok(()) = written;
+        }
+        told
     }
 }
+
+/// By how much the longest number is longer in words.
+const NUMBER_BYTES: usize = 12;

@@ -16,16 +16,15 @@
 //!
 //! Left out: more than one replica for each prefix, as in Riak; see [`crate::coverage`].
 
-use std::cmp::Reverse;
-use std::collections::binary_heap::PeekMut;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::time::Duration;
 
 use base::Monotonic;
 use ring::NodeId;
 
-use super::{PAGE_ROWS_MAX, PrefixSet, Query, Row, RowsAsk, RowsPage, Telling};
+use super::merge::{Brought, merge};
+use super::{PAGE_ROWS_MAX, PrefixSet, Query, Row, RowList, RowsAsk, RowsPage, Telling};
 use crate::coverage::{Plan, Source};
 use crate::error::Error;
 use crate::response::Response;
@@ -56,10 +55,7 @@ struct Part {
     prefixes: PrefixSet,
     /// Behind what the next page begins.
     after: Option<Row>,
-    /// What has come and is not told.
-    rows: VecDeque<Row>,
-    /// Whether there may be more behind them.
-    more: bool,
+    brought: Brought,
     /// Questions for the same page so far.
     tries: u32,
     waits: Waits,
@@ -93,7 +89,7 @@ pub struct Search {
     /// The last row that was merged.
     last: Option<Row>,
     /// What is answered in one piece, and its bytes.
-    gathered: Vec<Row>,
+    gathered: RowList,
     bytes: usize,
 }
 
@@ -134,7 +130,7 @@ impl Search {
             prefixes: usize::try_from(plan.prefixes.partitions()).unwrap_or(usize::MAX),
             left_out: BTreeSet::new(),
             last: after.clone(),
-            gathered: Vec::new(),
+            gathered: RowList::default(),
             bytes: 0,
         };
         cover.into_iter().for_each(|(source, prefixes)| search.add(source, prefixes, after.clone()));
@@ -143,8 +139,8 @@ impl Search {
 
     fn add(&mut self, source: Source, prefixes: PrefixSet, after: Option<Row>) {
         self.last_part += 1;
-        let rows = VecDeque::new();
-        let part = Part { source, prefixes, after, rows, more: true, tries: 0, waits: Waits::No };
+        let brought = Brought::nothing();
+        let part = Part { source, prefixes, after, brought, tries: 0, waits: Waits::No };
         self.parts.insert(self.last_part, part);
     }
 
@@ -153,7 +149,7 @@ impl Search {
         let mut questions = Vec::new();
         let (count, prefixes, room) = (self.parts.len(), self.prefixes, self.room);
         for (&name, part) in &mut self.parts {
-            if !part.more || !part.rows.is_empty() || part.waits != Waits::No {
+            if !part.brought.is_awaited() || part.waits != Waits::No {
                 continue;
             }
             let question = next();
@@ -212,11 +208,11 @@ impl Search {
             part.prefixes = part.prefixes.difference(others);
         }
         part.tries = 0;
-        part.more = page.next.is_some();
+        let more = page.next.is_some();
         let end = page.next;
         let end = if base::planted!(RowsSkippedAtAPage) { end.map(skipped) } else { end };
         part.after = end.or_else(|| part.after.take());
-        part.rows = page.rows.into();
+        part.brought.take(page.rows, more);
         page.others.into_iter().for_each(|others| self.add(source, others, after.clone()));
     }
 
@@ -224,7 +220,7 @@ impl Search {
     fn answers(&mut self) -> Result<Vec<Response>, Error> {
         let rows = self.merge();
         let is_full = self.room == Some(0);
-        self.parts.retain(|_, part| part.more || !part.rows.is_empty());
+        self.parts.retain(|_, part| part.brought.more || part.brought.has_rows());
         let is_over = is_full || self.parts.is_empty();
         if self.telling.stream {
             let mut answers = Vec::new();
@@ -232,18 +228,18 @@ impl Search {
                 answers.push(Response::Rows(self.telling.rows(rows, None, false)));
             }
             if is_over {
-                answers.push(self.end(Vec::new(), is_full));
+                answers.push(self.end(RowList::default(), is_full));
             }
             return Ok(answers);
         }
-        self.bytes += rows.iter().map(|row| row.len() + ROW_BYTES).sum::<usize>();
+        self.bytes += rows.bytes() + rows.len() * ROW_BYTES;
         if self.bytes > ANSWER_BYTES_MAX {
             return Err(Error::AnswerTooLong { limit: ANSWER_BYTES_MAX });
         }
         if self.gathered.is_empty() {
             self.gathered = rows;
         } else {
-            self.gathered.extend(rows);
+            self.gathered.extend_from(&rows, 0..rows.len());
         }
         if !is_over {
             return Ok(Vec::new());
@@ -252,49 +248,19 @@ impl Search {
         Ok(vec![self.end(rows, is_full)])
     }
 
-    fn end(&self, rows: Vec<Row>, is_full: bool) -> Response {
+    fn end(&self, rows: RowList, is_full: bool) -> Response {
         let end = self.last.clone().filter(|_| is_full);
         let end = if base::planted!(RowsSkippedAtAPage) { end.map(skipped) } else { end };
-        Response::Rows(self.telling.rows(rows, end.as_ref(), true))
+        Response::Rows(self.telling.rows(rows, end.as_ref().map(Row::as_ref), true))
     }
 
-    /// Merges rows while every part that may have more has one, and the client's page has room.
-    fn merge(&mut self) -> Vec<Row> {
-        let mut merged = Vec::new();
-        if self.parts.values().any(Part::is_awaited) {
-            return merged;
+    fn merge(&mut self) -> RowList {
+        let parts = self.parts.values_mut().map(|part| &mut part.brought);
+        let merged = merge(parts, self.last.as_ref(), self.room);
+        self.room = self.room.map(|room| room.saturating_sub(merged.len()));
+        if let Some(last) = merged.last() {
+            self.last = Some(last.to_row());
         }
-        let mut heads = BinaryHeap::with_capacity(self.parts.len());
-        for (&name, part) in &mut self.parts {
-            heads.extend(part.rows.pop_front().map(|row| Reverse((row, name))));
-        }
-        while self.room != Some(0) {
-            let Some(mut least) = heads.peek_mut() else { break };
-            let Reverse((_, name)) = *least;
-            let part = self.parts.get_mut(&name).expect("its row is here");
-            let next = part.rows.pop_front();
-            let is_awaited = next.is_none() && part.more;
-            let Reverse((row, _)) = match next {
-                Some(next) => mem::replace(&mut *least, Reverse((next, name))),
-                None => PeekMut::pop(least),
-            };
-            // A row comes from one part only; a node that tells another's too must not have it told twice.
-            let is_new = merged.last().or(self.last.as_ref()).is_none_or(|last| *last < row);
-            if base::planted!(RowsToldTwice) && is_awaited {
-                merged.push(row.clone());
-            }
-            if is_new {
-                merged.push(row);
-                self.room = self.room.map(|room| room - 1);
-            }
-            if is_awaited {
-                break;
-            }
-        }
-        for Reverse((row, name)) in heads {
-            self.parts.get_mut(&name).expect("its row is here").rows.push_front(row);
-        }
-        self.last = merged.last().or(self.last.as_ref()).cloned();
         merged
     }
 
@@ -306,7 +272,7 @@ impl Search {
             Source::Here(_) => plan.here,
             Source::Node(node) => node,
         });
-        part.more = false;
+        part.brought.more = false;
         let (prefixes, after) = (mem::take(&mut part.prefixes), part.after.clone());
         let parts = plan.cover(prefixes.iter(), &self.left_out).map_err(|error| match cause {
             Error::Unreachable | Error::Timeout | Error::NoType(_) => error,
@@ -323,7 +289,7 @@ impl Search {
     /// # Errors
     /// As for [`Search::on_page`].
     pub fn on_down(&mut self, node: NodeId, plan: &Plan<'_>) -> Result<(), Error> {
-        let lost = self.names(|part| part.source == Source::Node(node) && part.more);
+        let lost = self.names(|part| part.source == Source::Node(node) && part.brought.more);
         self.give_up(&lost, &Error::Unreachable, plan)
     }
 
@@ -370,19 +336,15 @@ impl Search {
 }
 
 impl Part {
-    /// Whether nothing can be merged before its next page is here.
-    fn is_awaited(&self) -> bool {
-        self.more && self.rows.is_empty()
-    }
-
     /// Whether a page is an answer to what was asked: its rows ascend behind what was told, it goes on behind them, and what
     /// it leaves to others is a smaller part of this one; so that a query comes to an end whatever others say.
     fn takes(&self, page: &RowsPage) -> bool {
         let after = self.after.as_ref();
-        let ascend = page.rows.is_sorted_by(|a, b| a < b);
-        let behind = page.rows.first().is_none_or(|first| after.is_none_or(|after| first > after));
+        let ascend = page.rows.iter().is_sorted_by(|a, b| a < b);
+        let behind = page.rows.first().is_none_or(|first| after.is_none_or(|after| first > after.as_ref()));
         let goes_on = page.next.as_ref().is_none_or(|next| {
-            after.is_none_or(|after| next > after) && page.rows.last().is_none_or(|last| next >= last)
+            after.is_none_or(|after| next > after)
+                && page.rows.last().is_none_or(|last| next.as_ref() >= last)
         });
         let mut left = self.prefixes.clone();
         let disjoint = page.others.iter().all(|others| {

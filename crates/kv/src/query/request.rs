@@ -177,7 +177,7 @@ impl Tally {
     /// [`Error::AnswerTooLong`] if it is more than is held.
     pub fn take(&mut self, rows: Rows) -> Result<(), Error> {
         self.continuation = rows.continuation.or(self.continuation.take());
-        for (term, key) in rows.rows {
+        for (term, key) in rows.rows.iter() {
             self.take_row(term.unwrap_or_default(), key);
         }
         if self.held > HELD_BYTES_MAX {
@@ -186,31 +186,35 @@ impl Tally {
         Ok(())
     }
 
-    fn take_row(&mut self, term: Bytes, key: Bytes) {
+    fn take_row(&mut self, term: &[u8], key: &[u8]) {
         let accumulation = self.request.accumulation;
         let term = match accumulation.is_of_terms() {
-            true => match self.projected(term, &key) {
+            true => match self.projected(term, key) {
                 Some(term) => term,
                 None => return,
             },
-            false => term,
+            false => Bytes::new(),
         };
         self.matches += 1;
+        let key = || Bytes::copy_from_slice(key);
         match accumulation {
             Accumulation::MatchCount if self.request.sets.is_none() => {}
             Accumulation::Keys | Accumulation::KeyCount | Accumulation::MatchCount => {
                 let tag = self.request.parts[self.begun - 1].tag;
+                let key = key();
                 let len = key.len();
                 if self.keys.entry(tag).or_default().insert(key) {
                     self.held += len + ENTRY_BYTES;
                 }
             }
             Accumulation::TermWithKeys => {
+                let key = key();
                 self.held += term.len() + key.len() + ENTRY_BYTES;
                 self.terms.push((term, key));
             }
             Accumulation::TermWithMatchCount => self.count(term),
             Accumulation::TermWithKeyCount => {
+                let key = key();
                 let len = term.len() + key.len();
                 if self.term_keys.insert((term.clone(), key)) {
                     self.held += len + ENTRY_BYTES;
@@ -230,9 +234,10 @@ impl Tally {
     }
 
     /// The attribute that stands for the term; `None` if it is not there, or no text.
-    fn projected(&self, term: Bytes, key: &Bytes) -> Option<Bytes> {
+    fn projected(&self, term: &[u8], key: &[u8]) -> Option<Bytes> {
+        let term = Bytes::copy_from_slice(term);
         let Some(name) = &self.request.term else { return Some(term) };
-        let mut attributes = Attributes::new(term, key.clone());
+        let mut attributes = Attributes::new(term, Bytes::copy_from_slice(key));
         if let Some(pipeline) = &self.pipeline {
             pipeline.run(&mut attributes);
         }

@@ -6,7 +6,9 @@
 use base::Monotonic;
 use bytes::Bytes;
 use kv::coverage::{Plan, Source};
-use kv::index::{KeyOrder, PrefixSet, Query, Row, Rows, RowsAsk, RowsPage, Search, Span, Telling, Terms};
+use kv::index::{
+    KeyOrder, PrefixSet, Query, Row, RowList, RowRef, Rows, RowsAsk, RowsPage, Search, Span, Telling, Terms,
+};
 use kv::{Bucket, Error, IndexRequest, NodeId, Response};
 use proptest::prelude::*;
 use ring::{Partition, Ring, RingSize, RingVersion};
@@ -47,8 +49,8 @@ fn read(ask: &RowsAsk, counts: &Counts) -> RowsPage {
     }
     let own = shards.remove(&first).unwrap();
     let mut all = rows(counts, &own).into_iter().filter(|row| ask.after.as_ref().is_none_or(|it| row > it));
-    let rows: Vec<Row> = all.by_ref().take(PAGE.min(ask.rows_max as usize)).collect();
-    let next = all.next().and(rows.last().cloned());
+    let rows: RowList = all.by_ref().take(PAGE.min(ask.rows_max as usize)).collect();
+    let next = all.next().and(rows.last().map(RowRef::to_row));
     RowsPage { rows, next, others: shards.into_values().collect() }
 }
 
@@ -126,8 +128,7 @@ impl Bed {
         for answer in answers {
             let Response::Rows(rows) = answer else { panic!("rows") };
             assert!(self.end.is_none(), "nothing comes after the end");
-            let told =
-                rows.rows.iter().map(|(term, key)| Row { term: term.clone().unwrap(), key: key.clone() });
+            let told = rows.rows.iter().map(|(term, key)| RowRef { term: term.unwrap(), key }.to_row());
             self.told.extend(told);
             if rows.done {
                 self.end = Some(rows);
@@ -340,8 +341,8 @@ fn keys_are_ordered_by_name_where_they_are_paged() {
 fn a_page_that_makes_no_sense_is_not_believed() {
     let counts = [4; 16];
     let bad: [&dyn Fn(&RowsAsk) -> RowsPage; 5] = [
-        &|_| RowsPage { rows: vec![row(1, 2), row(1, 1)], ..RowsPage::default() },
-        &|_| RowsPage { rows: vec![row(1, 2)], next: Some(row(1, 1)), others: Vec::new() },
+        &|_| RowsPage { rows: [row(1, 2), row(1, 1)].into_iter().collect(), ..RowsPage::default() },
+        &|_| RowsPage { rows: [row(1, 2)].into_iter().collect(), next: Some(row(1, 1)), others: Vec::new() },
         &|_| RowsPage { others: vec![[99].into_iter().collect()], ..RowsPage::default() },
         &|ask| RowsPage { others: vec![ask.prefixes.clone()], ..RowsPage::default() },
         &|ask| {
@@ -375,7 +376,8 @@ fn an_answer_in_one_piece_has_a_bound() {
     let mut result = Ok(Vec::new());
     for at in 0..20u8 {
         while let Some((name, ..)) = bed.pick(0) {
-            let page = RowsPage { rows: vec![long(at)], next: Some(long(at)), others: Vec::new() };
+            let page =
+                RowsPage { rows: [long(at)].into_iter().collect(), next: Some(long(at)), others: Vec::new() };
             result = bed.with_plan(|plan| search.on_page(name, Ok(page), plan));
             if result.is_err() {
                 assert!(matches!(result, Err(Error::AnswerTooLong { .. })));

@@ -85,10 +85,11 @@ pub(super) fn respond(
 
 impl Asked {
     fn text(&self, rows: &Rows) -> Value {
-        let name = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        let name = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut text = Map::new();
         if self.with_terms {
-            let pair = |(term, key): &(Option<Bytes>, Bytes)| json!({ name(term.as_ref().unwrap_or(&Bytes::new())): name(key) });
+            let pair =
+                |(term, key): (Option<&[u8]>, &[u8])| json!({ name(term.unwrap_or_default()): name(key) });
             text.insert("results".to_owned(), rows.rows.iter().map(pair).collect());
         } else {
             let keys = rows.rows.iter().map(|(_, key)| Value::from(name(key)));

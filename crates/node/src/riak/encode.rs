@@ -41,7 +41,7 @@ pub(super) fn response(answer: &Response, asked: Asked, context: &mut Vec<u8>, o
         Response::Rows(rows) => {
             let text = rows.continuation.as_ref().map(|place| base64::encode(place));
             let continuation = text.as_ref().map(String::as_bytes);
-            response::index(out, &rows.rows, continuation, rows.done && asked == Asked::Stream);
+            response::index(out, rows.rows.iter(), continuation, rows.done && asked == Asked::Stream);
         }
         Response::Folded(folded) => fold::answer(folded, out),
         Response::Props(props) => response::bucket_props(out, &bucket_props(props)),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base::Wall;
 use base::rng::SplitMix64;
 use bytes::{Bytes, BytesMut};
-use kv::index::{Row, Span};
+use kv::index::{Row, RowList, RowRef, Span};
 use kv::list::{Gather, is_listed};
 use kv::props::{PropsChange, StampedProps};
 use kv::{
@@ -144,10 +144,10 @@ impl Node {
                 }
             }
         }
-        let rows: Vec<Row> =
+        let rows: RowList =
             rows.into_iter().filter(|row| after.as_ref().is_none_or(|it| row > it)).take(max).collect();
-        let end = rows.last().filter(|_| rows.len() == max).cloned();
-        Ok(Response::Rows(telling.rows(rows, end.as_ref(), true)))
+        let end = rows.last().filter(|_| rows.len() == max).map(RowRef::to_row);
+        Ok(Response::Rows(telling.rows(rows, end.as_ref().map(Row::as_ref), true)))
     }
 
     fn listed(&self, wanted: impl Fn(&Bucket) -> bool) -> impl Iterator<Item = &(Bucket, Bytes)> {

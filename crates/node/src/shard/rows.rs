@@ -17,9 +17,11 @@ use crate::peer::{AskId, NodeId, PeerMessage};
 use crate::shard::Output;
 use crate::topology::Epoch;
 use base::spawn::Outcome;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit, Visitor};
-use kv::index::{KeyOrder, PAGE_ROWS_MAX, Pick, Picker, PrefixSet, Query, Row, RowsAsk, RowsPage, Span};
+use kv::index::{
+    KeyOrder, PAGE_ROWS_MAX, Pick, Picker, PrefixSet, Query, Row, RowList, RowRef, RowsAsk, RowsPage, Span,
+};
 use kv::list::is_listed;
 use kv::{Bucket, BucketProps, Error};
 use object::key;
@@ -200,28 +202,38 @@ impl Shard {
 }
 
 impl Read {
-    fn end(self, mut page: ScanPage) -> Result<RowsPage, Error> {
+    fn end(self, page: ScanPage) -> Result<RowsPage, Error> {
         let is_full = page.next.is_some();
-        let keys = page.items.keys();
-        let (rows, ended): (Vec<Row>, Option<Row>) = match self.found {
+        let mut rows = RowList::with_capacity(page.items.len(), page.items.len() * ROW_BYTES);
+        let ended = match self.found {
             Found::Entries(ended, names) => {
-                let mut rows = RowsOfEntries::new(names);
-                (keys.map(|(chunk, entry)| rows.row(chunk, entry)).collect::<Result<_, _>>()?, ended.take())
+                for (entry, _) in page.items.iter() {
+                    let put = |out: &mut Vec<u8>| key::put_term_and_key(&names, entry, out);
+                    rows.push_with(put).map_err(|error| damaged(&error))?;
+                }
+                ended.take()
             }
             Found::Keys(ended) => {
-                (keys.map(|(chunk, key)| row_of_object(chunk, key)).collect::<Result<_, _>>()?, ended.take())
+                for (object, _) in page.items.iter() {
+                    let parts = key::decode_object_key(object).map_err(|error| damaged(&error))?;
+                    rows.push(RowRef { term: &KeyOrder::term_of_place(parts.prefix), key: parts.key });
+                }
+                ended.take()
             }
             Found::First(first, rows_max) => {
                 let first = first.take().unwrap_or_default();
-                let rows: Vec<Row> = first.into_iter().map(|key| KeyOrder::Name.row(0, key)).collect();
-                let next = rows.last().filter(|_| rows.len() >= rows_max).cloned();
+                first.iter().for_each(|key| rows.push(RowRef { term: b"", key }));
+                let next = rows.last().filter(|_| rows.len() >= rows_max).map(RowRef::to_row);
                 return Ok(RowsPage { rows, next, others: self.others });
             }
         };
-        let next = if is_full { rows.last().cloned() } else { ended };
+        let next = if is_full { rows.last().map(RowRef::to_row) } else { ended };
         Ok(RowsPage { rows, next, others: self.others })
     }
 }
+
+/// What a row is thought to take, for the first buffer of a page.
+const ROW_BYTES: usize = 32;
 
 fn all_prefixes(layout: Layout) -> impl Iterator<Item = u16> {
     let all = layout.prefixes.all();
@@ -230,42 +242,6 @@ fn all_prefixes(layout: Layout) -> impl Iterator<Item = u16> {
 
 fn damaged(error: &object::Error) -> Error {
     Error::Damaged(error.to_string())
-}
-
-/// Rows of entries. A name that does not stand in its entry as it is, since it has a zero, as numbers mostly have, is written out behind
-/// those before it: an allocation for each would cost as much as finding it.
-struct RowsOfEntries {
-    /// Of their type, bucket and field.
-    names: Bytes,
-    written: BytesMut,
-}
-
-/// Written at a time, and so the most that whoever keeps one name keeps: as for a page's keys.
-const WRITTEN_BYTES: usize = 4 << 10;
-
-impl RowsOfEntries {
-    fn new(names: Bytes) -> RowsOfEntries {
-        RowsOfEntries { names, written: BytesMut::with_capacity(WRITTEN_BYTES) }
-    }
-
-    /// Of an entry that lies in a chunk.
-    fn row(&mut self, chunk: &Bytes, entry: &[u8]) -> Result<Row, Error> {
-        let names = key::term_and_key(&self.names, entry).map_err(|error| damaged(&error))?;
-        let [term, key] = names.map(|name| {
-            if let Some(name) = name.as_it_lies() {
-                return chunk.slice_ref(name);
-            }
-            name.parts().for_each(|part| self.written.extend_from_slice(part));
-            self.written.split().freeze()
-        });
-        Ok(Row { term, key })
-    }
-}
-
-/// Of an object's ledger key that lies in a chunk.
-fn row_of_object(chunk: &Bytes, key: &[u8]) -> Result<Row, Error> {
-    let parts = key::decode_object_key(key).map_err(|error| damaged(&error))?;
-    Ok(KeyOrder::Place.row(parts.prefix, chunk.slice_ref(parts.key)))
 }
 
 /// The scan that finds a page of rows of these prefixes, and how its rows are found in what it brings.
@@ -331,19 +307,25 @@ fn entries_of(query: &Query, after: Option<&Row>) -> key::KeyRange {
 /// Takes the entries of objects with these prefixes whose terms match, and ends the scan after so many entries.
 fn take_entries(own: PrefixSet, picker: Picker, names: Bytes, end: Vec<u8>, ended: Outcome<Row>) -> Visitor {
     let mut visited = 0;
+    let mut read = Vec::new();
     Box::new(move |entry, _| {
         visited += 1;
         let is_wanted = own.contains(key::index_prefix_of(entry))
-            // One that cannot be read is taken, so that whoever names it reports the damage.
-            && (picker.takes_all()
-                || key::term_and_key(&names, entry)
-                    .map_or(true, |[term, key]| picker.takes(&term.read(), &key.read())));
+            && (picker.takes_all() || {
+                read.clear();
+                // One that cannot be read is taken, so that whoever names it reports the damage.
+                key::put_term_and_key(&names, entry, &mut read).map_or(true, |term_len| {
+                    let (term, key) = read.split_at(term_len);
+                    picker.takes(term, key)
+                })
+            });
         if visited < VISITED_MAX {
             return if is_wanted { Visit::Take } else { Visit::Skip };
         }
-        let entry = Bytes::copy_from_slice(entry);
-        if let Ok(row) = RowsOfEntries::new(names.clone()).row(&entry, &entry) {
-            ended.set(row);
+        read.clear();
+        if let Ok(term_len) = key::put_term_and_key(&names, entry, &mut read) {
+            let (term, key) = read.split_at(term_len);
+            ended.set(RowRef { term, key }.to_row());
         }
         if is_wanted { Visit::TakeAndSeek(end.clone()) } else { Visit::Seek(end.clone()) }
     })
@@ -384,7 +366,7 @@ impl Keys {
             };
             visited += 1;
             if visited >= VISITED_MAX {
-                ended.set(KeyOrder::Place.row(walk.prefix(), Bytes::copy_from_slice(key)));
+                ended.set(RowRef { term: &KeyOrder::term_of_place(walk.prefix()), key }.to_row());
                 let end = key::objects().end;
                 return if self.takes(key, head) { Visit::TakeAndSeek(end) } else { Visit::Seek(end) };
             }
@@ -412,29 +394,5 @@ impl Keys {
             kept.set(first);
             if is_late { self.of.seek_behind(walk.prefix()) } else { Visit::Skip }
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_of_entries_have_their_names_whether_they_stand_there_or_not() {
-        let names: [(&[u8], &[u8]); 4] =
-            [(b"plain", b"key"), (b"\x80\0\0\0\0\0\0\x07", b"a\0b"), (b"", b"\0"), (b"\0\0", b"last")];
-        let of = key::index_entries(b"type", b"bucket", b"field_bin").start;
-        let mut rows = RowsOfEntries::new(of.into());
-        let rows: Vec<Row> = names
-            .iter()
-            .map(|(term, name)| {
-                let mut entry = Vec::new();
-                key::encode_index_key(b"type", b"bucket", b"field_bin", term, name, 7, &mut entry);
-                let entry = Bytes::from(entry);
-                rows.row(&entry, &entry).unwrap()
-            })
-            .collect();
-        let found: Vec<(&[u8], &[u8])> = rows.iter().map(|row| (&row.term[..], &row.key[..])).collect();
-        assert_eq!(found, names);
     }
 }

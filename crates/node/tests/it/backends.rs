@@ -159,7 +159,10 @@ impl Node {
             let mut continuation = None;
             for part in self.ask(Request::Index(Box::new(request.clone()))).unwrap() {
                 let Response::Rows(Rows { rows, continuation: next, .. }) = part else { panic!("{part:?}") };
-                found.extend(rows);
+                let owned = |(term, key): (Option<&[u8]>, &[u8])| {
+                    (term.map(Bytes::copy_from_slice), Bytes::copy_from_slice(key))
+                };
+                found.extend(rows.iter().map(owned));
                 continuation = continuation.or(next);
             }
             match continuation {
@@ -185,7 +188,7 @@ impl Node {
         let parts = self.ask(request).unwrap();
         let names = parts.into_iter().flat_map(|part| match part {
             Response::Keys { keys: names, .. } | Response::Buckets { names, .. } => names,
-            Response::Rows(rows) => rows.rows.into_iter().map(|(_, key)| key).collect(),
+            Response::Rows(rows) => rows.rows.iter().map(|(_, key)| Bytes::copy_from_slice(key)).collect(),
             other => panic!("{other:?}"),
         });
         let mut names: Vec<Bytes> = names.collect();

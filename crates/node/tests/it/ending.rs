@@ -37,7 +37,7 @@ fn names_of(cluster: &mut Cluster, node: usize, request: Request) -> Vec<Bytes> 
     pieces
         .flat_map(|piece| match piece {
             Response::Keys { keys: names, .. } | Response::Buckets { names, .. } => names,
-            Response::Rows(rows) => rows.rows.into_iter().map(|(_, key)| key).collect(),
+            Response::Rows(rows) => rows.rows.iter().map(|(_, key)| Bytes::copy_from_slice(key)).collect(),
             other => panic!("{other:?}"),
         })
         .collect()

@@ -4,7 +4,7 @@
 
 use crate::common::cluster::*;
 use bytes::Bytes;
-use kv::index::{Pick, Rows, Terms};
+use kv::index::{Pick, Rows, Terms, Told};
 use kv::query::{Accumulation, Findings, QueryPart, QueryRequest, SetExpression};
 use kv::{Bucket, DeleteRequest, Error, IndexRequest, PutRequest, ReadForm, Request, Response};
 use node::RequestId;
@@ -53,10 +53,15 @@ fn outcome(cluster: &mut Cluster, id: RequestId) -> Option<Result<Found, Error>>
     let (mut rows, mut end) = (Vec::new(), None);
     for piece in cluster.pieces.remove(&id).unwrap_or_default().into_iter().chain([last]) {
         let Response::Rows(Rows { rows: piece, continuation, .. }) = piece else { panic!("{piece:?}") };
-        rows.extend(piece);
+        rows.extend(owned(&piece));
         end = continuation;
     }
     Some(Ok((rows, end)))
+}
+
+/// Rows as they were told.
+fn owned(told: &Told) -> impl Iterator<Item = Row> {
+    told.iter().map(|(term, key)| (term.map(Bytes::copy_from_slice), Bytes::copy_from_slice(key)))
 }
 
 type Row = (Option<Bytes>, Bytes);

@@ -91,9 +91,7 @@ fn weight(message: &PeerMessage) -> usize {
             names + page.sum.as_ref().map_or(0, Sum::bytes)
         }
         PeerMessage::AskRows { ask, .. } => 8 * ask.prefixes.words().len(),
-        PeerMessage::Rows { page: Ok(page), .. } => {
-            page.rows.iter().map(|row| 2 * NAME_BYTES + row.len()).sum()
-        }
+        PeerMessage::Rows { page: Ok(page), .. } => 2 * NAME_BYTES * page.rows.len() + page.rows.bytes(),
         PeerMessage::Forward { request, .. } => match &**request {
             Request::Put(put) => put.value.len(),
             _ => 0,

@@ -1,9 +1,9 @@
 //! What an index query asks of a node, and what it answers.
 
-use super::field::{Field, record, variants};
+use super::field::{Field, LIST_MAX, record, variants};
 use bytes::BytesMut;
-use kv::index::{KeyOrder, Pick, PrefixSet, Query, Row, RowsAsk, RowsPage, Span};
-use protocol::peer::{Malformed, Reader};
+use kv::index::{KeyOrder, Pick, PrefixSet, Query, Row, RowList, RowRef, RowsAsk, RowsPage, Span};
+use protocol::peer::{Malformed, Reader, put_bytes};
 
 record!(RowsAsk { query, prefixes, after, rows_max });
 record!(Query { bucket, span, pick });
@@ -34,5 +34,28 @@ impl Field for PrefixSet {
     }
     fn take(from: &mut Reader) -> Result<PrefixSet, Malformed> {
         PrefixSet::from_words(Field::take(from)?).ok_or(Malformed("no set of prefixes"))
+    }
+}
+
+/// As a list of rows.
+impl Field for RowList {
+    fn put(&self, out: &mut BytesMut) {
+        self.len().put(out);
+        for row in self.iter() {
+            put_bytes(out, row.term);
+            put_bytes(out, row.key);
+        }
+    }
+    fn take(from: &mut Reader) -> Result<RowList, Malformed> {
+        let count = from.count()?;
+        if count > LIST_MAX {
+            return Err(Malformed("a list is too long"));
+        }
+        let mut rows = RowList::default();
+        for _ in 0..count {
+            let (term, key) = (from.bytes()?, from.bytes()?);
+            rows.push(RowRef { term: &term, key: &key });
+        }
+        Ok(rows)
     }
 }

@@ -272,7 +272,7 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
             PeerMessage::Rows {
                 id: ID,
                 page: Ok(RowsPage {
-                    rows: vec![Row { term: bytes("a"), key: bytes("k") }],
+                    rows: [Row { term: bytes("a"), key: bytes("k") }].into_iter().collect(),
                     next: None,
                     others: vec![[64].into_iter().collect()],
                 }),

@@ -120,10 +120,10 @@ impl Wanted {
     }
 
     /// A row, in the client's words, as it was told.
-    fn read(&self, (text, key): &(Option<Bytes>, Bytes)) -> Told {
-        let term = text.as_ref().and_then(|text| index::term(&self.field, text));
+    fn read(&self, (text, key): (Option<&[u8]>, &[u8])) -> Told {
+        let term = text.and_then(|text| index::term(&self.field, text));
         let term = if text.is_none() { self.exact.clone() } else { term };
-        (term, key.clone())
+        (term, Bytes::copy_from_slice(key))
     }
 }
 
@@ -228,7 +228,7 @@ impl Checks {
         if !self.is_all_kept(&search) {
             search.replaced.clear();
         }
-        for row in &rows.rows {
+        for row in rows.rows.iter() {
             let told = search.wanted.read(row);
             let name = KeyName::of(&Bucket::untyped(search.bucket.clone()), &told.1);
             if let Err(what) = search.take(told, self.history.key(&name)) {

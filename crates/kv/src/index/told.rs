@@ -1,0 +1,57 @@
+//! What a client is told of a query: terms in its words, and keys.
+
+use bytes::Bytes;
+
+use super::row::{RowList, RowRef};
+
+/// Rows for a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// The rows.
+    pub rows: Told,
+    /// Where the next page begins, once this one is complete and may not be the last.
+    pub continuation: Option<Bytes>,
+    /// Whether this is the last answer.
+    pub done: bool,
+}
+
+/// Terms, in the client's words, and keys; without terms where they were not asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    list: RowList,
+    with_terms: bool,
+}
+
+impl Told {
+    /// Rows whose terms are in the client's words, or are not told.
+    pub(super) fn new(list: RowList, with_terms: bool) -> Told {
+        Told { list, with_terms }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Terms and keys.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Option<&[u8]>, &[u8])> {
+        self.list.iter().map(|row| (self.with_terms.then_some(row.term), row.key))
+    }
+}
+
+/// All of them have terms, or none.
+impl FromIterator<(Option<Bytes>, Bytes)> for Told {
+    fn from_iter<I: IntoIterator<Item = (Option<Bytes>, Bytes)>>(rows: I) -> Told {
+        let mut told = Told::default();
+        for (term, key) in rows {
+            told.with_terms = term.is_some();
+            told.list.push(RowRef { term: term.as_deref().unwrap_or_default(), key: &key });
+        }
+        told
+    }
+}
