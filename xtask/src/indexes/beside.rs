@@ -4,13 +4,12 @@
 //! 2. One connection asks each, and nothing else is done: the least latency is that of a store without load.
 //! 3. The same query is asked within a load of reads and updates ([`super::loaded`]).
 
-use super::Context;
 use super::cluster::{RINGS, ask, fill, start};
 use super::loaded;
+use super::{Context, US, push};
 use crate::Result;
 use crate::report::Report;
 use crate::rows::{Bar, Spec};
-use crate::stats::median;
 
 /// Whether there is a RocksDB: the measured binary is built with the same feature.
 const HAS_ROCKSDB: bool = cfg!(feature = "rocksdb");
@@ -55,23 +54,4 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     push(&rounds, [(mean(), US), (least(), US), (cpu(), US)], report)?;
     loaded::run(context, &clusters, report)?;
     clusters.into_iter().try_for_each(|cluster| cluster.stop())
-}
-
-/// What the medians of both are called beside a ratio of times, in microseconds.
-pub const US: [&str; 2] = ["ours_us", "theirs_us"];
-
-/// The rows of what was measured in turns, ours and theirs: the medians of the ratios of turns.
-pub fn push<const N: usize>(
-    [ours, theirs]: &[Vec<[f64; N]>; 2],
-    specs: [(Spec, [&'static str; 2]); N],
-    report: &mut Report,
-) -> Result<()> {
-    for (at, (spec, [of_ours, of_theirs])) in specs.into_iter().enumerate() {
-        let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours[at] / theirs[at]).collect();
-        let middle =
-            |rounds: &[[f64; N]]| median(&rounds.iter().map(|round| round[at]).collect::<Vec<f64>>());
-        let row = spec.measured(&ratios).also(of_ours, middle(ours));
-        report.push(row.also(of_theirs, middle(theirs)))?;
-    }
-    Ok(())
 }

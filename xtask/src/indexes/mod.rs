@@ -11,6 +11,9 @@ mod segments;
 use crate::Result;
 use crate::figures::{self, How, Part as Run, Set};
 use crate::measure::Servers;
+use crate::report::Report;
+use crate::rows::Spec;
+use crate::stats::median;
 use bench::{Control, Identity, Workload};
 use clap::{Args, ValueEnum};
 use engine::{head, mixed, object_key};
@@ -146,6 +149,25 @@ fn load(home: &Path, servers: &Servers, text: &str) -> Result<(Summary, Operatio
             Err(format!("{} failed; {}", summary.total.failed, summary.verdict.failures.join("; ")).into())
         }
     }
+}
+
+/// What the medians of both are called beside a ratio of times, in microseconds.
+const US: [&str; 2] = ["ours_us", "theirs_us"];
+
+/// The rows of what was measured in turns, ours and theirs: the medians of the ratios of turns.
+fn push<const N: usize>(
+    [ours, theirs]: &[Vec<[f64; N]>; 2],
+    specs: [(Spec, [&'static str; 2]); N],
+    report: &mut Report,
+) -> Result<()> {
+    for (at, (spec, [of_ours, of_theirs])) in specs.into_iter().enumerate() {
+        let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours[at] / theirs[at]).collect();
+        let middle =
+            |rounds: &[[f64; N]]| median(&rounds.iter().map(|round| round[at]).collect::<Vec<f64>>());
+        let row = spec.measured(&ratios).also(of_ours, middle(ours));
+        report.push(row.also(of_theirs, middle(theirs)))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
