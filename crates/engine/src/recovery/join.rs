@@ -1,7 +1,7 @@
 //! Runs and whole tables become new tables: the newest version of each key of a part of all keys.
 //!
 //! A version that the journal has is the newest of its key. One that only a table has is left out where versions are lost
-//! ([`crate::lost`]): it may have been replaced. So what is left in such a range is certain, and only what is missing is
+//! ([`crate::lost`]), in blocks that are found damaged here, too: it may have been replaced. So what is left in such a range is certain, and only what is missing is
 //! not. Deletions end here, as nothing older is left that they could hide, but not where versions are lost.
 //!
 //! Bytes of values that are of use are counted by segment, which is bounded, instead of dead ones by record.
@@ -104,11 +104,14 @@ impl Join {
         }
         let before = self.iter.versions_read();
         for _ in 0..SLICE_ENTRIES {
+            let in_journal = self.iter.source() < Some(self.request.runs.len());
+            if !in_journal {
+                self.note_lost();
+            }
             let Some(item) = self.iter.item() else { return self.finish(disk) };
             if self.request.to.as_ref().is_some_and(|to| item.key >= &to[..]) {
                 return self.finish(disk);
             }
-            let in_journal = self.iter.source() < Some(self.request.runs.len());
             let lost = &self.request.lost;
             let is_certain = in_journal || lost.check_found(item.key, item.seq).is_ok();
             let is_derived = self.request.indexing.is_some_and(|indexing| indexing.is_entry(item.key));
@@ -138,6 +141,15 @@ impl Join {
         Ok(Progress::More)
     }
 
+    /// Takes note of blocks that were left out: they are met before the keys that may have been in them.
+    fn note_lost(&mut self) {
+        let lost = self.iter.take_lost();
+        if !lost.is_empty() {
+            self.request.lost = self.request.lost.with(lost.iter().cloned());
+            self.joined.lost.extend(lost);
+        }
+    }
+
     fn end_table(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
         if let Some(builder) = self.builder.take() {
             builder.finish(disk)?;
@@ -148,7 +160,7 @@ impl Join {
     /// Opens what was made, which checks it.
     fn finish(&mut self, disk: &mut dyn Disk) -> Result<Progress, Error> {
         self.end_table(disk)?;
-        self.joined.lost = self.iter.take_lost();
+        self.note_lost();
         for &id in &self.made {
             let table = Arc::new(Table::open(disk, &self.request.dir, id)?);
             self.joined.tables.push(TableRecord::of(&table));
