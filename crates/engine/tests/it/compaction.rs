@@ -43,6 +43,27 @@ fn compact(store: &mut Embedded) {
     store.compact().unwrap();
 }
 
+/// Values that tables have are a log only in the journal, and leave it though nothing is overwritten or deleted.
+#[test]
+fn a_load_of_small_values_leaves_the_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { compaction_bytes_per_second: 1 << 40, ..small() };
+    let mut store = open(folder.path(), &options);
+    let (keys, mut model) = (20_000u64, Model::new());
+    for n in 0..keys {
+        let (key, value) = (format!("key-{n:06}").into_bytes(), n.to_be_bytes().to_vec());
+        store.put(&key, b"", &value).unwrap();
+        model.insert(key, value);
+    }
+    store.flush().unwrap();
+    let stats = store.store().stats();
+    let written = keys * 64;
+    assert!(stats.journal_bytes * 3 < written, "{} bytes of some {written} are there", stats.journal_bytes);
+    check(&mut store, &model, keys);
+    store.close().unwrap();
+    check(&mut open(folder.path(), &options), &model, keys);
+}
+
 /// Overwrites, deletions, inline values and batches, over several lives; the journal stays within its target.
 #[test]
 fn space_comes_back_and_nothing_is_lost() {

@@ -70,7 +70,7 @@ pub(in crate::store) struct CompactionState {
     counting: Option<Outcome<Vec<DeadRecord>>>,
     /// What such a table had that is not counted yet.
     dead_left: Vec<DeadRecord>,
-    /// Accounts have changed since the last choice.
+    /// Accounts, or what may be compacted, have changed since the last choice.
     stirred: bool,
     /// Up to which record a thorough compaction has come.
     thorough: Option<Jsn>,
@@ -90,6 +90,22 @@ pub(super) struct Running {
     paused: Option<Box<Compaction>>,
     /// Records that died since it looked at the ledger.
     dead: Vec<DeadRecord>,
+}
+
+impl CompactionState {
+    /// More of the journal is in tables: what is a log only can go, though nothing died.
+    pub(super) fn note_flush(&mut self) {
+        self.stirred = true;
+    }
+
+    /// Files of segments have gone: what others were kept for may have gone with them.
+    pub(super) fn note_removed(&mut self, segments: &[Arc<Segment>], oldest_removed: Jsn) {
+        for segment in segments.iter().filter(|segment| segment.first_jsn > oldest_removed) {
+            self.pinned.remove(&segment.id);
+            self.not_worth.remove(&segment.id);
+        }
+        self.stirred = true;
+    }
 }
 
 impl Store {
@@ -263,8 +279,8 @@ impl Store {
             return false;
         }
         if compaction.thorough.is_some() {
-            // All that was in memory when it was asked for is to be compacted, too.
-            return self.frozen.is_empty();
+            // All that was in memory when it was asked for is to be compacted, too; and what is about to go may be what others are kept for.
+            return self.frozen.is_empty() && !self.is_removing();
         }
         let allowed = match &self.options.compaction {
             CompactionSchedule::Continuous => true,
@@ -284,8 +300,9 @@ impl Store {
             true => (self.options.space_target_idle_percent, 0),
             false => (self.options.space_target_percent, WASTE_OUTPUTS_MIN * output_bytes_max),
         };
-        let choices: Vec<Choice> =
-            self.segments.as_slice().iter().map(|segment| self.choice(segment)).collect();
+        let unknown_from = self.unknown_from();
+        let choice = |segment: &Arc<Segment>| self.choice(segment, unknown_from);
+        let choices: Vec<Choice> = self.segments.as_slice().iter().map(choice).collect();
         let useful: u64 =
             choices.iter().map(|choice| choice.account.bytes().saturating_sub(choice.waste())).sum();
         // Of what is in tables, as much as merges leave there at most: what is beyond that they are about to find.
@@ -315,8 +332,7 @@ impl Store {
         let (inputs, after) = rest.split_at(run.len());
         let first_jsn = inputs[0].first_jsn;
         let end_jsn = after.first().map_or(self.writer.next_jsn(), |segment| segment.first_jsn);
-        let known = compaction.obsolete.iter().all(|segment| segment.first_jsn >= end_jsn)
-            && !before.iter().any(|segment| segment.is_missing());
+        let known = unknown_from.is_none_or(|unknown| unknown >= end_jsn);
         let id = SegmentId::compacted(self.maintenance.next_segment);
         self.maintenance.next_segment += 1;
         self.memtable.link();
@@ -378,14 +394,25 @@ impl Store {
         over.saturating_mul(FULL) / percent(SPACE_BEHIND_PERCENT).max(1)
     }
 
-    /// What is known of a segment. All of its records must be in tables, and nobody may write it.
-    fn choice(&self, segment: &Segment) -> Choice {
+    /// From which record on nobody can say what the journal has: a segment is lost, or is in no list any more and its file is still there, so that a crash
+    /// may bring it back.
+    fn unknown_from(&self) -> Option<Jsn> {
+        let obsolete = self.maintenance.compaction.obsolete.first();
+        let missing = self.segments.as_slice().iter().find(|segment| segment.is_missing());
+        obsolete.into_iter().chain(missing).map(|segment| segment.first_jsn).min()
+    }
+
+    /// What is known of a segment. All of its records must be in tables, and nobody may write it. Where older records are unknown, what is a log
+    /// only is needed, as it may cover one.
+    fn choice(&self, segment: &Segment, unknown_from: Option<Jsn>) -> Choice {
         let compaction = &self.maintenance.compaction;
         let account = self.accounts.of(segment.id);
         let is_worth = compaction.not_worth.get(&segment.id).is_none_or(|&dead| account.dead_bytes > dead);
+        let is_unknown = unknown_from.is_some_and(|unknown| unknown <= segment.first_jsn);
+        let pinned = compaction.pinned.get(&segment.id).copied().unwrap_or(0);
         Choice {
             account,
-            pinned_bytes: compaction.pinned.get(&segment.id).copied().unwrap_or(0),
+            pinned_bytes: if is_unknown { account.log_bytes } else { pinned },
             eligible: self.is_settled(segment) && !compaction.quarantined.contains(&segment.id) && is_worth,
         }
     }
@@ -452,14 +479,6 @@ impl Store {
             self.accounts.remove(input.id);
             compaction.pinned.remove(&input.id);
             compaction.not_worth.remove(&input.id);
-        }
-        // Older records may be gone now, which others had to be kept for.
-        let first = compacted.inputs[0].first_jsn;
-        let newer = self.segments.iter().filter(|segment| segment.first_jsn > first);
-        let own = compacted.output.as_ref().map(|segment| segment.id);
-        for segment in newer.filter(|segment| Some(segment.id) != own) {
-            compaction.pinned.remove(&segment.id);
-            compaction.not_worth.remove(&segment.id);
         }
         compaction.obsolete_since.get_or_insert(self.clock.now());
         compaction.obsolete.extend(compacted.inputs);

@@ -212,6 +212,7 @@ impl Store {
             if edit.flushed {
                 let flushed = self.frozen.pop_front().expect("a flush has its memtable");
                 self.flushed = flushed.last_seq;
+                self.maintenance.compaction.note_flush();
             }
             self.maintenance.obsolete.extend(edit.removed);
             if let Some(compacted) = edit.compacted {

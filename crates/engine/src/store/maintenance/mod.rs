@@ -49,7 +49,7 @@ use base::Monotonic;
 use base::spawn::Outcome;
 use compaction::CompactionState;
 use manifest::ManifestRun;
-use obsolete::Removed;
+use obsolete::Removing;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -78,8 +78,7 @@ pub(super) struct Maintenance {
     manifest: Option<ManifestRun>,
     obsolete: Vec<Arc<Table>>,
     pub(super) compaction: CompactionState,
-    /// How many segments are being removed.
-    removing: Option<(usize, Outcome<Removed>)>,
+    removing: Option<Removing>,
     pub(super) scrub: ScrubState,
     pub(super) next_table: Arc<AtomicU64>,
     pub(super) closing: Option<super::close::Closing>,

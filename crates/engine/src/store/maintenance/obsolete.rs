@@ -2,7 +2,8 @@
 //! no deletion goes, from the disk itself, before what it covers. They may be kept aside for a time.
 
 use super::compaction::RETRY_AFTER;
-use crate::journal::segment;
+use crate::entry::Jsn;
+use crate::journal::segment::{self, SegmentId};
 use crate::store::open::JOURNAL_DIR;
 use crate::store::{Segment, Store};
 use crate::table::Table;
@@ -40,15 +41,18 @@ impl Store {
 
     // A segment's file goes when only this list knows it, and no older one waits: see the module's text.
     pub(super) fn remove_segments(&mut self, now: Monotonic) {
-        if let Some((_, removing)) = &self.maintenance.removing {
-            let Some(Removed { segments: done, kept }) = removing.take() else { return };
-            let asked = self.maintenance.removing.take().map_or(0, |(asked, _)| asked);
+        if let Some(Removing { outcome, .. }) = &self.maintenance.removing {
+            let Some(Removed { segments: done, kept }) = outcome.take() else { return };
+            let Removing { asked, .. } = self.maintenance.removing.take().expect("just looked");
             let compaction = &mut self.maintenance.compaction;
             compaction.waste = Some((kept, now));
-            compaction.obsolete.drain(..done);
-            compaction.removal_retry_at = (done < asked).then(|| now + RETRY_AFTER);
-            if done > 0 {
+            compaction.removal_retry_at = (done < asked.len()).then(|| now + RETRY_AFTER);
+            // A compaction that has ended meanwhile may have put others before them.
+            let removed = &asked[..done];
+            compaction.obsolete.retain(|segment| removed.iter().all(|(id, _)| *id != segment.id));
+            if let Some((_, oldest)) = removed.first() {
                 compaction.obsolete_since = (!compaction.obsolete.is_empty()).then_some(now);
+                compaction.note_removed(self.segments.as_slice(), *oldest);
             }
         }
         let compaction = &self.maintenance.compaction;
@@ -59,7 +63,7 @@ impl Store {
             self.maintenance.closing.is_none() && compaction.removal_retry_at.is_none_or(|at| now >= at);
         if may && (!unused.is_empty() || self.is_waste_due(now)) {
             let outcome = Outcome::new();
-            let asked = unused.len();
+            let asked = unused.iter().map(|segment| (segment.id, segment.first_jsn)).collect();
             let job = RemoveSegments {
                 folder: self.dir.join(JOURNAL_DIR),
                 waste: self.dir.join(WASTE_DIR),
@@ -69,8 +73,16 @@ impl Store {
                 outcome: outcome.clone(),
             };
             self.spawn.spawn(Box::new(job));
-            self.maintenance.removing = Some((asked, outcome));
+            self.maintenance.removing = Some(Removing { asked, outcome });
         }
+    }
+
+    /// Whether files of segments are being removed, or are about to be.
+    pub(super) fn is_removing(&self) -> bool {
+        let compaction = &self.maintenance.compaction;
+        let is_unused = |segment: &Arc<Segment>| Arc::strong_count(segment) == 1;
+        self.maintenance.removing.is_some()
+            || compaction.removal_retry_at.is_none() && compaction.obsolete.first().is_some_and(is_unused)
     }
 
     /// Whether it is time to look for segments that have been kept for long enough.
@@ -80,6 +92,13 @@ impl Store {
             Some((kept, looked_at)) => kept > 0 && now.since(looked_at) >= WASTE_LOOK,
         }
     }
+}
+
+/// Segments whose files are being removed.
+pub(super) struct Removing {
+    /// The oldest first, each with its first record.
+    asked: Vec<(SegmentId, Jsn)>,
+    outcome: Outcome<Removed>,
 }
 
 /// Segments whose names have gone from the journal, the first of those that were to go, and those that are kept aside.
