@@ -9,6 +9,8 @@
 
 use crate::prefetch::prefetch;
 
+const HINT_BYTES: usize = size_of::<u64>();
+
 /// Of so many hints one is a top: two lines of memory, both of which are asked for at once.
 const STRIDE: usize = 16;
 
@@ -25,7 +27,8 @@ pub struct KeyArray {
     tops: Box<[u64]>,
     /// For each slot, and one more, how many keys are before it; empty if each slot has one key.
     firsts: Box<[u32]>,
-    /// For each slot where its key ends in `suffixes`; it begins where the one before ends.
+    /// For each slot where its key ends in `suffixes`; it begins where the one before ends. Empty if hints tell all: what stands after the
+    /// prefix has eight bytes at most and no zero at its end, as what tells two keys of a table's blocks apart mostly does.
     ends: Box<[u32]>,
     /// What stands after the prefix, of slots with a key of their own.
     suffixes: Box<[u8]>,
@@ -57,6 +60,7 @@ impl KeyArray {
         let (mut hints, mut firsts, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         let (mut suffixes, mut children) = (Vec::new(), Vec::new());
         let rests: Vec<&[u8]> = keys.iter().map(|key| &key[prefix.len()..]).collect();
+        let are_hints = rests.iter().all(|rest| rest.len() <= HINT_BYTES && rest.last() != Some(&0));
         let mut at = 0usize;
         for same in rests.chunk_by(|a, b| hint(a) == hint(b)) {
             let nested = same.len() >= CHILD_KEYS_MIN && depth < DEPTH_MAX;
@@ -74,6 +78,10 @@ impl KeyArray {
         firsts.push(u32::try_from(at).ok()?);
         if at == hints.len() {
             firsts = Vec::new();
+        }
+        if are_hints {
+            assert!(firsts.is_empty(), "hints of different keys differ");
+            (ends, suffixes) = (Vec::new(), Vec::new());
         }
         Some(KeyArray {
             prefix: prefix.into(),
@@ -112,6 +120,10 @@ impl KeyArray {
         let slot = self.slot_of(hint, near);
         if self.hints.get(slot) != Some(&hint) {
             return self.first(slot);
+        }
+        if self.ends.is_empty() {
+            // What has the same hint begins with the key.
+            return slot + 1;
         }
         if let Ok(child) = self.children.binary_search_by_key(&slot, |(slot, _)| *slot as usize) {
             return self.first(slot) + self.children[child].1.count_at_most(rest);
@@ -158,6 +170,11 @@ impl KeyArray {
         let mut key = self.prefix.to_vec();
         match self.children.binary_search_by_key(&slot, |(slot, _)| *slot as usize) {
             Ok(child) => key.extend(self.children[child].1.get(index - self.first(slot))?),
+            Err(_) if self.ends.is_empty() => {
+                let hint = self.hints[slot];
+                let zeroes = (hint.trailing_zeros() / u8::BITS) as usize;
+                key.extend_from_slice(&hint.to_be_bytes()[..HINT_BYTES - zeroes]);
+            }
             Err(_) => key.extend_from_slice(self.suffix(slot)),
         }
         Some(key)
@@ -179,10 +196,10 @@ impl KeyArray {
 /// The first eight bytes as a number that orders like them; a shorter key is as if it went on with zeroes.
 #[inline]
 pub(crate) fn hint(suffix: &[u8]) -> u64 {
-    match suffix.first_chunk::<8>() {
+    match suffix.first_chunk::<HINT_BYTES>() {
         Some(bytes) => u64::from_be_bytes(*bytes),
         None => {
-            let mut bytes = [0; 8];
+            let mut bytes = [0; HINT_BYTES];
             bytes[..suffix.len()].copy_from_slice(suffix);
             u64::from_be_bytes(bytes)
         }
@@ -221,6 +238,18 @@ mod tests {
         assert!(!build(&[b"xa", b"a", b"xb"]));
     }
 
+    #[test]
+    fn short_keys_are_their_hints() {
+        let array = |keys: &[&'static str]| KeyArray::new(keys.iter().map(|key| key.as_bytes())).unwrap();
+        let short = array(&["ab", "aba", "b"]);
+        assert!(short.ends.is_empty() && short.suffixes.is_empty());
+        assert_eq!(short.get(2), Some(b"b".to_vec()));
+        let long = array(&["ab", "aba", "abcdefghij", "b"]);
+        assert_eq!((long.ends.len(), long.get(2)), (4, Some(b"abcdefghij".to_vec())), "one is too long");
+        let zero = array(&["a", "a\0", "b"]);
+        assert_eq!(zero.ends.len(), 3, "a zero at the end is not told by a hint");
+    }
+
     proptest! {
         #[test]
         fn it_counts_like_a_set(
@@ -232,6 +261,11 @@ mod tests {
             let join = |suffix: &Vec<u8>| [&prefix[..], suffix].concat();
             let keys: Vec<Vec<u8>> = keys.iter().map(join).collect();
             let array = KeyArray::new(keys.iter().map(Vec::as_slice)).unwrap();
+            for (at, key) in keys.iter().enumerate() {
+                let found = array.get(at);
+                prop_assert_eq!(found.as_ref(), Some(key));
+            }
+            prop_assert_eq!(array.get(keys.len()), None);
             for probe in probes.iter().map(join).chain(probes.clone()).chain(keys.clone()) {
                 prop_assert_eq!(array.count_at_most(&probe), keys.iter().filter(|key| **key <= probe).count());
             }
