@@ -7,6 +7,7 @@ use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::Error;
 use crate::journal::segment::{Position, path_in_store};
 use crate::manifest::{LEVELS, ManifestState, TableRecord, Version};
+use crate::memtable;
 use crate::memtable::hash;
 use crate::store::TABLES_DIR;
 use crate::table::{Block, BlockHandle, Table, TableId};
@@ -160,7 +161,7 @@ impl Check<'_> {
             return true;
         }
         let mut newest = self.newest.take().unwrap_or_else(|| self.all_tables(state));
-        let known = newest.find(self.disk, key);
+        let known = newest.find(self.disk, key, memtable::hash(key));
         self.newest = Some(newest);
         known.is_ok_and(|known| known.is_some_and(|known| known.jsn > jsn))
     }

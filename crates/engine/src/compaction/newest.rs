@@ -4,7 +4,7 @@ use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::Error;
 use crate::lost::LostRanges;
 use crate::manifest::Version;
-use crate::memtable::{self, MemtableReader};
+use crate::memtable::MemtableReader;
 use crate::table::{Block, TableId};
 use base::{Disk, FastMap};
 use std::sync::Arc;
@@ -39,9 +39,14 @@ impl Newest {
         Newest { durable, memtables, version, lost, blocks: FastMap::default() }
     }
 
-    /// The newest version of `key`. [`Error::Damaged`] where that is not known.
-    pub fn find(&mut self, disk: &mut dyn Disk, key: &[u8]) -> Result<Option<Known>, Error> {
-        let hash = memtable::hash(key);
+    /// Has memory fetched that finding this key looks at first, for whoever will do so in a moment.
+    pub fn prefetch(&self, key: &[u8], hash: u64) {
+        self.memtables.iter().for_each(|memtable| memtable.prefetch(hash));
+        self.version.tables_for(key).for_each(|table| table.prefetch_filter(hash));
+    }
+
+    /// The newest version of `key`, which has this hash. [`Error::Damaged`] where that is not known.
+    pub fn find(&mut self, disk: &mut dyn Disk, key: &[u8], hash: u64) -> Result<Option<Known>, Error> {
         for memtable in &self.memtables {
             if let Some((seq, entry)) = memtable.get_hashed(key, hash, self.durable.0) {
                 self.lost.check_found(key, Seq(seq))?;

@@ -26,6 +26,8 @@ use crate::entry::{Entry, Location};
 use crate::error::Error;
 use crate::index::Indexing;
 use crate::memtable;
+use crate::prefetch::prefetch;
+use crate::table::{common_prefix, hint};
 use base::{Disk, FastMap};
 
 /// What becomes of a record.
@@ -104,18 +106,22 @@ impl Sieve {
     pub fn judge(&mut self, disk: &mut dyn Disk, newest: &mut Newest, chunk: &[Listed]) -> Result<(), Error> {
         let first = self.keep.len();
         self.keep.resize(first + chunk.len(), Fate::Kept);
-        let mut order: Vec<usize> = (0..chunk.len()).collect();
-        order.sort_unstable_by(|&a, &b| chunk[a].key.cmp(&chunk[b].key));
-        for at in order {
-            let listed = &chunk[at];
-            if listed.other.is_some() {
-                continue;
+        let order = in_order(chunk);
+        for (now, &Place { at, hash, .. }) in order.iter().enumerate() {
+            if let Some(later) = order.get(now + 2 * AHEAD) {
+                prefetch(&raw const chunk[later.at]);
+                prefetch(&raw const chunk[later.at].entry);
             }
+            if let Some(later) = order.get(now + AHEAD) {
+                newest.prefetch(&chunk[later.at].key, later.hash);
+                prefetch(chunk[later.at].entry.as_ptr());
+            }
+            let listed = &chunk[at];
             let entry = Entry::decode(&listed.entry)?;
             let bytes = record_bytes(&listed.key, &entry);
             self.bytes_seen += bytes;
             let mut is_value = false;
-            let verdict = match newest.find(disk, &listed.key) {
+            let verdict = match newest.find(disk, &listed.key, hash) {
                 Ok(known) => {
                     // An index entry is in its object's head, too.
                     is_value = entry.location == Location::Inline
@@ -135,7 +141,6 @@ impl Sieve {
                 Verdict::Keep => self.bytes_kept += bytes,
                 Verdict::Drop => {}
                 Verdict::IfItCovers | Verdict::DeletionIfItCovers => {
-                    let hash = memtable::hash(&listed.key);
                     self.undecided.push(Undecided { at: first + at, bytes, hash, is_value });
                 }
             }
@@ -164,6 +169,35 @@ impl Sieve {
     pub fn undecided_bytes(&self) -> u64 {
         self.undecided.iter().map(|undecided| undecided.bytes).sum()
     }
+}
+
+/// Of so many keys ahead memory is asked for, and of twice as many where their records stand: looking up one takes some times as long as
+/// waiting for memory.
+const AHEAD: usize = 4;
+
+/// Where a record of a chunk is.
+struct Place {
+    /// Eight bytes of the key, behind what all keys of the chunk begin with.
+    hint: u64,
+    at: usize,
+    /// Of the key.
+    hash: u64,
+}
+
+/// The records that have a ledger entry, by key.
+fn in_order(chunk: &[Listed]) -> Vec<Place> {
+    let listed = || chunk.iter().enumerate().filter(|(_, listed)| listed.other.is_none());
+    let Some((_, first)) = listed().next() else { return Vec::new() };
+    let shared =
+        listed().fold(first.key.len(), |shared, (_, it)| common_prefix(&first.key[..shared], &it.key));
+    let place = |(at, it): (usize, &Listed)| Place {
+        hint: hint(&it.key[shared..]),
+        at,
+        hash: memtable::hash(&it.key),
+    };
+    let mut order: Vec<Place> = listed().map(place).collect();
+    order.sort_unstable_by(|a, b| a.hint.cmp(&b.hint).then_with(|| chunk[a.at].key.cmp(&chunk[b.at].key)));
+    order
 }
 
 /// Which of the undecided keys older segments have, by hash: one that is taken for another keeps a record too many.

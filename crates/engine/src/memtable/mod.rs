@@ -135,6 +135,11 @@ impl MemtableReader {
         self.get_hashed(key, hash(key), seq_max)
     }
 
+    /// Has memory fetched that a lookup of a key of this [`hash`] looks at first.
+    pub fn prefetch(&self, hash: u64) {
+        self.list.prefetch(hash);
+    }
+
     /// [`get`](Self::get) for a caller that has the key's [`hash`] already.
     pub fn get_hashed(&self, key: &[u8], hash: u64, seq_max: u64) -> Option<(u64, &[u8])> {
         get(&self.list, key, hash, seq_max)
