@@ -124,7 +124,7 @@ store, is `generator_us`. Keys are 16 bytes in random order, heads 24 bytes, val
 A load of up to a million objects is repeated: the first takes memory that the host of a virtual machine may have to
 give, 2 to 10 us for each page, which are none of the store's; those after it mostly take what the store before gave back. Between
 two loads a plain file of as many bytes is written, and read at random places, which has rows of its own.
-Options are the default ones, for 20 million objects those that `serve` derives from the machine. Every answer is checked.
+Options are the default ones, for 20 and 50 million objects those that `serve` derives from the machine, with memtables of 16 MiB at most. Every answer is checked.
 Reads are of keys drawn evenly, with a warm page cache: at 20 million objects of those values that memory holds (the
 newest), from the whole ledger. Entries per level, bytes that merges wrote and hit rates of the block cache stand beside the
 rows.";

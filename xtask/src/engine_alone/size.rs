@@ -198,9 +198,15 @@ pub fn run(case: &Case, context: &Context, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// By default for a million objects, whose memory has a bar; else as `serve` derives them from the machine.
+/// By default for a million objects, whose memory has a bar; else those of the machine.
 fn options(case: &Case) -> Options {
-    let options = if case.name == "20M" { machine::resources().options() } else { Options::default() };
+    let options = if case.name == "20M" { of_machine() } else { Options::default() };
+    Options { durability: Durability::None, ..options }
+}
+
+/// As `serve` derives them from the machine, but for memtables.
+pub fn of_machine() -> Options {
+    let options = machine::resources().options();
     let memtable_bytes_max = options.memtable_bytes_max.min(LARGE_MEMTABLE_BYTES);
     Options { durability: Durability::None, memtable_bytes_max, ..options }
 }

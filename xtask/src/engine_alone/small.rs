@@ -3,12 +3,12 @@
 use super::Context;
 use super::bed::Cpu;
 use super::objects::{Objects, Shape};
-use super::size::levels;
+use super::size::{levels, of_machine};
 use crate::Result;
 use crate::report::Report;
 use crate::rows::{Bar, Spec};
 use crate::workload::SplitMix;
-use engine::{Durability, Options, Want};
+use engine::Want;
 use std::fs;
 use std::path::Path;
 
@@ -35,8 +35,7 @@ pub fn specs() -> Vec<Spec> {
 pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     let (dir, count) = (context.folder("small")?, context.plan.small);
     let mut objects = Objects::new(SHAPE);
-    let options = Options { durability: Durability::None, ..Options::default() };
-    let mut bed = context.open(&dir, options)?;
+    let mut bed = context.open(&dir, of_machine())?;
     let cpu = Cpu::start()?;
     for number in 0..count {
         bed.put(&mut objects, number, 0)?;
@@ -66,7 +65,15 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     report.push(spec(SPACE, "ratio").valued(space, "bytes of all files after a clean stop"))?;
     let bits = stats.table_memory_bytes as f64 * 8.0 / count as f64;
     report.push(spec(MEMORY, "bits").valued(bits, "filters and indexes of tables"))?;
-    report.remark(format!("small: {}", levels(&stats)));
+    let counters = &stats.counters;
+    report.remark(format!(
+        "small: {}; journal {} MiB, {} compactions read {} MiB and wrote {} MiB",
+        levels(&stats),
+        stats.journal_bytes >> 20,
+        counters.compactions,
+        counters.compaction_bytes_read >> 20,
+        counters.compaction_bytes_written >> 20
+    ));
     Ok(())
 }
 
