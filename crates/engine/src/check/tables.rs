@@ -7,7 +7,6 @@ use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::Error;
 use crate::journal::segment::{Position, path_in_store};
 use crate::manifest::{LEVELS, ManifestState, TableRecord, Version};
-use crate::memtable;
 use crate::memtable::hash;
 use crate::store::TABLES_DIR;
 use crate::table::{Block, BlockHandle, Table, TableId};
@@ -161,7 +160,7 @@ impl Check<'_> {
             return true;
         }
         let mut newest = self.newest.take().unwrap_or_else(|| self.all_tables(state));
-        let known = newest.find(self.disk, key, memtable::hash(key));
+        let known = newest.find(self.disk, key, hash);
         self.newest = Some(newest);
         known.is_ok_and(|known| known.is_some_and(|known| known.jsn > jsn))
     }

@@ -10,7 +10,8 @@
 //! A [`Row`] is a term and a key. All shards of all nodes have the same order of rows, so a place in a query is a row, and
 //! whoever takes a part over goes on behind the last row that was told.
 //!
-//! `row.rs`: rows, and lists of them. `merge.rs`: of several, one. `told.rs`: what a client is told. `prefixes.rs`: a set of prefixes. `pick.rs`, `pattern.rs`: which terms between the bounds. `place.rs`: where a page ended, for the next.
+//! `row.rs`: rows, and lists of them. `merge.rs`: of several lists, one. `told.rs`: what a client is told. `prefixes.rs`: a set of prefixes.
+//! `pick.rs`, `pattern.rs`: which terms between the bounds. `place.rs`: where a page ended, for the next.
 
 mod merge;
 mod pattern;

@@ -262,6 +262,19 @@ mod tests {
         (name(), name(), name(), name(), name(), any::<u16>())
     }
 
+    #[test]
+    fn names_are_read_whether_they_stand_there_as_they_are_or_not() {
+        let of = index_entries(b"type", b"bucket", b"field_bin").start;
+        let names: [(&[u8], &[u8]); 4] =
+            [(b"plain", b"key"), (b"\x80\0\0\0\0\0\0\x07", b"a\0b"), (b"", b"\0"), (b"\0\0", b"last")];
+        for (term, key) in names {
+            let (mut entry, mut read) = (Vec::new(), Vec::new());
+            encode_index_key(b"type", b"bucket", b"field_bin", term, key, 7, &mut entry);
+            assert_eq!(put_term_and_key(&of, &entry, &mut read), Ok(term.len()));
+            assert_eq!(read, [term, key].concat());
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4_000))]
 

@@ -98,9 +98,12 @@ impl CompactionState {
         self.stirred = true;
     }
 
-    /// Files of segments have gone: what others were kept for may have gone with them.
-    pub(super) fn note_removed(&mut self, segments: &[Arc<Segment>], oldest_removed: Jsn) {
-        for segment in segments.iter().filter(|segment| segment.first_jsn > oldest_removed) {
+    /// Files of segments have gone, the oldest first, each with its first record: what others were kept for may have gone with them. A
+    /// compaction that has ended meanwhile may have put segments before them.
+    pub(super) fn note_removed(&mut self, removed: &[(SegmentId, Jsn)], segments: &[Arc<Segment>]) {
+        let Some(&(_, oldest)) = removed.first() else { return };
+        self.obsolete.retain(|segment| removed.iter().all(|(id, _)| *id != segment.id));
+        for segment in segments.iter().filter(|segment| segment.first_jsn > oldest) {
             self.pinned.remove(&segment.id);
             self.not_worth.remove(&segment.id);
         }
@@ -484,5 +487,25 @@ impl Store {
         compaction.obsolete.extend(compacted.inputs);
         compaction.obsolete.sort_by_key(|segment| segment.first_jsn);
         compaction.stirred = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::disk::FileId;
+
+    #[test]
+    fn what_became_obsolete_meanwhile_is_not_taken_for_what_was_removed() {
+        let segment = |id: u64, jsn| {
+            Arc::new(Segment { id: SegmentId(id), file: FileId(0), first_jsn: Jsn(jsn), index: None })
+        };
+        let (older, removed, newer) = (segment(1, 5), segment(2, 9), segment(3, 12));
+        let mut state = CompactionState { obsolete: vec![Arc::clone(&older), removed], ..Default::default() };
+        state.pinned = [(older.id, 1), (newer.id, 1)].into_iter().collect();
+        state.note_removed(&[(SegmentId(2), Jsn(9))], &[Arc::clone(&older), newer]);
+        assert_eq!(state.obsolete.iter().map(|segment| segment.id).collect::<Vec<_>>(), [older.id]);
+        assert_eq!(state.pinned.keys().collect::<Vec<_>>(), [&older.id], "what is newer is looked at again");
+        assert!(state.stirred);
     }
 }

@@ -47,12 +47,9 @@ impl Store {
             let compaction = &mut self.maintenance.compaction;
             compaction.waste = Some((kept, now));
             compaction.removal_retry_at = (done < asked.len()).then(|| now + RETRY_AFTER);
-            // A compaction that has ended meanwhile may have put others before them.
-            let removed = &asked[..done];
-            compaction.obsolete.retain(|segment| removed.iter().all(|(id, _)| *id != segment.id));
-            if let Some((_, oldest)) = removed.first() {
+            compaction.note_removed(&asked[..done], self.segments.as_slice());
+            if done > 0 {
                 compaction.obsolete_since = (!compaction.obsolete.is_empty()).then_some(now);
-                compaction.note_removed(self.segments.as_slice(), *oldest);
             }
         }
         let compaction = &self.maintenance.compaction;

@@ -607,6 +607,7 @@ fn what_makes_no_sense_is_refused() {
         (12, b"\x08\0\0\0\0\0\0", "it ends early"),
         (3, b"\x03key\x01\x02value", "bytes after its end"),
         (3, b"\x03key\x02\x01\x81\x80\x04", "a list is too long"),
+        (21, b"\0\x81\x80\x04", "a list is too long"),
         (4, b"\0\0\0\0\x02", "a flag is neither 0 nor 1"),
         (4, b"\0\0\0\0\0\x01\x01\x04head\0value", "bytes after its end"),
         (4, b"\0\0\0\0\x01\x15\x01\xFF", "a text is not UTF-8"),
