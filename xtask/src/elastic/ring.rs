@@ -1,12 +1,12 @@
 //! The pure ring: preference lists at every size, new rings, claims, transfers, covering sets. What is measured, and how, is
-//! [`bench::rings`], which `annulet bench experiments` has its rows from, too.
+//! [`experiments::rings`], which `annulet bench experiments` has its rows from, too.
 
 use super::Context;
 use crate::Result;
 use crate::report::Report;
 use crate::rows::{Bar, Spec};
 use crate::stats::median;
-use bench::rings::{Figure, Shape};
+use experiments::rings::{Figure, Shape};
 
 const SIZES: [u32; 9] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384];
 const NODES: [u16; 4] = [1, 10, 100, 1000];

@@ -199,7 +199,7 @@ fn rows(change: Change, results: &Results) -> Result<Vec<Row>> {
 mod tests {
     use super::*;
     use bench::Workload;
-    use bench::scenario::{Action, Scenario};
+    use experiments::scenario::{Action, Scenario};
 
     #[test]
     fn what_is_played_can_be_read() {

@@ -3,9 +3,9 @@
 use super::run::{live, stop_by_signal, tell};
 use crate::admin;
 use crate::failure::{Failure, UNUSABLE};
-use bench::scenario::{Plan, Scenario, network, play};
 use bench::{Control, Error, Identity};
 use clap::ValueHint;
+use experiments::scenario::{Plan, Scenario, network, play};
 use results::Summary;
 use std::ffi::OsString;
 use std::io::Write;

@@ -1,9 +1,9 @@
 //! The file in which a node has the ring: that of the metadata log, replaced by one with a snapshot in front, as it is when it has grown.
 
 use super::{Shape, unusable};
-use crate::Error;
 use base::Monotonic;
 use base::rng::SplitMix64;
+use bench::Error;
 use bytes::Bytes;
 use membership::log::{Identity, Input, Log, Output, Write};
 use membership::state::State;

@@ -1,6 +1,6 @@
 //! What a scenario's file says. Strict: a key that means nothing is refused, with its line.
 
-use crate::Error;
+use bench::Error;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;

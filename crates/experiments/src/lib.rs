@@ -16,13 +16,14 @@
 //! Left out: other servers beside ours (a run of `annulet bench` against them, and `bench compare`).
 
 mod figure;
-mod rings;
+pub mod rings;
+pub mod scenario;
 
 pub use figure::Figure;
-pub use rings::{Measured, Rings};
+pub use rings::rows::{Measured, Rings};
 
 use crate::scenario::{Engines, Played, Scenario};
-use crate::{Error, Workload};
+use bench::{Error, Workload};
 use results::Results;
 use serde::Deserialize;
 use std::fs;
@@ -101,7 +102,7 @@ pub enum AnyFigure {
     /// Of a run.
     Run(Figure),
     /// Of a ring.
-    Ring(crate::rings::Figure),
+    Ring(rings::Figure),
 }
 
 /// What a row came to.
@@ -443,6 +444,25 @@ at_least = 20.0
         let open = Row { at_least: None, seed: Some(0.0), ..row };
         assert_eq!(open.judge(Some(vec![29.0])).map(|it| (it.ratio, it.reached)), Some((None, None)));
         assert_eq!(open.judge(None), None);
+    }
+
+    #[test]
+    fn examples_of_the_documentation_are_read() {
+        let page = include_str!("../../../docs/bench.md");
+        let examples = page.split("```toml\n").skip(1).map(|rest| rest.split_once("```").unwrap().0);
+        let (mut experiments, mut scenarios) = (0, 0);
+        for example in examples {
+            if example.contains("[[row]]") {
+                for is_small in [false, true] {
+                    Experiment::parse("example", example, is_small).unwrap();
+                }
+                experiments += 1;
+            } else if example.contains("workload = ") {
+                Scenario::parse(example).unwrap();
+                scenarios += 1;
+            }
+        }
+        assert!(experiments > 0 && scenarios > 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The processes of a scenario. Whatever happens, those that were started are gone when [`Nodes`] is dropped.
 
-use crate::Error;
+use bench::Error;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};

@@ -14,10 +14,9 @@
 
 use super::Limits;
 use super::cgroup::Group;
-use crate::experiments::merge;
-use crate::run::Control;
-use crate::{Error, Workload, proc};
+use crate::merge;
 use backends::Kind;
+use bench::{Control, Error, Workload, folder_bytes};
 use results::Results;
 use rustix::fs::{Advice, fadvise};
 use serde::Deserialize;
@@ -194,7 +193,7 @@ impl Engines {
             }
             let results = stage.play(&text, program, out, group.as_ref())?;
             let (engine, stage) = (engine.to_owned(), stage.name.clone());
-            played.push(Played { engine, stage, results, space_bytes: proc::folder_bytes(&stores) });
+            played.push(Played { engine, stage, results, space_bytes: folder_bytes(&stores) });
             Ok(())
         });
         fs::remove_dir_all(&stores).map_err(Error::file(&stores))?;
@@ -307,7 +306,7 @@ mod tests {
         let text =
             "driver = \"null\"\nwarm_up = \"0s\"\noperations_max = 10\noperation = [{ op = \"ping\" }]";
         let workload = Workload::parse(text, "w").unwrap();
-        crate::run(&workload, &ready, &crate::Identity::default(), &Control::default(), &mut ()).unwrap();
+        bench::run(&workload, &ready, &bench::Identity::default(), &Control::default(), &mut ()).unwrap();
         // Leaves the same results each time, and dies of the second stage.
         let script =
             "#!/bin/sh\ncp -r \"$(dirname \"$0\")/ready\" \"$5\"\ncase \"$5\" in */two) kill -9 $$ ;; esac\n";

@@ -4,7 +4,7 @@
 //! or outlives it. A node's namespace has no name: a process that sleeps holds it, and with that process it is gone. Node i
 //! is 10.77.0.(i + 1), the scenario 10.77.0.254.
 
-use crate::Error;
+use bench::Error;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

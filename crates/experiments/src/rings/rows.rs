@@ -1,9 +1,9 @@
 //! Experiments of the ring alone: each figure that a row names is measured of each ring.
 
-use super::{AnyFigure, Row};
-use crate::Error;
-use crate::rings::{Figure, Shape};
-use crate::run::Control;
+use super::{Figure, Shape};
+use crate::{AnyFigure, Row};
+use bench::Control;
+use bench::Error;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -54,7 +54,7 @@ impl Rings {
     }
 
     /// That a row is of rings that there are.
-    pub(super) fn check(&self, row: &Row) -> Result<(), String> {
+    pub(crate) fn check(&self, row: &Row) -> Result<(), String> {
         let wrong = |what: &str| Err(format!("row {:?}: {what}", row.name));
         if row.engine.is_some() || row.stage.is_some() || row.label.is_some() || row.run().is_some() {
             return wrong("only rings are measured");
@@ -85,7 +85,7 @@ impl Rings {
     }
 
     /// What a row is about, in a round.
-    pub(super) fn figure(&self, row: &Row, round: &Measured) -> Option<f64> {
+    pub(crate) fn figure(&self, row: &Row, round: &Measured) -> Option<f64> {
         let AnyFigure::Ring(figure) = row.figure else { return None };
         let of = |name: &str| round.get(&(self.shape(name)?, figure)).copied();
         let ours = match &row.ring {
@@ -101,8 +101,8 @@ impl Rings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Experiment, Subject};
     use super::*;
+    use crate::{Experiment, Subject};
 
     const TEXT: &str = r#"
 title = "a title"

@@ -1,7 +1,7 @@
 //! A change of a ring's members, and the claim that comes of it.
 
 use super::{Shape, timed, unusable};
-use crate::Error;
+use bench::Error;
 use ring::{Claim, Claimed, Members, NodeId, RingSize, TARGET_N_DEFAULT};
 use std::collections::BTreeMap;
 use std::sync::Arc;

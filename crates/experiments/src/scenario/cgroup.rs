@@ -1,7 +1,7 @@
 //! Limits of memory and of disk operations, by control groups of version 1 (one tree for each kind of limit) or 2.
 
 use super::Limits;
-use crate::Error;
+use bench::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 

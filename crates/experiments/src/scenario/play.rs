@@ -5,8 +5,7 @@ use super::cgroup::Group;
 use super::network::{self, Networks};
 use super::nodes::{Nodes, Plan};
 use super::steps::Stage;
-use crate::run::{Control, Identity, Observer};
-use crate::{Error, Workload};
+use bench::{Control, Error, Identity, Observer, Workload};
 use results::Summary;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,7 +79,7 @@ pub fn play(
         let mut stage = Stage { nodes: &mut nodes, groups: &groups, networks: networks.as_ref() };
         let is_over = &is_over;
         let player = scope.spawn(move || stage.play(scenario, control, &|| is_over.load(Ordering::Relaxed)));
-        let summary = crate::run::run(&workload, out, identity, control, observer);
+        let summary = bench::run(&workload, out, identity, control, observer);
         is_over.store(true, Ordering::Relaxed);
         (summary, player.join().expect("a step returns its errors"))
     });
@@ -96,7 +95,7 @@ fn fill(count: u64, workload: &Workload, identity: &Identity, control: &Control)
     for fill in workload.fills(count) {
         let folder = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
         let out = folder.path().join("fill");
-        let summary = crate::run::run(&fill, &out, identity, &control.for_another(), &mut ())?;
+        let summary = bench::run(&fill, &out, identity, &control.for_another(), &mut ())?;
         let failures = summary.verdict.failures.join("; ");
         if !summary.verdict.passed || summary.total.failed > 0 {
             let failed = summary.total.failed;

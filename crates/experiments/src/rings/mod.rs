@@ -8,10 +8,11 @@
 
 mod change;
 mod file;
+pub(crate) mod rows;
 
-use crate::Error;
 use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
+use bench::Error;
 use change::Change;
 use ring::{
     Limits, Member, MemberState, Members, NodeId, NodeSet, Partition, Ring, RingHandle, RingSize,

@@ -3,8 +3,8 @@
 use super::network::Networks;
 use super::nodes::Nodes;
 use super::{Action, Scenario, Step, cgroup::Group};
-use crate::Error;
-use crate::run::Control;
+use bench::Control;
+use bench::Error;
 use rustix::process::Signal;
 use std::process::{Command, Stdio};
 use std::time::Duration;
