@@ -5,9 +5,9 @@ use super::newest::Newest;
 use super::output::{Output, Sealing};
 use super::pace::Pace;
 use super::reader::{Listed, SegmentReader};
-use super::sift::{Fate, OlderKeys, Sieve};
+use super::sift::{Fate, Ground, OlderKeys, Sieve};
 use crate::compression::Compressor;
-use crate::entry::{Entry, Jsn, Location};
+use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::{Damage, Error};
 use crate::index::Indexing;
 use crate::journal::record::{Header, ParseError, padded_len};
@@ -58,6 +58,8 @@ pub(crate) struct CompactionRequest {
     pub older_bytes: u64,
     /// The ledger.
     pub newest: Newest,
+    /// Versions up to this one are in tables, and nothing is lost there.
+    pub in_tables: Seq,
     /// Which of its keys are index entries.
     pub indexing: Option<Indexing>,
     /// How fast it may go.
@@ -194,7 +196,9 @@ impl Compaction {
             return Ok(());
         };
         if self.sieves.len() == input {
-            self.sieves.push(Sieve::new(self.request.indexing));
+            let CompactionRequest { indexing, in_tables, ref older, .. } = self.request;
+            let is_oldest = older.as_ref().is_some_and(Vec::is_empty);
+            self.sieves.push(Sieve::new(Ground { indexing, is_oldest, in_tables }));
         }
         let unreadable = |error| CompactionError::Unreadable(segment.id, error);
         match self.next_chunk(disk, &segment).map_err(|error| told(error, &unreadable))? {

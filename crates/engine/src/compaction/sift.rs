@@ -19,10 +19,13 @@
 //! same rule.
 //!
 //! Where the ledger cannot be read, or answers what cannot be, the record is kept.
+//!
+//! An inline value that no older record stands behind ([`Ground`]) goes whatever V is, so V is not looked for: not once the version is in a
+//! table that no damage is known of. To look it up was three quarters of what a small object costs (docs/decisions/0082).
 
 use super::newest::{Known, Newest};
 use super::reader::Listed;
-use crate::entry::{Entry, Location};
+use crate::entry::{Entry, Location, Seq};
 use crate::error::Error;
 use crate::index::Indexing;
 use crate::memtable;
@@ -83,10 +86,21 @@ struct Undecided {
     is_value: bool,
 }
 
+/// What is known of all records of a compaction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ground {
+    /// Which keys are index entries.
+    pub indexing: Option<Indexing>,
+    /// Whether no segment is older than the inputs, for sure.
+    pub is_oldest: bool,
+    /// Versions up to this one are in tables, and nothing is lost there.
+    pub in_tables: Seq,
+}
+
 /// The verdicts on one input's records, in their order.
 #[derive(Default)]
 pub(super) struct Sieve {
-    indexing: Option<Indexing>,
+    ground: Ground,
     keep: Vec<Fate>,
     /// Records whose verdict depends on older segments.
     undecided: Vec<Undecided>,
@@ -97,16 +111,16 @@ pub(super) struct Sieve {
 }
 
 impl Sieve {
-    /// Of a store that keeps this index.
-    pub fn new(indexing: Option<Indexing>) -> Sieve {
-        Sieve { indexing, ..Sieve::default() }
+    /// Of a compaction of which this is known.
+    pub fn new(ground: Ground) -> Sieve {
+        Sieve { ground, ..Sieve::default() }
     }
 
     /// Judges a chunk of records. Keys are looked up in their order, so that each block is read once.
     pub fn judge(&mut self, disk: &mut dyn Disk, newest: &mut Newest, chunk: &[Listed]) -> Result<(), Error> {
         let first = self.keep.len();
         self.keep.resize(first + chunk.len(), Fate::Kept);
-        let order = in_order(chunk);
+        let order = in_order(chunk, |at, listed| Ok(!self.drops_unseen(first + at, listed)?))?;
         for (now, &Place { at, hash, .. }) in order.iter().enumerate() {
             if let Some(later) = order.get(now + 2 * AHEAD) {
                 prefetch(&raw const chunk[later.at]);
@@ -123,10 +137,9 @@ impl Sieve {
             let mut is_value = false;
             let verdict = match newest.find(disk, &listed.key, hash) {
                 Ok(known) => {
-                    // An index entry is in its object's head, too.
                     is_value = entry.location == Location::Inline
                         && known.is_some_and(|known| known.jsn == entry.jsn)
-                        && !self.indexing.is_some_and(|indexing| indexing.is_entry(&listed.key));
+                        && !self.is_index_entry(&listed.key);
                     verdict(&entry, known)
                 }
                 Err(Error::Damaged(_) | Error::Malformed(_)) => Verdict::Keep,
@@ -146,6 +159,27 @@ impl Sieve {
             }
         }
         Ok(())
+    }
+
+    /// Drops the record numbered `at` without a look at the ledger, if nothing that may be there would keep it; whether it did.
+    fn drops_unseen(&mut self, at: usize, listed: &Listed) -> Result<bool, Error> {
+        if !self.ground.is_oldest || listed.seq > self.ground.in_tables {
+            return Ok(false);
+        }
+        let entry = Entry::decode(&listed.entry)?;
+        if entry.location != Location::Inline {
+            return Ok(false);
+        }
+        self.bytes_seen += record_bytes(&listed.key, &entry);
+        self.keep[at] = Fate::Dropped;
+        // Whether it is the newest version is not known; that it may be is enough for a mark.
+        self.drops_inlines = self.drops_inlines || !self.is_index_entry(&listed.key);
+        Ok(true)
+    }
+
+    /// An index entry is in its object's head, too.
+    fn is_index_entry(&self, key: &[u8]) -> bool {
+        self.ground.indexing.is_some_and(|indexing| indexing.is_entry(key))
     }
 
     /// What becomes of the record numbered `at`.
@@ -184,20 +218,24 @@ struct Place {
     hash: u64,
 }
 
-/// The records that have a ledger entry, by key.
-fn in_order(chunk: &[Listed]) -> Vec<Place> {
-    let listed = || chunk.iter().enumerate().filter(|(_, listed)| listed.other.is_none());
-    let Some((_, first)) = listed().next() else { return Vec::new() };
-    let shared =
-        listed().fold(first.key.len(), |shared, (_, it)| common_prefix(&first.key[..shared], &it.key));
-    let place = |(at, it): (usize, &Listed)| Place {
-        hint: hint(&it.key[shared..]),
-        at,
-        hash: memtable::hash(&it.key),
-    };
-    let mut order: Vec<Place> = listed().map(place).collect();
+/// The records that have a ledger entry and are `wanted`, by key.
+fn in_order(
+    chunk: &[Listed],
+    mut wanted: impl FnMut(usize, &Listed) -> Result<bool, Error>,
+) -> Result<Vec<Place>, Error> {
+    let mut order = Vec::new();
+    let mut shared: Option<&[u8]> = None;
+    for (at, listed) in chunk.iter().enumerate().filter(|(_, listed)| listed.other.is_none()) {
+        if wanted(at, listed)? {
+            let first = shared.unwrap_or(&listed.key);
+            shared = Some(&first[..common_prefix(first, &listed.key)]);
+            order.push(Place { hint: 0, at, hash: memtable::hash(&listed.key) });
+        }
+    }
+    let shared = shared.map_or(0, <[u8]>::len);
+    order.iter_mut().for_each(|place| place.hint = hint(&chunk[place.at].key[shared..]));
     order.sort_unstable_by(|a, b| a.hint.cmp(&b.hint).then_with(|| chunk[a.at].key.cmp(&chunk[b.at].key)));
-    order
+    Ok(order)
 }
 
 /// Which of the undecided keys older segments have, by hash: one that is taken for another keeps a record too many.

@@ -1,8 +1,13 @@
 //! What compaction keeps, record by record.
 
-use super::newest::Known;
-use super::sift::{Verdict, verdict};
-use crate::entry::{Entry, Jsn, Location};
+use super::newest::{Known, Newest};
+use super::reader::Listed;
+use super::sift::{Fate, Ground, Sieve, Verdict, verdict};
+use crate::entry::{Entry, Jsn, Location, Seq};
+use crate::manifest::Version;
+use crate::table::testing::MemDisk;
+use bytes::Bytes;
+use std::sync::Arc;
 
 const VALUE: Location = Location::Journal { offset: 64, len: 100 };
 
@@ -37,4 +42,30 @@ fn on_doubt_a_record_is_kept() {
     for location in [VALUE, Location::Inline, Location::Deleted] {
         assert_eq!(judged(location, None, Some((9, VALUE))), Verdict::Keep);
     }
+}
+
+/// One record of each kind, as versions 1 to 3, before a ledger that has nothing: what becomes of them, and how many are left to be decided.
+fn sifted(ground: Ground) -> ([Fate; 3], bool) {
+    let listed = |seq: u64, location| {
+        let inline: &[u8] = if location == Location::Inline { b"value" } else { b"" };
+        let mut entry = Vec::new();
+        Entry { jsn: Jsn(seq), location, head: b"", inline, expires_ms: None }.encode(&mut entry);
+        Listed { key: Bytes::from(vec![b'k', seq as u8]), seq: Seq(seq), entry: entry.into(), other: None }
+    };
+    let chunk = [listed(1, Location::Inline), listed(2, Location::Deleted), listed(3, Location::Inline)];
+    let mut newest = Newest::new(Seq(3), Vec::new(), Arc::new(Version::new(Default::default())), Arc::default());
+    let mut sieve = Sieve::new(ground);
+    sieve.judge(&mut MemDisk::default(), &mut newest, &chunk).unwrap();
+    ([0, 1, 2].map(|at| sieve.fate(at)), sieve.drops_inlines)
+}
+
+/// An inline value goes at once where nothing is older and a table has its version; everything else is looked up, and stays until
+/// older segments are looked through.
+#[test]
+fn only_an_inline_value_that_nothing_needs_goes_unseen() {
+    let ground = Ground { indexing: None, is_oldest: true, in_tables: Seq(2) };
+    assert_eq!(sifted(ground), ([Fate::Dropped, Fate::Kept, Fate::Kept], true));
+    let nothing_is_known = ([Fate::Kept; 3], false);
+    assert_eq!(sifted(Ground { is_oldest: false, ..ground }), nothing_is_known);
+    assert_eq!(sifted(Ground { in_tables: Seq(0), ..ground }), nothing_is_known);
 }

@@ -9,7 +9,7 @@ use crate::compaction::{
     Newest, Pace, Run, WASTE_OUTPUTS_MIN, choose,
 };
 use crate::compression::Compressor;
-use crate::entry::Jsn;
+use crate::entry::{Jsn, Seq};
 use crate::error::Damage;
 use crate::journal::segment::SegmentId;
 use crate::manifest::HIDDEN_SHARE;
@@ -355,6 +355,7 @@ impl Store {
                 Arc::clone(&self.version),
                 Arc::clone(&self.lost),
             ),
+            in_tables: if self.lost.is_empty() { self.flushed } else { Seq(0) },
             indexing: self.options.indexing,
             pace: Arc::clone(&compaction.pace),
             compressor: Compressor::new(&self.options),
