@@ -26,7 +26,9 @@ const BATCH: u64 = 32;
 /// Samples of the journal's length in a run of overwrites.
 const SAMPLES: u64 = 200;
 
-const STEADY: (&str, f64) = ("space/under pareto overwrite at half the rate of the load, most", 1.5);
+const STEADY: (&str, f64) = ("space/under pareto overwrite at half its maximum rate, most", 1.5);
+/// The same at half the rate of a load, which is a burst of a few seconds into empty memtables and the page cache, and no rate that can be kept up.
+const BURST: &str = "space/under pareto overwrite at half the rate of the load, most";
 const TRAFFIC: (&str, f64) = ("space/compaction bytes per user byte meanwhile", 2.0);
 const DEFAULT: (&str, f64) = ("space/once compaction rests", 1.3);
 const COMMAND: (&str, f64) = ("space/by command", 1.1);
@@ -37,7 +39,12 @@ fn spec((row, bar): (&str, f64)) -> Spec {
 
 /// The rows of this part.
 pub fn specs() -> Vec<Spec> {
-    [STEADY, TRAFFIC, DEFAULT, COMMAND].map(spec).into()
+    let [steady, traffic, rest @ ..] = [STEADY, TRAFFIC, DEFAULT, COMMAND].map(spec);
+    [steady, traffic, burst()].into_iter().chain(rest).collect()
+}
+
+fn burst() -> Spec {
+    Spec::new(BURST, "ratio", None)
 }
 
 /// Fills them.
@@ -49,24 +56,37 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     let journal = dir.join("journal");
     let ratio = |path: &Path| -> Result<f64> { Ok(folder_bytes(path)? as f64 / used as f64) };
     let mut bed = context.open(&dir, Options { durability: Durability::None, ..Options::default() })?;
-    let begin = Instant::now();
+    let (mut rng, begin) = (SplitMix::new(6), Instant::now());
     for number in 0..count {
         bed.put(&mut objects, number, 0)?;
     }
+    let load_rate = count as f64 / begin.elapsed().as_secs_f64();
+    bed.settle()?;
+
+    let mut overwrite = |bed: &mut Bed, rate: f64| -> Result<f64> {
+        let (mut most, begin) = (0f64, Instant::now());
+        for done in 0..count {
+            bed.put(&mut objects, pareto(&mut rng, count), 1)?;
+            if done % BATCH == 0 {
+                wait_until(bed, begin + Duration::from_secs_f64(done as f64 / rate))?;
+            }
+            if done % (count / SAMPLES).max(1) == 0 {
+                most = most.max(ratio(&journal)?);
+            }
+        }
+        Ok(most)
+    };
+    let begin = Instant::now();
+    let at_full_speed = overwrite(&mut bed, f64::INFINITY)?;
     let half_rate = count as f64 / begin.elapsed().as_secs_f64() / 2.0;
+    bed.settle()?;
+    let burst_most = overwrite(&mut bed, load_rate / 2.0)?;
+    let noise = format!("{count} overwrites at {:.0}/s", load_rate / 2.0);
+    report.push(burst().valued(burst_most, &*noise).also("at_full_speed", Some(at_full_speed)))?;
     bed.settle()?;
 
     let before = bed.stats().counters;
-    let (mut rng, mut most, begin) = (SplitMix::new(6), 0f64, Instant::now());
-    for done in 0..count {
-        bed.put(&mut objects, pareto(&mut rng, count), 1)?;
-        if done % BATCH == 0 {
-            wait_until(&mut bed, begin + Duration::from_secs_f64(done as f64 / half_rate))?;
-        }
-        if done % (count / SAMPLES).max(1) == 0 {
-            most = most.max(ratio(&journal)?);
-        }
-    }
+    let most = overwrite(&mut bed, half_rate)?;
     let after = bed.stats();
     let noise = format!("{count} overwrites at {half_rate:.0}/s");
     report.push(spec(STEADY).valued(most, &*noise).also("at_the_end", Some(ratio(&journal)?)))?;
