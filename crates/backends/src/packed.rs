@@ -7,8 +7,9 @@
 //! Invariants:
 //!
 //! * A write sets all of its entries or none, and leaves their neighbours as they were: several entries of one pack in one write are
-//!   one change of it, and writes that follow each other are each on what is stored. A store has one owner, so no write comes between
-//!   the read and the write of another.
+//!   one change of it, and writes that follow each other are each on what is stored. A [`Packed`] has its store for itself, so no write
+//!   comes between the read and the write of another; where threads share a store, its handles see to that
+//!   ([`Handle::set_entry`](crate::shared::Handle::set_entry)).
 //! * A pack without entries is not there.
 //!
 //! Left out: packs as objects of a cluster, whose siblings would have to be joined by slot.
@@ -35,7 +36,7 @@ const READ_ONE_BY_ONE_MAX: u64 = 64;
 /// What an array is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    name: Vec<u8>,
+    name: Bytes,
     slots: u16,
     entry_bytes: u16,
 }
@@ -47,68 +48,114 @@ impl Layout {
         if slots == 0 || entry_bytes == 0 {
             return Err(Error::Refused("a pack has at least one entry of one byte".to_owned()));
         }
-        Error::check_len("a pack", usize::from(slots) * usize::from(entry_bytes), PACK_BYTES_MAX)?;
-        Ok(Layout { name: name.to_vec(), slots, entry_bytes })
+        let layout = Layout { name: Bytes::copy_from_slice(name), slots, entry_bytes };
+        Error::check_len("a pack", layout.value_bytes(), PACK_BYTES_MAX)?;
+        Ok(layout)
     }
 
     fn key(&self, pack: u64) -> Vec<u8> {
         [&self.name[..], &pack.to_be_bytes()].concat()
     }
 
-    /// The pack of an entry, and its slot there.
-    fn place(&self, number: u64) -> (u64, usize) {
+    /// The key of an entry's pack, and the entry's slot there.
+    pub(crate) fn place(&self, number: u64) -> (Vec<u8>, usize) {
         let slots = u64::from(self.slots);
-        (number / slots, (number % slots) as usize)
-    }
-}
-
-/// The entries of one key.
-struct Pack {
-    head: Vec<u8>,
-    value: Vec<u8>,
-    entry_bytes: usize,
-}
-
-impl Pack {
-    fn empty(layout: &Layout) -> Pack {
-        let mut head = vec![VERSION, 0];
-        head.extend_from_slice(&layout.slots.to_le_bytes());
-        head.extend_from_slice(&layout.entry_bytes.to_le_bytes());
-        head.resize(FRONT_BYTES + usize::from(layout.slots).div_ceil(8), 0);
-        let value = vec![0; usize::from(layout.slots) * usize::from(layout.entry_bytes)];
-        Pack { head, value, entry_bytes: layout.entry_bytes.into() }
-    }
-
-    /// One that was stored, of this layout.
-    fn of(layout: &Layout, head: &[u8], value: &[u8]) -> Result<Pack, Error> {
-        let mut pack = Pack::empty(layout);
-        let is_sound = head.len() >= FRONT_BYTES && head[..2] == pack.head[..2];
-        if is_sound && head[2..FRONT_BYTES] != pack.head[2..FRONT_BYTES] {
-            return Err(Error::Refused("the array has packs or entries of another size".to_owned()));
-        }
-        if !is_sound || head.len() != pack.head.len() || value.len() != pack.value.len() {
-            return Err(Error::damaged("a pack", "it is none"));
-        }
-        pack.head.copy_from_slice(head);
-        pack.value.copy_from_slice(value);
-        Ok(pack)
-    }
-
-    fn is_set(&self, slot: usize) -> bool {
-        self.head[FRONT_BYTES + slot / 8] >> (slot % 8) & 1 == 1
-    }
-
-    fn is_empty(&self) -> bool {
-        self.head[FRONT_BYTES..].iter().all(|bits| *bits == 0)
+        (self.key(number / slots), (number % slots) as usize)
     }
 
     fn bytes(&self, slot: usize) -> Range<usize> {
-        slot * self.entry_bytes..(slot + 1) * self.entry_bytes
+        let entry_bytes = usize::from(self.entry_bytes);
+        slot * entry_bytes..(slot + 1) * entry_bytes
     }
 
-    fn set(&mut self, slot: usize, entry: Option<&[u8]>) {
-        let (bytes, bit) = (self.bytes(slot), 1 << (slot % 8));
+    /// What the heads of this array's packs begin with.
+    fn front(&self) -> [u8; FRONT_BYTES] {
+        let ([s0, s1], [e0, e1]) = (self.slots.to_le_bytes(), self.entry_bytes.to_le_bytes());
+        [VERSION, 0, s0, s1, e0, e1]
+    }
+
+    fn head_bytes(&self) -> usize {
+        FRONT_BYTES + usize::from(self.slots).div_ceil(8)
+    }
+
+    fn value_bytes(&self) -> usize {
+        usize::from(self.slots) * usize::from(self.entry_bytes)
+    }
+
+    /// That this is the head of a pack of this array.
+    fn check_head(&self, head: &[u8]) -> Result<(), Error> {
+        let ours = self.front();
+        let front = head.first_chunk::<FRONT_BYTES>().filter(|front| front[..2] == ours[..2]);
+        match front {
+            Some(front) if *front != ours => {
+                Err(Error::Refused("the array has packs or entries of another size".to_owned()))
+            }
+            Some(_) if head.len() == self.head_bytes() => Ok(()),
+            _ => Err(Error::damaged("a pack", "it is none")),
+        }
+    }
+
+    /// That this is a pack of this array.
+    fn check(&self, head: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.check_head(head)?;
+        match value.len() == self.value_bytes() {
+            true => Ok(()),
+            false => Err(Error::damaged("a pack", "it is none")),
+        }
+    }
+
+    /// Whether an entry is set, by the head of its pack.
+    pub(crate) fn is_set(&self, slot: usize, head: &[u8]) -> Result<bool, Error> {
+        self.check_head(head)?;
+        Ok(is_set(head, slot))
+    }
+
+    /// An entry of its pack, if it is set.
+    pub(crate) fn entry(&self, slot: usize, pack: &Object) -> Result<Option<Bytes>, Error> {
+        self.check(&pack.head, &pack.value)?;
+        Ok(is_set(&pack.head, slot).then(|| pack.value.slice(self.bytes(slot))))
+    }
+}
+
+/// Whether the head of a pack, which was checked, says that a slot is set.
+fn is_set(head: &[u8], slot: usize) -> bool {
+    head[FRONT_BYTES + slot / 8] >> (slot % 8) & 1 == 1
+}
+
+/// The entries of one key, to be changed.
+pub(crate) struct Pack<'l> {
+    layout: &'l Layout,
+    head: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl<'l> Pack<'l> {
+    /// What is stored, or one without entries.
+    pub(crate) fn of(layout: &'l Layout, stored: Option<&Object>) -> Result<Pack<'l>, Error> {
+        let (head, value) = match stored {
+            Some(Object { head, value }) => {
+                layout.check(head, value)?;
+                (head.to_vec(), value.to_vec())
+            }
+            None => {
+                let mut head = layout.front().to_vec();
+                head.resize(layout.head_bytes(), 0);
+                (head, vec![0; layout.value_bytes()])
+            }
+        };
+        Ok(Pack { layout, head, value })
+    }
+
+    /// Sets an entry, or removes it.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if it has not the size of this array's entries.
+    pub(crate) fn set(&mut self, slot: usize, entry: Option<&[u8]>) -> Result<(), Error> {
+        let (bytes, bit) = (self.layout.bytes(slot), 1 << (slot % 8));
         match entry {
+            Some(entry) if entry.len() != bytes.len() => {
+                return Err(Error::Refused(format!("an entry of this array has {} bytes", bytes.len())));
+            }
             Some(entry) => {
                 self.value[bytes].copy_from_slice(entry);
                 self.head[FRONT_BYTES + slot / 8] |= bit;
@@ -117,6 +164,15 @@ impl Pack {
                 self.value[bytes].fill(0);
                 self.head[FRONT_BYTES + slot / 8] &= !bit;
             }
+        }
+        Ok(())
+    }
+
+    /// What stores it under its key.
+    pub(crate) fn write<'w>(&'w self, key: &'w [u8]) -> Write<'w> {
+        match self.head[FRONT_BYTES..].iter().all(|bits| *bits == 0) {
+            true => Write::Delete { key },
+            false => Write::Put { key, head: &self.head, value: &self.value },
         }
     }
 }
@@ -138,32 +194,20 @@ impl<'s> Packed<'s> {
 
     /// Sets entries, or removes those that are `None`, all or nothing; of two of one number the later one counts.
     pub fn write(&mut self, entries: &[(u64, Option<&[u8]>)]) -> Result<(), Error> {
-        let entry_bytes = usize::from(self.layout.entry_bytes);
-        let mut packs: BTreeMap<u64, Pack> = BTreeMap::new();
+        let mut packs: BTreeMap<Vec<u8>, Pack<'_>> = BTreeMap::new();
         for &(number, entry) in entries {
-            if entry.is_some_and(|entry| entry.len() != entry_bytes) {
-                return Err(Error::Refused(format!("an entry of this array has {entry_bytes} bytes")));
-            }
-            let (number, slot) = self.layout.place(number);
-            let pack = match packs.entry(number) {
+            let (key, slot) = self.layout.place(number);
+            let pack = match packs.entry(key) {
                 Entry::Occupied(pack) => pack.into_mut(),
                 Entry::Vacant(place) => {
-                    let stored = self.store.get(&self.layout.key(number))?;
-                    place.insert(match stored {
-                        Some(Object { head, value }) => Pack::of(&self.layout, &head, &value)?,
-                        None => Pack::empty(&self.layout),
-                    })
+                    let stored = self.store.get(place.key())?;
+                    place.insert(Pack::of(&self.layout, stored.as_ref())?)
                 }
             };
-            pack.set(slot, entry);
+            pack.set(slot, entry)?;
         }
-        let packs: Vec<(Vec<u8>, Pack)> =
-            packs.into_iter().map(|(number, pack)| (self.layout.key(number), pack)).collect();
-        let batch = packs.iter().map(|(key, pack)| match pack.is_empty() {
-            true => Write::Delete { key },
-            false => Write::Put { key, head: &pack.head, value: &pack.value },
-        });
-        self.store.write(&batch.collect::<Vec<_>>())
+        let batch: Vec<Write<'_>> = packs.iter().map(|(key, pack)| pack.write(key)).collect();
+        self.store.write(&batch)
     }
 
     /// Sets an entry.
@@ -178,10 +222,20 @@ impl<'s> Packed<'s> {
 
     /// An entry.
     pub fn get(&mut self, number: u64) -> Result<Option<Bytes>, Error> {
-        let (number, slot) = self.layout.place(number);
-        let Some(Object { head, value }) = self.store.get(&self.layout.key(number))? else { return Ok(None) };
-        let pack = Pack::of(&self.layout, &head, &value)?;
-        Ok(pack.is_set(slot).then(|| value.slice(pack.bytes(slot))))
+        let (key, slot) = self.layout.place(number);
+        match self.store.get(&key)? {
+            Some(pack) => self.layout.entry(slot, &pack),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether an entry is set, which the head of its pack tells.
+    pub fn contains(&mut self, number: u64) -> Result<bool, Error> {
+        let (key, slot) = self.layout.place(number);
+        match self.store.head(&key)? {
+            Some(head) => self.layout.is_set(slot, &head),
+            None => Ok(false),
+        }
     }
 
     /// Tells of each entry that is set of those from `from` up to `to`, which is not among them, in order.
@@ -192,12 +246,13 @@ impl<'s> Packed<'s> {
         let slots = u64::from(self.layout.slots);
         let layout = self.layout.clone();
         let (first, last) = (from / slots, (to - 1) / slots);
-        let mut tell = |number: u64, pack: &Pack| {
+        // Of a pack that was checked.
+        let mut tell = |number: u64, head: &[u8], value: &[u8]| {
             let told =
-                (0..usize::from(layout.slots)).filter(|&slot| pack.is_set(slot)).try_for_each(|slot| {
+                (0..usize::from(layout.slots)).filter(|&slot| is_set(head, slot)).try_for_each(|slot| {
                     let entry = number * slots + slot as u64;
                     if (from..to).contains(&entry) {
-                        visit(entry, &pack.value[pack.bytes(slot)])
+                        visit(entry, &value[layout.bytes(slot)])
                     } else {
                         ControlFlow::Continue(())
                     }
@@ -206,9 +261,9 @@ impl<'s> Packed<'s> {
         };
         if last - first < READ_ONE_BY_ONE_MAX {
             for number in first..=last {
-                if let Some(Object { head, value }) = self.store.get(&layout.key(number))?
-                    && tell(number, &Pack::of(&layout, &head, &value)?)
-                {
+                let Some(Object { head, value }) = self.store.get(&layout.key(number))? else { continue };
+                layout.check(&head, &value)?;
+                if tell(number, &head, &value) {
                     return Ok(());
                 }
             }
@@ -219,10 +274,9 @@ impl<'s> Packed<'s> {
         let mut failed = None;
         self.store.fold(&layout.key(first), &end, What::Objects, &mut |Item { key, head, value }| {
             let number = key.get(layout.name.len()..).and_then(|number| number.try_into().ok());
-            let pack = Pack::of(&layout, head, value);
-            match (number.map(u64::from_be_bytes), pack) {
-                (Some(number), Ok(pack)) if !tell(number, &pack) => ControlFlow::Continue(()),
-                (Some(_), Ok(_)) => ControlFlow::Break(()),
+            match (number.map(u64::from_be_bytes), layout.check(head, value)) {
+                (Some(number), Ok(())) if !tell(number, head, value) => ControlFlow::Continue(()),
+                (Some(_), Ok(())) => ControlFlow::Break(()),
                 (None, _) => {
                     failed = Some(Error::damaged("an array", "a key that is none of its own"));
                     ControlFlow::Break(())
@@ -253,21 +307,33 @@ mod tests {
     }
 
     #[test]
+    fn a_head_tells_which_entries_are_set() {
+        let mut store = Memory::default();
+        let mut array = Packed::new(&mut store, Layout::new(b"lba/", 10, 3).unwrap());
+        array.write(&[(7, Some(b"one")), (9, Some(b"nin"))]).unwrap();
+        array.remove(9).unwrap();
+        let set: Vec<u64> = (0..30).filter(|&number| array.contains(number).unwrap()).collect();
+        assert_eq!(set, [7]);
+        array.remove(7).unwrap();
+        assert!(!array.contains(7).unwrap());
+        assert_eq!(store.head(b"lba/\0\0\0\0\0\0\0\0").unwrap(), None);
+    }
+
+    #[test]
     fn what_is_no_pack_is_damage_and_another_size_is_refused() {
         let layout = Layout::new(b"a", 10, 3).unwrap();
         let (head, value) = (b"\x01\0\x0a\0\x03\0\x02\x02", [0; 30]);
-        assert!(Pack::of(&layout, head, &value).is_ok());
-        let of = |head: &[u8], value: &[u8]| Pack::of(&layout, head, value).map(|pack| pack.is_empty());
+        assert_eq!(layout.check(head, &value), Ok(()));
         for (head, value) in [
             (&head[..5], &value[..]),
             (&head[..7], &value),
             (head, &value[1..]),
             (b"\x02\0\x0a\0\x03\0\0\0", &value),
         ] {
-            assert!(matches!(of(head, value), Err(Error::Damaged(_))), "{head:?}");
+            assert!(matches!(layout.check(head, value), Err(Error::Damaged(_))), "{head:?}");
         }
         let other = Layout::new(b"a", 12, 3).unwrap();
-        assert!(matches!(Pack::of(&other, head, &value).map(|_| ()), Err(Error::Refused(_))));
+        assert!(matches!(other.check(head, &value), Err(Error::Refused(_))));
         for (slots, entry_bytes) in [(0, 1), (1, 0)] {
             assert!(matches!(Layout::new(b"a", slots, entry_bytes), Err(Error::Refused(_))));
         }

@@ -6,11 +6,13 @@
 //! * Any other has several stores, as a server has a shard for each core. A key's hash decides in which of them it is. Each is behind a lock; where the
 //!   engine has readers ([`Backend::reader`]), reads do not take it. Writes that come while a store is written queue, and are its next batch (`group.rs`).
 //!
-//! Invariants: what one handle has written is read by all from then on; a store is closed when no handle is left.
+//! Invariants: what one handle has written is read by all from then on; entries of a pack that several set at once are all set (`packs.rs`); a store is closed when
+//! no handle is left.
 //!
 //! Left out: batches and folds, which would be over several stores at different moments.
 
 mod group;
+mod packs;
 
 use crate::backend::{Backend, Lookup, Object, Write};
 use crate::error::Error;
@@ -20,6 +22,7 @@ use base::disk::{self, DiskOp};
 use bytes::Bytes;
 use engine::Machine;
 use group::{Owned, Slot};
+use packs::Stripes;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -68,6 +71,7 @@ pub fn options(kind: Kind, settings: &Settings, sharing: Sharing) -> BTreeMap<St
 pub struct Shared {
     kind: Kind,
     stores: Vec<Arc<Owned>>,
+    stripes: Arc<Stripes>,
 }
 
 impl Shared {
@@ -91,7 +95,7 @@ impl Shared {
             Ok(Arc::new(Owned::new(store)))
         };
         let stores = (0..sharing.stores_of(kind)).map(open).collect::<Result<Vec<Arc<Owned>>, Error>>()?;
-        Ok(Shared { kind, stores })
+        Ok(Shared { kind, stores, stripes: Arc::default() })
     }
 
     /// A handle for a thread.
@@ -106,7 +110,7 @@ impl Shared {
                 }
             }
         };
-        Handle { parts: self.stores.iter().map(part).collect() }
+        Handle { parts: self.stores.iter().map(part).collect(), stripes: Arc::clone(&self.stripes) }
     }
 
     /// Closes the stores; all that was written is safe then.
@@ -127,47 +131,61 @@ impl Shared {
 /// A thread's handle.
 pub struct Handle {
     parts: Vec<Part>,
+    stripes: Arc<Stripes>,
 }
 
+/// One of the stores, as a thread has it.
 enum Part {
     Own(Box<dyn Backend>),
     Locked { store: Arc<Owned>, slot: Arc<Slot>, reader: Option<Box<dyn Lookup>> },
 }
 
 impl Handle {
-    fn part(&mut self, key: &[u8]) -> &mut Part {
-        let at = crc32c(key) as usize % self.parts.len();
-        &mut self.parts[at]
-    }
-
     /// Sets a key's head and value.
     pub fn put(&mut self, key: &[u8], head: &[u8], value: &[u8]) -> Result<(), Error> {
-        match self.part(key) {
-            Part::Own(store) => store.put(key, head, value),
-            Part::Locked { store, slot, .. } => store.write(slot, Write::Put { key, head, value }),
-        }
+        part(&mut self.parts, key).write(Write::Put { key, head, value })
     }
 
     /// Removes a key, whether it is there or not.
     pub fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
-        match self.part(key) {
-            Part::Own(store) => store.delete(key),
-            Part::Locked { store, slot, .. } => store.write(slot, Write::Delete { key }),
-        }
+        part(&mut self.parts, key).write(Write::Delete { key })
     }
 
     /// A key's head and value.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Object>, Error> {
-        match self.part(key) {
+        part(&mut self.parts, key).get(key)
+    }
+
+    /// A key's head.
+    pub fn head(&mut self, key: &[u8]) -> Result<Option<Bytes>, Error> {
+        part(&mut self.parts, key).head(key)
+    }
+}
+
+/// The one that has a key.
+fn part<'p>(parts: &'p mut [Part], key: &[u8]) -> &'p mut Part {
+    let at = crc32c(key) as usize % parts.len();
+    &mut parts[at]
+}
+
+impl Part {
+    fn write(&mut self, write: Write<'_>) -> Result<(), Error> {
+        match self {
+            Part::Own(store) => store.write(&[write]),
+            Part::Locked { store, slot, .. } => store.write(slot, write),
+        }
+    }
+
+    fn get(&mut self, key: &[u8]) -> Result<Option<Object>, Error> {
+        match self {
             Part::Own(store) => store.get(key),
             Part::Locked { reader: Some(reader), .. } => reader.get(key),
             Part::Locked { store, reader: None, .. } => store.lock().get(key),
         }
     }
 
-    /// A key's head.
-    pub fn head(&mut self, key: &[u8]) -> Result<Option<Bytes>, Error> {
-        match self.part(key) {
+    fn head(&mut self, key: &[u8]) -> Result<Option<Bytes>, Error> {
+        match self {
             Part::Own(store) => store.head(key),
             Part::Locked { reader: Some(reader), .. } => reader.head(key),
             Part::Locked { store, reader: None, .. } => store.lock().head(key),

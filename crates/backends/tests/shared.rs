@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-use backends::shared::{Shared, Sharing, options};
+use backends::packed::Layout;
+use backends::shared::{Handle, Shared, Sharing, options};
 use backends::{Durability, Error, Jobs, Kind, Machine, Settings};
 use std::sync::Arc;
 
@@ -87,6 +88,60 @@ fn check_threads(kind: Kind, machine: fn() -> Machine) {
         check(&again);
         again.close().unwrap();
     }
+}
+
+#[test]
+fn entries_of_one_pack_that_threads_set_and_remove_at_once_all_survive() {
+    for kind in Kind::ALL.into_iter().filter(|kind| kind.is_built()) {
+        check_packs(kind, machine);
+    }
+    check_packs(Kind::Annulet, machine_with_jobs);
+}
+
+fn check_packs(kind: Kind, machine: fn() -> Machine) {
+    const SLOTS: u16 = 64;
+    const ENTRIES: u64 = 10 * SLOTS as u64;
+    let folder = tempfile::tempdir().unwrap();
+    let layout = Layout::new(b"array/", SLOTS, 16).unwrap();
+    let shared = Shared::open(kind, folder.path(), &settings(), &machine(), SHARING).unwrap();
+    let entry = |number: u64, round: u8| [number.to_le_bytes(), [round; 8]].concat();
+    // Each has every fourth slot of the same packs, sets it twice, and removes a third of its own.
+    let work = |mut handle: Handle, thread: usize| {
+        for round in [1, 2] {
+            for number in (thread as u64..ENTRIES).step_by(THREADS) {
+                handle.set_entry(&layout, number, Some(&entry(number, round))).unwrap();
+                let own = handle.entry(&layout, number).unwrap();
+                assert_eq!(own.as_deref(), Some(&*entry(number, round)), "{}: {number}", kind.name());
+            }
+        }
+        for number in (thread as u64..ENTRIES).step_by(3 * THREADS) {
+            handle.set_entry(&layout, number, None).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (handle, work) = (shared.handle(), &work);
+            scope.spawn(move || work(handle, thread));
+        }
+    });
+    let mut handle = shared.handle();
+    for number in 0..ENTRIES {
+        let is_removed = number % (3 * THREADS as u64) < THREADS as u64;
+        let expected = (!is_removed).then(|| entry(number, 2));
+        let found = handle.entry(&layout, number).unwrap();
+        assert_eq!(found.as_deref(), expected.as_deref(), "{}: {number}", kind.name());
+        assert_eq!(
+            handle.has_entry(&layout, number).unwrap(),
+            expected.is_some(),
+            "{}: {number}",
+            kind.name()
+        );
+    }
+    assert!(matches!(handle.set_entry(&layout, 0, Some(b"short")), Err(Error::Refused(_))));
+    let other = Layout::new(b"array/", SLOTS, 8).unwrap();
+    assert!(matches!(handle.set_entry(&other, 5, None), Err(Error::Refused(_))));
+    drop(handle);
+    shared.close().unwrap();
 }
 
 #[test]
