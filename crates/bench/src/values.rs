@@ -1,8 +1,12 @@
 //! What is written: sizes, bytes, and the stamp by which a value tells what it is.
 //!
-//! A stamped value begins with [`STAMP_LEN`] bytes, little-endian: a magic, the run, the key's number (hashed with its
+//! A stamped value begins with 28 bytes, little-endian: a magic, the run, the key's number (hashed with its
 //! bucket), the sequence of the write, the value's length, and a CRC-32C of all of the value but the checksum itself. So
 //! a read can tell a value of another key, of an older write, of an earlier run, and one that is damaged.
+//!
+//! A shorter value, of [`STAMP_LEN_MIN`] bytes at least, begins with a compact stamp of so many: the run, the low half of the key's number, the
+//! sequence, and a CRC-32C of what the whole stamp would have and of what follows. It finds the same faults; only what kind of damage it is cannot be
+//! told: a value that was cut, or that nobody stamped, has a wrong checksum or another key.
 //!
 //! The rest are bytes from a pool: random ones, or (semi-compressible, as the seeds' NHS load) 4,096 random bytes and
 //! 4,096 bytes of text by turns, of which the text compresses well.
@@ -10,8 +14,14 @@
 use crate::rng::Rng;
 use base::checksum::{crc32c, crc32c_append};
 
-/// The length of a stamp.
-pub const STAMP_LEN: usize = 28;
+/// The length of a whole stamp.
+const STAMP_LEN: usize = 28;
+
+/// Of it, what comes before the checksum.
+const FRONT_LEN: usize = STAMP_LEN - 4;
+
+/// The length of a compact stamp: a shorter value has no room to be checked.
+pub const STAMP_LEN_MIN: usize = 16;
 
 const MAGIC: [u8; 4] = *b"AbV1";
 
@@ -109,38 +119,73 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Writes the stamp over the value's first bytes, which are at least [`STAMP_LEN`].
+    /// Writes the stamp over the value's first bytes, which are at least [`STAMP_LEN_MIN`].
     pub fn put(self, value: &mut [u8]) {
-        let len = value.len() as u32;
-        value[..4].copy_from_slice(&MAGIC);
-        value[4..8].copy_from_slice(&self.run.to_le_bytes());
-        value[8..16].copy_from_slice(&self.key.to_le_bytes());
-        value[16..20].copy_from_slice(&self.sequence.to_le_bytes());
-        value[20..24].copy_from_slice(&len.to_le_bytes());
-        let crc = checksum(value);
-        value[24..28].copy_from_slice(&crc.to_le_bytes());
+        let front = self.front(value.len());
+        match value.len() < STAMP_LEN {
+            true => {
+                value[..4].copy_from_slice(&self.run.to_le_bytes());
+                value[4..8].copy_from_slice(&(self.key as u32).to_le_bytes());
+                value[8..12].copy_from_slice(&self.sequence.to_le_bytes());
+                let crc = checksum(&front, &value[STAMP_LEN_MIN..]);
+                value[12..STAMP_LEN_MIN].copy_from_slice(&crc.to_le_bytes());
+            }
+            false => {
+                value[..FRONT_LEN].copy_from_slice(&front);
+                let crc = checksum(&front, &value[STAMP_LEN..]);
+                value[FRONT_LEN..STAMP_LEN].copy_from_slice(&crc.to_le_bytes());
+            }
+        }
     }
 
-    /// What a value says of itself; what is wrong with it if it is not whole.
-    pub fn read(value: &[u8]) -> Result<Stamp, &'static str> {
-        let Some(stamp) = value.first_chunk::<STAMP_LEN>() else { return Err("too short for a stamp") };
-        let word = |at: usize| u32::from_le_bytes([stamp[at], stamp[at + 1], stamp[at + 2], stamp[at + 3]]);
-        if stamp[..4] != MAGIC {
+    /// What a value that was found under the key of this number says of itself.
+    ///
+    /// # Errors
+    /// What is wrong with it: it is not whole, or another key's.
+    pub fn read(value: &[u8], key: u64) -> Result<Stamp, &'static str> {
+        if value.len() < STAMP_LEN_MIN {
+            return Err("too short for a stamp");
+        }
+        let word = |at: usize| u32::from_le_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]]);
+        if value.len() < STAMP_LEN {
+            let stamp = Stamp { run: word(0), key, sequence: word(8) };
+            if word(4) != key as u32 {
+                return Err("the value of another key");
+            }
+            let is_whole = word(12) == checksum(&stamp.front(value.len()), &value[STAMP_LEN_MIN..]);
+            return is_whole.then_some(stamp).ok_or("its checksum is wrong");
+        }
+        let (front, rest) = (&value[..FRONT_LEN], &value[STAMP_LEN..]);
+        if front[..4] != MAGIC {
             return Err("no stamp");
         }
         if word(20) as usize != value.len() {
             return Err("another length than was written");
         }
-        if word(24) != checksum(value) {
+        if word(24) != checksum(front, rest) {
             return Err("its checksum is wrong");
         }
-        let key = u64::from(word(8)) | u64::from(word(12)) << 32;
+        if u64::from(word(8)) | u64::from(word(12)) << 32 != key {
+            return Err("the value of another key");
+        }
         Ok(Stamp { run: word(4), key, sequence: word(16) })
+    }
+
+    /// A whole stamp of a value of so many bytes, but for its checksum.
+    fn front(self, len: usize) -> [u8; FRONT_LEN] {
+        let mut front = [0; FRONT_LEN];
+        front[..4].copy_from_slice(&MAGIC);
+        front[4..8].copy_from_slice(&self.run.to_le_bytes());
+        front[8..16].copy_from_slice(&self.key.to_le_bytes());
+        front[16..20].copy_from_slice(&self.sequence.to_le_bytes());
+        front[20..].copy_from_slice(&(len as u32).to_le_bytes());
+        front
     }
 }
 
-fn checksum(value: &[u8]) -> u32 {
-    crc32c_append(crc32c(&value[..24]), &value[STAMP_LEN..])
+/// Of a stamp and of what follows it in the value.
+fn checksum(front: &[u8], rest: &[u8]) -> u32 {
+    crc32c_append(crc32c(front), rest)
 }
 
 #[cfg(test)]
@@ -182,15 +227,37 @@ mod tests {
     #[test]
     fn a_stamp_tells_every_change() {
         let stamp = Stamp { run: 7, key: u64::MAX - 3, sequence: 9 };
-        let mut value = vec![1; 60];
-        stamp.put(&mut value);
-        assert_eq!(Stamp::read(&value), Ok(stamp));
-        for at in 0..value.len() {
-            value[at] ^= 1;
-            Stamp::read(&value).unwrap_err();
-            value[at] ^= 1;
+        for len in [STAMP_LEN_MIN, STAMP_LEN - 1, STAMP_LEN, 60] {
+            let mut value = vec![1; len];
+            stamp.put(&mut value);
+            assert_eq!(Stamp::read(&value, stamp.key), Ok(stamp));
+            for other in [stamp.key ^ 1, stamp.key ^ 1 << 63] {
+                Stamp::read(&value, other).unwrap_err();
+            }
+            for at in 0..len {
+                value[at] ^= 1;
+                Stamp::read(&value, stamp.key).unwrap_err();
+                value[at] ^= 1;
+            }
+            for cut in 0..len {
+                Stamp::read(&value[..cut], stamp.key).unwrap_err();
+            }
+            Stamp::read(&vec![0; len], 0).unwrap_err();
         }
-        Stamp::read(&value[..59]).unwrap_err();
-        Stamp::read(&value[..20]).unwrap_err();
+    }
+
+    #[test]
+    fn the_bytes_of_stamps_stay_what_they_are() {
+        // Values of an earlier run are told from damage by whatever version reads them.
+        let stamp = Stamp { run: 0x0403_0201, key: 0x1817_1615_1413_1211, sequence: 0x2423_2221 };
+        let (mut whole, mut compact) = ([0xEE; 29], [0xEE; 17]);
+        stamp.put(&mut whole);
+        stamp.put(&mut compact);
+        let expected = b"AbV1\x01\x02\x03\x04\x11\x12\x13\x14\x15\x16\x17\x18\x21\x22\x23\x24\x1d\0\0\0";
+        assert_eq!((&whole[..24], whole[28]), (&expected[..], 0xEE));
+        let crc = crc32c(&[&expected[..], &[0xEE]].concat());
+        assert_eq!(whole[24..28], crc.to_le_bytes());
+        assert_eq!(compact[..12], *b"\x01\x02\x03\x04\x11\x12\x13\x14\x21\x22\x23\x24");
+        assert_eq!(compact[16], 0xEE);
     }
 }

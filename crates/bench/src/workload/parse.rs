@@ -10,7 +10,7 @@ use crate::check::Cause;
 use crate::driver::ErrorKind;
 use crate::keys::{Shape, UNIQUE_FROM};
 use crate::names::Naming;
-use crate::values::{STAMP_LEN, Size, VALUE_MAX};
+use crate::values::{STAMP_LEN_MIN, Size, VALUE_MAX};
 use backends::{Durability, Kind, Settings};
 use std::collections::BTreeMap;
 use std::fs;
@@ -220,8 +220,8 @@ fn operation_of(it: &mut Fields<'_>, defaults: &Defaults, check: &CheckPlan) -> 
     let least = match size {
         Size::Fixed(min) | Size::Uniform { min, .. } | Size::Exponential { min, .. } => min,
     };
-    if check.reads && least < STAMP_LEN && matches!(op, Op::Put | Op::Update) {
-        let what = format!("{label}: values of less than {STAMP_LEN} bytes have no room to be checked; ");
+    if check.reads && least < STAMP_LEN_MIN && matches!(op, Op::Put | Op::Update) {
+        let what = format!("{label}: values of less than {STAMP_LEN_MIN} bytes have no room to be checked; ");
         return Err(it.error(what + "make them larger, or set reads = false in [check]"));
     }
     let listed = if defaults.indexes.is_empty() { Indexes::None } else { Indexes::Listed };

@@ -91,10 +91,7 @@ impl State<'_> {
         let mut found = Found::Nothing;
         for at in values {
             let key = self.slots[token as usize].key;
-            let stamp = Stamp::read(&body[at.clone()]).and_then(|stamp| match stamp.key == key {
-                true => Ok(stamp),
-                false => Err("the value of another key"),
-            });
+            let stamp = Stamp::read(&body[at.clone()], key);
             found = match (stamp, found) {
                 (Err(what), _) => {
                     self.wrong(token, Cause::Corrupt, what);

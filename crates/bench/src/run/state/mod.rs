@@ -19,7 +19,7 @@ use crate::driver::{Command, Driver, Request};
 use crate::keys::{Inserted, Keys, Shape, unique_parts};
 use crate::names::Naming;
 use crate::rng::{Rng, mix};
-use crate::values::{Pool, STAMP_LEN, Stamp};
+use crate::values::{Pool, STAMP_LEN_MIN, Stamp};
 use crate::workload::{CheckPlan, Index, Indexes, Op, Operation, Retry};
 use asking::Asking;
 use std::cmp::Reverse;
@@ -364,7 +364,7 @@ impl<'a> State<'a> {
                 slot.write = Some(write);
                 let len = operation.size.draw(&mut self.rng);
                 let is_stamped = self.shared.check.reads;
-                let len = if is_stamped { len.max(STAMP_LEN) } else { len };
+                let len = if is_stamped { len.max(STAMP_LEN_MIN) } else { len };
                 self.shared.pool.write(len, &mut self.rng, &mut self.value);
                 if is_stamped {
                     let stamp = Stamp { run: self.shared.run, key: slot.key, sequence: write.sequence };
