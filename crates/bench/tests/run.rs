@@ -76,6 +76,42 @@ fn planted_faults_are_caught_and_named() {
     assert!(stale.check.stale > 0 && stale.check.lost == 0, "{:?}", stale.check);
 }
 
+/// The mix on entries of 16 bytes, 64 of a key.
+fn packed(kind: backends::Kind, is_shared: bool) -> String {
+    let engine = format!(
+        "[engine]\nname = {:?}\ndurability = \"none\"\nshared = {is_shared}\npacked = {{ slots = 64 }}\n",
+        kind.name()
+    );
+    let text =
+        MIX.replace("\"null\"", "\"engine\"").replace("200000", "20000").replace("size = 100", "size = 16");
+    text + &engine
+}
+
+#[test]
+fn entries_of_packs_are_checked_in_every_engine() {
+    for kind in backends::Kind::ALL.into_iter().filter(|kind| kind.is_built()) {
+        for is_shared in [false, true] {
+            let (summary, results) = run_it(&packed(kind, is_shared));
+            assert!(summary.verdict.passed, "{}: {:?}", kind.name(), summary.verdict);
+            assert!(summary.check.compared > 5000, "{}: {:?}", kind.name(), summary.check);
+            assert_eq!(summary.total.failed, 0, "{}", kind.name());
+            assert_eq!(results.manifest.servers[0].options["packed"], "64 entries of 16 bytes");
+        }
+    }
+}
+
+#[test]
+fn an_entry_that_is_lost_is_missed() {
+    let text = packed(backends::Kind::Hash, true)
+        .replace("kind = \"pareto\"\ncount = 10000", "kind = \"uniform\"\ncount = 2000")
+        .replace("[[operation]]\nop = \"delete\"\nweight = 1\n", "")
+        .replace("[value]", "[plant]\ndrop_writes = 50\n[value]");
+    let (summary, results) = run_it(&text);
+    assert!(!summary.verdict.passed);
+    assert!(summary.check.lost > 0 && summary.check.corrupt == 0, "{:?}", summary.check);
+    assert!(results.errors.iter().any(|error| error.wrong && error.kind == "lost"));
+}
+
 #[test]
 fn every_engine_is_driven_in_process() {
     for kind in backends::Kind::ALL.into_iter().filter(|kind| kind.is_built()) {

@@ -3,10 +3,13 @@
 //! One operation at a time, so service times are the engine's own. Heads are what a server would keep of an object
 //! without its value, in size; no object is encoded. A key is its bucket, a zero and its name, so listings are folds; what
 //! workers share is not listed.
+//!
+//! Where keys are packed ([`Packing`]), each is an entry of its bucket's array: a write reads the pack, sets the entry and writes the pack.
 
 use super::{Answer, Command, Driver, ErrorKind, Request, Sink};
 use crate::Error;
-use crate::workload::EnginePlan;
+use crate::workload::{EnginePlan, Packing};
+use backends::packed::{Layout, Packed};
 use backends::shared::{Handle, Shared};
 use backends::{Backend, Jobs, Kind, Machine, Object, What};
 use std::fs;
@@ -35,6 +38,7 @@ enum Store {
 pub struct EngineDriver {
     kind: Kind,
     store: Store,
+    packing: Option<Packing>,
     name: Vec<u8>,
     ended: Option<(u32, Ended)>,
 }
@@ -45,7 +49,7 @@ impl EngineDriver {
         fs::create_dir_all(folder).map_err(Error::file(folder))?;
         let store = plan.kind.open(folder, &plan.settings, machine());
         let store = store.map_err(|error| Error::Unusable(format!("{}: {error}", folder.display())))?;
-        Ok(EngineDriver { kind: plan.kind, store: Store::Own(store), name: Vec::new(), ended: None })
+        Ok(EngineDriver::of(plan, Store::Own(store)))
     }
 
     /// The store in `folder` that so many workers share, each with a driver of its own ([`EngineDriver::sharing`]).
@@ -57,8 +61,13 @@ impl EngineDriver {
     }
 
     /// A worker's driver of a store that is shared.
-    pub fn sharing(shared: &Shared, kind: Kind) -> EngineDriver {
-        EngineDriver { kind, store: Store::Shared(shared.handle()), name: Vec::new(), ended: None }
+    pub fn sharing(shared: &Shared, plan: &EnginePlan) -> EngineDriver {
+        EngineDriver::of(plan, Store::Shared(shared.handle()))
+    }
+
+    fn of(plan: &EnginePlan, store: Store) -> EngineDriver {
+        let packing = plan.packing.clone();
+        EngineDriver { kind: plan.kind, store, packing, name: Vec::new(), ended: None }
     }
 
     /// The folder of a worker's store.
@@ -67,6 +76,12 @@ impl EngineDriver {
     }
 
     fn run(&mut self, request: &Request<'_>) -> Result<Ended, backends::Error> {
+        if let Some(packing) = self.packing.as_ref().filter(|_| !request.key.is_empty()) {
+            return match packing.entry(request.bucket, request.key) {
+                Some((array, number)) => run_packed(&mut self.store, array, number, request.command),
+                None => Err(backends::Error::Refused("the key is no entry of an array".to_owned())),
+            };
+        }
         self.name.clear();
         for part in [request.bucket, &[0], request.key] {
             self.name.extend_from_slice(part);
@@ -88,7 +103,50 @@ impl EngineDriver {
     }
 }
 
+fn run_packed(
+    store: &mut Store,
+    array: &Layout,
+    number: u64,
+    command: Command<'_>,
+) -> Result<Ended, backends::Error> {
+    Ok(match command {
+        Command::Get => store.entry(array, number)?.map_or(Ended::NotFound, Ended::Found),
+        Command::Head if store.has_entry(array, number)? => Ended::Done,
+        Command::Head => Ended::NotFound,
+        Command::Put { value, .. } => store.set_entry(array, number, Some(value)).map(|()| Ended::Done)?,
+        Command::Delete => store.set_entry(array, number, None).map(|()| Ended::Done)?,
+        // Those name no key.
+        _ => Ended::Done,
+    })
+}
+
 impl Store {
+    fn entry(&mut self, array: &Layout, number: u64) -> Result<Option<bytes::Bytes>, backends::Error> {
+        match self {
+            Store::Own(store) => Packed::new(&mut **store, array.clone()).get(number),
+            Store::Shared(handle) => handle.entry(array, number),
+        }
+    }
+
+    fn has_entry(&mut self, array: &Layout, number: u64) -> Result<bool, backends::Error> {
+        match self {
+            Store::Own(store) => Packed::new(&mut **store, array.clone()).contains(number),
+            Store::Shared(handle) => handle.has_entry(array, number),
+        }
+    }
+
+    fn set_entry(
+        &mut self,
+        array: &Layout,
+        number: u64,
+        entry: Option<&[u8]>,
+    ) -> Result<(), backends::Error> {
+        match self {
+            Store::Own(store) => Packed::new(&mut **store, array.clone()).write(&[(number, entry)]),
+            Store::Shared(handle) => handle.set_entry(array, number, entry),
+        }
+    }
+
     fn get(&mut self, key: &[u8]) -> Result<Option<Object>, backends::Error> {
         match self {
             Store::Own(store) => store.get(key),
@@ -208,5 +266,64 @@ impl Driver for EngineDriver {
             // It is closed when all have ended.
             Store::Shared(_) => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Workload;
+
+    const PACKED: &str = "driver = \"engine\"\nengine = { name = \"memory\", packed = { slots = 4 } }\n\
+                          value = { size = 16 }\nkeys = { kind = \"uniform\", count = 10, digits = 2 }\n\
+                          operation = [{ op = \"get\" }]";
+
+    /// Does it, and says how it ended.
+    fn does(driver: &mut EngineDriver, key: &[u8], command: Command<'_>) -> String {
+        #[derive(Default)]
+        struct Told(String);
+        impl Sink for Told {
+            fn answered(&mut self, _: u32, answer: Answer<'_>) {
+                self.0 = match answer {
+                    Answer::Found { body, .. } => String::from_utf8_lossy(body).into_owned(),
+                    Answer::Failed { kind, text } => format!("{}: {text}", kind.name()),
+                    other => format!("{other:?}"),
+                };
+            }
+        }
+        let mut told = Told::default();
+        driver.submit(&Request { token: 1, bucket: b"bench", key, command }).unwrap();
+        driver.poll(Duration::ZERO, &mut told).unwrap();
+        told.0
+    }
+
+    #[test]
+    fn a_packed_key_is_an_entry_that_leaves_its_neighbours_alone() {
+        let plan = Workload::parse(PACKED, "w").unwrap().engine;
+        let folder = tempfile::tempdir().unwrap();
+        let shared = EngineDriver::open_shared(&folder.path().join("shared"), &plan, 2).unwrap();
+        let own = EngineDriver::open(&folder.path().join("own"), &plan).unwrap();
+        for mut driver in [own, EngineDriver::sharing(&shared, &plan)] {
+            let mut it = |key: &[u8], command: Command<'_>| does(&mut driver, key, command);
+            let put = |value| Command::Put { value, context: None, indexes: &[] };
+            assert_eq!(it(b"05", Command::Get), "NotFound");
+            assert_eq!(it(b"05", put(b"the fifth entry.")), "Done");
+            assert_eq!(it(b"06", put(b"the sixth entry.")), "Done");
+            assert_eq!(it(b"05", Command::Get), "the fifth entry.");
+            assert_eq!(it(b"06", Command::Head), "Done");
+            assert_eq!(
+                (it(b"07", Command::Get), it(b"07", Command::Head)),
+                ("NotFound".into(), "NotFound".into())
+            );
+            assert_eq!(it(b"06", Command::Delete), "Done");
+            assert_eq!(
+                (it(b"06", Command::Get), it(b"05", Command::Head)),
+                ("NotFound".into(), "Done".into())
+            );
+            assert_eq!(it(b"05", put(b"short")), "unsupported: refused: an entry of this array has 16 bytes");
+            assert_eq!(it(b"x", Command::Get), "unsupported: refused: the key is no entry of an array");
+            assert_eq!(it(b"", Command::Ping), "Done");
+        }
+        shared.close().unwrap();
     }
 }

@@ -325,7 +325,7 @@ impl<'a> Drivers<'a> {
             DriverKind::Null => Ok(self.planted(NullDriver::new(self.null.clone()))),
             DriverKind::Engine => {
                 if let Some(shared) = &self.shared {
-                    return Ok(self.planted(EngineDriver::sharing(shared, workload.engine.kind)));
+                    return Ok(self.planted(EngineDriver::sharing(shared, &workload.engine)));
                 }
                 let folder = EngineDriver::folder(self.folder, worker);
                 Ok(self.planted(EngineDriver::open(&folder, &workload.engine)?))

@@ -1,10 +1,12 @@
 //! A workload: what `workload.toml` says. Each key is described in `docs/bench.md`.
 
+mod engine;
 mod fields;
 mod index;
 mod parse;
 mod peers;
 
+pub use engine::{EnginePlan, Packing};
 pub use fields::duration;
 pub use index::{Index, Indexes, Query, Wanted};
 pub use peers::{CassandraPlan, Consistency, PeerPlan};
@@ -13,8 +15,6 @@ use crate::check::Cause;
 use crate::keys::Shape;
 use crate::names::Naming;
 use crate::values::Size;
-use backends::shared::{self, Sharing};
-use backends::{Kind, Settings};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -351,34 +351,6 @@ pub struct Plant {
     pub stale_reads: Option<u64>,
     /// One write of so many is sent without its index entries.
     pub drop_entries: Option<u64>,
-}
-
-/// The engine in this process.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct EnginePlan {
-    /// Where its stores are; a temporary folder otherwise.
-    pub folder: Option<PathBuf>,
-    /// Which engine.
-    pub kind: Kind,
-    /// What it is told.
-    pub settings: Settings,
-    /// Whether all workers share one; each has its own otherwise.
-    pub is_shared: bool,
-}
-
-impl EnginePlan {
-    /// How so many workers share it: where an engine's store has one owner, there are as many as cores.
-    pub fn sharing(&self, workers: usize) -> Sharing {
-        Sharing { threads: workers, stores: std::thread::available_parallelism().map_or(1, usize::from) }
-    }
-
-    /// What it is told when so many workers use it.
-    pub fn options(&self, workers: usize) -> BTreeMap<String, String> {
-        match self.is_shared {
-            true => shared::options(self.kind, &self.settings, self.sharing(workers)),
-            false => self.kind.options(&self.settings),
-        }
-    }
 }
 
 #[cfg(test)]

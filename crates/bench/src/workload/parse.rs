@@ -3,15 +3,14 @@
 
 use super::fields::{Fields, Source};
 use super::index::{self, Index, Indexes};
-use super::peers;
-use super::{CheckPlan, DriverKind, EnginePlan, Job, Load, Op, Operation, Plant, Retry, WarmUp, Workload};
+use super::{CheckPlan, DriverKind, Job, Load, Op, Operation, Plant, Retry, WarmUp, Workload};
+use super::{engine, peers};
 use crate::Error;
 use crate::check::Cause;
 use crate::driver::ErrorKind;
 use crate::keys::{Shape, UNIQUE_FROM};
 use crate::names::Naming;
 use crate::values::{STAMP_LEN_MIN, Size, VALUE_MAX};
-use backends::{Durability, Kind, Settings};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,11 +34,6 @@ const KEYS_MAX_DEFAULT: u64 = 4_000_000;
 const AUDIT_DEFAULT: u64 = 10_000;
 /// A key in Riak has at most so many bytes.
 const KEY_LEN_MAX: usize = 65_535;
-/// A TiB: a larger cache is a mistake.
-const CACHE_MIB_MAX: u64 = 1 << 20;
-
-/// Memory beyond this is a slip: 16 TiB.
-const MEMORY_MIB_MAX: u64 = 1 << 24;
 const OPERATIONS_MAX: usize = results::LABELS_MAX;
 
 const QUORUMS: [&str; 6] = ["r", "w", "pr", "pw", "dw", "n_val"];
@@ -72,8 +66,8 @@ impl Workload {
         if operations.is_empty() {
             return Err(top.error("there is no [[operation]]"));
         }
-        let labels: Vec<&str> =
-            operations.iter().chain(jobs.iter().map(|job| &job.operation)).map(|it| &*it.label).collect();
+        let all: Vec<&Operation> = operations.iter().chain(jobs.iter().map(|job| &job.operation)).collect();
+        let labels: Vec<&str> = all.iter().map(|it| &*it.label).collect();
         if labels.len() > OPERATIONS_MAX {
             return Err(top.error(format!("more than {OPERATIONS_MAX} operations")));
         }
@@ -83,14 +77,14 @@ impl Workload {
         if let Some(twice) = defaults.twice() {
             return Err(top.error(format!("two indexes have the field {twice}")));
         }
-        let asks =
-            operations.iter().chain(jobs.iter().map(|job| &job.operation)).any(|it| it.op == Op::Query);
+        let asks = all.iter().any(|it| it.op == Op::Query);
         if asks && driver == DriverKind::Http && naming == Naming::Binary {
             return Err(top.error("HTTP tells keys as text: queries are not for keys of format binary"));
         }
         if operations.iter().map(|it| u64::from(it.weight)).sum::<u64>() == 0 {
             return Err(top.error("all weights are 0"));
         }
+        let engine = engine::engine(&mut top, driver, &naming, &all)?;
         let address = |text: &str| text.parse().map_err(|_| format!("{text:?} is not an address and a port"));
         let path = |text: &str| Ok(PathBuf::from(text));
         let addresses = match top.list("addresses", address)? {
@@ -136,7 +130,7 @@ impl Workload {
             retry: retry(&mut top)?,
             check,
             plant: plant(&mut top)?,
-            engine: engine(&mut top)?,
+            engine,
             peer: peers::peer(&mut top, driver)?,
             quorums: quorums(&mut top)?,
         };
@@ -419,26 +413,6 @@ fn plant(top: &mut Fields<'_>) -> Result<Plant, Error> {
     };
     it.finish()?;
     Ok(plant)
-}
-
-fn engine(top: &mut Fields<'_>) -> Result<EnginePlan, Error> {
-    let Some(mut it) = top.inner("engine")? else { return Ok(EnginePlan::default()) };
-    let folder = it.text("folder")?.map(PathBuf::from);
-    let kind = it.word("name", &Kind::ALL.map(|kind| (kind.name(), kind)))?.unwrap_or_default();
-    let words = [("none", Durability::None), ("interval", Durability::Interval), ("sync", Durability::Sync)];
-    let mut settings = Settings::default();
-    if let Some(durability) = it.word("durability", &words)? {
-        settings.durability = durability;
-    }
-    if let Some(mib) = it.number("cache_mib", 1, CACHE_MIB_MAX)? {
-        settings.cache_bytes = (mib << 20) as usize;
-    }
-    if let Some(mib) = it.number("memory_mib", 1, MEMORY_MIB_MAX)? {
-        settings.memory_bytes = Some(mib << 20);
-    }
-    let is_shared = it.flag("shared")?.unwrap_or(false);
-    it.finish()?;
-    Ok(EnginePlan { folder, kind, settings, is_shared })
 }
 
 fn quorums(top: &mut Fields<'_>) -> Result<BTreeMap<String, u32>, Error> {

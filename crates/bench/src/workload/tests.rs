@@ -144,6 +144,66 @@ fn a_query_of_terms_knows_how_many_to_ask_for() {
     assert!(refused(&http).contains("HTTP tells keys as text"));
 }
 
+const PACKED: &str = r#"
+driver = "engine"
+engine = { packed = { slots = 64 } }
+value = { size = 16 }
+[keys]
+kind = "uniform"
+count = 1000
+[[operation]]
+op = "get"
+[[operation]]
+op = "update"
+bucket = "other"
+"#;
+
+#[test]
+fn keys_are_entries_of_packs() {
+    let engine = Workload::parse(PACKED, "w.toml").unwrap().engine;
+    assert_eq!(engine.options(1)["packed"], "64 entries of 16 bytes");
+    let packing = engine.packing.unwrap();
+    let (bench, number) = packing.entry(b"bench", b"000000000070").unwrap();
+    let (other, _) = packing.entry(b"other", b"000000000070").unwrap();
+    assert!(number == 70 && bench != other);
+    for (bucket, key) in [("none", "000000000070"), ("bench", "70"), ("bench", "")] {
+        assert_eq!(packing.entry(bucket.as_bytes(), key.as_bytes()), None, "{bucket} {key}");
+    }
+    assert!(Workload::parse(LEAST, "w.toml").unwrap().engine.packing.is_none());
+}
+
+#[test]
+fn what_cannot_be_packed_is_refused() {
+    let lines = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(lines.path(), "a\nb\n").unwrap();
+    let file = format!("kind = \"file\"\npath = {:?}", lines.path());
+    for (from, to, part) in [
+        ("\"engine\"\n", "\"null\"\n", "line 3: packed is for driver = \"engine\""),
+        ("{ slots = 64 }", "{ }", "line 3: packed says how many"),
+        ("{ slots = 64 }", "{ slots = 0 }", "slots is not a whole number from 1 to 65535"),
+        (
+            "{ slots = 64 }",
+            "{ slots = 5000 }",
+            "line 3: packed: a pack of 80000 bytes is over the limit of 65536",
+        ),
+        ("{ slots = 64 }", "{ slots = 64, bytes = 16 }", "unknown key \"bytes\""),
+        ("size = 16 ", "size = 15 ", "less than 16 bytes have no room to be checked"),
+        ("size = 16 ", "kind = \"uniform\", min = 16 ", "packed: all entries have one size"),
+        ("size = 16 ", "size = 70000 ", "packed: all entries have one size"),
+        ("bucket = \"other\"", "value = { size = 17 }", "packed: all entries have one size"),
+        ("bucket = \"other\"", "keys = { kind = \"unique\" }", "update: unique keys have no numbers"),
+        ("bucket = \"other\"", "indexes = \"person\"", "update: entries have no index entries"),
+        ("op = \"get\"", "op = \"list-keys\"", "list-keys: entries are in no index, and are not listed"),
+        ("[keys]", "[[index]]\nfield = \"n_int\"\n[keys]", "get: entries have no index entries"),
+        ("kind = \"uniform\"\ncount = 1000", &file, "the number of a key is told by its name"),
+        ("count = 1000", "count = 1000\ndigits = 17", "the number of a key is told by its name"),
+    ] {
+        assert!(PACKED.contains(from), "{from}");
+        let what = refused(&PACKED.replacen(from, to, 1));
+        assert!(what.contains(part), "{to}: {what}");
+    }
+}
+
 #[test]
 fn examples_of_the_documentation_are_read() {
     let page = include_str!("../../../../docs/bench.md");
