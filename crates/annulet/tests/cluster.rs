@@ -568,7 +568,8 @@ fn nodes_agree_on_who_they_are_and_operators_see_it() {
         noted && state_of(&servers[1], 2) == "down"
     });
     servers.push(cluster.start(3, &[]));
-    until("agreement again", || settled(&servers) && state_of(&servers[0], 2) == "valid");
+    // In this order: all have what the first one has by then.
+    until("agreement again", || state_of(&servers[0], 2) == "valid" && settled(&servers));
     assert_eq!(agreed(&servers[2])["members"][2]["starts"], 2);
     servers.into_iter().for_each(Server::stop);
 }
