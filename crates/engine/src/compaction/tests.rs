@@ -53,7 +53,8 @@ fn sifted(ground: Ground) -> ([Fate; 3], bool) {
         Listed { key: Bytes::from(vec![b'k', seq as u8]), seq: Seq(seq), entry: entry.into(), other: None }
     };
     let chunk = [listed(1, Location::Inline), listed(2, Location::Deleted), listed(3, Location::Inline)];
-    let mut newest = Newest::new(Seq(3), Vec::new(), Arc::new(Version::new(Default::default())), Arc::default());
+    let mut newest =
+        Newest::new(Seq(3), Vec::new(), Arc::new(Version::new(Default::default())), Arc::default());
     let mut sieve = Sieve::new(ground);
     sieve.judge(&mut MemDisk::default(), &mut newest, &chunk).unwrap();
     ([0, 1, 2].map(|at| sieve.fate(at)), sieve.drops_inlines)
