@@ -44,7 +44,7 @@ fn on_doubt_a_record_is_kept() {
     }
 }
 
-/// One record of each kind, as versions 1 to 3, before a ledger that has nothing: what becomes of them, and how many are left to be decided.
+/// Three records, as versions 1 to 3, before a ledger that has nothing: what becomes of them, and whether a value goes on in tables alone.
 fn sifted(ground: Ground) -> ([Fate; 3], bool) {
     let listed = |seq: u64, location| {
         let inline: &[u8] = if location == Location::Inline { b"value" } else { b"" };
