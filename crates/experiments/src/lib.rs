@@ -13,6 +13,8 @@
 //!
 //! Where it is of rings ([`Rings`]), nothing is played: figures are of the ring alone, and a row may say of which ring, and over which other.
 //!
+//! [`scenario`] starts the servers or the engines and does things to them, [`rings`] measures the ring; the load is the crate `bench`'s.
+//!
 //! Left out: other servers beside ours (a run of `annulet bench` against them, and `bench compare`).
 
 mod figure;

@@ -210,8 +210,10 @@ impl Compaction {
         Ok(())
     }
 
-    /// Decides whether older segments are to be asked.
+    /// Decides what becomes of records that were not looked for, and whether older segments are to be asked.
     fn settle(&mut self) {
+        let in_doubt = self.sieves.iter().any(|sieve| sieve.in_doubt);
+        self.sieves.iter_mut().for_each(|sieve| sieve.settle_unseen(in_doubt));
         let undecided: u64 = self.sieves.iter().map(Sieve::undecided_bytes).sum();
         let heads = self.request.older_bytes / HEADS_SHARE;
         let worth = heads <= undecided.saturating_mul(OLDER_HEADS_FACTOR);

@@ -21,7 +21,8 @@
 //! Where the ledger cannot be read, or answers what cannot be, the record is kept.
 //!
 //! An inline value that no older record stands behind ([`Ground`]) goes whatever V is, so V is not looked for: not once the version is in a
-//! table that no damage is known of. To look it up was three quarters of what a small object costs (docs/decisions/0082).
+//! table that no damage is known of. To look it up was most of what a small object costs (docs/decisions/0082). If any other record of the
+//! inputs meets something that cannot be, those that were not looked for are kept, too: an older record of such a key may be.
 
 use super::newest::{Known, Newest};
 use super::reader::Listed;
@@ -51,6 +52,8 @@ pub(super) enum Fate {
     /// A deletion is kept of it.
     Deletion,
     Dropped,
+    /// Dropped without a look at the ledger, unless that turns out to be in doubt.
+    Unseen,
 }
 
 /// The rule above.
@@ -104,6 +107,12 @@ pub(super) struct Sieve {
     keep: Vec<Fate>,
     /// Records whose verdict depends on older segments.
     undecided: Vec<Undecided>,
+    /// Bytes of records that are [`Fate::Unseen`].
+    unseen_bytes: u64,
+    /// Whether one of them has a value that may be of use.
+    unseen_value: bool,
+    /// Whether the ledger could not be read somewhere, or answered what cannot be.
+    pub in_doubt: bool,
     /// Whether a value that is of use goes on in tables alone.
     pub drops_inlines: bool,
     pub bytes_kept: u64,
@@ -137,12 +146,16 @@ impl Sieve {
             let mut is_value = false;
             let verdict = match newest.find(disk, &listed.key, hash) {
                 Ok(known) => {
+                    self.in_doubt |= known.is_some_and(|known| known.jsn < entry.jsn);
                     is_value = entry.location == Location::Inline
                         && known.is_some_and(|known| known.jsn == entry.jsn)
                         && !self.is_index_entry(&listed.key);
                     verdict(&entry, known)
                 }
-                Err(Error::Damaged(_) | Error::Malformed(_)) => Verdict::Keep,
+                Err(Error::Damaged(_) | Error::Malformed(_)) => {
+                    self.in_doubt = true;
+                    Verdict::Keep
+                }
                 Err(error) => return Err(error),
             };
             self.keep[first + at] = match verdict {
@@ -161,7 +174,7 @@ impl Sieve {
         Ok(())
     }
 
-    /// Drops the record numbered `at` without a look at the ledger, if nothing that may be there would keep it; whether it did.
+    /// Has the record numbered `at` dropped without a look at the ledger, if nothing that may be there would keep it; whether it did.
     fn drops_unseen(&mut self, at: usize, listed: &Listed) -> Result<bool, Error> {
         if !self.ground.is_oldest || listed.seq > self.ground.in_tables {
             return Ok(false);
@@ -170,16 +183,28 @@ impl Sieve {
         if entry.location != Location::Inline {
             return Ok(false);
         }
-        self.bytes_seen += record_bytes(&listed.key, &entry);
-        self.keep[at] = Fate::Dropped;
+        let bytes = record_bytes(&listed.key, &entry);
+        self.bytes_seen += bytes;
+        self.unseen_bytes += bytes;
+        self.keep[at] = Fate::Unseen;
         // Whether it is the newest version is not known; that it may be is enough for a mark.
-        self.drops_inlines = self.drops_inlines || !self.is_index_entry(&listed.key);
+        self.unseen_value = self.unseen_value || !self.is_index_entry(&listed.key);
         Ok(true)
     }
 
     /// An index entry is in its object's head, too.
     fn is_index_entry(&self, key: &[u8]) -> bool {
         self.ground.indexing.is_some_and(|indexing| indexing.is_entry(key))
+    }
+
+    /// Drops what was not looked for, or keeps it if anything in the inputs is in doubt.
+    pub fn settle_unseen(&mut self, in_doubt: bool) {
+        let fate = if in_doubt { Fate::Kept } else { Fate::Dropped };
+        self.keep.iter_mut().filter(|kept| **kept == Fate::Unseen).for_each(|kept| *kept = fate);
+        match in_doubt {
+            true => self.bytes_kept += self.unseen_bytes,
+            false => self.drops_inlines |= self.unseen_value,
+        }
     }
 
     /// What becomes of the record numbered `at`.

@@ -4,6 +4,8 @@ use super::newest::{Known, Newest};
 use super::reader::Listed;
 use super::sift::{Fate, Ground, Sieve, Verdict, verdict};
 use crate::entry::{Entry, Jsn, Location, Seq};
+use crate::error::Damage;
+use crate::lost::{LostRange, LostRanges};
 use crate::manifest::Version;
 use crate::table::testing::MemDisk;
 use bytes::Bytes;
@@ -44,8 +46,9 @@ fn on_doubt_a_record_is_kept() {
     }
 }
 
-/// Three records, as versions 1 to 3, before a ledger that has nothing: what becomes of them, and whether a value goes on in tables alone.
-fn sifted(ground: Ground) -> ([Fate; 3], bool) {
+/// Three records, as versions 1 to 3, before a ledger that has nothing and lost this: what becomes of them, and whether a value goes on in
+/// tables alone.
+fn sifted(ground: Ground, lost: Arc<LostRanges>) -> ([Fate; 3], bool) {
     let listed = |seq: u64, location| {
         let inline: &[u8] = if location == Location::Inline { b"value" } else { b"" };
         let mut entry = Vec::new();
@@ -53,20 +56,25 @@ fn sifted(ground: Ground) -> ([Fate; 3], bool) {
         Listed { key: Bytes::from(vec![b'k', seq as u8]), seq: Seq(seq), entry: entry.into(), other: None }
     };
     let chunk = [listed(1, Location::Inline), listed(2, Location::Deleted), listed(3, Location::Inline)];
-    let mut newest =
-        Newest::new(Seq(3), Vec::new(), Arc::new(Version::new(Default::default())), Arc::default());
+    let mut newest = Newest::new(Seq(3), Vec::new(), Arc::new(Version::new(Default::default())), lost);
     let mut sieve = Sieve::new(ground);
     sieve.judge(&mut MemDisk::default(), &mut newest, &chunk).unwrap();
+    let in_doubt = sieve.in_doubt;
+    sieve.settle_unseen(in_doubt);
     ([0, 1, 2].map(|at| sieve.fate(at)), sieve.drops_inlines)
 }
 
-/// An inline value goes at once where nothing is older and a table has its version; everything else is looked up, and stays until
-/// older segments are looked through.
+/// An inline value goes where nothing is older and a table has its version; everything else is looked up, and stays until older segments are
+/// looked through. Where a look finds that something was lost nothing goes unseen.
 #[test]
 fn only_an_inline_value_that_nothing_needs_goes_unseen() {
     let ground = Ground { indexing: None, is_oldest: true, in_tables: Seq(2) };
-    assert_eq!(sifted(ground), ([Fate::Dropped, Fate::Kept, Fate::Kept], true));
-    let nothing_is_known = ([Fate::Kept; 3], false);
-    assert_eq!(sifted(Ground { is_oldest: false, ..ground }), nothing_is_known);
-    assert_eq!(sifted(Ground { in_tables: Seq(0), ..ground }), nothing_is_known);
+    let sound = Arc::<LostRanges>::default;
+    assert_eq!(sifted(ground, sound()), ([Fate::Dropped, Fate::Kept, Fate::Kept], true));
+    let nothing_goes = ([Fate::Kept; 3], false);
+    assert_eq!(sifted(Ground { is_oldest: false, ..ground }, sound()), nothing_goes);
+    assert_eq!(sifted(Ground { in_tables: Seq(0), ..ground }, sound()), nothing_goes);
+    let damage = Damage { file: "tables/1.tbl".into(), offset: 0, what: "a block" };
+    let lost = LostRanges::new([LostRange::everything(Seq(9), damage)]);
+    assert_eq!(sifted(ground, lost), nothing_goes);
 }
