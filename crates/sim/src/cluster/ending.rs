@@ -22,6 +22,7 @@ use engine::Durability;
 use kv::reap::REAP_MAX;
 use kv::response::Found;
 use object::Context;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long replicas may take at most to become equal when nothing goes wrong any more: a node must notice that
@@ -101,6 +102,8 @@ pub(super) struct Ending {
     strays: bool,
     /// Whether one had such a thing since copies were last compared.
     strayed: bool,
+    /// The copies when all was read last.
+    read: BTreeMap<Place, Copies>,
 }
 
 impl Default for Ending {
@@ -112,6 +115,7 @@ impl Default for Ending {
             ticks: 0,
             strays: false,
             strayed: false,
+            read: BTreeMap::new(),
         }
     }
 }
@@ -152,8 +156,8 @@ impl World {
                 if !self.has_given_up_all()? {
                     (self.ending.strays, self.ending.strayed) = (false, true);
                     self.phase = Phase::Rest(now + ROUND_PAUSE * 5);
-                } else if std::mem::take(&mut self.ending.strayed) | !self.are_equal() {
-                    // What has come home since copies were compared is compared, too.
+                } else if std::mem::take(&mut self.ending.strayed) | !self.are_as_read() {
+                    // What has come home since copies were compared is compared, too, and read.
                     self.ending.strays = false;
                     self.enter(if self.plan.ttl.is_some() { Phase::Ends } else { Phase::LastConvergence });
                 } else {
@@ -187,6 +191,7 @@ impl World {
                 self.events.after(self.plan.trouble_pause_max, Event::Trouble);
             }
             Phase::Homecoming => self.calm_down(),
+            Phase::Rest(_) => self.ending.read = self.auditor.copies.clone(),
             _ => {}
         }
     }
@@ -258,11 +263,16 @@ impl World {
         Ok(false)
     }
 
-    /// Whether all copies that were examined are equal, but of what ends.
-    fn are_equal(&self) -> bool {
+    /// Whether all copies that were examined are equal, but of what ends, and are what they were when all was read last: nodes that
+    /// compare may have spread what came home since.
+    fn are_as_read(&self) -> bool {
         let (nothing, ends) = (Context::new(), self.plan.ttl.map(|(bucket, _)| bucket));
         let mut copies = self.auditor.copies.iter().filter(|((bucket, _), _)| Some(*bucket) != ends);
-        copies.all(|(place, copies)| self.checks.are_done(&name(*place), copies, &nothing))
+        copies.all(|(place, copies)| {
+            let (key, then) = (name(*place), self.ending.read.get(place));
+            self.checks.are_done(&key, copies, &nothing)
+                && then.is_some_and(|then| copies.are_as(then, &key, self.checks.reaped()))
+        })
     }
 
     /// What has not come home yet. Where a crash may take what was acknowledged, it takes hints too.

@@ -228,6 +228,9 @@ impl World {
         if has_been || is_coming || self.hosts[at].machine.process.is_none() {
             return;
         }
+        if loss == Loss::Gone && !self.can_lose(at) {
+            return;
+        }
         let own = self.hosts[at].machine.layout;
         let next = match loss {
             Loss::Wiped => Some((None, own)),

@@ -301,12 +301,26 @@ impl World {
         unadopted.find(|&at| self.hosts[at].gone)
     }
 
+    /// Whether others can take the part of a member that is lost, or need not, since nothing moves or is to move any more. If it is to
+    /// be given something, and nobody can take its place, what moves waits for it for good: that is for an operator with another machine.
+    pub(super) fn can_lose(&self, at: usize) -> bool {
+        let is_over = self.mover.has_begun_all() && self.mover.state.is_settled();
+        is_over || self.are_enough(|node| node != at)
+    }
+
+    /// Whether enough could own something, were only these left of those who claim it.
+    fn are_enough(&self, is_left: impl Fn(usize) -> bool) -> bool {
+        let claim = self.mover.state.members().iter().filter(|(_, it)| it.member.state.claims());
+        let claim = claim.map(|(node, _)| usize::from(node.0));
+        let left = claim.filter(|&at| !self.hosts[at].gone && is_left(at)).count();
+        left + usize::from(self.mover.admitted < self.hosts.len()) >= OWNERS_MIN
+    }
+
     /// A member that is gone for good, of which that has not been said, and whose part others can take.
     fn missing_member(&self) -> Option<usize> {
         let members = self.mover.state.members();
         let is_left = |node: &NodeId| !self.hosts[usize::from(node.0)].gone;
-        let left = members.iter().filter(|(node, it)| is_left(node) && it.member.state.claims()).count();
-        let are_enough = left + usize::from(self.mover.admitted < self.hosts.len()) >= OWNERS_MIN;
+        let are_enough = self.are_enough(|_| true);
         let mut gone = members.iter().filter(|(node, it)| !is_left(node) && it.fate != Fate::Forgotten);
         let gone = gone.find(|(_, it)| self.plan.moves && (are_enough || !it.member.state.may_own()));
         gone.map(|(node, _)| usize::from(node.0))

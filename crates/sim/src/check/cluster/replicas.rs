@@ -28,6 +28,13 @@ impl Copies {
         heads.all(|head| Some(head) == first)
     }
 
+    /// Whether these copies, all equal, are those, but for what has been reaped.
+    pub fn are_as(&self, then: &Copies, key: &KeyName, reaped: &Reaped) -> bool {
+        let unreaped =
+            |copies: &Copies| copies.0.values().flatten().find(|head| !reaped.has(key, head)).cloned();
+        unreaped(self) == unreaped(then)
+    }
+
     /// Whether each has all that a read has shown: where it has not, the read is repairing it.
     pub(super) fn have(&self, key: &KeyName, read: &Context, reaped: &Reaped) -> bool {
         let has = |head: &Option<Bytes>| reaped.with(key, context_of(head.as_ref())).descends(read);
@@ -73,5 +80,35 @@ fn show(head: &Option<Bytes>) -> String {
             format!("{dots:x?} under {:x?}", head.context().entries())
         }
         Err(error) => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::tests::{bucket, key, object_of};
+
+    fn head(number: u64) -> Option<Bytes> {
+        let mut head = Vec::new();
+        object_of(&[(number, number)]).head().encode(&mut head);
+        Some(head.into())
+    }
+
+    fn copies(heads: [Option<Bytes>; 3]) -> Copies {
+        Copies(heads.into_iter().enumerate().collect())
+    }
+
+    #[test]
+    fn what_came_home_since_makes_copies_others() {
+        let name = KeyName::of(&bucket(b"b"), &key());
+        let all = |number| copies([head(number), head(number), head(number)]);
+        let mut reaped = Reaped::default();
+        assert!(all(1).are_as(&all(1), &name, &reaped));
+        assert!(!all(2).are_as(&all(1), &name, &reaped), "a hint has come home, and nodes compare");
+        assert!(!copies([None, None, None]).are_as(&all(1), &name, &reaped), "it was lost");
+
+        reaped.on_removed(&name, &head(1).unwrap(), 1);
+        assert!(copies([None, head(1), None]).are_as(&all(1), &name, &reaped), "it was reaped");
+        assert!(!all(2).are_as(&all(1), &name, &reaped));
     }
 }
