@@ -52,6 +52,8 @@ pub(crate) struct Gather {
     rules: NotFoundRules,
     /// The tombstone that this node has promised to reap: what it has deleted does not count as found.
     grave: Option<Bytes>,
+    /// Whether it is reaped: all had promised.
+    is_reaped: bool,
 }
 
 /// Whether the replies are enough.
@@ -90,12 +92,15 @@ impl Gather {
                 None => Action::Read { want: here, hold: false },
             });
         }
-        Gather { needs, replies, rules, grave: turn.grave.tombstone().cloned() }
+        let mut gather = Gather { needs, replies, rules, grave: None, is_reaped: false };
+        gather.remember(turn);
+        gather
     }
 
     /// The tombstone of the key that this node has promised to reap by now.
     pub fn remember(&mut self, turn: &Turn<'_>) {
         self.grave = turn.grave.tombstone().cloned();
+        self.is_reaped = self.grave.as_ref().is_some_and(|grave| turn.grave.is_reaped(grave));
     }
 
     /// Takes a reply, or why there will be none.
@@ -335,7 +340,8 @@ impl Gather {
     }
 
     /// Why a replica is to be sent `head`, if it is. One that only stands in keeps nothing but hints, and a tombstone that
-    /// is about to be reaped is not sent to those that have nothing.
+    /// is reaped is not sent to those that have nothing. One that is only promised is: who has lost it would not promise in its turn,
+    /// and who has reaped it by now drops it.
     fn lacks(&self, replica: &Replica<Said>, head: &Bytes) -> Option<Reason> {
         if replica.roles.primaries == 0 {
             return None;
@@ -345,7 +351,10 @@ impl Gather {
                 Some(Reason::Heal)
             }
             State::Ok(Said { stored: Some(stored), .. }) => (stored.head != *head).then_some(Reason::Repair),
-            State::Ok(_) => (self.grave.as_ref() != Some(head)).then_some(Reason::Repair),
+            State::Ok(_) => {
+                let is_reaped = self.is_reaped && self.grave.as_ref() == Some(head);
+                (!is_reaped).then_some(Reason::Repair)
+            }
             State::Waiting | State::Failed(_) => None,
         }
     }

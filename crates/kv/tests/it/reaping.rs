@@ -334,6 +334,27 @@ fn a_read_shows_nothing_that_the_grave_has_deleted() {
     assert_eq!((repaired, out.len()), (vec![B], 1), "who has nothing is left alone: {out:?}");
 }
 
+/// A primary whose disk was lost after others had promised has no grave, and refuses what it does not have. Were it taken for one that has
+/// reaped, the tombstone would neither come back to it nor ever go.
+#[test]
+fn who_has_lost_a_promised_tombstone_is_sent_it() {
+    for reaped in [false, true] {
+        let mut bench = bench();
+        bench.bury(&tombstone(), reaped);
+        let mut get = Get::new(GetRequest::new(bucket(), bench.key.clone()));
+        let answer = |from, stored: Option<Stored>| Event::Answer { from, result: Ok(Answer::Read(stored)) };
+        drop(bench.step(|turn| get.step(Event::Start, turn)));
+        drop(bench.step(|turn| get.step(read(Some(&tombstone())), turn)));
+        drop(bench.step(|turn| get.step(answer(B, Some(tombstone())), turn)));
+        let (out, _) = bench.step(|turn| get.step(answer(C, None), turn));
+        let is_sent = |action: &Action| match action {
+            Action::Ask { to: C, ask: Ask::Merge { head, .. } } => *head == tombstone().head,
+            _ => false,
+        };
+        assert_eq!(out.iter().any(is_sent), !reaped, "{out:?}");
+    }
+}
+
 #[test]
 fn a_tombstone_that_all_have_is_proposed() {
     let proposes = |out: &[Action]| out.iter().any(|action| matches!(action, Action::Propose { .. }));

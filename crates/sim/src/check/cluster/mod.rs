@@ -345,7 +345,9 @@ impl Checks {
                     let history = self.history.key(&question.key);
                     let seen = history.into_iter().flat_map(|history| history.seen_in(context));
                     seen.for_each(|number| self.reached.on_merged(number, from));
-                    if !self.has_ended(&question.key, question.ends_ms) {
+                    if self.has_ended(&question.key, question.ends_ms) {
+                        self.promises[from].end(&question.key, context);
+                    } else {
                         self.promises[from].promise(&question.key, context);
                     }
                 }
