@@ -172,6 +172,8 @@ impl Shard {
             self.hints.rounds.iter().filter(|(_, round)| due(round)).map(|(&node, _)| node).collect();
         for node in due {
             if self.peers.is_up(node) || self.is_gone(node) {
+                // It is this one that was due: or each round would have another behind it.
+                self.hints.rounds.entry(node).or_default().again = None;
                 self.bring_hints(node);
             }
         }

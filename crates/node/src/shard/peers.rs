@@ -390,6 +390,9 @@ impl Shard {
         peer.asked = None;
         peer.stale = false;
         let restarted = life.is_some() && peer.life.is_some() && life != peer.life;
+        // An answer does not say of which process it is: it may come late, and the process that has taken the place of the one that stopped
+        // would never be chosen. Who stops asks all that can be reached, too.
+        let load = load.filter(|load| life.is_some() || *load != Load::STOPPING);
         peer.note_load(load.unwrap_or(peer.load), restarted);
         peer.life = life.or(peer.life);
         let change = match std::mem::replace(&mut peer.up, true) {

@@ -40,6 +40,22 @@ fn nobody_asks_a_node_that_stops() {
     assert!(cluster.idle());
 }
 
+/// It says that it stops, and not which process it is.
+#[test]
+fn a_late_answer_of_the_process_before_says_nothing_of_the_next() {
+    let data = folder();
+    let mut cluster = five(&data);
+    let up = |cluster: &Cluster| cluster.nodes[0].as_ref().unwrap().stats().peers_up;
+    cluster.kill(1);
+    cluster.start(1);
+    cluster.pass(Duration::from_secs(3));
+    assert_eq!(up(&cluster), 4);
+    let late = PeerMessage::Answer { id: AskId(0), result: Ok(kv::Answer::Merged), load: Load::STOPPING };
+    cluster.deliver(1, 0, &late);
+    cluster.pass(Duration::from_secs(3));
+    assert_eq!(up(&cluster), 4);
+}
+
 #[test]
 fn what_comes_meanwhile_is_done_and_puts_the_end_off() {
     let data = folder();

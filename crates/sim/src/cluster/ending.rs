@@ -39,6 +39,8 @@ const COMPARISON_MAX: Duration = Duration::from_secs(60);
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
 /// What a quiet cluster may take to finish what the last read has begun.
 const REST: Duration = Duration::from_secs(2);
+/// How long what a node has begun by itself may wait for an answer that was lost: it has ten seconds, as clients here have less.
+const DEADLINE_MAX: Duration = Duration::from_secs(12);
 /// How often memory is looked at, in ticks.
 const BOUNDS_EVERY: u64 = 20;
 
@@ -161,8 +163,16 @@ impl World {
                     self.ending.strays = false;
                     self.enter(if self.plan.ttl.is_some() { Phase::Ends } else { Phase::LastConvergence });
                 } else {
-                    self.check_bounds(true)?;
-                    self.enter(Phase::Listing);
+                    match self.check_bounds(true) {
+                        Err(_) if now < self.ending.began + DEADLINE_MAX => {
+                            self.ending.strays = false;
+                            self.phase = Phase::Rest(now + ROUND_PAUSE * 5);
+                        }
+                        verdict => {
+                            verdict?;
+                            self.enter(Phase::Listing);
+                        }
+                    }
                 }
             }
             Phase::Listing if self.list_all()? => self.enter(Phase::Searching),
