@@ -1,7 +1,7 @@
 //! Runs against real servers of other stores, which are started here and must be found by name: redis-server and redis-cli, etcd. A Cassandra must be
 //! there: its address is told.
 //!
-//!     cargo test -p bench --features redis,etcd --test peers -- --ignored --test-threads 1
+//!     cargo test -p bench --features redis,etcd --test peers -- --ignored --test-threads 4
 //!     ANNULET_CASSANDRA=127.0.0.1:9042 cargo test -p bench --features cassandra --test peers -- --ignored
 
 #![cfg(any(feature = "redis", feature = "etcd", feature = "cassandra"))]
