@@ -64,10 +64,10 @@ struct Round {
     again: Option<Monotonic>,
     /// Whether something was delivered or tried in this round.
     tried: bool,
-    /// Whether a hint was kept since the round began.
+    /// Whether a hint was kept since the last round began.
     kept: bool,
-    /// Whether one was kept shortly before: a scan sees only what may be acknowledged, so this one may miss it.
-    recent: bool,
+    /// What was written with hints when the round began, and could not be acknowledged yet: its scan sees only what may be.
+    unseen: Option<Seq>,
 }
 
 /// The hints of all peers.
@@ -155,11 +155,12 @@ impl Shard {
 
     /// Begins to bring a peer's hints home.
     pub(super) fn bring_hints(&mut self, node: NodeId) {
+        let (written, acknowledged) = (self.store.last_written(), self.store.acknowledged());
         let round = self.hints.rounds.entry(node).or_default();
         if !round.active {
-            // A round that was due stays due.
-            let recent = round.kept || round.again.is_some();
-            *round = Round { active: true, recent, under_way: round.under_way, ..Round::default() };
+            let with_hints = if round.kept { Some(written) } else { round.unseen };
+            let unseen = with_hints.filter(|seq| *seq > acknowledged);
+            *round = Round { active: true, unseen, under_way: round.under_way, ..Round::default() };
             self.scan_hints(node, Bytes::from(key::hints(node.0).start));
         }
     }
@@ -172,8 +173,6 @@ impl Shard {
             self.hints.rounds.iter().filter(|(_, round)| due(round)).map(|(&node, _)| node).collect();
         for node in due {
             if self.peers.is_up(node) || self.is_gone(node) {
-                // It is this one that was due: or each round would have another behind it.
-                self.hints.rounds.entry(node).or_default().again = None;
                 self.bring_hints(node);
             }
         }
@@ -322,8 +321,8 @@ impl Shard {
     fn end_round(&mut self, node: NodeId) {
         let again = self.config.clock.now() + PAUSE;
         let round = self.hints.rounds.entry(node).or_default();
-        let more =
-            round.tried || round.kept || round.recent || !round.waiting.is_empty() || round.next.is_some();
-        *round = Round { under_way: round.under_way, again: more.then_some(again), ..Round::default() };
+        let &mut Round { tried, kept, unseen, under_way, .. } = round;
+        let more = tried || kept || unseen.is_some() || !round.waiting.is_empty() || round.next.is_some();
+        *round = Round { under_way, kept, unseen, again: more.then_some(again), ..Round::default() };
     }
 }
