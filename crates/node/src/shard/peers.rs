@@ -8,7 +8,7 @@
 //! 2. The others are asked in turn, a few every [`QUIET_EVERY`]: what an idle node costs is its wake-ups, and each question is two.
 //!    Those that are down are asked in turn as well, a few every [`PING_EVERY`].
 //! 3. Whoever is said to be down ([`Shard::doubt`]), or speaks as another process than before, is asked at once.
-//! 4. Whoever says that it stops ([`Load::STOPPING`]) is not chosen any more, and answers what it was asked: it *can be reached* until
+//! 4. Whoever says that it stops ([`Load::STOPPING`]), in a message that names its process, is not chosen any more, and answers what it was asked: it *can be reached* until
 //!    its link is down, and counts for nobody's quorum.
 //!
 //! Invariant: silence counts from a question, so whoever is asked seldom is not the sooner taken for silent.

@@ -13,6 +13,10 @@ fn is_drained(cluster: &Cluster, node: usize) -> bool {
     cluster.nodes[node].as_ref().unwrap().is_drained()
 }
 
+fn peers_up(cluster: &Cluster, node: usize) -> usize {
+    cluster.nodes[node].as_ref().unwrap().stats().peers_up
+}
+
 fn begin_stop(cluster: &mut Cluster, node: usize) {
     cluster.nodes[node].as_mut().unwrap().begin_stop();
     cluster.run();
@@ -34,8 +38,7 @@ fn nobody_asks_a_node_that_stops() {
     // Another process of it is one like any other.
     cluster.start(1);
     cluster.pass(Duration::from_secs(3));
-    let up = |node: usize| cluster.nodes[node].as_ref().unwrap().stats().peers_up;
-    assert_eq!([0, 1, 2].map(up), [4; 3]);
+    assert_eq!([0, 1, 2].map(|node| peers_up(&cluster, node)), [4; 3]);
     assert!((0..12).any(|key| !cluster.has(1, &format!("k{key}")).is_empty()), "it gets what it missed");
     assert!(cluster.idle());
 }
@@ -45,15 +48,14 @@ fn nobody_asks_a_node_that_stops() {
 fn a_late_answer_of_the_process_before_says_nothing_of_the_next() {
     let data = folder();
     let mut cluster = five(&data);
-    let up = |cluster: &Cluster| cluster.nodes[0].as_ref().unwrap().stats().peers_up;
     cluster.kill(1);
     cluster.start(1);
     cluster.pass(Duration::from_secs(3));
-    assert_eq!(up(&cluster), 4);
+    assert_eq!(peers_up(&cluster, 0), 4);
     let late = PeerMessage::Answer { id: AskId(0), result: Ok(kv::Answer::Merged), load: Load::STOPPING };
     cluster.deliver(1, 0, &late);
     cluster.pass(Duration::from_secs(3));
-    assert_eq!(up(&cluster), 4);
+    assert_eq!(peers_up(&cluster, 0), 4);
 }
 
 #[test]

@@ -88,27 +88,28 @@ mod tests {
     use super::*;
     use crate::check::tests::{bucket, key, object_of};
 
-    fn head(number: u64) -> Option<Bytes> {
+    fn head(number: u64) -> Bytes {
         let mut head = Vec::new();
         object_of(&[(number, number)]).head().encode(&mut head);
-        Some(head.into())
+        head.into()
     }
 
-    fn copies(heads: [Option<Bytes>; 3]) -> Copies {
-        Copies(heads.into_iter().enumerate().collect())
+    /// What three nodes have, each the write with this number.
+    fn copies(numbers: [Option<u64>; 3]) -> Copies {
+        Copies(numbers.map(|number| number.map(head)).into_iter().enumerate().collect())
     }
 
     #[test]
     fn what_came_home_since_makes_copies_others() {
         let name = KeyName::of(&bucket(b"b"), &key());
-        let all = |number| copies([head(number), head(number), head(number)]);
+        let all = |number| copies([Some(number); 3]);
         let mut reaped = Reaped::default();
         assert!(all(1).are_as(&all(1), &name, &reaped));
         assert!(!all(2).are_as(&all(1), &name, &reaped), "a hint has come home, and nodes compare");
-        assert!(!copies([None, None, None]).are_as(&all(1), &name, &reaped), "it was lost");
+        assert!(!copies([None; 3]).are_as(&all(1), &name, &reaped), "it was lost");
 
-        reaped.on_removed(&name, &head(1).unwrap(), 1);
-        assert!(copies([None, head(1), None]).are_as(&all(1), &name, &reaped), "it was reaped");
+        reaped.on_removed(&name, &head(1), 1);
+        assert!(copies([None, Some(1), None]).are_as(&all(1), &name, &reaped), "it was reaped");
         assert!(!all(2).are_as(&all(1), &name, &reaped));
     }
 }
