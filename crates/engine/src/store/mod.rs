@@ -5,6 +5,7 @@
 //!
 //! * `write.rs`: a batch goes to the journal's open group and to the memtable; `condition.rs`: if keys have the versions
 //!   that the caller knows; `index.rs`: with index entries beside it; `load.rs`: a sorted load goes past the memtable.
+//! * `freeze.rs`: the memtable is put aside when it is full, or the journal has much that no table has.
 //! * `lookup.rs`: HEAD and GET, resumable.
 //! * `maintenance/`: flushes, merges, the next segment, the manifest; one at a time of each kind.
 //! * `checkpoint.rs`: what the owner keeps beside the ledger is kept with each flush.
@@ -23,6 +24,7 @@ mod checkpoint;
 mod close;
 mod condition;
 mod destroy;
+mod freeze;
 mod index;
 mod load;
 mod lookup;

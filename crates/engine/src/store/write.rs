@@ -6,11 +6,11 @@
 //! 4. Put each entry into the memtable: at once visible to read-modify-writes, not yet acknowledged. It comes into the
 //!    memtable's order with others, when enough have gathered or somebody asks for a snapshot; where others read, when the
 //!    turn ends.
-//! 5. Freeze the memtable if it is full.
+//! 5. Freeze the memtable if it is full (`freeze.rs`).
 //!
 //! The disk comes later, when the turn ends ([`Store::turn`]).
 
-use super::{Durability, Frozen, Store};
+use super::{Durability, Store};
 use crate::drops::{DROPS_MAX, RangeDrop};
 use crate::entry::{
     ENTRY_PREFIX_BYTES_MAX, Entry, HEAD_BYTES_MAX, KEY_BYTES_MAX, Location, Seq, VALUE_BYTES_MAX,
@@ -99,11 +99,7 @@ impl Store {
             let more = if index < last { record::FLAG_MORE } else { 0 };
             self.apply(write, more);
         }
-        if self.memtable.bytes() >= self.options.memtable_bytes_max
-            && self.frozen.len() < MEMTABLES_FROZEN_MAX
-        {
-            self.freeze();
-        }
+        self.freeze_if_full();
         Ok(self.writer.last_seq())
     }
 
@@ -124,9 +120,7 @@ impl Store {
         if base::planted!(NoBackPressure) {
             return Ok(());
         }
-        if self.frozen.len() >= MEMTABLES_FROZEN_MAX
-            && self.memtable.bytes() >= self.options.memtable_bytes_max
-        {
+        if self.frozen.len() >= MEMTABLES_FROZEN_MAX && self.is_memtable_full() {
             let limit = self.options.memtable_bytes_max * (MEMTABLES_FROZEN_MAX + 1);
             return Err(Error::Full { what: "the memory of unflushed heads", limit });
         }
@@ -267,23 +261,8 @@ impl Store {
             let first_jsn = self.writer.next_jsn();
             Arc::make_mut(&mut self.segments).push(Segment { id, file, first_jsn, index: None });
             self.accounts.begin(id);
+            self.freeze_if_long();
         }
-    }
-
-    /// Puts the full memtable aside for its flush. Its records must be durable before a table may speak of
-    /// them: they are synced, beside other writes where nobody waits for that.
-    pub(super) fn freeze(&mut self) {
-        self.memtable.link();
-        let next = self.next_memtable();
-        let full = std::mem::replace(&mut self.memtable, next);
-        self.frozen.push_back(Frozen {
-            reader: full.reader(),
-            last_seq: self.writer.last_seq(),
-            end: self.writer.position(),
-            end_jsn: self.writer.next_jsn(),
-            end_account: self.accounts.of(self.writer.active().0),
-        });
-        self.writer.want_durable();
     }
 }
 

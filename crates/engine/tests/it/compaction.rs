@@ -152,6 +152,30 @@ fn accounts_are_exact() {
     assert_eq!(stats.journal_dead_bytes, written - used, "{stats:?}");
 }
 
+/// Large values fill many segments before their entries fill a memtable: these are flushed all the same, or neither would a compaction
+/// touch them nor a start do without them.
+#[test]
+fn a_memtable_pins_few_segments() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { memtable_bytes_max: 1 << 20, ..small() };
+    let (keys, mut model) = (20u64, Model::new());
+    let mut store = open(folder.path(), &options);
+    for n in 0..4_000u64 {
+        let (key, value) = (format!("key-{:06}", n % keys).into_bytes(), vec![n as u8; 8 << 10]);
+        store.put(&key, b"", &value).unwrap();
+        model.insert(key, value);
+    }
+    let segment = options.segment_bytes_target;
+    let journal = store.store().stats().journal_bytes;
+    assert!(journal < 10 * segment, "{} segments of some 500 are there", journal / segment);
+    // Without a clean stop: a start reads what no table has.
+    drop(store);
+    let mut store = open(folder.path(), &options);
+    let unflushed = store.report().replayed * (8 << 10);
+    assert!(unflushed <= 5 * segment, "{} segments were in no table", unflushed / segment);
+    check(&mut store, &model, keys);
+}
+
 /// Deletions and values that are inline leave nothing behind in the journal once they are in tables.
 #[test]
 fn a_log_without_values_goes() {

@@ -8,7 +8,8 @@ use crate::store::Store;
 use base::spawn::Outcome;
 use base::{Disk, Job, Progress};
 
-/// The next one is made when the one in use is full by one part in so many: late, since it takes memory from then on.
+/// The next one is made when the one in use is full by one part in so many, or the next segment ends it: late, since it takes memory from
+/// then on.
 const FULL_SHARE: usize = 2;
 
 /// Makes a memtable.
@@ -27,8 +28,10 @@ impl Job for MakeMemtable {
 impl Store {
     pub(super) fn want_memtable(&mut self) {
         let bytes_max = self.options.memtable_bytes_max;
-        let is_due = self.memtable.bytes() >= bytes_max / FULL_SHARE;
-        if is_due && self.maintenance.memtable.is_none() && self.maintenance.closing.is_none() {
+        if self.maintenance.memtable.is_some() || self.maintenance.closing.is_some() {
+            return;
+        }
+        if self.memtable.bytes() >= bytes_max / FULL_SHARE || self.is_nearly_long() {
             let outcome = Outcome::new();
             self.spawn.spawn(Box::new(MakeMemtable { bytes_max, outcome: outcome.clone() }));
             self.maintenance.memtable = Some(outcome);
