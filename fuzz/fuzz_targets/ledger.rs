@@ -2,6 +2,7 @@
 #![no_main]
 
 use engine::Entry;
+use engine::journal::record::Kind;
 use engine::journal::segment::Heads;
 use libfuzzer_sys::fuzz_target;
 use object::key;
@@ -26,5 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
         entry.encode(&mut again);
         assert_eq!(Entry::decode(&again).ok(), Some(entry));
     }
-    let _ = Heads::new(bytes).take(1 << 16).count();
+    for kind in [Kind::Heads, Kind::HeadsV1] {
+        let _ = Heads::new(kind, bytes).take(1 << 16).count();
+    }
 });

@@ -267,8 +267,8 @@ impl Check<'_> {
         if start >= SEGMENT_HEADER_BYTES as u64 && start.is_multiple_of(record::ALIGN as u64) {
             let mut scanner = Scanner::new(source.file, source.len, source.segment, start);
             while let Some(Scanned::Record(record)) = scanner.next(self.disk)? {
-                if record.header().kind == Kind::Heads {
-                    for head in Heads::new(&record.value()) {
+                if record.header().kind.is_heads() {
+                    for head in Heads::new(record.header().kind, &record.value()) {
                         Entry::decode(head?.entry)?;
                         heads += 1;
                     }

@@ -72,10 +72,10 @@ impl SegmentReader {
     fn next_heads(&mut self, disk: &mut dyn Disk) -> Result<Option<Vec<Listed>>, Error> {
         loop {
             match self.scanner.next(disk)? {
-                Some(Scanned::Record(record)) if record.header().kind == Kind::Heads => {
+                Some(Scanned::Record(record)) if record.header().kind.is_heads() => {
                     let value = record.value();
                     let mut chunk = Vec::new();
-                    for head in Heads::new(&value) {
+                    for head in Heads::new(record.header().kind, &value) {
                         let head = head?;
                         let (key, entry) = (value.slice_ref(head.key), value.slice_ref(head.entry));
                         chunk.push(Listed { key, seq: head.seq, entry, other: None });

@@ -60,12 +60,14 @@ pub enum Kind {
     /// Begins every append; the head is the position before which all was synced when it was written
     /// ([`durable_mark`](super::segment::durable_mark)).
     GroupMark = 8,
-    /// A part of a sealed segment's block of heads.
-    Heads = 9,
+    /// A part of a sealed segment's block of heads, as it was written first: each with its whole seq.
+    HeadsV1 = 9,
     /// Ends a sealed segment.
     Seal = 10,
     /// Says where the records of a compacted segment stand.
     Index = 11,
+    /// A part of a sealed segment's block of heads.
+    Heads = 12,
 }
 
 impl Kind {
@@ -80,16 +82,22 @@ impl Kind {
             CommitMark,
             TruncateMark,
             GroupMark,
-            Heads,
+            HeadsV1,
             Seal,
             Index,
+            Heads,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
 
     /// Whether the record has a jsn of its own. The others carry the next record's.
     pub fn is_numbered(self) -> bool {
-        !matches!(self, Kind::GroupMark | Kind::Heads | Kind::Seal | Kind::Index)
+        !(matches!(self, Kind::GroupMark | Kind::Seal | Kind::Index) || self.is_heads())
+    }
+
+    /// Whether it is a part of a block of heads.
+    pub fn is_heads(self) -> bool {
+        matches!(self, Kind::Heads | Kind::HeadsV1)
     }
 
     /// The jsn of the record after one of this kind that says `jsn`.

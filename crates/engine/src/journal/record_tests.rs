@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const SEGMENT: SegmentId = SegmentId(7);
 const OFFSET: u64 = 64;
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 12] = [
     Kind::Data,
     Kind::Delete,
     Kind::RangeDrop,
@@ -19,8 +19,10 @@ const KINDS: [Kind; 10] = [
     Kind::CommitMark,
     Kind::TruncateMark,
     Kind::GroupMark,
-    Kind::Heads,
+    Kind::HeadsV1,
     Kind::Seal,
+    Kind::Index,
+    Kind::Heads,
 ];
 
 fn sample(kind: Kind) -> Vec<u8> {
@@ -55,12 +57,13 @@ fn golden_kinds_and_header_checksums() {
 }
 
 #[rustfmt::skip]
-const GOLDEN_KINDS: [(u8, u32); 10] = [
+const GOLDEN_KINDS: [(u8, u32); 12] = [
     (1, 0x4A69_CAFB),    (2, 0x0C82_BBA6),
     (3, 0x3124_6B6D),    (4, 0x8154_591C),
     (5, 0xBCF2_89D7),    (6, 0xFA19_F88A),
     (7, 0xC7BF_2841),    (8, 0x9F15_EA99),
     (9, 0xA2B3_3A52),    (10, 0xE458_4B0F),
+    (11, 0xD9FE_9BC4),    (12, 0x698E_A9B5),
 ];
 
 #[test]
@@ -137,7 +140,7 @@ fn forged(change: impl Fn(&mut [u8])) -> Vec<u8> {
 
 #[test]
 fn a_good_checksum_does_not_make_a_newer_format_ours() {
-    let kind = forged(|bytes| bytes[16] = 12);
+    let kind = forged(|bytes| bytes[16] = 13);
     assert_eq!(parse(&kind, SEGMENT, OFFSET), Err(ParseError::Unknown("record kind")));
     for at in [17, 18, 19] {
         let flag = forged(|bytes| bytes[at] |= 0x80);

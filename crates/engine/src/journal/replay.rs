@@ -242,7 +242,7 @@ impl Replay {
                 self.next_jsn = self.next_jsn.max(Some(record.header().jsn));
                 self.next_seq = self.next_seq.max(kind.seq_after(record.header().seq));
             }
-            Kind::Heads | Kind::Index => {
+            Kind::Heads | Kind::HeadsV1 | Kind::Index => {
                 current.heads_at.get_or_insert(record.offset);
             }
             Kind::Seal => current.sealed = true,
@@ -261,7 +261,7 @@ impl Replay {
     fn on_fault(&mut self, fault: Fault) -> Verdict {
         let durable = self.durable;
         let current = self.current();
-        if fault.remains.as_ref().is_some_and(|remains| remains.header.kind == Kind::Heads) {
+        if fault.remains.as_ref().is_some_and(|remains| remains.header.kind.is_heads()) {
             current.heads_at.get_or_insert(fault.from);
         }
         let derived = fault.derived || current.heads_at.is_some();

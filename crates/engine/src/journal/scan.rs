@@ -260,7 +260,7 @@ impl Scanner {
 const ZEROS: [u8; ALIGN] = [0; ALIGN];
 
 fn is_derived(kind: Kind) -> bool {
-    matches!(kind, Kind::Heads | Kind::Index | Kind::Seal)
+    kind.is_heads() || matches!(kind, Kind::Index | Kind::Seal)
 }
 
 /// The seal of a sealed segment, found from the end of the file; `None` if there is no good one.

@@ -259,6 +259,8 @@ pub fn parse_trailer(bytes: &[u8], segment: SegmentId) -> Option<u64> {
 pub struct SealBuilder {
     full: Vec<(Vec<u8>, u32)>,
     open: Vec<u8>,
+    /// Of the last head in `open`.
+    last_seq: Seq,
     full_bytes: usize,
     seal: Seal,
     index: Option<Vec<u8>>,
@@ -303,11 +305,13 @@ impl SealBuilder {
         if self.open.is_empty() {
             self.open.reserve(HEADER_BYTES + HEADS_CHUNK_BYTES);
             self.open.extend_from_slice(&[0; HEADER_BYTES]);
+            self.last_seq = Seq(0);
         }
         let out = &mut self.open;
         put_varint(out, key.len() as u64);
         out.extend_from_slice(key);
-        put_varint(out, seq.0);
+        put_varint(out, step(self.last_seq, seq));
+        self.last_seq = seq;
         put_varint(out, entry.iter().map(|part| part.len() as u64).sum());
         for part in entry {
             out.extend_from_slice(part);
@@ -398,16 +402,29 @@ pub struct Head<'a> {
     pub entry: &'a [u8],
 }
 
+/// The way from a seq to the next one: mostly one up, and after a compaction whichever, so a sign goes below the number.
+fn step(from: Seq, to: Seq) -> u64 {
+    let difference = to.0.wrapping_sub(from.0) as i64;
+    ((difference << 1) ^ (difference >> 63)) as u64
+}
+
+/// Where a [`step`] leads.
+fn after_step(from: Seq, step: u64) -> Seq {
+    Seq(from.0.wrapping_add((step >> 1) ^ (step & 1).wrapping_neg()))
+}
+
 /// Goes through the entries of one heads record's value, in the order of their records.
 #[derive(Clone, Debug)]
 pub struct Heads<'a> {
     rest: &'a [u8],
+    /// Of the entry before, if seqs are steps.
+    last_seq: Option<Seq>,
 }
 
 impl<'a> Heads<'a> {
-    /// The entries of `value`.
-    pub fn new(value: &'a [u8]) -> Heads<'a> {
-        Heads { rest: value }
+    /// The entries of `value`, of a record of this kind.
+    pub fn new(kind: Kind, value: &'a [u8]) -> Heads<'a> {
+        Heads { rest: value, last_seq: (kind != Kind::HeadsV1).then_some(Seq(0)) }
     }
 
     fn take_bytes(&mut self) -> Option<&'a [u8]> {
@@ -419,7 +436,9 @@ impl<'a> Heads<'a> {
 
     fn take_head(&mut self) -> Option<Head<'a>> {
         let key = self.take_bytes()?;
-        let seq = Seq(get_varint(&mut self.rest)?);
+        let number = get_varint(&mut self.rest)?;
+        let seq = self.last_seq.map_or(Seq(number), |last| after_step(last, number));
+        self.last_seq = self.last_seq.and(Some(seq));
         let entry = self.take_bytes()?;
         Some(Head { key, seq, entry })
     }

@@ -6,6 +6,7 @@ use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::Error;
 use base::Rng;
 use base::rng::SplitMix64;
+use proptest::prelude::*;
 
 const SEGMENT: SegmentId = SegmentId(0x1F);
 
@@ -99,20 +100,46 @@ fn prefix(jsn: u64, head: &[u8]) -> Vec<u8> {
 fn golden_seal() {
     let mut builder = SealBuilder::new();
     builder.push(Jsn(10), Seq(20), b"key", &[&prefix(10, b"head"), b"head", b""]);
+    builder.push(Jsn(11), Seq(18), b"oth", &[&prefix(11, b"head"), b"head"]);
     builder.count(Jsn(12), Seq(19));
     let end = builder.finish(SEGMENT, 0x100);
     assert_eq!(end.parts.len(), 2);
     let heads = record::parse(&end.parts[0], SEGMENT, 0x100).unwrap();
     assert_eq!((heads.kind, heads.jsn, heads.seq), (Kind::Heads, Jsn(13), Seq(0)));
-    assert_eq!(heads.value, b"\x03key\x14\x09\x01\x0A\x40\x64\x04head");
+    assert_eq!(
+        heads.value,
+        b"\x03key\x28\x09\x01\x0A\x40\x64\x04head\x03oth\x03\x09\x01\x0B\x40\x64\x04head"
+    );
     let seal = record::parse(&end.parts[1], SEGMENT, end.seal_offset).unwrap();
     assert_eq!((seal.kind, seal.jsn, seal.seq), (Kind::Seal, Jsn(13), Seq(0)));
-    let fields = [10u64, 13, 19, 20, 2, 1, 0x100];
+    let fields = [10u64, 13, 18, 20, 3, 2, 0x100];
     assert_eq!(seal.head, fields.map(u64::to_le_bytes).concat());
     assert_eq!(Seal::from_record(&seal).unwrap(), end.seal);
     assert_eq!(end.parts[1][end.parts[1].len() - TRAILER_BYTES..], encode_trailer(SEGMENT, end.seal_offset));
     let written: usize = end.parts.iter().map(|part| part.len()).sum();
     assert_eq!(end.end, 0x100 + written as u64);
+}
+
+#[test]
+fn heads_with_whole_seqs_are_read() {
+    let mut heads = Heads::new(Kind::HeadsV1, b"\x03key\x14\x02ab\x00\x13\x00");
+    assert_eq!(heads.next().unwrap().unwrap(), Head { key: b"key", seq: Seq(20), entry: b"ab" });
+    assert_eq!(heads.next().unwrap().unwrap(), Head { key: b"", seq: Seq(19), entry: b"" });
+    assert_eq!(heads.next(), None);
+}
+
+proptest! {
+    #[test]
+    fn seqs_go_any_way(seqs in prop::collection::vec(any::<u64>(), 1..50)) {
+        let mut builder = SealBuilder::new();
+        for (jsn, seq) in (0..).zip(&seqs) {
+            builder.push(Jsn(jsn), Seq(*seq), b"", &[b""]);
+        }
+        let end = builder.finish(SEGMENT, 64);
+        let record = record::parse(&end.parts[0], SEGMENT, 64).unwrap();
+        let found: Vec<u64> = Heads::new(record.kind, record.value).map(|head| head.unwrap().seq.0).collect();
+        prop_assert_eq!(found, seqs);
+    }
 }
 
 #[test]
@@ -131,7 +158,7 @@ fn many_heads_come_in_chunks_and_in_order() {
     let (mut at, mut jsn) = (4096, 0);
     for part in &end.parts[..3] {
         let record = record::parse(part, SEGMENT, at).unwrap();
-        for found in Heads::new(record.value) {
+        for found in Heads::new(record.kind, record.value) {
             let found = found.unwrap();
             let entry = Entry::decode(found.entry).unwrap();
             assert_eq!((entry.jsn, found.seq, entry.head), (Jsn(jsn), Seq(jsn + 7), &head[..]));
@@ -149,7 +176,7 @@ fn random_bytes_as_heads_end() {
     for _ in 0..10_000 {
         let len = usize::try_from(rng.below(60)).unwrap();
         let bytes: Vec<u8> = (0..len).map(|_| rng.below(16) as u8).collect();
-        let found: Vec<_> = Heads::new(&bytes).collect();
+        let found: Vec<_> = Heads::new(Kind::Heads, &bytes).collect();
         assert!(found.len() <= len);
         if let Some(bad) = found.iter().position(Result::is_err) {
             assert_eq!(bad, found.len() - 1, "nothing follows nonsense");

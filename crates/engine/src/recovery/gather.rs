@@ -148,8 +148,8 @@ impl Gather {
         let mut seen = 0;
         loop {
             match scanner.next(disk)? {
-                Some(Scanned::Record(record)) if record.header().kind == Kind::Heads => {
-                    for head in Heads::new(&record.value()) {
+                Some(Scanned::Record(record)) if record.header().kind.is_heads() => {
+                    for head in Heads::new(record.header().kind, &record.value()) {
                         let Ok(head) = head else { return Ok(false) };
                         let Ok(entry) = Entry::decode(head.entry) else { return Ok(false) };
                         self.add(head.key, head.seq, &entry, head.entry);
