@@ -78,6 +78,7 @@ pub struct Stats {
     heals_failed: u64,
     hints: u64,
     hints_home: u64,
+    hint_rounds: u64,
     hints_lost: u64,
     handoffs: u64,
     bounced: u64,
@@ -233,6 +234,7 @@ impl Stats {
         self.heals_failed += counters.heals_failed;
         self.hints += counters.hints;
         self.hints_home += counters.hints_home;
+        self.hint_rounds += counters.hint_rounds;
         self.hints_lost += counters.hints_lost;
         self.handoffs += counters.handoffs;
         self.bounced += counters.bounced;

@@ -162,6 +162,7 @@ impl Shard {
             let with_hints = if round.kept { Some(written) } else { round.unseen };
             let unseen = with_hints.filter(|seq| *seq > acknowledged);
             *round = Round { active: true, unseen, under_way: round.under_way, ..Round::default() };
+            self.counters.hint_rounds += 1;
             self.scan_hints(node, Bytes::from(key::hints(node.0).start));
         }
     }

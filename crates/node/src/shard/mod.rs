@@ -222,6 +222,8 @@ pub struct ShardCounters {
     pub handoffs: u64,
     /// Hints that are home.
     pub hints_home: u64,
+    /// Rounds through the hints of a peer.
+    pub hint_rounds: u64,
     /// Messages to other nodes that could not be sent.
     pub bounced: u64,
     /// Tombstones that a delete or a read here has proposed to reap.

@@ -103,6 +103,14 @@ fn a_node_that_was_away_gets_what_it_missed() {
     assert!(sum(|counters| counters.hints) >= 2);
     assert_eq!(sum(|counters| counters.hints), sum(|counters| counters.hints_home));
     assert!(cluster.idle());
+    // When all is home nobody looks for more.
+    let rounds = |cluster: &Cluster| -> u64 {
+        cluster.nodes.iter().flatten().map(|shard| shard.stats().counters.hint_rounds).sum()
+    };
+    let before = rounds(&cluster);
+    assert!(before > 0);
+    cluster.pass(Duration::from_secs(10));
+    assert_eq!(rounds(&cluster), before);
 }
 
 #[test]
