@@ -10,7 +10,7 @@ use crate::stats::median;
 use backends::Kind;
 use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
-use work::{Measure, generator_us, measure};
+use work::{Entrant, Measure, generator_us, measure};
 
 /// How the figures of engines are taken.
 #[derive(Args, Clone, Debug)]
@@ -81,7 +81,10 @@ const MIDDLE: Plan =
 const QUICK: Plan = Plan { bytes: 48 << 20, objects: 30_000, rounds: 1, beside: Vec::new(), remark: None };
 
 /// The engine that goes before all others, for nothing but the page cache: it is built always, and is quick.
-const GOES_BEFORE: Kind = Kind::Bitcask;
+const GOES_BEFORE: Entrant = Entrant { kind: Kind::Bitcask, has_jobs: false };
+
+/// Whose figures are ours in rows; the other one's stand beside them.
+const OURS: Entrant = Entrant { kind: Kind::Annulet, has_jobs: false };
 
 const QUICK_LEAVES_OUT: &str = "quick: 48 MiB of values, 30,000 objects at most, and one round instead of 2 GiB, a million and 3: \
     it says that all of it runs, and little of who is first";
@@ -102,8 +105,9 @@ PUT includes closing, that of a fold is by key. The 99.9th percentile and the lo
 the thread waited for a processor; to look at that takes some 3 us of each, as `memory` tells. Bytes written are what the kernel counts of the process, space is what the folder takes in the end: both by byte of
 values and heads. Everything is in the page cache; a run of `bitcask` that is not counted fills it before, since memory that a virtual machine has to be given costs
 whoever is first. Closing flushes what ours has in memory; fjall and RocksDB leave theirs to a log. WiredTiger makes two files of its log ahead,
-some 200 MB of its space. Ours is measured with jobs that run within the call that causes them, so its stalls are
-those of jobs.
+some 200 MB of its space. In rows ours runs its jobs within the call that causes them, so that each measure has its own, and its
+stalls are those of jobs. Beside it stands `annulet-jobs`, whose jobs have a thread of the store's own, as those of most others and of a node have: what puts leave to be
+done may fall into the mixed operations there.
 
 The value of a row is ours over the best of the others that keep anything; the figures of each stand beside it. Compiled without
 features, only `memory`, `bitcask` and `hash` stand there:
@@ -146,6 +150,12 @@ fn kinds() -> impl Iterator<Item = Kind> {
     Kind::ALL.into_iter().filter(|kind| kind.is_built())
 }
 
+/// All that are built, ours as both of what it can be.
+fn entrants() -> impl Iterator<Item = Entrant> {
+    let with_jobs = std::iter::once(Entrant { kind: Kind::Annulet, has_jobs: true });
+    kinds().map(|kind| Entrant { kind, has_jobs: false }).chain(with_jobs)
+}
+
 /// The row of one measure: ours over the best of the others.
 fn spec(size: &str, measure: Measure) -> Spec {
     let name = format!("{size}/{}, ours over the best", measure.name());
@@ -160,29 +170,29 @@ fn run_size(context: &Context, report: &mut Report, size: &str, value_bytes: usi
     let plan = &context.plan;
     let count = (plan.bytes / value_bytes as u64).min(plan.objects);
     let is_measured =
-        |kind: &Kind| *kind == Kind::Annulet || plan.beside.is_empty() || plan.beside.contains(kind);
-    let kinds = || kinds().filter(is_measured);
+        |it: &Entrant| it.kind == Kind::Annulet || plan.beside.is_empty() || plan.beside.contains(&it.kind);
+    let entrants = || entrants().filter(is_measured);
     let mut all: BTreeMap<(Measure, &str), Vec<f64>> = BTreeMap::new();
     // Memory that a virtual machine has not used for a while its host must supply anew: whoever is first to fill the page cache
     // would pay for that. So one goes before that is not counted.
     measure(&context.home, GOES_BEFORE, count, value_bytes, 0)?;
     for round in 0..plan.rounds {
-        for kind in kinds() {
-            for (of, value) in measure(&context.home, kind, count, value_bytes, round)? {
-                all.entry((of, kind.name())).or_default().push(value);
+        for entrant in entrants() {
+            for (of, value) in measure(&context.home, entrant, count, value_bytes, round)? {
+                all.entry((of, entrant.name())).or_default().push(value);
             }
         }
     }
     for of in Measure::ALL {
-        let values = |kind: Kind| &all[&(of, kind.name())];
-        let medians = kinds().filter_map(|kind| Some((kind, median(values(kind))?)));
-        let medians: Vec<(Kind, f64)> = medians.collect();
-        let rivals = medians.iter().filter(|(kind, _)| kind.is_kept() && *kind != Kind::Annulet);
+        let values = |entrant: Entrant| &all[&(of, entrant.name())];
+        let medians = entrants().filter_map(|entrant| Some((entrant, median(values(entrant))?)));
+        let medians: Vec<(Entrant, f64)> = medians.collect();
+        let rivals = medians.iter().filter(|(it, _)| it.kind.is_kept() && it.kind != Kind::Annulet);
         let (best, least) = rivals.min_by(|a, b| a.1.total_cmp(&b.1)).ok_or("there is no other engine")?;
-        let ours: Vec<f64> = values(Kind::Annulet).iter().map(|value| value / least).collect();
+        let ours: Vec<f64> = values(OURS).iter().map(|value| value / least).collect();
         let row =
             spec(size, of).measured(&ours).noted(format!("the best: {}; in {}", best.name(), of.unit()));
-        report.push(medians.iter().fold(row, |row, (kind, value)| row.also(kind.name(), Some(*value))))?;
+        report.push(medians.iter().fold(row, |row, (it, value)| row.also(it.name(), Some(*value))))?;
     }
     if let Some(remark) = plan.remark {
         report.remark(format!("{size}: {remark}"));
@@ -211,9 +221,9 @@ mod tests {
     #[test]
     fn every_engine_is_measured() {
         let home = tempfile::tempdir().unwrap();
-        for kind in kinds() {
-            let measured = measure(home.path(), kind, 200, 100, 0).unwrap();
-            assert_eq!(measured.len(), Measure::ALL.len(), "{}", kind.name());
+        for entrant in entrants() {
+            let measured = measure(home.path(), entrant, 200, 100, 0).unwrap();
+            assert_eq!(measured.len(), Measure::ALL.len(), "{}", entrant.name());
         }
     }
 }

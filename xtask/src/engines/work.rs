@@ -5,12 +5,13 @@ use crate::process::make_dir;
 use crate::stats::Latencies;
 use crate::workload::SplitMix;
 use crate::{Result, proc};
-use backends::{Backend, Durability, Item, Kind, Machine, Settings, What};
+use backends::{Backend, Durability, Item, Jobs, Kind, Machine, Settings, What};
 use std::fs;
 use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// About what a head of an object takes.
@@ -87,19 +88,45 @@ impl Measure {
     }
 }
 
+/// An engine as it is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entrant {
+    pub kind: Kind,
+    /// Whether flushes, merges and compactions of ours run on a thread of the store's own, as those of most others do, and not
+    /// within the call that causes them.
+    pub has_jobs: bool,
+}
+
+impl Entrant {
+    /// Its name beside others.
+    pub fn name(self) -> &'static str {
+        if self.has_jobs { "annulet-jobs" } else { self.kind.name() }
+    }
+
+    fn machine(self) -> Machine {
+        let disks = os::OsDisk::blocking().blocking_handles();
+        let machine = Machine::new(disks.clone(), os::OsClock::new(), os::OsRng::new());
+        if !self.has_jobs {
+            return machine;
+        }
+        machine.with_jobs(move || {
+            let (spawn, ended) = os::JobThreads::awaited(1, &disks())?;
+            Ok(Jobs { spawn: Arc::new(spawn), ended: Box::new(ended) })
+        })
+    }
+}
+
 /// Measures one engine on a fresh folder.
 pub fn measure(
     home: &Path,
-    kind: Kind,
+    entrant: Entrant,
     count: u64,
     value_bytes: usize,
     seed: u64,
 ) -> Result<Vec<(Measure, f64)>> {
-    let folder = make_dir(home, kind.name())?;
-    let machine =
-        Machine::new(os::OsDisk::blocking().blocking_handles(), os::OsClock::new(), os::OsRng::new());
+    let folder = make_dir(home, entrant.name())?;
     let settings = Settings { durability: Durability::None, ..Settings::default() };
-    let store = kind.open(&folder, &settings, machine)?;
+    let store = entrant.kind.open(&folder, &settings, entrant.machine())?;
     let measured = Work { store, count, rng: SplitMix::new(seed), value: vec![7; value_bytes] }.run(&folder);
     fs::remove_dir_all(&folder)?;
     measured
