@@ -176,11 +176,13 @@ fn random_bytes_as_heads_end() {
     for _ in 0..10_000 {
         let len = usize::try_from(rng.below(60)).unwrap();
         let bytes: Vec<u8> = (0..len).map(|_| rng.below(16) as u8).collect();
-        let found: Vec<_> = Heads::new(Kind::Heads, &bytes).collect();
-        assert!(found.len() <= len);
-        if let Some(bad) = found.iter().position(Result::is_err) {
-            assert_eq!(bad, found.len() - 1, "nothing follows nonsense");
-            assert_eq!(found[bad], Err(Error::Malformed("block of heads")));
+        for kind in [Kind::Heads, Kind::HeadsV1] {
+            let found: Vec<_> = Heads::new(kind, &bytes).collect();
+            assert!(found.len() <= len);
+            if let Some(bad) = found.iter().position(Result::is_err) {
+                assert_eq!(bad, found.len() - 1, "nothing follows nonsense");
+                assert_eq!(found[bad], Err(Error::Malformed("block of heads")));
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! When the memtable is put aside for its flush.
+//! When the memtable is put aside for its flush:
 //!
 //! 1. When its entries take what a memtable may: memory is bounded.
 //! 2. When a segment begins, if as much of the journal as [`Store::unflushed_segments_max`] allows is in no table yet. What no table has,
@@ -33,7 +33,7 @@ impl Store {
         }
     }
 
-    /// The same where a segment begins, if its memtable spans as many as may be unflushed.
+    /// The same where a segment begins, if the memtable spans as many as may be unflushed.
     pub(super) fn freeze_if_long(&mut self) {
         let spans_too_many = self.unflushed_segments() > self.unflushed_segments_max();
         if spans_too_many && !self.memtable.is_empty() && self.frozen.len() < MEMTABLES_FROZEN_MAX {
@@ -49,8 +49,7 @@ impl Store {
     /// Segments with records that the memtable has, the one that is written among them.
     fn unflushed_segments(&self) -> u64 {
         let from = self.frozen.back().map_or(self.manifest.replay_jsn, |last| last.end_jsn);
-        let segments = self.segments.as_slice();
-        (segments.len() - segments.partition_point(|segment| segment.first_jsn < from)) as u64
+        self.segments.iter().rev().take_while(|segment| segment.first_jsn >= from).count() as u64
     }
 
     fn unflushed_segments_max(&self) -> u64 {

@@ -41,6 +41,8 @@ const ROUND_PAUSE: Duration = Duration::from_millis(100);
 const REST: Duration = Duration::from_secs(2);
 /// How long what a node has begun by itself may wait for an answer that was lost: it has ten seconds, as clients here have less.
 const DEADLINE_MAX: Duration = Duration::from_secs(12);
+/// The pause between two looks at a cluster that rests.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How often memory is looked at, in ticks.
 const BOUNDS_EVERY: u64 = 20;
 
@@ -154,27 +156,7 @@ impl World {
                 // A hint may have come home since, or brought what the end of a later version had uncovered.
                 self.examine_all()?;
             }
-            Phase::Rest(until) if now >= until && !self.auditor.is_examining() => {
-                if !self.has_given_up_all()? {
-                    (self.ending.strays, self.ending.strayed) = (false, true);
-                    self.phase = Phase::Rest(now + ROUND_PAUSE * 5);
-                } else if std::mem::take(&mut self.ending.strayed) | !self.are_as_read() {
-                    // What has come home since copies were compared is compared, too, and read.
-                    self.ending.strays = false;
-                    self.enter(if self.plan.ttl.is_some() { Phase::Ends } else { Phase::LastConvergence });
-                } else {
-                    match self.check_bounds(true) {
-                        Err(_) if now < self.ending.began + DEADLINE_MAX => {
-                            self.ending.strays = false;
-                            self.phase = Phase::Rest(now + ROUND_PAUSE * 5);
-                        }
-                        verdict => {
-                            verdict?;
-                            self.enter(Phase::Listing);
-                        }
-                    }
-                }
-            }
+            Phase::Rest(until) if now >= until && !self.auditor.is_examining() => self.end_rest(now)?,
             Phase::Listing if self.list_all()? => self.enter(Phase::Searching),
             Phase::Listing if now > self.ending.began + CONVERGE_MAX => {
                 return Err(Violation::new("a quiet cluster lists", "it takes too long"));
@@ -184,6 +166,29 @@ impl World {
                 return Err(Violation::new("a quiet cluster is searched", "it takes too long"));
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Goes on from a rest in which all that strays was looked at, or rests on.
+    fn end_rest(&mut self, now: Monotonic) -> Verdict {
+        self.ending.strays = false;
+        if !self.has_given_up_all()? {
+            self.ending.strayed = true;
+            self.phase = Phase::Rest(now + LOOK_AGAIN);
+            return Ok(());
+        }
+        if std::mem::take(&mut self.ending.strayed) | !self.are_as_read() {
+            // What has come home since copies were compared is compared, too, and read.
+            self.enter(if self.plan.ttl.is_some() { Phase::Ends } else { Phase::LastConvergence });
+            return Ok(());
+        }
+        match self.check_bounds(true) {
+            Err(_) if now < self.ending.began + DEADLINE_MAX => self.phase = Phase::Rest(now + LOOK_AGAIN),
+            verdict => {
+                verdict?;
+                self.enter(Phase::Listing);
+            }
         }
         Ok(())
     }
