@@ -413,13 +413,13 @@ pub fn files_below(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
-/// Damages one of the blocks of keys in the largest table of a store that nobody has open.
+/// Damages the first block of the largest table of a store that nobody has open: objects are there, and what a node reads to start is behind them.
 #[allow(clippy::disallowed_methods, reason = "it does so behind the store's back")]
 pub fn damage_a_block(store: &Path) {
     let len = |file: &PathBuf| std::fs::metadata(file).unwrap().len();
     let largest = files_below(&store.join("tables")).into_iter().max_by_key(len).unwrap();
     let mut bytes = std::fs::read(&largest).unwrap();
-    let at = bytes.len() / 3;
+    let at = bytes.len() / 6;
     bytes[at] ^= 1;
     std::fs::write(&largest, bytes).unwrap();
 }
