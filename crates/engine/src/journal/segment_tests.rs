@@ -122,10 +122,13 @@ fn golden_seal() {
 
 #[test]
 fn heads_with_whole_seqs_are_read() {
-    let mut heads = Heads::new(Kind::HeadsV1, b"\x03key\x14\x02ab\x00\x13\x00");
-    assert_eq!(heads.next().unwrap().unwrap(), Head { key: b"key", seq: Seq(20), entry: b"ab" });
-    assert_eq!(heads.next().unwrap().unwrap(), Head { key: b"", seq: Seq(19), entry: b"" });
-    assert_eq!(heads.next(), None);
+    let heads: Result<Vec<_>, _> = Heads::new(Kind::HeadsV1, b"\x03key\x14\x02ab\x00\x13\x00").collect();
+    let [first, second] = [(&b"key"[..], 20, &b"ab"[..]), (b"", 19, b"")].map(|(key, seq, entry)| Head {
+        key,
+        seq: Seq(seq),
+        entry,
+    });
+    assert_eq!(heads, Ok(vec![first, second]));
 }
 
 proptest! {
@@ -137,8 +140,8 @@ proptest! {
         }
         let end = builder.finish(SEGMENT, 64);
         let record = record::parse(&end.parts[0], SEGMENT, 64).unwrap();
-        let found: Vec<u64> = Heads::new(record.kind, record.value).map(|head| head.unwrap().seq.0).collect();
-        prop_assert_eq!(found, seqs);
+        let found = Heads::new(record.kind, record.value).map(|head| Ok(head?.seq.0));
+        prop_assert_eq!(found.collect::<Result<Vec<u64>, Error>>(), Ok(seqs));
     }
 }
 

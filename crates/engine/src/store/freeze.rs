@@ -1,11 +1,13 @@
 //! When the memtable is put aside for its flush:
 //!
 //! 1. When its entries take what a memtable may: memory is bounded.
-//! 2. When a segment begins, if as much of the journal as [`Store::unflushed_segments_max`] allows is in no table yet. What no table has,
-//!    a start after a crash reads, and no compaction may touch. Objects of many kilobytes take so little of a memtable that by its bytes
-//!    alone this could be several times what lives.
+//! 2. When a segment begins, if it spans as many as [`segments_max`] allows. What no table has, a start after a crash reads, and no
+//!    compaction may touch. Objects of many kilobytes take so little of a memtable that by its bytes alone this could be several times
+//!    what lives.
 //!
-//! The second comes where a segment begins, since then all segments before it are settled by the flush, and its end is synced anyway.
+//! The second comes where a segment begins, since then all segments before it are settled by the flush, and the end of the last is synced
+//! anyway. Where no more memtables may wait, it is left for where the next segment begins. What a start replays is put aside by its bytes
+//! alone (`open/replay.rs`).
 
 use super::write::MEMTABLES_FROZEN_MAX;
 use super::{Frozen, Store};
@@ -33,11 +35,10 @@ impl Store {
         }
     }
 
-    /// The same where a segment begins, if the memtable spans as many as may be unflushed.
+    /// The same where a segment begins, if the memtable spans as many before it as may be unflushed.
     pub(super) fn freeze_if_long(&mut self) {
-        let spans_too_many = self.unflushed_segments() > self.unflushed_segments_max();
-        if spans_too_many && !self.memtable.is_empty() && self.frozen.len() < MEMTABLES_FROZEN_MAX {
-            self.freeze();
+        if self.unflushed_segments() > self.unflushed_segments_max() {
+            self.begin_flush();
         }
     }
 
@@ -54,9 +55,7 @@ impl Store {
 
     fn unflushed_segments_max(&self) -> u64 {
         let total = self.accounts.total();
-        let useful = total.bytes().saturating_sub(total.dead_bytes);
-        let share = useful / UNFLUSHED_SHARE / self.options.segment_bytes_target.max(1);
-        share.clamp(UNFLUSHED_SEGMENTS_MIN, UNFLUSHED_SEGMENTS_MAX)
+        segments_max(total.bytes().saturating_sub(total.dead_bytes), self.options.segment_bytes_target)
     }
 
     /// Puts the memtable aside for its flush. Its records must be durable before a table may speak of
@@ -73,5 +72,23 @@ impl Store {
             end_account: self.accounts.of(self.writer.active().0),
         });
         self.writer.want_durable();
+    }
+}
+
+/// How many segments a memtable may span, where the journal has so many bytes that are of use.
+fn segments_max(useful_bytes: u64, segment_bytes: u64) -> u64 {
+    let share = useful_bytes / UNFLUSHED_SHARE / segment_bytes.max(1);
+    share.clamp(UNFLUSHED_SEGMENTS_MIN, UNFLUSHED_SEGMENTS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memtable_may_span_an_eighth_of_the_journal_within_bounds() {
+        let of_segments = |segments: u64| segments_max(segments * 100, 100);
+        assert_eq!([0, 1, 16, 23, 24, 40, 64, 65, 10_000].map(of_segments), [2, 2, 2, 2, 3, 5, 8, 8, 8]);
+        assert_eq!(segments_max(u64::MAX, 0), UNFLUSHED_SEGMENTS_MAX);
     }
 }

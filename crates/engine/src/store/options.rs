@@ -22,9 +22,8 @@ pub struct Options {
     /// Values up to this many bytes are kept in the ledger beside their head. Default: 256: about the size of a
     /// head, so that a table grows by at most a factor of two, and a GET saves its journal read.
     pub inline_value_bytes_max: usize,
-    /// The memtable is flushed when its entries take this many bytes, or it spans so many segments that an eighth of the journal, 2 to 8, is in
-    /// no table. Default: 16 MiB, some 100,000 objects: in a larger
-    /// one an insert finds less of its way in the processor's caches (record 12).
+    /// The memtable is flushed when its entries take this many bytes, or when it spans an eighth of the journal, of two to eight segments
+    /// (record 83). Default: 16 MiB, some 100,000 objects: in a larger one an insert finds less of its way in the processor's caches (record 12).
     pub memtable_bytes_max: usize,
     /// A segment is ended when it would grow past this. Default: 128 MiB: its block of heads, kept in memory
     /// until then, stays around 15 MiB for values of 1 KiB.

@@ -6,7 +6,7 @@
 //! 4. Put each entry into the memtable: at once visible to read-modify-writes, not yet acknowledged. It comes into the
 //!    memtable's order with others, when enough have gathered or somebody asks for a snapshot; where others read, when the
 //!    turn ends.
-//! 5. Freeze the memtable if it is full (`freeze.rs`).
+//! 5. Freeze the memtable if it is full (`freeze.rs`), as in step 2 where a segment begins and it spans many.
 //!
 //! The disk comes later, when the turn ends ([`Store::turn`]).
 
