@@ -8,7 +8,7 @@
 //!
 //! Left out: the last synced group has no later mark that vouches for it. Damage to it looks just like a torn
 //! tail and is cut as one, unless the caller knows better ([`Source::sealed`], the `floor` of [`Replay::open`]).
-//! The next group's mark, were it only an empty group, ends that.
+//! The next mark ends that, which is that of the first group that begins after the sync.
 
 use super::fault::{Fault, Lost, Verdict, classify};
 use super::record::{self, HEADER_BYTES, Kind};

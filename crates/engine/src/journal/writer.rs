@@ -7,7 +7,8 @@
 //!
 //! Invariants
 //! * One group is under way at a time, so positions become durable in order.
-//! * A group lies in one segment and begins with a mark that says what was durable when it was handed over.
+//! * A group lies in one segment. The first of each, and any that may know more to be durable than the mark before it, begins with a
+//!   mark that says what was durable when it was handed over; without durability, most have none.
 //! * The last group of a segment is always synced: nothing in a newer segment is durable before it.
 //! * After a failed write or sync nothing more is written (fenced); what is durable stays what it was.
 //! * So many bytes at most are written without a sync, whatever the durability: a sync, for which the next group waits, has no
@@ -21,7 +22,7 @@
 //! `group.rs` is what goes to the disk at once. Making the next segment ahead of need and sealing a full one are jobs (`prepare.rs`, `seal.rs`).
 
 use super::buffer::{self, Spares};
-use super::group::{Group, InFlight};
+use super::group::{Group, InFlight, Mark, Stated};
 use super::record::{self, Kind};
 use super::seal::SealJob;
 use super::segment::{Position, SEGMENT_HEADER_BYTES, SealBuilder, SegmentId};
@@ -126,6 +127,8 @@ pub struct Writer {
     /// The end of the active segment, everything that is queued included.
     end: u64,
     heads: SealBuilder,
+    /// The active segment's last mark, if it has any.
+    stated: Option<Stated>,
     next: Option<ReadySegment>,
     open: Group,
     full: VecDeque<Group>,
@@ -182,6 +185,7 @@ impl Writer {
             durable_position: Position { segment: active.id, offset: start },
             active,
             heads: SealBuilder::new(),
+            stated: None,
             next: None,
             open,
             full: VecDeque::new(),
@@ -571,11 +575,21 @@ impl Writer {
     }
 
     fn open_group(&mut self) {
-        let before = self.open.data.len();
         self.open.offset = self.end;
-        self.open.mark = (self.next_jsn, self.next_seq);
-        self.open.begin(self.durable_position, &mut self.spares);
-        self.advance(before);
+        if self.needs_mark() {
+            let mark = Mark { jsn: self.next_jsn, seq: self.next_seq, durable: self.durable_position };
+            self.open.begin(mark, &mut self.spares);
+            self.stated = Some(Stated { durable: mark.durable, offset: self.end });
+            self.advance(0);
+        }
+    }
+
+    /// Whether the group that begins at the end is to have a mark. While a sync is under way or wanted, more may be durable when
+    /// the group is handed over than is now.
+    fn needs_mark(&self) -> bool {
+        let syncs = self.is_syncing() || self.syncs_beside || self.sync_wanted;
+        let (durable, segment) = (self.durable_position, self.active.id);
+        syncs || self.stated.is_none_or(|stated| stated.needs_another(durable, segment, self.end))
     }
 
     fn advance(&mut self, open_len_before: usize) {
@@ -594,6 +608,7 @@ impl Writer {
         last.seal = Some(std::mem::replace(&mut self.heads, SealBuilder::new()));
         self.full.push_back(last);
         self.active = self.next.take().expect("the caller has looked");
+        self.stated = None;
         self.end = SEGMENT_HEADER_BYTES as u64;
         self.open.segment = self.active.id;
         self.open.file = self.active.file;
@@ -615,8 +630,11 @@ impl Writer {
     // The mark was written when the group was opened; more may be durable by now, and the more a mark claims,
     // the less damage can be mistaken for a torn tail.
     fn submit(&mut self, mut group: Group, disk: &mut dyn Disk) {
-        if !group.data.is_empty() {
-            group.renew_mark(self.durable_position);
+        if group.renew_mark(self.durable_position)
+            && let Some(stated) = &mut self.stated
+            && (group.segment, group.offset) == (self.active.id, stated.offset)
+        {
+            stated.durable = self.durable_position;
         }
         let len = group.data.len();
         let data = group.data.freeze();

@@ -16,6 +16,7 @@ mod ends;
 mod faults;
 mod found_levels;
 mod index;
+mod marks;
 mod model;
 mod power;
 mod reading;
