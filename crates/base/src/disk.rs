@@ -224,6 +224,10 @@ pub trait Disk: Send {
     /// Reads into `buf` without waiting and tells how many bytes came: fewer than asked for at the end of the
     /// file or of what is in memory, `None` when nothing could be had without waiting.
     fn try_read(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Option<usize>;
+
+    /// Tells that these bytes will be read soon, so that they may be fetched meanwhile. Nothing is promised, and nobody is
+    /// told what became of it. It may take as long as an operation that is submitted: for jobs, tools and start-up.
+    fn will_read(&mut self, _file: FileId, _offset: u64, _len: usize) {}
 }
 
 /// Runs one operation to its end. No other operation may be under way on this handle.

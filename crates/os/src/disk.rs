@@ -20,7 +20,7 @@ use base::disk::{Completion, Disk, DiskOp, FileId, Token};
 use base::{DiskError, FastMap};
 pub use counters::{DiskCounters, DiskFigures};
 pub use files::{FILES_OPEN_MAX, files_max};
-use files::{Files, file_id};
+use files::{Files, file_id, will_read};
 use io_threads::IoThreads;
 pub use io_threads::OPS_MAX;
 use std::io;
@@ -158,6 +158,12 @@ impl Disk for OsDisk {
         let came = open.and_then(|open| self.files.try_read(&open, offset, buf));
         self.files.counters.count_try(buf.len(), came);
         came
+    }
+
+    fn will_read(&mut self, file: FileId, offset: u64, len: usize) {
+        if let Some(open) = self.find(file) {
+            will_read(&open, offset, len as u64);
+        }
     }
 }
 

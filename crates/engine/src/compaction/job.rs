@@ -457,7 +457,10 @@ impl Compaction {
         {
             return Ok(window.slice(skip..skip + len));
         }
-        let window = disk::read(disk, file, offset, len.max(READAHEAD_BYTES))?;
+        let len_read = len.max(READAHEAD_BYTES);
+        // The records that are copied ascend.
+        disk.will_read(file, offset + len_read as u64, READAHEAD_BYTES);
+        let window = disk::read(disk, file, offset, len_read)?;
         self.traffic.read += window.len() as u64;
         let bytes = window.slice(..len.min(window.len()));
         self.window = (offset, window);

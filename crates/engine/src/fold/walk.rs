@@ -2,8 +2,8 @@
 //!
 //! Heads and buckets are visited as the cursor comes upon them. Objects, and heads whose record is to be read, are
 //! gathered into a window first, by bytes and by number; the window's records are read in the order in which they
-//! lie in the journal; then its items are visited, in key order or in the order of the reads. So the disk's arm, or
-//! the page cache, goes one way through each window, and memory is bounded by it.
+//! lie in the journal, those that lie close together at once (`runs.rs`); then its items are visited, in key order or in the
+//! order of the reads. So the disk's arm, or the page cache, goes one way through each window, and memory is bounded by it.
 //!
 //! A record that is missing or damaged is counted and named, and the fold goes on. A damaged block of a table ends
 //! it: which keys were in it is not known. A fold that goes past losses leaves the block out, and says so.
@@ -12,6 +12,7 @@ use super::request::{
     BLOCKS_KEPT_MAX, Control, DAMAGED_NAMED_MAX, FoldEnd, FoldRequest, JournalCheck, Place, Visited, What,
     after_prefix,
 };
+use super::runs::Runs;
 use crate::compression::Codec;
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::{Damage, Error};
@@ -19,7 +20,6 @@ use crate::key_segments::KeySegments;
 use crate::merge::{MergeIter, Source};
 use crate::read::{RecordAt, Snapshot};
 use crate::table::Block;
-use base::disk;
 use base::{Disk, Progress};
 use bytes::Bytes;
 
@@ -57,8 +57,8 @@ pub(crate) struct FoldWalk {
 struct Window {
     /// In key order.
     items: Vec<Gathered>,
-    /// Indices of items whose record is to be read, in the journal's order, from which they are taken at the end.
-    reads: Vec<(RecordAt, usize)>,
+    /// The records that are to be read.
+    runs: Runs,
     /// How many bytes of records, or of keys and heads, were gathered.
     bytes: usize,
     phase: Phase,
@@ -274,7 +274,7 @@ impl FoldWalk {
                     self.end.next = if self.settle(disk)? { self.place() } else { None };
                     return Ok(Progress::Done);
                 }
-                self.window.reads.sort_unstable_by_key(|(at, _)| std::cmp::Reverse((at.segment, at.offset)));
+                self.window.runs.sort();
                 self.window.phase = Phase::Read;
                 return Ok(Progress::More);
             }
@@ -300,7 +300,7 @@ impl FoldWalk {
                 self.window.bytes += len as usize;
             }
             match RecordAt::new(&self.snapshot.segments, entry.jsn, seq, offset, len) {
-                Ok(at) => self.window.reads.push((at, index)),
+                Ok(at) => self.window.runs.push(at, index),
                 Err(error) => {
                     lost = true;
                     count_damage(&mut self.end, &key, error);
@@ -324,13 +324,14 @@ impl FoldWalk {
     fn read(&mut self, disk: &mut dyn Disk, visit: Visit<'_>) -> Result<Progress, Error> {
         let mut bytes = 0;
         for _ in 0..STEP_RECORDS {
-            let Some((at, index)) = self.window.reads.pop() else {
+            let Window { runs, items, .. } = &mut self.window;
+            let Some((at, index, data)) = runs.next(disk) else {
                 self.window.phase = Phase::Visit;
                 return Ok(Progress::More);
             };
             bytes += at.len as usize;
-            let item = &mut self.window.items[index];
-            match read_record(disk, &at, item, self.request.what) {
+            let item = &mut items[index];
+            match data.and_then(|data| check_record(&at, item, data, self.request.what)) {
                 Ok((value, codec)) => {
                     item.value = value;
                     item.packed = codec.map(|codec| (codec, at));
@@ -437,15 +438,20 @@ fn check_presence(snapshot: &Snapshot, seq: Seq, entry: &Entry<'_>) -> Result<()
 }
 
 /// The value as it is stored, if it is wanted; otherwise only whether the record passes.
-fn read_record(
-    disk: &mut dyn Disk,
+fn check_record(
     at: &RecordAt,
     item: &Gathered,
+    data: Bytes,
     what: What,
 ) -> Result<(Bytes, Option<Codec>), Error> {
-    let data = disk::read(disk, at.file, u64::from(at.offset), at.len as usize)?;
-    let stored = at.check_stored(&item.key, data)?;
-    Ok(if matches!(what, What::Heads(_)) { (Bytes::new(), None) } else { stored })
+    let is_alone = data.is_unique();
+    let (value, codec) = at.check_stored(&item.key, data)?;
+    Ok(match what {
+        What::Heads(_) => (Bytes::new(), None),
+        // Kept until the window is visited, which may hold what it is told to, and not all that lies between.
+        What::Objects if !is_alone => (Bytes::copy_from_slice(&value), codec),
+        _ => (value, codec),
+    })
 }
 
 fn visit_item(item: &mut Gathered, visit: Visit<'_>, end: &mut FoldEnd) -> Control {

@@ -247,6 +247,10 @@ impl Scanner {
         }
         let left = usize::try_from(self.len.saturating_sub(at)).unwrap_or(usize::MAX);
         let len = want.max(WINDOW_BYTES).min(left);
+        // From the second window on this is a scan, and no look at what a segment begins with.
+        if (1..=self.window.len() as u64).contains(&at.wrapping_sub(self.window_at)) {
+            disk.will_read(self.file, at + len as u64, WINDOW_BYTES.min(left - len));
+        }
         self.window = disk::read(disk, self.file, at, len)?;
         self.window_at = at;
         if self.window.len() < len {

@@ -367,6 +367,13 @@ impl TableIter {
             if len + block.len as usize > self.ahead
                 || self.blocks.next_from(block.index) != Some(block.index)
             {
+                // A walk that has come so far goes on.
+                if self.ahead == READAHEAD_BYTES
+                    && let Some(next) = self.blocks.next_from(block.index)
+                    && let Some(next) = self.table.block(next)
+                {
+                    disk.will_read(self.table.file(), next.offset, READAHEAD_BYTES);
+                }
                 break;
             }
             len += block.len as usize;

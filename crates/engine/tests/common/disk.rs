@@ -25,6 +25,7 @@ struct State {
     opened: u32,
     locked: BTreeSet<PathBuf>,
     ops: u64,
+    announced: u64,
     fail_from: u64,
     fail_until: u64,
     /// Operations that need room, and from which to which there is none.
@@ -105,6 +106,11 @@ impl MemoryDisk {
     pub fn bytes(&self, path: &Path) -> Vec<u8> {
         let state = self.state();
         state.files[state.names[path]].bytes.clone()
+    }
+
+    /// Bytes of which somebody said that they would be read.
+    pub fn announced(&self) -> u64 {
+        self.state().announced
     }
 
     /// How many operations have been asked for.
@@ -298,6 +304,10 @@ impl Disk for MemoryDisk {
         }
         buf.copy_from_slice(&bytes[offset as usize..end]);
         Some(buf.len())
+    }
+
+    fn will_read(&mut self, _: FileId, _: u64, len: usize) {
+        self.state().announced += len as u64;
     }
 }
 

@@ -22,6 +22,7 @@ mod power;
 mod reading;
 mod recovery;
 mod room;
+mod runs;
 mod scans;
 mod scrub;
 mod store;

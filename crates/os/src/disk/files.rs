@@ -6,11 +6,12 @@ use base::disk::{DiskAnswer, DiskOp, FileId, OpenMode, Pieces};
 use base::{DiskError, DiskErrorKind};
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
 use rustix::process::{Resource, getrlimit};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, IoSliceMut};
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,6 +23,10 @@ pub const FILES_OPEN_MAX: usize = 256;
 
 /// Bounds of what [`files_max`] says: fewer would be opened again by every other read, more are no faster.
 const FILES_OPEN_BOUNDS: (usize, usize) = (16, 65_536);
+
+/// What the system is asked to fetch at once: of more it fetches but the beginning, as much as it would read ahead by itself,
+/// which is so much by default.
+const AHEAD_BYTES: usize = 128 << 10;
 
 /// Handles for each of so many disks of this process: half of what it may have is left for sockets and for files in use.
 pub fn files_max(disks: usize) -> usize {
@@ -244,6 +249,15 @@ fn make_room(open: &OpenFile, offset: u64, room: u64) {
     if room > offset {
         open.change();
         fallocate(&open.file, FallocateFlags::empty(), offset, room - offset).ok();
+    }
+}
+
+/// Has the system fetch these bytes. What it cannot do, or fails to, the read will find out.
+pub(super) fn will_read(open: &OpenFile, offset: u64, len: u64) {
+    let end = offset.saturating_add(len);
+    for at in (offset..end).step_by(AHEAD_BYTES) {
+        let piece = NonZeroU64::new((end - at).min(AHEAD_BYTES as u64));
+        fadvise(&open.file, at, piece, Advice::WillNeed).ok();
     }
 }
 

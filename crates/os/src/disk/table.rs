@@ -15,6 +15,7 @@
 use super::files::{disk_error, io_error};
 use base::disk::{FileId, OpenMode};
 use base::{DiskError, FastMap};
+use rustix::fs::{Advice, fadvise};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -36,7 +37,12 @@ pub(super) struct OpenFile {
 }
 
 impl OpenFile {
+    /// The kernel is told to bring what is read and nothing else. By itself it takes a read beside pages that it has for one of
+    /// a sequence, and where half of a file is in memory that is any read: it brought half as many pages again, for nothing, and
+    /// pushed others out. Who reads in order asks for much at once.
     fn new(file: File, path: PathBuf) -> Arc<OpenFile> {
+        // Where it cannot be told, reads cost more and are right.
+        fadvise(&file, 0, None, Advice::Random).ok();
         let (used, changes, synced) = (AtomicBool::new(true), AtomicU64::new(0), AtomicU64::new(0));
         Arc::new(OpenFile { file, path, used, changes, synced })
     }

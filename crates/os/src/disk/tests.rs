@@ -243,6 +243,21 @@ fn a_file_system_that_cannot_try_is_not_asked_again() {
 }
 
 #[test]
+fn what_is_announced_is_read_as_ever() {
+    both(|disk, folder| {
+        let file = create(disk, &folder.join("f"), &[7; 300_000]);
+        // Of a file that is shorter, of one that is closed, and of no bytes at all.
+        for (offset, len) in [(0, 300_000), (299_999, 1 << 20), (1 << 40, 10), (u64::MAX, usize::MAX), (5, 0)]
+        {
+            disk.will_read(file, offset, len);
+        }
+        assert_eq!(disk::read(disk, file, 100, 300_000).unwrap(), vec![7; 299_900]);
+        run(disk, DiskOp::Close { file }).unwrap();
+        disk.will_read(file, 0, 10);
+    });
+}
+
+#[test]
 fn operations_are_counted() {
     both(|disk, folder| {
         let file = create(disk, &folder.join("f"), b"12345");

@@ -1,0 +1,105 @@
+//! Folds read what lies close together in the journal by one operation, and lose nothing where that fails.
+
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
+use crate::common::HandClock;
+use crate::common::disk::MemoryDisk;
+use base::rng::SplitMix64;
+use engine::fold::{Control, FoldEnd, FoldRequest, JournalCheck, KeyRange, What};
+use engine::{Embedded, Machine, Options};
+use std::path::Path;
+
+const OBJECTS: u64 = 500;
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key-{number:04}").into_bytes()
+}
+
+fn value(number: u64) -> Vec<u8> {
+    vec![number as u8; 1000]
+}
+
+/// A store of [`OBJECTS`] of some 1,100 bytes in one stretch.
+fn store() -> (MemoryDisk, Embedded) {
+    let disk = MemoryDisk::default();
+    let handle = disk.clone();
+    let machine = Machine::new(move || handle.clone(), HandClock::new(), SplitMix64::new(1));
+    let options = Options { reserve_bytes: 0, ..Options::default() };
+    let mut store = Embedded::open(Path::new("/store"), options, machine).unwrap();
+    for number in 0..OBJECTS {
+        store.put(&key(number), b"head", &value(number)).unwrap();
+    }
+    (disk, store)
+}
+
+/// Folds, and checks each object that comes; how it ended, and with how many operations.
+fn fold(disk: &MemoryDisk, store: &mut Embedded, what: What) -> (FoldEnd, u64) {
+    let mut reader = store.reader();
+    let before = disk.ops();
+    let with_values = !matches!(what, What::Heads(_));
+    let end = reader.fold(FoldRequest::over(KeyRange::all(), what), &mut |object| {
+        let number: u64 = std::str::from_utf8(&object.key[4..]).unwrap().parse().unwrap();
+        assert!(!with_values || object.value.as_ref().is_some_and(|bytes| bytes[..] == value(number)));
+        Control::Next
+    });
+    (end.unwrap(), disk.ops() - before)
+}
+
+const KINDS: [What; 3] = [What::Objects, What::ObjectsByJournal, What::Heads(JournalCheck::Checksum)];
+
+/// 550 KB in runs of 256 KiB, of which every third is not in memory.
+#[test]
+fn neighbours_are_read_at_once() {
+    for what in KINDS {
+        let (disk, mut store) = store();
+        let (end, ops) = fold(&disk, &mut store, what);
+        assert_eq!((end.visited, end.damaged), (OBJECTS, 0));
+        assert!((1..3).contains(&ops), "{ops} operations");
+        assert!((1..600_000).contains(&disk.announced()), "{} bytes announced", disk.announced());
+    }
+}
+
+/// A hole of more than what may lie between two records ends a run: of five large values every other is gone.
+#[test]
+fn what_lies_apart_is_not_read() {
+    let (disk, mut store) = store();
+    for number in 0..10 {
+        store.put(format!("large-{number}").as_bytes(), b"head", &[1; 100_000]).unwrap();
+    }
+    for number in (0..10).step_by(2) {
+        store.delete(format!("large-{number}").as_bytes()).unwrap();
+    }
+    let before = disk.ops();
+    let mut reader = store.reader();
+    let mut bytes = 0;
+    let range = KeyRange::prefix(&b"large-"[..]);
+    let end = reader.fold(FoldRequest::over(range, What::Objects), &mut |object| {
+        bytes += object.value.as_ref().map_or(0, |value| value.len());
+        Control::Next
+    });
+    assert_eq!((end.unwrap().visited, bytes), (5, 500_000));
+    assert!((1..5).contains(&(disk.ops() - before)) && disk.announced() <= 501_000);
+}
+
+/// Each record of a run that cannot be read is read by itself.
+#[test]
+fn a_run_that_cannot_be_read_costs_nothing() {
+    for what in KINDS {
+        let (disk, mut store) = store();
+        disk.fail(disk.ops() + 1, 1);
+        let (end, ops) = fold(&disk, &mut store, what);
+        assert_eq!((end.visited, end.damaged), (OBJECTS, 0));
+        assert!((30..300).contains(&ops), "{ops} operations: a run, and its records one by one");
+    }
+}
+
+/// One record that cannot be read is one object less.
+#[test]
+fn a_record_that_cannot_be_read_costs_itself() {
+    for what in KINDS {
+        let (disk, mut store) = store();
+        disk.fail(disk.ops() + 1, 2);
+        let (end, _) = fold(&disk, &mut store, what);
+        assert_eq!((end.visited, end.damaged), (OBJECTS - 1, 1));
+    }
+}
