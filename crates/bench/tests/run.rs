@@ -279,7 +279,7 @@ fn generators_merge_without_loss() {
     results::merge::merge(&[&dirs[0], &dirs[1]], &out).unwrap();
     let merged = Results::open(&out).unwrap();
     let all = merged.merged(|_, _, _| true);
-    let mut sum = results::histogram::Histogram::default();
+    let mut sum = histogram::Histogram::default();
     dirs.iter().for_each(|dir| sum.merge(&Results::open(dir).unwrap().merged(|_, _, _| true)));
     assert_eq!(all, sum);
     assert_eq!(merged.manifest.generators.len(), 2);

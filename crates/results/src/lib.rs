@@ -1,10 +1,10 @@
 //! What a run of the load generator leaves behind, and what is made of it.
 //!
-//! [`folder`] is the layout that a run writes and everything else reads, with latencies as [`histogram`]s, which add up
-//! without loss. [`merge()`] makes one folder of several generators' runs. [`report`] and [`compare`] make pages of folders.
+//! [`folder`] is the layout that a run writes and everything else reads, with latencies as [histograms](histogram::Histogram), which add
+//! up without loss. [`merge()`] makes one folder of several generators' runs. [`report`] and [`compare`] make pages of folders.
 //!
 //! It knows nothing of how a run is made: that is the crate `bench`, which stands on this one. Apart from it since nothing
-//! here is to be fast but [`histogram::Recorder`], whose path is inlined, so that the binary is built in less time.
+//! here is to be fast, so that the binary is built in less time; histograms are, and have a crate of their own.
 
 /// Appends formatted text to a string.
 macro_rules! put {
@@ -16,7 +16,6 @@ macro_rules! put {
 pub mod compare;
 pub mod error;
 pub mod folder;
-pub mod histogram;
 pub mod merge;
 pub mod report;
 

@@ -5,10 +5,10 @@
 //! on one machine all saw the same.
 
 use crate::Error;
-use crate::histogram::Histogram;
 use crate::{
     CheckSummary, GeneratorSecond, Kind, Latencies, Manifest, Phase, Results, Second, Summary, Writer,
 };
+use histogram::Histogram;
 use std::collections::BTreeMap;
 use std::path::Path;
 

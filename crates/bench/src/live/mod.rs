@@ -5,7 +5,7 @@
 //! it shows stays in the scrollback.
 
 use crate::run::Observer;
-use results::histogram::Histogram;
+use histogram::Histogram;
 use results::report::chart::Unit;
 use results::{Event, Kind, Latencies, Manifest, Phase, Second, Summary};
 use std::collections::{BTreeMap, VecDeque};
@@ -211,8 +211,8 @@ fn sparks(rates: &VecDeque<u64>, room: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use histogram::Recorder;
     use results::OperationSecond;
-    use results::histogram::Recorder;
 
     fn second(number: u64, done: u64) -> (Second, Vec<Latencies>) {
         let errors = [("timeout".to_owned(), number)].into_iter().filter(|it| it.1 > 0).collect();

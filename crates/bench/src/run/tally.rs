@@ -1,8 +1,8 @@
 //! What a worker counts in one second.
 
 use crate::driver::ErrorKind;
+use histogram::{Histogram, Recorder};
 use results::OperationSecond;
-use results::histogram::{Histogram, Recorder};
 use std::fs;
 
 /// Of one label.

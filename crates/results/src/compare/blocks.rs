@@ -1,7 +1,7 @@
 //! The measured part of a run in blocks that add up.
 
-use crate::histogram::Histogram;
 use crate::{Kind, Results};
+use histogram::Histogram;
 
 /// Blocks of a run: enough to resample, and each long enough that what happens within it stays together.
 const BLOCKS: usize = 20;

@@ -1,13 +1,13 @@
 //! The page of a comparison.
 
 use super::{Comparison, Found, Verdict, forest};
-use crate::histogram::Histogram;
 use crate::report::chart::svg::escape;
 use crate::report::chart::{Axis, Chart, Scale, Series, Shape, Unit, Width};
 use crate::report::figures::curve;
 use crate::report::intervals::percentile_us;
 use crate::report::{Intervals, page};
 use crate::{Kind, Manifest, Results};
+use histogram::Histogram;
 use std::collections::BTreeSet;
 
 /// Colours of the sides.

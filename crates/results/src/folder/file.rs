@@ -5,8 +5,8 @@
 //! cut by a crash: what stands before is good. A block whose checksum is wrong is damage.
 
 use crate::Error;
-use crate::histogram::{BUCKET_MAX, Histogram, bucket_of};
 use base::checksum::crc32c;
+use histogram::{BUCKET_MAX, Histogram, Parts};
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"ANULHIST";
@@ -80,14 +80,14 @@ pub fn begin(labels: &[String]) -> Vec<u8> {
 pub fn append(out: &mut Vec<u8>, latencies: &Latencies) {
     let Latencies { second, label, kind, histogram } = latencies;
     let mut body = vec![BLOCK_HISTOGRAM];
-    for field in [*second, *label as u64, kind.number(), histogram.min, histogram.max] {
+    for field in [*second, *label as u64, kind.number(), histogram.min(), histogram.max()] {
         put(&mut body, field.into());
     }
-    put(&mut body, histogram.sum);
-    put(&mut body, histogram.squares);
-    put(&mut body, histogram.buckets.len() as u128);
+    put(&mut body, histogram.sum());
+    put(&mut body, histogram.squares());
+    put(&mut body, histogram.buckets().len() as u128);
     let mut last = 0;
-    for &(bucket, count) in &histogram.buckets {
+    for &(bucket, count) in histogram.buckets() {
         put(&mut body, (bucket - last).into());
         put(&mut body, count.into());
         last = bucket;
@@ -211,22 +211,19 @@ impl Fields<'_> {
         if len > self.0.len() as u64 / 2 {
             return None;
         }
-        let mut histogram =
-            Histogram { buckets: Vec::with_capacity(len as usize), count: 0, min, max, sum, squares };
+        let mut buckets = Vec::with_capacity(len as usize);
         let mut next = 0u32;
         for at in 0..len {
             let step = u32::try_from(self.number()?).ok()?;
             let (bucket, count) = (next.checked_add(step)?, self.number()?);
-            if (at > 0 && step == 0) || bucket > BUCKET_MAX || count == 0 {
+            if (at > 0 && step == 0) || bucket > BUCKET_MAX {
                 return None;
             }
-            histogram.count = histogram.count.checked_add(count)?;
-            histogram.buckets.push((bucket, count));
+            buckets.push((bucket, count));
             next = bucket;
         }
-        let ends = histogram.buckets.first().zip(histogram.buckets.last());
-        let sound = ends.is_some_and(|(first, last)| first.0 == bucket_of(min) && last.0 == bucket_of(max));
-        (sound && self.0.is_empty()).then_some(Latencies { second, label, kind, histogram })
+        let histogram = Histogram::of(Parts { buckets, min, max, sum, squares })?;
+        self.0.is_empty().then_some(Latencies { second, label, kind, histogram })
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::histogram::Recorder;
+use histogram::Recorder;
 use proptest::prelude::*;
 
 fn of(values: &[u64]) -> Histogram {

@@ -8,7 +8,7 @@ use super::{
     Latencies, MANIFEST, Manifest, Phase, SUMMARY, Second, Summary, TIMESERIES, file,
 };
 use crate::Error;
-use crate::histogram::Histogram;
+use histogram::Histogram;
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::io;

@@ -1,6 +1,6 @@
 use super::*;
-use crate::histogram::Recorder;
 use crate::{OperationSecond, Writer};
+use histogram::Recorder;
 use std::collections::BTreeMap;
 
 fn write(dir: &Path) -> Writer {

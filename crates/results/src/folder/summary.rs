@@ -5,7 +5,7 @@
 //! not with time).
 
 use super::{Kind, Latencies, Manifest, Mark, Phase, Second};
-use crate::histogram::Histogram;
+use histogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::histogram::Recorder;
 use crate::{GeneratorSecond, OperationSecond, Server, ServerSecond};
+use histogram::Recorder;
 
 fn second(at: u64, phase: Phase, done: u64) -> Second {
     let get = OperationSecond { done, bytes_written: done * 100, ..OperationSecond::default() };

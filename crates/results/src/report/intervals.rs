@@ -1,7 +1,7 @@
 //! A run cut into intervals: seconds where it is short, longer ones where a chart could not show seconds.
 
-use crate::histogram::Histogram;
 use crate::{Kind, Latencies, Phase, Results, Second};
+use histogram::Histogram;
 use std::collections::BTreeMap;
 
 /// A chart's width has room for so many points.

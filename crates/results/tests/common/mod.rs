@@ -9,7 +9,7 @@
 
 use base::Rng;
 use base::rng::SplitMix64;
-use results::histogram::Recorder;
+use histogram::Recorder;
 use results::*;
 use std::path::Path;
 

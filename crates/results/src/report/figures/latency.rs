@@ -2,9 +2,9 @@
 
 use super::Run;
 use crate::Kind;
-use crate::histogram::Histogram;
 use crate::report::chart::{Axis, Chart, Scale, Series, Shape, Unit};
 use crate::report::intervals::percentile_us;
+use histogram::Histogram;
 
 /// Charts of labels, at most: those with the most operations.
 const LABELS_MAX: usize = 8;

@@ -123,15 +123,53 @@ impl Recorder {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     /// Bucket and count, ascending, none of them empty.
-    pub(crate) buckets: Vec<(u32, u64)>,
-    pub(crate) count: u64,
-    pub(crate) min: u64,
-    pub(crate) max: u64,
-    pub(crate) sum: u128,
-    pub(crate) squares: u128,
+    buckets: Vec<(u32, u64)>,
+    count: u64,
+    min: u64,
+    max: u64,
+    sum: u128,
+    squares: u128,
+}
+
+/// A histogram as it is kept outside of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// Bucket and count, ascending, none of them empty.
+    pub buckets: Vec<(u32, u64)>,
+    /// The smallest value.
+    pub min: u64,
+    /// The largest value.
+    pub max: u64,
+    /// The sum of all values.
+    pub sum: u128,
+    /// The sum of their squares.
+    pub squares: u128,
 }
 
 impl Histogram {
+    /// The histogram of these parts; `None` where they are not those of one that holds anything.
+    pub fn of(parts: Parts) -> Option<Histogram> {
+        let Parts { buckets, min, max, sum, squares } = parts;
+        let ascends = buckets.is_sorted_by(|(a, _), (b, _)| a < b);
+        let ends = buckets.first().zip(buckets.last());
+        let fits = ends.is_some_and(|(first, last)| first.0 == bucket_of(min) && last.0 == bucket_of(max));
+        let count = buckets.iter().try_fold(0u64, |sum, &(_, count)| match count {
+            0 => None,
+            count => sum.checked_add(count),
+        })?;
+        (ascends && fits).then_some(Histogram { buckets, count, min, max, sum, squares })
+    }
+
+    /// Bucket and count, ascending, none of them empty.
+    pub fn buckets(&self) -> &[(u32, u64)] {
+        &self.buckets
+    }
+
+    /// The sum of the squares of all values in nanoseconds, exactly.
+    pub fn squares(&self) -> u128 {
+        self.squares
+    }
+
     /// How many values.
     pub fn count(&self) -> u64 {
         self.count
@@ -278,6 +316,22 @@ mod tests {
         assert!(recorder.is_empty() && recorder.take().is_empty());
         recorder.record(9);
         assert_eq!(recorder.take(), of(&[9]));
+    }
+
+    #[test]
+    fn parts_that_make_no_sense_are_none() {
+        let parts = Parts { buckets: vec![(1, 2), (5, 1)], min: 1, max: 5, sum: 7, squares: 27 };
+        let whole = of(&[1, 1, 5]);
+        assert_eq!(Histogram::of(parts.clone()), Some(whole));
+        let with =
+            |buckets: &[(u32, u64)]| Histogram::of(Parts { buckets: buckets.to_vec(), ..parts.clone() });
+        assert_eq!(with(&[(5, 1), (1, 2)]), None);
+        assert_eq!(with(&[(1, 2), (1, 1), (5, 1)]), None);
+        assert_eq!(with(&[(1, 0), (5, 1)]), None);
+        assert_eq!(with(&[(1, u64::MAX), (5, 1)]), None);
+        assert_eq!(with(&[]), None);
+        assert_eq!(Histogram::of(Parts { min: 2, ..parts.clone() }), None);
+        assert_eq!(Histogram::of(Parts { max: 6, ..parts }), None);
     }
 
     proptest! {
