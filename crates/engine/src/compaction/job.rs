@@ -29,6 +29,10 @@ const SLICE_RECORDS: usize = 4096;
 /// So much is read at once of an input: what is kept often stands together.
 const READAHEAD_BYTES: usize = 128 << 10;
 
+/// So much of an input is announced ahead: a read of the disk beside those of many requests takes some milliseconds, in which as
+/// much as that may have to be moved.
+const ANNOUNCED_BYTES: u64 = 2 << 20;
+
 /// Blocks of heads of older segments are read only if they are at most this many times as large as the records that
 /// could go: so what finding them costs is bounded by what it frees.
 const OLDER_HEADS_FACTOR: u64 = 4;
@@ -119,7 +123,7 @@ pub(crate) struct Compaction {
     chunk: std::vec::IntoIter<Listed>,
     /// The number of the next record in its input.
     at: usize,
-    window: (u64, Bytes),
+    window: Window,
     output: Option<Output>,
     damaged: Vec<Damage>,
     compressed: CompressionCounters,
@@ -147,7 +151,7 @@ impl Compaction {
             older: OlderKeys::default(),
             chunk: Vec::new().into_iter(),
             at: 0,
-            window: (0, Bytes::new()),
+            window: Window::default(),
             output: None,
             damaged: Vec::new(),
             compressed: CompressionCounters::default(),
@@ -272,7 +276,7 @@ impl Compaction {
                 match self.next_chunk(disk, &segment).map_err(|error| told(error, &unreadable))? {
                     None => {
                         (self.step, self.at) = (Step::Copy(input + 1), 0);
-                        self.window = (0, Bytes::new());
+                        self.window = Window::default();
                         break;
                     }
                     Some(chunk) => self.chunk = chunk.into_iter(),
@@ -451,20 +455,39 @@ impl Compaction {
     /// At least a whole record where the file has it.
     fn read(&mut self, disk: &mut dyn Disk, file: FileId, offset: u64, len: usize) -> Result<Bytes, Error> {
         let len = padded_len(len);
-        let (start, window) = &self.window;
-        if let Some(skip) = offset.checked_sub(*start).and_then(|skip| usize::try_from(skip).ok())
-            && skip + len <= window.len()
+        if let Some(skip) = offset.checked_sub(self.window.at).and_then(|skip| usize::try_from(skip).ok())
+            && skip + len <= self.window.bytes.len()
         {
-            return Ok(window.slice(skip..skip + len));
+            return Ok(self.window.bytes.slice(skip..skip + len));
         }
         let len_read = len.max(READAHEAD_BYTES);
-        // The records that are copied ascend.
-        disk.will_read(file, offset + len_read as u64, READAHEAD_BYTES);
-        let window = disk::read(disk, file, offset, len_read)?;
-        self.traffic.read += window.len() as u64;
-        let bytes = window.slice(..len.min(window.len()));
-        self.window = (offset, window);
+        self.window.announce(disk, file, offset + len_read as u64);
+        let bytes = disk::read(disk, file, offset, len_read)?;
+        self.traffic.read += bytes.len() as u64;
+        self.window.bytes = bytes.clone();
+        self.window.at = offset;
+        let bytes = bytes.slice(..len.min(bytes.len()));
         Ok(bytes)
+    }
+}
+
+/// What was read last of the input that is copied.
+#[derive(Default)]
+struct Window {
+    at: u64,
+    bytes: Bytes,
+    /// Where that ends which was announced.
+    announced: u64,
+}
+
+impl Window {
+    /// Announces what lies behind `end`, once.
+    fn announce(&mut self, disk: &mut dyn Disk, file: FileId, end: u64) {
+        let (from, to) = (self.announced.max(end), end + ANNOUNCED_BYTES);
+        if from < to {
+            disk.will_read(file, from, usize::try_from(to - from).unwrap_or(usize::MAX));
+            self.announced = to;
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! * [`FoldRequest`] says what is visited: heads (with or without a check of their records), objects in key order or in
 //!   the journal's, one key of each bucket; in which ranges, of which key segments ([`KeySegments`]), modified when, how many.
-//! * `walk.rs` goes through a snapshot step by step, `runs.rs` reads what it wants of the journal. `job.rs` is a fold as a job, for an owner that must not wait;
+//! * `walk.rs` goes through a snapshot step by step. `job.rs` is a fold as a job, for an owner that must not wait;
 //!   [`Reader::fold`](crate::Reader::fold) runs one where it is called.
 //! * `scan.rs` brings keys and heads page by page; `items.rs` is what is on a page, `at_hand.rs` the disk of one that does
 //!   not wait.
@@ -17,7 +17,6 @@ mod items;
 mod job;
 mod replayed;
 mod request;
-mod runs;
 mod scan;
 mod sets;
 mod walk;

@@ -2,7 +2,7 @@
 //!
 //! Heads and buckets are visited as the cursor comes upon them. Objects, and heads whose record is to be read, are
 //! gathered into a window first, by bytes and by number; the window's records are read in the order in which they
-//! lie in the journal, those that lie close together at once (`runs.rs`); then its items are visited, in key order or in the
+//! lie in the journal, those that lie close together at once (`read/runs.rs`); then its items are visited, in key order or in the
 //! order of the reads. So the disk's arm, or the page cache, goes one way through each window, and memory is bounded by it.
 //!
 //! A record that is missing or damaged is counted and named, and the fold goes on. A damaged block of a table ends
@@ -12,13 +12,12 @@ use super::request::{
     BLOCKS_KEPT_MAX, Control, DAMAGED_NAMED_MAX, FoldEnd, FoldRequest, JournalCheck, Place, Visited, What,
     after_prefix,
 };
-use super::runs::Runs;
 use crate::compression::Codec;
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::{Damage, Error};
 use crate::key_segments::KeySegments;
 use crate::merge::{MergeIter, Source};
-use crate::read::{RecordAt, Snapshot};
+use crate::read::{RecordAt, Runs, Snapshot};
 use crate::table::Block;
 use base::{Disk, Progress};
 use bytes::Bytes;

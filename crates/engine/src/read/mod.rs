@@ -4,6 +4,7 @@
 //! the ranges that were dropped. Nothing is copied or frozen for it, and it is good for as long as it is held.
 //!
 //! * `record.rs`: a value's record in the journal, and whether it is that very record.
+//! * `runs.rs`: records that lie close together, read at once.
 //! * `lookup.rs`: a key's newest version in a snapshot, with reads that wait.
 //! * `cache.rs`: the blocks that readers share.
 //! * `range.rs`: a range of keys from either end.
@@ -18,6 +19,7 @@ mod publish;
 mod range;
 mod reader;
 mod record;
+mod runs;
 mod snapshot;
 
 pub(crate) use cache::SharedBlocks;
@@ -26,4 +28,5 @@ pub(crate) use publish::Publisher;
 pub use range::{Range, RangeItem};
 pub use reader::{KEYS_MANY_MAX, Reader};
 pub(crate) use record::RecordAt;
+pub(crate) use runs::Runs;
 pub use snapshot::Snapshot;

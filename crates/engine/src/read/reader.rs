@@ -6,15 +6,15 @@
 //! A reader holds memtables and tables that it last read from, at most one state of the store; [`Reader::refresh`]
 //! lets go of an old one, and so does the next call.
 
-use super::lookup::read;
 use super::publish::Published;
-use super::{Blocks, Publisher, Range, RecordAt, SharedBlocks, Snapshot};
+use super::{Blocks, Publisher, Range, RecordAt, Runs, SharedBlocks, Snapshot};
 use crate::embedded::MakeDisk;
 use crate::entry::{Location, Seq};
 use crate::error::Error;
 use crate::fold::{Combining, Control, FoldEnd, FoldRequest, FoldWalk, MemberOf, RangeSet, Visited};
 use crate::store::{Found, Want};
 use base::{Clock, Disk, Progress};
+use bytes::Bytes;
 use std::sync::Arc;
 
 /// Keys of one call of [`Reader::get_many`]: their values are held at once.
@@ -185,7 +185,7 @@ impl Reader {
         let mut order: Vec<usize> = (0..keys.len()).collect();
         // Neighbours share blocks.
         order.sort_unstable_by_key(|&index| keys[index]);
-        let mut records = Vec::new();
+        let mut records = Runs::default();
         for index in order {
             let mut blocks = Blocks { disk: &mut *self.disk, cache: &self.blocks };
             answers[index] = match self.snapshot.newest(keys[index], &mut blocks) {
@@ -193,7 +193,7 @@ impl Reader {
                     Location::Journal { offset, len } if want == Want::Value => {
                         let at = RecordAt::new(&self.snapshot.segments, newest.jsn, newest.seq, offset, len);
                         at.map(|at| {
-                            records.push((index, at));
+                            records.push(at, index);
                             None
                         })
                     }
@@ -203,10 +203,11 @@ impl Reader {
                 Err(error) => Err(error),
             };
         }
-        records.sort_unstable_by_key(|(_, at)| (at.segment, at.offset));
-        for (index, at) in records {
-            let data = read(&mut *self.disk, at.file, u64::from(at.offset), at.len as usize);
-            answers[index] = data.and_then(|data| at.check(keys[index], data)).map(Some);
+        records.sort();
+        while let Some((at, index, data)) = records.next(&mut *self.disk) {
+            // Whoever keeps one answer is not to keep its neighbours in memory.
+            let alone = |data: Bytes| if data.is_unique() { data } else { Bytes::copy_from_slice(&data) };
+            answers[index] = data.and_then(|data| at.check(keys[index], alone(data))).map(Some);
         }
         Ok(answers)
     }

@@ -1,4 +1,4 @@
-//! Folds read what lies close together in the journal by one operation, and lose nothing where that fails.
+//! Folds, and lookups of many keys, read what lies close together in the journal by one operation, and lose nothing where that fails.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
@@ -102,4 +102,25 @@ fn a_record_that_cannot_be_read_costs_itself() {
         let (end, _) = fold(&disk, &mut store, what);
         assert_eq!((end.visited, end.damaged), (OBJECTS - 1, 1));
     }
+}
+
+/// What is kept of a lookup of many keys keeps nothing else in memory.
+#[test]
+fn many_keys_are_looked_up_at_once() {
+    let (disk, mut store) = store();
+    let keys: Vec<Vec<u8>> = (0..OBJECTS).rev().map(key).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let mut reader = store.reader();
+    let before = disk.ops();
+    let found = reader.get_many(&keys).unwrap();
+    assert!(disk.ops() - before <= 3, "runs of 256 KiB, of which some are in memory");
+    for (found, number) in found.into_iter().zip((0..OBJECTS).rev()) {
+        let found = found.unwrap().unwrap();
+        assert_eq!((&found.head[..], &found.value.as_ref().unwrap()[..]), (&b"head"[..], &value(number)[..]));
+        drop(found.head);
+        assert!(found.value.unwrap().is_unique());
+    }
+    disk.fail(disk.ops() + 1, 2);
+    let failed = reader.get_many(&keys).unwrap().into_iter().filter(|found| found.is_err()).count();
+    assert_eq!(failed, 1, "a run, and the first of its records by itself");
 }

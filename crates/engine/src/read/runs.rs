@@ -1,6 +1,6 @@
 //! Records that lie close together in the journal, read by one operation, and announced before they are wanted.
 //!
-//! A fold knows all records of its window before it reads the first one. The system does not, and files are opened for reads at random: it
+//! A fold knows all records of its window before it reads the first one, and so does a lookup of many keys. The system does not, and files are opened for reads at random: it
 //! brings what is asked for and no more.
 //!
 //! Invariants
@@ -9,8 +9,8 @@
 //! * Nothing is announced while all comes from memory. From a run on that does not, each record is announced once,
 //!   [`AHEAD_RECORDS`] and [`AHEAD_BYTES`] before it is read at most.
 
+use super::RecordAt;
 use crate::error::Error;
-use crate::read::RecordAt;
 use crate::store::try_read;
 use base::Disk;
 use base::disk::{self, FileId};
@@ -30,8 +30,8 @@ const AHEAD_BYTES: u64 = 4 << 20;
 
 /// The records that are wanted, in the journal's order, and the run that was read last.
 #[derive(Default)]
-pub(super) struct Runs {
-    /// Each with the item that it is of.
+pub(crate) struct Runs {
+    /// Each with the index of what it is of.
     wanted: Vec<(RecordAt, usize)>,
     /// How many of them were read, and how many were announced.
     read: usize,
@@ -51,7 +51,7 @@ struct Run {
 }
 
 impl Runs {
-    /// Wants one record more, of item `index`. Nothing has been read yet.
+    /// Wants one record more, which `index` is remembered with. Nothing has been read yet.
     pub fn push(&mut self, at: RecordAt, index: usize) {
         self.wanted.push((at, index));
     }
@@ -61,7 +61,7 @@ impl Runs {
         self.wanted.sort_unstable_by_key(|(at, _)| (at.segment, at.offset));
     }
 
-    /// The next record: where it stands, of which item it is, and its bytes.
+    /// The next record: where it stands, what it was remembered with, and its bytes.
     ///
     /// These may share their memory with their neighbours': whoever keeps them for long copies them.
     pub fn next(&mut self, disk: &mut dyn Disk) -> Option<(RecordAt, usize, Result<Bytes, Error>)> {
@@ -72,7 +72,12 @@ impl Runs {
         }
         self.read += 1;
         self.ahead = self.ahead.saturating_sub(to - from);
-        let bytes = match self.held.as_ref().and_then(|run| run.slice(from, to)) {
+        // A run of this record alone is given away, so that it need not be copied.
+        let held = match self.held.take_if(|run| (run.from, run.to) == (from, to)) {
+            Some(alone) => alone.slice(from, to),
+            None => self.held.as_ref().and_then(|run| run.slice(from, to)),
+        };
+        let bytes = match held {
             Some(bytes) => Ok(bytes),
             None => disk::read(disk, at.file, from, at.len as usize).map_err(Error::from),
         };
