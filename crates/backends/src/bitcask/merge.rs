@@ -28,7 +28,9 @@ impl Bitcask {
         // It goes with the others.
         self.sealed = None;
         let old: Vec<SegmentId> = self.files.keys().copied().collect();
-        let live: Vec<Live> = self.keys.iter().map(|(key, place)| (key.clone(), *place)).collect();
+        let mut live: Vec<Live> = self.keys.iter().map(|(key, place)| (key.clone(), *place)).collect();
+        // As they lie: the disk is read from one end to the other.
+        live.sort_unstable_by_key(|(_, place)| (place.segment, place.offset));
         let (mut moved, mut kept) = (Vec::with_capacity(live.len()), BTreeSet::new());
         let mut rest = &live[..];
         while !rest.is_empty() {
@@ -67,6 +69,7 @@ impl Bitcask {
         moved: &mut Vec<Moved<'l>>,
         kept: &mut BTreeSet<SegmentId>,
     ) -> Result<(), Error> {
+        self.announce(live);
         let (mut newest, mut data) = (self.begin_copies()?, Vec::new());
         for (key, place) in live {
             let object = match self.read(key, *place) {
@@ -81,6 +84,16 @@ impl Bitcask {
             moved.push((key, newest.segment, newest.push(&mut data, &write, number, 0)));
         }
         self.end_copies(newest, data)
+    }
+
+    /// Has the disk fetch these, which ascend, with what lies between them: a merge reads most of a segment.
+    fn announce(&mut self, live: &[Live]) {
+        for part in live.chunk_by(|(_, a), (_, b)| a.segment == b.segment) {
+            let ((_, first), (key, last)) = (&part[0], &part[part.len() - 1]);
+            let len = last.offset as usize + last.len(key.len()) - first.offset as usize;
+            let (file, _) = self.files[&first.segment];
+            self.disk.will_read(file, first.offset.into(), len);
+        }
     }
 
     /// Writes deletes, behind all others, of the keys that a segment has and that are gone: it stays, and what deleted them goes.
