@@ -2,7 +2,7 @@
 //!
 //! Heads and buckets are visited as the cursor comes upon them. Objects, and heads whose record is to be read, are
 //! gathered into a window first, by bytes and by number; the window's records are read in the order in which they
-//! lie in the journal, those that lie close together at once (`read/runs.rs`); then its items are visited, in key order or in the
+//! lie in the journal, those that lie close together at once (`read/stretches.rs`); then its items are visited, in key order or in the
 //! order of the reads. So the disk's arm, or the page cache, goes one way through each window, and memory is bounded by it.
 //!
 //! A record that is missing or damaged is counted and named, and the fold goes on. A damaged block of a table ends
@@ -17,7 +17,7 @@ use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::{Damage, Error};
 use crate::key_segments::KeySegments;
 use crate::merge::{MergeIter, Source};
-use crate::read::{RecordAt, Runs, Snapshot};
+use crate::read::{RecordAt, Snapshot, Stretches};
 use crate::table::Block;
 use base::{Disk, Progress};
 use bytes::Bytes;
@@ -57,7 +57,7 @@ struct Window {
     /// In key order.
     items: Vec<Gathered>,
     /// The records that are to be read.
-    runs: Runs,
+    records: Stretches,
     /// How many bytes of records, or of keys and heads, were gathered.
     bytes: usize,
     phase: Phase,
@@ -273,7 +273,7 @@ impl FoldWalk {
                     self.end.next = if self.settle(disk)? { self.place() } else { None };
                     return Ok(Progress::Done);
                 }
-                self.window.runs.sort();
+                self.window.records.sort();
                 self.window.phase = Phase::Read;
                 return Ok(Progress::More);
             }
@@ -299,7 +299,7 @@ impl FoldWalk {
                 self.window.bytes += len as usize;
             }
             match RecordAt::new(&self.snapshot.segments, entry.jsn, seq, offset, len) {
-                Ok(at) => self.window.runs.push(at, index),
+                Ok(at) => self.window.records.push(at, index),
                 Err(error) => {
                     lost = true;
                     count_damage(&mut self.end, &key, error);
@@ -323,8 +323,8 @@ impl FoldWalk {
     fn read(&mut self, disk: &mut dyn Disk, visit: Visit<'_>) -> Result<Progress, Error> {
         let mut bytes = 0;
         for _ in 0..STEP_RECORDS {
-            let Window { runs, items, .. } = &mut self.window;
-            let Some((at, index, data)) = runs.next(disk) else {
+            let Window { records, items, .. } = &mut self.window;
+            let Some((at, index, data)) = records.next(disk) else {
                 self.window.phase = Phase::Visit;
                 return Ok(Progress::More);
             };

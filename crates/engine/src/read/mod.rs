@@ -4,7 +4,7 @@
 //! the ranges that were dropped. Nothing is copied or frozen for it, and it is good for as long as it is held.
 //!
 //! * `record.rs`: a value's record in the journal, and whether it is that very record.
-//! * `runs.rs`: records that lie close together, read at once.
+//! * `stretches.rs`: records that lie close together, read at once.
 //! * `lookup.rs`: a key's newest version in a snapshot, with reads that wait.
 //! * `cache.rs`: the blocks that readers share.
 //! * `range.rs`: a range of keys from either end.
@@ -19,8 +19,8 @@ mod publish;
 mod range;
 mod reader;
 mod record;
-mod runs;
 mod snapshot;
+mod stretches;
 
 pub(crate) use cache::SharedBlocks;
 use lookup::{Blocks, Newest};
@@ -28,5 +28,5 @@ pub(crate) use publish::Publisher;
 pub use range::{Range, RangeItem};
 pub use reader::{KEYS_MANY_MAX, Reader};
 pub(crate) use record::RecordAt;
-pub(crate) use runs::Runs;
 pub use snapshot::Snapshot;
+pub(crate) use stretches::Stretches;

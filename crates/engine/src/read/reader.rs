@@ -7,7 +7,7 @@
 //! lets go of an old one, and so does the next call.
 
 use super::publish::Published;
-use super::{Blocks, Publisher, Range, RecordAt, Runs, SharedBlocks, Snapshot};
+use super::{Blocks, Publisher, Range, RecordAt, SharedBlocks, Snapshot, Stretches};
 use crate::embedded::MakeDisk;
 use crate::entry::{Location, Seq};
 use crate::error::Error;
@@ -185,7 +185,7 @@ impl Reader {
         let mut order: Vec<usize> = (0..keys.len()).collect();
         // Neighbours share blocks.
         order.sort_unstable_by_key(|&index| keys[index]);
-        let mut records = Runs::default();
+        let mut records = Stretches::default();
         for index in order {
             let mut blocks = Blocks { disk: &mut *self.disk, cache: &self.blocks };
             answers[index] = match self.snapshot.newest(keys[index], &mut blocks) {

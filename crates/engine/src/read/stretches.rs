@@ -4,9 +4,9 @@
 //! brings what is asked for and no more.
 //!
 //! Invariants
-//! * A run lies in one file, has [`RUN_BYTES_MAX`] at most, and begins and ends with a record that is wanted.
-//! * Where a run cannot be read, each of its records is read by itself: what is wrong with one costs no other.
-//! * Nothing is announced while all comes from memory. From a run on that does not, each record is announced once,
+//! * A stretch lies in one file, has [`STRETCH_BYTES_MAX`] at most, and begins and ends with a record that is wanted.
+//! * Where a stretch cannot be read, each of its records is read by itself: what is wrong with one costs no other.
+//! * Nothing is announced while all comes from memory. From a stretch on that does not, each record is announced once,
 //!   [`AHEAD_RECORDS`] and [`AHEAD_BYTES`] before it is read at most.
 
 use super::RecordAt;
@@ -16,21 +16,21 @@ use base::Disk;
 use base::disk::{self, FileId};
 use bytes::Bytes;
 
-/// What may lie between two records of a run: a page, since reads of the two by themselves would bring as much.
+/// What may lie between two records of a stretch: a page, since reads of the two by themselves would bring as much.
 const GAP_BYTES_MAX: u64 = 4 << 10;
 
-/// The longest run: a job's slice is to take about a millisecond.
-const RUN_BYTES_MAX: u64 = 256 << 10;
+/// The longest stretch: a job's slice is to take about a millisecond.
+const STRETCH_BYTES_MAX: u64 = 256 << 10;
 
-/// Records that may be under way from the disk: as many operations as a disk does at once, some hundred, even if each is a run.
+/// Records that may be under way from the disk: as many operations as a disk does at once, some hundred, even if each is a stretch.
 const AHEAD_RECORDS: usize = 128;
 
 /// Bytes of them: memory that holds what nobody has asked for yet.
 const AHEAD_BYTES: u64 = 4 << 20;
 
-/// The records that are wanted, in the journal's order, and the run that was read last.
+/// The records that are wanted, in the journal's order, and the stretch that was read last.
 #[derive(Default)]
-pub(crate) struct Runs {
+pub(crate) struct Stretches {
     /// Each with the index of what it is of.
     wanted: Vec<(RecordAt, usize)>,
     /// How many of them were read, and how many were announced.
@@ -38,11 +38,11 @@ pub(crate) struct Runs {
     announced: usize,
     /// Bytes that were announced and not read yet.
     ahead: u64,
-    held: Option<Run>,
+    held: Option<Stretch>,
 }
 
 /// One stretch of a file.
-struct Run {
+struct Stretch {
     file: FileId,
     from: u64,
     to: u64,
@@ -50,7 +50,7 @@ struct Run {
     bytes: Bytes,
 }
 
-impl Runs {
+impl Stretches {
     /// Wants one record more, which `index` is remembered with. Nothing has been read yet.
     pub fn push(&mut self, at: RecordAt, index: usize) {
         self.wanted.push((at, index));
@@ -67,15 +67,15 @@ impl Runs {
     pub fn next(&mut self, disk: &mut dyn Disk) -> Option<(RecordAt, usize, Result<Bytes, Error>)> {
         let (at, index) = *self.wanted.get(self.read)?;
         let (from, to) = span(&at);
-        if !self.held.as_ref().is_some_and(|run| run.spans(at.file, from, to)) {
-            self.held = Some(self.read_run(disk));
+        if !self.held.as_ref().is_some_and(|stretch| stretch.spans(at.file, from, to)) {
+            self.held = Some(self.read_stretch(disk));
         }
         self.read += 1;
         self.ahead = self.ahead.saturating_sub(to - from);
-        // A run of this record alone is given away, so that it need not be copied.
-        let held = match self.held.take_if(|run| (run.from, run.to) == (from, to)) {
+        // A stretch of this record alone is given away, so that it need not be copied.
+        let held = match self.held.take_if(|stretch| (stretch.from, stretch.to) == (from, to)) {
             Some(alone) => alone.slice(from, to),
-            None => self.held.as_ref().and_then(|run| run.slice(from, to)),
+            None => self.held.as_ref().and_then(|stretch| stretch.slice(from, to)),
         };
         let bytes = match held {
             Some(bytes) => Ok(bytes),
@@ -84,11 +84,11 @@ impl Runs {
         Some((at, index, bytes))
     }
 
-    /// The run that the next record begins.
-    fn read_run(&mut self, disk: &mut dyn Disk) -> Run {
+    /// The stretch that the next record begins.
+    fn read_stretch(&mut self, disk: &mut dyn Disk) -> Stretch {
         let records = &self.wanted[self.read..];
         let file = records[0].0.file;
-        let (count, from, to) = run_at(records);
+        let (count, from, to) = stretch_at(records);
         let len = usize::try_from(to - from).unwrap_or(usize::MAX);
         let mut bytes = try_read(disk, file, from, len);
         if bytes.is_none() {
@@ -96,10 +96,10 @@ impl Runs {
             // A record by itself is read once, and its error is told.
             bytes = if count > 1 { disk::read(disk, file, from, len).ok() } else { None };
         }
-        Run { file, from, to, bytes: bytes.unwrap_or_default() }
+        Stretch { file, from, to, bytes: bytes.unwrap_or_default() }
     }
 
-    /// Announces what lies ahead, run by run.
+    /// Announces what lies ahead, stretch by stretch.
     fn announce(&mut self, disk: &mut dyn Disk) {
         self.announced = self.announced.max(self.read);
         while self.announced < self.wanted.len()
@@ -107,7 +107,7 @@ impl Runs {
             && self.ahead < AHEAD_BYTES
         {
             let records = &self.wanted[self.announced..];
-            let (count, from, to) = run_at(records);
+            let (count, from, to) = stretch_at(records);
             disk.will_read(records[0].0.file, from, usize::try_from(to - from).unwrap_or(usize::MAX));
             self.ahead += records[..count].iter().map(|(at, _)| u64::from(at.len)).sum::<u64>();
             self.announced += count;
@@ -115,7 +115,7 @@ impl Runs {
     }
 }
 
-impl Run {
+impl Stretch {
     fn spans(&self, file: FileId, from: u64, to: u64) -> bool {
         self.file == file && self.from <= from && to <= self.to
     }
@@ -128,14 +128,14 @@ impl Run {
     }
 }
 
-/// The run that begins with the first of `records`: how many they are, where it begins, and where it ends.
-fn run_at(records: &[(RecordAt, usize)]) -> (usize, u64, u64) {
+/// The stretch that begins with the first of `records`: how many they are, where it begins, and where it ends.
+fn stretch_at(records: &[(RecordAt, usize)]) -> (usize, u64, u64) {
     let first = &records[0].0;
     let (from, mut to) = span(first);
     let mut count = 1;
     for (next, _) in &records[1..] {
         let (next_from, next_to) = span(next);
-        if next.file != first.file || next_from > to + GAP_BYTES_MAX || next_to > from + RUN_BYTES_MAX {
+        if next.file != first.file || next_from > to + GAP_BYTES_MAX || next_to > from + STRETCH_BYTES_MAX {
             break;
         }
         to = to.max(next_to);

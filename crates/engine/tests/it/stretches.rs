@@ -47,7 +47,7 @@ fn fold(disk: &MemoryDisk, store: &mut Embedded, what: What) -> (FoldEnd, u64) {
 
 const KINDS: [What; 3] = [What::Objects, What::ObjectsByJournal, What::Heads(JournalCheck::Checksum)];
 
-/// 550 KB in runs of 256 KiB, of which every third is not in memory.
+/// 550 KB in stretches of 256 KiB, of which every third is not in memory.
 #[test]
 fn neighbours_are_read_at_once() {
     for what in KINDS {
@@ -59,7 +59,7 @@ fn neighbours_are_read_at_once() {
     }
 }
 
-/// A hole of more than what may lie between two records ends a run: of five large values every other is gone.
+/// A hole of more than what may lie between two records ends a stretch: of five large values every other is gone.
 #[test]
 fn what_lies_apart_is_not_read() {
     let (disk, mut store) = store();
@@ -81,7 +81,7 @@ fn what_lies_apart_is_not_read() {
     assert!((1..5).contains(&(disk.ops() - before)) && disk.announced() <= 501_000);
 }
 
-/// Each record of a run that cannot be read is read by itself.
+/// Each record of a stretch that cannot be read is read by itself.
 #[test]
 fn a_run_that_cannot_be_read_costs_nothing() {
     for what in KINDS {
@@ -89,7 +89,7 @@ fn a_run_that_cannot_be_read_costs_nothing() {
         disk.fail(disk.ops() + 1, 1);
         let (end, ops) = fold(&disk, &mut store, what);
         assert_eq!((end.visited, end.damaged), (OBJECTS, 0));
-        assert!((30..300).contains(&ops), "{ops} operations: a run, and its records one by one");
+        assert!((30..300).contains(&ops), "{ops} operations: a stretch, and its records one by one");
     }
 }
 
@@ -113,7 +113,7 @@ fn many_keys_are_looked_up_at_once() {
     let mut reader = store.reader();
     let before = disk.ops();
     let found = reader.get_many(&keys).unwrap();
-    assert!(disk.ops() - before <= 3, "runs of 256 KiB, of which some are in memory");
+    assert!(disk.ops() - before <= 3, "stretches of 256 KiB, of which some are in memory");
     for (found, number) in found.into_iter().zip((0..OBJECTS).rev()) {
         let found = found.unwrap().unwrap();
         assert_eq!((&found.head[..], &found.value.as_ref().unwrap()[..]), (&b"head"[..], &value(number)[..]));
@@ -122,5 +122,5 @@ fn many_keys_are_looked_up_at_once() {
     }
     disk.fail(disk.ops() + 1, 2);
     let failed = reader.get_many(&keys).unwrap().into_iter().filter(|found| found.is_err()).count();
-    assert_eq!(failed, 1, "a run, and the first of its records by itself");
+    assert_eq!(failed, 1, "a stretch, and the first of its records by itself");
 }
