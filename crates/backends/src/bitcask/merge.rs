@@ -12,6 +12,10 @@ use std::collections::BTreeSet;
 /// Records that are copied with one write.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// The longest part of a segment that is announced for one of those writes: where less than a quarter of it lives, the disk would
+/// fetch more in vain than reads one by one cost.
+const ANNOUNCED_BYTES_MAX: usize = 4 * CHUNK_BYTES;
+
 /// Deletes that are written with one write.
 const DELETES: usize = 1024;
 
@@ -86,13 +90,15 @@ impl Bitcask {
         self.end_copies(newest, data)
     }
 
-    /// Has the disk fetch these, which ascend, with what lies between them: a merge reads most of a segment.
+    /// Has the disk fetch these, which ascend, with what lies between them.
     fn announce(&mut self, live: &[Live]) {
         for part in live.chunk_by(|(_, a), (_, b)| a.segment == b.segment) {
             let ((_, first), (key, last)) = (&part[0], &part[part.len() - 1]);
             let len = last.offset as usize + last.len(key.len()) - first.offset as usize;
             let (file, _) = self.files[&first.segment];
-            self.disk.will_read(file, first.offset.into(), len);
+            if len <= ANNOUNCED_BYTES_MAX {
+                self.disk.will_read(file, first.offset.into(), len);
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use super::output::{Output, Sealing};
 use super::pace::Pace;
 use super::reader::{Listed, SegmentReader};
 use super::sift::{Fate, Ground, OlderKeys, Sieve};
+use super::window::Window;
 use crate::compression::Compressor;
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::{Damage, Error};
@@ -13,10 +14,9 @@ use crate::index::Indexing;
 use crate::journal::record::{Header, ParseError, padded_len};
 use crate::journal::segment::{self, SegmentId};
 use crate::store::{CompressionCounters, Segment, WHOLE_FILE};
-use base::disk::{self, DiskErrorKind, DiskOp, FileId};
+use base::disk::{self, DiskErrorKind, DiskOp};
 use base::spawn::Outcome;
 use base::{Disk, Job, Progress};
-use bytes::Bytes;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -25,13 +25,6 @@ const SLICE_BYTES: u64 = 1 << 20;
 
 /// A slice looks at so many records at most when it copies: a millisecond.
 const SLICE_RECORDS: usize = 4096;
-
-/// So much is read at once of an input: what is kept often stands together.
-const READAHEAD_BYTES: usize = 128 << 10;
-
-/// So much of an input is announced ahead: a read of the disk beside those of many requests takes some milliseconds, in which as
-/// much as that may have to be moved.
-const ANNOUNCED_BYTES: u64 = 2 << 20;
 
 /// Blocks of heads of older segments are read only if they are at most this many times as large as the records that
 /// could go: so what finding them costs is bounded by what it frees.
@@ -324,7 +317,8 @@ impl Compaction {
             return Ok(());
         };
         let file = self.reader.as_ref().expect("open while its records are copied").file();
-        let bytes = self.read(disk, file, u64::from(offset), len as usize)?;
+        let (bytes, came) = self.window.read(disk, file, u64::from(offset), padded_len(len as usize))?;
+        self.traffic.read += came as u64;
         let damage = |what| Damage { file: segment::path_in_store(segment.id), offset: offset.into(), what };
         match Header::parse(&bytes, segment.id, u64::from(offset)) {
             Ok(header) if header.jsn == entry.jsn && header.record_len() == len as usize => {
@@ -449,44 +443,6 @@ impl Compaction {
     fn close_reader(&mut self, disk: &mut dyn Disk) {
         if let Some(reader) = self.reader.take() {
             reader.close(disk);
-        }
-    }
-
-    /// At least a whole record where the file has it.
-    fn read(&mut self, disk: &mut dyn Disk, file: FileId, offset: u64, len: usize) -> Result<Bytes, Error> {
-        let len = padded_len(len);
-        if let Some(skip) = offset.checked_sub(self.window.at).and_then(|skip| usize::try_from(skip).ok())
-            && skip + len <= self.window.bytes.len()
-        {
-            return Ok(self.window.bytes.slice(skip..skip + len));
-        }
-        let len_read = len.max(READAHEAD_BYTES);
-        self.window.announce(disk, file, offset + len_read as u64);
-        let bytes = disk::read(disk, file, offset, len_read)?;
-        self.traffic.read += bytes.len() as u64;
-        self.window.bytes = bytes.clone();
-        self.window.at = offset;
-        let bytes = bytes.slice(..len.min(bytes.len()));
-        Ok(bytes)
-    }
-}
-
-/// What was read last of the input that is copied.
-#[derive(Default)]
-struct Window {
-    at: u64,
-    bytes: Bytes,
-    /// Where that ends which was announced.
-    announced: u64,
-}
-
-impl Window {
-    /// Announces what lies behind `end`, once.
-    fn announce(&mut self, disk: &mut dyn Disk, file: FileId, end: u64) {
-        let (from, to) = (self.announced.max(end), end + ANNOUNCED_BYTES);
-        if from < to {
-            disk.will_read(file, from, usize::try_from(to - from).unwrap_or(usize::MAX));
-            self.announced = to;
         }
     }
 }

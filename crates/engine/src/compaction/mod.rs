@@ -7,7 +7,7 @@
 //! 1. `plan`: accounts say how many bytes of each segment are dead, exactly (`account`); the emptiest run of
 //!    segments is taken once the journal is larger than its target.
 //! 2. `sift`: each record of the inputs is kept or not. It reads blocks of heads, and no value.
-//! 3. `output`: what is kept is copied, checked on the way, into a new segment, which is sealed and synced.
+//! 3. `output`: what is kept is copied (`window`), checked on the way, into a new segment, which is sealed and synced.
 //! 4. The manifest names the new segment instead of its inputs; then readers find it.
 //! 5. When nobody holds an input any more its file is removed, the oldest first.
 //!
@@ -34,6 +34,7 @@ mod reader;
 mod sift;
 #[cfg(test)]
 mod tests;
+mod window;
 
 pub use account::{Account, DeadRecord};
 pub(crate) use account::{Accounts, CountDead};

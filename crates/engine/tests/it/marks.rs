@@ -7,8 +7,8 @@ use crate::common::disk::MemoryDisk;
 use base::disk::OpenMode;
 use base::rng::SplitMix64;
 use engine::journal::scan::Scanned;
-use engine::journal::segment::{SEGMENT_HEADER_BYTES, parse_durable_mark};
-use engine::journal::{Kind, Position, Scanner, SegmentId};
+use engine::journal::segment::{SEGMENT_HEADER_BYTES, parse_durable_mark, parse_file_name};
+use engine::journal::{Kind, Position, Scanner};
 use engine::{Durability, Embedded, Machine, Options, Write};
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,8 @@ fn marks(disk: &MemoryDisk) -> (PathBuf, Vec<(Position, Position)>, u64) {
     let longest = |path: &PathBuf| disk.bytes(path).len();
     let is_segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "seg");
     let path = disk.names().into_iter().filter(is_segment).max_by_key(longest).unwrap();
-    let segment = SegmentId(u64::from_str_radix(path.file_stem().unwrap().to_str().unwrap(), 16).unwrap());
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let segment = parse_file_name(name).unwrap();
     let mut disk = disk.after_kill();
     let (file, len) = base::disk::open(&mut disk, &path, OpenMode::Read).unwrap();
     let mut scanner = Scanner::new(file, len, segment, SEGMENT_HEADER_BYTES as u64);
