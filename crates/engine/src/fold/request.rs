@@ -75,6 +75,13 @@ pub enum What {
     Buckets(BucketOf),
 }
 
+impl What {
+    /// Whether items come with their values.
+    pub(super) fn has_values(self) -> bool {
+        matches!(self, What::Objects | What::ObjectsByJournal)
+    }
+}
+
 /// Says how many bytes at the front of a key name its bucket. The keys of a bucket must stand together.
 pub type BucketOf = fn(&[u8]) -> usize;
 

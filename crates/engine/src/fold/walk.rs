@@ -292,7 +292,9 @@ impl FoldWalk {
 
     fn take(&mut self, key: Bytes, seq: Seq, entry: &Owned) {
         let index = self.window.items.len();
-        self.window.bytes += key.len() + entry.head.len() + entry.inline.len();
+        let head = entry.head.clone();
+        let value = if self.request.what.has_values() { entry.inline.clone() } else { Bytes::new() };
+        self.window.bytes += key.len() + head.len() + value.len();
         let mut lost = false;
         if let Location::Journal { offset, len } = entry.location {
             if matches!(self.request.what, What::Objects | What::Heads(_)) {
@@ -306,7 +308,6 @@ impl FoldWalk {
                 }
             }
         }
-        let (head, value) = (entry.head.clone(), entry.inline.clone());
         self.window.items.push(Gathered {
             range: self.range,
             key,
@@ -342,7 +343,8 @@ impl FoldWalk {
                 }
             }
             if matches!(self.request.what, What::ObjectsByJournal) {
-                let stop = visit_item(&mut self.window.items[index], visit, &mut self.end) == Control::Stop;
+                let item = &mut self.window.items[index];
+                let stop = visit_item(item, self.request.what, visit, &mut self.end) == Control::Stop;
                 // Visited: what is left for the last phase is what has no record.
                 self.window.items[index].lost = true;
                 if stop {
@@ -368,7 +370,7 @@ impl FoldWalk {
             if item.lost && !(self.request.damaged_too && matches!(self.request.what, What::Heads(_))) {
                 continue;
             }
-            if visit_item(item, visit, &mut self.end) == Control::Stop {
+            if visit_item(item, self.request.what, visit, &mut self.end) == Control::Stop {
                 let next = self.window.items.get(self.window.visited).map(Gathered::place);
                 self.end.next = next.or_else(|| self.behind_window());
                 return Progress::Done;
@@ -453,7 +455,7 @@ fn check_record(
     })
 }
 
-fn visit_item(item: &mut Gathered, visit: Visit<'_>, end: &mut FoldEnd) -> Control {
+fn visit_item(item: &mut Gathered, what: What, visit: Visit<'_>, end: &mut FoldEnd) -> Control {
     let mut value = std::mem::take(&mut item.value);
     if let Some((codec, at)) = &item.packed {
         match at.decompress(*codec, &value) {
@@ -465,7 +467,7 @@ fn visit_item(item: &mut Gathered, visit: Visit<'_>, end: &mut FoldEnd) -> Contr
         }
     }
     end.visited += 1;
-    let value = Some(value);
+    let value = what.has_values().then_some(value);
     let Gathered { seq, head, expires_ms, lost: is_damaged, .. } = item;
     visit(&Visited {
         key: &item.key,

@@ -43,7 +43,7 @@ fn fold(disk: &MemoryDisk, store: &mut Embedded, what: What) -> (FoldEnd, u64) {
     let with_values = !matches!(what, What::Heads(_));
     let end = reader.fold(FoldRequest::over(KeyRange::all(), what), &mut |object| {
         let number: u64 = std::str::from_utf8(&object.key[4..]).unwrap().parse().unwrap();
-        assert!(!with_values || object.value.as_ref().is_some_and(|bytes| bytes[..] == value(number)));
+        assert_eq!(object.value.as_deref(), with_values.then(|| value(number)).as_deref());
         Control::Next
     });
     (end.unwrap(), disk.ops() - before)
