@@ -1,7 +1,8 @@
 //! LMDB: a B-tree in C, copied as it is written, read where it is mapped.
 //!
 //! Each batch is a transaction. The map is as large as the database may become, which costs nothing before it is used. It has no
-//! checksums: what a damaged disk gives back is answered.
+//! checksums: what a damaged disk gives back is answered. The system is told not to read ahead in the map, as our engine and RocksDB tell it of their files: lookups are at
+//! random, and a map that is larger than memory is of no use with what nobody asked for.
 
 use crate::backend::{Backend, Limits, Object, Visit, What, Write};
 use crate::error::Error;
@@ -23,7 +24,11 @@ const READERS_MAX: u32 = 1024;
 
 /// What it is told.
 pub fn options() -> Vec<(&'static str, String)> {
-    vec![("map_bytes", MAP_BYTES.to_string()), ("max_readers", READERS_MAX.to_string())]
+    vec![
+        ("map_bytes", MAP_BYTES.to_string()),
+        ("max_readers", READERS_MAX.to_string()),
+        ("read_ahead", "off".to_owned()),
+    ]
 }
 
 /// An environment with one database.
@@ -39,10 +44,10 @@ impl Lmdb {
     pub fn open(folder: &Path, settings: &Settings) -> Result<Lmdb, Error> {
         let mut builder = EnvOpenOptions::new();
         builder.map_size(MAP_BYTES).max_dbs(0).max_readers(READERS_MAX);
-        if settings.durability != Durability::Sync {
-            // SAFETY: without syncs a power cut may leave a database that cannot be read; memory stays sound.
-            unsafe { builder.flags(EnvFlags::NO_SYNC) };
-        }
+        let syncs =
+            if settings.durability == Durability::Sync { EnvFlags::empty() } else { EnvFlags::NO_SYNC };
+        // SAFETY: without syncs a power cut may leave a database that cannot be read; memory stays sound. What is read ahead is speed only.
+        unsafe { builder.flags(syncs | EnvFlags::NO_READ_AHEAD) };
         // SAFETY: the files are this store's own: whoever writes to them meanwhile does so against its lock.
         let env = unsafe { builder.open(folder) }.map_err(Error::of(NAME))?;
         let transaction = env.write_txn().map_err(Error::of(NAME))?;

@@ -1,8 +1,8 @@
 //! MDBX: LMDB's B-tree in C, gone on with: it reuses and gives back pages better, and takes longer keys.
 //!
 //! Each batch is a transaction. The map is as large as the database may become, which costs nothing before it is used; the file grows and
-//! shrinks by its library's steps of 16 MiB. Pages are written as LMDB's are, not through the map. It has no checksums of what it stores: what a
-//! damaged disk gives back is answered, unless it makes no tree any more.
+//! shrinks by its library's steps of 16 MiB. Pages are written as LMDB's are, not through the map, and nothing is read ahead there, as of LMDB. It has no
+//! checksums of what it stores: what a damaged disk gives back is answered, unless it makes no tree any more.
 //!
 //! At durability `none` its mode is `UTTERLY_NOSYNC`, which is LMDB's `NO_SYNC`: a power cut may leave a database that cannot be read. The safer
 //! `SAFE_NOSYNC` reuses no page before a sync, and nothing asks for one here, so that its file would grow with every write.
@@ -14,7 +14,8 @@ use crate::pair::Pair;
 use bytes::Bytes;
 use engine::Durability;
 use signet_libmdbx::{
-    Database, DatabaseFlags, Environment, Geometry, MdbxError, Mode, ReadError, SyncMode, WriteFlags, ffi,
+    Database, DatabaseFlags, Environment, EnvironmentFlags, Geometry, MdbxError, Mode, ReadError, SyncMode,
+    WriteFlags, ffi,
 };
 use std::borrow::Cow;
 use std::path::Path;
@@ -32,7 +33,11 @@ const READERS_MAX: u64 = 1024;
 
 /// What it is told.
 pub fn options() -> Vec<(&'static str, String)> {
-    vec![("map_bytes", MAP_BYTES.to_string()), ("max_readers", READERS_MAX.to_string())]
+    vec![
+        ("map_bytes", MAP_BYTES.to_string()),
+        ("max_readers", READERS_MAX.to_string()),
+        ("read_ahead", "off".to_owned()),
+    ]
 }
 
 /// An environment with one database.
@@ -50,10 +55,12 @@ impl Mdbx {
             Durability::Sync => SyncMode::Durable,
             _ => SyncMode::UtterlyNoSync,
         };
+        let mode = Mode::ReadWrite { sync_mode };
+        let flags = EnvironmentFlags { mode, no_rdahead: true, ..EnvironmentFlags::default() };
         let env = Environment::builder()
             .set_geometry(Geometry { size: Some(..MAP_BYTES), ..Geometry::default() })
             .set_max_readers(READERS_MAX)
-            .set_flags(Mode::ReadWrite { sync_mode }.into())
+            .set_flags(flags)
             .open(folder)
             .map_err(failed)?;
         let transaction = env.begin_rw_unsync().map_err(failed)?;
