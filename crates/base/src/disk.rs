@@ -225,13 +225,22 @@ pub trait Disk: Send {
     /// file or of what is in memory, `None` when nothing could be had without waiting.
     fn try_read(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Option<usize>;
 
+    /// Reads up to `len` bytes and waits for them where it has to; fewer come only at the end of the file. No other operation may be under way on
+    /// this handle. Who may wait asks for this alone, without a try before.
+    fn wait_read(&mut self, file: FileId, offset: u64, len: usize) -> Result<Bytes, DiskError> {
+        match run(self, DiskOp::Read { file, offset, len })? {
+            DiskAnswer::Data(data) => Ok(data),
+            other => unreachable!("a read answered {other:?}"),
+        }
+    }
+
     /// Tells that these bytes will be read soon, so that they may be fetched meanwhile. Nothing is promised, and nobody is
     /// told what became of it. It may take as long as an operation that is submitted: for jobs, tools and start-up.
     fn will_read(&mut self, _file: FileId, _offset: u64, _len: usize) {}
 }
 
 /// Runs one operation to its end. No other operation may be under way on this handle.
-pub fn run(disk: &mut dyn Disk, op: DiskOp) -> Result<DiskAnswer, DiskError> {
+pub fn run<D: Disk + ?Sized>(disk: &mut D, op: DiskOp) -> Result<DiskAnswer, DiskError> {
     const TOKEN: Token = Token(u64::MAX);
     disk.submit(op, TOKEN);
     let mut completions = Vec::with_capacity(1);
@@ -253,12 +262,9 @@ pub fn open(disk: &mut dyn Disk, path: &Path, mode: OpenMode) -> Result<(FileId,
     }
 }
 
-/// Reads up to `len` bytes; fewer only at the end of the file.
+/// [`Disk::wait_read`].
 pub fn read(disk: &mut dyn Disk, file: FileId, offset: u64, len: usize) -> Result<Bytes, DiskError> {
-    match run(disk, DiskOp::Read { file, offset, len })? {
-        DiskAnswer::Data(data) => Ok(data),
-        other => unreachable!("a read answered {other:?}"),
-    }
+    disk.wait_read(file, offset, len)
 }
 
 /// Lists a directory, ascending.

@@ -16,8 +16,9 @@ mod files;
 mod io_threads;
 mod table;
 
-use base::disk::{Completion, Disk, DiskOp, FileId, Token};
+use base::disk::{Completion, Disk, DiskAnswer, DiskOp, FileId, Token, run};
 use base::{DiskError, FastMap};
+use bytes::Bytes;
 pub use counters::{DiskCounters, DiskFigures};
 pub use files::{FILES_OPEN_MAX, files_max};
 use files::{Files, file_id, will_read};
@@ -158,6 +159,21 @@ impl Disk for OsDisk {
         let came = open.and_then(|open| self.files.try_read(&open, offset, buf));
         self.files.counters.count_try(buf.len(), came);
         came
+    }
+
+    fn wait_read(&mut self, file: FileId, offset: u64, len: usize) -> Result<Bytes, DiskError> {
+        let op = DiskOp::Read { file, offset, len };
+        let answer = match self.mode {
+            Mode::Blocking(_) => {
+                let open = self.file_of(&op)?;
+                self.files.execute(op, open)?
+            }
+            Mode::Threaded(_) => run(self, op)?,
+        };
+        match answer {
+            DiskAnswer::Data(data) => Ok(data),
+            other => unreachable!("a read answered {other:?}"),
+        }
     }
 
     fn will_read(&mut self, file: FileId, offset: u64, len: usize) {

@@ -11,8 +11,7 @@ use crate::memtable;
 use crate::store::{Found, Segments, Want};
 use crate::table::{Block, BlockHandle, Table};
 use base::Disk;
-use base::disk::{self, FileId};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 /// Where blocks come from: a cache, the page cache, the disk.
 pub(super) struct Blocks<'a> {
@@ -103,7 +102,7 @@ impl Newest {
             (Want::Head, _) => None,
             (Want::Value, Location::Journal { offset, len }) => {
                 let at = RecordAt::new(segments, self.jsn, self.seq, offset, len)?;
-                let data = read(disk, at.file, u64::from(at.offset), at.len as usize)?;
+                let data = disk.wait_read(at.file, u64::from(at.offset), at.len as usize)?;
                 return at.check(key, data);
             }
             (Want::Value, _) => Some(self.inline),
@@ -117,18 +116,9 @@ impl Blocks<'_> {
         if let Some(block) = self.cache.get(table.id(), handle.index) {
             return Ok(block);
         }
-        let data = read(self.disk, table.file(), handle.offset, handle.len as usize)?;
+        let data = self.disk.wait_read(table.file(), handle.offset, handle.len as usize)?;
         let block = Block::parse(data, table.id(), handle.offset)?;
         self.cache.insert(table.id(), handle.index, block.clone());
         Ok(block)
     }
-}
-
-/// From the page cache, or else from the disk.
-pub(super) fn read(disk: &mut dyn Disk, file: FileId, offset: u64, len: usize) -> Result<Bytes, Error> {
-    let mut buffer = BytesMut::zeroed(len);
-    if disk.try_read(file, offset, &mut buffer) == Some(len) {
-        return Ok(buffer.freeze());
-    }
-    Ok(disk::read(disk, file, offset, len)?)
 }
