@@ -1,11 +1,21 @@
 //! What a disk has done, counted.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Threads count in so many places: more than run at once on most machines, and a kilobyte or two for each disk.
+const STRIPES: usize = 16;
 
 /// Running counts, shared by all handles of a disk. Each is exact; a snapshot taken while the disk works may
 /// be between two counts of one operation.
+///
+/// A line of memory that many processors write goes from one to the next for each count, so threads have places of their own.
 #[derive(Debug, Default)]
-pub struct DiskCounters {
+pub struct DiskCounters([Stripe; STRIPES]);
+
+/// The counts of some threads, in lines of memory that nothing else is in.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe {
     tries_full: AtomicU64,
     tries_short: AtomicU64,
     tries_empty: AtomicU64,
@@ -17,6 +27,14 @@ pub struct DiskCounters {
     write_bytes: AtomicU64,
     syncs: AtomicU64,
     reopened: AtomicU64,
+}
+
+thread_local! {
+    /// Which of the places is this thread's: they are dealt out in turn.
+    static STRIPE: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Relaxed) % STRIPES
+    };
 }
 
 /// A snapshot of [`DiskCounters`].
@@ -57,49 +75,58 @@ impl DiskFigures {
 impl DiskCounters {
     /// The counts now.
     pub fn snapshot(&self) -> DiskFigures {
+        let sum = |of: fn(&Stripe) -> &AtomicU64| self.0.iter().map(|stripe| of(stripe).load(Relaxed)).sum();
         DiskFigures {
-            tries_full: self.tries_full.load(Relaxed),
-            tries_short: self.tries_short.load(Relaxed),
-            tries_empty: self.tries_empty.load(Relaxed),
-            try_bytes: self.try_bytes.load(Relaxed),
-            reads: self.reads.load(Relaxed),
-            reads_empty: self.reads_empty.load(Relaxed),
-            read_bytes: self.read_bytes.load(Relaxed),
-            writes: self.writes.load(Relaxed),
-            write_bytes: self.write_bytes.load(Relaxed),
-            syncs: self.syncs.load(Relaxed),
-            reopened: self.reopened.load(Relaxed),
+            tries_full: sum(|stripe| &stripe.tries_full),
+            tries_short: sum(|stripe| &stripe.tries_short),
+            tries_empty: sum(|stripe| &stripe.tries_empty),
+            try_bytes: sum(|stripe| &stripe.try_bytes),
+            reads: sum(|stripe| &stripe.reads),
+            reads_empty: sum(|stripe| &stripe.reads_empty),
+            read_bytes: sum(|stripe| &stripe.read_bytes),
+            writes: sum(|stripe| &stripe.writes),
+            write_bytes: sum(|stripe| &stripe.write_bytes),
+            syncs: sum(|stripe| &stripe.syncs),
+            reopened: sum(|stripe| &stripe.reopened),
         }
     }
 
+    /// The calling thread's.
+    fn own(&self) -> &Stripe {
+        &self.0[STRIPE.with(|stripe| *stripe)]
+    }
+
     pub(super) fn count_try(&self, asked: usize, came: Option<usize>) {
+        let own = self.own();
         let kind = match came {
-            None => &self.tries_empty,
-            Some(came) if came < asked => &self.tries_short,
-            Some(_) => &self.tries_full,
+            None => &own.tries_empty,
+            Some(came) if came < asked => &own.tries_short,
+            Some(_) => &own.tries_full,
         };
         kind.fetch_add(1, Relaxed);
         if let Some(came) = came {
-            self.try_bytes.fetch_add(came as u64, Relaxed);
+            own.try_bytes.fetch_add(came as u64, Relaxed);
         }
     }
 
     pub(super) fn count_read(&self, came: usize) {
-        let kind = if came == 0 { &self.reads_empty } else { &self.reads };
+        let own = self.own();
+        let kind = if came == 0 { &own.reads_empty } else { &own.reads };
         kind.fetch_add(1, Relaxed);
-        self.read_bytes.fetch_add(came as u64, Relaxed);
+        own.read_bytes.fetch_add(came as u64, Relaxed);
     }
 
     pub(super) fn count_write(&self, bytes: usize) {
-        self.writes.fetch_add(1, Relaxed);
-        self.write_bytes.fetch_add(bytes as u64, Relaxed);
+        let own = self.own();
+        own.writes.fetch_add(1, Relaxed);
+        own.write_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
     pub(super) fn count_reopened(&self) {
-        self.reopened.fetch_add(1, Relaxed);
+        self.own().reopened.fetch_add(1, Relaxed);
     }
 
     pub(super) fn count_sync(&self) {
-        self.syncs.fetch_add(1, Relaxed);
+        self.own().syncs.fetch_add(1, Relaxed);
     }
 }
