@@ -1,10 +1,12 @@
 //! The block cache that all readers of a store share, however many there are.
 //!
-//! It is the owner's cache ([`BlockCache`]) in parts, each behind a lock of its own, which is held for a look and never for a read.
+//! It is the owner's cache ([`BlockCache`]) in parts, each behind a lock of its own, which is held for a look and never for a read. Nobody waits for one: where it is taken,
+//! what was asked for is read, and what was read is not kept. Whoever holds it may have lost its processor to one of hundreds of threads, and a block
+//! from the page cache costs less than to sleep.
 
 use crate::store::BlockCache;
 use crate::table::{Block, TableId};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// Parts at most: with as many as a machine has cores, few wait for each other.
 const PARTS_MAX: usize = 16;
@@ -24,18 +26,24 @@ impl SharedBlocks {
     }
 
     pub(super) fn get(&self, table: TableId, index: u32) -> Option<Block> {
-        self.part(table, index).with(table, index, Block::clone)
+        self.part(table, index)?.with(table, index, Block::clone)
     }
 
     pub(super) fn insert(&self, table: TableId, index: u32, block: Block) {
-        self.part(table, index).insert(table, index, block);
+        if let Some(mut part) = self.part(table, index) {
+            part.insert(table, index, block);
+        }
     }
 
-    /// Neighbours are in different parts: what is asked for often lies together.
-    fn part(&self, table: TableId, index: u32) -> MutexGuard<'_, BlockCache> {
+    /// The part that a block belongs to, if nobody else looks at it. Neighbours are in different parts: what is asked for often lies together.
+    fn part(&self, table: TableId, index: u32) -> Option<MutexGuard<'_, BlockCache>> {
         let at = (table.0 as usize).wrapping_add(index as usize) % self.0.len();
-        // The cache is whole between its calls, so poison is no reason to stop.
-        self.0[at].lock().unwrap_or_else(PoisonError::into_inner)
+        match self.0[at].try_lock() {
+            Ok(part) => Some(part),
+            // The cache is whole between its calls, so poison is no reason to stop.
+            Err(TryLockError::Poisoned(part)) => Some(part.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 
@@ -63,6 +71,17 @@ mod tests {
         (0..1000).for_each(|index| cache.insert(TableId(1), index, block(index)));
         assert!((0..1000).all(|index| is_kept(&other, index)));
         assert!(cache.get(TableId(2), 1).is_none());
+    }
+
+    #[test]
+    fn who_finds_a_part_taken_goes_without() {
+        let cache = SharedBlocks::new(1 << 20);
+        cache.insert(TableId(1), 1, block(1));
+        let taken = cache.part(TableId(1), 1).unwrap();
+        assert!(cache.get(TableId(1), 1).is_none());
+        cache.insert(TableId(1), 2, block(2));
+        drop(taken);
+        assert!(is_kept(&cache, 1) && !is_kept(&cache, 2));
     }
 
     #[test]
