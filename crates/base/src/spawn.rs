@@ -23,6 +23,11 @@ pub trait Job: Send {
     /// Does a bounded amount of work: about a millisecond, or one megabyte of I/O. `disk` completes each
     /// operation before `submit` returns.
     fn slice(&mut self, disk: &mut dyn Disk) -> Progress;
+
+    /// Whether it has one slice, and writes may wait for it: it goes before those that wait for their turn.
+    fn is_urgent(&self) -> bool {
+        false
+    }
 }
 
 /// Where jobs are handed over.

@@ -1,7 +1,7 @@
 //! Job threads: background work of one shard, slice by slice.
 //!
 //! Jobs take turns: after a slice a job goes to the end of the queue, so that a long merge does not hold back
-//! a flush. A shard's job threads have a lower priority than its own thread, which answers clients.
+//! a flush. One that writes may wait for, which has one slice, goes before the others. A shard's job threads have a lower priority than its own thread, which answers clients.
 
 use crate::disk::{OsDisk, Wake};
 use crate::workers::Workers;
@@ -88,7 +88,8 @@ impl Await for JobsEnded {
 
 impl Spawn for JobThreads {
     fn spawn(&self, job: Box<dyn Job>) {
-        assert!(self.workers.push(job).is_ok(), "more than {JOBS_MAX} jobs (JOBS_MAX) are waiting");
+        let pushed = if job.is_urgent() { self.workers.push_first(job) } else { self.workers.push(job) };
+        assert!(pushed.is_ok(), "more than {JOBS_MAX} jobs (JOBS_MAX) are waiting");
     }
 }
 

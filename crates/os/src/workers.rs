@@ -51,7 +51,12 @@ impl<T: Send + 'static> Workers<T> {
 impl<T> Workers<T> {
     /// Appends `item` and wakes a sleeping worker, or gives the item back when the queue is full.
     pub(crate) fn push(&self, item: T) -> Result<(), Full<T>> {
-        self.queue.push(item)
+        self.queue.push(item, VecDeque::push_back)
+    }
+
+    /// The same, before all that are queued.
+    pub(crate) fn push_first(&self, item: T) -> Result<(), Full<T>> {
+        self.queue.push(item, VecDeque::push_front)
     }
 
     /// Drops what is queued, and what workers would put back.
@@ -104,12 +109,12 @@ impl<T> WorkQueue<T> {
         WorkQueue { items_max, state: Mutex::new(state), pushed: Condvar::new() }
     }
 
-    fn push(&self, item: T) -> Result<(), Full<T>> {
+    fn push(&self, item: T, put: fn(&mut VecDeque<T>, T)) -> Result<(), Full<T>> {
         let mut state = self.lock();
         if state.items.len() >= self.items_max {
             return Err(Full(item));
         }
-        state.items.push_back(item);
+        put(&mut state.items, item);
         let wakes = state.sleeping > 0;
         if wakes {
             state.sleeping -= 1;

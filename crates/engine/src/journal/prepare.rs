@@ -61,4 +61,9 @@ impl Job for PrepareSegment {
         self.outcome.set(made);
         Progress::Done
     }
+
+    /// Writes are refused where the segment before it is full.
+    fn is_urgent(&self) -> bool {
+        true
+    }
 }

@@ -14,6 +14,19 @@ struct Reporter {
     reports: Sender<&'static str>,
 }
 
+/// A job of one slice that goes first.
+struct Urgent(Reporter);
+
+impl Job for Urgent {
+    fn slice(&mut self, disk: &mut dyn Disk) -> Progress {
+        self.0.slice(disk)
+    }
+
+    fn is_urgent(&self) -> bool {
+        true
+    }
+}
+
 impl Job for Reporter {
     fn slice(&mut self, _disk: &mut dyn Disk) -> Progress {
         if let Some(gate) = self.gate.take() {
@@ -47,6 +60,23 @@ fn jobs_take_turns_slice_by_slice_and_wake_at_their_end() {
     }
     drop(threads);
     assert!(woken.try_recv().is_err(), "one wake-up a job");
+}
+
+#[test]
+fn what_writes_wait_for_goes_before_the_others() {
+    let threads = JobThreads::new(1, &OsDisk::blocking(), Arc::new(|| {})).unwrap();
+    let (reports, heard) = channel();
+    let (open_gate, gate) = channel();
+    let job = |name, slices, gate| Reporter { name, slices, gate, reports: reports.clone() };
+    threads.spawn(Box::new(Urgent(job("the segment", 1, Some(gate)))));
+    threads.spawn(Box::new(job("merge", 2, None)));
+    threads.spawn(Box::new(job("flush", 1, None)));
+    // The thread has begun it by now or has not; then this goes before it.
+    threads.spawn(Box::new(Urgent(job("sync", 1, None))));
+    open_gate.send(()).unwrap();
+    let mut order: Vec<&str> = (0..5).map(|_| heard.recv().unwrap()).collect();
+    order[..2].sort_unstable();
+    assert_eq!(order, ["sync", "the segment", "merge", "flush", "merge"]);
 }
 
 #[test]

@@ -44,4 +44,9 @@ impl Job for SyncJob {
         self.outcome.set(synced.map(drop));
         Progress::Done
     }
+
+    /// A segment's last group, which is synced, waits for it.
+    fn is_urgent(&self) -> bool {
+        true
+    }
 }
