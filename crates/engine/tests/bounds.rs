@@ -13,7 +13,7 @@ use bytes::Bytes;
 use common::HandClock;
 use common::strain::{Slow, options, strained};
 use engine::fold::{ScanRequest, Visit};
-use engine::store::{LEVEL0_TABLES_MAX, LOOKUPS_PARKED_MAX, MEMTABLES_FROZEN_MAX, SCANS_MAX};
+use engine::store::{LEVEL0_TABLES_MAX, LOOKUPS_PARKED_MAX, MEMTABLES_FROZEN_MAX, PACE_MAX, SCANS_MAX};
 use engine::{Embedded, Error, Lookup, Machine, Options, Want, Write};
 use std::path::Path;
 
@@ -83,6 +83,7 @@ fn who_waits_as_asked_has_a_bounded_journal() {
         Slow::open(Options { memtable_bytes_max: 256 << 10, segment_bytes_target: 1 << 20, ..options() });
     let (mut rng, mut now, mut slice_at) = (SplitMix64::new(3), 0, 0);
     let (mut waited, mut waited_for_space) = (0, 0);
+    let (mut last, mut steps) = (0, 0);
     let mut most = 0;
     for number in 0..12 * KEYS {
         let key = if number < KEYS { number } else { rng.below(KEYS) }.to_be_bytes();
@@ -93,7 +94,9 @@ fn who_waits_as_asked_has_a_bounded_journal() {
         waited += wait;
         if !slow.store.must_be_paced() {
             waited_for_space += wait;
+            steps += u64::from(last > 0 && wait > last + PACE_MAX.as_nanos() as u64 / 50);
         }
+        last = wait;
         now += WRITE_NS + wait;
         while slice_at <= now {
             slice_at += SLICE_NS;
@@ -114,6 +117,8 @@ fn who_waits_as_asked_has_a_bounded_journal() {
     let bytes = slow.store.stats().journal_bytes;
     assert!(waited > 0 && bytes > most * 3 / 2, "{bytes} bytes of {most}, and {waited} ns of waits");
     assert!(waited_for_space > waited / 2, "{waited_for_space} of {waited} ns for no limit's sake");
+    // What is found of what died comes in steps, 139 here.
+    assert!(steps < 100, "waits grew {steps} times by a fiftieth of the longest at once");
 }
 
 /// A segment of which a little is dead, too little to go, is looked at once and not for ever.

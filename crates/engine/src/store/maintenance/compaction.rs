@@ -3,6 +3,7 @@
 //! It is paced by what clients write, so that it takes a share of the disk that they determine, and by the clock
 //! where they write little. A compaction that fails changes nothing; the store waits before it tries again.
 
+use super::behind::Behind;
 use super::manifest::{Compacted, Edit, take_some};
 use crate::compaction::{
     Account, Choice, Compaction, CompactionEnd, CompactionError, CompactionRequest, CountDead, DeadRecord,
@@ -14,7 +15,7 @@ use crate::error::Damage;
 use crate::journal::segment::SegmentId;
 use crate::manifest::HIDDEN_SHARE;
 use crate::store::options::CompactionSchedule;
-use crate::store::pressure::{FULL, SLOW_FROM};
+use crate::store::pressure::{FULL, SLOW_FROM, SPACE_FULL};
 use crate::store::{Segment, Store};
 use crate::table::Table;
 use base::spawn::Outcome;
@@ -81,6 +82,7 @@ pub(in crate::store) struct CompactionState {
     written_at: Monotonic,
     user_bytes: u64,
     granted_at: Monotonic,
+    behind: Behind,
 }
 
 /// A compaction under way.
@@ -243,9 +245,14 @@ impl Store {
 
     /// Grants what clients have written, or what the clock allows, whichever is more.
     fn grant(&mut self, now: Monotonic) {
-        let is_awaited = self.unreclaimed() > SLOW_FROM;
+        let found = self.unreclaimed();
+        let is_awaited = found > SLOW_FROM;
         let written = self.writer.counters().bytes;
         let compaction = &mut self.maintenance.compaction;
+        // Nothing is found where nothing is under way, as between one compaction and the next.
+        if found > 0 {
+            compaction.behind.follow(found, written, self.options.segment_bytes_target);
+        }
         let by_clock = u64::try_from(
             u128::from(self.options.compaction_bytes_per_second)
                 * now.since(compaction.granted_at).as_nanos()
@@ -396,6 +403,13 @@ impl Store {
         let allowed = percent(self.options.space_target_percent.saturating_sub(100));
         let over = (total.dead_bytes + hidden).saturating_sub(allowed);
         over.saturating_mul(FULL) / percent(SPACE_BEHIND_PERCENT).max(1)
+    }
+
+    /// What of that writes are slowed by: where they may wait no longer all of it, else what a step of it has come to ([`Behind`]).
+    pub(in crate::store) fn unreclaimed_smoothly(&self) -> u64 {
+        let found = self.unreclaimed();
+        let level = self.maintenance.compaction.behind.level();
+        if found < SPACE_FULL { found.min(level) } else { found }
     }
 
     /// From which record on nobody can say what the journal has: a segment is lost, or is in no list any more and its file is still there, so that a crash

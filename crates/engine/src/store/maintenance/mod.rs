@@ -20,6 +20,7 @@
 
 mod backlog;
 mod backup;
+mod behind;
 mod compaction;
 mod cut;
 mod flush;
