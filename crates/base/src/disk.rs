@@ -262,7 +262,7 @@ pub fn open(disk: &mut dyn Disk, path: &Path, mode: OpenMode) -> Result<(FileId,
     }
 }
 
-/// [`Disk::wait_read`].
+/// Reads up to `len` bytes, as [`Disk::wait_read`] does.
 pub fn read(disk: &mut dyn Disk, file: FileId, offset: u64, len: usize) -> Result<Bytes, DiskError> {
     disk.wait_read(file, offset, len)
 }
