@@ -1,7 +1,7 @@
 //! Threads behind one bounded queue: what I/O threads and job threads have in common.
 //!
 //! * A wake-up is paid only when a thread sleeps: `push` to busy workers is a lock and a copy.
-//! * What a worker took it may put back at the end of the queue; that is how jobs take turns.
+//! * What a worker took it may put back at the end of the queue; that is how jobs take turns. What is urgent is put at its front.
 //! * Closing lets the queue run empty, abandoning empties it; dropping closes, and joins the threads.
 //! * A panic in a worker ends the process. A dead worker would leave its queue unanswered for ever, and a store
 //!   must survive being killed anyway.
@@ -54,7 +54,7 @@ impl<T> Workers<T> {
         self.queue.push(item, VecDeque::push_back)
     }
 
-    /// The same, before all that are queued.
+    /// The same, before all that are queued, those that were put there in this way among them.
     pub(crate) fn push_first(&self, item: T) -> Result<(), Full<T>> {
         self.queue.push(item, VecDeque::push_front)
     }

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::memtable;
 use crate::store::{Found, Segments, Want};
 use crate::table::{Block, BlockHandle, Table};
-use base::Disk;
+use base::{Disk, disk};
 use bytes::Bytes;
 
 /// Where blocks come from: a cache, the page cache, the disk.
@@ -102,7 +102,7 @@ impl Newest {
             (Want::Head, _) => None,
             (Want::Value, Location::Journal { offset, len }) => {
                 let at = RecordAt::new(segments, self.jsn, self.seq, offset, len)?;
-                let data = disk.wait_read(at.file, u64::from(at.offset), at.len as usize)?;
+                let data = disk::read(disk, at.file, u64::from(at.offset), at.len as usize)?;
                 return at.check(key, data);
             }
             (Want::Value, _) => Some(self.inline),
@@ -116,7 +116,7 @@ impl Blocks<'_> {
         if let Some(block) = self.cache.get(table.id(), handle.index) {
             return Ok(block);
         }
-        let data = self.disk.wait_read(table.file(), handle.offset, handle.len as usize)?;
+        let data = disk::read(self.disk, table.file(), handle.offset, handle.len as usize)?;
         let block = Block::parse(data, table.id(), handle.offset)?;
         self.cache.insert(table.id(), handle.index, block.clone());
         Ok(block)

@@ -11,7 +11,8 @@
 //! goes on evenly; waits by that would come in steps as well, of ten times what it takes or of nothing (record 72).
 //!
 //! By the backlog of compaction they are slowed, too, though no store refuses anything for it: how far the journal is above its target, as long as
-//! something is under way that brings it down (record 81), and not by the steps in which that is found (record 87). [`Store::must_be_paced`] tells an owner which of the two it is.
+//! something is under way that brings it down (record 81), and not by the steps in which that is found (record 87).
+//! [`Store::must_be_paced`] tells an owner which of the two it is.
 
 use super::Store;
 use super::write::{LEVEL0_TABLES_MAX, MEMTABLES_FROZEN_MAX};
@@ -59,7 +60,7 @@ impl Store {
     /// How long the owner should wait before its next write, if it can: nothing up to a backlog of half of every limit, then
     /// more with its square, [`PACE_MAX`] at the limit.
     pub fn pace(&self) -> Duration {
-        pace(self.backlog().max(self.unreclaimed_smoothly()))
+        pace(self.backlog().max(self.lag()))
     }
 
     /// Whether writes that do not wait for so long will be refused, or the journal grow without end. Else they are slowed to keep

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Threads count in so many places: more than run at once on most machines, and a kilobyte or two for each disk.
+/// Threads count in so many places: more than run at once on most machines, and 2 KiB for each disk.
 const STRIPES: usize = 16;
 
 /// Running counts, shared by all handles of a disk. Each is exact; a snapshot taken while the disk works may
@@ -128,5 +128,28 @@ impl DiskCounters {
 
     pub(super) fn count_sync(&self) {
         self.own().syncs.fetch_add(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_more_threads_than_places_count_is_all_there() {
+        let counters = DiskCounters::default();
+        std::thread::scope(|scope| {
+            for _ in 0..3 * STRIPES {
+                scope.spawn(|| {
+                    counters.count_try(10, Some(10));
+                    counters.count_read(7);
+                    counters.count_write(3);
+                });
+            }
+        });
+        let (figures, threads) = (counters.snapshot(), 3 * STRIPES as u64);
+        assert_eq!((figures.tries_full, figures.try_bytes), (threads, 10 * threads));
+        assert_eq!((figures.reads, figures.read_bytes), (threads, 7 * threads));
+        assert_eq!((figures.writes, figures.write_bytes), (threads, 3 * threads));
     }
 }

@@ -3,7 +3,7 @@
 //! It is paced by what clients write, so that it takes a share of the disk that they determine, and by the clock
 //! where they write little. A compaction that fails changes nothing; the store waits before it tries again.
 
-use super::behind::Behind;
+use super::lag::Lag;
 use super::manifest::{Compacted, Edit, take_some};
 use crate::compaction::{
     Account, Choice, Compaction, CompactionEnd, CompactionError, CompactionRequest, CountDead, DeadRecord,
@@ -82,7 +82,7 @@ pub(in crate::store) struct CompactionState {
     written_at: Monotonic,
     user_bytes: u64,
     granted_at: Monotonic,
-    behind: Behind,
+    lag: Lag,
 }
 
 /// A compaction under way.
@@ -251,7 +251,7 @@ impl Store {
         let compaction = &mut self.maintenance.compaction;
         // Nothing is found where nothing is under way, as between one compaction and the next.
         if found > 0 {
-            compaction.behind.follow(found, written, self.options.segment_bytes_target);
+            compaction.lag.follow(found, written, self.options.segment_bytes_target);
         }
         let by_clock = u64::try_from(
             u128::from(self.options.compaction_bytes_per_second)
@@ -405,10 +405,10 @@ impl Store {
         over.saturating_mul(FULL) / percent(SPACE_BEHIND_PERCENT).max(1)
     }
 
-    /// What of that writes are slowed by: where they may wait no longer all of it, else what a step of it has come to ([`Behind`]).
-    pub(in crate::store) fn unreclaimed_smoothly(&self) -> u64 {
+    /// What of that writes are slowed by: where they may wait no longer all of it, else what a step of it has come to ([`Lag`]).
+    pub(in crate::store) fn lag(&self) -> u64 {
         let found = self.unreclaimed();
-        let level = self.maintenance.compaction.behind.level();
+        let level = self.maintenance.compaction.lag.level();
         if found < SPACE_FULL { found.min(level) } else { found }
     }
 

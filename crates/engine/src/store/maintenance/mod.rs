@@ -20,10 +20,10 @@
 
 mod backlog;
 mod backup;
-mod behind;
 mod compaction;
 mod cut;
 mod flush;
+mod lag;
 mod manifest;
 mod memtable;
 mod merge;

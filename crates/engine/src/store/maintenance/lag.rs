@@ -1,4 +1,4 @@
-//! How far compaction is behind, as writes are slowed by it: what is found rises in steps, and waits are not to.
+//! The lag of compaction, as writes are slowed by it: what is found rises in steps, and waits are not to.
 //!
 //! A flush or a merge that ends may tell of a segment's worth of dead bytes at once, which are as long in going as a segment is in coming. Were writes slowed by that at once, a
 //! batch of a hundred would wait for tens of milliseconds, and all that came with it, and then not at all. So what they are slowed by rises over a segment
@@ -12,14 +12,14 @@ const UNIT: u64 = 1 << 20;
 
 /// What writes are slowed by.
 #[derive(Default)]
-pub(in crate::store) struct Behind {
+pub(in crate::store) struct Lag {
     /// In thousandths of where they wait longest, and parts of these.
     level: u64,
     /// Bytes that the journal had been given by then.
     written: u64,
 }
 
-impl Behind {
+impl Lag {
     /// So much is found, in thousandths, now that the journal was given so many bytes since the store was opened.
     pub(in crate::store) fn follow(&mut self, found: u64, written: u64, segment_bytes: u64) {
         let come = written - self.written;
@@ -43,26 +43,26 @@ mod tests {
 
     #[test]
     fn a_step_is_followed_over_a_segment_of_writes() {
-        let mut behind = Behind::default();
+        let mut lag = Lag::default();
         let levels: Vec<u64> = (0..=2000)
             .map(|kib| {
-                behind.follow(800, kib << 10, SEGMENT);
-                behind.level()
+                lag.follow(800, kib << 10, SEGMENT);
+                lag.level()
             })
             .collect();
         assert!(levels.is_sorted_by(|a, b| a <= b && b - a <= 1), "no write sees much of it");
         assert!((85..100).contains(&levels[2000]), "an eighth of the way, nearly: {}", levels[2000]);
-        behind.follow(800, (2 << 20) + SEGMENT, SEGMENT);
-        assert_eq!(behind.level(), 800);
+        lag.follow(800, (2 << 20) + SEGMENT, SEGMENT);
+        assert_eq!(lag.level(), 800);
     }
 
     #[test]
     fn what_has_gone_is_not_waited_for() {
-        let mut behind = Behind::default();
-        behind.follow(900, SEGMENT, SEGMENT);
-        behind.follow(500, SEGMENT, SEGMENT);
-        assert_eq!(behind.level(), 500);
-        behind.follow(u64::MAX, u64::MAX, u64::MAX);
-        assert!(behind.level() > 500);
+        let mut lag = Lag::default();
+        lag.follow(900, SEGMENT, SEGMENT);
+        lag.follow(500, SEGMENT, SEGMENT);
+        assert_eq!(lag.level(), 500);
+        lag.follow(u64::MAX, u64::MAX, u64::MAX);
+        assert!(lag.level() > 500);
     }
 }
