@@ -1,8 +1,7 @@
 //! Job threads: background work of one shard, slice by slice.
 //!
 //! Jobs take turns: after a slice a job goes to the end of the queue, so that a long merge does not hold back
-//! a flush. One that writes may wait for, which has one slice, goes before the others; of several such the last that came
-//! is the first. A shard's job threads have a lower priority than its own thread, which answers clients.
+//! a flush. One that writes may wait for, which has one slice, goes before the others; several such go as they came. A shard's job threads have a lower priority than its own thread, which answers clients.
 
 use crate::disk::{OsDisk, Wake};
 use crate::workers::Workers;
@@ -89,7 +88,7 @@ impl Await for JobsEnded {
 
 impl Spawn for JobThreads {
     fn spawn(&self, job: Box<dyn Job>) {
-        let pushed = if job.is_urgent() { self.workers.push_first(job) } else { self.workers.push(job) };
+        let pushed = if job.is_urgent() { self.workers.push_urgent(job) } else { self.workers.push(job) };
         assert!(pushed.is_ok(), "more than {JOBS_MAX} jobs (JOBS_MAX) are waiting");
     }
 }

@@ -1,7 +1,8 @@
 //! Threads behind one bounded queue: what I/O threads and job threads have in common.
 //!
 //! * A wake-up is paid only when a thread sleeps: `push` to busy workers is a lock and a copy.
-//! * What a worker took it may put back at the end of the queue; that is how jobs take turns. What is urgent is put at its front.
+//! * What a worker took it may put back at the end of the queue; that is how jobs take turns. What is urgent goes before all
+//!   that is not, and behind what came before it.
 //! * Closing lets the queue run empty, abandoning empties it; dropping closes, and joins the threads.
 //! * A panic in a worker ends the process. A dead worker would leave its queue unanswered for ever, and a store
 //!   must survive being killed anyway.
@@ -51,12 +52,12 @@ impl<T: Send + 'static> Workers<T> {
 impl<T> Workers<T> {
     /// Appends `item` and wakes a sleeping worker, or gives the item back when the queue is full.
     pub(crate) fn push(&self, item: T) -> Result<(), Full<T>> {
-        self.queue.push(item, VecDeque::push_back)
+        self.queue.push(item, |state| &mut state.items)
     }
 
-    /// The same, before all that are queued, those that were put there in this way among them.
-    pub(crate) fn push_first(&self, item: T) -> Result<(), Full<T>> {
-        self.queue.push(item, VecDeque::push_front)
+    /// The same, before all that are queued but those that were put there in this way.
+    pub(crate) fn push_urgent(&self, item: T) -> Result<(), Full<T>> {
+        self.queue.push(item, |state| &mut state.urgent)
     }
 
     /// Drops what is queued, and what workers would put back.
@@ -94,6 +95,8 @@ struct WorkQueue<T> {
 
 #[derive(Debug)]
 struct State<T> {
+    /// What goes before `items`.
+    urgent: VecDeque<T>,
     items: VecDeque<T>,
     /// Workers asleep that nobody has woken yet.
     sleeping: usize,
@@ -105,16 +108,22 @@ struct State<T> {
 
 impl<T> WorkQueue<T> {
     fn new(items_max: usize) -> WorkQueue<T> {
-        let state = State { items: VecDeque::new(), sleeping: 0, closed: false, abandoned: false };
+        let state = State {
+            urgent: VecDeque::new(),
+            items: VecDeque::new(),
+            sleeping: 0,
+            closed: false,
+            abandoned: false,
+        };
         WorkQueue { items_max, state: Mutex::new(state), pushed: Condvar::new() }
     }
 
-    fn push(&self, item: T, put: fn(&mut VecDeque<T>, T)) -> Result<(), Full<T>> {
+    fn push(&self, item: T, queue: fn(&mut State<T>) -> &mut VecDeque<T>) -> Result<(), Full<T>> {
         let mut state = self.lock();
-        if state.items.len() >= self.items_max {
+        if state.urgent.len() + state.items.len() >= self.items_max {
             return Err(Full(item));
         }
-        put(&mut state.items, item);
+        queue(&mut state).push_back(item);
         let wakes = state.sleeping > 0;
         if wakes {
             state.sleeping -= 1;
@@ -135,11 +144,11 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// The oldest item; waits for one. `None` when the queue is closed and empty.
+    /// The oldest item, of the urgent ones if there are any; waits for one. `None` when the queue is closed and empty.
     fn pop(&self) -> Option<T> {
         let mut state = self.lock();
         loop {
-            if let Some(item) = state.items.pop_front() {
+            if let Some(item) = state.urgent.pop_front().or_else(|| state.items.pop_front()) {
                 return Some(item);
             }
             if state.closed {
@@ -160,9 +169,9 @@ impl<T> WorkQueue<T> {
     fn abandon(&self) {
         let mut state = self.lock();
         state.abandoned = true;
-        let items = std::mem::take(&mut state.items);
+        let (urgent, items) = (std::mem::take(&mut state.urgent), std::mem::take(&mut state.items));
         drop(state);
-        drop(items);
+        drop((urgent, items));
     }
 
     // No code that can panic runs under this lock, so poison is no reason to stop.
