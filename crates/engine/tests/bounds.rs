@@ -44,7 +44,7 @@ fn who_waits_as_asked_waits_evenly() {
     const SLICE_NS: u64 = 6_000_000;
     let mut slow = Slow::open(Options {
         memtable_bytes_max: 4 << 20,
-        segment_bytes_target: 1 << 20,
+        segment_bytes_target: 4 << 20,
         ..Options::default()
     });
     let (mut now, mut slice_at, mut waits) = (0, 0, Vec::new());
@@ -73,7 +73,7 @@ fn who_waits_as_asked_waits_evenly() {
     );
 }
 
-/// Who heeds the pace has a journal of at most about twice what lives, however slow compaction is beside the writes: they wait for it.
+/// Who heeds the pace has a journal of little more than twice what lives, however slow compaction is beside the writes: they wait for it.
 #[test]
 fn who_waits_as_asked_has_a_bounded_journal() {
     const KEYS: u64 = 20_000;
@@ -111,7 +111,7 @@ fn who_waits_as_asked_has_a_bounded_journal() {
         }
         if number % 1000 == 0 && number > 2 * KEYS {
             let bytes = slow.store.stats().journal_bytes;
-            assert!(bytes < most * 11 / 5, "{bytes} bytes of {most} after {number} writes");
+            assert!(bytes < most * 23 / 10, "{bytes} bytes of {most} after {number} writes");
         }
     }
     let bytes = slow.store.stats().journal_bytes;
@@ -151,21 +151,29 @@ fn what_is_not_worth_a_compaction_is_left_alone() {
 #[test]
 fn what_is_not_synced_is_bounded_whatever_the_durability() {
     const MIB: usize = 1 << 20;
-    let options = Options { segment_bytes_target: 128 << 20, memtable_bytes_max: 16 << 20, ..options() };
-    let mut slow = Slow::open(options.clone());
-    let before = slow.store.stats().journal.syncs;
-    for number in 0..60u64 {
-        let key = number.to_be_bytes();
-        slow.store.write(&[Write::Put { key: &key, head: b"", value: &[&vec![7; MIB]] }]).unwrap();
-        slow.turn();
+    // All in one segment, with jobs that are late; ends of segments in between.
+    for (segment_bytes_target, writes_for_a_slice, expected) in [(128 << 20, 8, 3..=8), (8 << 20, 1, 15..=30)]
+    {
+        let options = Options { segment_bytes_target, memtable_bytes_max: 16 << 20, ..options() };
+        let mut slow = Slow::open(options.clone());
+        let before = slow.store.stats().journal.syncs;
+        for number in 0..60u64 {
+            let key = number.to_be_bytes();
+            slow.store.write(&[Write::Put { key: &key, head: b"", value: &[&vec![7; MIB]] }]).unwrap();
+            slow.turn();
+            if number % writes_for_a_slice == 0 {
+                slow.run_slice();
+            }
+        }
+        let syncs = slow.store.stats().journal.syncs - before;
+        assert!(expected.contains(&syncs), "{syncs} syncs of 60 MiB in {segment_bytes_target}");
+        let (disk, clock) = (slow.disk.after_power_cut(), HandClock::new());
+        let machine = Machine::new(move || disk.clone(), clock, SplitMix64::new(2));
+        let mut store = Embedded::open(Path::new("/store"), options, machine).unwrap();
+        let there =
+            (0..60u64).take_while(|number| store.head(&number.to_be_bytes()).unwrap().is_some()).count();
+        assert!((35..=60).contains(&there), "{there} of 60 MiB are left in {segment_bytes_target}");
     }
-    let syncs = slow.store.stats().journal.syncs - before;
-    assert!((3..=4).contains(&syncs), "{syncs} syncs of 60 MiB");
-    let (disk, clock) = (slow.disk.after_power_cut(), HandClock::new());
-    let machine = Machine::new(move || disk.clone(), clock, SplitMix64::new(2));
-    let mut store = Embedded::open(Path::new("/store"), options, machine).unwrap();
-    let there = (0..60u64).take_while(|number| store.head(&number.to_be_bytes()).unwrap().is_some()).count();
-    assert!((43..60).contains(&there), "{there} of 60 MiB are left");
 }
 
 fn request() -> ScanRequest {

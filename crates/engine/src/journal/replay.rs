@@ -2,8 +2,9 @@
 //!
 //! The first torn fault ([`super::fault`]) ends the journal: everything from it on, or from the start of the batch
 //! that it breaks, is to be cut, later segments included, so what is left is a prefix of what was written. Damage
-//! is reported, and later records are yielded. The seal of a segment is made while the next one is already
-//! written, so a fault after which the next segment goes on without a missing number lost only heads: it cuts
+//! is reported, and later records are yielded. A segment's end may be synced while the next one is already written, so
+//! after a power cut the next one may be there without it, and is cut as well. The seal is made behind that sync and
+//! vouches for the records before it, so a fault after which the next segment goes on without a missing number lost only heads: it cuts
 //! those off and nothing else.
 //!
 //! Left out: the last synced group has no later mark that vouches for it. Damage to it looks just like a torn
@@ -12,7 +13,7 @@
 
 use super::fault::{Fault, Lost, Verdict, classify};
 use super::record::{self, HEADER_BYTES, Kind};
-use super::scan::{Scanned, ScannedRecord, Scanner};
+use super::scan::{Scanned, ScannedRecord, Scanner, find_seal};
 use super::segment::{self, HeaderError, Position, SEGMENT_HEADER_BYTES, SegmentId, parse_durable_mark};
 use crate::entry::{Jsn, Seq};
 use crate::error::Error;
@@ -108,7 +109,7 @@ struct First {
 impl Replay {
     /// A replay of `sources`, ascending and without omission. All before `floor` is known to have been synced; `next_jsn` is
     /// the number with which the first source goes on at its `start`, where that is known: nothing numbered may be left of it.
-    /// Reads the newest segment, or the newest that has a group mark, to find the durable mark.
+    /// Reads the seals, and the newest segment, or the newest that has a group mark, to find the durable mark.
     pub fn open(
         disk: &mut dyn Disk,
         sources: &[Source],
@@ -121,6 +122,9 @@ impl Replay {
             if source.sealed || source.start > SEGMENT_HEADER_BYTES as u64 {
                 let offset = if source.sealed { source.len } else { source.start };
                 durable = durable.max(Position { segment: source.segment, offset });
+            }
+            if let Some(mark) = seal_mark(disk, source)? {
+                durable = durable.max(mark);
             }
         }
         for source in sources.iter().rev() {
@@ -392,6 +396,16 @@ pub(crate) const RECORDS_MISSING: &str = "synced records are missing";
 
 fn fault_in(source: &Source, from: u64, to: u64, what: &'static str, lost: Lost) -> Fault {
     Fault { segment: source.segment, from, to, what, remains: None, lost, derived: false }
+}
+
+/// Where the segment's records end, if it has a seal: one is made when they are synced.
+fn seal_mark(disk: &mut dyn Disk, source: &Source) -> Result<Option<Position>, Error> {
+    match find_seal(disk, source.file, source.len, source.segment) {
+        Ok(seal) => Ok(seal.map(|seal| Position { segment: source.segment, offset: seal.heads_offset })),
+        Err(Error::Disk(error)) => Err(error.into()),
+        // It is read again where it stands, and what it lacks is told there.
+        Err(_) => Ok(None),
+    }
 }
 
 /// The largest position that a group mark in the segment says was synced. A mark cannot know more than what

@@ -380,6 +380,30 @@ fn a_torn_older_segment_ends_the_journal() {
     }
 }
 
+/// A seal is made when its segment is synced: what is missing before it was promised, whatever the marks say.
+#[test]
+fn a_seal_vouches_for_the_records_before_it() {
+    let mut log = Log::new();
+    log.group(&[50]);
+    let durable = log.durable;
+    log.group(&[50, 50]);
+    let mut sealed = log.clone();
+    sealed.seal();
+    for log in [&mut log, &mut sealed] {
+        // Its mark was written before the older segment's end was synced.
+        log.segment();
+        log.durable = durable;
+        log.group(&[50]);
+        let (from, _) = log.span(3);
+        log.bytes(0)[from + 60] ^= 1;
+    }
+    let outcome = log.replay();
+    assert_eq!((outcome.jsns.clone(), outcome.damage.len()), (vec![1, 2], 0));
+    let outcome = sealed.replay();
+    assert_eq!((outcome.jsns.clone(), outcome.damage.len()), (vec![1, 2, 4], 1));
+    assert_eq!(outcome.cuts(), [None, None]);
+}
+
 #[test]
 fn a_torn_seal_costs_the_seal_and_not_the_next_segment() {
     let mut log = Log::new();

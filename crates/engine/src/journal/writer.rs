@@ -9,27 +9,33 @@
 //! * One group is under way at a time, so positions become durable in order.
 //! * A group lies in one segment. The first of each, and any that may know more to be durable than the mark before it, begins with a
 //!   mark that says what was durable when it was handed over; without durability, most have none.
-//! * The last group of a segment is always synced: nothing in a newer segment is durable before it.
+//! * What was not synced is in two segments at most: an ended one is durable before a group of the next is synced, or ends that,
+//!   so nothing in a newer segment is said to be durable before it.
 //! * After a failed write or sync nothing more is written (fenced); what is durable stays what it was.
-//! * So many bytes at most are written without a sync, whatever the durability: a sync, for which the next group waits, has no
-//!   more to do than that. Where writers do not wait for syncs, a job makes most of them, and groups go on meanwhile.
+//! * So many bytes of a segment at most are written without a sync, whatever the durability: a sync, for which the next group
+//!   waits, has no more to do than that. Where writers do not wait for syncs, a job makes most of them, and groups go on meanwhile.
 //! * One sync is under way at a time: an error that the system tells once is told to the one that speaks of all before it.
 //! * At durability `sync` the active segment's file has room ahead of its records, as zeros, so that a sync has no new length to
 //!   make durable. Whoever seals the segment, closes the store or opens it after a crash cuts the file to what was written.
 //! * A group that the disk has no room for is the first to be written, in its place, when there is room. What was written
 //!   before it is synced meanwhile, as ever.
 //!
-//! `group.rs` is what goes to the disk at once. Making the next segment ahead of need and sealing a full one are jobs (`prepare.rs`, `seal.rs`).
+//! `group.rs` is what goes to the disk at once, `writer/beside.rs` syncs without the groups. Making the next segment ahead of need
+//! and sealing a full one are jobs (`prepare.rs`, `seal.rs`).
+
+mod beside;
+
+pub use beside::SyncBeside;
 
 use super::buffer::{self, Spares};
 use super::group::{Group, InFlight, Mark, Stated};
 use super::record::{self, Kind};
-use super::seal::SealJob;
 use super::segment::{Position, SEGMENT_HEADER_BYTES, SealBuilder, SegmentId};
 use crate::entry::{Jsn, Seq};
 use crate::error::Error;
 use base::disk::{DiskOp, FileId, Token};
 use base::{Disk, DiskError};
+use beside::Ended;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
@@ -40,13 +46,10 @@ pub const WAITING_BYTES_MAX: usize = 64 << 20;
 /// wake-up of the writer thread for every few records would cost more than the records.
 const LAZY_GROUP_BYTES: usize = 256 << 10;
 
-/// A group that comes behind so many bytes which were not synced is. One sync of what gathers while a memtable fills, some
-/// 200 MiB, would take a good part of a second, and what is written meanwhile would be tens of megabytes of memory that is
-/// used once.
+/// A group that comes behind so many bytes of its segment which were not synced is. One sync of what gathers while a memtable
+/// fills, some 200 MiB, would take a good part of a second, and what is written meanwhile would be tens of megabytes of memory that
+/// is used once.
 const UNSYNCED_BYTES_MAX: u64 = 16 << 20;
-
-/// Behind so many a sync beside the groups begins, early enough to be over before one of them has to be synced itself.
-const SYNC_BESIDE_BYTES: u64 = UNSYNCED_BYTES_MAX / 4;
 
 /// The active segment is given room in steps of so much: one sync in some thousands of lone writes makes a new length durable,
 /// and it is all that a store takes of the disk without using it.
@@ -73,22 +76,6 @@ pub struct ReadySegment {
     pub id: SegmentId,
     /// Its open file, which holds a synced header and nothing else.
     pub file: FileId,
-}
-
-/// A sync of what was written before it, beside the groups.
-#[derive(Clone, Copy, Debug)]
-pub struct SyncBeside {
-    /// The file that has all of it which was not synced.
-    pub file: FileId,
-    last_seq: Seq,
-    end: Position,
-}
-
-/// What one completed group means for its owner.
-#[derive(Debug, Default)]
-pub struct GroupDone {
-    /// The job that seals the segment which this group ended.
-    pub seal: Option<SealJob>,
 }
 
 /// Counters of the journal, since the store was opened.
@@ -145,11 +132,13 @@ pub struct Writer {
     durable_wanted: Seq,
     /// Whether a sync is under way beside the groups.
     syncs_beside: bool,
+    /// The segment before the active one, until it is sealed.
+    ended: Option<Ended>,
     /// How long the file is that was written last, the room asked for included.
     reach: Position,
     /// Bytes by which files were made longer.
     taken: u64,
-    /// Bytes handed to the disk since the last group that was to be synced.
+    /// Bytes handed to the disk of which no sync has begun, but those of a segment that has ended.
     unsynced: u64,
     sync_wanted: bool,
     push_wanted: bool,
@@ -197,6 +186,7 @@ impl Writer {
             durable: last,
             durable_wanted: last,
             syncs_beside: false,
+            ended: None,
             reach: Position::default(),
             taken: 0,
             unsynced: 0,
@@ -285,7 +275,7 @@ impl Writer {
             return self.in_flight.is_none()
                 && self.fenced.is_none()
                 && self.must_sync_written()
-                && !self.syncs_beside;
+                && self.may_sync();
         }
         let open = self.open.data.len();
         let open_is_due = if self.durability == Durability::None && !self.push_wanted {
@@ -296,7 +286,18 @@ impl Writer {
         self.in_flight.is_none()
             && self.fenced.is_none()
             && (!self.full.is_empty() || open_is_due || self.sync_wanted)
-            && !(self.syncs_beside && self.syncs_next())
+            && (self.may_sync() || !self.syncs_next())
+            && (self.ended.is_none() || !self.ends_segment_next())
+    }
+
+    /// Whether a group may be synced. What was written before it, and is not in its file, is durable, and no other sync is under way.
+    fn may_sync(&self) -> bool {
+        !self.syncs_beside && !self.waits_for_ended()
+    }
+
+    /// Whether the next group is its segment's last.
+    fn ends_segment_next(&self) -> bool {
+        self.full.front().is_some_and(|group| group.seal.is_some())
     }
 
     /// Whether the next group is to be synced.
@@ -305,7 +306,6 @@ impl Writer {
         self.durability == Durability::Sync
             || self.sync_wanted
             || next.sync
-            || next.seal.is_some()
             || self.unsynced + next.data.len() as u64 >= UNSYNCED_BYTES_MAX
     }
 
@@ -314,11 +314,22 @@ impl Writer {
         self.push_wanted = !self.open.data.is_empty();
     }
 
-    /// Hands the oldest waiting group to the disk unless one is under way or a write has failed.
-    pub fn flush(&mut self, disk: &mut dyn Disk) {
-        if !self.can_flush() {
-            return;
+    /// Hands the oldest waiting group to the disk unless one is under way or a write has failed; whether it did.
+    pub fn flush(&mut self, disk: &mut dyn Disk) -> bool {
+        if self.can_flush() && self.ends_segment_next() && self.full[0].data.is_empty() {
+            // All of that segment was written before: there is nothing for the disk to do.
+            let last = self.full.pop_front().expect("it was looked at");
+            let Group { segment, file, offset, seal, .. } = last;
+            self.end_written(segment, file, offset, seal);
         }
+        let flushes = self.can_flush();
+        if flushes {
+            self.flush_next(disk);
+        }
+        flushes
+    }
+
+    fn flush_next(&mut self, disk: &mut dyn Disk) {
         if self.refused.is_some() && !self.tries {
             return self.sync_written(disk);
         }
@@ -336,7 +347,7 @@ impl Writer {
     }
 
     /// Takes the disk's answer for the group under way.
-    pub fn on_written(&mut self, result: Result<(), DiskError>) -> GroupDone {
+    pub fn on_written(&mut self, result: Result<(), DiskError>) {
         let group = self.in_flight.take().expect("only a group under way can complete");
         let result = if base::planted!(FailedSyncForgotten) { Ok(()) } else { result };
         match result {
@@ -353,21 +364,16 @@ impl Writer {
                     self.durable = group.last_seq;
                     self.durable_position = end;
                 }
-                let (segment, file) = (group.segment, group.file);
-                let data_end = group.offset + group.len as u64;
-                let seal = group.seal.map(|heads| SealJob::new(segment, file, data_end, heads));
                 self.spares.keep(group.data);
-                GroupDone { seal }
+                self.end_written(group.segment, group.file, offset, group.seal);
             }
             Err(error) if error.kind.is_passing() => {
                 self.refused = Some(error.into());
                 self.full.push_front(group.put_back());
-                GroupDone::default()
             }
             Err(error) => {
                 self.waiting_bytes -= group.len;
                 self.fence(error.into());
-                GroupDone::default()
             }
         }
     }
@@ -376,45 +382,6 @@ impl Writer {
     pub fn want_sync(&mut self) {
         if self.durable < self.last_seq() {
             self.sync_wanted = true;
-        }
-    }
-
-    /// Asks that everything appended so far become durable, and that nothing need wait for it.
-    pub fn want_durable(&mut self) {
-        if self.durability == Durability::Sync {
-            return self.want_sync();
-        }
-        self.durable_wanted = self.last_seq();
-        self.want_push();
-    }
-
-    /// A sync for a job to make, if it is time for one; [`Writer::end_sync_beside`] is to be told of its end.
-    pub fn begin_sync_beside(&mut self) -> Option<SyncBeside> {
-        // Since the last group of a segment is always synced, all that was written and is not durable is in one file.
-        let has_some = self.durable < self.written && self.in_flight.is_none() && self.fenced.is_none();
-        let is_due = self.unsynced >= SYNC_BESIDE_BYTES
-            || (self.durable < self.durable_wanted && self.written >= self.durable_wanted);
-        if self.durability == Durability::Sync || self.syncs_beside || !has_some || !is_due {
-            return None;
-        }
-        self.syncs_beside = true;
-        self.unsynced = 0;
-        self.counters.syncs += 1;
-        let (file, end) = self.written_end;
-        Some(SyncBeside { file, last_seq: self.written, end })
-    }
-
-    /// Takes the disk's answer for a sync beside the groups.
-    pub fn end_sync_beside(&mut self, beside: SyncBeside, result: Result<(), DiskError>) {
-        self.syncs_beside = false;
-        let result = if base::planted!(FailedSyncForgotten) { Ok(()) } else { result };
-        match result {
-            Ok(()) if self.durable < beside.last_seq => {
-                self.durable = beside.last_seq;
-                self.durable_position = beside.end;
-            }
-            Ok(()) => {}
-            Err(error) => self.fence(error.into()),
         }
     }
 
@@ -429,8 +396,8 @@ impl Writer {
         self.end == SEGMENT_HEADER_BYTES as u64
     }
 
-    /// Ends the active segment before it is full, if the next one is there; whether it did. Its last group is synced, and it
-    /// is sealed as any other.
+    /// Ends the active segment before it is full, if the next one is there; whether it did. It is synced and sealed as any
+    /// other.
     pub fn end_segment(&mut self) -> bool {
         let can = self.next.is_some() && self.fenced.is_none();
         if can {
@@ -439,10 +406,11 @@ impl Writer {
         can
     }
 
-    /// Whether a group of this segment is on its way to the disk, or waits for that.
+    /// Whether a group of this segment is on its way to the disk, or waits for that, or it has ended and is not sealed yet.
     pub fn has_pending(&self, segment: SegmentId) -> bool {
         let in_flight = self.in_flight.as_ref().is_some_and(|group| group.segment == segment);
-        in_flight || self.full.iter().any(|group| group.segment == segment)
+        let has_ended = self.ended.as_ref().is_some_and(|ended| ended.segment() == segment);
+        in_flight || has_ended || self.full.iter().any(|group| group.segment == segment)
     }
 
     /// Whether the next segment should be made now: always one ahead.
@@ -529,7 +497,11 @@ impl Writer {
 
     /// Whether nothing waits for the disk.
     pub fn is_idle(&self) -> bool {
-        self.in_flight.is_none() && self.full.is_empty() && self.open.data.is_empty() && !self.sync_wanted
+        self.in_flight.is_none()
+            && self.full.is_empty()
+            && self.open.data.is_empty()
+            && self.ended.is_none()
+            && !self.sync_wanted
     }
 
     /// Takes no more writes, because something else that they rest on has failed.
@@ -619,8 +591,8 @@ impl Writer {
         self.sync_wanted && self.durable < self.written
     }
 
-    /// Syncs what was written before the group that was refused: all of it is in that group's segment, since the last group
-    /// of a segment is always synced.
+    /// Syncs what was written before the group that was refused: all of it is in that group's segment, since one that has ended
+    /// is waited for.
     fn sync_written(&mut self, disk: &mut dyn Disk) {
         let refused = self.full.front().expect("a group that is refused waits");
         let group = Group::new(refused.segment, refused.file, refused.offset, self.written);

@@ -5,7 +5,7 @@
 //! and is damaged, and it counts. Where a manifest names the inputs, an output that it does not name does not count.
 //!
 //! A start replays what a manifest says, or else the newest segments: those behind the last that is sealed. All others were synced, since a segment is
-//! sealed while a newer one is written, and nothing numbered in the newer one is durable before the older one is.
+//! sealed when it is, and ends when the one before it is.
 
 use crate::entry::Jsn;
 use crate::error::Error;

@@ -425,9 +425,7 @@ impl Store {
 
     /// Hands what waits for the disk to it, if it is done with what went before.
     fn flush_journal(&mut self) {
-        let flushes = self.writer.can_flush();
-        self.writer.flush(&mut *self.disk);
-        if flushes {
+        if self.writer.flush(&mut *self.disk) {
             self.group_began = Some((self.turned_at, self.writer.is_syncing()));
         }
     }
@@ -437,13 +435,9 @@ impl Store {
         self.disk.poll(&mut completions);
         for Completion { token, result } in completions.drain(..) {
             if token == JOURNAL_TOKEN {
-                let done = self.writer.on_written(result.map(|_| ()));
+                self.writer.on_written(result.map(|_| ()));
                 if let Some((began, synced)) = self.group_began.take() {
                     self.group_times.count(synced, self.turned_at.since(began));
-                }
-                if let Some(seal) = done.seal {
-                    self.maintenance.compaction.sealing.push(seal.ended());
-                    self.spawn.spawn(Box::new(seal));
                 }
             } else if let Some((id, answer)) = self.resume_lookup(LookupId(token.0), result) {
                 events.push(Event::Lookup(id, answer));

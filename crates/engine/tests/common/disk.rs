@@ -1,12 +1,15 @@
 //! A disk in memory that can be killed, lose power, be damaged and fail. The simulator's disk is stricter about what a
 //! crash may leave; this one is for many small stores.
 
-use base::Disk;
 use base::disk::{Completion, DiskAnswer, DiskError, DiskErrorKind, DiskOp, FileId, OpenMode, Token};
+use base::{Disk, Rng};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What reaches a disk as a whole.
+const BLOCK: usize = 512;
 
 #[derive(Clone, Default)]
 struct File {
@@ -62,6 +65,25 @@ impl MemoryDisk {
         let state = self.state();
         let lost = |file: &File| File { bytes: file.synced.clone(), synced: file.synced.clone() };
         MemoryDisk::of(state.files.iter().map(lost).collect(), state.durable_names.clone())
+    }
+
+    /// The same, with some of what was not synced: each block of it is there or not, in one file and another.
+    pub fn after_uneven_power_cut(&self, rng: &mut dyn Rng) -> MemoryDisk {
+        let state = self.state();
+        let mut left = |file: &File| {
+            let mut bytes = file.synced.clone();
+            // Of some files most is there, and of others little.
+            let (of, most) = (2 + rng.below(30), rng.chance(1, 2));
+            for (at, block) in (0..).step_by(BLOCK).zip(file.bytes.chunks(BLOCK)) {
+                if bytes.get(at..at + block.len()) == Some(block) || rng.chance(1, of) == most {
+                    continue;
+                }
+                bytes.resize(bytes.len().max(at + block.len()), 0);
+                bytes[at..at + block.len()].copy_from_slice(block);
+            }
+            File { synced: bytes.clone(), bytes }
+        };
+        MemoryDisk::of(state.files.iter().map(&mut left).collect(), state.durable_names.clone())
     }
 
     fn of(files: Vec<File>, names: BTreeMap<PathBuf, usize>) -> MemoryDisk {

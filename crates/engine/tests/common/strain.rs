@@ -19,13 +19,16 @@ const REST_STEPS_MAX: usize = 100_000;
 
 const KEYS: u64 = 3000;
 
-/// Jobs that go on only when they are told to, a slice of each in turn.
+/// Jobs that go on only when they are told to, a slice of each in turn, urgent ones first.
 #[derive(Clone, Default)]
 pub struct SlowJobs(Arc<Mutex<VecDeque<Box<dyn Job>>>>);
 
 impl Spawn for SlowJobs {
     fn spawn(&self, job: Box<dyn Job>) {
-        self.0.lock().unwrap().push_back(job);
+        let mut jobs = self.0.lock().unwrap();
+        let urgent = jobs.iter().take_while(|job| job.is_urgent()).count();
+        let at = if job.is_urgent() { urgent } else { jobs.len() };
+        jobs.insert(at, job);
     }
 }
 

@@ -26,4 +26,5 @@ mod scans;
 mod scrub;
 mod store;
 mod stretches;
+mod unsynced;
 mod waste;

@@ -1,6 +1,6 @@
 //! What a store does for itself, one of each kind at a time, each as a job.
 //!
-//! * `segment.rs`: the next segment is made as soon as the last one made is in use.
+//! * `segment.rs`: the next segment is made as soon as the last one made is in use, and the one before it is sealed.
 //! * `memtable.rs`: so is the next memtable.
 //! * `sync.rs`: what was written without a sync is synced where nobody waits for it.
 //! * `flush.rs`: a frozen memtable is flushed to a table of level 0. `merge.rs`: levels over their size are merged.
@@ -97,6 +97,7 @@ impl Store {
     pub(super) fn maintain(&mut self, now: Monotonic, events: &mut Vec<Event>) {
         self.take_segment();
         self.take_sync_beside();
+        self.want_seal();
         self.take_flush();
         self.take_merge();
         self.step_checkpoints();

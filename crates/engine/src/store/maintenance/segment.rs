@@ -1,4 +1,4 @@
-//! The next segment is made as soon as the last one made is in use.
+//! The next segment is made as soon as the last one made is in use, and the one before it is sealed as soon as it is durable.
 
 use crate::journal::prepare::PrepareSegment;
 use crate::journal::segment::SegmentId;
@@ -30,5 +30,11 @@ impl Store {
             Ok(ready) => self.writer.provide(ready),
             Err(error) => self.on_failure(error),
         }
+    }
+
+    pub(super) fn want_seal(&mut self) {
+        let Some(seal) = self.writer.take_seal() else { return };
+        self.maintenance.compaction.sealing.push(seal.ended());
+        self.spawn.spawn(Box::new(seal));
     }
 }

@@ -45,7 +45,7 @@ impl Job for SyncJob {
         Progress::Done
     }
 
-    /// A segment's last group, which is synced, waits for it.
+    /// A group that is synced waits for it.
     fn is_urgent(&self) -> bool {
         true
     }
