@@ -2,10 +2,11 @@
 //!
 //! The first torn fault ([`super::fault`]) ends the journal: everything from it on, or from the start of the batch
 //! that it breaks, is to be cut, later segments included, so what is left is a prefix of what was written. Damage
-//! is reported, and later records are yielded. A segment's end may be synced while the next one is already written, so
-//! after a power cut the next one may be there without it, and is cut as well. The seal is made behind that sync and
-//! vouches for the records before it, so a fault after which the next segment goes on without a missing number lost only heads: it cuts
-//! those off and nothing else.
+//! is reported, and later records are yielded.
+//!
+//! A segment's end may be synced while the next one is already written, so after a power cut the next one may be there
+//! without it, and is cut as well. The seal is made behind that sync and vouches for the records before it, so a fault
+//! after which the next segment goes on without a missing number lost only heads: it cuts those off and nothing else.
 //!
 //! Left out: the last synced group has no later mark that vouches for it. Damage to it looks just like a torn
 //! tail and is cut as one, unless the caller knows better ([`Source::sealed`], the `floor` of [`Replay::open`]).
