@@ -5,7 +5,7 @@
 //! flushes, merges and compacts. After it the image is mounted again, and everything that was acknowledged before it must be
 //! there. The program outlives such a cut, as it would not a real one, and a sync that was under way may then say that all
 //! went well (its transaction is neither running nor being committed any more): what was acknowledged after the cut had begun
-//! may be there or not, one batch after the other.
+//! may be there or not, one batch after the other. So may all where nobody waits for syncs.
 //!
 //! That this can find something is shown by the same loop on a disk that syncs nothing and says that it has: it must lose
 //! acknowledged writes. The simulator's disk does the same and more, many thousand times; this is the real thing.
@@ -24,12 +24,13 @@ use base::Rng;
 use base::disk::{Completion, Disk, DiskAnswer, DiskErrorKind, DiskOp, FileId, Token};
 use base::rng::SplitMix64;
 use engine::check::check_store;
-use engine::{CompactionSchedule, Durability, Embedded, Error, Machine, Options, Write};
-use os::{OsClock, OsDisk, OsRng};
+use engine::{CompactionSchedule, Durability, Embedded, Error, Jobs, Machine, Options, Write};
+use os::{JobThreads, OsClock, OsDisk, OsRng};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 const CUTS_DEFAULT: u64 = 20;
@@ -183,9 +184,9 @@ impl Disk for Lying {
     }
 }
 
-fn options() -> Options {
+fn options(durability: Durability) -> Options {
     Options {
-        durability: Durability::Sync,
+        durability,
         memtable_bytes_max: 16 << 10,
         segment_bytes_target: 64 << 10,
         table_bytes_target: 16 << 10,
@@ -205,7 +206,18 @@ fn open(dir: &Path, lying: bool) -> Result<Embedded, Error> {
     } else {
         Machine::new(disks, OsClock::new(), OsRng::new())
     };
-    Embedded::open(dir, options(), machine)
+    Embedded::open(dir, options(Durability::Sync), machine)
+}
+
+/// A store that nobody waits for, with a thread for its jobs.
+fn open_unsynced(dir: &Path, durability: Durability) -> Embedded {
+    let disks = Arc::new(OsDisk::blocking().blocking_handles());
+    let of_jobs = Arc::clone(&disks);
+    let machine = Machine::new(move || disks(), OsClock::new(), OsRng::new()).with_jobs(move || {
+        let (threads, ended) = JobThreads::awaited(1, &of_jobs())?;
+        Ok(Jobs { spawn: Arc::new(threads), ended: Box::new(ended) })
+    });
+    Embedded::open(dir, options(durability), machine).unwrap()
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -353,6 +365,37 @@ fn what_was_acknowledged_survives_a_power_cut() {
     image.unmount();
     println!("{cuts} cuts, {sure} batches acknowledged before them, {torn} torn tails, {flushes} flushes");
     assert!(flushes > 0 && sure > 0, "the store had work to do beside writes");
+}
+
+/// Where nobody waits for syncs, a cut takes all writes from some write on, and none before it.
+#[test]
+#[ignore = "needs root and a loop device"]
+fn what_nobody_waited_for_is_lost_from_its_end_on() {
+    let (mut image, mut known, mut rng) = (Image::new(), Known::default(), SplitMix64::new(seed()));
+    let cuts = number("ANNULET_POWER_CUTS", CUTS_DEFAULT);
+    let mut torn = 0;
+    for round in 0..cuts {
+        let durability = [Durability::None, Durability::Interval][round as usize % 2];
+        image.mount("rw");
+        let mut store = open_unsynced(&image.store(), durability);
+        torn += store.report().torn.len();
+        assert_eq!(store.report().damage, [], "after cut {round}");
+        assert_eq!(known.lost(&mut store), 0, "after cut {round}");
+        let mut cut = image.cut();
+        known.write_until_cut(&mut store, &mut cut, &mut rng);
+        cut.wait();
+        drop(store);
+        image.unmount();
+    }
+    image.mount("rw");
+    let mut store = open_unsynced(&image.store(), Durability::None);
+    assert_eq!(known.lost(&mut store), 0, "after the last cut");
+    let there = known.durable.values().flatten().max().copied().unwrap_or(0);
+    store.close().unwrap();
+    check(&image.store());
+    image.unmount();
+    println!("{cuts} cuts, the newest of {} versions left is {there}, {torn} torn tails", known.versions);
+    assert!(there > 0, "nothing was ever left");
 }
 
 /// The same on a disk that syncs nothing: a test that finds no loss there would find none anywhere.
