@@ -1,7 +1,8 @@
 //! Job threads: background work of one shard, slice by slice.
 //!
 //! Jobs take turns: after a slice a job goes to the end of the queue, so that a long merge does not hold back
-//! a flush. One that writes may wait for, which has one slice, goes before the others; several such go as they came. A shard's job threads have a lower priority than its own thread, which answers clients.
+//! a flush. One that writes may wait for, which has one slice, goes before the others; several such go as they came. A
+//! shard's job threads have a lower priority than its own thread, which answers clients.
 
 use crate::disk::{OsDisk, Wake};
 use crate::workers::Workers;

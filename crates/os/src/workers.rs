@@ -179,3 +179,25 @@ impl<T> WorkQueue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_urgent_goes_first_and_counts_with_the_rest() {
+        let queue = WorkQueue::new(4);
+        for number in [1, 2] {
+            queue.push(number, |state| &mut state.items).unwrap();
+            queue.push(10 * number, |state| &mut state.urgent).unwrap();
+        }
+        assert!(matches!(queue.push(3, |state| &mut state.items), Err(Full(3))));
+        assert!(matches!(queue.push(30, |state| &mut state.urgent), Err(Full(30))));
+        let first: Vec<_> = (0..3).map(|_| queue.pop()).collect();
+        assert_eq!(first, [Some(10), Some(20), Some(1)]);
+        queue.push(30, |state| &mut state.urgent).unwrap();
+        queue.abandon();
+        queue.close();
+        assert_eq!(queue.pop(), None, "neither is left");
+    }
+}

@@ -1,4 +1,4 @@
-//! The job that ends a full segment with the block of its heads.
+//! The job that seals a segment that has ended: it puts the block of its heads behind its records, all of which are durable.
 //!
 //! 1. Cut the file to its records: what room it was given ahead of them is given back, and the trailer will be its last bytes.
 //! 2. Append heads and seal, and sync them.
@@ -13,7 +13,7 @@ use base::{Disk, DiskError, Job, Progress};
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// Ends one segment, one part a slice.
+/// Seals one segment, one part a slice.
 #[derive(Debug)]
 pub struct SealJob {
     segment: SegmentId,

@@ -9,8 +9,8 @@
 //! * One group is under way at a time, so positions become durable in order.
 //! * A group lies in one segment. The first of each, and any that may know more to be durable than the mark before it, begins with a
 //!   mark that says what was durable when it was handed over; without durability, most have none.
-//! * What was not synced is in two segments at most: an ended one is durable before a group of the next is synced, or ends that,
-//!   so nothing in a newer segment is said to be durable before it.
+//! * What was not synced is in two segments at most: one that has ended is durable before a group of the next one is synced, and
+//!   before that one ends. So nothing in a newer segment is said to be durable before it.
 //! * After a failed write or sync nothing more is written (fenced); what is durable stays what it was.
 //! * So many bytes of a segment at most are written without a sync, whatever the durability: a sync, for which the next group
 //!   waits, has no more to do than that. Where writers do not wait for syncs, a job makes most of them, and groups go on meanwhile.
@@ -290,9 +290,9 @@ impl Writer {
             && (self.ended.is_none() || !self.ends_segment_next())
     }
 
-    /// Whether a group may be synced. What was written before it, and is not in its file, is durable, and no other sync is under way.
+    /// Whether a group may be synced: all that was written to another file is durable, and no other sync is under way.
     fn may_sync(&self) -> bool {
-        !self.syncs_beside && !self.waits_for_ended()
+        !self.syncs_beside && self.ended_unsynced().is_none()
     }
 
     /// Whether the next group is its segment's last.
@@ -319,8 +319,8 @@ impl Writer {
         if self.can_flush() && self.ends_segment_next() && self.full[0].data.is_empty() {
             // All of that segment was written before: there is nothing for the disk to do.
             let last = self.full.pop_front().expect("it was looked at");
-            let Group { segment, file, offset, seal, .. } = last;
-            self.end_written(segment, file, offset, seal);
+            let end = Position { segment: last.segment, offset: last.offset };
+            self.note_ended(last.file, end, last.seal.expect("it was looked at"));
         }
         let flushes = self.can_flush();
         if flushes {
@@ -357,15 +357,16 @@ impl Writer {
                     self.refused = None;
                 }
                 self.written = group.last_seq;
-                let offset = group.offset + group.len as u64;
-                let end = Position { segment: group.segment, offset };
+                let end = Position { segment: group.segment, offset: group.offset + group.len as u64 };
                 self.written_end = (group.file, end);
                 if group.sync {
                     self.durable = group.last_seq;
                     self.durable_position = end;
                 }
                 self.spares.keep(group.data);
-                self.end_written(group.segment, group.file, offset, group.seal);
+                if let Some(heads) = group.seal {
+                    self.note_ended(group.file, end, heads);
+                }
             }
             Err(error) if error.kind.is_passing() => {
                 self.refused = Some(error.into());

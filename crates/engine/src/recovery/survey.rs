@@ -4,8 +4,8 @@
 //! a crash has left. One without its seal was not finished, and its inputs are there; if they are not, it was whole once
 //! and is damaged, and it counts. Where a manifest names the inputs, an output that it does not name does not count.
 //!
-//! A start replays what a manifest says, or else the newest segments: those behind the last that is sealed. All others were synced, since a segment is
-//! sealed when it is, and ends when the one before it is.
+//! A start replays what a manifest says, or else the newest segments: those behind the last that is sealed. All others were synced: a segment is
+//! sealed when it is synced, and none ends before the one before it is.
 
 use crate::entry::Jsn;
 use crate::error::Error;

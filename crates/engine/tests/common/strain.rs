@@ -98,6 +98,12 @@ impl Slow {
     }
 }
 
+/// The store on a disk as a crash has left it, opened by a program whose jobs run within its calls.
+pub fn reopen(disk: MemoryDisk, options: &Options) -> Embedded {
+    let machine = Machine::new(move || disk.clone(), HandClock::new(), SplitMix64::new(2));
+    Embedded::open(Path::new("/store"), options.clone(), machine).unwrap()
+}
+
 pub fn options() -> Options {
     Options {
         durability: Durability::None,
@@ -167,9 +173,7 @@ pub fn strained(writes: u64) -> Strained {
     let stats = slow.store.stats();
     // One segment is ready beside those that have been used.
     strained.files_left = (slow.files(".tbl") + slow.files(".seg")) - (stats.tables + stats.segments + 1);
-    let (disk, clock) = (slow.disk.after_kill(), HandClock::new());
-    let machine = Machine::new(move || disk.clone(), clock, SplitMix64::new(2));
-    let mut store = Embedded::open(Path::new("/store"), options(), machine).unwrap();
+    let mut store = reopen(slow.disk.after_kill(), &options());
     for (key, (head, value)) in &model {
         let found = store.get(key).unwrap();
         let is_right =

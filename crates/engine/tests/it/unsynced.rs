@@ -3,13 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-use crate::common::HandClock;
-use crate::common::disk::MemoryDisk;
-use crate::common::strain::{Slow, options};
+use crate::common::strain::{Slow, options, reopen};
 use base::Rng;
 use base::rng::SplitMix64;
 use engine::check::{FindingKind, check_store};
-use engine::{Durability, Embedded, Error, Machine, Options, Write};
+use engine::{Durability, Embedded, Error, Options, Write};
 use std::path::Path;
 
 fn put(slow: &mut Slow, number: u64) {
@@ -20,12 +18,6 @@ fn put(slow: &mut Slow, number: u64) {
         slow.turn();
         slow.run_slice();
     }
-}
-
-fn open(disk: &MemoryDisk, options: &Options) -> Embedded {
-    let disk = disk.clone();
-    let machine = Machine::new(move || disk.clone(), HandClock::new(), SplitMix64::new(2));
-    Embedded::open(Path::new("/store"), options.clone(), machine).unwrap()
 }
 
 /// How many are there from the first on; none is behind them.
@@ -62,7 +54,7 @@ fn a_power_cut_leaves_a_prefix() {
             assert_ne!(finding.kind, FindingKind::Damage, "{seed}: {finding:?}");
         })
         .unwrap();
-        let mut store = open(&cut, &options);
+        let mut store = reopen(cut.clone(), &options);
         assert_eq!(store.report().damage, [], "{seed}");
         let left = prefix(&mut store, count);
         assert!(left >= promised, "{seed}: {promised} were synced, {left} are left");
@@ -73,8 +65,7 @@ fn a_power_cut_leaves_a_prefix() {
             store.put(&number.to_be_bytes(), b"head", &[number as u8; 200]).unwrap();
         }
         store.flush().unwrap();
-        let again = cut.after_power_cut();
-        let mut store = open(&again, &options);
+        let mut store = reopen(cut.after_power_cut(), &options);
         assert_eq!((store.report().damage.len(), prefix(&mut store, count)), (0, left), "{seed}");
         for number in count..count + 20 {
             assert!(store.get(&number.to_be_bytes()).unwrap().is_some(), "{seed}: {number} is lost");

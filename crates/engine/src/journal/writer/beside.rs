@@ -1,8 +1,8 @@
 //! Syncs that jobs make while groups go on, where writers do not wait for syncs.
 //!
 //! 1. Behind [`SYNC_BESIDE_BYTES`] that were written, or when someone wants what was written to be durable, one begins.
-//! 2. A segment whose last group was written without a sync has ended. It is the next to be synced, whatever is written to
-//!    the one behind it meanwhile, and then it is sealed.
+//! 2. A segment whose last group was written has ended. If it is not durable, it is the next to be synced, whatever is written
+//!    to the one behind it meanwhile; then it is sealed.
 //!
 //! Invariants
 //! * One sync is under way at a time, so what becomes durable does in the order in which it was written.
@@ -57,7 +57,7 @@ impl Writer {
     /// A sync for a job to make, if it is time for one; [`Writer::end_sync_beside`] is to be told of its end.
     pub fn begin_sync_beside(&mut self) -> Option<SyncBeside> {
         let is_due = self.unsynced >= SYNC_BESIDE_BYTES
-            || self.waits_for_ended()
+            || self.ended_unsynced().is_some()
             || (self.durable < self.durable_wanted && self.written >= self.durable_wanted);
         let may = !self.syncs_beside && !self.is_syncing() && self.fenced.is_none();
         if !may || !is_due || self.durable == self.written {
@@ -65,8 +65,8 @@ impl Writer {
         }
         self.syncs_beside = true;
         self.counters.syncs += 1;
-        if let Some(ended) = self.ended.as_ref().filter(|_| self.waits_for_ended()) {
-            return Some(SyncBeside { file: ended.file, last_seq: ended.last_seq, end: ended.end });
+        if let Some(&Ended { file, last_seq, end, .. }) = self.ended_unsynced() {
+            return Some(SyncBeside { file, last_seq, end });
         }
         self.unsynced = self.in_flight.as_ref().map_or(0, |group| group.len as u64);
         let (file, end) = self.written_end;
@@ -89,29 +89,21 @@ impl Writer {
 
     /// The job that seals the segment that has ended, once it is durable.
     pub fn take_seal(&mut self) -> Option<SealJob> {
-        if self.waits_for_ended() {
+        if self.ended_unsynced().is_some() {
             return None;
         }
         let Ended { file, end, heads, .. } = self.ended.take()?;
         Some(SealJob::new(end.segment, file, end.offset, heads))
     }
 
-    /// Whether a segment has ended that is not durable yet.
-    pub(super) fn waits_for_ended(&self) -> bool {
-        self.ended.as_ref().is_some_and(|ended| ended.end > self.durable_position)
+    /// The segment that has ended, if it is not durable yet.
+    pub(super) fn ended_unsynced(&self) -> Option<&Ended> {
+        self.ended.as_ref().filter(|ended| ended.end > self.durable_position)
     }
 
-    /// Notes that the segment was written up to `end`; with `heads`, that this was all of it.
-    pub(super) fn end_written(
-        &mut self,
-        segment: SegmentId,
-        file: FileId,
-        end: u64,
-        heads: Option<SealBuilder>,
-    ) {
-        let Some(heads) = heads else { return };
+    /// Notes that a segment has ended: all of it, up to `end`, was written.
+    pub(super) fn note_ended(&mut self, file: FileId, end: Position, heads: SealBuilder) {
         assert!(self.ended.is_none(), "a segment ends when the one before it is durable");
-        let end = Position { segment, offset: end };
         self.unsynced = 0;
         self.ended = Some(Ended { file, end, last_seq: self.written, heads });
     }

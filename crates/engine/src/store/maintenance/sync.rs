@@ -45,7 +45,7 @@ impl Job for SyncJob {
         Progress::Done
     }
 
-    /// A group that is synced waits for it.
+    /// A group that is synced, or ends its segment, may wait for it.
     fn is_urgent(&self) -> bool {
         true
     }
