@@ -8,12 +8,13 @@
 
 use crate::admin;
 use crate::failure::{FAILED, Failure, UNUSABLE};
+use crate::log;
 use crate::serve::STOP_WITH_INPUT;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -230,7 +231,7 @@ impl Cluster<'_> {
                     self.nodes[number].serves = true;
                     if self.nodes.iter().all(|node| node.serves) {
                         // Nodes whose table nobody reads serve all the same.
-                        io::stdout().write_all(self.table().as_bytes()).ok();
+                        log::print(&self.table());
                     }
                 }
                 Event::Over(number) => {
@@ -238,7 +239,7 @@ impl Cluster<'_> {
                     let has_left = status.success() && self.nodes[number].serves;
                     if !stopping && has_left {
                         let name = &self.nodes[number].plan.name;
-                        writeln!(io::stdout(), "{name} has ended; the others go on").ok();
+                        log::print(&format!("{name} has ended; the others go on\n"));
                     } else if !stopping {
                         stopping = true;
                         died = Some(format!("{} ended ({status})", self.nodes[number].plan.name));
@@ -323,8 +324,7 @@ fn show_log(path: &Path) {
         file.seek(SeekFrom::Start(len.saturating_sub(LOG_SHOWN_BYTES)))?;
         file.read_to_end(&mut text)
     });
-    let mut out = io::stderr().lock();
     if read.is_ok() {
-        writeln!(out, "{}:", path.display()).and_then(|()| out.write_all(&text)).ok();
+        log::print_error(&format!("{}:\n{}", path.display(), String::from_utf8_lossy(&text)));
     }
 }

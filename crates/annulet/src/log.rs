@@ -1,9 +1,19 @@
-//! The log: lines on standard error, as many as `ANNULET_LOG` asks for.
+//! The log: lines on standard error, as many as `ANNULET_LOG` asks for; and all else that a node tells its surroundings.
+//!
+//! Nothing here waits for a stream: lines go through the bounded queues of [`os::STDERR`] and [`os::STDOUT`], also the message of a
+//! panic and the last words of a process.
 
 use crate::failure::{FAILED, Failure};
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io;
+use std::panic::PanicHookInfo;
+use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 
 const VARIABLE: &str = "ANNULET_LOG";
+
+/// How long the end of a process waits for its streams to take the last lines.
+const FLUSH_MAX: Duration = Duration::from_secs(1);
 
 /// Starts logging. To be called once.
 pub fn start() -> Result<(), Failure> {
@@ -16,6 +26,70 @@ pub fn start() -> Result<(), Failure> {
         let text = format!("{VARIABLE}: {asked:?} is none of off, error, warn, info, debug, trace");
         return Err(Failure::new(FAILED, text));
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
+    os::ignore_output_signals();
+    os::STDERR.report_drops_by(report_drops);
+    let lines = tracing_subscriber::fmt().with_max_level(level).with_target(false);
+    // Errors of the subscriber itself would go to the stream directly.
+    lines.with_writer(|| Lines).log_internal_errors(false).init();
     Ok(())
+}
+
+/// Writes to standard output without waiting for it.
+pub fn print(text: &str) {
+    os::STDOUT.write(text.as_bytes());
+}
+
+/// Writes to standard error without waiting for it.
+pub fn print_error(text: &str) {
+    os::STDERR.write(text.as_bytes());
+}
+
+/// Gives both streams a bounded time for what was written to them. To be called before the process ends.
+pub fn flush() {
+    os::STDOUT.flush(FLUSH_MAX / 2);
+    os::STDERR.flush(FLUSH_MAX / 2);
+}
+
+/// A panic is a mistake of ours after which nothing is known of a shard's memory. A runtime would catch it and go on
+/// with that shard; a node that ends is one that its clients, and whoever restarts it, can deal with.
+pub fn abort_on_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        print_error(&panic_text(panic));
+        flush();
+        std::process::abort();
+    }));
+}
+
+fn panic_text(panic: &PanicHookInfo<'_>) -> String {
+    let thread = std::thread::current();
+    let backtrace = Backtrace::capture();
+    let backtrace = match backtrace.status() {
+        BacktraceStatus::Captured => backtrace.to_string(),
+        _ => String::new(),
+    };
+    format!("thread {:?} {panic}\n{backtrace}", thread.name().unwrap_or("without a name"))
+}
+
+/// Says that lines are missing, at the least urgent level at which it is seen.
+fn report_drops(dropped: u64) {
+    let lines = if dropped == 1 { "line" } else { "lines" };
+    if tracing::enabled!(tracing::Level::WARN) {
+        tracing::warn!("{dropped} log {lines} dropped: the log could not be written as fast as it came");
+    } else {
+        tracing::error!("{dropped} log {lines} dropped: the log could not be written as fast as it came");
+    }
+}
+
+/// The log's lines, each of which comes by one call.
+struct Lines;
+
+impl io::Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        os::STDERR.write(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -55,7 +55,9 @@ enum Command {
 
 fn main() -> ExitCode {
     os::give_back_large_blocks();
-    let done = match Args::parse().command {
+    let command = Args::parse().command;
+    let runs_nodes = matches!(command, Command::Serve(_) | Command::Dev(_));
+    let done = match command {
         Command::Serve(args) => serve::run(&args),
         Command::Kv(command) => kv::run(command),
         Command::Check(args) => check::run(&args),
@@ -64,13 +66,15 @@ fn main() -> ExitCode {
         Command::Backup(command) => backup::run(&command),
         Command::Bench(command) => bench::run(command),
     };
-    let Failure { code, text } = match done {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(failure) => failure,
-    };
-    if !text.is_empty() {
+    // Output that is still buffered may find its reader gone, or no room.
+    let done = done.and_then(|()| Ok(std::io::stdout().flush()?));
+    let Failure { code, text } = done.err().unwrap_or(Failure { code: 0, text: String::new() });
+    match &*text {
+        "" => {}
+        text if runs_nodes => log::print_error(&format!("annulet: {text}\n")),
         // Where nobody listens, the exit code has to do.
-        writeln!(std::io::stderr(), "annulet: {text}").ok();
+        text => drop(writeln!(std::io::stderr(), "annulet: {text}")),
     }
+    log::flush();
     ExitCode::from(code)
 }

@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process,
 use server::config::{Config, Loaded, Origin, SETTINGS, Setting};
 use server::{Started, config};
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::PathBuf;
 use std::thread;
 
@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         tracing::warn!("{variable} is set, and means nothing to this program");
     }
     raise_open_files();
-    abort_on_panic();
+    log::abort_on_panic();
     if args.stops_with_input {
         thread::spawn(stop_with_input);
     }
@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     server::serve(config, |started| {
         log_opening(started);
         // A node whose output nobody reads serves all the same.
-        std::io::stdout().write_all(banner(&loaded, started).as_bytes()).ok();
+        log::print(&banner(&loaded, started));
     })
     .map_err(|error| Failure::new(FAILED, error.to_string()))?;
     tracing::info!("stopped; all data is on disk");
@@ -113,16 +113,6 @@ fn stop_with_input() {
     if let Err(error) = kill_process(getpid(), Signal::TERM) {
         tracing::error!(%error, "this process cannot be told to stop");
     }
-}
-
-/// A panic is a mistake of ours after which nothing is known of a shard's memory. A runtime would catch it and go on
-/// with that shard; a node that ends is one that its clients, and whoever restarts it, can deal with.
-fn abort_on_panic() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        report(panic);
-        std::process::abort();
-    }));
 }
 
 fn log_opening(started: &Started) {

@@ -4,6 +4,7 @@
 //! * [`OsDisk`]: files, with their operations run by I/O threads or, for start-up and jobs, in place.
 //! * [`JobThreads`]: background work, slice by slice.
 //! * [`give_back_large_blocks`]: what the allocator keeps.
+//! * [`Output`]: the standard streams, which never make their users wait.
 //!
 //! Linux only: reading without waiting is `preadv2` with `RWF_NOWAIT`. io_uring is left out: many hosts and
 //! container runtimes refuse it, and a group commit needs one operation at a time.
@@ -12,6 +13,7 @@ mod allocator;
 mod clock;
 mod disk;
 mod jobs;
+mod output;
 mod rng;
 mod workers;
 
@@ -19,4 +21,5 @@ pub use allocator::give_back_large_blocks;
 pub use clock::OsClock;
 pub use disk::{DiskCounters, DiskFigures, FILES_OPEN_MAX, OPS_MAX, OsDisk, Wake, files_max};
 pub use jobs::{JOBS_MAX, JobThreads, JobsEnded, lower_priority};
+pub use output::{Output, OutputFigures, STDERR, STDOUT, ignore_output_signals};
 pub use rng::OsRng;

@@ -134,6 +134,9 @@ pub struct Stats {
     disk_write_bytes: u64,
     disk_syncs: u64,
     disk_files_reopened: u64,
+    /// Lines of the log, and those of them that nobody could write.
+    log_lines_total: u64,
+    log_lines_dropped_total: u64,
     /// Connections to the peers' port that did not prove to be of a node of this cluster.
     peer_strangers_refused: u64,
     #[serde(flatten)]
@@ -153,7 +156,10 @@ impl Stats {
         connections: usize,
         threads: &[ThreadStats],
     ) -> Stats {
+        let log = os::STDERR.figures();
         let mut stats = Stats {
+            log_lines_total: log.lines,
+            log_lines_dropped_total: log.dropped,
             nodename: nodename.to_owned(),
             riak_kv_version: RIAK_VERSION,
             riak_core_version: RIAK_VERSION,

@@ -155,7 +155,7 @@ fn index(args: Index) -> Result<(), Failure> {
         })?;
     out.flush()?;
     if let Some(place) = place {
-        eprintln!("more: --continuation {}", String::from_utf8_lossy(&place));
+        writeln!(io::stderr(), "more: --continuation {}", String::from_utf8_lossy(&place))?;
     }
     Ok(())
 }

@@ -96,12 +96,18 @@ impl Cluster {
     }
 
     pub fn start_with(&self, node: usize, list: &str, certs: &Path, more: &[&str]) -> Server {
+        let args = Cluster::args(node, list, certs, more);
+        Server::start(self.dir.path(), &args.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// What a node is started with, besides where it listens to clients.
+    pub fn args(node: usize, list: &str, certs: &Path, more: &[&str]) -> Vec<String> {
         let file = |name: &str| certs.join(name).display().to_string();
         let (ca, cert) = (file("ca.pem"), file(&format!("n{node}.pem")));
         let (key, name, data) = (file(&format!("n{node}.key")), name(node), format!("n{node}"));
         let files = ["--peer-ca", &ca, "--peer-cert", &cert, "--peer-key", &key];
         let args = ["--name", &name, "--cluster", list, "--data", &data];
         let one_shard = if more.contains(&"--shards") { &[][..] } else { &["--shards", "1"] };
-        Server::start(self.dir.path(), &[&args[..], &files, one_shard, more].concat())
+        [&args[..], &files, one_shard, more].concat().into_iter().map(str::to_owned).collect()
     }
 }
