@@ -1,7 +1,8 @@
 //! Secondary index entries as clients send them with a value: kept and returned verbatim, checked as Riak checks.
 //!
 //! A field's suffix is its type: `_bin` terms are any bytes, `_int` terms are integers in decimal. `$bucket` and
-//! `$key` are the two fields every object has; Riak lets clients name them, so do we.
+//! `$key` are the two fields that every object has. Riak stores entries of these names, which no query finds; here they are
+//! refused.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,7 +28,7 @@ pub enum IndexError {
         /// The term.
         value: Bytes,
     },
-    /// The field has neither suffix.
+    /// The field has neither suffix, or is one of those that every object has by itself.
     UnknownFieldType {
         /// The field.
         field: Bytes,
@@ -62,7 +63,7 @@ fn check(entry: &IndexEntry) -> Result<(), IndexError> {
             }
         };
     }
-    if field.ends_with(b"_bin") || field == b"$key" || field == b"$bucket" {
+    if field.ends_with(b"_bin") {
         return Ok(());
     }
     Err(IndexError::UnknownFieldType { field: entry.field.clone() })
@@ -193,6 +194,13 @@ mod tests {
         for value in ["", " 1", "1.0", "0x1", "9223372036854775808", "é"] {
             assert!(validate(&[entry("n_int", value)]).is_err(), "{value}");
         }
-        assert_eq!(validate(&[entry("f_bin", ""), entry("$key", "k"), entry("$bucket", "b")]), Ok(()));
+        assert_eq!(validate(&[entry("f_bin", "")]), Ok(()));
+        for field in ["$key", "$bucket"] {
+            let errors = validate(&[entry(field, "x")]).unwrap_err();
+            assert_eq!(
+                errors.to_string(),
+                format!("{{precommit_fail,[{{unknown_field_type,<<\"{field}\">>}}]}}")
+            );
+        }
     }
 }

@@ -1,5 +1,9 @@
-//! Term regexes: which terms a query takes. A match takes time linear in the term, whatever the pattern; so there are no
-//! back references and no look-around. Both are bytes, as terms are.
+//! Term regexes: the terms that a query takes. A match takes time linear in the term, whatever the pattern; so there are
+//! no back references and no look-around.
+//!
+//! Terms are bytes, and so is a pattern: `.` takes one byte, `\w` an ASCII letter, as in Riak. A pattern that needs
+//! Unicode is matched by characters of UTF-8: one with a Unicode class (`\p{L}`), with other than ASCII characters in
+//! brackets, or with such characters where case is ignored.
 
 use bytes::Bytes;
 use regex::bytes::{Regex, RegexBuilder};
@@ -33,7 +37,15 @@ impl Pattern {
             return Err(refused("it is too long"));
         }
         let text = std::str::from_utf8(pattern).map_err(|_| refused("it is not UTF-8"))?;
-        let compiled = RegexBuilder::new(text).unicode(false).size_limit(COMPILED_BYTES_MAX).build();
+        let compile = |by_characters: bool| {
+            RegexBuilder::new(text).unicode(by_characters).size_limit(COMPILED_BYTES_MAX).build()
+        };
+        let by_bytes = if folds_characters(text) { compile(true) } else { compile(false) };
+        let compiled = by_bytes.or_else(|error| match error {
+            // A Unicode class is an error of syntax only where bytes are matched.
+            regex::Error::Syntax(_) => compile(true),
+            error => Err(error),
+        });
         compiled.map(Pattern).map_err(|error| refused(&error.to_string()))
     }
 
@@ -47,6 +59,19 @@ impl Pattern {
     pub fn regex(&self) -> &Regex {
         &self.0
     }
+}
+
+/// Whether case is ignored somewhere in a pattern that has other than ASCII characters, or escapes that may stand for
+/// such. A wrong guess
+/// costs only the match of bytes that are no UTF-8.
+fn folds_characters(pattern: &str) -> bool {
+    let is_beyond_ascii =
+        !pattern.is_ascii() || ["\\x", "\\u", "\\U"].iter().any(|escape| pattern.contains(escape));
+    let ignores_case = pattern.split("(?").skip(1).any(|group| {
+        let flags = group.split([':', ')', '-', '<', 'P']).next().unwrap_or_default();
+        flags.contains('i')
+    });
+    is_beyond_ascii && ignores_case
 }
 
 #[cfg(test)]
@@ -63,6 +88,19 @@ mod tests {
     fn terms_are_bytes() {
         let pattern = Pattern::new(&Bytes::from_static(b"^a.c\\d$")).unwrap();
         assert!(pattern.is_match(b"a\xFFc1") && !pattern.is_match(b"xa\xFFc1"));
+    }
+
+    #[test]
+    fn unicode_is_matched_by_characters_where_a_pattern_needs_it() {
+        let matches = |pattern: &'static str, term: &str| {
+            Pattern::new(&Bytes::from(pattern)).unwrap().is_match(term.as_bytes())
+        };
+        assert!(matches(r"^\p{Lu}", "Éa") && !matches(r"^\p{Lu}", "éa"));
+        assert!(matches("^[à-ü]$", "é") && !matches("^[à-ü]$", "e"));
+        assert!(matches("(?i)^STRASSE É$", "strasse é") && matches(r"(?i)\xE9", "É"));
+        assert!(matches("^(?:x|(?si:é))", "É") && !matches("(?-i)É", "é"));
+        assert!(matches("^é..$", "éé"), "without need, bytes are matched");
+        assert!(matches("(?i)abc", "xABC"));
     }
 
     #[test]

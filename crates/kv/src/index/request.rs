@@ -10,6 +10,7 @@ use bytes::Bytes;
 use object::index::{self, Binary};
 
 use super::pattern::Pattern;
+use super::place::QuerySum;
 use super::{KeyOrder, Pick, Query, Row, RowList, RowRef, Rows, Span, Told, place};
 use crate::error::Error;
 use crate::request::Bucket;
@@ -89,20 +90,21 @@ impl IndexRequest {
             }
             Pattern::new(pattern)?;
         }
-        let after = self.continuation.clone();
-        let after = after.map(|after| place::decode(&self.bucket, &self.field, after)).transpose()?;
-        let is_sorted = self.sort || self.max_results.is_some() || after.is_some();
+        let is_sorted = self.sort || self.max_results.is_some() || self.continuation.is_some();
         let span = self.span(is_sorted)?;
         let with_terms = self.tells_terms();
+        let pick = self.term_regex.map_or(Pick::All, Pick::Matching);
+        let query = Query { bucket: self.bucket, span, pick };
+
+        let after = self.continuation.map(|after| place::decode(&query, &self.field, after)).transpose()?;
         let telling = Telling {
-            bucket: self.bucket.clone(),
-            field: self.field,
+            query: QuerySum::of(&query),
+            of_integers: index::is_of_integers(&self.field),
             with_terms,
             max_results: self.max_results,
             stream: self.stream,
         };
-        let pick = self.term_regex.map_or(Pick::All, Pick::Matching);
-        Ok((Query { bucket: self.bucket, span, pick }, after, telling))
+        Ok((query, after, telling))
     }
 
     fn span(&self, is_sorted: bool) -> Result<Span, Error> {
@@ -134,8 +136,10 @@ impl IndexRequest {
 /// How rows are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Telling {
-    bucket: Bucket,
-    field: Bytes,
+    /// The query, for its continuation.
+    query: QuerySum,
+    /// Whether terms are integers, which clients write otherwise than they are ordered.
+    of_integers: bool,
     with_terms: bool,
     /// The size of a page; `None` for everything.
     pub max_results: Option<u32>,
@@ -144,21 +148,22 @@ pub struct Telling {
 }
 
 impl Telling {
-    /// Terms and keys, as they are found: for whoever gathers them.
-    pub(crate) fn of_rows(bucket: Bucket, field: Bytes, max_results: Option<u32>) -> Telling {
-        Telling { bucket, field, with_terms: true, max_results, stream: true }
+    /// Terms and keys, as they are found, to be gathered.
+    pub(crate) fn of_rows(query: &Query, max_results: Option<u32>) -> Telling {
+        let of_integers = matches!(&query.span, Span::Terms { field, .. } if index::is_of_integers(field));
+        Telling { query: QuerySum::of(query), of_integers, with_terms: true, max_results, stream: true }
     }
 
     /// An answer with these rows. `end` is the last row of a page that may not be the last one.
     pub fn rows(&self, rows: RowList, end: Option<RowRef<'_>>, done: bool) -> Rows {
-        let continuation = end.map(|row| place::encode(&self.bucket, &self.field, row));
+        let continuation = end.map(|row| place::encode(self.query, row));
         let told = if self.with_terms { self.in_words(rows) } else { rows };
         Rows { rows: Told::new(told, self.with_terms), continuation, done }
     }
 
     /// The rows with terms as clients write them.
     fn in_words(&self, rows: RowList) -> RowList {
-        if !index::is_of_integers(&self.field) {
+        if !self.of_integers {
             return rows;
         }
         let mut told = RowList::with_capacity(rows.len(), rows.bytes() + rows.len() * NUMBER_BYTES);

@@ -156,8 +156,11 @@ impl Tally {
         let Some(part) = self.request.parts.get(self.begun) else { return Ok(None) };
         self.begun += 1;
         let bucket = self.request.bucket.clone();
+        let span =
+            Span::Terms { field: part.field.clone(), first: part.first.clone(), last: part.last.clone() };
+        let query = Query { bucket, span, pick: part.pick.clone() };
         let after = self.request.continuation.clone();
-        let after = after.map(|place| place_of(&bucket, &part.field, place)).transpose()?;
+        let after = after.map(|place| place_of(&query, &part.field, place)).transpose()?;
         self.pipeline = match (&self.request.term, &part.pick) {
             (Some(_), pick @ Pick::Where { .. }) => match Picker::new(pick)? {
                 Picker::Where(pipeline, _) => Some(pipeline),
@@ -165,10 +168,8 @@ impl Tally {
             },
             _ => None,
         };
-        let telling = Telling::of_rows(bucket.clone(), part.field.clone(), self.request.max_results);
-        let span =
-            Span::Terms { field: part.field.clone(), first: part.first.clone(), last: part.last.clone() };
-        Ok(Some((Query { bucket, span, pick: part.pick.clone() }, after, telling)))
+        let telling = Telling::of_rows(&query, self.request.max_results);
+        Ok(Some((query, after, telling)))
     }
 
     /// Takes some of what the part under way finds.

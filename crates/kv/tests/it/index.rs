@@ -320,7 +320,7 @@ fn a_place_is_of_its_query() {
     let end = bed.run(request(false, Some(5), None), &[], &counts).unwrap();
     let other =
         IndexRequest { continuation: end.continuation, ..of_field("g_bin", Terms::Exact(Bytes::new())) };
-    assert_eq!(plan_of(other).unwrap_err(), "Invalid continuation");
+    assert_eq!(plan_of(other).unwrap_err(), "Invalid continuation: it is of another query");
 }
 
 #[test]

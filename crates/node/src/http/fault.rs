@@ -117,6 +117,9 @@ fn need_name(need: Need) -> &'static str {
 fn index_text(errors: &IndexErrors) -> String {
     let text = String::from_utf8_lossy;
     match errors.0.first() {
+        Some(IndexError::UnknownFieldType { field }) if field.starts_with(b"$") => {
+            format!("The field '{}' cannot be written: names with '$' are the store's own.", text(field))
+        }
         Some(IndexError::UnknownFieldType { field }) => {
             format!("Unknown field type for field: '{}'.", text(field))
         }
