@@ -1,7 +1,9 @@
 //! Listings of keys and buckets: `{"keys":[…]}` as a whole, or one such object for each piece that comes.
 //!
-//! Either form goes out as its pieces come, in chunks, so that a listing holds a page at a time. A whole listing that
-//! fails on its way cannot say so any more: it breaks off, without the end of its body. A stream tells `{"error":…}`.
+//! Both go out in chunks. A stream goes out as its pieces come, and tells a failure as `{"error":…}`. The first
+//! [`HELD_MAX`] bytes of a whole listing are held back: one that fails within them, or runs out of time, answers
+//! `{"error":"timeout"}` as in Riak. Beyond them it breaks off, without the end of its body: a part is never taken for the
+//! whole.
 //!
 //! Names are text in JSON; what is no UTF-8 in them is replaced. Clients whose names are not text list by protocol buffers.
 
@@ -14,6 +16,10 @@ use serde_json::{Value, json};
 use super::fault::Fault;
 use super::options;
 
+/// The bytes of a whole listing that are held back, so that a failure can still be told: some 50,000 names. Connections
+/// with a listing under way are few, so the memory is a small part of what their requests may take.
+const HELD_MAX: usize = 1 << 20;
+
 /// What an answer depends on beside what the node says.
 #[derive(Debug)]
 pub(super) struct Asked {
@@ -23,6 +29,14 @@ pub(super) struct Asked {
     begun: bool,
     /// Whether a name was written, so that the next one stands behind a comma.
     more: bool,
+    /// The names of a whole listing that were not sent yet.
+    held: String,
+}
+
+impl Asked {
+    fn new(name: &'static str, stream: bool) -> Asked {
+        Asked { name, stream, begun: false, more: false, held: String::new() }
+    }
 }
 
 /// What became of an answer.
@@ -41,7 +55,7 @@ pub(super) fn keys(
 ) -> Result<Option<(Request, Asked)>, Fault> {
     let Some(stream) = wanted("keys", query, connection)? else { return Ok(None) };
     let request = Request::ListKeys(ListKeysRequest { bucket, timeout: options::timeout(query)? });
-    Ok(Some((request, Asked { name: "keys", stream, begun: false, more: false })))
+    Ok(Some((request, Asked::new("keys", stream))))
 }
 
 /// The request for a type's buckets; `None` if the query asks for none.
@@ -53,7 +67,7 @@ pub(super) fn buckets(
     let Some(stream) = wanted("buckets", query, connection)? else { return Ok(None) };
     let timeout = options::timeout(query)?;
     let request = Request::ListBuckets(ListBucketsRequest { bucket_type, stream, timeout });
-    Ok(Some((request, Asked { name: "buckets", stream, begun: false, more: false })))
+    Ok(Some((request, Asked::new("buckets", stream))))
 }
 
 /// Whether what is listed is to be streamed; `None` if it is not asked for.
@@ -89,28 +103,45 @@ pub(super) fn respond(
         Ok(other) => unreachable!("the node was asked for a listing and answered {other:?}"),
         Err(error) => return asked.fail(&error, connection, out),
     };
-    asked.begin(connection, out);
-    let mut text = String::new();
     if asked.stream {
-        if !names.is_empty() || done {
-            let names: Vec<Value> = names.iter().map(|name| json!(String::from_utf8_lossy(name))).collect();
-            text = json!({ asked.name: names }).to_string();
-        }
+        asked.put_piece(&names, done, connection, out);
     } else {
-        for name in &names {
-            text.push_str(if std::mem::replace(&mut asked.more, true) { "," } else { "" });
-            text.push_str(&json!(String::from_utf8_lossy(name)).to_string());
-        }
-        text.push_str(if done { "]}" } else { "" });
-    }
-    chunk(out, text.as_bytes());
-    if done {
-        last_chunk(out);
+        asked.put_names(&names, done, connection, out);
     }
     Went::Well
 }
 
 impl Asked {
+    /// Sends a piece of a stream.
+    fn put_piece(&mut self, names: &[Bytes], done: bool, connection: Connection, out: &mut Vec<u8>) {
+        self.begin(connection, out);
+        if !names.is_empty() || done {
+            let names: Vec<Value> = names.iter().map(|name| json!(String::from_utf8_lossy(name))).collect();
+            chunk(out, json!({ self.name: names }).to_string().as_bytes());
+        }
+        if done {
+            last_chunk(out);
+        }
+    }
+
+    /// Holds names of a whole listing back, or sends them.
+    fn put_names(&mut self, names: &[Bytes], done: bool, connection: Connection, out: &mut Vec<u8>) {
+        for name in names {
+            self.held.push_str(if std::mem::replace(&mut self.more, true) { "," } else { "" });
+            self.held.push_str(&json!(String::from_utf8_lossy(name)).to_string());
+        }
+        if !done && !self.begun && self.held.len() < HELD_MAX {
+            return;
+        }
+        self.begin(connection, out);
+        let mut text = std::mem::take(&mut self.held);
+        text.push_str(if done { "]}" } else { "" });
+        chunk(out, text.as_bytes());
+        if done {
+            last_chunk(out);
+        }
+    }
+
     fn begin(&mut self, connection: Connection, out: &mut Vec<u8>) {
         if std::mem::replace(&mut self.begun, true) {
             return;
@@ -125,12 +156,20 @@ impl Asked {
     }
 
     fn fail(&self, error: &Error, connection: Connection, out: &mut Vec<u8>) -> Went {
-        let fault = Fault::from(error);
+        let fault = match error {
+            // With 200, as in Riak.
+            Error::Timeout => Fault::json(200, &json!({ "error": "timeout" })),
+            error => Fault::from(error),
+        };
         match (self.begun, self.stream) {
             (false, _) => fault.write(connection, out),
             (true, false) => return Went::Broken,
             (true, true) => {
-                chunk(out, json!({ "error": fault.text }).to_string().as_bytes());
+                let text = match error {
+                    Error::Timeout => fault.text.into_owned(),
+                    _ => json!({ "error": fault.text }).to_string(),
+                };
+                chunk(out, text.as_bytes());
                 last_chunk(out);
             }
         }

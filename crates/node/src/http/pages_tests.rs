@@ -105,10 +105,28 @@ fn a_whole_listing_is_one_object_in_chunks() {
     };
     let (mut talk, asked) = request("GET", "/buckets/b/keys?keys=true&timeout=7", "");
     assert!(matches!(asked, Request::ListKeys(list) if list.timeout == Some(7)));
-    let (status, first) = talk.respond(keys(&["a", "b\""], false));
-    assert_eq!((status, first.as_str()), (200, "9\r\n{\"keys\":[\r\n9\r\n\"a\",\"b\\\"\"\r\n"));
+    assert_eq!(talk.session.respond(keys(&["a", "b\""], false), &mut talk.out), None);
+    assert!(talk.out.is_empty(), "held back, for it may run out of time");
+    let (status, all) = talk.respond(keys(&["c"], true));
+    assert_eq!(
+        (status, all.as_str()),
+        (200, "9\r\n{\"keys\":[\r\nf\r\n\"a\",\"b\\\"\",\"c\"]}\r\n0\r\n\r\n")
+    );
+}
+
+/// A key of 1 KiB: a little more than as many fit into what is held back of a listing.
+fn long_keys() -> Result<Response, Error> {
+    Ok(Response::Keys { keys: vec![Bytes::from(vec![b'k'; 1024]); 1024], done: false })
+}
+
+#[test]
+fn a_large_listing_goes_out_as_it_comes() {
+    let (mut talk, _) = request("GET", "/buckets/b/keys?keys=true", "");
+    let (status, first) = talk.respond(long_keys());
+    assert!(status == 200 && first.contains("{\"keys\":[") && first.len() > 1 << 20);
     talk.out.clear();
-    assert_eq!(talk.session.respond(keys(&["c"], true), &mut talk.out), None);
+    let last = Response::Keys { keys: vec!["c".into()], done: true };
+    assert_eq!(talk.session.respond(Ok(last), &mut talk.out), None);
     assert_eq!(talk.out, b"6\r\n,\"c\"]}\r\n0\r\n\r\n");
 }
 
@@ -120,7 +138,7 @@ fn a_stream_is_an_object_for_each_piece() {
     assert!(talk.respond(piece(false)).1.contains("{\"buckets\":[\"b\"]}"));
     talk.out.clear();
     assert_eq!(talk.session.respond(Err(Error::Timeout), &mut talk.out), None);
-    assert!(talk.out.ends_with(b"{\"error\":\"request timed out\"}\r\n0\r\n\r\n"));
+    assert!(talk.out.ends_with(b"{\"error\":\"timeout\"}\r\n0\r\n\r\n"));
     assert!(!matches!(talk.session.receive(0, &mut BytesMut::new(), &mut Vec::new()), Incoming::Close));
 }
 
@@ -128,8 +146,20 @@ fn a_stream_is_an_object_for_each_piece() {
 fn a_listing_that_fails_says_so_or_breaks_off() {
     let (mut talk, _) = request("GET", "/buckets/b/keys?keys=true", "");
     assert_eq!(talk.respond(Err(Error::NotCovered)).0, 503);
+    // One that runs out of time says so with 200, as in Riak.
+    for target in ["/buckets?buckets=true", "/buckets?buckets=stream"] {
+        let (mut talk, _) = request("GET", target, "");
+        assert_eq!(
+            talk.respond(Err(Error::Timeout)),
+            (200, "{\"error\":\"timeout\"}".to_owned()),
+            "{target}"
+        );
+    }
     let (mut talk, _) = request("GET", "/buckets?buckets=true", "");
-    talk.respond(Ok(Response::Buckets { names: vec!["b".into()], done: false }));
+    talk.session.respond(Ok(Response::Buckets { names: vec!["b".into()], done: false }), &mut talk.out);
+    assert_eq!(talk.respond(Err(Error::Timeout)), (200, "{\"error\":\"timeout\"}".to_owned()));
+    let (mut talk, _) = request("GET", "/buckets/b/keys?keys=true", "");
+    talk.respond(long_keys());
     talk.out.clear();
     assert_eq!(talk.session.respond(Err(Error::Timeout), &mut talk.out), None);
     assert!(talk.out.is_empty(), "a client sees that its end is missing");

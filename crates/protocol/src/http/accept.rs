@@ -3,23 +3,39 @@
 /// How well an `Accept` header's value takes a media type: 0 not at all, 1000 best. The most specific range that
 /// names the type decides; parameters other than `q` are not looked at.
 pub fn quality(accept: &[u8], media_type: &[u8]) -> u16 {
-    let essence = essence(media_type);
-    let (kind, _) = cut(essence, b'/');
     let mut best: Option<(u8, u16)> = None;
     for range in accept.split(|&byte| byte == b',') {
-        let name = self::essence(range);
-        let (of, sub) = cut(name, b'/');
-        let specific = match () {
-            () if name.eq_ignore_ascii_case(essence) => 2,
-            () if sub == b"*" && of.eq_ignore_ascii_case(kind) => 1,
-            () if name == b"*/*" || name == b"*" => 0,
-            () => continue,
-        };
+        let Some(specific) = specificity(range, media_type) else { continue };
         if best.is_none_or(|(before, _)| specific > before) {
             best = Some((specific, weight(range)));
         }
     }
     best.map_or(0, |(_, weight)| weight)
+}
+
+/// The index of the media type that an `Accept` header's value prefers among `choices`; `None` if it accepts none.
+///
+/// As in Webmachine, ranges are tried by falling `q`, of equal ones the last named first, and the first choice that a
+/// range matches is taken. Unlike there, a type whose most specific range has `q=0` is never taken.
+pub fn prefer(accept: &[u8], choices: &[&[u8]]) -> Option<usize> {
+    let ranges = accept.split(|&byte| byte == b',').enumerate();
+    let matches = ranges.filter_map(|(at, range)| {
+        let is_taken = |choice: &&[u8]| specificity(range, choice).is_some() && quality(accept, choice) > 0;
+        Some(((weight(range), at), choices.iter().position(is_taken)?))
+    });
+    matches.max_by_key(|&(rank, _)| rank).map(|(_, choice)| choice)
+}
+
+/// How specifically a range names a media type: 2 by its name, 1 by its kind, 0 as any; `None` if it does not match.
+fn specificity(range: &[u8], media_type: &[u8]) -> Option<u8> {
+    let (name, media_type) = (essence(range), essence(media_type));
+    let ((of, sub), (kind, _)) = (cut(name, b'/'), cut(media_type, b'/'));
+    match () {
+        () if name.eq_ignore_ascii_case(media_type) => Some(2),
+        () if sub == b"*" && of.eq_ignore_ascii_case(kind) => Some(1),
+        () if name == b"*/*" || name == b"*" => Some(0),
+        () => None,
+    }
 }
 
 /// Which of `choices` a header's value prefers, of character sets or codings; `None` if it takes none of them. One that is
@@ -96,6 +112,29 @@ mod tests {
             assert_eq!(of(odd, "a/b"), 1000, "{odd}");
         }
     }
+
+    #[test]
+    fn of_equal_ranges_the_last_named_is_preferred() {
+        let choices: [&[u8]; 2] = [b"text/plain", b"multipart/mixed"];
+        for (accepted, chosen) in [
+            ("*/*", Some(0)),
+            ("*/*, multipart/mixed", Some(1)),
+            ("multipart/mixed, */*", Some(0)),
+            ("multipart/mixed, */*;q=0.9", Some(1)),
+            ("text/plain, multipart/mixed", Some(1)),
+            ("multipart/mixed, text/plain", Some(0)),
+            ("multipart/*;q=0.5, text/*;q=0.4", Some(1)),
+            ("multipart/mixed;q=0, */*", Some(0)),
+            ("text/plain;q=0, */*;q=0.1", Some(1)),
+            ("application/json, multipart/mixed;q=0.1", Some(1)),
+            ("application/json", None),
+            ("*/*;q=0", None),
+            ("", None),
+        ] {
+            assert_eq!(prefer(accepted.as_bytes(), &choices), chosen, "{accepted}");
+        }
+    }
+
     #[test]
     fn what_is_named_goes_before_what_is_only_taken() {
         let of = |accepted: &str, choices: &[&str]| {

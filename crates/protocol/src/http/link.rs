@@ -1,4 +1,8 @@
 //! `Link` headers between objects: `</buckets/B/keys/K>; riaktag="T"`, several of them with commas between.
+//!
+//! As in Riak, a link is to an object and has a tag, or it is the object's own bucket with `rel="up"`, which answers have
+//! and clients send back; anything else is malformed. A `%` without its digits stands for itself. Beyond Riak, a path may
+//! be in any of the forms that objects have, a tag may stand without quotes, and spaces may stand around parameters.
 
 use bytes::Bytes;
 
@@ -17,9 +21,8 @@ pub struct LinkTo {
     pub tag: Bytes,
 }
 
-/// The links of a header's value; `None` if it is malformed. Links of another relation (`rel="up"`, which answers
-/// have and clients send back) are passed over.
-pub fn parse(value: &[u8]) -> Option<Vec<LinkTo>> {
+/// The links of a header's value to objects; `None` if it is malformed. `bucket` is the name of the object's bucket.
+pub fn parse(value: &[u8], bucket: &[u8]) -> Option<Vec<LinkTo>> {
     let mut links = Vec::new();
     let mut rest = value.trim_ascii();
     while !rest.is_empty() {
@@ -27,7 +30,7 @@ pub fn parse(value: &[u8]) -> Option<Vec<LinkTo>> {
         let (params, after) = parse_params(after)?;
         match params.tag {
             Some(tag) => links.push(link_to(path, tag)?),
-            None if params.has_rel => {}
+            None if params.rel == Some(b"up") && is_path_of(path, bucket) => {}
             None => return None,
         }
         rest = match after.split_first() {
@@ -39,12 +42,11 @@ pub fn parse(value: &[u8]) -> Option<Vec<LinkTo>> {
     Some(links)
 }
 
-/// What is said of a link.
+/// The parameters of a link.
 #[derive(Default)]
 struct Params<'a> {
     tag: Option<&'a [u8]>,
-    /// Whether there is a relation of another kind.
-    has_rel: bool,
+    rel: Option<&'a [u8]>,
 }
 
 /// The parameters of a link, and what follows them.
@@ -62,7 +64,7 @@ fn parse_params(mut rest: &[u8]) -> Option<(Params<'_>, &[u8])> {
         };
         match name.trim_ascii() {
             name if name.eq_ignore_ascii_case(b"riaktag") => params.tag = Some(value),
-            name if name.eq_ignore_ascii_case(b"rel") => params.has_rel = true,
+            name if name.eq_ignore_ascii_case(b"rel") => params.rel = Some(value),
             _ => {}
         }
         rest = after;
@@ -77,16 +79,30 @@ fn link_to(path: &[u8], tag: &[u8]) -> Option<LinkTo> {
         [b"riak", bucket, key] => (None, bucket, key),
         _ => return None,
     };
-    let decoded = |text: &[u8]| target::decode(&Bytes::copy_from_slice(text)).ok();
+    if [bucket, key, tag].iter().any(|part| part.is_empty()) {
+        return None;
+    }
     Some(LinkTo {
-        bucket_type: match bucket_type {
-            None => None,
-            Some(named) => Some(decoded(named)?),
-        },
-        bucket: decoded(bucket)?,
-        key: decoded(key)?,
-        tag: decoded(tag)?,
+        bucket_type: bucket_type.map(decoded),
+        bucket: decoded(bucket),
+        key: decoded(key),
+        tag: decoded(tag),
     })
+}
+
+/// Whether a path is that of the bucket `name`.
+fn is_path_of(path: &[u8], name: &[u8]) -> bool {
+    let segments: Vec<&[u8]> = path.split(|&byte| byte == b'/').collect();
+    match segments[..] {
+        [b"", b"buckets" | b"riak", bucket] | [b"", b"types", _, b"buckets", bucket] => {
+            decoded(bucket) == name
+        }
+        _ => false,
+    }
+}
+
+fn decoded(text: &[u8]) -> Bytes {
+    target::decode_lenient(&Bytes::copy_from_slice(text))
 }
 
 fn cut(text: &[u8], end: u8) -> Option<(&[u8], &[u8])> {
@@ -104,7 +120,7 @@ mod tests {
 
     #[test]
     fn links_are_read() {
-        let read = |text: &str| parse(text.as_bytes());
+        let read = |text: &str| parse(text.as_bytes(), b"b");
         assert_eq!(read(""), Some(vec![]));
         assert_eq!(read("</buckets/b/keys/k>; riaktag=\"t\""), Some(vec![link("b", "k", "t")]));
         assert_eq!(
@@ -113,6 +129,8 @@ mod tests {
             ),
             Some(vec![link("b", "k", "t"), link("b/c", "k k", "a,b")])
         );
+        let odd = "</buckets/b%/keys/50%>; riaktag=\"100%+%zz%41\", </types/y/buckets/b>; rel=\"up\"";
+        assert_eq!(read(odd), Some(vec![link("b%", "50%", "100% %zzA")]));
         let typed = LinkTo { bucket_type: Some("y".into()), ..link("b", "k", "t") };
         assert_eq!(read("</types/y/buckets/b/keys/k>; riaktag=\"t\""), Some(vec![typed]));
     }
@@ -128,10 +146,15 @@ mod tests {
             "</buckets/b/keys/k>; riaktag=\"t\" x",
             "<buckets/b/keys/k>; riaktag=\"t\"",
             "</a>; x",
-            "</buckets/b/keys/%k>; riaktag=\"t\"",
-            "</types/%/buckets/b/keys/k>; riaktag=\"t\"",
+            "</buckets/b/keys/k>; rel=\"next\"",
+            "</buckets/b/keys/k>; rel=\"up\"",
+            "</buckets/b>; rel=\"next\"",
+            "</buckets/other>; rel=\"up\"",
+            "</buckets/b/keys/k>; riaktag=\"\"",
+            "</buckets/b/keys/>; riaktag=\"t\"",
+            "</buckets//keys/k>; riaktag=\"t\"",
         ] {
-            assert_eq!(parse(text.as_bytes()), None, "{text}");
+            assert_eq!(parse(text.as_bytes(), b"b"), None, "{text}");
         }
     }
 }

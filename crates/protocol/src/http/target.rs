@@ -56,11 +56,23 @@ impl Query {
     }
 }
 
-/// What a segment or a parameter says.
+/// The decoded text of a segment or a parameter.
 ///
 /// # Errors
 /// If a `%` is not followed by two hexadecimal digits.
 pub fn decode(text: &Bytes) -> Result<Bytes, Refused> {
+    let bare = || Refused::bad("a % in the target is not followed by two hexadecimal digits");
+    decode_or(text, || Err(bare()))
+}
+
+/// The decoded text of a part of a `Link` header: a `%` that is not followed by two hexadecimal digits stands for
+/// itself, as in Riak.
+pub fn decode_lenient(text: &Bytes) -> Bytes {
+    decode_or(text, || Ok::<_, std::convert::Infallible>(b'%')).unwrap_or_else(|never| match never {})
+}
+
+/// Decodes a text. `bare` gives the byte that a `%` without its digits stands for, or the error.
+fn decode_or<E>(text: &Bytes, bare: impl Fn() -> Result<u8, E>) -> Result<Bytes, E> {
     if !text.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Ok(text.clone());
     }
@@ -68,16 +80,16 @@ pub fn decode(text: &Bytes) -> Result<Bytes, Refused> {
     let mut rest = &text[..];
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
+        let digit = |at: usize| after.get(at).and_then(|&digit| char::from(digit).to_digit(16));
         decoded.push(match byte {
             b'+' => b' ',
-            b'%' => {
-                let digit = |at: usize| after.get(at).and_then(|&digit| char::from(digit).to_digit(16));
-                let (Some(high), Some(low)) = (digit(0), digit(1)) else {
-                    return Err(Refused::bad("a % in the target is not followed by two hexadecimal digits"));
-                };
-                rest = &after[2..];
-                u8::try_from(high * 16 + low).expect("two hexadecimal digits are a byte")
-            }
+            b'%' => match (digit(0), digit(1)) {
+                (Some(high), Some(low)) => {
+                    rest = &after[2..];
+                    u8::try_from(high * 16 + low).expect("two hexadecimal digits are a byte")
+                }
+                _ => bare()?,
+            },
             byte => byte,
         });
     }

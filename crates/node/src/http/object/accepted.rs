@@ -60,6 +60,12 @@ impl Accepted {
         self.types.as_deref().map_or(1000, |types| accept::quality(types, media_type))
     }
 
+    /// The preferred media type among `offered`, `default` without an `Accept` header; `None` if none is accepted.
+    pub fn prefer<'a>(&self, offered: &[&'a [u8]], default: &'a [u8]) -> Option<&'a [u8]> {
+        let Some(types) = self.types.as_deref() else { return Some(default) };
+        accept::prefer(types, offered).map(|chosen| offered[chosen])
+    }
+
     /// Whether what is about to be written could be answered.
     pub fn check_write(&self, content_type: &[u8], charset: Option<&[u8]>) -> Result<(), Fault> {
         self.check_type(content_type)?;

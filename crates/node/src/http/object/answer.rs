@@ -229,13 +229,17 @@ fn siblings(
     connection: Connection,
     out: &mut Vec<u8>,
 ) -> Result<(), Fault> {
-    let (as_list, in_parts) =
-        (asked.accepted.quality(b"text/plain"), asked.accepted.quality(b"multipart/mixed"));
-    if as_list == 0 && in_parts == 0 {
-        return Err(not_acceptable());
-    }
+    const LIST: &[u8] = b"text/plain";
+    const PARTS: &[u8] = b"multipart/mixed";
+    // As in Riak: a read offers the list first, a write's returned body the parts; without `Accept` both are answered
+    // by the list, and so is a write whose answer is not acceptable, since it has been done.
+    let (offered, otherwise) = match asked.step {
+        Step::Put => ([PARTS, LIST], Some(LIST)),
+        _ => ([LIST, PARTS], None),
+    };
+    let chosen = asked.accepted.prefer(&offered, LIST).or(otherwise).ok_or_else(not_acceptable)?;
     let etag = head.etag();
-    let (content_type, body) = match as_list >= in_parts {
+    let (content_type, body) = match chosen == LIST {
         true => ("text/plain".to_owned(), Some(list(head, found))),
         // Nobody who writes a value knows what will be the tag of the object that it is to be part of.
         false => {

@@ -1,7 +1,7 @@
 //! A request's headers, as metadata, contexts and conditions.
 
 use bytes::Bytes;
-use kv::{Conditions, Tags};
+use kv::{Bucket, Conditions, Tags};
 use object::{IndexEntry, Link, Metadata};
 use protocol::base64;
 use protocol::http::{Head, date, etag, link};
@@ -14,8 +14,8 @@ pub(super) const VCLOCK: &str = "X-Riak-Vclock";
 pub(super) const IF_NOT_MODIFIED: &str = "X-Riak-If-Not-Modified";
 /// What the names of the client's own pairs begin with.
 pub(super) const META: &str = "X-Riak-Meta-";
-/// What the names of index fields begin with.
-pub(super) const INDEX: &str = "X-Riak-Index-";
+/// The prefix of index fields' header names: lower case in answers, as Riak writes it, since clients compare it so.
+pub(super) const INDEX: &str = "x-riak-index-";
 
 /// A context that a header holds.
 pub(super) fn context(head: &Head, name: &str) -> Result<Option<Bytes>, Fault> {
@@ -27,7 +27,7 @@ pub(super) fn context(head: &Head, name: &str) -> Result<Option<Bytes>, Fault> {
 }
 
 /// What is stored beside a value.
-pub(super) fn metadata(head: &Head, bucket_type: &[u8]) -> Result<Metadata, Fault> {
+pub(super) fn metadata(head: &Head, bucket: &Bucket) -> Result<Metadata, Fault> {
     let mut metadata = Metadata::default();
     for (name, value) in head.headers() {
         if name.eq_ignore_ascii_case(b"content-type") {
@@ -37,7 +37,7 @@ pub(super) fn metadata(head: &Head, bucket_type: &[u8]) -> Result<Metadata, Faul
         } else if name.eq_ignore_ascii_case(b"content-encoding") {
             metadata.content_encoding = Some(head.share(value));
         } else if name.eq_ignore_ascii_case(b"link") {
-            add_links(value, bucket_type, &mut metadata.links)?;
+            add_links(value, bucket, &mut metadata.links)?;
         } else if let Some(name) = after_prefix(name, META) {
             metadata.user_meta.push((head.share(name), Some(head.share(value))));
         } else if let Some(field) = after_prefix(name, INDEX) {
@@ -78,15 +78,15 @@ fn content_type(value: &[u8]) -> Result<(&[u8], Option<&[u8]>), Fault> {
     Ok((value.trim_ascii(), None))
 }
 
-fn add_links(value: &[u8], bucket_type: &[u8], links: &mut Vec<Link>) -> Result<(), Fault> {
+fn add_links(value: &[u8], bucket: &Bucket, links: &mut Vec<Link>) -> Result<(), Fault> {
     let malformed = || {
         Fault::bad(
             "Invalid Link header. Links must be of the form\n</buckets/BUCKET/keys/KEY>; riaktag=\"TAG\"",
         )
     };
-    for to in link::parse(value).ok_or_else(malformed)? {
+    for to in link::parse(value, &bucket.name).ok_or_else(malformed)? {
         // A link is stored without a type, and so stays within the type of its object.
-        if to.bucket_type.is_some_and(|named| named != bucket_type) {
+        if to.bucket_type.is_some_and(|named| named != bucket.bucket_type) {
             return Err(Fault::bad("Invalid Link header. A link stays within its object's bucket type"));
         }
         links.push(Link { bucket: to.bucket, key: to.key, tag: to.tag });

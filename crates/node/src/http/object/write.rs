@@ -18,7 +18,7 @@ pub(super) fn put(
     query: &Query,
     value: Bytes,
 ) -> Result<PutRequest, Fault> {
-    let metadata = headers::metadata(head, &place.bucket.bucket_type)?;
+    let metadata = headers::metadata(head, &place.bucket)?;
     // What is written is also what would be answered, so it must be acceptable.
     let content_type = metadata.content_type.as_deref().unwrap_or_default();
     Accepted::of(head).check_write(content_type, metadata.charset.as_deref())?;
