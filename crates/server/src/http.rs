@@ -130,6 +130,9 @@ async fn converse(
             Incoming::Question(Question::Purge(page)) => {
                 tell(&wide.purges.ask(page, local, about), &mut session, &mut out);
             }
+            Incoming::Question(Question::Ready) => {
+                tell(&wide.membership.ready(about.stopping()), &mut session, &mut out);
+            }
             Incoming::Question(question) => answer(question, &mut session, wide, &mut out).await,
             Incoming::Request(request) => {
                 goes_with_others =
@@ -182,16 +185,20 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         Question::Stats => serde_json::to_string(&stats),
         Question::Status => serde_json::to_string(&stats.status()),
         Question::Metrics => stats.metrics(),
-        Question::Cluster(..) | Question::Backup(..) | Question::Trees(..) | Question::Purge(_) => {
-            unreachable!("answered above")
-        }
+        Question::Cluster(..)
+        | Question::Backup(..)
+        | Question::Trees(..)
+        | Question::Purge(_)
+        | Question::Ready => unreachable!("answered above"),
     };
     let content_type = match question {
         Question::Stats | Question::Status => "application/json",
         Question::Metrics => "text/plain; version=0.0.4",
-        Question::Cluster(..) | Question::Backup(..) | Question::Trees(..) | Question::Purge(_) => {
-            unreachable!("answered above")
-        }
+        Question::Cluster(..)
+        | Question::Backup(..)
+        | Question::Trees(..)
+        | Question::Purge(_)
+        | Question::Ready => unreachable!("answered above"),
     };
     match text {
         Ok(text) => session.answer(200, content_type, text.as_bytes(), out),

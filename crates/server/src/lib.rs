@@ -18,6 +18,7 @@ pub mod config;
 mod connections;
 mod connects;
 mod error;
+mod health;
 mod http;
 mod input;
 mod listen;

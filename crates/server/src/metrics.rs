@@ -11,6 +11,11 @@ use std::fmt::Write;
 /// Figures that can fall. What is not here and no `_total` has counted since the start.
 const GAUGES: &[&str] = &[
     "block_cache_bytes",
+    "cluster_majority",
+    "cluster_members",
+    "cluster_members_reached",
+    "cluster_voters",
+    "cluster_voters_reached",
     "connections",
     "cpu_avg1",
     "cpu_avg15",

@@ -318,6 +318,7 @@ fn ask_all(
             let members = roster.as_ref().map_or(&common.members, |roster| roster.members());
             let names = members.all().map(|node| (node, &**members.name(node)));
             let stats = stats.with_peers(names, &threads, doors.map_or(0, |doors| doors.refused()));
+            let stats = stats.with_reach(&common.membership.reach().unwrap_or_default());
             stats.with_purges(common.purges.figures()).with_options(&common.told)
         })
     })

@@ -1,6 +1,7 @@
 //! What `/stats` says.
 
 use crate::connects::ConnectsRead;
+use crate::membership::Reach;
 use crate::metrics::put;
 use crate::peer::PeerFigures;
 use crate::purge::PurgeFigures;
@@ -27,6 +28,17 @@ pub struct ThreadStats {
     pub peers: Vec<PeerFigures>,
     /// Its clients by protocol buffers.
     pub connects: ConnectsRead,
+}
+
+/// Whom the node reaches, among those that make a majority.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct ReachFigures {
+    cluster_members: usize,
+    cluster_members_reached: usize,
+    cluster_voters: usize,
+    cluster_voters_reached: usize,
+    /// 1 if it reaches a majority of the members and one of the voters, else 0.
+    cluster_majority: u8,
 }
 
 /// Sums over all shards, since the start. Names are Riak's where Riak has the same thing.
@@ -69,6 +81,8 @@ pub struct Stats {
     requests_under_way: usize,
     /// Other nodes that every shard can reach.
     peers_up: usize,
+    #[serde(flatten)]
+    reach: ReachFigures,
     forwards: u64,
     replica_reads: u64,
     replica_writes: u64,
@@ -199,6 +213,19 @@ impl Stats {
             self.peers.insert(name.to_owned(), sum);
         }
         self
+    }
+
+    /// With whom the node reaches.
+    pub fn with_reach(self, reach: &Reach) -> Stats {
+        let Reach { members, voters, .. } = reach;
+        let reach = ReachFigures {
+            cluster_members: members.all,
+            cluster_members_reached: members.reached,
+            cluster_voters: voters.all,
+            cluster_voters_reached: voters.reached,
+            cluster_majority: reach.has_majority().into(),
+        };
+        Stats { reach, ..self }
     }
 
     /// With what purges have come to.

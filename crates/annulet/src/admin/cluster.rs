@@ -285,7 +285,8 @@ fn status(shown: &Shown) -> Result<(), Failure> {
     shown.tell(&cluster, || {
         let unreached = each(&cluster["members"]).filter(|member| member["reachable"] == false).count();
         format!(
-            "cluster {}, state {}, {} members{}\n{}\n\n{}\n\n{}",
+            "{}cluster {}, state {}, {} members{}\n{}\n\n{}\n\n{}",
+            majority_lines(&cluster),
             cell(&cluster["cluster"]),
             cell(&cluster["version"]),
             each(&cluster["members"]).count(),
@@ -300,7 +301,18 @@ fn status(shown: &Shown) -> Result<(), Failure> {
 /// Lists the members.
 pub fn members(shown: &Shown) -> Result<(), Failure> {
     let cluster = shown.ask("/admin/cluster")?;
-    shown.tell(&cluster["members"], || members_table(&cluster))
+    shown.tell(&cluster["members"], || format!("{}{}", majority_lines(&cluster), members_table(&cluster)))
+}
+
+/// What the node that answers does not reach, and that it knows of no leader; nothing if all is well.
+fn majority_lines(cluster: &Value) -> String {
+    let here = cell(&cluster["here"]);
+    let is_voter = each(&cluster["voters"]).any(|voter| *voter == cluster["here"]);
+    let no_leader = (is_voter && cluster["leader"].is_null())
+        .then(|| "no leader is known: members and properties cannot be changed".to_owned());
+    let missing = each(&cluster["majority"]["missing"]).map(cell);
+    let lines: Vec<String> = missing.chain(no_leader).map(|line| format!("{here}: {line}\n")).collect();
+    if lines.is_empty() { String::new() } else { format!("{}\n", lines.concat()) }
 }
 
 /// Shows the ring.

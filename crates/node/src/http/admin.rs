@@ -347,6 +347,8 @@ mod tests {
         let described = described();
         let pages: Vec<Page> = described
             .iter()
+            // The page for balancers is described beside those for operators.
+            .filter(|(path, _)| route(&path.clone().into()).unwrap() != Some(Route::Ready))
             .map(|(path, methods)| {
                 let Some(Route::Admin(page)) = route(&path.replace("{name}", "t").into()).unwrap() else {
                     panic!("{path} is described and not there")

@@ -226,7 +226,11 @@ fn operators_see_types_and_members() {
         talk.respond(Ok(Response::Members(vec![member]))),
         (200, r#"{"members":[{"here":true,"name":"n@h","up":true}]}"#.to_owned())
     );
-    for (target, question) in [("/admin/status", Question::Status), ("/metrics", Question::Metrics)] {
+    for (target, question) in [
+        ("/admin/status", Question::Status),
+        ("/metrics", Question::Metrics),
+        ("/health/ready", Question::Ready),
+    ] {
         let (_, incoming) = Talk::ask("GET", target, "");
         assert!(matches!(incoming, Incoming::Question(asked) if asked == question));
     }

@@ -37,6 +37,8 @@ pub(super) enum Route {
     Root,
     /// Whether the node is there.
     Ping,
+    /// Whether clients are to be sent to the node.
+    Ready,
     /// What the node is doing.
     Stats,
     /// An object.
@@ -73,6 +75,10 @@ pub(super) fn route(path: &Bytes) -> Result<Option<Route>, Refused> {
     match &first[..] {
         b"" => Ok(only(Route::Root, rest)),
         b"ping" => Ok(only(Route::Ping, rest)),
+        b"health" => match rest.next() {
+            Some(word) if word == "ready" => Ok(only(Route::Ready, rest)),
+            _ => Ok(None),
+        },
         b"stats" => Ok(only(Route::Stats, rest)),
         b"metrics" => Ok(only(Route::Metrics, rest)),
         b"admin" => admin(rest),

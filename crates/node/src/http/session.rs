@@ -52,6 +52,8 @@ pub enum Question {
     Metrics,
     /// Where does the node stand?
     Status,
+    /// Are clients to be sent to the node?
+    Ready,
     /// What do the nodes of the cluster agree on, or may it be changed so? With the request's body.
     Cluster(ClusterPage, Bytes),
     /// How is the node's backup, or may one be made so? With the request's body.
@@ -236,6 +238,7 @@ impl Session {
                 self.answer(200, "text/html", b"OK", out);
                 return Ok(Incoming::Answered);
             }
+            Route::Ready => return Ok(Incoming::Question(Question::Ready)),
             Route::Stats => return Ok(Incoming::Question(Question::Stats)),
             Route::Metrics => return Ok(Incoming::Question(Question::Metrics)),
             Route::Admin(page) => return self.on_admin(&page, head.method, &body, out),
@@ -342,7 +345,7 @@ impl Default for Session {
 
 fn allowed(route: &Route) -> &'static [Method] {
     match route {
-        Route::Root | Route::Ping | Route::Stats | Route::Metrics | Route::Preflist(..) => {
+        Route::Root | Route::Ping | Route::Ready | Route::Stats | Route::Metrics | Route::Preflist(..) => {
             &[Method::Get, Method::Head]
         }
         Route::Admin(page) => admin::allowed(page),

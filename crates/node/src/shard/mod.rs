@@ -524,6 +524,11 @@ impl Shard {
         self.store.refuses_writes()
     }
 
+    /// Other nodes that it reaches.
+    pub fn reached(&self) -> BTreeSet<NodeId> {
+        self.peers.up().collect()
+    }
+
     /// What it is doing.
     pub fn stats(&self) -> ShardStats {
         let (tree_bytes, tree_keys) = self.trees.sizes();

@@ -2,7 +2,7 @@
 
 use super::Config;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// The longest name of a node in a cluster: as hexadecimal digits it must fit a name of a certificate, which has
@@ -36,14 +36,35 @@ pub struct Cluster {
     pub join: Vec<SocketAddr>,
     /// Where this node listens to the others.
     pub listen: SocketAddr,
-    /// Where the others reach it, if not there.
+    /// Where the others reach it, if that was given.
     pub address: Option<SocketAddr>,
+    /// Its host in the list of members: what a listener on all addresses is reached by.
+    pub host: Option<IpAddr>,
     /// The file of the certificate authority's certificate.
     pub ca: PathBuf,
     /// The file of this node's certificate.
     pub cert: PathBuf,
     /// The file of its key.
     pub key: PathBuf,
+}
+
+impl Cluster {
+    /// Where the others reach this node, whose listener is bound to `bound`. The list of members only finds others: a node that
+    /// listens elsewhere than an old list says is reached where it listens.
+    pub fn reached_at(&self, bound: SocketAddr) -> SocketAddr {
+        match (self.address, self.host) {
+            (Some(address), _) => address,
+            (None, Some(host)) if bound.ip().is_unspecified() => SocketAddr::new(host, bound.port()),
+            (None, _) => bound,
+        }
+    }
+}
+
+/// Where a node listens to the others, and where they reach it.
+struct Place {
+    listen: SocketAddr,
+    address: Option<SocketAddr>,
+    host: Option<IpAddr>,
 }
 
 impl Config {
@@ -68,14 +89,17 @@ impl Config {
             let (name, file) = files[at];
             file.clone().ok_or_else(|| (name, "a cluster needs it; see `annulet admin cert`".to_owned()))
         };
-        let (listen, address) = self.place()?;
+        let Place { listen, address, host } = self.place()?;
         let (ca, cert, key) = (file(0)?, file(1)?, file(2)?);
         let (members, join) = (self.cluster.clone(), self.join.clone());
-        Ok(Some(Cluster { members, join, listen, address, ca, cert, key }))
+        Ok(Some(Cluster { members, join, listen, address, host, ca, cert, key }))
     }
 
-    /// Where the node listens to the others, and where they reach it.
-    fn place(&self) -> Result<(SocketAddr, Option<SocketAddr>), (&'static str, String)> {
+    fn place(&self) -> Result<Place, (&'static str, String)> {
+        if let Some(address) = self.peer_address.filter(|it| it.port() == 0 || it.ip().is_unspecified()) {
+            return Err(("peer_address", format!("{address}: others cannot connect to it")));
+        }
+
         if self.join.is_empty() {
             let Some(here) = self.cluster.iter().find(|member| member.name == self.name) else {
                 return Err(("cluster", format!("this node, {}, is not in it", self.name)));
@@ -86,8 +110,12 @@ impl Config {
                     "only a node that joins, or founds a cluster alone, says its zone".to_owned(),
                 ));
             }
-            let address = self.peer_address.unwrap_or(here.address);
-            return Ok((self.peer_listen.unwrap_or(here.address), Some(address)));
+            let listen = self.peer_listen.unwrap_or(here.address);
+            let host = Some(here.address.ip()).filter(|host| !host.is_unspecified());
+            if listen.ip().is_unspecified() && self.peer_address.is_none() && host.is_none() {
+                return Err(("peer_listen", format!("{listen}: the others must know peer_address")));
+            }
+            return Ok(Place { listen, address: self.peer_address, host });
         }
         if !self.cluster.is_empty() {
             return Err(("join", "a node joins a cluster or founds one, as cluster says".to_owned()));
@@ -99,7 +127,7 @@ impl Config {
         if listen.ip().is_unspecified() && self.peer_address.is_none() {
             return Err(("peer_listen", format!("{listen}: the others must know peer_address")));
         }
-        Ok((listen, self.peer_address))
+        Ok(Place { listen, address: self.peer_address, host: None })
     }
 }
 

@@ -212,6 +212,38 @@ fn a_node_that_joins_says_where_it_is() {
 }
 
 #[test]
+fn a_node_is_reached_where_it_listens_whatever_an_old_list_says() {
+    let all = [
+        ("name", "b@h"),
+        ("cluster", "a@h=10.0.0.1:8099,b@h=10.0.0.2:8099"),
+        ("peer_ca", "ca.pem"),
+        ("peer_cert", "b.pem"),
+        ("peer_key", "b.key"),
+    ];
+    let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+    let reached = |more: &[(&'static str, &'static str)], bound: &str| {
+        let found = load(&[&all[..], more].concat(), &[], "").unwrap().config.cluster().unwrap().unwrap();
+        (found.listen, found.reached_at(address(bound)))
+    };
+    let listed = address("10.0.0.2:8099");
+    assert_eq!(reached(&[], "10.0.0.2:8099"), (listed, listed));
+    for (listen, bound, expected) in [
+        ("10.0.0.2:9000", "10.0.0.2:9000", "10.0.0.2:9000"),
+        ("10.0.0.7:8099", "10.0.0.7:8099", "10.0.0.7:8099"),
+        ("10.0.0.2:0", "10.0.0.2:4711", "10.0.0.2:4711"),
+        ("0.0.0.0:9000", "0.0.0.0:9000", "10.0.0.2:9000"),
+        ("0.0.0.0:0", "0.0.0.0:4711", "10.0.0.2:4711"),
+        ("[::]:9000", "[::]:9000", "10.0.0.2:9000"),
+    ] {
+        assert_eq!(reached(&[("peer_listen", listen)], bound), (address(listen), address(expected)));
+        let given = [("peer_listen", listen), ("peer_address", "10.9.9.9:1")];
+        assert_eq!(reached(&given, bound), (address(listen), address("10.9.9.9:1")));
+    }
+    let text = refused(&[&all[..], &[("peer_address", "0.0.0.0:1")]].concat(), &[], "");
+    assert_eq!(text, "--peer-address: 0.0.0.0:1: others cannot connect to it");
+}
+
+#[test]
 fn a_file_that_was_asked_for_must_be_there() {
     let error = Config::load(Vec::new(), Vec::new(), Some(Path::new("no/such.toml"))).unwrap_err();
     assert!(error.to_string().starts_with("no/such.toml: No such file"), "{error}");

@@ -3,6 +3,7 @@
 //! Invariant: a shard never waits here for longer than it takes to copy its transfers, and what it puts down is not lost: the
 //! thread looks at all of it whenever something wakes it.
 
+use super::reach::Reach;
 use ::membership::reporter::Progress;
 use node::{Epoch, Shard, ShardId, TransferStatus};
 use ring::{NodeId, RingVersion};
@@ -24,6 +25,10 @@ struct Place {
     kept_for: Mutex<Vec<NodeId>>,
     /// The numbers of replicas that it knew of when it adopted that epoch, or later while something moves.
     n_vals: Mutex<BTreeSet<u32>>,
+    /// Other nodes that it reaches; `None` until it was looked at.
+    reached: Mutex<Option<BTreeSet<NodeId>>>,
+    /// Why its store takes no writes.
+    refused_writes: Mutex<Option<String>>,
 }
 
 /// All shards' places, and what connections want to know of the membership.
@@ -31,11 +36,17 @@ pub struct Board {
     places: Box<[Place]>,
     /// Whether this node is about to leave.
     pub is_leaving: AtomicBool,
+    /// Whom this node reaches, which the thread puts down.
+    reach: Mutex<Option<Reach>>,
 }
 
 impl Board {
     pub fn new(shards: u16) -> Board {
-        Board { places: (0..shards).map(|_| Place::default()).collect(), is_leaving: AtomicBool::new(false) }
+        Board {
+            places: (0..shards).map(|_| Place::default()).collect(),
+            is_leaving: AtomicBool::new(false),
+            reach: Mutex::default(),
+        }
     }
 
     pub fn adopted(&self, shard: ShardId, epoch: Epoch, n_vals: BTreeSet<u32>) {
@@ -48,8 +59,8 @@ impl Board {
         self.of(shard).copied.store(target.0, Ordering::Release);
     }
 
-    /// Notes what can be seen of a shard now and then.
-    pub fn look(&self, id: ShardId, shard: &Shard) {
+    /// Notes what can be seen of a shard now and then. Whether it reaches others than before.
+    pub fn look(&self, id: ShardId, shard: &Shard) -> bool {
         let place = self.of(id);
         place.has_given_all.store(shard.has_given_all(), Ordering::Release);
         *place.transfers.lock().unwrap_or_else(PoisonError::into_inner) = shard.transfers();
@@ -57,6 +68,35 @@ impl Board {
         if shard.is_changing() {
             *place.n_vals.lock().unwrap_or_else(PoisonError::into_inner) = shard.n_vals();
         }
+        *place.refused_writes.lock().unwrap_or_else(PoisonError::into_inner) =
+            shard.refuses_writes().map(|cause| cause.to_string());
+        let reached = Some(shard.reached());
+        let mut before = place.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *before, reached.clone()) != reached
+    }
+
+    /// Other nodes that every shard reaches; `None` until all shards were looked at.
+    pub fn reached(&self) -> Option<BTreeSet<NodeId>> {
+        let of = |place: &Place| place.reached.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut all = self.places.iter().map(of);
+        let first = all.next()??;
+        all.try_fold(first, |common, of_shard| Some(common.intersection(&of_shard?).copied().collect()))
+    }
+
+    /// Why stores take no writes, each reason once.
+    pub fn refused_writes(&self) -> Vec<String> {
+        let of = |place: &Place| place.refused_writes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let reasons: BTreeSet<String> = self.places.iter().filter_map(of).collect();
+        reasons.into_iter().collect()
+    }
+
+    /// Whom this node reaches; `None` until that was looked at for the first time.
+    pub fn reach(&self) -> Option<Reach> {
+        self.reach.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set_reach(&self, reach: Reach) {
+        *self.reach.lock().unwrap_or_else(PoisonError::into_inner) = Some(reach);
     }
 
     /// What is copied to this node, by shard.

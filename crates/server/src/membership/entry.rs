@@ -83,7 +83,7 @@ impl Entering<'_> {
     /// [`Error::Members`] if its data is another's, or lost in part; [`Error::Membership`] if it is not admitted, or its files
     /// cannot be read.
     pub fn member(&self, cluster: &Cluster, here: SocketAddr, tls: &Tls) -> Result<Entered, Error> {
-        let address = cluster.address.unwrap_or(here).to_string();
+        let address = cluster.reached_at(here).to_string();
         let mut files = Files::open(&self.config.data)?;
         if let Some(standing) = files.read_standing()? {
             self.check(&standing)?;

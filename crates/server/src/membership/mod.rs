@@ -13,7 +13,7 @@
 //! * `entry.rs`: how a node comes to its standing. `standing.rs`: what that is. * `admission.rs`: newcomers at the door.
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
 //!   `n_vals.rs`: what they are made for.
-//! * `watch.rs`: what does not go on, for the log. `files.rs`: what is on the disk. * `operator.rs`: operators' questions and their answers.
+//! * `reach.rs`: whether a majority is reached. * `watch.rs`: what does not go on, for the log. `files.rs`: what is on the disk. * `operator.rs`: operators' questions and their answers.
 
 mod admission;
 mod board;
@@ -23,6 +23,7 @@ mod limits;
 mod n_vals;
 mod operator;
 mod publisher;
+mod reach;
 mod standing;
 #[cfg(test)]
 mod tests;
@@ -33,8 +34,12 @@ pub use entry::{Entered, Entering};
 pub use files::{FilesError, backed_up_files};
 pub use operator::Answered;
 pub(crate) use publisher::topology;
+pub use reach::Reach;
+#[cfg(test)]
+pub use reach::Reached;
 pub use standing::{AsOf, STANDING_BYTES_MAX, Standing};
 
+use crate::health::Readiness;
 use crate::mailbox::{Mail, Mailboxes};
 use crate::peer::{Peers, Roster};
 use ::membership::detector::Detector;
@@ -52,6 +57,7 @@ use node::{Epoch, PeerMessage, Shard, ShardId};
 use operator::Operators;
 use os::{OsClock, OsRng};
 use publisher::Publisher;
+use reach::{MajorityLog, Said};
 use ring::{NodeId, RingVersion};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -70,6 +76,9 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// How often a newcomer asks the next member for what all agree on, until it has it.
 const ASK_EVERY: Duration = Duration::from_millis(250);
+
+/// How often it is counted who is reached while nothing is known to have changed.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 /// The shard whose links carry the words: every node has it.
 const CARRIER: ShardId = ShardId(0);
@@ -146,7 +155,25 @@ impl Handle {
 
     /// Notes what can be seen of a shard, now and then.
     pub fn look(&self, id: ShardId, shard: &Shard) {
-        self.board.look(id, shard);
+        if self.board.look(id, shard) {
+            self.reported();
+        }
+    }
+
+    /// Whom this node reaches; `None` until that was looked at for the first time.
+    pub fn reach(&self) -> Option<Reach> {
+        self.board.reach()
+    }
+
+    /// Answers whether the node is ready.
+    pub fn ready(&self, is_stopping: bool) -> Answered {
+        let readiness = Readiness {
+            is_stopping,
+            is_leaving: self.is_leaving(),
+            reach: self.reach(),
+            refused_writes: self.board.refused_writes(),
+        };
+        readiness.answer()
     }
 
     /// Whether this node is about to leave its cluster.
@@ -195,6 +222,9 @@ pub struct Part {
     publisher: Publisher,
     replicas: Replicas,
     watch: Watch,
+    majority: MajorityLog,
+    /// When it is counted again who is reached.
+    count_at: Monotonic,
     /// Whom this newcomer has asked last for what all agree on, and when it asks the next.
     asked: (Option<NodeId>, Monotonic),
     clock: OsClock,
@@ -240,6 +270,8 @@ impl Part {
             publisher,
             replicas,
             watch,
+            majority: MajorityLog::new(now),
+            count_at: now,
             asked,
             clock,
         };
@@ -310,7 +342,8 @@ impl Part {
                 Ok(Event::NotMember(as_of)) if self.is_removed(as_of) => {
                     return Err(self.removed());
                 }
-                Ok(Event::NotMember(_) | Event::Reported) => {}
+                Ok(Event::NotMember(_)) => {}
+                Ok(Event::Reported) => self.count_at = Monotonic::default(),
                 Err(RecvTimeoutError::Timeout) => self.step(Input::Tick, None, mailboxes, peers)?,
                 Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
@@ -327,6 +360,7 @@ impl Part {
             self.admissions.next_timer(),
             self.publisher.next_timer(now),
             self.replicas.next_timer(),
+            self.majority.next_timer(),
         ];
         let next = timers.into_iter().flatten().min().unwrap_or_default();
         Duration::from_nanos(next.0.saturating_sub(now.0)).min(WAIT_MAX)
@@ -342,6 +376,7 @@ impl Part {
                 self.step(Input::Join { contact }, None, mailboxes, peers)?;
             }
         }
+        self.count_reached(now);
         for said in self.watch.look(&self.membership, self.operators.board(), now) {
             tracing::warn!("{said}");
         }
@@ -364,6 +399,21 @@ impl Part {
                 self.step(input, None, mailboxes, peers)?;
             }
         }
+    }
+
+    /// Counts who is reached, and logs a majority that is lost or regained.
+    fn count_reached(&mut self, now: Monotonic) {
+        if now < self.count_at && self.majority.next_timer().is_none_or(|at| now < at) {
+            return;
+        }
+        self.count_at = now + COUNT_EVERY;
+        let reach = Reach::look(&self.membership, self.state(), self.operators.board());
+        match self.majority.look(&reach, now) {
+            Some(Said::Lost(text)) => tracing::warn!("{text}"),
+            Some(Said::Regained) => tracing::info!("a majority of the members and voters is reached again"),
+            None => {}
+        }
+        self.operators.board().set_reach(reach);
     }
 
     /// Has the shards go by what is agreed on.
@@ -407,13 +457,18 @@ impl Part {
                     }
                 }
                 Output::Changed => {
+                    self.count_at = now;
                     if let (Some(peers), Some(roster)) = (peers, self.roster()) {
                         peers.follow(roster);
                     }
                     self.publish(mailboxes)?;
                 }
-                Output::Up(node) => tracing::info!(peer = %self.name(node), "reachable"),
+                Output::Up(node) => {
+                    self.count_at = now;
+                    tracing::info!(peer = %self.name(node), "reachable");
+                }
                 Output::Down(node) => {
+                    self.count_at = now;
                     tracing::info!(peer = %self.name(node), "not reachable");
                     mailboxes.put_all(|| Mail::Doubt(node));
                 }

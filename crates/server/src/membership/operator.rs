@@ -2,6 +2,7 @@
 
 use super::board::Board;
 use super::limits;
+use super::reach::Reach;
 use ::membership::log::{Failed, Outcome};
 use ::membership::state::{Change, Command, Rejected, State};
 use ::membership::{Input, Membership, NodeId};
@@ -224,6 +225,18 @@ fn word(change: Change) -> &'static str {
     }
 }
 
+/// Whether the node that answers reaches a majority.
+fn majority(reach: &Reach) -> Value {
+    json!({
+        "reached": reach.has_majority(),
+        "members": reach.members.all,
+        "members_reached": reach.members.reached,
+        "voters": reach.voters.all,
+        "voters_reached": reach.voters.reached,
+        "missing": reach.missing(),
+    })
+}
+
 fn show(state: &State, membership: &Membership, board: &Board) -> Value {
     let log = membership.log();
     let here = log.identity().node;
@@ -270,6 +283,7 @@ fn show(state: &State, membership: &Membership, board: &Board) -> Value {
             "partitions_staged": state.staged_size().map(RingSize::partitions),
             "partitions_max": state.prefixes().partitions(),
         },
+        "majority": majority(&Reach::look(membership, state, board)),
         "change": change(state, board),
         "transfer_limit": shown_limit(state),
         "members": members.collect::<Vec<_>>(),

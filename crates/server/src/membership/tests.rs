@@ -35,7 +35,16 @@ fn members(names: &[&str]) -> Vec<Member> {
 fn cluster(members: Vec<Member>, join: Vec<std::net::SocketAddr>) -> Cluster {
     let listen = "127.0.0.1:1000".parse().unwrap();
     let file = std::path::PathBuf::new;
-    Cluster { members, join, listen, address: Some(listen), ca: file(), cert: file(), key: file() }
+    Cluster {
+        members,
+        join,
+        listen,
+        address: Some(listen),
+        host: None,
+        ca: file(),
+        cert: file(),
+        key: file(),
+    }
 }
 
 fn tls(node: &str) -> Tls {

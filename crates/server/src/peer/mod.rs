@@ -54,7 +54,7 @@ use crate::membership;
 use ::membership::log::Identity;
 use protocol::peer::{Hello, Versions};
 use ring::NodeId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -128,13 +128,31 @@ impl Peers {
         }
     }
 
-    /// Where a member may be reached, in the order in which that is to be tried.
+    /// Where a member may be reached, in the order in which that is to be tried: where it said that it is, where all agree that it
+    /// is, where the list has it. Last, where this node was before it moved: two that change places find each other there.
     fn addresses(&self, node: NodeId) -> Vec<SocketAddr> {
         let roster = self.roster();
-        let agreed = self.moved().get(&node).copied().or_else(|| roster.address(node));
-        let of_name = |member: &&Member| roster.named(&member.name) == Some(node);
-        let told = self.told.iter().find(of_name).map(|member| member.address);
-        agreed.into_iter().chain(told.filter(|_| told != agreed)).collect()
+        let here = roster.members().here();
+        let own: Option<SocketAddr> = self.hello.address.parse().ok();
+        let listed = |node: NodeId| {
+            let of_node = |member: &&Member| roster.named(&member.name) == Some(node);
+            self.told.iter().find(of_node).map(|member| member.address)
+        };
+        let moved = self.moved();
+
+        // What is another's now answers with another's certificate.
+        let is_free = |address: &SocketAddr| {
+            let others = || roster.members().others().filter(|&other| other != node);
+            let is_at = |other| moved.get(&other).copied().or_else(|| roster.address(other));
+            Some(*address) != own && !others().any(|other| is_at(other) == Some(*address))
+        };
+        let of_node = [moved.get(&node).copied(), roster.address(node)];
+        let guessed = [listed(node), roster.address(here), listed(here)];
+        let mut addresses: Vec<SocketAddr> = of_node.into_iter().flatten().collect();
+        addresses.extend(guessed.into_iter().flatten().filter(is_free));
+        let mut seen = BTreeSet::new();
+        addresses.retain(|&address| seen.insert(address));
+        addresses
     }
 
     fn moved(&self) -> MutexGuard<'_, BTreeMap<NodeId, SocketAddr>> {
