@@ -90,6 +90,12 @@ pub enum Error {
         /// How many there may be.
         limit: usize,
     },
+    /// More resets of buckets' properties than are remembered until every member has taken them.
+    #[error("{limit} resets of bucket properties wait for members that are away, which is the limit")]
+    TooManyResets {
+        /// How many there may be.
+        limit: usize,
+    },
     /// More bucket types than are kept.
     #[error("there are {limit} bucket types, which is the limit")]
     TooManyTypes {

@@ -75,6 +75,11 @@ pub enum Hop {
         /// The change.
         props: PropsChange,
     },
+    /// Resets of bucket properties need not be remembered any more.
+    ForgetResets {
+        /// The resets.
+        resets: Vec<PropsChange>,
+    },
     /// The properties of a change are in force at the sender.
     PropsInForce {
         /// The change.

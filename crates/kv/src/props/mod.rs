@@ -21,7 +21,7 @@ mod types;
 
 pub use check::Subject;
 pub use stamped::StampedProps;
-pub use table::{BUCKETS_WITH_PROPS_MAX, BucketTable, PropsChange};
+pub use table::{BUCKETS_WITH_PROPS_MAX, BucketTable, PropsChange, PropsSums, RESETS_MAX, Resets};
 pub use types::{StampedType, TYPES_MAX, TypeChange, TypeStatus};
 
 use base::Wall;

@@ -15,6 +15,10 @@ use crate::request::{Bucket, DEFAULT_TYPE};
 /// is to use bucket types long before.
 pub const BUCKETS_WITH_PROPS_MAX: usize = 10_000;
 
+/// The most resets that are remembered: every shard holds all of them, some 150 bytes each. While all members can be reached
+/// a reset is remembered for a few minutes, so this allows some 200 resets a second.
+pub const RESETS_MAX: usize = 50_000;
+
 /// A change of a bucket's or a bucket type's properties, as it is kept and told to other nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PropsChange {
@@ -44,22 +48,76 @@ impl PropsChange {
             PropsChange::Type(_, change) => change.encode(),
         }
     }
+
+    /// Whether it gives a bucket its type's properties again.
+    pub fn is_reset(&self) -> bool {
+        matches!(self, PropsChange::Bucket(_, StampedProps { props: None, .. }))
+    }
+}
+
+/// Whether resets count when two nodes compare their changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resets {
+    /// They do: programs before version 8 of the protocol between nodes compare so, and forget none.
+    Counted,
+    /// They do not.
+    Left,
+}
+
+/// The sums by which two nodes find out whether they know the same, as one of them says them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PropsSums {
+    /// Over all changes ([`Resets::Counted`]).
+    pub all: u64,
+    /// Over all but resets ([`Resets::Left`]); an older program does not say.
+    pub sets: Option<u64>,
+    /// Whether the sender would know the same after a restart: all that it knows is on its disk.
+    pub is_kept: bool,
+}
+
+impl PropsSums {
+    /// Which of the sums a node that says these is to be compared by.
+    pub fn compared_by(self) -> Resets {
+        if self.sets.is_some() { Resets::Left } else { Resets::Counted }
+    }
 }
 
 /// Finds a bucket's properties. A change is made in two steps, with the caller's durable write between:
 /// [`BucketTable::changed`] decides what the properties will be, [`BucketTable::set`] puts them in force.
 ///
 /// Each change has a stamp, and of two changes to one bucket the one with the higher stamp holds, in whatever order
-/// nodes hear of them; of two with the same stamp the one whose form is larger. So a bucket that has its type's properties
-/// again is remembered too.
+/// nodes hear of them; of two with the same stamp the one whose form is larger. So a reset is remembered too, until no member
+/// can have earlier properties of the bucket ([`BucketTable::forget`]). It takes no place among the buckets with properties.
 ///
 /// A clone is a snapshot and costs nothing; the first change after one copies the table.
 #[derive(Clone, Debug, Default)]
 pub struct BucketTable {
     untyped: Arc<BucketProps>,
     types: Arc<BTreeMap<Bytes, StampedType>>,
+    /// Buckets that have properties of their own.
     own: Arc<BTreeMap<Bucket, StampedProps>>,
+    /// Buckets that have their type's again.
+    resets: Arc<BTreeMap<Bucket, Reset>>,
+    /// Changes put in force since the process was started.
+    applied: u64,
+    /// Of all changes.
     digest: Digest,
+    /// Of all but resets.
+    set_digest: Digest,
+}
+
+/// A reset that is remembered.
+#[derive(Clone, Copy, Debug)]
+struct Reset {
+    stamp: u64,
+    /// Which of the changes that were put in force here it is.
+    number: u64,
+}
+
+impl Reset {
+    fn change(self) -> StampedProps {
+        StampedProps { stamp: self.stamp, props: None }
+    }
 }
 
 impl BucketTable {
@@ -94,15 +152,33 @@ impl BucketTable {
         active.map(|it| &it.props).ok_or_else(|| Error::NoType(bucket_type.clone()))
     }
 
-    /// What a bucket's properties will be after `changes`.
-    pub fn changed(&self, bucket: &Bucket, changes: &[Prop]) -> Result<Arc<BucketProps>, Error> {
+    /// The bucket's properties after `changes`. `None` if these are the defaults of an untyped bucket, which cannot change: the
+    /// bucket needs no properties of its own.
+    ///
+    /// # Errors
+    /// As for [`BucketProps::changed`], and [`Error::TooManyBuckets`].
+    pub fn changed(&self, bucket: &Bucket, changes: &[Prop]) -> Result<Option<Arc<BucketProps>>, Error> {
         let untyped = bucket.bucket_type == DEFAULT_TYPE;
         let subject = if untyped { Subject::UntypedBucket } else { Subject::Typed };
         let props = self.get(bucket)?.changed(changes, subject)?;
+        if untyped && props == *self.untyped {
+            return Ok(None);
+        }
         if !self.own.contains_key(bucket) && self.own.len() >= BUCKETS_WITH_PROPS_MAX {
             return Err(Error::TooManyBuckets { limit: BUCKETS_WITH_PROPS_MAX });
         }
-        Ok(Arc::new(props))
+        Ok(Some(Arc::new(props)))
+    }
+
+    /// Whether a reset of a bucket can be remembered.
+    ///
+    /// # Errors
+    /// [`Error::TooManyResets`].
+    pub fn check_reset(&self, bucket: &Bucket) -> Result<(), Error> {
+        if self.resets.len() >= RESETS_MAX && !self.resets.contains_key(bucket) {
+            return Err(Error::TooManyResets { limit: RESETS_MAX });
+        }
+        Ok(())
     }
 
     /// What a bucket type will be after `change`, at the time `wall`. `all_up`: whether every node can be reached, so
@@ -151,14 +227,21 @@ impl BucketTable {
 
     /// The stamp of a bucket's last change; 0 if there was none.
     pub fn stamp(&self, bucket: &Bucket) -> u64 {
-        self.own.get(bucket).map_or(0, |own| own.stamp)
+        let reset = self.resets.get(bucket).map(|reset| reset.stamp);
+        self.own.get(bucket).map(|own| own.stamp).or(reset).unwrap_or(0)
+    }
+
+    /// The bucket's change in force; `None` if none is known.
+    fn stamped(&self, bucket: &Bucket) -> Option<StampedProps> {
+        let reset = || self.resets.get(bucket).map(|reset| reset.change());
+        self.own.get(bucket).cloned().or_else(reset)
     }
 
     /// Whether a change would come into force: whether nothing that holds over it is known.
     pub fn is_news(&self, change: &PropsChange) -> bool {
         match change {
             PropsChange::Bucket(bucket, change) => {
-                self.own.get(bucket).is_none_or(|known| change.supersedes(known))
+                self.stamped(bucket).is_none_or(|known| change.supersedes(&known))
             }
             PropsChange::Type(name, change) => {
                 self.types.get(name).is_none_or(|known| change.supersedes(known))
@@ -176,17 +259,25 @@ impl BucketTable {
 
     /// Puts a bucket's change in force, unless a later one is.
     pub fn set(&mut self, bucket: &Bucket, changed: StampedProps) {
-        if self.own.get(bucket).is_some_and(|known| !changed.supersedes(known)) {
+        let known = self.stamped(bucket);
+        if known.as_ref().is_some_and(|known| !changed.supersedes(known)) {
             return;
+        }
+        if let Some(known) = known {
+            self.remove(&PropsChange::Bucket(bucket.clone(), known));
         }
         // A name in a request is a slice of a read buffer that would stay alive with it.
         let kept = Bucket {
             bucket_type: Bytes::copy_from_slice(&bucket.bucket_type),
             name: Bytes::copy_from_slice(&bucket.name),
         };
-        self.digest.add(&PropsChange::Bucket(kept.clone(), changed.clone()));
-        if let Some(before) = Arc::make_mut(&mut self.own).insert(kept.clone(), changed) {
-            self.digest.take_off(&PropsChange::Bucket(kept, before));
+        self.applied += 1;
+        self.count(&PropsChange::Bucket(kept.clone(), changed.clone()));
+        if changed.props.is_some() {
+            Arc::make_mut(&mut self.own).insert(kept, changed);
+        } else {
+            let reset = Reset { stamp: changed.stamp, number: self.applied };
+            Arc::make_mut(&mut self.resets).insert(kept, reset);
         }
     }
 
@@ -195,13 +286,38 @@ impl BucketTable {
             return;
         }
         let kept = Bytes::copy_from_slice(name);
-        self.digest.add(&PropsChange::Type(kept.clone(), changed.clone()));
-        if let Some(before) = Arc::make_mut(&mut self.types).insert(kept.clone(), changed) {
-            self.digest.take_off(&PropsChange::Type(kept, before));
+        if let Some(before) = self.types.get(name).cloned() {
+            self.remove(&PropsChange::Type(kept.clone(), before));
+        }
+        self.applied += 1;
+        self.count(&PropsChange::Type(kept.clone(), changed.clone()));
+        Arc::make_mut(&mut self.types).insert(kept, changed);
+    }
+
+    /// Adds a change to the sums.
+    fn count(&mut self, change: &PropsChange) {
+        self.digest.add(change);
+        if !change.is_reset() {
+            self.set_digest.add(change);
         }
     }
 
-    /// How many buckets have been given properties of their own.
+    /// Removes a change that is in force, from the sums too.
+    fn remove(&mut self, change: &PropsChange) {
+        self.digest.take_off(change);
+        if !change.is_reset() {
+            self.set_digest.take_off(change);
+        }
+        match change {
+            PropsChange::Bucket(bucket, _) if change.is_reset() => {
+                Arc::make_mut(&mut self.resets).remove(bucket);
+            }
+            PropsChange::Bucket(bucket, _) => drop(Arc::make_mut(&mut self.own).remove(bucket)),
+            PropsChange::Type(name, _) => drop(Arc::make_mut(&mut self.types).remove(name)),
+        }
+    }
+
+    /// How many buckets have properties of their own.
     pub fn len(&self) -> usize {
         self.own.len()
     }
@@ -211,11 +327,35 @@ impl BucketTable {
         self.own.is_empty()
     }
 
+    /// How many resets are remembered.
+    pub fn resets(&self) -> usize {
+        self.resets.len()
+    }
+
+    /// The number of the last change that was put in force here.
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// Up to `max` of the resets that are among the first `applied` changes.
+    pub fn resets_up_to(&self, applied: u64, max: usize) -> Vec<PropsChange> {
+        let due = self.resets.iter().filter(|(_, reset)| reset.number <= applied).take(max);
+        due.map(|(bucket, reset)| PropsChange::Bucket(bucket.clone(), reset.change())).collect()
+    }
+
+    /// Forgets a reset, unless a later change is in force. Only for a reset that every member has taken: else a member that still
+    /// has earlier properties of the bucket would bring them back.
+    pub fn forget(&mut self, reset: &PropsChange) {
+        if reset.is_reset() && self.in_force(reset).as_ref() == Some(reset) {
+            self.remove(reset);
+        }
+    }
+
     /// The change in force of what `change` is about, if there was one.
     pub fn in_force(&self, change: &PropsChange) -> Option<PropsChange> {
         match change {
             PropsChange::Bucket(bucket, _) => {
-                self.own.get(bucket).map(|own| PropsChange::Bucket(bucket.clone(), own.clone()))
+                self.stamped(bucket).map(|known| PropsChange::Bucket(bucket.clone(), known))
             }
             PropsChange::Type(name, _) => {
                 self.types.get(name).map(|it| PropsChange::Type(name.clone(), it.clone()))
@@ -228,11 +368,7 @@ impl BucketTable {
         if self.in_force(change).as_ref() != Some(change) {
             return;
         }
-        self.digest.take_off(change);
-        match change {
-            PropsChange::Bucket(bucket, _) => drop(Arc::make_mut(&mut self.own).remove(bucket)),
-            PropsChange::Type(name, _) => drop(Arc::make_mut(&mut self.types).remove(name)),
-        }
+        self.remove(change);
         if let Some(before) = before {
             self.apply(before);
         }
@@ -256,22 +392,42 @@ impl BucketTable {
     pub fn changes(&self) -> impl Iterator<Item = PropsChange> {
         let types = self.types.iter().map(|(name, it)| PropsChange::Type(name.clone(), it.clone()));
         let own = self.own.iter().map(|(bucket, it)| PropsChange::Bucket(bucket.clone(), it.clone()));
-        types.chain(own)
+        let reset = |(bucket, it): (&Bucket, &Reset)| PropsChange::Bucket(bucket.clone(), it.change());
+        types.chain(own).chain(self.resets.iter().map(reset))
     }
 
     /// A sum over all changes: equal at two nodes that know the same ones, different at others but for a chance of one in 2^64.
-    pub fn digest(&self) -> u64 {
-        self.digest.root()
+    /// Without resets it says whether two nodes have the same properties in force: what one of them has forgotten does not count.
+    pub fn digest(&self, resets: Resets) -> u64 {
+        self.digest_of(resets).root()
     }
 
     /// The same for each part of them: what another node is to compare with its own.
-    pub fn leaves(&self) -> &[u64] {
-        self.digest.leaves()
+    pub fn leaves(&self, resets: Resets) -> &[u64] {
+        self.digest_of(resets).leaves()
     }
 
-    /// [`changes`](Self::changes) of those parts in which a node with these [`leaves`](Self::leaves) knows something else.
-    pub fn changes_unlike(&self, leaves: &[u64]) -> impl Iterator<Item = PropsChange> {
-        self.changes().filter(|change| self.digest.is_unlike(leaves, change))
+    /// [`changes`](Self::changes) of those parts in which a node with these [`leaves`](Self::leaves) knows something else: resets
+    /// among them in either case, since they end the earlier properties that such a node may have.
+    pub fn changes_unlike(&self, resets: Resets, leaves: &[u64]) -> impl Iterator<Item = PropsChange> {
+        self.changes().filter(move |change| self.digest_of(resets).is_unlike(leaves, change))
+    }
+
+    /// What this node says of its changes. `is_kept`: whether they are all on its disk.
+    pub fn sums(&self, is_kept: bool) -> PropsSums {
+        PropsSums { all: self.digest.root(), sets: Some(self.set_digest.root()), is_kept }
+    }
+
+    /// Whether a node with these sums knows the same.
+    pub fn agrees(&self, theirs: PropsSums) -> bool {
+        theirs.sets.map_or(theirs.all == self.digest.root(), |sets| sets == self.set_digest.root())
+    }
+
+    fn digest_of(&self, resets: Resets) -> &Digest {
+        match resets {
+            Resets::Counted => &self.digest,
+            Resets::Left => &self.set_digest,
+        }
     }
 }
 
@@ -323,12 +479,12 @@ mod tests {
     fn a_bucket_has_its_types_properties_until_it_is_given_some() {
         let mut table = BucketTable::default();
         let b = bucket("b");
-        let props = table.changed(&b, &[Prop::AllowMult(true)]).unwrap();
+        let props = table.changed(&b, &[Prop::AllowMult(true)]).unwrap().unwrap();
         assert!(!table.get(&b).unwrap().allow_mult, "nothing is in force before it is set");
         table.set(&b, StampedProps { stamp: 5, props: Some(props) });
         assert!(table.get(&b).unwrap().allow_mult);
         assert!(!table.get(&bucket("c")).unwrap().allow_mult);
-        let props = table.changed(&b, &[Prop::NVal(2)]).unwrap();
+        let props = table.changed(&b, &[Prop::NVal(2)]).unwrap().unwrap();
         assert!(props.allow_mult, "a second change builds on the first");
         assert_eq!(table.least_n_val(&b.bucket_type), Ok(3));
         table.set(&b, StampedProps { stamp: 6, props: Some(props) });
@@ -389,7 +545,7 @@ mod tests {
             table.set(&bucket(&i.to_string()), StampedProps { stamp: 1, props: Some(props.clone()) });
         }
         assert_eq!(
-            table.changed(&bucket("one more"), &[]),
+            table.changed(&bucket("one more"), &[Prop::NVal(1)]),
             Err(Error::TooManyBuckets { limit: BUCKETS_WITH_PROPS_MAX })
         );
         assert!(table.changed(&bucket("7"), &[Prop::NVal(1)]).is_ok());
@@ -401,5 +557,47 @@ mod tests {
         assert_eq!(table.changed_type(&T, &create, 1, true), Err(Error::TooManyTypes { limit: TYPES_MAX }));
         assert_eq!(table.types(true).len(), TYPES_MAX + 1);
         assert_eq!(table.changes().count(), TYPES_MAX + BUCKETS_WITH_PROPS_MAX);
+    }
+
+    #[test]
+    fn a_reset_frees_the_place_and_resets_are_bounded_too() {
+        let mut table = BucketTable::default();
+        let props = Arc::new(BucketProps { n_val: 2, ..BucketProps::default() });
+        for i in 0..BUCKETS_WITH_PROPS_MAX {
+            table.set(&bucket(&i.to_string()), StampedProps { stamp: 1, props: Some(Arc::clone(&props)) });
+        }
+        table.set(&bucket("7"), StampedProps { stamp: 2, props: None });
+        assert_eq!((table.len(), table.resets()), (BUCKETS_WITH_PROPS_MAX - 1, 1));
+        assert!(table.changed(&bucket("one more"), &[Prop::NVal(1)]).is_ok());
+        assert_eq!(table.changed(&bucket("one more"), &[Prop::NVal(3)]), Ok(None), "these are the defaults");
+        for i in 0..RESETS_MAX {
+            table.set(&bucket(&i.to_string()), StampedProps { stamp: 3, props: None });
+        }
+        assert_eq!((table.len(), table.resets()), (0, RESETS_MAX));
+        assert_eq!(table.check_reset(&bucket("new")), Err(Error::TooManyResets { limit: RESETS_MAX }));
+        assert_eq!(table.check_reset(&bucket("7")), Ok(()), "it is remembered already");
+    }
+
+    #[test]
+    fn a_reset_that_is_forgotten_leaves_nothing() {
+        let mut table = BucketTable::default();
+        let empty = [Resets::Counted, Resets::Left].map(|resets| table.digest(resets));
+        let props = Some(Arc::new(BucketProps::default()));
+        table.set(&bucket("b"), StampedProps { stamp: 1, props: props.clone() });
+        table.set(&bucket("b"), StampedProps { stamp: 2, props: None });
+        assert_eq!(table.digest(Resets::Left), empty[1], "a reset does not count");
+        assert_ne!(table.digest(Resets::Counted), empty[0]);
+        assert_eq!(table.resets_up_to(table.applied() - 1, 9), []);
+        let due = table.resets_up_to(table.applied(), 9);
+        assert_eq!(due.len(), 1);
+
+        let mut later = table.clone();
+        later.set(&bucket("b"), StampedProps { stamp: 3, props });
+        later.forget(&due[0]);
+        assert_eq!((later.len(), later.stamp(&bucket("b"))), (1, 3), "a later change stays");
+
+        table.forget(&due[0]);
+        assert_eq!([Resets::Counted, Resets::Left].map(|resets| table.digest(resets)), empty);
+        assert_eq!((table.changes().count(), table.stamp(&bucket("b"))), (0, 0));
     }
 }

@@ -89,6 +89,7 @@ impl From<&Error> for Fault {
             Error::Timeout => Fault::new(503, "request timed out"),
             Error::Overload => Fault::new(503, errors::OVERLOAD),
             Error::TooManyBuckets { .. }
+            | Error::TooManyResets { .. }
             | Error::TooManyTypes { .. }
             | Error::ListTooLong { .. }
             | Error::NotCovered

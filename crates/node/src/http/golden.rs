@@ -83,7 +83,7 @@ fn answers_are_those_that_are_written() {
     let mut node = Node::new();
     let ab = Bucket::untyped(Bytes::from("ab"));
     let props = node.table.changed(&ab, &[Prop::AllowMult(true)]).unwrap();
-    node.table.set(&ab, StampedProps { stamp: 1, props: Some(props) });
+    node.table.set(&ab, StampedProps { stamp: 1, props });
     for change in [TypeChange::Create(vec![Prop::NVal(2)]), TypeChange::Activate] {
         node.serve(kv::Request::ChangeType("t".into(), change));
     }

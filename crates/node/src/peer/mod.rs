@@ -13,6 +13,7 @@ use crate::layout::Layout;
 use bytes::Bytes;
 use kv::aae::{TreeAnswer, TreeAsk};
 use kv::index::{RowsAsk, RowsPage};
+use kv::props::PropsSums;
 use kv::replica::{Answer, Ask, Reason};
 use kv::{Error, Page, PageAsk, PropsChange, Request, Response};
 
@@ -52,8 +53,8 @@ pub enum PeerMessage {
         life: u64,
         /// How busy the sender is.
         load: Load,
-        /// A sum over the properties that it knows ([`kv::BucketTable::digest`]); an older program does not say.
-        props: Option<u64>,
+        /// Sums over the properties that it knows; a program older than version 5 does not say.
+        props: Option<PropsSums>,
     },
     /// I am.
     Pong {
@@ -63,8 +64,8 @@ pub enum PeerMessage {
         life: u64,
         /// How busy it is.
         load: Load,
-        /// A sum over the properties that it knows, as in a ping.
-        props: Option<u64>,
+        /// Sums over the properties that it knows, as in a ping.
+        props: Option<PropsSums>,
     },
     /// A question to a replica.
     Ask {
@@ -186,7 +187,7 @@ pub enum PeerMessage {
     AskProps {
         /// The question. It has no answer of its own.
         id: AskId,
-        /// What the sender knows ([`kv::BucketTable::leaves`]).
+        /// What the sender knows ([`kv::BucketTable::leaves`]); without resets, unless one of both is older than version 8.
         leaves: Vec<u64>,
     },
     /// The answer to a [`PeerMessage::Props`]: they, or later ones, are in force and durable.

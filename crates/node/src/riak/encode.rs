@@ -211,6 +211,7 @@ pub(super) fn error_text(error: &Error, asked: Asked) -> String {
         | Error::TooLarge { .. }
         | Error::TooManySiblings { .. }
         | Error::TooManyBuckets { .. }
+        | Error::TooManyResets { .. }
         | Error::TooManyTypes { .. }
         | Error::TypeStatus(_)
         | Error::ListTooLong { .. }

@@ -90,7 +90,7 @@ impl Node {
             Request::SetProps(bucket, changes) => vec![
                 self.table
                     .changed(&bucket, &changes)
-                    .map(|props| self.set_props(&bucket, Some(props)))
+                    .map(|props| self.set_props(&bucket, props))
                     .map(|()| Response::PropsSet),
             ],
             Request::ResetProps(bucket) => {

@@ -35,6 +35,7 @@ mod props;
 mod reap;
 mod rebuilds;
 mod replica;
+mod resets;
 mod rows;
 mod search;
 mod share;
@@ -81,6 +82,7 @@ use peers::Peers;
 use props::PropsChanges;
 use reap::Reaper;
 use replica::Forwards;
+use resets::ResetMemory;
 use ring::{Ring, RingVersion};
 use search::Searches;
 use std::collections::BTreeSet;
@@ -281,6 +283,8 @@ pub struct ShardStats {
     pub tree_bytes: usize,
     /// Keys in them.
     pub tree_keys: u64,
+    /// Resets of bucket properties that are remembered.
+    pub resets: usize,
 }
 
 /// A shard.
@@ -293,6 +297,7 @@ pub struct Shard {
     listings: Listings,
     searches: Searches,
     changes: PropsChanges,
+    resets: ResetMemory,
     peers: Peers,
     forwards: Forwards,
     heals: Heals,
@@ -363,6 +368,7 @@ impl Shard {
             listings: Listings::default(),
             searches: Searches::default(),
             changes: PropsChanges::default(),
+            resets: ResetMemory::default(),
             awaiting: BTreeSet::new(),
             counters: ShardCounters::default(),
             times: Default::default(),
@@ -386,6 +392,7 @@ impl Shard {
             Hop::AskRows { from, question, ask } => self.on_shard_asks_rows(from, question, &ask),
             Hop::Rows { question, page } => self.on_rows(question, page),
             Hop::Props { from, change, props } => self.on_props(from, change, props),
+            Hop::ForgetResets { resets } => self.on_forget_resets(&resets),
             Hop::PropsInForce { change } => self.on_in_force(change),
         }
     }
@@ -438,6 +445,7 @@ impl Shard {
         self.expire_searches(now);
         self.expire_changes(now);
         self.tick_props(now);
+        self.tick_resets(now);
         self.expire_forwards(now);
         self.tick_stop(now);
         self.tick_peers(now);
@@ -545,6 +553,7 @@ impl Shard {
             trees_due: self.trees.due(),
             tree_bytes,
             tree_keys,
+            resets: self.table.resets(),
         }
     }
 

@@ -20,6 +20,7 @@ use crate::members::Members;
 use crate::peer::{AskId, Load, NodeId, PeerMessage};
 use base::Monotonic;
 use kv::aae::{TreeAnswer, TreeAsk};
+use kv::props::{PropsSums, Resets};
 use kv::{Ask, Error, Event};
 use std::time::Duration;
 
@@ -75,6 +76,8 @@ struct Peer {
     stale: bool,
     /// Whether its program asks for the properties that it lacks. An older one has to be told all.
     compares_props: bool,
+    /// By which sums it is compared.
+    compared_by: Resets,
 }
 
 impl Peer {
@@ -92,6 +95,7 @@ impl Peer {
             load,
             stale: false,
             compares_props: false,
+            compared_by: Resets::Counted,
         }
     }
 
@@ -240,6 +244,11 @@ impl Peers {
         self.life
     }
 
+    /// By which sums a peer's properties are compared with those of this node.
+    pub fn compared_by(&self, node: NodeId) -> Resets {
+        self.of(node).map_or(Resets::Counted, |peer| peer.compared_by)
+    }
+
     /// A peer's process, as far as is known: one that is up has told.
     pub fn life_of(&self, node: NodeId) -> u64 {
         self.of(node).and_then(|peer| peer.life).unwrap_or_default()
@@ -355,7 +364,7 @@ impl Shard {
         id: AskId,
         of_life: u64,
         their_load: Load,
-        theirs: Option<u64>,
+        theirs: Option<PropsSums>,
     ) {
         let (life, load, props) = (self.peers.life, self.told_load(), self.known_props());
         self.send(from, PeerMessage::Pong { id, life, load, props });
@@ -363,6 +372,7 @@ impl Shard {
         if known == Some(of_life) {
             if let Some(peer) = self.peers.of_mut(from) {
                 peer.note_load(their_load, false);
+                peer.compared_by = theirs.map_or(peer.compared_by, PropsSums::compared_by);
             }
             self.on_known_props(from, theirs);
         } else if known.is_some() {
@@ -371,9 +381,17 @@ impl Shard {
         }
     }
 
-    pub(super) fn on_pong(&mut self, from: NodeId, id: AskId, life: u64, load: Load, theirs: Option<u64>) {
+    pub(super) fn on_pong(
+        &mut self,
+        from: NodeId,
+        id: AskId,
+        life: u64,
+        load: Load,
+        theirs: Option<PropsSums>,
+    ) {
         if let Some(peer) = self.peers.of_mut(from) {
             peer.compares_props = theirs.is_some();
+            peer.compared_by = theirs.map_or(Resets::Counted, PropsSums::compared_by);
         }
         self.has_heard(from, id);
         self.on_sign_of_life(from, Some(life), Some(load));

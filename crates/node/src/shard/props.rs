@@ -11,6 +11,9 @@
 //!
 //! What is told is told again until it is confirmed: messages are lost where a link is not.
 //!
+//! A reset is a change too. It is remembered until every member has it (`resets.rs`). One of a bucket that has no properties anywhere
+//! changes nothing, and so do properties of an untyped bucket that equal the defaults.
+//!
 //! A bucket type is activated only while every node can be reached: each has kept it by then, or is told it with its
 //! activation.
 //!
@@ -40,6 +43,8 @@ pub(super) const KEEPER: ShardId = ShardId(0);
 /// A change that is being spread.
 struct Spread {
     origin: Origin,
+    /// The answer when all is done.
+    done: Response,
     deadline: Monotonic,
     change: PropsChange,
     /// What was in force before it.
@@ -67,6 +72,11 @@ pub(super) struct PropsChanges {
 impl PropsChanges {
     pub(super) fn len(&self) -> usize {
         self.changes.len()
+    }
+
+    /// Whether all of them may be acknowledged here.
+    pub(super) fn are_written(&self) -> bool {
+        self.changes.values().all(|spread| spread.written)
     }
 }
 
@@ -97,18 +107,28 @@ impl Shard {
             };
             return self.forward(KEEPER, origin, request, deadline);
         }
+        let done = if changes.is_some() { Response::PropsSet } else { Response::PropsReset };
         match self.plan_props(bucket, changes) {
-            Ok(change) => self.spread(origin, change, deadline),
+            Ok(Some(change)) => self.spread(origin, change, done, deadline),
+            Ok(None) => self.reply(origin, Ok(done)),
             Err(error) => self.reply(origin, Err(error)),
         }
     }
 
-    fn plan_props(&self, bucket: Bucket, changes: Option<Vec<Prop>>) -> Result<PropsChange, Error> {
+    /// The change that a client wants; `None` if nothing has to change.
+    fn plan_props(&self, bucket: Bucket, changes: Option<Vec<Prop>>) -> Result<Option<PropsChange>, Error> {
         self.config.limits.check_bucket(&bucket)?;
         self.table.get(&bucket)?;
-        let props = changes.map(|changes| self.table.changed(&bucket, &changes)).transpose()?;
+        let props = changes.map(|changes| self.table.changed(&bucket, &changes)).transpose()?.flatten();
         let stamp = self.config.clock.wall().0.max(self.table.stamp(&bucket) + 1);
-        Ok(PropsChange::Bucket(bucket, StampedProps { stamp, props }))
+        let change = PropsChange::Bucket(bucket.clone(), StampedProps { stamp, props });
+        if change.is_reset() {
+            if self.table.in_force(&change).is_none() && self.all_know_the_same() {
+                return Ok(None);
+            }
+            self.table.check_reset(&bucket)?;
+        }
+        Ok(Some(change))
     }
 
     /// Creates, changes or activates a bucket type.
@@ -125,16 +145,18 @@ impl Shard {
         let wall = self.config.clock.wall().0;
         let checked = self.config.limits.check_type(&name);
         match checked.and_then(|()| self.table.changed_type(&name, &change, wall, self.peers.all_up())) {
-            Ok(changed) => self.spread(origin, PropsChange::Type(name, changed), deadline),
+            Ok(changed) => {
+                self.spread(origin, PropsChange::Type(name, changed), Response::PropsSet, deadline);
+            }
             Err(error) => self.reply(origin, Err(error)),
         }
     }
 
-    fn spread(&mut self, origin: Origin, change: PropsChange, deadline: Monotonic) {
+    fn spread(&mut self, origin: Origin, change: PropsChange, done: Response, deadline: Monotonic) {
         let before = self.table.in_force(&change);
         let written = match self.write_props(&change) {
             Err(error) if !matches!(origin, Origin::Replica(..)) => {
-                return self.answer_spread(origin, &change, Err(error));
+                return self.answer_spread(origin, Err(error));
             }
             written => written,
         };
@@ -148,7 +170,7 @@ impl Shard {
         };
         let shards = self.config.layout.shards - 1;
         let told = self.config.clock.now();
-        let spread = Spread { origin, deadline, change, before, shards, nodes, told, written: false };
+        let spread = Spread { origin, done, deadline, change, before, shards, nodes, told, written: false };
         self.changes.changes.insert(id, spread);
         match written {
             Ok(seq) => {
@@ -159,7 +181,7 @@ impl Shard {
         }
     }
 
-    fn write_props(&mut self, change: &PropsChange) -> Result<Seq, Error> {
+    pub(super) fn write_props(&mut self, change: &PropsChange) -> Result<Seq, Error> {
         let (key, head) = (change.ledger_key(), change.encode());
         let write = Write::Put { key: &key, head: &head, value: &[] };
         self.store.write(&[write]).map_err(store_error)
@@ -167,6 +189,7 @@ impl Shard {
 
     pub(super) fn on_props_written(&mut self, id: u64, result: Result<(), Error>) {
         let Some(spread) = self.changes.changes.get_mut(&id) else { return };
+        let is_kept = result.is_ok();
         if let Err(error) = result
             && !matches!(spread.origin, Origin::Replica(..))
         {
@@ -174,6 +197,9 @@ impl Shard {
         }
         spread.written = true;
         let change = spread.change.clone();
+        if !is_kept {
+            self.resets.keep_later(change.clone());
+        }
         for shard in (0..self.config.layout.shards).map(ShardId).filter(|&shard| shard != KEEPER) {
             let message = Hop::Props { from: KEEPER, change: id, props: change.clone() };
             self.outputs.push(Output::Hop { to: shard, message });
@@ -187,8 +213,10 @@ impl Shard {
         let (ask, now) = (self.ask_id(id), self.config.clock.now());
         let Some(spread) = self.changes.changes.get_mut(&id) else { return };
         spread.told = now;
-        let (change, nodes) = (spread.change.clone(), spread.nodes.clone());
-        for node in nodes {
+        // Where a later change is in force by now, it is told instead: an earlier one is not to be on its way any more. A change that
+        // was replaced and then forgotten is known to all.
+        let Some(change) = self.table.in_force(&spread.change) else { return spread.nodes.clear() };
+        for node in spread.nodes.clone() {
             self.send(node, PeerMessage::Props { id: ask, change: change.clone() });
         }
     }
@@ -229,7 +257,7 @@ impl Shard {
             return self.send(from, PeerMessage::PropsInForce { id });
         }
         let deadline = self.config.clock.now() + super::TIMEOUT_DEFAULT;
-        self.spread(Origin::Replica(from, id), change, deadline);
+        self.spread(Origin::Replica(from, id), change, Response::PropsSet, deadline);
     }
 
     // A bucket's change may come before its type's.
@@ -256,6 +284,7 @@ impl Shard {
     /// Waits no longer for a node that is down: it is told when it comes up.
     pub(super) fn fail_props(&mut self, node: NodeId) {
         self.fail_asking(node);
+        self.resets.revoke(node);
         let ids: Vec<u64> = self.changes.changes.keys().copied().collect();
         ids.into_iter().for_each(|id| self.on_peer_in_force(node, id));
     }
@@ -271,7 +300,7 @@ impl Shard {
                 later.before.clone_from(&before);
             }
         }
-        self.answer_spread(origin, &change, Err(error));
+        self.answer_spread(origin, Err(error));
     }
 
     fn end_spread_if_done(&mut self, id: u64) {
@@ -282,21 +311,15 @@ impl Shard {
     }
 
     fn end_spread(&mut self, id: u64, result: Result<(), Error>) {
-        let Spread { origin, change, .. } = self.changes.changes.remove(&id).expect("a change ends once");
-        self.answer_spread(origin, &change, result);
+        let Spread { origin, done, .. } = self.changes.changes.remove(&id).expect("a change ends once");
+        self.answer_spread(origin, result.map(|()| done));
     }
 
-    fn answer_spread(&mut self, origin: Origin, change: &PropsChange, result: Result<(), Error>) {
+    fn answer_spread(&mut self, origin: Origin, result: Result<Response, Error>) {
         match origin {
             // A node that cannot keep it is told again when it comes up.
             Origin::Replica(to, id) => self.send(to, PeerMessage::PropsInForce { id }),
-            _ => {
-                let done = match change {
-                    PropsChange::Bucket(_, StampedProps { props: None, .. }) => Response::PropsReset,
-                    _ => Response::PropsSet,
-                };
-                self.reply(origin, result.map(|()| done));
-            }
+            _ => self.reply(origin, result),
         }
     }
 

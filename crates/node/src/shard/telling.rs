@@ -8,6 +8,9 @@
 //! 4. One peer is asked at a time. If it falls silent and the sums still differ, the next one that differs is asked; who was asked in vain
 //!    waits longer each time, up to [`ASK_WAIT_MAX`].
 //!
+//! Resets do not count in the sums: two nodes that have the same properties in force agree, though one of them remembers a reset and the
+//! other has forgotten it (`resets.rs`). A program older than version 8 counts them, and is compared by a sum that does.
+//!
 //! So a node that has lost its properties has them again if any other has them, and is told them once. Until 5 the protocol had
 //! no sums: whose program is older is told everything when it comes up.
 //!
@@ -18,6 +21,7 @@ use super::props::KEEPER;
 use crate::peer::{NodeId, PeerMessage};
 use base::Monotonic;
 use kv::PropsChange;
+use kv::props::PropsSums;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -65,9 +69,9 @@ impl Default for Asking {
 }
 
 impl Shard {
-    /// A sum of what is known here.
-    pub(super) fn known_props(&self) -> Option<u64> {
-        Some(self.table.digest())
+    /// Sums over the changes that are known here.
+    pub(super) fn known_props(&self) -> Option<PropsSums> {
+        Some(self.table.sums(self.has_kept_props()))
     }
 
     /// A node has come up. One that `compares` finds out by itself what it lacks.
@@ -87,11 +91,12 @@ impl Shard {
     }
 
     /// Another node has said what it knows.
-    pub(super) fn on_known_props(&mut self, node: NodeId, theirs: Option<u64>) {
+    pub(super) fn on_known_props(&mut self, node: NodeId, theirs: Option<PropsSums>) {
         let Some(theirs) = theirs.filter(|_| self.config.id == KEEPER) else { return };
+        self.note_sums(node, theirs);
         let now = self.config.clock.now();
         let asking = &mut self.changes.asking;
-        if theirs == self.table.digest() {
+        if self.table.agrees(theirs) {
             asking.has_agreed = true;
             return;
         }
@@ -100,7 +105,7 @@ impl Shard {
         }
         (asking.of, asking.not_before) = (Some(node), now + asking.wait);
         asking.wait = (asking.wait * 2).min(ASK_WAIT_MAX);
-        let (id, leaves) = (self.ask_id(0), self.table.leaves().to_vec());
+        let (id, leaves) = (self.ask_id(0), self.table.leaves(theirs.compared_by()).to_vec());
         self.send(node, PeerMessage::AskProps { id, leaves });
     }
 
@@ -137,7 +142,7 @@ impl Shard {
 
     /// Begins to tell a node what it does not know.
     fn begin_telling(&mut self, node: NodeId, leaves: &[u64]) {
-        let left = self.table.changes_unlike(leaves).collect();
+        let left = self.table.changes_unlike(self.peers.compared_by(node), leaves).collect();
         self.changes.tellings.insert(node, Telling { left, under_way: BTreeMap::new() });
         self.go_on_telling(node);
     }
@@ -151,6 +156,8 @@ impl Shard {
                 return;
             }
             let Some(change) = telling.left.pop_front() else { break };
+            // A change that is no longer in force is told as the one that is.
+            let Some(change) = self.table.in_force(&change) else { continue };
             telling.under_way.insert(name, (now, change.clone()));
             self.tell(node, name, change);
         }
@@ -181,13 +188,19 @@ impl Shard {
         self.changes.tellings.retain(|&node, telling| {
             peers.is_up(node) || !telling.under_way.values().any(|(told, _)| is_due(*told))
         });
+        let table = &self.table;
         for (&node, telling) in &mut self.changes.tellings {
             for (&name, (told, change)) in &mut telling.under_way {
                 if is_due(*told) {
                     *told = now;
-                    due.push((node, name, change.clone()));
+                    // In place of a change that was replaced and then forgotten nothing is told: the node that asked knows it.
+                    if let Some(current) = table.in_force(change) {
+                        *change = current;
+                        due.push((node, name, change.clone()));
+                    }
                 }
             }
+            telling.under_way.retain(|_, (_, change)| table.in_force(change).is_some());
         }
         due.into_iter().for_each(|(node, name, change)| self.tell(node, name, change));
     }

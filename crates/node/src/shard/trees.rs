@@ -18,6 +18,7 @@ use bytes::Bytes;
 use engine::Seq;
 use engine::fold::{JournalCheck, KeyRange, KeySegments};
 use kv::aae::{Delta, Tree, TreeId, day_of, leaf};
+use kv::props::Resets;
 use kv::{Bucket, BucketTable, PropsChange};
 use ring::Ring;
 use std::collections::{BTreeMap, BTreeSet};
@@ -283,7 +284,7 @@ impl Shard {
         }
         self.trees.drop_over(self.config.clock.now(), self.config.clock.wall());
         let is_new_ring = self.trees.ring.as_ref().is_none_or(|ring| !Arc::ptr_eq(ring, &self.config.ring));
-        let is_new_table = self.trees.props != Some(self.table.digest());
+        let is_new_table = self.trees.props != Some(self.table.digest(Resets::Left));
         if !is_new_ring && !is_new_table {
             return;
         }
@@ -301,7 +302,7 @@ impl Shard {
         if self.trees.ring.is_none() {
             self.store.keep_checkpoints(kv::aae::join);
         }
-        self.trees.props = Some(self.table.digest());
+        self.trees.props = Some(self.table.digest(Resets::Left));
         self.trees.n_vals = n_vals;
         self.trees.ring = Some(Arc::clone(&self.config.ring));
         let (ring, layout, here) = (&self.config.ring, &self.config.layout, self.peers.here());

@@ -18,6 +18,7 @@ mod peer_codec;
 mod queries;
 mod reaping;
 mod rebuilds;
+mod resets;
 mod shards;
 mod stop;
 mod telling;

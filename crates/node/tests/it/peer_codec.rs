@@ -6,7 +6,7 @@ use base::Rng;
 use base::rng::SplitMix64;
 use bytes::{BufMut, Bytes, BytesMut};
 use kv::aae::{Axis, Grouping, KeyPage, TreeAnswer, TreeAsk, TreeId};
-use kv::props::{StampedProps, StampedType};
+use kv::props::{PropsSums, StampedProps, StampedType};
 use kv::reap::Round;
 use kv::replica::{Answer, Ask, NodeId, Reason};
 use kv::{
@@ -244,13 +244,21 @@ fn tree_answer() -> impl Strategy<Value = TreeAnswer> {
     ]
 }
 
+fn sums() -> impl Strategy<Value = PropsSums> {
+    (any::<u64>(), of((any::<u64>(), any::<bool>()))).prop_map(|(all, sets)| PropsSums {
+        all,
+        sets: sets.map(|(sets, _)| sets),
+        is_kept: sets.is_some_and(|(_, is_kept)| is_kept),
+    })
+}
+
 fn message() -> impl Strategy<Value = PeerMessage> {
     let id = any::<u64>().prop_map(AskId);
     let ttl = any::<u32>();
     prop_oneof![
-        (id.clone(), any::<u64>(), any::<u32>(), of(any::<u64>()))
+        (id.clone(), any::<u64>(), any::<u32>(), of(sums()))
             .prop_map(|(id, life, load, props)| PeerMessage::Ping { id, life, load: Load(load), props }),
-        (id.clone(), any::<u64>(), any::<u32>(), of(any::<u64>()))
+        (id.clone(), any::<u64>(), any::<u32>(), of(sums()))
             .prop_map(|(id, life, load, props)| PeerMessage::Pong { id, life, load: Load(load), props }),
         (id.clone(), vec(any::<u64>(), 0..4)).prop_map(|(id, leaves)| PeerMessage::AskProps { id, leaves }),
         (id.clone(), ttl, any::<u64>(), bytes(), ask())

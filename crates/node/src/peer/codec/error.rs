@@ -41,6 +41,7 @@ variants!(Error, "no such error" {
     27 BadQuery { 0: text },
     28 AnswerTooLong { limit: limit },
     29 Unsupported { 0: text },
+    30 TooManyResets { limit: limit },
 });
 
 variants!(TypeStatus, "no such status" {

@@ -31,6 +31,7 @@ use super::{AskId, CopyPart, PeerMessage};
 use bytes::{Bytes, BytesMut};
 use field::Field;
 use kv::index::RowsPage;
+use kv::props::PropsSums;
 use kv::{Ask, Error, Listed, Page, PropsChange};
 use protocol::peer::frame::{self, Frame, Header, TooLarge};
 use protocol::peer::{FRAME_BYTES_MAX, Malformed, Reader};
@@ -65,6 +66,10 @@ mod kind {
     pub(super) const TREE: u8 = 23;
     /// A page of a fold.
     pub(super) const SUM: u8 = 24;
+    /// A ping with both sums over properties.
+    pub(super) const PING_SUMS: u8 = 25;
+    /// A pong with both sums over properties.
+    pub(super) const PONG_SUMS: u8 = 26;
 }
 
 /// The first version of the protocol in which tombstones are reaped, bucket types told of and listings
@@ -82,6 +87,9 @@ const VERSION_LOSSES: u16 = 4;
 
 /// The first version in which nodes compare what properties they know.
 const VERSION_DIGESTS: u16 = 5;
+
+/// The first version in which nodes compare properties without their resets.
+const VERSION_SUMS: u16 = 8;
 
 /// The first version in which index queries are asked for.
 const VERSION_ROWS: u16 = 5;
@@ -166,6 +174,8 @@ impl PeerMessage {
 
     fn header(&self, version: u16) -> Header {
         let (kind, id, ttl_ms) = match self {
+            PeerMessage::Ping { id, props, .. } if names_sums(version, *props) => (kind::PING_SUMS, id, 0),
+            PeerMessage::Pong { id, props, .. } if names_sums(version, *props) => (kind::PONG_SUMS, id, 0),
             PeerMessage::Ping { id, props, .. } if names_props(version, *props) => (kind::PING_PROPS, id, 0),
             PeerMessage::Ping { id, .. } => (kind::PING, id, 0),
             PeerMessage::Pong { id, props, .. } if names_props(version, *props) => (kind::PONG_PROPS, id, 0),
@@ -205,8 +215,12 @@ impl PeerMessage {
             | PeerMessage::Pong { id: _, life, load, props } => {
                 life.put(out);
                 load.put(out);
-                if let Some(digest) = props.filter(|_| names_props(version, *props)) {
-                    digest.put(out);
+                if let Some(sums) = props.filter(|_| names_props(version, *props)) {
+                    sums.all.put(out);
+                }
+                if let Some(sums) = props.filter(|_| names_sums(version, *props)) {
+                    sums.sets.unwrap_or_default().put(out);
+                    sums.is_kept.put(out);
                 }
                 Ok(None)
             }
@@ -355,29 +369,44 @@ fn names_losses(version: u16, part: &Result<CopyPart, Error>) -> bool {
 }
 
 /// Whether a ping or a pong says what properties its sender knows.
-fn names_props(version: u16, props: Option<u64>) -> bool {
+fn names_props(version: u16, props: Option<PropsSums>) -> bool {
     version >= VERSION_DIGESTS && props.is_some()
+}
+
+/// Whether it also says what they are without resets.
+fn names_sums(version: u16, props: Option<PropsSums>) -> bool {
+    version >= VERSION_SUMS && props.is_some_and(|sums| sums.sets.is_some())
 }
 
 fn take_ask(id: AskId, ttl_ms: u32, life: u64, from: &mut Reader) -> Result<PeerMessage, Malformed> {
     Ok(PeerMessage::Ask { id, ttl_ms, life, key: Field::take(from)?, ask: Field::take(from)? })
 }
 
-fn take_props(are_named: bool, from: &mut Reader) -> Result<Option<u64>, Malformed> {
-    are_named.then(|| Field::take(from)).transpose()
+/// The sums in a ping or a pong of this kind.
+fn take_props(kind: u8, from: &mut Reader) -> Result<Option<PropsSums>, Malformed> {
+    Ok(match kind {
+        kind::PING | kind::PONG => None,
+        kind::PING_PROPS | kind::PONG_PROPS => {
+            Some(PropsSums { all: Field::take(from)?, sets: None, is_kept: false })
+        }
+        _ => {
+            let (all, sets) = (Field::take(from)?, Some(Field::take(from)?));
+            Some(PropsSums { all, sets, is_kept: Field::take(from)? })
+        }
+    })
 }
 
 fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
     let (id, ttl_ms) = (AskId(frame.id), frame.ttl_ms);
     let from = &mut Reader::new(frame.body);
     let message = match frame.kind {
-        kind::PING | kind::PING_PROPS => {
+        kind::PING | kind::PING_PROPS | kind::PING_SUMS => {
             let (life, load) = (Field::take(from)?, Field::take(from)?);
-            PeerMessage::Ping { id, life, load, props: take_props(frame.kind == kind::PING_PROPS, from)? }
+            PeerMessage::Ping { id, life, load, props: take_props(frame.kind, from)? }
         }
-        kind::PONG | kind::PONG_PROPS => {
+        kind::PONG | kind::PONG_PROPS | kind::PONG_SUMS => {
             let (life, load) = (Field::take(from)?, Field::take(from)?);
-            PeerMessage::Pong { id, life, load, props: take_props(frame.kind == kind::PONG_PROPS, from)? }
+            PeerMessage::Pong { id, life, load, props: take_props(frame.kind, from)? }
         }
         kind::ASK_PROPS => PeerMessage::AskProps { id, leaves: Field::take(from)? },
         kind::ASK => take_ask(id, ttl_ms, 0, from)?,

@@ -5,7 +5,7 @@ use bytes::BufMut;
 use kv::aae::{Axis, Grouping, KeyPage, TreeAnswer, TreeAsk, TreeId};
 use kv::fold::{Finds, Fold, KeyClock, KeySpan, Modified, Purge, Scope, Segments, Stats, Sum, TreeSize};
 use kv::index::{Pick, Query, Row, RowsAsk, RowsPage, Span};
-use kv::props::{Reason as PropReason, StampedProps, StampedType, TypeStatus};
+use kv::props::{PropsSums, Reason as PropReason, StampedProps, StampedType, TypeStatus};
 use kv::reap::Round;
 use kv::replica::{Answer, Ask, NodeId, Reason};
 use kv::{
@@ -101,11 +101,15 @@ fn put(value: Bytes) -> PeerMessage {
     PeerMessage::Forward { id: ID, ttl_ms: 9, request: Box::new(Request::Put(put)) }
 }
 
-fn ping(props: Option<u64>) -> PeerMessage {
+fn sums(all: u64, sets: Option<u64>) -> Option<PropsSums> {
+    Some(PropsSums { all, sets, is_kept: sets.is_some() })
+}
+
+fn ping(props: Option<PropsSums>) -> PeerMessage {
     PeerMessage::Ping { id: ID, life: 7, load: Load(2), props }
 }
 
-fn pong(props: Option<u64>) -> PeerMessage {
+fn pong(props: Option<PropsSums>) -> PeerMessage {
     PeerMessage::Pong { id: ID, life: 7, load: Load(2), props }
 }
 
@@ -122,8 +126,20 @@ fn golden() -> Vec<(PeerMessage, u8, u32, &'static [u8])> {
     vec![
         (ping(None), 1, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0"),
         (pong(None), 2, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0"),
-        (ping(Some(9)), 18, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0\x09\0\0\0\0\0\0\0"),
-        (pong(Some(9)), 19, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0\x09\0\0\0\0\0\0\0"),
+        (ping(sums(9, None)), 18, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0\x09\0\0\0\0\0\0\0"),
+        (pong(sums(9, None)), 19, 0, b"\x07\0\0\0\0\0\0\0\x02\0\0\0\x09\0\0\0\0\0\0\0"),
+        (
+            ping(sums(9, Some(3))),
+            25,
+            0,
+            b"\x07\0\0\0\0\0\0\0\x02\0\0\0\x09\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x01",
+        ),
+        (
+            pong(sums(9, Some(3))),
+            26,
+            0,
+            b"\x07\0\0\0\0\0\0\0\x02\0\0\0\x09\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x01",
+        ),
         (
             PeerMessage::AskProps { id: ID, leaves: vec![1, 2] },
             17,
@@ -460,9 +476,10 @@ fn an_older_program_is_told_of_properties_as_it_knows_it() {
         let mut out = BytesMut::new();
         message.encode(version, &mut out).map(|_| PeerMessage::decode(frame(out)).unwrap())
     };
-    assert_eq!(encoded(&ping(Some(9)), 4), Ok(ping(None)));
-    assert_eq!(encoded(&pong(Some(9)), 4), Ok(pong(None)));
-    assert_eq!(encoded(&pong(Some(9)), 5), Ok(pong(Some(9))));
+    assert_eq!(encoded(&ping(sums(9, None)), 4), Ok(ping(None)));
+    assert_eq!(encoded(&pong(sums(9, None)), 4), Ok(pong(None)));
+    assert_eq!(encoded(&pong(sums(9, None)), 5), Ok(pong(sums(9, None))));
+    assert_eq!(encoded(&ping(sums(9, Some(3))), 7), Ok(ping(sums(9, None))));
     let ask = PeerMessage::AskProps { id: ID, leaves: Vec::new() };
     assert_eq!(encoded(&ask, 4), Err(EncodeError::TooNew));
     let ask = ask_tree(TreeAsk::Roots { roots: Vec::new() });
@@ -514,6 +531,7 @@ fn errors_survive() {
         Error::BadQuery("no such field".into()),
         Error::AnswerTooLong { limit: 4 },
         Error::Unsupported("no".into()),
+        Error::TooManyResets { limit: 5 },
     ];
     errors.extend(needs.map(|need| Error::Unsatisfied { need, want: 3, got: 1 }));
     errors.extend(names.map(Error::EmptyName));

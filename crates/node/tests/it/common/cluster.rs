@@ -33,6 +33,8 @@ pub struct Cluster {
     pub nodes: Vec<Option<Shard>>,
     pub clock: Arc<HandClock>,
     pub form: ReadForm,
+    /// The version of the protocol that all speak.
+    pub version: u16,
     pub reaping: Reaping,
     pub anti_entropy: Option<Duration>,
     pub rebuilding: Rebuilding,
@@ -70,6 +72,7 @@ impl Cluster {
             nodes: (0..nodes).map(|_| None).collect(),
             clock: Arc::default(),
             form,
+            version: VERSION,
             reaping: Reaping::after(None),
             anti_entropy: None,
             rebuilding: Rebuilding { every: None, ..Rebuilding::default() },
@@ -203,7 +206,7 @@ impl Cluster {
 
     pub fn deliver(&mut self, from: usize, to: usize, message: &PeerMessage) {
         let mut bytes = BytesMut::new();
-        let value = message.encode(VERSION, &mut bytes).unwrap();
+        let value = message.encode(self.version, &mut bytes).unwrap();
         bytes.extend_from_slice(&value.unwrap_or_default());
         let frame = protocol::peer::next_frame(&mut bytes, protocol::peer::FRAME_BYTES_MAX).unwrap();
         let message = PeerMessage::decode(frame.unwrap()).unwrap();
