@@ -1,4 +1,4 @@
-//! Real processes: members whose addresses change, members without a majority.
+//! Real processes: members whose addresses change, members without a majority, copies of data folders.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -7,8 +7,10 @@ use bytes::Bytes;
 use client::{Content, Quorum, ReadOptions, WriteOptions};
 use common::nodes::{Cluster, agreed, count, name, until};
 use common::{Server, annulet, run};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs::File;
+use std::process::{Child, Command, Stdio};
 
 /// A listener for clients of the protocols, on ports of the system's choice.
 const CLIENT_PORTS: [&str; 5] = ["serve", "--pb-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"];
@@ -54,25 +56,20 @@ fn a_member_that_listens_elsewhere_is_found_there_whatever_an_old_list_says() {
     let cluster = Cluster::new(3);
     let mut ports = cluster.ports.clone();
     let mut servers: Vec<Option<Server>> = (1..=3).map(|node| Some(cluster.start(node, &[]))).collect();
-    let all_agree = |servers: &[Option<Server>], ports: &[u16]| {
-        until_all_agree(&servers.iter().flatten().collect::<Vec<_>>(), ports);
+    let all_linked = |servers: &[Option<Server>]| {
+        until("links", || {
+            let linked = |it: &Server| count(it, "peer_links_up") == 2 && count(it, "peer_links_in") == 2;
+            servers.iter().flatten().all(linked)
+        });
     };
-    all_agree(&servers, &ports);
-    let free = cluster.ports[0] + 10;
-    for (listen, more, port) in [
-        (format!("127.0.0.1:{free}"), String::new(), free),
-        // On all addresses: its host is that of the list.
-        (format!("0.0.0.0:{}", free + 1), String::new(), free + 1),
-        (format!("0.0.0.0:{}", free + 2), format!("127.0.0.1:{}", free + 2), free + 2),
-    ] {
+    all_linked(&servers);
+    // A listener on all addresses is reached at its host in the list.
+    for (host, port) in [("127.0.0.1", cluster.ports[0] + 10), ("0.0.0.0", cluster.ports[0] + 11)] {
         servers[1].take().unwrap().stop();
-        let mut options = vec!["--peer-listen", &*listen];
-        if !more.is_empty() {
-            options.extend(["--peer-address", &*more]);
-        }
-        servers[1] = Some(cluster.start(2, &options));
+        let listen = format!("{host}:{port}");
+        servers[1] = Some(cluster.start(2, &["--peer-listen", &listen]));
         ports[1] = port;
-        all_agree(&servers, &ports);
+        all_linked(&servers);
         write_to_all(servers[1].as_ref().unwrap(), &listen);
         assert!(has(servers[0].as_ref().unwrap(), &listen));
     }
@@ -88,7 +85,7 @@ fn a_member_that_listens_elsewhere_is_found_there_whatever_an_old_list_says() {
         servers.iter().flatten().all(|server| count(server, "peer_links_up") == 1 && ready(server).0)
     });
     servers[0] = Some(cluster.start(1, &[]));
-    all_agree(&servers, &ports);
+    until_all_agree(&servers.iter().flatten().collect::<Vec<_>>(), &ports);
     servers.into_iter().flatten().for_each(Server::stop);
 }
 
@@ -143,4 +140,155 @@ fn a_node_alone_is_ready() {
     until("its readiness", || ready(&server).0);
     assert_eq!((count(&server, "cluster_majority"), count(&server, "cluster_members")), (1, 1));
     server.stop();
+}
+
+/// What a process says that ends as a copy.
+const IS_COPY: &str = "this data folder is a copy, and its original is alive";
+
+/// A copy of node 2's data folder as it is now, and where its process is to listen.
+struct Copy<'a> {
+    cluster: &'a Cluster,
+    data: String,
+    port: u16,
+}
+
+impl Copy<'_> {
+    fn of(cluster: &Cluster, number: u16) -> Copy<'_> {
+        let data = format!("n2c{number}");
+        let copied = Command::new("cp").current_dir(cluster.dir.path()).args(["-r", "n2", &data]).status();
+        assert!(copied.unwrap().success());
+        Copy { cluster, data, port: cluster.ports[0] + 20 + number }
+    }
+
+    /// The command that starts node 2 on this folder; its log goes to a file beside it.
+    fn command(&self, more: &[&str]) -> Command {
+        let certs = self.cluster.dir.path().join("certs");
+        let file = |name: &str| certs.join(name).display().to_string();
+        let (ca, cert, key) = (file("ca.pem"), file("n2.pem"), file("n2.key"));
+        let (list, name, listen) = (self.cluster.list(), name(2), format!("127.0.0.1:{}", self.port));
+        let files = ["--peer-ca", &*ca, "--peer-cert", &*cert, "--peer-key", &*key, "--shards", "1"];
+        let about = ["--name", &*name, "--cluster", &*list, "--data", &*self.data, "--peer-listen", &*listen];
+        let words = [&CLIENT_PORTS[..], &files[..], &about[..], more].concat();
+        let mut command = annulet(self.cluster.dir.path(), &words);
+        command.env("ANNULET_LOG", "warn").stderr(File::create(self.log()).unwrap());
+        command
+    }
+
+    fn log(&self) -> std::path::PathBuf {
+        self.cluster.dir.path().join(format!("{}.log", self.data))
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.log()).unwrap()
+    }
+
+    fn spawn(&self, more: &[&str]) -> Child {
+        self.command(more).stdout(Stdio::null()).spawn().unwrap()
+    }
+
+    fn ends(&self, more: &[&str]) {
+        self.has_ended(&mut self.spawn(more));
+    }
+
+    /// Its process ends as a copy's does.
+    fn has_ended(&self, child: &mut Child) {
+        until("the copy's end", || child.try_wait().unwrap().is_some());
+        assert_eq!(child.wait().unwrap().code(), Some(1), "{}", self.said());
+        assert!(self.said().contains(IS_COPY), "{}", self.said());
+    }
+}
+
+fn all_ready(servers: &[&Server]) {
+    until("readiness", || servers.iter().all(|server| ready(server).0));
+}
+
+#[test]
+fn a_copy_ends_beside_its_original_and_serves_when_that_has_ended() {
+    let cluster = Cluster::new(3);
+    let (first, third) = (cluster.start(1, &[]), cluster.start(3, &[]));
+    let mut original = cluster.start(2, &[]);
+    all_ready(&[&first, &original, &third]);
+    write_to_all(&original, "before");
+    let (copy, other) = (Copy::of(&cluster, 0), Copy::of(&cluster, 1));
+    // One claims to be where the original is.
+    let at_original = format!("127.0.0.1:{}", cluster.ports[1]);
+    let mut children = [(&copy, copy.spawn(&[])), (&other, other.spawn(&["--peer-address", &at_original]))];
+    children.iter_mut().for_each(|(copy, child)| copy.has_ended(child));
+    original.signal(Signal::STOP);
+    copy.ends(&[]);
+    original.signal(Signal::CONT);
+    all_ready(&[&first, &original, &third]);
+    write_to_all(&original, "during");
+    assert!(original.ended().is_none());
+
+    // A restart of the original is none.
+    original.kill();
+    original = cluster.start(2, &[]);
+    all_ready(&[&first, &original, &third]);
+
+    // Of a node that is gone the copy is the node, and the original is a copy of that.
+    original.kill();
+    let copied = Server::started(&mut copy.command(&[]));
+    all_ready(&[&first, &copied, &third]);
+    write_to_all(&copied, "copied");
+    let there = Copy { cluster: &cluster, data: "n2".to_owned(), port: cluster.ports[1] };
+    there.ends(&[]);
+    copied.kill();
+    original = cluster.start(2, &[]);
+    all_ready(&[&first, &original, &third]);
+    write_to_all(&original, "after");
+    [original, first, third].into_iter().for_each(Server::stop);
+}
+
+#[test]
+fn of_two_processes_that_start_together_one_stays() {
+    let cluster = Cluster::new(3);
+    let (first, third) = (cluster.start(1, &[]), cluster.start(3, &[]));
+    let original = cluster.start(2, &[]);
+    all_ready(&[&first, &original, &third]);
+    original.stop();
+    let copies = [Copy::of(&cluster, 0), Copy::of(&cluster, 1)];
+    let mut children = copies.each_ref().map(|copy| copy.spawn(&[]));
+    let ended = |children: &mut [Child; 2]| -> Vec<usize> {
+        (0..2).filter(|&at| children[at].try_wait().unwrap().is_some()).collect()
+    };
+    until("the end of one", || !ended(&mut children).is_empty());
+    until("the other's links", || {
+        [&first, &third]
+            .iter()
+            .all(|server| count(server, "peer_links_in") == 2 && count(server, "peer_links_up") == 2)
+    });
+    let ended = ended(&mut children);
+    assert_eq!(ended.len(), 1, "{} {}", copies[0].said(), copies[1].said());
+    assert!(copies[ended[0]].said().contains(IS_COPY), "{}", copies[ended[0]].said());
+    all_ready(&[&first, &third]);
+    for child in &mut children {
+        child.kill().ok();
+        child.wait().unwrap();
+    }
+    [first, third].into_iter().for_each(Server::stop);
+}
+
+#[test]
+fn a_copy_that_reached_nobody_ends_when_it_reaches_a_member() {
+    let cluster = Cluster::new(3);
+    let mut others = vec![cluster.start(1, &[]), cluster.start(3, &[])];
+    let mut original = cluster.start(2, &[]);
+    all_ready(&[&others[0], &original, &others[1]]);
+    until("its registration by all", || {
+        others.iter().all(|other| agreed(other)["members"][1]["starts"] == 1)
+    });
+    others.drain(..).for_each(Server::stop);
+    let copy = Copy::of(&cluster, 0);
+    let mut copied = Server::started(&mut copy.command(&[]));
+    assert!(copied.http_get("/ping").ends_with("OK"), "nobody says that it is a copy");
+    others = vec![cluster.start(1, &[]), cluster.start(3, &[])];
+    until("the copy's end", || copied.ended().is_some());
+    assert_eq!(copied.wait().code(), Some(1), "{}", copy.said());
+    assert!(copy.said().contains(IS_COPY), "{}", copy.said());
+    all_ready(&[&others[0], &original, &others[1]]);
+    write_to_all(&original, "after");
+    assert!(original.ended().is_none());
+    others.push(original);
+    others.into_iter().for_each(Server::stop);
 }

@@ -38,6 +38,13 @@ pub enum Input {
         /// Whom it asks.
         contact: NodeId,
     },
+    /// A process of a member is the one that speaks for it from now on, as the shell of this node knows by its connections.
+    Admitted {
+        /// The member.
+        node: NodeId,
+        /// Its process.
+        start: u64,
+    },
     /// An operator gives up a lost majority, with [`Log::safety_word`].
     Recover {
         /// The word.
@@ -149,6 +156,7 @@ impl Membership {
             Input::Propose { token, command } => for_log = log::Input::Propose { token, command },
             Input::Join { contact } => for_log = log::Input::Join { contact },
             Input::Recover { word } => for_log = log::Input::Recover { word },
+            Input::Admitted { node, start } => for_detector = detector::Input::Admitted { node, start },
             Input::Tick => {}
         }
         // The log first: its writes stand before all that is sent.

@@ -126,6 +126,9 @@ pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<()
     let (controls, asked): (Vec<_>, Vec<_>) =
         (0..layout.shards).map(|_| mpsc::channel(CONTROL_QUEUE_MAX)).unzip();
     let ask = ask_all(&node.common, controls, node.doors.clone());
+    if let Some(peers) = &node.common.peers {
+        peers.hold_links();
+    }
     let mut joins = Vec::new();
     let listeners = pb_listeners.into_iter().zip(http_listeners).map(|(pb, http)| Listeners { pb, http });
     for (shard, (listeners, control)) in listeners.zip(asked).enumerate() {
@@ -234,6 +237,9 @@ impl Node {
         });
         let arrivals = threads.into_iter().map(|thread| thread.arrive).collect();
         let result = runtime.block_on(async {
+            if let Some(peers) = &common.peers {
+                tokio::spawn(peer::ask_first(Arc::clone(peers)));
+            }
             if let (Some(listener), Some(doors)) = (peers, doors) {
                 let listener = tokio::net::TcpListener::from_std(listener).map_err(system)?;
                 tokio::spawn(peer::serve(listener, doors, arrivals));

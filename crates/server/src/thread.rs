@@ -407,7 +407,7 @@ fn accept(
     let (local, common, connections) = (Rc::clone(local), common.clone(), Rc::clone(connections));
     let task = tokio::task::spawn_local(async move {
         // Clients wait in the listener's queue meanwhile.
-        while !local.knows_peers() {
+        while !local.knows_peers() || !common.peers.as_ref().is_none_or(|peers| peers.may_serve()) {
             tokio::time::sleep(PEERS_POLL).await;
         }
         loop {

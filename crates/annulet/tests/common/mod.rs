@@ -96,6 +96,11 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
     /// Waits for its end.
     pub fn wait(mut self) -> ExitStatus {
         self.child.wait().unwrap()

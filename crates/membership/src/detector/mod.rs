@@ -121,6 +121,13 @@ pub enum Input {
     Datagram(Bytes),
     /// From now on these are the members; this node among them or not.
     Members(BTreeSet<NodeId>),
+    /// All processes of a member but this one have ended, as the caller knows: none is refused for their sake any more.
+    Admitted {
+        /// The member.
+        node: NodeId,
+        /// Its process.
+        start: u64,
+    },
     /// Time has passed; due at [`Detector::next_timer`].
     Tick,
 }
@@ -239,6 +246,11 @@ impl Detector {
                 Err(error) => out.push(Output::Junk(error)),
             },
             Input::Members(members) => self.on_members(members, now),
+            Input::Admitted { node, start } => {
+                if let Some(starts) = self.starts.get_mut(&node) {
+                    starts.forget_all_but(start);
+                }
+            }
             Input::Tick => {}
         }
         self.call(now);

@@ -80,6 +80,11 @@ impl Starts {
         superseded.unwrap_or(Judgement::Believed)
     }
 
+    /// Forgets all processes but one: they have ended. What they raised the generation to is remembered elsewhere.
+    pub(super) fn forget_all_but(&mut self, start: u64) {
+        self.heard.retain(|heard| heard.start == start);
+    }
+
     fn note(&mut self, start: u64, generation: u64, now: Monotonic) -> usize {
         if let Some(at) = self.heard.iter().position(|heard| heard.start == start) {
             self.heard[at].last = now;
@@ -145,6 +150,18 @@ mod tests {
         assert_eq!(starts.judge(2, 20, at(12)), Superseded { start: 3, generation: 30 });
         assert_eq!(starts.judge(3, 30, at(20)), Believed);
         assert_eq!(starts.judge(4, 40, at(30)), Believed, "it was started again");
+    }
+
+    /// The original outlived a copy, ended, and was started again: nobody is refused for the sake of what has ended.
+    #[test]
+    fn a_restart_is_believed_at_once_when_the_others_are_known_to_have_ended() {
+        let mut starts = Starts::default();
+        assert_eq!(starts.judge(1, 10, at(0)), Believed);
+        assert_eq!(starts.judge(2, 20, at(1)), Believed);
+        starts.judge(1, 21, at(8));
+        assert_eq!(starts.judge(3, 30, at(9)), Copy { original: 1 });
+        starts.forget_all_but(3);
+        assert_eq!(starts.judge(3, 30, at(9)), Believed);
     }
 
     #[test]

@@ -43,6 +43,7 @@ const CRC_LEN: usize = 4;
 const WELCOME: u8 = 1;
 const REFUSED: u8 = 2;
 const NOT_MEMBER: u8 = 3;
+const COPY: u8 = 4;
 
 /// The versions a program speaks: all from `min` to `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +123,17 @@ pub enum Reply {
         epoch: u32,
         /// its last entry.
         commit: u64,
+    },
+    /// The link is closed: another process of the opener's node is alive. The opener's data folder is a copy, or the other's is.
+    Copy {
+        /// The other process.
+        original: u64,
+        /// The history of the cluster that the acceptor knows, and
+        epoch: u32,
+        /// its last entry.
+        commit: u64,
+        /// Whether the other process is the one that is registered, as of then.
+        is_registered: bool,
     },
 }
 
@@ -306,6 +318,13 @@ impl Reply {
                 out.put_u32_le(*epoch);
                 out.put_u64_le(*commit);
             }
+            Reply::Copy { original, epoch, commit, is_registered } => {
+                out.put_u8(COPY);
+                out.put_u64_le(*original);
+                out.put_u32_le(*epoch);
+                out.put_u64_le(*commit);
+                out.put_u8(u8::from(*is_registered));
+            }
         });
     }
 
@@ -320,6 +339,12 @@ impl Reply {
             WELCOME => Reply::Welcome { version: fields.u16()? },
             REFUSED => Reply::Refused { text: String::from_utf8_lossy(&fields.bytes()?).into_owned() },
             NOT_MEMBER => Reply::NotMember { epoch: fields.u32()?, commit: fields.u64()? },
+            COPY => Reply::Copy {
+                original: fields.u64()?,
+                epoch: fields.u32()?,
+                commit: fields.u64()?,
+                is_registered: fields.u8()? != 0,
+            },
             _ => return Err(Malformed("neither welcome nor refusal").into()),
         }))
     }

@@ -169,6 +169,13 @@ fn golden_replies() {
     let mut bytes = encoded(|out| unknown.encode(out));
     assert_eq!(bytes[..], *b"ANNULETW\x11\0\x03\x02\0\0\0\x07\0\0\0\0\0\0\0\x1F\x80\x8A]");
     assert_eq!(Reply::read(&mut bytes), Ok(Some(unknown)));
+    let copy = Reply::Copy { original: 9, epoch: 2, commit: 7, is_registered: true };
+    let mut bytes = encoded(|out| copy.encode(out));
+    assert_eq!(
+        bytes[..bytes.len() - 4],
+        *b"ANNULETW\x1A\0\x04\x09\0\0\0\0\0\0\0\x02\0\0\0\x07\0\0\0\0\0\0\0\x01"
+    );
+    assert_eq!(Reply::read(&mut bytes), Ok(Some(copy)));
     let long = Reply::Refused { text: "ä".repeat(TEXT_BYTES_MAX) };
     let cut = Reply::Refused { text: "ä".repeat(TEXT_BYTES_MAX / 2) };
     assert_eq!(Reply::read(&mut encoded(|out| long.encode(out))), Ok(Some(cut)));

@@ -17,6 +17,7 @@
 
 mod admission;
 mod board;
+mod copy;
 mod entry;
 mod files;
 mod limits;
@@ -30,6 +31,7 @@ mod tests;
 mod watch;
 
 pub use admission::{ADMISSION_MAX, Admitted, Newcomer};
+pub use copy::CopyRefusal;
 pub use entry::{Entered, Entering};
 pub use files::{FilesError, backed_up_files};
 pub use operator::Answered;
@@ -50,6 +52,7 @@ use admission::Admissions;
 use base::{Clock, Monotonic, Rng};
 use board::Board;
 use bytes::Bytes;
+use copy::{CopyWatch, Own};
 use files::Files;
 use n_vals::Replicas;
 use node::http::ClusterPage;
@@ -93,6 +96,10 @@ enum Event {
     Newcomer { newcomer: Newcomer, answer: oneshot::Sender<Admitted> },
     /// A member does not let this node in, which is none as of then.
     NotMember(AsOf),
+    /// A member says that this process runs on a copy of a data folder.
+    Copy(CopyRefusal),
+    /// A process of a member was let in for which there was no connection before: those before it have ended.
+    Admitted { node: NodeId, life: u64 },
     /// A shard has put something down.
     Reported,
     /// The node stops.
@@ -204,6 +211,16 @@ impl Handle {
         self.events.try_send(Event::NotMember(as_of)).ok();
     }
 
+    /// Takes note that a member refuses this process as a copy.
+    pub fn refused_as_copy(&self, refusal: CopyRefusal) {
+        self.events.try_send(Event::Copy(refusal)).ok();
+    }
+
+    /// Takes note of the process that speaks for a member from now on.
+    pub fn admitted(&self, node: NodeId, life: u64) {
+        self.events.try_send(Event::Admitted { node, life }).ok();
+    }
+
     /// Ends the thread, when it has done what was asked before. One that has ended needs no word.
     pub fn stop(&self) {
         self.events.send(Event::Stop).ok();
@@ -223,6 +240,7 @@ pub struct Part {
     replicas: Replicas,
     watch: Watch,
     majority: MajorityLog,
+    copies: CopyWatch,
     /// When it is counted again who is reached.
     count_at: Monotonic,
     /// Whom this newcomer has asked last for what all agree on, and when it asks the next.
@@ -271,6 +289,7 @@ impl Part {
             replicas,
             watch,
             majority: MajorityLog::new(now),
+            copies: CopyWatch::default(),
             count_at: now,
             asked,
             clock,
@@ -343,6 +362,13 @@ impl Part {
                     return Err(self.removed());
                 }
                 Ok(Event::NotMember(_)) => {}
+                Ok(Event::Copy(refusal)) if self.is_copy(refusal, peers) => {
+                    return Err(Stop::Copy.to_string().into());
+                }
+                Ok(Event::Copy(_)) => {}
+                Ok(Event::Admitted { node, life }) => {
+                    self.step(Input::Admitted { node, start: life }, None, mailboxes, peers)?;
+                }
                 Ok(Event::Reported) => self.count_at = Monotonic::default(),
                 Err(RecvTimeoutError::Timeout) => self.step(Input::Tick, None, mailboxes, peers)?,
                 Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
@@ -425,6 +451,17 @@ impl Part {
     /// Why a node ends that is no member any more.
     fn removed(&self) -> End {
         if self.publisher.has_gone() { End::Left } else { End::Lost(Stop::Removed.to_string()) }
+    }
+
+    /// Whether this process ends, since a member says that it runs on a copy.
+    fn is_copy(&mut self, refusal: CopyRefusal, peers: Option<&Peers>) -> bool {
+        let registered = self.state().members().get(&self.node()).map(|record| record.start);
+        let own = Own {
+            as_of: self.as_of(),
+            is_registered: registered == Some(self.identity().start),
+            serves: peers.is_some_and(Peers::may_serve),
+        };
+        self.copies.ends(refusal, own, self.clock.now())
     }
 
     /// Whether this node is no member any more, if somebody says so who knows so much: one that knows less may not have heard of

@@ -100,7 +100,9 @@ async fn answer(channel: &mut Channel, input: &mut BytesMut) -> Result<Standing,
             match Reply::read(input).map_err(|error| senseless(error.to_string()))? {
                 Some(Reply::Welcome { .. }) => is_welcome = true,
                 Some(Reply::Refused { text }) => return Err(Failure::Refused(text)),
-                Some(Reply::NotMember { .. }) => return Err(senseless("a newcomer is no member".to_owned())),
+                Some(Reply::NotMember { .. } | Reply::Copy { .. }) => {
+                    return Err(senseless("a newcomer is no member".to_owned()));
+                }
                 None => {}
             }
         }

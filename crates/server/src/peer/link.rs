@@ -12,7 +12,7 @@ use super::figures::PeerFigures;
 use super::queue::{Queue, Waiting};
 use super::{HANDSHAKE_MAX, LINKS_MAX, Peers, Roster, prepare};
 use crate::local::Local;
-use crate::membership::AsOf;
+use crate::membership::{AsOf, CopyRefusal};
 use base::{Monotonic, Rng};
 use bytes::{Bytes, BytesMut};
 use kv::reap::FRAME_WAIT_MAX;
@@ -257,11 +257,21 @@ async fn run(link: Rc<Link>, name: Arc<str>, local: Rc<Local>, peers: Arc<Peers>
     let mut rng = OsRng::new();
     let mut pause = AGAIN_MIN;
     let mut last_failure = String::new();
+    tokio::select! {
+        () = peers.gate.first_asked() => {}
+        () = link.left.notified() => return,
+    }
     loop {
         let connected = tokio::select! {
-            connected = connect(&link, &name, &peers) => connected,
+            connected = dial(link.node, &name, &peers, HANDSHAKE_MAX) => connected,
             () = link.left.notified() => return,
         };
+        let connected = connected.map_err(|failure| {
+            if !failure.is_copy {
+                peers.gate.decided(link.node);
+            }
+            failure.text
+        });
         match connected {
             Ok((mut channel, version)) => {
                 last_failure.clear();
@@ -336,27 +346,62 @@ fn go_down(link: &Link, local: &Local, name: &str, ended: &Ended) {
     }
 }
 
-/// A connection that the other node has welcomed, and the version in which frames are written to it.
-async fn connect(link: &Link, name: &str, peers: &Peers) -> Result<(Channel, u16), String> {
-    let mut failures = Vec::new();
-    for address in peers.addresses(link.node) {
-        match timeout(HANDSHAKE_MAX, introduce(address, name, peers)).await {
-            Ok(Ok(connected)) => return Ok(connected),
-            Ok(Err(failure)) => failures.push(format!("{address}: {failure}")),
-            Err(_) => failures.push(format!("{address}: no answer in {} s", HANDSHAKE_MAX.as_secs())),
-        }
-    }
-    if failures.is_empty() {
-        return Err("it has not said where it is reached".to_owned());
-    }
-    Err(failures.join("; "))
+/// Why a member was not reached, or did not welcome this node.
+pub(super) struct Failure {
+    /// For the log.
+    pub(super) text: String,
+    /// Whether it says that this node's data folder is a copy.
+    pub(super) is_copy: bool,
 }
 
-async fn introduce(address: SocketAddr, name: &str, peers: &Peers) -> Result<(Channel, u16), String> {
-    let failed = |error: io::Error| error.to_string();
-    let tcp = TcpStream::connect(address).await.map_err(failed)?;
+impl Failure {
+    fn new(text: impl ToString) -> Failure {
+        Failure { text: text.to_string(), is_copy: false }
+    }
+}
+
+/// A connection that a member has welcomed, and the version in which frames are written to it. To be reached at all it has `reach_max`.
+pub(super) async fn dial(
+    node: NodeId,
+    name: &str,
+    peers: &Peers,
+    reach_max: Duration,
+) -> Result<(Channel, u16), Failure> {
+    let (mut texts, mut is_copy) = (Vec::new(), false);
+    for address in peers.addresses(node) {
+        let introduced = introduce(address, (node, name), peers, reach_max);
+        let failure = match timeout(HANDSHAKE_MAX, introduced).await {
+            Ok(Ok(connected)) => {
+                peers.gate.decided(node);
+                return Ok(connected);
+            }
+            Ok(Err(failure)) => failure,
+            Err(_) => Failure::new(format_args!("no answer in {} s", HANDSHAKE_MAX.as_secs())),
+        };
+        is_copy |= failure.is_copy;
+        texts.push(format!("{address}: {}", failure.text));
+    }
+    if is_copy {
+        peers.gate.refused(node);
+    }
+    if texts.is_empty() {
+        return Err(Failure::new("it has not said where it is reached"));
+    }
+    Err(Failure { text: texts.join("; "), is_copy })
+}
+
+async fn introduce(
+    address: SocketAddr,
+    (node, name): (NodeId, &str),
+    peers: &Peers,
+    reach_max: Duration,
+) -> Result<(Channel, u16), Failure> {
+    let failed = |error: io::Error| Failure::new(error);
+    let late = |_| Failure::new(format_args!("not reached in {} ms", reach_max.as_millis()));
+    let tcp = timeout(reach_max, TcpStream::connect(address)).await.map_err(late)?.map_err(failed)?;
+    peers.gate.connected(node);
     prepare(&tcp).map_err(failed)?;
-    let tls = peers.tls.open(name).map_err(|error| error.to_string())?;
+    let tls = peers.tls.open(name).map_err(Failure::new)?;
     let mut channel = Channel::new(tcp, tls);
     let mut input = BytesMut::new();
     channel.handshake(&mut input).await.map_err(failed)?;
@@ -365,15 +410,24 @@ async fn introduce(address: SocketAddr, name: &str, peers: &Peers) -> Result<(Ch
     channel.write(&[IoSlice::new(&out)]).await.map_err(failed)?;
     let mut scratch = [0; HANDSHAKE_READ_BYTES];
     loop {
-        match Reply::read(&mut input).map_err(|error| error.to_string())? {
+        match Reply::read(&mut input).map_err(Failure::new)? {
             Some(Reply::Welcome { version }) => return Ok((channel, version)),
-            Some(Reply::Refused { text }) => return Err(format!("refused: {text}")),
+            Some(Reply::Refused { text }) => return Err(Failure::new(format_args!("refused: {text}"))),
             Some(Reply::NotMember { epoch, commit }) => {
                 peers.membership.not_member(AsOf { epoch, commit });
-                return Err(format!("refused: this node is no member (as of entry {commit})"));
+                let text = format!("refused: this node is no member (as of entry {commit})");
+                return Err(Failure::new(text));
+            }
+            Some(Reply::Copy { original, epoch, commit, is_registered }) => {
+                let as_of = AsOf { epoch, commit };
+                peers.membership.refused_as_copy(CopyRefusal { as_of, is_other_registered: is_registered });
+                let text = format!(
+                    "refused: this data folder is a copy, and its original is alive (process {original:016x})"
+                );
+                return Err(Failure { text, is_copy: true });
             }
             None if channel.read(&mut input, &mut scratch).await.map_err(failed)? => {}
-            None => return Err("the connection was closed before an answer".to_owned()),
+            None => return Err(Failure::new("the connection was closed before an answer")),
         }
     }
 }

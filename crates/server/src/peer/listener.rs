@@ -4,15 +4,17 @@
 //! when they are welcome. Newcomers are told here what the cluster has decided.
 
 use super::channel::{Channel, HANDSHAKE_READ_BYTES};
+use super::presence::{Caller, Presence};
 use super::{HANDSHAKE_MAX, Peers, is_reachable, prepare};
 use crate::config::check_node_name;
-use crate::membership::{ADMISSION_MAX, Admitted, Newcomer};
+use crate::membership::{ADMISSION_MAX, Admitted, AsOf, Newcomer};
 use bytes::{Bytes, BytesMut};
 use protocol::peer::frame::{self, Header};
 use protocol::peer::{ADMISSION, Greeting, Hello, Join, Reply, common_version, negotiate};
 use ring::NodeId;
 use rustls::Connection;
 use rustls::pki_types::CertificateDer;
+use socket2::TcpKeepalive;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
@@ -40,6 +42,10 @@ const WARN_EVERY: Duration = Duration::from_secs(1);
 /// How long to wait after a failed accept: too many open files, say, which does not pass by trying at once.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
+/// After so long without a word the kernel asks whether the other end's is there: longer than between two words of a node that is used. It is
+/// gone without an answer in the time that goes for what was sent.
+const QUIET_MAX: Duration = Duration::from_secs(6);
+
 /// How long a newcomer may take: the cluster's decision, and a large state on a slow network.
 const NEWCOMER_MAX: Duration = Duration::from_secs(2 * ADMISSION_MAX.as_secs());
 
@@ -51,6 +57,8 @@ pub(crate) struct Arrived {
     pub(super) tls: Connection,
     /// What it has sent already.
     pub(super) input: BytesMut,
+    /// That its process holds the member.
+    pub(super) presence: Presence,
 }
 
 /// Who may come in, and what became of those who tried.
@@ -85,11 +93,11 @@ impl Doors {
     }
 
     /// Which node that is, or why it is refused: the answer, and what is said of it here.
-    fn admit(
+    async fn admit(
         &self,
         hello: &Hello,
         certificate: Option<&CertificateDer<'_>>,
-    ) -> Result<(NodeId, u16), (Reply, String)> {
+    ) -> Result<(Presence, u16), (Reply, String)> {
         let refused = |text: String| (Reply::Refused { text: text.clone() }, text);
         let from = &hello.from;
         if !certificate.is_some_and(|certificate| super::tls::stands_for(certificate, from)) {
@@ -107,10 +115,30 @@ impl Doors {
                 Err(refused(format!("{from:?} is this node's own name")))
             }
             Some(node) => {
+                let caller = Caller { node, life: hello.life, registered: roster.registered(node) };
+                let presence = self
+                    .peers
+                    .presences
+                    .admit(caller)
+                    .await
+                    .map_err(|holder| self.copy_of(holder, node, from))?;
                 self.peers.note_address(node, &hello.address);
-                Ok((node, version))
+                if presence.is_new_process() {
+                    self.peers.membership.admitted(node, hello.life);
+                }
+                Ok((presence, version))
             }
         }
+    }
+
+    /// What a process is told whose member is held by another process.
+    fn copy_of(&self, holder: u64, node: NodeId, from: &str) -> (Reply, String) {
+        let roster = self.peers.roster();
+        let is_registered = holder == roster.registered(node);
+        let AsOf { epoch, commit } = roster.as_of;
+        let text =
+            format!("{from:?}: its data folder is a copy, and its original is alive (process {holder:016x})");
+        (Reply::Copy { original: holder, epoch, commit, is_registered }, text)
     }
 
     /// What becomes of a newcomer, and the version that it is told.
@@ -215,6 +243,10 @@ enum Visitor {
 async fn greet(tcp: TcpStream, doors: &Doors) -> Result<Visitor, String> {
     let failed = |error: std::io::Error| error.to_string();
     prepare(&tcp).map_err(failed)?;
+    // The other end only sends, so nothing else finds out that its host is gone.
+    socket2::SockRef::from(&tcp)
+        .set_tcp_keepalive(&TcpKeepalive::new().with_time(QUIET_MAX))
+        .map_err(failed)?;
     let mut channel = Channel::new(tcp, doors.peers.tls.accept().map_err(|error| error.to_string())?);
     let mut input = BytesMut::new();
     channel.handshake(&mut input).await.map_err(failed)?;
@@ -227,17 +259,17 @@ async fn greet(tcp: TcpStream, doors: &Doors) -> Result<Visitor, String> {
             None => return Err("closed before it said who it is".to_owned()),
         }
     };
-    let verdict = doors.admit(&hello, channel.certificate());
+    let verdict = doors.admit(&hello, channel.certificate()).await;
     let (reply, verdict) = match verdict {
-        Ok((node, version)) => (Reply::Welcome { version }, Ok(node)),
+        Ok((presence, version)) => (Reply::Welcome { version }, Ok(presence)),
         Err((reply, reason)) => (reply, Err(reason)),
     };
     let mut out = BytesMut::new();
     reply.encode(&mut out);
     channel.write(&[IoSlice::new(&out)]).await.map_err(failed)?;
-    let node = verdict?;
+    let presence = verdict?;
     let (tcp, tls) = channel.into_parts().map_err(failed)?;
-    Ok(Visitor::Member(Box::new(Arrived { node, tcp, tls, input })))
+    Ok(Visitor::Member(Box::new(Arrived { node: presence.node(), tcp, tls, input, presence })))
 }
 
 /// Tells a newcomer what the cluster decided; its name, if it is admitted.

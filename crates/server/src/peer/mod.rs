@@ -20,14 +20,16 @@
 //!
 //! * `tls.rs`: certificates. * `channel.rs`: TLS over a socket. * `queue.rs`: what waits for a link, in lanes.
 //! * `link.rs`: connections that we open. * `listener.rs`: connections of others, until they are known.
-//! * `reader.rs`: what comes in on them. * `figures.rs`: counters. * `roster.rs`: with whom there are links. * `join.rs`: the
+//! * `presence.rs`: which process speaks for each member. * `gate.rs`: what a start asks before it serves. * `reader.rs`: what comes in on them. * `figures.rs`: counters. * `roster.rs`: with whom there are links. * `join.rs`: the
 //!   newcomer's side of its admission.
 
 mod channel;
 mod figures;
+mod gate;
 mod join;
 mod link;
 mod listener;
+mod presence;
 mod queue;
 mod reader;
 #[cfg(test)]
@@ -40,6 +42,7 @@ mod tls;
 pub use figures::PeerFigures;
 pub use tls::{TlsError, certificate_name, check_files};
 
+pub(crate) use gate::ask_first;
 pub(crate) use join::ask_to_join;
 pub(crate) use link::Links;
 pub(crate) use listener::{Arrived, Doors, serve};
@@ -52,6 +55,8 @@ pub(crate) use tls::Tls;
 use crate::config::Member;
 use crate::membership;
 use ::membership::log::Identity;
+use gate::Gate;
+use presence::Presences;
 use protocol::peer::{Hello, Versions};
 use ring::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,6 +88,10 @@ pub struct Peers {
     /// Where this process was told that members are: tried where they are not found otherwise. All may have been started
     /// elsewhere at once, and none could tell another.
     told: Vec<Member>,
+    /// Which processes of members have connections here.
+    presences: Arc<Presences>,
+    /// Whether this node may serve clients.
+    gate: Gate,
     membership: membership::Handle,
 }
 
@@ -99,8 +108,20 @@ impl Peers {
         let from = members.name(members.here()).to_string();
         let Identity { cluster, start: life, address, .. } = here.clone();
         let hello = Hello { versions: Versions::OURS, cluster: cluster.0, life, from, address };
+        let gate = Gate::new(members.others());
         let roster = watch::Sender::new(Arc::new(roster));
-        Peers { tls, hello, roster, moved: Mutex::default(), told, membership }
+        let (moved, presences) = (Mutex::default(), Arc::default());
+        Peers { tls, hello, roster, moved, told, presences, gate, membership }
+    }
+
+    /// Keeps links from being opened until [`ask_first`] has asked.
+    pub(crate) fn hold_links(&self) {
+        self.gate.hold_links();
+    }
+
+    /// Whether the other members have been asked whether this is a copy: then clients may be served.
+    pub(crate) fn may_serve(&self) -> bool {
+        self.gate.is_open()
     }
 
     /// From now on these are the members.

@@ -5,12 +5,14 @@
 use super::Peers;
 use super::channel::{Channel, READ_BYTES};
 use super::listener::Arrived;
+use super::presence::Presence;
 use crate::local::Local;
 use bytes::BytesMut;
 use kv::reap::SILENCE_MAX;
 use node::PeerMessage;
 use protocol::peer::{FRAME_BYTES_MAX, next_frame};
 use ring::NodeId;
+use rustls::Connection;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -75,18 +77,26 @@ pub(crate) async fn receive(mut arrivals: mpsc::Receiver<Arrived>, local: Rc<Loc
 }
 
 async fn serve(arrived: Arrived, name: Arc<str>, local: Rc<Local>, scratch: Rc<RefCell<Box<[u8]>>>) {
-    let _counted = Counted::new(arrived.node, Rc::clone(&local));
-    if let Err(reason) = read_all(arrived, &local, &scratch).await {
+    let Arrived { node, tcp, tls, input, presence } = arrived;
+    let _counted = Counted::new(node, Rc::clone(&local));
+    let ended = tokio::select! {
+        ended = read_all((node, &presence), (tcp, tls), input, &local, &scratch) => ended,
+        () = presence.taken_over() => Err("another process of the node has taken its place".to_owned()),
+    };
+    if let Err(reason) = ended {
         tracing::warn!(peer = %name, "a connection of a peer ended: {reason}");
     }
 }
 
-async fn read_all(arrived: Arrived, local: &Local, scratch: &RefCell<Box<[u8]>>) -> Result<(), String> {
+async fn read_all(
+    (node, presence): (NodeId, &Presence),
+    (tcp, tls): (std::net::TcpStream, Connection),
+    mut input: BytesMut,
+    local: &Local,
+    scratch: &RefCell<Box<[u8]>>,
+) -> Result<(), String> {
     let failed = |error: std::io::Error| error.to_string();
-    let node = arrived.node;
-    let tcp = TcpStream::from_std(arrived.tcp).map_err(failed)?;
-    let mut channel = Channel::new(tcp, arrived.tls);
-    let mut input = arrived.input;
+    let mut channel = Channel::new(TcpStream::from_std(tcp).map_err(failed)?, tls);
     let mut messages = Vec::new();
     let mut heard = local.links().now();
     loop {
@@ -98,7 +108,10 @@ async fn read_all(arrived: Arrived, local: &Local, scratch: &RefCell<Box<[u8]>>)
                 tokio::time::sleep(CONGESTED).await;
             }
         }
-        decoded?;
+        if decoded.is_err() {
+            presence.linger();
+            return decoded;
+        }
         let before = input.len();
         if before >= LARGE_BYTES {
             local.progress(node);
@@ -109,6 +122,7 @@ async fn read_all(arrived: Arrived, local: &Local, scratch: &RefCell<Box<[u8]>>)
         let now = local.links().now();
         if now.since(heard) > SILENCE_MAX {
             // One of the two has stood still. What comes now may be older than what has been reaped meanwhile.
+            presence.linger();
             return Err(format!("silent for {} s", now.since(heard).as_secs()));
         }
         heard = now;

@@ -16,6 +16,8 @@ use std::sync::Arc;
 pub struct Roster {
     members: Arc<Members>,
     addresses: BTreeMap<NodeId, SocketAddr>,
+    /// The process of each member that the metadata log has.
+    registered: BTreeMap<NodeId, u64>,
     /// When that was.
     pub as_of: AsOf,
 }
@@ -30,7 +32,13 @@ impl Roster {
             Some((node, record.address.parse().ok()?))
         };
         let addresses = state.members().iter().filter_map(address).collect();
-        Some(Roster { members, addresses, as_of })
+        let registered = state.members().iter().map(|(&node, record)| (node, record.start)).collect();
+        Some(Roster { members, addresses, registered, as_of })
+    }
+
+    /// The process of a member that the metadata log has; 0 if it has none.
+    pub(super) fn registered(&self, node: NodeId) -> u64 {
+        self.registered.get(&node).copied().unwrap_or_default()
     }
 
     /// The members.
