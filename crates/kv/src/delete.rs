@@ -19,7 +19,7 @@ use crate::replies::check_reachable;
 use crate::request::DeleteRequest;
 use crate::response::Response;
 use crate::turn::{Action, Event, Next, Stored, Turn, Want};
-use crate::update::Update;
+use crate::update::{Update, time_of_version};
 
 /// A delete under way.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Delete {
         check_reachable(&read, &placement)?;
         check_reachable(&needs, &placement)?;
         let context = decode_context(request.context.as_ref())?;
-        let begun = Begun { needs, placement, context };
+        let begun = Begun { needs, placement, context, newest_time: 0 };
         if begun.context.is_some() || begun.placement.others.is_empty() {
             return Ok(read_head(begun, turn));
         }
@@ -132,6 +132,7 @@ fn on_asking(
         Verdict::Failed(error) => return Err(error),
     }
     let Some(head) = gather.latest()? else { return Ok(deleted(turn)) };
+    begun.newest_time = gather.see_time(Some(&head), turn)?;
     let head = view(&head)?;
     if head.is_gone(turn.wall.millis()) {
         return Ok(deleted(turn));
@@ -156,7 +157,8 @@ fn on_head(mut begun: Begun, stored: Option<Stored>, turn: &mut Turn<'_>) -> Res
     {
         return Ok(deleted(turn));
     }
-    let put = object::Put::delete(existing.as_ref(), begun.context.take(), turn.wall.0);
+    let in_hand = begun.newest_time.max(existing.as_ref().map_or(0, Head::newest_time));
+    let put = object::Put::delete(existing.as_ref(), begun.context.take(), time_of_version(in_hand, turn)?);
     let update = Update::plan(existing, put, begun.placement.is_primary_here(), turn)?;
     if update.needs_values() && stored.as_ref().is_none_or(|stored| stored.value.is_none()) {
         turn.out.push(Action::Read { want: Want::Value, hold: true });

@@ -255,6 +255,13 @@ impl Gather {
         Ok(Some(encode(&joined)))
     }
 
+    /// Takes note of the time of the [`latest`](Gather::latest) version, and returns it; 0 if there is none.
+    pub fn see_time(&self, latest: Option<&Bytes>, turn: &mut Turn<'_>) -> Result<u64, Error> {
+        let time = latest.map(|head| view(head)).transpose()?.map_or(0, |head| head.newest_time());
+        turn.clock.see(time, turn.wall, None);
+        Ok(time)
+    }
+
     /// The values under [`latest`](Gather::latest), so many bytes. `None` while some of them are being fetched; an
     /// error when one cannot be had from anybody.
     pub fn value(

@@ -153,6 +153,7 @@ impl Question {
             return Ok(Some(Response::NotFound { deleted_context: None }));
         };
         let parsed = view(&head)?;
+        turn.clock.see(parsed.newest_time(), turn.wall, None);
         if is_absent(&parsed, turn.props, turn.wall.millis()) {
             return Ok(Some(self.on_deleted(&parsed)));
         }
@@ -202,7 +203,10 @@ fn settle(gather: &mut Gather, turn: &mut Turn<'_>) -> Next {
     if ends_soon || !gather.is_stale(&head) {
         return Next::Over;
     }
-    let value = view(&head).and_then(|parsed| gather.value(&head, parsed.values_len(), turn));
+    let value = view(&head).and_then(|parsed| {
+        turn.clock.see(parsed.newest_time(), turn.wall, None);
+        gather.value(&head, parsed.values_len(), turn)
+    });
     match value {
         Ok(Some(value)) => {
             gather.repair(&head, &value, turn);

@@ -42,6 +42,7 @@ pub mod request;
 pub mod response;
 pub mod turn;
 mod update;
+pub mod version_clock;
 
 pub use condition::{Conditions, Tags, Unmet, Validators};
 pub use coverage::{Coverage, Listed, Page, PageAsk};
@@ -66,3 +67,4 @@ pub use request::{
 };
 pub use response::{Found, Member, PreflistEntry, Response};
 pub use turn::{Action, Event, Next, Stored, Turn, Want};
+pub use version_clock::{TimeAhead, VersionClock};

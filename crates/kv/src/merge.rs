@@ -99,7 +99,9 @@ impl Merge {
     }
 
     fn on_head(&mut self, stored: Result<Option<Stored>, Error>, turn: &mut Turn<'_>) -> Result<Next, Error> {
-        view(&self.head)?;
+        // Whoever asks for a write has given the version its time.
+        let writer = turn.asker.filter(|_| self.reason == Reason::Write);
+        turn.clock.see(view(&self.head)?.newest_time(), turn.wall, writer);
         if self.meets_grave(stored.as_ref().is_ok_and(Option::is_none), turn)? {
             return Ok(Next::Over);
         }
@@ -110,6 +112,9 @@ impl Merge {
             Err(error) => return Err(error),
         };
         let Some(stored) = stored else { return Ok(self.write(sent, turn)) };
+        if stored.head != self.head {
+            turn.clock.see(view(&stored.head)?.newest_time(), turn.wall, None);
+        }
         if self.reason == Reason::Repair && base::planted!(RepairOverwrites) {
             return Ok(self.write(sent, turn));
         }

@@ -107,6 +107,11 @@ impl Placement {
         self.here.as_ref().is_some_and(|roles| roles.primaries > 0)
     }
 
+    /// Whether no other node takes part, or may yet.
+    pub fn is_only_here(&self) -> bool {
+        self.others.is_empty() && self.spares.is_empty()
+    }
+
     #[inline]
     fn roles_mut(&mut self, node: NodeId, here: NodeId) -> &mut Roles {
         if node == here {

@@ -2,18 +2,22 @@
 //!
 //! 1. Check names, sizes and index terms, resolve the quorums, and see that those who can be reached can meet them.
 //! 2. If the client set a condition, hold it against what a quorum of primaries has.
-//! 3. Read the head here, unless `last_write_wins` needs none and nothing has index entries that would stay; plan the new version; read the values of siblings
-//!    that stay.
+//! 3. Read the head here, unless `last_write_wins` needs none: nothing has index entries that would stay, and the
+//!    clock of versions is not doubtful, or no other node has the key. Plan the new version, with a time later than
+//!    those of all versions in hand; read the values of siblings that stay.
 //! 4. Write it here and send it to the other replicas, at the same time.
 //! 5. When enough confirm, answer; wait for the rest, so that those that fail get a hint.
 //!
-//! Where keys are written once, nothing is read: after 2. the version of `Update::once` goes to all replicas, this node
-//! joins it with what it has as they do, and any node may coordinate.
+//! Where keys are written once, nothing is read, unless the clock of versions is doubtful: then the head here is read
+//! for its time. After 2. the version of `Update::once` goes to all replicas, this node joins it with what it has as
+//! they do, and any node may coordinate.
 //!
-//! Where the bucket has a time to live the new sibling is told when it ends, by this node's clock: so all replicas know it alike.
+//! Where the bucket has a time to live the new sibling is told when it ends, reckoned from its own time: so all replicas
+//! know it alike, and a later version ends later.
 //!
 //! Invariants: nothing is written after a refusal; one request takes at most one dot and writes at most once.
 
+use base::Wall;
 use bytes::Bytes;
 use object::{Context, Head, Metadata};
 
@@ -27,7 +31,7 @@ use crate::replies::check_reachable;
 use crate::request::{PutRequest, Return};
 use crate::response::Response;
 use crate::turn::{Action, Event, Next, Stored, Turn, Want};
-use crate::update::Update;
+use crate::update::{Update, time_of_version};
 
 /// A write under way.
 #[derive(Debug)]
@@ -40,6 +44,8 @@ pub struct Put {
 enum State {
     New,
     Checking(Begun, Gather),
+    /// The head here is read for its time.
+    ReadingTime(Begun),
     ReadingHead(Begun),
     ReadingValues(Begun, Box<Update>),
     Writing(Replicate),
@@ -74,6 +80,10 @@ impl Put {
             (State::Checking(begun, gather), event) => self.on_checking(begun, gather, event, turn),
             // Whoever was asked before the write began has nothing to add.
             (state, Event::Answer { .. }) => Ok(state),
+            // The join replaces a copy that is damaged.
+            (State::ReadingTime(begun), Event::Read(stored)) => {
+                self.write_once(begun, stored.ok().flatten().as_ref(), turn)
+            }
             (State::ReadingHead(begun), Event::Read(stored)) => {
                 stored.and_then(|stored| self.on_head(begun, stored, turn))
             }
@@ -106,7 +116,7 @@ impl Put {
         let placement = (turn.place)(needs.n, request.sloppy_quorum.unwrap_or(true));
         check_reachable(&needs, &placement)?;
         let context = decode_context(request.context.as_ref())?;
-        let begun = Begun { needs, placement, context };
+        let begun = Begun { needs, placement, context, newest_time: 0 };
         if self.is_conditional() && (turn.props.write_once || !begun.placement.others.is_empty()) {
             return self.check(begun, turn);
         }
@@ -130,7 +140,7 @@ impl Put {
 
     fn on_checking(
         &mut self,
-        begun: Begun,
+        mut begun: Begun,
         mut gather: Gather,
         event: Event,
         turn: &mut Turn<'_>,
@@ -143,6 +153,7 @@ impl Put {
             // The store answers one question at a time, and the next is about to come.
             Verdict::Enough if !gather.awaits_here() => {
                 let latest = gather.latest()?;
+                begun.newest_time = gather.see_time(latest.as_ref(), turn)?;
                 self.check_condition(begun.context.as_ref(), latest.as_ref(), turn)?;
                 self.begin(begun, turn)
             }
@@ -154,26 +165,44 @@ impl Put {
 
     fn begin(&mut self, begun: Begun, turn: &mut Turn<'_>) -> Result<State, Error> {
         if turn.props.write_once {
-            let (metadata, value) = self.take_sibling(turn);
-            return self.write(begun, Update::once(metadata, value)?, None, turn);
+            let needs_time = begun.placement.is_only_here() || turn.clock.is_doubtful(turn.wall);
+            if begun.placement.here.is_none() || !needs_time {
+                return self.write_once(begun, None, turn);
+            }
+            turn.out.push(Action::Read { want: Want::Head, hold: false });
+            return Ok(State::ReadingTime(begun));
         }
-        if self.is_blind(turn) {
+        if self.is_blind(&begun, turn) {
             return self.plan(begun, None, None, turn);
         }
         turn.out.push(Action::Read { want: Want::Head, hold: true });
         Ok(State::ReadingHead(begun))
     }
 
-    /// Whether the write does not depend on what is stored here.
-    fn is_blind(&self, turn: &Turn<'_>) -> bool {
+    /// Whether the write does not depend on what is stored here: neither what it replaces, nor its time.
+    fn is_blind(&self, begun: &Begun, turn: &Turn<'_>) -> bool {
         let is_blind = turn.props.last_write_wins && !self.request.asis && !self.is_conditional();
-        is_blind && !turn.may_replace_entries
+        // Elsewhere its time decides, and what is here may be later than this node's clock.
+        let needs_time = !begun.placement.is_only_here() && turn.clock.is_doubtful(turn.wall);
+        is_blind && !turn.may_replace_entries && (begun.placement.here.is_none() || !needs_time)
     }
 
     fn on_head(&mut self, begun: Begun, stored: Option<Stored>, turn: &mut Turn<'_>) -> Result<State, Error> {
         self.check_condition(begun.context.as_ref(), stored.as_ref().map(|stored| &stored.head), turn)?;
         let existing = stored.as_ref().map(|stored| Head::decode(&stored.head).map_err(damaged));
         self.plan(begun, existing.transpose()?, stored, turn)
+    }
+
+    /// Writes a key that is written once, later than what is stored here.
+    fn write_once(
+        &mut self,
+        begun: Begun,
+        stored: Option<&Stored>,
+        turn: &mut Turn<'_>,
+    ) -> Result<State, Error> {
+        let here = stored.and_then(|stored| view(&stored.head).ok()).map_or(0, |head| head.newest_time());
+        let (metadata, value) = self.take_sibling(begun.newest_time.max(here), turn)?;
+        self.write(begun, Update::once(metadata, value)?, None, turn)
     }
 
     fn check_condition(
@@ -212,7 +241,8 @@ impl Put {
         stored: Option<Stored>,
         turn: &mut Turn<'_>,
     ) -> Result<State, Error> {
-        let (metadata, value) = self.take_sibling(turn);
+        begun.newest_time = begun.newest_time.max(existing.as_ref().map_or(0, Head::newest_time));
+        let (metadata, value) = self.take_sibling(begun.newest_time, turn)?;
         let put = object::Put { context: begun.context.take(), metadata, value };
         let is_primary = begun.placement.is_primary_here();
         let update = if self.request.asis {
@@ -227,11 +257,13 @@ impl Put {
         self.write(begun, update, stored, turn)
     }
 
-    fn take_sibling(&mut self, turn: &Turn<'_>) -> (Metadata, Bytes) {
+    /// The new sibling, later than the versions of the key in hand.
+    fn take_sibling(&mut self, in_hand: u64, turn: &mut Turn<'_>) -> Result<(Metadata, Bytes), Error> {
         let metadata = std::mem::take(&mut self.request.metadata);
-        let expires_ms = turn.props.expires_ms(turn.wall);
-        let metadata = Metadata { last_modified: turn.wall.0, deleted: false, expires_ms, ..metadata };
-        (metadata, std::mem::take(&mut self.request.value))
+        let last_modified = time_of_version(in_hand, turn)?;
+        let expires_ms = turn.props.expires_ms(Wall(last_modified));
+        let metadata = Metadata { last_modified, deleted: false, expires_ms, ..metadata };
+        Ok((metadata, std::mem::take(&mut self.request.value)))
     }
 
     fn write(

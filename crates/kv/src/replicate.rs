@@ -37,6 +37,8 @@ pub(crate) struct Begun {
     pub placement: Placement,
     /// What the client had seen, if it says.
     pub context: Option<Context>,
+    /// The newest time among the versions of the key that this work has met.
+    pub newest_time: u64,
 }
 
 /// How often a coordinator that does not hold what it wrote waits on for those that it has asked to keep hints: two seconds, at a

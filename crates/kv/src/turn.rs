@@ -20,6 +20,7 @@ use crate::props::BucketProps;
 use crate::reap::Plot;
 use crate::replica::{Answer, Ask, NodeId, ReadForm};
 use crate::response::Response;
+use crate::version_clock::VersionClock;
 
 /// What a coordinator asks of the shard loop.
 #[derive(Debug)]
@@ -147,8 +148,12 @@ pub struct Stored {
 pub struct Turn<'a> {
     /// This node.
     pub here: NodeId,
-    /// The wall clock, for last-modified stamps.
+    /// The wall clock, for what ends.
     pub wall: Wall,
+    /// The clock of new versions.
+    pub clock: &'a mut VersionClock,
+    /// The node that asks, where this is a replica's part.
+    pub asker: Option<NodeId>,
     /// The next dot: never given twice, also across crashes. Told whether this node is a primary of the key: the
     /// dots of one that is not have an actor of their own, since it does not keep what it wrote, and a context
     /// with its actor would cover writes that it has forgotten.

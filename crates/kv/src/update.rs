@@ -188,6 +188,15 @@ fn values_of(head: &Head, values: &Bytes, places: impl Iterator<Item = usize>) -
     Ok(places.map(|at| object.value(at)).collect())
 }
 
+/// The time of a new version of a key. `in_hand` is the newest among the versions of it that the coordinator has met;
+/// the tombstone that this node remembers counts too.
+pub(crate) fn time_of_version(in_hand: u64, turn: &mut Turn<'_>) -> Result<u64, Error> {
+    let reaped = turn.grave.tombstone().map(|tombstone| view(tombstone)).transpose()?;
+    let in_hand = in_hand.max(reaped.map_or(0, |head| head.newest_time()));
+    turn.clock.see(in_hand, turn.wall, None);
+    Ok(turn.clock.next(turn.wall, in_hand))
+}
+
 /// The write, which comes after the tombstone that this node remembers: whoever still has that need not keep it.
 fn after_reaping(mut put: object::Put, turn: &Turn<'_>) -> Result<object::Put, Error> {
     if let Some(tombstone) = turn.grave.tombstone() {

@@ -108,6 +108,11 @@ impl Head {
         self.siblings.iter().all(|sibling| sibling.metadata.deleted)
     }
 
+    /// The latest time among the siblings, in microseconds since 1970.
+    pub fn newest_time(&self) -> u64 {
+        self.siblings.iter().map(|sibling| sibling.metadata.last_modified).max().unwrap_or(0)
+    }
+
     /// Whether every sibling is a tombstone or has ended by then, in milliseconds since 1970: to readers, the key is absent.
     pub fn is_gone(&self, now_ms: u64) -> bool {
         self.siblings.iter().all(|sibling| sibling.metadata.deleted || sibling.has_ended(now_ms))

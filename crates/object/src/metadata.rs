@@ -31,7 +31,8 @@ pub struct Metadata {
     pub user_meta: Vec<(Bytes, Option<Bytes>)>,
     /// Index entries, in the client's order.
     pub indexes: Vec<IndexEntry>,
-    /// When it was written, in microseconds since 1970, by the clock of the store that gave the dot.
+    /// When it was written, in microseconds since 1970: by the clock of the store that gave the dot, or later than all
+    /// that this store had seen.
     pub last_modified: u64,
     /// Whether this is a tombstone: the key was deleted, and its value is empty.
     pub deleted: bool,

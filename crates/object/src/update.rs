@@ -106,7 +106,9 @@ fn unless_newest(siblings: &[SiblingHead], put: &Put, dot: Dot) -> Vec<usize> {
         // This store wrote those before: no clock is needed to know which is later.
         .filter(|&at| siblings[at].dot.actor != dot.actor)
         .collect();
-    let newer = rivals.iter().any(|&at| siblings[at].recency() > new);
+    // No time is later than the last one: what is written where it lies comes after it.
+    let newer =
+        put.metadata.last_modified < u64::MAX && rivals.iter().any(|&at| siblings[at].recency() > new);
     if newer { rivals } else { Vec::new() }
 }
 

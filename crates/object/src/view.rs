@@ -26,6 +26,7 @@ pub struct HeadView<'a> {
     sibling_count: usize,
     values_len: u64,
     is_tombstone: bool,
+    newest_time: u64,
     /// When the first of the siblings ends that do, and when the last; `None` if some do not.
     first_end_ms: Option<u64>,
     last_end_ms: Option<u64>,
@@ -55,6 +56,7 @@ impl<'a> HeadView<'a> {
             sibling_count,
             values_len: 0,
             is_tombstone: flags == FLAG_TOMBSTONE,
+            newest_time: 0,
             first_end_ms: None,
             last_end_ms: None,
         };
@@ -76,6 +78,7 @@ impl<'a> HeadView<'a> {
             }
             previous = Some(sibling.dot);
             all_deleted &= sibling.deleted;
+            self.newest_time = self.newest_time.max(sibling.last_modified);
             all_end &= sibling.expires_ms.is_some();
             if let Some(end) = sibling.expires_ms {
                 self.first_end_ms = Some(self.first_end_ms.map_or(end, |first| first.min(end)));
@@ -130,6 +133,11 @@ impl<'a> HeadView<'a> {
     /// Whether every sibling is a tombstone: to readers, the key is absent.
     pub fn is_tombstone(&self) -> bool {
         self.is_tombstone
+    }
+
+    /// The latest time among the siblings, in microseconds since 1970.
+    pub fn newest_time(&self) -> u64 {
+        self.newest_time
     }
 
     /// When the object is gone, in milliseconds since 1970: when the last of its siblings ends. `None` if one never does, as

@@ -271,6 +271,14 @@ impl Local {
                 ),
             }
         }
+        if let Some(ahead) = shard.take_time_ahead() {
+            let writer = ahead.writer.map_or("unknown".to_owned(), |node| shard.name_of(node));
+            tracing::warn!(
+                writer,
+                seconds = ahead.seconds,
+                "a version's time is far ahead of this node's clock: check the clocks of all nodes"
+            );
+        }
         drop(shard);
         if let Some(links) = &self.links {
             links.sweep(now);

@@ -101,6 +101,7 @@ pub struct Stats {
     reaps_refused: u64,
     reaps: u64,
     graves: usize,
+    version_times_ahead: u64,
     exchanges: u64,
     exchanges_failed: u64,
     exchange_keys: u64,
@@ -276,6 +277,7 @@ impl Stats {
         self.reaps_refused += counters.reaps_refused;
         self.reaps += counters.reaps;
         self.graves += thread.shard.graves;
+        self.version_times_ahead += thread.shard.times_ahead;
         self.exchanges += counters.exchanges;
         self.exchanges_failed += counters.exchanges_failed;
         self.exchange_keys += counters.exchange_keys;

@@ -29,6 +29,14 @@ pub enum PropsChange {
 }
 
 impl PropsChange {
+    /// The time that orders it among others, in microseconds since 1970.
+    pub fn stamp(&self) -> u64 {
+        match self {
+            PropsChange::Bucket(_, change) => change.stamp,
+            PropsChange::Type(_, change) => change.stamp,
+        }
+    }
+
     /// The ledger key under which it is kept.
     pub fn ledger_key(&self) -> Vec<u8> {
         match self {
@@ -181,20 +189,20 @@ impl BucketTable {
         Ok(())
     }
 
-    /// What a bucket type will be after `change`, at the time `wall`. `all_up`: whether every node can be reached, so
-    /// that none is left that does not know a type that is in use.
+    /// What a bucket type will be after `change`, with a stamp of `now` or later. `all_up`: whether every node can be
+    /// reached, so that none is left that does not know a type that is in use.
     pub fn changed_type(
         &self,
         name: &Bytes,
         change: &TypeChange,
-        wall: u64,
+        now: u64,
         all_up: bool,
     ) -> Result<StampedType, Error> {
         if name == DEFAULT_TYPE {
             return Err(Error::DefaultTypeFixed);
         }
         let known = self.types.get(name);
-        let stamp = wall.max(known.map_or(0, |known| known.stamp) + 1);
+        let stamp = now.max(known.map_or(0, |known| known.stamp).saturating_add(1));
         let status = |known: &StampedType| status(known, all_up);
         match (change, known) {
             (TypeChange::Create(_), Some(known)) if known.active => Err(Error::TypeStatus(status(known))),
@@ -223,6 +231,18 @@ impl BucketTable {
         let others =
             self.types.iter().map(|(name, it)| (name.clone(), status(it, all_up), Arc::clone(&it.props)));
         std::iter::once(default).chain(others).collect()
+    }
+
+    /// The newest stamp of all changes; 0 if there was none.
+    pub fn newest_stamp(&self) -> u64 {
+        let types = self.types.values().map(|it| it.stamp);
+        let own = self.own.values().map(|own| own.stamp);
+        types.chain(own).chain(self.resets.values().map(|reset| reset.stamp)).max().unwrap_or(0)
+    }
+
+    /// The stamp of a bucket type's last change; 0 if there was none.
+    pub fn type_stamp(&self, name: &Bytes) -> u64 {
+        self.types.get(name).map_or(0, |it| it.stamp)
     }
 
     /// The stamp of a bucket's last change; 0 if there was none.

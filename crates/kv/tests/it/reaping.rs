@@ -7,7 +7,7 @@ use kv::reap::{GRAVE_BYTES_MAX, Part, Reap, Round};
 use kv::{
     Action, Answer, Ask, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Get, GetRequest,
     Graveyard, Limits, Merge, Next, NodeId, Placement, Put, PutRequest, ReadForm, Reason, Response, Roles,
-    Stored, Turn,
+    Stored, Turn, VersionClock,
 };
 use object::{Actor, Context, Dot, Head, HeadView, Metadata, Object, Policy};
 use std::time::Duration;
@@ -20,6 +20,7 @@ struct Bench {
     props: BucketProps,
     placement: Placement,
     graveyard: Graveyard,
+    clock: VersionClock,
     key: Bytes,
     counter: u64,
 }
@@ -35,6 +36,7 @@ fn bench() -> Bench {
         props: BucketProps { allow_mult: true, ..BucketProps::default() },
         placement: Placement { here: Some(role()), others, spares: Vec::new() },
         graveyard: Graveyard::new(KEEP),
+        clock: VersionClock::default(),
         key: Bytes::from_static(b"k"),
         counter: 100,
     }
@@ -51,6 +53,8 @@ impl Bench {
         let mut turn = Turn {
             here: NodeId(0),
             wall: Wall(5),
+            clock: &mut self.clock,
+            asker: None,
             next_dot: &mut next_dot,
             place: &|_, _| placement.clone(),
             grave: self.graveyard.plot(&self.key),

@@ -9,7 +9,7 @@ use kv::reap::GRAVE_TIME;
 use kv::{
     Action, Answer, Ask, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Get, GetRequest,
     Graveyard, Limits, Merge, Next, NodeId, Placement, Put, PutRequest, Quorum, ReadForm, Reason, Response,
-    Roles, Stored, Turn, Want,
+    Roles, Stored, Turn, VersionClock, Want,
 };
 use object::{Actor, Context, Dot, Head, Metadata, Object, Policy};
 
@@ -24,6 +24,7 @@ struct Bench {
     form: ReadForm,
     counter: u64,
     graveyard: Graveyard,
+    clock: VersionClock,
 }
 
 fn role(primaries: u32) -> Roles {
@@ -41,6 +42,7 @@ fn bench() -> Bench {
         form: ReadForm::LocalValue,
         counter: 100,
         graveyard: Graveyard::new(GRAVE_TIME),
+        clock: VersionClock::default(),
     }
 }
 
@@ -55,6 +57,8 @@ impl Bench {
         let mut turn = Turn {
             here: NodeId(0),
             wall: Wall(5_000_000),
+            clock: &mut self.clock,
+            asker: None,
             next_dot: &mut next_dot,
             place: &|_, _| placement.clone(),
             grave: self.graveyard.plot(&key),
@@ -643,4 +647,59 @@ fn what_a_coordinator_cannot_keep_is_kept_by_one_that_has_it() {
             (merged(B), &[], Over),
         ],
     );
+}
+
+/// A version of that time, with a sibling of another store.
+fn at(time: u64) -> Stored {
+    version(&[], &[(9, time, "earlier")])
+}
+
+/// The time of the version that is sent to a replica.
+fn time_sent(actions: &[Action]) -> Option<u64> {
+    actions.iter().find_map(|action| match action {
+        Action::Ask { ask: Ask::Merge { head, .. }, .. } => Some(Head::decode(head).unwrap().newest_time()),
+        _ => None,
+    })
+}
+
+/// What a write asks for once it has read this here.
+fn write_over(bench: &mut Bench, stored: Option<&Stored>) -> Vec<Action> {
+    let mut write = Put::new(put());
+    let (actions, _) = bench.step(|turn| write.step(Event::Start, turn));
+    assert_eq!(shown(&actions), ["read head"], "{:?}", bench.props);
+    bench.step(|turn| write.step(read(stored), turn)).0
+}
+
+#[test]
+fn a_write_is_later_than_what_is_in_hand_and_what_was_seen() {
+    let hour = 3_600_000_000;
+    let props = BucketProps::default();
+    for (props, is_doubtful) in [
+        (props.clone(), false),
+        (BucketProps { last_write_wins: true, ..props.clone() }, true),
+        (BucketProps { write_once: true, ..props }, true),
+    ] {
+        let mut bench = Bench { props, ..bench() };
+        if is_doubtful {
+            bench.clock.see(2 * hour, Wall(5_000_000), None);
+        }
+        let earlier = at(2 * hour);
+        assert_eq!(time_sent(&write_over(&mut bench, Some(&earlier))), Some(2 * hour + 1));
+        // Of another key it has nothing in hand, but it has seen the second of these times.
+        assert_eq!(time_sent(&write_over(&mut bench, None)), Some(5_000_000));
+        bench.clock.see(6_000_000, Wall(5_000_000), None);
+        assert_eq!(time_sent(&write_over(&mut bench, None)), Some(6_000_001));
+    }
+}
+
+#[test]
+fn an_end_is_reckoned_from_the_time_of_its_version() {
+    let mut bench = bench();
+    bench.props = BucketProps { ttl: 60, ..BucketProps::default() };
+    bench.clock.see(65_000_000, Wall(5_000_000), None);
+    let ends = write_over(&mut bench, None).iter().find_map(|action| match action {
+        Action::Ask { ask: Ask::Merge { head, .. }, .. } => object::HeadView::expiry_of(head),
+        _ => None,
+    });
+    assert_eq!(ends, Some(125_000), "no other node is done with it at once");
 }

@@ -166,6 +166,7 @@ impl Node {
         let name = (bucket.clone(), key.clone());
         let mut graveyard = kv::Graveyard::new(kv::reap::GRAVE_TIME);
         let (mut event, mut out) = (Event::Start, Vec::new());
+        let mut clock = kv::VersionClock::default();
         loop {
             let mut next_dot = |_| {
                 self.counter += 1;
@@ -174,6 +175,8 @@ impl Node {
             let mut turn = Turn {
                 here: kv::NodeId(0),
                 wall: Wall(1_795_260_970_752_067),
+                clock: &mut clock,
+                asker: None,
                 next_dot: &mut next_dot,
                 place: &|n, _| Placement::alone(n),
                 grave: graveyard.plot(key),

@@ -74,7 +74,10 @@ use engine::store::{Event as StoreEvent, StoreStats};
 use exchanges::Exchanges;
 use heal::Heals;
 use hints::Hints;
-use kv::{BucketTable, Error, Graveyard, Limits, PreflistEntry, ReadForm, Request, Response};
+use kv::{
+    BucketTable, Error, Graveyard, Limits, PreflistEntry, ReadForm, Request, Response, TimeAhead,
+    VersionClock,
+};
 use listing::Listings;
 use moves::Moves;
 use pace::Pacer;
@@ -273,6 +276,8 @@ pub struct ShardStats {
     pub partitions: u32,
     /// Tombstones that are remembered since they were reaped, or nearly.
     pub graves: usize,
+    /// Times of versions that were too far ahead of this node's clock for the shard's to follow.
+    pub times_ahead: u64,
     /// Writes that are held back, as the store asks for.
     pub writes_held: usize,
     /// How long writes were made to wait for one another, in all.
@@ -308,6 +313,8 @@ pub struct Shard {
     exchanges: Exchanges,
     /// Whose events the writes of this process are.
     actor: Actor,
+    /// What times they get.
+    version_clock: VersionClock,
     /// Work that waits until its version may be acknowledged.
     awaiting: BTreeSet<(Seq, Waiter)>,
     last_work: u64,
@@ -345,6 +352,8 @@ impl Shard {
             true => Actor(store.incarnation()),
             false => Actor(config.rng.next_u64()),
         };
+        let mut version_clock = VersionClock::starting(config.clock.wall());
+        version_clock.see(table.newest_stamp(), config.clock.wall(), None);
         let topology = Topology::at_rest(Arc::clone(&config.members), Arc::clone(&config.ring));
         let mut shard = Shard {
             moves: Moves::new(topology),
@@ -361,6 +370,7 @@ impl Shard {
             exchanges: Exchanges::default(),
             graveyard: Graveyard::new(config.reaping.grave),
             actor,
+            version_clock,
             config,
             store,
             table,
@@ -436,6 +446,7 @@ impl Shard {
     /// with a turn after it; less often while [`Shard::is_quiet`].
     pub fn tick(&mut self) {
         let now = self.config.clock.now();
+        self.version_clock.tick(self.config.clock.wall(), now);
         self.store.tick();
         if self.store.is_maintaining() {
             self.is_used();
@@ -462,6 +473,11 @@ impl Shard {
     /// Takes what the store's background work has found damaged since the last call, for the log.
     pub fn take_damage(&mut self) -> Vec<engine::Damage> {
         self.store.take_damage()
+    }
+
+    /// Takes, now and then, what was seen of a clock that is far ahead, for the log.
+    pub fn take_time_ahead(&mut self) -> Option<TimeAhead> {
+        self.version_clock.take_warning(self.config.clock.now())
     }
 
     /// A member's name; the number of one that is forgotten.
@@ -548,6 +564,7 @@ impl Shard {
             peers_up: self.peers.up().count(),
             partitions: self.config.ring.size().partitions(),
             graves: self.graveyard.len(),
+            times_ahead: self.version_clock.refused(),
             writes_held: self.pacer.len(),
             paced: self.pacer.owed,
             trees_due: self.trees.due(),

@@ -173,7 +173,11 @@ impl Shard {
             || self.peers.is_alone()
             || self.can_write(matches!(work.coordinator, Coordinator::Delete(_)));
         let at = self.position(key::prefix_of(&work.key));
-        let Shard { store, config, peers, actor, graveyard, trees, .. } = self;
+        let asker = match work.origin {
+            Origin::Replica(node, _) => Some(node),
+            _ => None,
+        };
+        let Shard { store, config, peers, actor, version_clock, graveyard, trees, .. } = self;
         let ShardConfig { rng, ring, limits, clock, .. } = config;
         // A tree is kept by what a write replaces, too.
         let may_replace_entries = store.has_entries() || trees.are_kept();
@@ -185,6 +189,8 @@ impl Shard {
         let mut turn = Turn {
             here: peers.here(),
             wall: clock.wall(),
+            clock: version_clock,
+            asker,
             next_dot: &mut next_dot,
             place: &place,
             grave: graveyard.plot(&work.key),

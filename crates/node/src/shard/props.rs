@@ -116,11 +116,15 @@ impl Shard {
     }
 
     /// The change that a client wants; `None` if nothing has to change.
-    fn plan_props(&self, bucket: Bucket, changes: Option<Vec<Prop>>) -> Result<Option<PropsChange>, Error> {
+    fn plan_props(
+        &mut self,
+        bucket: Bucket,
+        changes: Option<Vec<Prop>>,
+    ) -> Result<Option<PropsChange>, Error> {
         self.config.limits.check_bucket(&bucket)?;
         self.table.get(&bucket)?;
         let props = changes.map(|changes| self.table.changed(&bucket, &changes)).transpose()?.flatten();
-        let stamp = self.config.clock.wall().0.max(self.table.stamp(&bucket) + 1);
+        let stamp = self.version_clock.next(self.config.clock.wall(), self.table.stamp(&bucket));
         let change = PropsChange::Bucket(bucket.clone(), StampedProps { stamp, props });
         if change.is_reset() {
             if self.table.in_force(&change).is_none() && self.all_know_the_same() {
@@ -142,9 +146,9 @@ impl Shard {
         if self.config.id != KEEPER {
             return self.forward(KEEPER, origin, Request::ChangeType(name, change), deadline);
         }
-        let wall = self.config.clock.wall().0;
+        let now = self.version_clock.next(self.config.clock.wall(), self.table.type_stamp(&name));
         let checked = self.config.limits.check_type(&name);
-        match checked.and_then(|()| self.table.changed_type(&name, &change, wall, self.peers.all_up())) {
+        match checked.and_then(|()| self.table.changed_type(&name, &change, now, self.peers.all_up())) {
             Ok(changed) => {
                 self.spread(origin, PropsChange::Type(name, changed), Response::PropsSet, deadline);
             }
@@ -233,6 +237,7 @@ impl Shard {
     }
 
     pub(super) fn on_props(&mut self, from: ShardId, change: u64, props: PropsChange) {
+        self.version_clock.see(props.stamp(), self.config.clock.wall(), None);
         self.table.apply(props);
         self.outputs.push(Output::Hop { to: from, message: Hop::PropsInForce { change } });
     }
@@ -247,6 +252,8 @@ impl Shard {
     /// Takes a change from another node.
     pub(super) fn on_peer_props(&mut self, from: NodeId, id: AskId, change: PropsChange) {
         self.note_told(from, self.table.is_news(&change));
+        // Whoever tells it may have heard it from another.
+        self.version_clock.see(change.stamp(), self.config.clock.wall(), None);
         let is_sound = self.is_sound(&change);
         let is_under_way = self.changes.changes.values().any(|spread| spread.change == change);
         if is_under_way {

@@ -6,6 +6,7 @@
 
 mod anti_entropy;
 mod backends;
+mod clocks;
 mod cluster;
 mod common;
 mod ending;

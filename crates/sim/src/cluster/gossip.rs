@@ -1,10 +1,10 @@
 //! Many buckets, nodes that all start at once, and changes of one bucket at the same time: row C16.
 //!
 //! 1. *Filling*: one node is given the properties of many buckets, and all others hear of them.
-//! 2. *Starting*: all processes die, and start again at once. All of them know what all know; they are to say so to each other, and no
-//!    more.
-//! 3. *Editing*: half of the nodes are cut from the other half, and a node on each side changes the same buckets. Their clocks are
-//!    behind, so each change is the next one after the last for both.
+//! 2. *Starting*: all processes die, and start again at once, an hour behind. All of them know what all know; they are to
+//!    say so to each other, and no more.
+//! 3. *Editing*: half of the nodes are cut from the other half, and a node on each side changes the same buckets. Their
+//!    clocks are too far behind to follow the stamps, so each change is the next one after the last for both.
 //! 4. *Quiet*: the links are mended. Within half a minute all nodes know the same of each bucket; and then nothing changes any more.
 //!
 //! What nodes send each other at rest is bounded, while they are started and afterwards.
@@ -41,7 +41,7 @@ const QUIET: Duration = Duration::from_secs(20);
 const CUT: Duration = Duration::from_secs(5);
 /// What a node may send in a second.
 const BYTES_PER_SECOND_MAX: u64 = 50_000;
-/// How far back the clocks of those are set who change something: behind all that was changed before.
+/// How far back the clocks are set before the start: farther behind all that was changed than a clock of versions follows.
 const BEHIND_US: i64 = -3_600_000_000;
 
 /// What came of it.
@@ -213,6 +213,7 @@ impl World {
         if gossip.next == gossip.buckets && self.auditor.editing() == 0 {
             gossip.step = Step::Starting;
             for at in 0..self.hosts.len() {
+                self.hosts[at].machine.clock.jump(BEHIND_US);
                 self.hosts[at].machine.disk.kill();
                 self.follow_up(at);
             }
@@ -263,7 +264,6 @@ impl World {
         let sides =
             [index_below(&mut gossip.rng, middle), middle + index_below(&mut gossip.rng, nodes - middle)];
         for (side, at) in sides.into_iter().enumerate() {
-            self.hosts[at].machine.clock.jump(BEHIND_US);
             for number in 0..EDITS.min(gossip.buckets) {
                 // Neither side's is always the larger.
                 let change = u32::try_from(gossip.rng.below(100)).expect("small") * 2 + u32::from(side == 1);

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use kv::reap::GRAVE_TIME;
 use kv::{
     Action, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Found, Get, GetRequest, Graveyard,
-    Limits, Next, Placement, Put, PutRequest, ReadForm, Response, Stored, Turn, Want,
+    Limits, Next, Placement, Put, PutRequest, ReadForm, Response, Stored, Turn, VersionClock, Want,
 };
 use object::{Actor, Dot, HeadView, Metadata};
 
@@ -39,6 +39,8 @@ pub struct Node {
     pub counter: u64,
     /// The wall clock: a microsecond later at each request.
     pub wall: u64,
+    /// The clock of new versions.
+    pub clock: VersionClock,
     /// What the last request asked for.
     pub steps: Vec<Step>,
 }
@@ -55,6 +57,7 @@ impl Node {
             fail_write: None,
             counter: 0,
             wall: 1_000_000,
+            clock: VersionClock::default(),
             steps: Vec::new(),
         }
     }
@@ -103,6 +106,8 @@ impl Node {
             let mut turn = Turn {
                 here: kv::NodeId(0),
                 wall,
+                clock: &mut self.clock,
+                asker: None,
                 next_dot: &mut next_dot,
                 place: &place,
                 grave,

@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "not every test file uses all of it")]
 
 use super::{HandClock, Hold, open_store};
-use base::Clock;
 use base::rng::SplitMix64;
+use base::{Clock, Monotonic, Wall};
 use bytes::{Bytes, BytesMut};
 use engine::Options;
 use kv::reap::Round;
@@ -20,7 +20,7 @@ use ring::{Ring, RingSize, RingVersion};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub const NAMES: [&str; 5] = ["a@h", "b@h", "c@h", "d@h", "e@h"];
@@ -28,10 +28,25 @@ pub const NAMES: [&str; 5] = ["a@h", "b@h", "c@h", "d@h", "e@h"];
 /// The number of a test's own questions.
 pub const TESTS_OWN: u64 = 7;
 
+/// The cluster's clock, whose wall reading is ahead on one node.
+struct AheadClock(Arc<HandClock>, Arc<AtomicU64>);
+
+impl Clock for AheadClock {
+    fn now(&self) -> Monotonic {
+        self.0.now()
+    }
+
+    fn wall(&self) -> Wall {
+        Wall(self.0.wall().0.saturating_add(self.1.load(Ordering::Relaxed)))
+    }
+}
+
 pub struct Cluster {
     pub data: PathBuf,
     pub nodes: Vec<Option<Shard>>,
     pub clock: Arc<HandClock>,
+    /// How far each node's wall clock is ahead, in microseconds.
+    pub ahead: Vec<Arc<AtomicU64>>,
     pub form: ReadForm,
     /// The version of the protocol that all speak.
     pub version: u16,
@@ -71,6 +86,7 @@ impl Cluster {
             data: data.to_path_buf(),
             nodes: (0..nodes).map(|_| None).collect(),
             clock: Arc::default(),
+            ahead: (0..nodes).map(|_| Arc::default()).collect(),
             form,
             version: VERSION,
             reaping: Reaping::after(None),
@@ -117,7 +133,7 @@ impl Cluster {
             members: Arc::new(Members::new(NAMES[..count].iter().copied(), NAMES[node]).unwrap()),
             ring: Arc::new(Ring::round_robin(RingVersion(1), layout.ring_size, count as u32).unwrap()),
             limits: kv::Limits::default(),
-            clock: self.clock.clone(),
+            clock: Arc::new(AheadClock(Arc::clone(&self.clock), Arc::clone(&self.ahead[node]))),
             rng: Box::new(SplitMix64::new(seed)),
             read_form: self.form,
             life: seed,
