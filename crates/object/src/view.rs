@@ -159,6 +159,12 @@ impl<'a> HeadView<'a> {
         bytes.first() == Some(&HEAD_VERSION_ENDING)
     }
 
+    /// Whether these are the bytes of a head whose siblings all are tombstones, at the cost of a look at its flags. They need not be a
+    /// head.
+    pub fn may_be_tombstone(bytes: &[u8]) -> bool {
+        bytes.get(1) == Some(&FLAG_TOMBSTONE)
+    }
+
     /// Whether a sibling has ended by then, in milliseconds since 1970.
     pub fn has_ended(&self, now_ms: u64) -> bool {
         self.first_end_ms.is_some_and(|end| end <= now_ms)

@@ -100,6 +100,7 @@ pub struct Stats {
     reaps_dropped: u64,
     reaps_refused: u64,
     reaps: u64,
+    reaps_swept: u64,
     graves: usize,
     version_times_ahead: u64,
     exchanges: u64,
@@ -276,6 +277,7 @@ impl Stats {
         self.reaps_dropped += counters.reaps_dropped;
         self.reaps_refused += counters.reaps_refused;
         self.reaps += counters.reaps;
+        self.reaps_swept += counters.reaps_swept;
         self.graves += thread.shard.graves;
         self.version_times_ahead += thread.shard.times_ahead;
         self.exchanges += counters.exchanges;

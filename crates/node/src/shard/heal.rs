@@ -75,8 +75,9 @@ impl Shard {
             return false;
         }
         let request = GetRequest {
-            // What an exchange has found differs in its heads; a value is read where one is to be sent.
-            head: origin == Origin::Exchange,
+            // What an exchange has found differs in its heads, and a tombstone has no value: a value is read where one
+            // is to be sent.
+            head: origin != Origin::Nobody,
             ..GetRequest::new(bucket, name)
         };
         let deadline = self.config.clock.now() + HEAL_MAX;

@@ -41,6 +41,7 @@ mod search;
 mod share;
 mod stop;
 mod strays;
+mod sweep;
 mod telling;
 mod times;
 mod trees;
@@ -92,6 +93,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use stop::Stopping;
+use sweep::Sweeper;
 use times::Times;
 use trees::Trees;
 use work::{Coordinator, Objects};
@@ -186,6 +188,8 @@ enum Origin {
     Passed(u64),
     /// An exchange with another node, which has found that the key differs.
     Exchange,
+    /// A sweep, which has found a tombstone.
+    Sweep,
     /// Nobody waits.
     Nobody,
 }
@@ -239,6 +243,8 @@ pub struct ShardCounters {
     pub reaps_refused: u64,
     /// Those that were reaped.
     pub reaps: u64,
+    /// Those that a sweep has found, or that were refused, and that were read so that they are proposed.
+    pub reaps_swept: u64,
     /// Exchanges with other nodes about trees that differed, begun here.
     pub exchanges: u64,
     /// Those that came to no end: somebody did not answer, or could not be read.
@@ -308,6 +314,7 @@ pub struct Shard {
     heals: Heals,
     hints: Hints,
     reaper: Reaper,
+    sweeper: Sweeper,
     graveyard: Graveyard,
     trees: Trees,
     exchanges: Exchanges,
@@ -366,6 +373,7 @@ impl Shard {
             heals: Heals::default(),
             hints: Hints::default(),
             reaper: Reaper::default(),
+            sweeper: Sweeper::starting(config.clock.now()),
             trees: Trees::default(),
             exchanges: Exchanges::default(),
             graveyard: Graveyard::new(config.reaping.grave),
@@ -417,6 +425,7 @@ impl Shard {
                 StoreEvent::Lookup(id, answer) => self.on_lookup(id, answer),
                 StoreEvent::Scan(id, page) => {
                     let page = self.on_rows_scan(id, page).or_else(|page| self.on_hints(id, page));
+                    let page = page.or_else(|page| self.on_sweep_scan(id, page));
                     if let Err(page) = page.or_else(|page| self.on_move_scan(id, page)) {
                         self.on_scan(id, page);
                     }
@@ -434,6 +443,8 @@ impl Shard {
         self.admit();
         self.take_turns_giving();
         self.make_trees(now);
+        self.go_on_reaping(now);
+        self.go_on_sweeping(now);
         self.take_turn_exchanging(now);
         self.keep_trees();
         // What was taken up again may have written: that need not wait for another wake-up.
@@ -464,6 +475,7 @@ impl Shard {
         self.rebuild_lost();
         self.tick_hints(now);
         self.tick_reaps(now);
+        self.tick_sweeps(now);
         self.tick_moves(now);
         self.look_at_trees();
         self.look_at_timers(now);
@@ -530,7 +542,7 @@ impl Shard {
     /// can be begun. It should come as soon as what has arrived meanwhile is in.
     #[inline]
     pub fn has_more(&self) -> bool {
-        !self.events.is_empty() || self.can_begin()
+        !self.events.is_empty() || self.can_begin() || self.sweeper.has_more()
     }
 
     /// Whether requests are under way.
@@ -675,7 +687,7 @@ impl Shard {
                 Output::Hop { to, message: Hop::Answer { id, result: Box::new(result) } }
             }
             Origin::Forwarded(to, id) => return self.forwarded(to, id, result),
-            Origin::Replica(..) | Origin::Passed(_) | Origin::Exchange | Origin::Nobody => {
+            Origin::Replica(..) | Origin::Passed(_) | Origin::Exchange | Origin::Sweep | Origin::Nobody => {
                 unreachable!("it answers in another way")
             }
         });

@@ -166,7 +166,7 @@ impl Shard {
     fn step(&mut self, work: &mut Work, event: Event, out: &mut Vec<Action>) {
         let form = match work.origin {
             // What is to be healed is this node's own value.
-            Origin::Nobody | Origin::Exchange => ReadForm::LocalValue,
+            Origin::Nobody | Origin::Exchange | Origin::Sweep => ReadForm::LocalValue,
             _ => self.read_form(),
         };
         let can_write = !work.coordinator.writes()
@@ -394,6 +394,7 @@ impl Shard {
         match (parting, work.origin) {
             // A key that was to be repaired. If it cannot be, it is found again.
             (Parting::Client(result), Origin::Exchange) => self.note_repair(result.is_ok()),
+            (Parting::Client(_), Origin::Sweep) => {}
             // A key that was to be healed.
             (Parting::Client(result), Origin::Nobody) => {
                 self.counters.heals_failed += u64::from(result.is_err());
@@ -452,6 +453,7 @@ impl Shard {
             Coordinator::Carry(carry) => self.on_carried(carry.copy(), &work.key, carry.end()),
             Coordinator::Reap(reap) => self.on_reaped(&work.key, reap.is_agreed()),
             Coordinator::Get(_) if work.origin == Origin::Exchange => self.on_key_repaired(),
+            Coordinator::Get(_) if work.origin == Origin::Sweep => self.on_swept(),
             _ => {}
         }
     }

@@ -2,14 +2,15 @@
 //!
 //! 1. A delete or a read that has seen all primaries agree on a tombstone proposes it ([`Shard::propose_reap`]).
 //! 2. When it is old enough, and all members can be reached, a [`kv::Reap`] asks them all.
-//! 3. What is refused stays until it is read again.
+//! 3. A tombstone that took the place of one which waits, or is being reaped, is reaped in its turn.
+//! 4. What is refused or dropped is found again by a sweep (`sweep.rs`).
 //!
 //! What this shard sends is held against its graveyard here; what it stores and answers, by the coordinators.
 //!
 //! A partition that moves counts as holding something older: none of its tombstones is reaped meanwhile.
 //!
-//! In a cluster whose crashes may take what was acknowledged nothing is reaped: a node that lost the tombstone but not what
-//! that had deleted would bring it back.
+//! In a cluster whose crashes may take what was acknowledged nothing is reaped: a node that lost the tombstone but not
+//! what that had deleted would bring it back.
 
 use super::work::{Coordinator, Work, placed};
 use super::{Origin, Shard};
@@ -18,12 +19,12 @@ use bytes::Bytes;
 use engine::Durability;
 use kv::Ask;
 use kv::reap::{GRAVE_TIME, Part, REAP_MAX, Reap, Round};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Tombstones that may wait until they are old enough: five thousand deletes a second for the default time. What is
-/// dropped is proposed again when it is read.
+/// dropped is found by the next sweep, or proposed again when it is read.
 const WAITING_MAX: usize = 16_384;
 
 /// Reapings under way: enough to keep up with a shard's deletes, few enough that clients do not notice.
@@ -48,30 +49,89 @@ impl Reaping {
 /// What waits and what is under way.
 #[derive(Default)]
 pub(super) struct Reaper {
-    /// When each is due, in order.
-    waiting: VecDeque<(Monotonic, Bytes, Bytes)>,
-    /// The keys of these and of those under way.
-    keys: BTreeSet<Bytes>,
+    /// When each is due, in order; one whose tombstone was replaced since comes again.
+    waiting: VecDeque<(Monotonic, Bytes)>,
+    /// These and those under way, by key.
+    proposals: BTreeMap<Bytes, Proposal>,
     under_way: usize,
+}
+
+/// A tombstone that is to be reaped.
+struct Proposal {
+    tombstone: Bytes,
+    due: Monotonic,
+    is_under_way: bool,
+    /// The tombstone that took its place meanwhile, and when that is due.
+    newer: Option<(Bytes, Monotonic)>,
+}
+
+impl Reaper {
+    /// Whether a tombstone of this key waits or is being reaped.
+    pub fn knows(&self, key: &Bytes) -> bool {
+        self.proposals.contains_key(key)
+    }
+
+    /// Whether sweeps may add to those that wait: deletes have the other half.
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < WAITING_MAX / 2
+    }
+
+    /// Takes a tombstone that is to be reaped from `due` on; false if too many wait.
+    fn propose(&mut self, key: &Bytes, tombstone: Bytes, due: Monotonic) -> bool {
+        match self.proposals.get_mut(key) {
+            Some(known) if known.tombstone == tombstone => {}
+            Some(known) if known.is_under_way => known.newer = Some((tombstone, due)),
+            Some(known) => (known.tombstone, known.due) = (tombstone, due),
+            None if self.waiting.len() >= WAITING_MAX => return false,
+            None => {
+                let proposal = Proposal { tombstone, due, is_under_way: false, newer: None };
+                self.proposals.insert(key.clone(), proposal);
+                self.waiting.push_back((due, key.clone()));
+            }
+        }
+        true
+    }
+
+    /// The next one that is due; it is under way from now on.
+    fn begin_next(&mut self, now: Monotonic) -> Option<(Bytes, Bytes)> {
+        while let Some((_, key)) = self.waiting.pop_front_if(|(due, _)| *due <= now) {
+            let proposal = self.proposals.get_mut(&key).expect("what waits is a proposal");
+            if proposal.due > now {
+                self.waiting.push_back((proposal.due, key));
+                continue;
+            }
+            proposal.is_under_way = true;
+            self.under_way += 1;
+            return Some((key, proposal.tombstone.clone()));
+        }
+        None
+    }
+
+    /// One is over. The tombstone that took its place waits now.
+    fn end(&mut self, key: &Bytes) {
+        self.under_way -= 1;
+        let ended = self.proposals.remove(key);
+        if let Some((tombstone, due)) = ended.and_then(|proposal| proposal.newer) {
+            let proposal = Proposal { tombstone, due, is_under_way: false, newer: None };
+            self.proposals.insert(key.clone(), proposal);
+            self.waiting.push_back((due, key.clone()));
+        }
+    }
 }
 
 impl Shard {
     /// All primaries have this tombstone.
     pub(super) fn propose_reap(&mut self, key: &Bytes, tombstone: Bytes) {
         let Some(delay) = self.config.reaping.delay.filter(|_| self.can_reap(key)) else { return };
-        if self.reaper.keys.contains(key) {
-            return;
-        }
-        self.counters.reaps_proposed += 1;
-        if self.reaper.waiting.len() >= WAITING_MAX {
+        let now = self.config.clock.now();
+        self.counters.reaps_proposed += u64::from(!self.reaper.knows(key));
+        if !self.reaper.propose(key, tombstone, now + delay) {
             self.counters.reaps_dropped += 1;
-            return;
+            self.sweeper.want_pass(now);
         }
-        self.reaper.keys.insert(key.clone());
-        self.reaper.waiting.push_back((self.config.clock.now() + delay, key.clone(), tombstone));
     }
 
-    fn can_reap(&self, key: &[u8]) -> bool {
+    pub(super) fn can_reap(&self, key: &[u8]) -> bool {
         self.peers.is_alone() || self.store.durability_of(key) == Durability::Sync
     }
 
@@ -82,10 +142,23 @@ impl Shard {
             let busy = self.objects.keys();
             self.graveyard.expire(|key| busy.contains(key));
         }
-        while self.reaper.under_way < UNDER_WAY_MAX
-            && let Some((_, key, tombstone)) = self.reaper.waiting.pop_front_if(|(due, ..)| *due <= now)
-        {
-            self.reaper.under_way += 1;
+        self.begin_reaps(now);
+    }
+
+    /// Begins reapings that are due: between ticks while no clients are served.
+    pub(super) fn go_on_reaping(&mut self, now: Monotonic) {
+        if !self.reaper.waiting.is_empty() && !self.moves.gifts.share.yields(now) {
+            self.begin_reaps(now);
+        }
+    }
+
+    fn begin_reaps(&mut self, now: Monotonic) {
+        // Those that are over at once count too.
+        for _ in 0..UNDER_WAY_MAX {
+            if self.reaper.under_way >= UNDER_WAY_MAX {
+                return;
+            }
+            let Some((key, tombstone)) = self.reaper.begin_next(now) else { return };
             self.begin_reap(key, tombstone);
         }
     }
@@ -109,11 +182,16 @@ impl Shard {
 
     /// A reaping is over.
     pub(super) fn on_reaped(&mut self, key: &Bytes, agreed: bool) {
-        self.reaper.keys.remove(key);
-        self.reaper.under_way -= 1;
+        self.reaper.end(key);
         match agreed {
-            true => self.counters.reaps += 1,
-            false => self.counters.reaps_refused += 1,
+            true => {
+                self.counters.reaps += 1;
+                self.sweeper.note_reaped();
+            }
+            false => {
+                self.counters.reaps_refused += 1;
+                self.sweep_again(key);
+            }
         }
     }
 
@@ -133,5 +211,57 @@ impl Shard {
             Ok(Some((head, value))) => Ask::Merge { head, value, hints, reason },
             Ok(None) | Err(_) => Ask::Merge { head, value, hints, reason },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &'static str) -> Bytes {
+        Bytes::from_static(text.as_bytes())
+    }
+
+    fn at(seconds: u64) -> Monotonic {
+        Monotonic(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_newer_tombstone_takes_the_place_of_one_that_waits() {
+        let mut reaper = Reaper::default();
+        assert!(reaper.propose(&name("k"), name("old"), at(3)));
+        assert!(reaper.propose(&name("other"), name("t"), at(4)));
+        assert!(reaper.propose(&name("k"), name("new"), at(5)));
+        assert!(reaper.propose(&name("k"), name("new"), at(9)), "the same again changes nothing");
+        assert_eq!(reaper.begin_next(at(3)), None, "it is kept as long as any");
+        assert_eq!(reaper.begin_next(at(4)), Some((name("other"), name("t"))));
+        assert_eq!(reaper.begin_next(at(5)), Some((name("k"), name("new"))));
+        reaper.end(&name("k"));
+        reaper.end(&name("other"));
+        assert_eq!((reaper.begin_next(at(100)), reaper.under_way, reaper.proposals.len()), (None, 0, 0));
+    }
+
+    #[test]
+    fn a_newer_tombstone_is_reaped_after_one_that_is_under_way() {
+        let mut reaper = Reaper::default();
+        reaper.propose(&name("k"), name("old"), at(3));
+        assert_eq!(reaper.begin_next(at(3)), Some((name("k"), name("old"))));
+        reaper.propose(&name("k"), name("old"), at(4));
+        reaper.propose(&name("k"), name("new"), at(6));
+        reaper.propose(&name("k"), name("old"), at(7));
+        assert!(reaper.knows(&name("k")));
+        reaper.end(&name("k"));
+        assert_eq!(reaper.begin_next(at(5)), None);
+        assert_eq!(reaper.begin_next(at(6)), Some((name("k"), name("new"))));
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut reaper = Reaper::default();
+        let key = |at: usize| Bytes::from(at.to_string());
+        assert!((0..WAITING_MAX).all(|at| reaper.propose(&key(at), name("t"), Monotonic(0))));
+        assert!(!reaper.propose(&key(WAITING_MAX), name("t"), Monotonic(0)));
+        assert!(reaper.propose(&key(7), name("newer"), Monotonic(0)), "what waits already has its place");
+        assert!(!reaper.has_room());
     }
 }

@@ -23,6 +23,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// What a node's stores are: those of all types, and those of types that have stores of their own.
 #[derive(Clone, Copy)]
@@ -69,6 +70,10 @@ struct Node {
 
 impl Node {
     fn start(stores: Stores, data: &Path) -> Node {
+        Node::start_reaping(stores, data, Reaping::after(None))
+    }
+
+    fn start_reaping(stores: Stores, data: &Path, reaping: Reaping) -> Node {
         let layout = Layout::new(1, RingSize::new(16).unwrap());
         let clock = Arc::new(HandClock::default());
         clock.0.store(1_000_000_000, Ordering::Relaxed);
@@ -107,7 +112,7 @@ impl Node {
             rng: Box::new(SplitMix64::new(99)),
             read_form: kv::ReadForm::LocalValue,
             life: 1,
-            reaping: Reaping::after(None),
+            reaping,
             anti_entropy: None,
             rebuilding: node::Rebuilding::default(),
         };
@@ -460,4 +465,28 @@ fn each_type_is_in_a_store_of_its_own_and_what_is_over_all_sees_all() {
     // None of it was in the store of all other types.
     let mut first = Node::start(Stores(Kind::Annulet, ""), data.path());
     OF_TYPES.iter().filter(|it| **it != "hashed").for_each(|it| check(&mut first, it, *it == "default"));
+}
+
+#[test]
+fn tombstones_of_an_earlier_process_are_swept() {
+    for stores in STORES.into_iter().filter(|stores| stores.are_kept()) {
+        let data = tempfile::tempdir().unwrap();
+        let mut node = Node::start(stores, data.path());
+        for number in 0..50 {
+            node.put(&format!("k{number}"), "v");
+            let delete = DeleteRequest::new(bucket(), name(&format!("k{number}")));
+            node.ask(Request::Delete(delete)).unwrap();
+        }
+        node.put("stays", "v");
+        drop(node);
+        let mut node = Node::start_reaping(stores, data.path(), Reaping::after(Some(Duration::from_secs(3))));
+        for _ in 0..300 {
+            node.clock.0.fetch_add(100_000_000, Ordering::Relaxed);
+            node.shard.tick();
+            (0..4).for_each(|_| node.shard.turn());
+        }
+        let counters = node.shard.stats().counters;
+        assert_eq!((counters.reaps_swept, counters.reaps), (50, 50), "{}", stores.name());
+        assert_eq!(node.get("stays"), Some(name("v")));
+    }
 }

@@ -294,7 +294,8 @@ impl Cluster {
             let put = PutRequest::new(bucket.clone(), Some(key.into()), Metadata::default(), value);
             self.last_request += 1;
             let id = RequestId(self.last_request);
-            self.nodes[at % 2].as_mut().unwrap().request(id, Request::Put(put));
+            let node = at % 2.min(self.nodes.len());
+            self.nodes[node].as_mut().unwrap().request(id, Request::Put(put));
             if at % 100 == 99 {
                 self.run();
             }
