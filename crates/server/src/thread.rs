@@ -309,7 +309,8 @@ impl Opened {
                 self.counters,
                 connects,
             ));
-            drive(began, &local, &connections, lines.stop, &accepting, &undrained).await
+            let peers = common.peers.as_deref();
+            drive(began, (&local, peers), &connections, lines.stop, &accepting, &undrained).await
         })?;
         closed.map_err(|cause| Error::Store { folder, cause })
     }
@@ -329,7 +330,7 @@ fn next_tick_after(ticked: Instant, began: Instant, is_quiet: bool) -> Instant {
 /// The loop: turns when woken, ticks, and in the end the clean stop.
 async fn drive(
     began: Instant,
-    local: &Rc<Local>,
+    (local, peers): (&Rc<Local>, Option<&Peers>),
     connections: &Rc<Connections>,
     mut stop: watch::Receiver<bool>,
     accepting: &[AbortHandle],
@@ -366,7 +367,9 @@ async fn drive(
                 accepting.iter().for_each(AbortHandle::abort);
                 connections.stop();
                 local.begin_stop();
-                stopping = Some(clock.now() + DRAIN_MAX);
+                // One that was not let in, as a copy of a data folder, has nobody to answer.
+                let served = peers.is_none_or(|peers| peers.may_serve());
+                stopping = Some(clock.now() + if served { DRAIN_MAX } else { Duration::ZERO });
             }
         }
         if let Some(closed) = local.take_closed() {
