@@ -180,7 +180,9 @@ pub fn post(http: SocketAddr, path: &str, body: &str) -> Result<()> {
     let mut stream = TcpStream::connect(http)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     let len = body.len();
-    let head = format!("POST {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {len}\r\n\r\n");
+    let head = format!(
+        "POST {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len}\r\n\r\n"
+    );
     stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

@@ -333,23 +333,23 @@ fn seeds(target: Target) -> Vec<Vec<u8>> {
 
 /// Line ends become those of HTTP.
 const HTTP: [&str; 12] = [
-    "GET / HTTP/1.1\nHost: h\nAccept: application/json\n\n",
-    "GET /stats HTTP/1.1\nHost: h\n\n",
-    "GET /buckets/b/keys/k?r=1&vtag=x&timeout=5 HTTP/1.1\nHost: h\nAccept: multipart/mixed, */*;q=0.5\nIf-None-Match: \
+    "GET / HTTP/1.1\nHost: localhost\nAccept: application/json\n\n",
+    "GET /stats HTTP/1.1\nHost: localhost\n\n",
+    "GET /buckets/b/keys/k?r=1&vtag=x&timeout=5 HTTP/1.1\nHost: localhost\nAccept: multipart/mixed, */*;q=0.5\nIf-None-Match: \
      \"a\", W/\"b\"\nIf-Modified-Since: Sat, 21 Nov 2026 12:16:10 GMT\n\n",
     "HEAD /types/default/buckets/b%20c/keys/k+l HTTP/1.0\nConnection: keep-alive\n\n",
-    "PUT /riak/b/k?returnbody=true&w=all HTTP/1.1\nHost: h\nContent-Type: a/b; charset=c\nContent-Length: 3\nLink: \
+    "PUT /riak/b/k?returnbody=true&w=all HTTP/1.1\nHost: localhost\nContent-Type: a/b; charset=c\nContent-Length: 3\nLink: \
      </buckets/a/keys/b>; riaktag=\"c\"\nX-Riak-Meta-a: b\nX-Riak-Index-a_int: 1, 2\n\nabc",
-    "POST /buckets/b/keys HTTP/1.1\nHost: h\nContent-Type: a/b\nTransfer-Encoding: chunked\nX-Riak-Vclock: \
+    "POST /buckets/b/keys HTTP/1.1\nHost: localhost\nContent-Type: a/b\nTransfer-Encoding: chunked\nX-Riak-Vclock: \
      AQGuGABp3eliNQFIz6y7\n\n3\nabc\n0\n\n",
-    "PUT /buckets/b/keys/k HTTP/1.1\nHost: h\nContent-Type: a/b\nExpect: 100-continue\nIf-Match: *\nContent-Length: 0\n\n",
-    "DELETE /buckets/b/keys/k?rw=quorum HTTP/1.1\nHost: h\nIf-Match: \"a\"\nIf-Unmodified-Since: Sat, 21 Nov 2026 \
+    "PUT /buckets/b/keys/k HTTP/1.1\nHost: localhost\nContent-Type: a/b\nExpect: 100-continue\nIf-Match: *\nContent-Length: 0\n\n",
+    "DELETE /buckets/b/keys/k?rw=quorum HTTP/1.1\nHost: localhost\nIf-Match: \"a\"\nIf-Unmodified-Since: Sat, 21 Nov 2026 \
      12:16:10 GMT\n\n",
     "GET /types/t/buckets/b/index/p_bin/a/b?return_terms=true&max_results=5&pagination_sort=true&term_regex=%5Ea HTTP/1.1\nHost: \
-     h\nAccept: application/json\n\n",
-    "GET /rangetrees/types/t/buckets/b/trees/small?filter=eyJrZXlfcmFuZ2UiOnsic3RhcnQiOiJhIiwiZW5kIjoiYiJ9LCJkYXRlX3JhbmdlIjp7InN0YXJ0IjoxLCJlbmQiOjJ9LCJzZWdtZW50X2ZpbHRlciI6eyJzZWdtZW50cyI6WzEsMl0sInRyZWVfc2l6ZSI6ImxhcmdlIn0sImhhc2hfaXYiOjN9 HTTP/1.1\nHost: h\n\n",
-    "GET /buckets/b/index/$key/a/z?stream=true&timeout=7&continuation=g2wAAAABbQAAAAFhag%3D%3D HTTP/1.1\nHost: h\n\n",
-    "POST /buckets/b/query HTTP/1.1\nHost: h\nContent-Type: application/json\nContent-Length: 439\n\n{\"substitutions\": {\"dl\": \"|\", \"n\": \"A\"}, \"query_list\": [{\"aggregation_tag\": 1, \"index_name\": \"p_bin\", \"start_term\": \"1\", \"end_term\": \"2\", \"evaluation_expression\": \"delim($term, :dl, ($a, $b)) | regex($b, \\\"(?P<c>[0-9]+)\\\", ($c)) | to_integer($c, $d) | map($d, <=, ((1, \\\"x\\\")), \\\"y\\\", $e) | join(($a, $e), \\\"-\\\", $f)\", \"filter_expression\": \"($a = :n OR NOT begins_with($b, \\\"x\\\")) AND $d BETWEEN 1  AND 9\"}], \"accumulation_option\": \"keys\"}",
+     localhost\nAccept: application/json\n\n",
+    "GET /rangetrees/types/t/buckets/b/trees/small?filter=eyJrZXlfcmFuZ2UiOnsic3RhcnQiOiJhIiwiZW5kIjoiYiJ9LCJkYXRlX3JhbmdlIjp7InN0YXJ0IjoxLCJlbmQiOjJ9LCJzZWdtZW50X2ZpbHRlciI6eyJzZWdtZW50cyI6WzEsMl0sInRyZWVfc2l6ZSI6ImxhcmdlIn0sImhhc2hfaXYiOjN9 HTTP/1.1\nHost: localhost\n\n",
+    "GET /buckets/b/index/$key/a/z?stream=true&timeout=7&continuation=g2wAAAABbQAAAAFhag%3D%3D HTTP/1.1\nHost: localhost\n\n",
+    "POST /buckets/b/query HTTP/1.1\nHost: localhost\nContent-Type: application/json\nContent-Length: 439\n\n{\"substitutions\": {\"dl\": \"|\", \"n\": \"A\"}, \"query_list\": [{\"aggregation_tag\": 1, \"index_name\": \"p_bin\", \"start_term\": \"1\", \"end_term\": \"2\", \"evaluation_expression\": \"delim($term, :dl, ($a, $b)) | regex($b, \\\"(?P<c>[0-9]+)\\\", ($c)) | to_integer($c, $d) | map($d, <=, ((1, \\\"x\\\")), \\\"y\\\", $e) | join(($a, $e), \\\"-\\\", $f)\", \"filter_expression\": \"($a = :n OR NOT begins_with($b, \\\"x\\\")) AND $d BETWEEN 1  AND 9\"}], \"accumulation_option\": \"keys\"}",
 ];
 
 #[cfg(test)]

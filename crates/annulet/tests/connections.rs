@@ -58,7 +58,7 @@ impl Speaks {
     fn ping(self) -> (&'static [u8], &'static [u8]) {
         match self {
             Speaks::Pb => (&[0, 0, 0, 1, 1], &[0, 0, 0, 1, 2]),
-            Speaks::Http => (b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n", b"\r\n\r\nOK"),
+            Speaks::Http => (b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\r\n\r\nOK"),
         }
     }
 
@@ -131,7 +131,7 @@ fn what_large_requests_were_read_into_is_given_back() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(&folder, IDLE_AFTER_LARGE + 10);
     let body = "x".repeat(LARGE);
-    let head = "PUT /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nContent-Type: a/b\r\n";
+    let head = "PUT /buckets/b/keys/k HTTP/1.1\r\nHost: localhost\r\nContent-Type: a/b\r\n";
     let by_http = format!("{head}Content-Length: {LARGE}\r\n\r\n{body}").into_bytes();
     let content = client::Content { value: body.into(), ..client::Content::default() };
     let put = protocol::messages::PutReq {
@@ -178,7 +178,7 @@ fn who_is_slow_keeps_nobody_waiting_and_is_told_so() {
                 (Speaks::Pb, _) => &[0, 0, 0, 200, 11, 1],
                 (Speaks::Http, 0) => b"GET /buckets/b/ke",
                 (Speaks::Http, _) => {
-                    b"PUT /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1"
+                    b"PUT /buckets/b/keys/k HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n1"
                 }
             };
             stream.write_all(begun).unwrap();
@@ -241,23 +241,26 @@ fn a_storm_is_served_or_refused_and_leaves_nothing_behind() {
 fn what_is_no_request_is_refused_and_ends_its_connection() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(&folder, 100);
-    let smuggled = "GET /ping HTTP/1.1\r\nHost: x\r\n\r\n";
+    let smuggled = "GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for (request, status) in [
         (
-            "PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             400,
         ),
-        ("PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nabcd", 400),
-        ("PUT /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4;x\r\nabcd\r\n0\r\n\r\n", 400),
-        ("PUT /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: y\r\n\r\n", 400),
-        ("GET /x HTTP/1.1\r\nHost: x\r\nX: a\r\n folded\r\n\r\n", 400),
-        ("GET /x HTTP/1.1\nHost: x\n\n", 400),
+        ("PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nabcd", 400),
+        (
+            "PUT /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n4;x\r\nabcd\r\n0\r\n\r\n",
+            400,
+        ),
+        ("PUT /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: y\r\n\r\n", 400),
+        ("GET /x HTTP/1.1\r\nHost: localhost\r\nX: a\r\n folded\r\n\r\n", 400),
+        ("GET /x HTTP/1.1\nHost: localhost\n\n", 400),
         ("GET /x HTTP/1.1\r\n\r\n", 400),
-        ("GET http://x/ping HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-        ("GET /x HTTP/1.1\r\nHost: x\r\nX: \0\r\n\r\n", 400),
-        ("GET /x HTTP/3.0\r\nHost: x\r\n\r\n", 505),
-        ("PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n", 413),
-        ("PUT /x HTTP/1.1\r\nHost: x\r\nExpect: more\r\n\r\n", 417),
+        ("GET http://x/ping HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        ("GET /x HTTP/1.1\r\nHost: localhost\r\nX: \0\r\n\r\n", 400),
+        ("GET /x HTTP/3.0\r\nHost: localhost\r\n\r\n", 505),
+        ("PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n", 413),
+        ("PUT /x HTTP/1.1\r\nHost: localhost\r\nExpect: more\r\n\r\n", 417),
     ] {
         let mut stream = Speaks::Http.connect(&server);
         stream.write_all([request, smuggled].concat().as_bytes()).unwrap();
@@ -272,13 +275,13 @@ fn what_is_no_request_is_refused_and_ends_its_connection() {
     }
     // A client that waits for a word gets it, and its answer on the same connection as the next.
     let mut stream = Speaks::Http.connect(&server);
-    let head = "PUT /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nContent-Type: a/b\r\nExpect: 100-continue\r\n\
+    let head = "PUT /buckets/b/keys/k HTTP/1.1\r\nHost: localhost\r\nContent-Type: a/b\r\nExpect: 100-continue\r\n\
                 Content-Length: 3\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
     let mut word = [0; 25];
     stream.read_exact(&mut word).unwrap();
     assert_eq!(&word, b"HTTP/1.1 100 Continue\r\n\r\n");
-    let get = "GET /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let get = "GET /buckets/b/keys/k HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     stream.write_all(format!("abc{get}").as_bytes()).unwrap();
     let answers = rest(&mut stream);
     assert!(answers.starts_with("HTTP/1.1 204 ") && answers.ends_with("\r\n\r\nabc"), "{answers}");

@@ -22,6 +22,7 @@ use backends::Kind;
 use engine::{Codec, CompressAt, Durability};
 use kv::ReadForm;
 use node::Rebuilding;
+use node::http::HostName;
 use node::store::TypeBackends;
 use ring::RingSize;
 use std::ffi::OsString;
@@ -80,6 +81,8 @@ pub struct Config {
     pub pb_listen: SocketAddr,
     /// Where HTTP is served.
     pub http_listen: SocketAddr,
+    /// Names of the node in HTTP's `Host` header, beside its addresses.
+    pub http_hosts: Vec<HostName>,
     /// The node's name, as `name@host`.
     pub name: String,
     /// Partitions of the ring of a new data folder; an existing one must agree. `None`: what is there, or the
@@ -156,6 +159,7 @@ impl Default for Config {
             data: PathBuf::from("./annulet-data"),
             pb_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8087)),
             http_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8098)),
+            http_hosts: Vec::new(),
             name: "annulet@127.0.0.1".to_owned(),
             ring_size: None,
             shards: None,

@@ -13,7 +13,7 @@ use crate::pb::{hang_up, send};
 use crate::purge::Purges;
 use crate::stats::Stats;
 use crate::trees::NodeTrees;
-use node::http::{Incoming, Question, Session};
+use node::http::{HostNames, Incoming, Question, Session};
 use protocol::http::Waits;
 use std::future::Future;
 use std::io;
@@ -44,6 +44,8 @@ pub struct Wide {
     pub trees: Arc<NodeTrees>,
     /// Its purges.
     pub purges: Arc<Purges>,
+    /// The names that it is asked by.
+    pub hosts: Arc<HostNames>,
 }
 
 /// Serves one connection until it ends.
@@ -70,7 +72,8 @@ async fn converse(
     patience: &Patience,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut session = Session::new();
+    let local_address = stream.local_addr().ok().map(|address| address.ip());
+    let mut session = Session::guarded(Arc::clone(&wide.hosts), local_address);
     let mut held = Held::new(about);
     let mut input = Input::new();
     let mut out = Vec::new();

@@ -21,6 +21,7 @@ use base::Rng;
 use engine::store::{OpenReport, Resources};
 use engine::{Durability, Options};
 use kv::BucketTable;
+use node::http::HostNames;
 use node::layout::Owner;
 use node::riak::{Identity, RIAK_VERSION};
 use node::store::TypeBackends;
@@ -107,21 +108,15 @@ pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<()
         founding::write(&mut OsDisk::blocking(), &config.data, &founding, &metadata)
             .map_err(|cause| Error::Store { folder: config.data.clone(), cause })?;
     }
-    let common = common(&config, (layout, founding), owner, (&part, tls), membership)?;
-    let (stop, stopped) = watch::channel(false);
-    let mut node = Node {
-        addresses: Addresses {
-            pb: address_of(&pb_listeners[0], config.pb_listen)?,
-            http: address_of(&http_listeners[0], config.http_listen)?,
-            peers: address_of_peers,
-        },
-        common,
-        doors: None,
-        peers,
-        threads: Vec::new(),
-        part,
-        inbox,
+    let addresses = Addresses {
+        pb: address_of(&pb_listeners[0], config.pb_listen)?,
+        http: address_of(&http_listeners[0], config.http_listen)?,
+        peers: address_of_peers,
     };
+    let hosts = HostNames::new(&[addresses.http], &config.http_hosts);
+    let common = common(&config, (layout, founding), owner, (&part, tls), membership, hosts)?;
+    let (stop, stopped) = watch::channel(false);
+    let mut node = Node { addresses, common, doors: None, peers, threads: Vec::new(), part, inbox };
     node.doors = node.common.peers.as_ref().map(|peers| Arc::new(Doors::new(Arc::clone(peers))));
     let (controls, asked): (Vec<_>, Vec<_>) =
         (0..layout.shards).map(|_| mpsc::channel(CONTROL_QUEUE_MAX)).unzip();
@@ -350,6 +345,7 @@ fn common(
     owner: Owner,
     (part, tls): (&Part, Option<Tls>),
     membership: membership::Handle,
+    hosts: HostNames,
 ) -> Result<Common, Error> {
     let removed = || Error::Membership(::membership::Stop::Removed.to_string());
     let roster = part.roster().ok_or_else(removed)?;
@@ -396,6 +392,7 @@ fn common(
         membership,
         backups: Arc::new(backups),
         purges: Arc::default(),
+        hosts: Arc::new(hosts),
         connections: Arc::new(AtomicUsize::new(0)),
         connections_max: config.connections_max,
         idle_timeout: config.idle_timeout,

@@ -19,6 +19,7 @@ use base::{Clock, Monotonic, Spawn};
 use engine::store::{Concurrency, OpenReport, Platform};
 use engine::{Machine, Options};
 use kv::{BucketTable, Limits, ReadForm};
+use node::http::HostNames;
 use node::layout::Owner;
 use node::riak::Identity;
 use node::store::Routed;
@@ -105,6 +106,8 @@ pub struct Common {
     pub trees: Arc<NodeTrees>,
     /// Its purges.
     pub purges: Arc<Purges>,
+    /// The names that its HTTP is asked by.
+    pub hosts: Arc<HostNames>,
     /// Connections that are open in all threads.
     pub connections: Arc<AtomicUsize>,
     /// How many there may be.
@@ -454,6 +457,7 @@ fn welcome(
                 backups: Arc::clone(&common.backups),
                 trees: Arc::clone(&common.trees),
                 purges: Arc::clone(&common.purges),
+                hosts: Arc::clone(&common.hosts),
             };
             tokio::task::spawn_local(http::serve(stream, Rc::clone(local), wide, about, patience, id))
                 .abort_handle()

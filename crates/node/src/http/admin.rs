@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use kv::fold::Purge;
 use kv::{Bucket, BucketProps, Error, PurgeTask, Request, Response, TypeChange, TypeStatus};
-use protocol::http::{Answer, Connection, Method};
+use protocol::http::{Answer, Connection, Head, Method};
 use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
@@ -157,6 +157,20 @@ pub(super) fn allowed(page: &Page) -> &'static [Method] {
             &[Method::Post]
         }
     }
+}
+
+/// Refuses a change that does not come as JSON. A page of another site can have a browser send nothing of that type without
+/// asking this node first, which says no.
+pub(super) fn check_content_type(head: &Head) -> Result<(), Fault> {
+    if matches!(head.method, Method::Get | Method::Head) {
+        return Ok(());
+    }
+    let mut types = head.all("content-type");
+    let essence = types.next().unwrap_or_default().split(|&byte| byte == b';').next().unwrap_or_default();
+    if !essence.trim_ascii().eq_ignore_ascii_case(b"application/json") || types.next().is_some() {
+        return Err(wrong(415, "a change needs the header Content-Type: application/json"));
+    }
+    Ok(())
 }
 
 /// The node's request for a page about bucket types; `None` if it is about something else.

@@ -1,12 +1,13 @@
 //! Replays written exchanges (`golden.txt`) through sessions, coordinators and a store in memory.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use kv::props::StampedProps;
 use kv::{Bucket, Prop, TypeChange};
 
-use super::{Incoming, Session};
+use super::{HostName, HostNames, Incoming, Session};
 use crate::riak::transcript::Node;
 
 const EXCHANGES: &str = include_str!("golden.txt");
@@ -47,6 +48,13 @@ fn fits(expected: &str, line: &str, chosen: &mut Chosen) -> bool {
     true
 }
 
+/// A connection to a node that is known as `h`.
+fn connect() -> Session {
+    let names = [HostName::Name("h".to_owned())];
+    let listening = ["0.0.0.0:8098".parse().unwrap()];
+    Session::guarded(Arc::new(HostNames::new(&listening, &names)), None)
+}
+
 /// Runs one request, and gives back the answer's lines without those that all have.
 fn run(node: &mut Node, session: &mut Session, request: &[u8]) -> Vec<String> {
     let mut input = BytesMut::from(request);
@@ -61,6 +69,11 @@ fn run(node: &mut Node, session: &mut Session, request: &[u8]) -> Vec<String> {
             }
         },
         Incoming::Answered => {}
+        // What is left of the request goes with the connection, and its client connects again.
+        Incoming::Close => {
+            input.clear();
+            *session = connect();
+        }
         other => panic!("{other:?}"),
     }
     assert!(input.is_empty(), "all of the request is read");
@@ -87,7 +100,7 @@ fn answers_are_those_that_are_written() {
     for change in [TypeChange::Create(vec![Prop::NVal(2)]), TypeChange::Activate] {
         node.serve(kv::Request::ChangeType("t".into(), change));
     }
-    let mut session = Session::new();
+    let mut session = connect();
     let mut chosen = Chosen::new();
     let blocks: Vec<&str> = EXCHANGES.split("\n## ").skip(1).collect();
     assert!(blocks.len() >= 75, "{}", blocks.len());

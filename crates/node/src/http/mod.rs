@@ -5,7 +5,7 @@
 //! 2. `route` says what a path names: an object, or one of the pages that are about the node.
 //! 3. A folder or file for each kind of thing makes a [`kv::Request`] of a request and writes the answer: `object/`
 //!    for objects, `props`, `listing`, `index`, `query`, `fold`, `preflist`, `admin`, `root` for the list of what there is. `options` reads what queries have in common.
-//! 4. `foreign` refuses what a page of another site has its reader send.
+//! 4. `guard` refuses what a page of another site has its reader send, by the node's names in `hosts`.
 //! 5. `fault` has Riak's statuses and sentences for what goes wrong.
 //!
 //! Invariants: requests are answered in their order, each once; a request that is well framed and wrong otherwise
@@ -20,9 +20,12 @@ mod fault;
 mod fold;
 #[cfg(test)]
 mod fold_tests;
-mod foreign;
 #[cfg(test)]
 mod golden;
+mod guard;
+#[cfg(test)]
+mod guard_tests;
+mod hosts;
 mod index;
 #[cfg(test)]
 mod index_tests;
@@ -42,4 +45,5 @@ mod session;
 mod tests;
 
 pub use admin::{BackupPage, ClusterPage, PurgePage, TreesPage};
+pub use hosts::{HostName, HostNames};
 pub use session::{Incoming, Question, Session};

@@ -9,6 +9,9 @@
 //! Invariants: requests are answered in the order they came, each once; after one that cannot be read comes its
 //! answer, and nothing else.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use kv::{Error, Response};
 use protocol::http::target::{self, Query};
@@ -17,7 +20,8 @@ use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused
 use super::admin::{self, BackupPage, ClusterPage, Page, PurgePage, TreesPage};
 use super::fault::Fault;
 use super::fold;
-use super::foreign::is_foreign;
+use super::guard::Guard;
+use super::hosts::HostNames;
 use super::index;
 use super::listing::{self, Went};
 use super::object;
@@ -82,6 +86,7 @@ enum Asked {
 #[derive(Debug)]
 pub struct Session {
     reader: Reader,
+    guard: Guard,
     connection: Connection,
     /// The second that the date names.
     seconds: u64,
@@ -91,12 +96,23 @@ pub struct Session {
 }
 
 impl Session {
-    /// A new connection.
+    /// A new connection to a node that serves more than its own machine.
     pub fn new() -> Session {
-        let connection =
-            Connection { is_http11: true, keep_alive: true, head_only: false, date: date::format(0) };
+        Session::guarded(Arc::default(), None)
+    }
+
+    /// A new connection to the address `local` of a node with these names.
+    pub fn guarded(hosts: Arc<HostNames>, local: Option<IpAddr>) -> Session {
+        let connection = Connection {
+            is_http11: true,
+            keep_alive: true,
+            head_only: false,
+            sandboxed: false,
+            date: date::format(0),
+        };
         Session {
             reader: Reader::default(),
+            guard: Guard::new(hosts, local),
             connection,
             seconds: 0,
             asked: Asked::Nothing,
@@ -115,7 +131,15 @@ impl Session {
         if self.closing {
             return Incoming::Close;
         }
-        match self.reader.next(input) {
+        let mut is_head = false;
+        let progress = self.reader.next_if(input, |head| {
+            is_head = head.method == Method::Head;
+            let admitted = self.guard.admit(head);
+            self.connection.head_only = is_head;
+            self.connection.sandboxed = self.guard.is_shown();
+            admitted
+        });
+        match progress {
             Ok(Progress::Wait(waits)) => Incoming::Wait(waits),
             Ok(Progress::Continue) => {
                 out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -129,7 +153,7 @@ impl Session {
                 })
             }
             Err(refused) => {
-                self.refuse(now, refused, out);
+                self.refuse(now, refused, is_head, out);
                 Incoming::Close
             }
         }
@@ -172,25 +196,24 @@ impl Session {
 
     /// Says that a request is too much for the node at the moment. Nothing is read after that.
     pub fn refuse_for_now(&mut self, now: u64, out: &mut Vec<u8>) {
-        self.refuse(now, Refused::new(503, protocol::errors::OVERLOAD), out);
+        self.refuse(now, Refused::new(503, protocol::errors::OVERLOAD), false, out);
     }
 
     /// Says that the client takes too long to send what it has begun. Nothing is read after that.
     pub fn time_out(&mut self, now: u64, out: &mut Vec<u8>) {
-        self.refuse(now, Refused::new(408, "the request comes too slowly"), out);
+        self.refuse(now, Refused::new(408, "the request comes too slowly"), false, out);
     }
 
     /// Says why a connection is not served. Nothing is read after that.
     pub fn turn_away(&mut self, now: u64, connections_max: usize, out: &mut Vec<u8>) {
         let text = format!("too many connections: the limit is {connections_max}");
-        self.refuse(now, Refused::new(503, text), out);
+        self.refuse(now, Refused::new(503, text), false, out);
     }
 
-    fn refuse(&mut self, now: u64, refused: Refused, out: &mut Vec<u8>) {
+    fn refuse(&mut self, now: u64, refused: Refused, head_only: bool, out: &mut Vec<u8>) {
         self.closing = true;
         self.set_time(now);
-        let connection =
-            Connection { is_http11: true, keep_alive: false, head_only: false, ..self.connection };
+        let connection = Connection { is_http11: true, keep_alive: false, head_only, ..self.connection };
         Fault::from(refused).write(connection, out);
     }
 
@@ -199,7 +222,6 @@ impl Session {
         self.closing = !head.keep_alive;
         self.connection.is_http11 = head.is_http11;
         self.connection.keep_alive = head.keep_alive;
-        self.connection.head_only = head.method == Method::Head;
         self.asked = Asked::Nothing;
     }
 
@@ -220,9 +242,8 @@ impl Session {
             self.not_allowed(&route, out);
             return Ok(Incoming::Answered);
         }
-        if !matches!(route, Route::Root | Route::Ping) && is_foreign(head) {
-            return Err(Fault::new(403, "the request comes from a page of another site"));
-        }
+        // Its links are to be followed, and it holds nothing of a client's.
+        self.connection.sandboxed &= route != Route::Root;
         let query = Query::parse(&query)?;
         let (request, asked) = match route {
             Route::Root => {
@@ -241,7 +262,10 @@ impl Session {
             Route::Ready => return Ok(Incoming::Question(Question::Ready)),
             Route::Stats => return Ok(Incoming::Question(Question::Stats)),
             Route::Metrics => return Ok(Incoming::Question(Question::Metrics)),
-            Route::Admin(page) => return self.on_admin(&page, head.method, &body, out),
+            Route::Admin(page) => {
+                admin::check_content_type(head)?;
+                return self.on_admin(&page, head.method, &body, out);
+            }
             Route::Object(place, key) => {
                 let (request, asked) = object::request(place, Some(key), head, &query, body)?;
                 (request, Asked::Object(asked))

@@ -5,6 +5,9 @@ use super::date::DATE_LEN;
 /// Who answers, as `Server` says.
 const SERVER: &str = "Annulet";
 
+/// What keeps a browser from running an answer as a page of this host: without these a stored HTML object could write.
+const SANDBOX: &[u8] = b"Content-Security-Policy: sandbox\r\nX-Content-Type-Options: nosniff\r\n";
+
 /// What answers have to know of their request and their connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
@@ -14,6 +17,8 @@ pub struct Connection {
     pub keep_alive: bool,
     /// Whether the client asked for the head only.
     pub head_only: bool,
+    /// Whether a browser is to run nothing that the answer holds, and to give it no origin.
+    pub sandboxed: bool,
     /// The time, as a header has it.
     pub date: [u8; DATE_LEN],
 }
@@ -42,13 +47,21 @@ impl<'a> Answer<'a> {
             (true, false) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
             (false, _) => out.extend_from_slice(b"Connection: close\r\n"),
         }
+        if connection.sandboxed {
+            out.extend_from_slice(SANDBOX);
+        }
         Answer { out, connection }
     }
 
     /// Begins the head of a part of a multipart body. It ends with [`Answer::empty`]; the value comes after it.
     pub fn part(out: &'a mut Vec<u8>) -> Answer<'a> {
-        let connection =
-            Connection { is_http11: true, keep_alive: true, head_only: false, date: [b' '; DATE_LEN] };
+        let connection = Connection {
+            is_http11: true,
+            keep_alive: true,
+            head_only: false,
+            sandboxed: false,
+            date: [b' '; DATE_LEN],
+        };
         Answer { out, connection }
     }
 

@@ -72,6 +72,18 @@ impl Reader {
     /// # Errors
     /// [`Refused`] if it cannot be one. The connection has to end then.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Progress, Refused> {
+        self.next_if(input, |_| Ok(()))
+    }
+
+    /// The same, but `admit` is asked once for each head, before anything of the body is read.
+    ///
+    /// # Errors
+    /// [`Refused`] as well if `admit` says so.
+    pub fn next_if(
+        &mut self,
+        input: &mut BytesMut,
+        admit: impl FnOnce(&Head) -> Result<(), Refused>,
+    ) -> Result<Progress, Refused> {
         if let State::Head(looked) = self.state {
             let Some(end) = find_end(input, looked) else {
                 return self.wait_for_head(input);
@@ -80,6 +92,8 @@ impl Reader {
                 return Err(head_too_large(input));
             }
             let head = Head::parse(input.split_to(end).freeze())?;
+            admit(&head)?;
+
             // Most requests have no body, and those that have one mostly have it in the same packet.
             match head.framing {
                 Framing::Length(0) => {

@@ -5,7 +5,7 @@ use super::chart::{Chart, svg};
 use super::{figures, page};
 use crate::Error;
 use crate::Results;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -48,14 +48,19 @@ impl Browser {
         })
     }
 
-    /// Runs it without a window on a page, with these options besides; what it prints.
+    /// Runs it without a window on the page of a file, with these options besides; what it prints.
     pub fn run(&self, page: &Path, options: &[String]) -> Result<Vec<u8>, Error> {
-        let profile = Scratch::new()?;
         let page = fs::canonicalize(page).map_err(Error::file(page))?;
-        let said = profile.0.join("output");
-        let output = fs::File::create(&said).map_err(Error::file(&said))?;
         let mut url = OsString::from("file://");
         url.push(page);
+        self.open(url, options)
+    }
+
+    /// The same on the page at an address.
+    pub fn open(&self, url: impl AsRef<OsStr>, options: &[String]) -> Result<Vec<u8>, Error> {
+        let profile = Scratch::new()?;
+        let said = profile.0.join("output");
+        let output = fs::File::create(&said).map_err(Error::file(&said))?;
         let mut child = Command::new(&self.0)
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"])
             .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])

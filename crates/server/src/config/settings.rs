@@ -7,6 +7,7 @@ use engine::compression::ZSTD_LEVELS;
 use engine::{Codec, CompressAt, Durability};
 use kv::ReadForm;
 use node::Turns;
+use node::http::HostName;
 use node::layout::SHARDS_MAX;
 use node::store::TypeBackends;
 use ring::RingSize;
@@ -74,6 +75,14 @@ pub const SETTINGS: &[Setting] = &[
         help: "Where HTTP is served: /ping and /stats",
         set: |config, text| address(text).map(|address| config.http_listen = address),
         show: |config| config.http_listen.to_string(),
+    },
+    Setting {
+        name: "http_host",
+        flag: "http-host",
+        value_name: "NAME,...",
+        help: "More names of this node in HTTP's Host header, for browsers, and for proxies before a loopback address",
+        set: |config, text| host_names(text).map(|names| config.http_hosts = names),
+        show: |config| config.http_hosts.iter().map(HostName::to_string).collect::<Vec<_>>().join(","),
     },
     Setting {
         name: "name",
@@ -550,6 +559,17 @@ fn show_path(path: Option<&PathBuf>) -> String {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("{text:?} is not an address and a port, such as 127.0.0.1:8087"))
+}
+
+/// Names of hosts with commas between; IPv6 with or without brackets.
+fn host_names(text: &str) -> Result<Vec<HostName>, String> {
+    let name = |text: &str| {
+        let address = text.parse().ok().map(HostName::address);
+        address.or_else(|| HostName::read(text.as_bytes())).ok_or_else(|| {
+            format!("{text:?} is not the name of a host, without a port, such as db.example.com")
+        })
+    };
+    text.split(',').filter(|text| !text.is_empty()).map(name).collect()
 }
 
 fn number(text: &str, min: usize, max: usize) -> Result<usize, String> {

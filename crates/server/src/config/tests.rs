@@ -45,6 +45,9 @@ fn flags_are_over_the_environment_over_the_file_over_defaults() {
 #[test]
 fn every_setting_is_read_from_what_it_shows() {
     let config = Config {
+        http_hosts: ["db.example.com", "[fd00::1]", "10.0.0.1"]
+            .map(|name| HostName::read(name.as_bytes()).unwrap())
+            .to_vec(),
         ring_size: Some(RingSize::default()),
         shards: Some(3),
         backend: Some(Kind::Bitcask),
@@ -73,7 +76,8 @@ fn every_setting_is_read_from_what_it_shows() {
 fn what_is_wrong_is_refused_where_it_stands() {
     assert_eq!(
         refused(&[], &[], "name = 'a@b'\n\nsharts = 3\n"),
-        "a.toml:3: unknown key \"sharts\"; the keys are data, pb_listen, http_listen, name, ring_size, shards, \
+        "a.toml:3: unknown key \"sharts\"; the keys are data, pb_listen, http_listen, http_host, name, \
+         ring_size, shards, \
          backend, type_backends, durability, sync_interval, read_form, delete_mode, anti_entropy, tree_rebuild, \
          tree_rebuild_check, tree_rebuild_turns, compression, compress_at, zstd_level, memory, memtable, block_cache, \
          space_target, disk_reserve, scrub_period, waste_retention, backup_dir, connections_max, \
@@ -93,6 +97,10 @@ fn what_is_wrong_is_refused_where_it_stands() {
     );
     for (name, text) in [
         ("pb_listen", "8087"),
+        ("http_host", "db.example.com:8098"),
+        ("http_host", "http://db.example.com"),
+        ("http_host", "a b"),
+        ("http_host", "[::1"),
         ("name", "annulet"),
         ("name", "a b@c"),
         ("sync_interval", "5"),
