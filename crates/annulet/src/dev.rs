@@ -3,7 +3,8 @@
 //! Each node is a process of this same program with the flags of `serve`. Nodes whose folders are all new found a cluster together; a
 //! new one beside others that have data joins theirs. A thread for each reads what it prints:
 //! the end of its banner says that it serves, the end of its output that it is gone. One that has left the cluster ends well,
-//! and the others go on. When one fails, or a signal comes, all are told to stop; a second signal kills them. Each has a pipe
+//! and the others go on. When one fails, or a signal comes, all are told to stop; a second signal kills them, but SIGHUP, which comes
+//! twice where a terminal is closed. Each has a pipe
 //! from this process as its input and stops when that ends: so none is left behind, however this process ends.
 
 use crate::admin;
@@ -11,7 +12,7 @@ use crate::failure::{FAILED, Failure, UNUSABLE};
 use crate::log;
 use crate::serve::STOP_WITH_INPUT;
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -148,11 +149,14 @@ enum Event {
     Over(usize),
     /// This process was told to stop.
     Signal,
+    /// Its terminal is gone.
+    HangUp,
 }
 
 fn listen_to_signals(tell: Sender<Event>) -> Result<(), Failure> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    std::thread::spawn(move || signals.forever().try_for_each(|_| tell.send(Event::Signal)));
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGHUP])?;
+    let event = |signal| if signal == SIGHUP { Event::HangUp } else { Event::Signal };
+    std::thread::spawn(move || signals.forever().try_for_each(|signal| tell.send(event(signal))));
     Ok(())
 }
 
@@ -247,8 +251,9 @@ impl Cluster<'_> {
                         self.signal_all(Signal::TERM);
                     }
                 }
-                Event::Signal => {
-                    self.signal_all(if stopping { Signal::KILL } else { Signal::TERM });
+                event @ (Event::Signal | Event::HangUp) => {
+                    let is_urgent = stopping && matches!(event, Event::Signal);
+                    self.signal_all(if is_urgent { Signal::KILL } else { Signal::TERM });
                     // A terminal's Ctrl-C reaches the nodes too, and one may have been quicker.
                     died = died.filter(|what| !what.ends_with("(exit status: 0)"));
                     stopping = true;

@@ -14,6 +14,7 @@ mod kv;
 mod log;
 mod repair;
 mod serve;
+mod signals;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;

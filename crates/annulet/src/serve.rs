@@ -3,6 +3,7 @@
 use crate::VERSION;
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use crate::log;
+use crate::signals;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use rustix::process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit};
 use server::config::{Config, Loaded, Origin, SETTINGS, Setting};
@@ -40,7 +41,11 @@ impl clap::Args for Args {
                     default => format!("{} [default: {default}]", setting.help),
                 },
             };
-            Arg::new(setting.name).long(setting.flag).value_name(setting.value_name).help(help)
+            let arg = Arg::new(setting.name).long(setting.flag).value_name(setting.value_name).help(help);
+            match setting.value_alone() {
+                Some(word) => arg.num_args(0..=1).require_equals(true).default_missing_value(word),
+                None => arg,
+            }
         };
         let stop = Arg::new(STOP_WITH_INPUT).long(STOP_WITH_INPUT).action(ArgAction::SetTrue);
         let stop =
@@ -75,6 +80,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             Failure::new(code, error.to_string())
         })?;
     log::start()?;
+    signals::start()?;
     for variable in &loaded.unknown_variables {
         tracing::warn!("{variable} is set, and means nothing to this program");
     }

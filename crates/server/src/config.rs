@@ -83,6 +83,8 @@ pub struct Config {
     pub http_listen: SocketAddr,
     /// Names of the node in HTTP's `Host` header, beside its addresses.
     pub http_hosts: Vec<HostName>,
+    /// Whether it is meant that clients beyond this machine are not authenticated.
+    pub insecure: bool,
     /// The node's name, as `name@host`.
     pub name: String,
     /// Partitions of the ring of a new data folder; an existing one must agree. `None`: what is there, or the
@@ -160,6 +162,7 @@ impl Default for Config {
             pb_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8087)),
             http_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8098)),
             http_hosts: Vec::new(),
+            insecure: false,
             name: "annulet@127.0.0.1".to_owned(),
             ring_size: None,
             shards: None,

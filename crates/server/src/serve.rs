@@ -113,6 +113,9 @@ pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<()
         http: address_of(&http_listeners[0], config.http_listen)?,
         peers: address_of_peers,
     };
+    if !config.insecure {
+        warn_of_strangers(&addresses);
+    }
     let hosts = HostNames::new(&[addresses.http], &config.http_hosts);
     let common = common(&config, (layout, founding), owner, (&part, tls), membership, hosts)?;
     let (stop, stopped) = watch::channel(false);
@@ -496,6 +499,18 @@ fn shards_default() -> u16 {
     u16::try_from(cores.saturating_sub(1).max(1))
         .unwrap_or(node::layout::SHARDS_MAX)
         .min(node::layout::SHARDS_MAX)
+}
+
+/// Says so where clients of other machines are served, whoever they are.
+fn warn_of_strangers(addresses: &Addresses) {
+    for (protocol, address) in [("protocol buffers", addresses.pb), ("HTTP", addresses.http)] {
+        if !address.ip().to_canonical().is_loopback() {
+            tracing::warn!(
+                "{protocol} at {address}: nobody is authenticated, whoever reaches this address can read, write and \
+                 administer; the option --insecure says that this is meant, and a later version needs it"
+            );
+        }
+    }
 }
 
 fn address_of(listener: &TcpListener, asked: SocketAddr) -> Result<SocketAddr, Error> {

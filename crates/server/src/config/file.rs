@@ -26,6 +26,7 @@ fn text_of(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
+        DeValue::Boolean(flag) => Some(flag.to_string()),
         _ => None,
     }
 }

@@ -85,6 +85,21 @@ pub const SETTINGS: &[Setting] = &[
         show: |config| config.http_hosts.iter().map(HostName::to_string).collect::<Vec<_>>().join(","),
     },
     Setting {
+        name: "insecure",
+        flag: "insecure",
+        value_name: "on|off",
+        help: "Serve clients beyond this machine without a warning, though nobody is authenticated; a later version needs it for that",
+        set: |config, text| {
+            config.insecure = match text {
+                "on" | "true" => true,
+                "off" | "false" => false,
+                _ => return Err(format!("{text:?} is none of on, off")),
+            };
+            Ok(())
+        },
+        show: |config| if config.insecure { "on".to_owned() } else { "off".to_owned() },
+    },
+    Setting {
         name: "name",
         flag: "name",
         value_name: "NAME@HOST",
@@ -522,6 +537,11 @@ impl Setting {
     /// The setting of this name.
     pub fn named(name: &str) -> Option<&'static Setting> {
         SETTINGS.iter().find(|setting| setting.name == name)
+    }
+
+    /// The value of its flag without a value, if it may come so.
+    pub fn value_alone(&self) -> Option<&'static str> {
+        (self.name == "insecure").then_some("on")
     }
 
     /// The value that `config` has, as text.

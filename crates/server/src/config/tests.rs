@@ -48,6 +48,7 @@ fn every_setting_is_read_from_what_it_shows() {
         http_hosts: ["db.example.com", "[fd00::1]", "10.0.0.1"]
             .map(|name| HostName::read(name.as_bytes()).unwrap())
             .to_vec(),
+        insecure: true,
         ring_size: Some(RingSize::default()),
         shards: Some(3),
         backend: Some(Kind::Bitcask),
@@ -76,7 +77,7 @@ fn every_setting_is_read_from_what_it_shows() {
 fn what_is_wrong_is_refused_where_it_stands() {
     assert_eq!(
         refused(&[], &[], "name = 'a@b'\n\nsharts = 3\n"),
-        "a.toml:3: unknown key \"sharts\"; the keys are data, pb_listen, http_listen, http_host, name, \
+        "a.toml:3: unknown key \"sharts\"; the keys are data, pb_listen, http_listen, http_host, insecure, name, \
          ring_size, shards, \
          backend, type_backends, durability, sync_interval, read_form, delete_mode, anti_entropy, tree_rebuild, \
          tree_rebuild_check, tree_rebuild_turns, compression, compress_at, zstd_level, memory, memtable, block_cache, \
@@ -85,6 +86,7 @@ fn what_is_wrong_is_refused_where_it_stands() {
     );
     assert_eq!(refused(&[], &[], "\nshards = 0"), "a.toml:2: shards: \"0\" is not a number from 1 to 256");
     assert_eq!(refused(&[], &[], "shards = [3]"), "a.toml:1: shards must be a number or a text in quotes");
+    assert!(load(&[], &[], "insecure = true\n").unwrap().config.insecure);
     assert!(refused(&[], &[], "name = 'a@b'\nshards = \n").starts_with("a.toml:2: "));
     assert!(refused(&[], &[], "[server]\nshards = 3\n").starts_with("a.toml:1: unknown key \"server\""));
     assert!(refused(&[], &[], "shards = 1\nshards = 2\n").starts_with("a.toml:2: "));
@@ -101,6 +103,7 @@ fn what_is_wrong_is_refused_where_it_stands() {
         ("http_host", "http://db.example.com"),
         ("http_host", "a b"),
         ("http_host", "[::1"),
+        ("insecure", "yes"),
         ("name", "annulet"),
         ("name", "a b@c"),
         ("sync_interval", "5"),

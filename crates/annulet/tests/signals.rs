@@ -1,0 +1,113 @@
+//! Signals to a real node: none of them ends it uncleanly.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use common::nodes::{free_ports, until};
+use common::{Server, annulet};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Signals that a node goes on after.
+const IGNORED: [Signal; 11] = [
+    Signal::HUP,
+    Signal::USR1,
+    Signal::USR2,
+    Signal::PIPE,
+    Signal::ALARM,
+    Signal::VTALARM,
+    Signal::PROF,
+    Signal::IO,
+    Signal::POWER,
+    Signal::STKFLT,
+    Signal::XFSZ,
+];
+
+/// The first and the last signal of real time.
+const REAL_TIME: [i32; 2] = [34, 64];
+
+/// An address of this machine alone, with a port of the system's choice.
+const LOOPBACK: &str = "127.0.0.1:0";
+
+/// A node whose log goes to the file `log` of the folder.
+fn start(folder: &Path, pb: &str, args: &[&str]) -> Server {
+    let ports = ["serve", "--pb-listen", pb, "--http-listen", "127.0.0.1:0", "--shards", "1"];
+    let mut command = annulet(folder, &[&ports, args].concat());
+    Server::started(command.stderr(File::create(folder.join("log")).unwrap()))
+}
+
+fn log(folder: &Path) -> String {
+    std::fs::read_to_string(folder.join("log")).unwrap()
+}
+
+#[test]
+fn signals_are_ignored_or_stop_a_node_cleanly() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = start(folder.path(), LOOPBACK, &[]);
+    for signal in IGNORED {
+        server.signal(signal);
+        assert!(server.http_get("/ping").ends_with("OK"), "after {signal:?}");
+    }
+    for number in REAL_TIME {
+        // The shell knows them by their numbers alone.
+        let kill = format!("kill -{number} {}", server.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        assert!(server.http_get("/ping").ends_with("OK"), "after signal {number}");
+    }
+    until("a line in the log", || log(folder.path()).contains("the signal SIGHUP is ignored"));
+    for signal in [Signal::QUIT, Signal::XCPU, Signal::TERM, Signal::INT] {
+        server.signal(signal);
+        assert!(server.wait().success(), "{signal:?} stops it");
+        assert!(log(folder.path()).contains("stopped; all data is on disk"), "{}", log(folder.path()));
+        server = start(folder.path(), LOOPBACK, &[]);
+        assert!(server.banner.contains("stopped cleanly before"), "{signal:?}: {}", server.banner);
+    }
+    server.stop();
+}
+
+/// Whether a process has not taken a signal that was sent to it.
+fn is_pending(process: Pid, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();
+    let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
+    mask & (1 << (signal.as_raw() - 1)) != 0
+}
+
+#[test]
+fn a_hang_up_of_a_dev_stops_its_nodes_cleanly() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = free_ports().to_string();
+    let mut command = annulet(folder.path(), &["dev", "1", "--data", "dev", "--base-port", &base]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("annulet kv get")), "it serves");
+    // A shell and the system may both say that the terminal is gone: the second word comes while the node stops.
+    let dev = Pid::from_child(&child);
+    let text = std::fs::read_to_string(folder.path().join("dev/n1/pid")).unwrap();
+    let node = Pid::from_raw(text.trim().parse().unwrap()).unwrap();
+    kill_process(node, Signal::STOP).unwrap();
+    kill_process(dev, Signal::HUP).unwrap();
+    until("a stop", || is_pending(node, Signal::TERM));
+    kill_process(dev, Signal::HUP).unwrap();
+    until("a second hang-up", || !is_pending(dev, Signal::HUP));
+    kill_process(node, Signal::CONT).unwrap();
+    assert!(child.wait().unwrap().success());
+    let log = std::fs::read_to_string(folder.path().join("dev/n1/log")).unwrap();
+    assert!(log.contains("stopped; all data is on disk"), "{log}");
+}
+
+#[test]
+fn a_node_that_serves_others_says_that_nobody_is_authenticated() {
+    let warnings = |pb: &str, args: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        start(folder.path(), pb, args).stop();
+        log(folder.path()).matches("nobody is authenticated").count()
+    };
+    assert_eq!(warnings(LOOPBACK, &[]), 0);
+    assert_eq!(warnings("0.0.0.0:0", &[]), 1);
+    assert_eq!(warnings("0.0.0.0:0", &["--insecure=off"]), 1);
+    assert_eq!(warnings("0.0.0.0:0", &["--insecure"]), 0);
+}
