@@ -6,7 +6,8 @@
 //! 3. A folder or file for each kind of thing makes a [`kv::Request`] of a request and writes the answer: `object/`
 //!    for objects, `props`, `listing`, `index`, `query`, `fold`, `preflist`, `admin`, `root` for the list of what there is. `options` reads what queries have in common.
 //! 4. `guard` refuses what a page of another site has its reader send, by the node's names in `hosts`.
-//! 5. `fault` has Riak's statuses and sentences for what goes wrong.
+//! 5. `unbuilt` names the features of Riak whose routes are not built.
+//! 6. `fault` has Riak's statuses and sentences for what goes wrong.
 //!
 //! Invariants: requests are answered in their order, each once; a request that is well framed and wrong otherwise
 //! costs its client nothing but the answer. Sockets and timeouts belong to the server.
@@ -43,6 +44,9 @@ mod route;
 mod session;
 #[cfg(test)]
 mod tests;
+mod unbuilt;
+#[cfg(test)]
+mod unbuilt_tests;
 
 pub use admin::{BackupPage, ClusterPage, PurgePage, TreesPage};
 pub use hosts::{HostName, HostNames};

@@ -10,6 +10,7 @@ use protocol::http::target::{decode, encode, segments};
 
 use super::admin::{ClusterPage, Page, TreesPage};
 use super::fold;
+use super::unbuilt::Unbuilt;
 
 /// The generation of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +64,10 @@ pub(super) enum Route {
     Metrics,
     /// A page for operators.
     Admin(Page),
+    /// A route of Riak that is not built.
+    Unbuilt(Unbuilt),
+    /// An index query with a number of terms that no query has, as Riak names it.
+    WrongTerms(&'static str),
 }
 
 /// What a path names; `None` if nothing.
@@ -93,7 +98,11 @@ pub(super) fn route(path: &Bytes) -> Result<Option<Route>, Refused> {
         },
         b"cachedtrees" | b"rangetrees" | b"siblings" | b"objectsizes" | b"objectstats" | b"tombs"
         | b"reap" | b"erase" | b"aaebucketlist" => Ok(fold::path(&first, rest)?.map(Route::Fold)),
-        _ => Ok(None),
+        _ => {
+            // A slash at the end is as none.
+            let has_more = rest.any(|segment| !segment.is_empty());
+            Ok(Unbuilt::of_path(&first, has_more).map(Route::Unbuilt))
+        }
     }
 }
 
@@ -157,12 +166,14 @@ fn buckets(
         Some(word) if word == "keys" => object_or_keys(place, rest),
         Some(word) if word == "index" => index(place, rest),
         Some(word) if word == "query" => Ok(only(Route::Query(place), rest)),
-        _ => Ok(None),
+        Some(word) => Ok(Unbuilt::of_bucket(&word).map(Route::Unbuilt)),
+        None => Ok(None),
     }
 }
 
 fn index(place: Place, mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused> {
-    let (Some(field), Some(first)) = (rest.next(), rest.next()) else { return Ok(None) };
+    let Some(field) = rest.next().filter(|field| !field.is_empty()) else { return Ok(None) };
+    let Some(first) = rest.next() else { return Ok(Some(Route::WrongTerms("{too_few_arguments,[]}"))) };
     // Where it came as a header's name, when it was written by HTTP, case was lost.
     let field = Bytes::from(decode(&field)?.to_ascii_lowercase());
     let first = decode(&first)?;
@@ -170,7 +181,8 @@ fn index(place: Place, mut rest: impl Iterator<Item = Bytes>) -> Result<Option<R
         None => Terms::Exact(first),
         Some(last) => Terms::Range(first, decode(&last)?),
     };
-    Ok(only(Route::Index(place, field, terms), rest))
+    let too_many = Route::WrongTerms("too_many_arguments");
+    Ok(only(Route::Index(place, field, terms), rest).or(Some(too_many)))
 }
 
 fn object_or_keys(place: Place, mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused> {
@@ -183,9 +195,12 @@ fn object_or_keys(place: Place, mut rest: impl Iterator<Item = Bytes>) -> Result
             match rest.next() {
                 None => Some(Route::Object(place, key)),
                 Some(word) if word == "preflist" && place.form != Form::Riak => {
-                    only(Route::Preflist(place, key), rest)
+                    let link_walk = Route::Unbuilt(Unbuilt::LinkWalking);
+                    only(Route::Preflist(place, key), rest).or(Some(link_walk))
                 }
-                Some(_) => None,
+                // A slash at the end is no link to follow.
+                Some(word) if word.is_empty() && rest.next().is_none() => None,
+                Some(_) => Some(Route::Unbuilt(Unbuilt::LinkWalking)),
             }
         }
     })
@@ -300,8 +315,46 @@ mod tests {
         assert_eq!(named("/buckets/b/index/$bucket/_"), of(Form::Buckets, "default", "$bucket", all));
         let query = Some(Route::Query(place(Form::Types, "t", "b")));
         assert_eq!(named("/types/t/buckets/b/query"), query);
-        for path in ["/buckets/b/index", "/buckets/b/index/f_bin", "/buckets/b/index/f_bin/1/2/3"] {
-            assert_eq!(named(path), None, "{path}");
+        assert_eq!(named("/buckets/b/index"), None);
+        assert_eq!(named("/buckets/b/index/f_bin"), Some(Route::WrongTerms("{too_few_arguments,[]}")));
+        let too_many = Some(Route::WrongTerms("too_many_arguments"));
+        assert_eq!(named("/types/t/buckets/b/index/f_bin/1/2/3"), too_many);
+    }
+
+    #[test]
+    fn routes_that_are_not_built_name_their_feature() {
+        for (path, feature) in [
+            ("/mapred", Unbuilt::MapReduce),
+            ("/mapred/", Unbuilt::MapReduce),
+            ("/types/t/buckets/b/datatypes", Unbuilt::DataTypes),
+            ("/types/t/buckets/b/datatypes/k", Unbuilt::DataTypes),
+            ("/buckets/b/datatypes/k", Unbuilt::DataTypes),
+            ("/buckets/b/counters/k", Unbuilt::Counters),
+            ("/types/t/buckets/b/counters/k", Unbuilt::Counters),
+            ("/buckets/b/keys/k/_,_,_", Unbuilt::LinkWalking),
+            ("/buckets/b/keys/k/b,t,1/_,_,0/", Unbuilt::LinkWalking),
+            ("/types/t/buckets/b/keys/k/b,_,1", Unbuilt::LinkWalking),
+            ("/riak/b/k/_,_,_", Unbuilt::LinkWalking),
+            ("/riak/b/k/preflist", Unbuilt::LinkWalking),
+            ("/buckets/b/keys/k/preflist/x", Unbuilt::LinkWalking),
+            ("/buckets/b/keys/k/%zz", Unbuilt::LinkWalking),
+            ("/search/query/i", Unbuilt::Search),
+            ("/search/index", Unbuilt::Search),
+            ("/search/schema/s", Unbuilt::Search),
+            ("/solr/i/select", Unbuilt::Search),
+            ("/internal_solr/i/select", Unbuilt::Search),
+            ("/queuename/q", Unbuilt::ReplicationQueues),
+            ("/membership_request", Unbuilt::ReplicationQueues),
+            ("/rangerepl/types/t/buckets/b/queuename/q", Unbuilt::ReplicationQueues),
+            ("/rangerepair/buckets/b", Unbuilt::RangeRepair),
+            ("/riak-repl/stats", Unbuilt::Replication),
+            ("/rtq/b/k", Unbuilt::Replication),
+            ("/ctl", Unbuilt::ControlApi),
+            ("/luwak", Unbuilt::LargeFiles),
+            ("/luwak/k", Unbuilt::LargeFiles),
+            ("/ts/v1/tables/t/keys", Unbuilt::TimeSeries),
+        ] {
+            assert_eq!(named(path), Some(Route::Unbuilt(feature)), "{path}");
         }
     }
 
@@ -312,10 +365,13 @@ mod tests {
             "/x",
             "/ping/",
             "/buckets/b/x/k",
-            "/buckets/b/keys/k/x",
-            "/buckets/b/keys/k/preflist/",
-            "/riak/b/k/preflist",
+            "/buckets/b",
+            "/buckets/b/keys/k/",
+            "/mapred/x",
+            "/mapredx",
+            "/ctl/x",
             "/types/t",
+            "/types/t/datatypes/k",
             "/riak/b/k/",
             "/admin",
             "/types/t/props/x",

@@ -238,6 +238,11 @@ impl Session {
         }
         let (path, query) = target::split(&head.target());
         let route = route(&path)?.ok_or(Fault::new(404, "not found"))?;
+        match route {
+            Route::Unbuilt(feature) => return Err(Fault::new(501, feature.sentence())),
+            Route::WrongTerms(what) => return Err(Fault::bad(format!("Invalid query: {what}"))),
+            _ => {}
+        }
         if !allowed(&route).contains(&head.method) {
             self.not_allowed(&route, out);
             return Ok(Incoming::Answered);
@@ -304,6 +309,7 @@ impl Session {
                 let (request, asked) = props::of_type(name, head.method, &body)?;
                 (request, Asked::Props(asked))
             }
+            Route::Unbuilt(_) | Route::WrongTerms(_) => unreachable!("answered above"),
         };
         self.asked = asked;
         Ok(Incoming::Request(request))
@@ -376,6 +382,7 @@ fn allowed(route: &Route) -> &'static [Method] {
         Route::Props(_) => &[Method::Get, Method::Head, Method::Put, Method::Delete],
         Route::TypeProps(_) => &[Method::Get, Method::Head, Method::Put],
         Route::Query(_) => &[Method::Post],
+        Route::Unbuilt(_) | Route::WrongTerms(_) => &[],
         Route::Buckets(_) | Route::Index(..) | Route::Fold(_) => &[Method::Get],
         Route::Keys(place) if place.form == Form::Riak => &[Method::Get, Method::Put, Method::Post],
         Route::Object(..) => &[Method::Get, Method::Head, Method::Put, Method::Post, Method::Delete],
