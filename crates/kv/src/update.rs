@@ -57,10 +57,12 @@ impl Update {
     /// Plans `put` over `existing`.
     pub fn plan(
         existing: Option<Head>,
-        put: object::Put,
+        mut put: object::Put,
         is_primary: bool,
         turn: &mut Turn<'_>,
     ) -> Result<Update, Error> {
+        // Before the tombstone that is being reaped: the stored one may be newer.
+        put.see_absent(existing.as_ref(), turn.wall.millis());
         let put = after_reaping(put, turn)?;
         let dot = (turn.next_dot)(is_primary)?;
         if existing.as_ref().is_some_and(|head| head.context().covers(dot)) {

@@ -12,7 +12,10 @@
 //! then exchange them forever. So [`crate::merge`] need not know the policy, an object holds at most one sibling of
 //! each actor, and readers of such a bucket are shown [`Head::newest`].
 //!
-//! A delete is the put of a tombstone.
+//! A delete is the put of a tombstone. A put without a context over a key that is absent to readers replaces the
+//! tombstones there ([`Put::see_absent`]): a client that deletes a key and stores it anew has one value, not a value
+//! beside a tombstone. The new context covers nothing that the stored one did not, so a value that another store
+//! accepted meanwhile stays.
 
 use bytes::Bytes;
 
@@ -53,6 +56,14 @@ impl Put {
         let context = context.or_else(|| existing.map(|head| head.context().clone()));
         let metadata = Metadata { deleted: true, last_modified, ..Metadata::default() };
         Put { context, metadata, value: Bytes::new() }
+    }
+
+    /// Takes a put without a context to have seen `existing` if each of its siblings is a tombstone or has ended by
+    /// then, in milliseconds since 1970. With a context, or beside a live sibling, the put stays as it is.
+    pub fn see_absent(&mut self, existing: Option<&Head>, now_ms: u64) {
+        if self.context.is_none() {
+            self.context = existing.filter(|head| head.is_gone(now_ms)).map(|head| head.context().clone());
+        }
     }
 }
 
@@ -146,11 +157,12 @@ impl UpdatePlan {
     }
 }
 
-/// Plans and finishes a write over an object whose values are at hand.
+/// Plans and finishes a write over an object whose values are at hand. No sibling is taken to have ended.
 ///
 /// # Errors
 /// Those of [`plan_update`].
-pub fn update(existing: Option<Object>, put: Put, dot: Dot, policy: Policy) -> Result<Object, Error> {
+pub fn update(existing: Option<Object>, mut put: Put, dot: Dot, policy: Policy) -> Result<Object, Error> {
+    put.see_absent(existing.as_ref().map(Object::head), 0);
     let plan = plan_update(existing.as_ref().map(Object::head), &put, dot, policy)?;
     let values: Vec<Bytes> =
         existing.iter().flat_map(|object| plan.kept().iter().map(|&at| object.value(at))).collect();

@@ -118,7 +118,11 @@ impl World {
 
     fn put(&mut self, client: usize, replica: usize, put: Put) {
         let dot = Dot::new(Actor(replica as u64 * 77), self.counters[replica]);
+        let is_gone =
+            self.replicas[replica].object.as_ref().is_some_and(|object| object.head().is_tombstone());
         let mut past = match &put.context {
+            // Over tombstones alone it counts as having seen what is there.
+            None if is_gone => self.replicas[replica].heard.clone(),
             None => Dots::new(),
             Some(_) if put.metadata.deleted && self.clients[client].0 != put.context => {
                 self.replicas[replica].heard.clone()

@@ -138,8 +138,37 @@ fn a_delete_is_a_tombstone_over_what_was_seen() {
 
     let again = write(Some(&gone), put(Some(gone.head().context()), "back", 4), A, 4, Policy::AllowMult);
     assert_eq!(values(&again), ["back"]);
-    let unaware = write(Some(&gone), put(None, "new", 4), A, 4, Policy::AllowMult);
-    assert_eq!(values(&unaware), ["-", "new"]);
+    let stale = put(Some(one.head().context()), "stale", 4);
+    assert_eq!(values(&write(Some(&gone), stale, A, 4, Policy::AllowMult)), ["-", "stale"]);
+}
+
+#[test]
+fn blind_put_replaces_tombstones_alone() {
+    let old = write(None, put(None, "old", 1), A, 1, Policy::AllowMult);
+    let delete = |at: &Object, time| Put::delete(Some(at.head()), None, time);
+    let gone = write(Some(&old), delete(&old, 2), A, 2, Policy::AllowMult);
+    let gone_elsewhere = write(Some(&old), delete(&old, 9), B, 1, Policy::AllowMult);
+    let both = merge(&gone, &gone_elsewhere).unwrap();
+    assert_eq!(values(&both), ["-", "-"]);
+
+    // Also where the tombstones are newer by their clock.
+    for policy in [Policy::AllowMult, Policy::Newest, Policy::LastWriteWins] {
+        for tombstones in [&gone, &both] {
+            let new = write(Some(tombstones), put(None, "new", 3), A, 3, policy);
+            assert_eq!(values(&new), ["new"], "{policy:?}");
+            assert_eq!(merge(&new, tombstones).unwrap(), new);
+        }
+    }
+
+    // A tombstone that this store had not seen, and a value that another store accepted meanwhile, stay.
+    let new = write(Some(&gone), put(None, "new", 3), A, 3, Policy::AllowMult);
+    assert_eq!(values(&merge(&new, &both).unwrap()), ["-", "new"]);
+    let meanwhile = write(Some(&old), put(None, "meanwhile", 3), B, 1, Policy::AllowMult);
+    assert_eq!(values(&merge(&new, &meanwhile).unwrap()), ["meanwhile", "new"]);
+    let with_live = merge(&gone, &meanwhile).unwrap();
+    assert_eq!(values(&with_live), ["-", "meanwhile"]);
+    let beside = write(Some(&with_live), put(None, "new", 3), A, 3, Policy::AllowMult);
+    assert_eq!(values(&beside), ["-", "meanwhile", "new"]);
 }
 
 #[test]

@@ -23,6 +23,11 @@ def use(binary, server, nodes=1):
     _node.update(binary=binary, server=server, nodes=nodes)
 
 
+def binary():
+    """The program that the tests are about."""
+    return _node["binary"]
+
+
 def _started(test, make):
     """What `make` makes of the binary and a folder, started; both end with the test."""
     folder = tempfile.TemporaryDirectory(prefix="annulet-client-")

@@ -225,6 +225,35 @@ fn a_delete_leaves_what_the_client_had_not_seen() {
 }
 
 #[test]
+fn blind_put_replaces_what_is_absent_to_readers() {
+    let mut node = Node::with_siblings();
+    written(node.put(put("k", "a")));
+    let seen = node.siblings("k").0;
+    // Two tombstones beside each other: the second delete goes by a context from before.
+    for context in [None, seen.clone()] {
+        let mut request = delete("k");
+        request.context = context;
+        assert_eq!(node.delete(request), Ok(Response::Deleted));
+    }
+    assert!(node.siblings("k").1.is_empty());
+    written(node.put(put("k", "b")));
+    assert_eq!(node.steps, [ReadHead, Write]);
+    assert_eq!(node.siblings("k").1, some(&["b"]));
+
+    // Beside a live sibling the tombstone stays, and so does it for a client that had seen something else.
+    let mut stale = delete("k");
+    stale.context = seen.clone();
+    assert_eq!(node.delete(stale), Ok(Response::Deleted));
+    written(node.put(put("k", "c")));
+    assert_eq!(node.siblings("k").1, [None, Some("b".into()), Some("c".into())]);
+    assert_eq!(node.delete(delete("k")), Ok(Response::Deleted));
+    let mut stale = put("k", "d");
+    stale.context = seen;
+    written(node.put(stale));
+    assert_eq!(node.siblings("k").1, [None, Some("d".into())]);
+}
+
+#[test]
 fn an_as_is_write_keeps_the_context_it_came_with() {
     let elsewhere: Context = [Dot::new(Actor(1), 5), Dot::new(Actor(2), 9)].into_iter().collect();
     let as_is = |value, context: &Context| {

@@ -125,13 +125,15 @@ fn run(mut node: Node, ops: Vec<(usize, usize, Op)>, keeps_siblings: bool) -> Re
             }
             Op::Put { blind } => {
                 let base = remembered(blind);
-                let value = format!("v{id}");
+                let (value, is_blind) = (format!("v{id}"), base.context.is_none());
                 let mut request = put(key, &value);
                 (request.context, request.returned) = (base.context, Return::Body);
                 let Ok(Response::Put { object: Some(returned), .. }) = node.put(request) else {
                     panic!("a put that answers no object");
                 };
-                let context_of_write = if keeps_siblings { base.seen } else { object.seen.clone() };
+                // A put without a context replaces what no reader is shown.
+                let sees_all = !keeps_siblings || (is_blind && object.is_absent(now_ms));
+                let context_of_write = if sees_all { object.seen.clone() } else { base.seen };
                 let ends_ms = node.props.expires_ms(Wall(node.wall)).unwrap_or(u64::MAX);
                 object.write(id, Some(value), ends_ms, &context_of_write);
                 prop_assert_eq!(values(&returned), object.visible(now_ms));
