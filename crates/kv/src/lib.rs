@@ -15,6 +15,7 @@
 //! Nothing here reads a clock, a store or a socket; everything that varies arrives in an event or a [`Turn`].
 
 pub mod aae;
+mod closest;
 pub mod condition;
 pub mod coverage;
 pub mod delete;
@@ -44,6 +45,7 @@ pub mod turn;
 mod update;
 pub mod version_clock;
 
+pub use closest::closest;
 pub use condition::{Conditions, Tags, Unmet, Validators};
 pub use coverage::{Coverage, Listed, Page, PageAsk};
 pub use delete::Delete;

@@ -14,6 +14,7 @@ mod clock;
 mod disk;
 mod jobs;
 mod output;
+mod link;
 mod rng;
 mod workers;
 
@@ -22,4 +23,5 @@ pub use clock::OsClock;
 pub use disk::{DiskCounters, DiskFigures, FILES_OPEN_MAX, OPS_MAX, OsDisk, Wake, files_max};
 pub use jobs::{JOBS_MAX, JobThreads, JobsEnded, lower_priority};
 pub use output::{Output, OutputFigures, STDERR, STDOUT, ignore_output_signals};
+pub use link::dangling_link;
 pub use rng::OsRng;

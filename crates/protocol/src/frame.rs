@@ -7,6 +7,8 @@
 //! Invariant: a length is only a claim. It is compared with a limit before anything else, and memory is
 //! asked for in steps of [`READ_STEP`], so a peer that claims much and sends little costs little.
 
+use std::borrow::Cow;
+
 use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
 
@@ -65,10 +67,17 @@ pub enum FrameError {
 
 impl FrameError {
     /// The text of the error answer due before the connection is closed, if one is.
-    pub fn reply(&self) -> Option<&'static str> {
+    pub fn reply(&self) -> Option<Cow<'static, str>> {
         match self {
             FrameError::Empty => None,
-            FrameError::TooLarge { .. } => Some("Invalid message packet, reason: invalid"),
+            // A limit of our own, which a client can pass: it is told how.
+            FrameError::TooLarge { len, max: FRAME_BEFORE_FIRST_MAX } if *len <= FRAME_MAX => {
+                Some(Cow::Owned(format!(
+                    "the first request of a connection has at most {FRAME_BEFORE_FIRST_MAX} bytes, and this one has {len}: \
+                 send a smaller one first, such as a ping"
+                )))
+            }
+            FrameError::TooLarge { .. } => Some(Cow::Borrowed("Invalid message packet, reason: invalid")),
         }
     }
 }
@@ -167,8 +176,12 @@ mod tests {
         assert_eq!(large.len(), 5);
         let mut hostile = BytesMut::from(&b"\x7f\xff\xff\xff\x01"[..]);
         let error = next_frame(&mut hostile, Limits::ESTABLISHED).unwrap_err();
-        assert_eq!(error.reply(), Some("Invalid message packet, reason: invalid"));
+        assert_eq!(error.reply().as_deref(), Some("Invalid message packet, reason: invalid"));
         assert!(hostile.capacity() < 2 * READ_STEP);
+        let mut first = BytesMut::from(&(FRAME_MAX as u32).to_be_bytes()[..]);
+        let error = next_frame(&mut first, Limits::BEFORE_FIRST).unwrap_err();
+        let text = error.reply().unwrap();
+        assert!(text.starts_with("the first request of a connection has at most 8388608 bytes"), "{text}");
     }
 
     #[test]

@@ -90,7 +90,7 @@ fn requests_are_read_as_the_node_read_them() {
             }
             Err(error) => {
                 let mut out = Vec::new();
-                response::error(&mut out, error.reply().unwrap());
+                response::error(&mut out, &error.reply().unwrap());
                 assert_eq!(out, frame_of(0, answers[0].1.as_ref().unwrap()), "{name}");
                 continue;
             }

@@ -37,8 +37,9 @@ pub const FILE_DEFAULT: &str = "annulet.toml";
 /// What the environment variables begin with.
 pub const VARIABLE_PREFIX: &str = "ANNULET_";
 
-/// Variables that are no options of a node: the file's name, the log's level, where the command line connects to.
-const OTHER_VARIABLES: [&str; 3] = ["CONFIG", "LOG", "ADDRESS"];
+/// Variables that are no options of a node: the file's name, the log's level, and which node the command line
+/// asks (the last two were its names in older versions).
+const OTHER_VARIABLES: [&str; 5] = ["CONFIG", "LOG", "NODE", "ADDRESS", "HTTP"];
 
 /// Connections at a time unless said otherwise: each costs a few kilobytes and a file descriptor, of which a
 /// process commonly may have 2^16 and more.
@@ -233,6 +234,13 @@ pub struct ConfigError {
     pub what: String,
 }
 
+/// The variable that may have been meant by one that is no option.
+pub fn variable_meant_by(variable: &str) -> Option<String> {
+    let name = variable.strip_prefix(VARIABLE_PREFIX)?;
+    let known = SETTINGS.iter().map(|setting| setting.name).chain(["config", "log", "node"]);
+    kv::closest(name, known).map(|meant| format!("{VARIABLE_PREFIX}{}", meant.to_ascii_uppercase()))
+}
+
 /// A configuration, and how it came about.
 #[derive(Clone, Debug)]
 pub struct Loaded {
@@ -269,7 +277,10 @@ impl Config {
         let named = variables.iter().find(|(name, _)| name == "CONFIG").map(|(_, path)| PathBuf::from(path));
         match file.map(Path::to_path_buf).or(named) {
             Some(path) => loaded.read_file(&path)?,
-            None if Path::new(FILE_DEFAULT).exists() => loaded.read_file(Path::new(FILE_DEFAULT))?,
+            // A link that leads nowhere was meant to be a file.
+            None if Path::new(FILE_DEFAULT).symlink_metadata().is_ok() => {
+                loaded.read_file(Path::new(FILE_DEFAULT))?;
+            }
             None => {}
         }
         for (name, text) in variables {
@@ -306,7 +317,7 @@ impl Loaded {
     fn read_file(&mut self, path: &Path) -> Result<(), ConfigError> {
         let failed = |error: std::io::Error| ConfigError {
             place: path.display().to_string(),
-            what: error.to_string(),
+            what: os::dangling_link(path).unwrap_or_else(|| error.to_string()),
         };
         let text = std::fs::read_to_string(path).map_err(failed)?;
         self.read_text(&text, path)

@@ -13,7 +13,7 @@ use crate::pb::{hang_up, send};
 use crate::purge::Purges;
 use crate::stats::Stats;
 use crate::trees::NodeTrees;
-use node::http::{HostNames, Incoming, Question, Session};
+use node::http::{ClusterPage, HostNames, Incoming, Question, Session};
 use protocol::http::Waits;
 use std::future::Future;
 use std::io;
@@ -136,7 +136,12 @@ async fn converse(
             Incoming::Question(Question::Ready) => {
                 tell(&wide.membership.ready(about.stopping()), &mut session, &mut out);
             }
-            Incoming::Question(question) => answer(question, &mut session, wide, &mut out).await,
+            Incoming::Question(question) => {
+                if let Question::Cluster(ClusterPage::Plan | ClusterPage::Stage, _) = &question {
+                    local.note_n_val_max();
+                }
+                answer(question, &mut session, wide, &mut out).await;
+            }
             Incoming::Request(request) => {
                 goes_with_others =
                     serve_request(request, &mut session, local, stream, &mut out, patience).await?;

@@ -40,4 +40,4 @@ mod trees;
 
 pub use config::Config;
 pub use error::Error;
-pub use serve::{Started, serve};
+pub use serve::{Started, serve, shards_default};

@@ -233,6 +233,12 @@ impl Local {
         self.wake();
     }
 
+    /// Notes the largest number of replicas of any bucket or type, before the membership is asked about the ring.
+    pub fn note_n_val_max(&self) {
+        let n_val = self.shard.borrow().n_vals().into_iter().max();
+        self.membership.note_n_val_max(n_val.unwrap_or_default());
+    }
+
     /// The links to other nodes.
     ///
     /// # Panics

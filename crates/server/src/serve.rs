@@ -70,6 +70,9 @@ pub struct Started {
 
 /// Runs a node until it is told to stop. Blocks. `on_started` is called once it serves.
 pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Error> {
+    if let Some(what) = os::dangling_link(&config.data) {
+        return Err(Error::Options("data", what));
+    }
     let cluster = config.cluster().map_err(|(name, what)| Error::Options(name, what))?;
     let tls = cluster.as_ref().map(|it| Tls::load(&it.ca, &it.cert, &it.key, &config.name)).transpose()?;
     let founding = find_founding(&config)?;
@@ -83,6 +86,9 @@ pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<()
     let (mut layout, owner) = find_layout(&config)?;
     let pb_listeners = listen(config.pb_listen, layout.shards.into())?;
     let http_listeners = listen(config.http_listen, layout.shards.into())?;
+    // Who asks for any port is told which: by the banner, and by the options in force that programs ask for.
+    config.pb_listen = address_of(&pb_listeners[0], config.pb_listen)?;
+    config.http_listen = address_of(&http_listeners[0], config.http_listen)?;
     let peers = cluster.as_ref().map(|it| listen(it.listen, 1)).transpose()?.map(|mut one| one.remove(0));
     let address_of_peers = peers.as_ref().map(|it| address_of(it, config.http_listen)).transpose()?;
     let (membership, inbox) = membership::queue(layout.shards);
@@ -109,8 +115,8 @@ pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<()
             .map_err(|cause| Error::Store { folder: config.data.clone(), cause })?;
     }
     let addresses = Addresses {
-        pb: address_of(&pb_listeners[0], config.pb_listen)?,
-        http: address_of(&http_listeners[0], config.http_listen)?,
+        pb: config.pb_listen,
+        http: config.http_listen,
         peers: address_of_peers,
     };
     if !config.insecure {
@@ -494,7 +500,7 @@ fn find_layout(config: &Config) -> Result<(Layout, Option<Owner>), Error> {
 
 /// One shard for each core but one, which is left to the disk and job threads and to the kernel:
 /// docs/decisions/0004-shards-and-runtimes.md has the figures.
-fn shards_default() -> u16 {
+pub fn shards_default() -> u16 {
     let cores = machine::cores();
     u16::try_from(cores.saturating_sub(1).max(1))
         .unwrap_or(node::layout::SHARDS_MAX)

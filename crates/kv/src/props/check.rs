@@ -30,12 +30,39 @@ impl BucketProps {
                 Err(reason) => errors.push((change.name(), reason)),
             }
         }
+        errors.extend(quorums_above_n_val(self, &props, changes));
         if props.last_write_wins && props.dvv_enabled {
             let text = "If last_write_wins is true, dvv_enabled must be false";
             errors.push(("dvv_enabled", Reason::Text(text.into())));
         }
         if errors.is_empty() { Ok(props) } else { Err(Error::InvalidProps(errors)) }
     }
+}
+
+/// A quorum above the number of copies would refuse every request: none may be changed to one. Riak takes it, and fails later,
+/// as both do where the number of copies becomes less than a quorum that there was.
+fn quorums_above_n_val(
+    before: &BucketProps,
+    after: &BucketProps,
+    changes: &[Prop],
+) -> Vec<(&'static str, Reason)> {
+    let quorums = |props: &BucketProps| {
+        let BucketProps { r, w, pr, pw, dw, rw, .. } = *props;
+        let confirms = Quorum::Exactly(props.node_confirms);
+        [("r", r), ("w", w), ("pr", pr), ("pw", pw), ("dw", dw), ("rw", rw), ("node_confirms", confirms)]
+    };
+    let n_val = after.n_val;
+    let above = |((name, quorum), (_, quorum_before))| match quorum {
+        Quorum::Exactly(count) if count > n_val && quorum != quorum_before => {
+            let is_changed = changes.iter().any(|change| change.name() == name);
+            let what = format!(
+                "{name} is {count}: it must be at most n_val, the number of copies, which is {n_val}"
+            );
+            is_changed.then_some((name, Reason::Text(what)))
+        }
+        _ => None,
+    };
+    quorums(after).into_iter().zip(quorums(before)).filter_map(above).collect()
 }
 
 /// Checks what cannot change once there are objects.
@@ -194,6 +221,34 @@ mod tests {
         }
         let same = [Prop::Consistent(false), Prop::WriteOnce(false), Prop::Datatype(None)];
         assert_eq!(BucketProps::default().with(&same), Ok(BucketProps::default()));
+    }
+
+    #[test]
+    fn quorums_are_at_most_n_val() {
+        let props = BucketProps::default();
+        let too_many =
+            |name: &str| format!("{name} is 4: it must be at most n_val, the number of copies, which is 3");
+        let four = Quorum::Exactly(4);
+        for change in [
+            Prop::R(four),
+            Prop::W(four),
+            Prop::Pr(four),
+            Prop::Pw(four),
+            Prop::Dw(four),
+            Prop::Rw(four),
+            Prop::NodeConfirms(4),
+        ] {
+            let name = change.name();
+            assert_eq!(only(change.clone(), &props, Subject::UntypedBucket), too_many(name));
+            let both = [change, Prop::NVal(4)];
+            assert!(props.with(&both).is_ok(), "with as many copies: {name}");
+        }
+        let all = props.with(&[Prop::W(Quorum::Exactly(3)), Prop::R(Quorum::All)]).unwrap();
+        assert!(all.with(&[Prop::NVal(2)]).is_ok(), "as in Riak, requests say what is wrong");
+        // What was stored by an older program keeps nobody from changing the rest.
+        let older = BucketProps { w: Quorum::Exactly(5), ..BucketProps::default() };
+        assert!(older.with(&[Prop::AllowMult(true), Prop::W(Quorum::Exactly(5))]).is_ok());
+        assert!(older.with(&[Prop::NVal(4)]).is_ok());
     }
 
     #[test]

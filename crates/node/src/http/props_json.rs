@@ -73,7 +73,11 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<Prop>, Option<Error>> {
                 let name = Prop::NAMES.iter().find(|known| **known == name.as_str());
                 wrong.push((*name.unwrap_or(&"props"), Reason::Word(word)));
             }
-            None => wrong.push(("props", Reason::Text(format!("{name} is no property")))),
+            None => {
+                let meant = kv::closest(name, Prop::NAMES.iter().copied());
+                let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+                wrong.push(("props", Reason::Text(format!("{name} is no property{meant}"))));
+            }
         }
     }
     if wrong.is_empty() { Ok(named) } else { Err(Some(Error::InvalidProps(wrong))) }
@@ -281,12 +285,14 @@ mod tests {
         for bad in ["", "{", "[]", "{\"props\":3}", "{}"] {
             assert_eq!(read(bad.as_bytes()), Err(None), "{bad}");
         }
-        let given =
-            body(r#"{"n_val":"three","allow_mult":"maybe","r":"some","x":1,"linkfun":{},"old_vclock":-1}"#);
+        let given = body(
+            r#"{"n_val":"three","allow_mult":"maybe","r":"some","x":1,"alow_mult":true,"linkfun":{},"old_vclock":-1}"#,
+        );
         let Err(Some(Error::InvalidProps(reasons))) = read(&given) else { panic!("all are wrong") };
         let told: Vec<String> = reasons.iter().map(|reason| format!("{reason:?}")).collect();
         let expected = [
             r#"("allow_mult", Word("not_boolean"))"#,
+            r#"("props", Text("alow_mult is no property; did you mean allow_mult?"))"#,
             r#"("linkfun", Word("not_a_function"))"#,
             r#"("n_val", Word("not_integer"))"#,
             r#"("old_vclock", Word("not_integer"))"#,

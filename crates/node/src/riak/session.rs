@@ -151,7 +151,7 @@ impl Session {
     fn on_frame_error(&mut self, error: FrameError, out: &mut Vec<u8>) -> Incoming {
         self.closing = true;
         if let Some(text) = error.reply() {
-            response::error(out, text);
+            response::error(out, &text);
         }
         Incoming::Close
     }

@@ -33,6 +33,8 @@ fn text_of(value: &DeValue<'_>) -> Option<String> {
 
 pub(super) fn unknown_key(key: &str, origin: &Origin) -> ConfigError {
     let known: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
-    let what = format!("unknown key {key:?}; the keys are {}", known.join(", "));
+    let meant = kv::closest(key, known.iter().copied());
+    let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+    let what = format!("unknown key {key:?}{meant}; the keys are {}", known.join(", "));
     ConfigError { place: origin.to_string(), what }
 }

@@ -72,7 +72,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "http_listen",
         flag: "http-listen",
         value_name: "ADDR:PORT",
-        help: "Where HTTP is served: /ping and /stats",
+        help: "Where HTTP is served, which is the whole API: objects and administration, and nobody is authenticated",
         set: |config, text| address(text).map(|address| config.http_listen = address),
         show: |config| config.http_listen.to_string(),
     },

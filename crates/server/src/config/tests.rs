@@ -77,7 +77,7 @@ fn every_setting_is_read_from_what_it_shows() {
 fn what_is_wrong_is_refused_where_it_stands() {
     assert_eq!(
         refused(&[], &[], "name = 'a@b'\n\nsharts = 3\n"),
-        "a.toml:3: unknown key \"sharts\"; the keys are data, pb_listen, http_listen, http_host, insecure, name, \
+        "a.toml:3: unknown key \"sharts\"; did you mean shards?; the keys are data, pb_listen, http_listen, http_host, insecure, name, \
          ring_size, shards, \
          backend, type_backends, durability, sync_interval, read_form, delete_mode, anti_entropy, tree_rebuild, \
          tree_rebuild_check, tree_rebuild_turns, compression, compress_at, zstd_level, memory, memtable, block_cache, \
@@ -260,6 +260,29 @@ fn a_file_that_was_asked_for_must_be_there() {
     assert!(error.to_string().starts_with("no/such.toml: No such file"), "{error}");
     let named = vec![(OsString::from("ANNULET_CONFIG"), OsString::from("no/other.toml"))];
     assert_eq!(Config::load(Vec::new(), named, None).unwrap_err().place, "no/other.toml");
+}
+
+#[test]
+fn slips_are_told_what_may_have_been_meant() {
+    let error = load(&[], &[], "ring-size = 8").unwrap_err().to_string();
+    assert!(
+        error.contains("unknown key \"ring-size\"; did you mean ring_size?; the keys are data, "),
+        "{error}"
+    );
+    let error = load(&[], &[], "colour = 8").unwrap_err().to_string();
+    assert!(error.contains("unknown key \"colour\"; the keys are data, "), "{error}");
+    let meant = |variable| super::variable_meant_by(variable);
+    assert_eq!(meant("ANNULET_SHARTS").as_deref(), Some("ANNULET_SHARDS"));
+    assert_eq!(meant("ANNULET_COLOUR"), None);
+}
+
+#[test]
+fn file_that_is_a_link_to_nowhere_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.toml");
+    std::os::unix::fs::symlink("gone.toml", &file).unwrap();
+    let error = Config::load(Vec::new(), Vec::new(), Some(&file)).unwrap_err().to_string();
+    assert!(error.ends_with("a.toml is a symbolic link to gone.toml, which does not exist"), "{error}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use ::membership::reporter::Progress;
 use node::{Epoch, Shard, ShardId, TransferStatus};
 use ring::{NodeId, RingVersion};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// One shard's place.
@@ -34,6 +34,8 @@ struct Place {
 /// All shards' places, and what connections want to know of the membership.
 pub struct Board {
     places: Box<[Place]>,
+    /// The largest number of replicas of any bucket or type, as of the last question about the ring; 0 before one.
+    n_val_max: AtomicU32,
     /// Whether this node is about to leave.
     pub is_leaving: AtomicBool,
     /// Whom this node reaches, which the thread puts down.
@@ -44,6 +46,7 @@ impl Board {
     pub fn new(shards: u16) -> Board {
         Board {
             places: (0..shards).map(|_| Place::default()).collect(),
+            n_val_max: AtomicU32::new(0),
             is_leaving: AtomicBool::new(false),
             reach: Mutex::default(),
         }
@@ -112,6 +115,16 @@ impl Board {
     pub fn n_vals(&self) -> BTreeSet<u32> {
         let of = |place: &Place| place.n_vals.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.places.iter().flat_map(of).collect()
+    }
+
+    /// Notes the largest number of replicas.
+    pub fn note_n_val_max(&self, n_val: u32) {
+        self.n_val_max.store(n_val, Ordering::Relaxed);
+    }
+
+    /// The largest number of replicas that was noted.
+    pub fn n_val_max(&self) -> Option<u32> {
+        Some(self.n_val_max.load(Ordering::Relaxed)).filter(|&n_val| n_val > 0)
     }
 
     /// Whom hints are kept for that hold up what this node is to drop.

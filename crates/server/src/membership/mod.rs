@@ -160,6 +160,11 @@ impl Handle {
         self.events.try_send(Event::Reported).ok();
     }
 
+    /// Notes the largest number of replicas of any bucket or type, for a question about the ring that follows.
+    pub fn note_n_val_max(&self, n_val: u32) {
+        self.board.note_n_val_max(n_val);
+    }
+
     /// Notes what can be seen of a shard, now and then.
     pub fn look(&self, id: ShardId, shard: &Shard) {
         if self.board.look(id, shard) {

@@ -1,17 +1,17 @@
 //! Operators' questions: what the nodes agree on, as JSON, and changes of it. `docs/api/admin.yaml` describes them.
 
 use super::board::Board;
-use super::limits;
 use super::reach::Reach;
+use super::{limits, n_vals};
 use ::membership::log::{Failed, Outcome};
-use ::membership::state::{Change, Command, Rejected, State};
+use ::membership::state::{Change, Command, Record, Rejected, State};
 use ::membership::{Input, Membership, NodeId};
 use base::Clock;
 use bytes::Bytes;
 use node::http::ClusterPage;
 use node::{Budget, TransferStatus};
 use os::OsClock;
-use ring::{RingSize, TARGET_N_DEFAULT};
+use ring::{MemberState, RingSize, TARGET_N_DEFAULT};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -110,7 +110,7 @@ impl Operators {
             None => Err(Answered::wrong(503, "this node has not heard what the cluster agrees on")),
             Some(state) => match page {
                 ClusterPage::Show => Err(Answered::ok(show(state, membership, &self.board))),
-                ClusterPage::Plan => Err(plan(state)),
+                ClusterPage::Plan => Err(plan(state, &self.board)),
                 ClusterPage::Join => Err(Answered::wrong(409, JOINS_AT_ITS_START)),
                 ClusterPage::Commit => commit(state),
                 ClusterPage::Transfers => Err(transfers(state, membership, &self.board)),
@@ -142,7 +142,14 @@ impl Operators {
     pub(super) fn answer(&mut self, token: u64, outcome: Outcome, membership: &Membership) {
         let Some(answer) = self.waiting.remove(&token) else { return };
         let answered = match outcome {
-            Ok(()) => Answered::ok(json!({ "version": membership.state().map(State::version) })),
+            Ok(()) => {
+                let state = membership.state();
+                let staged = state.filter(|state| state.has_staged());
+                Answered::ok(json!({
+                    "version": state.map(State::version),
+                    "warnings": staged.map(|state| warnings(state, &self.board)).unwrap_or_default(),
+                }))
+            }
             Err(Failed::Rejected(rejected @ Rejected::NotMember)) => Answered::wrong(404, rejected),
             Err(Failed::Rejected(rejected)) => Answered::wrong(409, rejected),
             Err(failed) => Answered::wrong(503, failed),
@@ -382,7 +389,28 @@ fn recover(membership: &Membership, body: &Bytes) -> (Answered, Option<Input>) {
     (Answered::ok(json!({ "epoch": log.epoch().number + 1 })), Some(Input::Recover { word }))
 }
 
-fn plan(state: &State) -> Answered {
+/// What an operator should think twice about, of a ring as it is to be when what is staged is carried out.
+fn warnings(state: &State, board: &Board) -> Vec<String> {
+    let stays = |node: &NodeId, record: &Record| match record.member.state {
+        MemberState::Leaving | MemberState::Exiting => false,
+        MemberState::Joining | MemberState::Valid | MemberState::Down => !matches!(
+            state.staged().get(node),
+            Some(Change::Leave | Change::Replace(_) | Change::ForceReplace(_) | Change::ForceRemove)
+        ),
+    };
+    let nodes = state.members().iter().filter(|(node, record)| stays(node, record)).count();
+    let n_val = board.n_val_max().or_else(|| n_vals::of(state).last().copied()).unwrap_or_default();
+    if nodes >= n_val as usize {
+        return Vec::new();
+    }
+    let count = if nodes == 1 { "1 node is".to_owned() } else { format!("{nodes} nodes are") };
+    vec![format!(
+        "{count} left, fewer than the {n_val} copies of the largest n_val: a node holds several copies of an object then, and they \
+         are lost together"
+    )]
+}
+
+fn plan(state: &State, board: &Board) -> Answered {
     let plan = match state.plan(TARGET_N_DEFAULT) {
         Ok(plan) => plan,
         Err(error) => return Answered::wrong(409, error),
@@ -406,6 +434,7 @@ fn plan(state: &State) -> Answered {
             "distinct": plan.copies.distinct_min,
         },
         "shortfalls": plan.shortfalls.len(),
+        "warnings": warnings(state, board),
         "parts": parts.collect::<Vec<_>>(),
     }))
 }
