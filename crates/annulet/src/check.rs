@@ -1,6 +1,7 @@
 //! `annulet check`: verifies a data folder that no node is using, and with `--repair` makes again what can be (`repair.rs`).
 
-use crate::failure::{FAILED, Failure, UNUSABLE};
+use crate::failure::{self, FAILED, Failure, UNUSABLE};
+use crate::plural::count;
 use crate::repair;
 use base::Clock;
 use clap::ValueHint;
@@ -38,6 +39,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let mut total = Summary::default();
+    failure::check_links(&args.dir)?;
     let left_out = left_out(&args.dir)?;
     let stores = stores(&args.dir)?;
     for store in &stores {
@@ -162,8 +164,4 @@ fn print_total(out: &mut impl Write, stores: usize, total: &Summary) -> io::Resu
             writeln!(out, "{}; {lost} without their value", count(places, "damaged place"))
         }
     }
-}
-
-fn count(number: u64, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

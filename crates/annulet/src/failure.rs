@@ -1,6 +1,8 @@
 //! Why a command ends without success: an exit code and one line for a person.
 
+use crate::terms;
 use std::io::{self, ErrorKind};
+use std::path::Path;
 
 /// It failed, or there is no such object.
 pub const FAILED: u8 = 1;
@@ -27,6 +29,11 @@ impl Failure {
     }
 }
 
+/// Refuses a path that is a symbolic link to nowhere, or leads over one.
+pub fn check_links(path: &Path) -> Result<(), Failure> {
+    os::dangling_link(path).map_or(Ok(()), |what| Err(Failure::new(UNUSABLE, what)))
+}
+
 /// Of standard input and output. A reader that has left (`annulet kv ls | head`) has what it wanted.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
@@ -39,6 +46,20 @@ impl From<io::Error> for Failure {
 
 impl From<client::Error> for Failure {
     fn from(error: client::Error) -> Failure {
-        Failure::new(FAILED, error.to_string())
+        match error {
+            client::Error::Server(answer) => Failure::new(FAILED, terms::explained(&answer)),
+            error => Failure::new(FAILED, error.to_string()),
+        }
     }
+}
+
+/// Why a node cannot be reached, and what to do about it.
+pub fn unreachable(address: &str, error: &io::Error) -> Failure {
+    let advice = match error.kind() {
+        ErrorKind::ConnectionRefused => {
+            "; no node listens there: `annulet serve` starts one, and --node or ANNULET_NODE names another"
+        }
+        _ => "",
+    };
+    Failure::new(FAILED, format!("cannot connect to {address}: {error}{advice}"))
 }

@@ -12,9 +12,12 @@ mod dev;
 mod failure;
 mod kv;
 mod log;
+mod plural;
+mod program;
 mod repair;
 mod serve;
 mod signals;
+mod terms;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -38,8 +41,7 @@ enum Command {
     /// a flag is over a variable, and a variable over the file.
     Serve(serve::Args),
     /// Read and write objects of a running node.
-    #[command(subcommand)]
-    Kv(kv::Command),
+    Kv(kv::Args),
     /// Verify every checksum of a data folder that no node is using; changes nothing unless it is told to repair.
     Check(check::Args),
     /// Run a cluster of several nodes on this machine, for trying things out. Ctrl-C stops them all.
@@ -60,7 +62,7 @@ fn main() -> ExitCode {
     let runs_nodes = matches!(command, Command::Serve(_) | Command::Dev(_));
     let done = match command {
         Command::Serve(args) => serve::run(&args),
-        Command::Kv(command) => kv::run(command),
+        Command::Kv(args) => kv::run(args.command),
         Command::Check(args) => check::run(&args),
         Command::Dev(args) => dev::run(&args),
         Command::Admin(args) => admin::run(&args),
@@ -78,4 +80,14 @@ fn main() -> ExitCode {
     }
     log::flush();
     ExitCode::from(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_fit_together() {
+        <Args as clap::CommandFactory>::command().debug_assert();
+    }
 }

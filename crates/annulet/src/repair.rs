@@ -2,6 +2,7 @@
 //! with a line a second that says how far it has come. One that was interrupted goes on where it was.
 
 use crate::failure::{FAILED, Failure, UNUSABLE};
+use crate::plural::count;
 use base::{Job, Progress};
 use engine::manifest;
 use engine::recovery::{RebuildProgress, repair_store};
@@ -96,7 +97,8 @@ pub fn repair(out: &mut impl Write, store: &Path, folder: &Path, options: &Optio
         some => format!("of {some} ranges of keys some may be lost"),
     };
     let (keys, segments) = (report.keys, report.segments);
-    writeln!(out, "repaired  {}: {keys} keys from {segments} segments; {ranges}", folder.display())?;
+    let (keys, segments) = (count(keys, "key"), count(segments, "segment"));
+    writeln!(out, "repaired  {}: {keys} from {segments}; {ranges}", folder.display())?;
     Ok(())
 }
 
@@ -149,7 +151,13 @@ fn tell(folder: &Path, progress: &RebuildProgress) -> io::Result<()> {
     let (entries, joined) = (progress.entries.load(Relaxed), progress.entries_joined.load(Relaxed));
     let mut err = io::stderr();
     match entries {
-        0 => writeln!(err, "{}: {read} of {segments} segments read", folder.display()),
-        _ => writeln!(err, "{}: {} % of {entries} heads sorted", folder.display(), of(joined, entries)),
+        0 => writeln!(err, "{}: {read} of {} read", folder.display(), count(segments, "segment")),
+        _ => writeln!(
+            err,
+            "{}: {} % of {} sorted",
+            folder.display(),
+            of(joined, entries),
+            count(entries, "head")
+        ),
     }
 }

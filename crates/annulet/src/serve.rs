@@ -2,18 +2,22 @@
 
 use crate::VERSION;
 use crate::failure::{FAILED, Failure, UNUSABLE};
-use crate::log;
 use crate::signals;
+use crate::{log, plural, program};
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use rustix::process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit};
 use server::config::{Config, Loaded, Origin, SETTINGS, Setting};
 use server::{Started, config};
 use std::fmt::Write as _;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::thread;
 
 const CONFIG: &str = "config";
+
+/// Has the banner show all options, not only those that are not at their defaults.
+const SHOW_OPTIONS: &str = "show-options";
 
 /// Has a node stop when its standard input ends: what holds the other end need not live to tell it.
 pub const STOP_WITH_INPUT: &str = "stop-with-input";
@@ -23,6 +27,7 @@ pub struct Args {
     flags: Vec<(&'static str, String)>,
     file: Option<PathBuf>,
     stops_with_input: bool,
+    shows_options: bool,
 }
 
 impl clap::Args for Args {
@@ -50,7 +55,9 @@ impl clap::Args for Args {
         let stop = Arg::new(STOP_WITH_INPUT).long(STOP_WITH_INPUT).action(ArgAction::SetTrue);
         let stop =
             stop.help("Stop, as at a signal, when the standard input ends: with whoever holds its other end");
-        command.args(SETTINGS.iter().map(flag)).arg(file).arg(stop)
+        let show = Arg::new(SHOW_OPTIONS).long(SHOW_OPTIONS).action(ArgAction::SetTrue);
+        let show = show.help("Show all options at the start, with where each comes from: else those that are not at their defaults");
+        command.args(SETTINGS.iter().map(flag)).arg(file).arg(stop).arg(show)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -63,7 +70,8 @@ impl FromArgMatches for Args {
         let given = |setting: &Setting| matches.get_one::<String>(setting.name).cloned();
         let flags = SETTINGS.iter().filter_map(|setting| Some((setting.name, given(setting)?))).collect();
         let stops_with_input = matches.get_flag(STOP_WITH_INPUT);
-        Ok(Args { flags, file: matches.get_one(CONFIG).cloned(), stops_with_input })
+        let shows_options = matches.get_flag(SHOW_OPTIONS);
+        Ok(Args { flags, file: matches.get_one(CONFIG).cloned(), stops_with_input, shows_options })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -82,18 +90,19 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     log::start()?;
     signals::start()?;
     for variable in &loaded.unknown_variables {
-        tracing::warn!("{variable} is set, and means nothing to this program");
+        let meant = config::variable_meant_by(variable).map(|meant| format!("; did you mean {meant}?"));
+        tracing::warn!("{variable} is set, and means nothing to this program{}", meant.unwrap_or_default());
     }
     raise_open_files();
     log::abort_on_panic();
     if args.stops_with_input {
         thread::spawn(stop_with_input);
     }
-    let config = loaded.config.clone();
+    let (config, shows_options) = (loaded.config.clone(), args.shows_options);
     server::serve(config, |started| {
         log_opening(started);
         // A node whose output nobody reads serves all the same.
-        log::print(&banner(&loaded, started));
+        log::print(&banner(&loaded, started, shows_options));
     })
     .map_err(|error| Failure::new(FAILED, error.to_string()))?;
     tracing::info!("stopped; all data is on disk");
@@ -136,42 +145,84 @@ fn log_opening(started: &Started) {
 }
 
 /// What a person wants to know of a node that has just started.
-fn banner(loaded: &Loaded, started: &Started) -> String {
-    let pb = started.pb.to_string();
+fn banner(loaded: &Loaded, started: &Started, shows_options: bool) -> String {
+    let program = program::name();
     let mut rows = vec![
-        ("protocol buffers", pb.clone()),
-        ("HTTP", format!("{}  (/ping, /stats)", started.http)),
+        ("protocol buffers", started.pb.to_string()),
+        ("HTTP", format!("{}  (objects, /stats, administration)", started.http)),
         ("data", format!("{}  ({})", absolute(started), opening(started))),
     ];
     if let Some(peers) = started.peers {
-        let nodes = if started.members == 1 { "node" } else { "nodes" };
-        rows.push(("peers", format!("{peers}  (a cluster of {} {nodes})", started.members)));
+        rows.push(("peers", format!("{peers}  (a cluster of {})", plural::len(started.members, "node"))));
         if started.is_joining {
             rows.push((
                 "joining",
-                "owns nothing yet: see `annulet admin cluster plan`, then `commit`".to_owned(),
+                format!("owns nothing yet: see `{program} admin cluster plan`, then `commit`"),
             ));
         }
     }
-    rows.push(("options", String::new()));
+    let options: Vec<ShownOption> =
+        options(loaded, started).filter(|it| shows_options || it.is_changed).collect();
+    rows.push(match shows_options || !options.is_empty() {
+        true => ("options", String::new()),
+        false => ("options", "all at their defaults: --show-options shows them".to_owned()),
+    });
     let mut text = format!("annulet {VERSION}\n");
     let width = 18;
     for (name, value) in rows {
         push_line(&mut text, &format!("  {name:width$}{value}"));
     }
-    for (setting, origin) in SETTINGS.iter().zip(&loaded.origins) {
-        let (value, origin) = in_force(loaded, started, setting, origin);
-        push_line(&mut text, &format!("    {:width$}{value:24}  {origin}", setting.name));
+    for ShownOption { name, value, origin, .. } in &options {
+        push_line(&mut text, &format!("    {name:width$}{value:24}  {origin}"));
     }
-    let address =
-        if started.pb == Config::default().pb_listen { String::new() } else { format!(" --address {pb}") };
+    if !shows_options && !options.is_empty() {
+        push_line(&mut text, "    (the others are at their defaults: --show-options shows them)");
+    }
+    let node = match reached_by_default(started.pb) {
+        true => String::new(),
+        false => format!(" --node {}", from_here(started.http)),
+    };
     push_line(&mut text, "try it:");
     push_line(
         &mut text,
-        &format!("  annulet kv put{address} books dune 'A beginning is a very delicate time.'"),
+        &format!("  {program} kv put{node} books dune 'A beginning is a very delicate time.'"),
     );
-    push_line(&mut text, &format!("  annulet kv get{address} books dune"));
+    push_line(&mut text, &format!("  {program} kv get{node} books dune"));
     text
+}
+
+/// An address as clients on this machine reach it.
+fn from_here(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// Whether the command line finds the node without being told where it is.
+fn reached_by_default(pb: SocketAddr) -> bool {
+    from_here(pb) == Config::default().pb_listen
+}
+
+/// An option, as the banner shows it.
+struct ShownOption {
+    name: &'static str,
+    value: String,
+    origin: String,
+    /// Whether it is not at its default.
+    is_changed: bool,
+}
+
+/// All options.
+fn options(loaded: &Loaded, started: &Started) -> impl Iterator<Item = ShownOption> {
+    let defaults = Config { shards: Some(server::shards_default()), ..Config::default() };
+    SETTINGS.iter().zip(&loaded.origins).map(move |(setting, origin)| {
+        let (value, origin) = in_force(loaded, started, setting, origin);
+        let is_changed = value != setting.show(&defaults);
+        ShownOption { name: setting.name, value, origin, is_changed }
+    })
 }
 
 /// What an option came to: a data folder that exists decides some of them.
@@ -206,7 +257,7 @@ fn opening(started: &Started) -> String {
     } else if started.reports.iter().all(|report| report.clean) {
         "stopped cleanly before".to_owned()
     } else {
-        format!("recovered after an unclean stop: {replayed} records replayed")
+        format!("recovered after an unclean stop: {} replayed", plural::count(replayed, "record"))
     }
 }
 

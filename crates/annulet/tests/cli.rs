@@ -93,17 +93,29 @@ fn objects_go_in_and_come_out() {
     assert_eq!(keys, ["dash", "dune", "raw"]);
     assert_eq!(done(kv(&server, &["ls"])), "books\n");
     done(kv(&server, &["del", "books", "dune"]));
-    assert_eq!(refused(&kv(&server, &["get", "books", "dune"]), 1), "annulet: notfound\n");
-    assert_eq!(refused(&kv(&server, &["head", "books", "never"]), 1), "annulet: notfound\n");
+    let absent = "annulet: there is no such object (notfound)\n";
+    assert_eq!(refused(&kv(&server, &["get", "books", "dune"]), 1), absent);
+    assert_eq!(refused(&kv(&server, &["head", "books", "never"]), 1), absent);
     done(kv(&server, &["del", "books", "never"]));
     let present = refused(&kv(&server, &["put", "--if-none-match", "books", "raw", "x"]), 1);
-    assert_eq!(present, "annulet: match_found\n");
+    assert_eq!(present, "annulet: there is an object already (match_found)\n");
     let untyped = refused(&kv(&server, &["get", "--type", "nosuch", "books", "dune"]), 1);
-    assert_eq!(untyped, "annulet: no_type\n");
+    assert!(untyped.contains("no active bucket type") && untyped.ends_with(" (no_type)\n"), "{untyped}");
+    let above = refused(&kv(&server, &["put", "--w", "4", "books", "dune", "x"]), 1);
+    assert!(above.contains("n_val is 3") && above.ends_with(" ({n_val_violation,3})\n"), "{above}");
     assert!(server.http_get("/ping").ends_with("\r\n\r\nOK"));
     server.stop();
-    let text = refused(&run(folder.path(), &["kv", "get", "--address", "127.0.0.1:1", "books", "dune"]), 1);
-    assert!(text.contains("cannot connect to 127.0.0.1:1"), "{text}");
+    for args in [
+        &["kv", "get", "--address", "127.0.0.1:1", "books", "dune"][..],
+        &["kv", "get", "--node", "127.0.0.1:1", "books", "dune"],
+        &["kv", "props", "get", "--node", "127.0.0.1:1", "books"],
+        &["admin", "member-status", "--node", "127.0.0.1:1"],
+        &["backup", "create", "--node", "127.0.0.1:1"],
+    ] {
+        let text = refused(&run(folder.path(), args), 1);
+        assert!(text.contains("cannot connect to 127.0.0.1:1"), "{text}");
+        assert!(text.contains("`annulet serve` starts one"), "{text}");
+    }
 }
 
 #[test]
@@ -163,7 +175,13 @@ fn properties_and_types_are_shown_and_changed() {
     // What the command sets holds for protocol buffers, and the other way round.
     assert_eq!(server.connect().get_props(None, b"carts").unwrap().n_val, Some(2));
     let text = refused(&by_http(&["kv", "props", "set", "carts", "n_val=0", "w=some"]), 1);
-    assert_eq!(text, "annulet: w: not_valid_quorum\n");
+    assert_eq!(text, "annulet: w must be one, quorum, all, or a number from 1 to n_val (not_valid_quorum)\n");
+    let text = refused(&by_http(&["kv", "props", "set", "carts", "n_val=0"]), 1);
+    assert_eq!(text, "annulet: n_val must be at least 1, a whole number (not_integer)\n");
+    let text = refused(&by_http(&["kv", "props", "set", "carts", "n_val=3", "w=4"]), 1);
+    assert!(text.contains("w is 4: it must be at most n_val"), "{text}");
+    let text = refused(&by_http(&["kv", "props", "set", "carts", "alow_mult=true"]), 1);
+    assert!(text.contains("did you mean allow_mult?"), "{text}");
     assert_eq!(by_http(&["kv", "props", "set", "carts", "n_val"]).status.code(), Some(2));
     assert_eq!(by_http(&["kv", "props", "set", "carts"]).status.code(), Some(2));
     done(by_http(&["kv", "props", "reset", "carts"]));
@@ -468,7 +486,7 @@ fn options_come_from_four_places_and_mistakes_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("annulet.toml");
     std::fs::write(&file, "pb_listen = '127.0.0.1:0'\nhttp_listen = '127.0.0.1:0'\nring_size = 8\n").unwrap();
-    let mut command = annulet(folder.path(), &["serve", "--name", "a@b"]);
+    let mut command = annulet(folder.path(), &["serve", "--name", "a@b", "--show-options"]);
     command.env("ANNULET_DURABILITY", "interval").env("ANNULET_NAME", "c@d").env("ANNULET_SHARTS", "3");
     command.stderr(Stdio::piped());
     let server = Server::started(&mut command);
@@ -482,13 +500,23 @@ fn options_come_from_four_places_and_mistakes_are_named() {
         let is_row = |line: &str| line.split_whitespace().eq(row);
         assert!(server.banner.lines().any(is_row), "{row:?} in {}", server.banner);
     }
-    assert!(server.banner.contains(&format!("annulet kv put --address {} ", server.pb)), "{}", server.banner);
     server.stop();
+    let changed = Server::start(folder.path(), &["--durability", "sync", "--name", "a@b"]);
+    let options: Vec<&str> = changed.banner.lines().filter_map(|line| line.strip_prefix("    ")).collect();
+    let names: Vec<&str> = options.iter().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names, ["pb_listen", "http_listen", "name", "ring_size", "(the"], "only what is changed");
+    // What is printed works as it is printed.
+    let tried: String =
+        changed.banner.lines().skip_while(|line| *line != "try it:").skip(1).collect::<Vec<_>>().join("\n");
+    let shell =
+        std::process::Command::new("sh").args(["-c", &tried]).current_dir(folder.path()).output().unwrap();
+    assert_eq!(stdout(&shell), "A beginning is a very delicate time.", "{tried}: {}", stderr(&shell));
+    changed.stop();
 
     std::fs::write(&file, "# mine\nring-size = 8\n").unwrap();
     let text = refused(&run(folder.path(), &["serve"]), 1);
     assert!(
-        text.starts_with("annulet: annulet.toml:2: unknown key \"ring-size\"; the keys are data, "),
+        text.starts_with("annulet: annulet.toml:2: unknown key \"ring-size\"; did you mean ring_size?; "),
         "{text}"
     );
     std::fs::remove_file(&file).unwrap();
@@ -500,6 +528,15 @@ fn options_come_from_four_places_and_mistakes_are_named() {
     assert_eq!(text, "annulet: ANNULET_SHARDS: \"0\" is not a number from 1 to 256\n");
     let text = refused(&annulet(folder.path(), &["serve"]).env("ANNULET_LOG", "loud").output().unwrap(), 1);
     assert!(text.starts_with("annulet: ANNULET_LOG: \"loud\" is none of "), "{text}");
+    std::os::unix::fs::symlink("nowhere", folder.path().join("link")).unwrap();
+    for args in
+        [["serve", "--data", "link"], ["serve", "--data", "link/below"], ["serve", "--config", "link"]]
+    {
+        let text = refused(&run(folder.path(), &args), 1);
+        assert!(text.contains("link is a symbolic link to nowhere, which does not exist"), "{text}");
+    }
+    let text = refused(&run(folder.path(), &["check", "link"]), 2);
+    assert!(text.contains("link is a symbolic link to nowhere, which does not exist"), "{text}");
     std::fs::write(folder.path().join("a file"), "").unwrap();
     let any = ["--pb-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"];
     let text = refused(&run(folder.path(), &[&["serve", "--data", "a file"], &any[..]].concat()), 1);

@@ -392,10 +392,10 @@ struct Dev {
 
 impl Dev {
     fn start(dir: &Path, base_port: u16) -> Dev {
-        Dev::start_nodes(dir, base_port, "3")
+        Dev::start_nodes(dir, base_port, "3", "none")
     }
 
-    fn start_nodes(dir: &Path, base_port: u16, nodes: &str) -> Dev {
+    fn start_nodes(dir: &Path, base_port: u16, nodes: &str, durability: &str) -> Dev {
         let port = base_port.to_string();
         let args = [
             "dev",
@@ -407,7 +407,7 @@ impl Dev {
             "--ring-size",
             "16",
             "--durability",
-            "none",
+            durability,
         ];
         let mut command = annulet(dir, &args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -424,6 +424,13 @@ impl Dev {
     fn pids(dir: &Path) -> Vec<Pid> {
         let pid = |node| std::fs::read_to_string(dir.join(format!("dev/n{node}/pid"))).unwrap();
         (1..=3).map(|node| Pid::from_raw(pid(node).trim().parse().unwrap()).unwrap()).collect()
+    }
+
+    /// The processes of those that run now.
+    fn running(dir: &Path) -> Vec<Pid> {
+        let pid = |node| std::fs::read_to_string(dir.join(format!("dev/n{node}/pid"))).ok();
+        let raw = (1..=3).filter_map(pid).map(|pid| pid.trim().parse().unwrap());
+        raw.map(|pid| Pid::from_raw(pid).unwrap()).collect()
     }
 
     fn end(mut self) -> (Option<i32>, String) {
@@ -447,6 +454,29 @@ fn dev_runs_a_cluster_and_stops_all_of_it() {
     }
     let pids = Dev::pids(dir.path());
     assert!(pids.iter().all(|&pid| test_kill_process(pid).is_ok()));
+    // What is printed works as it is printed, in another terminal; and one variable names a node for all commands.
+    let export = format!("export ANNULET_NODE=127.0.0.1:{}\n", base + 18);
+    assert!(dev.table.contains(&export), "{}", dev.table);
+    let shell = |text: &str| {
+        let mut command = std::process::Command::new("sh");
+        let output = command.args(["-ec", text]).current_dir(dir.path()).output().unwrap();
+        assert!(output.status.success(), "{text}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    until("a first write", || {
+        let node = format!("127.0.0.1:{}", base + 18);
+        run(dir.path(), &["kv", "put", "--node", &node, "b", "k", "v"]).status.success()
+    });
+    let tried: Vec<&str> = dev.table.lines().skip_while(|line| *line != "try it:").skip(1).collect();
+    assert_eq!(shell(&tried.join("\n")), "A beginning is a very delicate time.");
+    let program = common::ANNULET;
+    let text = format!(
+        "eval \"$({program} dev env n2 --data dev)\"\n{program} kv put b k w\n{program} kv get b k\n\
+         {program} kv props get b\n{program} admin member-status\necho $ANNULET_NODE"
+    );
+    let shown = shell(&text);
+    assert!(shown.starts_with('w') && shown.contains("\nn_val: 3\n"), "{shown}");
+    assert!(shown.contains("n3@127.0.0.1") && shown.ends_with(&format!(":{}\n", base + 28)), "{shown}");
     for node in 1..=3 {
         let http = format!("127.0.0.1:{}", base + 10 * node + 8);
         until("links", || {
@@ -455,33 +485,106 @@ fn dev_runs_a_cluster_and_stops_all_of_it() {
             stats["peer_links_up"] == 2 && stats["ring_num_partitions"] == 16 && stats["shards"] == 1
         });
     }
-    // One that ends well leaves the others.
-    kill_process(pids[2], Signal::TERM).unwrap();
-    until("its end", || test_kill_process(pids[2]).is_err());
-    assert!(pids[..2].iter().all(|&pid| test_kill_process(pid).is_ok()));
-    kill_process(pids[1], Signal::KILL).unwrap();
-    let (code, text) = dev.end();
-    assert_eq!(code, Some(1));
-    assert!(
-        text.contains("annulet: n2@127.0.0.1 ended (signal: 9 (SIGKILL)); all others were stopped"),
-        "{text}"
-    );
-    assert!(pids.iter().all(|&pid| test_kill_process(pid).is_err()));
-
-    let dev = Dev::start(dir.path(), base);
-    let pids = Dev::pids(dir.path());
     kill_process(Pid::from_child(&dev.child), Signal::INT).unwrap();
     assert_eq!(dev.end(), (Some(0), String::new()));
     assert!(pids.iter().all(|&pid| test_kill_process(pid).is_err()));
     assert!((1..=3).all(|node| !dir.path().join(format!("dev/n{node}/pid")).exists()));
+}
 
+/// Runs `annulet dev` in `dir` with these words, on the folder `dev`.
+fn ask_dev(dir: &Path, words: &[&str]) -> (bool, String) {
+    let output = run(dir, &[&["dev"], words, &["--data", "dev"]].concat());
+    (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+#[test]
+fn dev_survives_killed_nodes_and_starts_them_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let none = ask_dev(dir.path(), &["status"]);
+    assert!(!none.0 && none.1.contains("no cluster runs on dev"), "{none:?}");
+    let base = free_ports();
+    // All nodes are killed at once below: without syncs they may lose what they acknowledged.
+    let dev = Dev::start_nodes(dir.path(), base, "3", "sync");
+    let pids = Dev::pids(dir.path());
+    let put = |node: u16, key: &str| {
+        let address = format!("127.0.0.1:{}", base + 10 * node + 7);
+        run(dir.path(), &["kv", "put", "--address", &address, "b", key, "v"]).status.success()
+    };
+
+    // By a command, and by somebody else.
+    let killed = ask_dev(dir.path(), &["kill", "2"]);
+    assert!(killed.0 && killed.1.starts_with("n2@127.0.0.1 ended (signal: 9 (SIGKILL))\n"), "{killed:?}");
+    assert!(killed.1.contains("dev start 2 --data "), "{killed:?}");
+    assert!(test_kill_process(pids[1]).is_err());
+    until("a write without the second", || put(1, "k1"));
+    kill_process(pids[2], Signal::KILL).unwrap();
+    until("the third's end", || ask_dev(dir.path(), &["status"]).1.contains("1 of 3 nodes run\n"));
+    let status = ask_dev(dir.path(), &["status"]).1;
+    assert_eq!(status.matches("  ended (signal: 9 (SIGKILL))").count(), 2, "{status}");
+
+    // Nobody is killed who has got the number of a process that is gone.
+    std::fs::write(dir.path().join("dev/n2/pid"), format!("{}\n", std::process::id())).unwrap();
+    let gone = ask_dev(dir.path(), &["kill", "2"]);
+    assert!(!gone.0 && gone.1.contains("n2@127.0.0.1 does not run"), "{gone:?}");
+    for (words, text) in [(["stop", "4"], "nodes 1 to 3"), (["start", "1"], "n1@127.0.0.1 runs already")] {
+        let refused = ask_dev(dir.path(), &words);
+        assert!(!refused.0 && refused.1.contains(text), "{refused:?}");
+    }
+
+    let started = ask_dev(dir.path(), &["start", "n2", "3"]);
+    assert!(started.0 && started.1.starts_with("n2@127.0.0.1 serves, process "), "{started:?}");
+    assert!((1..=3).all(|node| put(node, &format!("k2 {node}"))), "all serve");
+    assert!(ask_dev(dir.path(), &["status"]).1.starts_with("3 of 3 nodes run\n"));
+
+    // All of them at once: what was acknowledged is there when they are back.
+    assert!(ask_dev(dir.path(), &["kill", "1", "2", "3"]).0);
+    assert!(ask_dev(dir.path(), &["start", "1", "2", "3"]).0);
+    for (node, key) in [(2, "k1"), (3, "k2 1"), (1, "k2 3")] {
+        let address = format!("127.0.0.1:{}", base + 10 * node + 7);
+        until("a read of what was written", || {
+            run(dir.path(), &["kv", "get", "--address", &address, "b", key]).stdout == b"v"
+        });
+    }
+    assert!(ask_dev(dir.path(), &["stop", "1"]).1.starts_with("n1@127.0.0.1 ended (exit status: 0)\n"));
+    let second = run(dir.path(), &["dev", "3", "--data", "dev", "--base-port", &base.to_string()]);
+    assert!(String::from_utf8_lossy(&second.stderr).contains("already"), "{second:?}");
+
+    let pids = [pids, Dev::running(dir.path())].concat();
+    kill_process(Pid::from_child(&dev.child), Signal::TERM).unwrap();
+    let (code, text) = dev.end();
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("n3@127.0.0.1 ended (signal: 9 (SIGKILL)); the others go on\n"), "{text}");
+    assert!(text.contains("start it again: ") && text.contains("dev start 3 --data "), "{text}");
+    assert!(pids.iter().all(|&pid| test_kill_process(pid).is_err()));
+}
+
+#[test]
+fn dev_goes_on_without_a_node_that_fails_and_ends_where_all_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = free_ports();
     let taken = TcpListener::bind(("127.0.0.1", base + 28)).unwrap();
-    let args = ["dev", "3", "--data", "dev", "--base-port", &base.to_string()];
+    let dev = Dev::start(dir.path(), base);
+    assert!(dev.table.contains("  ended (exit status: 1)  "), "{}", dev.table);
+    let again = ask_dev(dir.path(), &["start", "2"]);
+    let cause = format!("cannot listen on {}", taken.local_addr().unwrap());
+    assert!(!again.0 && again.1.contains("n2@127.0.0.1 ended (exit status: 1)"), "{again:?}");
+    drop(taken);
+    let again = ask_dev(dir.path(), &["start", "2"]);
+    assert!(again.0, "it founds with the others, as it was to: {again:?}");
+    kill_process(Pid::from_child(&dev.child), Signal::INT).unwrap();
+    let (code, text) = dev.end();
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains(&cause) && text.contains("n2@127.0.0.1 ended (exit status: 1); the others go on"),
+        "{text}"
+    );
+
+    let args = ["dev", "2", "--data", "other", "--base-port", &base.to_string(), "--durability", "some"];
     let output = run(dir.path(), &args);
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains(&format!("cannot listen on {}", taken.local_addr().unwrap())), "{text}");
-    assert!(text.contains("n2@127.0.0.1 ended"), "{text}");
+    assert!(text.contains("annulet: no node came to serve: n1@127.0.0.1 ended (exit status: 2), "), "{text}");
+    assert!(text.contains("none of none, interval, sync"), "{text}");
 }
 
 #[test]
@@ -502,12 +605,12 @@ fn dev_with_more_nodes_than_before_has_them_join() {
         kill_process(Pid::from_child(&dev.child), Signal::INT).unwrap();
         assert_eq!(dev.end(), (Some(0), String::new()));
     };
-    let dev = Dev::start_nodes(dir.path(), base, "2");
+    let dev = Dev::start_nodes(dir.path(), base, "2", "none");
     assert!(!dev.table.contains("nodes that are new"), "{}", dev.table);
     stop(dev);
     // And again as they are now.
     for is_new in [true, false] {
-        let dev = Dev::start_nodes(dir.path(), base, "3");
+        let dev = Dev::start_nodes(dir.path(), base, "3", "none");
         assert_eq!(dev.table.contains("nodes that are new own nothing yet"), is_new, "{}", dev.table);
         for node in 1..=3 {
             let http = format!("127.0.0.1:{}", base + 10 * node + 8);
@@ -553,10 +656,18 @@ fn nodes_agree_on_who_they_are_and_operators_see_it() {
     assert_eq!(ring["ring"]["partitions"], 64);
     assert!(admin(&servers[1], &["transfers"]).1.contains("settled\n\nnothing is on its way to n2@"));
     // Staged at one node, seen at another; shown, forgotten.
-    assert!(admin(&servers[0], &["cluster", "leave", &name(3)]).0);
+    let (is_done, text) = admin(&servers[0], &["cluster", "leave", &name(3)]);
+    assert!(is_done && text.contains("staged\nwarning: 2 nodes are left"), "{text}");
     until("the staged change at another node", || agreed(&servers[1])["staged"][0]["change"] == "leave");
     let (is_done, text) = admin(&servers[1], &["cluster", "plan"]);
     assert!(is_done && text.contains("21 of 64 partitions get another owner"), "{text}");
+    assert!(
+        text.contains("\nwarning: 2 nodes are left, fewer than the 3 copies of the largest n_val"),
+        "{text}"
+    );
+    let (_, text) = admin(&servers[1], &["cluster", "plan", "--json"]);
+    let plan: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(plan["warnings"].as_array().map(Vec::len), Some(1), "{text}");
     assert!(!admin(&servers[0], &["cluster", "leave", "nobody@127.0.0.1"]).0);
     assert!(admin(&servers[2], &["cluster", "clear"]).0);
     until("nothing staged", || agreed(&servers[0])["staged"].as_array().unwrap().is_empty());

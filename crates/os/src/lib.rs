@@ -13,8 +13,9 @@ mod allocator;
 mod clock;
 mod disk;
 mod jobs;
-mod output;
+
 mod link;
+mod output;
 mod rng;
 mod workers;
 
@@ -22,6 +23,6 @@ pub use allocator::give_back_large_blocks;
 pub use clock::OsClock;
 pub use disk::{DiskCounters, DiskFigures, FILES_OPEN_MAX, OPS_MAX, OsDisk, Wake, files_max};
 pub use jobs::{JOBS_MAX, JobThreads, JobsEnded, lower_priority};
-pub use output::{Output, OutputFigures, STDERR, STDOUT, ignore_output_signals};
 pub use link::dangling_link;
+pub use output::{Output, OutputFigures, STDERR, STDOUT, ignore_output_signals};
 pub use rng::OsRng;

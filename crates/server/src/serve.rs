@@ -114,11 +114,7 @@ pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<()
         founding::write(&mut OsDisk::blocking(), &config.data, &founding, &metadata)
             .map_err(|cause| Error::Store { folder: config.data.clone(), cause })?;
     }
-    let addresses = Addresses {
-        pb: config.pb_listen,
-        http: config.http_listen,
-        peers: address_of_peers,
-    };
+    let addresses = Addresses { pb: config.pb_listen, http: config.http_listen, peers: address_of_peers };
     if !config.insecure {
         warn_of_strangers(&addresses);
     }

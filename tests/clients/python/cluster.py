@@ -145,7 +145,8 @@ class Dev:
         # Each node has ten ports, of which it uses the last three.
         bases = random.sample(PORTS[:-50], 1000)
         self.base = next(base for base in bases if all(is_free(base + port) for port in range(10, 40)))
-        self.command = [os.path.abspath(binary), "dev", str(NODES), "--data", self.folder]
+        self.binary = os.path.abspath(binary)
+        self.command = [self.binary, "dev", str(NODES), "--data", self.folder]
         self.command += ["--base-port", str(self.base), "--ring-size", str(RING_SIZE), "--durability", "sync"]
         self.process = None
 
@@ -159,6 +160,10 @@ class Dev:
             if not line:
                 raise RuntimeError(f"it ended with {self.process.wait()}:\n{self.printed}")
             self.printed += line
+
+    def ask(self, *words):
+        """Asks it to do something with a node."""
+        subprocess.run([self.binary, "dev", *words, "--data", self.folder], check=True, stdout=subprocess.DEVNULL)
 
     def ports(self):
         """Where each node takes clients: protocol buffers, and HTTP."""

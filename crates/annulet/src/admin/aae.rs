@@ -4,6 +4,7 @@
 use super::cluster::{Shown, each, taken};
 use super::table::{cell, table};
 use crate::failure::Failure;
+use crate::plural::{count, len};
 use serde_json::{Value, json};
 
 /// What is compared.
@@ -34,7 +35,7 @@ pub fn status(shown: &Shown) -> Result<(), Failure> {
         let sum = |name: &str| each(&status["trees"]).filter_map(|tree| tree[name].as_u64()).sum::<u64>();
         let rows: Vec<Vec<String>> = each(&status["trees"]).map(row).collect();
         format!(
-            "{}\n\n{} partitions, {} keys; {} found to differ, {} repaired, {} values found damaged",
+            "{}\n\n{}, {}; {} found to differ, {} repaired, {} found damaged",
             table(
                 &[
                     "partition",
@@ -51,11 +52,11 @@ pub fn status(shown: &Shown) -> Result<(), Failure> {
                 ],
                 &rows,
             ),
-            rows.len(),
-            sum("keys"),
+            len(rows.len(), "partition"),
+            count(sum("keys"), "key"),
             sum("differed"),
             sum("repaired"),
-            sum("damaged"),
+            count(sum("damaged"), "value"),
         )
     })
 }
@@ -95,19 +96,20 @@ fn ago(seconds: &Value) -> String {
 
 /// Has what the node holds compared with what others hold, now.
 pub fn repair(args: &Repair) -> Result<(), Failure> {
-    args.post("repair", json!({ "partition": args.partition }), "are compared with the other nodes")
+    args.post("repair", json!({ "partition": args.partition }), "compared with the other nodes")
 }
 
 /// Has the trees made anew from what is stored, now.
 pub fn rebuild(args: &Rebuild) -> Result<(), Failure> {
     let body = json!({ "partition": args.repair.partition, "check": args.check });
-    args.repair.post("rebuild", body, "are made anew, one after another in each shard")
+    args.repair.post("rebuild", body, "made anew, one after another in each shard")
 }
 
 impl Repair {
     fn post(&self, word: &str, body: Value, done: &str) -> Result<(), Failure> {
         let begun = taken(self.shown.post(&format!("/admin/aae/{word}"), &body)?)?;
-        self.shown.tell(&begun, || format!("{} partitions {done}", cell(&begun["partitions"])))
+        let partitions = begun["partitions"].as_u64().unwrap_or_default();
+        self.shown.tell(&begun, || format!("{}: {done}", count(partitions, "partition")))
     }
 }
 

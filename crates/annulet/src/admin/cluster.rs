@@ -3,6 +3,7 @@
 use super::http::{Answer, Node};
 use super::table::{cell, table};
 use crate::failure::{FAILED, Failure};
+use crate::plural::{count, len};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -153,7 +154,13 @@ impl Pair {
 
 fn change(shown: &Shown, word: &str, body: &Value, done: &str) -> Result<(), Failure> {
     let answer = shown.post(&format!("/admin/cluster/{word}"), body)?;
-    shown.tell(&taken(answer)?, || done.to_owned())
+    let answer = taken(answer)?;
+    shown.tell(&answer, || format!("{done}{}", warnings(&answer)))
+}
+
+/// What an operator should think twice about, a line for each.
+fn warnings(answer: &Value) -> String {
+    each(&answer["warnings"]).map(|warning| format!("\nwarning: {}", cell(warning))).collect()
 }
 
 fn resize(args: &ResizeArgs) -> Result<(), Failure> {
@@ -236,7 +243,7 @@ fn progress(change: &Value) -> String {
         (_, copy) if !copy.is_empty() => format!("waits until {copy} have copied"),
         _ => "goes on".to_owned(),
     };
-    format!("{}, {} partitions to move; {waits}", cell(&change["step"]), cell(&change["to_move"]))
+    format!("{}, {} to move; {waits}", cell(&change["step"]), counted(&change["to_move"], "partition"))
 }
 
 /// The same, and what the node that answers has to do before it can drop what it is to give up.
@@ -246,6 +253,10 @@ fn progress_here(change: &Value) -> String {
         none if none.is_empty() => progress,
         nodes => format!("{progress}; the node that answers keeps hints for {nodes} until it reaches them"),
     }
+}
+
+fn counted(number: &Value, noun: &str) -> String {
+    count(number.as_u64().unwrap_or_default(), noun)
 }
 
 fn names(list: &Value) -> String {
@@ -285,11 +296,11 @@ fn status(shown: &Shown) -> Result<(), Failure> {
     shown.tell(&cluster, || {
         let unreached = each(&cluster["members"]).filter(|member| member["reachable"] == false).count();
         format!(
-            "{}cluster {}, state {}, {} members{}\n{}\n\n{}\n\n{}",
+            "{}cluster {}, state {}, {}{}\n{}\n\n{}\n\n{}",
             majority_lines(&cluster),
             cell(&cluster["cluster"]),
             cell(&cluster["version"]),
-            each(&cluster["members"]).count(),
+            len(each(&cluster["members"]).count(), "member"),
             if unreached == 0 { String::new() } else { format!(", {unreached} not reached from here") },
             progress_here(&cluster["change"]),
             members_table(&cluster),
@@ -330,9 +341,9 @@ pub fn ring(shown: &Shown) -> Result<(), Failure> {
     shown.tell(&part, || {
         let voters: Vec<String> = each(&cluster["voters"]).map(cell).collect();
         format!(
-            "ring:     version {}, {} partitions (at most {}), {}\nepoch:    {}\nleader:   {}\nvoters:   {}\nanswered: {}",
+            "ring:     version {}, {} (at most {}), {}\nepoch:    {}\nleader:   {}\nvoters:   {}\nanswered: {}",
             cell(&ring["version"]),
-            cell(&ring["partitions"]),
+            counted(&ring["partitions"], "partition"),
             cell(&ring["partitions_max"]),
             progress(change),
             cell(&cluster["epoch"]),
@@ -404,7 +415,10 @@ pub fn limit(limit: &Limit) -> Result<(), Failure> {
     let limit_now = &cluster["transfer_limit"];
     limit.shown.tell(limit_now, || {
         let mib = limit_now["bytes_per_second"].as_u64().unwrap_or_default() >> 20;
-        format!("{} transfers at a time, {mib} MiB/s from each node to each shard", cell(&limit_now["count"]))
+        format!(
+            "{} at a time, {mib} MiB/s from each node to each shard",
+            counted(&limit_now["count"], "transfer")
+        )
     })
 }
 
@@ -414,18 +428,21 @@ fn plan(shown: &Shown) -> Result<(), Failure> {
         let columns = ["node", "change", "state", "owns", "will_own"];
         let shortfalls = match plan["shortfalls"].as_u64() {
             None | Some(0) => String::new(),
-            Some(count) => format!("\ncopies of {count} partitions will be closer together than asked for"),
+            Some(number) => {
+                format!("\ncopies of {} will be closer together than asked for", count(number, "partition"))
+            }
         };
+        let warnings = warnings(&plan);
         let copies = &plan["copies"];
-        let count = |what: &str| copies[what].as_u64().unwrap_or_default();
-        let share = 100.0 * count("moved") as f64 / count("of").max(1) as f64;
+        let number = |what: &str| copies[what].as_u64().unwrap_or_default();
+        let share = 100.0 * number("moved") as f64 / number("of").max(1) as f64;
         format!(
-            "{}\n\n{} of {} partitions get another owner; {share:.1} % of the data moves, and is on {} nodes then (with \
-             three replicas){shortfalls}",
+            "{}\n\n{} of {} get another owner; {share:.1} % of the data moves, and is on {} then (with three \
+             replicas){shortfalls}{warnings}",
             table(&["node", "change", "state then", "owns", "will own"], &rows(&plan["parts"], &columns)),
             cell(&plan["moved"]),
-            cell(&plan["partitions"]),
-            count("distinct"),
+            counted(&plan["partitions"], "partition"),
+            count(number("distinct"), "node"),
         )
     })
 }
@@ -444,7 +461,7 @@ fn staged_table(cluster: &Value) -> String {
         staged.push(table(&["member", "staged", "by", "weight"], &rows(&cluster["staged"], &columns)));
     }
     if let Some(partitions) = cluster["ring"]["partitions_staged"].as_u64() {
-        staged.push(format!("the ring is to have {partitions} partitions"));
+        staged.push(format!("the ring is to have {}", count(partitions, "partition")));
     }
     match staged.is_empty() {
         true => "nothing is staged".to_owned(),

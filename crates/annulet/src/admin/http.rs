@@ -1,14 +1,18 @@
 //! Asks a running node over HTTP, once.
 
-use crate::failure::{FAILED, Failure};
+use crate::failure::{self, FAILED, Failure};
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
 
 /// How long to wait for a connection, and for an answer: a change that not every node confirms is given up after a minute.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 const ANSWER_MAX: Duration = Duration::from_secs(65);
+
+/// How long a leader is waited for, and how often it is asked for: an election takes some seconds at most.
+const LEADER_WAIT_MAX: Duration = Duration::from_secs(10);
+const LEADER_ASK_EVERY: Duration = Duration::from_millis(250);
 
 /// The largest answer taken: a thousand bucket types are two megabytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
@@ -21,67 +25,142 @@ pub struct Answer {
     pub body: Value,
 }
 
+/// Where a node serves HTTP, if nothing else is said.
+const DEFAULT: &str = "127.0.0.1:8098";
+
+/// A variable of older versions, which did the same as `ANNULET_NODE`.
+const OLDER_VARIABLE: &str = "ANNULET_HTTP";
+
 /// Which node.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
+#[group(skip)]
 pub struct Node {
-    /// Where the node serves HTTP.
-    #[arg(
-        long = "node",
-        value_name = "ADDR:PORT",
-        env = "ANNULET_HTTP",
-        default_value = "127.0.0.1:8098",
-        global = true
-    )]
-    address: String,
+    /// The node to ask, by its HTTP port [default: 127.0.0.1:8098].
+    #[arg(long, value_name = "HOST:PORT", env = "ANNULET_NODE", global = true)]
+    node: Option<String>,
+}
+
+/// Why there is no answer to a request.
+enum Unanswered {
+    Connect(std::io::Error),
+    Io(std::io::Error),
+    /// Something answered that is no HTTP.
+    NotHttp,
 }
 
 impl Node {
     /// The node at this address and port.
     pub fn at(address: &str) -> Node {
-        Node { address: address.to_owned() }
+        Node { node: Some(address.to_owned()) }
+    }
+
+    /// The node's address, if it was named.
+    pub fn named(&self) -> Option<&str> {
+        self.node.as_deref().filter(|address| !address.is_empty())
+    }
+
+    /// The node's address.
+    pub fn address(&self) -> String {
+        let older = || std::env::var(OLDER_VARIABLE).ok().filter(|address| !address.is_empty());
+        self.named().map(str::to_owned).or_else(older).unwrap_or_else(|| DEFAULT.to_owned())
     }
 
     /// Sends a request and takes the answer.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> Result<Answer, Failure> {
-        let failed = |what: &dyn std::fmt::Display| Failure::new(FAILED, format!("{}: {what}", self.address));
-        let answer = self.exchange(method, path, body).map_err(|error| failed(&error))?;
-        let text = String::from_utf8_lossy(&answer);
-        let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| failed(&"no HTTP answer"))?;
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.ok_or_else(|| failed(&"no HTTP answer"))?;
-        // Whoever is in between may answer something else than JSON.
-        let body = match body {
-            "" => Value::Null,
-            body => serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.trim().to_owned())),
-        };
-        Ok(Answer { status, body })
+        let address = self.address();
+        let (begun, mut is_told) = (Instant::now(), false);
+        let mut answer = ask(&address, method, path, body);
+        while let Some(cause) = answer.as_ref().ok().and_then(waits_for_leader)
+            && begun.elapsed() < LEADER_WAIT_MAX
+        {
+            if !std::mem::replace(&mut is_told, true) {
+                let seconds = LEADER_WAIT_MAX.as_secs();
+                // Where nobody listens it is waited for all the same.
+                writeln!(std::io::stderr(), "annulet: {cause}: waiting up to {seconds} s").ok();
+            }
+            std::thread::sleep(LEADER_ASK_EVERY);
+            answer = ask(&address, method, path, body);
+        }
+        answer.map_err(|unanswered| match unanswered {
+            Unanswered::Connect(error) => failure::unreachable(&address, &error),
+            Unanswered::Io(error) => Failure::new(FAILED, format!("{address}: {error}")),
+            Unanswered::NotHttp => Failure::new(
+                FAILED,
+                format!("{address}: no HTTP answer: --node names a node's HTTP port, 8098 if nothing else was said"),
+            ),
+        })
     }
 
-    fn exchange(&self, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
-        let mut last = std::io::Error::other("no address to connect to");
-        for address in self.address.to_socket_addrs()? {
-            let mut stream = match TcpStream::connect_timeout(&address, CONNECT_MAX) {
-                Ok(stream) => stream,
-                Err(error) => {
-                    last = error;
-                    continue;
-                }
-            };
-            stream.set_read_timeout(Some(ANSWER_MAX))?;
-            let head = format!(
-                "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n\
-                 Content-Length: {}\r\n\r\n",
-                self.address,
-                body.len()
-            );
-            stream.write_all(head.as_bytes())?;
-            stream.write_all(body.as_bytes())?;
-            let mut answer = Vec::new();
-            stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-            return Ok(answer);
+    /// Where the node at `address` serves protocol buffers, as it says. If what is there speaks them itself, it is that.
+    pub fn protocol_buffers(&self, address: &str) -> Result<String, Failure> {
+        let answer = match ask(address, "GET", "/stats", "") {
+            Ok(answer) => answer,
+            Err(Unanswered::Connect(error)) => return Err(failure::unreachable(address, &error)),
+            Err(_) => return Ok(address.to_owned()),
+        };
+        let listens =
+            answer.body["options"]["pb_listen"].as_str().and_then(|at| at.parse::<SocketAddr>().ok());
+        let listens = listens.filter(|listens| listens.port() != 0).ok_or_else(|| {
+            Failure::new(FAILED, format!("{address} does not say where it serves protocol buffers"))
+        })?;
+        // Where it listens everywhere, it is reached as its HTTP port was.
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        match listens.ip().is_unspecified() {
+            true => Ok(format!("{host}:{}", listens.port())),
+            false => Ok(listens.to_string()),
         }
-        Err(last)
     }
+}
+
+/// Why a request was not carried out, if that may be over soon: the cluster has just started, or elects a leader.
+fn waits_for_leader(answer: &Answer) -> Option<String> {
+    let cause = answer.body["error"].as_str().filter(|_| answer.status == 503)?;
+    let may_end = cause.starts_with("no leader") || cause.starts_with("this node has not heard");
+    may_end.then(|| cause.to_owned())
+}
+
+fn ask(address: &str, method: &str, path: &str, body: &str) -> Result<Answer, Unanswered> {
+    let answer = exchange(address, method, path, body)?;
+    let text = String::from_utf8_lossy(&answer);
+    let (head, body) = text.split_once("\r\n\r\n").ok_or(Unanswered::NotHttp)?;
+    let head = head.strip_prefix("HTTP/").ok_or(Unanswered::NotHttp)?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.ok_or(Unanswered::NotHttp)?;
+    // Whoever is in between may answer something else than JSON.
+    let body = match body {
+        "" => Value::Null,
+        body => serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.trim().to_owned())),
+    };
+    Ok(Answer { status, body })
+}
+
+fn exchange(address: &str, method: &str, path: &str, body: &str) -> Result<Vec<u8>, Unanswered> {
+    let mut stream = connect(address).map_err(Unanswered::Connect)?;
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut answer = Vec::new();
+    stream
+        .set_read_timeout(Some(ANSWER_MAX))
+        .and_then(|()| stream.write_all(head.as_bytes()))
+        .and_then(|()| stream.write_all(body.as_bytes()))
+        .and_then(|()| stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer))
+        .map_err(Unanswered::Io)?;
+    Ok(answer)
+}
+
+/// Connects to the first address of a name that answers.
+fn connect(address: &str) -> std::io::Result<TcpStream> {
+    let mut last = std::io::Error::other("no address to connect to");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_MAX) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// A name as it stands in a path.

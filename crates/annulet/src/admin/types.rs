@@ -2,6 +2,7 @@
 
 use super::http::{Answer, Node, encoded};
 use crate::failure::{FAILED, Failure};
+use crate::terms;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
 
@@ -129,11 +130,12 @@ fn error_of(body: &Value) -> String {
 /// What is wrong, a line for each property.
 fn reasons(body: &Value) -> String {
     let Some(props) = body["props"].as_object() else { return error_of(body) };
-    let line = |(name, reason): (&String, &Value)| match reason.as_str().unwrap_or_default() {
-        "not_integer" => format!("{name} must be an integer"),
-        "not_boolean" => format!("{name} must be true or false"),
-        "not_valid_quorum" => format!("{name} must be a number of replies, or one, quorum or all"),
-        text => text.to_owned(),
+    let line = |(name, reason): (&String, &Value)| {
+        let reason = reason.as_str().unwrap_or_default();
+        match terms::property(name, reason) {
+            Some(meaning) => format!("{name} {meaning}"),
+            None => reason.to_owned(),
+        }
     };
     let lines = |props: &Map<String, Value>| props.iter().map(line).collect::<Vec<_>>().join("\n");
     lines(props)
@@ -151,7 +153,7 @@ mod tests {
         });
         assert_eq!(
             reasons(&body),
-            "n_val must be an integer\nCannot modify write_once property once set to true"
+            "n_val must be at least 1, a whole number\nCannot modify write_once property once set to true"
         );
         assert_eq!(reasons(&serde_json::json!({ "error": "already_active" })), "already_active");
         assert_eq!(reasons(&Value::String("overload".to_owned())), "overload");

@@ -4,6 +4,7 @@ use super::bar::Bar;
 use super::size;
 use crate::admin::http::Node;
 use crate::failure::{FAILED, Failure, UNUSABLE};
+use crate::plural::count;
 use backup::{How, Progress};
 use clap::ValueHint;
 use serde_json::{Value, json};
@@ -24,14 +25,9 @@ pub struct Args {
     /// a stopped node: any folder.
     #[arg(value_hint = ValueHint::DirPath, value_name = "DEST")]
     dest: Option<PathBuf>,
-    /// Where the node serves HTTP; several, with commas between or one by one, are backed up at once, each on its own machine.
-    #[arg(
-        long = "node",
-        value_name = "ADDR:PORT",
-        env = "ANNULET_HTTP",
-        value_delimiter = ',',
-        default_value = "127.0.0.1:8098"
-    )]
+    /// The node, by its HTTP port [default: 127.0.0.1:8098]; several, with commas between or one by one, are backed up at once,
+    /// each on its own machine.
+    #[arg(long = "node", value_name = "HOST:PORT", env = "ANNULET_NODE", value_delimiter = ',')]
     nodes: Vec<String>,
     /// The data folder of a stopped node, instead.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "dest")]
@@ -101,7 +97,11 @@ struct Asked<'a> {
 
 fn of_running(args: &Args) -> Result<(), Failure> {
     let mut asked = Vec::new();
-    for address in &args.nodes {
+    let addresses = match args.nodes.is_empty() {
+        true => vec![Node::default().address()],
+        false => args.nodes.clone(),
+    };
+    for address in &addresses {
         asked.push(begin(args, address)?);
     }
     let mut bar = Bar::new("backup");
@@ -184,9 +184,9 @@ fn tell(args: &Args, end: &Value) -> Result<(), Failure> {
     let of = |key: &str| end[key].as_u64().unwrap_or_default();
     writeln!(
         out,
-        "{}: {} files, {}",
+        "{}: {}, {}",
         end["folder"].as_str().unwrap_or_default(),
-        of("files"),
+        count(of("files"), "file"),
         size(of("bytes"))
     )?;
     let (copied, linked) = (size(of("copied")), size(of("linked")));

@@ -2,7 +2,8 @@
 
 use super::bar::Bar;
 use super::size;
-use crate::failure::{FAILED, Failure, UNUSABLE};
+use crate::failure::{self, FAILED, Failure, UNUSABLE};
+use crate::plural::len;
 use backup::{Restored, restore};
 use clap::ValueHint;
 use node::layout::shard_dir;
@@ -44,7 +45,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let Restored { index, bytes } = restored?;
     let mut out = io::stdout().lock();
-    writeln!(out, "{}: {} stores, {}", args.data.display(), index.stores.len(), size(bytes))?;
+    writeln!(out, "{}: {}, {}", args.data.display(), len(index.stores.len(), "store"), size(bytes))?;
     match &index.cluster {
         None => Ok(writeln!(out, "the data of {}, a node alone", index.node)?),
         Some(cluster) => Ok(writeln!(
@@ -57,6 +58,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 /// Whether the folder is there. It must be empty then.
 fn is_empty(data: &Path) -> Result<bool, Failure> {
+    failure::check_links(data)?;
     let failed = |error: io::Error| Failure::new(FAILED, format!("{}: {error}", data.display()));
     match fs::read_dir(data) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),

@@ -3,6 +3,7 @@
 use super::bar::Bar;
 use super::size;
 use crate::failure::{FAILED, Failure};
+use crate::plural::{count, len};
 use backup::{Verified, verify};
 use clap::ValueHint;
 use os::OsDisk;
@@ -43,16 +44,16 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let (files, bytes) = (index.files.len(), size(index.bytes()));
         writeln!(
             out,
-            "{}: {files} files, {bytes}; {} stores with {} keys in tables and {} records",
+            "{}: {}, {bytes}; {} with {} in tables and {}",
             index.node,
-            index.stores.len(),
-            stores.entries,
-            stores.records
+            len(files, "file"),
+            len(index.stores.len(), "store"),
+            count(stores.entries, "key"),
+            count(stores.records, "record")
         )?;
         let end = match problems.len() {
             0 => "no damage".to_owned(),
-            1 => "1 damaged place".to_owned(),
-            places => format!("{places} damaged places"),
+            places => len(places, "damaged place"),
         };
         writeln!(out, "{end}")?;
     }

@@ -1,13 +1,31 @@
 //! Arguments of `kv`. Buckets, keys and values are any bytes that a command line can carry.
 
 use super::props;
+use crate::admin::http;
+use crate::failure::Failure;
 use client::Quorum;
 use protocol::base64;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
+/// Where a node serves protocol buffers, if nothing else is said.
+const PB_DEFAULT: &str = "127.0.0.1:8087";
+
+/// A variable of older versions, which named that port.
+const PB_VARIABLE: &str = "ANNULET_ADDRESS";
+
 /// Any bytes.
 pub type Bytes = bytes::Bytes;
+
+/// What is done with objects, and by which node.
+#[derive(clap::Args)]
+pub struct Args {
+    // It may stand before the command, too; the commands that ask a node have it.
+    #[command(flatten)]
+    _node: http::Node,
+    #[command(subcommand)]
+    pub command: Command,
+}
 
 /// What to do with objects.
 #[derive(clap::Subcommand)]
@@ -34,15 +52,29 @@ pub enum Command {
 /// Which node, and which type of bucket.
 #[derive(clap::Args)]
 pub struct Node {
-    /// Where the node serves protocol buffers.
-    #[arg(long, value_name = "ADDR:PORT", env = "ANNULET_ADDRESS", default_value = "127.0.0.1:8087")]
-    pub address: String,
+    #[command(flatten)]
+    node: http::Node,
+    /// Where the node serves protocol buffers, if it is not to be asked for that.
+    #[arg(long, value_name = "HOST:PORT", hide = true)]
+    address: Option<String>,
     /// The bucket's type.
     #[arg(long = "type", value_name = "TYPE")]
     pub bucket_type: Option<String>,
 }
 
 impl Node {
+    /// Where the node serves protocol buffers: as was said, else as the node says that was named, else the default.
+    pub fn protocol_buffers(&self) -> Result<String, Failure> {
+        if let Some(address) = &self.address {
+            return Ok(address.clone());
+        }
+        if let Some(address) = self.node.named() {
+            return self.node.protocol_buffers(address);
+        }
+        let older = std::env::var(PB_VARIABLE).ok().filter(|address| !address.is_empty());
+        Ok(older.unwrap_or_else(|| PB_DEFAULT.to_owned()))
+    }
+
     /// The bucket's type, if it is not the default one.
     pub fn bucket_type(&self) -> Option<&[u8]> {
         self.bucket_type.as_deref().map(str::as_bytes)

@@ -6,9 +6,10 @@ mod args;
 mod props;
 mod show;
 
-use crate::failure::{FAILED, Failure, SIBLINGS};
+use crate::failure::{self, FAILED, Failure, SIBLINGS};
+use crate::terms;
+pub use args::{Args, Command, Get, Head, Index, Ls, Put};
 use args::{Bytes, Node, bytes_of};
-pub use args::{Command, Get, Head, Index, Ls, Put};
 use client::{Client, Content, Error, QueryOptions, ReadOptions, Terms, Timeouts, WriteOptions};
 use protocol::messages::Pair;
 use std::io::{self, Read, Write};
@@ -161,15 +162,15 @@ fn index(args: Index) -> Result<(), Failure> {
 }
 
 fn connect(node: &Node) -> Result<Client, Failure> {
-    let address = &node.address;
-    Client::connect(&**address, Timeouts::default()).map_err(|error| match error {
-        Error::Io(error) => Failure::new(FAILED, format!("cannot connect to {address}: {error}")),
+    let address = node.protocol_buffers()?;
+    Client::connect(&*address, Timeouts::default()).map_err(|error| match error {
+        Error::Io(error) => failure::unreachable(&address, &error),
         error => error.into(),
     })
 }
 
 fn notfound() -> Failure {
-    Failure::new(FAILED, "notfound")
+    Failure::new(FAILED, terms::explained(protocol::errors::NOTFOUND))
 }
 
 fn guess_type(value: &[u8]) -> &'static str {

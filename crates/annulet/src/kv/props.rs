@@ -5,6 +5,7 @@
 use super::args::{Bytes, BytesParser};
 use crate::admin::http::{Answer, Node, encoded};
 use crate::failure::{FAILED, Failure};
+use crate::terms;
 use serde_json::{Map, Value, json};
 use std::io::{self, BufWriter, Write};
 
@@ -105,11 +106,17 @@ fn good(Answer { status, body }: Answer) -> Result<Value, Failure> {
         return Ok(body);
     }
     let reason = match body {
-        Value::String(text) => text,
+        Value::String(text) => terms::explained(&text),
         // Properties that cannot be, and why.
         Value::Object(reasons) => {
             let plain = |reason: &Value| reason.as_str().map_or_else(|| reason.to_string(), str::to_owned);
-            let each = reasons.iter().map(|(name, reason)| format!("{name}: {}", plain(reason)));
+            let each = reasons.iter().map(|(name, reason)| {
+                let reason = plain(reason);
+                match terms::property(name, &reason) {
+                    Some(meaning) => format!("{name} {meaning} ({reason})"),
+                    None => format!("{name}: {reason}"),
+                }
+            });
             each.collect::<Vec<_>>().join("; ")
         }
         _ => format!("the node answered {status}"),
@@ -161,7 +168,10 @@ mod tests {
     #[test]
     fn refusals_are_one_line() {
         let refused = |body| good(Answer { status: 400, body }).unwrap_err().text;
-        assert_eq!(refused(json!({ "n_val": "not_integer", "r": "x" })), "n_val: not_integer; r: x");
+        assert_eq!(
+            refused(json!({ "n_val": "not_integer", "r": "x" })),
+            "n_val must be at least 1, a whole number (not_integer); r: x"
+        );
         assert_eq!(refused(json!("Unknown bucket type: t")), "Unknown bucket type: t");
         assert_eq!(refused(Value::Null), "the node answered 400");
         assert_eq!(good(Answer { status: 204, body: Value::Null }).ok(), Some(Value::Null));

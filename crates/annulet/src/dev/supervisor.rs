@@ -1,0 +1,413 @@
+//! The process behind `annulet dev N`: it starts the nodes, takes their ends, and carries out what other terminals ask.
+//!
+//! One thread decides, on events from the others: a node serves, a node's output has ended, a signal came, a request came.
+//!
+//! * A node that ends leaves the others running, however it ended; what is shown says how, and how to start it again.
+//! * A signal stops all nodes; a second one kills them. Then this process ends.
+//! * It ends by itself only if all nodes have ended before any has served: then something is wrong with all of them.
+
+use super::control::{self, Answer, Request};
+use super::node::{Entry, JOIN, Plan, entry};
+use super::{Args, command_line};
+use crate::failure::{FAILED, Failure};
+use crate::{log, program};
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fs::File;
+use std::path::Path;
+use std::process::Child;
+use std::sync::mpsc::{self, Receiver, Sender};
+
+/// What happened.
+pub(super) enum Event {
+    /// The node of this number, from 0, serves.
+    Serves(usize),
+    /// It has closed its output: it is gone, or about to be.
+    Over(usize),
+    /// This process was told to stop.
+    Signal,
+    /// Its terminal is gone, which is told twice.
+    HangUp,
+    /// Another terminal asks.
+    Asked(Request, Sender<Answer>),
+}
+
+/// Runs the nodes until this process is told to stop, or none of them comes to serve. `lock` is held until then.
+pub(super) fn run(args: &Args, data: &Path, plans: Vec<Plan>, lock: File) -> Result<(), Failure> {
+    let (tell, told) = mpsc::channel();
+    // Before the first child, so that no signal leaves it behind.
+    listen_to_signals(tell.clone())?;
+    if let Err(error) = control::listen(data, tell.clone()) {
+        // Nodes that cannot be asked about serve all the same.
+        log::print_error(&format!("annulet: {}: {error}: other terminals cannot ask\n", data.display()));
+    }
+    let mut supervisor = Supervisor::new(args, data, plans, tell);
+    let started = supervisor.start_all();
+    if started.is_err() {
+        supervisor.stop_all(Signal::TERM);
+    }
+    let ended = supervisor.watch(&told);
+    drop(lock);
+    started.and(ended)
+}
+
+fn listen_to_signals(tell: Sender<Event>) -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGHUP])?;
+    let event = |signal| if signal == SIGHUP { Event::HangUp } else { Event::Signal };
+    std::thread::spawn(move || signals.forever().try_for_each(|signal| tell.send(event(signal))));
+    Ok(())
+}
+
+/// How far a node is.
+enum State {
+    Runs {
+        child: Child,
+        serves: bool,
+    },
+    /// With the exit code or the signal.
+    Ended(String),
+}
+
+struct Node {
+    plan: Plan,
+    entry: Entry,
+    state: State,
+    /// It has served at some time, so what its folder has is its own.
+    has_served: bool,
+    /// Its end was asked for.
+    is_expected: bool,
+}
+
+impl Node {
+    fn child(&self) -> Option<&Child> {
+        match &self.state {
+            State::Runs { child, .. } => Some(child),
+            State::Ended(_) => None,
+        }
+    }
+
+    fn is_starting(&self) -> bool {
+        matches!(self.state, State::Runs { serves: false, .. })
+    }
+
+    fn serves(&self) -> bool {
+        matches!(self.state, State::Runs { serves: true, .. })
+    }
+
+    /// Sends a signal, if the process lives. Nobody has waited for it, so its number is still its own.
+    fn signal(&self, signal: Signal) {
+        if let Some(child) = self.child() {
+            kill_process(Pid::from_child(child), signal).ok();
+            // One that was paused hears of it now.
+            kill_process(Pid::from_child(child), Signal::CONT).ok();
+        }
+    }
+}
+
+/// Somebody who waits until nodes serve or have ended.
+struct Waiting {
+    nodes: Vec<usize>,
+    for_start: bool,
+    answer: Sender<Answer>,
+}
+
+struct Supervisor<'a> {
+    args: &'a Args,
+    data: &'a Path,
+    nodes: Vec<Node>,
+    tell: Sender<Event>,
+    waiting: Vec<Waiting>,
+    is_stopping: bool,
+    is_shown: bool,
+}
+
+impl<'a> Supervisor<'a> {
+    fn new(args: &'a Args, data: &'a Path, plans: Vec<Plan>, tell: Sender<Event>) -> Supervisor<'a> {
+        // As the folders are before any node has begun.
+        let all: Vec<&Plan> = plans.iter().collect();
+        let entries: Vec<Entry> = plans.iter().map(|plan| entry(plan, &all)).collect();
+        let node = |(plan, entry)| {
+            let state = State::Ended("not started".to_owned());
+            Node { plan, entry, state, has_served: false, is_expected: false }
+        };
+        let nodes = plans.into_iter().zip(entries).map(node).collect();
+        let (waiting, is_stopping, is_shown) = (Vec::new(), false, false);
+        Supervisor { args, data, nodes, tell, waiting, is_stopping, is_shown }
+    }
+
+    fn start_all(&mut self) -> Result<(), Failure> {
+        (0..self.nodes.len()).try_for_each(|at| self.start(at))
+    }
+
+    fn start(&mut self, at: usize) -> Result<(), Failure> {
+        let node = &self.nodes[at];
+        if node.has_served {
+            let plans: Vec<&Plan> = self.nodes.iter().map(|node| &node.plan).collect();
+            self.nodes[at].entry = entry(&node.plan, &plans);
+        }
+        let node = &mut self.nodes[at];
+        node.is_expected = false;
+        let child = node.plan.start(self.args, &node.entry, at, &self.tell)?;
+        node.state = State::Runs { child, serves: false };
+        Ok(())
+    }
+
+    fn stop_all(&mut self, signal: Signal) {
+        self.is_stopping = true;
+        self.nodes.iter().for_each(|node| node.signal(signal));
+    }
+
+    fn watch(&mut self, told: &Receiver<Event>) -> Result<(), Failure> {
+        loop {
+            let all_ended = self.nodes.iter().all(|node| node.child().is_none());
+            if all_ended && self.is_stopping {
+                return Ok(());
+            }
+            if all_ended && self.nodes.iter().all(|node| !node.has_served) {
+                let ends = self.nodes.iter().map(|node| format!("{} {}", node.plan.name, shown(&node.state)));
+                let what = ends.collect::<Vec<_>>().join(", ");
+                return Err(Failure::new(FAILED, format!("no node came to serve: {what}")));
+            }
+            match told.recv().expect("the supervisor holds another end itself") {
+                Event::Serves(at) => self.on_serves(at),
+                Event::Over(at) => self.on_over(at)?,
+                Event::Signal if self.is_stopping => self.stop_all(Signal::KILL),
+                Event::Signal | Event::HangUp => self.stop_all(Signal::TERM),
+                Event::Asked(request, answer) => self.on_asked(request, answer),
+            }
+            self.answer_waiting();
+        }
+    }
+
+    fn on_serves(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        let State::Runs { child, serves } = &mut node.state else { return };
+        (*serves, node.has_served) = (true, true);
+        if self.is_shown {
+            log::print(&format!("{} serves, process {}\n", node.plan.name, child.id()));
+        }
+        self.show_when_started();
+    }
+
+    /// Shows the cluster once all nodes that live serve.
+    fn show_when_started(&mut self) {
+        let is_starting = self.nodes.iter().any(Node::is_starting);
+        let any_serves = self.nodes.iter().any(Node::serves);
+        if !self.is_shown && !self.is_stopping && any_serves && !is_starting {
+            self.is_shown = true;
+            log::print(&self.opening());
+        }
+    }
+
+    fn on_over(&mut self, at: usize) -> Result<(), Failure> {
+        let node = &mut self.nodes[at];
+        let State::Runs { child, .. } = &mut node.state else { return Ok(()) };
+        let status = child.wait()?;
+        node.plan.forget_pid();
+        node.state = State::Ended(status.to_string());
+        if !self.is_stopping || !(status.success() || node.is_expected) {
+            let text = self.ending(at, status.success());
+            log::print_error(&text);
+        }
+        self.show_when_started();
+        Ok(())
+    }
+
+    /// What is said of a node that has ended.
+    fn ending(&self, at: usize, well: bool) -> String {
+        let Node { plan, state, is_expected, .. } = &self.nodes[at];
+        let others = if self.is_stopping { "" } else { "; the others go on" };
+        let mut text = format!("{} {}{others}\n", plan.name, shown(state));
+        if !well && !is_expected {
+            text.push_str(&format!("  its log, {}, ends with:\n", plan.log().display()));
+            text.push_str(&plan.last_log_lines("    "));
+        }
+        if !self.is_stopping {
+            text.push_str(&self.how_to_start(at));
+        }
+        text
+    }
+
+    fn how_to_start(&self, at: usize) -> String {
+        format!("  start it again: {}\n", command_line(self.data, &format!("start {}", at + 1)))
+    }
+
+    fn on_asked(&mut self, request: Request, answer: Sender<Answer>) {
+        let result = match &request {
+            _ if self.is_stopping => Err("the cluster is being stopped".to_owned()),
+            Request::Status => Ok(Some(self.status())),
+            Request::Env(nodes) => self.env(nodes).map(Some),
+            Request::Kill(nodes) => self.end(nodes, Signal::KILL).map(|()| None),
+            Request::Stop(nodes) => self.end(nodes, Signal::TERM).map(|()| None),
+            Request::Start(nodes) => self.start_again(nodes).map(|()| None),
+        };
+        let (for_start, nodes) = match request {
+            Request::Status | Request::Env(_) => (false, Vec::new()),
+            Request::Start(nodes) => (true, nodes),
+            Request::Kill(nodes) | Request::Stop(nodes) => (false, nodes),
+        };
+        match result {
+            Ok(None) => {
+                let nodes = nodes.into_iter().map(|node| usize::from(node) - 1).collect();
+                self.waiting.push(Waiting { nodes, for_start, answer });
+            }
+            // Whoever asked may have gone.
+            Ok(Some(text)) => drop(answer.send(Ok(text))),
+            Err(text) => drop(answer.send(Err(text))),
+        }
+    }
+
+    /// The nodes of these numbers, of which all or none must run.
+    fn chosen(&self, nodes: &[u16], running: bool) -> Result<Vec<usize>, String> {
+        let mut chosen = Vec::new();
+        for &number in nodes {
+            let at = usize::from(number).checked_sub(1).filter(|&at| at < self.nodes.len());
+            let at = at.ok_or_else(|| match self.nodes.len() {
+                1 => format!("there is no node {number}: the cluster has node 1 only"),
+                many => format!("there is no node {number}: the cluster has nodes 1 to {many}"),
+            })?;
+            let Node { plan, .. } = &self.nodes[at];
+            match self.nodes[at].child() {
+                Some(child) if !running => {
+                    return Err(format!("{} runs already, as process {}", plan.name, child.id()));
+                }
+                None if running => {
+                    let start = command_line(self.data, &format!("start {number}"));
+                    return Err(format!("{} does not run; `{start}` starts it", plan.name));
+                }
+                _ if !chosen.contains(&at) => chosen.push(at),
+                _ => {}
+            }
+        }
+        Ok(chosen)
+    }
+
+    fn end(&mut self, nodes: &[u16], signal: Signal) -> Result<(), String> {
+        for at in self.chosen(nodes, true)? {
+            self.nodes[at].is_expected = true;
+            self.nodes[at].signal(signal);
+        }
+        Ok(())
+    }
+
+    fn start_again(&mut self, nodes: &[u16]) -> Result<(), String> {
+        let chosen = self.chosen(nodes, false)?;
+        chosen.into_iter().try_for_each(|at| self.start(at)).map_err(|failure| failure.text)
+    }
+
+    /// Answers those that have waited for what is there now.
+    fn answer_waiting(&mut self) {
+        for waiting in std::mem::take(&mut self.waiting) {
+            let is_done = |&at: &usize| match self.nodes[at].state {
+                State::Runs { serves, .. } => serves && waiting.for_start,
+                State::Ended(_) => true,
+            };
+            if !waiting.nodes.iter().all(is_done) {
+                self.waiting.push(waiting);
+                continue;
+            }
+            // Whoever asked may have gone.
+            waiting.answer.send(self.outcome(&waiting)).ok();
+        }
+    }
+
+    fn outcome(&self, waiting: &Waiting) -> Answer {
+        let mut text = String::new();
+        let mut failed = false;
+        for &at in &waiting.nodes {
+            let Node { plan, state, .. } = &self.nodes[at];
+            text.push_str(&format!("{} {}\n", plan.name, shown(state)));
+            match (state, waiting.for_start) {
+                (State::Ended(_), true) => {
+                    failed = true;
+                    text.push_str(&format!("  its log, {}, ends with:\n", plan.log().display()));
+                    text.push_str(&plan.last_log_lines("    "));
+                }
+                (State::Ended(_), false) => text.push_str(&self.how_to_start(at)),
+                _ => {}
+            }
+        }
+        if failed { Err(text.trim_end().to_owned()) } else { Ok(text) }
+    }
+
+    /// The line for a shell that names a node: the one that was chosen, or the first that serves.
+    fn env(&self, nodes: &[u16]) -> Answer {
+        let node = match self.chosen(nodes, true)?.first() {
+            Some(&at) => Some(&self.nodes[at]),
+            None => self.nodes.iter().find(|node| node.serves()),
+        };
+        node.map(|node| export(&node.plan.http)).ok_or_else(|| "no node serves".to_owned())
+    }
+
+    fn status(&self) -> String {
+        let running = self.nodes.iter().filter(|node| node.child().is_some()).count();
+        format!("{running} of {} run\n{}", nodes(self.nodes.len()), self.table())
+    }
+
+    fn table(&self) -> String {
+        let heading = ["node", "protocol buffers", "HTTP", "peers", "pid", "state", "folder"];
+        let mut rows = vec![heading.map(str::to_owned)];
+        rows.extend(self.nodes.iter().map(|node| {
+            let Plan { name, pb, http, peers, folder, .. } = &node.plan;
+            let pid = node.child().map_or("-".to_owned(), |child| child.id().to_string());
+            let state = if node.serves() { "serves".to_owned() } else { shown(&node.state) };
+            [name.clone(), pb.clone(), http.clone(), peers.clone(), pid, state, folder.display().to_string()]
+        }));
+        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..heading.len()).map(width).collect();
+        let line = |row: &[String; 7]| {
+            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+            format!("  {}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+        };
+        rows.iter().map(line).collect()
+    }
+
+    /// What a person wants to know of a cluster that has just started.
+    fn opening(&self) -> String {
+        let program = program::name();
+        let (first, last) = (&self.nodes[0].plan, &self.nodes[self.nodes.len() - 1].plan);
+        let mut text = format!("{}; Ctrl-C stops all\n{}", nodes(self.nodes.len()), self.table());
+        if self.nodes.iter().any(|node| node.entry[0] == JOIN) {
+            let http = &first.http;
+            text.push_str(&format!(
+                "nodes that are new own nothing yet:\n  {program} admin cluster plan --node {http}\n  \
+                 {program} admin cluster commit --node {http}\n"
+            ));
+        }
+        let last_number = self.nodes.len();
+        text.push_str("from another terminal:\n");
+        for words in ["status".to_owned(), format!("kill {last_number}"), format!("start {last_number}")] {
+            text.push_str(&format!("  {}\n", command_line(self.data, &words)));
+        }
+        text.push_str(&format!(
+            "which node `annulet kv` and `annulet admin` ask (or: eval \"$({})\"):\n  {}",
+            command_line(self.data, "env"),
+            export(&first.http)
+        ));
+        text.push_str(&format!(
+            "try it:\n  {program} kv put --node {} books dune 'A beginning is a very delicate time.'\n  \
+             {program} kv get --node {} books dune\n",
+            first.http, last.http
+        ));
+        text
+    }
+}
+
+/// How far a node is, in words that follow its name.
+fn shown(state: &State) -> String {
+    match state {
+        State::Runs { serves: false, .. } => "starts".to_owned(),
+        State::Runs { child, .. } => format!("serves, process {}", child.id()),
+        State::Ended(how) => format!("ended ({how})"),
+    }
+}
+
+fn nodes(number: usize) -> String {
+    crate::plural::len(number, "node")
+}
+
+/// A line for a shell after which the command line asks the node at this address.
+fn export(http: &str) -> String {
+    format!("export ANNULET_NODE={http}\n")
+}
