@@ -136,6 +136,11 @@ impl Local {
         self.shard.borrow().is_quiet()
     }
 
+    /// When the shard has something to do next for a deadline or a delay, unless it is woken before.
+    pub fn next_deadline(&self) -> Option<Monotonic> {
+        self.shard.borrow().next_deadline()
+    }
+
     /// Whether requests wait to be begun.
     pub fn has_waiting(&self) -> bool {
         self.shard.borrow().has_waiting()

@@ -330,7 +330,7 @@ fn next_tick_after(ticked: Instant, began: Instant, is_quiet: bool) -> Instant {
     }
 }
 
-/// The loop: turns when woken, ticks, and in the end the clean stop.
+/// The loop: turns when woken and at the shard's deadlines, ticks, and in the end the clean stop.
 async fn drive(
     began: Instant,
     (local, peers): (&Rc<Local>, Option<&Peers>),
@@ -341,14 +341,18 @@ async fn drive(
 ) -> Result<Result<(), engine::Error>, Error> {
     let clock = OsClock::new();
     let mut ticked = Instant::now();
-    let mut next_tick = pin!(tokio::time::sleep_until(ticked));
+    // The same moment by both clocks.
+    let clock_began = (clock.now(), ticked);
+    let mut wake = pin!(tokio::time::sleep_until(ticked));
     local.tick(clock.now());
     let mut stopping: Option<Monotonic> = None;
     let (mut drained, mut closing) = (false, false);
     loop {
-        let due = next_tick_after(ticked, began, local.is_quiet());
-        if due != next_tick.deadline() {
-            next_tick.as_mut().reset(due);
+        let tick_at = next_tick_after(ticked, began, local.is_quiet());
+        let deadline = local.next_deadline().map(|deadline| clock_began.1 + deadline.since(clock_began.0));
+        let due = deadline.map_or(tick_at, |deadline| deadline.min(tick_at));
+        if due != wake.deadline() {
+            wake.as_mut().reset(due);
         }
         tokio::select! {
             biased;
@@ -360,10 +364,15 @@ async fn drive(
                 }
             }
             () = tokio::time::sleep(WAITING_LOOK), if local.has_waiting() => local.turn(),
-            () = &mut next_tick => {
-                ticked = Instant::now();
-                local.tick(clock.now());
-                connections.sweep();
+            () = &mut wake => {
+                let woken = Instant::now();
+                if woken < tick_at {
+                    local.turn();
+                } else {
+                    ticked = woken;
+                    local.tick(clock.now());
+                    connections.sweep();
+                }
             }
             // A sender that is gone means the same as a stop.
             _ = stop.changed(), if stopping.is_none() => {

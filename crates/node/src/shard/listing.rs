@@ -45,6 +45,11 @@ impl Listings {
         self.gathering.values().filter(|listing| listing.is_fold).count()
     }
 
+    /// The deadlines of all that are gathered here.
+    pub(super) fn deadlines(&self) -> impl Iterator<Item = Monotonic> {
+        self.gathering.values().map(|listing| listing.deadline)
+    }
+
     pub(super) fn forget(&mut self, id: RequestId) {
         let Some(listing) = self.gathering.remove(&id) else { return };
         for question in listing.coverage.asked() {
@@ -85,6 +90,7 @@ impl Shard {
         });
         match started {
             Ok(listing) => {
+                self.deadlines.note(deadline);
                 self.listings.gathering.insert(id, listing);
                 self.ask_pages(id);
             }
@@ -114,6 +120,9 @@ impl Shard {
     /// Asks for every page that may be asked for.
     fn ask_pages(&mut self, id: RequestId) {
         let now = self.config.clock.now();
+        if self.expire_listing(id, now) {
+            return;
+        }
         let last_work = &mut self.last_work;
         let Some(listing) = self.listings.gathering.get_mut(&id) else { return };
         let deadline = listing.deadline;
@@ -146,6 +155,9 @@ impl Shard {
     pub(super) fn on_page(&mut self, question: u64, page: Result<Page, Error>) {
         // It may have been answered by its deadline, or its client may be gone.
         let Some(id) = self.listings.questions.remove(&question) else { return };
+        if self.expire_listing(id, self.config.clock.now()) {
+            return;
+        }
         self.step_listing(id, |coverage, plan| coverage.on_page(question, page, plan));
     }
 
@@ -198,15 +210,28 @@ impl Shard {
         }
     }
 
+    /// Answers a listing that is past its deadline; whether it was.
+    fn expire_listing(&mut self, id: RequestId, now: Monotonic) -> bool {
+        let is_due = self.listings.gathering.get(&id).is_some_and(|listing| listing.deadline <= now);
+        if is_due {
+            self.listings.forget(id);
+            self.reply(Origin::Here(id), Err(Error::Timeout));
+        }
+        is_due
+    }
+
     pub(super) fn expire_listings(&mut self, now: Monotonic) {
         let ids: Vec<RequestId> = self.listings.gathering.keys().copied().collect();
         for id in ids {
-            if self.listings.gathering[&id].deadline <= now {
-                self.listings.forget(id);
-                self.reply(Origin::Here(id), Err(Error::Timeout));
-            } else {
-                self.step_listing(id, |coverage, plan| coverage.tick(now, plan).map(|()| Vec::new()));
-            }
+            self.expire_listing(id, now);
+        }
+    }
+
+    /// Asks again for pages that are late.
+    pub(super) fn tick_listings(&mut self, now: Monotonic) {
+        let ids: Vec<RequestId> = self.listings.gathering.keys().copied().collect();
+        for id in ids {
+            self.step_listing(id, |coverage, plan| coverage.tick(now, plan).map(|()| Vec::new()));
         }
     }
 }

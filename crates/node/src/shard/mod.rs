@@ -2,10 +2,9 @@
 //!
 //! 1. [`Shard::request`], [`Shard::hop`] and [`Shard::peer`] take what clients, other shards and other nodes send. Work
 //!    that needs neither disk nor other nodes is done at once; what must wait is parked.
-//! 2. [`Shard::turn`] ends the turn: it hands writes to the disk, takes what the disk and jobs have done, and
-//!    takes parked work up again.
-//! 3. [`Shard::tick`], a few times a second, answers what is past its deadline, asks who is there, and sees to hints and
-//!    tombstones.
+//! 2. [`Shard::turn`] answers what is past its deadline and ends the turn: it hands writes to the disk, takes what the
+//!    disk and jobs have done, and takes parked work up again. It comes at [`Shard::next_deadline`] at the latest.
+//! 3. [`Shard::tick`], a few times a second, asks who is there, and sees to hints and tombstones.
 //!
 //! Invariants
 //! * Each request is answered exactly once; a listing is answered in parts, the last one marked.
@@ -17,6 +16,7 @@
 mod admission;
 mod checkpoints;
 mod copies;
+mod deadlines;
 mod exchanges;
 mod folds;
 mod gifts;
@@ -69,6 +69,7 @@ use ::object::Actor;
 use admission::Admission;
 use base::spawn::Outcome;
 use base::{Clock, Monotonic, Rng};
+use deadlines::Deadlines;
 use engine::Seq;
 use engine::backup::StoreFiles;
 use engine::store::{Event as StoreEvent, StoreStats};
@@ -309,6 +310,7 @@ pub struct Shard {
     searches: Searches,
     changes: PropsChanges,
     resets: ResetMemory,
+    deadlines: Deadlines,
     peers: Peers,
     forwards: Forwards,
     heals: Heals,
@@ -387,6 +389,7 @@ impl Shard {
             searches: Searches::default(),
             changes: PropsChanges::default(),
             resets: ResetMemory::default(),
+            deadlines: Deadlines::default(),
             awaiting: BTreeSet::new(),
             counters: ShardCounters::default(),
             times: Default::default(),
@@ -418,6 +421,7 @@ impl Shard {
     /// Ends a turn. To be called when new input is in, and whenever the disk or a job has woken the shard.
     pub fn turn(&mut self) {
         let now = self.config.clock.now();
+        self.expire_if_due(now);
         let mut events = std::mem::take(&mut self.events);
         self.store.turn(now, &mut events);
         for event in events.drain(..) {
@@ -453,7 +457,7 @@ impl Shard {
         }
     }
 
-    /// Answers what is past its deadline, and lets the store do what is due. To be called a few times a second,
+    /// Asks other nodes again, and lets the store do what is due. To be called a few times a second,
     /// with a turn after it; less often while [`Shard::is_quiet`].
     pub fn tick(&mut self) {
         let now = self.config.clock.now();
@@ -462,13 +466,11 @@ impl Shard {
         if self.store.is_maintaining() {
             self.is_used();
         }
-        self.expire_objects(now);
-        self.expire_listings(now);
-        self.expire_searches(now);
-        self.expire_changes(now);
+        self.expire(now);
+        self.tick_listings(now);
+        self.tick_searches(now);
         self.tick_props(now);
         self.tick_resets(now);
-        self.expire_forwards(now);
         self.tick_stop(now);
         self.tick_peers(now);
         self.tick_heals();

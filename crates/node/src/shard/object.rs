@@ -236,6 +236,7 @@ impl Shard {
                 if !std::mem::replace(&mut work.asks, true) {
                     let now = self.config.clock.now();
                     self.objects.late.push_back((now + PATIENCE, id));
+                    self.deadlines.note(now + PATIENCE);
                 }
                 self.ask(to, id, work.deadline, work.key.clone(), ask);
                 None
@@ -428,6 +429,7 @@ impl Shard {
         if work.answered {
             self.objects.lingering.push_back(id);
         }
+        self.deadlines.note(work.deadline);
         self.objects.insert(id, work);
         while self.objects.lingering.len() > LINGERING_MAX {
             let oldest = self.objects.lingering.pop_front().expect("it is not empty");

@@ -78,6 +78,11 @@ impl PropsChanges {
     pub(super) fn are_written(&self) -> bool {
         self.changes.values().all(|spread| spread.written)
     }
+
+    /// The deadlines of all of them.
+    pub(super) fn deadlines(&self) -> impl Iterator<Item = Monotonic> {
+        self.changes.values().map(|spread| spread.deadline)
+    }
 }
 
 impl Shard {
@@ -175,6 +180,7 @@ impl Shard {
         let shards = self.config.layout.shards - 1;
         let told = self.config.clock.now();
         let spread = Spread { origin, done, deadline, change, before, shards, nodes, told, written: false };
+        self.deadlines.note(deadline);
         self.changes.changes.insert(id, spread);
         match written {
             Ok(seq) => {

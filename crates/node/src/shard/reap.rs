@@ -1,7 +1,7 @@
 //! Tombstones that are to be reaped: when, and what each shard remembers of it.
 //!
 //! 1. A delete or a read that has seen all primaries agree on a tombstone proposes it ([`Shard::propose_reap`]).
-//! 2. When it is old enough, and all members can be reached, a [`kv::Reap`] asks them all.
+//! 2. When it is old enough, at once if there is no delay, and all members can be reached, a [`kv::Reap`] asks them all.
 //! 3. A tombstone that took the place of one which waits, or is being reaped, is reaped in its turn.
 //! 4. What is refused or dropped is found again by a sweep (`sweep.rs`).
 //!
@@ -117,6 +117,11 @@ impl Reaper {
             self.waiting.push_back((due, key.clone()));
         }
     }
+
+    /// When the next may begin, unless it waits for one that is under way to end.
+    pub(super) fn next_due(&self) -> Option<Monotonic> {
+        self.waiting.front().map(|(due, _)| *due).filter(|_| self.under_way < UNDER_WAY_MAX)
+    }
 }
 
 impl Shard {
@@ -129,13 +134,18 @@ impl Shard {
             self.counters.reaps_dropped += 1;
             self.sweeper.want_pass(now);
         }
+        // Without a delay it is gone before the client that has deleted it can write the key again.
+        match delay.is_zero() {
+            true => self.begin_reaps(now),
+            false => self.deadlines.note(now + delay),
+        }
     }
 
     pub(super) fn can_reap(&self, key: &[u8]) -> bool {
         self.peers.is_alone() || self.store.durability_of(key) == Durability::Sync
     }
 
-    /// Begins reapings that are due, and forgets graves that are old enough.
+    /// Forgets graves that are old enough.
     pub(super) fn tick_reaps(&mut self, now: Monotonic) {
         self.graveyard.tick(now);
         if self.graveyard.has_due() {
@@ -152,7 +162,8 @@ impl Shard {
         }
     }
 
-    fn begin_reaps(&mut self, now: Monotonic) {
+    /// Begins reapings that are due.
+    pub(super) fn begin_reaps(&mut self, now: Monotonic) {
         // Those that are over at once count too.
         for _ in 0..UNDER_WAY_MAX {
             if self.reaper.under_way >= UNDER_WAY_MAX {
@@ -183,6 +194,11 @@ impl Shard {
     /// A reaping is over.
     pub(super) fn on_reaped(&mut self, key: &Bytes, agreed: bool) {
         self.reaper.end(key);
+        if self.config.reaping.delay.is_some_and(|delay| delay.is_zero())
+            && let Some(due) = self.reaper.next_due()
+        {
+            self.deadlines.note(due);
+        }
         match agreed {
             true => {
                 self.counters.reaps += 1;

@@ -41,6 +41,11 @@ impl Forwards {
         self.waiting.len()
     }
 
+    /// The deadlines of all of them.
+    pub fn deadlines(&self) -> impl Iterator<Item = Monotonic> {
+        self.waiting.values().map(|forward| forward.deadline)
+    }
+
     /// Whether this one comes for the first time.
     fn is_first(&mut self, from: NodeId, id: AskId) -> bool {
         if !self.seen.insert((from, id)) {
@@ -265,6 +270,7 @@ impl Shard {
         self.counters.forwards += 1;
         let name = self.next_work();
         let forward = Forward { to, origin, deadline, is_second: avoids.is_some() };
+        self.deadlines.note(deadline);
         self.forwards.waiting.insert(name, forward);
         let (id, ttl_ms) = (self.ask_id(name), self.ttl_ms(deadline));
         self.send(to, PeerMessage::Forward { id, ttl_ms, request: Box::new(request) });

@@ -56,6 +56,11 @@ impl Searches {
         self.under_way.len() + self.reads.len()
     }
 
+    /// The deadlines of all that are answered here.
+    pub(super) fn deadlines(&self) -> impl Iterator<Item = Monotonic> {
+        self.under_way.values().map(|searching| searching.deadline)
+    }
+
     pub(super) fn forget(&mut self, id: RequestId) {
         let Some(searching) = self.under_way.remove(&id) else { return };
         for question in searching.search.asked() {
@@ -88,6 +93,7 @@ impl Shard {
         }
         match started {
             Ok(searching) => {
+                self.deadlines.note(searching.deadline);
                 self.searches.under_way.insert(id, searching);
                 self.ask_rows(id);
             }
@@ -147,6 +153,9 @@ impl Shard {
     /// Asks for every page that may be asked for.
     fn ask_rows(&mut self, id: RequestId) {
         let now = self.config.clock.now();
+        if self.expire_search(id, now) {
+            return;
+        }
         let last_work = &mut self.last_work;
         let Some(searching) = self.searches.under_way.get_mut(&id) else { return };
         let deadline = searching.deadline;
@@ -181,6 +190,9 @@ impl Shard {
     pub(super) fn on_rows(&mut self, question: u64, page: Result<RowsPage, Error>) {
         // It may have been answered by its deadline, or its client may be gone.
         let Some(id) = self.searches.questions.remove(&question) else { return };
+        if self.expire_search(id, self.config.clock.now()) {
+            return;
+        }
         self.step_search(id, |search, plan| search.on_page(question, page, plan));
     }
 
@@ -274,15 +286,28 @@ impl Shard {
         }
     }
 
+    /// Answers a query that is past its deadline; whether it was.
+    fn expire_search(&mut self, id: RequestId, now: Monotonic) -> bool {
+        let is_due = self.searches.under_way.get(&id).is_some_and(|searching| searching.deadline <= now);
+        if is_due {
+            self.searches.forget(id);
+            self.reply(Origin::Here(id), Err(Error::Timeout));
+        }
+        is_due
+    }
+
     pub(super) fn expire_searches(&mut self, now: Monotonic) {
         let ids: Vec<RequestId> = self.searches.under_way.keys().copied().collect();
         for id in ids {
-            if self.searches.under_way[&id].deadline <= now {
-                self.searches.forget(id);
-                self.reply(Origin::Here(id), Err(Error::Timeout));
-            } else {
-                self.step_search(id, |search, plan| search.tick(now, plan).map(|()| Vec::new()));
-            }
+            self.expire_search(id, now);
+        }
+    }
+
+    /// Asks again for pages that are late.
+    pub(super) fn tick_searches(&mut self, now: Monotonic) {
+        let ids: Vec<RequestId> = self.searches.under_way.keys().copied().collect();
+        for id in ids {
+            self.step_search(id, |search, plan| search.tick(now, plan).map(|()| Vec::new()));
         }
     }
 }

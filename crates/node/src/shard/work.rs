@@ -319,6 +319,11 @@ impl Objects {
         names
     }
 
+    /// The deadlines of all of it, and when what waits for other nodes is told that they take long.
+    pub fn deadlines(&self) -> impl Iterator<Item = Monotonic> {
+        self.parked.values().map(|work| work.deadline).chain(self.late.front().map(|(at, _)| *at))
+    }
+
     /// The keys that there is work for, reaping aside.
     pub fn keys(&self) -> BTreeSet<Bytes> {
         let remembers =

@@ -9,6 +9,7 @@ mod backends;
 mod clocks;
 mod cluster;
 mod common;
+mod deadlines;
 mod ending;
 mod folds;
 mod index;
