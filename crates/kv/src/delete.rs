@@ -3,7 +3,7 @@
 //! 1. Check names and quorums, as for a read and a write.
 //! 2. Without a context, read what a quorum has, so that all of it is deleted. A key that is absent, deleted or has ended is
 //!    left alone: the delete has nothing to do. A node alone reads its own head only.
-//! 3. Write a tombstone, a sibling without a value, over what the client had seen, or over everything that was
+//! 3. Where the bucket has a pre-commit hook, fail. Write a tombstone, a sibling without a value, over what the client had seen, or over everything that was
 //!    read if it does not say. What the client had not seen stays beside the tombstone.
 //! 4. Send it to the other replicas, answer when enough confirm, wait for the rest, as for a write.
 //! 5. When all primaries have confirmed, propose to reap it.
@@ -157,6 +157,7 @@ fn on_head(mut begun: Begun, stored: Option<Stored>, turn: &mut Turn<'_>) -> Res
     {
         return Ok(deleted(turn));
     }
+    turn.props.check_precommit()?;
     let in_hand = begun.newest_time.max(existing.as_ref().map_or(0, Head::newest_time));
     let put = object::Put::delete(existing.as_ref(), begun.context.take(), time_of_version(in_hand, turn)?);
     let update = Update::plan(existing, put, begun.placement.is_primary_here(), turn)?;

@@ -81,6 +81,9 @@ pub enum Error {
         /// How many may be.
         limit: usize,
     },
+    /// The bucket has a pre-commit hook, which cannot be run here: nothing is written. The text is Riak's reason, a term.
+    #[error("{{precommit_fail,{0}}}")]
+    Precommit(String),
     /// Properties that cannot be set.
     #[error("invalid bucket properties")]
     InvalidProps(Vec<(&'static str, Reason)>),

@@ -165,6 +165,7 @@ impl Put {
 
     fn begin(&mut self, begun: Begun, turn: &mut Turn<'_>) -> Result<State, Error> {
         if turn.props.write_once {
+            turn.props.check_precommit()?;
             let needs_time = begun.placement.is_only_here() || turn.clock.is_doubtful(turn.wall);
             if begun.placement.here.is_none() || !needs_time {
                 return self.write_once(begun, None, turn);
@@ -241,6 +242,7 @@ impl Put {
         stored: Option<Stored>,
         turn: &mut Turn<'_>,
     ) -> Result<State, Error> {
+        turn.props.check_precommit()?;
         begun.newest_time = begun.newest_time.max(existing.as_ref().map_or(0, Head::newest_time));
         let (metadata, value) = self.take_sibling(begun.newest_time, turn)?;
         let put = object::Put { context: begun.context.take(), metadata, value };

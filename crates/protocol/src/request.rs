@@ -10,7 +10,7 @@
 use bytes::Bytes;
 use prost::Message;
 
-use crate::codes::{self, Direction};
+use crate::codes;
 use crate::errors;
 use crate::frame::put_message;
 use crate::messages::*;
@@ -114,7 +114,8 @@ impl Request {
                 Request::FoldRange(code, message(&shape::FOLD_CHANGE, body)?)
             }
             codes::START_TLS => empty(Request::StartTls, &body)?,
-            _ => return Err(not_a_request(code)),
+            // An answer's code is no request's, as any other that nobody serves.
+            _ => return Err(DecodeError::UnknownCode(code)),
         };
         request.check_names()?;
         Ok(request)
@@ -216,11 +217,4 @@ fn message<M: Message + Default>(shape: &Shape, body: Bytes) -> Result<M, Decode
 fn empty(request: Request, body: &[u8]) -> Result<Request, DecodeError> {
     shape::check(&shape::EMPTY, body).map_err(DecodeError::Malformed)?;
     Ok(request)
-}
-
-fn not_a_request(code: u8) -> DecodeError {
-    match codes::describe(code) {
-        Some((name, Direction::Response)) => DecodeError::Malformed(format!("{name} is not a request")),
-        _ => DecodeError::UnknownCode(code),
-    }
 }

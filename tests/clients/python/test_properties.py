@@ -1,5 +1,7 @@
 """Bucket properties: read, changed, refused, reset."""
 
+import riak
+
 from case import Case
 
 DEFAULTS = {
@@ -46,9 +48,8 @@ CHANGES = {
     "rw": [1, "one"],
     "basic_quorum": [True],
     "notfound_ok": [False],
-    "backend": ["multi"],
-    "search": [True, False],
-    "search_index": ["an index"],
+    "search": [False],
+    "search_index": ["_dont_index_"],
     "repl": [False, "realtime", "fullsync", True],
     "hll_precision": [4, 16],
 }
@@ -108,6 +109,28 @@ class Properties(Case):
             with self.subTest(props=props):
                 self.assert_refused(f"Invalid bucket properties: {reasons}", bucket.set_properties, props)
         self.assertEqual(bucket.get_properties(), DEFAULTS | {"n_val": 2})
+
+    def test_what_is_not_there_is_refused(self):
+        bucket = self.bucket()
+        for name, value in (
+            ("backend", "multi"),
+            ("search", True),
+            ("search_index", "an index"),
+            ("chash_keyfun", {"mod": "m", "fun": "f"}),
+        ):
+            with self.subTest(property=name), self.assertRaises(riak.RiakError) as refused:
+                bucket.set_property(name, value)
+            self.assertIn(f"Invalid bucket properties: [{{{name},", str(refused.exception))
+        self.assertEqual(bucket.get_properties(), DEFAULTS)
+
+    def test_a_precommit_hook_fails_writes(self):
+        bucket = self.bucket()
+        self.store(bucket, "k", b"v")
+        bucket.set_property("precommit", [{"mod": "m", "fun": "f"}])
+        text = "{precommit_fail,{hook_crashed,{m,f,error,undef}}}"
+        self.assert_refused(text, self.store, bucket, "k", b"w")
+        self.assert_refused(text, bucket.delete, "k")
+        self.assertEqual(bucket.get("k").encoded_data, b"v")
 
     def test_odd_names_have_properties_too(self):
         for name in ("with space", "a/b", "nul\0inside", "ü日本", "\x7f", "x" * 5000):

@@ -26,7 +26,7 @@ class Restarts(Case):
     def fill(self):
         """Some of everything; returns what is to be found again."""
         plain = self.bucket()
-        multi = self.bucket(allow_mult=True, n_val=2, precommit=[{"name": "js"}])
+        multi = self.bucket(allow_mult=True, n_val=2, postcommit=[{"mod": "m", "fun": "f"}])
         self.bucket(n_val=5).clear_properties()
         for i in range(100):
             one = new(plain, f"k{i}", b"%d" % i)

@@ -4,6 +4,9 @@ use super::{BucketProps, HOOKS_MAX, Hook, ModFun, N_VAL_MAX, PROP_BYTES_MAX, Pro
 use crate::error::Error;
 use crate::quorum::Quorum;
 
+/// The search index of a bucket that is in none.
+const NO_SEARCH_INDEX: &[u8] = b"_dont_index_";
+
 /// What the properties belong to, which decides what of them is fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
@@ -25,7 +28,10 @@ impl BucketProps {
         let mut props = self.clone();
         let write_once = self.write_once || changes.contains(&Prop::WriteOnce(true));
         for change in changes {
-            match check_fixed(change, self, subject, write_once).and_then(|()| check(change)) {
+            let checked = check_fixed(change, self, subject, write_once)
+                .and_then(|()| check_absent(change, self))
+                .and_then(|()| check(change));
+            match checked {
                 Ok(()) => props.set(change.clone()),
                 Err(reason) => errors.push((change.name(), reason)),
             }
@@ -94,6 +100,32 @@ fn check_fixed(
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses what names something that is not here, unless it is set already.
+fn check_absent(change: &Prop, current: &BucketProps) -> Result<(), Reason> {
+    match change {
+        Prop::Backend(wanted) if *wanted != current.backend => text(
+            "no backend can be chosen by a property: the option --type-backends of a node gives a bucket type its own",
+        ),
+        Prop::Search(Some(true)) if current.search != Some(true) => {
+            text("there is no search: Riak KV 3 has dropped it too")
+        }
+        Prop::SearchIndex(Some(wanted))
+            if wanted != NO_SEARCH_INDEX && current.search_index.as_ref() != Some(wanted) =>
+        {
+            text("there is no search index of this name: this store has no Solr")
+        }
+        Prop::ChashKeyfun(wanted) if *wanted != current.chash_keyfun && !is_built_in(wanted) => {
+            text("there is no such function: riak_core_util has chash_std_keyfun and chash_bucketonly_keyfun")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_built_in(fun: &ModFun) -> bool {
+    let functions: [&[u8]; 2] = [b"chash_std_keyfun", b"chash_bucketonly_keyfun"];
+    fun.module == "riak_core_util" && functions.contains(&&fun.function[..])
 }
 
 /// Checks a value, whatever it is of.
@@ -249,6 +281,39 @@ mod tests {
         let older = BucketProps { w: Quorum::Exactly(5), ..BucketProps::default() };
         assert!(older.with(&[Prop::AllowMult(true), Prop::W(Quorum::Exactly(5))]).is_ok());
         assert!(older.with(&[Prop::NVal(4)]).is_ok());
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_unless_it_is_set_already() {
+        let name = |name: &'static str| Some(Bytes::from_static(name.as_bytes()));
+        let fun = |module, function| Prop::ChashKeyfun(ModFun::fixed(module, function));
+        for subject in [Subject::UntypedBucket, Subject::Typed, Subject::NewType] {
+            for absent in [
+                Prop::Backend(name("custom")),
+                Prop::Search(Some(true)),
+                Prop::SearchIndex(name("idx")),
+                fun("riak_core_util", "other"),
+                fun("mine", "chash_std_keyfun"),
+            ] {
+                let props = BucketProps::default();
+                let errors = reasons(props.changed(std::slice::from_ref(&absent), subject));
+                assert!(errors.len() == 1 && errors[0].0 == absent.name() && errors[0].1.contains(' '));
+                // As an older program has stored it.
+                let mut older = props;
+                older.set(absent.clone());
+                let again = older.changed(&[absent, Prop::NVal(2)], subject);
+                assert_eq!(again, Ok(BucketProps { n_val: 2, ..older }));
+            }
+            for harmless in [
+                Prop::Search(Some(false)),
+                Prop::SearchIndex(name("_dont_index_")),
+                fun("riak_core_util", "chash_bucketonly_keyfun"),
+                Prop::Precommit(vec![Hook::Named(Bytes::from_static(b"js"))]),
+                Prop::Linkfun(ModFun::fixed("m", "f")),
+            ] {
+                assert!(BucketProps::default().changed(&[harmless], subject).is_ok());
+            }
+        }
     }
 
     #[test]

@@ -261,7 +261,13 @@ mod tests {
     }
 
     fn busy() -> BucketProps {
-        BucketProps::default()
+        // As an older program has stored it: a backend and search cannot be set any more.
+        let older = BucketProps {
+            backend: Some(Bytes::from_static(b"multi")),
+            search: Some(true),
+            ..BucketProps::default()
+        };
+        older
             .with(&[
                 Prop::NVal(5),
                 Prop::AllowMult(true),
@@ -271,8 +277,6 @@ mod tests {
                 ]),
                 Prop::R(Quorum::One),
                 Prop::W(Quorum::Exactly(4)),
-                Prop::Backend(Some(Bytes::from_static(b"multi"))),
-                Prop::Search(Some(true)),
                 Prop::Repl(Repl::Realtime),
                 Prop::SyncOnWrite(SyncOnWrite::All),
                 Prop::Ttl(0x0102_0304),

@@ -1,9 +1,14 @@
 //! Bucket properties: Riak's set, with Riak's defaults and rules.
 //!
 //! A bucket has its type's properties until it is given some of its own. A change is a list of [`Prop`]s;
-//! [`BucketProps::with`] applies all of it or, with a reason for each bad one, none. Properties that exist for
-//! services that are not here (Solr, commit hooks, old replication) or for causality of another kind (clock
-//! pruning) are kept and reported, and change nothing.
+//! [`BucketProps::with`] applies all of it or, with a reason for each bad one, none.
+//!
+//! No hook can be run here. As on a Riak node that lacks a hook's module, a pre-commit hook fails every write
+//! ([`BucketProps::check_precommit`]), and a post-commit hook fails without an effect. A value that names a service which
+//! is not here (a backend, Solr, another hash function) is refused. Properties of old replication and of causality of
+//! another kind (clock pruning) are kept and reported: no client can see that they change nothing.
+//!
+//! A stored value of an older program is read as it is, and may be set again: only a change is checked.
 //!
 //! Buckets of the type `default` cannot have what a type decides for good: a data type, strong consistency,
 //! write-once. Left out: data types and strong consistency themselves, so no type can have them either.
@@ -43,7 +48,7 @@ pub const PROP_BYTES_MAX: usize = 255;
 /// The most hooks in a list.
 pub const HOOKS_MAX: usize = 16;
 
-/// The name of an Erlang function. Kept and reported; nothing is called.
+/// The name of an Erlang function. Nothing is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModFun {
     /// The module.
@@ -61,13 +66,36 @@ impl ModFun {
     }
 }
 
-/// A commit hook. Kept and reported; nothing is called.
+/// A commit hook. Nothing is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// In Erlang.
     Erlang(ModFun),
     /// In JavaScript, by name.
     Named(Bytes),
+}
+
+impl Hook {
+    /// Why it fails, as an Erlang term.
+    fn failure(&self) -> String {
+        match self {
+            Hook::Erlang(fun) => {
+                format!("{{hook_crashed,{{{},{},error,undef}}}}", atom(&fun.module), atom(&fun.function))
+            }
+            Hook::Named(name) => {
+                format!("{{invalid_hook_def,{{struct,[{{<<\"name\">>,<<\"{}\">>}}]}}}}", name.escape_ascii())
+            }
+        }
+    }
+}
+
+/// A name as an Erlang atom.
+fn atom(name: &[u8]) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_@".contains(byte);
+    if name.first().is_some_and(u8::is_ascii_lowercase) && name.iter().all(is_plain) {
+        return name.escape_ascii().to_string();
+    }
+    format!("'{}'", name.escape_ascii())
 }
 
 /// Which replicas flush a write before it is acknowledged.
@@ -176,11 +204,11 @@ props! {
     allow_mult AllowMult: bool = false, 2;
     /// Whether a write replaces what is there without reading it.
     last_write_wins LastWriteWins: bool = false, 3;
-    /// Hooks before a write; inert.
+    /// Hooks before a write: any makes it fail.
     precommit Precommit: Vec<Hook> = Vec::new(), 4;
-    /// Hooks after a write; inert.
+    /// Hooks after a write; none is called.
     postcommit Postcommit: Vec<Hook> = Vec::new(), 6;
-    /// The function that hashes keys; reported only.
+    /// The function that hashes keys: one of Riak's own; reported only.
     chash_keyfun ChashKeyfun: ModFun = ModFun::fixed("riak_core_util", "chash_std_keyfun"), 8;
     /// The function that finds an object's links; reported only.
     linkfun Linkfun: ModFun = ModFun::fixed("riak_kv_wm_link_walker", "mapreduce_linkfun"), 9;
@@ -208,13 +236,13 @@ props! {
     basic_quorum BasicQuorum: bool = false, 20;
     /// Whether a notfound counts as a good reply.
     notfound_ok NotfoundOk: bool = true, 21;
-    /// The backend's name; inert.
+    /// The backend's name: none can be chosen so.
     backend Backend: Option<Bytes> = None, 22;
-    /// Old search; inert.
+    /// Old search: cannot be switched on.
     search Search: Option<bool> = None, 23;
     /// Enterprise replication; inert.
     repl Repl: Repl = Repl::True, 24;
-    /// The Solr index; inert.
+    /// The Solr index: there is none.
     search_index SearchIndex: Option<Bytes> = None, 25;
     /// The data type: its bucket type's.
     datatype Datatype: Option<Bytes> = None, 26;
@@ -256,6 +284,15 @@ impl BucketProps {
         (self.ttl > 0).then(|| now.millis().saturating_add(u64::from(self.ttl) * 1000))
     }
 
+    /// Whether a write may go on: no pre-commit hook can be run here, so any makes it fail, as a hook does in Riak whose
+    /// module a node lacks.
+    ///
+    /// # Errors
+    /// [`Error::Precommit`] with Riak's reason, of the first hook.
+    pub fn check_precommit(&self) -> Result<(), Error> {
+        self.precommit.first().map_or(Ok(()), |hook| Err(Error::Precommit(hook.failure())))
+    }
+
     /// Whether readers are shown one sibling, the newest, of an object that may have more.
     pub fn shows_newest_only(&self) -> bool {
         self.policy() != Policy::AllowMult
@@ -280,6 +317,21 @@ mod tests {
         assert_eq!((props.old_vclock, props.young_vclock), (86_400, 20));
         assert_eq!((props.big_vclock, props.small_vclock), (50, 50));
         assert_eq!((props.basic_quorum, props.notfound_ok, props.node_confirms), (false, true, 0));
+    }
+
+    #[test]
+    fn hooks_fail_as_in_a_riak_without_them() {
+        let with = |hooks| BucketProps { precommit: hooks, ..BucketProps::default() }.check_precommit();
+        let text = |result: Result<(), Error>| result.unwrap_err().to_string();
+        assert_eq!(with(Vec::new()), Ok(()));
+        let first = Hook::Erlang(ModFun::fixed("riak_hooks", "check@1"));
+        let second = Hook::Named(Bytes::from_static(b"js \"x\""));
+        let reason = "{precommit_fail,{hook_crashed,{riak_hooks,check@1,error,undef}}}";
+        assert_eq!(text(with(vec![first, second.clone()])), reason);
+        let reason = r#"{precommit_fail,{invalid_hook_def,{struct,[{<<"name">>,<<"js \"x\"">>}]}}}"#;
+        assert_eq!(text(with(vec![second])), reason);
+        let odd = Hook::Erlang(ModFun { module: Bytes::from_static(b"Mod\n"), function: Bytes::new() });
+        assert_eq!(text(with(vec![odd])), r"{precommit_fail,{hook_crashed,{'Mod\n','',error,undef}}}");
     }
 
     #[test]

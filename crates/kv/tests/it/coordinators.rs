@@ -3,6 +3,7 @@
 use crate::common::Step::{ReadHead, ReadValue, Write};
 use crate::common::{Node, context, delete, get, put, values};
 use bytes::Bytes;
+use kv::props::Hook;
 use kv::quorum::Need;
 use kv::{BucketProps, Conditions, Error, Found, Quorum, Response, Return, Tags};
 use object::{Actor, Context, Dot, HeadView, Link, Metadata};
@@ -165,6 +166,34 @@ fn conditions_hold_against_what_is_stored() {
     assert_eq!(node.put(if_not_modified("d", tombstone)), Err(Error::NotFoundCondition));
     written(node.put(if_none_match("d")));
     assert!(node.siblings("k").1.contains(&Some("d".into())), "a tombstone counts as absent");
+}
+
+#[test]
+fn a_precommit_hook_fails_every_write() {
+    let hook = Hook::Named(Bytes::from_static(b"js"));
+    let failed = Err(Error::Precommit(r#"{invalid_hook_def,{struct,[{<<"name">>,<<"js">>}]}}"#.into()));
+    for (write_once, last_write_wins) in [(false, false), (false, true), (true, false)] {
+        let mut node = Node::with_siblings();
+        (node.props.write_once, node.props.last_write_wins) = (write_once, last_write_wins);
+        written(node.put(put("k", "a")));
+        node.props.precommit = vec![hook.clone()];
+        node.props.postcommit = vec![hook.clone()];
+        assert_eq!(node.put(put("k", "b")), failed);
+        assert_eq!(node.put(put("new", "b")), failed);
+        let mut conditional = put("k", "b");
+        conditional.if_none_match = true;
+        if !write_once {
+            assert_eq!(node.put(conditional), Err(Error::MatchFound), "conditions come first, as in Riak");
+        }
+        assert_eq!(node.delete(delete("k")), failed);
+        assert_eq!(node.delete(delete("absent")), Ok(Response::Deleted), "nothing is written");
+        assert_eq!(node.siblings("k").1, some(&["a"]));
+        assert_eq!(node.siblings("new").1, some(&[]));
+        // A hook behind a write does not stop it.
+        node.props.precommit = Vec::new();
+        written(node.put(put("new", "b")));
+        assert_eq!(node.siblings("new").1, some(&["b"]));
+    }
 }
 
 #[test]

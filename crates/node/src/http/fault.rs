@@ -86,6 +86,7 @@ impl From<&Error> for Fault {
             Error::InvalidProps(_) | Error::DefaultTypeFixed | Error::TypeStatus(_) => {
                 Fault::bad(error.to_string())
             }
+            Error::Precommit(reason) => Fault::new(403, reason.clone()),
             Error::Timeout => Fault::new(503, "request timed out"),
             Error::Overload => Fault::new(503, errors::OVERLOAD),
             Error::TooManyBuckets { .. }

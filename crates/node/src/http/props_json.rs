@@ -244,8 +244,7 @@ mod tests {
             Prop::Precommit(vec![Hook::Named(Bytes::from("js"))]),
             Prop::R(Quorum::One),
             Prop::W(Quorum::Exactly(4)),
-            Prop::Backend(Some(Bytes::from("multi"))),
-            Prop::Search(Some(true)),
+            Prop::Search(Some(false)),
             Prop::Repl(Repl::Realtime),
             Prop::SyncOnWrite(SyncOnWrite::All),
             Prop::HllPrecision(Some(9)),
@@ -257,7 +256,7 @@ mod tests {
         let named = read(text.as_bytes()).unwrap();
         assert_eq!(BucketProps::default().changed(&named, Subject::NewType), Ok(props));
         for name in Prop::NAMES {
-            let optional = ["search_index", "datatype"];
+            let optional = ["backend", "search_index", "datatype"];
             assert!(text.contains(&format!("\"{name}\":")) || optional.contains(name), "{name}");
         }
     }

@@ -208,6 +208,7 @@ pub(super) fn error_text(error: &Error, asked: Asked) -> String {
         Error::Timeout => errors::TIMEOUT.into(),
         Error::Overload => errors::OVERLOAD.into(),
         Error::BadIndex(_)
+        | Error::Precommit(_)
         | Error::TooLarge { .. }
         | Error::TooManySiblings { .. }
         | Error::TooManyBuckets { .. }

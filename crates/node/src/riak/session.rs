@@ -241,6 +241,10 @@ mod tests {
             (error_of(&out), closes)
         };
         assert_eq!(run(&[0, 0, 0, 1, 200]), ("Unknown message code: 200".into(), false));
+        for answer in [codes::ERROR_RESP, codes::PING_RESP, codes::GET_RESP, codes::PUT_RESP, 254] {
+            let unknown = format!("Unknown message code: {answer}");
+            assert_eq!(run(&[0, 0, 0, 1, answer]), (unknown, false), "an answer is no request");
+        }
         assert_eq!(run(&get("")), ("Key cannot be zero-length".into(), false));
         let (text, closes) = run(&[0, 0, 0, 2, codes::GET_REQ, 0xFF]);
         assert!(text.starts_with("Error processing incoming message: ") && closes, "{text}");
@@ -282,6 +286,7 @@ mod tests {
     fn every_property_survives_the_way_in_and_out() {
         let name = |name: &'static str| Some(Bytes::from(name));
         let fun = pb::ModFun { module: Bytes::from("m"), function: Bytes::from("f") };
+        let (module, function) = (Bytes::from("riak_core_util"), Bytes::from("chash_bucketonly_keyfun"));
         let props = pb::BucketProps {
             n_val: Some(5),
             allow_mult: Some(true),
@@ -290,7 +295,7 @@ mod tests {
             has_precommit: Some(true),
             postcommit: vec![pb::CommitHook { modfun: None, name: name("js") }],
             has_postcommit: Some(true),
-            chash_keyfun: Some(fun.clone()),
+            chash_keyfun: Some(pb::ModFun { module, function }),
             linkfun: Some(fun),
             old_vclock: Some(1),
             young_vclock: Some(2),
@@ -304,10 +309,10 @@ mod tests {
             rw: Some(0xFFFF_FFFD),
             basic_quorum: Some(true),
             notfound_ok: Some(false),
-            backend: name("multi"),
-            search: Some(true),
+            backend: None,
+            search: Some(false),
             repl: Some(1),
-            search_index: name("idx"),
+            search_index: name("_dont_index_"),
             datatype: None,
             consistent: None,
             write_once: Some(false),

@@ -68,10 +68,10 @@ impl Shard {
             Ok(props) => Arc::clone(props),
             Err(error) => return self.reply(origin, Err(error)),
         };
-        // What is written once is written without reading, so any node will do.
+        // What is written once is written without reading, so any node will do; and what a hook refuses is not written.
         let needs_replica = match &coordinator {
-            Coordinator::Put(_) => !props.write_once,
-            _ => coordinator.writes(),
+            Coordinator::Put(_) => !props.write_once && props.precommit.is_empty(),
+            _ => coordinator.writes() && props.precommit.is_empty(),
         };
         if needs_replica && let Some(node) = self.better_coordinator(prefix, props.n_val, &origin, avoids) {
             return self.forward_to_node(node, origin, coordinator.into_request(), deadline, avoids);

@@ -255,6 +255,11 @@ impl Shard {
     }
 
     pub(super) fn forwarded(&mut self, to: NodeId, id: AskId, result: Result<Response, Error>) {
+        // A node that passes such a request on is of a version that does not know this error.
+        let result = result.map_err(|error| match error {
+            Error::Precommit(_) => Error::Unsupported(error.to_string()),
+            error => error,
+        });
         self.send(to, PeerMessage::Forwarded { id, result: Box::new(result) });
     }
 

@@ -42,6 +42,7 @@ variants!(Error, "no such error" {
     28 AnswerTooLong { limit: limit },
     29 Unsupported { 0: text },
     30 TooManyResets { limit: limit },
+    31 Precommit { 0: reason },
 });
 
 variants!(TypeStatus, "no such status" {

@@ -532,6 +532,7 @@ fn errors_survive() {
         Error::AnswerTooLong { limit: 4 },
         Error::Unsupported("no".into()),
         Error::TooManyResets { limit: 5 },
+        Error::Precommit("{hook}".into()),
     ];
     errors.extend(needs.map(|need| Error::Unsatisfied { need, want: 3, got: 1 }));
     errors.extend(names.map(Error::EmptyName));
