@@ -22,6 +22,8 @@ pub mod layout;
 pub mod members;
 pub mod peer;
 pub mod riak;
+#[cfg(test)]
+mod round_trip_tests;
 pub mod shard;
 pub mod store;
 pub mod topology;

@@ -82,7 +82,17 @@ pub fn insufficient_vnodes(have: u32, need: u32) -> String {
 
 /// A list call or a properties call named a bucket type that is not there.
 pub fn no_bucket_type(name: &[u8]) -> String {
-    format!("No bucket-type named '{}'", String::from_utf8_lossy(name))
+    format!("No bucket-type named '{}'", shown(name))
+}
+
+/// A name in a sentence: percent-encoded if it is no UTF-8.
+fn shown(name: &[u8]) -> String {
+    let encoded = || {
+        let mut text = Vec::with_capacity(name.len());
+        crate::http::target::encode(name, &mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    std::str::from_utf8(name).map_or_else(|_| encoded(), str::to_owned)
 }
 
 /// A bucket type call named a bucket type that is not there.

@@ -12,7 +12,7 @@ use crate::membership::Answered;
 use kv::fold::Purge;
 use kv::purge::{Progress, PurgeError, RATE_MAX, Step};
 use kv::{Bucket, PurgeJob, PurgeTask};
-use node::http::PurgePage;
+use node::http::{PurgePage, put_name};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -137,12 +137,9 @@ impl Known {
 
 impl State {
     fn show(&self) -> Value {
-        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let Progress { found, done, failed } = self.progress;
         let mut shown = json!({
             "purge": self.purge.as_str(),
-            "bucket-type": text(&self.bucket.bucket_type),
-            "bucket": text(&self.bucket.name),
             "found": found,
             "done": done,
             "failed": failed,
@@ -153,6 +150,10 @@ impl State {
                 Some(Err(_)) => "failed",
             },
         });
+        if let Some(object) = shown.as_object_mut() {
+            put_name(object, "bucket-type", &self.bucket.bucket_type);
+            put_name(object, "bucket", &self.bucket.name);
+        }
         if let Some(Err(error)) = &self.ended {
             shown["error"] = error.to_string().into();
         }

@@ -106,7 +106,9 @@ fn list(node: &Node) -> Result<(), Failure> {
     }
     for entry in body["types"].as_array().into_iter().flatten() {
         let active = if entry["status"] == "active" { "active" } else { "not active" };
-        say(&format!("{} ({active})", entry["name"].as_str().unwrap_or_default()))?;
+        // A name that is no text is told percent-encoded.
+        let name = entry["name"].as_str().or(entry["name_percent_encoded"].as_str());
+        say(&format!("{} ({active})", name.unwrap_or_default()))?;
     }
     Ok(())
 }

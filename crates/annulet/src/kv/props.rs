@@ -87,7 +87,11 @@ pub fn types(args: &Types) -> Result<(), Failure> {
     if args.json {
         return print([all.to_string()]);
     }
-    let text = |of: &Value, name: &str| of[name].as_str().unwrap_or_default().to_owned();
+    // A name that is no text is told percent-encoded.
+    let text = |of: &Value, name: &str| {
+        let beside = of[format!("{name}_percent_encoded")].as_str();
+        of[name].as_str().or(beside).unwrap_or_default().to_owned()
+    };
     let types = all["types"].as_array().into_iter().flatten();
     print(types.map(|it| format!("{:8} {}", text(it, "status"), text(it, "name"))))
 }

@@ -10,7 +10,7 @@ use protocol::http::{Answer, Connection, Head, Method};
 use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
-use super::{fold, props, props_json};
+use super::{fold, names, props, props_json};
 
 /// The description of what is here.
 pub(super) const OPENAPI: &str = include_str!("../../../../docs/api/admin.yaml");
@@ -276,11 +276,10 @@ pub(super) fn respond(
 }
 
 fn entry(name: &Bytes, status: TypeStatus, props: &BucketProps) -> Value {
-    json!({
-        "name": String::from_utf8_lossy(name),
-        "status": status.to_string(),
-        "props": props_json::write(props),
-    })
+    let mut entry = names::named("name", name);
+    entry.insert("status".into(), json!(status.to_string()));
+    entry.insert("props".into(), props_json::write(props).into());
+    Value::Object(entry)
 }
 
 /// What is wrong, in the words of Riak's tool.

@@ -9,6 +9,8 @@ use object::index::{IndexError, IndexErrors};
 use protocol::errors;
 use protocol::http::{Answer, Connection, Refused};
 
+use super::names::shown;
+
 /// A status and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
@@ -68,9 +70,7 @@ impl From<&Error> for Fault {
                 Fault::new(503, errors::insufficient_vnodes(*have, *need))
             }
             Error::MatchFound | Error::Modified | Error::NotFoundCondition => Fault::new(412, ""),
-            Error::NoType(name) => {
-                Fault::new(404, format!("Unknown bucket type: {}", String::from_utf8_lossy(name)))
-            }
+            Error::NoType(name) => Fault::new(404, format!("Unknown bucket type: {}", shown(name))),
             Error::EmptyName(Name::Bucket) => Fault::bad(errors::EMPTY_BUCKET),
             Error::EmptyName(Name::Key) => Fault::bad(errors::EMPTY_KEY),
             Error::EmptyName(Name::Type) => Fault::bad(errors::EMPTY_TYPE),
@@ -117,7 +117,7 @@ fn need_name(need: Need) -> &'static str {
 
 /// The first thing that is wrong with index entries.
 fn index_text(errors: &IndexErrors) -> String {
-    let text = String::from_utf8_lossy;
+    let text = shown;
     match errors.0.first() {
         Some(IndexError::UnknownFieldType { field }) if field.starts_with(b"$") => {
             format!("The field '{}' cannot be written: names with '$' are the store's own.", text(field))

@@ -27,7 +27,7 @@ use protocol::http::{Answer, Connection, Refused};
 use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
-use super::options;
+use super::{names, options};
 use crate::trees::{branch, joined, level_one};
 
 /// What a path asks for, before its filter.
@@ -229,7 +229,11 @@ fn text(folded: &Folded) -> Value {
         Sum::Hashes(_) => tree(folded),
         Sum::Clocks(clocks) => json!({ "keys-clocks": clocks.iter().map(key_clock).collect::<Vec<_>>() }),
         Sum::Keys(keys) => {
-            let one = |(key, number): &(Bytes, u64)| json!({ "key": name(key), "value": number });
+            let one = |(key, number): &(Bytes, u64)| {
+                let mut object = names::named("key", key);
+                object.insert("value".into(), json!(number));
+                Value::Object(object)
+            };
             json!({ "results": keys.iter().map(one).collect::<Vec<_>>() })
         }
         Sum::Stats(stats) => json!({
@@ -239,7 +243,9 @@ fn text(folded: &Folded) -> Value {
             "siblings": numbered(&stats.siblings),
         }),
         Sum::Count(count) => json!({ "dispatched_count": count }),
-        Sum::Buckets(buckets) => json!({ "results": buckets.iter().map(named).collect::<Vec<_>>() }),
+        Sum::Buckets(buckets) => {
+            json!({ "results": buckets.iter().map(|bucket| Value::Object(named(bucket))).collect::<Vec<_>>() })
+        }
     }
 }
 
@@ -263,20 +269,16 @@ fn tree(folded: &Folded) -> Value {
 
 fn key_clock(of: &KeyClock) -> Value {
     let mut object = named(&of.bucket);
-    object["key"] = name(&of.key).into();
-    object["clock"] = base64::encode(&of.clock).into();
-    object
+    names::put_name(&mut object, "key", &of.key);
+    object.insert("clock".into(), base64::encode(&of.clock).into());
+    Value::Object(object)
 }
 
 /// A bucket; the default type goes without saying.
-fn named(bucket: &Bucket) -> Value {
-    let mut object = json!({ "bucket": name(&bucket.name) });
+fn named(bucket: &Bucket) -> Map<String, Value> {
+    let mut object = names::named("bucket", &bucket.name);
     if bucket.bucket_type != DEFAULT_TYPE {
-        object["bucket-type"] = name(&bucket.bucket_type).into();
+        names::put_name(&mut object, "bucket-type", &bucket.bucket_type);
     }
     object
-}
-
-fn name(bytes: &Bytes) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }

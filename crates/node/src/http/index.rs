@@ -4,7 +4,7 @@
 //! A stream is `multipart/mixed`: such an object in each part, the continuation in the last. What fails on the way is told in
 //! a part of its own, `{"error":…}`.
 //!
-//! Names are text in JSON; what is no UTF-8 in them is replaced. Clients whose names are not text ask by protocol buffers.
+//! Names that are no UTF-8 are told beside (`names.rs`).
 
 use bytes::Bytes;
 use kv::index::{Rows, Terms};
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
 use super::listing::Went;
-use super::options;
+use super::{names, options};
 
 /// What separates the parts of a stream: nothing that JSON holds at the start of a line.
 const BOUNDARY: &str = "annulet-index-query";
@@ -85,15 +85,12 @@ pub(super) fn respond(
 
 impl Asked {
     fn text(&self, rows: &Rows) -> Value {
-        let name = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut text = Map::new();
         if self.with_terms {
-            let pair =
-                |(term, key): (Option<&[u8]>, &[u8])| json!({ name(term.unwrap_or_default()): name(key) });
-            text.insert("results".to_owned(), rows.rows.iter().map(pair).collect());
+            let pairs = rows.rows.iter().map(|(term, key)| (term.unwrap_or_default(), key));
+            names::put_pairs(&mut text, "results", pairs);
         } else {
-            let keys = rows.rows.iter().map(|(_, key)| Value::from(name(key)));
-            text.insert("keys".to_owned(), keys.collect());
+            names::put_names(&mut text, "keys", rows.rows.iter().map(|(_, key)| key));
         }
         if let Some(place) = &rows.continuation {
             text.insert("continuation".to_owned(), base64::encode(place).into());

@@ -5,20 +5,24 @@
 //! `{"error":"timeout"}` as in Riak. Beyond them it breaks off, without the end of its body: a part is never taken for the
 //! whole.
 //!
-//! Names are text in JSON; what is no UTF-8 in them is replaced. Clients whose names are not text list by protocol buffers.
+//! Names that are no UTF-8 are told beside (`names.rs`). Of a whole listing they come last, so they are held until then:
+//! [`ENCODED_MAX`] bytes of them at most. A stream tells them with each piece.
 
 use bytes::Bytes;
 use kv::{Bucket, Error, ListBucketsRequest, ListKeysRequest, Request, Response};
 use protocol::http::target::Query;
 use protocol::http::{Answer, Connection, chunk, last_chunk};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
-use super::options;
+use super::{names, options};
 
 /// The bytes of a whole listing that are held back, so that a failure can still be told: some 50,000 names. Connections
 /// with a listing under way are few, so the memory is a small part of what their requests may take.
 const HELD_MAX: usize = 1 << 20;
+
+/// The most bytes of names that are no UTF-8 in a whole listing, percent-encoded: the same. A longer listing fails.
+const ENCODED_MAX: usize = 1 << 20;
 
 /// What an answer depends on beside what the node says.
 #[derive(Debug)]
@@ -31,11 +35,13 @@ pub(super) struct Asked {
     more: bool,
     /// The names of a whole listing that were not sent yet.
     held: String,
+    /// The names of a whole listing that are no UTF-8, percent-encoded, with commas between.
+    encoded: String,
 }
 
 impl Asked {
     fn new(name: &'static str, stream: bool) -> Asked {
-        Asked { name, stream, begun: false, more: false, held: String::new() }
+        Asked { name, stream, begun: false, more: false, held: String::new(), encoded: String::new() }
     }
 }
 
@@ -105,10 +111,9 @@ pub(super) fn respond(
     };
     if asked.stream {
         asked.put_piece(&names, done, connection, out);
-    } else {
-        asked.put_names(&names, done, connection, out);
+        return Went::Well;
     }
-    Went::Well
+    asked.put_names(&names, done, connection, out)
 }
 
 impl Asked {
@@ -116,8 +121,9 @@ impl Asked {
     fn put_piece(&mut self, names: &[Bytes], done: bool, connection: Connection, out: &mut Vec<u8>) {
         self.begin(connection, out);
         if !names.is_empty() || done {
-            let names: Vec<Value> = names.iter().map(|name| json!(String::from_utf8_lossy(name))).collect();
-            chunk(out, json!({ self.name: names }).to_string().as_bytes());
+            let mut piece = Map::new();
+            names::put_names(&mut piece, self.name, names.iter().map(|name| &name[..]));
+            chunk(out, Value::Object(piece).to_string().as_bytes());
         }
         if done {
             last_chunk(out);
@@ -125,20 +131,52 @@ impl Asked {
     }
 
     /// Holds names of a whole listing back, or sends them.
-    fn put_names(&mut self, names: &[Bytes], done: bool, connection: Connection, out: &mut Vec<u8>) {
-        for name in names {
-            self.held.push_str(if std::mem::replace(&mut self.more, true) { "," } else { "" });
-            self.held.push_str(&json!(String::from_utf8_lossy(name)).to_string());
+    fn put_names(&mut self, names: &[Bytes], done: bool, connection: Connection, out: &mut Vec<u8>) -> Went {
+        if self.encoded.len() > ENCODED_MAX {
+            return Went::Broken;
+        }
+        names.iter().for_each(|name| self.hold(name));
+        if self.encoded.len() > ENCODED_MAX {
+            if self.begun {
+                return Went::Broken;
+            }
+            let text =
+                format!("more than {ENCODED_MAX} bytes of names that are no UTF-8: list them as a stream");
+            Fault::bad(text).write(connection, out);
+            // What comes of the listing yet is not to be sent.
+            return Went::Broken;
         }
         if !done && !self.begun && self.held.len() < HELD_MAX {
-            return;
+            return Went::Well;
         }
+
         self.begin(connection, out);
         let mut text = std::mem::take(&mut self.held);
-        text.push_str(if done { "]}" } else { "" });
+        if done {
+            text.push(']');
+            if !self.encoded.is_empty() {
+                text.push_str(&format!(",\"{}\":[{}]", names::encoded_field(self.name), self.encoded));
+            }
+            text.push('}');
+        }
         chunk(out, text.as_bytes());
         if done {
             last_chunk(out);
+        }
+        Went::Well
+    }
+
+    /// Holds a name of a whole listing back.
+    fn hold(&mut self, name: &[u8]) {
+        match std::str::from_utf8(name) {
+            Ok(name) => {
+                self.held.push_str(if std::mem::replace(&mut self.more, true) { "," } else { "" });
+                self.held.push_str(&json!(name).to_string());
+            }
+            Err(_) => {
+                self.encoded.push_str(if self.encoded.is_empty() { "" } else { "," });
+                self.encoded.push_str(&json!(names::encoded(name)).to_string());
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use protocol::http::{Answer, Connection, Method};
 use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
-use super::props_json;
+use super::{names, props_json};
 
 /// What an answer depends on beside what the node says.
 #[derive(Debug)]
@@ -67,18 +67,17 @@ pub(super) fn respond(
 
 /// The properties, with what they are of, as Riak tells them.
 fn labelled(asked: &Asked, props: &BucketProps) -> Map<String, Value> {
-    let text = |name: &[u8]| json!(String::from_utf8_lossy(name));
     let mut all = props_json::write(props);
     match asked {
         Asked::Bucket(bucket) => {
-            all.insert("name".to_owned(), text(&bucket.name));
+            names::put_name(&mut all, "name", &bucket.name);
             if bucket.bucket_type != kv::request::DEFAULT_TYPE {
-                all.insert("bucket_type".to_owned(), text(&bucket.bucket_type));
+                names::put_name(&mut all, "bucket_type", &bucket.bucket_type);
                 all.insert("active".to_owned(), json!(true));
             }
         }
         Asked::Type(name) => {
-            all.insert("bucket_type".to_owned(), text(name));
+            names::put_name(&mut all, "bucket_type", name);
             all.insert("active".to_owned(), json!(true));
         }
     }

@@ -9,6 +9,8 @@ use kv::props::{Hook, ModFun, Reason, Repl, SyncOnWrite};
 use kv::{BucketProps, Error, Prop, Quorum};
 use serde_json::{Map, Value, json};
 
+use super::names;
+
 /// Names that come with the properties and are none.
 const LABELS: [&str; 4] = ["name", "bucket_type", "active", "claimant"];
 
@@ -49,11 +51,11 @@ pub(super) fn write(props: &BucketProps) -> Map<String, Value> {
     put("repl", repl_value(props.repl));
     let texts =
         [("backend", &props.backend), ("search_index", &props.search_index), ("datatype", &props.datatype)];
-    for (name, text) in texts {
-        text.iter().for_each(|text| put(name, name_value(text)));
-    }
     props.search.iter().for_each(|on| put("search", json!(on)));
     props.hll_precision.iter().for_each(|bits| put("hll_precision", json!(bits)));
+    for (name, text) in texts {
+        text.iter().for_each(|text| names::put_name(&mut all, name, text));
+    }
     all
 }
 
@@ -65,7 +67,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<Prop>, Option<Error>> {
     let body: Value = serde_json::from_slice(body).map_err(|_| None)?;
     let props = body.get("props").and_then(Value::as_object).ok_or(None)?;
     let (mut named, mut wrong) = (Vec::new(), Vec::new());
-    for (name, value) in props.iter().filter(|(name, _)| !LABELS.contains(&name.as_str())) {
+    for (name, value) in props.iter().filter(|(name, _)| !LABELS.contains(&names::plain_field(name))) {
         // A property that is not set is told as none, and may come back so.
         match prop(name, value) {
             Some(Ok(prop)) => named.push(prop),
@@ -83,7 +85,14 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<Prop>, Option<Error>> {
     if wrong.is_empty() { Ok(named) } else { Err(Some(Error::InvalidProps(wrong))) }
 }
 
+/// Reads a name.
+type ReadText = fn(&Value) -> Result<Bytes, &'static str>;
+
 fn prop(name: &str, value: &Value) -> Option<Result<Prop, &'static str>> {
+    let texts = ["backend", "search_index", "datatype"];
+    let plain = names::plain_field(name);
+    let is_encoded = plain != name && texts.contains(&plain);
+    let (name, text) = if is_encoded { (plain, encoded_text as ReadText) } else { (name, text as ReadText) };
     Some(match name {
         "n_val" => int(value).map(Prop::NVal),
         "allow_mult" => flag(value).map(Prop::AllowMult),
@@ -155,35 +164,40 @@ fn quorum_value(quorum: Quorum) -> Value {
     }
 }
 
+fn encoded_text(value: &Value) -> Result<Bytes, &'static str> {
+    value.as_str().and_then(names::decoded).ok_or("not_a_name")
+}
+
 fn text(value: &Value) -> Result<Bytes, &'static str> {
     value.as_str().map(|text| Bytes::copy_from_slice(text.as_bytes())).ok_or("not_a_name")
 }
 
-/// A name as text: those that came by another protocol may be no UTF-8.
-fn name_value(name: &[u8]) -> Value {
-    json!(String::from_utf8_lossy(name))
-}
-
 fn mod_fun(fun: &ModFun) -> Value {
-    json!({ "mod": name_value(&fun.module), "fun": name_value(&fun.function) })
+    let mut object = names::named("mod", &fun.module);
+    names::put_name(&mut object, "fun", &fun.function);
+    Value::Object(object)
 }
 
 fn read_mod_fun(value: &Value) -> Result<ModFun, &'static str> {
-    let part = |name: &str| value.get(name).ok_or("not_a_function").and_then(text);
+    let part = |name: &str| match value.get(name) {
+        Some(part) => text(part),
+        None => value.get(names::encoded_field(name)).ok_or("not_a_function").and_then(encoded_text),
+    };
     Ok(ModFun { module: part("mod")?, function: part("fun")? })
 }
 
 fn hook(hook: &Hook) -> Value {
     match hook {
         Hook::Erlang(fun) => mod_fun(fun),
-        Hook::Named(name) => json!({ "name": name_value(name) }),
+        Hook::Named(name) => Value::Object(names::named("name", name)),
     }
 }
 
 fn hooks(value: &Value) -> Result<Vec<Hook>, &'static str> {
-    let read = |hook: &Value| match hook.get("name") {
-        Some(name) => text(name).map(Hook::Named),
-        None => read_mod_fun(hook).map(Hook::Erlang),
+    let read = |hook: &Value| match (hook.get("name"), hook.get(names::encoded_field("name"))) {
+        (Some(name), _) => text(name).map(Hook::Named),
+        (None, Some(name)) => encoded_text(name).map(Hook::Named),
+        (None, None) => read_mod_fun(hook).map(Hook::Erlang),
     };
     match value {
         Value::Array(list) => list.iter().map(read).collect(),
@@ -245,18 +259,24 @@ mod tests {
             Prop::R(Quorum::One),
             Prop::W(Quorum::Exactly(4)),
             Prop::Search(Some(false)),
+            Prop::Postcommit(vec![Hook::Named(Bytes::from_static(b"\xFF%"))]),
+            Prop::Linkfun(ModFun { module: Bytes::from_static(b"m\xFE"), function: Bytes::from("f") }),
             Prop::Repl(Repl::Realtime),
             Prop::SyncOnWrite(SyncOnWrite::All),
             Prop::HllPrecision(Some(9)),
             Prop::NodeConfirms(2),
             Prop::Ttl(86_400),
         ];
-        let props = BucketProps::of_new_type().changed(&changes, Subject::NewType).unwrap();
+        // What an older program may have stored, too.
+        let mut props = BucketProps::of_new_type();
+        (props.backend, props.search_index) = (Some(Bytes::from("multi")), Some(Bytes::from_static(b"\xFF")));
+        let before = props.clone();
+        let props = props.changed(&changes, Subject::NewType).unwrap();
         let text = serde_json::to_string(&json!({ "props": write(&props) })).unwrap();
         let named = read(text.as_bytes()).unwrap();
-        assert_eq!(BucketProps::default().changed(&named, Subject::NewType), Ok(props));
+        assert_eq!(before.changed(&named, Subject::NewType), Ok(props));
         for name in Prop::NAMES {
-            let optional = ["backend", "search_index", "datatype"];
+            let optional = ["search_index", "datatype"];
             assert!(text.contains(&format!("\"{name}\":")) || optional.contains(name), "{name}");
         }
     }

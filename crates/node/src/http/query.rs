@@ -15,6 +15,7 @@ use protocol::http::{Answer, Connection};
 use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
+use super::names;
 
 fn invalid(stage: &str, why: impl std::fmt::Display) -> Fault {
     Fault::bad(format!("Validation failure at stage {stage} due to {why}"))
@@ -141,27 +142,29 @@ pub(super) fn respond(result: Result<Response, Error>, connection: Connection, o
         Ok(other) => unreachable!("the node was asked a query and answered {other:?}"),
         Err(error) => return Fault::from(&error).write(connection, out),
     };
-    let name = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
-    let (mut text, place) = match &findings {
+    let mut text = Map::new();
+    let mut continuation = None;
+    match &findings {
         Findings::Keys(keys, place) => {
-            (json!({ "keys": keys.iter().map(name).collect::<Vec<_>>() }), place.as_ref())
+            names::put_names(&mut text, "keys", keys.iter().map(|key| &key[..]));
+            continuation = place.as_ref();
         }
         Findings::Terms(rows, place) => {
-            let pairs: Vec<Value> = rows.iter().map(|(term, key)| json!({ name(term): name(key) })).collect();
-            (json!({ "results": pairs }), place.as_ref())
+            names::put_pairs(&mut text, "results", rows.iter().map(|(term, key)| (&term[..], &key[..])));
+            continuation = place.as_ref();
         }
-        Findings::Count(Accumulation::MatchCount, count) => (json!({ "match_count": count }), None),
-        Findings::Count(_, count) => (json!({ "key_count": count }), None),
+        Findings::Count(Accumulation::MatchCount, count) => {
+            drop(text.insert("match_count".into(), json!(count)))
+        }
+        Findings::Count(_, count) => drop(text.insert("key_count".into(), json!(count))),
         Findings::TermCounts(counts) => {
-            let counts: Map<String, Value> =
-                counts.iter().map(|(term, count)| (name(term), json!(count))).collect();
-            (json!({ "results": counts }), None)
+            names::put_counts(&mut text, "results", counts.iter().map(|(term, &count)| (&term[..], count)));
         }
-    };
-    if let Some(place) = place {
-        text["continuation"] = base64::encode(place).into();
+    }
+    if let Some(place) = continuation {
+        text.insert("continuation".into(), base64::encode(place).into());
     }
     let mut answer = Answer::new(out, connection, 200);
     answer.header("Content-Type", "application/json");
-    answer.body(text.to_string().as_bytes());
+    answer.body(Value::Object(text).to_string().as_bytes());
 }

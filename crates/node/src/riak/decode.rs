@@ -9,6 +9,7 @@ use kv::{
 };
 use object::{IndexEntry, Link, Metadata};
 use protocol::base64;
+use protocol::http::media_type;
 use protocol::messages as pb;
 use protocol::request::DecodeError;
 
@@ -22,7 +23,7 @@ pub(super) fn request(message: protocol::Request) -> Result<Request, DecodeError
     use protocol::Request as M;
     Ok(match message {
         M::Get(message) => Request::Get(get(message)),
-        M::Put(message) => Request::Put(put(message)),
+        M::Put(message) => Request::Put(put(message)?),
         M::Del(message) => Request::Delete(delete(message)),
         M::ListBuckets(message) => Request::ListBuckets(ListBucketsRequest {
             bucket_type: bucket_type(message.bucket_type),
@@ -76,7 +77,7 @@ fn index(message: pb::IndexReq) -> Result<IndexRequest, DecodeError> {
     };
     Ok(IndexRequest {
         bucket: Bucket::typed(message.bucket_type, message.bucket),
-        field: message.index,
+        field: field(message.index),
         terms,
         return_terms: message.return_terms.unwrap_or(false),
         max_results: message.max_results,
@@ -110,14 +111,14 @@ fn get(message: pb::GetReq) -> GetRequest {
     }
 }
 
-fn put(message: pb::PutReq) -> PutRequest {
+fn put(message: pb::PutReq) -> Result<PutRequest, DecodeError> {
     let returned = match (message.return_head.unwrap_or(false), message.return_body.unwrap_or(false)) {
         (true, _) => Return::Head,
         (false, true) => Return::Body,
         (false, false) => Return::Nothing,
     };
-    let (metadata, value) = content(message.content);
-    PutRequest {
+    let (metadata, value) = content(message.content)?;
+    Ok(PutRequest {
         bucket: Bucket::typed(message.bucket_type, message.bucket),
         key: message.key,
         key_invented: false,
@@ -136,27 +137,44 @@ fn put(message: pb::PutReq) -> PutRequest {
         if_not_modified: message.if_not_modified.unwrap_or(false),
         conditions: None,
         asis: message.asis.unwrap_or(false),
-    }
+    })
 }
 
 /// A value and what the client may say of it: vtag, times and the tombstone mark are not its to choose.
-fn content(content: pb::Content) -> (Metadata, Bytes) {
+///
+/// What another protocol could not tell apart is made one here: a pair without a value has an empty one, and names of fields
+/// are in lower case, as in Riak.
+fn content(content: pb::Content) -> Result<(Metadata, Bytes), DecodeError> {
+    let charset = content.charset.as_deref();
+    if charset.is_some() && !media_type::can_hold(content.content_type.as_deref(), charset) {
+        let text = "Invalid content_type: beside a charset its quotes must end";
+        return Err(DecodeError::Refused(text));
+    }
     let link = |link: pb::Link| Link {
         bucket: link.bucket.unwrap_or_default(),
         key: link.key.unwrap_or_default(),
         tag: link.tag.unwrap_or_default(),
     };
-    let index = |pair: pb::Pair| IndexEntry { field: pair.key, value: pair.value.unwrap_or_default() };
+    let index = |pair: pb::Pair| IndexEntry { field: field(pair.key), value: pair.value.unwrap_or_default() };
+    let pair = |pair: pb::Pair| (pair.key, Some(pair.value.unwrap_or_default()));
     let metadata = Metadata {
         content_type: content.content_type,
         charset: content.charset,
         content_encoding: content.content_encoding,
         links: content.links.into_iter().map(link).collect(),
-        user_meta: content.usermeta.into_iter().map(|pair| (pair.key, pair.value)).collect(),
+        user_meta: content.usermeta.into_iter().map(pair).collect(),
         indexes: content.indexes.into_iter().map(index).collect(),
         ..Metadata::default()
     };
-    (metadata, content.value)
+    Ok((metadata, content.value))
+}
+
+/// The name of an index field.
+fn field(name: Bytes) -> Bytes {
+    match name.iter().any(u8::is_ascii_uppercase) {
+        true => Bytes::from(name.to_ascii_lowercase()),
+        false => name,
+    }
 }
 
 fn delete(message: pb::DelReq) -> DeleteRequest {

@@ -1,6 +1,7 @@
 //! Writes responses: complete ones, or a head whose body comes in chunks.
 
 use super::date::DATE_LEN;
+use super::escape::{Part, escape};
 
 /// Who answers, as `Server` says.
 const SERVER: &str = "Annulet";
@@ -65,16 +66,27 @@ impl<'a> Answer<'a> {
         Answer { out, connection }
     }
 
-    /// Adds a header whose name ends with `name`, which may hold anything and is escaped.
-    pub fn named_header(&mut self, prefix: &str, name: &[u8], value: &[u8]) {
+    /// Adds a header whose name ends with `name`, and whose values stand with commas between. All of them may hold anything
+    /// and are escaped.
+    pub fn named_header<'v>(
+        &mut self,
+        prefix: &str,
+        name: &[u8],
+        part: Part,
+        values: impl IntoIterator<Item = &'v [u8]>,
+    ) {
         self.out.extend_from_slice(prefix.as_bytes());
-        for byte in name {
-            match byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte) {
-                true => self.out.push(*byte),
-                false => super::target::encode(&[*byte], self.out),
-            }
+        escape(name, Part::Name, self.out);
+        for (at, value) in values.into_iter().enumerate() {
+            self.out.extend_from_slice(if at == 0 { b": " } else { b", " });
+            escape(value, part, self.out);
         }
-        self.header("", value);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// Adds a header whose value may hold anything and is escaped.
+    pub fn escaped_header(&mut self, name: &str, value: &[u8]) {
+        self.header_with(name, |out| escape(value, Part::Value, out));
     }
 
     /// Adds a header.

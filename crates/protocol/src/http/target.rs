@@ -98,12 +98,17 @@ fn decode_or<E>(text: &Bytes, bare: impl Fn() -> Result<u8, E>) -> Result<Bytes,
 
 /// Appends a name so that it is one segment: everything but letters, digits and `-._~` as `%XX`.
 pub fn encode(name: &[u8], out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in name {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             out.push(byte);
         } else {
-            out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+            percent(byte, out);
         }
     }
+}
+
+/// Appends `%XX`.
+pub(super) fn percent(byte: u8, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use kv::{Error, Found, Request, Response, Unmet, Validators};
 use object::{HeadView, SiblingView};
 use protocol::base64;
+use protocol::http::escape::{Part, escape};
 use protocol::http::target::encode;
-use protocol::http::{Answer, Connection, date};
+use protocol::http::{Answer, Connection, date, media_type};
 
 use super::accepted::not_acceptable;
 use super::headers::{INDEX, META, VCLOCK};
@@ -295,20 +296,17 @@ fn put_metadata(place: &Place, sibling: &SiblingView<'_>, answer: &mut Answer<'_
     answer.header_with("Link", |out| put_links(place, sibling, out));
     answer.header("Last-Modified", date::format(sibling.last_modified / MICROS));
     let content_type = sibling.content_type.unwrap_or(CONTENT_TYPE_DEFAULT);
-    match sibling.charset {
-        None => answer.header("Content-Type", content_type),
-        Some(charset) => answer.header("Content-Type", [content_type, b"; charset=", charset].concat()),
-    }
+    answer.header_with("Content-Type", |out| {
+        // The character set of a type whose quotes do not end cannot be told apart from it.
+        if !media_type::write(content_type, sibling.charset, out) {
+            escape(content_type, Part::Value, out);
+        }
+    });
     if let Some(encoding) = sibling.content_encoding {
-        answer.header("Content-Encoding", encoding);
+        answer.escaped_header("Content-Encoding", encoding);
     }
     for pair in sibling.user_meta.clone() {
-        // Riak's own objects have the whole name.
-        let name = match pair.key.split_at_checked(META.len()) {
-            Some((start, rest)) if start.eq_ignore_ascii_case(META.as_bytes()) => rest,
-            _ => pair.key,
-        };
-        answer.named_header(META, name, pair.value.unwrap_or_default());
+        answer.named_header(META, pair.key, Part::Value, [pair.value.unwrap_or_default()]);
     }
     if sibling.indexes.len() > 0 {
         put_indexes(sibling, answer);
@@ -333,9 +331,10 @@ fn put_indexes(sibling: &SiblingView<'_>, answer: &mut Answer<'_>) {
     let mut entries: Vec<(&[u8], &[u8])> =
         sibling.indexes.clone().map(|entry| (entry.field, entry.value)).collect();
     entries.sort();
+    // Equal entries are one: they make one row.
+    entries.dedup();
     for terms in entries.chunk_by(|one, next| one.0 == next.0) {
-        let value = terms.iter().map(|(_, term)| *term).collect::<Vec<_>>().join(&b", "[..]);
-        answer.named_header(INDEX, terms[0].0, &value);
+        answer.named_header(INDEX, terms[0].0, Part::Item, terms.iter().map(|(_, term)| *term));
     }
 }
 

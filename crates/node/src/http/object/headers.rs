@@ -4,6 +4,8 @@ use bytes::Bytes;
 use kv::{Bucket, Conditions, Tags};
 use object::{IndexEntry, Link, Metadata};
 use protocol::base64;
+use protocol::http::escape::{Part, unescape};
+use protocol::http::media_type::{self, ContentType};
 use protocol::http::{Head, date, etag, link};
 
 use crate::http::fault::Fault;
@@ -31,20 +33,20 @@ pub(super) fn metadata(head: &Head, bucket: &Bucket) -> Result<Metadata, Fault> 
     let mut metadata = Metadata::default();
     for (name, value) in head.headers() {
         if name.eq_ignore_ascii_case(b"content-type") {
-            let (content_type, charset) = content_type(value)?;
-            metadata.content_type = Some(head.share(content_type));
-            metadata.charset = charset.map(|charset| head.share(charset));
+            let ContentType { media_type, charset } = content_type(head.share(value))?;
+            metadata.content_type = Some(media_type);
+            metadata.charset = charset;
         } else if name.eq_ignore_ascii_case(b"content-encoding") {
-            metadata.content_encoding = Some(head.share(value));
+            metadata.content_encoding = Some(plain(head, value, Part::Value));
         } else if name.eq_ignore_ascii_case(b"link") {
             add_links(value, bucket, &mut metadata.links)?;
         } else if let Some(name) = after_prefix(name, META) {
-            metadata.user_meta.push((head.share(name), Some(head.share(value))));
+            let pair = (plain(head, name, Part::Name), Some(plain(head, value, Part::Value)));
+            metadata.user_meta.push(pair);
         } else if let Some(field) = after_prefix(name, INDEX) {
-            let field = Bytes::from(field.to_ascii_lowercase());
-            let terms = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
-            let entry = |term| IndexEntry { field: field.clone(), value: head.share(term) };
-            metadata.indexes.extend(terms.filter(|term| !term.is_empty()).map(entry));
+            let field = Bytes::from(plain(head, field, Part::Name).to_ascii_lowercase());
+            let entry = |term| IndexEntry { field: field.clone(), value: plain(head, term, Part::Item) };
+            metadata.indexes.extend(terms(value).map(entry));
         }
     }
     if metadata.content_type.is_none() {
@@ -53,29 +55,34 @@ pub(super) fn metadata(head: &Head, bucket: &Bucket) -> Result<Metadata, Fault> 
     Ok(metadata)
 }
 
-fn after_prefix<'a>(name: &'a [u8], prefix: &str) -> Option<&'a [u8]> {
-    let (start, rest) = name.split_at_checked(prefix.len())?;
-    (start.eq_ignore_ascii_case(prefix.as_bytes()) && !rest.is_empty()).then_some(rest)
+/// The terms of a header: as in Riak, a comma and a blank stand between them.
+fn terms(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(value);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let at = text.windows(2).position(|pair| pair[0] == b',' && matches!(pair[1], b' ' | b'\t'));
+        rest = at.map(|at| &text[at + 2..]);
+        Some(&text[..at.unwrap_or(text.len())])
+    })
 }
 
-/// A media type without its character set, and that.
-fn content_type(value: &[u8]) -> Result<(&[u8], Option<&[u8]>), Fault> {
-    let (essence, params) = match value.iter().position(|&byte| byte == b';') {
-        Some(at) => (value[..at].trim_ascii(), &value[at + 1..]),
-        None => (value, &[][..]),
-    };
+/// A name or a value, as it was before it was escaped.
+fn plain(head: &Head, text: &[u8], part: Part) -> Bytes {
+    unescape(text, part).unwrap_or_else(|| head.share(text))
+}
+
+fn after_prefix<'a>(name: &'a [u8], prefix: &str) -> Option<&'a [u8]> {
+    let (start, rest) = name.split_at_checked(prefix.len())?;
+    start.eq_ignore_ascii_case(prefix.as_bytes()).then_some(rest)
+}
+
+/// A media type without its character set, and that. Other parameters (a multipart's boundary, say) belong to the type.
+fn content_type(value: Bytes) -> Result<ContentType, Fault> {
+    let essence = value.split(|&byte| byte == b';').next().unwrap_or_default();
     if !matches!(essence.iter().position(|&byte| byte == b'/'), Some(1..)) {
         return Err(Fault::new(415, "The Content-Type is not a media type"));
     }
-    for param in params.split(|&byte| byte == b';').map(<[u8]>::trim_ascii) {
-        let (name, rest) = param.split_at_checked(8).unwrap_or((param, &[]));
-        if name.eq_ignore_ascii_case(b"charset=") {
-            let unquoted = rest.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
-            return Ok((essence, Some(unquoted.unwrap_or(rest))));
-        }
-    }
-    // Other parameters (a multipart's boundary, say) belong to the type.
-    Ok((value.trim_ascii(), None))
+    Ok(media_type::read(&value))
 }
 
 fn add_links(value: &[u8], bucket: &Bucket, links: &mut Vec<Link>) -> Result<(), Fault> {
