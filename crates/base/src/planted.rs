@@ -49,6 +49,12 @@ pub enum Planted {
     ReapWithHintOutstanding,
     /// What comes late for a key that was reaped is stored.
     GraveyardIgnored,
+    /// The context of a key is folded as one primary sees it: nobody is asked, nobody remembers it.
+    FoldedUnasked,
+    /// What comes late for a key whose context was folded is stored.
+    FoldedLateStored,
+    /// A node that stands in keeps its actor when it has forgotten what it wrote.
+    StandInActorKept,
     /// A member that cannot be reached agrees to every reaping.
     DownMemberCountsAsYes,
     /// A listing leaves out the partitions that nobody who can be reached holds.
@@ -103,7 +109,7 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 46] = [
+    pub const ALL: [Planted; 49] = [
         Planted::AckBeforeSync,
         Planted::FailedSyncForgotten,
         Planted::NoDirectorySync,
@@ -125,6 +131,9 @@ impl Planted {
         Planted::ReplyAfterDeadline,
         Planted::ReapWithHintOutstanding,
         Planted::GraveyardIgnored,
+        Planted::FoldedUnasked,
+        Planted::FoldedLateStored,
+        Planted::StandInActorKept,
         Planted::DownMemberCountsAsYes,
         Planted::ListingCutShort,
         Planted::ListedByTwo,

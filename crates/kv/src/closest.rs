@@ -7,7 +7,7 @@ pub fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let name = plain(name);
     let distances = known.into_iter().map(|known| (distance(&name, &plain(known)), known));
     let (distance, found) = distances.min_by_key(|(distance, _)| *distance)?;
-    (distance <= (name.len() / 3).max(1)).then_some(found)
+    (distance <= name.len() / 3).then_some(found)
 }
 
 /// How many characters must be inserted, left out, replaced, or swapped with their neighbour, to make one of the other.
@@ -48,7 +48,7 @@ mod tests {
         ] {
             assert_eq!(closest(name, known), Some(meant), "{name}");
         }
-        for name in ["", "xyz", "replication", "port"] {
+        for name in ["", "x", "ab", "xyz", "replication", "port"] {
             assert_eq!(closest(name, known), None, "{name}");
         }
         assert_eq!(closest("data", []), None);

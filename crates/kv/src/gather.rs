@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::get::{checked_values, damaged, view};
 use crate::placement::Placement;
 use crate::quorum::Needs;
-use crate::reap;
+use crate::reap::{self, FoldGrave};
 use crate::replica::{Ask, ReadForm, Reason};
 use crate::replies::{Replica, Replies, State};
 use crate::turn::{Action, Stored, Turn, Want};
@@ -52,6 +52,8 @@ pub(crate) struct Gather {
     rules: NotFoundRules,
     /// The tombstone that this node has promised to reap: what it has deleted does not count as found.
     grave: Option<Bytes>,
+    /// What this node remembers of a fold of the key's context.
+    fold: Option<FoldGrave>,
     /// Whether it is reaped: all had promised.
     is_reaped: bool,
 }
@@ -92,13 +94,24 @@ impl Gather {
                 None => Action::Read { want: here, hold: false },
             });
         }
-        let mut gather = Gather { needs, replies, rules, grave: None, is_reaped: false };
+        let mut gather = Gather { needs, replies, rules, grave: None, fold: None, is_reaped: false };
         gather.remember(turn);
         gather
     }
 
-    /// The tombstone of the key that this node has promised to reap by now.
+    /// What this node has promised to reap or to fold by now.
     pub fn remember(&mut self, turn: &Turn<'_>) {
+        self.fold = turn.grave.fold().cloned();
+        if let Some(fold) = &self.fold {
+            for replica in self.replies.iter_mut() {
+                let State::Ok(said) = &mut replica.state else { continue };
+                let Some(stored) = said.stored.take() else { continue };
+                match fold.clear_reply(stored) {
+                    Ok(left) => said.stored = left,
+                    Err(error) => replica.state = State::Failed(error),
+                }
+            }
+        }
         self.grave = turn.grave.tombstone().cloned();
         self.is_reaped = self.grave.as_ref().is_some_and(|grave| turn.grave.is_reaped(grave));
     }
@@ -106,6 +119,10 @@ impl Gather {
     /// Takes a reply, or why there will be none.
     pub fn on_reply(&mut self, from: Option<NodeId>, result: Result<Option<Stored>, Error>) {
         let Some(replica) = self.replies.of(from) else { return };
+        let result = match &self.fold {
+            Some(fold) => result.and_then(|stored| stored.map_or(Ok(None), |it| fold.clear_reply(it))),
+            None => result,
+        };
         match &mut replica.state {
             State::Waiting => {
                 replica.state = match result {

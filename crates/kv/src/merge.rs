@@ -15,7 +15,7 @@ use object::{Head, Object};
 
 use crate::error::Error;
 use crate::get::{damaged, view};
-use crate::reap;
+use crate::reap::{self, Cleared};
 use crate::replica::{Answer, NodeId, Reason};
 use crate::turn::{Action, Event, Next, Stored, Turn, Want};
 use crate::update::Update;
@@ -159,6 +159,15 @@ impl Merge {
     /// Joins what was sent with the tombstone that is remembered here. True if nothing is left to be stored: the
     /// tombstone was reaped, and is all that there is.
     fn meets_grave(&mut self, is_absent: bool, turn: &Turn<'_>) -> Result<bool, Error> {
+        if let Some(fold) = turn.grave.fold() {
+            match fold.clear(&self.head, &self.value)? {
+                Cleared::Same => {}
+                Cleared::Instead(head, value) => (self.head, self.value) = (head, value),
+                // All primaries have something newer.
+                Cleared::Nothing => return Ok(true),
+            }
+            return Ok(false);
+        }
         let Some(tombstone) = turn.grave.tombstone() else { return Ok(false) };
         if reap::has_deleted(tombstone, &self.head)? {
             (self.head, self.value) = reap::joined(tombstone, &self.head, &self.value)?;

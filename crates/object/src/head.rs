@@ -118,9 +118,9 @@ impl Head {
         self.siblings.iter().all(|sibling| sibling.metadata.deleted || sibling.has_ended(now_ms))
     }
 
-    /// Whether `context` is exactly what the object has seen, so that nobody wrote since the client read it.
+    /// Whether `context` has all that the object has seen, so that nobody wrote since the client read it.
     pub fn is_unmodified(&self, context: &Context) -> bool {
-        self.context == *context
+        context.descends(&self.context)
     }
 
     /// Which sibling a bucket without siblings answers with.

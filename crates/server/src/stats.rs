@@ -101,6 +101,8 @@ pub struct Stats {
     reaps_refused: u64,
     reaps: u64,
     reaps_swept: u64,
+    context_folds: u64,
+    context_folds_refused: u64,
     graves: usize,
     version_times_ahead: u64,
     exchanges: u64,
@@ -278,6 +280,8 @@ impl Stats {
         self.reaps_refused += counters.reaps_refused;
         self.reaps += counters.reaps;
         self.reaps_swept += counters.reaps_swept;
+        self.context_folds += counters.folds;
+        self.context_folds_refused += counters.folds_refused;
         self.graves += thread.shard.graves;
         self.version_times_ahead += thread.shard.times_ahead;
         self.exchanges += counters.exchanges;

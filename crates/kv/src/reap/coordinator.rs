@@ -10,16 +10,18 @@
 use bytes::Bytes;
 use ring::NodeId;
 
-use super::Round;
 use super::promise::Promise;
 use super::removal::Removal;
+use super::{Round, fold};
 use crate::replica::{Answer, Ask};
-use crate::turn::{Action, Event, Next, Turn};
+use crate::turn::{Action, Event, Next, Turn, Want};
 
 /// A reaping under way.
 #[derive(Debug)]
 pub struct Reap {
+    /// The encoded head: of a tombstone, or of the version whose context is folded.
     tombstone: Bytes,
+    folds: bool,
     others: Vec<NodeId>,
     /// Who has not answered in this round.
     awaited: Vec<NodeId>,
@@ -28,6 +30,10 @@ pub struct Reap {
 
 #[derive(Debug)]
 enum State {
+    /// The head whose context is to be folded is read here.
+    Choosing {
+        is_primary: bool,
+    },
     /// The first round, here.
     Promising(Promise),
     /// The first or second round, elsewhere.
@@ -46,7 +52,18 @@ impl Reap {
             true => State::Removing(Removal::new(tombstone.clone(), true)),
             false => State::Promising(Promise::new(tombstone.clone(), is_primary, others.clone())),
         };
-        Reap { tombstone, others, awaited: Vec::new(), state }
+        Reap { tombstone, folds: false, others, awaited: Vec::new(), state }
+    }
+
+    /// The fold of the key's context, by a node which is a primary of the key, or not. `others` are all other members.
+    pub fn of_context(is_primary: bool, others: Vec<NodeId>) -> Reap {
+        let state = State::Choosing { is_primary };
+        Reap { tombstone: Bytes::new(), folds: true, others, awaited: Vec::new(), state }
+    }
+
+    /// Whether it is the fold of a context.
+    pub fn folds(&self) -> bool {
+        self.folds
     }
 
     /// Whether all have agreed, so that the tombstone goes.
@@ -58,6 +75,15 @@ impl Reap {
     pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
         let is_late = matches!(event, Event::Late | Event::Expired);
         match (&mut self.state, event) {
+            (State::Choosing { .. }, Event::Start) => {
+                turn.out.push(Action::Read { want: Want::Head, hold: false });
+                Next::Wait
+            }
+            (State::Choosing { is_primary }, Event::Read(Ok(Some(stored)))) => {
+                let is_primary = *is_primary;
+                self.on_chosen(stored.head, is_primary, turn)
+            }
+            (State::Choosing { .. }, _) => self.refuse(),
             (State::Promising(promise), event) => match promise.step(event, turn) {
                 None => Next::Wait,
                 Some(true) => {
@@ -101,6 +127,23 @@ impl Reap {
         }
     }
 
+    /// Begins the rounds with the head that is here.
+    fn on_chosen(&mut self, head: Bytes, is_primary: bool, turn: &mut Turn<'_>) -> Next {
+        if !fold::is_foldable(&head) {
+            return self.refuse();
+        }
+        self.tombstone = head.clone();
+        if self.others.is_empty() || base::planted!(FoldedUnasked) {
+            self.ask_to_remove(turn);
+            return Next::Wait;
+        }
+        let mut promise = Promise::new(head, is_primary, self.others.clone());
+        let agrees = promise.step(Event::Start, turn);
+        debug_assert!(agrees.is_none(), "it reads first");
+        self.state = State::Promising(promise);
+        Next::Wait
+    }
+
     fn ask(&mut self, round: Round, turn: &mut Turn<'_>) {
         self.awaited.clone_from(&self.others);
         for &to in &self.others {
@@ -119,12 +162,17 @@ impl Reap {
             self.ask(Round::Confirm, turn);
             return Next::Wait;
         }
+        self.ask_to_remove(turn);
+        Next::Wait
+    }
+
+    /// Begins the last round, here and elsewhere.
+    fn ask_to_remove(&mut self, turn: &mut Turn<'_>) {
         self.ask(Round::Remove, turn);
-        let mut removal = Removal::new(self.tombstone.clone(), false);
+        let mut removal = Removal::new(self.tombstone.clone(), self.others.is_empty());
         let gone = removal.step(Event::Start, turn);
         debug_assert!(gone.is_none(), "it reads first");
         self.state = State::Removing(removal);
-        Next::Wait
     }
 
     fn leave(&self) -> Next {

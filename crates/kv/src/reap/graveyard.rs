@@ -10,6 +10,7 @@ use object::Object;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use super::fold::{Cleared, FoldGrave};
 use crate::error::Error;
 use crate::gather::{decode, encode};
 use crate::get::{damaged, view};
@@ -27,6 +28,8 @@ const AWAKE_MAX: Duration = Duration::from_secs(1);
 struct Grave {
     /// The encoded head.
     tombstone: Bytes,
+    /// If it is no tombstone, but the head of a version whose context is folded: what that does to others.
+    fold: Option<FoldGrave>,
     /// Whether all have promised, so that the tombstone need not come back either.
     reaped: bool,
     /// When it was promised last.
@@ -105,16 +108,18 @@ impl Graveyard {
         }
     }
 
-    /// A version of the key that is about to be sent, joined with the key's tombstone; `None` if it goes as it is.
+    /// A version of the key that is about to be sent: joined with the key's tombstone, or without what was overwritten.
     ///
     /// # Errors
     /// [`Error::Damaged`] if it is none.
-    pub fn join(&self, key: &Bytes, head: &Bytes, value: &Bytes) -> Result<Option<(Bytes, Bytes)>, Error> {
+    pub fn clear(&self, key: &Bytes, head: &Bytes, value: &Bytes) -> Result<Cleared, Error> {
         match self.graves.get(key) {
+            Some(Grave { fold: Some(fold), .. }) => fold.clear(head, value),
             Some(grave) if has_deleted(&grave.tombstone, head)? => {
-                joined(&grave.tombstone, head, value).map(Some)
+                let (head, value) = joined(&grave.tombstone, head, value)?;
+                Ok(Cleared::Instead(head, value))
             }
-            _ => Ok(None),
+            _ => Ok(Cleared::Same),
         }
     }
 
@@ -133,7 +138,9 @@ impl Graveyard {
             return false;
         }
         let reaped = before.is_some_and(|grave| grave.reaped && grave.tombstone == *tombstone);
-        let grave = Grave { tombstone: tombstone.clone(), reaped, since: self.awake };
+        let mut fold = FoldGrave::of(tombstone);
+        fold.iter_mut().filter(|_| reaped).for_each(FoldGrave::close);
+        let grave = Grave { tombstone: tombstone.clone(), fold, reaped, since: self.awake };
         if let Some(before) = self.graves.insert(key.clone(), grave) {
             self.bytes -= weight(key, &before.tombstone);
         }
@@ -157,7 +164,17 @@ impl Plot<'_> {
 
     /// The tombstone that is remembered.
     pub(crate) fn tombstone(&self) -> Option<&Bytes> {
+        self.grave().filter(|grave| grave.fold.is_none()).map(|grave| &grave.tombstone)
+    }
+
+    /// The head that was promised last: a tombstone's, or that of a version whose context is folded.
+    pub(crate) fn promised(&self) -> Option<&Bytes> {
         self.grave().map(|grave| &grave.tombstone)
+    }
+
+    /// What is remembered of a fold.
+    pub(crate) fn fold(&self) -> Option<&FoldGrave> {
+        self.grave()?.fold.as_ref()
     }
 
     /// Whether exactly this tombstone was reaped.
@@ -174,6 +191,7 @@ impl Plot<'_> {
     pub(crate) fn close(&mut self) {
         if let Some(grave) = self.yard.graves.get_mut(self.key) {
             grave.reaped = true;
+            grave.fold.iter_mut().for_each(FoldGrave::close);
         }
     }
 }

@@ -21,15 +21,20 @@
 //! before. A grave is not forgotten while there is work for its key, so neither does what such work remembers come
 //! through.
 //!
+//! The same rounds fold the context of a key whose versions stay (`fold.rs`).
+//!
 //! Left out: members who join or leave; several keys in one question.
 
 mod coordinator;
+mod fold;
 mod graveyard;
 mod part;
 mod promise;
 mod removal;
 
 pub use coordinator::Reap;
+pub(crate) use fold::FoldGrave;
+pub use fold::{Cleared, FOLD_ACTORS};
 pub use graveyard::{GRAVE_BYTES_MAX, GRAVES_MAX, Graveyard, Plot};
 pub(crate) use graveyard::{has_deleted, joined};
 pub use part::Part;

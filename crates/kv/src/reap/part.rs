@@ -36,7 +36,7 @@ impl Part {
         let (round, agrees) = match &mut self.0 {
             State::Promise(promise) => (Round::Promise, promise.step(event, turn)),
             State::Confirm(tombstone) => {
-                let has_grave = turn.grave.tombstone() == Some(tombstone);
+                let has_grave = turn.grave.promised() == Some(tombstone);
                 (Round::Confirm, Some(has_grave || base::planted!(ReapWithHintOutstanding)))
             }
             State::Remove(removal) => (Round::Remove, removal.step(event, turn)),

@@ -4,12 +4,14 @@
 //! 2. A primary must have exactly the tombstone, or have reaped it already. Another node may have nothing, or
 //!    something that the tombstone covers, with no hint: what a change of `n_val` has left behind.
 //! 3. Look for a hint about the key for each other member.
+//!    Where a context is to be folded, `fold.rs` says what a primary must have; another node's older version is removed.
 //! 4. Remember the tombstone, replace what it covers, and agree when everything written so far is durable: that
 //!    nothing is here must not be undone by a crash.
 
 use bytes::Bytes;
 use ring::NodeId;
 
+use super::fold::Standing;
 use crate::error::Error;
 use crate::get::view;
 use crate::turn::{Action, Event, Stored, Turn, Want};
@@ -23,6 +25,8 @@ pub(super) struct Promise {
     others: Vec<NodeId>,
     /// Whether something here is to be replaced by the tombstone.
     replaces: bool,
+    /// Whether it is no tombstone, but a version whose context is to be folded.
+    folds: bool,
     state: State,
 }
 
@@ -37,7 +41,7 @@ enum State {
 impl Promise {
     /// Of a node which is a primary of the key, or not. `others` are all other members.
     pub fn new(tombstone: Bytes, is_primary: bool, others: Vec<NodeId>) -> Promise {
-        Promise { tombstone, is_primary, others, replaces: false, state: State::New }
+        Promise { tombstone, is_primary, others, replaces: false, folds: false, state: State::New }
     }
 
     /// Takes what happened; whether this node agrees, once that is known.
@@ -67,7 +71,7 @@ impl Promise {
     fn judge(&mut self, stored: Option<&Stored>, turn: &Turn<'_>) -> Result<bool, Error> {
         let tombstone = view(&self.tombstone)?;
         if !tombstone.is_tombstone() {
-            return Ok(false);
+            return self.judge_fold(stored);
         }
         let Some(stored) = stored else {
             return Ok(!self.is_primary || turn.grave.is_reaped(&self.tombstone));
@@ -78,6 +82,15 @@ impl Promise {
         let seen = view(&stored.head)?.context().to_context();
         self.replaces = !self.is_primary && tombstone.context().to_context().descends(&seen);
         Ok(self.replaces)
+    }
+
+    /// The same where a context is to be folded.
+    fn judge_fold(&mut self, stored: Option<&Stored>) -> Result<bool, Error> {
+        let Some(stored) = stored else { return Ok(!self.is_primary) };
+        let standing = Standing::of(&stored.head, &self.tombstone)?;
+        self.folds = true;
+        self.replaces = !self.is_primary && standing == Standing::Behind;
+        Ok(self.replaces || standing == Standing::Clean)
     }
 
     fn next_hint(&mut self, turn: &mut Turn<'_>) -> Option<bool> {
@@ -92,6 +105,8 @@ impl Promise {
             return Some(false);
         }
         turn.out.push(match self.replaces {
+            // All primaries have something newer.
+            true if self.folds => Action::Remove,
             true => Action::Write { head: self.tombstone.clone(), value: Bytes::new(), hints: Vec::new() },
             false => Action::Settle,
         });

@@ -1,8 +1,11 @@
-//! A node's part in the last round: the tombstone is removed if it is all that is here.
+//! A node's part in the last round: the tombstone is removed if it is all that is here. Where a context is folded, the entries are
+//! removed from what is here.
 
 use bytes::Bytes;
 
-use crate::turn::{Action, Event, Turn, Want};
+use super::fold;
+use crate::get::view;
+use crate::turn::{Action, Event, Stored, Turn, Want};
 
 /// A removal under way.
 #[derive(Debug)]
@@ -10,6 +13,8 @@ pub(super) struct Removal {
     tombstone: Bytes,
     /// No other node may have anything, so nothing was promised.
     alone: bool,
+    /// Whether it is no tombstone, but a version whose context is to be folded.
+    folds: bool,
     state: State,
 }
 
@@ -23,17 +28,20 @@ enum State {
 impl Removal {
     /// The removal of this tombstone, by a node alone or one that has promised it.
     pub fn new(tombstone: Bytes, alone: bool) -> Removal {
-        Removal { tombstone, alone, state: State::New }
+        let folds = view(&tombstone).is_ok_and(|head| !head.is_tombstone());
+        Removal { tombstone, alone, folds, state: State::New }
     }
 
     /// Takes what happened; whether the tombstone is gone, once that is known.
     pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Option<bool> {
         match (&self.state, event) {
             (State::New, Event::Start) => {
-                turn.out.push(Action::Read { want: Want::Head, hold: true });
+                let want = if self.folds { Want::Value } else { Want::Head };
+                turn.out.push(Action::Read { want, hold: true });
                 self.state = State::Reading;
                 None
             }
+            (State::Reading, Event::Read(Ok(stored))) if self.folds => self.fold(stored, turn),
             (State::Reading, Event::Read(Ok(stored))) => {
                 let is_promised = turn.grave.tombstone() == Some(&self.tombstone)
                     || base::planted!(ReapWithHintOutstanding);
@@ -53,5 +61,20 @@ impl Removal {
             (_, Event::Read(_) | Event::Expired) => Some(false),
             (_, Event::Start | Event::Written(_) | Event::Answer { .. } | Event::Late) => None,
         }
+    }
+
+    /// Removes the entries from what is stored by now.
+    fn fold(&mut self, stored: Option<Stored>, turn: &mut Turn<'_>) -> Option<bool> {
+        let is_promised = turn.grave.promised() == Some(&self.tombstone) || base::planted!(FoldedUnasked);
+        if !(self.alone || is_promised) {
+            return Some(false);
+        }
+        turn.grave.close();
+        let Some(stored) = stored else { return Some(true) };
+        let Ok(folded) = fold::folded(&stored.head, &self.tombstone) else { return Some(false) };
+        let (Some(head), Some(value)) = (folded, stored.value) else { return Some(true) };
+        turn.out.push(Action::Write { head, value, hints: Vec::new() });
+        self.state = State::Removing;
+        None
     }
 }

@@ -3,7 +3,7 @@
 
 use base::{Monotonic, Wall};
 use bytes::Bytes;
-use kv::reap::{GRAVE_BYTES_MAX, Part, Reap, Round};
+use kv::reap::{Cleared, GRAVE_BYTES_MAX, Part, Reap, Round};
 use kv::{
     Action, Answer, Ask, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Get, GetRequest,
     Graveyard, Limits, Merge, Next, NodeId, Placement, Put, PutRequest, ReadForm, Reason, Response, Roles,
@@ -249,7 +249,10 @@ fn a_promise_is_about_what_is_here() {
     assert!(promise(false, &[Some(&old()), None, None]), "and what is covered is replaced");
     assert!(!promise(false, &[Some(&old()), Some(&hint)]));
     assert!(!promise(false, &[Some(&other())]));
-    assert!(!bench().part(Round::Promise, &old(), true, &[Some(&old())]), "it is no tombstone");
+    // What is no tombstone stays, and its context is folded.
+    assert!(bench().part(Round::Promise, &old(), true, &[Some(&old()), None, None]));
+    assert!(bench().part(Round::Promise, &old(), true, &[Some(&newer), None, None]));
+    assert!(!bench().part(Round::Promise, &newer, true, &[Some(&old())]), "it is behind");
 }
 
 #[test]
@@ -288,8 +291,15 @@ fn before_it_is_reaped_nothing_is_dropped() {
 fn what_is_sent_is_no_older_than_the_grave() {
     let mut bench = bench();
     bench.bury(&tombstone(), true);
-    let sent =
-        |version: Stored| bench.graveyard.join(&bench.key, &version.head, &version.value.unwrap()).unwrap();
+    let sent = |version: Stored| match bench
+        .graveyard
+        .clear(&bench.key, &version.head, &version.value.unwrap())
+        .unwrap()
+    {
+        Cleared::Same => None,
+        Cleared::Instead(head, value) => Some((head, value)),
+        Cleared::Nothing => panic!("a tombstone joins"),
+    };
     assert_eq!(sent(old()), Some((tombstone().head, Bytes::new())));
     assert_eq!((sent(tombstone()), sent(other())), (None, None));
     let both = object::merge(

@@ -145,6 +145,7 @@ impl Shard {
             false => self.store.write(&both[1..]),
         };
         if object {
+            self.actors.forget(&work.key);
             // It may be in a tree: that of the partition, which this node has for buckets with more replicas.
             self.note_written(work, None, &written);
         }

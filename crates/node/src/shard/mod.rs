@@ -13,8 +13,10 @@
 //! * Of two writes of one key the second begins after the first is applied.
 //! * Whatever other nodes do, or do not do, costs this shard bounded memory and its clients their deadline at most.
 
+mod actors;
 mod admission;
 mod checkpoints;
+mod context_folds;
 mod copies;
 mod deadlines;
 mod exchanges;
@@ -66,9 +68,11 @@ use crate::peer::{AskId, NodeId, PeerMessage};
 use crate::store::Store;
 use crate::topology::{Epoch, Topology};
 use ::object::Actor;
+use actors::Actors;
 use admission::Admission;
 use base::spawn::Outcome;
 use base::{Clock, Monotonic, Rng};
+use context_folds::ContextFolds;
 use deadlines::Deadlines;
 use engine::Seq;
 use engine::backup::StoreFiles;
@@ -246,6 +250,10 @@ pub struct ShardCounters {
     pub reaps: u64,
     /// Those that a sweep has found, or that were refused, and that were read so that they are proposed.
     pub reaps_swept: u64,
+    /// Keys whose contexts were folded, as this node proposed.
+    pub folds: u64,
+    /// Proposals that came to nothing: some member is away, has a hint or something older, or the partition moves.
+    pub folds_refused: u64,
     /// Exchanges with other nodes about trees that differed, begun here.
     pub exchanges: u64,
     /// Those that came to no end: somebody did not answer, or could not be read.
@@ -318,10 +326,11 @@ pub struct Shard {
     reaper: Reaper,
     sweeper: Sweeper,
     graveyard: Graveyard,
+    folds: ContextFolds,
     trees: Trees,
     exchanges: Exchanges,
     /// Whose events the writes of this process are.
-    actor: Actor,
+    actors: Actors,
     /// What times they get.
     version_clock: VersionClock,
     /// Work that waits until its version may be acknowledged.
@@ -357,7 +366,8 @@ impl Shard {
         let peers = Peers::new(&config.members, config.life, config.clock.now());
         // Only a node alone can know that its disk is no copy, restored or started elsewhere: nobody else has
         // its actor's events.
-        let actor = match peers.is_alone() || base::planted!(DotReusedAfterRestore) {
+        let is_alone = peers.is_alone();
+        let actor = match is_alone || base::planted!(DotReusedAfterRestore) {
             true => Actor(store.incarnation()),
             false => Actor(config.rng.next_u64()),
         };
@@ -378,8 +388,9 @@ impl Shard {
             sweeper: Sweeper::starting(config.clock.now()),
             trees: Trees::default(),
             exchanges: Exchanges::default(),
+            folds: ContextFolds::default(),
             graveyard: Graveyard::new(config.reaping.grave),
-            actor,
+            actors: Actors::new(actor, is_alone),
             version_clock,
             config,
             store,
@@ -444,6 +455,7 @@ impl Shard {
         }
         self.events = events;
         self.take_acknowledged();
+        self.refuse_unsent();
         self.admit();
         self.take_turns_giving();
         self.make_trees(now);
@@ -478,6 +490,7 @@ impl Shard {
         self.tick_hints(now);
         self.tick_reaps(now);
         self.tick_sweeps(now);
+        self.tick_folds(now);
         self.tick_moves(now);
         self.look_at_trees();
         self.look_at_timers(now);
@@ -544,7 +557,7 @@ impl Shard {
     /// can be begun. It should come as soon as what has arrived meanwhile is in.
     #[inline]
     pub fn has_more(&self) -> bool {
-        !self.events.is_empty() || self.can_begin() || self.sweeper.has_more()
+        !self.events.is_empty() || self.can_begin() || self.sweeper.has_more() || self.has_unsent()
     }
 
     /// Whether requests are under way.

@@ -8,6 +8,7 @@
 //! Invariant: from before a copy's first key is read until the control plane has heard that no request goes by the ring
 //! before, whatever is confirmed here is confirmed by those that take this node's place, and the other way round.
 
+use super::actors::Actors;
 use super::copies::Copies;
 use super::gifts::Gifts;
 use super::strays::{Left, Strays};
@@ -107,7 +108,7 @@ impl Shard {
         let left = self.peers.change(&topology.members);
         if was_alone && !self.peers.is_alone() {
             // From now on somebody else may have events of the store's actor: those of a copy of its disk.
-            self.actor = Actor(self.config.rng.next_u64());
+            self.actors = Actors::new(Actor(self.config.rng.next_u64()), false);
         }
         self.config.members = Arc::clone(&topology.members);
         self.config.ring = Arc::clone(&topology.ring);

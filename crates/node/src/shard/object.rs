@@ -14,7 +14,7 @@ use engine::{Found, Lookup, Seq, Want, Write};
 use kv::{
     Action, Answer, BucketProps, Error, Event, Next, NodeId, Placement, ReadForm, Reason, Stored, Turn,
 };
-use object::{Actor, Dot, HeadView, key};
+use object::{Dot, HeadView, key};
 use ring::{Position, Ring};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -177,12 +177,18 @@ impl Shard {
             Origin::Replica(node, _) => Some(node),
             _ => None,
         };
-        let Shard { store, config, peers, actor, version_clock, graveyard, trees, .. } = self;
+        let Shard { store, config, peers, actors, version_clock, graveyard, trees, .. } = self;
         let ShardConfig { rng, ring, limits, clock, .. } = config;
         // A tree is kept by what a write replaces, too.
         let may_replace_entries = store.has_entries() || trees.are_kept();
+        let mut stands_in = false;
         let mut next_dot = |is_primary: bool| {
-            let actor = if is_primary { *actor } else { Actor(rng.next_u64()) };
+            let actor = if is_primary {
+                actors.own_write(&work.key, &mut **rng)
+            } else {
+                stands_in = true;
+                actors.begin_write(&work.key, &mut **rng)
+            };
             store.next_counter().map(|counter| Dot { actor, counter }).map_err(store_error)
         };
         let place = |n, sloppy| placement(ring, peers, at, n, sloppy, can_write);
@@ -201,6 +207,7 @@ impl Shard {
             out,
         };
         work.next = work.coordinator.step(event, &mut turn);
+        work.stands_in |= stands_in;
     }
 
     /// Does what a coordinator asks for; what comes of it at once is returned.
@@ -263,6 +270,7 @@ impl Shard {
                 let before = work.prior.before(self.store.has_entries());
                 let written = self.store.write_over(&[Write::Delete { key: &work.key }], before);
                 self.note_written(work, None, &written);
+                self.actors.forget(&work.key);
                 self.release_key(work);
                 work.rests_on = Seq(0);
                 self.written(id, work, written)
@@ -310,7 +318,7 @@ impl Shard {
         hold: bool,
     ) -> Option<Event> {
         match found {
-            Lookup::Done(answer) => Some(Event::Read(stored(work, answer))),
+            Lookup::Done(answer) => Some(Event::Read(stored(work, answer, self.config.reaping.fold_actors))),
             Lookup::NeedsIo(lookup) => {
                 let id = *id.get_or_insert_with(|| self.next_work());
                 self.objects.lookups.insert(lookup, id);
@@ -349,6 +357,12 @@ impl Shard {
             self.store.write_over(&batch, before)
         };
         self.note_written(work, Some(head), &written);
+        work.folds = HeadView::actors_of(head) > self.config.reaping.fold_actors;
+        if written.is_err() || matches!(work.prior, Prior::Damaged) {
+            self.actors.lose(&work.key, &mut *self.config.rng);
+        } else if work.stands_in {
+            self.actors.keep(&work.key);
+        }
         self.release_key(work);
         // What the write was planned on goes with it.
         work.rests_on = Seq(0);
@@ -450,9 +464,13 @@ impl Shard {
 
     fn end(&mut self, mut work: Work) {
         self.release_key(&mut work);
+        if work.folds && work.coordinator.is_clients() {
+            self.propose_fold(&work.key);
+        }
         match &work.coordinator {
             Coordinator::Deliver(deliver) => self.on_delivered(deliver.to()),
             Coordinator::Carry(carry) => self.on_carried(carry.copy(), &work.key, carry.end()),
+            Coordinator::Reap(reap) if reap.folds() => self.on_folded(&work.key, reap.is_agreed()),
             Coordinator::Reap(reap) => self.on_reaped(&work.key, reap.is_agreed()),
             Coordinator::Get(_) if work.origin == Origin::Exchange => self.on_key_repaired(),
             Coordinator::Get(_) if work.origin == Origin::Sweep => self.on_swept(),
@@ -492,7 +510,7 @@ impl Shard {
         let id = self.objects.lookups.remove(&lookup).expect("a lookup is answered once");
         if let Some(mut work) = self.objects.remove(id) {
             work.waits = Waits::Nothing;
-            let event = Event::Read(stored(&mut work, answer));
+            let event = Event::Read(stored(&mut work, answer, self.config.reaping.fold_actors));
             self.drive(Some(id), work, event);
         }
     }
@@ -564,7 +582,11 @@ fn engine_want(want: kv::Want) -> Want {
     }
 }
 
-fn stored(work: &mut Work, answer: Result<Option<Found>, engine::Error>) -> Result<Option<Stored>, Error> {
+fn stored(
+    work: &mut Work,
+    answer: Result<Option<Found>, engine::Error>,
+    fold_actors: usize,
+) -> Result<Option<Stored>, Error> {
     if !work.reads_hint {
         work.prior = Prior::of(&answer, work.coordinator.writes());
     }
@@ -572,6 +594,7 @@ fn stored(work: &mut Work, answer: Result<Option<Found>, engine::Error>) -> Resu
         Ok(None) => Ok(None),
         Ok(Some(found)) => {
             work.rests_on = work.rests_on.max(found.seq);
+            work.folds |= HeadView::actors_of(&found.head) > fold_actors;
             Ok(Some(Stored { head: found.head, value: found.value }))
         }
         Err(error) => Err(store_error(error)),

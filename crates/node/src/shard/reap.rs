@@ -18,7 +18,8 @@ use base::Monotonic;
 use bytes::Bytes;
 use engine::Durability;
 use kv::Ask;
-use kv::reap::{GRAVE_TIME, Part, REAP_MAX, Reap, Round};
+use kv::reap::{Cleared, FOLD_ACTORS, GRAVE_TIME, Part, REAP_MAX, Reap, Round};
+use object::HeadView;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,12 +38,14 @@ pub struct Reaping {
     pub delay: Option<Duration>,
     /// How long its grave is remembered, while the process is awake; longer than anything may be on its way.
     pub grave: Duration,
+    /// The context of a key is folded when it has more entries than this.
+    pub fold_actors: usize,
 }
 
 impl Reaping {
     /// With the default for graves.
     pub fn after(delay: Option<Duration>) -> Reaping {
-        Reaping { delay, grave: GRAVE_TIME }
+        Reaping { delay, grave: GRAVE_TIME, fold_actors: FOLD_ACTORS }
     }
 }
 
@@ -214,18 +217,25 @@ impl Shard {
     /// This node's part in a reaping of another's; `None` if it takes part in none.
     pub(super) fn reap_part(&self, round: Round, tombstone: Bytes, key: &[u8], n_val: u32) -> Option<Part> {
         let prefix = object::key::prefix_of(key);
-        self.config.reaping.delay.filter(|_| self.can_reap(key) && !self.is_moving(prefix, n_val))?;
+        // A context is folded also where tombstones are kept for ever.
+        let is_fold = HeadView::parse(&tombstone).is_ok_and(|head| !head.is_tombstone());
+        let takes_part = is_fold || self.config.reaping.delay.is_some();
+        if !takes_part || !self.can_reap(key) || self.is_moving(prefix, n_val) {
+            return None;
+        }
         let is_primary = self.other_primaries(prefix, n_val, self.peers.here()).is_none();
         Some(Part::new(round, tombstone, is_primary, self.config.members.others().collect()))
     }
 
-    /// What is to be asked, without what was deleted by a tombstone that is remembered here.
-    pub(super) fn without_reaped(&self, key: &Bytes, ask: Ask) -> Ask {
-        let Ask::Merge { head, value, hints, reason } = ask else { return ask };
-        // What cannot be read is for the receiver to refuse.
-        match self.graveyard.join(key, &head, &value) {
-            Ok(Some((head, value))) => Ask::Merge { head, value, hints, reason },
-            Ok(None) | Err(_) => Ask::Merge { head, value, hints, reason },
+    /// What is to be asked, without what was deleted by a tombstone that is remembered here, or overwritten by a version whose context
+    /// is folded; `None` if nothing of it is left.
+    pub(super) fn without_reaped(&self, key: &Bytes, ask: Ask) -> Option<Ask> {
+        let Ask::Merge { head, value, hints, reason } = ask else { return Some(ask) };
+        match self.graveyard.clear(key, &head, &value) {
+            Ok(Cleared::Instead(head, value)) => Some(Ask::Merge { head, value, hints, reason }),
+            Ok(Cleared::Nothing) => None,
+            // What cannot be read is for the receiver to refuse.
+            Ok(Cleared::Same) | Err(_) => Some(Ask::Merge { head, value, hints, reason }),
         }
     }
 }

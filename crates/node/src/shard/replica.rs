@@ -172,9 +172,13 @@ impl Shard {
             Ask::Merge { reason: Reason::Handoff, .. } => self.counters.handoffs += 1,
             Ask::Merge { .. } | Ask::Read { .. } | Ask::Reap { .. } => {}
         }
-        let ask = self.without_reaped(&key, ask);
         let (id, ttl_ms) = (self.ask_id(work), self.ttl_ms(deadline));
-        let life = if ask.writes() { self.peers.life_of(to) } else { 0 };
+        let writes = ask.writes();
+        let Some(ask) = self.without_reaped(&key, ask) else {
+            // Nothing is left to be sent: all primaries have something newer. The message comes back as one that could not be sent.
+            return self.refuse_later(to, id);
+        };
+        let life = if writes { self.peers.life_of(to) } else { 0 };
         self.send(to, PeerMessage::Ask { id, ttl_ms, life, key, ask });
     }
 

@@ -352,6 +352,9 @@ impl Shard {
         let drops: Vec<Write<'_>> =
             bounds.iter().map(|(start, end)| Write::DropRange { start, end }).collect();
         let dropped = !drops.is_empty() && self.store.write(&drops).is_ok();
+        if dropped {
+            self.actors.forget_all();
+        }
         let strays = &mut self.moves.strays;
         if dropped {
             strays.pause = PAUSE;

@@ -84,6 +84,11 @@ impl Coordinator {
         }
     }
 
+    /// Whether it is a client's request, or a read that looks for what differs.
+    pub(super) fn is_clients(&self) -> bool {
+        matches!(self, Coordinator::Get(_) | Coordinator::Put(_) | Coordinator::Delete(_))
+    }
+
     /// Bytes of values that came with it.
     pub(super) fn bytes(&self) -> usize {
         match self {
@@ -156,6 +161,10 @@ pub(super) struct Work {
     pub asks: bool,
     /// Whether it has answered.
     pub answered: bool,
+    /// Whether its write is an event of the actor of those who stand in.
+    pub stands_in: bool,
+    /// Whether the key's context has so many entries that it is to be folded.
+    pub folds: bool,
 }
 
 impl Work {
@@ -186,6 +195,8 @@ impl Work {
             next: Next::Wait,
             asks: false,
             answered: false,
+            stands_in: false,
+            folds: false,
         }
     }
 

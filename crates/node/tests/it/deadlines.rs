@@ -141,7 +141,7 @@ fn a_timeout_of_zero_is_none() {
 /// A node alone, or three, that reap tombstones after so long.
 fn reaping_after(data: &tempfile::TempDir, nodes: usize, delay: Option<Duration>) -> Cluster {
     let mut cluster = Cluster::new(data.path(), nodes, ReadForm::LocalValue);
-    cluster.reaping = Reaping { delay, grave: Duration::from_secs(30) };
+    cluster.reaping = Reaping { grave: Duration::from_secs(30), ..Reaping::after(delay) };
     for node in 0..nodes {
         cluster.kill(node);
         cluster.start(node);

@@ -9,6 +9,7 @@ mod backends;
 mod clocks;
 mod cluster;
 mod common;
+mod contexts;
 mod deadlines;
 mod ending;
 mod folds;

@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Three nodes that reap tombstones after 100 ms.
 fn reaping(data: &tempfile::TempDir) -> Cluster {
     let mut cluster = three(data);
-    cluster.reaping = Reaping { delay: Some(Duration::from_millis(100)), grave: Duration::from_secs(30) };
+    cluster.reaping =
+        Reaping { grave: Duration::from_secs(30), ..Reaping::after(Some(Duration::from_millis(100))) };
     (0..3).for_each(|node| cluster.restart(node));
     cluster
 }

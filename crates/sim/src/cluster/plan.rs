@@ -13,7 +13,7 @@ use base::Rng;
 use base::rng::SplitMix64;
 use engine::fold::JournalCheck;
 use engine::{Durability, Options};
-use kv::reap::REAP_MAX;
+use kv::reap::{FOLD_ACTORS, REAP_MAX};
 use node::store::TypeBackends;
 use node::store::founding::Founding;
 use node::{Reaping, Rebuilding, Turns};
@@ -309,7 +309,10 @@ fn reaping(seed: Seed, plan: &Plan) -> Reaping {
     let delay = draw::reap_delay(&mut seed.stream("reaping", 0)).filter(|_| is_safe);
     let inside = &plan.inside;
     let longest = if inside.late.enabled() { inside.late_max } else { inside.lag_max };
-    Reaping { delay, grave: REAP_MAX + longest + GRAVE_SLACK }
+    // Half of the clusters fold as soon as there is something to fold, whose disks are not older copies.
+    let folds = is_safe && seed.stream("folding", 0).chance(1, 2);
+    let fold_actors = if folds { 1 } else { FOLD_ACTORS };
+    Reaping { delay, grave: REAP_MAX + longest + GRAVE_SLACK, fold_actors }
 }
 
 /// In a third of the clusters the objects of a bucket end: on another day than today, so that nodes compare them.
