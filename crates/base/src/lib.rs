@@ -17,6 +17,7 @@ macro_rules! planted {
     }};
 }
 
+pub mod budget;
 pub mod checksum;
 pub mod clock;
 pub mod collections;
@@ -28,6 +29,7 @@ pub mod queue;
 pub mod rng;
 pub mod spawn;
 
+pub use budget::{Budget, Reservation};
 pub use clock::{Clock, Monotonic, Wall};
 pub use collections::{FastMap, FastSet};
 pub use disk::{Disk, DiskError, DiskErrorKind};

@@ -9,6 +9,7 @@ use super::segment::{
     DURABLE_MARK_BYTES, Position, SEGMENT_HEADER_BYTES, SealBuilder, SegmentId, durable_mark,
 };
 use crate::entry::{Jsn, Seq};
+use base::Reservation;
 use base::disk::{FileId, Pieces};
 
 /// Records on their way to the disk.
@@ -24,6 +25,8 @@ pub(super) struct Group {
     pub(super) sync: bool,
     /// The finished segment's summary, on the last group of a segment.
     pub(super) seal: Option<SealBuilder>,
+    /// What its large records take of the memory that stores share.
+    pub(super) memory: Vec<Reservation>,
 }
 
 /// A group that the disk has.
@@ -38,13 +41,14 @@ pub(super) struct InFlight {
     pub(super) mark: Option<Mark>,
     pub(super) sync: bool,
     pub(super) seal: Option<SealBuilder>,
+    pub(super) memory: Vec<Reservation>,
 }
 
 impl InFlight {
     /// The group as it was before it was handed over.
     pub(super) fn put_back(self) -> Group {
-        let InFlight { segment, file, offset, data, len: _, last_seq, mark, sync, seal } = self;
-        Group { segment, file, offset, data: Buffer::thaw(data), last_seq, mark, sync, seal }
+        let InFlight { segment, file, offset, data, len: _, last_seq, mark, sync, seal, memory } = self;
+        Group { segment, file, offset, data: Buffer::thaw(data), last_seq, mark, sync, seal, memory }
     }
 }
 
@@ -60,6 +64,7 @@ impl Group {
             mark: None,
             sync: false,
             seal: None,
+            memory: Vec::new(),
         }
     }
 

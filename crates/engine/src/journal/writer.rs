@@ -34,13 +34,17 @@ use super::segment::{Position, SEGMENT_HEADER_BYTES, SealBuilder, SegmentId};
 use crate::entry::{Jsn, Seq};
 use crate::error::Error;
 use base::disk::{DiskOp, FileId, Token};
-use base::{Disk, DiskError};
+use base::{Budget, Disk, DiskError, Reservation};
 use beside::Ended;
 use bytes::Bytes;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-/// Bytes that may wait for the disk: half a second of a fast disk's writing. Beyond it writes are refused.
+/// Bytes that may wait for the disk, unless the options say less: half a second of a fast disk's writing. Beyond it writes are refused.
 pub const WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// Batches of this size take their memory from the budget that stores share, if there is one; smaller ones are bounded by the queue alone.
+const LARGE_BATCH_BYTES: usize = 256 << 10;
 
 /// At durability `none` nobody waits for a group, so it is handed over when so much has gathered, or at a tick: a
 /// wake-up of the writer thread for every few records would cost more than the records.
@@ -121,6 +125,8 @@ pub struct Writer {
     full: VecDeque<Group>,
     in_flight: Option<InFlight>,
     waiting_bytes: usize,
+    waiting_bytes_max: usize,
+    budget: Option<Arc<Budget>>,
     next_jsn: Jsn,
     next_seq: Seq,
     written: Seq,
@@ -180,6 +186,8 @@ impl Writer {
             full: VecDeque::new(),
             in_flight: None,
             waiting_bytes: 0,
+            waiting_bytes_max: WAITING_BYTES_MAX,
+            budget: None,
             next_jsn,
             next_seq,
             written: last,
@@ -209,9 +217,22 @@ impl Writer {
         if let Some(refused) = &self.refused {
             return Err(refused.clone());
         }
-        if self.waiting_bytes + bytes > WAITING_BYTES_MAX && self.waiting_bytes > 0 {
-            return Err(Error::Full { what: "the journal's queue", limit: WAITING_BYTES_MAX });
+        let limit = self.waiting_bytes_max;
+        let is_large = self.budget.is_some() && bytes >= LARGE_BATCH_BYTES;
+        if self.waiting_bytes + bytes > limit
+            && !is_large
+            && self.waiting_bytes() + bytes > limit
+            && self.waiting_bytes() > 0
+        {
+            return Err(Error::Full { what: "the journal's queue", limit });
         }
+        let memory = match &self.budget {
+            Some(budget) if is_large => {
+                let full = Error::Full { what: "the memory for records", limit: budget.limit() };
+                Some(budget.reserve(bytes).ok_or(full)?)
+            }
+            _ => None,
+        };
         if self.end + bytes as u64 > self.segment_bytes_target && self.end > SEGMENT_HEADER_BYTES as u64 {
             if self.next.is_some() {
                 self.change_segment();
@@ -221,6 +242,7 @@ impl Writer {
                 return Err(Error::Full { what: "the journal's segment", limit });
             }
         }
+        self.open.memory.extend(memory);
         Ok(())
     }
 
@@ -491,9 +513,23 @@ impl Writer {
         self.in_flight.as_ref().is_some_and(|group| group.sync)
     }
 
-    /// Bytes that wait for the disk, of which there may be [`WAITING_BYTES_MAX`].
+    /// Bounds what waits for the disk, large batches also by a budget that stores share.
+    pub fn bound(&mut self, waiting_bytes_max: usize, budget: Option<Arc<Budget>>) {
+        (self.waiting_bytes_max, self.budget) = (waiting_bytes_max, budget);
+    }
+
+    /// Bytes that may wait for the disk.
+    pub fn waiting_bytes_max(&self) -> usize {
+        self.waiting_bytes_max
+    }
+
+    /// Bytes that wait for the disk, of which there may be [`Writer::waiting_bytes_max`].
+    /// Large batches that have memory of a budget do not count.
     pub fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes
+        let groups = self.full.iter().map(|group| &group.memory).chain([&self.open.memory]);
+        let groups = groups.chain(self.in_flight.iter().map(|group| &group.memory));
+        let large: usize = groups.flatten().map(Reservation::bytes).sum();
+        self.waiting_bytes.saturating_sub(large)
     }
 
     /// Whether nothing waits for the disk.
@@ -632,6 +668,7 @@ impl Writer {
             mark: group.mark,
             sync: group.sync,
             seal: group.seal,
+            memory: group.memory,
         });
         disk.submit(op, self.token);
     }

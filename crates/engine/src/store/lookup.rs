@@ -15,8 +15,9 @@ use crate::manifest::TableCursor;
 use crate::memtable;
 use crate::read::RecordAt;
 use crate::table::{Block, BlockHandle, Table};
+use base::budget::LARGE_BYTES;
 use base::disk::{DiskAnswer, DiskOp, FileId, Token};
-use base::{Disk, DiskError, Monotonic};
+use base::{Disk, DiskError, Monotonic, Reservation};
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 
@@ -71,8 +72,12 @@ pub(super) struct Parked {
 
 #[derive(Debug)]
 enum PendingRead {
-    Block { table: Arc<Table>, handle: BlockHandle },
-    Record(RecordAt),
+    Block {
+        table: Arc<Table>,
+        handle: BlockHandle,
+    },
+    /// With the memory that is reserved for it, if it is large.
+    Record(RecordAt, Option<Reservation>),
 }
 
 /// A block that a lookup waited for.
@@ -125,9 +130,9 @@ impl Store {
         id: LookupId,
         result: Result<DiskAnswer, DiskError>,
     ) -> Option<(LookupId, Result<Option<Found>, Error>)> {
-        let parked = self.parked.remove(&id).expect("a read completes once");
+        let mut parked = self.parked.remove(&id).expect("a read completes once");
         self.read_times.count(self.turned_at.since(parked.since));
-        match self.resume(&parked, result) {
+        match self.resume(&mut parked, result) {
             Ok(Step::Answer(found)) => Some((id, Ok(found))),
             Ok(Step::Read(read)) => {
                 self.submit_read(id, &read);
@@ -138,13 +143,15 @@ impl Store {
         }
     }
 
-    fn resume(&mut self, parked: &Parked, result: Result<DiskAnswer, DiskError>) -> Result<Step, Error> {
+    fn resume(&mut self, parked: &mut Parked, result: Result<DiskAnswer, DiskError>) -> Result<Step, Error> {
         let data = match result? {
             DiskAnswer::Data(data) => data,
             other => unreachable!("a read answered {other:?}"),
         };
-        match &parked.read {
-            PendingRead::Record(at) => at.check(&parked.key, data).map(|found| Step::Answer(Some(found))),
+        match &mut parked.read {
+            PendingRead::Record(at, memory) => {
+                at.check(&parked.key, held(data, memory.take())).map(|found| Step::Answer(Some(found)))
+            }
             PendingRead::Block { table, handle } => {
                 let block = Block::parse(data, table.id(), handle.offset)?;
                 self.cache.insert(table.id(), handle.index, block.clone());
@@ -275,13 +282,25 @@ impl Store {
     fn value(&mut self, key: &[u8], seq: Seq, jsn: Jsn, offset: u32, len: u32) -> Result<Step, Error> {
         let at = RecordAt::new(&self.segments, jsn, seq, offset, len)?;
         let (from, len) = (u64::from(at.offset), at.len as usize);
+        let memory = self.memory_for(len)?;
         if let Some(data) = self.writer.waiting(at.segment, from, len) {
-            return at.check(key, data).map(|found| Step::Answer(Some(found)));
+            return at.check(key, held(data, memory)).map(|found| Step::Answer(Some(found)));
         }
         self.counters.journal_reads_wanted += 1;
         match try_read(&mut *self.disk, at.file, from, len) {
-            Some(data) => at.check(key, data).map(|found| Step::Answer(Some(found))),
-            None => Ok(Step::Read(PendingRead::Record(at))),
+            Some(data) => at.check(key, held(data, memory)).map(|found| Step::Answer(Some(found))),
+            None => Ok(Step::Read(PendingRead::Record(at, memory))),
+        }
+    }
+
+    /// Reserves memory for a record that is to be read, if it is large.
+    fn memory_for(&self, len: usize) -> Result<Option<Reservation>, Error> {
+        match &self.options.value_budget {
+            Some(budget) if len >= LARGE_BYTES => {
+                let full = || Error::Full { what: "the memory for values", limit: budget.limit() };
+                budget.reserve(len).map(Some).ok_or_else(full)
+            }
+            _ => Ok(None),
         }
     }
 
@@ -311,7 +330,7 @@ impl Store {
             PendingRead::Block { table, handle } => {
                 DiskOp::Read { file: table.file(), offset: handle.offset, len: handle.len as usize }
             }
-            PendingRead::Record(at) => {
+            PendingRead::Record(at, _) => {
                 DiskOp::Read { file: at.file, offset: u64::from(at.offset), len: at.len as usize }
             }
         };
@@ -324,6 +343,14 @@ impl Store {
             return Ok(());
         }
         self.held_up().map_or(Ok(()), Err)
+    }
+}
+
+/// Data that gives its memory back with its last slice.
+fn held(data: Bytes, memory: Option<Reservation>) -> Bytes {
+    match memory {
+        Some(memory) => memory.hold(data),
+        None => data,
     }
 }
 

@@ -16,7 +16,6 @@
 
 use super::Store;
 use super::write::{LEVEL0_TABLES_MAX, MEMTABLES_FROZEN_MAX};
-use crate::journal::writer::WAITING_BYTES_MAX;
 use std::time::Duration;
 
 /// What a write waits at a limit. A thousand writes a second are slower than any disk that still works; a longer wait
@@ -40,7 +39,7 @@ impl Store {
         let memtables = (MEMTABLES_FROZEN_MAX + 1) * self.options.memtable_bytes_max;
         share(self.frozen.len() * self.options.memtable_bytes_max + self.memtable.bytes(), memtables)
             .max(share(self.version.level(0).len(), self.level0_limit()))
-            .max(share(self.writer.waiting_bytes(), WAITING_BYTES_MAX))
+            .max(share(self.writer.waiting_bytes(), self.writer.waiting_bytes_max()))
     }
 
     /// Tables in level 0 beyond which writes are refused: room for merges that come late, whatever size they begin at.
@@ -54,7 +53,7 @@ impl Store {
         let memtables = (MEMTABLES_FROZEN_MAX + 1) * self.options.memtable_bytes_max;
         share(self.unflushed_bytes(), memtables as u64)
             .max(self.unmerged_tables() / self.level0_limit() as u64)
-            .max(share(self.writer.waiting_bytes() as u64, WAITING_BYTES_MAX as u64))
+            .max(share(self.writer.waiting_bytes() as u64, self.writer.waiting_bytes_max() as u64))
     }
 
     /// How long the owner should wait before its next write, if it can: nothing up to a backlog of half of every limit, then

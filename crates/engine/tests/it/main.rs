@@ -8,6 +8,7 @@
 mod common;
 
 mod ahead;
+mod budgets;
 mod calls;
 mod checkpoint;
 mod compaction;

@@ -150,7 +150,7 @@ impl Store {
         accounts.begin(id);
         let next_counter = first_counter(&state);
         let maintenance = Maintenance::new(id.0 + 1, next_table);
-        let writer = Writer::new(
+        let mut writer = Writer::new(
             JOURNAL_TOKEN,
             options.durability,
             options.segment_bytes_target,
@@ -158,6 +158,7 @@ impl Store {
             next_jsn,
             next_seq,
         );
+        writer.bound(options.journal_queue_bytes_max, options.journal_budget.clone());
         let compressor = Compressor::new(&options);
         // A disk that cannot tell is taken for one with room.
         let room = Room::new(disk::space(&mut *startup, dir).ok(), clock.now());
