@@ -28,6 +28,10 @@ pub const HEAD_BYTES_MAX: usize = 1 << 20;
 /// never send a context, and each further sibling makes every read of it slower.
 pub const SIBLINGS_MAX: usize = 100;
 
+/// Bytes of values that the work of one shard may hold before a client's request is refused: ten of the largest. What
+/// other nodes ask may hold as much again, so that two nodes that are full do not keep each other so.
+pub const WORK_BYTES_MAX: usize = 512 << 20;
+
 /// The limits in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -41,6 +45,8 @@ pub struct Limits {
     pub head_bytes_max: usize,
     /// See [`SIBLINGS_MAX`].
     pub siblings_max: usize,
+    /// See [`WORK_BYTES_MAX`].
+    pub work_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -51,6 +57,7 @@ impl Default for Limits {
             metadata_bytes_max: METADATA_BYTES_MAX,
             head_bytes_max: HEAD_BYTES_MAX,
             siblings_max: SIBLINGS_MAX,
+            work_bytes_max: WORK_BYTES_MAX,
         }
     }
 }

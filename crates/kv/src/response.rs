@@ -100,3 +100,22 @@ pub struct PreflistEntry {
     /// Whether that is a primary, not a fallback.
     pub primary: bool,
 }
+
+/// What a name in a list takes beside its bytes, in memory or in an answer.
+const NAME_BYTES: usize = 32;
+
+impl Response {
+    /// About how many bytes an answer to a client takes that says it, as far as that may be much.
+    pub fn weight(&self) -> usize {
+        let of_names = |names: &[Bytes]| names.iter().map(|name| NAME_BYTES + name.len()).sum();
+        match self {
+            Response::Found(found) | Response::Put { object: Some(found), .. } => {
+                found.head.len() + found.value.as_ref().map_or(0, Bytes::len)
+            }
+            Response::Buckets { names, .. } => of_names(names),
+            Response::Keys { keys, .. } => of_names(keys),
+            Response::Rows(rows) => NAME_BYTES * rows.rows.len() + rows.rows.bytes(),
+            _ => 0,
+        }
+    }
+}

@@ -33,7 +33,7 @@ pub use hop::{Hop, ShardId};
 pub use indexing::INDEXING;
 pub use layout::Layout;
 pub use members::Members;
-pub use peer::{AskId, CopyPart, Lane, Load, PeerMessage};
+pub use peer::{AskId, CopyPart, Lane, Load, PeerMessage, RefusedMessage};
 pub use shard::{
     Histogram, Output, Reaping, Rebuilding, RequestId, Shard, ShardConfig, ShardStats, TimesRead,
     TransferStatus, TreesStatus, Turns,

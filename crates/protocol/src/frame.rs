@@ -38,6 +38,12 @@ impl Limits {
     pub const BEFORE_FIRST: Limits = Limits { frame_max: FRAME_BEFORE_FIRST_MAX };
     /// The limits of a connection that has.
     pub const ESTABLISHED: Limits = Limits { frame_max: FRAME_MAX };
+
+    /// The smaller of both.
+    #[must_use]
+    pub fn within(self, frame_max: usize) -> Limits {
+        Limits { frame_max: self.frame_max.min(frame_max) }
+    }
 }
 
 /// One frame, cut out of the stream.
@@ -79,6 +85,14 @@ impl FrameError {
             }
             FrameError::TooLarge { .. } => Some(Cow::Borrowed("Invalid message packet, reason: invalid")),
         }
+    }
+}
+
+/// Bytes of the frame at the front of `buf`, its length field included: as many as it claims, once that is known.
+pub fn arriving_bytes(buf: &[u8]) -> usize {
+    match buf.first_chunk::<LENGTH_LEN>() {
+        Some(length) => LENGTH_LEN.saturating_add(u32::from_be_bytes(*length) as usize),
+        None => buf.len(),
     }
 }
 
@@ -190,6 +204,14 @@ mod tests {
         assert_eq!(next_frame(&mut buf, Limits::ESTABLISHED), Ok(None));
         assert!(buf.capacity() >= READ_STEP);
         assert!(buf.capacity() <= 2 * READ_STEP);
+    }
+
+    #[test]
+    fn a_frame_says_how_long_it_will_be() {
+        let arriving: Vec<usize> = (0..7).map(|len| arriving_bytes(&b"\0\x01\0\0\x0bxx"[..len])).collect();
+        assert_eq!(arriving, [0, 1, 2, 3, 65_540, 65_540, 65_540]);
+        assert_eq!(Limits::ESTABLISHED.within(7), Limits { frame_max: 7 });
+        assert_eq!(Limits::BEFORE_FIRST.within(FRAME_MAX), Limits::BEFORE_FIRST);
     }
 
     #[test]

@@ -33,6 +33,11 @@ impl Told {
         self.list.len()
     }
 
+    /// Bytes of terms and keys.
+    pub fn bytes(&self) -> usize {
+        self.list.bytes()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()

@@ -32,6 +32,8 @@ mod index;
 #[cfg(test)]
 mod index_tests;
 mod listing;
+#[cfg(test)]
+mod memory_tests;
 mod names;
 mod object;
 mod options;

@@ -12,6 +12,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use base::Reservation;
+use base::budget::LARGE_BYTES;
 use bytes::{Bytes, BytesMut};
 use kv::{Error, Response};
 use protocol::http::target::{self, Query};
@@ -87,6 +89,8 @@ enum Asked {
 pub struct Session {
     reader: Reader,
     guard: Guard,
+    /// Memory for the body that is arriving, if it is large.
+    memory: Option<Reservation>,
     connection: Connection,
     /// The second that the date names.
     seconds: u64,
@@ -113,11 +117,48 @@ impl Session {
         Session {
             reader: Reader::default(),
             guard: Guard::new(hosts, local),
+            memory: None,
             connection,
             seconds: 0,
             asked: Asked::Nothing,
             closing: false,
             is_leaving: false,
+        }
+    }
+
+    /// Refuses bodies that are larger than this: the node has no memory for them.
+    pub fn bound(&mut self, body_max: usize) {
+        self.reader.bound(body_max);
+    }
+
+    /// Has memory for the body that is arriving, of which `input` bytes wait: as much as its head says, or as has come of it. False if
+    /// `reserve` has not so much, and then the request is to be given up.
+    pub fn holds_memory(&mut self, input: usize, reserve: impl FnOnce(usize) -> Option<Reservation>) -> bool {
+        let bytes = self.reader.arriving(input);
+        match &mut self.memory {
+            Some(memory) => bytes <= memory.bytes() || memory.resize(bytes),
+            None if bytes < LARGE_BYTES => true,
+            None => {
+                self.memory = reserve(bytes);
+                self.memory.is_some()
+            }
+        }
+    }
+
+    /// Answers that the request whose body is arriving is too much at the moment. How many bytes are to be skipped before the
+    /// next request; none if the connection is to end.
+    pub fn give_up(&mut self, now: u64, out: &mut Vec<u8>) -> usize {
+        self.memory = None;
+        match self.reader.give_up() {
+            Some((head, bytes)) if head.keep_alive => {
+                self.begin(now, &head);
+                Fault::from(Refused::new(503, protocol::errors::OVERLOAD)).write(self.connection, out);
+                bytes
+            }
+            _ => {
+                self.refuse_for_now(now, out);
+                0
+            }
         }
     }
 
@@ -146,6 +187,10 @@ impl Session {
                 Incoming::Answered
             }
             Ok(Progress::Request(head, body)) => {
+                let body = match self.memory.take() {
+                    Some(memory) => memory.hold(body),
+                    None => body,
+                };
                 self.begin(now, &head);
                 self.on_request(&head, body, out).unwrap_or_else(|fault| {
                     fault.write(self.connection, out);

@@ -17,7 +17,7 @@ use kv::props::PropsSums;
 use kv::replica::{Answer, Ask, Reason};
 use kv::{Error, Page, PageAsk, PropsChange, Request, Response};
 
-pub use codec::{DecodeError, EncodeError};
+pub use codec::{DecodeError, EncodeError, RefusedMessage};
 pub use kv::replica::NodeId;
 
 /// The number of a question: random above, so that it is unlike those of an earlier process, and with the shard

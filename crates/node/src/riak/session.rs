@@ -10,8 +10,10 @@
 
 use std::sync::Arc;
 
+use base::Reservation;
 use bytes::{Bytes, BytesMut};
 use kv::{Error, Response};
+use protocol::frame::{FRAME_MAX, arriving_bytes};
 use protocol::request::DecodeError;
 use protocol::{Frame, FrameError, Limits, codes, errors, next_frame, response};
 
@@ -63,6 +65,10 @@ pub(super) enum Asked {
 pub struct Session {
     identity: Arc<Identity>,
     limits: Limits,
+    /// The largest frame that this node has memory for.
+    frame_max: usize,
+    /// Memory for the frame that is arriving, if it is large.
+    memory: Option<Reservation>,
     client_id: Bytes,
     asked: Asked,
     closing: bool,
@@ -76,11 +82,29 @@ impl Session {
         Session {
             identity,
             limits: Limits::BEFORE_FIRST,
+            frame_max: FRAME_MAX,
+            memory: None,
             client_id: Bytes::from_static(&[0; 4]),
             asked: Asked::Object,
             closing: false,
             context: Vec::new(),
         }
+    }
+
+    /// Refuses frames that are larger than this: the node has no memory for them.
+    pub fn bound(&mut self, frame_max: usize) {
+        self.frame_max = frame_max;
+        self.limits = self.limits.within(frame_max);
+    }
+
+    /// Bytes that the frame at the front of `input` needs memory for, and has not: all of it, as soon as its length is known.
+    pub fn wants_memory(&self, input: &[u8]) -> usize {
+        if self.memory.is_some() { 0 } else { arriving_bytes(input) }
+    }
+
+    /// Gives memory to the frame that is arriving, until nobody holds a part of it.
+    pub fn hold(&mut self, memory: Reservation) {
+        self.memory = Some(memory);
     }
 
     /// Takes the next frame off `input`, if it is complete.
@@ -90,7 +114,13 @@ impl Session {
         }
         match next_frame(input, self.limits) {
             Ok(None) => Incoming::Wait,
-            Ok(Some(frame)) => self.on_frame(frame, out),
+            Ok(Some(Frame { code, body })) => {
+                let body = match self.memory.take() {
+                    Some(memory) => memory.hold(body),
+                    None => body,
+                };
+                self.on_frame(Frame { code, body }, out)
+            }
             Err(error) => self.on_frame_error(error, out),
         }
     }
@@ -112,7 +142,7 @@ impl Session {
         let incoming = decoded.and_then(|request| self.on_request(request, out));
         match incoming {
             Ok(incoming) => {
-                self.limits = Limits::ESTABLISHED;
+                self.limits = Limits::ESTABLISHED.within(self.frame_max);
                 incoming
             }
             Err(error) => self.on_decode_error(&error, out),
@@ -150,8 +180,14 @@ impl Session {
 
     fn on_frame_error(&mut self, error: FrameError, out: &mut Vec<u8>) -> Incoming {
         self.closing = true;
-        if let Some(text) = error.reply() {
-            response::error(out, &text);
+        match error {
+            FrameError::TooLarge { len, max } if max == self.frame_max && len <= FRAME_MAX => {
+                let text = format!(
+                    "too large: a request of {len} bytes, and this node has memory for {max} (--memory)"
+                );
+                response::error(out, &text);
+            }
+            error => error.reply().into_iter().for_each(|text| response::error(out, &text)),
         }
         Incoming::Close
     }
@@ -203,6 +239,38 @@ mod tests {
     fn error_of(out: &[u8]) -> String {
         assert_eq!(out[4], codes::ERROR_RESP);
         String::from_utf8(pb::ErrorResp::decode(&out[5..]).unwrap().errmsg.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_frame_that_there_is_no_memory_for_names_the_limit() {
+        let (mut session, mut out) = (session(), Vec::new());
+        session.bound(100);
+        let mut input = BytesMut::from(&b"\0\0\0\xc8\x0b"[..]);
+        assert_eq!(session.receive(&mut input, &mut out), Incoming::Close);
+        assert!(String::from_utf8_lossy(&out).contains("200 bytes, and this node has memory for 100"));
+    }
+
+    #[test]
+    fn a_large_frame_holds_its_memory_until_its_request_is_dropped() {
+        let budget = base::Budget::new(1 << 20);
+        let (mut session, mut out) = (session(), Vec::new());
+        let content = pb::Content { value: Bytes::from(vec![b'v'; 70_000]), ..pb::Content::default() };
+        let bucket = Bytes::from_static(b"b");
+        let put = frame(codes::PUT_REQ, &pb::PutReq { bucket, content, ..pb::PutReq::default() });
+        let mut input = BytesMut::from(&put[..100]);
+        assert_eq!(session.receive(&mut input, &mut out), Incoming::Wait);
+        assert_eq!(session.wants_memory(&input), put.len());
+        session.hold(budget.reserve(put.len()).unwrap());
+        assert_eq!(session.wants_memory(&input), 0);
+        input.extend_from_slice(&put[100..]);
+        let Incoming::Request(kv::Request::Put(request)) = session.receive(&mut input, &mut out) else {
+            panic!("it is whole");
+        };
+        let value = request.value.clone();
+        drop(request);
+        assert_eq!((value.len(), budget.used()), (70_000, put.len()));
+        drop(value);
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]

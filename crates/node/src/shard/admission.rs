@@ -21,7 +21,7 @@
 //! a quarter of one that waits, and tells its client sooner. Left out: requests of other shards, which have waited there,
 //! and those of other nodes, which are part of something begun.
 
-use super::{Origin, Shard, TIMEOUT_DEFAULT, WORK_BYTES_MAX, WORK_MAX};
+use super::{Origin, Shard, TIMEOUT_DEFAULT, WORK_MAX};
 use crate::hop::RequestId;
 use base::Monotonic;
 use kv::{Error, Request};
@@ -175,7 +175,10 @@ impl Shard {
         let waiting = Waiting { id, request, since: now };
         if may_begin {
             self.begin(waiting);
-        } else if self.work() >= WORK_MAX || self.work_bytes() >= WORK_BYTES_MAX || self.would_wait(now) {
+        } else if self.work() >= WORK_MAX
+            || self.work_bytes() >= self.config.limits.work_bytes_max
+            || self.would_wait(now)
+        {
             self.refuse(id);
         } else {
             self.admission.push(waiting);

@@ -103,13 +103,9 @@ use times::Times;
 use trees::Trees;
 use work::{Coordinator, Objects};
 
-/// Requests that one shard works on at a time. Each holds its names, and values within [`WORK_BYTES_MAX`]; beyond it a
+/// Requests that one shard works on at a time. Each holds its names, and values within [`Limits::work_bytes_max`]; beyond it a
 /// request is refused at once.
 pub const WORK_MAX: usize = 16_384;
-
-/// Bytes of values that the work of one shard may hold before a client's request is refused: ten of the largest. What
-/// other nodes ask may hold as much again, so that two nodes that are full do not keep each other so.
-pub const WORK_BYTES_MAX: usize = 512 << 20;
 
 /// How long a client waits that does not say: Riak's default.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
@@ -622,7 +618,7 @@ impl Shard {
 
     fn accept(&mut self, origin: Origin, request: Request, deadline: Monotonic) {
         self.is_used();
-        if self.work() >= WORK_MAX || self.work_bytes() >= WORK_BYTES_MAX {
+        if self.work() >= WORK_MAX || self.work_bytes() >= self.config.limits.work_bytes_max {
             self.counters.refused += 1;
             return self.reply(origin, Err(Error::Overload));
         }

@@ -5,7 +5,7 @@
 //! is over is dropped.
 
 use super::work::{Coordinator, Work, placed};
-use super::{Origin, Shard, WORK_BYTES_MAX, WORK_MAX};
+use super::{Origin, Shard, WORK_MAX};
 use crate::peer::{AskId, NodeId, PeerMessage};
 use base::Monotonic;
 use bytes::Bytes;
@@ -193,7 +193,8 @@ impl Shard {
             // It was sent to a process that has died, and may be older than what has been reaped since.
             return self.answer(from, id, Err(Error::Unreachable));
         }
-        if self.work() >= 2 * WORK_MAX || self.objects.bytes() >= 2 * WORK_BYTES_MAX {
+        let bytes_max = self.config.limits.work_bytes_max.saturating_mul(2);
+        if self.work() >= 2 * WORK_MAX || self.objects.bytes() >= bytes_max {
             self.counters.refused += 1;
             return self.answer(from, id, Err(Error::Overload));
         }

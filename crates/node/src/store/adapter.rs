@@ -42,7 +42,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Bytes that may wait for the backend, beyond which writes are refused: a quarter of what requests may hold
-/// ([`WORK_BYTES_MAX`](crate::shard::WORK_BYTES_MAX)), and a second's work of a disk.
+/// ([`WORK_BYTES_MAX`](kv::limits::WORK_BYTES_MAX)), and a second's work of a disk.
 pub const UNWRITTEN_BYTES_MAX: usize = 128 << 20;
 
 /// Bytes of batches that are written together, unless one has more: what is behind them waits no longer than that takes.

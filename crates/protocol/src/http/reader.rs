@@ -59,6 +59,32 @@ impl Reader {
         Reader { state: State::Head(0), body_max }
     }
 
+    /// Refuses bodies that are larger than this.
+    pub fn bound(&mut self, body_max: usize) {
+        self.body_max = body_max;
+    }
+
+    /// Bytes of the body that is arriving, of which `input` is a part: all of it where its head says how many they are.
+    pub fn arriving(&self, input: usize) -> usize {
+        match &self.state {
+            State::Head(_) => 0,
+            State::Length(_, length) => *length,
+            State::Chunked(_, chunked) => chunked.len() + input,
+        }
+    }
+
+    /// Gives up the request whose body is arriving, if its end is known: its head, and how many bytes of it are still to come before the
+    /// next request.
+    pub fn give_up(&mut self) -> Option<(Head, usize)> {
+        match std::mem::replace(&mut self.state, State::Head(0)) {
+            State::Length(head, length) => Some((*head, length)),
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+
     /// Bytes of a body that were taken off the input and not given out yet.
     pub fn held(&self) -> usize {
         match &self.state {

@@ -117,6 +117,20 @@ pub fn next_frame(buf: &mut BytesMut, limit: usize) -> Result<Option<Frame>, Fra
     Ok(Some(Frame { kind: header.kind, id: header.id, ttl_ms: header.ttl_ms, body }))
 }
 
+/// Bytes of the frame at the front of `buf`, its length field included: as many as it claims, once that is known.
+pub fn arriving_bytes(buf: &[u8]) -> usize {
+    match buf.first_chunk::<LENGTH_LEN>() {
+        Some(length) => LENGTH_LEN.saturating_add(u32::from_le_bytes(*length) as usize),
+        None => buf.len(),
+    }
+}
+
+/// The kind and the number that the frame at the front of `buf` claims to have, once they have come. Its checksum is not looked at.
+pub fn claimed(buf: &[u8]) -> Option<(u8, u64)> {
+    let header = buf.first_chunk::<HEADER_LEN>()?;
+    Some((header[8], u64::from_le_bytes(*header[10..].first_chunk()?)))
+}
+
 /// Checks a whole frame and reads its header.
 fn parse_header(frame: &[u8]) -> Result<Header, FrameError> {
     const WHOLE: &str = "the frame is as long as a header";

@@ -27,7 +27,7 @@ mod rows;
 mod tests;
 mod trees;
 
-use super::{AskId, CopyPart, PeerMessage};
+use super::{AskId, CopyPart, Load, PeerMessage};
 use bytes::{Bytes, BytesMut};
 use field::Field;
 use kv::index::RowsPage;
@@ -70,6 +70,36 @@ mod kind {
     pub(super) const PING_SUMS: u8 = 25;
     /// A pong with both sums over properties.
     pub(super) const PONG_SUMS: u8 = 26;
+}
+
+/// The load that a node without memory for a message is taken to have: more than makes others prefer another replica.
+const LOAD_FULL: u32 = 4096;
+
+/// What becomes of a large message that a node has no memory for.
+#[derive(Debug, PartialEq)]
+pub enum RefusedMessage {
+    /// Its sender is to be answered this.
+    Answer(PeerMessage),
+    /// It was an answer, and whoever asked is to be told this in its place.
+    Instead(PeerMessage),
+    /// Nobody waits for it.
+    Nothing,
+}
+
+impl RefusedMessage {
+    /// Of the message whose frame has this kind and number.
+    pub fn of(kind: u8, id: u64) -> RefusedMessage {
+        let id = AskId(id);
+        let answer = PeerMessage::Answer { id, load: Load(LOAD_FULL), result: Err(Error::Overload) };
+        let forwarded = PeerMessage::Forwarded { id, result: Box::new(Err(Error::Overload)) };
+        match kind {
+            kind::ASK | kind::ASK_LIFE => RefusedMessage::Answer(answer),
+            kind::FORWARD => RefusedMessage::Answer(forwarded),
+            kind::ANSWER => RefusedMessage::Instead(answer),
+            kind::FORWARDED => RefusedMessage::Instead(forwarded),
+            _ => RefusedMessage::Nothing,
+        }
+    }
 }
 
 /// The first version of the protocol in which tombstones are reaped, bucket types told of and listings
