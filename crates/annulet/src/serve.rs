@@ -161,6 +161,10 @@ fn banner(loaded: &Loaded, started: &Started, shows_options: bool) -> String {
             ));
         }
     }
+    let mib = |bytes: u64| bytes >> 20;
+    let (memory, value_max) = (mib(started.memory.bytes), mib(started.value_bytes_max));
+    let source = &started.memory.source;
+    rows.push(("memory", format!("{memory} MiB  ({source}; values up to {value_max} MiB)")));
     let options: Vec<ShownOption> =
         options(loaded, started).filter(|it| shows_options || it.is_changed).collect();
     rows.push(match shows_options || !options.is_empty() {
@@ -217,7 +221,7 @@ struct ShownOption {
 
 /// All options.
 fn options(loaded: &Loaded, started: &Started) -> impl Iterator<Item = ShownOption> {
-    let defaults = Config { shards: Some(server::shards_default()), ..Config::default() };
+    let defaults = Config { shards: Some(server::shards_default(started.memory.bytes)), ..Config::default() };
     SETTINGS.iter().zip(&loaded.origins).map(move |(setting, origin)| {
         let (value, origin) = in_force(loaded, started, setting, origin);
         let is_changed = value != setting.show(&defaults);

@@ -3,7 +3,8 @@
 //! A connection says when it begins to wait and for how long; the sweep, a few times a second, ends those whose time
 //! is up, so that no request pays for a timer. One that reads by [`Patience::read`] is told, and may say a last word.
 
-use base::{Clock, FastMap, Monotonic};
+use crate::memory::MemoryBudgets;
+use base::{Clock, FastMap, Monotonic, Reservation};
 use bytes::BytesMut;
 use os::OsClock;
 use std::cell::{Cell, RefCell};
@@ -20,13 +21,17 @@ use tokio::task::AbortHandle;
 /// How long a connection may take to say its last word.
 const LAST_WORD_MAX: Duration = Duration::from_secs(5);
 
-/// Bytes of requests that are not complete, in all connections of a thread: ten of the largest. Beyond it a request that
-/// goes on is refused.
-pub const HELD_BYTES_MAX: usize = 512 << 20;
+/// A thread takes memory for small requests that are not complete from the node's budget in steps of this: some thousand
+/// connections' heads, and seldom enough to cost nothing.
+const HELD_STEP_BYTES: usize = 1 << 20;
 
 /// The connections of a thread.
 pub struct Connections {
+    /// Bytes of small requests that are not complete, and what is reserved for them.
     held: Cell<usize>,
+    reserved: RefCell<Option<Reservation>>,
+    budgets: MemoryBudgets,
+    request_max: usize,
     open: RefCell<FastMap<u64, Connection>>,
     last_id: Cell<u64>,
     stopping: Cell<bool>,
@@ -60,7 +65,7 @@ struct Waiting {
     times: Rc<Times>,
 }
 
-/// What a connection holds of a request that is not complete.
+/// What a connection holds of a small request that is not complete; a large one has memory of its own.
 pub struct Held {
     about: Rc<Connections>,
     bytes: usize,
@@ -74,10 +79,13 @@ impl Held {
 
     /// It holds so much now. Whether that may be.
     pub fn set(&mut self, bytes: usize) -> bool {
-        let all = &self.about.held;
-        all.set(all.get() - self.bytes + bytes);
+        if bytes == self.bytes {
+            return true;
+        }
+        let all = self.about.held.get() - self.bytes + bytes;
+        self.about.held.set(all);
         self.bytes = bytes;
-        bytes == 0 || all.get() <= HELD_BYTES_MAX
+        self.about.reserve(all) || bytes == 0
     }
 }
 
@@ -164,17 +172,47 @@ impl Patience {
 }
 
 impl Connections {
-    /// None yet. `everywhere` counts those of all threads.
-    pub fn new(everywhere: Arc<AtomicUsize>) -> Connections {
+    /// None yet, with the node's memory, for requests of `request_max` bytes at most. `everywhere` counts those of all threads.
+    pub fn new(everywhere: Arc<AtomicUsize>, budgets: MemoryBudgets, request_max: usize) -> Connections {
         let clock = OsClock::new();
         let times = Times { now: Cell::new(clock.now()), seconds: Cell::new(clock.wall().0 / MICROS), clock };
         Connections {
             held: Cell::new(0),
+            reserved: RefCell::default(),
+            budgets,
+            request_max,
             open: RefCell::default(),
             last_id: Cell::new(0),
             stopping: Cell::new(false),
             times: Rc::new(times),
             everywhere,
+        }
+    }
+
+    /// The node's memory for large pieces.
+    pub fn budgets(&self) -> &MemoryBudgets {
+        &self.budgets
+    }
+
+    /// The largest request that is taken.
+    pub fn request_max(&self) -> usize {
+        self.request_max
+    }
+
+    /// Has so much reserved for small requests, in steps; whether it could be.
+    fn reserve(&self, bytes: usize) -> bool {
+        let mut reserved = self.reserved.borrow_mut();
+        let has = reserved.as_ref().map_or(0, Reservation::bytes);
+        if bytes <= has && has - bytes <= 2 * HELD_STEP_BYTES {
+            return true;
+        }
+        let wanted = bytes.next_multiple_of(HELD_STEP_BYTES);
+        match &mut *reserved {
+            Some(reserved) => reserved.resize(wanted),
+            None => {
+                *reserved = self.budgets.requests.reserve(wanted);
+                reserved.is_some()
+            }
         }
     }
 
@@ -264,18 +302,22 @@ const MICROS: u64 = 1_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::MemoryPlan;
 
     #[test]
     fn what_connections_hold_is_counted_together_and_given_back() {
-        let connections = Rc::new(Connections::new(Arc::default()));
+        let plan = MemoryPlan { requests: 3 << 20, ..MemoryPlan::new(1 << 30, 1, 0) };
+        let budgets = MemoryBudgets::new(&plan);
+        let connections = Rc::new(Connections::new(Arc::default(), budgets.clone(), 1 << 20));
         let (mut one, mut other) = (Held::new(&connections), Held::new(&connections));
-        assert!(one.set(HELD_BYTES_MAX - 1));
+        assert!(one.set((3 << 20) - 1));
         assert!(other.set(1) && !other.set(2));
         assert!(other.set(0), "who holds nothing is not too much");
         assert!(!other.set(2));
         drop(one);
-        assert!(other.set(HELD_BYTES_MAX));
+        assert!(other.set(3 << 20));
+        assert_eq!(budgets.requests.used(), 3 << 20);
         drop(other);
-        assert_eq!(connections.held.get(), 0);
+        assert_eq!((connections.held.get(), budgets.requests.used()), (0, 0));
     }
 }

@@ -9,10 +9,12 @@ use crate::input::Input;
 use crate::local::Local;
 use crate::membership::{self, Answered};
 use crate::pace::{Pace, Sending};
-use crate::pb::{hang_up, send};
+use crate::pb::{hang_up, send, skip};
 use crate::purge::Purges;
 use crate::stats::Stats;
 use crate::trees::NodeTrees;
+use crate::unsent::Unsent;
+use base::budget::LARGE_BYTES;
 use node::http::{ClusterPage, HostNames, Incoming, Question, Session};
 use protocol::http::Waits;
 use std::future::Future;
@@ -74,6 +76,8 @@ async fn converse(
     stream.set_nodelay(true)?;
     let local_address = stream.local_addr().ok().map(|address| address.ip());
     let mut session = Session::guarded(Arc::clone(&wide.hosts), local_address);
+    session.bound(about.request_max());
+    let mut unsent = Unsent::default();
     let mut held = Held::new(about);
     let mut input = Input::new();
     let mut out = Vec::new();
@@ -90,6 +94,7 @@ async fn converse(
                         tokio::task::yield_now().await;
                     }
                     send(stream, &mut out, patience).await?;
+                    unsent.end();
                 }
                 if about.stopping() {
                     return Ok(());
@@ -98,8 +103,19 @@ async fn converse(
                     input.renew();
                 }
                 let holds = if waits == Waits::Body { input.bytes.len() + session.held() } else { 0 };
-                if !held.set(holds) {
-                    session.refuse_for_now(patience.seconds(), &mut out);
+                let has_memory = session.holds_memory(input.bytes.len(), |bytes| {
+                    held.set(0);
+                    about.budgets().requests.reserve(bytes)
+                });
+                if !has_memory || !held.set(if holds < LARGE_BYTES { holds } else { 0 }) {
+                    let left = session.give_up(patience.seconds(), &mut out);
+                    if left > 0 {
+                        // Clients that send all before they read are to read it nevertheless.
+                        send(stream, &mut out, patience).await?;
+                        if !skip(stream, &mut input, left, (&mut pace, patience)).await? {
+                            return Ok(());
+                        }
+                    }
                     continue;
                 }
                 let sending = match waits {
@@ -143,13 +159,15 @@ async fn converse(
                 answer(question, &mut session, wide, &mut out).await;
             }
             Incoming::Request(request) => {
-                goes_with_others =
-                    serve_request(request, &mut session, local, stream, &mut out, patience).await?;
+                input.part();
+                let sink = Sink { stream, out: &mut out, unsent: &mut unsent, about, patience };
+                goes_with_others = serve_request(request, &mut session, local, sink).await?;
             }
         }
         is_first = false;
         if out.len() >= OUTPUT_BYTES_MAX {
             send(stream, &mut out, patience).await?;
+            unsent.end();
         }
     }
 }
@@ -159,23 +177,33 @@ async fn serve_request(
     request: kv::Request,
     session: &mut Session,
     local: &Local,
-    stream: &mut TcpStream,
-    out: &mut Vec<u8>,
-    patience: &Patience,
+    sink: Sink<'_>,
 ) -> io::Result<bool> {
+    let Sink { stream, out, unsent, about, patience } = sink;
     let mut answers = local.ask(request);
     loop {
-        let (result, more) = answers.next().await;
+        let (mut result, more) = answers.next().await;
+        let goes_on = unsent.begin(&mut result, &about.budgets().answers) && more;
         if let Some(request) = session.respond(result, out) {
             answers = local.ask(request);
             continue;
         }
-        if !more {
+        if !goes_on {
             return Ok(answers.came_by_turn());
         }
         send(stream, out, patience).await?;
+        unsent.end();
         answers.proceed();
     }
+}
+
+/// Where a connection's answers go.
+struct Sink<'a> {
+    stream: &'a mut TcpStream,
+    out: &'a mut Vec<u8>,
+    unsent: &'a mut Unsent,
+    about: &'a Connections,
+    patience: &'a Patience,
 }
 
 async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mut Vec<u8>) {

@@ -12,6 +12,10 @@ const INPUT_BYTES: usize = 2 << 10;
 /// What an idle connection may keep of its input.
 const INPUT_BYTES_KEPT: usize = 8 << 10;
 
+/// Once more has gone through a buffer than this, its memory belongs to a large request, which counts it for as long as somebody holds
+/// the request, and not for longer: the buffer parts with it at once.
+const INPUT_BYTES_LARGE: usize = 64 << 10;
+
 /// What a client has sent and nobody has taken yet.
 pub struct Input {
     /// The bytes.
@@ -28,6 +32,16 @@ impl Input {
     /// So many bytes were read into it.
     pub fn count(&mut self, read: usize) {
         self.through += read;
+    }
+
+    /// Parts with the memory of a large request that was just taken off; keeps what has come behind it.
+    pub fn part(&mut self) {
+        if self.through <= INPUT_BYTES_LARGE {
+            return;
+        }
+        let rest = std::mem::replace(self, Input::new());
+        self.bytes.extend_from_slice(&rest.bytes);
+        self.through = rest.bytes.len();
     }
 
     /// Whether it is empty and may hold more memory than an idle connection should.
@@ -70,6 +84,18 @@ mod tests {
         assert!(input.is_worn());
         input.renew();
         assert!(request.is_unique());
+    }
+
+    #[test]
+    fn a_large_request_has_its_memory_to_itself() {
+        let mut input = Input::new();
+        let request = pass(&mut input, 1 << 20);
+        input.bytes.extend_from_slice(b"next");
+        input.part();
+        assert!(request.is_unique() && input.bytes[..] == b"next"[..] && !input.is_worn());
+        let small = pass(&mut input, 100);
+        input.part();
+        assert!(!small.is_unique());
     }
 
     #[test]

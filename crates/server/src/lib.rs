@@ -11,6 +11,7 @@
 //! * `peer/`: links between the nodes of a cluster. `membership/`: what these agree on.
 //! * `backup.rs`: backups while it serves. `trees.rs`: its hash trees, for operators.
 //!   `purge.rs`: tombstones and objects that operators have removed.
+//! * `memory/`: how much memory the node may use and how that is divided. `unsent.rs`: answers that clients have not taken.
 //! * `stats.rs`: what `/stats` says. `metrics.rs`: the same for Prometheus. * `config.rs`: what it is told.
 
 pub mod backup;
@@ -26,6 +27,7 @@ mod local;
 mod machine;
 mod mailbox;
 mod membership;
+mod memory;
 mod metrics;
 mod pace;
 mod pb;
@@ -37,7 +39,9 @@ mod store_figures;
 mod system;
 mod thread;
 mod trees;
+mod unsent;
 
 pub use config::Config;
 pub use error::Error;
+pub use memory::{LimitSource, MemoryLimit};
 pub use serve::{Started, serve, shards_default};

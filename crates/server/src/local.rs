@@ -9,7 +9,9 @@ use crate::peer::{LINKS_MAX, Links, PeerFigures};
 use base::{FastMap, Monotonic};
 use kv::{Error, Request, Response};
 use node::peer::route;
-use node::{Layout, Output, PeerMessage, RequestId, Shard, ShardId, ShardStats, TimesRead, Topology};
+use node::{
+    Layout, Output, PeerMessage, RefusedMessage, RequestId, Shard, ShardId, ShardStats, TimesRead, Topology,
+};
 use ring::NodeId;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -197,6 +199,17 @@ impl Local {
                 to => self.put(to, Mail::Peer { from, message }),
             }
         }
+        self.wake();
+    }
+
+    /// Tells whoever waits for a message of another node that there is no memory for it.
+    pub fn refuse(&self, from: NodeId, refused: RefusedMessage) {
+        match refused {
+            RefusedMessage::Answer(message) => self.send(from, message),
+            RefusedMessage::Instead(message) => self.receive(from, &mut vec![message]),
+            RefusedMessage::Nothing => {}
+        }
+        self.give_back();
         self.wake();
     }
 

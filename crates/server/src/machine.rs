@@ -1,34 +1,31 @@
 //! What the machine has, as far as this process may use it.
 
+use engine::Options;
 use engine::store::Resources;
 use std::num::NonZero;
 use std::thread;
 
-/// What to plan with where the kernel does not say.
-const MEMORY_UNKNOWN: u64 = 2 << 30;
+/// Of a segment's target one byte in so many is heads, which are in memory while it is written.
+const HEADS_SHARE: u64 = 8;
+
+/// Memtables of a store: the one that is written, and two that are flushed.
+const MEMTABLES: u64 = 3;
 
 /// Processors that this process may use.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// What the stores of so many shards may use together: of `memory` bytes, or of what there is.
-pub fn resources(memory: Option<u64>, shards: u16) -> Resources {
-    Resources { memory_bytes: memory.unwrap_or_else(self::memory), cores: cores(), stores: shards.into() }
+/// What the stores of so many shards may use together, of `memory` bytes.
+pub fn resources(memory: u64, shards: u16) -> Resources {
+    Resources { memory_bytes: memory, cores: cores(), stores: shards.into() }
 }
 
-/// The machine's memory, or what the process's control group leaves of it.
-fn memory() -> u64 {
-    let read = |path| std::fs::read_to_string(path).ok();
-    let machine = read("/proc/meminfo").and_then(|text| total_of(&text));
-    let group = read("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse().ok());
-    machine.into_iter().chain(group).min().unwrap_or(MEMORY_UNKNOWN)
-}
-
-/// The total that the kernel states, in bytes.
-fn total_of(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+/// What so many stores with these options keep in memory.
+pub fn stores_bytes(options: &Options, shards: u16) -> u64 {
+    let memtables = MEMTABLES * options.memtable_bytes_max as u64;
+    let heads = options.segment_bytes_target / HEADS_SHARE;
+    u64::from(shards) * (memtables + options.block_cache_bytes as u64 + heads)
 }
 
 #[cfg(test)]
@@ -36,10 +33,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_words_are_understood() {
-        assert_eq!(total_of("MemTotal:       24586636 kB\nMemFree: 1 kB\n"), Some(24_586_636 << 10));
-        assert_eq!(total_of("MemFree: 1 kB\n"), None);
-        assert!(memory() > 0 && cores() > 0);
-        assert_eq!(resources(Some(7), 3), Resources { memory_bytes: 7, cores: cores(), stores: 3 });
+    fn stores_share_what_there_is() {
+        assert!(cores() > 0);
+        assert_eq!(resources(7, 3), Resources { memory_bytes: 7, cores: cores(), stores: 3 });
+        let options = resources(1 << 30, 2).options();
+        let (memtable, cache) = (options.memtable_bytes_max as u64, options.block_cache_bytes as u64);
+        assert_eq!(stores_bytes(&options, 2), 2 * (3 * memtable + cache + (2 << 20)));
     }
 }

@@ -9,7 +9,10 @@ use crate::connects::Connected;
 use crate::input::Input;
 use crate::local::Local;
 use crate::pace::{Pace, Sending};
+use crate::unsent::Unsent;
 use base::Monotonic;
+use base::budget::LARGE_BYTES;
+use bytes::Buf;
 use node::riak::{Identity, Incoming, Session};
 use std::io;
 use std::rc::Rc;
@@ -33,6 +36,9 @@ const HANG_UP_MAX: Duration = Duration::from_secs(15);
 
 /// How much of that is read at a time.
 const DISCARD_STEP_BYTES: usize = 16 << 10;
+
+/// How long a client may take nothing of a large answer: it holds memory that others wait for.
+const TAKE_MAX: Duration = Duration::from_secs(60);
 
 /// An output buffer that grew past this for one large answer is given back, for ten thousand connections keep one each.
 const OUTPUT_BYTES_KEPT: usize = 8 << 10;
@@ -64,6 +70,8 @@ async fn converse(
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut session = Session::new(identity);
+    session.bound(about.request_max());
+    let mut unsent = Unsent::default();
     let mut held = Held::new(about);
     let mut input = Input::new();
     let mut out = Vec::new();
@@ -81,11 +89,26 @@ async fn converse(
                         tokio::task::yield_now().await;
                     }
                     send(stream, &mut out, patience).await?;
+                    unsent.end();
                 }
                 if about.stopping() {
                     return Ok(());
                 }
-                if !held.set(input.bytes.len()) {
+                let arriving = session.wants_memory(&input.bytes);
+                if arriving >= LARGE_BYTES {
+                    held.set(0);
+                    match about.budgets().requests.reserve(arriving) {
+                        Some(memory) => session.hold(memory),
+                        None => {
+                            protocol::response::error(&mut out, protocol::errors::OVERLOAD);
+                            send(stream, &mut out, patience).await?;
+                            match skip(stream, &mut input, arriving, (&mut pace, patience)).await? {
+                                true => continue,
+                                false => return Ok(()),
+                            }
+                        }
+                    }
+                } else if !held.set(if arriving == 0 { 0 } else { input.bytes.len() }) {
                     protocol::response::error(&mut out, protocol::errors::OVERLOAD);
                     send(stream, &mut out, patience).await?;
                     return hang_up(stream, patience).await;
@@ -103,22 +126,54 @@ async fn converse(
                 return hang_up(stream, patience).await;
             }
             Incoming::Request(request) => {
+                input.part();
                 let mut answers = local.ask(request);
                 loop {
-                    let (result, more) = answers.next().await;
+                    let (mut result, more) = answers.next().await;
+                    let goes_on = unsent.begin(&mut result, &about.budgets().answers) && more;
                     let is_refused = matches!(result, Err(kv::Error::Overload));
                     goes_with_others = is_refused || answers.came_by_turn();
                     session.respond(result, &mut out);
-                    if !more {
+                    if !goes_on {
                         break;
                     }
                     send(stream, &mut out, patience).await?;
+                    unsent.end();
                     answers.proceed();
                 }
             }
         }
         if out.len() >= OUTPUT_BYTES_MAX {
             send(stream, &mut out, patience).await?;
+            unsent.end();
+        }
+    }
+}
+
+/// Reads and drops the next `left` bytes, those in `input` first: a request that was refused. Whether the connection goes on.
+pub async fn skip(
+    stream: &TcpStream,
+    input: &mut Input,
+    mut left: usize,
+    (pace, patience): (&mut Pace, &Patience),
+) -> io::Result<bool> {
+    let mut got = 0;
+    loop {
+        let skipped = left.min(input.bytes.len());
+        left -= skipped;
+        input.bytes.advance(skipped);
+        input.part();
+        if left == 0 {
+            return Ok(true);
+        }
+        input.bytes.reserve(DISCARD_STEP_BYTES);
+        let until = pace.until(Sending::Body, got, patience.now(), patience.idle_timeout());
+        match patience.read(stream, &mut input.bytes, until).await? {
+            Read::Bytes(0) | Read::TimedOut => return Ok(false),
+            Read::Bytes(read) => {
+                input.count(read);
+                got = read;
+            }
         }
     }
 }
@@ -166,8 +221,19 @@ pub async fn hang_up(stream: &mut TcpStream, patience: &Patience) -> io::Result<
 
 /// Sends all of `out`, and empties it.
 pub async fn send(stream: &mut TcpStream, out: &mut Vec<u8>, patience: &Patience) -> io::Result<()> {
-    patience.begin();
-    stream.write_all(out).await?;
+    if out.len() < LARGE_BYTES {
+        patience.begin();
+        stream.write_all(out).await?;
+    } else {
+        let mut sent = 0;
+        while sent < out.len() {
+            patience.begin_until(patience.now() + patience.idle_timeout().min(TAKE_MAX));
+            match stream.write(&out[sent..]).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                some => sent += some,
+            }
+        }
+    }
     patience.end();
     out.clear();
     if out.capacity() > OUTPUT_BYTES_KEPT {

@@ -13,6 +13,7 @@ use crate::listen::listen;
 use crate::machine;
 use crate::mailbox::Mailboxes;
 use crate::membership::{self, End, Entering, Part};
+use crate::memory::{MEMORY_MIN, MemoryBudgets, MemoryLimit, MemoryPlan, SHARD_MEMORY_MIN, memory_limit};
 use crate::peer::{self, Arrived, Doors, Peers, Tls};
 use crate::stats::{Stats, ThreadStats};
 use crate::thread::{self, Common, Lines, Listeners};
@@ -45,6 +46,9 @@ const CONTROL_QUEUE_MAX: usize = 64;
 /// Connections of other nodes that wait at a shard's thread: it takes them at once, between two turns.
 const ARRIVALS_MAX: usize = 16;
 
+/// Connections that a node takes however little memory it has.
+const CONNECTIONS_MIN: usize = 64;
+
 /// What is known once a node serves.
 #[derive(Clone, Debug)]
 pub struct Started {
@@ -62,6 +66,10 @@ pub struct Started {
     pub data: PathBuf,
     /// How it is laid out.
     pub layout: Layout,
+    /// How much memory it may use, and what says so.
+    pub memory: MemoryLimit,
+    /// The largest value that it has memory for.
+    pub value_bytes_max: u64,
     /// What its stores are.
     pub founding: Founding,
     /// What opening each shard's store found.
@@ -119,9 +127,10 @@ pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<()
         warn_of_strangers(&addresses);
     }
     let hosts = HostNames::new(&[addresses.http], &config.http_hosts);
-    let common = common(&config, (layout, founding), owner, (&part, tls), membership, hosts)?;
+    let memory = memory_limit(config.memory);
+    let common = common(&config, (layout, founding), owner, (&part, tls), (membership, &memory), hosts)?;
     let (stop, stopped) = watch::channel(false);
-    let mut node = Node { addresses, common, doors: None, peers, threads: Vec::new(), part, inbox };
+    let mut node = Node { addresses, common, memory, doors: None, peers, threads: Vec::new(), part, inbox };
     node.doors = node.common.peers.as_ref().map(|peers| Arc::new(Doors::new(Arc::clone(peers))));
     let (controls, asked): (Vec<_>, Vec<_>) =
         (0..layout.shards).map(|_| mpsc::channel(CONTROL_QUEUE_MAX)).unzip();
@@ -194,6 +203,7 @@ fn start(
 /// A node, as its main thread sees it.
 struct Node {
     common: Common,
+    memory: MemoryLimit,
     addresses: Addresses,
     doors: Option<Arc<Doors>>,
     peers: Option<TcpListener>,
@@ -219,11 +229,12 @@ impl Node {
         let (mut terminate, mut interrupt) =
             (handler(SignalKind::terminate())?, handler(SignalKind::interrupt())?);
         let reports = self.share_table()?;
-        let Node { common, addresses, doors, peers, threads, part, inbox } = self;
+        let Node { common, memory, addresses, doors, peers, threads, part, inbox } = self;
         let (end, mut ended) = mpsc::channel(1);
         let members = part.state().members();
         let (count, state) = (members.len(), members[&part.node()].member.state);
         let membership = start_membership(&common, part, inbox, end)?;
+        tell_memory(&memory, &common);
         on_started(&Started {
             pb: addresses.pb,
             http: addresses.http,
@@ -232,6 +243,8 @@ impl Node {
             is_joining: state == MemberState::Joining,
             data: common.data.clone(),
             layout: common.layout,
+            memory,
+            value_bytes_max: common.memory.value_max,
             founding: common.founding.clone(),
             reports,
         });
@@ -325,9 +338,30 @@ fn ask_all(
             let names = members.all().map(|node| (node, &**members.name(node)));
             let stats = stats.with_peers(names, &threads, doors.map_or(0, |doors| doors.refused()));
             let stats = stats.with_reach(&common.membership.reach().unwrap_or_default());
-            stats.with_purges(common.purges.figures()).with_options(&common.told)
+            let stats = stats.with_purges(common.purges.figures()).with_options(&common.told);
+            stats.with_memory(common.memory.limit, &common.budgets)
         })
     })
+}
+
+/// Says what rules the node's memory, and where that is little.
+fn tell_memory(memory: &MemoryLimit, common: &Common) {
+    let (plan, mib) = (&common.memory, |bytes: u64| bytes >> 20);
+    tracing::info!(
+        "memory: {} MiB ({}); values up to {} MiB",
+        mib(plan.limit),
+        memory.source,
+        mib(plan.value_max)
+    );
+    if plan.limit < MEMORY_MIN {
+        tracing::warn!("the memory is below {} MiB: the node may need more than that", mib(MEMORY_MIN));
+    } else if plan.sum() > plan.limit {
+        tracing::warn!(
+            "{} shards need {} MiB: the node may need more memory than it has",
+            common.layout.shards,
+            mib(plan.sum())
+        );
+    }
 }
 
 /// Says where the configuration is not what counts.
@@ -349,7 +383,7 @@ fn common(
     (layout, founding): (Layout, Founding),
     owner: Owner,
     (part, tls): (&Part, Option<Tls>),
-    membership: membership::Handle,
+    (membership, memory): (membership::Handle, &MemoryLimit),
     hosts: HostNames,
 ) -> Result<Common, Error> {
     let removed = || Error::Membership(::membership::Stop::Removed.to_string());
@@ -360,8 +394,14 @@ fn common(
     let listed = config.cluster.clone();
     let peers = tls.map(|tls| Arc::new(Peers::new(tls, identity, roster, listed, membership.clone())));
     let topology = membership::topology(part.node(), part.state()).ok_or_else(removed)?;
-    let resources = machine::resources(config.memory, layout.shards);
-    let options = options(config, &resources);
+    let resources = machine::resources(memory.bytes, layout.shards);
+    let mut options = options(config, &resources);
+    let stores = machine::stores_bytes(&options, layout.shards);
+    let memory = MemoryPlan::new(memory.bytes, layout.shards, stores);
+    let budgets = MemoryBudgets::new(&memory);
+    options.journal_queue_bytes_max = memory.journal_queue();
+    options.journal_budget = Some(Arc::clone(&budgets.records));
+    options.value_budget = Some(Arc::clone(&budgets.values));
     let mailboxes = Arc::new(Mailboxes::new(layout.shards));
     let cluster = match &owner {
         Owner::Alone => None,
@@ -386,6 +426,7 @@ fn common(
         told: Arc::new(told(config, layout, &options)),
         founding,
         options,
+        budgets,
         concurrency: resources.concurrency(),
         read_form: config.read_form,
         life,
@@ -399,7 +440,8 @@ fn common(
         purges: Arc::default(),
         hosts: Arc::new(hosts),
         connections: Arc::new(AtomicUsize::new(0)),
-        connections_max: config.connections_max,
+        connections_max: config.connections_max.min(memory.connections_max().max(CONNECTIONS_MIN)),
+        memory,
         idle_timeout: config.idle_timeout,
         undrained: Arc::new(AtomicUsize::new(layout.shards.into())),
     })
@@ -481,7 +523,7 @@ fn find_layout(config: &Config) -> Result<(Layout, Option<Owner>), Error> {
     let failed = |cause| Error::Store { folder: config.data.clone(), cause };
     let mut disk = OsDisk::blocking();
     let Some(layout) = Layout::read(&mut disk, &config.data).map_err(failed)? else {
-        let shards = config.shards.unwrap_or_else(shards_default);
+        let shards = config.shards.unwrap_or_else(|| shards_default(memory_limit(config.memory).bytes));
         return Ok((Layout::new(shards, config.ring_size.unwrap_or_default()), None));
     };
     let has = layout.ring_size.partitions();
@@ -495,10 +537,10 @@ fn find_layout(config: &Config) -> Result<(Layout, Option<Owner>), Error> {
 }
 
 /// One shard for each core but one, which is left to the disk and job threads and to the kernel:
-/// docs/decisions/0004-shards-and-runtimes.md has the figures.
-pub fn shards_default() -> u16 {
-    let cores = machine::cores();
-    u16::try_from(cores.saturating_sub(1).max(1))
+/// docs/decisions/0004-shards-and-runtimes.md has the figures. And no more than have the memory that each takes for itself.
+pub fn shards_default(memory: u64) -> u16 {
+    let of_memory = usize::try_from(memory / SHARD_MEMORY_MIN).unwrap_or(usize::MAX);
+    u16::try_from(machine::cores().saturating_sub(1).min(of_memory).max(1))
         .unwrap_or(node::layout::SHARDS_MAX)
         .min(node::layout::SHARDS_MAX)
 }

@@ -2,6 +2,7 @@
 
 use crate::connects::ConnectsRead;
 use crate::membership::Reach;
+use crate::memory::{MemoryBudgets, MemoryFigures};
 use crate::metrics::put;
 use crate::peer::PeerFigures;
 use crate::purge::PurgeFigures;
@@ -152,6 +153,8 @@ pub struct Stats {
     disk_write_bytes: u64,
     disk_syncs: u64,
     disk_files_reopened: u64,
+    #[serde(flatten)]
+    memory: MemoryFigures,
     /// Lines of the log, and those of them that nobody could write.
     log_lines_total: u64,
     log_lines_dropped_total: u64,
@@ -235,6 +238,11 @@ impl Stats {
     /// With what purges have come to.
     pub fn with_purges(self, purges: PurgeFigures) -> Stats {
         Stats { purges, ..self }
+    }
+
+    /// With how the node's memory is used, of which there is so much.
+    pub fn with_memory(self, limit: u64, budgets: &MemoryBudgets) -> Stats {
+        Stats { memory: budgets.figures(limit), ..self }
     }
 
     /// Of such stores.

@@ -9,6 +9,7 @@ use crate::http;
 use crate::local::Local;
 use crate::mailbox::Mailboxes;
 use crate::membership;
+use crate::memory::{MemoryBudgets, MemoryPlan};
 use crate::pb;
 use crate::peer::{self, Arrived, Links, Peers};
 use crate::purge::Purges;
@@ -82,6 +83,10 @@ pub struct Common {
     pub founding: Founding,
     /// How stores are opened.
     pub options: Options,
+    /// How memory is divided, and the parts that shards share.
+    pub memory: MemoryPlan,
+    /// See `memory`.
+    pub budgets: MemoryBudgets,
     /// Threads for each of them.
     pub concurrency: Concurrency,
     /// Every option in force, as text.
@@ -269,7 +274,7 @@ impl Opened {
             layout: common.layout,
             members: Arc::clone(&common.members),
             ring: Arc::clone(&common.topology.ring),
-            limits: Limits::default(),
+            limits: Limits { work_bytes_max: common.memory.work_bytes_max(), ..common.memory.limits() },
             clock: Arc::new(OsClock::new()),
             rng: Box::new(OsRng::new()),
             read_form: common.read_form,
@@ -281,7 +286,7 @@ impl Opened {
         let folder = layout::shard_dir(&common.data, self.id.0);
         let mut shard = Shard::new(config, self.store, table);
         shard.topology(Topology::clone(&common.topology));
-        let links = common.peers.as_ref().map(|_| Links::new(self.id));
+        let links = common.peers.as_ref().map(|_| Links::new(self.id, common.memory.link_queues()));
         let local = Local::new(
             self.id,
             common.layout,
@@ -292,11 +297,14 @@ impl Opened {
         );
         let local = Rc::new(local);
         let closed = LocalSet::new().block_on(&runtime, async move {
-            let connections = Rc::new(Connections::new(Arc::clone(&common.connections)));
+            let (budgets, request_max) = (common.budgets.clone(), common.memory.request_max());
+            let connections = Connections::new(Arc::clone(&common.connections), budgets, request_max);
+            let connections = Rc::new(connections);
             let undrained = Arc::clone(&common.undrained);
             if let Some(peers) = &common.peers {
                 local.links().open(&local, peers);
-                let receive = peer::receive(lines.arrivals, Rc::clone(&local), Arc::clone(peers));
+                let memory = Arc::clone(&common.budgets.messages);
+                let receive = peer::receive(lines.arrivals, Rc::clone(&local), Arc::clone(peers), memory);
                 tokio::task::spawn_local(receive);
             }
             let connects = Rc::new(Connects::default());

@@ -9,7 +9,7 @@
 
 use super::channel::{Channel, HANDSHAKE_READ_BYTES};
 use super::figures::PeerFigures;
-use super::queue::{Queue, Waiting};
+use super::queue::{Queue, Room, Waiting};
 use super::{HANDSHAKE_MAX, LINKS_MAX, Peers, Roster, prepare};
 use crate::local::Local;
 use crate::membership::{AsOf, CopyRefusal};
@@ -61,6 +61,8 @@ pub(crate) struct Links {
     links: RefCell<Vec<Option<Rc<Link>>>>,
     /// By the node's number. Those of nodes that have left stay.
     figures: RefCell<Vec<PeerFigures>>,
+    /// For what waits for all of them.
+    room: Rc<Room>,
     now: Cell<Monotonic>,
     /// Tasks that end when the shard closes.
     tasks: RefCell<Vec<AbortHandle>>,
@@ -85,12 +87,13 @@ struct Link {
 }
 
 impl Links {
-    /// Links of `shard`, which are opened by [`Links::open`].
-    pub(crate) fn new(shard: ShardId) -> Links {
+    /// Links of `shard`, which are opened by [`Links::open`]. For all of them so many bytes of small messages wait at most.
+    pub(crate) fn new(shard: ShardId, queued_max: usize) -> Links {
         Links {
             shard,
             links: RefCell::default(),
             figures: RefCell::default(),
+            room: Room::new(queued_max),
             now: Cell::new(Monotonic::default()),
             tasks: RefCell::default(),
         }
@@ -147,7 +150,7 @@ impl Links {
                 links.resize(at + 1, None);
             }
             if links[at].is_none() {
-                let link = Rc::new(Link::new(node));
+                let link = Rc::new(Link::new(node, Rc::clone(&self.room)));
                 links[at] = Some(Rc::clone(&link));
                 let name = Arc::clone(roster.members().name(node));
                 let task = run(link, name, Rc::clone(local), Arc::clone(peers));
@@ -213,10 +216,10 @@ impl Links {
 }
 
 impl Link {
-    fn new(node: NodeId) -> Link {
+    fn new(node: NodeId, room: Rc<Room>) -> Link {
         Link {
             node,
-            queue: RefCell::default(),
+            queue: RefCell::new(Queue::new(room)),
             is_up: Cell::new(false),
             used: Cell::default(),
             rest: Notify::new(),

@@ -5,7 +5,9 @@ use kv::fold::Sum;
 use kv::replica::{Answer, Ask};
 use kv::{Found, Request, Response};
 use node::{Lane, PeerMessage, ShardId};
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// The most messages and bytes of each lane, in the lanes' order, so that a lane that is full leaves the others
 /// their room.
@@ -24,6 +26,23 @@ const MESSAGE_BYTES: usize = 256;
 /// What a name is counted for beside its bytes.
 const NAME_BYTES: usize = 48;
 
+/// Messages of this weight and above hold values that a budget of the node counts; only smaller ones take room here.
+const COUNTED_ELSEWHERE: usize = 256 << 10;
+
+/// Room for the small messages of all links of a shard: nodes that take nothing hold it, and nothing else bounds how many they are.
+#[derive(Debug)]
+pub(super) struct Room {
+    used: Cell<usize>,
+    max: usize,
+}
+
+impl Room {
+    /// Room for so many bytes.
+    pub(super) fn new(max: usize) -> Rc<Room> {
+        Rc::new(Room { used: Cell::new(0), max })
+    }
+}
+
 /// A message that waits.
 #[derive(Debug, PartialEq)]
 pub(super) struct Waiting {
@@ -35,9 +54,9 @@ pub(super) struct Waiting {
 }
 
 /// Messages for one node.
-#[derive(Default)]
 pub(super) struct Queue {
     lanes: [LaneQueue; Lane::ALL.len()],
+    room: Rc<Room>,
 }
 
 #[derive(Default)]
@@ -47,6 +66,11 @@ struct LaneQueue {
 }
 
 impl Queue {
+    /// Empty, with a part in the room that links share.
+    pub(super) fn new(room: Rc<Room>) -> Queue {
+        Queue { lanes: Default::default(), room }
+    }
+
     /// Appends a message to its lane, or gives it back if that is full. An empty lane takes any message.
     #[must_use]
     pub(super) fn push(&mut self, waiting: Waiting) -> Option<PeerMessage> {
@@ -54,10 +78,14 @@ impl Queue {
         let (messages_max, bytes_max) = BOUNDS[lane];
         let lane = &mut self.lanes[lane];
         let bytes = weight(&waiting.message);
-        let fits = lane.messages.len() < messages_max && lane.bytes + bytes <= bytes_max;
+        let used = self.room.used.get() + counted(bytes);
+        let fits = lane.messages.len() < messages_max
+            && lane.bytes + bytes <= bytes_max
+            && (used <= self.room.max || counted(bytes) == 0);
         if !fits && !lane.messages.is_empty() {
             return Some(waiting.message);
         }
+        self.room.used.set(used);
         lane.bytes += bytes;
         lane.messages.push_back(waiting);
         None
@@ -67,7 +95,9 @@ impl Queue {
     pub(super) fn pop(&mut self) -> Option<Waiting> {
         let lane = self.lanes.iter_mut().find(|lane| !lane.messages.is_empty())?;
         let waiting = lane.messages.pop_front()?;
-        lane.bytes -= weight(&waiting.message);
+        let bytes = weight(&waiting.message);
+        lane.bytes -= bytes;
+        self.room.used.set(self.room.used.get() - counted(bytes));
         Some(waiting)
     }
 
@@ -75,6 +105,11 @@ impl Queue {
     pub(super) fn is_empty(&self) -> bool {
         self.lanes.iter().all(|lane| lane.messages.is_empty())
     }
+}
+
+/// What a message of this weight takes of the room.
+fn counted(weight: usize) -> usize {
+    if weight < COUNTED_ELSEWHERE { weight } else { 0 }
 }
 
 /// The memory that a message holds, about.
@@ -140,7 +175,7 @@ mod tests {
 
     #[test]
     fn urgent_lanes_go_first_and_each_keeps_its_order() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(Room::new(usize::MAX));
         let late = [
             merge(1, 0, Reason::Handoff),
             merge(2, 0, Reason::Repair),
@@ -158,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_full_lane_gives_messages_back_and_leaves_the_others_their_room() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(Room::new(usize::MAX));
         let (_, bytes_max) = BOUNDS[Lane::Handoff as usize];
         let (_, too_large) = BOUNDS[Lane::Repair as usize];
         assert_eq!(push(&mut queue, merge(0, too_large * 2, Reason::Repair)), None);
@@ -172,5 +207,21 @@ mod tests {
         let taken = (0..1000).filter(|&id| push(&mut queue, ping(id)).is_none()).count();
         assert_eq!(taken, pings_max);
         assert_eq!(push(&mut queue, merge(7, 0, Reason::Write)), None);
+    }
+
+    #[test]
+    fn links_share_the_room_for_small_messages() {
+        let room = Room::new(10 << 10);
+        let (mut one, mut other) = (Queue::new(Rc::clone(&room)), Queue::new(room));
+        let taken =
+            (0..100).filter(|&id| push(&mut one, merge(id, 1 << 10, Reason::Write)).is_none()).count();
+        assert!((5..10).contains(&taken), "{taken}");
+        assert_eq!(push(&mut other, merge(0, 1 << 10, Reason::Write)), None, "an empty lane takes one");
+        assert!(push(&mut other, merge(1, 1 << 10, Reason::Write)).is_some());
+        assert_eq!(push(&mut other, merge(2, COUNTED_ELSEWHERE, Reason::Write)), None);
+        while one.pop().is_some() {}
+        assert_eq!(push(&mut other, merge(1, 1 << 10, Reason::Write)), None);
+        while other.pop().is_some() {}
+        assert_eq!(other.room.used.get(), 0);
     }
 }

@@ -7,9 +7,12 @@ use super::channel::{Channel, READ_BYTES};
 use super::listener::Arrived;
 use super::presence::Presence;
 use crate::local::Local;
-use bytes::BytesMut;
+use base::budget::LARGE_BYTES as RESERVED_BYTES;
+use base::{Budget, Reservation};
+use bytes::{Buf, BytesMut};
 use kv::reap::SILENCE_MAX;
-use node::PeerMessage;
+use node::{PeerMessage, RefusedMessage};
+use protocol::peer::frame::{HEADER_LEN, arriving_bytes, claimed};
 use protocol::peer::{FRAME_BYTES_MAX, next_frame};
 use ring::NodeId;
 use rustls::Connection;
@@ -32,8 +35,20 @@ const LARGE_BYTES: usize = 1 << 20;
 /// How long to wait for another shard of this node whose mailbox is full, before looking again.
 const CONGESTED: Duration = Duration::from_millis(1);
 
-/// Reads the connections that come to this thread. Those of whoever is a member no more end.
-pub(crate) async fn receive(mut arrivals: mpsc::Receiver<Arrived>, local: Rc<Local>, peers: Arc<Peers>) {
+/// How often a large message looks for memory: others give theirs back when they are written to the journal.
+const MEMORY_PAUSE: Duration = Duration::from_millis(5);
+
+/// How often it does before it is refused. What comes behind it on its connection waits meanwhile, pings too: a quarter of a second is far
+/// from what makes the other node take this one for down.
+const MEMORY_TRIES: usize = 50;
+
+/// Reads the connections that come to this thread, large messages within the `memory` for them. Those of whoever is a member no more end.
+pub(crate) async fn receive(
+    mut arrivals: mpsc::Receiver<Arrived>,
+    local: Rc<Local>,
+    peers: Arc<Peers>,
+    memory: Arc<Budget>,
+) {
     let mut rosters = peers.subscribe();
     let mut open: BTreeMap<NodeId, VecDeque<AbortHandle>> = BTreeMap::new();
     // Every read fills it and empties it before another connection has its turn.
@@ -69,18 +84,25 @@ pub(crate) async fn receive(mut arrivals: mpsc::Receiver<Arrived>, local: Rc<Loc
         }
         local.links().hurry(arrived.node);
         let name = Arc::clone(members.name(arrived.node));
-        let task = serve(arrived, name, Rc::clone(&local), Rc::clone(&scratch));
+        let task = serve(arrived, name, Rc::clone(&local), Rc::clone(&scratch), Arc::clone(&memory));
         let task = tokio::task::spawn_local(task);
         of_node.push_back(task.abort_handle());
         local.links().add_task(task.abort_handle());
     }
 }
 
-async fn serve(arrived: Arrived, name: Arc<str>, local: Rc<Local>, scratch: Rc<RefCell<Box<[u8]>>>) {
+async fn serve(
+    arrived: Arrived,
+    name: Arc<str>,
+    local: Rc<Local>,
+    scratch: Rc<RefCell<Box<[u8]>>>,
+    memory: Arc<Budget>,
+) {
     let Arrived { node, tcp, tls, input, presence } = arrived;
     let _counted = Counted::new(node, Rc::clone(&local));
+    let large = Large { budget: memory, memory: None, left: 0 };
     let ended = tokio::select! {
-        ended = read_all((node, &presence), (tcp, tls), input, &local, &scratch) => ended,
+        ended = read_all((node, &presence), (tcp, tls), (input, large), &local, &scratch) => ended,
         () = presence.taken_over() => Err("another process of the node has taken its place".to_owned()),
     };
     if let Err(reason) = ended {
@@ -91,7 +113,7 @@ async fn serve(arrived: Arrived, name: Arc<str>, local: Rc<Local>, scratch: Rc<R
 async fn read_all(
     (node, presence): (NodeId, &Presence),
     (tcp, tls): (std::net::TcpStream, Connection),
-    mut input: BytesMut,
+    (mut input, mut large): (BytesMut, Large),
     local: &Local,
     scratch: &RefCell<Box<[u8]>>,
 ) -> Result<(), String> {
@@ -100,7 +122,7 @@ async fn read_all(
     let mut messages = Vec::new();
     let mut heard = local.links().now();
     loop {
-        let decoded = decode(&mut input, &mut messages);
+        let decoded = large.decode(&mut input, &mut messages);
         local.links().count(node, |figures| figures.peer_frames_received += messages.len() as u64);
         if !messages.is_empty() {
             local.receive(node, &mut messages);
@@ -112,6 +134,7 @@ async fn read_all(
             presence.linger();
             return decoded;
         }
+        large.find_memory(&input, node, local).await;
         let before = input.len();
         if before >= LARGE_BYTES {
             local.progress(node);
@@ -133,12 +156,53 @@ async fn read_all(
     }
 }
 
-/// Takes all complete frames off `input`. What is malformed ends the connection, after what came before it.
-fn decode(input: &mut BytesMut, messages: &mut Vec<PeerMessage>) -> Result<(), String> {
-    while let Some(frame) = next_frame(input, FRAME_BYTES_MAX).map_err(|error| error.to_string())? {
-        messages.push(PeerMessage::decode(frame).map_err(|error| error.to_string())?);
+/// The large frame at the front of the input, if there is one.
+struct Large {
+    /// For all such frames.
+    budget: Arc<Budget>,
+    /// Its memory.
+    memory: Option<Reservation>,
+    /// Bytes of it that are still to be skipped, as there was none.
+    left: usize,
+}
+
+impl Large {
+    /// Takes all complete frames off `input`. What is malformed ends the connection, after what came before it.
+    fn decode(&mut self, input: &mut BytesMut, messages: &mut Vec<PeerMessage>) -> Result<(), String> {
+        let skipped = self.left.min(input.len());
+        input.advance(skipped);
+        self.left -= skipped;
+        while self.left == 0
+            && let Some(mut frame) = next_frame(input, FRAME_BYTES_MAX).map_err(|error| error.to_string())?
+        {
+            if let Some(memory) = self.memory.take() {
+                frame.body = memory.hold(frame.body);
+                // What is behind it goes on in memory of its own.
+                *input = BytesMut::from(&input[..]);
+            }
+            messages.push(PeerMessage::decode(frame).map_err(|error| error.to_string())?);
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Reserves memory for a large frame that has begun to arrive; refuses the message where that takes too long.
+    async fn find_memory(&mut self, input: &[u8], node: NodeId, local: &Local) {
+        let bytes = arriving_bytes(input);
+        if self.left > 0 || self.memory.is_some() || bytes < RESERVED_BYTES || input.len() < HEADER_LEN {
+            return;
+        }
+        for _ in 0..MEMORY_TRIES {
+            self.memory = self.budget.try_reserve(bytes);
+            if self.memory.is_some() {
+                return;
+            }
+            tokio::time::sleep(MEMORY_PAUSE).await;
+        }
+        self.left = bytes;
+        let refused =
+            claimed(input).map_or(RefusedMessage::Nothing, |(kind, id)| RefusedMessage::of(kind, id));
+        local.refuse(node, refused);
+    }
 }
 
 /// Counts a connection while it is open, also when its task is aborted.

@@ -60,7 +60,14 @@ fn local(data: &Path, membership: membership::Handle) -> Rc<Local> {
         rebuilding: node::Rebuilding::default(),
     };
     let (shard, mailboxes) = (Shard::new(config, store, table), Arc::new(Mailboxes::new(1)));
-    Rc::new(Local::new(ShardId(0), layout, shard, mailboxes, Some(Links::new(ShardId(0))), membership))
+    Rc::new(Local::new(
+        ShardId(0),
+        layout,
+        shard,
+        mailboxes,
+        Some(Links::new(ShardId(0), usize::MAX)),
+        membership,
+    ))
 }
 
 /// The other node: takes a connection, welcomes who opened it, and reads on.
