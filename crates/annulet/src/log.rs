@@ -1,7 +1,8 @@
-//! The log: lines on standard error, as many as `ANNULET_LOG` asks for; and all else that a node tells its surroundings.
+//! The log: lines on standard error, as many as `ANNULET_LOG` asks for; and all else that a node tells its
+//! surroundings.
 //!
-//! Nothing here waits for a stream: lines go through the bounded queues of [`os::STDERR`] and [`os::STDOUT`], also the message of a
-//! panic and the last words of a process.
+//! Nothing here waits for a stream: lines go through the bounded queues of [`os::STDERR`] and [`os::STDOUT`], also the
+//! message of a panic and the last words of a process.
 
 use crate::failure::{FAILED, Failure};
 use std::backtrace::{Backtrace, BacktraceStatus};

@@ -1,11 +1,11 @@
 //! Signals that would end a process, and that are no reason for a node to end uncleanly.
 //!
-//! SIGTERM and SIGINT stop a node; the server listens to them. SIGQUIT and SIGXCPU do the same here. All others that a person, a
-//! terminal or a supervisor may send are ignored with a line in the log. SIGPIPE, SIGTTOU and SIGXFSZ concern a write, whose error
-//! tells the same: Rust's runtime and the start of the log have them ignored.
+//! SIGTERM and SIGINT stop a node; the server listens to them. SIGQUIT and SIGXCPU do the same here. All others that a
+//! person, a terminal or a supervisor may send are ignored with a line in the log. SIGPIPE, SIGTTOU and SIGXFSZ concern
+//! a write, whose error tells the same: Rust's runtime and the start of the log have them ignored.
 //!
-//! Left out: SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS and SIGTRAP tell of faults of the program, after which it cannot go
-//! on, and SIGKILL and SIGSTOP cannot be caught. Signals that only pause a process do so.
+//! Left out: SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS and SIGTRAP tell of faults of the program, after which it
+//! cannot go on, and SIGKILL and SIGSTOP cannot be caught. Signals that only pause a process do so.
 
 use crate::failure::Failure;
 use rustix::process::{Signal, getpid, kill_process};

@@ -1,5 +1,5 @@
-//! A real node and a real browser: what pages of other sites and stored objects can do. Ignored where no browser is installed:
-//! `.ci/run` runs these by name, and fails if they cannot run.
+//! A real node and a real browser: what pages of other sites and stored objects can do. Ignored where no browser is
+//! installed: `.ci/run` runs these by name, and fails if they cannot run.
 //!
 //!     cargo test -p annulet --test browser -- --ignored
 

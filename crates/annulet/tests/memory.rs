@@ -1,4 +1,5 @@
-//! Real nodes in control groups with little memory: more is asked of them than fits, and the kernel has no reason to end them.
+//! Real nodes in control groups with little memory: more is asked of them than fits, and the kernel has no reason to
+//! end them.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;

@@ -18,7 +18,8 @@ use std::process::{Child, Command, Stdio};
 /// Bytes that a pipe holds by default.
 const PIPE_BYTES: usize = 64 << 10;
 
-/// Variables that a node warns of when it starts, each by a line: more than its queue, the batch in hand and a pipe hold.
+/// Variables that a node warns of when it starts, each by a line: more than its queue, the batch in hand and a pipe
+/// hold.
 const WARNINGS: usize = 20_000;
 
 /// A pipe that takes no byte more.
@@ -33,7 +34,8 @@ fn closed_pipe() -> PipeWriter {
     pipe().unwrap().1
 }
 
-/// A terminal that nobody reads: its own end, and the one for a program. It takes some kilobytes, and is as one stopped by Ctrl-S then.
+/// A terminal that nobody reads: its own end, and the one for a program. It takes some kilobytes, and is as one stopped
+/// by Ctrl-S then.
 fn terminal() -> (File, File) {
     let own = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&own).unwrap();

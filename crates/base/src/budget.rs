@@ -1,17 +1,18 @@
 //! A budget of bytes that several threads share, for memory in large pieces.
 //!
-//! A piece is reserved before it is allocated. A reservation can move into the [`Bytes`] that it is for ([`Reservation::hold`]): then the
-//! bytes are given back when the last slice of that memory is dropped, wherever slices have gone.
+//! A piece is reserved before it is allocated. A reservation can move into the [`Bytes`] that it is for
+//! ([`Reservation::hold`]): then the bytes are given back when the last slice of that memory is dropped, wherever
+//! slices have gone.
 //!
-//! Invariants: what is reserved is at most the limit, but for one piece that is larger than the limit and was reserved while
-//! nothing else was, so that no limit stops everything; every byte is given back once.
+//! Invariants: what is reserved is at most the limit, but for one piece that is larger than the limit and was reserved
+//! while nothing else was, so that no limit stops everything; every byte is given back once.
 
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Pieces below this size are not reserved one by one: their number is bounded elsewhere, and an atomic operation for each would cost more
-/// than it saves.
+/// Pieces below this size are not reserved one by one: their number is bounded elsewhere, and an atomic operation for
+/// each would cost more than it saves.
 pub const LARGE_BYTES: usize = 16 << 10;
 
 /// Bytes that may be held at once.
@@ -84,8 +85,8 @@ impl Reservation {
         self.bytes
     }
 
-    /// Reserves so many in place of what is reserved; false, which is counted, if they are too many at the moment, and then
-    /// nothing changes.
+    /// Reserves so many in place of what is reserved; false, which is counted, if they are too many at the moment, and
+    /// then nothing changes.
     pub fn resize(&mut self, bytes: usize) -> bool {
         if bytes > self.bytes {
             if !self.budget.take(bytes - self.bytes) {

@@ -3,8 +3,9 @@
 //! 1. Check names and quorums, as for a read and a write.
 //! 2. Without a context, read what a quorum has, so that all of it is deleted. A key that is absent, deleted or has ended is
 //!    left alone: the delete has nothing to do. A node alone reads its own head only.
-//! 3. Where the bucket has a pre-commit hook, fail. Write a tombstone, a sibling without a value, over what the client had seen, or over everything that was
-//!    read if it does not say. What the client had not seen stays beside the tombstone.
+//! 3. Where the bucket has a pre-commit hook, fail. Write a tombstone, a sibling without a value, over what the client
+//!    had seen, or over everything that was read if it does not say. What the client had not seen stays beside the
+//!    tombstone.
 //! 4. Send it to the other replicas, answer when enough confirm, wait for the rest, as for a write.
 //! 5. When all primaries have confirmed, propose to reap it.
 

@@ -81,7 +81,8 @@ pub enum Error {
         /// How many may be.
         limit: usize,
     },
-    /// The bucket has a pre-commit hook, which cannot be run here: nothing is written. The text is Riak's reason, a term.
+    /// The bucket has a pre-commit hook, which cannot be run here: nothing is written. The text is Riak's reason, a
+    /// term.
     #[error("{{precommit_fail,{0}}}")]
     Precommit(String),
     /// Properties that cannot be set.

@@ -12,8 +12,8 @@
 //! for its time. After 2. the version of `Update::once` goes to all replicas, this node joins it with what it has as
 //! they do, and any node may coordinate.
 //!
-//! Where the bucket has a time to live the new sibling is told when it ends, reckoned from its own time: so all replicas
-//! know it alike, and a later version ends later.
+//! Where the bucket has a time to live the new sibling is told when it ends, reckoned from its own time: so all
+//! replicas know it alike, and a later version ends later.
 //!
 //! Invariants: nothing is written after a refusal; one request takes at most one dot and writes at most once.
 

@@ -38,7 +38,8 @@ pub enum Input {
         /// Whom it asks.
         contact: NodeId,
     },
-    /// A process of a member is the one that speaks for it from now on, as the shell of this node knows by its connections.
+    /// A process of a member is the one that speaks for it from now on, as the shell of this node knows by its
+    /// connections.
     Admitted {
         /// The member.
         node: NodeId,

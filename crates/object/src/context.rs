@@ -12,8 +12,8 @@ use crate::codec::{Malformed, Reader, put_varint, varint_len};
 use crate::dot::{Actor, Dot};
 use crate::error::Error;
 
-/// Most actors a context may name. Contexts are folded long before ([`crate::Overwritten`]); the bound keeps a forged context below
-/// 20 KiB.
+/// Most actors a context may name. Contexts are folded long before ([`crate::Overwritten`]); the bound keeps a forged
+/// context below 20 KiB.
 pub const ACTORS_MAX: usize = 1024;
 
 /// First byte of a context as clients see it.

@@ -1,12 +1,13 @@
 //! Folding: which entries of a key's context say nothing any more, and the same version without them.
 //!
 //! A version H has *overwritten* each write that its context covers and that is none of its siblings. Once no version
-//! anywhere has an overwritten write as a sibling, and none can come, an entry that covers only such writes keeps nothing
-//! away: it may go. This module says which writes and which entries those are; when it is so, the caller has to know.
+//! anywhere has an overwritten write as a sibling, and none can come, an entry that covers only such writes keeps
+//! nothing away: it may go. This module says which writes and which entries those are; when it is so, the caller has to
+//! know.
 //!
 //! Invariants:
-//! * An entry goes only if each write that it covers was overwritten by H. So it stays if its actor has a sibling in H, or if
-//!   it covers later writes of its actor than H does.
+//! * An entry goes only if each write that it covers was overwritten by H. So it stays if its actor has a sibling in H,
+//!   or if it covers later writes of its actor than H does.
 //! * An entry stays if its actor has a sibling in the version itself.
 //! * The entry of [`Actor::WRITE_ONCE`] stays: its writes are made without reading, and may come late.
 

@@ -1,8 +1,8 @@
 //! Secondary index entries as clients send them with a value: kept and returned verbatim, checked as Riak checks.
 //!
 //! A field's suffix is its type: `_bin` terms are any bytes, `_int` terms are integers in decimal. `$bucket` and
-//! `$key` are the two fields that every object has. Riak stores entries of these names, which no query finds; here they are
-//! refused.
+//! `$key` are the two fields that every object has. Riak stores entries of these names, which no query finds; here they
+//! are refused.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -120,7 +120,8 @@ impl<'a> HeadView<'a> {
         HeadView::parse(bytes).is_ok_and(all)
     }
 
-    /// How many actors the context of a head with these bytes names, at the cost of a look at its first bytes. 0 of what is no head.
+    /// How many actors the context of a head with these bytes names, at the cost of a look at its first bytes. 0 of
+    /// what is no head.
     #[inline]
     pub fn actors_of(bytes: &[u8]) -> usize {
         let count = || -> Result<usize> {
@@ -171,8 +172,8 @@ impl<'a> HeadView<'a> {
         bytes.first() == Some(&HEAD_VERSION_ENDING)
     }
 
-    /// Whether these are the bytes of a head whose siblings all are tombstones, at the cost of a look at its flags. They need not be a
-    /// head.
+    /// Whether these are the bytes of a head whose siblings all are tombstones, at the cost of a look at its flags.
+    /// They need not be a head.
     pub fn may_be_tombstone(bytes: &[u8]) -> bool {
         bytes.get(1) == Some(&FLAG_TOMBSTONE)
     }
@@ -188,8 +189,8 @@ impl<'a> HeadView<'a> {
         self.is_tombstone || (self.has_ended(now_ms) && self.siblings().all(is_gone))
     }
 
-    /// Whether `context` has all that the object has seen, so that nobody has written since. It may name more: entries that say
-    /// nothing any more go from an object's context, and stay in what a client was given before.
+    /// Whether `context` has all that the object has seen, so that nobody has written since. It may name more: entries
+    /// that say nothing any more go from an object's context, and stay in what a client was given before.
     pub fn is_unmodified(&self, context: &crate::Context) -> bool {
         self.context.iter().all(|(actor, counter)| counter <= context.counter(actor))
     }

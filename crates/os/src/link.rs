@@ -4,8 +4,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// What is wrong if `path`, or a folder on the way to it, is a symbolic link to something that is not there: what the system
-/// says of such a path, "not found" or "file exists", misleads.
+/// What is wrong if `path`, or a folder on the way to it, is a symbolic link to something that is not there: what the
+/// system says of such a path, "not found" or "file exists", misleads.
 pub fn dangling_link(path: &Path) -> Option<String> {
     let ancestors: Vec<&Path> = path.ancestors().filter(|it| !it.as_os_str().is_empty()).collect();
     // From the root: the first one that leads nowhere is to blame.

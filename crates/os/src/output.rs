@@ -1,16 +1,18 @@
 //! The standard streams of the process, which never make their users wait.
 //!
-//! Nobody can promise that a standard stream takes bytes: a pipe may be full and unread or closed, a terminal stopped or gone,
-//! the disk of a log file full or stuck. So users of an [`Output`] put lines into a bounded queue, and one thread writes them.
+//! Nobody can promise that a standard stream takes bytes: a pipe may be full and unread or closed, a terminal stopped
+//! or gone, the disk of a log file full or stuck. So users of an [`Output`] put lines into a bounded queue, and one
+//! thread writes them.
 //!
 //! 1. [`Output::write`] appends a text to the queue, or drops and counts it if the queue is full.
 //! 2. The writer thread, which starts with the first text, takes all that is queued and writes it. It alone waits.
 //! 3. A failed write drops and counts the lines of its batch; the next batch tries again, since a disk may get room.
-//! 4. After a whole batch was written again and the queue has room, the thread reports the number of dropped texts once.
+//! 4. After a whole batch was written again and the queue has room, the thread reports the number of dropped texts
+//!    once.
 //! 5. [`Output::flush`] waits for the queue to run empty, for a bounded time.
 //!
-//! Invariants: no user waits for the stream; texts come out whole and in order, or are counted as dropped. Descriptors are
-//! inherited, and their flags belong to the shell too: `O_NONBLOCK` is respected, never set.
+//! Invariants: no user waits for the stream; texts come out whole and in order, or are counted as dropped. Descriptors
+//! are inherited, and their flags belong to the shell too: `O_NONBLOCK` is respected, never set.
 //!
 //! Left out: messages of the C library and of the runtime about a process that is about to abort.
 

@@ -21,8 +21,8 @@ use tokio::task::AbortHandle;
 /// How long a connection may take to say its last word.
 const LAST_WORD_MAX: Duration = Duration::from_secs(5);
 
-/// A thread takes memory for small requests that are not complete from the node's budget in steps of this: some thousand
-/// connections' heads, and seldom enough to cost nothing.
+/// A thread takes memory for small requests that are not complete from the node's budget in steps of this: some
+/// thousand connections' heads, and seldom enough to cost nothing.
 const HELD_STEP_BYTES: usize = 1 << 20;
 
 /// The connections of a thread.
@@ -172,7 +172,8 @@ impl Patience {
 }
 
 impl Connections {
-    /// None yet, with the node's memory, for requests of `request_max` bytes at most. `everywhere` counts those of all threads.
+    /// None yet, with the node's memory, for requests of `request_max` bytes at most. `everywhere` counts those of all
+    /// threads.
     pub fn new(everywhere: Arc<AtomicUsize>, budgets: MemoryBudgets, request_max: usize) -> Connections {
         let clock = OsClock::new();
         let times = Times { now: Cell::new(clock.now()), seconds: Cell::new(clock.wall().0 / MICROS), clock };

@@ -1,7 +1,8 @@
 //! Whether a node is ready, for `GET /health/ready`: a balancer sends clients to a node that is.
 //!
-//! A node that is not ready serves its clients all the same, and `/ping` says that it is there; the reasons say why another node is the
-//! better choice. Each reason is a line of [`Readiness::reasons`]; another one is added there, with its fact in [`Readiness`].
+//! A node that is not ready serves its clients all the same, and `/ping` says that it is there; the reasons say why
+//! another node is the better choice. Each reason is a line of [`Readiness::reasons`]; another one is added there, with
+//! its fact in [`Readiness`].
 
 use crate::membership::{Answered, Reach};
 use serde_json::json;

@@ -12,8 +12,8 @@ const INPUT_BYTES: usize = 2 << 10;
 /// What an idle connection may keep of its input.
 const INPUT_BYTES_KEPT: usize = 8 << 10;
 
-/// Once more has gone through a buffer than this, its memory belongs to a large request, which counts it for as long as somebody holds
-/// the request, and not for longer: the buffer parts with it at once.
+/// Once more has gone through a buffer than this, its memory belongs to a large request, which counts it for as long as
+/// somebody holds the request, and not for longer: the buffer parts with it at once.
 const INPUT_BYTES_LARGE: usize = 64 << 10;
 
 /// What a client has sent and nobody has taken yet.

@@ -11,7 +11,8 @@
 //! * `peer/`: links between the nodes of a cluster. `membership/`: what these agree on.
 //! * `backup.rs`: backups while it serves. `trees.rs`: its hash trees, for operators.
 //!   `purge.rs`: tombstones and objects that operators have removed.
-//! * `memory/`: how much memory the node may use and how that is divided. `unsent.rs`: answers that clients have not taken.
+//! * `memory/`: how much memory the node may use and how that is divided. `unsent.rs`: answers that clients have not
+//!   taken.
 //! * `stats.rs`: what `/stats` says. `metrics.rs`: the same for Prometheus. * `config.rs`: what it is told.
 
 pub mod backup;

@@ -150,7 +150,8 @@ async fn converse(
     }
 }
 
-/// Reads and drops the next `left` bytes, those in `input` first: a request that was refused. Whether the connection goes on.
+/// Reads and drops the next `left` bytes, those in `input` first: a request that was refused. Whether the connection
+/// goes on.
 pub async fn skip(
     stream: &TcpStream,
     input: &mut Input,

@@ -537,7 +537,8 @@ fn find_layout(config: &Config) -> Result<(Layout, Option<Owner>), Error> {
 }
 
 /// One shard for each core but one, which is left to the disk and job threads and to the kernel:
-/// docs/decisions/0004-shards-and-runtimes.md has the figures. And no more than have the memory that each takes for itself.
+/// docs/decisions/0004-shards-and-runtimes.md has the figures. And no more than have the memory that each takes for
+/// itself.
 pub fn shards_default(memory: u64) -> u16 {
     let of_memory = usize::try_from(memory / SHARD_MEMORY_MIN).unwrap_or(usize::MAX);
     u16::try_from(machine::cores().saturating_sub(1).min(of_memory).max(1))

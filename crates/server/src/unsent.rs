@@ -1,7 +1,7 @@
 //! Memory of answers that a client has not taken yet.
 //!
-//! An answer is reserved before it is written out, so that clients which take nothing cannot fill memory: beyond the budget they are
-//! answered `overload`, which needs none.
+//! An answer is reserved before it is written out, so that clients which take nothing cannot fill memory: beyond the
+//! budget they are answered `overload`, which needs none.
 
 use base::budget::LARGE_BYTES;
 use base::{Budget, Reservation};
@@ -13,8 +13,8 @@ use std::sync::Arc;
 pub struct Unsent(Option<Reservation>);
 
 impl Unsent {
-    /// Reserves memory for an answer that is about to be written out; puts `overload` in its place, and returns false, if there is not so
-    /// much.
+    /// Reserves memory for an answer that is about to be written out; puts `overload` in its place, and returns false,
+    /// if there is not so much.
     pub fn begin(&mut self, result: &mut Result<Response, Error>, budget: &Arc<Budget>) -> bool {
         let bytes = result.as_ref().map_or(0, Response::weight);
         if bytes < LARGE_BYTES {

@@ -91,7 +91,8 @@ impl Node {
         })
     }
 
-    /// Where the node at `address` serves protocol buffers, as it says. If what is there speaks them itself, it is that.
+    /// Where the node at `address` serves protocol buffers, as it says. If what is there speaks them itself, it is
+    /// that.
     pub fn protocol_buffers(&self, address: &str) -> Result<String, Failure> {
         let answer = match ask(address, "GET", "/stats", "") {
             Ok(answer) => answer,

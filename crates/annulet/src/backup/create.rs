@@ -25,8 +25,8 @@ pub struct Args {
     /// a stopped node: any folder.
     #[arg(value_hint = ValueHint::DirPath, value_name = "DEST")]
     dest: Option<PathBuf>,
-    /// The node, by its HTTP port [default: 127.0.0.1:8098]; several, with commas between or one by one, are backed up at once,
-    /// each on its own machine.
+    /// The node, by its HTTP port [default: 127.0.0.1:8098]; several, with commas between or one by one, are backed up
+    /// at once, each on its own machine.
     #[arg(long = "node", value_name = "HOST:PORT", env = "ANNULET_NODE", value_delimiter = ',')]
     nodes: Vec<String>,
     /// The data folder of a stopped node, instead.

@@ -96,8 +96,8 @@ impl Plan {
         self.folder.join("pid")
     }
 
-    /// Starts the node's process. A thread reads what it prints: the end of its banner says that it serves, the end of its
-    /// output that it is gone.
+    /// Starts the node's process. A thread reads what it prints: the end of its banner says that it serves, the end of
+    /// its output that it is gone.
     pub fn start(
         &self,
         args: &Args,

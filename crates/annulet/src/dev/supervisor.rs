@@ -1,6 +1,7 @@
 //! The process behind `annulet dev N`: it starts the nodes, takes their ends, and carries out what other terminals ask.
 //!
-//! One thread decides, on events from the others: a node serves, a node's output has ended, a signal came, a request came.
+//! One thread decides, on events from the others: a node serves, a node's output has ended, a signal came, a request
+//! came.
 //!
 //! * A node that ends leaves the others running, however it ended; what is shown says how, and how to start it again.
 //! * A signal stops all nodes; a second one kills them. Then this process ends.

@@ -40,10 +40,12 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bytes that may wait for the disk, unless the options say less: half a second of a fast disk's writing. Beyond it writes are refused.
+/// Bytes that may wait for the disk, unless the options say less: half a second of a fast disk's writing. Beyond it
+/// writes are refused.
 pub const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// Batches of this size take their memory from the budget that stores share, if there is one; smaller ones are bounded by the queue alone.
+/// Batches of this size take their memory from the budget that stores share, if there is one; smaller ones are bounded
+/// by the queue alone.
 const LARGE_BATCH_BYTES: usize = 256 << 10;
 
 /// At durability `none` nobody waits for a group, so it is handed over when so much has gathered, or at a tick: a

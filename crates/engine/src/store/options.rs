@@ -83,14 +83,14 @@ pub struct Options {
     /// How index entries are kept beside objects ([`crate::index`]). Default: not at all. A store that has kept them must not
     /// be written to without: it would not notice what it misses.
     pub indexing: Option<Indexing>,
-    /// Bytes that may wait for the disk in the journal's queue before writes are refused; what is being written may be as much again.
-    /// Default: 64 MiB.
+    /// Bytes that may wait for the disk in the journal's queue before writes are refused; what is being written may be
+    /// as much again. Default: 64 MiB.
     pub journal_queue_bytes_max: usize,
-    /// Memory for large records on their way to the journal, shared by the stores of a program; beyond it their writes are refused.
-    /// Default: only the queue's bound.
+    /// Memory for large records on their way to the journal, shared by the stores of a program; beyond it their writes
+    /// are refused. Default: only the queue's bound.
     pub journal_budget: Option<Arc<Budget>>,
-    /// Memory for large values from when they are read until their last user drops them, shared by the stores of a program; beyond it
-    /// lookups are refused. Default: no bound.
+    /// Memory for large values from when they are read until their last user drops them, shared by the stores of a
+    /// program; beyond it lookups are refused. Default: no bound.
     pub value_budget: Option<Arc<Budget>>,
     /// What a new store is to remember for its owner; an existing one has its own ([`crate::Store::metadata`]).
     pub metadata: BTreeMap<Vec<u8>, Vec<u8>>,

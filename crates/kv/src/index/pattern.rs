@@ -1,5 +1,5 @@
-//! Term regexes: the terms that a query takes. A match takes time linear in the term, whatever the pattern; so there are
-//! no back references and no look-around.
+//! Term regexes: the terms that a query takes. A match takes time linear in the term, whatever the pattern; so there
+//! are no back references and no look-around.
 //!
 //! Terms are bytes, and so is a pattern: `.` takes one byte, `\w` an ASCII letter, as in Riak. A pattern that needs
 //! Unicode is matched by characters of UTF-8: one with a Unicode class (`\p{L}`), with other than ASCII characters in

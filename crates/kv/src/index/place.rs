@@ -1,9 +1,10 @@
 //! Where a page ended: what a client sends back to have the next one. To it these are bytes without meaning.
 //!
-//! Layout: version (2), a checksum of the query (u32 little-endian), the length of the row's term (u32 little-endian), the
-//! term, the key. The query is the bucket's type and name, the field, the bounds and the condition on rows: a place is of use
-//! for the next page of the same query, and refused for another. A place shows nothing that its query would not, so it is not
-//! signed. In version 1, of older programs, the checksum is of the type, the bucket and the field; it is read.
+//! Layout: version (2), a checksum of the query (u32 little-endian), the length of the row's term (u32 little-endian),
+//! the term, the key. The query is the bucket's type and name, the field, the bounds and the condition on rows: a place
+//! is of use for the next page of the same query, and refused for another. A place shows nothing that its query would
+//! not, so it is not signed. In version 1, of older programs, the checksum is of the type, the bucket and the field; it
+//! is read.
 
 use base::checksum::crc32c;
 use bytes::{Buf, BufMut, Bytes, BytesMut};

@@ -45,8 +45,8 @@ impl BucketProps {
     }
 }
 
-/// A quorum above the number of copies would refuse every request: none may be changed to one. Riak takes it, and fails later,
-/// as both do where the number of copies becomes less than a quorum that there was.
+/// A quorum above the number of copies would refuse every request: none may be changed to one. Riak takes it, and fails
+/// later, as both do where the number of copies becomes less than a quorum that there was.
 fn quorums_above_n_val(
     before: &BucketProps,
     after: &BucketProps,

@@ -4,9 +4,9 @@
 //! [`BucketProps::with`] applies all of it or, with a reason for each bad one, none.
 //!
 //! No hook can be run here. As on a Riak node that lacks a hook's module, a pre-commit hook fails every write
-//! ([`BucketProps::check_precommit`]), and a post-commit hook fails without an effect. A value that names a service which
-//! is not here (a backend, Solr, another hash function) is refused. Properties of old replication and of causality of
-//! another kind (clock pruning) are kept and reported: no client can see that they change nothing.
+//! ([`BucketProps::check_precommit`]), and a post-commit hook fails without an effect. A value that names a service
+//! which is not here (a backend, Solr, another hash function) is refused. Properties of old replication and of
+//! causality of another kind (clock pruning) are kept and reported: no client can see that they change nothing.
 //!
 //! A stored value of an older program is read as it is, and may be set again: only a change is checked.
 //!
@@ -284,8 +284,8 @@ impl BucketProps {
         (self.ttl > 0).then(|| now.millis().saturating_add(u64::from(self.ttl) * 1000))
     }
 
-    /// Whether a write may go on: no pre-commit hook can be run here, so any makes it fail, as a hook does in Riak whose
-    /// module a node lacks.
+    /// Whether a write may go on: no pre-commit hook can be run here, so any makes it fail, as a hook does in Riak
+    /// whose module a node lacks.
     ///
     /// # Errors
     /// [`Error::Precommit`] with Riak's reason, of the first hook.

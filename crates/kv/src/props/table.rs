@@ -15,8 +15,8 @@ use crate::request::{Bucket, DEFAULT_TYPE};
 /// is to use bucket types long before.
 pub const BUCKETS_WITH_PROPS_MAX: usize = 10_000;
 
-/// The most resets that are remembered: every shard holds all of them, some 150 bytes each. While all members can be reached
-/// a reset is remembered for a few minutes, so this allows some 200 resets a second.
+/// The most resets that are remembered: every shard holds all of them, some 150 bytes each. While all members can be
+/// reached a reset is remembered for a few minutes, so this allows some 200 resets a second.
 pub const RESETS_MAX: usize = 50_000;
 
 /// A change of a bucket's or a bucket type's properties, as it is kept and told to other nodes.
@@ -94,8 +94,9 @@ impl PropsSums {
 /// [`BucketTable::changed`] decides what the properties will be, [`BucketTable::set`] puts them in force.
 ///
 /// Each change has a stamp, and of two changes to one bucket the one with the higher stamp holds, in whatever order
-/// nodes hear of them; of two with the same stamp the one whose form is larger. So a reset is remembered too, until no member
-/// can have earlier properties of the bucket ([`BucketTable::forget`]). It takes no place among the buckets with properties.
+/// nodes hear of them; of two with the same stamp the one whose form is larger. So a reset is remembered too, until no
+/// member can have earlier properties of the bucket ([`BucketTable::forget`]). It takes no place among the buckets with
+/// properties.
 ///
 /// A clone is a snapshot and costs nothing; the first change after one copies the table.
 #[derive(Clone, Debug, Default)]
@@ -160,8 +161,8 @@ impl BucketTable {
         active.map(|it| &it.props).ok_or_else(|| Error::NoType(bucket_type.clone()))
     }
 
-    /// The bucket's properties after `changes`. `None` if these are the defaults of an untyped bucket, which cannot change: the
-    /// bucket needs no properties of its own.
+    /// The bucket's properties after `changes`. `None` if these are the defaults of an untyped bucket, which cannot
+    /// change: the bucket needs no properties of its own.
     ///
     /// # Errors
     /// As for [`BucketProps::changed`], and [`Error::TooManyBuckets`].
@@ -363,8 +364,8 @@ impl BucketTable {
         due.map(|(bucket, reset)| PropsChange::Bucket(bucket.clone(), reset.change())).collect()
     }
 
-    /// Forgets a reset, unless a later change is in force. Only for a reset that every member has taken: else a member that still
-    /// has earlier properties of the bucket would bring them back.
+    /// Forgets a reset, unless a later change is in force. Only for a reset that every member has taken: else a member
+    /// that still has earlier properties of the bucket would bring them back.
     pub fn forget(&mut self, reset: &PropsChange) {
         if reset.is_reset() && self.in_force(reset).as_ref() == Some(reset) {
             self.remove(reset);
@@ -417,7 +418,8 @@ impl BucketTable {
     }
 
     /// A sum over all changes: equal at two nodes that know the same ones, different at others but for a chance of one in 2^64.
-    /// Without resets it says whether two nodes have the same properties in force: what one of them has forgotten does not count.
+    /// Without resets it says whether two nodes have the same properties in force: what one of them has forgotten does
+    /// not count.
     pub fn digest(&self, resets: Resets) -> u64 {
         self.digest_of(resets).root()
     }
@@ -427,8 +429,8 @@ impl BucketTable {
         self.digest_of(resets).leaves()
     }
 
-    /// [`changes`](Self::changes) of those parts in which a node with these [`leaves`](Self::leaves) knows something else: resets
-    /// among them in either case, since they end the earlier properties that such a node may have.
+    /// [`changes`](Self::changes) of those parts in which a node with these [`leaves`](Self::leaves) knows something
+    /// else: resets among them in either case, since they end the earlier properties that such a node may have.
     pub fn changes_unlike(&self, resets: Resets, leaves: &[u64]) -> impl Iterator<Item = PropsChange> {
         self.changes().filter(move |change| self.digest_of(resets).is_unlike(leaves, change))
     }

@@ -1,18 +1,20 @@
 //! Folding a key's context by the rounds of a reaping: the entries that say nothing any more go at all replicas.
 //!
-//! Where a tombstone is reaped it goes; where a context is folded the versions stay, without some entries. What makes it safe is the
-//! same: after the second round no disk, hint or frame has a write that the proposed version has overwritten, and graves keep late
-//! ones away. [`object::Overwritten`] says which entries go then.
+//! Where a tombstone is reaped it goes; where a context is folded the versions stay, without some entries. What makes
+//! it safe is the same: after the second round no disk, hint or frame has a write that the proposed version has
+//! overwritten, and graves keep late ones away. [`object::Overwritten`] says which entries go then.
 //!
 //! * *Proposal*: a primary proposes the head that it has ([`Reap::of_context`](super::Reap::of_context)).
-//! * *Promise*: a primary agrees if it has seen all that the proposed version has, and has nothing of what that has overwritten. So a
-//!   key that is written all the time is folded too. A node that is no primary removes a version that the proposed one covers.
-//! * *Grave*: it remembers the proposed head. What comes loses its overwritten siblings; if no sibling is left, it is dropped: all
-//!   primaries have something newer.
-//! * *Last round*: each node removes the entries from what it has by then. From then on what comes loses these entries too, so that a
-//!   late frame does not bring them back.
+//! * *Promise*: a primary agrees if it has seen all that the proposed version has, and has nothing of what that has
+//!   overwritten. So a key that is written all the time is folded too. A node that is no primary removes a version that
+//!   the proposed one covers.
+//! * *Grave*: it remembers the proposed head. What comes loses its overwritten siblings; if no sibling is left, it is
+//!   dropped: all primaries have something newer.
+//! * *Last round*: each node removes the entries from what it has by then. From then on what comes loses these entries
+//!   too, so that a late frame does not bring them back.
 //!
-//! A program that does not know of this refuses to promise what is no tombstone, so a cluster with such a member folds nothing.
+//! A program that does not know of this refuses to promise what is no tombstone, so a cluster with such a member folds
+//! nothing.
 
 use bytes::Bytes;
 use object::{Object, Overwritten};
@@ -23,7 +25,8 @@ use crate::gather::{decode, encode};
 use crate::get::{damaged, view};
 use crate::turn::Stored;
 
-/// More entries than this in a context are a reason to fold it: far more than a key's replicas make in a day, and some 250 bytes.
+/// More entries than this in a context are a reason to fold it: far more than a key's replicas make in a day, and some
+/// 250 bytes.
 pub const FOLD_ACTORS: usize = 24;
 
 /// What a grave does to versions that come.

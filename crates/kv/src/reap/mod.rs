@@ -12,8 +12,8 @@
 //!    is no older than the tombstone.
 //! 3. *Remove*. Each removes the tombstone if it has its grave and nothing but the tombstone under the key.
 //!
-//! Anybody who disagrees, fails or is silent in the first two rounds ends it; the tombstone stays, and a later read or a
-//! sweep proposes it again. Whoever misses the third keeps a tombstone that does no harm.
+//! Anybody who disagrees, fails or is silent in the first two rounds ends it; the tombstone stays, and a later read or
+//! a sweep proposes it again. Whoever misses the third keeps a tombstone that does no harm.
 //!
 //! Invariant: after the last promise of a reaping that got to its second round, no disk ever again has a version that
 //! the tombstone covers, but the tombstone. A frame sent before its sender's promise finds the receiver's grave, which

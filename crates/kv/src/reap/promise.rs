@@ -4,7 +4,8 @@
 //! 2. A primary must have exactly the tombstone, or have reaped it already. Another node may have nothing, or
 //!    something that the tombstone covers, with no hint: what a change of `n_val` has left behind.
 //! 3. Look for a hint about the key for each other member.
-//!    Where a context is to be folded, `fold.rs` says what a primary must have; another node's older version is removed.
+//!    Where a context is to be folded, `fold.rs` says what a primary must have; another node's older version is
+//!    removed.
 //! 4. Remember the tombstone, replace what it covers, and agree when everything written so far is durable: that
 //!    nothing is here must not be undone by a crash.
 

@@ -1,5 +1,5 @@
-//! A node's part in the last round: the tombstone is removed if it is all that is here. Where a context is folded, the entries are
-//! removed from what is here.
+//! A node's part in the last round: the tombstone is removed if it is all that is here. Where a context is folded, the
+//! entries are removed from what is here.
 
 use bytes::Bytes;
 

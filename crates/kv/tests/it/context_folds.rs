@@ -1,5 +1,5 @@
-//! Contexts that are folded: three replicas of one key that are restarted all the time, frames that come late, and rounds that miss
-//! somebody.
+//! Contexts that are folded: three replicas of one key that are restarted all the time, frames that come late, and
+//! rounds that miss somebody.
 #![allow(clippy::unwrap_used, reason = "these are tests; clippy knows only functions marked as such")]
 
 use base::rng::SplitMix64;
@@ -209,7 +209,8 @@ impl World {
         }
     }
 
-    /// A process ends and another takes its place: it has no graves, another actor, and refuses what was sent to the one before.
+    /// A process ends and another takes its place: it has no graves, another actor, and refuses what was sent to the
+    /// one before.
     fn restart(&mut self, at: usize) {
         let actor = Actor(self.rng.next_u64());
         self.late.retain(|(_, to, _)| *to != at);

@@ -159,8 +159,8 @@ pub(super) fn allowed(page: &Page) -> &'static [Method] {
     }
 }
 
-/// Refuses a change that does not come as JSON. A page of another site can have a browser send nothing of that type without
-/// asking this node first, which says no.
+/// Refuses a change that does not come as JSON. A page of another site can have a browser send nothing of that type
+/// without asking this node first, which says no.
 pub(super) fn check_content_type(head: &Head) -> Result<(), Fault> {
     if matches!(head.method, Method::Get | Method::Head) {
         return Ok(());

@@ -1,16 +1,17 @@
-//! Requests that a page of another site makes its reader's browser send. They are refused, so that nobody who reads a page
-//! inside a firewall writes into a store there for it.
+//! Requests that a page of another site makes its reader's browser send. They are refused, so that nobody who reads a
+//! page inside a firewall writes into a store there for it.
 //!
 //! Each head is looked at before its route and its body:
 //!
-//! 1. `Origin` must be one, of this host. `Sec-Fetch-Site` must be `same-origin` or `none`. `Referer`, which Riak looks at as
-//!    well, must be of this host, but for `/` and `/ping`.
-//! 2. A request with any of these must name this node in `Host` ([`HostNames`]). So must every request where HTTP is served to
-//!    this machine alone. Other requests may have come through a balancer under any name.
-//! 3. Whether a browser will show the answer: then what a client has stored is answered as a page without scripts and without
-//!    an origin, whose requests are refused by the first rule.
+//! 1. `Origin` must be one, of this host. `Sec-Fetch-Site` must be `same-origin` or `none`. `Referer`, which Riak looks
+//!    at as well, must be of this host, but for `/` and `/ping`.
+//! 2. A request with any of these must name this node in `Host` ([`HostNames`]). So must every request where HTTP is
+//!    served to this machine alone. Other requests may have come through a balancer under any name.
+//! 3. Whether a browser will show the answer: then what a client has stored is answered as a page without scripts and
+//!    without an origin, whose requests are refused by the first rule.
 //!
-//! Invariant: what clients send that are no browsers is not refused, except for a foreign `Host` on a loopback listener.
+//! Invariant: what clients send that are no browsers is not refused, except for a foreign `Host` on a loopback
+//! listener.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The names by which clients may ask a node's HTTP, and how a `Host` header names one of them.
 //!
-//! A page of another site can have its own name resolve to this node's address (DNS rebinding). Its requests are then of one
-//! origin for the browser, and only their `Host` tells that they are not of this node. So a node knows its names: the loopback
-//! ones, the addresses that it listens at, and what its operator adds.
+//! A page of another site can have its own name resolve to this node's address (DNS rebinding). Its requests are then
+//! of one origin for the browser, and only their `Host` tells that they are not of this node. So a node knows its
+//! names: the loopback ones, the addresses that it listens at, and what its operator adds.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

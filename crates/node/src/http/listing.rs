@@ -2,10 +2,11 @@
 //!
 //! Both go out in chunks. A stream goes out as its pieces come, and tells a failure as `{"error":…}`. The first
 //! [`HELD_MAX`] bytes of a whole listing are held back: one that fails within them, or runs out of time, answers
-//! `{"error":"timeout"}` as in Riak. Beyond them it breaks off, without the end of its body: a part is never taken for the
-//! whole.
+//! `{"error":"timeout"}` as in Riak. Beyond them it breaks off, without the end of its body: a part is never taken for
+//! the whole.
 //!
-//! Names that are no UTF-8 are told beside (`names.rs`). Of a whole listing they come last, so they are held until then:
+//! Names that are no UTF-8 are told beside (`names.rs`). Of a whole listing they come last, so they are held until
+//! then:
 //! [`ENCODED_MAX`] bytes of them at most. A stream tells them with each piece.
 
 use bytes::Bytes;

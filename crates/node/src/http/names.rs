@@ -1,8 +1,8 @@
 //! Names in JSON: keys, buckets, types, terms.
 //!
-//! A name is any bytes, and a JSON text is Unicode. A name that is UTF-8 is told as it is. Any other is told in a field of its
-//! own beside, whose name ends with [`ENCODED`]: percent-encoded, and so as it stands in a path. No client is ever told a name
-//! that does not exist.
+//! A name is any bytes, and a JSON text is Unicode. A name that is UTF-8 is told as it is. Any other is told in a field
+//! of its own beside, whose name ends with [`ENCODED`]: percent-encoded, and so as it stands in a path. No client is
+//! ever told a name that does not exist.
 
 use bytes::Bytes;
 use protocol::http::target;

@@ -2,8 +2,8 @@
 
 use protocol::http::{Answer, accept};
 
-/// Riak's name of each resource that is built, and the first segments of its paths. Older clients look here before they use what is
-/// newer. JSON names the first one.
+/// Riak's name of each resource that is built, and the first segments of its paths. Older clients look here before they
+/// use what is newer. JSON names the first one.
 const RESOURCES: [(&str, &[&str]); 12] = [
     (
         "riak_kv_wm_aaefold",

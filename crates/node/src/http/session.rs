@@ -131,8 +131,8 @@ impl Session {
         self.reader.bound(body_max);
     }
 
-    /// Has memory for the body that is arriving, of which `input` bytes wait: as much as its head says, or as has come of it. False if
-    /// `reserve` has not so much, and then the request is to be given up.
+    /// Has memory for the body that is arriving, of which `input` bytes wait: as much as its head says, or as has come
+    /// of it. False if `reserve` has not so much, and then the request is to be given up.
     pub fn holds_memory(&mut self, input: usize, reserve: impl FnOnce(usize) -> Option<Reservation>) -> bool {
         let bytes = self.reader.arriving(input);
         match &mut self.memory {
@@ -145,8 +145,8 @@ impl Session {
         }
     }
 
-    /// Answers that the request whose body is arriving is too much at the moment. How many bytes are to be skipped before the
-    /// next request; none if the connection is to end.
+    /// Answers that the request whose body is arriving is too much at the moment. How many bytes are to be skipped
+    /// before the next request; none if the connection is to end.
     pub fn give_up(&mut self, now: u64, out: &mut Vec<u8>) -> usize {
         self.memory = None;
         match self.reader.give_up() {

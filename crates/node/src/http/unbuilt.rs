@@ -1,5 +1,5 @@
-//! Routes of Riak that are not built here. They answer 501 and name the feature, whatever the method: a client would take 404 for
-//! an object or a value that is not there. `docs/riak-compatibility.md` lists them.
+//! Routes of Riak that are not built here. They answer 501 and name the feature, whatever the method: a client would
+//! take 404 for an object or a value that is not there. `docs/riak-compatibility.md` lists them.
 
 /// A feature of Riak that has routes of its own, and that is not built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -187,7 +187,8 @@ pub enum PeerMessage {
     AskProps {
         /// The question. It has no answer of its own.
         id: AskId,
-        /// What the sender knows ([`kv::BucketTable::leaves`]); without resets, unless one of both is older than version 8.
+        /// What the sender knows ([`kv::BucketTable::leaves`]); without resets, unless one of both is older than
+        /// version 8.
         leaves: Vec<u64>,
     },
     /// The answer to a [`PeerMessage::Props`]: they, or later ones, are in force and durable.

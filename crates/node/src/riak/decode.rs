@@ -142,8 +142,8 @@ fn put(message: pb::PutReq) -> Result<PutRequest, DecodeError> {
 
 /// A value and what the client may say of it: vtag, times and the tombstone mark are not its to choose.
 ///
-/// What another protocol could not tell apart is made one here: a pair without a value has an empty one, and names of fields
-/// are in lower case, as in Riak.
+/// What another protocol could not tell apart is made one here: a pair without a value has an empty one, and names of
+/// fields are in lower case, as in Riak.
 fn content(content: pb::Content) -> Result<(Metadata, Bytes), DecodeError> {
     let charset = content.charset.as_deref();
     if charset.is_some() && !media_type::can_hold(content.content_type.as_deref(), charset) {

@@ -97,7 +97,8 @@ impl Session {
         self.limits = self.limits.within(frame_max);
     }
 
-    /// Bytes that the frame at the front of `input` needs memory for, and has not: all of it, as soon as its length is known.
+    /// Bytes that the frame at the front of `input` needs memory for, and has not: all of it, as soon as its length is
+    /// known.
     pub fn wants_memory(&self, input: &[u8]) -> usize {
         if self.memory.is_some() { 0 } else { arriving_bytes(input) }
     }

@@ -1,25 +1,26 @@
 //! The actors of the writes that a shard coordinates.
 //!
-//! An entry `(a, c)` of a context says that all the key's writes of actor `a` up to `c` were seen. An actor may therefore write a key
-//! again only while what it wrote of the key before is in the version that the next write rests on. A primary keeps its versions; a
-//! node that stands in forgets a version once it was brought home. So a shard has two actors: one for the keys of which its node is a
-//! primary, and one for others.
+//! An entry `(a, c)` of a context says that all the key's writes of actor `a` up to `c` were seen. An actor may
+//! therefore write a key again only while what it wrote of the key before is in the version that the next write rests
+//! on. A primary keeps its versions; a node that stands in forgets a version once it was brought home. So a shard has
+//! two actors: one for the keys of which its node is a primary, and one for others.
 //!
-//! Rule: an actor is drawn anew before the first write of a key that was *forgotten* since the actor's first write. For both actors
-//! a key is forgotten whose write failed here (others may have been sent it), or whose damaged version was replaced by another. For
-//! the one of other keys, so is a key that was removed here, or that was written elsewhere and not here. When a range is dropped, or too
-//! many keys were forgotten, all keys count as forgotten. The process's end forgets all: in a cluster actors are never kept over a start.
+//! Rule: an actor is drawn anew before the first write of a key that was *forgotten* since the actor's first write. For
+//! both actors a key is forgotten whose write failed here (others may have been sent it), or whose damaged version was
+//! replaced by another. For the one of other keys, so is a key that was removed here, or that was written elsewhere and
+//! not here. When a range is dropped, or too many keys were forgotten, all keys count as forgotten. The process's end
+//! forgets all: in a cluster actors are never kept over a start.
 //!
-//! So a key's context grows by one entry for each time that the key is brought home, not for each write. A new actor does no harm to
-//! other keys: they get one entry more.
+//! So a key's context grows by one entry for each time that the key is brought home, not for each write. A new actor
+//! does no harm to other keys: they get one entry more.
 
 use base::Rng;
 use base::checksum::crc32c;
 use object::Actor;
 use std::collections::BTreeSet;
 
-/// Keys that are remembered as forgotten, by their checksums: beyond it the actor is drawn anew. Two keys of one checksum cost an
-/// entry, no more.
+/// Keys that are remembered as forgotten, by their checksums: beyond it the actor is drawn anew. Two keys of one
+/// checksum cost an entry, no more.
 const FORGOTTEN_MAX: usize = 16_384;
 
 /// The actors of one shard.
@@ -57,7 +58,8 @@ impl Actors {
         self.failed.clear();
     }
 
-    /// The actor of the next write of another key, which counts as forgotten until that is written here ([`Actors::keep`]).
+    /// The actor of the next write of another key, which counts as forgotten until that is written here
+    /// ([`Actors::keep`]).
     pub fn begin_write(&mut self, key: &[u8], rng: &mut dyn Rng) -> Actor {
         let is_forgotten = self.forgotten.contains(&crc32c(key)) && !base::planted!(StandInActorKept);
         if is_forgotten {

@@ -1,10 +1,11 @@
 //! Contexts that are to be folded: when, and how often.
 //!
-//! 1. A read, write or delete that finds more entries in the key's context than [`Reaping::fold_actors`](super::Reaping) proposes the
-//!    key ([`Shard::propose_fold`]).
-//! 2. At the next tick, if this node is a primary of the key and all members can be reached, a [`kv::Reap`] asks them all.
-//! 3. Folded or refused, the key is not proposed again for [`PAUSE`]: a context that cannot be folded, or that a client brings back,
-//!    costs no more than that.
+//! 1. A read, write or delete that finds more entries in the key's context than
+//!    [`Reaping::fold_actors`](super::Reaping) proposes the key ([`Shard::propose_fold`]).
+//! 2. At the next tick, if this node is a primary of the key and all members can be reached, a [`kv::Reap`] asks them
+//!    all.
+//! 3. Folded or refused, the key is not proposed again for [`PAUSE`]: a context that cannot be folded, or that a client
+//!    brings back, costs no more than that.
 //!
 //! As with tombstones nothing is folded while the partition moves, or where a crash may take what was acknowledged.
 

@@ -40,8 +40,8 @@ impl Deadlines {
 }
 
 impl Shard {
-    /// When the next turn has something to do for a deadline or a delay; `None` if nothing waits for one. A turn may come
-    /// later, which delays answers of requests that have timed out.
+    /// When the next turn has something to do for a deadline or a delay; `None` if nothing waits for one. A turn may
+    /// come later, which delays answers of requests that have timed out.
     #[inline]
     pub fn next_deadline(&self) -> Option<Monotonic> {
         (self.deadlines.earliest != NEVER).then_some(self.deadlines.earliest)

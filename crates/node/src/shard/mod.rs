@@ -103,8 +103,8 @@ use times::Times;
 use trees::Trees;
 use work::{Coordinator, Objects};
 
-/// Requests that one shard works on at a time. Each holds its names, and values within [`Limits::work_bytes_max`]; beyond it a
-/// request is refused at once.
+/// Requests that one shard works on at a time. Each holds its names, and values within [`Limits::work_bytes_max`];
+/// beyond it a request is refused at once.
 pub const WORK_MAX: usize = 16_384;
 
 /// How long a client waits that does not say: Riak's default.

@@ -11,8 +11,8 @@
 //!
 //! What is told is told again until it is confirmed: messages are lost where a link is not.
 //!
-//! A reset is a change too. It is remembered until every member has it (`resets.rs`). One of a bucket that has no properties anywhere
-//! changes nothing, and so do properties of an untyped bucket that equal the defaults.
+//! A reset is a change too. It is remembered until every member has it (`resets.rs`). One of a bucket that has no
+//! properties anywhere changes nothing, and so do properties of an untyped bucket that equal the defaults.
 //!
 //! A bucket type is activated only while every node can be reached: each has kept it by then, or is told it with its
 //! activation.
@@ -223,8 +223,8 @@ impl Shard {
         let (ask, now) = (self.ask_id(id), self.config.clock.now());
         let Some(spread) = self.changes.changes.get_mut(&id) else { return };
         spread.told = now;
-        // Where a later change is in force by now, it is told instead: an earlier one is not to be on its way any more. A change that
-        // was replaced and then forgotten is known to all.
+        // Where a later change is in force by now, it is told instead: an earlier one is not to be on its way any more.
+        // A change that was replaced and then forgotten is known to all.
         let Some(change) = self.table.in_force(&spread.change) else { return spread.nodes.clear() };
         for node in spread.nodes.clone() {
             self.send(node, PeerMessage::Props { id: ask, change: change.clone() });

@@ -1,7 +1,8 @@
 //! Tombstones that are to be reaped: when, and what each shard remembers of it.
 //!
 //! 1. A delete or a read that has seen all primaries agree on a tombstone proposes it ([`Shard::propose_reap`]).
-//! 2. When it is old enough, at once if there is no delay, and all members can be reached, a [`kv::Reap`] asks them all.
+//! 2. When it is old enough, at once if there is no delay, and all members can be reached, a [`kv::Reap`] asks them
+//!    all.
 //! 3. A tombstone that took the place of one which waits, or is being reaped, is reaped in its turn.
 //! 4. What is refused or dropped is found again by a sweep (`sweep.rs`).
 //!
@@ -227,8 +228,8 @@ impl Shard {
         Some(Part::new(round, tombstone, is_primary, self.config.members.others().collect()))
     }
 
-    /// What is to be asked, without what was deleted by a tombstone that is remembered here, or overwritten by a version whose context
-    /// is folded; `None` if nothing of it is left.
+    /// What is to be asked, without what was deleted by a tombstone that is remembered here, or overwritten by a
+    /// version whose context is folded; `None` if nothing of it is left.
     pub(super) fn without_reaped(&self, key: &Bytes, ask: Ask) -> Option<Ask> {
         let Ask::Merge { head, value, hints, reason } = ask else { return Some(ask) };
         match self.graveyard.clear(key, &head, &value) {

@@ -175,7 +175,8 @@ impl Shard {
         let (id, ttl_ms) = (self.ask_id(work), self.ttl_ms(deadline));
         let writes = ask.writes();
         let Some(ask) = self.without_reaped(&key, ask) else {
-            // Nothing is left to be sent: all primaries have something newer. The message comes back as one that could not be sent.
+            // Nothing is left to be sent: all primaries have something newer. The message comes back as one that could
+            // not be sent.
             return self.refuse_later(to, id);
         };
         let life = if writes { self.peers.life_of(to) } else { 0 };

@@ -1,21 +1,25 @@
 //! Resets of bucket properties: remembered until no member can have earlier properties of the bucket, then forgotten.
 //!
-//! A reset ends the properties that a bucket had. Forgotten while a member has not taken it, that member would bring them back. The
-//! shard that keeps the properties therefore forgets a reset only after two confirmations by every member:
+//! A reset ends the properties that a bucket had. Forgotten while a member has not taken it, that member would bring
+//! them back. The shard that keeps the properties therefore forgets a reset only after two confirmations by every
+//! member:
 //!
-//! 1. A member *confirms* when its ping says that it has the same properties in force as this node, resets aside, and that all it
-//!    knows is on its disk. This node has no properties of a bucket that is reset, so that member has none either.
-//! 2. When all members have confirmed, they must confirm again after [`Reaping::grave`](super::Reaping): longer than a message may
-//!    be on its way. What was sent before the first confirmation has arrived by then, and the second one finds it.
-//! 3. The resets that were known at the first confirmation are deleted from the disk, some each tick, and from the memory of all
-//!    shards.
+//! 1. A member *confirms* when its ping says that it has the same properties in force as this node, resets aside, and
+//!    that all it knows is on its disk. This node has no properties of a bucket that is reset, so that member has none
+//!    either.
+//! 2. When all members have confirmed, they must confirm again after [`Reaping::grave`](super::Reaping): longer than a
+//!    message may be on its way. What was sent before the first confirmation has arrived by then, and the second one
+//!    finds it.
+//! 3. The resets that were known at the first confirmation are deleted from the disk, some each tick, and from the
+//!    memory of all shards.
 //!
-//! A member that says something else confirms nothing by it; while changes go on that is common, and the earlier confirmation holds
-//! for the changes that it was about. A member that is down or started again begins anew with its first confirmation. Members whose
-//! program is older than version 8 of the protocol do not confirm. A node alone forgets at once.
+//! A member that says something else confirms nothing by it; while changes go on that is common, and the earlier
+//! confirmation holds for the changes that it was about. A member that is down or started again begins anew with its
+//! first confirmation. Members whose program is older than version 8 of the protocol do not confirm. A node alone
+//! forgets at once.
 //!
-//! A change of another node that cannot be written here holds in memory only. While there is one, this node confirms nothing, and
-//! tries to write it again.
+//! A change of another node that cannot be written here holds in memory only. While there is one, this node confirms
+//! nothing, and tries to write it again.
 //!
 //! Left out: a disk that is restored from a copy brings back properties that were reset since.
 
@@ -74,7 +78,8 @@ impl ResetMemory {
         }
     }
 
-    /// How many of the changes here are confirmed by all of these members; `None` if one has confirmed nothing since `since`.
+    /// How many of the changes here are confirmed by all of these members; `None` if one has confirmed nothing since
+    /// `since`.
     fn confirmed_by(&self, members: impl Iterator<Item = NodeId>, since: Monotonic) -> Option<u64> {
         let mut all = u64::MAX;
         for node in members {
@@ -103,7 +108,8 @@ impl Shard {
         }
     }
 
-    /// Whether every member has confirmed the changes of now, so that a bucket without properties here has none anywhere.
+    /// Whether every member has confirmed the changes of now, so that a bucket without properties here has none
+    /// anywhere.
     pub(super) fn all_know_the_same(&self) -> bool {
         let confirmed = self.resets.confirmed_by(self.peers.all(), Monotonic(0));
         self.peers.all_up() && confirmed.is_some_and(|applied| applied >= self.table.applied())

@@ -8,8 +8,9 @@
 //! 4. One peer is asked at a time. If it falls silent and the sums still differ, the next one that differs is asked; who was asked in vain
 //!    waits longer each time, up to [`ASK_WAIT_MAX`].
 //!
-//! Resets do not count in the sums: two nodes that have the same properties in force agree, though one of them remembers a reset and the
-//! other has forgotten it (`resets.rs`). A program older than version 8 counts them, and is compared by a sum that does.
+//! Resets do not count in the sums: two nodes that have the same properties in force agree, though one of them
+//! remembers a reset and the other has forgotten it (`resets.rs`). A program older than version 8 counts them, and is
+//! compared by a sum that does.
 //!
 //! So a node that has lost its properties has them again if any other has them, and is told them once. Until 5 the protocol had
 //! no sums: whose program is older is told everything when it comes up.
@@ -193,7 +194,8 @@ impl Shard {
             for (&name, (told, change)) in &mut telling.under_way {
                 if is_due(*told) {
                     *told = now;
-                    // In place of a change that was replaced and then forgotten nothing is told: the node that asked knows it.
+                    // In place of a change that was replaced and then forgotten nothing is told: the node that asked
+                    // knows it.
                     if let Some(current) = table.in_force(change) {
                         *change = current;
                         due.push((node, name, change.clone()));

@@ -66,8 +66,8 @@ impl<'a> Answer<'a> {
         Answer { out, connection }
     }
 
-    /// Adds a header whose name ends with `name`, and whose values stand with commas between. All of them may hold anything
-    /// and are escaped.
+    /// Adds a header whose name ends with `name`, and whose values stand with commas between. All of them may hold
+    /// anything and are escaped.
     pub fn named_header<'v>(
         &mut self,
         prefix: &str,

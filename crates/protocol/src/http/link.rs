@@ -1,8 +1,9 @@
 //! `Link` headers between objects: `</buckets/B/keys/K>; riaktag="T"`, several of them with commas between.
 //!
-//! As in Riak, a link is to an object and has a tag, or it is the object's own bucket with `rel="up"`, which answers have
-//! and clients send back; anything else is malformed. A `%` without its digits stands for itself. Beyond Riak, a path may
-//! be in any of the forms that objects have, a tag may stand without quotes, and spaces may stand around parameters.
+//! As in Riak, a link is to an object and has a tag, or it is the object's own bucket with `rel="up"`, which answers
+//! have and clients send back; anything else is malformed. A `%` without its digits stands for itself. Beyond Riak, a
+//! path may be in any of the forms that objects have, a tag may stand without quotes, and spaces may stand around
+//! parameters.
 
 use bytes::Bytes;
 

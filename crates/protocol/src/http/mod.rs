@@ -4,8 +4,8 @@
 //!    body is, and nobody else does.
 //! 2. [`target`] takes the target apart: path segments and query, percent-decoded.
 //! 3. [`Answer`] writes a response to the output: status, headers, body or chunks.
-//! 4. [`date`], [`etag`], [`link`], [`media_type`] and [`accept`] read and write the headers that need it, [`escape`] what a
-//!    header cannot hold; [`gzip`] makes bodies shorter.
+//! 4. [`date`], [`etag`], [`link`], [`media_type`] and [`accept`] read and write the headers that need it, [`escape`]
+//!    what a header cannot hold; [`gzip`] makes bodies shorter.
 //!
 //! Invariants: what a second reader could frame differently is refused ([`Refused`]) and costs the connection: both
 //! lengths at once, a length twice, line ends other than CRLF, folded lines, chunk extensions, trailers, another

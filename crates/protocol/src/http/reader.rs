@@ -73,8 +73,8 @@ impl Reader {
         }
     }
 
-    /// Gives up the request whose body is arriving, if its end is known: its head, and how many bytes of it are still to come before the
-    /// next request.
+    /// Gives up the request whose body is arriving, if its end is known: its head, and how many bytes of it are still
+    /// to come before the next request.
     pub fn give_up(&mut self) -> Option<(Head, usize)> {
         match std::mem::replace(&mut self.state, State::Head(0)) {
             State::Length(head, length) => Some((*head, length)),

@@ -125,7 +125,8 @@ pub fn arriving_bytes(buf: &[u8]) -> usize {
     }
 }
 
-/// The kind and the number that the frame at the front of `buf` claims to have, once they have come. Its checksum is not looked at.
+/// The kind and the number that the frame at the front of `buf` claims to have, once they have come. Its checksum is
+/// not looked at.
 pub fn claimed(buf: &[u8]) -> Option<(u8, u64)> {
     let header = buf.first_chunk::<HEADER_LEN>()?;
     Some((header[8], u64::from_le_bytes(*header[10..].first_chunk()?)))

@@ -124,7 +124,8 @@ pub enum Reply {
         /// its last entry.
         commit: u64,
     },
-    /// The link is closed: another process of the opener's node is alive. The opener's data folder is a copy, or the other's is.
+    /// The link is closed: another process of the opener's node is alive. The opener's data folder is a copy, or the
+    /// other's is.
     Copy {
         /// The other process.
         original: u64,

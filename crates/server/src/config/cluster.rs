@@ -49,8 +49,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Where the others reach this node, whose listener is bound to `bound`. The list of members only finds others: a node that
-    /// listens elsewhere than an old list says is reached where it listens.
+    /// Where the others reach this node, whose listener is bound to `bound`. The list of members only finds others: a
+    /// node that listens elsewhere than an old list says is reached where it listens.
     pub fn reached_at(&self, bound: SocketAddr) -> SocketAddr {
         match (self.address, self.host) {
             (Some(address), _) => address,

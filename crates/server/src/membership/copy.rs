@@ -1,8 +1,8 @@
 //! What a process does that is told by a member to be a copy: its data folder is another's, which is alive.
 //!
-//! A process that does not serve yet asks again for [`SURE_AFTER`], for the end of its predecessor may not have been noticed, and ends. One that serves ends at once,
-//! unless the metadata log has it as the member's process and whoever refuses it knows no better: then the other one is the copy, and is told so
-//! by those who know.
+//! A process that does not serve yet asks again for [`SURE_AFTER`], for the end of its predecessor may not have been
+//! noticed, and ends. One that serves ends at once, unless the metadata log has it as the member's process and whoever
+//! refuses it knows no better: then the other one is the copy, and is told so by those who know.
 
 use super::AsOf;
 use base::Monotonic;

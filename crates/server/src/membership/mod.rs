@@ -13,7 +13,8 @@
 //! * `entry.rs`: how a node comes to its standing. `standing.rs`: what that is. * `admission.rs`: newcomers at the door.
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
 //!   `n_vals.rs`: what they are made for.
-//! * `reach.rs`: whether a majority is reached. * `watch.rs`: what does not go on, for the log. `files.rs`: what is on the disk. * `operator.rs`: operators' questions and their answers.
+//! * `reach.rs`: whether a majority is reached. * `watch.rs`: what does not go on, for the log. `files.rs`: what is on
+//!   the disk. * `operator.rs`: operators' questions and their answers.
 
 mod admission;
 mod board;

@@ -1,13 +1,13 @@
 //! How many members and voters this node reaches: a majority, or too few.
 //!
-//! A node without a majority goes on serving clients. What it acknowledges is seen by nobody else until it reaches them, so it says so:
-//! in the log ([`MajorityLog`]), in `/stats`, in `/admin/cluster` and in `/health/ready`.
+//! A node without a majority goes on serving clients. What it acknowledges is seen by nobody else until it reaches
+//! them, so it says so: in the log ([`MajorityLog`]), in `/stats`, in `/admin/cluster` and in `/health/ready`.
 //!
-//! A member counts if it owns data or is about to: not one that waits to join, and not one that an operator declared down. A node
-//! alone reaches itself, which is all.
+//! A member counts if it owns data or is about to: not one that waits to join, and not one that an operator declared
+//! down. A node alone reaches itself, which is all.
 //!
-//! Invariant: a lost majority is logged at the next look, and then once in [`AGAIN_EVERY`] for as long as it is lost. A node that has
-//! just started is given [`START_MAX`] to hear of the others first.
+//! Invariant: a lost majority is logged at the next look, and then once in [`AGAIN_EVERY`] for as long as it is lost. A
+//! node that has just started is given [`START_MAX`] to hear of the others first.
 
 use super::board::Board;
 use ::membership::Membership;

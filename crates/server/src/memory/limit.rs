@@ -1,15 +1,16 @@
-//! How much memory this process may use: the smallest of the machine's, of all its control groups', and of its address space.
+//! How much memory this process may use: the smallest of the machine's, of all its control groups', and of its address
+//! space.
 //!
-//! 1. `/proc/self/cgroup` names the process's group in each hierarchy, `/proc/self/mountinfo` where hierarchies are mounted,
-//!    and which group is the root of each mount.
-//! 2. The group's path below the mount's root is its folder below the mount point. Where the path does not begin with that
-//!    root, the mount belongs to another namespace: the path as it stands is tried, then the mount point itself.
+//! 1. `/proc/self/cgroup` names the process's group in each hierarchy, `/proc/self/mountinfo` where hierarchies are
+//!    mounted, and which group is the root of each mount.
+//! 2. The group's path below the mount's root is its folder below the mount point. Where the path does not begin with
+//!    that root, the mount belongs to another namespace: the path as it stands is tried, then the mount point itself.
 //! 3. Each level from there up to the mount point is read: in version 2 `memory.max` and `memory.high`, in version 1
 //!    `memory.limit_in_bytes`, and `memory.stat` for limits of levels that the mount does not show.
 //!
-//! `memory.high` counts as a limit: above it the kernel stops the process again and again to reclaim memory, and a node that
-//! stands still is worse than one that refuses requests. Swap is ignored: a store that swaps is too slow to be of use.
-//! Parsing is pure: files come from a function.
+//! `memory.high` counts as a limit: above it the kernel stops the process again and again to reclaim memory, and a node
+//! that stands still is worse than one that refuses requests. Swap is ignored: a store that swaps is too slow to be of
+//! use. Parsing is pure: files come from a function.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};

@@ -1,4 +1,5 @@
-//! The memory of a node: how much it may use (`limit.rs`), how it is divided (`plan.rs`), and the budgets that hold its shards to that.
+//! The memory of a node: how much it may use (`limit.rs`), how it is divided (`plan.rs`), and the budgets that hold its
+//! shards to that.
 
 mod limit;
 mod plan;

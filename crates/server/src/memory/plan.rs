@@ -1,13 +1,13 @@
-//! The memory plan: how a node divides the memory that it may use. A pure function of that amount, of the number of shards, and of
-//! what their stores keep.
+//! The memory plan: how a node divides the memory that it may use. A pure function of that amount, of the number of
+//! shards, and of what their stores keep.
 //!
 //! 1. Fixed parts first: the program, its stores, connections, and whatever is many small pieces.
-//! 2. The rest is for large pieces: requests, values, answers, messages of other nodes, records for the journal. A fifth of it is the
-//!    largest value, up to Riak's limit; the largest object is what the other four parts can hold.
+//! 2. The rest is for large pieces: requests, values, answers, messages of other nodes, records for the journal. A
+//!    fifth of it is the largest value, up to Riak's limit; the largest object is what the other four parts can hold.
 //! 3. Of what is then left, half goes to these parts, and half to nobody: it is the page cache's.
 //!
-//! Invariants: from [`MEMORY_MIN`] on, and with [`SHARD_MEMORY_MIN`] for each shard, the parts add up to the limit at most; an object
-//! of the largest size passes through each part.
+//! Invariants: from [`MEMORY_MIN`] on, and with [`SHARD_MEMORY_MIN`] for each shard, the parts add up to the limit at
+//! most; an object of the largest size passes through each part.
 
 use kv::Limits;
 use kv::limits::{OBJECT_BYTES_MAX, VALUE_BYTES_MAX};
@@ -18,14 +18,16 @@ const MIB: u64 = 1 << 20;
 /// Below it a node starts, but nothing is promised: the program alone takes some 30 MiB.
 pub const MEMORY_MIN: u64 = 256 * MIB;
 
-/// A shard's own memtables, caches and buffers take 20 MiB at least; with less than this for each they leave no room for large pieces.
+/// A shard's own memtables, caches and buffers take 20 MiB at least; with less than this for each they leave no room
+/// for large pieces.
 pub const SHARD_MEMORY_MIN: u64 = 64 * MIB;
 
 /// The program at rest, and a part of the limit for what the allocator keeps and pieces that nobody counts.
 const PROGRAM_BYTES: u64 = 24 * MIB;
 const PROGRAM_SHARE: u64 = 32;
 
-/// Flushes, merges, compactions, scrubs, folds, hash trees, backups, the metadata log, the index: one byte of the limit in so many.
+/// Flushes, merges, compactions, scrubs, folds, hash trees, backups, the metadata log, the index: one byte of the limit
+/// in so many.
 const BACKGROUND_SHARE: u64 = 16;
 
 /// Connections' own buffers: one byte of the limit in so many, and what an idle connection keeps at most.
@@ -35,8 +37,8 @@ const CONNECTION_BYTES: u64 = 8 << 10;
 /// Small messages for other nodes that take nothing: one byte of the limit in so many, for all links.
 const QUEUES_SHARE: u64 = 32;
 
-/// Journals' queues of small records: one byte of the limit in so many for the queues of all shards, and as many that are
-/// being written.
+/// Journals' queues of small records: one byte of the limit in so many for the queues of all shards, and as many that
+/// are being written.
 const JOURNAL_SHARE: u64 = 32;
 
 /// Bounds of one shard's queue: a disk's second of small records, and half a second of a fast disk's writing.
@@ -146,7 +148,8 @@ impl MemoryPlan {
         }
     }
 
-    /// The largest frame and the largest body of a request: a value with what stands beside it, up to the protocol's limit.
+    /// The largest frame and the largest body of a request: a value with what stands beside it, up to the protocol's
+    /// limit.
     pub fn request_max(&self) -> usize {
         bytes(self.value_max + BESIDE_VALUE_BYTES / 2).min(FRAME_MAX)
     }

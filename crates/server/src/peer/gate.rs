@@ -1,7 +1,9 @@
-//! The start of a member, until it may serve clients: the other members are asked first whether its data folder is a copy's.
+//! The start of a member, until it may serve clients: the other members are asked first whether its data folder is a
+//! copy's.
 //!
-//! 1. The members are asked in the order of their numbers until one answers ([`ask_first`]), so that of two processes that start at the
-//!    same moment one is let in by that member, and the other turned away, before either has asked anybody else.
+//! 1. The members are asked in the order of their numbers until one answers ([`ask_first`]), so that of two processes
+//!    that start at the same moment one is let in by that member, and the other turned away, before either has asked
+//!    anybody else.
 //! 2. Then all links are opened. The gate opens when each member has answered, or cannot be reached.
 //! 3. While a member says that this is a copy, the gate stays closed; `membership/copy.rs` ends the process.
 //!
@@ -17,11 +19,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// How long members are waited for that do not even accept a connection: the time after which shards count them as down.
+/// How long members are waited for that do not even accept a connection: the time after which shards count them as
+/// down.
 const REACH_MAX: Duration = Duration::from_millis(1500);
 
-/// How long members are waited for that have accepted one: for what a handshake takes on a busy machine, and `GRACE` of `presence.rs`. One that
-/// has stood still for so long says nothing.
+/// How long members are waited for that have accepted one: for what a handshake takes on a busy machine, and `GRACE` of
+/// `presence.rs`. One that has stood still for so long says nothing.
 const ANSWER_MAX: Duration = Duration::from_millis(2500);
 
 /// How long the first member that answers is looked for, and how long each may take to accept a connection.
@@ -131,8 +134,8 @@ impl Gate {
     }
 }
 
-/// Asks members in their order until one answers, then lets links be opened. Its connection is kept until they are. While a member says
-/// that this is a copy, nobody else is asked.
+/// Asks members in their order until one answers, then lets links be opened. Its connection is kept until they are.
+/// While a member says that this is a copy, nobody else is asked.
 pub(crate) async fn ask_first(peers: Arc<Peers>) {
     let channel = loop {
         match timeout(FIRST_MAX, first_answer(&peers)).await.unwrap_or(First::Nobody) {

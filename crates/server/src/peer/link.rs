@@ -87,7 +87,8 @@ struct Link {
 }
 
 impl Links {
-    /// Links of `shard`, which are opened by [`Links::open`]. For all of them so many bytes of small messages wait at most.
+    /// Links of `shard`, which are opened by [`Links::open`]. For all of them so many bytes of small messages wait at
+    /// most.
     pub(crate) fn new(shard: ShardId, queued_max: usize) -> Links {
         Links {
             shard,
@@ -363,7 +364,8 @@ impl Failure {
     }
 }
 
-/// A connection that a member has welcomed, and the version in which frames are written to it. To be reached at all it has `reach_max`.
+/// A connection that a member has welcomed, and the version in which frames are written to it. To be reached at all it
+/// has `reach_max`.
 pub(super) async fn dial(
     node: NodeId,
     name: &str,

@@ -42,8 +42,8 @@ const WARN_EVERY: Duration = Duration::from_secs(1);
 /// How long to wait after a failed accept: too many open files, say, which does not pass by trying at once.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// After so long without a word the kernel asks whether the other end's is there: longer than between two words of a node that is used. It is
-/// gone without an answer in the time that goes for what was sent.
+/// After so long without a word the kernel asks whether the other end's is there: longer than between two words of a
+/// node that is used. It is gone without an answer in the time that goes for what was sent.
 const QUIET_MAX: Duration = Duration::from_secs(6);
 
 /// How long a newcomer may take: the cluster's decision, and a large state on a slow network.

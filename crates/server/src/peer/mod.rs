@@ -20,8 +20,9 @@
 //!
 //! * `tls.rs`: certificates. * `channel.rs`: TLS over a socket. * `queue.rs`: what waits for a link, in lanes.
 //! * `link.rs`: connections that we open. * `listener.rs`: connections of others, until they are known.
-//! * `presence.rs`: which process speaks for each member. * `gate.rs`: what a start asks before it serves. * `reader.rs`: what comes in on them. * `figures.rs`: counters. * `roster.rs`: with whom there are links. * `join.rs`: the
-//!   newcomer's side of its admission.
+//! * `presence.rs`: which process speaks for each member. * `gate.rs`: what a start asks before it serves. *
+//!   `reader.rs`: what comes in on them. * `figures.rs`: counters. * `roster.rs`: with whom there are links. *
+//!   `join.rs`: the newcomer's side of its admission.
 
 mod channel;
 mod figures;
@@ -149,8 +150,9 @@ impl Peers {
         }
     }
 
-    /// Where a member may be reached, in the order in which that is to be tried: where it said that it is, where all agree that it
-    /// is, where the list has it. Last, where this node was before it moved: two that change places find each other there.
+    /// Where a member may be reached, in the order in which that is to be tried: where it said that it is, where all
+    /// agree that it is, where the list has it. Last, where this node was before it moved: two that change places find
+    /// each other there.
     fn addresses(&self, node: NodeId) -> Vec<SocketAddr> {
         let roster = self.roster();
         let here = roster.members().here();

@@ -1,15 +1,18 @@
-//! Which process speaks for each member, as the door knows it: a data folder that was copied makes a second one, which is turned away.
+//! Which process speaks for each member, as the door knows it: a data folder that was copied makes a second one, which
+//! is turned away.
 //!
-//! 1. A connection that is welcomed gets a [`Presence`], which is dropped when the connection ends. The process of a member's open
-//!    connections *holds* the member.
-//! 2. Another process of the member that asks for a connection waits a moment for the end of the holder's: those of a process that
-//!    ended close at once, so a restart does not wait. If they stay open, the holder is alive, or stopped and not ended: the other one is a copy.
+//! 1. A connection that is welcomed gets a [`Presence`], which is dropped when the connection ends. The process of a
+//!    member's open connections *holds* the member.
+//! 2. Another process of the member that asks for a connection waits a moment for the end of the holder's: those of a
+//!    process that ended close at once, so a restart does not wait. If they stay open, the holder is alive, or stopped
+//!    and not ended: the other one is a copy.
 //! 3. One process is registered as the member's by the metadata log. It takes the place of a holder that is not.
 //!
 //! Invariant: connections of two processes of one member are never open together, but for the time that closing takes.
 //!
-//! Left out: what a process does that is told to be a copy (`membership/copy.rs`); members without an open connection to this node. A
-//! connection that rests, as in clusters of more than 33 nodes, holds nothing: some of the others have one that does not.
+//! Left out: what a process does that is told to be a copy (`membership/copy.rs`); members without an open connection
+//! to this node. A connection that rests, as in clusters of more than 33 nodes, holds nothing: some of the others have
+//! one that does not.
 
 use ring::NodeId;
 use std::collections::BTreeMap;
@@ -18,11 +21,12 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-/// How long the end of a holder's connections is waited for: the kernel closes those of a process that ended at once, and a busy
-/// thread may take so long to notice.
+/// How long the end of a holder's connections is waited for: the kernel closes those of a process that ended at once,
+/// and a busy thread may take so long to notice.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
 
-/// How long a process still holds its member when this node has closed its connections: it connects again within this time.
+/// How long a process still holds its member when this node has closed its connections: it connects again within this
+/// time.
 const LINGER: Duration = Duration::from_secs(3);
 
 /// Who asks for a connection.
@@ -58,7 +62,8 @@ struct Holders {
 }
 
 impl Holders {
-    /// The connection's number, what ends it, and whether its process was another's successor; or the process that holds the member.
+    /// The connection's number, what ends it, and whether its process was another's successor; or the process that
+    /// holds the member.
     fn enter(&mut self, caller: Caller, now: Instant) -> Result<(u64, Arc<Notify>, bool), u64> {
         let holder = self.by_node.entry(caller.node).or_default();
         let is_new = holder.life != caller.life;

@@ -29,7 +29,8 @@ const NAME_BYTES: usize = 48;
 /// Messages of this weight and above hold values that a budget of the node counts; only smaller ones take room here.
 const COUNTED_ELSEWHERE: usize = 256 << 10;
 
-/// Room for the small messages of all links of a shard: nodes that take nothing hold it, and nothing else bounds how many they are.
+/// Room for the small messages of all links of a shard: nodes that take nothing hold it, and nothing else bounds how
+/// many they are.
 #[derive(Debug)]
 pub(super) struct Room {
     used: Cell<usize>,

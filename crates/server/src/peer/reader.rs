@@ -38,11 +38,12 @@ const CONGESTED: Duration = Duration::from_millis(1);
 /// How often a large message looks for memory: others give theirs back when they are written to the journal.
 const MEMORY_PAUSE: Duration = Duration::from_millis(5);
 
-/// How often it does before it is refused. What comes behind it on its connection waits meanwhile, pings too: a quarter of a second is far
-/// from what makes the other node take this one for down.
+/// How often it does before it is refused. What comes behind it on its connection waits meanwhile, pings too: a quarter
+/// of a second is far from what makes the other node take this one for down.
 const MEMORY_TRIES: usize = 50;
 
-/// Reads the connections that come to this thread, large messages within the `memory` for them. Those of whoever is a member no more end.
+/// Reads the connections that come to this thread, large messages within the `memory` for them. Those of whoever is a
+/// member no more end.
 pub(crate) async fn receive(
     mut arrivals: mpsc::Receiver<Arrived>,
     local: Rc<Local>,
