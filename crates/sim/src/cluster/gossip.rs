@@ -1,7 +1,7 @@
 //! Many buckets, nodes that all start at once, and changes of one bucket at the same time: row C16.
 //!
 //! 1. *Filling*: one node is given the properties of many buckets, and all others hear of them.
-//! 2. *Starting*: all processes die, and start again at once, an hour behind. All of them know what all know; they are to
+//! 2. *Starting*: all processes die, and start again at once, an hour behind. All of them know the same; they are to
 //!    say so to each other, and no more.
 //! 3. *Editing*: half of the nodes are cut from the other half, and a node on each side changes the same buckets. Their
 //!    clocks are too far behind to follow the stamps, so each change is the next one after the last for both.
@@ -41,7 +41,7 @@ const QUIET: Duration = Duration::from_secs(20);
 const CUT: Duration = Duration::from_secs(5);
 /// What a node may send in a second.
 const BYTES_PER_SECOND_MAX: u64 = 50_000;
-/// How far back the clocks are set before the start: farther behind all that was changed than a clock of versions follows.
+/// The step of the clocks before the start: it puts them farther behind all changes than a clock of versions follows.
 const BEHIND_US: i64 = -3_600_000_000;
 
 /// What came of it.
