@@ -194,11 +194,6 @@ impl<'a> ContextView<'a> {
         Reader(self.entries)
     }
 
-    /// Whether this is the same set as `context`.
-    pub fn is(&self, context: &Context) -> bool {
-        self.len == context.entries.len() && self.iter().eq(context.entries.iter().copied())
-    }
-
     /// Whether the write `dot` is in the set.
     pub fn covers(&self, dot: Dot) -> bool {
         self.iter().any(|(actor, counter)| actor == dot.actor && dot.counter <= counter)
