@@ -9,8 +9,8 @@
 //! What a disk promises, and the simulated disk tests: a write is durable after the sync of its file that
 //! began after the write finished; a new, renamed or removed name is durable after the sync of its directory.
 //! Nothing else survives a crash for certain; what was not synced may survive in any part, in units of blocks.
-//! After a failed write or sync nothing is known of the bytes since the last good sync; but where it was for lack of room
-//! ([`DiskErrorKind::is_passing`]), only the operation itself is undone in part, and it may be tried again. A sync
+//! After a failed write or sync nothing is known of the bytes since the last good sync; but where it was for lack of
+//! room ([`DiskErrorKind::is_passing`]), only the operation itself is undone in part, and it may be tried again. A sync
 //! never fails for that: where the system says so of one, bytes are lost, and it is any error.
 
 pub use crate::pieces::Pieces;
@@ -55,9 +55,9 @@ pub enum DiskOp {
     /// Writes `data` at `offset`, all of it or an error, then, if `sync`, makes it durable: one operation,
     /// because a group commit needs one wake-up and not two.
     ///
-    /// If the file is shorter than `room`, it is first given room to that length, as zeros: the syncs of later writes up to
-    /// there have no new length to make durable. That is a wish: where there is not so much room, or the file system cannot
-    /// do it, the file grows as without it, and nobody is told.
+    /// If the file is shorter than `room`, it is first given room to that length, as zeros: the syncs of later writes
+    /// up to there have no new length to make durable. That is a wish: where there is not so much room, or the file
+    /// system cannot do it, the file grows as without it, and nobody is told.
     Write {
         /// The file.
         file: FileId,
@@ -225,8 +225,8 @@ pub trait Disk: Send {
     /// file or of what is in memory, `None` when nothing could be had without waiting.
     fn try_read(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Option<usize>;
 
-    /// Reads up to `len` bytes and waits for them where it has to; fewer come only at the end of the file. No other operation may be under way on
-    /// this handle. Who may wait asks for this alone, without a try before.
+    /// Reads up to `len` bytes and waits for them where it has to; fewer come only at the end of the file. No other
+    /// operation may be under way on this handle. Who may wait asks for this alone, without a try before.
     fn wait_read(&mut self, file: FileId, offset: u64, len: usize) -> Result<Bytes, DiskError> {
         match run(self, DiskOp::Read { file, offset, len })? {
             DiskAnswer::Data(data) => Ok(data),
@@ -234,8 +234,8 @@ pub trait Disk: Send {
         }
     }
 
-    /// Tells that these bytes will be read soon, so that they may be fetched meanwhile. Nothing is promised, and nobody is
-    /// told what became of it. It may take as long as an operation that is submitted: for jobs, tools and start-up.
+    /// Tells that these bytes will be read soon, so that they may be fetched meanwhile. Nothing is promised, and nobody
+    /// is told what became of it. It may take as long as an operation that is submitted: for jobs, tools and start-up.
     fn will_read(&mut self, _file: FileId, _offset: u64, _len: usize) {}
 }
 
@@ -284,7 +284,7 @@ pub fn space(disk: &mut dyn Disk, path: &Path) -> Result<u64, DiskError> {
 }
 
 /// Makes `path` hold exactly `data`, durably and all at once: written under another name, synced, renamed,
-/// and the directory synced. A crash leaves either what was there or `data`.
+/// and the directory synced. A crash leaves either what was there or `data`. A failed write leaves no temporary file.
 pub fn replace_file(disk: &mut dyn Disk, path: &Path, data: Bytes) -> Result<(), DiskError> {
     let dir = path.parent().expect("a data file lies in a directory").to_path_buf();
     let temporary = path.with_extension("tmp");
@@ -296,7 +296,11 @@ pub fn replace_file(disk: &mut dyn Disk, path: &Path, data: Bytes) -> Result<(),
     let (file, _) = open(disk, &temporary, OpenMode::Create)?;
     let written = run(disk, DiskOp::Write { file, offset: 0, data: data.into(), room: 0, sync: true });
     run(disk, DiskOp::Close { file })?;
-    written?;
+    if let Err(error) = written {
+        // It takes room that its next attempt needs; should it stay, that attempt removes it.
+        run(disk, DiskOp::Remove { path: temporary }).ok();
+        return Err(error);
+    }
     run(disk, DiskOp::Rename { from: temporary, to: path.to_path_buf() })?;
     run(disk, DiskOp::SyncDir { path: dir })?;
     Ok(())

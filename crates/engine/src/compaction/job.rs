@@ -4,6 +4,7 @@ use super::account::Account;
 use super::newest::Newest;
 use super::output::{Output, Sealing};
 use super::pace::Pace;
+use super::plan::with_heads;
 use super::reader::{Listed, SegmentReader};
 use super::sift::{Fate, Ground, OlderKeys, Sieve};
 use super::window::Window;
@@ -63,6 +64,8 @@ pub(crate) struct CompactionRequest {
     pub pace: Arc<Pace>,
     /// Compresses what it moves.
     pub compressor: Option<Compressor>,
+    /// Bytes that its output may take.
+    pub room: u64,
 }
 
 /// What a compaction has done.
@@ -83,6 +86,8 @@ pub(crate) struct CompactionOutput {
 pub(crate) enum CompactionError {
     /// Next to nothing could go.
     NotWorth,
+    /// The output would not fit. Bytes that each input has to keep.
+    NoRoom(Vec<u64>),
     /// It was told to give up.
     Cancelled,
     /// An input has lost a record with its key.
@@ -246,10 +251,19 @@ impl Compaction {
         Ok(())
     }
 
-    fn is_worth(&self) -> bool {
-        let sum = |of: fn(&Sieve) -> u64| self.sieves.iter().map(of).sum::<u64>();
-        let (seen, kept) = (sum(|sieve| sieve.bytes_seen), sum(|sieve| sieve.bytes_kept));
-        self.request.inputs.len() > 1 || (seen - kept) * GAIN_MIN >= seen
+    /// Refuses an output that would gain next to nothing, or that does not fit.
+    fn check_output(&self) -> Result<(), CompactionError> {
+        let seen: u64 = self.sieves.iter().map(|sieve| sieve.bytes_seen).sum();
+        let kept_of: Vec<u64> = self.sieves.iter().map(|sieve| sieve.bytes_kept).collect();
+        let kept: u64 = kept_of.iter().sum();
+        if self.request.inputs.len() == 1 && (seen - kept) * GAIN_MIN < seen {
+            return Err(CompactionError::NotWorth);
+        }
+        let needs: u64 = kept_of.iter().map(|&kept| with_heads(kept)).sum();
+        if needs > self.request.room {
+            return Err(CompactionError::NoRoom(kept_of));
+        }
+        Ok(())
     }
 
     /// 3. Copies what is kept of an input.
@@ -258,8 +272,8 @@ impl Compaction {
         disk: &mut dyn Disk,
         input: usize,
     ) -> Result<Option<CompactionOutput>, CompactionError> {
-        if input == 0 && self.at == 0 && self.output.is_none() && !self.is_worth() {
-            return Err(CompactionError::NotWorth);
+        if input == 0 && self.at == 0 && self.output.is_none() {
+            self.check_output()?;
         }
         let Some(segment) = self.request.inputs.get(input).cloned() else { return self.end_copy(disk) };
         let before = self.traffic.read;

@@ -7,21 +7,24 @@
 //!
 //! Invariants
 //! * One group is under way at a time, so positions become durable in order.
-//! * A group lies in one segment. The first of each, and any that may know more to be durable than the mark before it, begins with a
-//!   mark that says what was durable when it was handed over; without durability, most have none.
-//! * What was not synced is in two segments at most: one that has ended is durable before a group of the next one is synced, and
-//!   before that one ends. So nothing in a newer segment is said to be durable before it.
+//! * A group lies in one segment. The first of each, and any that may know more to be durable than the mark before it,
+//!   begins with a mark that says what was durable when it was handed over; without durability, most have none.
+//! * What was not synced is in two segments at most: one that has ended is durable before a group of the next one is
+//!   synced, and before that one ends. So nothing in a newer segment is said to be durable before it.
 //! * After a failed write or sync nothing more is written (fenced); what is durable stays what it was.
-//! * So many bytes of a segment at most are written without a sync, whatever the durability: a sync, for which the next group
-//!   waits, has no more to do than that. Where writers do not wait for syncs, a job makes most of them, and groups go on meanwhile.
-//! * One sync is under way at a time: an error that the system tells once is told to the one that speaks of all before it.
-//! * At durability `sync` the active segment's file has room ahead of its records, as zeros, so that a sync has no new length to
-//!   make durable. Whoever seals the segment, closes the store or opens it after a crash cuts the file to what was written.
-//! * A group that the disk has no room for is the first to be written, in its place, when there is room. What was written
-//!   before it is synced meanwhile, as ever.
+//! * So many bytes of a segment at most are written without a sync, whatever the durability: a sync, for which the next
+//!   group waits, has no more to do than that. Where writers do not wait for syncs, a job makes most of them, and
+//!   groups go on meanwhile.
+//! * One sync is under way at a time: an error that the system tells once is told to the one that speaks of all before
+//!   it.
+//! * At durability `sync` the active segment's file has room ahead of its records, as zeros, so that a sync has no new
+//!   length to make durable. Whoever seals the segment, closes the store or opens it after a crash cuts the file to
+//!   what was written.
+//! * A group that the disk has no room for is the first to be written, in its place, when there is room. What was
+//!   written before it is synced meanwhile, as ever.
 //!
-//! `group.rs` is what goes to the disk at once, `writer/beside.rs` syncs without the groups. Making the next segment ahead of need
-//! and sealing a full one are jobs (`prepare.rs`, `seal.rs`).
+//! `group.rs` is what goes to the disk at once, `writer/beside.rs` syncs without the groups. Making the next segment
+//! ahead of need and sealing a full one are jobs (`prepare.rs`, `seal.rs`).
 
 mod beside;
 
@@ -52,13 +55,13 @@ const LARGE_BATCH_BYTES: usize = 256 << 10;
 /// wake-up of the writer thread for every few records would cost more than the records.
 const LAZY_GROUP_BYTES: usize = 256 << 10;
 
-/// A group that comes behind so many bytes of its segment which were not synced is. One sync of what gathers while a memtable
-/// fills, some 200 MiB, would take a good part of a second, and what is written meanwhile would be tens of megabytes of memory that
-/// is used once.
+/// A group that comes behind so many bytes of its segment which were not synced is. One sync of what gathers while a
+/// memtable fills, some 200 MiB, would take a good part of a second, and what is written meanwhile would be tens of
+/// megabytes of memory that is used once.
 const UNSYNCED_BYTES_MAX: u64 = 16 << 20;
 
-/// The active segment is given room in steps of so much: one sync in some thousands of lone writes makes a new length durable,
-/// and it is all that a store takes of the disk without using it.
+/// The active segment is given room in steps of so much: one sync in some thousands of lone writes makes a new length
+/// durable, and it is all that a store takes of the disk without using it.
 const ROOM_BYTES: u64 = 4 << 20;
 
 /// How far past its target a segment may grow while the next one is still being made. Offsets have 32 bits.
@@ -146,6 +149,8 @@ pub struct Writer {
     reach: Position,
     /// Bytes by which files were made longer.
     taken: u64,
+    /// Whether room is taken ahead of records.
+    ahead: bool,
     /// Bytes handed to the disk of which no sync has begun, but those of a segment that has ended.
     unsynced: u64,
     sync_wanted: bool,
@@ -199,6 +204,7 @@ impl Writer {
             ended: None,
             reach: Position::default(),
             taken: 0,
+            ahead: true,
             unsynced: 0,
             sync_wanted: false,
             push_wanted: false,
@@ -421,8 +427,8 @@ impl Writer {
         self.end == SEGMENT_HEADER_BYTES as u64
     }
 
-    /// Ends the active segment before it is full, if the next one is there; whether it did. It is synced and sealed as any
-    /// other.
+    /// Ends the active segment before it is full, if the next one is there; whether it did. It is synced and sealed as
+    /// any other.
     pub fn end_segment(&mut self) -> bool {
         let can = self.next.is_some() && self.fenced.is_none();
         if can {
@@ -431,7 +437,8 @@ impl Writer {
         can
     }
 
-    /// Whether a group of this segment is on its way to the disk, or waits for that, or it has ended and is not sealed yet.
+    /// Whether a group of this segment is on its way to the disk, or waits for that, or it has ended and is not sealed
+    /// yet.
     pub fn has_pending(&self, segment: SegmentId) -> bool {
         let in_flight = self.in_flight.as_ref().is_some_and(|group| group.segment == segment);
         let has_ended = self.ended.as_ref().is_some_and(|ended| ended.segment() == segment);
@@ -553,7 +560,8 @@ impl Writer {
         self.fenced.as_deref()
     }
 
-    /// The write that failed, if what was acknowledged before it is not any more: without durability that is what was not written yet.
+    /// The write that failed, if what was acknowledged before it is not any more: without durability that is what was
+    /// not written yet.
     pub fn took_back(&self) -> Option<&str> {
         self.fenced().filter(|_| self.durability == Durability::None && self.written < self.last_seq())
     }
@@ -580,6 +588,11 @@ impl Writer {
         self.taken
     }
 
+    /// Whether room is to be taken ahead of records, as long as the disk has some to spare.
+    pub fn take_ahead(&mut self, ahead: bool) {
+        self.ahead = ahead;
+    }
+
     /// Counters since the store was opened.
     pub fn counters(&self) -> JournalCounters {
         self.counters
@@ -595,8 +608,8 @@ impl Writer {
         }
     }
 
-    /// Whether the group that begins at the end is to have a mark. While a sync is under way or wanted, more may be durable when
-    /// the group is handed over than is now.
+    /// Whether the group that begins at the end is to have a mark. While a sync is under way or wanted, more may be
+    /// durable when the group is handed over than is now.
     fn needs_mark(&self) -> bool {
         let syncs = self.is_syncing() || self.syncs_beside || self.sync_wanted;
         let (durable, segment) = (self.durable_position, self.active.id);
@@ -630,8 +643,8 @@ impl Writer {
         self.sync_wanted && self.durable < self.written
     }
 
-    /// Syncs what was written before the group that was refused: all of it is in that group's segment, since one that has ended
-    /// is waited for.
+    /// Syncs what was written before the group that was refused: all of it is in that group's segment, since one that
+    /// has ended is waited for.
     fn sync_written(&mut self, disk: &mut dyn Disk) {
         let refused = self.full.front().expect("a group that is refused waits");
         let group = Group::new(refused.segment, refused.file, refused.offset, self.written);
@@ -675,8 +688,8 @@ impl Writer {
         disk.submit(op, self.token);
     }
 
-    /// Counts what a group takes that ends at `end`, and tells for how much its segment is to have room: 0 if it has as much,
-    /// or needs none. The last group of a segment needs none, nor do groups that are not synced one by one.
+    /// Counts what a group takes that ends at `end`, and tells for how much its segment is to have room: 0 if it has as
+    /// much, or needs none. The last group of a segment needs none, nor do groups that are not synced one by one.
     fn take(&mut self, segment: SegmentId, end: u64, is_last: bool) -> u64 {
         if self.reach.segment != segment {
             self.reach = Position { segment, offset: SEGMENT_HEADER_BYTES as u64 };
@@ -684,7 +697,7 @@ impl Writer {
         if end <= self.reach.offset {
             return 0;
         }
-        let ahead = match self.durability == Durability::Sync && !is_last {
+        let ahead = match self.durability == Durability::Sync && !is_last && self.ahead {
             true => end.next_multiple_of(ROOM_BYTES).min(self.segment_bytes_target),
             false => 0,
         };

@@ -27,12 +27,12 @@ pub struct FoundManifest {
     pub damage: Option<Damage>,
 }
 
-/// Reads the manifest in `dir`, or else its copy; `None` if there is neither. [`Error::Damaged`] if the bytes of both are
-/// not what was written, [`Error::Format`] if a newer program wrote it. Blocks.
+/// Reads the manifest in `dir`, or else its copy; `None` if there is neither. [`Error::Damaged`] if the bytes of both
+/// are not what was written, [`Error::Format`] if a newer program wrote it. Blocks.
 ///
 /// A copy may be that of the manifest before the last: all of its files are still there then, and what came later is
-/// replayed. It does not know the last dots and how the store was left, so it is taken for one of a store that was killed,
-/// and its lease for one that was extended.
+/// replayed. It does not know the last dots and how the store was left, so it is taken for one of a store that was
+/// killed, and its lease for one that was extended.
 pub fn find(disk: &mut dyn Disk, dir: &Path) -> Result<Option<FoundManifest>, Error> {
     let damage = match read(disk, dir) {
         Ok(Some(state)) => return Ok(Some(FoundManifest { state, damage: None })),
@@ -78,23 +78,41 @@ fn read_file(disk: &mut dyn Disk, dir: &Path, name: &str) -> Result<Option<Manif
     ManifestState::decode(&bytes?, name).map(Some)
 }
 
-/// Puts `state` in the place of the manifest in `dir`, durably and all at once, and then in that of its copy. Blocks.
-pub fn write(disk: &mut dyn Disk, dir: &Path, state: &ManifestState) -> Result<(), Error> {
+/// Puts `state` in the place of the manifest in `dir`, durably and all at once, and then in that of its copy; tells how
+/// many bytes one of them has. Without room for a third file the copy is removed before: merges free nothing until the
+/// manifest that counts them is written. Blocks.
+pub fn write(disk: &mut dyn Disk, dir: &Path, state: &ManifestState) -> Result<u64, Error> {
     let bytes = Bytes::from(state.encode()?);
-    disk::replace_file(disk, &dir.join(MANIFEST_FILE), bytes.clone())?;
-    Ok(disk::replace_file(disk, &dir.join(MANIFEST_COPY_FILE), bytes)?)
+    let len = bytes.len() as u64;
+    let (path, copy) = (dir.join(MANIFEST_FILE), dir.join(MANIFEST_COPY_FILE));
+    match disk::replace_file(disk, &path, bytes.clone()) {
+        Err(error) if error.kind == DiskErrorKind::NoSpace => {
+            remove_if_there(disk, &copy)?;
+            disk::replace_file(disk, &path, bytes.clone())?;
+        }
+        other => other?,
+    }
+    disk::replace_file(disk, &copy, bytes)?;
+    Ok(len)
+}
+
+fn remove_if_there(disk: &mut dyn Disk, path: &Path) -> Result<(), Error> {
+    match disk::run(disk, DiskOp::Remove { path: path.to_path_buf() }) {
+        Err(error) if error.kind != DiskErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Writes the manifest in the background. One runs at a time: they share the temporary name.
 pub struct ManifestJob {
     dir: PathBuf,
     state: ManifestState,
-    outcome: Outcome<Result<(), Error>>,
+    outcome: Outcome<Result<u64, Error>>,
 }
 
 impl ManifestJob {
-    /// A job that puts `state` in the place of the manifest in `dir`.
-    pub fn new(dir: PathBuf, state: ManifestState, outcome: Outcome<Result<(), Error>>) -> ManifestJob {
+    /// A job that puts `state` in the place of the manifest in `dir`; the outcome has the bytes of one file.
+    pub fn new(dir: PathBuf, state: ManifestState, outcome: Outcome<Result<u64, Error>>) -> ManifestJob {
         ManifestJob { dir, state, outcome }
     }
 }

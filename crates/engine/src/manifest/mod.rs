@@ -3,8 +3,8 @@
 //! A [`Version`] is an immutable arrangement of tables in levels; a flush or a merge makes the next one, and
 //! readers and snapshots share the one they began with. [`ManifestState`] is what must be known to open the store:
 //! its identity, its counters, where replay begins, and the names of all tables and segments. The file is written
-//! whole, under another name, and renamed: a store's manifest is always an old one or a new one. It has a copy, which is
-//! written after it and read if it cannot be.
+//! whole, under another name, and renamed: a store's manifest is always an old one or a new one. It has a copy, which
+//! is written after it and read if it cannot be.
 //!
 //! Invariants:
 //! - level 0 has the newest table first; every deeper level is in key order, and its tables do not overlap;
@@ -23,7 +23,7 @@ mod version;
 
 pub use file::{FoundManifest, MANIFEST_COPY_FILE, MANIFEST_FILE, ManifestJob, find, read, read_copy, write};
 pub(crate) use pick::HIDDEN_SHARE;
-pub use pick::{MergeCursors, MergeOptions, MergePlan};
+pub use pick::{MergeCursors, MergeOptions, MergePlan, Reclaiming};
 pub use state::{
     CleanStop, JournalPosition, MANIFEST_VERSION, METADATA_BYTES_MAX, ManifestState, SegmentRecord,
     TableRecord,

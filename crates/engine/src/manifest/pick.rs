@@ -11,8 +11,11 @@
 //!   overlaps. Parts take turns by key order; when the turn is over those runs are gone.
 //! * A leveled level over its size gives one table to the next, with those that it overlaps there, taking turns too.
 //!
-//! * Level 0, or the runs, go on earlier if half of what they hold are deletions, which end where nothing older is, and if
-//!   they hide many dead versions (record 21).
+//! * Level 0, or the runs, go on earlier if half of what they hold are deletions, which end where nothing older is, and
+//!   if they hide many dead versions (record 21).
+//!
+//! * On a disk that is nearly full every level goes on that has something to meet below, if it frees enough for what is
+//!   read, and by parts that fit in the room there is ([`Version::pick_reclaiming`]).
 //!
 //! What is fullest beside its size goes first. One merge runs at a time; flushes, which only add to level 0, may run
 //! beside it.
@@ -25,6 +28,7 @@ use crate::memtable::hash;
 use crate::merge::{LedgerSource, Run};
 use crate::table::{Table, TableId, TableIter};
 use bytes::Bytes;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// When levels are too large.
@@ -40,7 +44,8 @@ pub struct MergeOptions {
     pub level_growth: u64,
     /// A run is cut into parts of about so many bytes at least: each is a file, and merges have a fixed cost.
     pub part_bytes_min: u64,
-    /// How many entries of level 0 and of the runs have an older version behind them, in thousandths, as far as is known.
+    /// How many entries of level 0 and of the runs have an older version behind them, in thousandths, as far as is
+    /// known.
     pub replacing_thousandths: u64,
 }
 
@@ -66,6 +71,19 @@ impl MergeOptions {
     }
 }
 
+/// What merges that make room are to keep to.
+#[derive(Clone, Copy, Debug)]
+pub struct Reclaiming {
+    /// Bytes of the journal and of tables for each entry of the ledger: what goes with one that is replaced.
+    pub entry_bytes: u64,
+    /// A merge may read so many bytes for each that it frees.
+    pub cost: u64,
+    /// How many entries have an older version behind them, in thousandths, as far as is known.
+    pub replacing_thousandths: u64,
+    /// Bytes that a merge may write at most.
+    pub room: u64,
+}
+
 /// How far the turns of each level have come. Not kept on disk: a new start begins with the first keys.
 #[derive(Clone, Debug, Default)]
 pub struct MergeCursors {
@@ -82,6 +100,8 @@ pub struct MergePlan {
     pub output_level: usize,
     /// Whether deletions end here: no deeper level has a table that could hold one of the keys.
     pub drop_deletions: bool,
+    /// Keys before which a new table begins; where there are none, [`Version::fences`] says it.
+    pub cuts: Vec<Bytes>,
 }
 
 impl MergePlan {
@@ -94,6 +114,16 @@ impl MergePlan {
     /// The tables to merge.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.inputs.iter().flat_map(|(_, tables)| tables)
+    }
+
+    /// Whether it only makes tables of one level anew.
+    pub fn is_rewrite(&self) -> bool {
+        self.inputs.iter().all(|(level, _)| *level == self.output_level)
+    }
+
+    /// Bytes that its output may take: what the tables have, and more for filters and for the ends of more tables.
+    pub fn needs(&self) -> u64 {
+        self.tables().map(needs).sum::<u64>() + self.cuts.len() as u64 * TABLE_FIXED_BYTES
     }
 
     /// What goes from the version when the merge's output comes into it.
@@ -114,9 +144,13 @@ impl MergePlan {
     }
 }
 
-/// One entry in so many may hide a dead version: half of what the journal may waste by default. Less would have each entry merged with
-/// more of those below, and what they hide is taken into account when the journal's waste is.
+/// One entry in so many may hide a dead version: half of what the journal may waste by default. Less would have each
+/// entry merged with more of those below, and what they hide is taken into account when the journal's waste is.
 pub(crate) const HIDDEN_SHARE: u64 = 7;
+
+/// Where room is made, level 0 becomes a run only beside fewer than so many: as many as [`MergeOptions::runs_max`] by
+/// default.
+const RECLAIMED_RUNS_MAX: usize = 4;
 
 /// A level of exactly its size, in thousandths.
 const FULL: u64 = 1000;
@@ -128,6 +162,20 @@ impl Version {
             0 => Some(self.merge_of_level0()),
             RUNS_MAX => Some(self.merge_of_runs(&mut cursors.after[RUNS_MAX])),
             level => Some(self.merge_of_level(level, &mut cursors.after[level])),
+        }
+    }
+
+    /// A part of the merge that is needed most, where all of it needs more than `room`; `None` if no part fits.
+    pub fn pick_part(
+        &self,
+        options: &MergeOptions,
+        cursors: &mut MergeCursors,
+        room: u64,
+    ) -> Option<MergePlan> {
+        match self.fullest_level(options)? {
+            0 => self.level0_within(room).or_else(|| self.runs_within(&mut cursors.after[RUNS_MAX], room)),
+            RUNS_MAX => self.runs_within(&mut cursors.after[RUNS_MAX], room),
+            level => self.level_within(level, &mut cursors.after[level], room),
         }
     }
 
@@ -153,8 +201,8 @@ impl Version {
 
     /// The keys at which a merge's output should be cut, so that merging it on can be done by parts: first keys of
     /// tables of the level that it will be merged into, as many as leave parts of the least size. None if the output is
-    /// no run. Which of them is left out depends on the key alone: the parts of two runs then coincide, or the one's are
-    /// parts of the other's.
+    /// no run. Which of them is left out depends on the key alone: the parts of two runs then coincide, or the one's
+    /// are parts of the other's.
     pub fn fences(&self, plan: &MergePlan, options: &MergeOptions) -> Vec<Bytes> {
         let into = [FIRST_LEVELED, RUNS_MAX].map(|level| self.level(level));
         let Some(below) = into.into_iter().find(|tables| !tables.is_empty()) else { return Vec::new() };
@@ -168,11 +216,146 @@ impl Version {
         keys.filter(|key| hash(key) & left_out == 0).cloned().collect()
     }
 
+    /// The next merge that frees room, though no level is over its size; `None` if none gains enough, or fits.
+    pub fn pick_reclaiming(&self, cursors: &mut MergeCursors, reclaiming: &Reclaiming) -> Option<MergePlan> {
+        let Reclaiming { entry_bytes, cost, .. } = *reclaiming;
+        let gains = |entries: u64| entries.saturating_mul(entry_bytes).saturating_mul(cost);
+        if self.may_reclaim_above() {
+            let [in_level0, in_runs] = self.above_leveled();
+            let reads: u64 = (0..=FIRST_LEVELED).map(|level| self.level_bytes(level)).sum();
+            if gains(in_level0 + in_runs) >= reads
+                && let Some(plan) = self.reclaim_above(&mut cursors.after[RUNS_MAX], reclaiming.room)
+            {
+                return Some(plan);
+            }
+        }
+        (FIRST_LEVELED..LEVELS - 1).find_map(|level| {
+            let is_deepest = (level + 1..LEVELS).all(|deeper| self.level(deeper).is_empty());
+            let (entries, deletions) = self.level_entries(level);
+            let replacing = entries.saturating_mul(reclaiming.replacing_thousandths) / 1000;
+            let reads = self.level_bytes(level) + self.level_bytes(level + 1);
+            let is_worth = !is_deepest && entries > 0 && gains(deletions.max(replacing)) >= reads;
+            if !is_worth {
+                return None;
+            }
+            self.level_within(level, &mut cursors.after[level], reclaiming.room)
+        })
+    }
+
+    /// Whether entries above the leveled levels may meet older ones, or be left out.
+    fn may_reclaim_above(&self) -> bool {
+        let [in_level0, in_runs] = self.above_leveled();
+        let sources = self.level(0).len() + self.runs().count();
+        let meets = sources > 1 || self.populated().any(|level| level >= FIRST_LEVELED);
+        let has_expiring = |level| self.level(level).iter().any(|table| table.meta().expiring > 0);
+        let ends = |level| self.level_entries(level).1 > 0 || has_expiring(level);
+        in_level0 + in_runs > 0 && (meets || (0..=RUNS_MAX).any(ends))
+    }
+
+    /// Level 0 into a run, or runs into the first leveled level. Where no part of the runs fits with all that it
+    /// overlaps, tables are first cut where others begin.
+    fn reclaim_above(&self, after: &mut Bytes, room: u64) -> Option<MergePlan> {
+        // Each run makes the parts of the runs' merge larger.
+        if self.runs().count() < RECLAIMED_RUNS_MAX {
+            self.level0_within(room).or_else(|| self.runs_within(after, room))
+        } else {
+            self.runs_within(after, room).or_else(|| self.level0_within(room))
+        }
+    }
+
+    /// A part of the runs that fits, or a table that is to be cut so that one does.
+    fn runs_within(&self, after: &mut Bytes, room: u64) -> Option<MergePlan> {
+        if self.level(RUNS_MAX).is_empty() {
+            return None;
+        }
+        self.in_turn_within(RUNS_MAX, room, || self.merge_of_runs(after))
+            .or_else(|| self.split(1..=FIRST_LEVELED, &[RUNS_MAX, FIRST_LEVELED], room))
+    }
+
+    /// A table of a level with all below it, if that fits, or one that is to be cut so that it does.
+    fn level_within(&self, level: usize, after: &mut Bytes, room: u64) -> Option<MergePlan> {
+        self.in_turn_within(level, room, || self.merge_of_level(level, after))
+            .or_else(|| self.split(level..=level, &[level + 1], room))
+    }
+
+    /// The oldest tables of level 0, as many as fit, if there is a place for a run.
+    fn level0_within(&self, room: u64) -> Option<MergePlan> {
+        if *self.runs().start() == 1 {
+            return None;
+        }
+        let mut left = room;
+        let fits = |table: &&Arc<Table>| {
+            let rest = left.checked_sub(needs(table));
+            left = rest.unwrap_or(0);
+            rest.is_some()
+        };
+        let count = self.level(0).iter().rev().take_while(fits).count();
+        let tables = self.level(0)[self.level(0).len() - count..].to_vec();
+        let output_level = self.runs().start() - 1;
+        let drop_deletions = self.is_oldest(output_level, &tables);
+        (count > 0).then(|| MergePlan {
+            inputs: vec![(0, tables)],
+            output_level,
+            drop_deletions,
+            cuts: Vec::new(),
+        })
+    }
+
+    /// The next of a level's merges that fits, by turns: each table of the level has one.
+    fn in_turn_within(
+        &self,
+        level: usize,
+        room: u64,
+        mut next: impl FnMut() -> MergePlan,
+    ) -> Option<MergePlan> {
+        (0..self.level(level).len()).map(|_| next()).find(|plan| plan.needs() <= room)
+    }
+
+    /// A table of these levels that is to be cut at first keys of the tables of `at`, so that merges by parts become
+    /// small. There are as few cuts as let a part and all below it fit in half of the room; more where that was not
+    /// enough.
+    fn split(&self, levels: RangeInclusive<usize>, at: &[usize], room: u64) -> Option<MergePlan> {
+        let below = at.iter().flat_map(|&level| self.level(level));
+        let (mut cuts, mut bytes) = (Vec::new(), 0);
+        for table in below {
+            cuts.push(&table.meta().min_key);
+            bytes += needs(table);
+        }
+        cuts.sort_unstable();
+        cuts.dedup();
+        let each = bytes / (cuts.len() as u64).max(1);
+        let together = (room / 2 / each.max(1)).clamp(1, (cuts.len() as u64).max(1));
+        let steps = std::iter::successors(Some(together), |step| (*step > 1).then_some(step / 2));
+        steps.into_iter().find_map(|step| {
+            let some: Vec<&Bytes> = cuts.iter().step_by(usize::try_from(step).ok()?).copied().collect();
+            self.split_at(levels.clone(), &some, room)
+        })
+    }
+
+    /// The first table of these levels that has keys on both sides of one of the `cuts`, and fits with as many of them
+    /// as possible.
+    fn split_at(&self, levels: RangeInclusive<usize>, cuts: &[&Bytes], room: u64) -> Option<MergePlan> {
+        let within = |table: &Arc<Table>| {
+            let from = cuts.partition_point(|cut| **cut <= table.meta().min_key);
+            let until = cuts.partition_point(|cut| **cut <= table.meta().max_key);
+            let fit = room.saturating_sub(needs(table)) / TABLE_FIXED_BYTES;
+            let some = cuts[from..until].iter().take(usize::try_from(fit).unwrap_or(usize::MAX));
+            some.map(|&cut| cut.clone()).collect::<Vec<Bytes>>()
+        };
+        levels.into_iter().find_map(|level| {
+            let mut tables = self.level(level).iter();
+            let (table, cuts) =
+                tables.find_map(|table| Some((table, within(table))).filter(|(_, cuts)| !cuts.is_empty()))?;
+            let inputs = vec![(level, vec![Arc::clone(table)])];
+            Some(MergePlan { inputs, output_level: level, drop_deletions: false, cuts })
+        })
+    }
+
     fn merge_of_level0(&self) -> MergePlan {
         let output_level = self.runs().start() - 1;
         let tables = self.level(0).to_vec();
         let drop_deletions = self.is_oldest(output_level, &tables);
-        MergePlan { inputs: vec![(0, tables)], output_level, drop_deletions }
+        MergePlan { inputs: vec![(0, tables)], output_level, drop_deletions, cuts: Vec::new() }
     }
 
     fn merge_of_runs(&self, after: &mut Bytes) -> MergePlan {
@@ -205,7 +388,7 @@ impl Version {
     fn plan_into(&self, output_level: usize, inputs: Vec<(usize, Vec<Arc<Table>>)>) -> MergePlan {
         // The lower tables may reach further than the upper ones, and their deletions may end here as well.
         let drop_deletions = self.is_oldest(output_level, inputs.iter().flat_map(|(_, tables)| tables));
-        MergePlan { inputs, output_level, drop_deletions }
+        MergePlan { inputs, output_level, drop_deletions, cuts: Vec::new() }
     }
 
     /// Whether no level below `level` can hold a key that is between those of the tables.
@@ -242,8 +425,8 @@ impl Version {
         if deletions > 0 && deletions * 2 >= entries { FULL } else { 0 }
     }
 
-    /// Level 0 or the runs, whichever hides more, count as full when both together hide too many dead versions: values that
-    /// nobody knows to be dead stay in the journal, and a value is many times as large as its entry.
+    /// Level 0 or the runs, whichever hides more, count as full when both together hide too many dead versions: values
+    /// that nobody knows to be dead stay in the journal, and a value is many times as large as its entry.
     fn hiding(&self, level: usize, options: &MergeOptions) -> u64 {
         let [in_level0, in_runs] = self.above_leveled();
         let hidden = (in_level0 + in_runs).saturating_mul(options.replacing_thousandths) / 1000;
@@ -294,6 +477,14 @@ impl Version {
 /// takes what comes.
 fn sized_levels() -> impl Iterator<Item = usize> {
     std::iter::once(0).chain(RUNS_MAX..LEVELS - 1)
+}
+
+/// What a table has beside its blocks: a filter, an index, figures and a foot.
+const TABLE_FIXED_BYTES: u64 = 1 << 10;
+
+/// Bytes that the entries of a table may take in another.
+fn needs(table: &Arc<Table>) -> u64 {
+    table.len() + table.len() / 8
 }
 
 fn key_range<'a>(tables: impl IntoIterator<Item = &'a Arc<Table>> + Clone) -> (Bytes, Bytes) {

@@ -125,7 +125,8 @@ fn it_is_replaced_and_read() {
         ManifestJob::new(dir().into(), next.clone(), outcome.clone()).slice(&mut disk),
         Progress::Done
     );
-    assert_eq!(outcome.take(), Some(Ok(())));
+    let bytes = next.encode().unwrap().len() as u64;
+    assert_eq!(outcome.take(), Some(Ok(bytes)));
     assert_eq!(read(&mut disk, dir()), Ok(Some(next)));
     let names = [MANIFEST_FILE, MANIFEST_COPY_FILE].map(str::to_owned);
     assert_eq!((disk.names(), disk.open_files()), (names.to_vec(), 0));
@@ -478,8 +479,8 @@ fn deletions_end_though_nothing_is_full() {
     }
 }
 
-/// Two tables of level 0 whose entries replace older ones are merged, so that the journal's waste becomes known; those of
-/// new keys wait until there are enough.
+/// Two tables of level 0 whose entries replace older ones are merged, so that the journal's waste becomes known; those
+/// of new keys wait until there are enough.
 #[test]
 fn a_level_0_that_hides_waste_is_merged_early() {
     let mut rng = SplitMix64::new(2);

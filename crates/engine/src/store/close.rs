@@ -3,7 +3,8 @@
 //! 1. Put the memtable aside.
 //! 2. Flush every frozen memtable; sync the journal.
 //!    What the owner keeps beside the ledger is kept with it.
-//! 3. Cut the journal to what was written, durably; then write the manifest with the exact dot counter and the journal's end.
+//! 3. Cut the journal to what was written, durably; then write the manifest with the exact dot counter and the
+//!    journal's end.
 //!
 //! Each step is a turn or many; nothing blocks.
 
@@ -111,7 +112,7 @@ impl LastJob {
             disk::run(disk, DiskOp::Truncate { file, len })?;
             disk::run(disk, DiskOp::Sync { file })?;
         }
-        manifest::write(disk, &self.dir, &self.state)
+        manifest::write(disk, &self.dir, &self.state).map(drop)
     }
 }
 

@@ -3,14 +3,16 @@
 //! Everything in it is called from one thread, and nothing it does on that thread waits for a disk: reads that
 //! would wait are parked, writes are handed over when a turn ends, and whatever takes long is a job.
 //!
-//! * `write.rs`: a batch goes to the journal's open group and to the memtable; `condition.rs`: if keys have the versions
-//!   that the caller knows; `index.rs`: with index entries beside it; `load.rs`: a sorted load goes past the memtable.
+//! * `write.rs`: a batch goes to the journal's open group and to the memtable; `condition.rs`: if keys have the
+//!   versions that the caller knows; `index.rs`: with index entries beside it; `load.rs`: a sorted load goes past the
+//!   memtable.
 //! * `freeze.rs`: the memtable is put aside when it is full, or the journal has much that no table has.
 //! * `lookup.rs`: HEAD and GET, resumable.
 //! * `maintenance/`: flushes, merges, the next segment, the manifest; one at a time of each kind.
 //! * `checkpoint.rs`: what the owner keeps beside the ledger is kept with each flush.
 //! * `pressure.rs`: how near it is to its limits, and how much slower writes should come.
-//! * `room.rs`: what it does when the disk is full.
+//! * `room.rs`: what it does when the disk is full; `disk_room.rs`: what stores of one disk know of each other;
+//!   `reclaim.rs`: how it makes room.
 //! * `stats.rs`: what it has done and what it holds, for operators; `resources.rs`: options that fit a machine.
 //! * `open/`: recovery. `close.rs`: the clean stop. `destroy.rs`: the end.
 //!
@@ -24,6 +26,7 @@ mod checkpoint;
 mod close;
 mod condition;
 mod destroy;
+mod disk_room;
 mod freeze;
 mod index;
 mod load;
@@ -32,6 +35,7 @@ mod maintenance;
 mod open;
 mod options;
 mod pressure;
+mod reclaim;
 mod resources;
 mod room;
 mod segments;
@@ -43,6 +47,7 @@ pub use crate::journal::writer::JournalCounters;
 pub(crate) use cache::BlockCache;
 pub use condition::{Condition, WriteIf};
 pub(crate) use destroy::destroy;
+pub use disk_room::DiskRoom;
 pub(crate) use lookup::try_read;
 pub use lookup::{Found, LOOKUPS_PARKED_MAX, Lookup, LookupId, Want};
 pub(crate) use maintenance::{LEASE_COUNTERS, position};
@@ -50,6 +55,7 @@ pub(crate) use open::{LOCK_FILE, TABLES_DIR, WHOLE_FILE, open_table};
 pub use open::{OpenReport, Platform};
 pub use options::{CompactionSchedule, DayWindow, Durability, Options};
 pub use pressure::PACE_MAX;
+pub use reclaim::Reclaimed;
 pub use resources::{Concurrency, Resources};
 pub use stats::{Amplification, CompressionCounters, LevelStats, StoreCounters, StoreStats};
 pub use times::Times;
@@ -160,6 +166,7 @@ pub struct Store {
     counters: StoreCounters,
     group_times: GroupTimes,
     room: room::Room,
+    reclaim: reclaim::Reclaim,
     read_times: Times,
     completions: Vec<Completion>,
     scratch_prefix: Vec<u8>,
@@ -177,7 +184,8 @@ impl Store {
         self.publish();
     }
 
-    /// [`Store::turn`] on a disk that is done with an operation when it is given it: what is handed over counts in the same turn.
+    /// [`Store::turn`] on a disk that is done with an operation when it is given it: what is handed over counts in the
+    /// same turn.
     pub(crate) fn turn_at_once(&mut self, now: Monotonic, events: &mut Vec<Event>) {
         self.hand_over(now, events);
         self.take_completions(events);
@@ -234,8 +242,8 @@ impl Store {
         self.writer.fenced().map(|cause| Error::Fenced(cause.to_owned()))
     }
 
-    /// Whether writes wait for a turn to end, or the page of a scan is at hand; writes that wait for the disk to be done with others do
-    /// not count.
+    /// Whether writes wait for a turn to end, or the page of a scan is at hand; writes that wait for the disk to be
+    /// done with others do not count.
     #[inline]
     pub fn wants_turn(&self) -> bool {
         self.writer.can_flush() || self.scans.iter().any(|scan| scan.was_at_hand)
@@ -276,16 +284,17 @@ impl Store {
     /// Starts a scan; an event will bring its page.
     ///
     /// # Errors
-    /// If there are too many; and, unless it goes past losses, if something of the range was lost, or if what was acknowledged without
-    /// durability was not written in the end: a key of it would be missing without a word.
+    /// If there are too many; and, unless it goes past losses, if something of the range was lost, or if what was
+    /// acknowledged without durability was not written in the end: a key of it would be missing without a word.
     pub fn scan(&mut self, request: ScanRequest) -> Result<ScanId, Error> {
         let (id, snapshot) = self.begin_scan(&request)?;
         self.scans.push(Scan::start(id, request, snapshot, &*self.spawn));
         Ok(id)
     }
 
-    /// [`Store::scan`] of what is likely to be short, and whose visitor is quick: it goes ahead at once for a bounded while, with what is
-    /// in memory. If that is all, the next turn has the page, and is wanted ([`Store::wants_turn`]).
+    /// [`Store::scan`] of what is likely to be short, and whose visitor is quick: it goes ahead at once for a bounded
+    /// while, with what is in memory. If that is all, the next turn has the page, and is wanted
+    /// ([`Store::wants_turn`]).
     ///
     /// # Errors
     /// As for [`Store::scan`].

@@ -1,5 +1,6 @@
 //! What a store can be told, with its defaults and their reasons.
 
+use super::disk_room::DiskRoom;
 use super::resources::RESERVE_BYTES;
 use crate::compression::{Codec, CompressAt};
 use crate::index::Indexing;
@@ -25,13 +26,15 @@ pub struct Options {
     /// Values up to this many bytes are kept in the ledger beside their head. Default: 256: about the size of a
     /// head, so that a table grows by at most a factor of two, and a GET saves its journal read.
     pub inline_value_bytes_max: usize,
-    /// The memtable is flushed when its entries take this many bytes, or when it spans an eighth of the journal, of two to eight segments
-    /// (record 83). Default: 16 MiB, some 100,000 objects: in a larger one an insert finds less of its way in the processor's caches (record 12).
+    /// The memtable is flushed when its entries take this many bytes, or when it spans an eighth of the journal, of two
+    /// to eight segments (record 83). Default: 16 MiB, some 100,000 objects: in a larger one an insert finds less of
+    /// its way in the processor's caches (record 12).
     pub memtable_bytes_max: usize,
     /// A segment is ended when it would grow past this. Default: 128 MiB: its block of heads, kept in memory
     /// until then, stays around 15 MiB for values of 1 KiB.
     pub segment_bytes_target: u64,
-    /// Bytes of table blocks kept in memory. Default: 64 MiB, which leaves a program's memory to the program; a machine of its own gives more.
+    /// Bytes of table blocks kept in memory. Default: 64 MiB, which leaves a program's memory to the program; a machine
+    /// of its own gives more.
     pub block_cache_bytes: usize,
     /// Merged tables are about this large. Default: 16 MiB: a merge's unit of work, well below a second.
     pub table_bytes_target: u64,
@@ -47,9 +50,9 @@ pub struct Options {
     pub heads_only: bool,
     /// When the journal is compacted. Default: continuously.
     pub compaction: CompactionSchedule,
-    /// How large the journal may be, in per cent of the bytes in it that are of use; what is dead and not found yet counts by estimate,
-    /// and the files are some 5 % larger than the records. Waste of two segments stays all the same while clients write. Default:
-    /// 125, which is 1.3 by the files of values of 1 KB.
+    /// How large the journal may be, in per cent of the bytes in it that are of use; what is dead and not found yet
+    /// counts by estimate, and the files are some 5 % larger than the records. Waste of two segments stays all the same
+    /// while clients write. Default: 125, which is 1.3 by the files of values of 1 KB.
     pub space_target_percent: u64,
     /// The same once nothing has been written for `compaction_idle_after`, of any waste. Default: 110.
     pub space_target_idle_percent: u64,
@@ -63,25 +66,28 @@ pub struct Options {
     pub compression: Option<Codec>,
     /// When. Default: when they are written.
     pub compress_at: CompressAt,
-    /// The level at which Zstandard compresses, from [`ZSTD_LEVELS`](crate::compression::ZSTD_LEVELS): a higher one saves some
-    /// per cent more, takes several times as long to write, and no longer to read. What is stored is read whatever it was.
-    /// Default: 1, its fastest.
+    /// The level at which Zstandard compresses, from [`ZSTD_LEVELS`](crate::compression::ZSTD_LEVELS): a higher one
+    /// saves some per cent more, takes several times as long to write, and no longer to read. What is stored is read
+    /// whatever it was. Default: 1, its fastest.
     pub zstd_level: i32,
-    /// Whether a start makes a ledger again that is lost (the manifest and its copy, or all tables) from the journal, which
-    /// takes some seconds for each million objects. Otherwise such a store is not opened. Default: no: the folder may be the
-    /// wrong one.
+    /// Whether a start makes a ledger again that is lost (the manifest and its copy, or all tables) from the journal,
+    /// which takes some seconds for each million objects. Otherwise such a store is not opened. Default: no: the folder
+    /// may be the wrong one.
     pub rebuild_lost_ledger: bool,
-    /// Free bytes of the disk that are kept back: with less, writes are refused, and what is left is for what must still be
-    /// written and for compactions. 0 for none. Default: 256 MiB.
+    /// Free bytes of the disk that are kept back: with less, writes are refused, and what is left is for what must
+    /// still be written and for compactions. At least two segments and what is not flushed yet is kept back, whatever this
+    /// says. Default: 256 MiB.
     pub reserve_bytes: u64,
-    /// Within this time everything that is stored is read again once, to find damage to what nobody reads. Zero for never.
-    /// Default: 7 days.
+    /// The disk's room, which stores that were given clones of these options share. Default: a disk of its own.
+    pub disk_room: DiskRoom,
+    /// Within this time everything that is stored is read again once, to find damage to what nobody reads. Zero for
+    /// never. Default: 7 days.
     pub scrub_period: Duration,
     /// How long segments that were compacted are kept aside, in the folder `waste` of the store: what was deleted or
     /// overwritten by mistake is still in them. Default: not at all.
     pub waste_retention: Duration,
-    /// How index entries are kept beside objects ([`crate::index`]). Default: not at all. A store that has kept them must not
-    /// be written to without: it would not notice what it misses.
+    /// How index entries are kept beside objects ([`crate::index`]). Default: not at all. A store that has kept them
+    /// must not be written to without: it would not notice what it misses.
     pub indexing: Option<Indexing>,
     /// Bytes that may wait for the disk in the journal's queue before writes are refused; what is being written may be
     /// as much again. Default: 64 MiB.
@@ -148,6 +154,7 @@ impl Default for Options {
             compaction_idle_after: Duration::from_secs(300),
             compaction_bytes_per_second: 32 << 20,
             reserve_bytes: RESERVE_BYTES,
+            disk_room: DiskRoom::default(),
             scrub_period: Duration::from_secs(7 * 86_400),
             waste_retention: Duration::ZERO,
             compression: None,

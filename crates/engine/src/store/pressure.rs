@@ -6,13 +6,15 @@
 //! fuller it is, so that a load that is too fast meets a wait of microseconds that grows until both are even, and no
 //! stall. A store cannot wait itself: it only says so. Whoever does not listen is refused at the limit.
 //!
-//! Writes are slowed by the *backlog*: what is still to be read by flushes and merges, of the same limits. What is used of a
-//! limit moves in steps, a frozen memtable a third and a table of level 0 a thirty-second of it, though the work behind it
-//! goes on evenly; waits by that would come in steps as well, of ten times what it takes or of nothing (record 72).
+//! Writes are slowed by the *backlog*: what is still to be read by flushes and merges, of the same limits. What is used
+//! of a limit moves in steps, a frozen memtable a third and a table of level 0 a thirty-second of it, though the work
+//! behind it goes on evenly; waits by that would come in steps as well, of ten times what it takes or of nothing
+//! (record 72).
 //!
-//! By the backlog of compaction they are slowed, too, though no store refuses anything for it: how far the journal is above its target, as long as
-//! something is under way that brings it down (record 81), and not by the steps in which that is found (record 87).
-//! [`Store::must_be_paced`] tells an owner which of the two it is.
+//! By the backlog of compaction they are slowed, too, though no store refuses anything for it: how far the journal is
+//! above its target, as long as something is under way that brings it down (record 81), and not by the steps in which
+//! that is found (record 87). On a disk that is nearly full deletions are slowed by how much of the reserve they have
+//! used (`room.rs`). [`Store::must_be_paced`] tells an owner which of the two it is.
 
 use super::Store;
 use super::write::{LEVEL0_TABLES_MAX, MEMTABLES_FROZEN_MAX};
@@ -28,8 +30,8 @@ pub(super) const FULL: u64 = 1000;
 /// From here on, in thousandths of a limit, writes are slowed.
 pub(super) const SLOW_FROM: u64 = 500;
 
-/// The journal must grow no more, in thousandths of the way to where writes wait longest for its sake: with the default target it
-/// is three and a half times what lives.
+/// The journal must grow no more, in thousandths of the way to where writes wait longest for its sake: with the default
+/// target it is three and a half times what lives.
 pub(super) const SPACE_FULL: u64 = 3 * FULL;
 
 impl Store {
@@ -56,16 +58,16 @@ impl Store {
             .max(share(self.writer.waiting_bytes() as u64, self.writer.waiting_bytes_max() as u64))
     }
 
-    /// How long the owner should wait before its next write, if it can: nothing up to a backlog of half of every limit, then
-    /// more with its square, [`PACE_MAX`] at the limit.
+    /// How long the owner should wait before its next write, if it can: nothing up to a backlog of half of every limit,
+    /// then more with its square, [`PACE_MAX`] at the limit.
     pub fn pace(&self) -> Duration {
-        pace(self.backlog().max(self.lag()))
+        pace(self.backlog().max(self.lag()).max(self.reserve_used_thousandths()))
     }
 
-    /// Whether writes that do not wait for so long will be refused, or the journal grow without end. Else they are slowed to keep
-    /// the journal small and for nothing else, and one that has waited for long enough may go ahead.
+    /// Whether writes that do not wait for so long will be refused, or the journal grow without end. Else they are
+    /// slowed to keep the journal small and for nothing else, and one that has waited for long enough may go ahead.
     pub fn must_be_paced(&self) -> bool {
-        self.backlog() > SLOW_FROM || self.unreclaimed() >= SPACE_FULL
+        self.backlog().max(self.reserve_used_thousandths()) > SLOW_FROM || self.unreclaimed() >= SPACE_FULL
     }
 }
 

@@ -5,13 +5,15 @@
 //! 4 GiB for each store they are what they are by default, but for the cache.
 
 use super::Options;
+use super::disk_room::DiskRoom;
 use super::write::MEMTABLES_FROZEN_MAX;
 
 /// Of a store's memory one byte in so many is for memtables, those that wait for their flush among them.
 const MEMTABLES_SHARE: u64 = 16;
 
-/// And in so many for blocks of tables: the page cache has them too, a system call and a checksum further away, which is three times what a
-/// lookup takes by itself. A sixteenth holds the ledger of as many objects of 1 KB as would fill the memory, as a ledger has some 60 bytes of each.
+/// And in so many for blocks of tables: the page cache has them too, a system call and a checksum further away, which
+/// is three times what a lookup takes by itself. A sixteenth holds the ledger of as many objects of 1 KB as would fill
+/// the memory, as a ledger has some 60 bytes of each.
 const CACHE_SHARE: u64 = 16;
 
 /// A segment is at most one part in so many of it: the heads of the one that is written, a tenth of it, are in memory.
@@ -20,7 +22,8 @@ const SEGMENT_SHARE: u64 = 32;
 /// A smaller memtable would make tables of a few thousand entries, and a merge for each dozen of them.
 const MEMTABLE_BYTES: (u64, u64) = (1 << 20, 16 << 20);
 
-/// A smaller cache would not hold the blocks of one merge's worth of lookups; a larger one would be for more than a hundred million objects.
+/// A smaller cache would not hold the blocks of one merge's worth of lookups; a larger one would be for more than a
+/// hundred million objects.
 const CACHE_BYTES: (u64, u64) = (4 << 20, 8 << 30);
 
 /// Smaller segments would be a file for every few thousand values.
@@ -77,6 +80,7 @@ impl Resources {
             table_bytes_target: memtable,
             leveled_bytes_target: memtable * LEVELED_PER_MEMTABLE,
             reserve_bytes: RESERVE_BYTES * self.stores.max(1) as u64,
+            disk_room: DiskRoom::of(self.stores),
             ..Options::default()
         }
     }

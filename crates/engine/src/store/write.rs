@@ -4,12 +4,13 @@
 //! 2. Make room in the journal.
 //! 3. Append each record to the journal's open group.
 //! 4. Put each entry into the memtable: at once visible to read-modify-writes, not yet acknowledged. It comes into the
-//!    memtable's order with others, when enough have gathered or somebody asks for a snapshot; where others read, when the
-//!    turn ends.
+//!    memtable's order with others, when enough have gathered or somebody asks for a snapshot; where others read, when
+//!    the turn ends.
 //! 5. Freeze the memtable if it is full (`freeze.rs`), as in step 2 where a segment begins and it spans many.
 //!
 //! The disk comes later, when the turn ends ([`Store::turn`]).
 
+use super::room::Brings;
 use super::{Durability, Store};
 use crate::drops::{DROPS_MAX, RangeDrop};
 use crate::entry::{
@@ -27,8 +28,8 @@ use std::sync::Arc;
 /// it writes are refused until a flush is done.
 pub const MEMTABLES_FROZEN_MAX: usize = 2;
 
-/// Tables in level 0 beyond which writes are refused until a merge is done, or twice as many as are merged at a time, if
-/// that is more: each costs every lookup a filter.
+/// Tables in level 0 beyond which writes are refused until a merge is done, or twice as many as are merged at a time,
+/// if that is more: each costs every lookup a filter.
 pub const LEVEL0_TABLES_MAX: usize = 32;
 
 /// Writes in one batch: it must lie in one segment and be replayed at once.
@@ -141,7 +142,7 @@ impl Store {
             return Err(Error::Refused("a value in a store of heads only"));
         }
         self.check_drops(batch)?;
-        self.check_room(!batch.iter().any(has_value))?;
+        self.check_room(brings(batch), bytes)?;
         self.writer.begin_batch(bytes)?;
         self.note_segment();
         Ok(())
@@ -264,6 +265,15 @@ impl Store {
             self.freeze_if_long();
         }
     }
+}
+
+/// What a batch takes room for.
+fn brings(batch: &[Write<'_>]) -> Brings {
+    if batch.iter().any(has_value) {
+        return Brings::Values;
+    }
+    let removes = |write: &Write<'_>| matches!(write, Write::Delete { .. } | Write::DropRange { .. });
+    if batch.iter().all(removes) { Brings::Removals } else { Brings::Heads }
 }
 
 fn has_value(write: &Write<'_>) -> bool {

@@ -37,6 +37,8 @@ struct State {
     full_until: u64,
     /// Bytes that all files together may have.
     space: Option<u64>,
+    /// Nobody is told how many of them are left.
+    hides_space: bool,
     refused: u64,
     /// Writes whose sync made a new length durable.
     lengthened: u64,
@@ -111,6 +113,11 @@ impl MemoryDisk {
     /// Bounds the bytes that all files together may have.
     pub fn bound(&self, space: Option<u64>) {
         self.state().space = space;
+    }
+
+    /// Tells nobody how many bytes are left.
+    pub fn hide_space(&self) {
+        self.state().hides_space = true;
     }
 
     /// How many operations that need room have been asked for, and how many did not find it.
@@ -189,6 +196,7 @@ impl State {
             return Err(error(DiskErrorKind::NoSpace, Path::new("full")));
         }
         match op {
+            DiskOp::Space { path } if self.hides_space => return Err(error(DiskErrorKind::Io, &path)),
             DiskOp::Space { .. } => return Ok(DiskAnswer::Space { free: self.free() }),
             DiskOp::Open { path, mode } => return self.open(&path, mode),
             DiskOp::Close { file } => drop(self.open.remove(&file)),

@@ -23,6 +23,7 @@ mod power;
 mod reading;
 mod recovery;
 mod room;
+mod room_back;
 mod scans;
 mod scrub;
 mod store;

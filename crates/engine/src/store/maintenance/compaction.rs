@@ -14,8 +14,10 @@ use crate::entry::{Jsn, Seq};
 use crate::error::Damage;
 use crate::journal::segment::SegmentId;
 use crate::manifest::HIDDEN_SHARE;
+use crate::store::disk_room::Claim;
 use crate::store::options::CompactionSchedule;
 use crate::store::pressure::{FULL, SLOW_FROM, SPACE_FULL};
+use crate::store::room::LOOK_EVERY;
 use crate::store::{Segment, Store};
 use crate::table::Table;
 use base::spawn::Outcome;
@@ -33,9 +35,19 @@ const THOROUGH_BYTES: u64 = 4 << 20;
 /// After a failure of the disk it is left alone for so long.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// So much of what is of use may the journal be above its target, or by as much as waste always may, before writes wait as at a limit: with the
-/// default target it is at most twice as large as what lives, where compaction can keep up with a thousand writes a second.
+/// So much of what is of use may the journal be above its target, or by as much as waste always may, before writes wait
+/// as at a limit: with the default target it is at most twice as large as what lives, where compaction can keep up with
+/// a thousand writes a second.
 const SPACE_BEHIND_PERCENT: u64 = 75;
+
+/// On a disk that is nearly full all waste is too much.
+const TARGET_WHEN_LOW_PERCENT: u64 = 100;
+
+/// The record of a deletion is taken to have so many bytes: a head of 32, a short key and its type.
+const DELETION_BYTES: u64 = 64;
+
+/// Records that were needed are judged anew when this part of them may be needed no more.
+const PINNED_SHARE: u64 = 8;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -53,9 +65,11 @@ pub(in crate::store) struct CompactionState {
     quarantined: BTreeSet<SegmentId>,
     /// Bytes that are log only and were found to be needed, by segment.
     pinned: FastMap<SegmentId, u64>,
-    /// Segments of which too little can go, with their dead bytes as of when that was found: until more are dead they are left
-    /// alone.
+    /// Segments of which too little can go, with their dead bytes as of when that was found: until more are dead they
+    /// are left alone.
     not_worth: FastMap<SegmentId, u64>,
+    /// Deletions that merges have left out since `pinned` was made up: their records may not be needed any more.
+    deletions_left_out: u64,
     /// Segments that are in no list any more, the oldest first; their files are still there.
     pub(in crate::store) obsolete: Vec<Arc<Segment>>,
     /// When the first of them came.
@@ -92,6 +106,8 @@ pub(super) struct Running {
     paused: Option<Box<Compaction>>,
     /// Records that died since it looked at the ledger.
     dead: Vec<DeadRecord>,
+    /// The room that it may take.
+    _claim: Claim,
 }
 
 impl CompactionState {
@@ -100,8 +116,30 @@ impl CompactionState {
         self.stirred = true;
     }
 
-    /// Files of segments have gone, the oldest first, each with its first record: what others were kept for may have gone with them. A
-    /// compaction that has ended meanwhile may have put segments before them.
+    /// A merge has left deletions out.
+    pub(super) fn note_deletions_left_out(&mut self, count: u64) {
+        self.deletions_left_out += count;
+    }
+
+    /// Where merges have left out enough deletions, or will leave out no more, records that were needed are judged
+    /// anew. Each is read for that.
+    fn judge_pinned_again(&mut self, is_last: bool) {
+        let pinned: u64 = self.pinned.values().sum();
+        let freed = self.deletions_left_out.saturating_mul(DELETION_BYTES);
+        if pinned > 0 && freed > 0 && (is_last || freed >= pinned / PINNED_SHARE) {
+            self.pinned.clear();
+            self.not_worth.clear();
+            (self.deletions_left_out, self.stirred) = (0, true);
+        }
+    }
+
+    /// There may be more room than there was.
+    pub(in crate::store) fn note_room(&mut self) {
+        self.stirred = true;
+    }
+
+    /// Files of segments have gone, the oldest first, each with its first record: what others were kept for may have
+    /// gone with them. A compaction that has ended meanwhile may have put segments before them.
     pub(super) fn note_removed(&mut self, removed: &[(SegmentId, Jsn)], segments: &[Arc<Segment>]) {
         let Some(&(_, oldest)) = removed.first() else { return };
         self.obsolete.retain(|segment| removed.iter().all(|(id, _)| *id != segment.id));
@@ -120,7 +158,13 @@ impl Store {
         if !self.memtable.is_empty() && self.frozen.is_empty() {
             self.freeze();
         }
+        self.compact_journal();
+    }
+
+    /// [`Store::compact`] of what is in tables.
+    pub(in crate::store) fn compact_journal(&mut self) {
         let compaction = &mut self.maintenance.compaction;
+        compaction.judge_pinned_again(true);
         (compaction.thorough, compaction.stirred, compaction.retry_at) = (Some(Jsn(0)), true, None);
     }
 
@@ -246,7 +290,7 @@ impl Store {
     /// Grants what clients have written, or what the clock allows, whichever is more.
     fn grant(&mut self, now: Monotonic) {
         let found = self.unreclaimed();
-        let is_awaited = found > SLOW_FROM;
+        let is_awaited = found > SLOW_FROM || self.is_nearly_low();
         let written = self.writer.counters().bytes;
         let compaction = &mut self.maintenance.compaction;
         // Nothing is found where nothing is under way, as between one compaction and the next.
@@ -273,23 +317,23 @@ impl Store {
         (compaction.user_bytes, compaction.granted_at) = (written, now);
     }
 
-    /// Whether as little space as can be is to be used: nobody is in the way, or the disk is nearly full.
-    fn is_thrifty(&self, now: Monotonic) -> bool {
-        self.is_low() || self.is_idle(now)
-    }
-
     fn is_idle(&self, now: Monotonic) -> bool {
         now.since(self.maintenance.compaction.written_at) >= self.options.compaction_idle_after
     }
 
     fn may_compact(&mut self, now: Monotonic) -> bool {
-        let (idle, low, now_ms) = (self.is_idle(now), self.is_low(), self.now_ms());
+        let (idle, low, now_ms) = (self.is_idle(now), self.is_nearly_low(), self.now_ms());
+        if low {
+            let merges_rest = self.finds_no_merge();
+            self.maintenance.compaction.judge_pinned_again(merges_rest);
+        }
         let compaction = &mut self.maintenance.compaction;
         if compaction.retry_at.is_some_and(|at| now < at) {
             return false;
         }
         if compaction.thorough.is_some() {
-            // All that was in memory when it was asked for is to be compacted, too; and what is about to go may be what others are kept for.
+            // All that was in memory when it was asked for is to be compacted, too; and what is about to go may be what
+            // others are kept for.
             return self.frozen.is_empty() && !self.is_removing();
         }
         let allowed = match &self.options.compaction {
@@ -306,9 +350,10 @@ impl Store {
 
     fn begin_compaction(&mut self, now: Monotonic) {
         let output_bytes_max = self.options.segment_bytes_target;
-        let (percent, waste_min) = match self.is_thrifty(now) {
-            true => (self.options.space_target_idle_percent, 0),
-            false => (self.options.space_target_percent, WASTE_OUTPUTS_MIN * output_bytes_max),
+        let (percent, waste_min) = match (self.is_nearly_low(), self.is_idle(now)) {
+            (true, _) => (TARGET_WHEN_LOW_PERCENT, 0),
+            (_, true) => (self.options.space_target_idle_percent, 0),
+            _ => (self.options.space_target_percent, WASTE_OUTPUTS_MIN * output_bytes_max),
         };
         let unknown_from = self.unknown_from();
         let choice = |segment: &Arc<Segment>| self.choice(segment, unknown_from);
@@ -318,11 +363,13 @@ impl Store {
         // Of what is in tables, as much as merges leave there at most: what is beyond that they are about to find.
         let [in_memory, in_tables] = self.hidden_bytes(useful);
         let hidden = in_memory + in_tables.min(useful / HIDDEN_SHARE);
+        let room = self.room_for_jobs();
         let compaction = &mut self.maintenance.compaction;
         compaction.stirred = false;
         let run = if let Some(from) = compaction.thorough {
             let next = self.segments.as_slice().iter().zip(&choices).position(|(segment, choice)| {
-                segment.first_jsn >= from && choice.eligible && choice.account.bytes() > 0
+                let is_any = choice.eligible && choice.account.bytes() > 0;
+                segment.first_jsn >= from && is_any && choice.needs() <= room
             });
             let Some(next) = next else {
                 compaction.thorough = None;
@@ -332,11 +379,15 @@ impl Store {
             compaction.thorough = Some(after.unwrap_or(Jsn(u64::MAX)));
             next..next + 1
         } else {
-            let Some(run) = choose(&choices, hidden, percent, waste_min, output_bytes_max) else {
+            let Some(run) = choose(&choices, (hidden, percent, waste_min), output_bytes_max, room) else {
                 return;
             };
             run
         };
+        let needs = choices[run.clone()].iter().map(Choice::needs).sum();
+        // What others have claimed meanwhile may be free after the next look.
+        let Some(claim) = self.claim_room(needs) else { return };
+        let compaction = &mut self.maintenance.compaction;
         compaction.begun_at = Some(now);
         let (before, rest) = self.segments.as_slice().split_at(run.start);
         let (inputs, after) = rest.split_at(run.len());
@@ -366,16 +417,17 @@ impl Store {
             indexing: self.options.indexing,
             pace: Arc::clone(&compaction.pace),
             compressor: Compressor::new(&self.options),
+            room: room.max(needs),
         };
         let inputs = request.inputs.clone();
         let outcome = Outcome::new();
         self.spawn.spawn(Box::new(Run::new(Box::new(Compaction::new(request)), outcome.clone())));
         self.maintenance.compaction.running =
-            Some(Running { inputs, outcome, paused: None, dead: Vec::new() });
+            Some(Running { inputs, outcome, paused: None, dead: Vec::new(), _claim: claim });
     }
 
-    /// Bytes of values that newer ones have replaced whose entries did not meet yet, by estimate: in memory, and in tables. `useful` bytes are
-    /// not known to be of no use.
+    /// Bytes of values that newer ones have replaced whose entries did not meet yet, by estimate: in memory, and in
+    /// tables. `useful` bytes are not known to be of no use.
     fn hidden_bytes(&self, useful: u64) -> [u64; 2] {
         let frozen: usize = self.frozen.iter().map(|frozen| frozen.reader.len()).sum();
         let in_memory = (self.memtable.len() + frozen) as u64;
@@ -385,8 +437,9 @@ impl Store {
         [in_memory, in_tables].map(|entries| entries.saturating_mul(replacing) / 1000 * record)
     }
 
-    /// How far the journal is on the way from its target to [`SPACE_BEHIND_PERCENT`] above it, in thousandths; zero where nothing is under way
-    /// that frees space, or finds what can be freed: what a schedule or damage keeps is not to be waited for.
+    /// How far the journal is on the way from its target to [`SPACE_BEHIND_PERCENT`] above it, in thousandths; zero
+    /// where nothing is under way that frees space, or finds what can be freed: what a schedule or damage keeps is not
+    /// to be waited for.
     pub(in crate::store) fn unreclaimed(&self) -> u64 {
         let at_work = &self.maintenance;
         let is_under_way =
@@ -405,23 +458,24 @@ impl Store {
         over.saturating_mul(FULL) / percent(SPACE_BEHIND_PERCENT).max(1)
     }
 
-    /// What of that writes are slowed by: where they may wait no longer all of it, else what a step of it has come to ([`Lag`]).
+    /// What of that writes are slowed by: where they may wait no longer all of it, else what a step of it has come to
+    /// ([`Lag`]).
     pub(in crate::store) fn lag(&self) -> u64 {
         let found = self.unreclaimed();
         let level = self.maintenance.compaction.lag.level();
         if found < SPACE_FULL { found.min(level) } else { found }
     }
 
-    /// From which record on nobody can say what the journal has: a segment is lost, or is in no list any more and its file is still there, so that a crash
-    /// may bring it back.
+    /// From which record on nobody can say what the journal has: a segment is lost, or is in no list any more and its
+    /// file is still there, so that a crash may bring it back.
     fn unknown_from(&self) -> Option<Jsn> {
         let obsolete = self.maintenance.compaction.obsolete.first();
         let missing = self.segments.as_slice().iter().find(|segment| segment.is_missing());
         obsolete.into_iter().chain(missing).map(|segment| segment.first_jsn).min()
     }
 
-    /// What is known of a segment. All of its records must be in tables, and nobody may write it. Where older records are unknown, what is a log
-    /// only is needed, as it may cover one.
+    /// What is known of a segment. All of its records must be in tables, and nobody may write it. Where older records
+    /// are unknown, what is a log only is needed, as it may cover one.
     fn choice(&self, segment: &Segment, unknown_from: Option<Jsn>) -> Choice {
         let compaction = &self.maintenance.compaction;
         let account = self.accounts.of(segment.id);
@@ -448,6 +502,7 @@ impl Store {
         running: Running,
         result: Result<crate::compaction::CompactionOutput, CompactionError>,
     ) {
+        self.room.look_soon();
         let compaction = &mut self.maintenance.compaction;
         compaction.stirred = true;
         match result {
@@ -472,6 +527,13 @@ impl Store {
                     compaction.not_worth.insert(input.id, account.dead_bytes);
                 }
             }
+            Err(CompactionError::NoRoom(kept)) => {
+                for (input, kept) in running.inputs.iter().zip(kept) {
+                    let Account { value_bytes, log_bytes, dead_bytes } = self.accounts.of(input.id);
+                    let needed = kept.saturating_sub(value_bytes.saturating_sub(dead_bytes));
+                    compaction.pinned.insert(input.id, needed.min(log_bytes));
+                }
+            }
             Err(CompactionError::Cancelled) => {}
             Err(CompactionError::Unreadable(id, error)) => {
                 if compaction.quarantined.insert(id) {
@@ -482,9 +544,13 @@ impl Store {
                 }
             }
             Err(CompactionError::Failed(error)) => {
+                let is_room = matches!(error, crate::Error::Exhausted(_));
                 compaction.failure = Some(error);
                 compaction.thorough = None;
-                compaction.retry_at = Some(now + RETRY_AFTER);
+                compaction.retry_at = Some(now + if is_room { LOOK_EVERY } else { RETRY_AFTER });
+                if is_room {
+                    self.room.note_shortage(now);
+                }
             }
         }
     }

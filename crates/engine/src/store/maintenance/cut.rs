@@ -3,7 +3,9 @@
 //! 1. A table that holds nothing else is removed whole: no byte of it is read.
 //! 2. A table below level 0 of which only a part was dropped is rewritten where it is. Level 0 waits for its merge,
 //!    which leaves the same out.
-//! 3. A drop that can cover nothing any more is forgotten.
+//! 3. On a disk that is nearly full, a table with versions that end is rewritten now and then: nothing else may come to
+//!    merge it.
+//! 4. A drop that can cover nothing any more is forgotten.
 //!
 //! Only drops that no crash can undo count here: what a table has let go of is gone for good.
 
@@ -32,6 +34,15 @@ impl Store {
     /// To be called where a merge could begin: it takes a merge's place.
     pub(super) fn want_cut(&mut self) {
         let drops = self.drops.until(self.writer.durable());
+        if self.is_low()
+            && let Some((level, table)) = self.table_with_ended()
+        {
+            self.rewrite(level, &table);
+            if self.maintenance.merge.is_some() {
+                self.note_looked_through(&[table]);
+            }
+            return;
+        }
         let last = self.maintenance.cut_look;
         let seen = (last.manifests, last.drops) == (self.counters.manifests, drops.last_seq());
         if seen && (last.due_ms == u64::MAX || last.due_ms > self.now_ms()) {
@@ -70,11 +81,16 @@ impl Store {
 
     fn rewrite(&mut self, level: usize, table: &Arc<Table>) {
         let inputs = vec![(level, vec![Arc::clone(table)])];
-        let plan = MergePlan { inputs, output_level: level, drop_deletions: false };
+        let plan = MergePlan { inputs, output_level: level, drop_deletions: false, cuts: Vec::new() };
+        let Some(claim) = self.claim_room(plan.needs()) else {
+            // It is found again when there is room.
+            self.maintenance.cut_look = CutLook::default();
+            return;
+        };
         let outcome = Outcome::new();
         let request = self.merge_request(level, u64::MAX, false);
         let job = MergeJob::new(plan.sources(), request, outcome.clone());
-        self.begin_merge(plan, job, outcome);
+        self.begin_merge(plan, job, outcome, claim);
     }
 
     // The memtables hold nothing that is older than a drop when all up to it has been flushed.

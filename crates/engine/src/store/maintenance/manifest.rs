@@ -51,7 +51,7 @@ pub(in crate::store) struct Compacted {
 
 pub(super) struct ManifestRun {
     /// None while it waits to be tried again.
-    outcome: Option<Outcome<Result<(), Error>>>,
+    outcome: Option<Outcome<Result<u64, Error>>>,
     state: ManifestState,
     /// The version that the manifest describes, and what to do when it is durable.
     version: Arc<Version>,
@@ -66,10 +66,10 @@ impl ManifestRun {
 }
 
 impl Store {
-    /// Gives up what was lost: from now on a key that is not found counts as never written, and the newest version that is
-    /// found counts as the newest, though an older one may come back so. Tells which ranges there were. To be asked for by
-    /// a person who knows that no repair brings more back; durable when the store is closed. Nothing is given up while the
-    /// store takes no writes: index entries of what was lost go with it.
+    /// Gives up what was lost: from now on a key that is not found counts as never written, and the newest version that
+    /// is found counts as the newest, though an older one may come back so. Tells which ranges there were. To be asked
+    /// for by a person who knows that no repair brings more back; durable when the store is closed. Nothing is given up
+    /// while the store takes no writes: index entries of what was lost go with it.
     pub fn accept_losses(&mut self) -> Vec<LostRange> {
         if !self.lost.is_empty() && self.drop_entries().is_err() {
             return Vec::new();
@@ -201,9 +201,12 @@ impl Store {
             return self.on_failure(error);
         }
         let run = self.maintenance.manifest.take().expect("just looked");
-        if let Err(error) = done {
-            self.writer.fence(error);
-            return;
+        match done {
+            Ok(bytes) => self.room.note_manifest(bytes),
+            Err(error) => {
+                self.writer.fence(error);
+                return;
+            }
         }
         self.counters.manifests += 1;
         self.manifest = run.state;

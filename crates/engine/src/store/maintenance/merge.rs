@@ -1,6 +1,6 @@
-//! The level that is over its size the most is merged into the next. A damaged block is left out, and its keys are a range
-//! from then on of which versions are lost ([`crate::lost`]). A block that passes its checksum and makes no sense is a bug:
-//! its table is merged no more until the next start.
+//! The level that is over its size the most is merged into the next. A damaged block is left out, and its keys are a
+//! range from then on of which versions are lost ([`crate::lost`]). A block that passes its checksum and makes no sense
+//! is a bug: its table is merged no more until the next start.
 
 use super::backlog::Underway;
 use super::cut::CutLook;
@@ -10,6 +10,7 @@ use crate::lost::{LostRange, LostRanges};
 use crate::manifest::{MergeOptions, MergePlan, RUNS_MAX};
 use crate::merge::{MergeJob, MergeOutput, MergeRequest, MergeStats};
 use crate::store::Store;
+use crate::store::disk_room::Claim;
 use crate::table::{Table, TableId};
 use base::spawn::Outcome;
 use std::sync::Arc;
@@ -24,13 +25,23 @@ impl Store {
             return;
         }
         let replacing_thousandths = self.maintenance.replacing.thousandths();
-        let as_of = (self.counters.manifests, replacing_thousandths);
+        let as_of = self.merges_as_of();
         if self.maintenance.no_merge == Some(as_of) {
             return self.want_cut();
         }
         let options = MergeOptions { replacing_thousandths, ..self.options.levels() };
-        let cursors = &mut self.maintenance.merge_cursors;
-        let Some(plan) = self.version.pick_merge(&options, cursors) else {
+        let mut plan = None;
+        if self.is_reclaiming() {
+            plan = self.reclaiming_merge(&options);
+        }
+        let plan = plan.or_else(|| {
+            let room = self.room_for_jobs();
+            let cursors = &mut self.maintenance.merge_cursors;
+            let plan = self.version.pick_merge(&options, cursors)?;
+            if plan.needs() <= room { Some(plan) } else { self.version.pick_part(&options, cursors, room) }
+        });
+        let claimed = plan.and_then(|plan| Some((self.claim_room(plan.needs())?, plan)));
+        let Some((claim, plan)) = claimed else {
             self.maintenance.no_merge = Some(as_of);
             return self.want_cut();
         };
@@ -40,9 +51,27 @@ impl Store {
         let request =
             self.merge_request(plan.output_level, self.options.table_bytes_target, plan.drop_deletions);
         let outcome = Outcome::new();
-        let fences = self.version.fences(&plan, &self.options.levels());
+        let fences = match plan.cuts.is_empty() {
+            true => self.version.fences(&plan, &options),
+            false => plan.cuts.clone(),
+        };
         let job = MergeJob::new(plan.sources(), request, outcome.clone()).with_fences(fences);
-        self.begin_merge(plan, job, outcome);
+        self.begin_merge(plan, job, outcome, claim);
+    }
+
+    /// As of which moment it is known that there is no merge to be done: the version changes with manifests only, and
+    /// the room with looks.
+    fn merges_as_of(&self) -> MergesAsOf {
+        MergesAsOf {
+            manifests: self.counters.manifests,
+            replacing_thousandths: self.maintenance.replacing.thousandths(),
+            reclaiming: self.is_reclaiming().then(|| self.room.looks()),
+        }
+    }
+
+    /// Whether the last look for a merge has found none, and nothing has changed since.
+    pub(in crate::store) fn finds_no_merge(&self) -> bool {
+        self.maintenance.merge.is_none() && self.maintenance.no_merge == Some(self.merges_as_of())
     }
 
     /// Hands over the one merge at a time.
@@ -51,7 +80,9 @@ impl Store {
         plan: MergePlan,
         job: MergeJob,
         outcome: Outcome<Result<MergeOutput, Error>>,
+        claim: Claim,
     ) {
+        self.maintenance.merge_claim = Some(claim);
         let versions = plan.tables().map(|table| table.meta().entries).sum();
         self.maintenance.merge = Some((plan, Underway::begin(&*self.spawn, job, versions, outcome)));
     }
@@ -61,10 +92,13 @@ impl Store {
             return;
         };
         let (plan, _) = self.maintenance.merge.take().expect("just looked");
+        self.maintenance.merge_claim = None;
+        self.room.look_soon();
         match done {
             Ok(output) => {
                 let read = plan.tables().map(|table| table.len()).sum();
                 self.counters.count_merge(read, &output.stats);
+                self.maintenance.compaction.note_deletions_left_out(output.stats.deletions_dropped);
                 // A merge of level 0 alone sees nothing of what is older.
                 if plan.output_level > RUNS_MAX {
                     let upper = plan.inputs.iter().filter(|(level, _)| *level != plan.output_level);
@@ -77,6 +111,9 @@ impl Store {
                 if !output.lost.is_empty() {
                     self.note_lost(output.lost.iter().cloned());
                     self.lost = self.lost.with(output.lost);
+                }
+                if plan.is_rewrite() {
+                    self.note_looked_through(&output.tables);
                 }
                 let edit = Edit {
                     added: in_level(plan.output_level, output.tables),
@@ -94,13 +131,17 @@ impl Store {
             Err(error) => {
                 // A table that was to be cut is found again.
                 self.maintenance.cut_look = CutLook::default();
-                self.on_failure(error);
+                match error {
+                    // Nothing waits for a merge that cannot be.
+                    Error::Exhausted(_) => self.room.note_shortage(self.turned_at),
+                    other => self.on_failure(other),
+                }
             }
         }
     }
 
-    /// Takes the ranges of keys in which merges and the scrub have found versions lost since the last call, for whoever can get them
-    /// elsewhere.
+    /// Takes the ranges of keys in which merges and the scrub have found versions lost since the last call, for whoever
+    /// can get them elsewhere.
     pub fn take_lost(&mut self) -> Arc<LostRanges> {
         std::mem::take(&mut self.maintenance.found_lost)
     }
@@ -128,12 +169,21 @@ impl Store {
     }
 }
 
+/// When it was found that no merge is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MergesAsOf {
+    manifests: u64,
+    replacing_thousandths: u64,
+    /// The looks at the disk, while room is made.
+    reclaiming: Option<u64>,
+}
+
 /// Of what is looked up in filters, so much at most is said to be there and is not: three tables of one in sixty.
 const WRONG_PERCENT: u64 = 5;
 
-/// How many of the versions that come in replace others whose values are in the journal, in thousandths: means of flushes,
-/// which see what a memtable had twice and look a sample of the others up, and of merges into leveled levels. All
-/// forget; a load of new keys has none.
+/// How many of the versions that come in replace others whose values are in the journal, in thousandths: means of
+/// flushes, which see what a memtable had twice and look a sample of the others up, and of merges into leveled levels.
+/// All forget; a load of new keys has none.
 #[derive(Default)]
 pub(in crate::store) struct Replacing {
     in_memtables: u64,
@@ -160,7 +210,8 @@ impl Replacing {
     }
 }
 
-/// A mean in which the last one counts a half: a flush looks at thousands, so it is the load that changes, not the sample.
+/// A mean in which the last one counts a half: a flush looks at thousands, so it is the load that changes, not the
+/// sample.
 fn mean(before: u64, versions: u64, replaced: u64) -> u64 {
     let now = replaced.saturating_mul(1000) / versions.max(1);
     before.midpoint(now.min(1000))

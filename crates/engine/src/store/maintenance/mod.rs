@@ -4,7 +4,8 @@
 //! * `memtable.rs`: so is the next memtable.
 //! * `sync.rs`: what was written without a sync is synced where nobody waits for it.
 //! * `flush.rs`: a frozen memtable is flushed to a table of level 0. `merge.rs`: levels over their size are merged.
-//! * `backlog.rs`: how much of that is still to be done, by which writes are paced; `compaction.rs` has its own part of it.
+//! * `backlog.rs`: how much of that is still to be done, by which writes are paced; `compaction.rs` has its own part of
+//!   it.
 //! * `cut.rs`: tables let go of what was dropped with its range or has ended.
 //! * `manifest.rs`: a flush or merge that is done is an edit; an edit becomes the new version once the manifest
 //!   that says so is durable. The lease of dot counters.
@@ -14,9 +15,9 @@
 //! * `backup.rs`: the segment under way is ended, so that whole files make up a backup.
 //! * `obsolete.rs`: files of tables and segments that nobody reads any more are removed.
 //!
-//! A job that fails because of the disk fences the store: what it has is still read, and nothing is lost. One for which there
-//! was no room is tried again (`room.rs`). One that meets damage leaves it where it is; a compaction that fails is tried
-//! again.
+//! A job that fails because of the disk fences the store: what it has is still read, and nothing is lost. One for which
+//! there was no room is tried again (`room.rs`). One that meets damage leaves it where it is; a compaction that fails
+//! is tried again.
 
 mod backlog;
 mod backup;
@@ -44,6 +45,7 @@ use crate::journal::writer::ReadySegment;
 use crate::lost::LostRanges;
 use crate::manifest::{MergeCursors, MergePlan};
 use crate::memtable::Memtable;
+use crate::store::disk_room::Claim;
 use crate::table::{Table, TableId};
 use backlog::Underway;
 use base::Monotonic;
@@ -65,10 +67,11 @@ pub(super) struct Maintenance {
     memtable: Option<Outcome<Memtable>>,
     flush: Option<Underway>,
     merge: Option<(MergePlan, Underway)>,
-    merge_cursors: MergeCursors,
-    /// As of which version no level was found too large: how many manifests had been written, since it changes with them only,
-    /// and how much of what comes in replaces something.
-    no_merge: Option<(u64, u64)>,
+    pub(super) merge_cursors: MergeCursors,
+    /// The room that the merge under way may take.
+    merge_claim: Option<Claim>,
+    /// As of when no level was found too large, and nothing that makes room.
+    no_merge: Option<merge::MergesAsOf>,
     replacing: merge::Replacing,
     /// What merges and the scrub have found lost, for [`Store::take_lost`].
     found_lost: Arc<LostRanges>,
@@ -93,6 +96,13 @@ impl Maintenance {
     }
 }
 
+impl Maintenance {
+    /// Whether files of tables or segments wait for whoever still reads them.
+    pub(super) fn holds_files(&self) -> bool {
+        !self.obsolete.is_empty() || !self.compaction.obsolete.is_empty()
+    }
+}
+
 impl Store {
     pub(super) fn maintain(&mut self, now: Monotonic, events: &mut Vec<Event>) {
         self.take_segment();
@@ -110,6 +120,7 @@ impl Store {
         if self.writer.fenced().is_none() && !self.waits_for_room() {
             self.want_segment();
             self.want_memtable();
+            self.step_reclaim(now);
             self.want_flush();
             self.want_merge();
             self.want_compaction(now);

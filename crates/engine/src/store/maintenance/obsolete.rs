@@ -5,12 +5,13 @@ use super::compaction::RETRY_AFTER;
 use crate::entry::Jsn;
 use crate::journal::segment::{self, SegmentId};
 use crate::store::open::JOURNAL_DIR;
+use crate::store::room::LOOK_EVERY;
 use crate::store::{Segment, Store};
 use crate::table::Table;
 use base::disk::{self, DiskErrorKind, DiskOp};
 use base::spawn::Outcome;
 use base::{Disk, DiskError, Job, Monotonic, Progress};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ impl Store {
         });
         if !unused.is_empty() {
             self.spawn.spawn(Box::new(RemoveTables(unused)));
+            self.room.look_soon();
         }
     }
 
@@ -48,6 +50,7 @@ impl Store {
             compaction.waste = Some((kept, now));
             compaction.removal_retry_at = (done < asked.len()).then(|| now + RETRY_AFTER);
             compaction.note_removed(&asked[..done], self.segments.as_slice());
+            self.room.look_soon();
             if done > 0 {
                 compaction.obsolete_since = (!compaction.obsolete.is_empty()).then_some(now);
             }
@@ -67,6 +70,7 @@ impl Store {
                 segments: unused,
                 now_ms: self.now_ms(),
                 retention: self.options.waste_retention,
+                wanted: if self.is_nearly_low() { self.comfortable() } else { 0 },
                 outcome: outcome.clone(),
             };
             self.spawn.spawn(Box::new(job));
@@ -75,7 +79,7 @@ impl Store {
     }
 
     /// Whether files of segments are being removed, or are about to be.
-    pub(super) fn is_removing(&self) -> bool {
+    pub(in crate::store) fn is_removing(&self) -> bool {
         let compaction = &self.maintenance.compaction;
         let is_unused = |segment: &Arc<Segment>| Arc::strong_count(segment) == 1;
         self.maintenance.removing.is_some()
@@ -86,7 +90,10 @@ impl Store {
     fn is_waste_due(&self, now: Monotonic) -> bool {
         match self.maintenance.compaction.waste {
             None => self.options.waste_retention > Duration::ZERO,
-            Some((kept, looked_at)) => kept > 0 && now.since(looked_at) >= WASTE_LOOK,
+            Some((kept, looked_at)) => {
+                let pause = if self.is_nearly_low() { LOOK_EVERY } else { WASTE_LOOK };
+                kept > 0 && now.since(looked_at) >= pause
+            }
         }
     }
 }
@@ -104,18 +111,20 @@ pub(super) struct Removed {
     kept: usize,
 }
 
-/// Removes the files of segments, or puts them aside, each name durably before the next goes. Where one does not go, it and
-/// the rest are tried again later, or at the next start, and what they cover is kept as long as they are there. Then it removes what
-/// has been aside for long enough.
+/// Removes the files of segments, or puts them aside, each name durably before the next goes. Where one does not go, it
+/// and the rest are tried again later, or at the next start, and what they cover is kept as long as they are there.
+/// Then it removes what has been aside for long enough.
 ///
-/// A file that is aside has the time when it was put there before its name, in milliseconds since 1970 and 16 hexadecimal
-/// digits. Nothing reads it: it is for people, who may open it as a segment.
+/// A file that is aside has the time when it was put there before its name, in milliseconds since 1970 and 16
+/// hexadecimal digits. Nothing reads it: it is for people, who may open it as a segment.
 struct RemoveSegments {
     folder: PathBuf,
     waste: PathBuf,
     segments: Vec<Arc<Segment>>,
     now_ms: u64,
     retention: Duration,
+    /// What is aside goes before its time, the oldest first, until so many bytes are free.
+    wanted: u64,
     outcome: Outcome<Removed>,
 }
 
@@ -123,12 +132,13 @@ impl RemoveSegments {
     fn remove(&self, disk: &mut dyn Disk, segment: &Segment) -> Result<(), DiskError> {
         let name = segment::file_name(segment.id);
         let path = self.folder.join(&name);
-        let gone = if self.retention > Duration::ZERO {
-            disk::run(disk, DiskOp::CreateDir { path: self.waste.clone() })?;
-            let to = self.waste.join(format!("{:016x}-{name}", self.now_ms));
-            disk::run(disk, DiskOp::Rename { from: path, to })
-        } else {
-            disk::run(disk, DiskOp::Remove { path })
+        let gone = match self.put_aside(disk, &name, &path) {
+            None => disk::run(disk, DiskOp::Remove { path }).map(drop),
+            // Without room for its name it cannot be kept.
+            Some(Err(error)) if error.kind == DiskErrorKind::NoSpace => {
+                disk::run(disk, DiskOp::Remove { path }).map(drop)
+            }
+            Some(renamed) => renamed,
         };
         match gone {
             Err(error) if error.kind != DiskErrorKind::NotFound => return Err(error),
@@ -140,10 +150,28 @@ impl RemoveSegments {
         Ok(())
     }
 
-    /// Removes what has been aside for long enough; tells how much is left. What cannot be removed is tried again.
+    /// Renames a segment into the folder where it is kept for a while, if that is wanted.
+    fn put_aside(&self, disk: &mut dyn Disk, name: &str, path: &Path) -> Option<Result<(), DiskError>> {
+        if self.retention == Duration::ZERO {
+            return None;
+        }
+        if let Err(error) = disk::run(disk, DiskOp::CreateDir { path: self.waste.clone() }) {
+            return Some(Err(error));
+        }
+        let to = self.waste.join(format!("{:016x}-{name}", self.now_ms));
+        Some(disk::run(disk, DiskOp::Rename { from: path.to_path_buf(), to }).map(drop))
+    }
+
+    fn is_room_wanted(&self, disk: &mut dyn Disk) -> bool {
+        self.wanted > 0 && disk::space(disk, &self.folder).is_ok_and(|free| free < self.wanted)
+    }
+
+    /// Removes what has been aside for long enough, or is in the way; tells how much is left. What cannot be removed is
+    /// tried again.
     fn purge(&self, disk: &mut dyn Disk) -> usize {
         // No folder is no waste.
-        let Ok(names) = disk::list(disk, &self.waste) else { return 0 };
+        let Ok(mut names) = disk::list(disk, &self.waste) else { return 0 };
+        names.sort_unstable();
         let retention_ms = u64::try_from(self.retention.as_millis()).unwrap_or(u64::MAX);
         let is_over = |name: &str| {
             let aside_ms = name.split_once('-').and_then(|(at, _)| u64::from_str_radix(at, 16).ok());
@@ -151,8 +179,9 @@ impl RemoveSegments {
         };
         let mut kept = 0;
         for name in names {
-            let gone =
-                is_over(&name) && disk::run(disk, DiskOp::Remove { path: self.waste.join(&name) }).is_ok();
+            let path = self.waste.join(&name);
+            let goes = is_over(&name) || self.is_room_wanted(disk);
+            let gone = goes && disk::run(disk, DiskOp::Remove { path }).is_ok();
             kept += usize::from(!gone);
         }
         kept

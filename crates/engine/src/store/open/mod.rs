@@ -23,7 +23,8 @@ mod replay;
 mod segments;
 
 use super::maintenance::{LEASE_COUNTERS, Maintenance, ScrubState, position};
-use super::room::Room;
+use super::reclaim::Reclaim;
+use super::room::{Room, segment_bytes, table_bytes};
 use super::segments::{Segment, Segments};
 use super::stats::GroupTimes;
 use super::write::MEMTABLES_FROZEN_MAX;
@@ -53,13 +54,14 @@ use std::sync::Arc;
 pub(super) const JOURNAL_DIR: &str = segment::FOLDER;
 /// The folder of tables in a store's folder.
 pub(crate) const TABLES_DIR: &str = "tables";
-/// The file that says that the journal has every value that tables have. Compaction removes it before it first lets go of
-/// the record of an inline value.
+/// The file that says that the journal has every value that tables have. Compaction removes it before it first lets go
+/// of the record of an inline value.
 pub(crate) const WHOLE_FILE: &str = "JOURNAL-IS-WHOLE";
 /// The file that is locked while a store is open.
 pub(crate) const LOCK_FILE: &str = "LOCK";
 
-/// Where not one of a ledger's tables is left, the folder is more likely to be the wrong one than the disk to be so bad.
+/// Where not one of a ledger's tables is left, the folder is more likely to be the wrong one than the disk to be so
+/// bad.
 const LEDGER_LOST: &str = "none of the ledger's tables can be read; it can be made again from the journal";
 
 /// What a store runs on.
@@ -95,7 +97,7 @@ pub struct OpenReport {
 
 impl Store {
     /// Opens the store in `dir`, or makes one. Blocks until it can serve.
-    pub fn open(dir: &Path, options: Options, platform: Platform) -> Result<(Store, OpenReport), Error> {
+    pub fn open(dir: &Path, mut options: Options, platform: Platform) -> Result<(Store, OpenReport), Error> {
         if options.compression.is_some_and(|codec| !codec.is_built()) {
             return Err(Error::Refused("compression with zstd, which this build leaves out"));
         }
@@ -150,6 +152,12 @@ impl Store {
         accounts.begin(id);
         let next_counter = first_counter(&state);
         let maintenance = Maintenance::new(id.0 + 1, next_table);
+        // A disk that cannot tell is taken for one with room.
+        let free = disk::space(&mut *startup, dir).ok();
+        let tables: u64 = version.tables().map(|(_, table)| table.len()).sum();
+        let own = accounts.total().bytes() + tables;
+        options.segment_bytes_target = segment_bytes(&options, free, own);
+        options.table_bytes_target = table_bytes(&options, free, own);
         let mut writer = Writer::new(
             JOURNAL_TOKEN,
             options.durability,
@@ -160,8 +168,7 @@ impl Store {
         );
         writer.bound(options.journal_queue_bytes_max, options.journal_budget.clone());
         let compressor = Compressor::new(&options);
-        // A disk that cannot tell is taken for one with room.
-        let room = Room::new(disk::space(&mut *startup, dir).ok(), clock.now());
+        let room = Room::new(free, own, &options, clock.now());
         let mut store = Store {
             dir: dir.to_path_buf(),
             cache: BlockCache::new(options.block_cache_bytes),
@@ -197,6 +204,7 @@ impl Store {
             counters: StoreCounters::default(),
             group_times: GroupTimes::default(),
             room,
+            reclaim: Reclaim::default(),
             read_times: Times::default(),
             completions: Vec::new(),
             scratch_prefix: Vec::new(),
@@ -217,7 +225,8 @@ impl Store {
         state.dot_lease_end = next_counter + LEASE_COUNTERS;
         (state.replay_position, state.replay_jsn) = (position(replay_from.0), replay_from.1);
         store.describe(&mut state, &Arc::clone(&store.version), &Arc::clone(&store.segments));
-        manifest::write(&mut *startup, dir, &state)?;
+        let manifest_bytes = manifest::write(&mut *startup, dir, &state)?;
+        store.room.note_manifest(manifest_bytes);
         store.manifest = state;
         Ok((store, report))
     }
