@@ -4,6 +4,7 @@
 //! for a body, and is told 408 when it fails; between two requests it may be idle as long as any other.
 
 use crate::backup::Backups;
+use crate::compact::Compactions;
 use crate::connections::{Connections, Held, Patience, Read};
 use crate::input::Input;
 use crate::local::Local;
@@ -42,6 +43,8 @@ pub struct Wide {
     pub membership: membership::Handle,
     /// Backups of the node.
     pub backups: Arc<Backups>,
+    /// The compaction of its stores.
+    pub compactions: Arc<Compactions>,
     /// Its hash trees.
     pub trees: Arc<NodeTrees>,
     /// Its purges.
@@ -210,6 +213,7 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
     let answered = match &question {
         Question::Cluster(page, body) => Some(wide.membership.ask(*page, body.clone()).await),
         Question::Backup(page, body) => Some(wide.backups.ask(*page, body)),
+        Question::Compact(page) => Some(wide.compactions.ask(*page).await),
         Question::Trees(page, body) => Some(wide.trees.ask(*page, body).await),
         _ => None,
     };
@@ -223,6 +227,7 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         Question::Metrics => stats.metrics(),
         Question::Cluster(..)
         | Question::Backup(..)
+        | Question::Compact(_)
         | Question::Trees(..)
         | Question::Purge(_)
         | Question::Ready => unreachable!("answered above"),
@@ -232,6 +237,7 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         Question::Metrics => "text/plain; version=0.0.4",
         Question::Cluster(..)
         | Question::Backup(..)
+        | Question::Compact(_)
         | Question::Trees(..)
         | Question::Purge(_)
         | Question::Ready => unreachable!("answered above"),

@@ -16,6 +16,7 @@
 //! * `stats.rs`: what `/stats` says. `metrics.rs`: the same for Prometheus. * `config.rs`: what it is told.
 
 pub mod backup;
+mod compact;
 pub mod config;
 mod connections;
 mod connects;

@@ -3,6 +3,7 @@
 //! A request whose answer is ready at once goes from the socket through the shard and back within one call
 //! ([`Local::ask`]): no queue, no wake-up. Any other is filed under its id until the loop brings the answer.
 
+use crate::compact;
 use crate::mailbox::{MESSAGES_MAX, Mail, Mailboxes};
 use crate::membership;
 use crate::peer::{LINKS_MAX, Links, PeerFigures};
@@ -166,6 +167,7 @@ impl Local {
             | Mail::Budget(_)
                 if self.closing.get() => {}
             Mail::Backup(asked) => shard.begin_backup(asked),
+            Mail::Compact(page, tell) => drop(tell.send(compact::put_to(page, shard))),
             // Whoever asked may have given up.
             Mail::Trees(ask, tell) => drop(tell.send(ask.put_to(shard))),
             Mail::Topology(topology) => shard.topology(Topology::clone(&topology)),

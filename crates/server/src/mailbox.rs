@@ -5,9 +5,11 @@
 //! every hop belongs to one; and for messages of other nodes by [`MESSAGES_MAX`], beyond which their connections are
 //! not read.
 
+use crate::compact::CompactTold;
 use crate::trees::{TreesAsk, TreesTold};
 use base::spawn::Outcome;
 use engine::backup::StoreFiles;
+use node::http::CompactPage;
 use node::{Budget, Hop, PeerMessage, ShardId, Topology};
 use ring::NodeId;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,6 +57,8 @@ pub enum Mail {
     Budget(Budget),
     /// Which files make up the receiver's store.
     Backup(Outcome<Result<StoreFiles, engine::Error>>),
+    /// A request about the compaction of the receiver's store, and the place for its answer.
+    Compact(CompactPage, oneshot::Sender<CompactTold>),
     /// Something about the receiver's hash trees, and whom to tell how it stands with them then.
     Trees(TreesAsk, oneshot::Sender<TreesTold>),
     /// A link that the receiver uses has come up or gone down.

@@ -6,6 +6,7 @@
 //!    way, close connections, stop the stores cleanly.
 
 use crate::backup::Backups;
+use crate::compact::Compactions;
 use crate::config::{Cluster, Config, SETTINGS};
 use crate::error::Error;
 use crate::http;
@@ -413,6 +414,7 @@ fn common(
         (layout.shards, options.reserve_bytes.saturating_mul(layout.shards.into())),
         Arc::clone(&mailboxes),
     );
+    let compactions = Compactions::new(layout.shards, Arc::clone(&mailboxes));
     let trees = NodeTrees::new(layout.shards, Arc::clone(&mailboxes), config.rebuilding.check);
     let identity = Identity { node: config.name.clone(), version: RIAK_VERSION.to_owned() };
     Ok(Common {
@@ -434,6 +436,7 @@ fn common(
         anti_entropy: config.anti_entropy,
         rebuilding: config.rebuilding,
         trees: Arc::new(trees),
+        compactions: Arc::new(compactions),
         mailboxes,
         membership,
         backups: Arc::new(backups),

@@ -1,6 +1,7 @@
 //! A shard's thread: its runtime, its listener, its loop, its connections.
 
 use crate::backup::Backups;
+use crate::compact::Compactions;
 use crate::config::DeleteMode;
 use crate::connections::Connections;
 use crate::connects::Connects;
@@ -109,6 +110,8 @@ pub struct Common {
     pub backups: Arc<Backups>,
     /// Its hash trees.
     pub trees: Arc<NodeTrees>,
+    /// The compaction of its stores.
+    pub compactions: Arc<Compactions>,
     /// Its purges.
     pub purges: Arc<Purges>,
     /// The names that its HTTP is asked by.
@@ -473,6 +476,7 @@ fn welcome(
                 membership: common.membership.clone(),
                 backups: Arc::clone(&common.backups),
                 trees: Arc::clone(&common.trees),
+                compactions: Arc::clone(&common.compactions),
                 purges: Arc::clone(&common.purges),
                 hosts: Arc::clone(&common.hosts),
             };

@@ -1,10 +1,20 @@
 //! `annulet admin`: what operators do to a cluster.
 //!
-//! * `aae.rs`: its hash trees. * `cluster.rs`: who is a member, and what is to become of them. * `service.rs`: whether a node serves. `stat.rs`: its statistics. `table.rs`: tables for people. * `cert.rs`: certificates for its nodes. * `types.rs`: bucket types. * `purge.rs`: reaping and erasing. * `http.rs`: how a running node is asked.
+//! * `aae.rs`: hash trees of a node.
+//! * `cert.rs`: certificates of nodes.
+//! * `cluster.rs`: members of the cluster and changes of them.
+//! * `compact.rs`: compaction of a node's stores.
+//! * `http.rs`: requests to a running node.
+//! * `purge.rs`: reaping and erasing.
+//! * `service.rs`: waiting for a node.
+//! * `stat.rs`: statistics of a node.
+//! * `table.rs`: tables for people.
+//! * `types.rs`: bucket types.
 
 mod aae;
 mod cert;
 mod cluster;
+mod compact;
 pub(crate) mod http;
 mod purge;
 mod service;
@@ -52,6 +62,8 @@ enum Command {
     /// Delete the objects of a bucket.
     #[command(subcommand)]
     Erase(purge::Command),
+    /// Compact all waste of a node, whatever its schedule: deleted and overwritten data leaves the disk.
+    Compact(compact::Args),
     /// Show a node's statistics, all or some.
     Stat(stat::Args),
     /// Show how it stands with the hash trees of each partition of a node: when they were made and compared, what differed.
@@ -76,6 +88,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Command::TransferLimit(limit) => cluster::limit(limit),
         Command::Reap(command) => purge::run("reap", command),
         Command::Erase(command) => purge::run("erase", command),
+        Command::Compact(args) => compact::run(args),
         Command::Stat(args) => stat::show(args),
         Command::AaeStatus(shown) => aae::status(shown),
         Command::AaeRepair(args) => aae::repair(args),

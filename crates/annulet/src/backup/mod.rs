@@ -50,7 +50,7 @@ impl From<Error> for Failure {
 }
 
 /// Bytes, for people.
-fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut number, mut unit) = (bytes as f64, 0);
     while number >= 1024.0 && unit + 1 < UNITS.len() {

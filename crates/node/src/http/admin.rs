@@ -38,6 +38,8 @@ pub(super) enum Page {
     StopBackup,
     /// The node's hash trees.
     Trees(TreesPage),
+    /// The compaction of the node's stores.
+    Compact,
     /// The node's last purge.
     Purge,
     /// The end of the one that is under way.
@@ -53,6 +55,15 @@ pub enum TreesPage {
     Compare,
     /// They are made anew from what is stored.
     Rebuild,
+}
+
+/// A request about the compaction of a node's stores by its shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactPage {
+    /// The state of the last one.
+    Show,
+    /// The begin of one.
+    Begin,
 }
 
 /// What is asked about a node's purges, which the shell makes.
@@ -151,7 +162,7 @@ pub(super) fn allowed(page: &Page) -> &'static [Method] {
         Page::Cluster(ClusterPage::Show | ClusterPage::Plan | ClusterPage::Transfers) => {
             &[Method::Get, Method::Head]
         }
-        Page::Backup | Page::Purge => &[Method::Get, Method::Head, Method::Post],
+        Page::Backup | Page::Compact | Page::Purge => &[Method::Get, Method::Head, Method::Post],
         Page::Cluster(ClusterPage::Recover) => &[Method::Get, Method::Head, Method::Post],
         Page::Activate(_) | Page::Cluster(_) | Page::Trees(_) | Page::StopBackup | Page::StopPurge => {
             &[Method::Post]
@@ -191,7 +202,9 @@ pub(super) fn request(page: &Page, method: Method, body: &[u8]) -> Result<Option
             (Request::ChangeType(name.clone(), TypeChange::Activate), None, Change::Activate)
         }
         (Page::Status | Page::OpenApi | Page::Cluster(_) | Page::Trees(_), _)
-        | (Page::Backup | Page::StopBackup | Page::Purge | Page::StopPurge, _) => return Ok(None),
+        | (Page::Backup | Page::StopBackup | Page::Compact | Page::Purge | Page::StopPurge, _) => {
+            return Ok(None);
+        }
     };
     Ok(Some((request, Asked { only, change })))
 }
@@ -394,6 +407,7 @@ mod tests {
             Page::Cluster(ClusterPage::Recover),
             Page::Backup,
             Page::StopBackup,
+            Page::Compact,
             Page::Purge,
             Page::StopPurge,
         ] {

@@ -52,7 +52,7 @@ mod unbuilt;
 #[cfg(test)]
 mod unbuilt_tests;
 
-pub use admin::{BackupPage, ClusterPage, PurgePage, TreesPage};
+pub use admin::{BackupPage, ClusterPage, CompactPage, PurgePage, TreesPage};
 pub use hosts::{HostName, HostNames};
 pub use names::put_name;
 pub use session::{Incoming, Question, Session};

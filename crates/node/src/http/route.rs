@@ -127,6 +127,7 @@ fn admin(mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused
             Some(word) if word == "rebuild" => Page::Trees(TreesPage::Rebuild),
             Some(_) => return Ok(None),
         },
+        b"compact" => Page::Compact,
         b"purge" => match rest.next() {
             None => Page::Purge,
             Some(word) if word == "stop" => Page::StopPurge,
@@ -294,6 +295,7 @@ mod tests {
             ("/admin/aae", Page::Trees(TreesPage::Show)),
             ("/admin/aae/repair", Page::Trees(TreesPage::Compare)),
             ("/admin/aae/rebuild", Page::Trees(TreesPage::Rebuild)),
+            ("/admin/compact", Page::Compact),
             ("/admin/bucket-types", Page::Types),
             ("/admin/bucket-types/a%20b", Page::Type("a b".into())),
             ("/admin/bucket-types/t/activate", Page::Activate("t".into())),

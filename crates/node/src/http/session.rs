@@ -19,7 +19,7 @@ use kv::{Error, Response};
 use protocol::http::target::{self, Query};
 use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused, Waits, date};
 
-use super::admin::{self, BackupPage, ClusterPage, Page, PurgePage, TreesPage};
+use super::admin::{self, BackupPage, ClusterPage, CompactPage, Page, PurgePage, TreesPage};
 use super::fault::Fault;
 use super::fold;
 use super::guard::Guard;
@@ -66,6 +66,8 @@ pub enum Question {
     Backup(BackupPage, Bytes),
     /// How does it stand with the node's hash trees, or may something be done with them? With the request's body.
     Trees(TreesPage, Bytes),
+    /// The state of the compaction of the node's stores, or its begin.
+    Compact(CompactPage),
     /// How is the node's purge, or may one be begun?
     Purge(PurgePage),
 }
@@ -388,6 +390,10 @@ impl Session {
                 Incoming::Question(Question::Backup(page, Bytes::copy_from_slice(body)))
             }
             Page::Trees(page) => Incoming::Question(Question::Trees(*page, Bytes::copy_from_slice(body))),
+            Page::Compact if method == Method::Post => {
+                Incoming::Question(Question::Compact(CompactPage::Begin))
+            }
+            Page::Compact => Incoming::Question(Question::Compact(CompactPage::Show)),
             Page::Purge => Incoming::Question(Question::Purge(admin::purge_page(method, body)?)),
             Page::StopPurge => Incoming::Question(Question::Purge(PurgePage::Stop)),
             _ => {

@@ -538,6 +538,20 @@ impl Shard {
         }
     }
 
+    /// Begins a compaction of all waste of the store ([`engine::Store::reclaim`]).
+    ///
+    /// # Errors
+    /// If the store takes no writes any more, or is of another backend.
+    pub fn reclaim(&mut self) -> Result<(), engine::Error> {
+        self.is_used();
+        self.store.reclaim()
+    }
+
+    /// The state of the last compaction.
+    pub fn reclaimed(&self) -> engine::store::Reclaimed {
+        self.store.reclaimed()
+    }
+
     /// Ends the clean stop: nothing may be requested any more; turns go on until [`Output::Closed`].
     pub fn begin_close(&mut self) {
         self.store.begin_close();

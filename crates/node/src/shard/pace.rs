@@ -147,8 +147,8 @@ impl Shard {
     /// Once in a turn: asks the store how long writes are to wait, begins those whose time has come, and refuses those
     /// that it comes too late for.
     pub(super) fn pace_writes(&mut self) {
-        // A store that takes no writes says so to each of them.
-        let refuses = self.store.refuses_writes().is_some();
+        // A store that takes no writes says so to each of them. One that takes deletions alone is nearly full: these wait for merges.
+        let refuses = self.store.refuses_deletions().is_some();
         self.pacer.pace = if refuses { Duration::ZERO } else { self.store.pace() };
         if self.pacer.held.is_empty() {
             return;

@@ -36,7 +36,7 @@ use engine::fold::{
     FoldId, FoldRequest, FoldVisitor, KeyRange, ReplacedVisitor, Replayed, ScanId, ScanRequest,
 };
 use engine::lost::LostRanges;
-use engine::store::{Event, StoreStats};
+use engine::store::{Event, Reclaimed, StoreStats};
 use engine::{Before, Damage, Durability, Error, Lookup, Seq, Want, Write};
 use entries::Entries;
 use std::sync::Arc;
@@ -44,6 +44,9 @@ use std::time::Duration;
 
 /// Why a backup is refused.
 const NO_BACKUP: Error = Error::Refused("a backup of a node whose backend is not annulet's own");
+
+/// Why a compaction is refused.
+const NO_RECLAIM: Error = Error::Refused("a compaction of a store whose backend is not annulet's own");
 
 /// A shard's store.
 #[expect(clippy::large_enum_variant, reason = "one for each shard, and most are of the first kind")]
@@ -387,6 +390,19 @@ impl Store {
             Store::Engine(store) => store.begin_backup(asked),
             Store::Adapter(_) | Store::Routed(_) => Err(NO_BACKUP),
         }
+    }
+
+    /// Begins a compaction of all waste ([`engine::Store::reclaim`]), of the engine's part if there are other backends.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] of another backend, and those of the engine.
+    pub fn reclaim(&mut self) -> Result<(), Error> {
+        self.engine_part_mut().ok_or(NO_RECLAIM)?.reclaim()
+    }
+
+    /// The state of the last compaction; an empty one of another backend.
+    pub fn reclaimed(&self) -> Reclaimed {
+        self.engine_part().map(engine::Store::reclaimed).unwrap_or_default()
     }
 
     fn engine(&mut self) -> Result<&mut engine::Store, Error> {
