@@ -36,7 +36,7 @@ use crate::update::{Update, time_of_version};
 /// A write under way.
 #[derive(Debug)]
 pub struct Put {
-    request: PutRequest,
+    request: Box<PutRequest>,
     state: State,
 }
 
@@ -54,7 +54,7 @@ enum State {
 
 impl Put {
     /// The coordinator of `request`, which has a key by now ([`PutRequest::invent_key`]).
-    pub fn new(request: PutRequest) -> Put {
+    pub fn new(request: Box<PutRequest>) -> Put {
         Put { request, state: State::New }
     }
 

@@ -109,7 +109,7 @@ fn put_by_riak(content: &pb::Content) -> Result<PutRequest, String> {
     let (bucket, key) = (Bytes::from("b"), Some(Bytes::from("k")));
     let put = pb::PutReq { bucket, key, content: content.clone(), ..pb::PutReq::default() };
     match ask_riak(codes::PUT_REQ, &put)?.1 {
-        Request::Put(put) => Ok(put),
+        Request::Put(put) => Ok(*put),
         other => panic!("{other:?}"),
     }
 }
@@ -198,7 +198,7 @@ fn put_by_http(headers: &Headers, body: &[u8]) -> Result<PutRequest, String> {
     input.extend_from_slice(body);
     let (mut session, mut out) = (http::Session::new(), Vec::new());
     match session.receive(0, &mut input, &mut out) {
-        http::Incoming::Request(Request::Put(put)) => Ok(put),
+        http::Incoming::Request(Request::Put(put)) => Ok(*put),
         _ => Err(String::from_utf8_lossy(&out).into_owned()),
     }
 }

@@ -315,7 +315,7 @@ fn a_new_write_has_seen_the_grave() {
     let mut bench = bench();
     bench.bury(&tombstone(), true);
     let put = PutRequest::new(bucket(), Some(bench.key.clone()), Metadata::default(), "new".into());
-    let mut put = Put::new(put);
+    let mut put = Put::new(Box::new(put));
     drop(bench.step(|turn| put.step(Event::Start, turn)));
     let (out, _) = bench.step(|turn| put.step(read(None), turn));
     let head = out.iter().find_map(|action| match action {

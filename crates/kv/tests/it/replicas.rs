@@ -180,7 +180,7 @@ fn run_get(bench: &mut Bench, request: GetRequest, script: &[(Event, &[&str], Ne
 }
 
 fn run_put(bench: &mut Bench, request: PutRequest, script: &[(Event, &[&str], Next)]) {
-    let mut coordinator = Put::new(request);
+    let mut coordinator = Put::new(Box::new(request));
     for (event, expected, next) in script {
         let (actions, came) = bench.step(|turn| coordinator.step(event.clone(), turn));
         assert_eq!(
@@ -426,7 +426,7 @@ fn a_fallback_is_no_primary_and_two_vnodes_of_a_node_are_one_copy() {
     let mut bench = bench();
     bench.placement.others = vec![(B, Roles { vnodes: 2, primaries: 1, hints: vec![C] })];
     let mut refused = |request: PutRequest| {
-        let mut coordinator = Put::new(request);
+        let mut coordinator = Put::new(Box::new(request));
         let (actions, next) = bench.step(|turn| coordinator.step(Event::Start, turn));
         assert_eq!(next, if shown(&actions) == ["read head"] { Wait } else { Over });
         match actions.into_iter().next() {
@@ -664,7 +664,7 @@ fn time_sent(actions: &[Action]) -> Option<u64> {
 
 /// What a write asks for once it has read this here.
 fn write_over(bench: &mut Bench, stored: Option<&Stored>) -> Vec<Action> {
-    let mut write = Put::new(put());
+    let mut write = Put::new(Box::new(put()));
     let (actions, _) = bench.step(|turn| write.step(Event::Start, turn));
     assert_eq!(shown(&actions), ["read head"], "{:?}", bench.props);
     bench.step(|turn| write.step(read(stored), turn)).0

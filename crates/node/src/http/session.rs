@@ -35,7 +35,6 @@ use super::route::{Form, Route, route};
 
 /// What a step of the connection came to.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "moved once or twice; a box would cost an allocation per put")]
 pub enum Incoming {
     /// More bytes must be read first; the input has room for some.
     Wait(Waits),

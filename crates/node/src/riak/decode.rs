@@ -111,14 +111,14 @@ fn get(message: pb::GetReq) -> GetRequest {
     }
 }
 
-fn put(message: pb::PutReq) -> Result<PutRequest, DecodeError> {
+fn put(message: pb::PutReq) -> Result<Box<PutRequest>, DecodeError> {
     let returned = match (message.return_head.unwrap_or(false), message.return_body.unwrap_or(false)) {
         (true, _) => Return::Head,
         (false, true) => Return::Body,
         (false, false) => Return::Nothing,
     };
     let (metadata, value) = content(message.content)?;
-    Ok(PutRequest {
+    Ok(Box::new(PutRequest {
         bucket: Bucket::typed(message.bucket_type, message.bucket),
         key: message.key,
         key_invented: false,
@@ -137,7 +137,7 @@ fn put(message: pb::PutReq) -> Result<PutRequest, DecodeError> {
         if_not_modified: message.if_not_modified.unwrap_or(false),
         conditions: None,
         asis: message.asis.unwrap_or(false),
-    })
+    }))
 }
 
 /// A value and what the client may say of it: vtag, times and the tombstone mark are not its to choose.

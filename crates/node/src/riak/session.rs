@@ -33,7 +33,6 @@ pub struct Identity {
 
 /// What a step of the connection came to.
 #[derive(Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "moved once or twice; a box would cost an allocation per put")]
 pub enum Incoming {
     /// More bytes must be read first; the input has room for some.
     Wait,

@@ -448,7 +448,7 @@ fn index_queries_are_answered_as_by_a_real_node() {
         let indexes = if key == "k2" { vec![entry("f_bin", "x"), entry("n_int", "42")] } else { Vec::new() };
         let metadata = object::Metadata { indexes, ..object::Metadata::default() };
         let put = kv::PutRequest::new(bucket.clone(), Some(key.into()), metadata, "v".into());
-        assert!(node.serve(Request::Put(put)).iter().all(Result::is_ok));
+        assert!(node.serve(Request::put(put)).iter().all(Result::is_ok));
     }
     let identity = Arc::new(Identity { node: "g1@127.0.0.1".into(), version: "25".into() });
     let mut session = Session::new(identity);

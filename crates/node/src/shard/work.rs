@@ -49,7 +49,7 @@ impl Coordinator {
         Coordinator::Get(kv::Get::new(request))
     }
 
-    pub(super) fn put(request: PutRequest) -> Coordinator {
+    pub(super) fn put(request: Box<PutRequest>) -> Coordinator {
         Coordinator::Put(Box::new(kv::Put::new(request)))
     }
 
@@ -76,7 +76,7 @@ impl Coordinator {
     pub(super) fn into_request(self) -> Request {
         match self {
             Coordinator::Get(get) => Request::Get(get.request().clone()),
-            Coordinator::Put(put) => Request::Put(put.request().clone()),
+            Coordinator::Put(put) => Request::put(put.request().clone()),
             Coordinator::Delete(delete) => Request::Delete(delete.request().clone()),
             _ => {
                 unreachable!("it is no client's request")

@@ -144,7 +144,7 @@ fn what_was_kept_for_another_leaves_the_tree_when_it_is_home() {
         let key = Bytes::from(format!("k{key}"));
         let put =
             kv::PutRequest::new(single.clone(), Some(key), Default::default(), Bytes::from_static(b"v"));
-        cluster.ask(0, kv::Request::Put(put)).unwrap();
+        cluster.ask(0, kv::Request::put(put)).unwrap();
     }
     let keys =
         |cluster: &Cluster| cluster.nodes.iter().flatten().map(|shard| shard.stats().tree_keys).sum::<u64>();
@@ -190,7 +190,7 @@ fn one_value_is_read_for_each_key_that_differs() {
     for name in names.iter().step_by(10) {
         let context = Some(context_of(&mut cluster, 0, name));
         let newer = kv::PutRequest { context, ..put(name, &long("w")) };
-        cluster.ask(0, kv::Request::Put(newer)).unwrap();
+        cluster.ask(0, kv::Request::put(newer)).unwrap();
     }
     cluster.pass(Duration::from_secs(1));
     cluster.stop(2);

@@ -154,7 +154,7 @@ impl Node {
     fn put_indexed(&mut self, key: &str, value: &str, terms: &[(&str, &str)]) {
         let entry = |&(field, term): &(&str, &str)| IndexEntry { field: name(field), value: name(term) };
         let metadata = Metadata { indexes: terms.iter().map(entry).collect(), ..Metadata::default() };
-        self.ask(Request::Put(PutRequest::new(bucket(), Some(name(key)), metadata, name(value)))).unwrap();
+        self.ask(Request::put(PutRequest::new(bucket(), Some(name(key)), metadata, name(value)))).unwrap();
     }
 
     /// All rows of a query, page by page.
@@ -422,7 +422,7 @@ fn each_type_is_in_a_store_of_its_own_and_what_is_over_all_sees_all() {
             let entry = IndexEntry { field: name("n_int"), value: name(&(number % 5).to_string()) };
             let metadata = Metadata { indexes: vec![entry], ..Metadata::default() };
             let key = name(&format!("{bucket_type}-{number:02}"));
-            node.ask(Request::Put(PutRequest::new(bucket, Some(key), metadata, name("v")))).unwrap();
+            node.ask(Request::put(PutRequest::new(bucket, Some(key), metadata, name("v")))).unwrap();
         }
     }
     let check = |node: &mut Node, bucket_type: &str, is_there: bool| {

@@ -35,7 +35,7 @@ impl Kind {
 
     fn put(self, key: &str, value: &str) -> Request {
         let (key, value) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value.as_bytes()));
-        Request::Put(PutRequest::new(self.bucket(), Some(key), Metadata::default(), value))
+        Request::put(PutRequest::new(self.bucket(), Some(key), Metadata::default(), value))
     }
 
     fn get(self, key: &str) -> GetRequest {
@@ -214,7 +214,7 @@ fn siblings_stay_as_they_are() {
     assert_shown(&mut cluster, Kind::Default, "k", &["first", "second"]);
     let context = context_of(&mut cluster, 2, "k");
     let resolved = PutRequest { context: Some(context), ..put("k", "both") };
-    cluster.ask(2, Request::Put(resolved)).unwrap();
+    cluster.ask(2, Request::put(resolved)).unwrap();
     assert_shown(&mut cluster, Kind::Default, "k", &["both"]);
 }
 

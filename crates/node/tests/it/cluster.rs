@@ -92,7 +92,7 @@ fn a_node_that_was_away_gets_what_it_missed() {
     cluster.pass(Duration::from_secs(2));
     let context = context_of(&mut cluster, 0, "k");
     let update = PutRequest { context: Some(context), ..put("k", &long("2")) };
-    cluster.ask(0, Request::Put(update)).unwrap();
+    cluster.ask(0, Request::put(update)).unwrap();
     cluster.put(1, "new", &long("3")).unwrap();
     cluster.start(2);
     cluster.pass(Duration::from_secs(3));
@@ -156,15 +156,15 @@ fn quorums_count_primaries_and_those_who_stand_in() {
     cluster.kill(2);
     cluster.pass(Duration::from_secs(2));
     let all = PutRequest { w: Quorum::All, ..put("k", "v") };
-    cluster.ask(0, Request::Put(all.clone())).unwrap();
+    cluster.ask(0, Request::put(all.clone())).unwrap();
     let primaries = PutRequest { pw: Quorum::All, ..all.clone() };
     let unsatisfied = |need, want, got| Err(Error::Unsatisfied { need, want, got });
-    assert_eq!(cluster.ask(0, Request::Put(primaries)), unsatisfied(Need::Pw, 3, 2));
+    assert_eq!(cluster.ask(0, Request::put(primaries)), unsatisfied(Need::Pw, 3, 2));
     let nodes = PutRequest { node_confirms: Quorum::Exactly(3), ..all.clone() };
-    assert_eq!(cluster.ask(0, Request::Put(nodes)), unsatisfied(Need::NodeConfirms, 3, 2));
+    assert_eq!(cluster.ask(0, Request::put(nodes)), unsatisfied(Need::NodeConfirms, 3, 2));
     let strict = PutRequest { sloppy_quorum: Some(false), ..all };
     let insufficient = Err(Error::InsufficientVnodes { have: 2, need: 3 });
-    assert_eq!(cluster.ask(0, Request::Put(strict)), insufficient);
+    assert_eq!(cluster.ask(0, Request::put(strict)), insufficient);
     let read = GetRequest { pr: Quorum::All, ..get("k") };
     assert_eq!(cluster.ask(1, Request::Get(read)), unsatisfied(Need::Pr, 3, 2));
     let read = GetRequest { r: Quorum::All, sloppy_quorum: Some(false), ..get("k") };
@@ -178,7 +178,7 @@ fn a_write_that_cannot_be_confirmed_ends_at_its_deadline() {
     let mut cluster = three(&data);
     (0..3).for_each(|node| cluster.cut(node));
     let request = PutRequest { timeout: Some(200), ..put("k", "v") };
-    let id = cluster.begin(0, Request::Put(request));
+    let id = cluster.begin(0, Request::put(request));
     assert_eq!(cluster.answers.remove(&id), None);
     cluster.pass(Duration::from_millis(250));
     assert_eq!(cluster.answers.remove(&id), Some(Err(Error::Timeout)));
@@ -199,7 +199,7 @@ fn writes_on_both_sides_of_a_cut_are_siblings_everywhere() {
     cluster.cut(2);
     cluster.pass(Duration::from_secs(2));
     let on = |value: &str| {
-        Request::Put(PutRequest { context: Some(context.clone()), w: Quorum::One, ..put("k", value) })
+        Request::put(PutRequest { context: Some(context.clone()), w: Quorum::One, ..put("k", value) })
     };
     cluster.ask(0, on("left")).unwrap();
     cluster.ask(2, on("right")).unwrap();
@@ -293,13 +293,13 @@ fn conditions_are_held_against_a_quorum() {
     let mut cluster = three(&data);
     cluster.put(0, "k", "1").unwrap();
     let none = PutRequest { if_none_match: true, ..put("k", "2") };
-    assert_eq!(cluster.ask(1, Request::Put(none.clone())), Err(Error::MatchFound));
+    assert_eq!(cluster.ask(1, Request::put(none.clone())), Err(Error::MatchFound));
     let fresh = PutRequest { key: Some(Bytes::from_static(b"fresh")), ..none };
-    assert!(cluster.ask(2, Request::Put(fresh)).is_ok());
+    assert!(cluster.ask(2, Request::put(fresh)).is_ok());
     let context = context_of(&mut cluster, 2, "k");
     let unmodified = PutRequest { if_not_modified: true, context: Some(context), ..put("k", "3") };
-    assert!(cluster.ask(1, Request::Put(unmodified.clone())).is_ok());
-    assert_eq!(cluster.ask(0, Request::Put(unmodified)), Err(Error::Modified));
+    assert!(cluster.ask(1, Request::put(unmodified.clone())).is_ok());
+    assert_eq!(cluster.ask(0, Request::put(unmodified)), Err(Error::Modified));
     assert_eq!(cluster.values(0, "k"), ["3"]);
 }
 
@@ -315,7 +315,7 @@ fn a_node_outside_the_list_passes_writes_on() {
                 0 => put(&key, &value),
                 _ => PutRequest { context: Some(context_of(&mut cluster, node, &key)), ..put(&key, &value) },
             };
-            cluster.ask(node, Request::Put(put)).unwrap();
+            cluster.ask(node, Request::put(put)).unwrap();
             assert_eq!(cluster.values((node + 2) % 5, &key), [value]);
         }
     }
@@ -389,7 +389,7 @@ fn a_shard_that_cannot_keep_up_refuses_what_has_waited_for_too_long() {
     let clock = Arc::clone(&cluster.clock);
     let shard = cluster.nodes[0].as_mut().unwrap();
     let ask = |shard: &mut Shard, number: u64| {
-        shard.request(RequestId(1_000_000 + number), Request::Put(put("k", "v")));
+        shard.request(RequestId(1_000_000 + number), Request::put(put("k", "v")));
     };
     let begun = |shard: &Shard| shard.stats().counters.puts - 300;
     let most = 200;
@@ -428,7 +428,7 @@ fn what_comes_while_others_have_waited_is_refused_at_once() {
     let clock = Arc::clone(&cluster.clock);
     let shard = cluster.nodes[0].as_mut().unwrap();
     let ask = |shard: &mut Shard, number: u64| {
-        shard.request(RequestId(1_000_000 + number), Request::Put(put("k", "v")));
+        shard.request(RequestId(1_000_000 + number), Request::put(put("k", "v")));
     };
     (0..200).for_each(|number| ask(shard, number));
     clock.0.fetch_add(u64::try_from(PASS_MAX.as_nanos()).unwrap(), Ordering::Relaxed);
@@ -455,7 +455,7 @@ fn what_would_wait_for_too_long_at_the_pace_of_the_last_passes_is_refused_at_onc
     let mut ask = |shard: &mut Shard, count: u64| {
         for _ in 0..count {
             number += 1;
-            shard.request(RequestId(1_000_000 + number), Request::Put(put("k", "v")));
+            shard.request(RequestId(1_000_000 + number), Request::put(put("k", "v")));
         }
     };
     // Of each pass, the first hundred are begun and ten wait, which the turn begins.
@@ -493,7 +493,7 @@ fn passes_that_take_long_leave_room_for_fewer() {
     let clock = Arc::clone(&cluster.clock);
     let shard = cluster.nodes[0].as_mut().unwrap();
     let ask = |shard: &mut Shard, number: u64| {
-        shard.request(RequestId(1_000_000 + number), Request::Put(put("k", "v")));
+        shard.request(RequestId(1_000_000 + number), Request::put(put("k", "v")));
     };
     (0..BEGUN).for_each(|number| ask(shard, number));
     clock.0.fetch_add(u64::try_from(2 * PASS_MAX.as_nanos()).unwrap(), Ordering::Relaxed);
@@ -516,7 +516,7 @@ fn few_requests_are_never_refused_however_long_they_wait() {
     let clock = Arc::clone(&cluster.clock);
     let shard = cluster.nodes[0].as_mut().unwrap();
     let ask = |shard: &mut Shard, number: u64| {
-        shard.request(RequestId(1_000_000 + number), Request::Put(put("k", "v")));
+        shard.request(RequestId(1_000_000 + number), Request::put(put("k", "v")));
     };
     ask(shard, 0);
     clock.0.fetch_add(u64::try_from(PASS_MAX.as_nanos()).unwrap(), Ordering::Relaxed);

@@ -63,7 +63,7 @@ fn all_kinds(timeout: u32) -> Vec<Request> {
     let timeout_of = Some(timeout);
     vec![
         Request::Get(kv::GetRequest { timeout: timeout_of, r: kv::Quorum::All, ..get("k") }),
-        Request::Put(PutRequest { timeout: timeout_of, ..put("k", "v") }),
+        Request::put(PutRequest { timeout: timeout_of, ..put("k", "v") }),
         Request::Delete(DeleteRequest { timeout: timeout_of, ..delete("k") }),
         keys(timeout),
         buckets(timeout, false),

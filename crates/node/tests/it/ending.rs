@@ -77,7 +77,7 @@ fn put_some(cluster: &mut Cluster, keys: usize) {
         let metadata = Metadata { indexes, ..Metadata::default() };
         let key_name = Bytes::from(format!("k{key}"));
         let put = PutRequest::new(bucket(), Some(key_name), metadata, Bytes::from_static(b"v"));
-        cluster.ask(key % 3, Request::Put(put)).unwrap();
+        cluster.ask(key % 3, Request::put(put)).unwrap();
     }
 }
 

@@ -65,16 +65,16 @@ fn nodes_have_the_entries_of_their_objects() {
         }
         match rng.below(10) {
             0 => drop(cluster.ask(node, Request::Delete(delete(&format!("k{key}"))))),
-            1..=3 => drop(cluster.ask(node, Request::Put(indexed(last_wins(), key, &mut rng))).unwrap()),
+            1..=3 => drop(cluster.ask(node, Request::put(indexed(last_wins(), key, &mut rng))).unwrap()),
             4..=6 => {
                 // One who has read: siblings go, and their entries.
                 let mut put = indexed(bucket(), key, &mut rng);
                 if !cluster.values(node, &format!("k{key}")).is_empty() {
                     put.context = Some(context_of(&mut cluster, node, &format!("k{key}")));
                 }
-                drop(cluster.ask(node, Request::Put(put)).unwrap());
+                drop(cluster.ask(node, Request::put(put)).unwrap());
             }
-            _ => drop(cluster.ask(node, Request::Put(indexed(bucket(), key, &mut rng))).unwrap()),
+            _ => drop(cluster.ask(node, Request::put(indexed(bucket(), key, &mut rng))).unwrap()),
         }
     }
     for _ in 0..20 {

@@ -164,7 +164,7 @@ fn a_write_is_confirmed_by_those_who_leave_and_come_together() {
     let all = |key: &str| {
         let mut put = put(key, "v");
         (put.pw, put.timeout) = (Quorum::All, Some(5000));
-        Request::Put(put)
+        Request::put(put)
     };
     let id = cluster.begin(0, all("k1"));
     cluster.pass(Duration::from_secs(6));
@@ -215,7 +215,7 @@ fn what_nobody_looks_for_here_is_given_up_in_the_end() {
     let mut cluster = filled(&data);
     let key = "late";
     // As a disk that was copied from another node's has it: kept there for this one.
-    let put = || Request::Put(put(key, "v"));
+    let put = || Request::put(put(key, "v"));
     assert!(matches!(cluster.ask(0, put()), Ok(Response::Put { .. })));
     let (from, to, mut message) = cluster.kept_write.clone().unwrap();
     assert!(to < 3);
@@ -325,7 +325,7 @@ fn put_single(cluster: &mut Cluster, keys: std::ops::Range<usize>) {
     for key in keys {
         let (bucket, key) = (single(), Bytes::from(format!("s{key}")));
         let put = PutRequest::new(bucket, Some(key), Metadata::default(), Bytes::from_static(b"v"));
-        let id = cluster.begin(2, Request::Put(put));
+        let id = cluster.begin(2, Request::put(put));
         cluster.pass(Duration::from_millis(100));
         assert!(matches!(cluster.answers.remove(&id), Some(Ok(Response::Put { .. }))));
     }
@@ -347,7 +347,7 @@ fn what_a_member_alone_has_is_not_dropped_when_its_part_is_given_away_behind_its
     cluster.pass(Duration::from_secs(2));
     put_single(&mut cluster, 10..20);
     let alone = PutRequest { w: Quorum::One, ..put("alone", "v") };
-    assert!(matches!(cluster.ask(2, Request::Put(alone)), Ok(Response::Put { .. })));
+    assert!(matches!(cluster.ask(2, Request::put(alone)), Ok(Response::Put { .. })));
     let is_down = |member: &ring::Member| match member.id {
         NodeId(2) => ring::Member { state: MemberState::Down, ..member.clone() },
         _ => member.clone(),

@@ -23,7 +23,7 @@ fn bucket() -> Bucket {
 
 fn put(key: &str, value: Vec<u8>) -> Request {
     let key = Bytes::copy_from_slice(key.as_bytes());
-    Request::Put(PutRequest::new(bucket(), Some(key), Metadata::default(), value.into()))
+    Request::put(PutRequest::new(bucket(), Some(key), Metadata::default(), value.into()))
 }
 
 fn answers(shard: &mut Shard) -> Vec<(RequestId, Response)> {

@@ -97,7 +97,7 @@ fn put() -> impl Strategy<Value = Request> {
     )
         .prop_map(|(object, quorums, options, returned, flags, conditions)| {
             let (bucket, key, context, metadata, value) = object;
-            Request::Put(PutRequest {
+            Request::put(PutRequest {
                 bucket,
                 key,
                 key_invented: flags.0,

@@ -36,7 +36,7 @@ fn fill(cluster: &mut Cluster, objects: impl Iterator<Item = usize>, nodes: usiz
         let put = PutRequest::new(in_bucket(), Some(name(&format!("k{at:05}"))), metadata, name("v"));
         cluster.last_request += 1;
         let id = RequestId(cluster.last_request);
-        cluster.nodes[at % nodes].as_mut().unwrap().request(id, Request::Put(put));
+        cluster.nodes[at % nodes].as_mut().unwrap().request(id, Request::put(put));
         if count % 100 == 99 {
             cluster.run();
         }

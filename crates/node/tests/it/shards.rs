@@ -103,7 +103,7 @@ impl Node {
     fn put(&mut self, shard: u16, bucket: &str, key: &str, value: &str) {
         let mut put = PutRequest::new(named(bucket), Some(bytes(key)), Metadata::default(), bytes(value));
         put.context = None;
-        self.ask_once(shard, Request::Put(put)).unwrap();
+        self.ask_once(shard, Request::put(put)).unwrap();
     }
 
     fn get(&mut self, shard: u16, bucket: &str, key: &str) -> Option<Bytes> {
@@ -214,7 +214,7 @@ fn a_request_that_waits_is_answered_by_its_deadline_and_the_write_stands() {
         node.shards[usize::from(shard)].stats().counters.hops == before
     });
     let shard = &mut node.shards[usize::from(holder.unwrap())];
-    shard.request(RequestId(1000), Request::Put(put));
+    shard.request(RequestId(1000), Request::put(put));
     let mut outputs = Vec::new();
     shard.tick();
     shard.take_outputs(&mut outputs);

@@ -155,7 +155,7 @@ fn a_write_that_could_not_be_sent_is_coordinated_by_another() {
     });
     let key = key.expect("node 0 does not hold everything");
     cluster.pass(Duration::from_millis(100));
-    let request = Request::Put(put(&key, "2"));
+    let request = Request::put(put(&key, "2"));
     cluster.cut(0);
     let asked = cluster.begin(0, request.clone());
     let (first, id) = cluster.passed_on.unwrap();

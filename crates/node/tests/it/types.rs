@@ -64,7 +64,7 @@ fn a_type_is_activated_when_all_nodes_can_be_reached() {
     assert_eq!(status(&mut cluster, 1), Some(TypeStatus::Created));
     let not_ready = Err(Error::TypeStatus(TypeStatus::Created));
     assert_eq!(change(&mut cluster, 1, TypeChange::Activate), not_ready);
-    assert_eq!(cluster.ask(0, Request::Put(put_typed("k", "v"))), Err(Error::NoType(T)));
+    assert_eq!(cluster.ask(0, Request::put(put_typed("k", "v"))), Err(Error::NoType(T)));
     cluster.start(2);
     cluster.pass(Duration::from_secs(1));
     assert_eq!(status(&mut cluster, 2), Some(TypeStatus::Ready), "it was told");
@@ -73,7 +73,7 @@ fn a_type_is_activated_when_all_nodes_can_be_reached() {
     for node in 0..3 {
         assert_eq!(status(&mut cluster, node), Some(TypeStatus::Active));
         assert_eq!(props(&mut cluster, node), Ok((2, true, false)));
-        cluster.ask(node, Request::Put(put_typed(&format!("k{node}"), "v"))).unwrap();
+        cluster.ask(node, Request::put(put_typed(&format!("k{node}"), "v"))).unwrap();
         assert_eq!(get_typed(&mut cluster, 2 - node, &format!("k{node}")), ["v"]);
     }
     let again = change(&mut cluster, 0, TypeChange::Create(Vec::new()));
@@ -109,7 +109,7 @@ fn a_node_that_has_forgotten_a_type_is_no_reason_to_say_that_there_is_none() {
     let mut passed_on = 0;
     for at in 0..20 {
         cluster.cut(0);
-        let id = cluster.begin(0, Request::Put(put_typed(&format!("k{at}"), "v")));
+        let id = cluster.begin(0, Request::put(put_typed(&format!("k{at}"), "v")));
         if let Some((to, ask)) = cluster.passed_on.take() {
             passed_on += 1;
             let result = Box::new(Err(Error::NoType(T)));
@@ -130,7 +130,7 @@ fn what_is_written_once_takes_one_round_from_any_node() {
     activated(&mut cluster, vec![Prop::WriteOnce(true)]);
     for at in 0..20 {
         let key = format!("k{at}");
-        cluster.ask(at % 5, Request::Put(put_typed(&key, &long("v")))).unwrap();
+        cluster.ask(at % 5, Request::put(put_typed(&key, &long("v")))).unwrap();
         let mut asked = cluster.asked.clone();
         asked.retain(|kind| !kind.is_empty());
         assert!((2..=3).contains(&asked.len()) && asked.iter().all(|kind| *kind == "write"), "{asked:?}");
@@ -153,7 +153,7 @@ fn writes_of_one_key_at_once_are_settled_alike_everywhere() {
             cluster.cuts.extend(cut.clone());
             let value = format!("{node}");
             let (w, dw) = (Quorum::One, Quorum::One);
-            cluster.ask(node, Request::Put(PutRequest { w, dw, ..put_typed(&key, &value) })).unwrap();
+            cluster.ask(node, Request::put(PutRequest { w, dw, ..put_typed(&key, &value) })).unwrap();
             cluster.cuts.clear();
         }
         cluster.pass(Duration::from_secs(4));
@@ -169,15 +169,15 @@ fn what_was_deleted_can_be_written_once_more() {
     let data = folder();
     let mut cluster = three(&data);
     activated(&mut cluster, vec![Prop::WriteOnce(true)]);
-    cluster.ask(0, Request::Put(put_typed("k", "first"))).unwrap();
+    cluster.ask(0, Request::put(put_typed("k", "first"))).unwrap();
     let only_new = || PutRequest { if_none_match: true, ..put_typed("k", "no") };
-    assert_eq!(cluster.ask(1, Request::Put(only_new())), Err(Error::MatchFound));
+    assert_eq!(cluster.ask(1, Request::put(only_new())), Err(Error::MatchFound));
     cluster.pass(Duration::from_secs(1));
     let (bucket, key) = typed("k");
     assert_eq!(cluster.ask(1, Request::Delete(DeleteRequest::new(bucket, key))), Ok(Response::Deleted));
     assert!(get_typed(&mut cluster, 2, "k").is_empty());
     cluster.pass(Duration::from_secs(1));
-    cluster.ask(2, Request::Put(only_new())).unwrap();
+    cluster.ask(2, Request::put(only_new())).unwrap();
     (0..3).for_each(|node| assert_eq!(get_typed(&mut cluster, node, "k"), ["no"]));
     assert!(cluster.idle());
 }
@@ -191,7 +191,7 @@ fn what_is_written_once_reaches_a_node_that_was_away() {
     let keys: Vec<String> = (0..20).map(|at| format!("k{at}")).collect();
     for (at, key) in keys.iter().enumerate() {
         let node = [0, 1, 2, 4][at % 4];
-        cluster.ask(node, Request::Put(put_typed(key, "v"))).unwrap();
+        cluster.ask(node, Request::put(put_typed(key, "v"))).unwrap();
     }
     cluster.pass(Duration::from_secs(4));
     cluster.cuts.clear();
@@ -215,14 +215,14 @@ fn a_node_that_stood_in_keeps_what_it_may_yet_have_to_bring() {
         let (bucket, key) = typed(key);
         !cluster.holds(node, GetRequest::new(bucket, key)).is_empty()
     };
-    cluster.ask(0, Request::Put(put_typed("k", "early"))).unwrap();
+    cluster.ask(0, Request::put(put_typed("k", "early"))).unwrap();
     let stands_in = (0..4).find(|&node| !held(&mut cluster, node, "k")).unwrap();
     let [away, silent] = [(stands_in + 1) % 4, (stands_in + 2) % 4];
     cluster.kill(away);
     cluster.pass(Duration::from_secs(2));
     // One primary is known to be away; another has just fallen silent, and is waited for.
     cluster.cut(silent);
-    cluster.ask(stands_in, Request::Put(put_typed("k", "later"))).unwrap();
+    cluster.ask(stands_in, Request::put(put_typed("k", "later"))).unwrap();
     // The first comes back and is brought what it has missed, before the second is given up.
     cluster.start(away);
     cluster.pass(Duration::from_millis(300));

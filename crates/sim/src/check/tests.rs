@@ -79,7 +79,7 @@ impl Node {
 
     fn put(&mut self, name: &'static [u8], number: u64, context: Option<Bytes>) -> u64 {
         let put = PutRequest::new(bucket(name), Some(key()), metadata_of(number), value_of(number));
-        self.ask(Request::Put(PutRequest { context, ..put }))
+        self.ask(Request::put(PutRequest { context, ..put }))
     }
 
     fn acknowledge(&mut self, name: &'static [u8], number: u64, context: Option<Bytes>) {

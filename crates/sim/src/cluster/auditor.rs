@@ -298,7 +298,7 @@ impl World {
         let (bucket, key) = client::names(place);
         let put = PutRequest::new(bucket, Some(key), metadata_of(number), value_of(number));
         let timeout = Some(u32::try_from(AUDIT_TIMEOUT.as_millis()).expect("seconds"));
-        self.ask(at, Asked::Load(place, number), Request::Put(PutRequest { timeout, ..put }), AUDIT_TIMEOUT)
+        self.ask(at, Asked::Load(place, number), Request::put(PutRequest { timeout, ..put }), AUDIT_TIMEOUT)
     }
 
     /// Asks a node something, past the network.

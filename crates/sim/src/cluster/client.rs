@@ -168,7 +168,7 @@ impl Client {
             if_not_modified: is_conditional && context.is_some(),
             ..put
         };
-        Request::Put(PutRequest {
+        Request::put(PutRequest {
             context,
             w,
             dw,

@@ -92,7 +92,7 @@ impl Client {
             _ => Return::Nothing,
         };
         let put = PutRequest::new(bucket, Some(key), metadata_of(number), value_of(number));
-        Request::Put(PutRequest { context, returned, timeout: Some(TIMEOUT_MS), ..put })
+        Request::put(PutRequest { context, returned, timeout: Some(TIMEOUT_MS), ..put })
     }
 
     /// Takes an answer, unless it has given up on the request. True when it is the one waited for.

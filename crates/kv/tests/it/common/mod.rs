@@ -75,7 +75,7 @@ impl Node {
 
     pub fn put(&mut self, request: PutRequest) -> Result<Response, Error> {
         let key = request.key.clone().unwrap();
-        let mut coordinator = Put::new(request);
+        let mut coordinator = Put::new(Box::new(request));
         self.drive(&key, |event, turn| coordinator.step(event, turn))
     }
 

@@ -77,7 +77,7 @@ pub(super) fn request(
         (Method::Put | Method::Post, key) => {
             let request = write::put(&place, key, head, query, body)?;
             let by_context = request.if_not_modified;
-            Ok((Request::Put(request), Asked { by_context, ..asked(Step::Put, None) }))
+            Ok((Request::put(request), Asked { by_context, ..asked(Step::Put, None) }))
         }
         _ => unreachable!("the session has looked at the method"),
     }

@@ -92,10 +92,10 @@ pub(super) fn put_request<'a>(
 /// Takes a request.
 pub(super) fn take_request(from: &mut Reader) -> Result<Request, Malformed> {
     match from.u8()? {
-        PUT => Ok(Request::Put(Field::take(from)?)),
+        PUT => Ok(Request::put(Field::take(from)?)),
         PUT_IF => {
             let conditions = Some(Box::new(Conditions::take(from)?));
-            Ok(Request::Put(PutRequest { conditions, ..PutRequest::take(from)? }))
+            Ok(Request::put(PutRequest { conditions, ..PutRequest::take(from)? }))
         }
         DELETE => Ok(Request::Delete(Field::take(from)?)),
         _ => Err(Malformed("no such request")),

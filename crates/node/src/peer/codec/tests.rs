@@ -81,7 +81,7 @@ fn put_if() -> PeerMessage {
         conditions: Some(Box::new(conditions)),
         ..PutRequest::new(Bucket::untyped(bytes("b")), None, Metadata::default(), bytes("value"))
     };
-    PeerMessage::Forward { id: ID, ttl_ms: 9, request: Box::new(Request::Put(put)) }
+    PeerMessage::Forward { id: ID, ttl_ms: 9, request: Box::new(Request::put(put)) }
 }
 
 fn put(value: Bytes) -> PeerMessage {
@@ -98,7 +98,7 @@ fn put(value: Bytes) -> PeerMessage {
         if_none_match: true,
         ..PutRequest::new(Bucket::untyped(bytes("b")), Some(bytes("k")), metadata, value)
     };
-    PeerMessage::Forward { id: ID, ttl_ms: 9, request: Box::new(Request::Put(put)) }
+    PeerMessage::Forward { id: ID, ttl_ms: 9, request: Box::new(Request::put(put)) }
 }
 
 fn sums(all: u64, sets: Option<u64>) -> Option<PropsSums> {

@@ -295,7 +295,7 @@ impl Cluster {
             self.last_request += 1;
             let id = RequestId(self.last_request);
             let node = at % 2.min(self.nodes.len());
-            self.nodes[node].as_mut().unwrap().request(id, Request::Put(put));
+            self.nodes[node].as_mut().unwrap().request(id, Request::put(put));
             if at % 100 == 99 {
                 self.run();
             }
@@ -305,7 +305,7 @@ impl Cluster {
     }
 
     pub fn put(&mut self, node: usize, key: &str, value: &str) -> Result<Response, Error> {
-        self.ask(node, Request::Put(put(key, value)))
+        self.ask(node, Request::put(put(key, value)))
     }
 
     pub fn values(&mut self, node: usize, key: &str) -> Vec<String> {

@@ -66,7 +66,7 @@ impl Cluster {
 
     fn put(&mut self, name: &'static [u8], number: u64, context: Option<Bytes>) -> u64 {
         let put = PutRequest::new(bucket(name), Some(key()), metadata_of(number), value_of(number));
-        self.ask(Request::Put(PutRequest { context, ..put }))
+        self.ask(Request::put(PutRequest { context, ..put }))
     }
 
     fn written(&mut self, name: &'static [u8], number: u64, context: Option<Bytes>) {
@@ -237,7 +237,7 @@ fn what_only_one_node_has_may_be_lost_with_it() {
     let mut cluster = cluster();
     cluster.written(SIBLINGS_BUCKET, 1001, None);
     let put = PutRequest::new(bucket(SIBLINGS_BUCKET), Some(key()), metadata_of(1002), value_of(1002));
-    let safe = cluster.ask(Request::Put(PutRequest { node_confirms: Quorum::Exactly(2), ..put }));
+    let safe = cluster.ask(Request::put(PutRequest { node_confirms: Quorum::Exactly(2), ..put }));
     cluster.sent(1, (1002, 2), true).unwrap();
     cluster.answer(safe, Ok(written())).unwrap();
     let under_way = cluster.put(SIBLINGS_BUCKET, 1003, None);
@@ -254,7 +254,7 @@ fn quorums_are_of_primaries_and_nodes() {
         let mut cluster = cluster();
         let put = PutRequest::new(bucket(SIBLINGS_BUCKET), Some(key()), metadata_of(1001), value_of(1001));
         let (pw, node_confirms) = (Quorum::Exactly(primaries), Quorum::Exactly(nodes));
-        let id = cluster.ask(Request::Put(PutRequest { pw, node_confirms, ..put }));
+        let id = cluster.ask(Request::put(PutRequest { pw, node_confirms, ..put }));
         (cluster, id)
     };
     let (mut cluster, id) = ask(2, 0);
@@ -314,7 +314,7 @@ fn a_read_of_two_primaries_shows_what_two_primaries_have() {
     let two = Quorum::Exactly(2);
     let mut cluster = cluster();
     let put = PutRequest::new(bucket(SIBLINGS_BUCKET), Some(key()), metadata_of(1001), value_of(1001));
-    let id = cluster.ask(Request::Put(PutRequest { pw: two, dw: two, ..put }));
+    let id = cluster.ask(Request::put(PutRequest { pw: two, dw: two, ..put }));
     cluster.sent(1, (1001, 5), true).unwrap();
     let get = GetRequest { pr: two, ..GetRequest::new(bucket(SIBLINGS_BUCKET), key()) };
     let early = cluster.ask(Request::Get(get.clone()));
