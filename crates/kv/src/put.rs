@@ -33,7 +33,7 @@ use crate::response::Response;
 use crate::turn::{Action, Event, Next, Stored, Turn, Want};
 use crate::update::{Update, time_of_version};
 
-/// A write under way.
+/// A write under way. Small, since it is moved at every step: what is large is in boxes.
 #[derive(Debug)]
 pub struct Put {
     request: Box<PutRequest>,
@@ -43,12 +43,12 @@ pub struct Put {
 #[derive(Debug)]
 enum State {
     New,
-    Checking(Begun, Gather),
+    Checking(Box<(Begun, Gather)>),
     /// The head here is read for its time.
     ReadingTime(Begun),
     ReadingHead(Begun),
     ReadingValues(Begun, Box<Update>),
-    Writing(Replicate),
+    Writing(Box<Replicate>),
     Done,
 }
 
@@ -77,7 +77,7 @@ impl Put {
             (State::New, Event::Start) => self.on_start(turn),
             (_, Event::Expired) => Err(Error::Timeout),
             (state, Event::Late) => Ok(state),
-            (State::Checking(begun, gather), event) => self.on_checking(begun, gather, event, turn),
+            (State::Checking(checking), event) => self.on_checking(checking, event, turn),
             // Whoever was asked before the write began has nothing to add.
             (state, Event::Answer { .. }) => Ok(state),
             // The join replaces a copy that is damaged.
@@ -135,16 +135,16 @@ impl Put {
         check_reachable(&needs, &begun.placement)?;
         let rules = NotFoundRules { ok: true, basic_quorum: false };
         let gather = Gather::start(needs, begun.placement.clone(), Want::Head, rules, turn);
-        Ok(State::Checking(begun, gather))
+        Ok(State::Checking(Box::new((begun, gather))))
     }
 
     fn on_checking(
         &mut self,
-        mut begun: Begun,
-        mut gather: Gather,
+        mut checking: Box<(Begun, Gather)>,
         event: Event,
         turn: &mut Turn<'_>,
     ) -> Result<State, Error> {
+        let (begun, gather) = &mut *checking;
         gather.remember(turn);
         if let Some((from, result)) = reply_of(event) {
             gather.on_reply(from, result);
@@ -155,9 +155,9 @@ impl Put {
                 let latest = gather.latest()?;
                 begun.newest_time = gather.see_time(latest.as_ref(), turn)?;
                 self.check_condition(begun.context.as_ref(), latest.as_ref(), turn)?;
-                self.begin(begun, turn)
+                self.begin(checking.0, turn)
             }
-            Verdict::Enough | Verdict::Wait => Ok(State::Checking(begun, gather)),
+            Verdict::Enough | Verdict::Wait => Ok(State::Checking(checking)),
             Verdict::NotFound => unreachable!("absence is a good reply here"),
             Verdict::Failed(error) => Err(error),
         }
@@ -286,6 +286,7 @@ impl Put {
         let key = self.request.key.take().filter(|_| self.request.key_invented);
         let response = Response::Put { object: returned, key };
         let Begun { needs, placement, .. } = begun;
-        Ok(State::Writing(Replicate::start(needs, placement, version.into_parts(), response, turn)))
+        let writes = Replicate::start(needs, placement, version.into_parts(), response, turn);
+        Ok(State::Writing(Box::new(writes)))
     }
 }

@@ -26,7 +26,7 @@ pub const LINGERING_MAX: usize = 4096;
 )]
 pub(super) enum Coordinator {
     Get(kv::Get),
-    Put(Box<kv::Put>),
+    Put(kv::Put),
     Delete(Box<kv::Delete>),
     /// Another node's read.
     Read(kv::replica::Read),
@@ -50,7 +50,7 @@ impl Coordinator {
     }
 
     pub(super) fn put(request: Box<PutRequest>) -> Coordinator {
-        Coordinator::Put(Box::new(kv::Put::new(request)))
+        Coordinator::Put(kv::Put::new(request))
     }
 
     pub(super) fn delete(request: DeleteRequest) -> Coordinator {
