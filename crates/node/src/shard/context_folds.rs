@@ -102,7 +102,7 @@ impl Shard {
         let mut work = Work::new(Origin::Nobody, Coordinator::Reap(Box::new(reap)), key, props, deadline);
         // It asks the members of now.
         work.epoch = Some(self.moves.epoch());
-        self.drive(None, work, Event::Start);
+        self.start_work(work);
     }
 
     /// A question is not sent: the work that asks is told in the next turn.

@@ -273,7 +273,7 @@ impl Shard {
         match made {
             Ok((true, props)) => {
                 let carry = Coordinator::Carry(kv::Carry::new(to, name));
-                self.drive(None, Work::new(Origin::Nobody, carry, key, props, deadline), Event::Start);
+                self.start_work(Work::new(Origin::Nobody, carry, key, props, deadline));
             }
             // In a bucket with another number of replicas.
             Ok((false, _)) => self.on_carried(name, &key, Ok(0)),

@@ -14,7 +14,7 @@ use super::work::{Coordinator, Work, placed};
 use super::{Origin, Shard};
 use ::object::key;
 use bytes::Bytes;
-use kv::{Event, GetRequest};
+use kv::GetRequest;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +83,7 @@ impl Shard {
         let deadline = self.config.clock.now() + HEAL_MAX;
         let mut work = Work::new(origin, Coordinator::get(request), key, props, deadline);
         work.epoch = Some(self.moves.epoch());
-        self.drive(None, work, Event::Start);
+        self.start_work(work);
         true
     }
 }

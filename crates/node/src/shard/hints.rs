@@ -23,7 +23,6 @@ use base::Monotonic;
 use bytes::Bytes;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit};
 use engine::{Error, Seq, Write};
-use kv::Event;
 use object::key;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -258,7 +257,7 @@ impl Shard {
             Some(Work::new(Origin::Nobody, deliver, key, props, deadline))
         });
         match work {
-            Some(work) => self.drive(None, work, Event::Start),
+            Some(work) => self.start_work(work),
             None => self.on_delivered(node),
         }
     }

@@ -244,7 +244,7 @@ impl Shard {
         let pass = Coordinator::Pass(kv::Pass::new(mates, version.0, version.1));
         let props = Arc::clone(&work.props);
         let pass = Work::new(Origin::Passed(id), pass, work.key.clone(), props, work.deadline);
-        self.drive(None, pass, Event::Start);
+        self.start_work(pass);
         true
     }
 

@@ -98,7 +98,7 @@ impl Shard {
         work.begun = Some(now);
         work.epoch = Some(self.moves.epoch());
         self.moves.gifts.share.note_client(now);
-        self.drive(None, work, Event::Start);
+        self.start_work(work);
     }
 
     /// The node that is to coordinate a write, if it is not this one: where this one is not to hold the key, cannot
@@ -139,28 +139,41 @@ impl Shard {
         if self.objects.lookups.len() >= LOOKUPS_BUSY { ReadForm::Heads } else { self.config.read_form }
     }
 
+    /// Begins work, and steps its coordinator until it is over or has to wait.
+    pub(super) fn start_work(&mut self, mut work: Work) {
+        let mut id = None;
+        self.drive(&mut id, &mut work, Event::Start);
+        if work.is_over() { self.end(&mut work) } else { self.park(id, Box::new(work)) }
+    }
+
+    /// The same for work that was parked.
+    fn go_on(&mut self, mut id: Option<u64>, mut work: Box<Work>, event: Event) {
+        self.drive(&mut id, &mut work, event);
+        self.end_or_park(id, work);
+    }
+
+    fn end_or_park(&mut self, id: Option<u64>, mut work: Box<Work>) {
+        if work.is_over() { self.end(&mut work) } else { self.park(id, work) }
+    }
+
     /// Steps a coordinator until it is over or has to wait.
-    pub(super) fn drive(&mut self, mut id: Option<u64>, mut work: Work, event: Event) {
+    fn drive(&mut self, id: &mut Option<u64>, work: &mut Work, event: Event) {
         work.bytes += bytes_of(&event);
         let mut next = Some(event);
         while let Some(event) = next.take() {
-            if work.unpassed.is_some()
-                && matches!(event, Event::Written(Ok(())))
-                && self.pass_on(&mut id, &mut work)
-            {
+            if work.unpassed.is_some() && matches!(event, Event::Written(Ok(()))) && self.pass_on(id, work) {
                 break;
             }
             let mut actions = std::mem::take(&mut self.objects.actions);
-            self.step(&mut work, event, &mut actions);
+            self.step(work, event, &mut actions);
             for action in actions.drain(..) {
-                if let Some(event) = self.act(&mut id, &mut work, action) {
+                if let Some(event) = self.act(id, work, action) {
                     debug_assert!(next.is_none(), "the store does one thing at a time for a coordinator");
                     next = Some(event);
                 }
             }
             self.objects.actions = actions;
         }
-        if work.is_over() { self.end(work) } else { self.park(id, work) }
     }
 
     fn step(&mut self, work: &mut Work, event: Event, out: &mut Vec<Action>) {
@@ -259,7 +272,7 @@ impl Shard {
                 let deadline = self.config.clock.now() + super::TIMEOUT_DEFAULT;
                 let merge =
                     Work::new(Origin::Nobody, merge, work.key.clone(), Arc::clone(&work.props), deadline);
-                self.drive(None, merge, Event::Start);
+                self.start_work(merge);
                 None
             }
             Action::Settle => {
@@ -438,7 +451,7 @@ impl Shard {
         }
     }
 
-    fn park(&mut self, id: Option<u64>, work: Work) {
+    fn park(&mut self, id: Option<u64>, work: Box<Work>) {
         let id = id.expect("work that waits for something has a name");
         if work.answered {
             self.objects.lingering.push_back(id);
@@ -459,11 +472,11 @@ impl Shard {
             return;
         }
         let work = self.objects.remove(id).expect("just seen");
-        self.drive(Some(id), work, event);
+        self.go_on(Some(id), work, event);
     }
 
-    fn end(&mut self, mut work: Work) {
-        self.release_key(&mut work);
+    fn end(&mut self, work: &mut Work) {
+        self.release_key(work);
         if work.folds && work.coordinator.is_clients() {
             self.propose_fold(&work.key);
         }
@@ -488,7 +501,7 @@ impl Shard {
             // It may have been answered by its deadline.
             let Some(mut next) = self.objects.remove(id) else { continue };
             match std::mem::replace(&mut next.waits, Waits::Nothing) {
-                Waits::Key(action) => self.go_on(id, next, action),
+                Waits::Key(action) => self.take_key(id, next, action),
                 waits => {
                     next.waits = waits;
                     self.objects.insert(id, next);
@@ -498,10 +511,10 @@ impl Shard {
     }
 
     // In order: the first that has to wait for the disk holds the key, and the rest queue behind it again.
-    fn go_on(&mut self, id: u64, mut work: Work, action: Action) {
+    fn take_key(&mut self, id: u64, mut work: Box<Work>, action: Action) {
         let mut name = Some(id);
         match self.act(&mut name, &mut work, action) {
-            Some(event) => self.drive(name, work, event),
+            Some(event) => self.go_on(name, work, event),
             None => self.park(name, work),
         }
     }
@@ -511,7 +524,7 @@ impl Shard {
         if let Some(mut work) = self.objects.remove(id) {
             work.waits = Waits::Nothing;
             let event = Event::Read(stored(&mut work, answer, self.config.reaping.fold_actors));
-            self.drive(Some(id), work, event);
+            self.go_on(Some(id), work, event);
         }
     }
 
@@ -519,7 +532,7 @@ impl Shard {
         let Some(mut work) = self.objects.remove(id) else { return };
         if matches!(work.waits, Waits::Written(written) if written == seq) {
             work.waits = Waits::Nothing;
-            return self.drive(Some(id), work, Event::Written(result));
+            return self.go_on(Some(id), work, Event::Written(result));
         }
         if let Some(parting) = work.parting.take() {
             let parting = match result {
@@ -528,7 +541,7 @@ impl Shard {
             };
             self.send_parting(&mut work, parting);
         }
-        if work.is_over() { self.end(work) } else { self.park(Some(id), work) }
+        self.end_or_park(Some(id), work);
     }
 
     /// Tells work whose time is up, and work whose replicas take long.
@@ -539,7 +552,10 @@ impl Shard {
             if let Some(parting) = work.parting.take() {
                 self.send_parting(&mut work, parting.failed(Error::Timeout));
             }
-            if work.next == Next::Over { self.end(work) } else { self.drive(Some(id), work, Event::Expired) }
+            match work.next {
+                Next::Over => self.end(&mut work),
+                Next::Wait => self.go_on(Some(id), work, Event::Expired),
+            }
         }
         while let Some(&(at, id)) = self.objects.late.front().filter(|(at, _)| *at <= now) {
             self.objects.late.pop_front();

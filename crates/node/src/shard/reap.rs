@@ -192,7 +192,7 @@ impl Shard {
         let mut work = Work::new(Origin::Nobody, Coordinator::Reap(Box::new(reap)), key, props, deadline);
         // It asks the members of now.
         work.epoch = Some(self.moves.epoch());
-        self.drive(None, work, kv::Event::Start);
+        self.start_work(work);
     }
 
     /// A reaping is over.

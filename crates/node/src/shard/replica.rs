@@ -236,7 +236,7 @@ impl Shard {
         let deadline = now + Duration::from_millis(ttl_ms.into());
         let mut work = Work::new(origin, coordinator, key, props, deadline);
         work.unpassed = unpassed;
-        self.drive(None, work, Event::Start);
+        self.start_work(work);
     }
 
     pub(super) fn answer(&mut self, to: NodeId, id: AskId, result: Result<Answer, Error>) {

@@ -284,7 +284,8 @@ impl Parting {
 /// All work that is parked.
 #[derive(Default)]
 pub(super) struct Objects {
-    parked: FastMap<u64, Work>,
+    /// In boxes, since it is moved in and out, and the table stays as large as it ever was.
+    parked: FastMap<u64, Box<Work>>,
     /// Bytes of values that it holds.
     bytes: usize,
     /// How much of it has been answered.
@@ -304,14 +305,14 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    pub fn insert(&mut self, id: u64, work: Work) {
+    pub fn insert(&mut self, id: u64, work: Box<Work>) {
         self.bytes += work.bytes;
         self.answered += usize::from(work.answered);
         let before = self.parked.insert(id, work);
         debug_assert!(before.is_none(), "work has one name");
     }
 
-    pub fn remove(&mut self, id: u64) -> Option<Work> {
+    pub fn remove(&mut self, id: u64) -> Option<Box<Work>> {
         let work = self.parked.remove(&id)?;
         self.bytes -= work.bytes;
         self.answered -= usize::from(work.answered);
@@ -319,7 +320,7 @@ impl Objects {
     }
 
     pub fn get(&self, id: u64) -> Option<&Work> {
-        self.parked.get(&id)
+        self.parked.get(&id).map(Box::as_ref)
     }
 
     /// The names of the work for which it holds, in the order in which they were given.
@@ -338,8 +339,8 @@ impl Objects {
     /// The keys that there is work for, reaping aside.
     pub fn keys(&self) -> BTreeSet<Bytes> {
         let remembers =
-            |work: &&Work| !matches!(work.coordinator, Coordinator::Reap(_) | Coordinator::ReapPart(_));
-        self.parked.values().filter(remembers).map(|work| work.key.clone()).collect()
+            |work: &Work| !matches!(work.coordinator, Coordinator::Reap(_) | Coordinator::ReapPart(_));
+        self.parked.values().filter(|work| remembers(work)).map(|work| work.key.clone()).collect()
     }
 
     /// Whether some of it is a client's, of this node or another.
