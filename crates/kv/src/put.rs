@@ -261,11 +261,12 @@ impl Put {
 
     /// The new sibling, later than the versions of the key in hand.
     fn take_sibling(&mut self, in_hand: u64, turn: &mut Turn<'_>) -> Result<(Metadata, Bytes), Error> {
-        let metadata = std::mem::take(&mut self.request.metadata);
         let last_modified = time_of_version(in_hand, turn)?;
-        let expires_ms = turn.props.expires_ms(Wall(last_modified));
-        let metadata = Metadata { last_modified, deleted: false, expires_ms, ..metadata };
-        Ok((metadata, std::mem::take(&mut self.request.value)))
+        let PutRequest { metadata, value, .. } = &mut *self.request;
+        metadata.last_modified = last_modified;
+        metadata.deleted = false;
+        metadata.expires_ms = turn.props.expires_ms(Wall(last_modified));
+        Ok((std::mem::take(metadata), std::mem::take(value)))
     }
 
     fn write(

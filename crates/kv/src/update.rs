@@ -63,7 +63,7 @@ impl Update {
     ) -> Result<Update, Error> {
         // Before the tombstone that is being reaped: the stored one may be newer.
         put.see_absent(existing.as_ref(), turn.wall.millis());
-        let put = after_reaping(put, turn)?;
+        see_reaped(&mut put, turn)?;
         let dot = (turn.next_dot)(is_primary)?;
         if existing.as_ref().is_some_and(|head| head.context().covers(dot)) {
             return Err(Error::Damaged(format!("the stored context covers the new dot {dot:?}")));
@@ -193,19 +193,21 @@ fn values_of(head: &Head, values: &Bytes, places: impl Iterator<Item = usize>) -
 /// The time of a new version of a key. `in_hand` is the newest among the versions of it that the coordinator has met;
 /// the tombstone that this node remembers counts too.
 pub(crate) fn time_of_version(in_hand: u64, turn: &mut Turn<'_>) -> Result<u64, Error> {
-    let reaped = turn.grave.tombstone().map(|tombstone| view(tombstone)).transpose()?;
-    let in_hand = in_hand.max(reaped.map_or(0, |head| head.newest_time()));
+    let in_hand = match turn.grave.tombstone() {
+        Some(tombstone) => in_hand.max(view(tombstone)?.newest_time()),
+        None => in_hand,
+    };
     turn.clock.see(in_hand, turn.wall, None);
     Ok(turn.clock.next(turn.wall, in_hand))
 }
 
-/// The write, which comes after the tombstone that this node remembers: whoever still has that need not keep it.
-fn after_reaping(mut put: object::Put, turn: &Turn<'_>) -> Result<object::Put, Error> {
+/// Takes the write to have seen the tombstone that this node remembers: whoever still has that need not keep it.
+fn see_reaped(put: &mut object::Put, turn: &Turn<'_>) -> Result<(), Error> {
     if let Some(tombstone) = turn.grave.tombstone() {
         let seen = view(tombstone)?.context().to_context();
         put.context.get_or_insert_default().join(&seen);
     }
-    Ok(put)
+    Ok(())
 }
 
 fn newest_dot(context: &Context) -> Option<Dot> {
