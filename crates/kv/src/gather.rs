@@ -101,6 +101,10 @@ impl Gather {
 
     /// What this node has promised to reap or to fold by now.
     pub fn remember(&mut self, turn: &Turn<'_>) {
+        if turn.grave.is_in_empty_yard() {
+            (self.grave, self.fold, self.is_reaped) = (None, None, false);
+            return;
+        }
         self.fold = turn.grave.fold().cloned();
         if let Some(fold) = &self.fold {
             for replica in self.replies.iter_mut() {
@@ -117,12 +121,11 @@ impl Gather {
     }
 
     /// Takes a reply, or why there will be none.
-    pub fn on_reply(&mut self, from: Option<NodeId>, result: Result<Option<Stored>, Error>) {
+    pub fn on_reply(&mut self, from: Option<NodeId>, mut result: Result<Option<Stored>, Error>) {
         let Some(replica) = self.replies.of(from) else { return };
-        let result = match &self.fold {
-            Some(fold) => result.and_then(|stored| stored.map_or(Ok(None), |it| fold.clear_reply(it))),
-            None => result,
-        };
+        if let Some(fold) = &self.fold {
+            result = result.and_then(|stored| stored.map_or(Ok(None), |it| fold.clear_reply(it)));
+        }
         match &mut replica.state {
             State::Waiting => {
                 replica.state = match result {

@@ -162,6 +162,11 @@ impl Plot<'_> {
         if self.yard.graves.is_empty() { None } else { self.yard.graves.get(self.key) }
     }
 
+    /// Whether nothing is remembered of any key.
+    pub(crate) fn is_in_empty_yard(&self) -> bool {
+        self.yard.graves.is_empty()
+    }
+
     /// The tombstone that is remembered.
     pub(crate) fn tombstone(&self) -> Option<&Bytes> {
         self.grave().filter(|grave| grave.fold.is_none()).map(|grave| &grave.tombstone)
