@@ -130,6 +130,8 @@ pub struct Writer {
     full: VecDeque<Group>,
     in_flight: Option<InFlight>,
     waiting_bytes: usize,
+    /// Of them, those of large batches that have memory of the budget.
+    reserved_bytes: usize,
     waiting_bytes_max: usize,
     budget: Option<Arc<Budget>>,
     next_jsn: Jsn,
@@ -193,6 +195,7 @@ impl Writer {
             full: VecDeque::new(),
             in_flight: None,
             waiting_bytes: 0,
+            reserved_bytes: 0,
             waiting_bytes_max: WAITING_BYTES_MAX,
             budget: None,
             next_jsn,
@@ -225,21 +228,18 @@ impl Writer {
         if let Some(refused) = &self.refused {
             return Err(refused.clone());
         }
-        let limit = self.waiting_bytes_max;
-        let is_large = self.budget.is_some() && bytes >= LARGE_BATCH_BYTES;
-        if self.waiting_bytes + bytes > limit
-            && !is_large
-            && self.waiting_bytes() + bytes > limit
-            && self.waiting_bytes() > 0
-        {
-            return Err(Error::Full { what: "the journal's queue", limit });
-        }
         let memory = match &self.budget {
-            Some(budget) if is_large => {
-                let full = Error::Full { what: "the memory for records", limit: budget.limit() };
-                Some(budget.reserve(bytes).ok_or(full)?)
+            Some(budget) if bytes >= LARGE_BATCH_BYTES => {
+                let full = || Error::Full { what: "the memory for records", limit: budget.limit() };
+                Some(budget.reserve(bytes).ok_or_else(full)?)
             }
-            _ => None,
+            _ => {
+                let (waiting, limit) = (self.waiting_bytes(), self.waiting_bytes_max);
+                if waiting + bytes > limit && waiting > 0 {
+                    return Err(Error::Full { what: "the journal's queue", limit });
+                }
+                None
+            }
         };
         if self.end + bytes as u64 > self.segment_bytes_target && self.end > SEGMENT_HEADER_BYTES as u64 {
             if self.next.is_some() {
@@ -250,7 +250,10 @@ impl Writer {
                 return Err(Error::Full { what: "the journal's segment", limit });
             }
         }
-        self.open.memory.extend(memory);
+        if let Some(memory) = memory {
+            self.reserved_bytes += memory.bytes();
+            self.open.memory.push(memory);
+        }
         Ok(())
     }
 
@@ -382,7 +385,7 @@ impl Writer {
         let result = if base::planted!(FailedSyncForgotten) { Ok(()) } else { result };
         match result {
             Ok(()) => {
-                self.waiting_bytes -= group.len;
+                self.waits_no_longer(&group);
                 if group.len > 0 {
                     self.refused = None;
                 }
@@ -403,10 +406,15 @@ impl Writer {
                 self.full.push_front(group.put_back());
             }
             Err(error) => {
-                self.waiting_bytes -= group.len;
+                self.waits_no_longer(&group);
                 self.fence(error.into());
             }
         }
+    }
+
+    fn waits_no_longer(&mut self, group: &InFlight) {
+        self.waiting_bytes -= group.len;
+        self.reserved_bytes -= group.memory.iter().map(Reservation::bytes).sum::<usize>();
     }
 
     /// Asks that everything appended so far be synced, whatever the durability.
@@ -535,10 +543,7 @@ impl Writer {
     /// Bytes that wait for the disk, of which there may be [`Writer::waiting_bytes_max`].
     /// Large batches that have memory of a budget do not count.
     pub fn waiting_bytes(&self) -> usize {
-        let groups = self.full.iter().map(|group| &group.memory).chain([&self.open.memory]);
-        let groups = groups.chain(self.in_flight.iter().map(|group| &group.memory));
-        let large: usize = groups.flatten().map(Reservation::bytes).sum();
-        self.waiting_bytes.saturating_sub(large)
+        self.waiting_bytes.saturating_sub(self.reserved_bytes)
     }
 
     /// Whether nothing waits for the disk.
