@@ -19,7 +19,7 @@ pub const ACTORS_MAX: usize = 1024;
 /// First byte of a context as clients see it.
 const CLIENT_VERSION: u8 = 1;
 /// An entry's least length: the actor, and a counter of one byte.
-const ENTRY_LEN_MIN: usize = 9;
+pub(crate) const ENTRY_LEN_MIN: usize = 9;
 const CRC_LEN: usize = 4;
 
 /// A set of writes of one key.

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use bytes::Bytes;
 
 use crate::codec::{Malformed, Reader, Result};
-use crate::context::{ContextView, read_entry};
+use crate::context::{ContextView, ENTRY_LEN_MIN, read_entry};
 use crate::dot::{Actor, Dot};
 use crate::error::Error;
 use crate::head::{
@@ -120,9 +120,15 @@ impl<'a> HeadView<'a> {
         HeadView::parse(bytes).is_ok_and(all)
     }
 
+    /// Whether the context of a head with these bytes names more than so many actors. Nearly all heads are too short for
+    /// that, and not looked at.
+    #[inline]
+    pub fn has_more_actors(bytes: &[u8], most: usize) -> bool {
+        bytes.len() / ENTRY_LEN_MIN > most && HeadView::actors_of(bytes) > most
+    }
+
     /// How many actors the context of a head with these bytes names, at the cost of a look at its first bytes. 0 of
     /// what is no head.
-    #[inline]
     pub fn actors_of(bytes: &[u8]) -> usize {
         let count = || -> Result<usize> {
             let mut reader = Reader(bytes.get(2..).unwrap_or_default());

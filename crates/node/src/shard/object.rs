@@ -370,7 +370,7 @@ impl Shard {
             self.store.write_over(&batch, before)
         };
         self.note_written(work, Some(head), &written);
-        work.folds = HeadView::actors_of(head) > self.config.reaping.fold_actors;
+        work.folds = HeadView::has_more_actors(head, self.config.reaping.fold_actors);
         if written.is_err() || matches!(work.prior, Prior::Damaged) {
             self.actors.lose(&work.key, &mut *self.config.rng);
         } else if work.stands_in {
@@ -610,7 +610,7 @@ fn stored(
         Ok(None) => Ok(None),
         Ok(Some(found)) => {
             work.rests_on = work.rests_on.max(found.seq);
-            work.folds |= HeadView::actors_of(&found.head) > fold_actors;
+            work.folds |= HeadView::has_more_actors(&found.head, fold_actors);
             Ok(Some(Stored { head: found.head, value: found.value }))
         }
         Err(error) => Err(store_error(error)),
