@@ -40,6 +40,7 @@ impl Limits {
     pub const ESTABLISHED: Limits = Limits { frame_max: FRAME_MAX };
 
     /// The smaller of both.
+    #[inline]
     #[must_use]
     pub fn within(self, frame_max: usize) -> Limits {
         Limits { frame_max: self.frame_max.min(frame_max) }

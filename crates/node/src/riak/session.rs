@@ -114,12 +114,11 @@ impl Session {
         }
         match next_frame(input, self.limits) {
             Ok(None) => Incoming::Wait,
-            Ok(Some(Frame { code, body })) => {
-                let body = match self.memory.take() {
-                    Some(memory) => memory.hold(body),
-                    None => body,
-                };
-                self.on_frame(Frame { code, body }, out)
+            Ok(Some(mut frame)) => {
+                if let Some(memory) = self.memory.take() {
+                    frame.body = memory.hold(frame.body);
+                }
+                self.on_frame(frame, out)
             }
             Err(error) => self.on_frame_error(error, out),
         }
