@@ -188,10 +188,14 @@ impl Shard {
     }
 
     /// Reads what was found, and looks for more once all of it is read.
+    #[inline]
     pub(super) fn go_on_sweeping(&mut self, now: Monotonic) {
-        if self.sweeper.is_idle() {
-            return;
+        if !self.sweeper.is_idle() {
+            self.sweep_on(now);
         }
+    }
+
+    fn sweep_on(&mut self, now: Monotonic) {
         let yields = self.moves.gifts.share.yields(now);
         let most = if yields { UNDER_WAY_BUSY_MAX } else { UNDER_WAY_MAX };
         self.sweeper.has_more = false;
