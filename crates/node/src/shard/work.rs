@@ -20,12 +20,8 @@ use std::sync::Arc;
 pub const LINGERING_MAX: usize = 4096;
 
 /// A coordinator of any kind.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a read is moved a few times; a box would cost it an allocation"
-)]
 pub(super) enum Coordinator {
-    Get(kv::Get),
+    Get(Box<kv::Get>),
     Put(kv::Put),
     Delete(Box<kv::Delete>),
     /// Another node's read.
@@ -46,7 +42,7 @@ pub(super) enum Coordinator {
 
 impl Coordinator {
     pub(super) fn get(request: GetRequest) -> Coordinator {
-        Coordinator::Get(kv::Get::new(request))
+        Coordinator::Get(Box::new(kv::Get::new(request)))
     }
 
     pub(super) fn put(request: Box<PutRequest>) -> Coordinator {
