@@ -314,10 +314,10 @@ fn seeds(target: Target) -> Vec<Vec<u8>> {
                     key: key.clone(),
                     ..GetReq::default()
                 }),
-                protocol::Request::Put(put),
+                protocol::Request::Put(Box::new(put)),
                 protocol::Request::Del(DelReq { bucket: bucket.clone(), key, ..DelReq::default() }),
-                protocol::Request::SetBucket(SetBucketReq { bucket, ..SetBucketReq::default() }),
-                protocol::Request::Index(index),
+                protocol::Request::SetBucket(Box::new(SetBucketReq { bucket, ..SetBucketReq::default() })),
+                protocol::Request::Index(Box::new(index)),
                 protocol::Request::FoldNVal(codes::FOLD_BRANCH_REQ, of_n_val),
                 protocol::Request::FoldRange(codes::FOLD_CLOCKS_RANGE_REQ, over_bucket),
             ];

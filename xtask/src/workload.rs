@@ -214,7 +214,7 @@ impl Riak {
                 let value = Bytes::copy_from_slice(&filler);
                 let content_type = Some(Bytes::from_static(b"application/octet-stream"));
                 let content = Content { value, content_type, ..Content::default() };
-                Request::Put(PutReq { bucket, key: Some(key), content, ..PutReq::default() })
+                Request::Put(Box::new(PutReq { bucket, key: Some(key), content, ..PutReq::default() }))
             }
         };
         let mut bytes = Vec::new();

@@ -99,7 +99,8 @@ impl Client {
             bucket_type: bucket_type.map(copy),
             ..PutReq::default()
         });
-        let PutResp { content, vclock, key } = self.call(&Request::Put(request), codes::PUT_RESP)?;
+        let PutResp { content, vclock, key } =
+            self.call(&Request::Put(Box::new(request)), codes::PUT_RESP)?;
         Ok(Stored { key, object: vclock.map(|vclock| Fetched { siblings: content, vclock }) })
     }
 
@@ -172,7 +173,7 @@ impl Client {
         mut on_row: impl FnMut(Option<Bytes>, Bytes),
     ) -> Result<Option<Bytes>, Error> {
         let request = options.apply(index_req(bucket_type, bucket, field, terms));
-        let mut answer: IndexResp = self.call(&Request::Index(request), codes::INDEX_RESP)?;
+        let mut answer: IndexResp = self.call(&Request::Index(Box::new(request)), codes::INDEX_RESP)?;
         let mut place = None;
         loop {
             answer.keys.into_iter().for_each(|key| on_row(None, key));
@@ -203,7 +204,7 @@ impl Client {
         props: BucketProps,
     ) -> Result<(), Error> {
         let request = SetBucketReq { bucket: copy(bucket), props, bucket_type: bucket_type.map(copy) };
-        self.call(&Request::SetBucket(request), codes::SET_BUCKET_RESP)
+        self.call(&Request::SetBucket(Box::new(request)), codes::SET_BUCKET_RESP)
     }
 
     /// Gives a bucket its type's properties again.

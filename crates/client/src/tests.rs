@@ -99,7 +99,7 @@ fn a_session() {
         return_body: Some(true),
         ..PutReq::default()
     };
-    assert_eq!(requests[4], Request::Put(put));
+    assert_eq!(requests[4], Request::Put(Box::new(put)));
     let Request::Get(head) = &requests[7] else { panic!("not a get") };
     assert_eq!(head.head, Some(true));
 }

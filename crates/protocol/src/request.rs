@@ -16,7 +16,8 @@ use crate::frame::put_message;
 use crate::messages::*;
 use crate::shape::{self, Shape};
 
-/// A client's request. Names (bucket, key, bucket type) are never empty.
+/// A client's request. Names (bucket, key, bucket type) are never empty. The largest messages are in boxes, where they
+/// are decoded: requests of all kinds are moved a few times.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// Is anyone there?
@@ -30,7 +31,7 @@ pub enum Request {
     /// Read an object.
     Get(GetReq),
     /// Write an object.
-    Put(PutReq),
+    Put(Box<PutReq>),
     /// Delete an object.
     Del(DelReq),
     /// List the buckets of a type.
@@ -38,17 +39,17 @@ pub enum Request {
     /// List the keys of a bucket.
     ListKeys(ListKeysReq),
     /// Find keys by the terms of an index.
-    Index(IndexReq),
+    Index(Box<IndexReq>),
     /// Read a bucket's properties.
     GetBucket(GetBucketReq),
     /// Change a bucket's properties.
-    SetBucket(SetBucketReq),
+    SetBucket(Box<SetBucketReq>),
     /// Give a bucket its type's properties again.
     ResetBucket(ResetBucketReq),
     /// Read a bucket type's properties.
     GetBucketType(GetBucketTypeReq),
     /// Change a bucket type's properties.
-    SetBucketType(SetBucketTypeReq),
+    SetBucketType(Box<SetBucketTypeReq>),
     /// Which vnodes hold this key?
     GetPreflist(GetPreflistReq),
     /// Go through all buckets with so many replicas, under this code.

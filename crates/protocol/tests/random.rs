@@ -95,7 +95,7 @@ fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         get,
         del,
-        put_req().prop_map(Request::Put),
+        put_req().prop_map(|put| Request::Put(Box::new(put))),
         (0..4usize, of(any::<u32>()), prop::collection::vec(any::<u32>(), 0..4)).prop_map(
             |(code, last_mod_end, id_filter)| {
                 let codes = [codes::FOLD_ROOT_REQ, codes::FOLD_BRANCH_REQ, codes::FOLD_CLOCKS_NVAL_REQ];
@@ -136,7 +136,7 @@ fn request() -> impl Strategy<Value = Request> {
         (bucket_and_type(), name(), of(bytes()), of(any::<u32>())).prop_map(
             |((bucket, bucket_type), index, key, max_results)| {
                 let range_max = key.clone();
-                Request::Index(IndexReq {
+                Request::Index(Box::new(IndexReq {
                     bucket,
                     bucket_type,
                     index,
@@ -144,7 +144,7 @@ fn request() -> impl Strategy<Value = Request> {
                     range_max,
                     max_results,
                     ..IndexReq::default()
-                })
+                }))
             }
         ),
         bucket_and_type()
@@ -152,11 +152,12 @@ fn request() -> impl Strategy<Value = Request> {
         bucket_and_type()
             .prop_map(|(bucket, bucket_type)| Request::ResetBucket(ResetBucketReq { bucket, bucket_type })),
         (bucket_and_type(), props()).prop_map(|((bucket, bucket_type), props)| {
-            Request::SetBucket(SetBucketReq { bucket, props, bucket_type })
+            Request::SetBucket(Box::new(SetBucketReq { bucket, props, bucket_type }))
         }),
         name().prop_map(|bucket_type| Request::GetBucketType(GetBucketTypeReq { bucket_type })),
-        (name(), props())
-            .prop_map(|(bucket_type, props)| Request::SetBucketType(SetBucketTypeReq { bucket_type, props })),
+        (name(), props()).prop_map(|(bucket_type, props)| Request::SetBucketType(Box::new(
+            SetBucketTypeReq { bucket_type, props }
+        ))),
         (bucket_and_type(), name()).prop_map(|((bucket, bucket_type), key)| {
             Request::GetPreflist(GetPreflistReq { bucket, key, bucket_type })
         }),
@@ -286,7 +287,7 @@ fn settles(code: u8, body: Vec<u8>) -> Result<(), TestCaseError> {
 fn a_value_is_a_slice_of_the_body() {
     let content = Content { value: Bytes::from(vec![7; 1000]), ..Content::default() };
     let put = PutReq { bucket: "b".into(), content, ..PutReq::default() };
-    let (code, body) = encoded(&Request::Put(put));
+    let (code, body) = encoded(&Request::Put(Box::new(put)));
     let body = Bytes::from(body);
     let Ok(Request::Put(put)) = Request::decode(code, body.clone()) else { panic!("not a put") };
     assert!(body.as_ptr_range().contains(&put.content.value.as_ptr()));

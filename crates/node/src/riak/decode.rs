@@ -34,7 +34,7 @@ pub(super) fn request(message: protocol::Request) -> Result<Request, DecodeError
             bucket: Bucket::typed(message.bucket_type, message.bucket),
             timeout: message.timeout,
         }),
-        M::Index(message) => Request::Index(Box::new(index(message)?)),
+        M::Index(message) => Request::Index(Box::new(index(*message)?)),
         M::GetBucket(message) => Request::GetProps(Bucket::typed(message.bucket_type, message.bucket)),
         M::SetBucket(message) => {
             Request::SetProps(Bucket::typed(message.bucket_type, message.bucket), props(message.props)?)
@@ -111,7 +111,7 @@ fn get(message: pb::GetReq) -> GetRequest {
     }
 }
 
-fn put(message: pb::PutReq) -> Result<Box<PutRequest>, DecodeError> {
+fn put(message: Box<pb::PutReq>) -> Result<Box<PutRequest>, DecodeError> {
     let returned = match (message.return_head.unwrap_or(false), message.return_body.unwrap_or(false)) {
         (true, _) => Return::Head,
         (false, true) => Return::Body,

@@ -476,11 +476,11 @@ fn index_queries_are_answered_as_by_a_real_node() {
         ..pb::IndexReq::default()
     };
     let mut frame = Vec::new();
-    protocol::Request::Index(next.clone()).encode(&mut frame);
+    protocol::Request::Index(Box::new(next.clone())).encode(&mut frame);
     assert_eq!(run(&mut node, &mut session, &frame), answer("0a026b320a026b34"), "behind the page before");
     let text = |node: &mut Node, session: &mut Session, request: &pb::IndexReq| {
         let mut frame = Vec::new();
-        protocol::Request::Index(request.clone()).encode(&mut frame);
+        protocol::Request::Index(Box::new(request.clone())).encode(&mut frame);
         let lines = run(node, session, &frame);
         let [Line::Frame(codes::ERROR_RESP, Some(body))] = &lines[..] else { panic!("{lines:?}") };
         String::from_utf8(pb::ErrorResp::decode(&body[..]).unwrap().errmsg.to_vec()).unwrap()
