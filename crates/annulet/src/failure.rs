@@ -59,6 +59,10 @@ pub fn unreachable(address: &str, error: &io::Error) -> Failure {
         ErrorKind::ConnectionRefused => {
             "; no node listens there: `annulet serve` starts one, and --node or ANNULET_NODE names another"
         }
+        // An error without the system's number, which a connection has, is of the resolver.
+        kind if kind != ErrorKind::TimedOut && error.raw_os_error().is_none() => {
+            "; --node and ANNULET_NODE name a node by its host and port, such as localhost:8098"
+        }
         _ => "",
     };
     Failure::new(FAILED, format!("cannot connect to {address}: {error}{advice}"))

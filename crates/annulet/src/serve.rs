@@ -207,7 +207,7 @@ fn from_here(address: SocketAddr) -> SocketAddr {
 
 /// Whether the command line finds the node without being told where it is.
 fn reached_by_default(pb: SocketAddr) -> bool {
-    from_here(pb) == Config::default().pb_listen
+    os::Address::from(from_here(pb)) == Config::default().pb_listen
 }
 
 /// An option, as the banner shows it.

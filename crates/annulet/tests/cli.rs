@@ -119,6 +119,44 @@ fn objects_go_in_and_come_out() {
 }
 
 #[test]
+fn names_of_nodes_are_checked_and_those_that_are_unknown_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in [
+        &["kv", "get", "--address", "nohost", "books", "dune"][..],
+        &["kv", "get", "--node", "nohost", "books", "dune"],
+        &["admin", "member-status", "--node", "nohost"],
+        &["backup", "create", "--node", "localhost:8098,nohost"],
+    ] {
+        let output = run(folder.path(), args);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains("\"nohost\" is not a host and a port, such as 127.0.0.1:8087 "), "{text}");
+        assert!(text.contains("it has no port"), "{text}");
+    }
+    for args in [
+        &["kv", "get", "--address", "no-such-host.invalid:1", "books", "dune"][..],
+        &["admin", "member-status", "--node", "no-such-host.invalid:1"],
+    ] {
+        let text = refused(&run(folder.path(), args), 1);
+        assert!(text.contains("cannot connect to no-such-host.invalid:1: "), "{text}");
+        assert!(text.contains("; --node and ANNULET_NODE name a node by its host and port, "), "{text}");
+    }
+    let serve = |flag: &str, value: &str| refused(&run(folder.path(), &["serve", flag, value]), 2);
+    for (flag, value) in [
+        ("--pb-listen", "nohost"),
+        ("--http-listen", "a b:1"),
+        ("--peer-listen", "localhost:x"),
+        ("--peer-address", "a-:1"),
+        ("--join", "localhost:1,nohost"),
+        ("--cluster", "n1@h=a/b:1"),
+    ] {
+        let text = serve(flag, value);
+        assert!(text.starts_with(&format!("annulet: {flag}: ")), "{text}");
+        assert!(text.contains(" is not a host and a port, such as "), "{text}");
+    }
+}
+
+#[test]
 fn siblings_are_shown_chosen_and_resolved() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &[]);

@@ -17,7 +17,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::Arc;
 
 impl Cluster {
@@ -319,6 +319,91 @@ fn nodes_of_different_clusters_do_not_link() {
         assert_eq!(count(server, "peer_links_up"), 0);
         assert!(server.http_get("/ping").ends_with("OK"));
     }
+}
+
+#[test]
+fn hosts_are_named_in_every_address_option() {
+    let mut cluster = Cluster::new(4);
+    let dir = cluster.dir.path().to_owned();
+    let newcomer = cluster.ports.pop().unwrap();
+    let list = cluster.list().replace("=127.0.0.1:", "=localhost:");
+    let certs = dir.join("certs");
+
+    // One by flags, one by variables, one by a file.
+    let local = ["--pb-listen", "localhost:0", "--http-listen", "localhost:0"];
+    let by_flags = Server::started(command_without_addresses(&cluster, 1, &list).args(local));
+    let variables = [("ANNULET_PB_LISTEN", "localhost:0"), ("ANNULET_HTTP_LISTEN", "localhost:0")];
+    let by_variables = Server::started(command_without_addresses(&cluster, 2, &list).envs(variables));
+    let file = "pb_listen = \"localhost:0\"\nhttp_listen = \"localhost:0\"\n";
+    std::fs::write(dir.join("names.toml"), file).unwrap();
+    let mut by_file = command_without_addresses(&cluster, 3, &list);
+    let by_file = Server::started(by_file.args(["--config", "names.toml"]));
+    let mut servers = vec![by_flags, by_variables, by_file];
+
+    let addresses = |server: &Server| -> Vec<String> {
+        let members = agreed(server)["members"].as_array().unwrap().clone();
+        members.iter().map(|member| member["address"].as_str().unwrap().to_owned()).collect()
+    };
+    let named = |ports: &[u16]| ports.iter().map(|port| format!("localhost:{port}")).collect::<Vec<_>>();
+    until("all links by name", || servers.iter().all(|server| count(server, "peers_up") == 2));
+    until("all addresses", || servers.iter().all(|server| addresses(server) == named(&cluster.ports)));
+
+    // One that joins by a name, and is reached by one. The first contact's name is not known.
+    let file = |name: &str| certs.join(name).display().to_string();
+    let (ca, cert, key) = (file("ca.pem"), file("n4.pem"), file("n4.key"));
+    let contacts = format!("no-such-host.invalid:1,localhost:{}", cluster.ports[0]);
+    let listen = format!("localhost:{newcomer}");
+    let mut args = vec!["serve", "--data", "n4", "--name", "n4@127.0.0.1", "--shards", "1"];
+    args.extend(local);
+    args.extend(["--join", &contacts, "--peer-listen", &listen, "--peer-address", &listen]);
+    args.extend(["--peer-ca", &ca, "--peer-cert", &cert, "--peer-key", &key]);
+    let fourth = Server::started(&mut annulet(&dir, &args));
+    until("a link to the fourth", || servers.iter().all(|server| count(server, "peers_up") == 3));
+    assert_eq!(addresses(&servers[1])[3], listen);
+
+    // The command line finds a node by name, and its port for protocol buffers behind that.
+    let node = format!("localhost:{}", fourth.http.rsplit_once(':').unwrap().1);
+    let put = || run(&dir, &["kv", "put", "--node", &node, "b", "k", "v"]);
+    until("a write", || put().status.success());
+    assert_eq!(run(&dir, &["kv", "--node", &node, "get", "b", "k"]).stdout, b"v");
+    assert!(run(&dir, &["admin", "member-status", "--node", &node]).status.success());
+    servers.push(fourth);
+    servers.into_iter().for_each(Server::stop);
+}
+
+/// What starts a node of a cluster; where it listens to clients is not said.
+fn command_without_addresses(cluster: &Cluster, node: usize, list: &str) -> Command {
+    let args = Cluster::args(node, list, &cluster.dir.path().join("certs"), &[]);
+    let args: Vec<&str> = ["serve"].into_iter().chain(args.iter().map(String::as_str)).collect();
+    annulet(cluster.dir.path(), &args)
+}
+
+#[test]
+fn names_of_members_that_are_not_known_yet_do_not_end_a_node() {
+    let cluster = Cluster::new(2);
+    let dir = cluster.dir.path();
+    let place = format!("127.0.0.1:{}", cluster.ports[1]);
+    let list = cluster.list().replace(&place, "no-such-host.invalid:1");
+    let log = dir.join("log");
+    let any = ["--pb-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"];
+    let mut first = command_without_addresses(&cluster, 1, &list);
+    let first = Server::started(first.args(any).stderr(std::fs::File::create(&log).unwrap()));
+    until("a word on the name", || {
+        let log = std::fs::read_to_string(&log).unwrap();
+        log.contains("no-such-host.invalid:1: the name is not resolved: ")
+    });
+
+    // The second says where it is, and is reached there.
+    let mut second = command_without_addresses(&cluster, 2, &list);
+    let second = Server::started(second.args(any).args(["--peer-listen", &place]));
+    until("links", || [&first, &second].into_iter().all(|server| count(server, "peers_up") == 1));
+    first.stop();
+    second.stop();
+
+    let unknown = run(dir, &["serve", "--data", "new", "--pb-listen", "no-such-host.invalid:1"]);
+    let told = "annulet: pb_listen: cannot listen on no-such-host.invalid:1: the name is not resolved (";
+    fails(&unknown, 1, told);
+    fails(&unknown, 1, "give a name or an address of this machine");
 }
 
 #[test]

@@ -24,10 +24,11 @@ use kv::ReadForm;
 use node::Rebuilding;
 use node::http::HostName;
 use node::store::TypeBackends;
+use os::Address;
 use ring::RingSize;
 use std::ffi::OsString;
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -79,9 +80,9 @@ pub struct Config {
     /// The data folder.
     pub data: PathBuf,
     /// Where Riak's protocol buffers are served.
-    pub pb_listen: SocketAddr,
+    pub pb_listen: Address,
     /// Where HTTP is served.
-    pub http_listen: SocketAddr,
+    pub http_listen: Address,
     /// Names of the node in HTTP's `Host` header, beside its addresses.
     pub http_hosts: Vec<HostName>,
     /// Whether it is meant that clients beyond this machine are not authenticated.
@@ -139,15 +140,15 @@ pub struct Config {
     /// The nodes that found a cluster by name, this one among them. None, and nobody to [`Config::join`]: the node is alone.
     pub cluster: Vec<Member>,
     /// Where members of a cluster listen that it joins.
-    pub join: Vec<SocketAddr>,
+    pub join: Vec<Address>,
     /// What may fail as a whole with the node, when it joins.
     pub zone: String,
     /// What its share of the partitions is in proportion to, when it joins.
     pub weight: u16,
     /// Where other nodes connect to.
-    pub peer_listen: Option<SocketAddr>,
+    pub peer_listen: Option<Address>,
     /// Where they reach it, if not there.
-    pub peer_address: Option<SocketAddr>,
+    pub peer_address: Option<Address>,
     /// The certificate of the cluster's certificate authority.
     pub peer_ca: Option<PathBuf>,
     /// This node's certificate.
@@ -160,8 +161,8 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             data: PathBuf::from("./annulet-data"),
-            pb_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8087)),
-            http_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8098)),
+            pb_listen: Address::from((Ipv4Addr::LOCALHOST.into(), 8087)),
+            http_listen: Address::from((Ipv4Addr::LOCALHOST.into(), 8098)),
             http_hosts: Vec::new(),
             insecure: false,
             name: "annulet@127.0.0.1".to_owned(),

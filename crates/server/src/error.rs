@@ -1,19 +1,35 @@
 //! Why a node does not start, or did not stop cleanly.
 
 use crate::membership::FilesError;
-use std::net::SocketAddr;
+use os::Address;
+use std::io;
 use std::path::PathBuf;
 
 /// A server error. All are fatal; each names what a person has to change.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {cause}")]
+    #[error("{option}: cannot listen on {address}: {cause}{}", listen_advice(cause))]
     Listen {
+        /// The option that names the address.
+        option: &'static str,
         /// The address.
-        address: SocketAddr,
+        address: Address,
         /// What the system said.
-        cause: std::io::Error,
+        cause: io::Error,
+    },
+    /// The name of an address to listen on is not resolved.
+    #[error(
+        "{option}: cannot listen on {address}: the name is not resolved ({cause}): give a name or an address of this \
+         machine, or 0.0.0.0 for all its addresses"
+    )]
+    ListenName {
+        /// The option that names the address.
+        option: &'static str,
+        /// The address.
+        address: Address,
+        /// What the system's resolver said.
+        cause: io::Error,
     },
     /// The data folder was made with another layout than was asked for.
     #[error("the data in {} was made with {what} = {has}, not {asked}", data.display())]
@@ -68,5 +84,16 @@ impl From<FilesError> for Error {
             FilesError::Locked(path) => Error::Locked(path),
             other => Error::Membership(other.to_string()),
         }
+    }
+}
+
+/// What to do where an address cannot be listened on.
+fn listen_advice(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::AddrNotAvailable => {
+            ": it is no address of this machine; give one that is, or 0.0.0.0 for all its addresses"
+        }
+        io::ErrorKind::AddrInUse => ": another process listens there; give another port",
+        _ => "",
     }
 }

@@ -10,7 +10,7 @@ use crate::compact::Compactions;
 use crate::config::{Cluster, Config, SETTINGS};
 use crate::error::Error;
 use crate::http;
-use crate::listen::listen;
+use crate::listen::{bound, listen};
 use crate::machine;
 use crate::mailbox::Mailboxes;
 use crate::membership::{self, End, Entering, Part};
@@ -23,7 +23,7 @@ use base::Rng;
 use engine::store::{OpenReport, Resources};
 use engine::{Durability, Options};
 use kv::BucketTable;
-use node::http::HostNames;
+use node::http::{HostName, HostNames};
 use node::layout::Owner;
 use node::riak::{Identity, RIAK_VERSION};
 use node::store::TypeBackends;
@@ -93,13 +93,21 @@ pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<()
         tracing::info!("anti-entropy is off: the backend {backend} has no snapshots to make trees of");
     }
     let (mut layout, owner) = find_layout(&config)?;
-    let pb_listeners = listen(config.pb_listen, layout.shards.into())?;
-    let http_listeners = listen(config.http_listen, layout.shards.into())?;
-    // Who asks for any port is told which: by the banner, and by the options in force that programs ask for.
-    config.pb_listen = address_of(&pb_listeners[0], config.pb_listen)?;
-    config.http_listen = address_of(&http_listeners[0], config.http_listen)?;
-    let peers = cluster.as_ref().map(|it| listen(it.listen, 1)).transpose()?.map(|mut one| one.remove(0));
-    let address_of_peers = peers.as_ref().map(|it| address_of(it, config.http_listen)).transpose()?;
+    let pb_listeners = listen("pb_listen", &config.pb_listen, layout.shards.into())?;
+    let http_listeners = listen("http_listen", &config.http_listen, layout.shards.into())?;
+    let pb = bound("pb_listen", &config.pb_listen, &pb_listeners[0])?;
+    let http = bound("http_listen", &config.http_listen, &http_listeners[0])?;
+    let hosts = http_hosts(&config, http);
+    // A program that asks for any port is told which: by the banner, and by the options in force.
+    (config.pb_listen, config.http_listen) = (pb.into(), http.into());
+    let (peers, address_of_peers) = match &cluster {
+        Some(it) => {
+            let listener = listen(it.listen_option, &it.listen, 1)?.remove(0);
+            let address = bound(it.listen_option, &it.listen, &listener)?;
+            (Some(listener), Some(address))
+        }
+        None => (None, None),
+    };
     let (membership, inbox) = membership::queue(layout.shards);
     let entering = Entering { config: &config, owner: owner.as_ref(), layout };
     let entered = match (&cluster, &tls, address_of_peers) {
@@ -123,11 +131,10 @@ pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<()
         founding::write(&mut OsDisk::blocking(), &config.data, &founding, &metadata)
             .map_err(|cause| Error::Store { folder: config.data.clone(), cause })?;
     }
-    let addresses = Addresses { pb: config.pb_listen, http: config.http_listen, peers: address_of_peers };
+    let addresses = Addresses { pb, http, peers: address_of_peers };
     if !config.insecure {
         warn_of_strangers(&addresses);
     }
-    let hosts = HostNames::new(&[addresses.http], &config.http_hosts);
     let memory = memory_limit(config.memory);
     let common = common(&config, (layout, founding), owner, (&part, tls), (membership, &memory), hosts)?;
     let (stop, stopped) = watch::channel(false);
@@ -561,6 +568,33 @@ fn warn_of_strangers(addresses: &Addresses) {
     }
 }
 
-fn address_of(listener: &TcpListener, asked: SocketAddr) -> Result<SocketAddr, Error> {
-    listener.local_addr().map_err(|cause| Error::Listen { address: asked, cause })
+/// The names by which HTTP is asked: of the option `http_host`, and the name in `http_listen`, if that has one.
+fn http_hosts(config: &Config, bound: SocketAddr) -> HostNames {
+    let listening = config.http_listen.name().and_then(|name| HostName::read(name.as_bytes()));
+    let named: Vec<HostName> = config.http_hosts.iter().cloned().chain(listening).collect();
+    HostNames::new(&[bound], &named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn http_is_asked_by_the_name_that_it_listens_at() {
+        let host = |name: &str| HostName::read(name.as_bytes()).unwrap();
+        let bound = "127.0.1.1:8098".parse().unwrap();
+        let hosts = |listen: &str| {
+            let config = Config {
+                http_listen: listen.parse().unwrap(),
+                http_hosts: vec![host("db.example")],
+                ..Config::default()
+            };
+            http_hosts(&config, bound)
+        };
+        let named = |names: &[&str]| {
+            HostNames::new(&[bound], &names.iter().map(|name| host(name)).collect::<Vec<_>>())
+        };
+        assert_eq!(hosts("n1.example:0"), named(&["db.example", "n1.example"]));
+        assert_eq!(hosts("127.0.1.1:8098"), named(&["db.example"]));
+    }
 }

@@ -117,7 +117,7 @@ pub struct JoinArgs {
     #[command(flatten)]
     shown: Shown,
     /// Where a member listens to other nodes.
-    #[arg(value_name = "ADDR:PORT")]
+    #[arg(value_name = "HOST:PORT")]
     address: String,
 }
 

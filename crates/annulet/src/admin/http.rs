@@ -36,8 +36,16 @@ const OLDER_VARIABLE: &str = "ANNULET_HTTP";
 #[group(skip)]
 pub struct Node {
     /// The node to ask, by its HTTP port [default: 127.0.0.1:8098].
-    #[arg(long, value_name = "HOST:PORT", env = "ANNULET_NODE", global = true)]
+    #[arg(long, value_name = "HOST:PORT", env = "ANNULET_NODE", global = true, value_parser = node_address)]
     node: Option<String>,
+}
+
+/// The text of a node's address. None is none, as in a variable that is set and empty.
+pub fn node_address(text: &str) -> Result<String, String> {
+    match text {
+        "" => Ok(String::new()),
+        text => text.parse::<os::Address>().map(|address| address.to_string()),
+    }
 }
 
 /// Why there is no answer to a request.
@@ -176,6 +184,16 @@ pub fn encoded(name: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_are_named_by_host_and_port() {
+        for text in ["", "localhost:8098", "127.0.0.1:8098", "[::1]:8098", "n1.example:8098"] {
+            assert_eq!(node_address(text).as_deref(), Ok(text));
+        }
+        for text in ["localhost", "8098", "http://localhost:8098", "a b:1"] {
+            assert!(node_address(text).unwrap_err().contains("is not a host and a port"), "{text}");
+        }
+    }
 
     #[test]
     fn names_are_encoded() {

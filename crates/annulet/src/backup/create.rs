@@ -2,7 +2,7 @@
 
 use super::bar::Bar;
 use super::size;
-use crate::admin::http::Node;
+use crate::admin::http::{Node, node_address};
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use crate::plural::count;
 use backup::{How, Progress};
@@ -27,7 +27,13 @@ pub struct Args {
     dest: Option<PathBuf>,
     /// The node, by its HTTP port [default: 127.0.0.1:8098]; several, with commas between or one by one, are backed up
     /// at once, each on its own machine.
-    #[arg(long = "node", value_name = "HOST:PORT", env = "ANNULET_NODE", value_delimiter = ',')]
+    #[arg(
+        long = "node",
+        value_name = "HOST:PORT",
+        env = "ANNULET_NODE",
+        value_delimiter = ',',
+        value_parser = node_address
+    )]
     nodes: Vec<String>,
     /// The data folder of a stopped node, instead.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "dest")]

@@ -55,7 +55,7 @@ pub struct Node {
     #[command(flatten)]
     node: http::Node,
     /// Where the node serves protocol buffers, if it is not to be asked for that.
-    #[arg(long, value_name = "HOST:PORT", hide = true)]
+    #[arg(long, value_name = "HOST:PORT", hide = true, value_parser = http::node_address)]
     address: Option<String>,
     /// The bucket's type.
     #[arg(long = "type", value_name = "TYPE")]
@@ -65,7 +65,7 @@ pub struct Node {
 impl Node {
     /// Where the node serves protocol buffers: as was said, else as the node says that was named, else the default.
     pub fn protocol_buffers(&self) -> Result<String, Failure> {
-        if let Some(address) = &self.address {
+        if let Some(address) = self.address.as_ref().filter(|address| !address.is_empty()) {
             return Ok(address.clone());
         }
         if let Some(address) = self.node.named() {

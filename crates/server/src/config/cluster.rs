@@ -1,8 +1,9 @@
 //! The options of a cluster, together.
 
 use super::Config;
+use os::Address;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The longest name of a node in a cluster: as hexadecimal digits it must fit a name of a certificate, which has
@@ -18,7 +19,7 @@ pub struct Member {
     /// Its name.
     pub name: String,
     /// Where other nodes connect to it.
-    pub address: SocketAddr,
+    pub address: Address,
 }
 
 impl fmt::Display for Member {
@@ -33,13 +34,15 @@ pub struct Cluster {
     /// The nodes that found it, by name; empty if this one joins.
     pub members: Vec<Member>,
     /// Where members listen, one of which this node asks to be admitted; empty if it founds.
-    pub join: Vec<SocketAddr>,
+    pub join: Vec<Address>,
     /// Where this node listens to the others.
-    pub listen: SocketAddr,
+    pub listen: Address,
+    /// The option that says so.
+    pub listen_option: &'static str,
     /// Where the others reach it, if that was given.
-    pub address: Option<SocketAddr>,
-    /// Its host in the list of members: what a listener on all addresses is reached by.
-    pub host: Option<IpAddr>,
+    pub address: Option<Address>,
+    /// Its address in the list of members, whose host is what a listener on all addresses is reached by.
+    pub listed: Option<Address>,
     /// The file of the certificate authority's certificate.
     pub ca: PathBuf,
     /// The file of this node's certificate.
@@ -50,21 +53,22 @@ pub struct Cluster {
 
 impl Cluster {
     /// Where the others reach this node, whose listener is bound to `bound`. The list of members only finds others: a
-    /// node that listens elsewhere than an old list says is reached where it listens.
-    pub fn reached_at(&self, bound: SocketAddr) -> SocketAddr {
-        match (self.address, self.host) {
-            (Some(address), _) => address,
-            (None, Some(host)) if bound.ip().is_unspecified() => SocketAddr::new(host, bound.port()),
-            (None, _) => bound,
+    /// node that listens elsewhere than an old list says is reached where it listens. A name stays a name.
+    pub fn reached_at(&self, bound: SocketAddr) -> Address {
+        match (&self.address, &self.listed) {
+            (Some(address), _) => address.clone(),
+            (None, Some(listed)) if bound.ip().is_unspecified() => listed.with_port(bound.port()),
+            (None, _) if self.listen.number().is_none() => self.listen.with_port(bound.port()),
+            (None, _) => bound.into(),
         }
     }
 }
 
 /// Where a node listens to the others, and where they reach it.
 struct Place {
-    listen: SocketAddr,
-    address: Option<SocketAddr>,
-    host: Option<IpAddr>,
+    listen: Address,
+    address: Option<Address>,
+    listed: Option<Address>,
 }
 
 impl Config {
@@ -89,14 +93,15 @@ impl Config {
             let (name, file) = files[at];
             file.clone().ok_or_else(|| (name, "a cluster needs it; see `annulet admin cert`".to_owned()))
         };
-        let Place { listen, address, host } = self.place()?;
+        let Place { listen, address, listed } = self.place()?;
+        let listen_option = if self.peer_listen.is_some() { "peer_listen" } else { "cluster" };
         let (ca, cert, key) = (file(0)?, file(1)?, file(2)?);
         let (members, join) = (self.cluster.clone(), self.join.clone());
-        Ok(Some(Cluster { members, join, listen, address, host, ca, cert, key }))
+        Ok(Some(Cluster { members, join, listen, listen_option, address, listed, ca, cert, key }))
     }
 
     fn place(&self) -> Result<Place, (&'static str, String)> {
-        if let Some(address) = self.peer_address.filter(|it| it.port() == 0 || it.ip().is_unspecified()) {
+        if let Some(address) = self.peer_address.as_ref().filter(|it| !it.is_reachable()) {
             return Err(("peer_address", format!("{address}: others cannot connect to it")));
         }
 
@@ -110,24 +115,24 @@ impl Config {
                     "only a node that joins, or founds a cluster alone, says its zone".to_owned(),
                 ));
             }
-            let listen = self.peer_listen.unwrap_or(here.address);
-            let host = Some(here.address.ip()).filter(|host| !host.is_unspecified());
-            if listen.ip().is_unspecified() && self.peer_address.is_none() && host.is_none() {
+            let listen = self.peer_listen.clone().unwrap_or_else(|| here.address.clone());
+            let listed = Some(here.address.clone()).filter(|address| !address.is_unspecified());
+            if listen.is_unspecified() && self.peer_address.is_none() && listed.is_none() {
                 return Err(("peer_listen", format!("{listen}: the others must know peer_address")));
             }
-            return Ok(Place { listen, address: self.peer_address, host });
+            return Ok(Place { listen, address: self.peer_address.clone(), listed });
         }
         if !self.cluster.is_empty() {
             return Err(("join", "a node joins a cluster or founds one, as cluster says".to_owned()));
         }
         check_node_name(&self.name).map_err(|what| ("name", what))?;
-        let Some(listen) = self.peer_listen else {
+        let Some(listen) = self.peer_listen.clone() else {
             return Err(("join", "needs peer_listen, where this node listens to the others".to_owned()));
         };
-        if listen.ip().is_unspecified() && self.peer_address.is_none() {
+        if listen.is_unspecified() && self.peer_address.is_none() {
             return Err(("peer_listen", format!("{listen}: the others must know peer_address")));
         }
-        Ok(Place { listen, address: self.peer_address, host: None })
+        Ok(Place { listen, address: self.peer_address.clone(), listed: None })
     }
 }
 
@@ -137,14 +142,13 @@ const ZONE_BYTES_MAX: usize = 100;
 /// More contacts would be tried for longer than anybody waits.
 const CONTACTS_MAX: usize = 16;
 
-/// Reads `addr:port,...`.
-pub(super) fn read_contacts(text: &str) -> Result<Vec<SocketAddr>, String> {
+/// Reads `host:port,...`.
+pub(super) fn read_contacts(text: &str) -> Result<Vec<Address>, String> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    let contact =
-        |text: &str| text.trim().parse().map_err(|_| format!("{text:?} is not an address and a port"));
-    let contacts = text.split(',').map(contact).collect::<Result<Vec<SocketAddr>, _>>()?;
+    let contact = |text: &str| text.trim().parse();
+    let contacts = text.split(',').map(contact).collect::<Result<Vec<Address>, _>>()?;
     match contacts.len() {
         0..=CONTACTS_MAX => Ok(contacts),
         many => Err(format!("{many} addresses; the most is {CONTACTS_MAX}")),
@@ -152,8 +156,8 @@ pub(super) fn read_contacts(text: &str) -> Result<Vec<SocketAddr>, String> {
 }
 
 /// The text that [`read_contacts`] reads.
-pub(super) fn show_contacts(contacts: &[SocketAddr]) -> String {
-    contacts.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
+pub(super) fn show_contacts(contacts: &[Address]) -> String {
+    contacts.iter().map(Address::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// Whether a zone may be called so.
@@ -164,7 +168,7 @@ pub(super) fn check_zone(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads `name=addr:port,...`.
+/// Reads `name=host:port,...`.
 pub(super) fn read(text: &str) -> Result<Vec<Member>, String> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -177,7 +181,7 @@ pub(super) fn read(text: &str) -> Result<Vec<Member>, String> {
     if let Some(pair) = members.windows(2).find(|pair| pair[0].name == pair[1].name) {
         return Err(format!("{} is in it twice", pair[0].name));
     }
-    let mut addresses: Vec<_> = members.iter().map(|member| member.address).collect();
+    let mut addresses: Vec<_> = members.iter().map(|member| &member.address).collect();
     addresses.sort_unstable();
     match addresses.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(format!("{} is in it twice", pair[0])),
@@ -196,10 +200,10 @@ pub fn check_node_name(name: &str) -> Result<(), String> {
 
 fn read_member(text: &str) -> Result<Member, String> {
     let text = text.trim();
-    let refused = || format!("{text:?} is not of the form name@host=address:port");
+    let refused = || format!("{text:?} is not of the form name@host=host:port");
     let (name, address) = text.split_once('=').ok_or_else(refused)?;
     check_node_name(name)?;
-    let address: SocketAddr = address.parse().map_err(|_| refused())?;
+    let address: Address = address.parse().map_err(|why| format!("{text:?}: {why}"))?;
     if address.port() == 0 {
         return Err(format!("{text:?}: the others must know the port"));
     }

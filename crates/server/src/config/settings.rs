@@ -10,8 +10,8 @@ use node::Turns;
 use node::http::HostName;
 use node::layout::SHARDS_MAX;
 use node::store::TypeBackends;
+use os::Address;
 use ring::RingSize;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "pb_listen",
         flag: "pb-listen",
-        value_name: "ADDR:PORT",
+        value_name: "HOST:PORT",
         help: "Where Riak's protocol buffers are served; port 0 takes any",
         set: |config, text| address(text).map(|address| config.pb_listen = address),
         show: |config| config.pb_listen.to_string(),
@@ -71,7 +71,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "http_listen",
         flag: "http-listen",
-        value_name: "ADDR:PORT",
+        value_name: "HOST:PORT",
         help: "Where HTTP is served, which is the whole API: objects and administration, and nobody is authenticated",
         set: |config, text| address(text).map(|address| config.http_listen = address),
         show: |config| config.http_listen.to_string(),
@@ -453,7 +453,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "cluster",
         flag: "cluster",
-        value_name: "NAME=ADDR:PORT,...",
+        value_name: "NAME=HOST:PORT,...",
         help: "The nodes that found a cluster, this one among them, and where each listens to the others; the same on \
                each of them. Later: where to look for members that have moved",
         set: |config, text| cluster::read(text).map(|members| config.cluster = members),
@@ -462,7 +462,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "join",
         flag: "join",
-        value_name: "ADDR:PORT,...",
+        value_name: "HOST:PORT,...",
         help: "Join the cluster of a node that listens there, with an empty data folder; later starts need it no more, \
                and may have it",
         set: |config, text| cluster::read_contacts(text).map(|contacts| config.join = contacts),
@@ -494,18 +494,18 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "peer_listen",
         flag: "peer-listen",
-        value_name: "ADDR:PORT",
+        value_name: "HOST:PORT",
         help: "Where this node listens to the others; its address in the cluster's list if not given",
         set: |config, text| optional(text, address).map(|address| config.peer_listen = address),
-        show: |config| config.peer_listen.map_or(String::new(), |address| address.to_string()),
+        show: |config| config.peer_listen.as_ref().map_or(String::new(), |address| address.to_string()),
     },
     Setting {
         name: "peer_address",
         flag: "peer-address",
-        value_name: "ADDR:PORT",
+        value_name: "HOST:PORT",
         help: "Where other nodes reach this one, if not where it listens to them",
         set: |config, text| optional(text, address).map(|address| config.peer_address = address),
-        show: |config| config.peer_address.map_or(String::new(), |address| address.to_string()),
+        show: |config| config.peer_address.as_ref().map_or(String::new(), |address| address.to_string()),
     },
     Setting {
         name: "peer_ca",
@@ -577,8 +577,8 @@ fn show_path(path: Option<&PathBuf>) -> String {
     path.map_or(String::new(), |path| path.display().to_string())
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("{text:?} is not an address and a port, such as 127.0.0.1:8087"))
+fn address(text: &str) -> Result<Address, String> {
+    text.parse()
 }
 
 /// Names of hosts with commas between; IPv6 with or without brackets.

@@ -56,11 +56,11 @@ fn every_setting_is_read_from_what_it_shows() {
         sync_interval: Duration::from_millis(1500),
         memory: Some(3 << 30),
         block_cache: Some(1536 << 20),
-        cluster: cluster::read("b@h=[::1]:2,a@h=127.0.0.1:1").unwrap(),
-        join: cluster::read_contacts("127.0.0.1:1,[::1]:2").unwrap(),
+        cluster: cluster::read("b@h=[::1]:2,a@h=127.0.0.1:1,c@h=a-name:3").unwrap(),
+        join: cluster::read_contacts("127.0.0.1:1,[::1]:2,localhost:3").unwrap(),
         zone: "rack-1".to_owned(),
-        peer_listen: Some(SocketAddr::from(([0, 0, 0, 0], 3))),
-        peer_address: Some(SocketAddr::from(([10, 0, 0, 1], 3))),
+        peer_listen: Some("0.0.0.0:3".parse().unwrap()),
+        peer_address: Some("n1.example.org:3".parse().unwrap()),
         peer_key: Some(PathBuf::from("a.key")),
         ..Config::default()
     };
@@ -231,13 +231,13 @@ fn a_node_is_reached_where_it_listens_whatever_an_old_list_says() {
         ("peer_cert", "b.pem"),
         ("peer_key", "b.key"),
     ];
-    let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+    let address = |text: &str| text.parse::<std::net::SocketAddr>().unwrap();
     let reached = |more: &[(&'static str, &'static str)], bound: &str| {
         let found = load(&[&all[..], more].concat(), &[], "").unwrap().config.cluster().unwrap().unwrap();
-        (found.listen, found.reached_at(address(bound)))
+        (found.listen.to_string(), found.reached_at(address(bound)).to_string())
     };
-    let listed = address("10.0.0.2:8099");
-    assert_eq!(reached(&[], "10.0.0.2:8099"), (listed, listed));
+    let same = |listen: &str, expected: &str| (listen.to_owned(), expected.to_owned());
+    assert_eq!(reached(&[], "10.0.0.2:8099"), same("10.0.0.2:8099", "10.0.0.2:8099"));
     for (listen, bound, expected) in [
         ("10.0.0.2:9000", "10.0.0.2:9000", "10.0.0.2:9000"),
         ("10.0.0.7:8099", "10.0.0.7:8099", "10.0.0.7:8099"),
@@ -245,10 +245,11 @@ fn a_node_is_reached_where_it_listens_whatever_an_old_list_says() {
         ("0.0.0.0:9000", "0.0.0.0:9000", "10.0.0.2:9000"),
         ("0.0.0.0:0", "0.0.0.0:4711", "10.0.0.2:4711"),
         ("[::]:9000", "[::]:9000", "10.0.0.2:9000"),
+        ("b-name:0", "10.0.0.7:4711", "b-name:4711"),
     ] {
-        assert_eq!(reached(&[("peer_listen", listen)], bound), (address(listen), address(expected)));
+        assert_eq!(reached(&[("peer_listen", listen)], bound), same(listen, expected));
         let given = [("peer_listen", listen), ("peer_address", "10.9.9.9:1")];
-        assert_eq!(reached(&given, bound), (address(listen), address("10.9.9.9:1")));
+        assert_eq!(reached(&given, bound), same(listen, "10.9.9.9:1"));
     }
     let text = refused(&[&all[..], &[("peer_address", "0.0.0.0:1")]].concat(), &[], "");
     assert_eq!(text, "--peer-address: 0.0.0.0:1: others cannot connect to it");

@@ -9,6 +9,7 @@ use ::membership::ClusterId;
 use ::membership::state::Command;
 use node::Layout;
 use node::layout::Owner;
+use os::Address;
 use ring::RingSize;
 use serde_json::json;
 
@@ -28,19 +29,20 @@ fn part(data: &Path, names: &[&str], life: u64) -> Part {
 
 fn members(names: &[&str]) -> Vec<Member> {
     let address = |at: u16| std::net::SocketAddr::from(([127, 0, 0, 1], 1000 + at));
-    let member = |(at, name): (u16, &&str)| Member { name: (*name).to_owned(), address: address(at) };
+    let member = |(at, name): (u16, &&str)| Member { name: (*name).to_owned(), address: address(at).into() };
     (0..).zip(names).map(member).collect()
 }
 
-fn cluster(members: Vec<Member>, join: Vec<std::net::SocketAddr>) -> Cluster {
-    let listen = "127.0.0.1:1000".parse().unwrap();
+fn cluster(members: Vec<Member>, join: Vec<Address>) -> Cluster {
+    let listen: Address = "127.0.0.1:1000".parse().unwrap();
     let file = std::path::PathBuf::new;
     Cluster {
         members,
         join,
-        listen,
+        listen: listen.clone(),
+        listen_option: "peer_listen",
         address: Some(listen),
-        host: None,
+        listed: None,
         ca: file(),
         cert: file(),
         key: file(),
@@ -55,7 +57,7 @@ fn entered(
     config: &Config,
     owner: Option<&Owner>,
     members: Vec<Member>,
-    join: Vec<std::net::SocketAddr>,
+    join: Vec<Address>,
 ) -> Result<Entered, Error> {
     let layout = Layout::new(1, RingSize::new(16).unwrap());
     let here = "127.0.0.1:1000".parse().unwrap();

@@ -4,10 +4,12 @@
 //! the cluster.
 
 use super::channel::{Channel, READ_BYTES};
+use super::resolver::Resolver;
 use super::tls::Tls;
 use super::{HANDSHAKE_MAX, prepare};
 use crate::membership::{ADMISSION_MAX, STANDING_BYTES_MAX, Standing};
 use bytes::BytesMut;
+use os::Address;
 use protocol::peer::{ADMISSION, Join, Reply, next_frame};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -33,23 +35,26 @@ enum Failure {
 }
 
 /// Asks the members at `contacts` for a place until one decides; says why there is none. Blocks.
-pub(crate) fn ask_to_join(contacts: &[SocketAddr], join: &Join, tls: &Tls) -> Result<Standing, String> {
+pub(crate) fn ask_to_join(contacts: &[Address], join: &Join, tls: &Tls) -> Result<Standing, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start a runtime: {error}"))?;
+    let resolver = Resolver::of_system();
     runtime.block_on(async {
         let until = Instant::now() + REACH_MAX;
         loop {
             let mut why = String::new();
-            for &contact in contacts {
-                match ask(contact, join, tls).await {
+            for contact in contacts {
+                match ask(contact, join, tls, &resolver).await {
                     Ok(standing) => return Ok(standing),
                     Err(Failure::Refused(text)) => {
                         return Err(format!("the member at {contact} refuses: {text}"));
                     }
                     Err(Failure::Unreached(text)) => {
                         tracing::info!(%contact, "cannot ask to join: {text}");
-                        why =
-                            format!("no member was reached in {} s; {contact}: {text}", REACH_MAX.as_secs());
+                        why = format!(
+                            "no member was reached in {} s; {contact}: {text}: see the option join, where members listen",
+                            REACH_MAX.as_secs()
+                        );
                     }
                 }
             }
@@ -61,22 +66,40 @@ pub(crate) fn ask_to_join(contacts: &[SocketAddr], join: &Join, tls: &Tls) -> Re
     })
 }
 
-async fn ask(contact: SocketAddr, join: &Join, tls: &Tls) -> Result<Standing, Failure> {
+/// Asks a member, at each address of its name until one is reached.
+async fn ask(contact: &Address, join: &Join, tls: &Tls, resolver: &Resolver) -> Result<Standing, Failure> {
+    let late = |_| Failure::Unreached(format!("the name is not resolved in {} s", HANDSHAKE_MAX.as_secs()));
+    let resolved = timeout(HANDSHAKE_MAX, resolver.resolve(contact)).await.map_err(late)?;
+    let numbers = resolved.map_err(|why| Failure::Unreached(format!("the name is not resolved: {why}")))?;
+    let mut texts = Vec::new();
+    for number in numbers {
+        match ask_at(number, join, tls).await {
+            Err(Failure::Unreached(text)) if contact.name().is_some() => {
+                texts.push(format!("{}: {text}", number.ip()));
+            }
+            Err(Failure::Unreached(text)) => texts.push(text),
+            decided => return decided,
+        }
+    }
+    Err(Failure::Unreached(texts.join("; ")))
+}
+
+async fn ask_at(number: SocketAddr, join: &Join, tls: &Tls) -> Result<Standing, Failure> {
     let late = |_| Failure::Unreached("no answer in time".to_owned());
     let mut input = BytesMut::new();
     let mut channel =
-        timeout(HANDSHAKE_MAX, introduce(contact, join, tls, &mut input)).await.map_err(late)??;
+        timeout(HANDSHAKE_MAX, introduce(number, join, tls, &mut input)).await.map_err(late)??;
     timeout(ANSWER_MAX, answer(&mut channel, &mut input)).await.map_err(late)?
 }
 
 async fn introduce(
-    contact: SocketAddr,
+    number: SocketAddr,
     join: &Join,
     tls: &Tls,
     input: &mut BytesMut,
 ) -> Result<Channel, Failure> {
     let unreached = |error: io::Error| Failure::Unreached(error.to_string());
-    let tcp = TcpStream::connect(contact).await.map_err(unreached)?;
+    let tcp = TcpStream::connect(number).await.map_err(unreached)?;
     prepare(&tcp).map_err(unreached)?;
     let tls = tls.open_to_any().map_err(|error| Failure::Refused(error.to_string()))?;
     let mut channel = Channel::new(tcp, tls);

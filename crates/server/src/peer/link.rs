@@ -17,7 +17,7 @@ use base::{Monotonic, Rng};
 use bytes::{Bytes, BytesMut};
 use kv::reap::FRAME_WAIT_MAX;
 use node::{PeerMessage, ShardId};
-use os::OsRng;
+use os::{Address, OsRng};
 use protocol::peer::Reply;
 use ring::NodeId;
 use std::cell::{Cell, RefCell};
@@ -374,17 +374,33 @@ pub(super) async fn dial(
 ) -> Result<(Channel, u16), Failure> {
     let (mut texts, mut is_copy) = (Vec::new(), false);
     for address in peers.addresses(node) {
-        let introduced = introduce(address, (node, name), peers, reach_max);
-        let failure = match timeout(HANDSHAKE_MAX, introduced).await {
-            Ok(Ok(connected)) => {
-                peers.gate.decided(node);
-                return Ok(connected);
+        let numbers = match look_up(&address, node, peers, reach_max).await {
+            Ok(numbers) => numbers,
+            Err(why) => {
+                texts.push(format!("{address}: the name is not resolved{why}"));
+                continue;
             }
-            Ok(Err(failure)) => failure,
-            Err(_) => Failure::new(format_args!("no answer in {} s", HANDSHAKE_MAX.as_secs())),
         };
-        is_copy |= failure.is_copy;
-        texts.push(format!("{address}: {}", failure.text));
+        let mut of_address = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let introduced = introduce(number, (node, name), peers, reach_max);
+            let failure = match timeout(HANDSHAKE_MAX, introduced).await {
+                Ok(Ok(connected)) => {
+                    peers.gate.decided(node);
+                    return Ok(connected);
+                }
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::new(format_args!("no answer in {} s", HANDSHAKE_MAX.as_secs())),
+            };
+            is_copy |= failure.is_copy;
+            of_address.push(match address.name() {
+                Some(_) => format!("{address} ({}): {}", number.ip(), failure.text),
+                None => format!("{address}: {}", failure.text),
+            });
+        }
+        // The resolver may give the numbers of a name in another order each time, and the log says a thing once.
+        of_address.sort();
+        texts.extend(of_address);
     }
     if is_copy {
         peers.gate.refused(node);
@@ -395,15 +411,31 @@ pub(super) async fn dial(
     Err(Failure { text: texts.join("; "), is_copy })
 }
 
+/// The numbers of a member's address. A name is resolved again each time: the machine behind it may have changed.
+async fn look_up(
+    address: &Address,
+    node: NodeId,
+    peers: &Peers,
+    reach_max: Duration,
+) -> Result<Vec<SocketAddr>, String> {
+    let late = |_| format!(" in {} ms", reach_max.as_millis());
+    let resolved = timeout(reach_max, peers.resolver.resolve(address)).await.map_err(late)?;
+    let numbers = resolved.map_err(|why| format!(": {why}"))?;
+    if address.name().is_some() {
+        peers.note_numbers(node, &numbers);
+    }
+    Ok(numbers)
+}
+
 async fn introduce(
-    address: SocketAddr,
+    number: SocketAddr,
     (node, name): (NodeId, &str),
     peers: &Peers,
     reach_max: Duration,
 ) -> Result<(Channel, u16), Failure> {
     let failed = |error: io::Error| Failure::new(error);
     let late = |_| Failure::new(format_args!("not reached in {} ms", reach_max.as_millis()));
-    let tcp = timeout(reach_max, TcpStream::connect(address)).await.map_err(late)?.map_err(failed)?;
+    let tcp = timeout(reach_max, TcpStream::connect(number)).await.map_err(late)?.map_err(failed)?;
     peers.gate.connected(node);
     prepare(&tcp).map_err(failed)?;
     let tls = peers.tls.open(name).map_err(Failure::new)?;

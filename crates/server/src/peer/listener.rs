@@ -5,10 +5,11 @@
 
 use super::channel::{Channel, HANDSHAKE_READ_BYTES};
 use super::presence::{Caller, Presence};
-use super::{HANDSHAKE_MAX, Peers, is_reachable, prepare};
+use super::{HANDSHAKE_MAX, Peers, prepare};
 use crate::config::check_node_name;
 use crate::membership::{ADMISSION_MAX, Admitted, AsOf, Newcomer};
 use bytes::{Bytes, BytesMut};
+use os::Address;
 use protocol::peer::frame::{self, Header};
 use protocol::peer::{ADMISSION, Greeting, Hello, Join, Reply, common_version, negotiate};
 use ring::NodeId;
@@ -87,7 +88,7 @@ impl Doors {
     }
 
     fn half_open(&self, address: IpAddr) -> Option<OwnedSemaphorePermit> {
-        let is_members = self.peers.roster().has_address(address);
+        let is_members = self.peers.may_be_member(address);
         let places = if is_members { &self.members } else { &self.others };
         Arc::clone(places).try_acquire_owned().ok()
     }
@@ -154,7 +155,7 @@ impl Doors {
         check_node_name(&from)?;
         let version =
             common_version(self.peers.hello.versions, versions).map_err(|refusal| refusal.to_string())?;
-        if !address.parse().is_ok_and(|address| is_reachable(&address)) {
+        if !address.parse().is_ok_and(|address: Address| address.is_reachable()) {
             return Err(format!("{address:?} is no address where {from} can be reached"));
         }
         let newcomer = Newcomer { name: from, address, zone, weight };

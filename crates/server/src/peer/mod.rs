@@ -22,7 +22,7 @@
 //! * `link.rs`: connections that we open. * `listener.rs`: connections of others, until they are known.
 //! * `presence.rs`: which process speaks for each member. * `gate.rs`: what a start asks before it serves. *
 //!   `reader.rs`: what comes in on them. * `figures.rs`: counters. * `roster.rs`: with whom there are links. *
-//!   `join.rs`: the newcomer's side of its admission.
+//!   `join.rs`: the newcomer's side of its admission. * `resolver.rs`: names of hosts.
 
 mod channel;
 mod figures;
@@ -30,9 +30,12 @@ mod gate;
 mod join;
 mod link;
 mod listener;
+#[cfg(test)]
+mod name_tests;
 mod presence;
 mod queue;
 mod reader;
+mod resolver;
 #[cfg(test)]
 mod rest_tests;
 mod roster;
@@ -57,11 +60,13 @@ use crate::config::Member;
 use crate::membership;
 use ::membership::log::Identity;
 use gate::Gate;
+use os::Address;
 use presence::Presences;
 use protocol::peer::{Hello, Versions};
+use resolver::Resolver;
 use ring::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -85,10 +90,14 @@ pub struct Peers {
     roster: watch::Sender<Arc<Roster>>,
     /// Where members say that they are, until all agree on it: one that was started elsewhere could not even say so to the others
     /// before they answer it there.
-    moved: Mutex<BTreeMap<NodeId, SocketAddr>>,
+    moved: Mutex<BTreeMap<NodeId, Address>>,
     /// Where this process was told that members are: tried where they are not found otherwise. All may have been started
     /// elsewhere at once, and none could tell another.
     told: Vec<Member>,
+    /// Where the names in members' addresses are looked up.
+    resolver: Resolver,
+    /// The numbers that the name of each member stood for last.
+    resolved: Mutex<BTreeMap<NodeId, Vec<IpAddr>>>,
     /// Which processes of members have connections here.
     presences: Arc<Presences>,
     /// Whether this node may serve clients.
@@ -111,8 +120,15 @@ impl Peers {
         let hello = Hello { versions: Versions::OURS, cluster: cluster.0, life, from, address };
         let gate = Gate::new(members.others());
         let roster = watch::Sender::new(Arc::new(roster));
-        let (moved, presences) = (Mutex::default(), Arc::default());
-        Peers { tls, hello, roster, moved, told, presences, gate, membership }
+        let (moved, resolved, presences) = (Mutex::default(), Mutex::default(), Arc::default());
+        let resolver = Resolver::of_system();
+        Peers { tls, hello, roster, moved, told, resolver, resolved, presences, gate, membership }
+    }
+
+    /// The same with names looked up there.
+    #[cfg(test)]
+    fn with_resolver(self, resolver: Resolver) -> Peers {
+        Peers { resolver, ..self }
     }
 
     /// Keeps links from being opened until [`ask_first`] has asked.
@@ -131,6 +147,7 @@ impl Peers {
             let is_another = !known.is_like(&roster);
             let stays = |node: NodeId| roster.address(node) == known.address(node);
             self.moved().retain(|&node, _| stays(node));
+            self.resolved().retain(|&node, _| roster.address(node).is_some());
             *known = Arc::new(roster);
             is_another
         });
@@ -143,8 +160,8 @@ impl Peers {
 
     /// Takes note of where a member says it is.
     fn note_address(&self, node: NodeId, address: &str) {
-        let said = address.parse().ok().filter(is_reachable);
-        match said.filter(|_| said != self.roster().address(node)) {
+        let said = address.parse().ok().filter(Address::is_reachable);
+        match said.filter(|said| Some(said) != self.roster().address(node)) {
             Some(address) => drop(self.moved().insert(node, address)),
             None => drop(self.moved().remove(&node)),
         }
@@ -153,32 +170,46 @@ impl Peers {
     /// Where a member may be reached, in the order in which that is to be tried: where it said that it is, where all
     /// agree that it is, where the list has it. Last, where this node was before it moved: two that change places find
     /// each other there.
-    fn addresses(&self, node: NodeId) -> Vec<SocketAddr> {
+    fn addresses(&self, node: NodeId) -> Vec<Address> {
         let roster = self.roster();
         let here = roster.members().here();
-        let own: Option<SocketAddr> = self.hello.address.parse().ok();
+        let own: Option<Address> = self.hello.address.parse().ok();
         let listed = |node: NodeId| {
             let of_node = |member: &&Member| roster.named(&member.name) == Some(node);
-            self.told.iter().find(of_node).map(|member| member.address)
+            self.told.iter().find(of_node).map(|member| &member.address)
         };
         let moved = self.moved();
 
         // What is another's now answers with another's certificate.
-        let is_free = |address: &SocketAddr| {
+        let is_free = |address: &&Address| {
             let others = || roster.members().others().filter(|&other| other != node);
-            let is_at = |other| moved.get(&other).copied().or_else(|| roster.address(other));
-            Some(*address) != own && !others().any(|other| is_at(other) == Some(*address))
+            let is_at = |other| moved.get(&other).or_else(|| roster.address(other));
+            Some(*address) != own.as_ref() && !others().any(|other| is_at(other) == Some(*address))
         };
-        let of_node = [moved.get(&node).copied(), roster.address(node)];
+        let of_node = [moved.get(&node), roster.address(node)];
         let guessed = [listed(node), roster.address(here), listed(here)];
-        let mut addresses: Vec<SocketAddr> = of_node.into_iter().flatten().collect();
+        let mut addresses: Vec<&Address> = of_node.into_iter().flatten().collect();
         addresses.extend(guessed.into_iter().flatten().filter(is_free));
         let mut seen = BTreeSet::new();
         addresses.retain(|&address| seen.insert(address));
-        addresses
+        addresses.into_iter().cloned().collect()
     }
 
-    fn moved(&self) -> MutexGuard<'_, BTreeMap<NodeId, SocketAddr>> {
+    /// Takes note of the numbers that a member's name stands for.
+    fn note_numbers(&self, node: NodeId, numbers: &[SocketAddr]) {
+        self.resolved().insert(node, numbers.iter().map(SocketAddr::ip).collect());
+    }
+
+    /// Whether connections from there may be of a member.
+    fn may_be_member(&self, number: IpAddr) -> bool {
+        self.roster().has_address(number) || self.resolved().values().flatten().any(|&known| known == number)
+    }
+
+    fn resolved(&self) -> MutexGuard<'_, BTreeMap<NodeId, Vec<IpAddr>>> {
+        self.resolved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn moved(&self) -> MutexGuard<'_, BTreeMap<NodeId, Address>> {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -186,11 +217,6 @@ impl Peers {
     fn subscribe(&self) -> watch::Receiver<Arc<Roster>> {
         self.roster.subscribe()
     }
-}
-
-/// Whether an address is one that others can connect to.
-fn is_reachable(address: &SocketAddr) -> bool {
-    address.port() > 0 && !address.ip().is_unspecified()
 }
 
 /// What every connection between nodes is set to.

@@ -28,7 +28,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::LocalSet;
 
-const THERE: NodeId = NodeId(0);
+pub(super) const THERE: NodeId = NodeId(0);
 
 /// A shard of node 1 of two, with its links.
 fn local(data: &Path, membership: membership::Handle) -> Rc<Local> {
@@ -71,13 +71,13 @@ fn local(data: &Path, membership: membership::Handle) -> Rc<Local> {
 }
 
 /// The other node: takes a connection, welcomes who opened it, and reads on.
-struct There {
-    listener: TcpListener,
-    peers: Arc<Peers>,
+pub(super) struct There {
+    pub(super) listener: TcpListener,
+    pub(super) peers: Arc<Peers>,
 }
 
 impl There {
-    async fn welcome(&self) -> (Channel, BytesMut) {
+    pub(super) async fn welcome(&self) -> (Channel, BytesMut) {
         let tcp = self.listener.accept().await.unwrap().0;
         let (mut channel, mut input) = (Channel::new(tcp, self.peers.tls.accept().unwrap()), BytesMut::new());
         channel.handshake(&mut input).await.unwrap();

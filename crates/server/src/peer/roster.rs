@@ -6,16 +6,17 @@
 use crate::membership::AsOf;
 use ::membership::state::State;
 use node::Members;
+use os::Address;
 use ring::NodeId;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The members as of a moment, and where each is reached.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roster {
     members: Arc<Members>,
-    addresses: BTreeMap<NodeId, SocketAddr>,
+    addresses: BTreeMap<NodeId, Address>,
     /// The process of each member that the metadata log has.
     registered: BTreeMap<NodeId, u64>,
     /// When that was.
@@ -47,8 +48,8 @@ impl Roster {
     }
 
     /// Where a member is reached; `None` for one that has said nothing of use.
-    pub(super) fn address(&self, node: NodeId) -> Option<SocketAddr> {
-        self.addresses.get(&node).copied()
+    pub(super) fn address(&self, node: NodeId) -> Option<&Address> {
+        self.addresses.get(&node)
     }
 
     /// The member of this name.
@@ -56,9 +57,9 @@ impl Roster {
         self.members.of_ring().iter().find(|member| *member.name == *name).map(|member| member.id)
     }
 
-    /// Whether members are reached there.
+    /// Whether a member is reached there, by its number.
     pub(super) fn has_address(&self, address: IpAddr) -> bool {
-        self.addresses.values().any(|member| member.ip() == address)
+        self.addresses.values().filter_map(Address::number).any(|member| member.ip() == address)
     }
 
     /// Whether links are the same by both.

@@ -11,6 +11,7 @@ use ::membership::state::State;
 use base::Rng;
 use base::rng::SplitMix64;
 use bytes::BytesMut;
+use os::Address;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use ring::{NodeId, RingSize};
 use rustls::pki_types::CertificateDer;
@@ -163,7 +164,7 @@ fn a_roster_has_the_members_and_where_they_are() {
     let roster = |state: &State| Roster::of(NodeId(0), state, AsOf::default());
     let found = roster(&two).unwrap();
     assert_eq!((found.named("b@h"), found.named("c@h")), (Some(NodeId(1)), None));
-    assert_eq!(found.address(NodeId(0)), Some("127.0.0.1:1".parse().unwrap()));
+    assert_eq!(found.address(NodeId(0)).map(Address::as_str), Some("127.0.0.1:1"));
     assert_eq!(found.address(NodeId(1)), None);
     assert!(
         found.has_address("127.0.0.1".parse().unwrap()) && !found.has_address("127.0.0.2".parse().unwrap())
@@ -190,14 +191,17 @@ fn where_a_member_says_it_is_counts_until_all_agree_on_it() {
         address: "127.0.0.1:1".to_owned(),
     };
     let (membership, _inbox) = membership::queue(1);
-    let told = |name: &str, port| Member { name: name.to_owned(), address: ([127, 0, 0, 1], port).into() };
+    let told = |name: &str, port| Member {
+        name: name.to_owned(),
+        address: SocketAddr::from(([127, 0, 0, 1], port)).into(),
+    };
     let told = vec![told("a@h", 1), told("b@h", 9), told("gone@h", 8)];
     let peers = Peers::new(test_tls("a@h"), &here, roster("127.0.0.1:2", 1), told, membership);
     assert_eq!((peers.hello.life, &*peers.hello.from, &*peers.hello.address), (9, "a@h", "127.0.0.1:1"));
     let mut changes = peers.subscribe();
     // Behind it comes what the process was told.
     let at = || {
-        let ports: Vec<u16> = peers.addresses(NodeId(1)).iter().map(SocketAddr::port).collect();
+        let ports: Vec<u16> = peers.addresses(NodeId(1)).iter().map(Address::port).collect();
         assert_eq!(ports.iter().filter(|port| **port == 9).count(), 1);
         assert!(ports.len() < 2 || ports[ports.len() - 1] == 9 || ports[0] == 9, "{ports:?}");
         ports[0]
@@ -208,6 +212,7 @@ fn where_a_member_says_it_is_counts_until_all_agree_on_it() {
         ("0.0.0.0:4", 2),
         ("127.0.0.1:0", 2),
         ("127.0.0.1:9", 9),
+        ("a-name:4", 4),
         ("127.0.0.1:3", 3),
     ] {
         peers.note_address(NodeId(1), said);
@@ -220,6 +225,16 @@ fn where_a_member_says_it_is_counts_until_all_agree_on_it() {
     peers.follow(roster("127.0.0.1:4", 6));
     assert_eq!((at(), changes.has_changed().unwrap()), (4, true));
     assert_eq!(changes.borrow_and_update().members().count(), 2);
+
+    // Connections from the addresses that a member's name has had last may be that member's.
+    peers.follow(roster("b-name:5", 7));
+    assert_eq!(peers.addresses(NodeId(1))[0].as_str(), "b-name:5");
+    let may_be = |text: &str| peers.may_be_member(text.parse().unwrap());
+    assert!(!may_be("10.1.1.1"));
+    peers.note_numbers(NodeId(1), &["10.1.1.1:5".parse().unwrap(), "[fd00::1]:5".parse().unwrap()]);
+    assert!(may_be("10.1.1.1") && may_be("fd00::1") && may_be("127.0.0.1"));
+    peers.note_numbers(NodeId(1), &["10.1.1.2:5".parse().unwrap()]);
+    assert!(!may_be("10.1.1.1") && may_be("10.1.1.2"));
 }
 
 /// Two that change places know of each other's new place by their own old one; what is another member's is not tried.
@@ -236,10 +251,12 @@ fn a_member_is_looked_for_where_this_node_was_before() {
     };
     let (membership, _inbox) = membership::queue(1);
     let told = [("a@h", 1), ("b@h", 2), ("c@h", 3)];
-    let told =
-        told.map(|(name, port)| Member { name: name.to_owned(), address: ([127, 0, 0, 1], port).into() });
+    let told = told.map(|(name, port)| Member {
+        name: name.to_owned(),
+        address: SocketAddr::from(([127, 0, 0, 1], port)).into(),
+    });
     let peers = Peers::new(test_tls("a@h"), &here, roster, told.to_vec(), membership);
-    let ports = |node| peers.addresses(NodeId(node)).iter().map(SocketAddr::port).collect::<Vec<_>>();
+    let ports = |node| peers.addresses(NodeId(node)).iter().map(Address::port).collect::<Vec<_>>();
     assert_eq!((ports(1), ports(2)), (vec![2, 1], vec![3, 1]));
     peers.note_address(NodeId(1), "127.0.0.1:1");
     assert_eq!((ports(1), ports(2)), (vec![1, 2], vec![3]));
