@@ -3,6 +3,7 @@
 use crate::failure::{self, FAILED, Failure, UNUSABLE};
 use crate::plural::count;
 use crate::repair;
+use crate::report::Report;
 use base::Clock;
 use clap::ValueHint;
 use engine::check::{Finding, FindingKind, Summary, check_index, check_store};
@@ -37,7 +38,7 @@ pub struct Args {
 
 /// Checks, prints what is wrong, and what was gone through.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = Report::of_stdout();
     let mut total = Summary::default();
     failure::check_links(&args.dir)?;
     let left_out = left_out(&args.dir)?;

@@ -15,6 +15,7 @@ mod log;
 mod plural;
 mod program;
 mod repair;
+mod report;
 mod serve;
 mod signals;
 mod terms;

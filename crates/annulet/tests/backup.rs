@@ -6,7 +6,7 @@ mod common;
 use bytes::Bytes;
 use client::{Client, Content, ReadOptions, WriteOptions};
 use common::nodes::{agreed, free_ports, make_certificates, name, until};
-use common::{Server, run};
+use common::{Server, annulet, run};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -98,6 +98,12 @@ fn a_node_is_backed_up_while_it_is_written_and_is_as_it_was_when_it_is_restored(
     std::fs::write(&manifest, bytes).unwrap();
     let (code, text) = backup(dir, &["verify", "data/backups/second"]);
     assert!(code == Some(1) && text.contains("store-001/MANIFEST"), "{text}");
+
+    // Without a reader of what is printed.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut unread = annulet(dir, &["backup", "verify", "data/backups/second"]);
+    assert_eq!(unread.stdout(writer).status().unwrap().code(), Some(1));
 }
 
 #[test]

@@ -4,11 +4,12 @@ use super::bar::Bar;
 use super::size;
 use crate::failure::{FAILED, Failure};
 use crate::plural::{count, len};
+use crate::report::Report;
 use backup::{Verified, verify};
 use clap::ValueHint;
 use os::OsDisk;
 use serde_json::json;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 /// Arguments of `verify`.
@@ -28,7 +29,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let verified = verify(&mut OsDisk::blocking(), &args.folder, &mut |progress| bar.show(progress));
     bar.end();
     let Verified { index, problems, stores } = verified?;
-    let mut out = io::stdout().lock();
+    let mut out = Report::of_stdout();
     if args.json {
         let problems: Vec<_> =
             problems.iter().map(|it| json!({ "file": it.file, "what": it.what })).collect();
