@@ -70,12 +70,13 @@ pub(super) enum Route {
     WrongTerms(&'static str),
 }
 
-/// What a path names; `None` if nothing.
+/// What a path names; `None` if nothing. Slashes at its end are passed over, as in Riak.
 ///
 /// # Errors
 /// If its encoding is malformed.
 pub(super) fn route(path: &Bytes) -> Result<Option<Route>, Refused> {
-    let mut rest = segments(path);
+    let path = without_end_slashes(path);
+    let mut rest = segments(&path);
     let first = rest.next().unwrap_or_default();
     match &first[..] {
         b"" => Ok(only(Route::Root, rest)),
@@ -98,12 +99,14 @@ pub(super) fn route(path: &Bytes) -> Result<Option<Route>, Refused> {
         },
         b"cachedtrees" | b"rangetrees" | b"siblings" | b"objectsizes" | b"objectstats" | b"tombs"
         | b"reap" | b"erase" | b"aaebucketlist" => Ok(fold::path(&first, rest)?.map(Route::Fold)),
-        _ => {
-            // A slash at the end is as none.
-            let has_more = rest.any(|segment| !segment.is_empty());
-            Ok(Unbuilt::of_path(&first, has_more).map(Route::Unbuilt))
-        }
+        _ => Ok(Unbuilt::of_path(&first, rest.next().is_some()).map(Route::Unbuilt)),
     }
+}
+
+/// A path without the slashes at its end; the one that it begins with stays. A slash in a name is `%2F`.
+fn without_end_slashes(path: &Bytes) -> Bytes {
+    let last = path.iter().rposition(|&byte| byte != b'/');
+    path.slice(..last.map_or(1, |last| last + 1))
 }
 
 fn admin(mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused> {
@@ -188,9 +191,9 @@ fn index(place: Place, mut rest: impl Iterator<Item = Bytes>) -> Result<Option<R
 
 fn object_or_keys(place: Place, mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused> {
     Ok(match rest.next() {
-        // A slash at the end is as none.
         None => Some(Route::Keys(place)),
-        Some(key) if key.is_empty() => only(Route::Keys(place), rest),
+        // No object has an empty key.
+        Some(key) if key.is_empty() => None,
         Some(key) => {
             let key = decode(&key)?;
             match rest.next() {
@@ -199,8 +202,6 @@ fn object_or_keys(place: Place, mut rest: impl Iterator<Item = Bytes>) -> Result
                     let link_walk = Route::Unbuilt(Unbuilt::LinkWalking);
                     only(Route::Preflist(place, key), rest).or(Some(link_walk))
                 }
-                // A slash at the end is no link to follow.
-                Some(word) if word.is_empty() && rest.next().is_none() => None,
                 Some(_) => Some(Route::Unbuilt(Unbuilt::LinkWalking)),
             }
         }
@@ -272,6 +273,48 @@ mod tests {
         assert_eq!(named("/types/default/buckets/b/keys"), keys(Form::Types));
         assert_eq!(named("/"), Some(Route::Root));
         assert_eq!(named("/ping"), Some(Route::Ping));
+    }
+
+    #[test]
+    fn slashes_at_the_end_are_passed_over() {
+        for path in [
+            "/",
+            "/ping",
+            "/stats",
+            "/metrics",
+            "/health/ready",
+            "/buckets",
+            "/riak",
+            "/riak/b",
+            "/riak/b/k",
+            "/buckets/b/keys",
+            "/buckets/b/keys/k",
+            "/buckets/b/keys/k/preflist",
+            "/buckets/b/props",
+            "/buckets/b/index/f_bin",
+            "/buckets/b/index/f_bin/1",
+            "/buckets/b/index/f_bin/1/2",
+            "/types/t/props",
+            "/types/t/buckets/b/keys/k",
+            "/types/t/buckets/b/keys/k/b,_,1",
+            "/cachedtrees/nvals/3/keysclocks",
+            "/admin/members",
+            "/mapred",
+        ] {
+            let named = named(path);
+            assert!(named.is_some(), "{path}");
+            for slashes in ["/", "//"] {
+                assert_eq!(
+                    route(&Bytes::from(format!("{path}{slashes}"))).unwrap(),
+                    named,
+                    "{path}{slashes}"
+                );
+            }
+        }
+        let slash = Some(Route::Object(place(Form::Buckets, "default", "b"), "k/".into()));
+        assert_eq!(named("/buckets/b/keys/k%2F"), slash, "a slash of the key");
+        assert_eq!(named("/buckets/b/keys/k%2F/"), slash);
+        assert_eq!(named("/buckets/b/"), None);
     }
 
     #[test]
@@ -363,18 +406,16 @@ mod tests {
     #[test]
     fn other_paths_name_nothing() {
         for path in [
-            "//",
             "/x",
-            "/ping/",
+            "//ping",
             "/buckets/b/x/k",
             "/buckets/b",
-            "/buckets/b/keys/k/",
+            "/buckets/b/keys//k",
             "/mapred/x",
             "/mapredx",
             "/ctl/x",
             "/types/t",
             "/types/t/datatypes/k",
-            "/riak/b/k/",
             "/admin",
             "/types/t/props/x",
         ] {
