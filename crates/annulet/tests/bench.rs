@@ -108,6 +108,35 @@ fn a_planted_loss_fails_the_run() {
 }
 
 #[test]
+fn servers_are_named_and_one_that_is_not_there_is_told_with_what_to_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--durability", "none"]);
+    let named = |address: &str| address.replace("127.0.0.1:", "localhost:");
+    let text = workload("pb", &named(&server.pb), &named(&server.http), "");
+    let (output, results) = bench(dir.path(), &text, "named");
+    assert!(output.status.success(), "{output:?}");
+    let told = &results.manifest.servers[0];
+    assert!(told.pid.is_some() && told.version.starts_with("0."), "{told:?}");
+    assert_eq!(told.address, named(&server.pb));
+    server.stop();
+
+    for (address, advice) in [
+        (
+            "127.0.0.1:1",
+            "Connection refused (os error 111); no node listens there: `annulet serve` starts one, and `addresses` of \
+             the workload names another",
+        ),
+        ("no-such-host.invalid:1", ": give a name that is known here, or a number"),
+    ] {
+        std::fs::write(dir.path().join("w.toml"), workload("pb", address, address, "")).unwrap();
+        let output = run(dir.path(), &["bench", "run", "w.toml"]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(address) && text.trim_end().ends_with(advice), "{text}");
+    }
+}
+
+#[test]
 fn what_cannot_be_run_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("w.toml"), "concurrency = 0\n").unwrap();

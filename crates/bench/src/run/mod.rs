@@ -11,6 +11,7 @@ mod control;
 mod entries;
 mod pace;
 mod person;
+mod reach;
 mod resume;
 mod sampler;
 mod servers;
@@ -32,6 +33,7 @@ use crate::workload::{DriverKind, Op, Operation, Plant, Workload};
 use backends::shared::Shared as SharedStore;
 use collect::{Collector, phase_event};
 use pace::Pace;
+use reach::Places;
 use results::{FORMAT, Generator, Manifest, Summary, Writer, utc};
 use resume::State as Resume;
 use sampler::Sampler;
@@ -77,8 +79,9 @@ pub fn run(
 ) -> Result<Summary, Error> {
     let temporary = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
     let folder = workload.engine.folder.as_deref().unwrap_or(temporary.path());
-    let (watched, servers): (Vec<_>, Vec<_>) = servers::find(workload, folder).into_iter().unzip();
-    let drivers = Drivers::new(workload, folder)?;
+    let places = Places::of(workload)?;
+    let (watched, servers): (Vec<_>, Vec<_>) = servers::find(workload, &places, folder).into_iter().unzip();
+    let drivers = Drivers::new(workload, &places, folder)?;
     let jobs = workload.jobs.len();
     let made = (0..workload.threads).map(|worker| drivers.make(worker, share(workload, worker)));
     let made: Vec<_> =
@@ -283,6 +286,7 @@ fn share(workload: &Workload, worker: u32) -> usize {
 /// Makes drivers.
 struct Drivers<'a> {
     workload: &'a Workload,
+    places: &'a Places,
     common: Common,
     null: crate::driver::null::Store,
     /// Of stores in this process.
@@ -292,16 +296,23 @@ struct Drivers<'a> {
 }
 
 impl<'a> Drivers<'a> {
-    fn new(workload: &'a Workload, folder: &'a Path) -> Result<Drivers<'a>, Error> {
+    fn new(workload: &'a Workload, places: &'a Places, folder: &'a Path) -> Result<Drivers<'a>, Error> {
         let common = Common { bucket_type: workload.bucket_type.clone(), quorums: workload.quorums.clone() };
         let is_shared = workload.driver == DriverKind::Engine && workload.engine.is_shared;
         let shared =
             is_shared.then(|| EngineDriver::open_shared(folder, &workload.engine, workload.workers()));
         #[cfg(feature = "cassandra")]
         if workload.driver == DriverKind::Cassandra {
-            crate::driver::make_schema(workload.targets(), &workload.peer.cassandra)?;
+            crate::driver::make_schema(&places.targets, &workload.peer.cassandra)?;
         }
-        Ok(Drivers { workload, common, null: Default::default(), folder, shared: shared.transpose()? })
+        Ok(Drivers {
+            workload,
+            places,
+            common,
+            null: Default::default(),
+            folder,
+            shared: shared.transpose()?,
+        })
     }
 
     /// Closes what they shared, when all have ended.
@@ -317,7 +328,7 @@ impl<'a> Drivers<'a> {
         let workload = self.workload;
         let connections = slots.div_ceil(workload.pipeline as usize);
         // Workers begin at different servers, so that few connections each still reach all.
-        let mut addresses = workload.targets().to_vec();
+        let mut addresses = self.places.targets.clone();
         let first = worker as usize % addresses.len();
         addresses.rotate_left(first);
         let pipeline = workload.pipeline as usize;
@@ -386,10 +397,7 @@ impl<'a> Drivers<'a> {
         while !driver.is_connected() {
             driver.poll(Duration::from_millis(10), &mut Nobody)?;
             if begin.elapsed() > CONNECT_MAX {
-                let all: Vec<String> = self.workload.targets().iter().map(ToString::to_string).collect();
-                let why = driver.trouble().map(|why| format!("; {why}")).unwrap_or_default();
-                let what = format!("not every one of {} takes connections{why}", all.join(", "));
-                return Err(Error::Unusable(what));
+                return Err(self.places.unreached(self.workload, driver.trouble()));
             }
         }
         Ok(self.planted(driver))

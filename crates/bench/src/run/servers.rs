@@ -1,5 +1,6 @@
 //! The servers: who they are, as the manifest says it, and where their processes are.
 
+use super::reach::Places;
 use crate::proc;
 use crate::workload::{DriverKind, Workload};
 use results::Server;
@@ -64,11 +65,11 @@ impl Watched {
 }
 
 /// The servers of a workload, and what the manifest says of them. An engine in this process has its stores in `folder`.
-pub fn find(workload: &Workload, folder: &Path) -> Vec<(Watched, Server)> {
+pub fn find(workload: &Workload, places: &Places, folder: &Path) -> Vec<(Watched, Server)> {
     match workload.driver {
         DriverKind::Engine => vec![in_process(workload, folder)],
         DriverKind::Null => Vec::new(),
-        _ => (0..workload.addresses.len()).map(|at| describe(workload, at)).collect(),
+        _ => (0..places.servers.len()).map(|at| describe(workload, places, at)).collect(),
     }
 }
 
@@ -99,14 +100,14 @@ fn in_process(workload: &Workload, folder: &Path) -> (Watched, Server) {
     (watched, server)
 }
 
-fn describe(workload: &Workload, at: usize) -> (Watched, Server) {
-    let address = workload.addresses[at];
+fn describe(workload: &Workload, places: &Places, at: usize) -> (Watched, Server) {
+    let address = places.servers[at];
     let pid = workload.pids.get(at).copied().or_else(|| proc::listener(address));
     let command = pid.map(proc::command_line).unwrap_or_default();
     let mut options = pid.map(|pid| proc::variables(pid, "ANNULET_")).unwrap_or_default();
     options.extend(flags(&command));
     options.extend(workload.peer.options(workload.driver));
-    let stats = workload
+    let stats = places
         .stats
         .get(at)
         .copied()
@@ -131,8 +132,8 @@ fn describe(workload: &Workload, at: usize) -> (Watched, Server) {
         options.extend(all.iter().map(|(name, value)| (name.clone(), said(value))));
     }
     let server = Server {
-        name: text("nodename").unwrap_or_else(|| address.to_string()),
-        address: address.to_string(),
+        name: text("nodename").unwrap_or_else(|| workload.addresses[at].to_string()),
+        address: workload.addresses[at].to_string(),
         pid,
         command,
         version: text("annulet_version").or_else(|| text("riak_kv_version")).unwrap_or_default(),

@@ -15,8 +15,8 @@ use crate::check::Cause;
 use crate::keys::Shape;
 use crate::names::Naming;
 use crate::values::Size;
+use os::Address;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,11 +32,11 @@ pub struct Workload {
     /// What is loaded.
     pub driver: DriverKind,
     /// Where the servers are.
-    pub addresses: Vec<SocketAddr>,
+    pub addresses: Vec<Address>,
     /// Those of them that are connected to; all if none is said. A scenario says it, whose other nodes come and go.
-    pub clients: Vec<SocketAddr>,
+    pub clients: Vec<Address>,
     /// Where their `/stats` are, in the same order; fewer or none where there are none.
-    pub stats: Vec<SocketAddr>,
+    pub stats: Vec<Address>,
     /// Their processes, in the same order, where they cannot be found by who listens at the address.
     pub pids: Vec<u32>,
     /// Their data folders, in the same order, where they cannot be found by the processes' command lines.
@@ -127,7 +127,7 @@ impl Workload {
     }
 
     /// The servers that are connected to.
-    pub fn targets(&self) -> &[SocketAddr] {
+    pub fn targets(&self) -> &[Address] {
         if self.clients.is_empty() { &self.addresses } else { &self.clients }
     }
 }

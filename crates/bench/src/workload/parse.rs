@@ -11,6 +11,7 @@ use crate::driver::ErrorKind;
 use crate::keys::{Shape, UNIQUE_FROM};
 use crate::names::Naming;
 use crate::values::{STAMP_LEN_MIN, Size, VALUE_MAX};
+use os::Address;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -85,7 +86,7 @@ impl Workload {
             return Err(top.error("all weights are 0"));
         }
         let engine = engine::engine(&mut top, driver, &naming, &all)?;
-        let address = |text: &str| text.parse().map_err(|_| format!("{text:?} is not an address and a port"));
+        let address = |text: &str| text.parse::<Address>();
         let path = |text: &str| Ok(PathBuf::from(text));
         let addresses = match top.list("addresses", address)? {
             Some(addresses) if addresses.is_empty() => return Err(top.error("addresses has no address")),

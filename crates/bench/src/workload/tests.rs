@@ -17,6 +17,24 @@ fn the_least_workload_has_defaults() {
 }
 
 #[test]
+fn servers_are_named_or_numbered() {
+    let text = format!("addresses = [\"localhost:1\", \"[::1]:2\"]\nstats = [\"n1.example:3\"]\n{LEAST}");
+    let workload = Workload::parse(&text, "w.toml").unwrap();
+    assert_eq!(workload.targets(), workload.addresses);
+    let named = [&workload.addresses[0], &workload.addresses[1], &workload.stats[0]].map(ToString::to_string);
+    assert_eq!(named, ["localhost:1", "[::1]:2", "n1.example:3"]);
+    for (key, address, why) in [
+        ("addresses", "localhost", "it has no port"),
+        ("stats", "a b:1", "the name of its host has ' '"),
+        ("addresses", "127.0.0.1:x", "its port is no number up to 65535"),
+    ] {
+        let text = refused(&format!("{key} = [{address:?}]\n{LEAST}"));
+        assert!(text.contains(&format!("{address:?} is not a host and a port, such as ")), "{text}");
+        assert!(text.contains(why), "{text}");
+    }
+}
+
+#[test]
 fn peers_have_defaults() {
     for (name, address) in [("redis-cluster", "127.0.0.1:6379"), ("etcd", "127.0.0.1:2379")] {
         let workload = Workload::parse(&format!("driver = {name:?}\n{LEAST}"), "w.toml").unwrap();
@@ -59,7 +77,7 @@ fn mistakes_are_refused_with_their_line() {
         ("driver = \"redis\"\nquorums = { r = 2 }\n", "line 1: redis has no quorums: that is Riak's"),
         ("driver = \"etcd\"\nbucket_type = \"t\"\n", "line 1: etcd has no bucket_type"),
         ("driver = \"cassandra\"\nstats = [\"127.0.0.1:1\"]\n", "line 1: cassandra has no stats"),
-        ("addresses = [\"nowhere\"]\n", "line 1: addresses: \"nowhere\" is not an address and a port"),
+        ("addresses = [\"nowhere\"]\n", "line 1: addresses: \"nowhere\" is not a host and a port"),
         ("load = { kind = \"fixed\" }\n", "line 1: an open loop has a rate"),
         ("threads = 20\n", "more threads than operations"),
         ("value = { size = 10 }\n[[operation]]\nop = \"put\"\nlabel = \"p\"\n", "no room to be checked"),

@@ -65,9 +65,9 @@ pub fn play(
         workload.name.clone_from(name);
     }
     let plans: Vec<&Plan> = nodes.plans().collect();
-    workload.addresses = plans.iter().map(|plan| plan.pb).collect();
-    workload.clients = scenario.clients.iter().map(|&node| plans[node].pb).collect();
-    workload.stats = plans.iter().map(|plan| plan.http).collect();
+    workload.addresses = plans.iter().map(|plan| plan.pb.into()).collect();
+    workload.clients = scenario.clients.iter().map(|&node| plans[node].pb.into()).collect();
+    workload.stats = plans.iter().map(|plan| plan.http.into()).collect();
     workload.data = plans.iter().map(|plan| plan.data.clone()).collect();
     workload.pids = nodes.pids();
     if scenario.fill > 0 {
