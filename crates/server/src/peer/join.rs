@@ -52,7 +52,7 @@ pub(crate) fn ask_to_join(contacts: &[Address], join: &Join, tls: &Tls) -> Resul
                     Err(Failure::Unreached(text)) => {
                         tracing::info!(%contact, "cannot ask to join: {text}");
                         why = format!(
-                            "no member was reached in {} s; {contact}: {text}: see the option join, where members listen",
+                            "no member was reached in {} s; {contact}: {text}: the option join names members",
                             REACH_MAX.as_secs()
                         );
                     }
