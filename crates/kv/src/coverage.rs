@@ -219,6 +219,11 @@ impl Coverage {
         questions
     }
 
+    /// Bytes that are held until the last answer.
+    pub fn gathered_bytes(&self) -> usize {
+        self.gather.gathered_bytes()
+    }
+
     /// The questions that have no answer.
     pub fn asked(&self) -> impl Iterator<Item = u64> {
         self.asked.keys().copied()

@@ -26,6 +26,9 @@ pub const PIECE_NAMES_MAX: usize = 2_000;
 /// The most buckets in one listing: the set is held in memory, and Riak warns against listing at all.
 pub const LISTED_BUCKETS_MAX: usize = 100_000;
 
+/// What a name takes beside its bytes in the set of those that have come.
+const NAME_BYTES: usize = 64;
+
 /// The most bytes in their names together, so that one answer with all of them fits a frame.
 pub const LISTED_BYTES_MAX: usize = 16 << 20;
 
@@ -70,6 +73,15 @@ impl Gather {
     /// What this fold comes to, answered page by page if `stream`.
     pub fn sums(fold: Arc<Fold>, stream: bool) -> Gather {
         Gather::Sums(Adding::new(fold, stream))
+    }
+
+    /// Bytes that are held until the last answer.
+    pub fn gathered_bytes(&self) -> usize {
+        match self {
+            Gather::Keys => 0,
+            Gather::Buckets { seen, bytes, .. } => bytes + seen.len() * NAME_BYTES,
+            Gather::Sums(adding) => adding.gathered_bytes(),
+        }
     }
 
     /// Takes what a fold has come to on a page; an answer, if there is one to give already.

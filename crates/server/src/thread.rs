@@ -285,6 +285,7 @@ impl Opened {
             reaping: Reaping::after(common.delete_mode.delay()),
             anti_entropy: common.anti_entropy,
             rebuilding: common.rebuilding,
+            gathered: Arc::clone(&common.budgets.answers),
         };
         let folder = layout::shard_dir(&common.data, self.id.0);
         let mut shard = Shard::new(config, self.store, table);

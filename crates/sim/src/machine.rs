@@ -219,6 +219,7 @@ impl Machine {
                 reaping: self.reaping,
                 anti_entropy: self.anti_entropy,
                 rebuilding: self.rebuilding,
+                gathered: base::Budget::unlimited(),
             };
             shards.push(Some(Shard::new(config, store, table.clone())));
         }

@@ -151,6 +151,11 @@ impl Adding {
         Adding { fold, sum, tree: Branches::default(), bytes: 0, stream }
     }
 
+    /// Bytes that wait to be answered.
+    pub fn gathered_bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Takes a page's sum; an answer, if there is one to give already.
     ///
     /// # Errors

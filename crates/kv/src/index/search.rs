@@ -168,6 +168,11 @@ impl Search {
         questions
     }
 
+    /// Bytes of the rows that wait to be answered in one piece.
+    pub fn gathered_bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The questions that have no answer.
     pub fn asked(&self) -> impl Iterator<Item = u64> {
         self.asked.keys().copied()

@@ -172,6 +172,11 @@ impl Tally {
         Ok(Some((query, after, telling)))
     }
 
+    /// Bytes of keys, terms and counts that wait to be answered.
+    pub fn gathered_bytes(&self) -> usize {
+        self.held
+    }
+
     /// Takes some of what the part under way finds.
     ///
     /// # Errors

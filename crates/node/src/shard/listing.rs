@@ -4,6 +4,7 @@
 //! The next page of a part is asked for when the client has taken what came before, so a slow client holds at most one
 //! page of each part, wherever they are.
 
+use super::gathered::Gathered;
 use super::pages::Pages;
 use super::{Origin, Output, Shard};
 use crate::hop::{Hop, RequestId, ShardId};
@@ -24,6 +25,7 @@ struct Listing {
     deadline: Monotonic,
     /// Whether the client has still to take what was sent.
     sending: bool,
+    memory: Gathered,
 }
 
 /// All listings, and all pages being read.
@@ -86,7 +88,7 @@ impl Shard {
         let is_fold = matches!(listed, Listed::Fold(_));
         let started = n_val.and_then(|n_val| {
             let coverage = self.with_plan(n_val, |plan| Coverage::start(listed, stream, plan))?;
-            Ok(Listing { coverage, n_val, is_fold, deadline, sending: false })
+            Ok(Listing { coverage, n_val, is_fold, deadline, sending: false, memory: Gathered::default() })
         });
         match started {
             Ok(listing) => {
@@ -170,6 +172,10 @@ impl Shard {
         let Some(mut listing) = self.listings.gathering.remove(&id) else { return };
         let before: Vec<u64> = listing.coverage.asked().collect();
         let stepped = self.with_plan(listing.n_val, |plan| step(&mut listing.coverage, plan));
+        let stepped = stepped.and_then(|answers| {
+            listing.memory.grow(&self.config.gathered, listing.coverage.gathered_bytes())?;
+            Ok(answers)
+        });
         let is_over = stepped.is_err();
         for question in before.into_iter().filter(|&question| is_over || !listing.coverage.asks(question)) {
             self.listings.questions.remove(&question);

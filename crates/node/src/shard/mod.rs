@@ -21,6 +21,7 @@ mod copies;
 mod deadlines;
 mod exchanges;
 mod folds;
+mod gathered;
 mod gifts;
 mod heal;
 mod hints;
@@ -71,7 +72,7 @@ use ::object::Actor;
 use actors::Actors;
 use admission::Admission;
 use base::spawn::Outcome;
-use base::{Clock, Monotonic, Rng};
+use base::{Budget, Clock, Monotonic, Rng};
 use context_folds::ContextFolds;
 use deadlines::Deadlines;
 use engine::Seq;
@@ -137,6 +138,8 @@ pub struct ShardConfig {
     pub anti_entropy: Option<Duration>,
     /// When the hashes for that are made anew from what is stored.
     pub rebuilding: Rebuilding,
+    /// Memory for answers in one piece while they are gathered.
+    pub gathered: Arc<Budget>,
 }
 
 /// What a shard has for others.

@@ -6,6 +6,7 @@
 //! A covering set costs as much as the ring is large, and is the same for all queries of the same number of replicas while nodes
 //! neither come nor go: so the last one is kept ([`Cover`]).
 
+use super::gathered::Gathered;
 use super::rows::RowsReads;
 use super::{Origin, Output, Shard};
 use crate::hop::{Hop, RequestId, ShardId};
@@ -31,6 +32,7 @@ struct Searching {
     deadline: Monotonic,
     /// Whether the client has still to take what was sent.
     sending: bool,
+    memory: Gathered,
 }
 
 /// A covering set, and what it depends on.
@@ -111,7 +113,7 @@ impl Shard {
         self.config.limits.check_bucket(bucket)?;
         let n_val = self.table.get(bucket)?.n_val;
         let search = self.search_of(n_val, part)?;
-        Ok(Searching { search, tally, n_val, deadline, sending: false })
+        Ok(Searching { search, tally, n_val, deadline, sending: false, memory: Gathered::default() })
     }
 
     fn search_of(
@@ -205,6 +207,10 @@ impl Shard {
         let Some(mut searching) = self.searches.under_way.remove(&id) else { return };
         let before: Vec<u64> = searching.search.asked().collect();
         let stepped = self.with_plan(searching.n_val, |plan| step(&mut searching.search, plan));
+        let stepped = stepped.and_then(|answers| {
+            searching.memory.grow(&self.config.gathered, searching.search.gathered_bytes())?;
+            Ok(answers)
+        });
         let is_over = stepped.is_err();
         for question in before.into_iter().filter(|&question| is_over || !searching.search.asks(question)) {
             self.searches.questions.remove(&question);
@@ -245,7 +251,10 @@ impl Shard {
         for answer in answers {
             let Response::Rows(rows) = answer else { unreachable!("it is an index query's") };
             is_over = rows.done;
-            next = tally.take(rows).and_then(|()| if is_over { tally.next_part() } else { Ok(None) });
+            next = tally
+                .take(rows)
+                .and_then(|()| searching.memory.grow(&self.config.gathered, tally.gathered_bytes()))
+                .and_then(|()| if is_over { tally.next_part() } else { Ok(None) });
             if next.is_err() {
                 break;
             }

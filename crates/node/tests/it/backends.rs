@@ -115,6 +115,7 @@ impl Node {
             reaping,
             anti_entropy: None,
             rebuilding: node::Rebuilding::default(),
+            gathered: base::Budget::unlimited(),
         };
         Node { shard: Shard::new(config, store, table), clock, asked: 0 }
     }

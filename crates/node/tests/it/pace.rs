@@ -56,6 +56,7 @@ fn writes_wait_for_one_another_while_reads_go_on() {
         reaping: Reaping::after(None),
         anti_entropy: None,
         rebuilding: node::Rebuilding::default(),
+        gathered: base::Budget::unlimited(),
     };
     let mut shard = Shard::new(config, store, table);
     for number in 0..MEGABYTES {

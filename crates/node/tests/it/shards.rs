@@ -55,6 +55,7 @@ impl Node {
                 reaping: Reaping::after(None),
                 anti_entropy: None,
                 rebuilding: node::Rebuilding::default(),
+                gathered: base::Budget::unlimited(),
             };
             Shard::new(config, store, table.clone())
         });

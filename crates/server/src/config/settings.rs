@@ -127,7 +127,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "shards",
         flag: "shards",
         value_name: "N",
-        help: "Shards of a new data folder, each a thread and a store; one for each core but one if not given",
+        help: "Shards of a new data folder, threads with a store; by default cores but one, each with 64 MiB",
         set: |config, text| {
             let shards = number(text, 1, usize::from(SHARDS_MAX))?;
             config.shards = u16::try_from(shards).ok();

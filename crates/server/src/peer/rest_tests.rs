@@ -58,6 +58,7 @@ fn local(data: &Path, membership: membership::Handle) -> Rc<Local> {
         reaping: Reaping::after(None),
         anti_entropy: None,
         rebuilding: node::Rebuilding::default(),
+        gathered: base::Budget::unlimited(),
     };
     let (shard, mailboxes) = (Shard::new(config, store, table), Arc::new(Mailboxes::new(1)));
     Rc::new(Local::new(

@@ -68,6 +68,7 @@ impl Node {
             reaping: node::Reaping::after(None),
             anti_entropy: None,
             rebuilding: node::Rebuilding::default(),
+            gathered: base::Budget::unlimited(),
         };
         let shard = Shard::new(config, store, table);
         Ok(Node {

@@ -140,6 +140,7 @@ impl Cluster {
             reaping: self.reaping,
             anti_entropy: self.anti_entropy,
             rebuilding: self.rebuilding,
+            gathered: base::Budget::unlimited(),
         };
         self.nodes[node] = Some(Shard::new(config, store, table));
     }
