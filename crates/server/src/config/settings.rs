@@ -463,8 +463,8 @@ pub const SETTINGS: &[Setting] = &[
         name: "join",
         flag: "join",
         value_name: "HOST:PORT,...",
-        help: "Join the cluster of a node that listens there, with an empty data folder; later starts need it no more, \
-               and may have it",
+        help: "Join the cluster of a member that listens there, with an empty data folder; later starts need this \
+               option or cluster, too",
         set: |config, text| cluster::read_contacts(text).map(|contacts| config.join = contacts),
         show: |config| cluster::show_contacts(&config.join),
     },
