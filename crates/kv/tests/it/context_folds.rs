@@ -255,31 +255,57 @@ fn stored(object: &Object) -> Stored {
     Stored { head: head.into(), value: Some(object.values().clone()) }
 }
 
+/// Restarts before each write of the key; checks every 16 writes. The folds, and the context after the first check.
+fn restart_and_write(world: &mut World, writes: u32) -> (u32, Option<Context>) {
+    let (mut folds, mut kept) = (0, None);
+    for round in 0..writes {
+        let at = world.rng.below(3) as usize;
+        world.restart(at);
+        let writer = world.rng.below(3) as usize;
+        // Now and then without a context.
+        let seen = match world.rng.below(16) {
+            0 => None,
+            _ => world.context(writer),
+        };
+        world.write(writer, seen);
+        world.pass();
+        if world.actors(writer) > FOLD_ACTORS {
+            let lose = world.rng.chance(1, 4);
+            folds += u32::from(world.fold(writer, lose));
+        }
+        if round % 16 == 0 {
+            world.check();
+            kept = kept.or(world.context(0));
+        }
+    }
+    (folds, kept)
+}
+
+/// Whether no write is lost and none comes back.
+#[cfg(feature = "planted")]
+fn loses_nothing(seed: u64) -> bool {
+    std::panic::catch_unwind(|| restart_and_write(&mut World::new(seed), 1_000)).is_ok()
+}
+
+/// `cargo test -p kv --features planted --test it planted`
+#[cfg(feature = "planted")]
+#[test]
+fn planted_bugs_of_folds_are_caught() {
+    use base::planted::{Planted, plant};
+    assert!((0..3).all(loses_nothing));
+    for bug in [Planted::FoldedUnasked, Planted::FoldedLateStored] {
+        plant(Some(bug));
+        let is_caught = !(0..3).all(loses_nothing);
+        plant(None);
+        assert!(is_caught, "{bug:?}");
+    }
+}
+
 #[test]
 fn a_key_of_nodes_that_are_restarted_all_the_time_stays_small_and_loses_nothing() {
     for seed in 0..3 {
-        let (mut world, mut folds) = (World::new(seed), 0);
-        let mut kept = None;
-        for round in 0..5_000 {
-            let at = world.rng.below(3) as usize;
-            world.restart(at);
-            let writer = world.rng.below(3) as usize;
-            // Now and then without having seen anything, or what was read long ago.
-            let seen = match world.rng.below(16) {
-                0 => None,
-                _ => world.context(writer),
-            };
-            world.write(writer, seen);
-            world.pass();
-            if world.actors(writer) > FOLD_ACTORS {
-                let lose = world.rng.chance(1, 4);
-                folds += u32::from(world.fold(writer, lose));
-            }
-            if round % 16 == 0 {
-                world.check();
-                kept = kept.or(world.context(0));
-            }
-        }
+        let mut world = World::new(seed);
+        let (folds, kept) = restart_and_write(&mut world, 5_000);
         assert!(folds > 20, "{folds}");
         // What a client read in the beginning brings entries back, which go again.
         world.check();
