@@ -84,10 +84,10 @@ const LEAST_SEGMENTS: u64 = 2;
 /// On a disk so small that these are more than this part of a store's share of it, that part is kept back instead.
 const LEAST_DISK_SHARE: u64 = 8;
 
-/// Where more than this times the comfortable room is free, bytes that are not flushed are added up in one of
-/// [`UNFLUSHED_EVERY`] turns: what a few turns take makes no difference.
+/// Where more than this times the comfortable room is free, it is looked over in one of [`LOOKED_OVER_EVERY`] turns: what
+/// a few turns take makes no difference.
 const PLENTY: u64 = 4;
-const UNFLUSHED_EVERY: u32 = 16;
+const LOOKED_OVER_EVERY: u32 = 16;
 
 /// How full the disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -362,6 +362,13 @@ impl Store {
 
     /// Looks at the free space when it is time, and lets go on what waited for it.
     pub(super) fn step_room(&mut self, now: Monotonic) {
+        let waits = self.room.refused.is_some() || self.writer.refused().is_some();
+        self.room.turns = self.room.turns.wrapping_add(1);
+        let is_spared = self.room.has_plenty && !self.room.turns.is_multiple_of(LOOKED_OVER_EVERY);
+        if is_spared && !waits && self.room.looking.is_none() {
+            return;
+        }
+
         let taken = self.writer.taken();
         self.note_taken(taken);
         if let Some(looking) = &self.room.looking {
@@ -384,7 +391,6 @@ impl Store {
             self.writer.try_again();
             return;
         }
-        let waits = self.room.refused.is_some() || self.writer.refused().is_some();
         let is_idle = taken == self.room.taken && !waits && !self.is_low();
         let is_due = now.since(self.room.looked_at) >= if is_idle { LOOK_IDLE_EVERY } else { LOOK_EVERY };
         let share = (self.room.free.unwrap_or(0).max(self.room.reserve) / LOOK_SHARE).max(1);
@@ -409,10 +415,6 @@ impl Store {
         {
             (self.room.free, self.room.all_taken, self.room.shared_looks) =
                 (found.free, found.all_taken, looks);
-        }
-        self.room.turns = self.room.turns.wrapping_add(1);
-        if self.room.has_plenty && !self.room.turns.is_multiple_of(UNFLUSHED_EVERY) {
-            return;
         }
         let unflushed = self.unflushed_bytes();
         self.room.unflushed.note(unflushed);
