@@ -221,6 +221,7 @@ impl Writer {
 
     /// Makes room for a batch of records of `bytes` in all, so that it will lie in one segment. Refuses when
     /// too much waits for the disk or a write has failed; then nothing of the batch may be appended.
+    #[inline]
     pub fn begin_batch(&mut self, bytes: usize) -> Result<(), Error> {
         if let Some(cause) = &self.fenced {
             return Err(Error::Fenced(cause.clone()));

@@ -142,7 +142,7 @@ impl Store {
             return Err(Error::Refused("a value in a store of heads only"));
         }
         self.check_drops(batch)?;
-        self.check_room(brings(batch), bytes)?;
+        self.check_room(|| brings(batch), bytes)?;
         self.writer.begin_batch(bytes)?;
         self.note_segment();
         Ok(())
