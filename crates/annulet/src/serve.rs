@@ -56,7 +56,9 @@ impl clap::Args for Args {
         let stop =
             stop.help("Stop, as at a signal, when the standard input ends: with whoever holds its other end");
         let show = Arg::new(SHOW_OPTIONS).long(SHOW_OPTIONS).action(ArgAction::SetTrue);
-        let show = show.help("Show all options at the start, with where each comes from: else those that are not at their defaults");
+        let show = show.help(
+            "Show all options at the start and their origins, not only those that differ from defaults",
+        );
         command.args(SETTINGS.iter().map(flag)).arg(file).arg(stop).arg(show)
     }
 

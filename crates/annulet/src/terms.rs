@@ -36,7 +36,7 @@ fn term(answer: &str) -> Option<String> {
     let parts: Vec<&str> = answer.strip_prefix('{')?.strip_suffix('}')?.split(',').collect();
     match parts[..] {
         ["n_val_violation", n] => Some(format!(
-            "the request asks for more replicas than there are copies of an object: n_val is {n}, and no quorum is above it"
+            "the request asks for more replicas than an object has copies: n_val is {n}, and no quorum is above it"
         )),
         ["insufficient_vnodes", have, "need", need] => {
             Some(format!("{} can be reached, and {need} must answer", count(have, "replica")))

@@ -99,14 +99,14 @@ impl<'a> HeadView<'a> {
         Ok(())
     }
 
-    /// Whether these are the bytes of a head with one sibling that is a value, as nearly all are. It looks at the first of
-    /// them only, so they need not be a head.
+    /// Whether these are the bytes of a head with one sibling that is a value, as nearly all are. It looks at the first
+    /// of them only, so they need not be a head.
     pub fn is_one_value(bytes: &[u8]) -> bool {
         bytes.starts_with(&[HEAD_VERSION, 0, 1])
     }
 
-    /// Whether a head with these bytes has index entries, at the cost of a look at the first sibling where it is the only
-    /// one, as nearly always. False of what is no head.
+    /// Whether a head with these bytes has index entries, at the cost of a look at the first sibling where it is the
+    /// only one, as nearly always. False of what is no head.
     pub fn may_have_indexes(bytes: &[u8]) -> bool {
         let first = || -> Result<bool> {
             let mut reader = Reader(bytes.get(3..).unwrap_or_default());
@@ -120,8 +120,8 @@ impl<'a> HeadView<'a> {
         HeadView::parse(bytes).is_ok_and(all)
     }
 
-    /// Whether the context of a head with these bytes names more than so many actors. Nearly all heads are too short for
-    /// that, and not looked at.
+    /// Whether the context of a head with these bytes names more than so many actors. Nearly all heads are too short
+    /// for that, and not looked at.
     #[inline]
     pub fn has_more_actors(bytes: &[u8], most: usize) -> bool {
         bytes.len() / ENTRY_LEN_MIN > most && HeadView::actors_of(bytes) > most
@@ -159,13 +159,14 @@ impl<'a> HeadView<'a> {
         self.newest_time
     }
 
-    /// When the object is gone, in milliseconds since 1970: when the last of its siblings ends. `None` if one never does, as
-    /// tombstones.
+    /// When the object is gone, in milliseconds since 1970: when the last of its siblings ends. `None` if one never
+    /// does, as tombstones.
     pub fn expires_ms(&self) -> Option<u64> {
         self.last_end_ms
     }
 
-    /// The same of an encoded head, at the cost of a look at its first byte where nothing ends. `None` of what is no head.
+    /// The same of an encoded head, at the cost of a look at its first byte where nothing ends. `None` of what is no
+    /// head.
     pub fn expiry_of(bytes: &[u8]) -> Option<u64> {
         if !HeadView::may_end(bytes) {
             return None;

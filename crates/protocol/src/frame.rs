@@ -80,8 +80,8 @@ impl FrameError {
             // A limit of our own, which a client can pass: it is told how.
             FrameError::TooLarge { len, max: FRAME_BEFORE_FIRST_MAX } if *len <= FRAME_MAX => {
                 Some(Cow::Owned(format!(
-                    "the first request of a connection has at most {FRAME_BEFORE_FIRST_MAX} bytes, and this one has {len}: \
-                 send a smaller one first, such as a ping"
+                    "the first request of a connection has at most {FRAME_BEFORE_FIRST_MAX} bytes, and this one has \
+                     {len}: send a smaller one first, such as a ping"
                 )))
             }
             FrameError::TooLarge { .. } => Some(Cow::Borrowed("Invalid message packet, reason: invalid")),

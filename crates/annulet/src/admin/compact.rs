@@ -61,7 +61,8 @@ mod tests {
 
     #[test]
     fn a_state_is_told_in_words() {
-        let state = |word, held| json!({"state": word, "bytes_before": 9, "bytes": 4, "segments_held": held, "error": null});
+        let state =
+            |word, held| json!({ "state": word, "bytes_before": 9, "bytes": 4, "segments_held": held });
         assert_eq!(text(&state("running", 0)), "running: 9 B before, 4 B now");
         assert_eq!(text(&state("done", 1)), "done: 9 B before, 4 B now; snapshots or backups hold 1 segment");
         assert_eq!(text(&state("none", 0)), "none since the node's start");

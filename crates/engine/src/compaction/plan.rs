@@ -42,7 +42,7 @@ impl Choice {
         self.account.dead_bytes + self.account.log_bytes.saturating_sub(self.pinned_bytes)
     }
 
-    /// Bytes of the disk that compacting it takes, until it goes: what is left of it, and the heads of that.
+    /// Bytes of the disk for its compaction, until the segment goes: live records and their heads.
     pub fn needs(&self) -> u64 {
         with_heads(self.left())
     }
@@ -188,7 +188,7 @@ mod tests {
     fn a_segment_is_taken_only_if_what_is_left_of_it_fits() {
         let mut segments = vec![segment(100, 10), segment(100, 50), segment(100, 100), segment(100, 70)];
         let of = |segments: &[Choice], room| choose(segments, (0, 100, 0), 100, room);
-        assert_eq!(of(&segments, 0), Some(2..3), "what is dead as a whole takes no room");
+        assert_eq!(of(&segments, 0), Some(2..3), "a segment without live records takes no room");
         segments.remove(2);
         assert_eq!(of(&segments, 32), None, "thirty bytes and their heads");
         assert_eq!(of(&segments, 33), Some(2..3));

@@ -14,8 +14,8 @@
 //! * Level 0, or the runs, go on earlier if half of what they hold are deletions, which end where nothing older is, and
 //!   if they hide many dead versions (record 21).
 //!
-//! * On a disk that is nearly full every level goes on that has something to meet below, if it frees enough for what is
-//!   read, and by parts that fit in the room there is ([`Version::pick_reclaiming`]).
+//! * On a nearly full disk, every level is merged on whose versions may replace deeper ones. A merge frees enough for
+//!   the bytes that it reads, and fits in the room ([`Version::pick_reclaiming`]).
 //!
 //! What is fullest beside its size goes first. One merge runs at a time; flushes, which only add to level 0, may run
 //! beside it.
@@ -71,12 +71,12 @@ impl MergeOptions {
     }
 }
 
-/// What merges that make room are to keep to.
+/// Conditions of a merge that makes room.
 #[derive(Clone, Copy, Debug)]
 pub struct Reclaiming {
-    /// Bytes of the journal and of tables for each entry of the ledger: what goes with one that is replaced.
+    /// Bytes of the journal and of tables that go with a replaced entry, on average.
     pub entry_bytes: u64,
-    /// A merge may read so many bytes for each that it frees.
+    /// Bytes that a merge may read for each byte that it frees.
     pub cost: u64,
     /// How many entries have an older version behind them, in thousandths, as far as is known.
     pub replacing_thousandths: u64,
@@ -121,7 +121,7 @@ impl MergePlan {
         self.inputs.iter().all(|(level, _)| *level == self.output_level)
     }
 
-    /// Bytes that its output may take: what the tables have, and more for filters and for the ends of more tables.
+    /// Upper bound of the output's bytes: those of the inputs, and more for filters and for the ends of more tables.
     pub fn needs(&self) -> u64 {
         self.tables().map(needs).sum::<u64>() + self.cuts.len() as u64 * TABLE_FIXED_BYTES
     }
@@ -148,8 +148,7 @@ impl MergePlan {
 /// entry merged with more of those below, and what they hide is taken into account when the journal's waste is.
 pub(crate) const HIDDEN_SHARE: u64 = 7;
 
-/// Where room is made, level 0 becomes a run only beside fewer than so many: as many as [`MergeOptions::runs_max`] by
-/// default.
+/// Runs from which merges for room take runs before level 0: the default of [`MergeOptions::runs_max`].
 const RECLAIMED_RUNS_MAX: usize = 4;
 
 /// A level of exactly its size, in thousandths.
@@ -165,7 +164,7 @@ impl Version {
         }
     }
 
-    /// A part of the merge that is needed most, where all of it needs more than `room`; `None` if no part fits.
+    /// A part of the merge that is needed most, if the whole needs more than `room`; `None` if no part fits.
     pub fn pick_part(
         &self,
         options: &MergeOptions,
@@ -216,7 +215,7 @@ impl Version {
         keys.filter(|key| hash(key) & left_out == 0).cloned().collect()
     }
 
-    /// The next merge that frees room, though no level is over its size; `None` if none gains enough, or fits.
+    /// The next merge that frees room, whatever the sizes of levels; `None` if none gains enough, or fits.
     pub fn pick_reclaiming(&self, cursors: &mut MergeCursors, reclaiming: &Reclaiming) -> Option<MergePlan> {
         let Reclaiming { entry_bytes, cost, .. } = *reclaiming;
         let gains = |entries: u64| entries.saturating_mul(entry_bytes).saturating_mul(cost);
@@ -252,8 +251,8 @@ impl Version {
         in_level0 + in_runs > 0 && (meets || (0..=RUNS_MAX).any(ends))
     }
 
-    /// Level 0 into a run, or runs into the first leveled level. Where no part of the runs fits with all that it
-    /// overlaps, tables are first cut where others begin.
+    /// Merges level 0 into a run, or runs into the first leveled level. If no part of the runs fits with the tables
+    /// that it overlaps, tables are cut before.
     fn reclaim_above(&self, after: &mut Bytes, room: u64) -> Option<MergePlan> {
         // Each run makes the parts of the runs' merge larger.
         if self.runs().count() < RECLAIMED_RUNS_MAX {
@@ -278,7 +277,7 @@ impl Version {
             .or_else(|| self.split(level..=level, &[level + 1], room))
     }
 
-    /// The oldest tables of level 0, as many as fit, if there is a place for a run.
+    /// The oldest tables of level 0 that fit together, if there is a place for a run.
     fn level0_within(&self, room: u64) -> Option<MergePlan> {
         if *self.runs().start() == 1 {
             return None;
@@ -311,8 +310,8 @@ impl Version {
         (0..self.level(level).len()).map(|_| next()).find(|plan| plan.needs() <= room)
     }
 
-    /// A table of these levels that is to be cut at first keys of the tables of `at`, so that merges by parts become
-    /// small. There are as few cuts as let a part and all below it fit in half of the room; more where that was not
+    /// Cuts a table of these levels at first keys of the tables of `at`, so that merges by parts become small. There
+    /// are few cuts at first: a part and the tables below it fit in half of the room. More follow if that is not
     /// enough.
     fn split(&self, levels: RangeInclusive<usize>, at: &[usize], room: u64) -> Option<MergePlan> {
         let below = at.iter().flat_map(|&level| self.level(level));
@@ -479,7 +478,7 @@ fn sized_levels() -> impl Iterator<Item = usize> {
     std::iter::once(0).chain(RUNS_MAX..LEVELS - 1)
 }
 
-/// What a table has beside its blocks: a filter, an index, figures and a foot.
+/// Bytes of a table beside its blocks: filter, index, figures and footer.
 const TABLE_FIXED_BYTES: u64 = 1 << 10;
 
 /// Bytes that the entries of a table may take in another.

@@ -1,33 +1,33 @@
-//! The room of one disk, as all stores on it share it.
+//! Figures of one disk that all stores on it share.
 //!
-//! Every store sees the same free space. So that their jobs do not count on the same bytes, a job that needs room
-//! claims it first, and holds the claim until it has ended. What the journals have taken is counted for all of them,
-//! since each looks at the free space at its own times.
+//! Every store sees the same free space. A job therefore claims its room first and holds the claim until its end, so
+//! that two jobs do not count on the same bytes. Bytes that journals have taken, and bytes of memtables that must be
+//! flushed, are added up over all stores. A look at the free space serves all of them.
 //!
-//! Options that were cloned share it: a node's shards, for which one set of options was made.
+//! Clones of one set of options share it: those of a node's shards.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the stores on one disk know of each other. A clone is of the same disk.
+/// The shared figures of one disk. A clone is of the same disk.
 #[derive(Clone)]
 pub struct DiskRoom {
     stores: u64,
     shared: Arc<Shared>,
 }
 
-/// What a store found when it looked.
+/// The answer to a look at the free space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Bytes that were free, if the disk could tell.
+    /// Free bytes; `None` if the disk cannot tell.
     pub free: Option<u64>,
-    /// Bytes that all journals had taken when it asked.
+    /// Bytes that all journals had taken at the question.
     pub all_taken: u64,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// The last look of any store, and how many there were.
+    /// The last look of any store, and the number of looks.
     found: Mutex<Found>,
     looks: AtomicU64,
     taken: AtomicU64,
@@ -50,17 +50,17 @@ impl std::fmt::Debug for DiskRoom {
 }
 
 impl DiskRoom {
-    /// The room of a disk that so many stores share.
+    /// The figures of a disk with this many stores.
     pub fn of(stores: usize) -> DiskRoom {
         DiskRoom { stores: stores.max(1) as u64, shared: Arc::default() }
     }
 
-    /// How many stores share it.
+    /// Stores on the disk.
     pub(super) fn stores(&self) -> u64 {
         self.stores
     }
 
-    /// Adds what a journal has taken; tells what all of them have taken since they were opened.
+    /// Adds bytes that a journal has taken; the sum of all journals since their stores were opened.
     pub(super) fn note_taken(&self, bytes: u64) -> u64 {
         if bytes == 0 {
             return self.shared.taken.load(Ordering::Relaxed);
@@ -68,30 +68,30 @@ impl DiskRoom {
         self.shared.taken.fetch_add(bytes, Ordering::Relaxed) + bytes
     }
 
-    /// Tells the other stores what a look has found; how many looks there were.
+    /// Keeps the answer of a look for the other stores; the number of looks.
     pub(super) fn note_found(&self, found: Found) -> u64 {
         *self.shared.found.lock().unwrap_or_else(PoisonError::into_inner) = found;
         self.shared.looks.fetch_add(1, Ordering::Release) + 1
     }
 
-    /// What the last look has found, if there were more than `known` looks; and how many there were.
+    /// The answer of the last look and the number of looks, if that is more than `known`.
     pub(super) fn found_since(&self, known: u64) -> Option<(Found, u64)> {
         let looks = self.shared.looks.load(Ordering::Acquire);
         let found = || *self.shared.found.lock().unwrap_or_else(PoisonError::into_inner);
         (looks > known).then(|| (found(), looks))
     }
 
-    /// Begins to tell what of a store's memtables is not in tables yet.
+    /// A store's part in the bytes that must be flushed, 0 at first.
     pub(super) fn unflushed(&self) -> Unflushed {
         Unflushed { room: self.clone(), bytes: 0 }
     }
 
-    /// What of `free` bytes no job has claimed.
+    /// The unclaimed part of `free` bytes.
     pub(super) fn unclaimed(&self, free: u64) -> u64 {
         free.saturating_sub(self.shared.claimed.load(Ordering::Relaxed))
     }
 
-    /// Claims `bytes` of `free` for a job; `None` if others have claimed too much of them. Nothing is always to be had.
+    /// Claims `bytes` of `free` for a job; `None` if other claims leave less. A claim of 0 bytes always succeeds.
     pub(super) fn claim(&self, bytes: u64, free: u64) -> Option<Claim> {
         let fits = |claimed: u64| claimed.checked_add(bytes).filter(|&all| bytes == 0 || all <= free);
         let claimed = &self.shared.claimed;
@@ -100,7 +100,7 @@ impl DiskRoom {
     }
 }
 
-/// Bytes that a store has in memtables and must be able to flush, until this is dropped.
+/// Bytes of a store's memtables that must be flushed, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Unflushed {
     room: DiskRoom,
@@ -108,7 +108,7 @@ pub(super) struct Unflushed {
 }
 
 impl Unflushed {
-    /// Notes what it has by now.
+    /// Sets the store's part.
     pub(super) fn note(&mut self, bytes: u64) {
         if bytes == self.bytes {
             return;
@@ -121,7 +121,7 @@ impl Unflushed {
         self.bytes = bytes;
     }
 
-    /// What all stores of the disk have, as of their last notes.
+    /// The sum of all stores.
     pub(super) fn of_all(&self) -> u64 {
         self.room.shared.unflushed.load(Ordering::Relaxed)
     }
@@ -133,7 +133,7 @@ impl Drop for Unflushed {
     }
 }
 
-/// Room that a job has claimed, until this is dropped.
+/// Room that a job has claimed; given back on drop.
 #[derive(Debug)]
 pub(super) struct Claim {
     room: DiskRoom,

@@ -74,9 +74,8 @@ pub struct Options {
     /// which takes some seconds for each million objects. Otherwise such a store is not opened. Default: no: the folder
     /// may be the wrong one.
     pub rebuild_lost_ledger: bool,
-    /// Free bytes of the disk that are kept back: with less, writes are refused, and what is left is for what must
-    /// still be written and for compactions. At least two segments and what is not flushed yet is kept back, whatever this
-    /// says. Default: 256 MiB.
+    /// Reserve: free bytes of the disk that writes must leave. They are for flushes, manifests, merges and compactions.
+    /// At least two segments and the data that is not flushed yet are kept back, whatever this says. Default: 256 MiB.
     pub reserve_bytes: u64,
     /// The disk's room, which stores that were given clones of these options share. Default: a disk of its own.
     pub disk_room: DiskRoom,

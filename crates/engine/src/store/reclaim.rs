@@ -1,21 +1,20 @@
-//! How a store makes room: on a disk that is nearly full, or because an operator has asked for it.
+//! Room is made: on a nearly full disk, or at an operator's request.
 //!
-//! What was deleted or overwritten is known to be waste once a merge meets both versions, and can go once its segment
-//! is in tables and has ended. On a disk that is full nothing of that comes by itself: no values are taken, so no
-//! memtable and no segment fills up. So, while less than the reserve is free:
+//! A deleted or overwritten version is known to be waste once a merge has met both versions. Its segment can go once
+//! all its records are in tables and it is not written any more. On a full disk none of this happens by itself: no
+//! values come in, so no memtable and no segment fills up. While less than the reserve is free:
 //!
-//! 1. Once a second what the memtable has is flushed, however little. The segment that is written is ended first, if
-//!    there is something in it.
-//! 2. Level 0 is merged into the runs, these into the leveled levels, and those with deletions into deeper ones, as far
-//!    as that frees more than a part of what it reads, and by parts that fit in the room there is (`manifest/pick.rs`).
-//! 3. Compaction takes every segment that gains by it and fits, the emptiest first, as fast as it can
-//!    (`maintenance/compaction.rs`). A segment of which nothing lives takes no room at all.
-//! 4. Versions that have ended are cut out of tables that have some, a table at a time.
-//! 5. Segments that are kept aside go, the oldest first (`maintenance/obsolete.rs`).
+//! 1. The memtable is flushed once a second, however little it has. The active segment ends before, if it has enough.
+//! 2. Level 0 is merged into the runs, the runs into the leveled levels, and levels with deletions into deeper ones.
+//!    Each merge frees more than a part of the bytes that it reads, and fits in the room (`manifest/pick.rs`).
+//! 3. Every segment with enough waste is compacted if its output fits, the emptiest first and without a pace
+//!    (`maintenance/compaction.rs`). A segment without live records takes no room at all.
+//! 4. Expired versions are cut out of tables, a table at a time.
+//! 5. Segments that are kept aside are removed, the oldest first (`maintenance/obsolete.rs`).
 //!
 //! [`Store::reclaim`] does the same once, on any disk.
 //!
-//! Left out: waste in the segment that is written and is below a sixteenth of its size; what snapshots hold.
+//! Left out: waste in a small active segment of a full disk, and data that snapshots hold.
 
 use super::Store;
 use super::room::LOOK_EVERY;
@@ -27,51 +26,53 @@ use base::{FastMap, Monotonic};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The segment that is written is ended if it has at least this part of what it may have: each is a file.
+/// The active segment of a full disk ends with this part of its size: each segment is a file.
 const ENDED_SHARE: u64 = 16;
 
-/// Merges are to free one byte for so many that they read: while deletions come in, more of them share the next merge.
+/// Bytes that a merge may read for each byte that it frees. While deletions come in, more of them share the next merge.
 const COST_WHILE_DELETED: u64 = 8;
 
-/// The same when half of what deletions may use of the reserve is used.
+/// The same when the reserve's part for deletions is half used.
 const COST_WHEN_URGENT: u64 = 64;
 
-/// The same once no more come: the last merge may be dear, and a few keys in a large ledger are still not worth it.
+/// The same once no more come. The last merge may be dear; a few keys in a large ledger are still not worth one.
 const COST_AT_REST: u64 = 1024;
 
-/// From here on, in thousandths of what deletions may use of the reserve, it is urgent.
+/// The used part of the reserve's part for deletions, in thousandths, from which room is urgent.
 const URGENT_FROM: u64 = 500;
 
-/// A table with versions that end is looked through once in so long.
+/// Interval of rewrites of a table for its expired versions.
 const ENDED_LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// What is known of making room between turns.
+/// State of making room between turns.
 #[derive(Default)]
 pub(super) struct Reclaim {
     flushed_at: Option<Monotonic>,
+    /// Stage of the operator's request.
     asked: Option<Stage>,
-    /// Bytes of journal and tables when it was asked for last.
+    /// Bytes of journal and tables at the last request.
     before: u64,
-    /// When tables with versions that end were rewritten.
+    /// Times at which tables with a time to live were rewritten.
     looked_through: FastMap<TableId, Monotonic>,
 }
 
-/// How far it is with what was asked for.
+/// Stages of an operator's request.
 enum Stage {
     Begun,
-    /// Versions up to this one are being flushed and merged.
+    /// Versions up to this one are flushed and merged.
     Ledger(Seq),
+    /// Segments are compacted and removed.
     Journal,
 }
 
-/// What a store that was asked to make room tells of it.
+/// State of an operator's request for room.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// Whether it is still at it.
+    /// Whether it is under way.
     pub is_running: bool,
-    /// Bytes of the journal's records and of tables when it was asked for last; 0 if it never was.
+    /// Bytes of the journal's records and of tables at the last request; 0 without one.
     pub bytes_before: u64,
-    /// The same as of now.
+    /// The same bytes as of now.
     pub bytes: u64,
     /// Segments that only older snapshots still need.
     pub segments_held: usize,
@@ -80,8 +81,8 @@ pub struct Reclaimed {
 }
 
 impl Store {
-    /// Flushes, merges and compacts all that gains by it, whatever the target and the schedule; turns carry it out, and
-    /// [`Store::reclaimed`] tells when it is done. Nothing if it is under way.
+    /// Begins to flush, merge and compact all waste, whatever the target and the schedule. Turns carry it out, and
+    /// [`Store::reclaimed`] has its state. A request under way goes on.
     ///
     /// # Errors
     /// If the store takes no writes any more.
@@ -98,7 +99,7 @@ impl Store {
         Ok(())
     }
 
-    /// How far [`Store::reclaim`] is.
+    /// The state of the last request.
     pub fn reclaimed(&self) -> Reclaimed {
         Reclaimed {
             is_running: self.reclaim.asked.is_some(),
@@ -109,7 +110,7 @@ impl Store {
         }
     }
 
-    /// Whether room is made: the disk is nearly full, or it was asked for.
+    /// Whether room is made: the disk is nearly full, or an operator has asked for it.
     pub(super) fn is_reclaiming(&self) -> bool {
         self.reclaim.asked.is_some() || self.is_low()
     }
@@ -119,7 +120,7 @@ impl Store {
         self.accounts.total().bytes() + tables
     }
 
-    /// Flushes what is due for it, and goes on with what was asked for.
+    /// Goes on with a request, and flushes for room when that is due.
     pub(super) fn step_reclaim(&mut self, now: Monotonic) {
         if !self.is_reclaiming() {
             return;
@@ -132,15 +133,14 @@ impl Store {
         }
     }
 
-    /// Ends the active segment, if it has so many bytes at least, and freezes the memtable; whether there was anything
-    /// to do.
+    /// Ends the active segment from this size on, and freezes the memtable; whether there was anything to do.
     fn flush_for_room(&mut self, segment_bytes_min: u64) -> bool {
         let active = self.accounts.of(self.writer.active().0).bytes();
         let ends = active >= segment_bytes_min.max(1) && self.writer.end_segment();
         if ends {
             self.note_segment();
         }
-        // An empty memtable says that a segment that has ended is in tables.
+        // The flush of an empty memtable tells, too, that the ended segment is in tables.
         let freezes = (ends || !self.memtable.is_empty()) && self.frozen.len() < MEMTABLES_FROZEN_MAX;
         if freezes {
             self.freeze();
@@ -154,7 +154,7 @@ impl Store {
             Some(Stage::Begun) => {
                 let upto = self.writer.last_seq();
                 if self.frozen.is_empty() {
-                    // However small it is: an operator sees all waste go.
+                    // An operator sees all waste go, however small the segment is.
                     self.flush_for_room(1);
                     self.reclaim.asked = Some(Stage::Ledger(upto));
                 }
@@ -171,7 +171,7 @@ impl Store {
         }
     }
 
-    /// Whether nothing above the leveled levels is as old as this version.
+    /// Whether all versions up to this one are in leveled levels.
     fn is_merged(&self, upto: Seq) -> bool {
         let above = (0..FIRST_LEVELED).flat_map(|level| self.version.level(level));
         above.into_iter().all(|table| table.meta().min_seq > upto)
@@ -201,12 +201,12 @@ impl Store {
         }
     }
 
-    /// Whether nothing has come to be flushed for room for a while.
+    /// Whether the last flush for room was some time ago.
     fn has_rested(&self) -> bool {
         self.reclaim.flushed_at.is_none_or(|at| self.turned_at.since(at) >= LOOK_EVERY)
     }
 
-    /// A table from which versions that have ended may be cut out, which was not looked through lately.
+    /// A table with a time to live that was not rewritten lately.
     pub(super) fn table_with_ended(&mut self) -> Option<(usize, Arc<Table>)> {
         let now = self.turned_at;
         self.reclaim.looked_through.retain(|_, at| now.since(*at) < ENDED_LOOK_EVERY);
@@ -217,7 +217,7 @@ impl Store {
         Some((level, Arc::clone(table)))
     }
 
-    /// A rewrite looks through these tables, or has made them.
+    /// Notes that a rewrite reads these tables, or has made them.
     pub(super) fn note_looked_through(&mut self, tables: &[Arc<Table>]) {
         let now = self.turned_at;
         self.reclaim.looked_through.extend(tables.iter().map(|table| (table.id(), now)));

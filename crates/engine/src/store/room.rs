@@ -1,24 +1,23 @@
-//! Room on the disk: what happens when there is none, or no file handle left.
+//! Room on the disk: free space, the reserve, and a full disk.
 //!
-//! 1. The free space is looked at once a second while something is written, whenever the journals of a disk's stores
-//!    have taken a quarter of what was free, room ahead of their records included, and when a job that takes or gives
-//!    room has ended; what one store finds the others know. A batch that would leave less than
-//!    the reserve ([`Options::reserve_bytes`](super::Options::reserve_bytes)) is refused ([`Error::Exhausted`]); what
-//!    was taken before goes on: the reserve is for its flush, its manifest, and for merges and compactions, which begin
-//!    at once (`reclaim.rs`). Batches without a value may use the upper half of the reserve, too: deletions, drops of
-//!    ranges, an owner's tombstones and notes.
-//! 2. A merge or a compaction claims the room that it needs from what is free, not needed for flushes and manifests,
-//!    and not claimed by the other stores of the disk; one that does not fit is not begun, and on a disk that is nearly
-//!    full none that copies what a snapshot holds. A flush and a manifest claim nothing: they must be written in any
-//!    case. A manifest without room takes that of its copy.
-//! 3. Where the disk has no room all the same, because somebody else has used it up, what needed it waits for the next
-//!    look and is tried again: a group of the journal, in its place, since nothing of it was synced; a flush or a
-//!    manifest from its beginning. Meanwhile writes are refused, and a version that waits so is an error to its
-//!    readers; all else is read as ever. Merges and compactions are tried again after the next look, too, and nobody
-//!    waits for them.
-//! 4. When there is room again, writes are taken again.
+//! 1. A store asks for the free space once a second while it is written. It asks earlier when the journals of the disk
+//!    have taken a quarter of the free bytes, or when a job that takes or gives room has ended on a nearly full disk.
+//!    All stores of a disk share the answer (`disk_room.rs`).
+//! 2. A batch that would leave less than the reserve ([`Options::reserve_bytes`](super::Options::reserve_bytes)) is
+//!    refused ([`Error::Exhausted`]). The reserve is for flushes, manifests, merges and compactions, which begin at
+//!    once (`reclaim.rs`). Batches without a value may use half of it: deletions, drops of ranges, tombstones and notes
+//!    of the owner.
+//! 3. A merge or a compaction claims its room. Room for flushes and manifests and the claims of other stores are not
+//!    available to it. A job without enough room does not begin. On a nearly full disk, neither does a job whose inputs
+//!    a snapshot holds. Flushes and manifests claim nothing: they must be written in any case. A manifest without room
+//!    takes that of its copy.
+//! 4. Another program may use up the reserve. The job that found no room then waits for the next answer and is tried
+//!    again. A group of the journal is written again in its place, since nothing of it was synced; a flush or a
+//!    manifest is begun anew. Meanwhile writes are refused. A read of a version that waits so is an error; all others
+//!    succeed.
+//! 5. Writes are taken again when there is room.
 //!
-//! Nothing here is told by an error that could mean lost bytes: a failed sync fences the store for good.
+//! Errors that could mean lost bytes are not handled here: a failed sync fences the store for good.
 
 use super::disk_room::{Claim, Found, Unflushed};
 use super::{Options, Store};
@@ -29,26 +28,25 @@ use base::{Disk, Job, Monotonic, Progress};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often the free space is looked at, and how soon after a refusal the disk is asked again.
+/// Interval of questions for the free space, also after a refusal.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The same while nothing is written: the first write behind it has it looked at once more, and a look wakes two
-/// threads.
+/// The same without writes: a question wakes two threads, and the first write asks again.
 const LOOK_IDLE_EVERY: Duration = Duration::from_secs(10);
 
-/// It is looked at when this part of what was free has been taken, too, and of the reserve where that is more: fast
-/// writers do not run it through.
+/// A question is due, too, when the journals have taken this part of the free bytes, or of the reserve if that is more:
+/// fast writers must not use it up between two questions.
 const LOOK_SHARE: u64 = 4;
 
-/// Batches without a value are taken until this part of the reserve is left, in eighths; those that only remove keys,
-/// as reaping does, leave less, so that what has been deleted can go.
+/// Eighths of the reserve that batches leave: those without a value, and those that only remove keys. Reaping removes
+/// tombstones, so it may go further than the deletions that made them.
 const SMALL_RESERVE_EIGHTHS: u64 = 4;
 const REMOVALS_RESERVE_EIGHTHS: u64 = 3;
 
-/// All of it.
+/// Eighths of the reserve that batches with values leave.
 const VALUES_RESERVE_EIGHTHS: u64 = 8;
 
-/// What a batch brings.
+/// Kinds of batches by the room that they take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Brings {
     /// Values.
@@ -59,87 +57,89 @@ pub(super) enum Brings {
     Removals,
 }
 
-/// Compaction is thrifty while less than the reserve and this part of it is free: what it frees then is not missed a
-/// moment later.
+/// A disk is nearly full with less free bytes than the reserve and this part of it: jobs begin to save room early.
 const NEAR_RESERVE_SHARE: u64 = 8;
 
-/// Merges and compactions leave room for so many manifests: the one that makes them count is written beside the one
-/// before it, and is larger by their tables. A store that cannot write its manifest frees nothing any more.
+/// Manifests for which merges and compactions leave room. A new manifest is written beside the current one and names
+/// more tables. A store that cannot write its manifest frees nothing any more.
 const JOBS_MANIFESTS: u64 = 2;
 
-/// And so many bytes, for heads of files and for blocks of a file system.
+/// The least that they leave, for headers of files and blocks of the file system.
 const JOBS_LEFT_MIN: u64 = 16 << 10;
 
-/// A segment is at most this part of a store's share of the disk, so that one can be compacted in a small part of it,
-/// and little lies in the one that is written, where nothing can be freed.
+/// The largest part of a store's share of the disk for one segment. Its compaction then fits in little room, and little
+/// waste lies in the active segment, which cannot be compacted.
 const SEGMENT_DISK_SHARE: u64 = 16;
 
-/// Smaller segments would be a file for every few values, and each file takes a handle.
+/// The smallest segment on a small disk: a smaller one would be a file, and a handle, for a few values.
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 
-/// At least so many segments are kept back: one for a compaction, and as much for merges by parts, which would be too
-/// small else.
+/// Segments in the least reserve: one for a compaction, and one for merges by parts.
 const LEAST_SEGMENTS: u64 = 2;
 
-/// On a disk so small that these are more than this part of a store's share of it, that part is kept back instead.
+/// The largest part of a store's share of the disk for that least reserve.
 const LEAST_DISK_SHARE: u64 = 8;
 
-/// Where more than this times the comfortable room is free, it is looked over in one of [`LOOKED_OVER_EVERY`] turns: what
-/// a few turns take makes no difference.
+/// There is plenty of room with this many times the comfortable free bytes.
 const PLENTY: u64 = 4;
-const LOOKED_OVER_EVERY: u32 = 16;
 
-/// How full the disk is.
+/// With plenty of room, one turn in this many checks it: a few turns take little of it.
+const CHECKED_EVERY: u32 = 16;
+
+/// Fullness of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fullness {
-    /// Nobody need be thrifty.
+    /// Jobs need not save room.
     Ample,
     /// Little more than the reserve is free.
     NearlyLow,
-    /// Values are refused, or one was that is no larger than the room that is left.
+    /// Batches with values are refused, or one was for which there is still no room.
     Low,
 }
 
-/// What is known of the room on the disk.
+/// Room on the disk as one store knows it.
 pub(super) struct Room {
-    /// Bytes that were free at the last look of any store of the disk, if that is known; how many of those looks it
-    /// knows.
+    /// Free bytes of the last look of any store of the disk; `None` if the disk cannot tell.
     free: Option<u64>,
+    /// Looks of all stores, as far as this one has learnt of them.
     shared_looks: u64,
     /// Bytes of the manifest.
     manifest: u64,
-    /// As of the last turn.
+    /// Bytes of memtables that are not in tables yet, as of the last check.
     unflushed: Unflushed,
+    /// The look under way, and the time of the last one.
     looking: Option<Outcome<Option<u64>>>,
     looked_at: Monotonic,
-    /// How many looks have been answered.
+    /// Looks of this store that were answered.
     looks: u64,
-    /// Bytes that the journal had taken when it was looked.
+    /// Bytes that its journal had taken at the last look.
     taken: u64,
-    /// And those of all stores of the disk; those that they had taken at the last turn, of which this one had taken so
-    /// many.
+    /// Bytes that the journals of all stores had taken: at the last look, and at the last check.
     all_taken: u64,
     all_taken_now: u64,
+    /// The part of this store in the latter.
     noted: u64,
-    /// Free bytes that are kept back, and how many are in any case, beside what is not flushed yet.
+    /// Free bytes that are kept back.
     reserve: u64,
+    /// The least of them, beside bytes that are not flushed yet.
     least: u64,
-    /// The largest batch that was refused since there was room for one as large.
+    /// The largest refused batch for which there was no room yet.
     wanted: u64,
-    /// As of the last turn that added up: most turns need no more than this.
+    /// As of the last check: most turns need no more than this.
     fullness: Fullness,
     has_plenty: bool,
+    /// Turns of the store.
     turns: u32,
-    /// A job has ended that took or gave room since the last look.
+    /// Whether a job has taken or given room since the last look.
     is_stale: bool,
-    /// What the disk has refused; it is tried again after a look.
+    /// The error of an operation that waits for room.
     refused: Option<Error>,
-    /// When a merge or a compaction found no room.
+    /// Time at which a merge or a compaction found no room.
     shortage: Option<Monotonic>,
 }
 
 impl Room {
-    /// As of the store's start, when so many bytes were free, and it had so many.
+    /// At the start of a store that has `own` bytes on the disk.
     pub(super) fn new(free: Option<u64>, own: u64, options: &Options, now: Monotonic) -> Room {
         let share = disk_share(options, free, own) / LEAST_DISK_SHARE;
         let all_taken = options.disk_room.note_taken(0);
@@ -167,7 +167,7 @@ impl Room {
         }
     }
 
-    /// How many looks have been answered: what did not fit may fit after the next one.
+    /// Looks that were answered. A job that did not fit may fit after the next one.
     pub(super) fn looks(&self) -> u64 {
         self.looks
     }
@@ -182,12 +182,12 @@ impl Room {
         self.manifest = bytes;
     }
 
-    /// A job has ended that took or gave room: the next turn looks.
+    /// A job has taken or given room: a nearly full disk is asked at the next turn.
     pub(super) fn look_soon(&mut self) {
         self.is_stale = true;
     }
 
-    /// A merge or a compaction found no room: for a while none begins that needs some.
+    /// A merge or a compaction found no room: none that needs room begins for a while.
     pub(super) fn note_shortage(&mut self, now: Monotonic) {
         self.shortage = Some(now);
     }
@@ -198,24 +198,24 @@ impl Room {
     }
 }
 
-/// A store's share of the disk, where so many bytes are free and it has so many itself.
+/// The share of the disk of a store that has `own` bytes there.
 fn disk_share(options: &Options, free: Option<u64>, own: u64) -> u64 {
     free.map_or(u64::MAX, |free| (free / options.disk_room.stores()).saturating_add(own))
 }
 
-/// Tables are at most this part of it: those that a merge reads together are to fit in a small part of the disk.
+/// The largest part of that share for one table: the tables of one merge must fit in a small part of the disk.
 const TABLE_DISK_SHARE: u64 = 128;
 
-/// Smaller tables would be a file for every few hundred keys.
+/// The smallest table on a small disk: a smaller one would be a file for a few hundred keys.
 const TABLE_BYTES_MIN: u64 = 128 << 10;
 
-/// How large tables of a store are: as the options say, but a small part of its share of the disk.
+/// Size of a store's tables: by the options, within its share of the disk.
 pub(super) fn table_bytes(options: &Options, free: Option<u64>, own: u64) -> u64 {
     let part = disk_share(options, free, own) / TABLE_DISK_SHARE;
     options.table_bytes_target.min(part.max(TABLE_BYTES_MIN))
 }
 
-/// How large segments of a store are: as the options say, but a small part of its share of the disk.
+/// Size of a store's segments: by the options, within its share of the disk.
 pub(super) fn segment_bytes(options: &Options, free: Option<u64>, own: u64) -> u64 {
     let part = disk_share(options, free, own) / SEGMENT_DISK_SHARE;
     options.segment_bytes_target.min(part.max(SEGMENT_BYTES_MIN))
@@ -242,12 +242,12 @@ impl Store {
         self.held_up().or_else(|| self.room.refused.clone())
     }
 
-    /// Whether so little space is left that writes are refused, or one was that is no larger than what is left.
+    /// Whether values are refused for want of room, as of the last check.
     pub(super) fn is_low(&self) -> bool {
         self.room.fullness == Fullness::Low
     }
 
-    /// Whether it is low, or will soon be.
+    /// Whether it is, or will soon be.
     pub(super) fn is_nearly_low(&self) -> bool {
         self.room.fullness >= Fullness::NearlyLow
     }
@@ -261,14 +261,14 @@ impl Store {
         }
     }
 
-    /// So much is to be free where nobody need be thrifty.
+    /// Free bytes with which jobs need not save room.
     pub(super) fn comfortable(&self) -> u64 {
         let reserve = self.room.reserve;
         reserve.saturating_add(reserve / NEAR_RESERVE_SHARE).saturating_add(self.room.wanted)
     }
 
-    /// How much of what batches without a value may use of the reserve is used, in thousandths: they are slowed by it,
-    /// so that merges and compactions keep up with them.
+    /// The used part of the reserve's half for batches without a value, in thousandths. It slows them, so that merges
+    /// and compactions keep up.
     pub(super) fn reserve_used_thousandths(&self) -> u64 {
         let reserve = self.room.reserve;
         let theirs = reserve - reserve / 8 * SMALL_RESERVE_EIGHTHS;
@@ -276,20 +276,20 @@ impl Store {
         used.saturating_mul(1000) / theirs.max(1)
     }
 
-    /// Refuses a batch of so many bytes that would use the reserve, or more of it than one without a value may.
+    /// Refuses a batch that would use more of the reserve than a batch of its kind may.
     #[inline]
     pub(super) fn check_room(&mut self, brings: impl FnOnce() -> Brings, bytes: usize) -> Result<(), Error> {
         if let Some(refused) = &self.room.refused {
             return Err(refused.clone());
         }
-        // What the last turns and this batch take is far from the reserve.
+        // The last turns and this batch take far less than there is.
         if self.room.has_plenty && bytes as u64 <= self.room.reserve {
             return Ok(());
         }
         let brings = brings();
         let waiting = (self.writer.waiting_bytes() + bytes) as u64;
-        // What is left below is for merges: a flush of what was taken is not to use it. Values leave the whole reserve,
-        // which has room for that.
+        // The rest is for merges, so the flush of these batches counts as used. Values leave the whole reserve, which
+        // has room for their flush.
         let (eighths, unflushed) = match brings {
             Brings::Values => (VALUES_RESERVE_EIGHTHS, 0),
             Brings::Heads => (SMALL_RESERVE_EIGHTHS, self.room.unflushed.of_all()),
@@ -303,7 +303,8 @@ impl Store {
         refused
     }
 
-    /// Bytes of the disk that are free, as far as is known; `None` if the disk cannot tell.
+    /// Free bytes of the disk by estimate: those of the last look without those that journals have taken since. `None`
+    /// if the disk cannot tell.
     fn free_now(&self) -> Option<u64> {
         self.room.free_after(self.writer.taken())
     }
@@ -331,8 +332,8 @@ impl Store {
         Error::Exhausted(format!("{free} bytes are free on the disk, of which {reserve} are a reserve"))
     }
 
-    /// Bytes that merges and compactions of this store may take: what is free, without what must be flushed and what
-    /// others have claimed.
+    /// Bytes for merges and compactions of this store: free bytes without room for flushes and manifests, and without
+    /// claims.
     pub(super) fn room_for_jobs(&self) -> u64 {
         let Some(free) = self.free_now() else { return u64::MAX };
         let is_unknown = self.room.is_stale || self.room.looking.is_some();
@@ -347,13 +348,13 @@ impl Store {
         self.options.disk_room.unclaimed(free.saturating_sub(kept))
     }
 
-    /// Claims room for a merge or a compaction; `None` if there is not so much.
+    /// Claims room for a merge or a compaction; `None` without enough of it.
     pub(super) fn claim_room(&self, bytes: u64) -> Option<Claim> {
         let fits = bytes == 0 || bytes <= self.room_for_jobs();
         fits.then(|| self.options.disk_room.claim(bytes, self.free_now().unwrap_or(u64::MAX))).flatten()
     }
 
-    /// Something that the store rests on has failed: it waits for room if that was all, else it takes no more writes.
+    /// A flush or a manifest has failed. For want of room it is tried again later; any other error fences the store.
     pub(super) fn on_failure(&mut self, error: Error) {
         match error {
             Error::Exhausted(_) => drop(self.room.refused.get_or_insert(error)),
@@ -366,42 +367,51 @@ impl Store {
         self.room.refused.is_some()
     }
 
-    /// Looks at the free space when it is time, and lets go on what waited for it.
+    /// Checks the room, and asks the disk when that is due; operations that wait for room go on after the answer.
     pub(super) fn step_room(&mut self, now: Monotonic) {
         let waits = self.room.refused.is_some() || self.writer.refused().is_some();
         self.room.turns = self.room.turns.wrapping_add(1);
-        let is_spared = self.room.has_plenty && !self.room.turns.is_multiple_of(LOOKED_OVER_EVERY);
+        let is_spared = self.room.has_plenty && !self.room.turns.is_multiple_of(CHECKED_EVERY);
         if is_spared && !waits && self.room.looking.is_none() {
             return;
         }
 
         let taken = self.writer.taken();
         self.note_taken(taken);
-        if let Some(looking) = &self.room.looking {
-            let Some(free) = looking.take() else { return };
-            self.room.looking = None;
-            self.room.free = free;
-            let found = Found { free, all_taken: self.room.all_taken };
-            self.room.shared_looks = self.options.disk_room.note_found(found);
-            self.room.refused = None;
-            self.room.looks += 1;
-            self.room.shortage = self.room.shortage.filter(|at| now.since(*at) < LOOK_EVERY);
-            let is_enough = self.free_now().is_none_or(|free| free >= self.comfortable());
-            if is_enough {
-                self.room.wanted = 0;
-            }
-            self.room.fullness = self.fullness_now();
-            if self.is_nearly_low() {
-                self.maintenance.compaction.note_room();
-            }
-            self.writer.try_again();
-            return;
+        if self.room.looking.is_some() {
+            self.take_look(now);
+        } else {
+            self.want_look(now, taken, waits);
         }
+    }
+
+    /// Takes the answer of the disk, if it is there.
+    fn take_look(&mut self, now: Monotonic) {
+        let Some(free) = self.room.looking.as_ref().and_then(Outcome::take) else { return };
+        let found = Found { free, all_taken: self.room.all_taken };
+        self.room.shared_looks = self.options.disk_room.note_found(found);
+        (self.room.looking, self.room.free, self.room.refused) = (None, free, None);
+        self.room.looks += 1;
+        self.room.shortage = self.room.shortage.filter(|at| now.since(*at) < LOOK_EVERY);
+
+        let is_enough = self.free_now().is_none_or(|free| free >= self.comfortable());
+        if is_enough {
+            self.room.wanted = 0;
+        }
+        self.room.fullness = self.fullness_now();
+        if self.is_nearly_low() {
+            self.maintenance.compaction.note_room();
+        }
+        self.writer.try_again();
+    }
+
+    /// Asks the disk, if that is due.
+    fn want_look(&mut self, now: Monotonic, taken: u64, waits: bool) {
         let is_idle = taken == self.room.taken && !waits && !self.is_low();
         let is_due = now.since(self.room.looked_at) >= if is_idle { LOOK_IDLE_EVERY } else { LOOK_EVERY };
         let share = (self.room.free.unwrap_or(0).max(self.room.reserve) / LOOK_SHARE).max(1);
         let has_run = self.room.all_taken_now - self.room.all_taken >= share;
-        // What has ended is looked at once where it matters.
+        // Room that a job has freed matters on a nearly full disk alone.
         let is_awaited = self.room.is_stale && self.is_nearly_low();
         if is_due || ((has_run || is_awaited) && !waits) {
             let looking = Outcome::new();
@@ -411,8 +421,8 @@ impl Store {
         }
     }
 
-    /// Tells the other stores of the disk what this one has taken, and keeps back as much as was asked for, and at
-    /// least what it takes to make room again: what is not flushed yet, and a segment.
+    /// Exchanges figures with the other stores of the disk, and makes up the reserve and the fullness anew. The reserve
+    /// is that of the options, and at least as much as it takes to free room again.
     fn note_taken(&mut self, taken: u64) {
         self.room.all_taken_now = self.options.disk_room.note_taken(taken - self.room.noted);
         self.room.noted = taken;
@@ -424,8 +434,7 @@ impl Store {
         }
         let unflushed = self.unflushed_bytes();
         self.room.unflushed.note(unflushed);
-        // Deletions may use half of what is kept back: it is twice what jobs leave for manifests, so that some is left
-        // for the jobs.
+        // Deletions may use half of the reserve, so room for manifests counts twice: some is left for the jobs.
         let least = unflushed.saturating_add(self.room.least).saturating_add(2 * self.room.for_manifests());
         self.room.reserve = self.options.reserve_bytes.max(least);
         self.room.fullness = self.fullness_now();
@@ -434,7 +443,7 @@ impl Store {
     }
 }
 
-/// Asks the disk. One that cannot tell is taken for one with room: it says so itself when there is none.
+/// Asks the disk for its free space. A disk that cannot tell counts as one with room.
 struct Look {
     folder: PathBuf,
     free: Outcome<Option<u64>>,

@@ -1,6 +1,5 @@
-//! Room comes back on a disk that is nearly full: whatever the values' size, the reserve, the memory and the
-//! durability, deletions are taken, and what they free lets values in again, without a restart and without anything
-//! that an operator must do.
+//! Room comes back on a nearly full disk, without a restart and without an operator. Deletions are taken, and the room
+//! that they free lets values in again: for each size of values, reserve, memtable and durability.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
@@ -63,7 +62,7 @@ struct World {
 }
 
 fn key(number: u64) -> Vec<u8> {
-    // Spread: what is deleted lies in all tables and segments.
+    // Spread: deleted keys lie in all tables and segments.
     format!("{:05}-{number:06}", number.wrapping_mul(7919) % 10_007).into_bytes()
 }
 
@@ -223,7 +222,7 @@ fn room_comes_back_whatever_the_schedule_says() {
     room_comes_back(&never, MIDDLE, 2, "compaction by command only");
 }
 
-/// Also what the active segment has, which no disk that is nearly full would end.
+/// Waste of the active segment goes, too; a nearly full disk would not end so small a segment.
 #[test]
 fn a_request_frees_all_waste_of_a_disk_with_room() {
     const KEYS: u64 = 40;
@@ -430,7 +429,7 @@ fn what_a_snapshot_holds_is_told_and_goes_with_it() {
     world.delete(0..400, 8, "under a snapshot");
     (0..3).for_each(|_| world.pass());
     let held = world.stats().segments_held;
-    assert!(held <= 2, "nothing more is copied while a snapshot holds what it came from: {held}");
+    assert!(held <= 2, "no segment is copied that a snapshot holds: {held}");
     drop(snapshot);
     world.comes_back(MIDDLE, "the snapshot has gone");
     assert_eq!(world.stats().segments_held, 0);

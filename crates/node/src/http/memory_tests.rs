@@ -53,7 +53,8 @@ fn a_refused_body_is_skipped_and_the_connection_stays() {
 fn a_body_in_chunks_takes_memory_as_it_comes_and_ends_the_connection_without() {
     let budget = Budget::new(BODY);
     let (mut session, mut out) = (Session::new(), Vec::new());
-    let text = "PUT /buckets/b/keys/k HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let text = "PUT /buckets/b/keys/k HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\n\
+                Transfer-Encoding: chunked\r\n\r\n";
     let mut input = BytesMut::from(text.as_bytes());
     let chunk = [&b"8000\r\n"[..], &[b'v'; 0x8000], b"\r\n"].concat();
     let mut held = Vec::new();

@@ -1,14 +1,15 @@
 //! Writes that come faster than the store can put them away are slowed, so that it never has to refuse them or stall.
 //!
 //! The store says how long a write should wait ([`engine::Store::pace`]): nothing while it is well below its limits,
-//! then more with the square of what is used of them. Each write that is begun makes the next one wait for so long; until
-//! then writes of clients, of this shard and of others, are held back in their order. Reads go on as ever, and so do
-//! writes for other nodes, which are part of something begun. What has been held for [`HELD_MAX`] is refused. Where nothing but the
-//! journal's size is why they wait ([`engine::Store::must_be_paced`]), what has been held for [`HELD_FOR_SPACE_MAX`] begins: many
-//! clients that overwrite what they have would be refused otherwise, for a store that could take what they write.
+//! then more with the square of what is used of them. Each write that is begun makes the next one wait for so long;
+//! until then writes of clients, of this shard and of others, are held back in their order. Reads go on as ever, and so
+//! do writes for other nodes, which are part of something begun. What has been held for [`HELD_MAX`] is refused. Where
+//! nothing but the journal's size is why they wait ([`engine::Store::must_be_paced`]), what has been held for
+//! [`HELD_FOR_SPACE_MAX`] begins: many clients that overwrite what they have would be refused otherwise, for a store
+//! that could take what they write.
 //!
-//! Invariants: nothing of a held write was done; what is held counts as work, with its bytes. Left out: a share for each
-//! client.
+//! Invariants: nothing of a held write was done; what is held counts as work, with its bytes. Left out: a share for
+//! each client.
 
 use super::object::Ready;
 use super::{Origin, RequestId, Shard};
@@ -88,7 +89,8 @@ impl<W> Pacer<W> {
         self.held.push_back(Held { write, bytes, since: now });
     }
 
-    /// The first write that is held no longer, and why. One that has waited for too long is refused if the store `must_be_paced`.
+    /// The first write that is held no longer, and why. One that has waited for too long is refused if the store
+    /// `must_be_paced`.
     fn next(&mut self, must_be_paced: bool, now: Monotonic) -> Option<Turn<W>> {
         let first = self.held.front()?;
         let waited = now.since(first.since);
@@ -147,7 +149,8 @@ impl Shard {
     /// Once in a turn: asks the store how long writes are to wait, begins those whose time has come, and refuses those
     /// that it comes too late for.
     pub(super) fn pace_writes(&mut self) {
-        // A store that takes no writes says so to each of them. One that takes deletions alone is nearly full: these wait for merges.
+        // A store that takes no writes says so to each of them. One that takes deletions alone is nearly full: these
+        // wait for merges.
         let refuses = self.store.refuses_deletions().is_some();
         self.pacer.pace = if refuses { Duration::ZERO } else { self.store.pace() };
         if self.pacer.held.is_empty() {
@@ -187,7 +190,8 @@ mod tests {
         assert_eq!(passed, [21, 20, 4, 0, 8, 21]);
     }
 
-    /// What becomes of a hundred writes that come at once, while one may begin each millisecond; all of them are over after `end_ms`.
+    /// What becomes of a hundred writes that come at once, while one may begin each millisecond; all of them are over
+    /// after `end_ms`.
     fn outcome(must_be_paced: bool, end_ms: u64) -> [usize; 2] {
         let at = |ms: u64| Monotonic(0) + Duration::from_millis(1000 + ms);
         let mut pacer = Pacer::<u32> { pace: Duration::from_millis(1), next_at: at(1), ..Pacer::default() };

@@ -88,7 +88,8 @@ pub const SETTINGS: &[Setting] = &[
         name: "insecure",
         flag: "insecure",
         value_name: "on|off",
-        help: "Serve clients beyond this machine without a warning, though nobody is authenticated; a later version needs it for that",
+        help: "Serve clients beyond this machine without a warning, though nobody is authenticated; a later version \
+               needs it for that",
         set: |config, text| {
             config.insecure = match text {
                 "on" | "true" => true,

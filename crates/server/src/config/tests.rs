@@ -77,8 +77,8 @@ fn every_setting_is_read_from_what_it_shows() {
 fn what_is_wrong_is_refused_where_it_stands() {
     assert_eq!(
         refused(&[], &[], "name = 'a@b'\n\nsharts = 3\n"),
-        "a.toml:3: unknown key \"sharts\"; did you mean shards?; the keys are data, pb_listen, http_listen, http_host, insecure, name, \
-         ring_size, shards, \
+        "a.toml:3: unknown key \"sharts\"; did you mean shards?; the keys are data, pb_listen, http_listen, \
+         http_host, insecure, name, ring_size, shards, \
          backend, type_backends, durability, sync_interval, read_form, delete_mode, anti_entropy, tree_rebuild, \
          tree_rebuild_check, tree_rebuild_turns, compression, compress_at, zstd_level, memory, memtable, block_cache, \
          space_target, disk_reserve, scrub_period, waste_retention, backup_dir, connections_max, \

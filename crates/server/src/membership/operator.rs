@@ -405,8 +405,8 @@ fn warnings(state: &State, board: &Board) -> Vec<String> {
     }
     let count = if nodes == 1 { "1 node is".to_owned() } else { format!("{nodes} nodes are") };
     vec![format!(
-        "{count} left, fewer than the {n_val} copies of the largest n_val: a node holds several copies of an object then, and they \
-         are lost together"
+        "{count} left, fewer than the {n_val} copies of the largest n_val: a node holds several copies of an object \
+         then, and they are lost together"
     )]
 }
 
