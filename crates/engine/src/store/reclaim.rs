@@ -76,7 +76,7 @@ pub struct Reclaimed {
     pub bytes: u64,
     /// Segments that only older snapshots still need.
     pub segments_held: usize,
-    /// Why the last compaction failed, if it did.
+    /// Why the store takes no more writes, or why the last compaction failed.
     pub failure: Option<crate::Error>,
 }
 
@@ -101,12 +101,14 @@ impl Store {
 
     /// The state of the last request.
     pub fn reclaimed(&self) -> Reclaimed {
+        let fenced = self.fenced();
         Reclaimed {
-            is_running: self.reclaim.asked.is_some(),
+            // A store that takes no more writes will not end it.
+            is_running: self.reclaim.asked.is_some() && fenced.is_none(),
             bytes_before: self.reclaim.before,
             bytes: self.stored_bytes(),
             segments_held: self.stats().segments_held,
-            failure: self.compaction_failure().cloned(),
+            failure: fenced.or_else(|| self.compaction_failure().cloned()),
         }
     }
 

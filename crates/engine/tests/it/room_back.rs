@@ -247,6 +247,18 @@ fn a_request_frees_all_waste_of_a_disk_with_room() {
 }
 
 #[test]
+fn a_request_ends_with_an_error_when_the_disk_fails() {
+    let mut world = World::new(&options());
+    (0..20).for_each(|_| world.put(LARGE).unwrap());
+    world.store.store().reclaim().unwrap();
+    world.disk.fail(world.disk.ops() + 1, u64::MAX);
+    world.pass();
+    let told = world.store.store().reclaimed();
+    assert!(!told.is_running && told.failure.is_some(), "{told:?}");
+    assert!(world.store.store().reclaim().is_err(), "it takes no more writes");
+}
+
+#[test]
 fn a_mix_of_sizes_is_room_for_each_of_them() {
     let mut world = World::new(&options());
     let mut sizes = [LARGE, MIDDLE, TINY, KEYS].into_iter().cycle();
