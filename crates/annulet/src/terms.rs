@@ -3,7 +3,7 @@
 
 use protocol::errors;
 
-/// What an error answer means, with the answer itself behind it; an answer that is a sentence stays as it is.
+/// The meaning of an error answer, with the answer behind it; an answer that is a sentence stays as it is.
 pub fn explained(answer: &str) -> String {
     match meaning(answer) {
         Some(meaning) => format!("{meaning} ({answer})"),
@@ -54,7 +54,7 @@ fn term(answer: &str) -> Option<String> {
     }
 }
 
-/// What a quorum counts.
+/// The things that a quorum counts.
 fn of_quorum(quorum: &str, want: &str) -> String {
     match quorum {
         "pr" | "pw" => format!("{} that hold the key by the ring", count(want, "node")),
@@ -85,7 +85,7 @@ fn properties(reasons: &str) -> Option<String> {
     Some(fixed.to_owned())
 }
 
-/// What a reason for a property means, as the rest of a sentence behind its name.
+/// The meaning of a property's reason, as the rest of a sentence behind its name.
 pub fn property(name: &str, reason: &str) -> Option<String> {
     let counts = ["n_val", "old_vclock", "young_vclock", "big_vclock", "small_vclock"];
     let fixed = match reason {

@@ -61,7 +61,7 @@ pub struct TimeAhead {
 pub struct VersionClock {
     /// The newest time given or seen, in microseconds since 1970, carried on to the last tick.
     newest: u64,
-    /// What the wall clock read then.
+    /// The wall clock at that moment.
     at: Wall,
     ticked: Option<Monotonic>,
     /// Until when the process before may have seen newer times, in microseconds since 1970.
@@ -117,7 +117,7 @@ impl VersionClock {
         (self.newest, self.at) = (self.after(passed, wall), wall);
     }
 
-    /// The newest time, with what has passed since.
+    /// The newest time, plus the time since.
     fn running(&self, wall: Wall) -> u64 {
         self.after(wall.0.saturating_sub(self.at.0).min(UNTICKED_MAX), wall)
     }
@@ -142,7 +142,7 @@ impl VersionClock {
         self.refused
     }
 
-    /// What the log is to be told: the farthest time refused since the last warning, at most once in [`WARNING_EVERY`].
+    /// The warning for the log: the farthest time refused since the last warning, at most once in [`WARNING_EVERY`].
     pub fn take_warning(&mut self, now: Monotonic) -> Option<TimeAhead> {
         if self.farthest.is_none() || self.warned.is_some_and(|warned| now.since(warned) < WARNING_EVERY) {
             return None;

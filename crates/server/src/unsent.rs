@@ -8,7 +8,7 @@ use base::{Budget, Reservation};
 use kv::{Error, Response};
 use std::sync::Arc;
 
-/// What a connection's output takes of the budget.
+/// The part of the budget that a connection's output takes.
 #[derive(Default)]
 pub struct Unsent(Option<Reservation>);
 

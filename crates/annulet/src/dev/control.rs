@@ -2,7 +2,7 @@
 //!
 //! The process holds a lock on the folder as long as it lives, so there is one for each folder, and a socket without a
 //! lock is a dead one's. A connection carries one request and its answer, both text: a line `kill 2 3`, answered by
-//! `ok` or `refused` on a line, and what is to be shown.
+//! `ok` or `refused` on a line, and the text to show.
 
 use super::supervisor::Event;
 use crate::failure::{FAILED, Failure};
@@ -33,18 +33,18 @@ const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long an answer is waited for: a node with much to recover takes its time until it serves.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// What is asked. Nodes are numbers from 1.
+/// A request. Nodes are numbers from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Status,
-    /// What has the command line ask this node, or the first that serves.
+    /// The variables with which the command line asks this node, or the first that serves.
     Env(Vec<u16>),
     Kill(Vec<u16>),
     Stop(Vec<u16>),
     Start(Vec<u16>),
 }
 
-/// What is to be shown; `Err` if the request cannot be carried out.
+/// The text to show; `Err` if the request cannot be carried out.
 pub(super) type Answer = Result<String, String>;
 
 impl fmt::Display for Request {
@@ -101,7 +101,7 @@ fn socket_in(folder: &File) -> PathBuf {
 pub(super) fn listen(data: &Path, tell: Sender<Event>) -> io::Result<()> {
     let folder = File::open(data)?;
     let path = socket_in(&folder);
-    // What is there is of a process that is gone: it would hold the lock.
+    // The socket is of a process that is gone, which would hold the lock.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

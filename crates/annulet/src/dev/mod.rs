@@ -51,12 +51,12 @@ pub struct Args {
     command: Option<Command>,
 }
 
-/// What to do with a cluster that `annulet dev N` runs, from another terminal.
+/// Commands of another terminal for the cluster of `annulet dev N`.
 #[derive(clap::Subcommand)]
 enum Command {
     /// Show the nodes: where they listen, their processes, and how those ended that have.
     Status,
-    /// Print what has `annulet kv` and `annulet admin` ask one of the nodes: eval "$(annulet dev env)".
+    /// Print the variables with which `annulet kv` and `annulet admin` ask one of the nodes: eval "$(annulet dev env)".
     Env {
         /// The node; the first that serves if none is given.
         #[arg(value_name = "NODE", value_parser = node_number)]

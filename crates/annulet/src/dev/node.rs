@@ -1,4 +1,4 @@
-//! One node of `annulet dev`: where it is, how its process is started, and what its log ends with.
+//! One node of `annulet dev`: its place, the start of its process, and the end of its log.
 
 use super::Args;
 use super::supervisor::Event;
@@ -29,7 +29,7 @@ const BANNER_END: &str = "try it:";
 pub(super) const JOIN: &str = "--join";
 const CLUSTER: &str = "--cluster";
 
-/// What a node is to be.
+/// Description of a node.
 pub(super) struct Plan {
     pub name: String,
     pub folder: PathBuf,

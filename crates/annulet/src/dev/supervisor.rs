@@ -1,4 +1,5 @@
-//! The process behind `annulet dev N`: it starts the nodes, takes their ends, and carries out what other terminals ask.
+//! The process behind `annulet dev N`: it starts the nodes, takes their ends, and carries out requests of other
+//! terminals.
 //!
 //! One thread decides, on events from the others: a node serves, a node's output has ended, a signal came, a request
 //! came.
@@ -20,7 +21,7 @@ use std::path::Path;
 use std::process::Child;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-/// What happened.
+/// An event that the supervisor handles.
 pub(super) enum Event {
     /// The node of this number, from 0, serves.
     Serves(usize),
@@ -74,7 +75,7 @@ struct Node {
     plan: Plan,
     entry: Entry,
     state: State,
-    /// It has served at some time, so what its folder has is its own.
+    /// It has served before, so its folder is its own.
     has_served: bool,
     /// Its end was asked for.
     is_expected: bool,
@@ -106,7 +107,7 @@ impl Node {
     }
 }
 
-/// Somebody who waits until nodes serve or have ended.
+/// A terminal that waits until nodes serve or have ended.
 struct Waiting {
     nodes: Vec<usize>,
     for_start: bool,
@@ -215,7 +216,7 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// What is said of a node that has ended.
+    /// The message about a node that has ended.
     fn ending(&self, at: usize, well: bool) -> String {
         let Node { plan, state, is_expected, .. } = &self.nodes[at];
         let others = if self.is_stopping { "" } else { "; the others go on" };
@@ -297,7 +298,7 @@ impl<'a> Supervisor<'a> {
         chosen.into_iter().try_for_each(|at| self.start(at)).map_err(|failure| failure.text)
     }
 
-    /// Answers those that have waited for what is there now.
+    /// Answers terminals whose nodes have reached their state.
     fn answer_waiting(&mut self) {
         for waiting in std::mem::take(&mut self.waiting) {
             let is_done = |&at: &usize| match self.nodes[at].state {
@@ -364,7 +365,7 @@ impl<'a> Supervisor<'a> {
         rows.iter().map(line).collect()
     }
 
-    /// What a person wants to know of a cluster that has just started.
+    /// The banner of a cluster that has just started.
     fn opening(&self) -> String {
         let program = program::name();
         let (first, last) = (&self.nodes[0].plan, &self.nodes[self.nodes.len() - 1].plan);

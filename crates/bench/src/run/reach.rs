@@ -34,7 +34,7 @@ impl Places {
         })
     }
 
-    /// Why servers are not connected to, and what to do about it; `trouble` is what the driver says of it.
+    /// The cause of a failed connection, with a remedy; `trouble` is the driver's error.
     pub fn unreached(&self, workload: &Workload, trouble: Option<&str>) -> Error {
         let all: Vec<String> = workload.targets().iter().map(Address::to_string).collect();
         let why = trouble.map(|why| format!("; {why}")).unwrap_or_default();
@@ -48,7 +48,7 @@ impl Places {
     }
 }
 
-/// What to do where nobody listens.
+/// The remedy for a refused connection.
 fn advice(driver: DriverKind) -> &'static str {
     match driver {
         DriverKind::Pb | DriverKind::Http => {

@@ -29,7 +29,7 @@ use crate::turn::Stored;
 /// 250 bytes.
 pub const FOLD_ACTORS: usize = 24;
 
-/// What a grave does to versions that come.
+/// The effect of a grave on arriving versions.
 #[derive(Clone, Debug)]
 pub(crate) struct FoldGrave {
     over: Arc<Overwritten>,
@@ -61,7 +61,7 @@ impl FoldGrave {
         self.is_closed = true;
     }
 
-    /// What is left of a version.
+    /// The rest of a version.
     ///
     /// # Errors
     /// [`Error::Damaged`] if it is none.
@@ -106,7 +106,7 @@ impl FoldGrave {
 /// How a node that is asked to promise stands to the proposed head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It has seen all of it, and has nothing of what it has overwritten.
+    /// It has seen all of the proposed version, and has none of the versions that this has overwritten.
     Clean,
     /// It has something that the proposed version covers.
     Behind,

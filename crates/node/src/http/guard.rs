@@ -20,7 +20,7 @@ use protocol::http::{Head, Refused};
 
 use super::hosts::HostNames;
 
-/// What stands before the host in an origin or an address. Nothing but HTTP is served here.
+/// The scheme before the host in an origin or an address. Only HTTP is served here.
 const SCHEME: &[u8] = b"http://";
 
 /// The rules for one connection.
@@ -144,7 +144,7 @@ fn is_own_page(address: &[u8], host: &[u8]) -> bool {
     same_authority(&rest[..end], host)
 }
 
-/// What follows the scheme.
+/// The text behind the scheme.
 fn authority(address: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = address.split_at_checked(SCHEME.len())?;
     scheme.eq_ignore_ascii_case(SCHEME).then_some(rest)
@@ -173,7 +173,7 @@ mod tests {
         Guard::new(Arc::new(HostNames::new(&listening, &named)), None)
     }
 
-    /// What becomes of a request: whether a browser shows the answer; `None` if it is refused.
+    /// The verdict on a request: whether a browser shows the answer; `None` if it is refused.
     fn admitted(guard: &mut Guard, request: &str) -> Option<bool> {
         let mut input = BytesMut::from(request.as_bytes());
         let progress =
@@ -183,7 +183,7 @@ mod tests {
         admitted.map_err(|refused| assert_eq!(refused.status, 403)).ok()
     }
 
-    /// What becomes of a write to a node that serves a network, asked as `h:8098`.
+    /// The verdict on a write to a node that serves a network, asked as `h:8098`.
     fn write(headers: &str) -> Option<bool> {
         let mut guard = guard(&["0.0.0.0:8098"], &["h"]);
         admitted(&mut guard, &format!("POST /buckets/b/keys HTTP/1.1\r\nHost: h:8098\r\n{headers}\r\n"))

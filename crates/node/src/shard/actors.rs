@@ -28,7 +28,7 @@ const FORGOTTEN_MAX: usize = 16_384;
 pub(super) struct Actors {
     /// Of the keys of which the node is a primary.
     own: Actor,
-    /// Whether that stays whatever happens: nobody else has its events.
+    /// Whether that never changes: no other node has its events.
     is_alone: bool,
     /// Keys that it may not write.
     failed: BTreeSet<u32>,
@@ -75,7 +75,7 @@ impl Actors {
         self.forgotten.remove(&crc32c(key));
     }
 
-    /// What this process wrote of a key may not be under it: a write failed here, or a damaged version was replaced.
+    /// The key's stored version may lack writes of this process: one failed here, or a damaged version was replaced.
     pub fn lose(&mut self, key: &[u8], rng: &mut dyn Rng) {
         self.forget(key);
         if self.is_alone {
@@ -166,7 +166,7 @@ mod tests {
         assert_ne!(write(&mut actors, b"a", &mut rng), first);
     }
 
-    /// What the primaries have, and the node that stands in.
+    /// The versions of the primaries, and of the node that stands in.
     #[derive(Default)]
     struct Model {
         home: Option<Object>,
@@ -185,7 +185,7 @@ mod tests {
         /// A write; it reaches the primaries, or another node that brings it there, though it may not be kept here.
         fn write(&mut self, actors: &mut Actors, rng: &mut SplitMix64) {
             self.written += 1;
-            // Of what is here, of what a client has read at home, or of nothing.
+            // The version here, one that a client has read at home, or none.
             let seen = match rng.below(8) {
                 0 => None,
                 1 => self.home.as_ref(),

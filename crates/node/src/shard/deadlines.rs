@@ -2,7 +2,7 @@
 //!
 //! 1. Whatever is parked with a deadline notes it ([`Deadlines::note`]).
 //! 2. The shell sleeps no longer than to [`Shard::next_deadline`]; a turn at or behind it calls [`Shard::expire`].
-//! 3. That answers what has expired, and computes the earliest deadline anew from what is left.
+//! 3. That answers expired requests, and computes the earliest deadline of the others anew.
 //!
 //! Invariant: no parked deadline that lies in the future is earlier than the noted one. The noted one may be earlier
 //! than all, since nothing is taken back when a request ends in time: noting then costs one comparison, and a turn
@@ -47,7 +47,7 @@ impl Shard {
         (self.deadlines.earliest != NEVER).then_some(self.deadlines.earliest)
     }
 
-    /// Expires what is past its deadline, if anything may be.
+    /// Expires requests past their deadline, if there may be any.
     #[inline]
     pub(super) fn expire_if_due(&mut self, now: Monotonic) {
         if self.deadlines.are_due(now) {
@@ -55,7 +55,7 @@ impl Shard {
         }
     }
 
-    /// Answers every request that is past its deadline, and begins what was delayed until now.
+    /// Answers every request past its deadline, and begins work that was delayed until now.
     pub(super) fn expire(&mut self, now: Monotonic) {
         self.deadlines = Deadlines::default();
         self.expire_objects(now);
@@ -64,7 +64,8 @@ impl Shard {
         self.expire_changes(now);
         self.expire_forwards(now);
         self.begin_reaps(now);
-        // What is past its deadline and still there waits for the disk: noting it would wake the shard in vain.
+        // A request that is past its deadline and still there waits for the disk: a note of it would wake the shard in
+        // vain.
         let parked =
             self.objects.deadlines().chain(self.listings.deadlines()).chain(self.searches.deadlines());
         let parked = parked.chain(self.changes.deadlines()).chain(self.forwards.deadlines());

@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Between a cause and its pass, between passes that find something, and before a key is read again: far above the time
-/// that a reaping takes, and soon enough for whoever watches.
+/// that a reaping takes, and soon enough for an operator who watches.
 const SOON: Duration = Duration::from_secs(10);
 
 /// The longest of these pauses, and the time between passes that find nothing.
@@ -42,7 +42,7 @@ const REST: u32 = 64;
 /// Tombstones that one part finds: a quarter of a megabyte of keys and heads.
 const PART_TOMBSTONES_MAX: usize = 1024;
 
-/// Reads under way: what hints have, with clients and without.
+/// Reads under way: as many as hints have, with clients and without.
 const UNDER_WAY_MAX: usize = 32;
 const UNDER_WAY_BUSY_MAX: usize = 4;
 
@@ -116,7 +116,7 @@ impl Sweeper {
         }
     }
 
-    /// A tombstone was reaped: what was refused may be by now.
+    /// A tombstone was reaped: refused ones may succeed by now.
     pub fn note_reaped(&mut self) {
         self.refused_pause = SOON;
     }
@@ -164,7 +164,7 @@ impl Shard {
         is_able && is_at_rest && self.store.fenced().is_none()
     }
 
-    /// Begins what is due.
+    /// Begins the reads and proposals that are due.
     pub(super) fn tick_sweeps(&mut self, now: Monotonic) {
         if self.config.reaping.delay.is_none() {
             return;
@@ -187,7 +187,7 @@ impl Shard {
         }
     }
 
-    /// Reads what was found, and looks for more once all of it is read.
+    /// Reads the keys that were found, and looks for more once all of them are read.
     #[inline]
     pub(super) fn go_on_sweeping(&mut self, now: Monotonic) {
         if !self.sweeper.is_idle() {
@@ -253,7 +253,7 @@ impl Shard {
         let now = self.config.clock.now();
         let yields = self.moves.gifts.share.yields(now);
         self.sweeper.parts.end(now.since(began), yields, false, now);
-        // What cannot be read now is looked for by the next pass.
+        // The next pass finds keys again that cannot be read now.
         let Ok(page) = page else {
             self.sweeper.end_pass(now);
             return Ok(());

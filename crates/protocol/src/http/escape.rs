@@ -12,7 +12,7 @@
 
 use bytes::Bytes;
 
-/// What is written, which decides which bytes are escaped.
+/// The part of a header; it decides which bytes are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The end of a header's name. Names are read in either case.
@@ -92,7 +92,7 @@ pub fn escape(text: &[u8], part: Part, out: &mut Vec<u8>) {
     }
 }
 
-/// What a name or a value says; `None` if it says what it is.
+/// The plain text of a name or a value; `None` if nothing in it is escaped.
 pub fn unescape(text: &[u8], part: Part) -> Option<Bytes> {
     if !text.contains(&b'%') {
         return None;

@@ -15,22 +15,22 @@
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
-/// What to plan with where the kernel does not say.
+/// The limit where the kernel does not tell one.
 const MEMORY_UNKNOWN: u64 = 2 << 30;
 
 /// Version 1 writes "no limit" as the largest number of whole pages in 63 bits; no machine has so much.
 const UNLIMITED_FROM: u64 = 1 << 60;
 
-/// How much memory the process may use, and what says so.
+/// Memory that the process may use, and the source of that number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
     /// Bytes.
     pub bytes: u64,
-    /// What rules.
+    /// Its source.
     pub source: LimitSource,
 }
 
-/// What says how much memory there is.
+/// The source of a memory limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitSource {
     /// The option `--memory`.
@@ -213,7 +213,7 @@ fn address_space_of(limits: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// What `memory.stat` of version 1 says of all levels together.
+/// The limit of all levels together in `memory.stat` of version 1.
 fn hierarchical_of(stat: &str) -> Option<u64> {
     let line = stat.lines().find_map(|line| line.strip_prefix("hierarchical_memory_limit "))?;
     line.trim().parse().ok()

@@ -1,10 +1,10 @@
 //! The memory plan: how a node divides the memory that it may use. A pure function of that amount, of the number of
-//! shards, and of what their stores keep.
+//! shards, and of the memory of their stores.
 //!
-//! 1. Fixed parts first: the program, its stores, connections, and whatever is many small pieces.
+//! 1. Fixed parts first: the program, its stores, connections, and all that consists of many small pieces.
 //! 2. The rest is for large pieces: requests, values, answers, messages of other nodes, records for the journal. A
-//!    fifth of it is the largest value, up to Riak's limit; the largest object is what the other four parts can hold.
-//! 3. Of what is then left, half goes to these parts, and half to nobody: it is the page cache's.
+//!    fifth of it is the largest value, up to Riak's limit; the largest object fits in each of the other four parts.
+//! 3. Half of the rest goes to these parts; the other half is left to the page cache.
 //!
 //! Invariants: from [`MEMORY_MIN`] on, and with [`SHARD_MEMORY_MIN`] for each shard, the parts add up to the limit at
 //! most; an object of the largest size passes through each part.
@@ -22,7 +22,7 @@ pub const MEMORY_MIN: u64 = 256 * MIB;
 /// for large pieces.
 pub const SHARD_MEMORY_MIN: u64 = 64 * MIB;
 
-/// The program at rest, and a part of the limit for what the allocator keeps and pieces that nobody counts.
+/// The program at rest, and a part of the limit for memory that the allocator keeps and for uncounted pieces.
 const PROGRAM_BYTES: u64 = 24 * MIB;
 const PROGRAM_SHARE: u64 = 32;
 
@@ -30,7 +30,7 @@ const PROGRAM_SHARE: u64 = 32;
 /// in so many.
 const BACKGROUND_SHARE: u64 = 16;
 
-/// Connections' own buffers: one byte of the limit in so many, and what an idle connection keeps at most.
+/// Connections' own buffers: this share of the limit, and the most that an idle connection keeps.
 const CONNECTIONS_SHARE: u64 = 16;
 const CONNECTION_BYTES: u64 = 8 << 10;
 
@@ -44,10 +44,10 @@ const JOURNAL_SHARE: u64 = 32;
 /// Bounds of one shard's queue: a disk's second of small records, and half a second of a fast disk's writing.
 const JOURNAL_QUEUE_BYTES: (u64, u64) = (MIB, 64 * MIB);
 
-/// What a shard's journal keeps for its next groups.
+/// Buffers that a shard's journal keeps for its next groups.
 const JOURNAL_SPARE_BYTES: u64 = 8 * MIB;
 
-/// What a frame, a head and a key add to a value.
+/// Bytes that a frame, a head and a key add to a value.
 const BESIDE_VALUE_BYTES: u64 = 2 * MIB;
 
 /// The most that a shard's requests need: ten of the largest.
@@ -56,9 +56,9 @@ const REQUESTS_PER_SHARD_MAX: u64 = 512 * MIB;
 /// The parts, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// What they are parts of.
+    /// The sum that they are parts of.
     pub limit: u64,
-    /// The program, and what the allocator keeps.
+    /// The program, and memory that the allocator keeps.
     pub program: u64,
     /// Memtables, caches and heads of all stores.
     pub stores: u64,
@@ -89,7 +89,7 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// A plan for `limit` bytes and so many shards, whose stores keep `stores` bytes in all.
+    /// A plan for `limit` bytes and these shards; their stores keep `stores` bytes in all.
     pub fn new(limit: u64, shards: u16, stores: u64) -> MemoryPlan {
         let shards = u64::from(shards.max(1));
         let mut plan = MemoryPlan {
@@ -113,7 +113,7 @@ impl MemoryPlan {
         plan
     }
 
-    /// Divides what is left for large pieces.
+    /// Divides the rest for large pieces.
     fn divide(&mut self, left: u64) {
         let largest =
             |part: u64, most: usize| part.saturating_sub(BESIDE_VALUE_BYTES).clamp(MIB, most as u64);
@@ -139,7 +139,7 @@ impl MemoryPlan {
         fixed.into_iter().chain(large).sum()
     }
 
-    /// What requests are checked against.
+    /// Limits of requests.
     pub fn limits(&self) -> Limits {
         Limits {
             value_bytes_max: bytes(self.value_max),
@@ -148,7 +148,7 @@ impl MemoryPlan {
         }
     }
 
-    /// The largest frame and the largest body of a request: a value with what stands beside it, up to the protocol's
+    /// The largest frame and the largest body of a request: a value and the bytes beside it, up to the protocol's
     /// limit.
     pub fn request_max(&self) -> usize {
         bytes(self.value_max + BESIDE_VALUE_BYTES / 2).min(FRAME_MAX)
