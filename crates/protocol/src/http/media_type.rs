@@ -4,8 +4,10 @@
 //! 2. Writing appends it behind the type.
 //! 3. A type that holds a `charset` of its own and has none apart gets an empty parameter, a `;` at its end, which HTTP
 //!    allows: read so, everything before it is the type.
+//! 4. A value whose type has an unended quote beside a `charset` stays whole: no header could hold the two parts.
 //!
-//! Invariant: what was written reads back as it was, unless [`write()`] says that it cannot be.
+//! Invariants: a written value reads back unchanged, unless [`write()`] refuses it. [`write()`] refuses no value that
+//! [`read()`] has returned.
 
 use bytes::Bytes;
 
@@ -22,7 +24,22 @@ pub struct ContentType {
 
 /// Reads a header's value.
 pub fn read(value: &Bytes) -> ContentType {
-    let plain = |text: Bytes| unescape(&text, Part::Value).unwrap_or(text);
+    let parts = split(value);
+    if parts.charset.is_none() || !parts.media_type.contains(&b'"') {
+        return parts;
+    }
+
+    // Only a quote without its end changes where parameters begin once the character set stands last.
+    let mut joined = Vec::with_capacity(value.len());
+    join(&parts.media_type, parts.charset.as_deref(), &mut joined);
+    match split(&Bytes::from(joined)) == parts {
+        true => parts,
+        false => ContentType { media_type: plain(value.clone()), charset: None },
+    }
+}
+
+/// A header's value in two, whether or not a header can hold them.
+fn split(value: &Bytes) -> ContentType {
     if let Some(whole) = value.strip_suffix(b";") {
         return ContentType { media_type: plain(value.slice_ref(whole)), charset: None };
     }
@@ -48,6 +65,10 @@ pub fn read(value: &Bytes) -> ContentType {
     ContentType { media_type: plain(media_type), charset }
 }
 
+fn plain(text: Bytes) -> Bytes {
+    unescape(&text, Part::Value).unwrap_or(text)
+}
+
 /// Whether a header can hold both so that they read back.
 pub fn can_hold(media_type: Option<&[u8]>, charset: Option<&[u8]>) -> bool {
     let Some(media_type) = media_type.filter(|it| it.contains(&b'"')) else { return true };
@@ -58,18 +79,15 @@ pub fn can_hold(media_type: Option<&[u8]>, charset: Option<&[u8]>) -> bool {
 #[must_use]
 pub fn write(media_type: &[u8], charset: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
     let start = out.len();
-    escape(media_type, Part::Value, out);
-    match charset {
-        None if !media_type.contains(&b';') => return true,
-        None => {}
-        Some(charset) => {
-            out.extend_from_slice(b"; charset=");
-            put_charset(charset, out);
-            if is_token(charset) && !media_type.contains(&b'"') {
-                return true;
-            }
-        }
+    join(media_type, charset, out);
+    let is_plain = match charset {
+        None => !media_type.contains(&b';'),
+        Some(charset) => is_token(charset) && !media_type.contains(&b'"'),
+    };
+    if is_plain {
+        return true;
     }
+
     let reads_back = |out: &[u8]| {
         let read = read(&Bytes::copy_from_slice(out));
         read.media_type == media_type && read.charset.as_deref() == charset
@@ -82,6 +100,15 @@ pub fn write(media_type: &[u8], charset: Option<&[u8]>, out: &mut Vec<u8>) -> bo
         out.truncate(start);
     }
     is_exact
+}
+
+/// Appends both, whether or not they read back.
+fn join(media_type: &[u8], charset: Option<&[u8]>, out: &mut Vec<u8>) {
+    escape(media_type, Part::Value, out);
+    if let Some(charset) = charset {
+        out.extend_from_slice(b"; charset=");
+        put_charset(charset, out);
+    }
 }
 
 fn put_charset(charset: &[u8], out: &mut Vec<u8>) {
@@ -181,6 +208,8 @@ mod tests {
             ("a/b; charset", "a/b; charset", None),
             ("a/b; charset=utf-8;", "a/b; charset=utf-8", None),
             ("a/b; mycharset=x", "a/b; mycharset=x", None),
+            ("a/b; charset=x;\"", "a/b; charset=x;\"", None),
+            ("a/b; charset=x; y=\"z\"", "a/b; y=\"z\"", Some("x")),
         ] {
             assert_eq!(of(value), (media_type.to_owned(), charset.map(str::to_owned)), "{value}");
         }
@@ -234,5 +263,33 @@ mod tests {
             );
         }
         assert!(refused < 20_000, "{refused}");
+    }
+
+    #[test]
+    fn every_value_that_is_read_can_be_written() {
+        let mut rng = SplitMix64::new(17);
+        let words: [&[u8]; 12] = [
+            b"a/b",
+            b";",
+            b" ",
+            b"; charset=",
+            b"=",
+            b"\"",
+            b"\\",
+            b"x",
+            b"%3B",
+            b"%0A",
+            b"\xFF",
+            b"; y=\"z\"",
+        ];
+        for _ in 0..50_000 {
+            let len = rng.below(8);
+            let words = (0..len).map(|_| words[usize::try_from(rng.below(12)).unwrap()]);
+            let value = [&b"t/s"[..], &words.collect::<Vec<_>>().concat()].concat();
+            let parts = read(&Bytes::from(value.trim_ascii().to_vec()));
+            let mut out = Vec::new();
+            assert!(write(&parts.media_type, parts.charset.as_deref(), &mut out), "{value:?}: {parts:?}");
+            assert_eq!(read(&Bytes::from(out)), parts, "{value:?}");
+        }
     }
 }
