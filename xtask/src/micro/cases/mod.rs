@@ -1,5 +1,6 @@
 //! The hot paths that are counted. Each case prepares what it needs from fixed seeds and gives the operation.
 
+mod cluster;
 mod engine;
 mod object;
 mod protocol;
@@ -62,6 +63,11 @@ pub const ALL: &[Case] = &[
     Case { name: "shard.get", prepare: shard::get },
     Case { name: "shard.get_notfound", prepare: shard::get_notfound },
     Case { name: "shard.put", prepare: shard::put },
+    Case { name: "shard.put_moving", prepare: cluster::put_moving },
+    Case { name: "shard.quorum_get", prepare: cluster::quorum_get },
+    Case { name: "shard.quorum_put", prepare: cluster::quorum_put },
+    Case { name: "shard.replica_read", prepare: cluster::replica_read },
+    Case { name: "shard.tick_idle", prepare: cluster::tick_idle },
 ];
 
 /// A key of the usual length; every case visits them in the same scattered order.

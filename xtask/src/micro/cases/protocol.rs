@@ -35,7 +35,7 @@ pub fn put_frame(key: Vec<u8>) -> Vec<u8> {
 }
 
 /// Takes one request off a connection on which `bytes` have come.
-fn receive(session: &mut Session, input: &mut BytesMut, bytes: &[u8], out: &mut Vec<u8>) -> Request {
+pub fn receive(session: &mut Session, input: &mut BytesMut, bytes: &[u8], out: &mut Vec<u8>) -> Request {
     input.extend_from_slice(bytes);
     match session.receive(input, out) {
         Incoming::Request(request) => request,

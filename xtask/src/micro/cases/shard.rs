@@ -12,10 +12,11 @@ use engine::embedded::RunAtOnce;
 use engine::store::{Platform, Store};
 use kv::Response;
 use node::riak::{Incoming, Session};
-use node::{Layout, Output, RequestId, Shard, ShardConfig, ShardId, layout};
+use node::{Layout, Members, Output, RequestId, Shard, ShardConfig, ShardId, layout};
 use ring::{Ring, RingSize, RingVersion};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Time stands still.
 pub(super) struct Standing;
@@ -40,39 +41,77 @@ struct Node {
     asked: u64,
 }
 
+/// Members of a cluster, as one of them knows them, and owners of partitions.
+pub(super) type Topology = (Arc<Members>, Arc<Ring>);
+
+/// The node of a shard, and its time. Both are made as they are needed: counts of some cases depend on the order of
+/// allocations.
+pub(super) struct Place {
+    pub topology: Box<dyn FnOnce() -> Result<Topology>>,
+    /// Handles of one clock.
+    pub clock: Box<dyn Fn() -> Arc<dyn Clock>>,
+    /// How often hash trees are compared with those of other nodes.
+    pub anti_entropy: Option<Duration>,
+    /// Seeds of two nodes are at least two apart.
+    pub seed: u64,
+    /// The process, as peers know it.
+    pub life: u64,
+}
+
+/// The layout of all nodes: one shard.
+pub(super) fn layout_of_all() -> Result<Layout> {
+    Ok(Layout::new(1, RingSize::new(64)?))
+}
+
+/// A shard on an empty disk.
+pub(super) fn open_shard(place: Place) -> Result<Shard> {
+    let Place { topology, clock, anti_entropy, seed, life } = place;
+    let layout = layout_of_all()?;
+    let disk = MemoryDisk::default();
+    let platform = Platform {
+        disk: disk.handle(),
+        startup: disk.handle(),
+        spawn: Arc::new(RunAtOnce::new(disk.handle())),
+        rng: Box::new(SplitMix64::new(seed)),
+        clock: clock(),
+    };
+    let options =
+        Options { metadata: layout.metadata(0), indexing: Some(node::INDEXING), ..Options::default() };
+    let (mut store, _) = Store::open(&layout::shard_dir(Path::new("/data"), 0), options, platform)?;
+    let table = Shard::read_props(&mut store, &mut *disk.handle())?;
+    let (members, ring) = topology()?;
+    let config = ShardConfig {
+        id: ShardId(0),
+        layout,
+        members,
+        ring,
+        limits: kv::Limits::default(),
+        clock: clock(),
+        rng: Box::new(SplitMix64::new(seed + 1)),
+        read_form: kv::ReadForm::LocalValue,
+        life,
+        reaping: node::Reaping::after(None),
+        anti_entropy,
+        rebuilding: node::Rebuilding::default(),
+        gathered: base::Budget::unlimited(),
+    };
+    Ok(Shard::new(config, store, table))
+}
+
 impl Node {
     fn open() -> Result<Node> {
-        let layout = Layout::new(1, RingSize::new(64)?);
-        let disk = MemoryDisk::default();
-        let platform = Platform {
-            disk: disk.handle(),
-            startup: disk.handle(),
-            spawn: Arc::new(RunAtOnce::new(disk.handle())),
-            rng: Box::new(SplitMix64::new(5)),
-            clock: Arc::new(Standing),
-        };
-        let options =
-            Options { metadata: layout.metadata(0), indexing: Some(node::INDEXING), ..Options::default() };
-        let (mut store, _) = Store::open(&layout::shard_dir(Path::new("/data"), 0), options, platform)?;
-        let table = Shard::read_props(&mut store, &mut *disk.handle())?;
-        let config = ShardConfig {
-            id: ShardId(0),
-            layout,
-            members: Arc::new(node::Members::alone("n@127.0.0.1")),
-            ring: Arc::new(Ring::of_one_node(RingVersion(1), layout.ring_size)),
-            limits: kv::Limits::default(),
-            clock: Arc::new(Standing),
-            rng: Box::new(SplitMix64::new(6)),
-            read_form: kv::ReadForm::LocalValue,
-            life: 1,
-            reaping: node::Reaping::after(None),
+        let place = Place {
+            topology: Box::new(|| {
+                let members = Arc::new(Members::alone("n@127.0.0.1"));
+                Ok((members, Arc::new(Ring::of_one_node(RingVersion(1), layout_of_all()?.ring_size))))
+            }),
+            clock: Box::new(|| Arc::new(Standing)),
             anti_entropy: None,
-            rebuilding: node::Rebuilding::default(),
-            gathered: base::Budget::unlimited(),
+            seed: 5,
+            life: 1,
         };
-        let shard = Shard::new(config, store, table);
         Ok(Node {
-            shard,
+            shard: open_shard(place)?,
             session: session(),
             input: BytesMut::new(),
             out: Vec::new(),
