@@ -5,8 +5,8 @@
 //! measured), [`workload`] and [`generator`] (what is asked of them), [`calibrate`] (what the machine does without
 //! them), [`measure`] (CPU per operation), [`strace`], [`rows`] and [`report`] (what is said in the end, or part by part: [`sections`]),
 //! [`figures`] (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`], [`load_generator`],
-//! [`engine_alone`], [`protocols`], [`elastic`], [`indexes`], [`anti_entropy`]. On its own:
-//! [`micro`], which counts instructions, and [`fuzz`], which makes noise.
+//! [`engine_alone`], [`protocols`], [`elastic`], [`indexes`], [`anti_entropy`], [`house`] (of the
+//! source files). On their own: [`micro`] counts instructions, [`fuzz`] gives random input.
 
 mod annulet;
 mod anti_entropy;
@@ -19,6 +19,7 @@ mod figures;
 mod first_light;
 mod fuzz;
 mod generator;
+mod house;
 mod indexes;
 mod load_generator;
 mod machine;
@@ -84,6 +85,8 @@ enum Figures {
     Index(indexes::Options),
     /// Anti-entropy: what it costs clients, rebuilds of its hash trees, how fast differences are found and healed.
     Aae(anti_entropy::Options),
+    /// The source files: methods, circles of files, long functions, asserts, files of a GET.
+    House(house::Options),
     /// The load generator itself: what it can do, what it costs, whether it tells the truth.
     Bench(load_generator::Options),
 }
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Command::Figures { figures: Figures::Cluster(options) } => ("figures", elastic::run(&options)),
         Command::Figures { figures: Figures::Index(options) } => ("figures", indexes::run(&options)),
         Command::Figures { figures: Figures::Aae(options) } => ("figures", anti_entropy::run(&options)),
+        Command::Figures { figures: Figures::House(options) } => ("figures", house::run(&options)),
         Command::Fuzz(options) => ("fuzz", fuzz::run(&options)),
         Command::Figures { figures: Figures::Bench(options) } => ("figures", load_generator::run(&options)),
         Command::Micro(options) => ("micro", micro::run(&options)),

@@ -75,6 +75,15 @@ fn without_debug_info(folder: &Path) -> Result<PathBuf> {
 }
 
 fn count(program: &Path, name: &str, file: &Path) -> Result<f64> {
+    let total = total(&profile(program, name, file)?).ok_or("callgrind has counted nothing")?;
+    if total == 0 {
+        return Err(format!("case {name}: callgrind has not seen {MEASURED}").into());
+    }
+    Ok((total as f64 / cases::OPERATIONS as f64 * 10.0).round() / 10.0)
+}
+
+/// Runs a case of this program, or of another build of it, and gives what callgrind wrote to the file.
+pub fn profile(program: &Path, name: &str, file: &Path) -> Result<String> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--collect-atstart=no", "--dump-instr=no", "--quiet"])
         .arg(format!("--toggle-collect={MEASURED}"))
@@ -86,15 +95,12 @@ fn count(program: &Path, name: &str, file: &Path) -> Result<f64> {
         // With the allocator's usual seven, whether an eighth block of a size is at hand or is put together from others depends
         // on what lies where in the heap: a get took 18 % more or not, by changes elsewhere.
         .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=100")
-        .output()?;
+        .output()
+        .map_err(|failure| format!("valgrind: {failure}; apt-get install valgrind"))?;
     if !output.status.success() {
         return Err(format!("case {name}: {}", String::from_utf8_lossy(&output.stderr)).into());
     }
-    let total = total(&std::fs::read_to_string(file)?).ok_or("callgrind has counted nothing")?;
-    if total == 0 {
-        return Err(format!("case {name}: callgrind has not seen {MEASURED}").into());
-    }
-    Ok((total as f64 / cases::OPERATIONS as f64 * 10.0).round() / 10.0)
+    Ok(std::fs::read_to_string(file)?)
 }
 
 /// The sum that stands at the end of callgrind's file.

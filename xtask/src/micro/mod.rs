@@ -21,6 +21,7 @@ mod disk;
 
 use crate::Result;
 use baseline::{Baseline, Verdict};
+pub use callgrind::profile;
 use std::path::{Path, PathBuf};
 
 /// What the command line can say.
