@@ -14,13 +14,21 @@
 //! * `store/`: what a shard keeps its objects in: the engine, or another backend.
 //! * `riak/`, `http/`: Riak's protocol buffers and its HTTP in front of it.
 
+mod anti_entropy;
 mod contents;
+mod coverage;
+mod frontdoor;
+mod handoff;
 pub mod hop;
 pub mod http;
 pub mod indexing;
 pub mod layout;
+mod liveness;
 pub mod members;
+mod metadata;
 pub mod peer;
+mod reap;
+mod request;
 pub mod riak;
 #[cfg(test)]
 mod round_trip_tests;

@@ -26,6 +26,16 @@ pub use kv::replica::NodeId;
 pub struct AskId(pub u64);
 
 impl AskId {
+    /// That of a shard's question of this number.
+    pub fn new(number: u64, shard: ShardId) -> AskId {
+        AskId(number << 8 | u64::from(shard.0 & 0xFF))
+    }
+
+    /// The number that it has at the shard that asked.
+    pub fn number(self) -> u64 {
+        self.0 >> 8
+    }
+
     /// The shard that asked.
     pub fn shard(self) -> ShardId {
         ShardId(u16::from(self.0.to_le_bytes()[0]))

@@ -8,14 +8,14 @@
 //! than all, since nothing is taken back when a request ends in time: noting then costs one comparison, and a turn
 //! looks in vain once per noted deadline at most.
 
-use super::Shard;
+use crate::shard::Shard;
 use base::Monotonic;
 
 /// A deadline that never comes.
 const NEVER: Monotonic = Monotonic(u64::MAX);
 
 /// The earliest deadline.
-pub(super) struct Deadlines {
+pub(crate) struct Deadlines {
     earliest: Monotonic,
 }
 
@@ -44,20 +44,20 @@ impl Shard {
     /// come later, which delays answers of requests that have timed out.
     #[inline]
     pub fn next_deadline(&self) -> Option<Monotonic> {
-        (self.deadlines.earliest != NEVER).then_some(self.deadlines.earliest)
+        (self.env.deadlines.earliest != NEVER).then_some(self.env.deadlines.earliest)
     }
 
     /// Expires requests past their deadline, if there may be any.
     #[inline]
-    pub(super) fn expire_if_due(&mut self, now: Monotonic) {
-        if self.deadlines.are_due(now) {
+    pub(crate) fn expire_if_due(&mut self, now: Monotonic) {
+        if self.env.deadlines.are_due(now) {
             self.expire(now);
         }
     }
 
     /// Answers every request past its deadline, and begins work that was delayed until now.
-    pub(super) fn expire(&mut self, now: Monotonic) {
-        self.deadlines = Deadlines::default();
+    pub(crate) fn expire(&mut self, now: Monotonic) {
+        self.env.deadlines = Deadlines::default();
         self.expire_objects(now);
         self.expire_listings(now);
         self.expire_searches(now);
@@ -71,7 +71,7 @@ impl Shard {
         let parked = parked.chain(self.changes.deadlines()).chain(self.forwards.deadlines());
         let earliest = parked.chain(self.reaper.next_due()).filter(|deadline| *deadline > now).min();
         if let Some(earliest) = earliest {
-            self.deadlines.note(earliest);
+            self.env.deadlines.note(earliest);
         }
     }
 }

@@ -1,0 +1,332 @@
+//! Index queries: whoever the client is connected to merges the rows that the shards of a covering set find
+//! ([`kv::index::Search`]). How a shard finds them is in `rows.rs`.
+//!
+//! The next page of a part is asked for when the client has taken what came before, as for listings (`listing.rs`).
+//!
+//! A covering set costs as much as the ring is large, and is the same for all queries of the same number of replicas while nodes
+//! neither come nor go: so the last one is kept ([`Cover`]).
+
+use crate::coverage::gathered::Gathered;
+use crate::coverage::index_pages::IndexPages;
+use crate::hop::{Hop, RequestId, ShardId};
+use crate::peer::{NodeId, PeerMessage};
+use crate::shard::Shard;
+use crate::shard::output::Output;
+use crate::shard::reply_to::ReplyTo;
+use base::Monotonic;
+use kv::coverage::{Plan, Source};
+use kv::index::{PrefixSet, Query, Row, RowsAsk, RowsPage, Search, Telling};
+use kv::query::{QueryRequest, Tally};
+use kv::{Bucket, Error, IndexRequest, Response};
+use ring::Ring;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Queries that one shard's clients run at a time: each may hold an answer in one piece.
+const SEARCHES_MAX: usize = 256;
+
+/// A query that is being answered here.
+struct IndexQuery {
+    search: Search,
+    /// What gathers its rows, if the client is not told of them as they are.
+    tally: Option<Box<Tally>>,
+    n_val: u32,
+    deadline: Monotonic,
+    /// Whether the client has still to take what was sent.
+    sending: bool,
+    memory: Gathered,
+}
+
+/// A covering set, and what it depends on.
+struct Cover {
+    ring: Arc<Ring>,
+    n_val: u32,
+    up: Vec<NodeId>,
+    parts: Vec<(Source, PrefixSet)>,
+}
+
+/// All queries, and all pages of rows being read.
+#[derive(Default)]
+pub(crate) struct IndexScans {
+    under_way: BTreeMap<RequestId, IndexQuery>,
+    /// Whose page each question is about. Those of queries that are over are dropped with them.
+    questions: BTreeMap<u64, RequestId>,
+    cover: Option<Cover>,
+    pub(crate) reads: IndexPages,
+}
+
+impl IndexScans {
+    pub(crate) fn len(&self) -> usize {
+        self.under_way.len() + self.reads.len()
+    }
+
+    /// The deadlines of all that are answered here.
+    pub(crate) fn deadlines(&self) -> impl Iterator<Item = Monotonic> {
+        self.under_way.values().map(|searching| searching.deadline)
+    }
+
+    pub(crate) fn forget(&mut self, id: RequestId) {
+        let Some(searching) = self.under_way.remove(&id) else { return };
+        for question in searching.search.asked() {
+            self.questions.remove(&question);
+        }
+    }
+}
+
+impl Shard {
+    pub(crate) fn search(&mut self, reply_to: ReplyTo, request: IndexRequest, deadline: Monotonic) {
+        let bucket = request.bucket.clone();
+        let started = request.plan().and_then(|plan| self.start_search(&bucket, plan, None, deadline));
+        self.begin_search(reply_to, started);
+    }
+
+    pub(crate) fn query(&mut self, reply_to: ReplyTo, request: QueryRequest, deadline: Monotonic) {
+        let started = Tally::new(request).and_then(|mut tally| {
+            let bucket = tally.bucket().clone();
+            let part = tally.next_part()?.expect("a query has a part");
+            self.start_search(&bucket, part, Some(Box::new(tally)), deadline)
+        });
+        self.begin_search(reply_to, started);
+    }
+
+    fn begin_search(&mut self, reply_to: ReplyTo, started: Result<IndexQuery, Error>) {
+        let ReplyTo::Client(id) = reply_to else { unreachable!("a query is answered where its client is") };
+        if self.searches.under_way.len() >= SEARCHES_MAX {
+            self.env.counters.refused += 1;
+            return self.env.reply(reply_to, Err(Error::Overload));
+        }
+        match started {
+            Ok(searching) => {
+                self.env.deadlines.note(searching.deadline);
+                self.searches.under_way.insert(id, searching);
+                self.publish_coverage();
+                self.ask_rows(id);
+            }
+            Err(error) => self.env.reply(reply_to, Err(error)),
+        }
+    }
+
+    fn start_search(
+        &mut self,
+        bucket: &Bucket,
+        part: (Query, Option<Row>, Telling),
+        tally: Option<Box<Tally>>,
+        deadline: Monotonic,
+    ) -> Result<IndexQuery, Error> {
+        self.env.knobs.limits.check_bucket(bucket)?;
+        let n_val = self.env.props.get(bucket)?.n_val;
+        let search = self.search_of(n_val, part)?;
+        Ok(IndexQuery { search, tally, n_val, deadline, sending: false, memory: Gathered::default() })
+    }
+
+    fn search_of(
+        &mut self,
+        n_val: u32,
+        (query, after, telling): (Query, Option<Row>, Telling),
+    ) -> Result<Search, Error> {
+        let cover = self.cover(n_val)?;
+        Ok(self.env.with_plan(n_val, |plan| Search::over(cover, query, after, telling, plan)))
+    }
+
+    fn cover(&mut self, n_val: u32) -> Result<Vec<(Source, PrefixSet)>, Error> {
+        let up: Vec<NodeId> = self.env.peers.up().collect();
+        let is_same =
+            |it: &&Cover| it.n_val == n_val && it.up == up && Arc::ptr_eq(&it.ring, &self.env.topology.ring);
+        if let Some(cover) = self.searches.cover.as_ref().filter(is_same) {
+            return Ok(cover.parts.clone());
+        }
+        let parts = self.env.with_plan(n_val, |plan| {
+            let all = plan.prefixes.all();
+            let all = all.map(|prefix| u16::try_from(prefix.0).expect("a prefix has at most 16 bits"));
+            plan.cover(all, &BTreeSet::new())
+        })?;
+        let parts = parts.into_iter().map(|(source, prefixes)| (source, prefixes.into_iter().collect()));
+        let parts: Vec<(Source, PrefixSet)> = parts.collect();
+        let ring = Arc::clone(&self.env.topology.ring);
+        self.searches.cover = Some(Cover { ring, n_val, up, parts: parts.clone() });
+        Ok(parts)
+    }
+
+    /// The client has taken what was sent.
+    pub(crate) fn go_on_searching(&mut self, id: RequestId) {
+        if let Some(searching) = self.searches.under_way.get_mut(&id) {
+            searching.sending = false;
+            self.ask_rows(id);
+        }
+    }
+
+    /// Asks for every page that may be asked for.
+    fn ask_rows(&mut self, id: RequestId) {
+        let now = self.env.now();
+        if self.expire_search(id, now) {
+            return;
+        }
+        let last_work = &mut self.env.last_id;
+        let Some(searching) = self.searches.under_way.get_mut(&id) else { return };
+        let deadline = searching.deadline;
+        let questions = searching.search.ask(now, || {
+            *last_work += 1;
+            *last_work
+        });
+        for (question, ..) in &questions {
+            self.searches.questions.insert(*question, id);
+        }
+        for (question, source, ask) in questions {
+            self.ask_for_rows(question, source, ask, deadline);
+        }
+    }
+
+    fn ask_for_rows(&mut self, question: u64, source: Source, ask: RowsAsk, deadline: Monotonic) {
+        let from = self.env.knobs.id;
+        match source {
+            Source::Here(shard) if shard == from.0 => self.read_rows_here(question, &ask),
+            Source::Here(shard) => {
+                let message = Hop::AskRows { from, question, ask: Box::new(ask) };
+                self.env.out.push(Output::Hop { to: ShardId(shard), message });
+            }
+            Source::Node(to) => {
+                let (id, ttl_ms) = (self.env.ask_id(question), self.env.ttl_ms(deadline));
+                self.env.send(to, PeerMessage::AskRows { id, ttl_ms, ask: Box::new(ask) });
+            }
+        }
+    }
+
+    /// Takes a page of rows, from wherever it comes.
+    pub(crate) fn on_rows(&mut self, question: u64, page: Result<RowsPage, Error>) {
+        // It may have been answered by its deadline, or its client may be gone.
+        let Some(id) = self.searches.questions.remove(&question) else { return };
+        if self.expire_search(id, self.env.now()) {
+            return;
+        }
+        self.step_search(id, |search, plan| search.on_page(question, page, plan));
+    }
+
+    /// Has a query do something, and answers what comes of it.
+    fn step_search(
+        &mut self,
+        id: RequestId,
+        step: impl FnOnce(&mut Search, &Plan<'_>) -> Result<Vec<Response>, Error>,
+    ) {
+        let Some(mut searching) = self.searches.under_way.remove(&id) else { return };
+        let before: Vec<u64> = searching.search.asked().collect();
+        let stepped = self.env.with_plan(searching.n_val, |plan| step(&mut searching.search, plan));
+        let stepped = stepped.and_then(|answers| {
+            searching.memory.grow(&self.env.knobs.gathered, searching.search.gathered_bytes())?;
+            Ok(answers)
+        });
+        let is_over = stepped.is_err();
+        for question in before.into_iter().filter(|&question| is_over || !searching.search.asks(question)) {
+            self.searches.questions.remove(&question);
+        }
+        match stepped {
+            Ok(answers) => {
+                self.searches.under_way.insert(id, searching);
+                self.answer_search(id, answers);
+            }
+            Err(error) => {
+                self.publish_coverage();
+                self.env.reply(ReplyTo::Client(id), Err(error));
+            }
+        }
+    }
+
+    fn answer_search(&mut self, id: RequestId, answers: Vec<Response>) {
+        if self.searches.under_way.get(&id).is_some_and(|searching| searching.tally.is_some()) {
+            return self.tally(id, answers);
+        }
+        for answer in answers {
+            let more = !matches!(&answer, Response::Rows(rows) if rows.done);
+            match self.searches.under_way.get_mut(&id) {
+                Some(searching) if more => searching.sending = true,
+                _ => self.searches.forget(id),
+            }
+            self.publish_coverage();
+            self.env.out.push(Output::Reply { to: id, result: Ok(answer), more });
+        }
+        // What was sent brings the next pages when it is taken.
+        if self.searches.under_way.get(&id).is_some_and(|searching| !searching.sending) {
+            self.ask_rows(id);
+        }
+    }
+
+    /// Gathers what was found, and goes on with the next page, the next part, or the answer.
+    fn tally(&mut self, id: RequestId, answers: Vec<Response>) {
+        let Some(searching) = self.searches.under_way.get_mut(&id) else { return };
+        let Some(tally) = &mut searching.tally else { unreachable!("it is gathered") };
+        let mut is_over = false;
+        let mut next = Ok(None);
+        for answer in answers {
+            let Response::Rows(rows) = answer else { unreachable!("it is an index query's") };
+            is_over = rows.done;
+            next = tally
+                .take(rows)
+                .and_then(|()| searching.memory.grow(&self.env.knobs.gathered, tally.gathered_bytes()))
+                .and_then(|()| if is_over { tally.next_part() } else { Ok(None) });
+            if next.is_err() {
+                break;
+            }
+        }
+        if !is_over && next.is_ok() {
+            return self.ask_rows(id);
+        }
+        // KeyPages that were asked for and are not needed any more are nobody's.
+        for question in searching.search.asked() {
+            self.searches.questions.remove(&question);
+        }
+        let n_val = searching.n_val;
+        let search = next.and_then(|part| part.map(|part| self.search_of(n_val, part)).transpose());
+        match search {
+            Ok(Some(search)) => {
+                if let Some(searching) = self.searches.under_way.get_mut(&id) {
+                    searching.search = search;
+                }
+                self.ask_rows(id);
+            }
+            Ok(None) => {
+                let tally = self.searches.under_way.remove(&id).and_then(|searching| searching.tally);
+                self.publish_coverage();
+                let tally = tally.expect("it was there");
+                self.env.reply(ReplyTo::Client(id), Ok(Response::Findings(tally.end())));
+            }
+            Err(error) => {
+                self.searches.under_way.remove(&id);
+                self.publish_coverage();
+                self.env.reply(ReplyTo::Client(id), Err(error));
+            }
+        }
+    }
+
+    /// A node can no longer be reached: others are asked for what it has not told.
+    pub(crate) fn fail_rows(&mut self, node: NodeId) {
+        let ids: Vec<RequestId> = self.searches.under_way.keys().copied().collect();
+        for id in ids {
+            self.step_search(id, |search, plan| search.on_down(node, plan).map(|()| Vec::new()));
+        }
+    }
+
+    /// Answers a query that is past its deadline; whether it was.
+    fn expire_search(&mut self, id: RequestId, now: Monotonic) -> bool {
+        let is_due = self.searches.under_way.get(&id).is_some_and(|searching| searching.deadline <= now);
+        if is_due {
+            self.searches.forget(id);
+            self.publish_coverage();
+            self.env.reply(ReplyTo::Client(id), Err(Error::Timeout));
+        }
+        is_due
+    }
+
+    pub(crate) fn expire_searches(&mut self, now: Monotonic) {
+        let ids: Vec<RequestId> = self.searches.under_way.keys().copied().collect();
+        for id in ids {
+            self.expire_search(id, now);
+        }
+    }
+
+    /// Asks again for pages that are late.
+    pub(crate) fn tick_searches(&mut self, now: Monotonic) {
+        let ids: Vec<RequestId> = self.searches.under_way.keys().copied().collect();
+        for id in ids {
+            self.step_search(id, |search, plan| search.tick(now, plan).map(|()| Vec::new()));
+        }
+    }
+}

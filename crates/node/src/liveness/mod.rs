@@ -1,0 +1,194 @@
+//! Who can be reached, and how busy they are.
+//!
+//! This shard asks peers now and then whether they are there. A peer is *up* while it answers: an answer proves both ways between
+//! the two, which is what a request needs; that a third node reaches it would not help. A peer is *down* when its link is, or when
+//! it has left questions unanswered for [`SILENCE_MAX`].
+//!
+//! 1. A peer that this shard has had to do with lately, or that has not answered, is asked every [`PING_EVERY`].
+//! 2. The others are asked in turn, a few every [`QUIET_EVERY`]: what an idle node costs is its wake-ups, and each question is two.
+//!    Those that are down are asked in turn as well, a few every [`PING_EVERY`].
+//! 3. Whoever is said to be down ([`Shard::doubt`]), or speaks as another process than before, is asked at once.
+//! 4. Whoever says that it stops ([`Load::STOPPING`]), in a message that names its process, is not chosen any more, and answers what it was asked: it *can be reached* until
+//!    its link is down, and counts for nobody's quorum.
+//!
+//! Invariant: silence counts from a question, so whoever is asked seldom is not the sooner taken for silent.
+//!
+//! Left out: who is a member ([`crate::topology`]), and what the others think.
+
+pub(crate) mod peers;
+
+use crate::peer::{AskId, Load, NodeId, PeerMessage};
+use crate::shard::Shard;
+use base::Monotonic;
+use kv::props::{PropsSums, Resets};
+use kv::{Error, Event};
+use peers::{Peer, SILENCE_MAX};
+
+/// What a sign of life changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    None,
+    /// It can be reached again.
+    Up,
+    /// It can be reached, but was started again, and has forgotten what it was asked.
+    Restarted,
+}
+
+impl Shard {
+    /// Asks who is there, and counts those as down who have been silent.
+    pub(super) fn tick_peers(&mut self, now: Monotonic) {
+        self.env.peers.look(now);
+        self.env.peers.due(now).into_iter().for_each(|node| self.ping(node));
+        let silent = |peer: &&Peer| peer.up && peer.silent(now) >= SILENCE_MAX;
+        let silent = self.env.peers.peers.iter().filter(silent);
+        let silent: Vec<NodeId> = silent.map(|peer| peer.node).collect();
+        silent.into_iter().for_each(|node| self.on_down(node));
+    }
+
+    fn ping(&mut self, to: NodeId) {
+        let (id, life, load, props) =
+            (self.ping_id(), self.env.peers.life, self.env.gauges.reported_load(), self.known_props());
+        let now = self.env.now();
+        if let Some(peer) = self.env.peers.of_mut(to) {
+            peer.asked.get_or_insert(now);
+        }
+        self.env.send(to, PeerMessage::Ping { id, life, load, props });
+    }
+
+    /// Asks all that can be reached, who so hear what this shard says of itself.
+    pub(super) fn ping_all(&mut self) {
+        let reached = self.env.peers.peers.iter().filter(|peer| peer.up);
+        let reached: Vec<NodeId> = reached.map(|peer| peer.node).collect();
+        reached.into_iter().for_each(|node| self.ping(node));
+    }
+
+    /// Somebody says that a peer is not there, or not the one it was. What counts is whether it answers this shard: it is asked, and
+    /// often until it does or is silent.
+    pub fn doubt(&mut self, node: NodeId) {
+        if self.env.peers.of(node).is_some_and(|peer| peer.up && peer.asked.is_none()) {
+            self.ping(node);
+        }
+    }
+
+    /// Whether it has done nothing for so long that it may be ticked less often, until it does.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.env.peers.is_quiet && !self.env.peers.is_used
+    }
+
+    /// Whether it is known who is there: everybody has answered, or has been asked for long enough. Before that a client
+    /// would be answered as if nobody else were.
+    pub fn knows_peers(&self) -> bool {
+        self.env.peers.all_up() || self.env.now() >= self.env.peers.settled
+    }
+
+    /// A link to another node is there, or is no more. Without links, as in simulation, silence tells.
+    pub fn link(&mut self, node: NodeId, is_up: bool) {
+        match is_up {
+            true => self.ping(node),
+            false => self.on_down(node),
+        }
+    }
+
+    pub(super) fn on_ping(
+        &mut self,
+        from: NodeId,
+        id: AskId,
+        of_life: u64,
+        their_load: Load,
+        theirs: Option<PropsSums>,
+    ) {
+        let (life, load, props) = (self.env.peers.life, self.env.gauges.reported_load(), self.known_props());
+        self.env.send(from, PeerMessage::Pong { id, life, load, props });
+        let known = self.env.peers.of(from).filter(|peer| peer.up).and_then(|peer| peer.life);
+        if known == Some(of_life) {
+            if let Some(peer) = self.env.peers.of_mut(from) {
+                peer.note_load(their_load, false);
+                peer.compared_by = theirs.map_or(peer.compared_by, PropsSums::compared_by);
+            }
+            self.on_known_props(from, theirs);
+        } else if known.is_some() {
+            // It was started again, unless this is late.
+            self.doubt(from);
+        }
+    }
+
+    pub(super) fn on_pong(
+        &mut self,
+        from: NodeId,
+        id: AskId,
+        life: u64,
+        load: Load,
+        theirs: Option<PropsSums>,
+    ) {
+        if let Some(peer) = self.env.peers.of_mut(from) {
+            peer.compares_props = theirs.is_some();
+            peer.compared_by = theirs.map_or(Resets::Counted, PropsSums::compared_by);
+        }
+        self.has_heard(from, id);
+        self.on_sign_of_life(from, Some(life), Some(load));
+        self.on_known_props(from, theirs);
+    }
+
+    /// A peer has answered something.
+    pub(super) fn on_sign_of_life(&mut self, node: NodeId, life: Option<u64>, load: Option<Load>) {
+        let Some(peer) = self.env.peers.of_mut(node) else { return };
+        if life.is_none() && peer.life.is_none() {
+            // What is sent to it must say to which process. It will answer a ping soon.
+            return;
+        }
+        peer.asked = None;
+        peer.stale = false;
+        let restarted = life.is_some() && peer.life.is_some() && life != peer.life;
+        // An answer does not say of which process it is: it may come late, and the process that has taken the place of the one that stopped
+        // would never be chosen. Who stops asks all that can be reached, too.
+        let load = load.filter(|load| life.is_some() || *load != Load::STOPPING);
+        peer.note_load(load.unwrap_or(peer.load), restarted);
+        peer.life = life.or(peer.life);
+        let change = match std::mem::replace(&mut peer.up, true) {
+            false => Change::Up,
+            true if restarted => Change::Restarted,
+            true => Change::None,
+        };
+        if change == Change::Restarted {
+            self.fail_questions(node);
+        }
+        if change != Change::None {
+            self.on_up(node);
+        }
+    }
+
+    fn on_up(&mut self, node: NodeId) {
+        self.bring_hints(node);
+        let compares = self.env.peers.of(node).is_some_and(|peer| peer.compares_props);
+        self.bring_props(node, compares);
+    }
+
+    fn on_down(&mut self, node: NodeId) {
+        let was_up = self.env.peers.of_mut(node).is_some_and(|peer| std::mem::take(&mut peer.up));
+        if was_up {
+            self.end_telling(node);
+            self.fail_questions(node);
+        }
+    }
+
+    /// Tells everybody who has asked the node something that there will be no answer.
+    pub(super) fn fail_questions(&mut self, node: NodeId) {
+        for id in self.objects.names(|work| work.asks) {
+            self.resume(id, Event::Answer { from: node, result: Err(Error::Unreachable) });
+        }
+        self.fail_forwards(node);
+        self.fail_props(node);
+        self.fail_pages(node);
+        self.fail_rows(node);
+        self.fail_exchange(node);
+    }
+
+    /// Bytes of a message from this node are arriving: it is there, however long the message takes.
+    pub fn progress(&mut self, node: NodeId) {
+        let now = self.env.now();
+        if let Some(peer) = self.env.peers.of_mut(node).filter(|peer| peer.up) {
+            peer.excused = peer.excused.max(now);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Resets of bucket properties: remembered until no member can have earlier properties of the bucket, then forgotten.
+//!
+//! A reset ends the properties that a bucket had. Forgotten while a member has not taken it, that member would bring
+//! them back. The shard that keeps the properties therefore forgets a reset only after two confirmations by every
+//! member:
+//!
+//! 1. A member *confirms* when its ping says that it has the same properties in force as this node, resets aside, and
+//!    that all it knows is on its disk. This node has no properties of a bucket that is reset, so that member has none
+//!    either.
+//! 2. When all members have confirmed, they must confirm again after [`Reaping::grave`](super::Reaping): longer than a
+//!    message may be on its way. What was sent before the first confirmation has arrived by then, and the second one
+//!    finds it.
+//! 3. The resets that were known at the first confirmation are deleted from the disk, some each tick, and from the
+//!    memory of all shards.
+//!
+//! A member that says something else confirms nothing by it; while changes go on that is common, and the earlier
+//! confirmation holds for the changes that it was about. A member that is down or started again begins anew with its
+//! first confirmation. Members whose program is older than version 8 of the protocol do not confirm. A node alone
+//! forgets at once.
+//!
+//! A change of another node that cannot be written here holds in memory only. While there is one, this node confirms
+//! nothing, and tries to write it again.
+//!
+//! Left out: a disk that is restored from a copy brings back properties that were reset since.
+
+use crate::hop::{Hop, ShardId};
+use crate::metadata::spread::KEEPER;
+use crate::peer::NodeId;
+use crate::shard::Shard;
+use crate::shard::output::Output;
+use base::Monotonic;
+use engine::{Seq, Write};
+use kv::PropsChange;
+use kv::props::PropsSums;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Resets that are deleted in one tick: ten thousand are gone within seconds, and clients do not notice.
+const FORGET_MAX: usize = 1_024;
+
+/// Changes that are written again in one tick, where they could not be written before.
+const REWRITE_MAX: usize = 64;
+
+/// When a member last confirmed, and which changes.
+#[derive(Clone, Copy, Debug)]
+struct Confirmation {
+    /// How many changes had been put in force here by then.
+    applied: u64,
+    at: Monotonic,
+}
+
+/// All members have confirmed once.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    /// The changes that they have confirmed.
+    applied: u64,
+    since: Monotonic,
+}
+
+/// Who has confirmed, and the changes that are not on the disk.
+#[derive(Debug, Default)]
+pub(crate) struct ResetMemory {
+    confirmed: BTreeMap<NodeId, Confirmation>,
+    round: Option<Round>,
+    /// By ledger key; with the position of the write, once it was written again.
+    unkept: BTreeMap<Vec<u8>, (PropsChange, Option<Seq>)>,
+}
+
+impl ResetMemory {
+    /// A member has said that it has the same properties as this node, after so many changes here.
+    fn confirm(&mut self, node: NodeId, applied: u64, at: Monotonic) {
+        self.confirmed.insert(node, Confirmation { applied, at });
+    }
+
+    /// A member has to confirm anew.
+    pub(crate) fn revoke(&mut self, node: NodeId) {
+        if self.confirmed.remove(&node).is_some() {
+            self.round = None;
+        }
+    }
+
+    /// How many of the changes here are confirmed by all of these members; `None` if one has confirmed nothing since
+    /// `since`.
+    fn confirmed_by(&self, members: impl Iterator<Item = NodeId>, since: Monotonic) -> Option<u64> {
+        let mut all = u64::MAX;
+        for node in members {
+            let confirmation = self.confirmed.get(&node).filter(|it| it.at >= since)?;
+            all = all.min(confirmation.applied);
+        }
+        Some(all)
+    }
+
+    /// A change holds in memory and could not be written.
+    pub(crate) fn keep_later(&mut self, change: PropsChange) {
+        self.unkept.insert(change.ledger_key(), (change, None));
+    }
+}
+
+impl Shard {
+    /// Whether this node would know the same properties after a restart.
+    pub(crate) fn has_kept_props(&self) -> bool {
+        self.resets.unkept.is_empty() && self.changes.are_written()
+    }
+
+    /// A member has said what it knows.
+    pub(crate) fn note_sums(&mut self, node: NodeId, theirs: PropsSums) {
+        if theirs.sets.is_some() && theirs.is_kept && self.env.props.agrees(theirs) {
+            self.resets.confirm(node, self.env.props.applied(), self.env.now());
+        }
+    }
+
+    /// Whether every member has confirmed the changes of now, so that a bucket without properties here has none
+    /// anywhere.
+    pub(crate) fn all_know_the_same(&self) -> bool {
+        let confirmed = self.resets.confirmed_by(self.env.peers.all(), Monotonic(0));
+        self.env.peers.all_up() && confirmed.is_some_and(|applied| applied >= self.env.props.applied())
+    }
+
+    /// Forgets the resets that all members have confirmed twice.
+    pub(crate) fn tick_resets(&mut self, now: Monotonic) {
+        if self.env.knobs.id != KEEPER {
+            return;
+        }
+        self.rewrite_unkept();
+        if self.env.props.resets() == 0 {
+            self.resets.round = None;
+            return;
+        }
+        if !self.env.peers.all_up() {
+            return;
+        }
+        let grave = if self.env.peers.is_alone() { Duration::ZERO } else { self.env.knobs.reaping.grave };
+        let Some(round) = self.resets.round else {
+            let confirmed = self.resets.confirmed_by(self.env.peers.all(), Monotonic(0));
+            let round =
+                confirmed.map(|applied| Round { applied: applied.min(self.env.props.applied()), since: now });
+            self.resets.round = round;
+            return;
+        };
+        let is_over = now.since(round.since) >= grave;
+        let again = self.resets.confirmed_by(self.env.peers.all(), round.since + grave);
+        if is_over && again.is_some_and(|applied| applied >= round.applied) {
+            self.forget_resets(round.applied);
+        }
+    }
+
+    fn forget_resets(&mut self, applied: u64) {
+        let due = self.env.props.resets_up_to(applied, FORGET_MAX);
+        if due.is_empty() {
+            self.resets.round = None;
+            return;
+        }
+        let keys: Vec<Vec<u8>> = due.iter().map(PropsChange::ledger_key).collect();
+        let deletes: Vec<Write<'_>> = keys.iter().map(|key| Write::Delete { key }).collect();
+        // A store that takes no writes for now is asked again at the next tick.
+        if self.env.store.write(&deletes).is_err() {
+            return;
+        }
+        due.iter().for_each(|reset| self.env.props.forget(reset));
+        for shard in (0..self.env.knobs.layout.shards).map(ShardId).filter(|&shard| shard != KEEPER) {
+            self.env.out.push(Output::Hop { to: shard, message: Hop::ForgetResets { resets: due.clone() } });
+        }
+    }
+
+    /// The shard that keeps the properties has forgotten resets.
+    pub(crate) fn on_forget_resets(&mut self, resets: &[PropsChange]) {
+        resets.iter().for_each(|reset| self.env.props.forget(reset));
+    }
+
+    /// Writes again the changes that could not be written, as they are in force now.
+    fn rewrite_unkept(&mut self) {
+        if self.resets.unkept.is_empty() {
+            return;
+        }
+        let (acknowledged, held_up) = (self.env.store.acknowledged(), self.env.store.held_up().is_some());
+        self.resets.unkept.retain(|_, (_, written)| written.is_none_or(|seq| seq > acknowledged));
+        if held_up || self.env.store.refuses_writes().is_some() {
+            self.resets.unkept.values_mut().for_each(|(_, written)| *written = None);
+            return;
+        }
+        let due = self.resets.unkept.values().filter(|(_, written)| written.is_none());
+        let due: Vec<PropsChange> = due.map(|(change, _)| change.clone()).take(REWRITE_MAX).collect();
+        for change in due {
+            let Some(current) = self.env.props.in_force(&change) else { continue };
+            let Ok(seq) = self.write_props(&current) else { return };
+            self.resets.unkept.insert(current.ledger_key(), (current, Some(seq)));
+        }
+    }
+}

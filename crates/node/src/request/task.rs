@@ -1,0 +1,365 @@
+//! What is under way for one key, and the tables that it is found by.
+
+use crate::shard::env::Gauges;
+use crate::shard::knobs::WORK_MAX;
+use crate::shard::reply_to::ReplyTo;
+use crate::topology::Epoch;
+use base::{FastMap, Monotonic};
+use bytes::Bytes;
+use engine::store::LookupId;
+use engine::{Before, Found, Seq};
+use kv::{
+    Action, Answer, Bucket, BucketProps, DeleteRequest, Error, Event, GetRequest, Next, PutRequest, Request,
+    Response, Turn,
+};
+use object::HeadView;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Requests answered after one that still waits for its last replicas, after which it is told to wait no longer. A node
+/// that is paused holds up a second of them until it counts as down.
+pub const LINGERING_MAX: usize = 4096;
+
+/// A coordinator of any kind.
+pub(crate) enum Coordinator {
+    Get(Box<kv::Get>),
+    Put(kv::Put),
+    Delete(Box<kv::Delete>),
+    /// Another node's read.
+    Read(kv::replica::Read),
+    /// Another node's write, repair or handoff.
+    Merge(kv::Merge),
+    /// A hint on its way home.
+    Deliver(kv::Deliver),
+    /// A version that is confirmed when others have it too.
+    Pass(kv::Pass),
+    /// A key of a copy.
+    Carry(kv::Carry),
+    /// A tombstone that is to go.
+    Reap(Box<kv::Reap>),
+    /// The part in a reaping that another node coordinates.
+    ReapPart(Box<kv::reap::Part>),
+}
+
+impl Coordinator {
+    pub(crate) fn get(request: GetRequest) -> Coordinator {
+        Coordinator::Get(Box::new(kv::Get::new(request)))
+    }
+
+    pub(crate) fn put(request: Box<PutRequest>) -> Coordinator {
+        Coordinator::Put(kv::Put::new(request))
+    }
+
+    pub(crate) fn delete(request: DeleteRequest) -> Coordinator {
+        Coordinator::Delete(Box::new(kv::Delete::new(request)))
+    }
+
+    /// What a client's request is about.
+    pub(crate) fn names(&self) -> (&Bucket, &[u8]) {
+        match self {
+            Coordinator::Get(get) => (&get.request().bucket, &get.request().key),
+            Coordinator::Put(put) => {
+                let key = put.request().key.as_ref().expect("a missing key was invented");
+                (&put.request().bucket, key)
+            }
+            Coordinator::Delete(delete) => (&delete.request().bucket, &delete.request().key),
+            _ => {
+                unreachable!("it was made with its ledger key")
+            }
+        }
+    }
+
+    /// The client's request again.
+    pub(crate) fn into_request(self) -> Request {
+        match self {
+            Coordinator::Get(get) => Request::Get(get.request().clone()),
+            Coordinator::Put(put) => Request::put(put.request().clone()),
+            Coordinator::Delete(delete) => Request::Delete(delete.request().clone()),
+            _ => {
+                unreachable!("it is no client's request")
+            }
+        }
+    }
+
+    /// Whether it is a client's request, or a read that looks for what differs.
+    pub(crate) fn is_clients(&self) -> bool {
+        matches!(self, Coordinator::Get(_) | Coordinator::Put(_) | Coordinator::Delete(_))
+    }
+
+    /// Bytes of values that came with it.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Coordinator::Put(put) => put.request().value.len(),
+            Coordinator::Merge(merge) => merge.value_len(),
+            _ => 0,
+        }
+    }
+
+    /// Whether what it writes is to be passed on while its partition moves.
+    pub(crate) fn is_passed_on(&self) -> bool {
+        match self {
+            Coordinator::Merge(merge) => !merge.reason().is_of_move(),
+            Coordinator::Put(_) | Coordinator::Delete(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether it may write, and so needs the key to itself from its first read.
+    pub(crate) fn writes(&self) -> bool {
+        !matches!(self, Coordinator::Get(_) | Coordinator::Read(_) | Coordinator::Carry(_))
+    }
+
+    pub(crate) fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        match self {
+            Coordinator::Get(get) => get.step(event, turn),
+            Coordinator::Put(put) => put.step(event, turn),
+            Coordinator::Delete(delete) => delete.step(event, turn),
+            Coordinator::Read(read) => read.step(event, turn),
+            Coordinator::Merge(merge) => merge.step(event, turn),
+            Coordinator::Deliver(deliver) => deliver.step(event, turn),
+            Coordinator::Pass(pass) => pass.step(event, turn),
+            Coordinator::Carry(carry) => carry.step(event, turn),
+            Coordinator::Reap(reap) => reap.step(event, turn),
+            Coordinator::ReapPart(part) => part.step(event, turn),
+        }
+    }
+}
+
+/// One piece of work.
+pub(crate) struct Task {
+    pub reply_to: ReplyTo,
+    pub coordinator: Coordinator,
+    /// The ledger key.
+    pub key: Bytes,
+    pub props: Arc<BucketProps>,
+    pub deadline: Monotonic,
+    /// When it began, if it is a client's.
+    pub begun: Option<Monotonic>,
+    /// By which epoch it chose whom it asks, if it chose.
+    pub epoch: Option<Epoch>,
+    /// The version that it has written, or was sent, while partitions move: to be passed on before it is confirmed.
+    pub unpassed: Option<Box<(Bytes, Bytes)>>,
+    /// The newest version that the answer will rest on.
+    pub rests_on: Seq,
+    /// Bytes of values that it holds.
+    pub bytes: usize,
+    /// Whether it keeps other writes of its key waiting.
+    pub holds_key: bool,
+    /// What it has found under the key, to be taken out of the index when that is replaced.
+    pub prior: PreviousVersion,
+    /// Whether it looks for a hint, and not under the key.
+    pub reads_hint: bool,
+    /// What it waits for here, besides other nodes.
+    pub waits: BlockedOn,
+    /// Its answer, until what it rests on may be acknowledged.
+    pub parting: Option<PendingReply>,
+    pub next: Next,
+    /// Whether it has asked another node, so that it is to be told when that takes long.
+    pub asks: bool,
+    /// Whether it has answered.
+    pub answered: bool,
+    /// Whether its write is an event of the actor of those who stand in.
+    pub stands_in: bool,
+    /// Whether the key's context has so many entries that it is to be folded.
+    pub folds: bool,
+}
+
+impl Task {
+    pub fn new(
+        reply_to: ReplyTo,
+        coordinator: Coordinator,
+        key: Bytes,
+        props: Arc<BucketProps>,
+        deadline: Monotonic,
+    ) -> Task {
+        let bytes = coordinator.bytes();
+        Task {
+            reply_to,
+            coordinator,
+            bytes,
+            key,
+            props,
+            deadline,
+            begun: None,
+            epoch: None,
+            unpassed: None,
+            rests_on: Seq(0),
+            holds_key: false,
+            prior: PreviousVersion::Unread,
+            reads_hint: false,
+            waits: BlockedOn::Nothing,
+            parting: None,
+            next: Next::Wait,
+            asks: false,
+            answered: false,
+            stands_in: false,
+            folds: false,
+        }
+    }
+
+    /// Whether nothing more is to come.
+    pub fn is_over(&self) -> bool {
+        self.next == Next::Over && self.parting.is_none()
+    }
+}
+
+/// The prefix and the bucket in an object's ledger key.
+pub(crate) fn placed(key: &Bytes) -> Result<(u16, Bucket), object::Error> {
+    let parts = object::key::decode_object_key(key)?;
+    let name = |part: Cow<'_, [u8]>| match part {
+        Cow::Borrowed(part) => key.slice_ref(part),
+        Cow::Owned(part) => Bytes::from(part),
+    };
+    Ok((parts.prefix, Bucket { bucket_type: name(parts.bucket_type), name: name(parts.bucket) }))
+}
+
+/// What work has found under its key.
+#[derive(Clone, Debug)]
+pub(crate) enum PreviousVersion {
+    Unread,
+    /// Nothing that has index entries.
+    Plain {
+        head: Option<Bytes>,
+    },
+    Indexed {
+        head: Bytes,
+        expires_ms: Option<u64>,
+    },
+    Damaged,
+}
+
+impl PreviousVersion {
+    /// Of what a lookup has answered, for work that writes.
+    pub fn of(answer: &Result<Option<Found>, engine::Error>, writes: bool) -> PreviousVersion {
+        match answer {
+            _ if !writes => PreviousVersion::Unread,
+            Ok(Some(found)) if HeadView::may_have_indexes(&found.head) => {
+                PreviousVersion::Indexed { head: found.head.clone(), expires_ms: found.expires_ms }
+            }
+            Ok(found) => PreviousVersion::Plain { head: found.as_ref().map(|found| found.head.clone()) },
+            Err(_) => PreviousVersion::Damaged,
+        }
+    }
+
+    /// What a store is told that replaces it. Where nothing has entries it need not have been read.
+    pub fn before(&self, has_entries: bool) -> Before<'_> {
+        match self {
+            PreviousVersion::Indexed { head, expires_ms } => {
+                Before::Version { head, expires_ms: *expires_ms }
+            }
+            PreviousVersion::Plain { .. } => Before::Nothing,
+            PreviousVersion::Unread if !has_entries => Before::Nothing,
+            PreviousVersion::Unread | PreviousVersion::Damaged => Before::Unknown,
+        }
+    }
+}
+
+/// What work waits for on this node.
+pub(crate) enum BlockedOn {
+    Nothing,
+    Lookup,
+    /// The acknowledgement of its write.
+    Written(Seq),
+    /// Another write of its key; then it does this.
+    Key(Action),
+}
+
+/// An answer that is held back.
+pub(crate) enum PendingReply {
+    Client(Box<Result<Response, Error>>),
+    Replica(Result<Answer, Error>),
+}
+
+impl PendingReply {
+    /// This error in its place.
+    pub fn failed(&self, error: Error) -> PendingReply {
+        match self {
+            PendingReply::Client(_) => PendingReply::Client(Box::new(Err(error))),
+            PendingReply::Replica(_) => PendingReply::Replica(Err(error)),
+        }
+    }
+}
+
+/// All work that is parked.
+#[derive(Default)]
+pub(crate) struct TaskTable {
+    /// In boxes, since it is moved in and out, and the table stays as large as it ever was.
+    parked: FastMap<u64, Box<Task>>,
+    pub lookups: FastMap<LookupId, u64>,
+    /// Keys on which a write has begun and waits for the disk, and the writes behind it, in order. Keyed by
+    /// what clients choose, so not hashed.
+    pub busy: BTreeMap<Bytes, VecDeque<u64>>,
+    /// Tasks that have asked other nodes, in the order in which it is told that they take long.
+    pub late: VecDeque<(Monotonic, u64)>,
+    /// Tasks that have been answered and wait for others, the oldest first; some of it is over.
+    pub lingering: VecDeque<u64>,
+    /// Room for what a step asks for.
+    pub actions: Vec<Action>,
+    /// Room for a ledger key.
+    pub key: Vec<u8>,
+}
+
+impl TaskTable {
+    pub fn insert(&mut self, id: u64, work: Box<Task>, gauges: &mut Gauges) {
+        gauges.tasks += 1;
+        gauges.task_bytes += work.bytes;
+        gauges.replied += usize::from(work.answered);
+        let before = self.parked.insert(id, work);
+        debug_assert!(before.is_none(), "work has one name");
+        debug_assert!(self.parked.len() <= 2 * WORK_MAX, "requests are refused before");
+    }
+
+    pub fn remove(&mut self, id: u64, gauges: &mut Gauges) -> Option<Box<Task>> {
+        let work = self.parked.remove(&id)?;
+        gauges.tasks -= 1;
+        gauges.task_bytes -= work.bytes;
+        gauges.replied -= usize::from(work.answered);
+        Some(work)
+    }
+
+    pub fn get(&self, id: u64) -> Option<&Task> {
+        self.parked.get(&id).map(Box::as_ref)
+    }
+
+    /// The names of the work for which it holds, in the order in which they were given.
+    pub fn names(&self, which: impl Fn(&Task) -> bool) -> Vec<u64> {
+        let mut names: Vec<u64> =
+            self.parked.iter().filter(|(_, work)| which(work)).map(|(&id, _)| id).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The deadlines of all of it, and when what waits for other nodes is told that they take long.
+    pub fn deadlines(&self) -> impl Iterator<Item = Monotonic> {
+        self.parked.values().map(|work| work.deadline).chain(self.late.front().map(|(at, _)| *at))
+    }
+
+    /// The keys that there is work for, reaping aside.
+    pub fn keys(&self) -> BTreeSet<Bytes> {
+        let remembers =
+            |work: &Task| !matches!(work.coordinator, Coordinator::Reap(_) | Coordinator::ReapPart(_));
+        self.parked.values().filter(|work| remembers(work)).map(|work| work.key.clone()).collect()
+    }
+
+    /// Whether some of it is a client's, of this node or another.
+    pub fn have_clients(&self) -> bool {
+        self.parked.values().any(|work| work.begun.is_some())
+    }
+
+    /// Whether a client's write of this key is under way.
+    pub fn is_written(&self, key: &Bytes) -> bool {
+        let writes = |work: &Task| matches!(work.coordinator, Coordinator::Put(_) | Coordinator::Delete(_));
+        self.parked.values().any(|work| writes(work) && work.key == *key)
+    }
+
+    /// The oldest epoch that parked work goes by.
+    pub fn oldest(&self) -> Option<Epoch> {
+        self.parked.values().filter_map(|work| work.epoch).min()
+    }
+
+    /// The name of the work that began first, of what is parked.
+    pub fn oldest_name(&self) -> Option<u64> {
+        self.parked.keys().min().copied()
+    }
+}

@@ -1,0 +1,367 @@
+//! What every component of a shard reads and writes: its settings, the cluster as it knows it, its store, and the
+//! way out.
+//!
+//! Invariants
+//! * A component gets the environment by reference for one step, and keeps nothing of it.
+//! * Each gauge is written by the component that it measures, and read by all.
+//! * Identifiers of questions, tasks and transfers are drawn here, so none is given twice by one process.
+//!
+//! Left out: the state of any component. What one component wants of another is an [`Effect`](super::effect::Effect).
+
+use super::awaiting::Awaiting;
+use super::counters::ShardCounters;
+use super::deadlines::Deadlines;
+use super::knobs::Knobs;
+use super::output::Output;
+use super::reply_to::ReplyTo;
+use crate::hop::{Hop, ShardId};
+use crate::liveness::peers::Peers;
+use crate::peer::{AskId, Load, NodeId, PeerMessage};
+use crate::store::Store;
+use crate::topology::{Epoch, Topology, nodes};
+use ::object::key;
+use base::{Clock, Monotonic, Rng};
+use bytes::Bytes;
+use engine::Durability;
+use engine::fold::KeyRange;
+use kv::coverage::Plan;
+use kv::{Bucket, BucketTable, Error, Request, Response, VersionClock};
+use ring::{Partition, Position};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The environment of a shard's components.
+pub(crate) struct Env {
+    /// Settings, which do not change.
+    pub knobs: Knobs,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub rng: Box<dyn Rng>,
+    /// Members and owners as they were published last.
+    pub topology: Topology,
+    /// Other nodes, and which of them can be reached.
+    pub peers: Peers,
+    /// Bucket properties and bucket types in force.
+    pub props: BucketTable,
+    /// The objects, hints and properties on the disk.
+    pub store: Store,
+    /// Owners of writes that may not be acknowledged yet.
+    pub awaiting: Awaiting,
+    /// The earliest deadline of anything that is parked.
+    pub deadlines: Deadlines,
+    /// Times of versions.
+    pub version_clock: VersionClock,
+    /// When clients asked last.
+    pub activity: Activity,
+    /// Work under way.
+    pub gauges: Gauges,
+    /// Counters, for operators.
+    pub counters: ShardCounters,
+    /// Messages and replies, in order.
+    pub out: Vec<Output>,
+    /// The identifier that was given last.
+    pub last_id: u64,
+}
+
+/// Work under way, by component.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gauges {
+    /// Tasks that are parked.
+    pub tasks: usize,
+    /// Tasks that have replied and wait for their last replicas.
+    pub replied: usize,
+    /// Bytes of values that parked tasks hold.
+    pub task_bytes: usize,
+    /// Scans and queries of clients, and pages being read.
+    pub coverage: usize,
+    /// Changes of bucket properties.
+    pub metadata: usize,
+    /// Requests that another node coordinates.
+    pub forwards: usize,
+    /// Requests that are not admitted yet.
+    pub waiting: usize,
+    /// Bytes of values that they hold.
+    pub waiting_bytes: usize,
+    /// Writes that are held back by pacing.
+    pub held: usize,
+    /// Bytes of values that they hold.
+    pub held_bytes: usize,
+    /// Whether the node stops.
+    pub is_stopping: bool,
+}
+
+impl Gauges {
+    /// All requests.
+    pub fn requests(&self) -> usize {
+        self.tasks + self.coverage + self.metadata + self.forwards + self.queued()
+    }
+
+    /// Bytes of values that they hold.
+    pub fn bytes(&self) -> usize {
+        self.task_bytes + self.waiting_bytes + self.held_bytes
+    }
+
+    /// Requests that have not been begun.
+    pub fn queued(&self) -> usize {
+        self.waiting + self.held
+    }
+
+    /// Requests without a reply.
+    pub fn load(&self) -> Load {
+        Load(u32::try_from(self.requests() - self.replied).unwrap_or(u32::MAX))
+    }
+
+    /// The load as other nodes are told.
+    pub fn reported_load(&self) -> Load {
+        if self.is_stopping { Load::STOPPING } else { self.load() }
+    }
+}
+
+/// When clients asked for something last: background work yields to them.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    /// When a client asked last, of this node or another.
+    asked: Option<Monotonic>,
+}
+
+/// How long no client must have asked for background work to go on at full speed: clients that come once in a second
+/// or more often are served as if there were none.
+pub(crate) const QUIET: Duration = Duration::from_secs(1);
+
+impl Activity {
+    /// A client's request has come, or a part of one.
+    #[inline]
+    pub fn note_client(&mut self, now: Monotonic) {
+        self.asked = Some(now);
+    }
+
+    /// Whether clients are served.
+    pub fn yields(&self, now: Monotonic) -> bool {
+        self.asked.is_some_and(|asked| now.since(asked) < QUIET)
+    }
+}
+
+impl Env {
+    /// The time.
+    pub fn now(&self) -> Monotonic {
+        self.clock.now()
+    }
+
+    /// An identifier that was not given before.
+    pub fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// The identifier of a question of this shard's to another node; 0 for none.
+    pub fn ask_id(&self, id: u64) -> AskId {
+        AskId::new(id, self.knobs.id)
+    }
+
+    /// The time until a deadline, for a message.
+    pub fn ttl_ms(&self, deadline: Monotonic) -> u32 {
+        let left = deadline.since(self.now()).as_millis();
+        u32::try_from(left).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// The owners of keys.
+    pub fn ownership(&self) -> Ownership<'_> {
+        Ownership { layout: &self.knobs.layout, topology: &self.topology, here: self.peers.here() }
+    }
+
+    /// The prefix of a key, and the shard that holds it.
+    pub fn place(&self, bucket: &Bucket, key: &[u8]) -> (u16, ShardId) {
+        let prefix = self.knobs.layout.prefix(bucket, key);
+        (prefix, ShardId(self.knobs.layout.shard_of(prefix)))
+    }
+
+    /// The numbers of replicas that trees are kept for.
+    pub fn n_vals_kept(&self) -> BTreeSet<u32> {
+        let agreed = self.topology.n_vals.iter().copied();
+        self.props.n_vals().into_iter().chain(agreed).collect()
+    }
+
+    /// Whether a node is to have a key, once the target is reached.
+    pub fn is_wanted_by(&self, node: NodeId, prefix: u16, bucket: &Bucket) -> Result<bool, Error> {
+        let n_val = self.props.get_as_replica(bucket)?.n_val;
+        let at = self.ownership().position(prefix);
+        Ok(self.topology.joiners(at, n_val).contains(&node))
+    }
+
+    /// Whether the store takes writes; deletions go on for longer on a disk that is nearly full.
+    pub fn can_write(&self, is_deletion: bool) -> bool {
+        let refusal = if is_deletion { self.store.refuses_deletions() } else { self.store.refuses_writes() };
+        refusal.is_none()
+    }
+
+    /// Whether a key's tombstone may be removed: no crash takes what was acknowledged.
+    pub fn can_reap(&self, key: &[u8]) -> bool {
+        self.peers.is_alone() || self.store.durability_of(key) == Durability::Sync
+    }
+
+    /// Calls with the plan of a request that covers all partitions.
+    pub fn with_plan<T>(&self, n_val: u32, then: impl FnOnce(&Plan<'_>) -> T) -> T {
+        then(&Plan {
+            ring: &self.topology.ring,
+            n_val,
+            here: self.peers.here(),
+            prefixes: self.knobs.layout.prefixes,
+            shard_of: &|prefix| self.knobs.layout.shard_of(prefix),
+            is_up: &|node| self.peers.is_up(node),
+        })
+    }
+
+    /// Sends a message to another node.
+    pub fn send(&mut self, to: NodeId, message: PeerMessage) {
+        debug_assert!(to != self.peers.here(), "a node does not write to itself");
+        self.peers.note_sent(to, &message, &*self.clock);
+        self.out.push(Output::Peer { to, message });
+    }
+
+    /// Replies to a client, here or wherever it is connected.
+    pub fn reply(&mut self, reply_to: ReplyTo, result: Result<Response, Error>) {
+        self.counters.errors += u64::from(result.is_err());
+        match reply_to {
+            ReplyTo::Client(to) => self.out.push(Output::Reply { to, result, more: false }),
+            ReplyTo::Shard(to, id) => {
+                let message = Hop::Answer { id, result: Box::new(result) };
+                self.out.push(Output::Hop { to, message });
+            }
+            ReplyTo::Coordinator(to, id) => self.reply_to_forward(to, id, result),
+            ReplyTo::Replica(..)
+            | ReplyTo::DualWrite(_)
+            | ReplyTo::Exchange
+            | ReplyTo::Sweep
+            | ReplyTo::Nobody => unreachable!("its result goes another way"),
+        }
+    }
+
+    /// Replies to the node that has passed a client's request on.
+    pub fn reply_to_forward(&mut self, to: NodeId, id: AskId, result: Result<Response, Error>) {
+        // A node that passes such a request on is of a version that does not know this error.
+        let result = result.map_err(|error| match error {
+            Error::Precommit(_) => Error::Unsupported(error.to_string()),
+            error => error,
+        });
+        self.send(to, PeerMessage::Forwarded { id, result: Box::new(result) });
+    }
+
+    /// Passes a client's request on to the shard that it belongs to.
+    pub fn forward_to_shard(
+        &mut self,
+        to: ShardId,
+        reply_to: ReplyTo,
+        request: Request,
+        deadline: Monotonic,
+    ) {
+        let ReplyTo::Client(id) = reply_to else { unreachable!("a forwarded request is where it belongs") };
+        self.counters.hops += 1;
+        let message = Hop::Request { from: self.knobs.id, id, request: Box::new(request), deadline };
+        self.out.push(Output::Hop { to, message });
+    }
+}
+
+/// The owners of keys, by the rings that this shard knows.
+#[derive(Clone, Copy)]
+pub(crate) struct Ownership<'a> {
+    layout: &'a crate::Layout,
+    topology: &'a Topology,
+    here: NodeId,
+}
+
+impl Ownership<'_> {
+    /// The position on the ring at which the keys with this prefix begin.
+    pub fn position(&self, prefix: u16) -> Position {
+        self.layout.position(prefix)
+    }
+
+    /// The partition of the ring in force that a prefix is in.
+    pub fn partition_of(&self, prefix: u16) -> Partition {
+        self.topology.ring.size().partition(self.position(prefix))
+    }
+
+    /// The first prefix of that partition.
+    pub fn first_of(&self, prefix: u16) -> u16 {
+        *self.layout.prefixes_of(self.partition_of(prefix), self.topology.ring.size()).start()
+    }
+
+    /// The keys of that partition, from one of them on.
+    pub fn keys_of(&self, first: u16, from: Option<Bytes>) -> KeyRange {
+        let prefixes = self.layout.prefixes_of(self.partition_of(first), self.topology.ring.size());
+        let start = from.unwrap_or_else(|| key::objects_at(first).start.into());
+        KeyRange::new(start, key::objects_at(*prefixes.end()).end)
+    }
+
+    /// Whether the owners of this partition change, so that one may have objects that others have not.
+    pub fn is_moving(&self, prefix: u16, n_val: u32) -> bool {
+        let topology = self.topology;
+        let list = |ring| nodes(ring, self.position(prefix), n_val);
+        topology.before.is_some()
+            || topology.target.as_ref().is_some_and(|target| list(target) != list(&topology.ring))
+    }
+
+    /// Whether a node is to have this partition, by any ring in force or to come.
+    pub fn is_keeper(&self, node: NodeId, prefix: u16, n_val: u32) -> bool {
+        self.topology.is_keeper(node, self.position(prefix), n_val)
+    }
+
+    /// Whether this node is to keep a key.
+    pub fn keeps(&self, key: &Bytes, n_val: u32) -> bool {
+        self.is_keeper(self.here, key::prefix_of(key), n_val)
+    }
+
+    /// Whether this node is not to have this partition, by any ring that was published.
+    pub fn has_given_up(&self, prefix: u16, n_val: u32) -> bool {
+        self.is_keeper_gone(self.here, prefix, n_val)
+    }
+
+    /// The same of any node.
+    pub fn is_keeper_gone(&self, node: NodeId, prefix: u16, n_val: u32) -> bool {
+        self.topology.epoch > Epoch(0) && !self.is_keeper(node, prefix, n_val)
+    }
+
+    /// Whether a node owns no partition, by any ring that was published.
+    pub fn is_gone(&self, node: NodeId) -> bool {
+        let topology = self.topology;
+        let mut rings = topology.before.iter().chain([&topology.ring]).chain(&topology.target);
+        topology.epoch > Epoch(0) && !rings.any(|ring| ring.owning().contains(node))
+    }
+
+    /// Whether this node is a primary of a key, or is to be.
+    pub fn is_primary(&self, prefix: u16, n_val: u32) -> bool {
+        self.other_primaries(prefix, n_val, self.here).is_none()
+    }
+
+    /// The primaries of a key but `node`; `None` if this node is one, or is to be.
+    pub fn other_primaries(&self, prefix: u16, n_val: u32, node: NodeId) -> Option<Vec<NodeId>> {
+        let n = usize::try_from(n_val).unwrap_or(usize::MAX);
+        let list = self.topology.ring.preflist(self.partition_of(prefix), n);
+        let mut primaries: Vec<NodeId> = list.map(|entry| entry.node).collect();
+        if primaries.contains(&self.here) {
+            return None;
+        }
+        primaries.sort_unstable();
+        primaries.dedup();
+        if self.is_keeper(self.here, prefix, n_val) {
+            return None;
+        }
+        primaries.retain(|&other| other != node);
+        Some(primaries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn background_work_yields_until_clients_have_been_quiet() {
+        let mut activity = Activity::default();
+        assert!(!activity.yields(Monotonic(0)));
+        activity.note_client(Monotonic(5));
+        assert!(activity.yields(Monotonic(5)) && activity.yields(Monotonic(5) + QUIET / 2));
+        assert!(!activity.yields(Monotonic(5) + QUIET));
+    }
+}

@@ -1,0 +1,121 @@
+//! What a shard is given once: its settings, and what it needs to be opened.
+
+use crate::hop::ShardId;
+use crate::layout::Layout;
+use crate::members::Members;
+use base::{Budget, Clock, Rng};
+use engine::fold::JournalCheck;
+use kv::reap::{FOLD_ACTORS, GRAVE_TIME};
+use kv::{Limits, ReadForm};
+use ring::Ring;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Requests that one shard works on at a time. Each holds its names, and values within [`Limits::work_bytes_max`];
+/// beyond it a request is refused at once.
+pub const WORK_MAX: usize = 16_384;
+
+/// How long a client waits that does not say: Riak's default.
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+
+/// Requests without an answer below which nothing is refused: fewer are no burden, so whatever takes long is not their
+/// number.
+pub const OVERLOAD_WORK_MIN: usize = 128;
+
+/// What a shard is told once.
+pub struct ShardConfig {
+    /// Which shard it is.
+    pub id: ShardId,
+    /// How the node's keys are laid out.
+    pub layout: Layout,
+    /// The nodes of the cluster, and which of them this is.
+    pub members: Arc<Members>,
+    /// Who owns what.
+    pub ring: Arc<Ring>,
+    /// The limits in force.
+    pub limits: Limits,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub rng: Box<dyn Rng>,
+    /// How reads ask their replicas while this node is not too busy.
+    pub read_form: ReadForm,
+    /// The process, for other nodes: one random number, not 0, for all its shards.
+    pub life: u64,
+    /// What becomes of tombstones.
+    pub reaping: Reaping,
+    /// How often all that this node holds is compared with what others hold; `None` for never. Without a use where
+    /// the store has no snapshots.
+    pub anti_entropy: Option<Duration>,
+    /// When the hashes for that are made anew from what is stored.
+    pub rebuilding: Rebuilding,
+    /// Memory for answers in one piece while they are gathered.
+    pub gathered: Arc<Budget>,
+}
+
+/// Settings of a shard that do not change.
+pub(crate) struct Knobs {
+    /// Which shard it is.
+    pub id: ShardId,
+    /// How the node's keys are laid out.
+    pub layout: Layout,
+    /// The limits in force.
+    pub limits: Limits,
+    /// How reads ask their replicas while this node is not too busy.
+    pub read_form: ReadForm,
+    /// What becomes of tombstones.
+    pub reaping: Reaping,
+    /// How often all objects are compared with those of other nodes; `None` for never.
+    pub anti_entropy: Option<Duration>,
+    /// When the hashes for that are made anew from what is stored.
+    pub rebuilding: Rebuilding,
+    /// Memory for answers in one piece while they are gathered.
+    pub gathered: Arc<Budget>,
+}
+
+/// What becomes of tombstones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reaping {
+    /// How long one is kept at least; `None`: for ever, and no other node may reap it either.
+    pub delay: Option<Duration>,
+    /// How long its grave is remembered, while the process is awake; longer than anything may be on its way.
+    pub grave: Duration,
+    /// The context of a key is folded when it has more entries than this.
+    pub fold_actors: usize,
+}
+
+impl Reaping {
+    /// With the default for graves.
+    pub fn after(delay: Option<Duration>) -> Reaping {
+        Reaping { delay, grave: GRAVE_TIME, fold_actors: FOLD_ACTORS }
+    }
+}
+
+/// When trees that nothing is known against are made anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rebuilding {
+    /// How often, give or take a half; `None` for never.
+    pub every: Option<Duration>,
+    /// What is looked for beside the heads.
+    pub check: JournalCheck,
+    /// Whose turn it is.
+    pub turns: Turns,
+}
+
+impl Default for Rebuilding {
+    /// Once in a week, as all is read by the scrub; by every node for itself, since rebuilds yield to clients.
+    fn default() -> Rebuilding {
+        let every = Some(Duration::from_secs(7 * 24 * 3600));
+        Rebuilding { every, check: JournalCheck::Presence, turns: Turns::Node }
+    }
+}
+
+/// Who may begin a rebuild whose time has come. Turns are a minute each, by the clock: nobody has to be asked. What is under way when a
+/// turn ends goes on, and what an operator asks for waits for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turns {
+    /// One shard of each node.
+    Node,
+    /// One shard of the whole cluster.
+    Cluster,
+}
