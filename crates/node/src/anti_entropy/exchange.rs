@@ -16,7 +16,9 @@
 use crate::anti_entropy::trees::{NVals, placed_leaf};
 use crate::handoff::throttle::HandoffThrottle;
 use crate::peer::{AskId, NodeId, PeerMessage};
+use crate::request::task::Task;
 use crate::shard::Shard;
+use crate::shard::effect::Effect;
 use crate::shard::reply_to::ReplyTo;
 use crate::shard::store_error::store_error;
 use crate::topology::nodes;
@@ -341,8 +343,9 @@ impl Shard {
             }
             let Some(key) = current.waiting.pop_front() else { return };
             current.under_way += 1;
-            if !self.read_for_nobody(key, ReplyTo::Exchange) {
-                self.on_key_repaired();
+            match Task::repair(key, ReplyTo::Exchange, &self.env) {
+                Some(task) => self.env.start(task),
+                None => self.env.raise(Effect::KeyRepaired),
             }
         }
         let Some(current) = &mut self.exchanges.current else { return };
@@ -351,9 +354,9 @@ impl Shard {
         }
     }
 
-    /// Whether a key could be read.
-    pub(crate) fn note_repair(&mut self, is_done: bool) {
-        if let Some(current) = self.exchanges.current.as_ref().filter(|_| is_done) {
+    /// A key could be read.
+    pub(crate) fn note_repair(&mut self) {
+        if let Some(current) = self.exchanges.current.as_ref() {
             self.trees.notes.add_repaired(current.exchange.tree().first);
         }
     }

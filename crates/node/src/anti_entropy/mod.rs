@@ -2,6 +2,7 @@
 
 pub(crate) mod checkpoints;
 pub(crate) mod exchange;
+pub(crate) mod head_change;
 pub(crate) mod heal;
 pub(crate) mod parts;
 pub(crate) mod rebuilds;

@@ -2,13 +2,13 @@
 //!
 //! 1. After a start they are what an earlier process has left (`checkpoints.rs`). Where it has left none, and when a partition or other
 //!    numbers of replicas come, a partition is *due*: its trees are made from its heads (`rebuilds.rs`).
-//! 2. From then on they are *whole*, and each write of a head changes them ([`Shard::note_written`]).
+//! 2. From then on they are *whole*, and each write of a head changes them ([`HeadChange`]).
 //! 3. A tree that is crowded, or was found not to say what the store has, is made anew. One whose keys have all ended goes.
 
 use crate::anti_entropy::checkpoints::{Changes, Completing};
+use crate::anti_entropy::head_change::HeadChange;
 use crate::anti_entropy::rebuilds::Rebuilds;
 use crate::anti_entropy::status::Notes;
-use crate::request::task::{Coordinator, PreviousVersion, Task};
 use crate::shard::Shard;
 use crate::topology::nodes;
 use ::object::key;
@@ -212,39 +212,15 @@ impl Trees {
 }
 
 impl Shard {
-    /// The head that was under the work's key as of its last read was replaced by this one.
-    #[inline]
-    pub(crate) fn note_written(
-        &mut self,
-        work: &Task,
-        new: Option<&[u8]>,
-        written: &Result<Seq, engine::Error>,
-    ) {
-        if let Ok(seq) = written
-            && self.trees.are_kept()
-        {
-            self.note_change(work, new, *seq);
-        }
-    }
-
-    fn note_change(&mut self, work: &Task, new: Option<&[u8]>, seq: Seq) {
-        let is_repair =
-            matches!(&work.coordinator, Coordinator::Merge(merge) if merge.reason() == kv::Reason::Repair);
-        if is_repair && base::planted!(TreeNotUpdatedOnRepair) {
-            return;
-        }
-        let first = self.env.ownership().first_of(key::prefix_of(&work.key));
-        let (n_val, place) = (work.props.n_val, KeySegments::number_of(&work.key, PLACE_BITS));
-        let old = match &work.prior {
-            PreviousVersion::Plain { head } => head.as_ref(),
-            PreviousVersion::Indexed { head, .. } => Some(head),
-            // What goes is not known. If something does, the next exchange finds that the tree is wrong.
-            PreviousVersion::Unread | PreviousVersion::Damaged => None,
-        };
-        let unsure = matches!(work.prior, PreviousVersion::Unread | PreviousVersion::Damaged);
-        for (day, old, new) in leaves(place, old.map(|head| &head[..]), new) {
-            let tree = TreeId { first, n_val, day };
-            self.take_change(Change { key: work.key.clone(), seq, tree, place, old, new, unsure });
+    /// A write has replaced a head.
+    pub(crate) fn on_head_changed(&mut self, head: &HeadChange) {
+        let first = self.env.ownership().first_of(key::prefix_of(&head.key));
+        let place = KeySegments::number_of(&head.key, PLACE_BITS);
+        let HeadChange { key, seq, n_val, old, new, is_unsure } = head;
+        for (day, old, new) in leaves(place, old.as_deref(), new.as_deref()) {
+            let tree = TreeId { first, n_val: *n_val, day };
+            let unsure = *is_unsure;
+            self.take_change(Change { key: key.clone(), seq: *seq, tree, place, old, new, unsure });
         }
     }
 
@@ -293,6 +269,7 @@ impl Shard {
         self.trees.props = Some(self.env.props.digest(Resets::Left));
         self.trees.n_vals = n_vals;
         self.trees.ring = Some(Arc::clone(&self.env.topology.ring));
+        self.env.gauges.keeps_trees = true;
         let (ring, layout, here) = (&self.env.topology.ring, &self.env.knobs.layout, self.env.peers.here());
         let n_val = self.env.n_vals_kept().into_iter().max().unwrap_or(1);
         let firsts = ring.size().all().filter_map(|partition| {

@@ -23,7 +23,7 @@
 
 use crate::hop::RequestId;
 use crate::shard::Shard;
-use crate::shard::env::Gauges;
+use crate::shard::gauges::Gauges;
 use crate::shard::knobs::WORK_MAX;
 use crate::shard::knobs::{OVERLOAD_WORK_MIN, TIMEOUT_DEFAULT};
 use crate::shard::reply_to::ReplyTo;
@@ -178,6 +178,7 @@ impl Shard {
         } else {
             self.admission.push(waiting, &mut self.env.gauges);
         }
+        self.drain();
     }
 
     /// Whether requests wait to be begun, or copies for their turn: a turn should come within some milliseconds, to refuse those

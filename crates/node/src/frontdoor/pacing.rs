@@ -14,7 +14,7 @@
 use crate::hop::RequestId;
 use crate::request::execute::Ready;
 use crate::shard::Shard;
-use crate::shard::env::Gauges;
+use crate::shard::gauges::Gauges;
 use crate::shard::reply_to::ReplyTo;
 use base::Monotonic;
 use kv::Error;

@@ -18,6 +18,7 @@
 use crate::peer::NodeId;
 use crate::request::task::{Coordinator, Task, placed};
 use crate::shard::Shard;
+use crate::shard::effect::Effect;
 use crate::shard::reply_to::ReplyTo;
 use crate::topology::nodes;
 use base::Monotonic;
@@ -84,8 +85,16 @@ pub(crate) struct Hints {
 impl Shard {
     /// The ledger keys of hints about a key.
     pub(crate) fn hint_keys(&mut self, nodes: &[NodeId], object_key: &[u8]) -> Vec<Vec<u8>> {
+        let prefix = key::prefix_of(object_key);
+        self.env.raise(Effect::HintsKept { prefix, nodes: nodes.to_vec() });
+        self.env.counters.hints += nodes.len() as u64;
+        nodes.iter().map(|node| key::hint(node.0, object_key)).collect()
+    }
+
+    /// Hints are kept: a round is to bring them home.
+    pub(crate) fn on_hints_kept(&mut self, prefix: u16, nodes: &[NodeId]) {
         let now = self.env.now();
-        self.moves.note_hint(object_key, now);
+        self.moves.strays.note_hint(prefix, now);
         for &node in nodes {
             let round = self.hints.rounds.entry(node).or_default();
             round.kept = true;
@@ -93,8 +102,6 @@ impl Shard {
                 round.again = Some(now + PAUSE);
             }
         }
-        self.env.counters.hints += nodes.len() as u64;
-        nodes.iter().map(|node| key::hint(node.0, object_key)).collect()
     }
 
     /// Keeps hints about what is stored here under the work's key.
@@ -259,8 +266,8 @@ impl Shard {
             Some(Task::new(ReplyTo::Nobody, deliver, key, props, deadline))
         });
         match work {
-            Some(work) => self.start_work(work),
-            None => self.on_delivered(node),
+            Some(work) => self.env.start(work),
+            None => self.env.raise(Effect::HintDelivered(node)),
         }
     }
 

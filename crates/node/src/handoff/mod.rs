@@ -22,6 +22,7 @@ use crate::peer::NodeId;
 use crate::request::actors::Actors;
 use crate::request::task::{Coordinator, PendingReply, Task};
 use crate::shard::Shard;
+use crate::shard::effect::Effect;
 use crate::shard::output::Output;
 use crate::shard::reply_to::ReplyTo;
 use crate::topology::{Budget, Epoch, Topology};
@@ -67,11 +68,6 @@ impl Moves {
             self.strays.note_left(Left { had: Arc::clone(target), has, given: true });
         }
     }
-
-    /// A hint about this key is kept.
-    pub fn note_hint(&mut self, object_key: &[u8], now: Monotonic) {
-        self.strays.note_hint(key::prefix_of(object_key), now);
-    }
 }
 
 impl Shard {
@@ -111,16 +107,17 @@ impl Shard {
         self.moves.note_given(&self.env.topology, &topology, self.env.peers.here());
         self.env.topology = topology;
         self.moves.untold = true;
-        left.into_iter().for_each(|node| self.fail_questions(node));
+        left.into_iter().for_each(|node| self.env.raise(Effect::QuestionsLost(node)));
         let gone: Vec<NodeId> =
             self.env.topology.members.others().filter(|node| self.env.ownership().is_gone(*node)).collect();
-        gone.into_iter().for_each(|node| self.bring_hints(node));
+        gone.into_iter().for_each(|node| self.env.raise(Effect::BringHints(node)));
         self.end_transfers();
         self.begin_inbound();
         let now = self.env.now();
         self.moves.strays.look_from(now, self.env.last_id);
         self.tick_moves(now);
         self.look_at_trees();
+        self.drain();
     }
 
     /// Whether partitions may move, as far as this shard has been told.

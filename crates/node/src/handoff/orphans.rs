@@ -17,6 +17,7 @@
 use crate::peer::NodeId;
 use crate::request::task::placed;
 use crate::shard::Shard;
+use crate::shard::effect::Effect;
 use crate::topology::nodes;
 use ::object::key;
 use base::Monotonic;
@@ -278,7 +279,9 @@ impl Shard {
                 let nodes = self.moves.strays.hinted_nodes.clone();
                 let gone =
                     nodes.into_iter().filter(|&node| node != here && self.env.ownership().is_gone(node));
-                gone.collect::<Vec<_>>().into_iter().for_each(|node| self.bring_hints(node));
+                gone.collect::<Vec<_>>()
+                    .into_iter()
+                    .for_each(|node| self.env.raise(Effect::BringHints(node)));
                 self.scan_orphans(Step::TaskTable, key::objects().start.into(), now);
             }
             Step::TaskTable => self.end_look(now),
@@ -360,7 +363,7 @@ impl Shard {
             bounds.iter().map(|(start, end)| Write::DropRange { start, end }).collect();
         let dropped = !drops.is_empty() && self.env.store.write(&drops).is_ok();
         if dropped {
-            self.actors.forget_all();
+            self.env.raise(Effect::RangesDropped);
         }
         let strays = &mut self.moves.strays;
         if dropped {

@@ -18,13 +18,14 @@ use crate::hop::ShardId;
 use crate::peer::{AskId, CopyPart, NodeId, PeerMessage};
 use crate::request::task::{Coordinator, Task, placed};
 use crate::shard::Shard;
+use crate::shard::effect::Effect;
 use crate::shard::reply_to::ReplyTo;
 use crate::shard::store_error::store_error;
 use ::object::key;
 use base::Monotonic;
 use bytes::Bytes;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit};
-use kv::{Error, Event};
+use kv::Error;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -168,11 +169,7 @@ impl Shard {
     fn give_up(&mut self, name: u64) {
         self.moves.gifts.gifts.remove(&name);
         self.moves.gifts.share.end(name, self.env.now());
-        let is_its_own =
-            |work: &Task| matches!(&work.coordinator, Coordinator::Carry(carry) if carry.copy() == name);
-        for key in self.objects.names(is_its_own) {
-            self.resume(key, Event::Expired);
-        }
+        self.env.raise(Effect::CancelTransfer(name));
     }
 
     /// Takes the keys of a part, if the scan was for one.
@@ -277,11 +274,13 @@ impl Shard {
         match made {
             Ok((true, props)) => {
                 let carry = Coordinator::Carry(kv::Carry::new(to, name));
-                self.start_work(Task::new(ReplyTo::Nobody, carry, key, props, deadline));
+                self.env.start(Task::new(ReplyTo::Nobody, carry, key, props, deadline));
             }
             // In a bucket with another number of replicas.
-            Ok((false, _)) => self.on_carried(name, &key, Ok(0)),
-            Err(error) => self.on_carried(name, &key, Err(error)),
+            Ok((false, _)) => self.env.raise(Effect::KeyTransferred { transfer: name, key, result: Ok(0) }),
+            Err(error) => {
+                self.env.raise(Effect::KeyTransferred { transfer: name, key, result: Err(error) });
+            }
         }
     }
 

@@ -19,9 +19,9 @@ pub(crate) mod peers;
 
 use crate::peer::{AskId, Load, NodeId, PeerMessage};
 use crate::shard::Shard;
+use crate::shard::effect::Effect;
 use base::Monotonic;
 use kv::props::{PropsSums, Resets};
-use kv::{Error, Event};
 use peers::{Peer, SILENCE_MAX};
 
 /// What a sign of life changes.
@@ -88,6 +88,7 @@ impl Shard {
             true => self.ping(node),
             false => self.on_down(node),
         }
+        self.drain();
     }
 
     pub(super) fn on_ping(
@@ -106,7 +107,7 @@ impl Shard {
                 peer.note_load(their_load, false);
                 peer.compared_by = theirs.map_or(peer.compared_by, PropsSums::compared_by);
             }
-            self.on_known_props(from, theirs);
+            self.env.raise(Effect::PropsKnown { node: from, sums: theirs });
         } else if known.is_some() {
             // It was started again, unless this is late.
             self.doubt(from);
@@ -127,7 +128,7 @@ impl Shard {
         }
         self.has_heard(from, id);
         self.on_sign_of_life(from, Some(life), Some(load));
-        self.on_known_props(from, theirs);
+        self.env.raise(Effect::PropsKnown { node: from, sums: theirs });
     }
 
     /// A peer has answered something.
@@ -151,37 +152,20 @@ impl Shard {
             true => Change::None,
         };
         if change == Change::Restarted {
-            self.fail_questions(node);
+            self.env.raise(Effect::QuestionsLost(node));
         }
         if change != Change::None {
-            self.on_up(node);
+            let compares_props = self.env.peers.of(node).is_some_and(|peer| peer.compares_props);
+            self.env.raise(Effect::PeerUp { node, compares_props });
         }
-    }
-
-    fn on_up(&mut self, node: NodeId) {
-        self.bring_hints(node);
-        let compares = self.env.peers.of(node).is_some_and(|peer| peer.compares_props);
-        self.bring_props(node, compares);
     }
 
     fn on_down(&mut self, node: NodeId) {
         let was_up = self.env.peers.of_mut(node).is_some_and(|peer| std::mem::take(&mut peer.up));
         if was_up {
-            self.end_telling(node);
-            self.fail_questions(node);
+            self.env.raise(Effect::PeerDown(node));
+            self.env.raise(Effect::QuestionsLost(node));
         }
-    }
-
-    /// Tells everybody who has asked the node something that there will be no answer.
-    pub(super) fn fail_questions(&mut self, node: NodeId) {
-        for id in self.objects.names(|work| work.asks) {
-            self.resume(id, Event::Answer { from: node, result: Err(Error::Unreachable) });
-        }
-        self.fail_forwards(node);
-        self.fail_props(node);
-        self.fail_pages(node);
-        self.fail_rows(node);
-        self.fail_exchange(node);
     }
 
     /// Bytes of a message from this node are arriving: it is there, however long the message takes.

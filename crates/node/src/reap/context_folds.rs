@@ -12,6 +12,7 @@
 use crate::peer::{AskId, NodeId};
 use crate::request::task::{Coordinator, Task, placed};
 use crate::shard::Shard;
+use crate::shard::effect::Effect;
 use crate::shard::reply_to::ReplyTo;
 use base::Monotonic;
 use bytes::Bytes;
@@ -99,13 +100,15 @@ impl Shard {
                 && !self.env.ownership().is_moving(*prefix, props.n_val)
                 && is_primary(*prefix, props.n_val)
         });
-        let Some((_, props)) = made else { return self.on_folded(&key, false) };
+        let Some((_, props)) = made else {
+            return self.env.raise(Effect::ContextFolded { key, is_agreed: false });
+        };
         let reap = Reap::of_context(true, self.env.topology.members.others().collect());
         let deadline = self.env.now() + REAP_MAX;
         let mut work = Task::new(ReplyTo::Nobody, Coordinator::Reap(Box::new(reap)), key, props, deadline);
         // It asks the members of now.
         work.epoch = Some(self.env.topology.epoch);
-        self.start_work(work);
+        self.env.start(work);
     }
 
     /// A question is not sent: the work that asks is told in the next turn.

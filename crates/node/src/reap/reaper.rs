@@ -15,6 +15,7 @@
 
 use crate::request::task::{Coordinator, Task, placed};
 use crate::shard::Shard;
+use crate::shard::effect::Effect;
 use crate::shard::reply_to::ReplyTo;
 use base::Monotonic;
 use bytes::Bytes;
@@ -162,14 +163,16 @@ impl Shard {
             .and_then(|(prefix, bucket)| Some((prefix, Arc::clone(table.get_as_replica(&bucket).ok()?))));
         let all_up = self.env.peers.all_up() || base::planted!(DownMemberCountsAsYes);
         let made = made.filter(|(prefix, props)| !self.env.ownership().is_moving(*prefix, props.n_val));
-        let Some((prefix, props)) = made.filter(|_| all_up) else { return self.on_reaped(&key, false) };
+        let Some((prefix, props)) = made.filter(|_| all_up) else {
+            return self.env.raise(Effect::Reaped { key, is_agreed: false });
+        };
         let is_primary = self.env.ownership().is_primary(prefix, props.n_val);
         let reap = Reap::new(tombstone, is_primary, self.env.topology.members.others().collect());
         let deadline = self.env.now() + REAP_MAX;
         let mut work = Task::new(ReplyTo::Nobody, Coordinator::Reap(Box::new(reap)), key, props, deadline);
         // It asks the members of now.
         work.epoch = Some(self.env.topology.epoch);
-        self.start_work(work);
+        self.env.start(work);
     }
 
     /// A reaping is over.

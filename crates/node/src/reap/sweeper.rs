@@ -18,8 +18,10 @@
 //! Left out: tombstones on nodes that are no primary of their key, while no primary has them.
 
 use crate::anti_entropy::parts::{PartSize, Parts};
+use crate::request::task::Task;
 use crate::request::task::placed;
 use crate::shard::Shard;
+use crate::shard::effect::Effect;
 use crate::shard::reply_to::ReplyTo;
 use base::{Clock, Monotonic};
 use bytes::Bytes;
@@ -210,8 +212,9 @@ impl Shard {
             sweeper.left = sweeper.left.saturating_sub(1);
             sweeper.under_way += 1;
             self.env.counters.reaps_swept += 1;
-            if !self.read_for_nobody(key, ReplyTo::Sweep) {
-                self.on_swept();
+            match Task::repair(key, ReplyTo::Sweep, &self.env) {
+                Some(task) => self.env.start(task),
+                None => self.env.raise(Effect::TombstoneRead),
             }
         }
         match self.sweeper.found.is_empty() {

@@ -8,6 +8,7 @@ use crate::peer::Load;
 use crate::request::task::{BlockedOn, Coordinator, LINGERING_MAX, PendingReply, PreviousVersion, Task};
 use crate::shard::Shard;
 use crate::shard::awaiting::Waiter;
+use crate::shard::effect::Effect;
 use crate::shard::env::Env;
 use crate::shard::reply_to::ReplyTo;
 use crate::shard::store_error::store_error;
@@ -188,11 +189,11 @@ impl Shard {
             ReplyTo::Replica(node, _) => Some(node),
             _ => None,
         };
-        let Shard { env, actors, graveyard, trees, .. } = self;
+        let Shard { env, actors, graveyard, .. } = self;
         let Env { store, peers, version_clock, rng, clock, .. } = env;
         let (ring, limits) = (&env.topology.ring, &env.knobs.limits);
         // A tree is kept by what a write replaces, too.
-        let may_replace_entries = store.has_entries() || trees.are_kept();
+        let may_replace_entries = store.has_entries() || env.gauges.keeps_trees;
         let mut stands_in = false;
         let mut next_dot = |is_primary: bool| {
             let actor = if is_primary {
@@ -271,7 +272,7 @@ impl Shard {
                 let deadline = self.env.now() + crate::shard::knobs::TIMEOUT_DEFAULT;
                 let merge =
                     Task::new(ReplyTo::Nobody, merge, work.key.clone(), Arc::clone(&work.props), deadline);
-                self.start_work(merge);
+                self.env.start(merge);
                 None
             }
             Action::Settle => {
@@ -288,7 +289,7 @@ impl Shard {
                 self.written(id, work, written)
             }
             Action::Propose { tombstone } => {
-                self.propose_reap(&work.key, tombstone);
+                self.env.raise(Effect::ProposeReap { key: work.key.clone(), tombstone });
                 None
             }
             Action::Forget { node, object } => {
@@ -352,7 +353,7 @@ impl Shard {
         &mut self,
         id: &mut Option<u64>,
         work: &mut Task,
-        head: &[u8],
+        head: &Bytes,
         value: &[u8],
         hints: &[NodeId],
     ) -> Option<Event> {
@@ -370,7 +371,7 @@ impl Shard {
             let batch: Vec<_> = std::iter::once(object).chain(hints).collect();
             self.env.store.write_over(&batch, before)
         };
-        self.note_written(work, Some(head), &written);
+        self.note_written(work, Some(head.clone()), &written);
         work.folds = HeadView::has_more_actors(head, self.env.knobs.reaping.fold_actors);
         if written.is_err() || matches!(work.prior, PreviousVersion::Damaged) {
             self.actors.lose(&work.key, &mut *self.env.rng);
@@ -427,7 +428,11 @@ impl Shard {
         work.answered = true;
         match (parting, work.reply_to) {
             // A key that was to be repaired. If it cannot be, it is found again.
-            (PendingReply::Client(result), ReplyTo::Exchange) => self.note_repair(result.is_ok()),
+            (PendingReply::Client(result), ReplyTo::Exchange) => {
+                if result.is_ok() {
+                    self.env.raise(Effect::KeyRead);
+                }
+            }
             (PendingReply::Client(_), ReplyTo::Sweep) => {}
             // A key that was to be healed.
             (PendingReply::Client(result), ReplyTo::Nobody) => {
@@ -486,17 +491,23 @@ impl Shard {
     fn finish(&mut self, work: &mut Task) {
         self.release_key(work);
         if work.folds && work.coordinator.is_clients() {
-            self.propose_fold(&work.key);
+            self.env.raise(Effect::ProposeContextFold { key: work.key.clone() });
         }
-        match &work.coordinator {
-            Coordinator::Deliver(deliver) => self.on_delivered(deliver.to()),
-            Coordinator::Carry(carry) => self.on_carried(carry.copy(), &work.key, carry.end()),
-            Coordinator::Reap(reap) if reap.folds() => self.on_folded(&work.key, reap.is_agreed()),
-            Coordinator::Reap(reap) => self.on_reaped(&work.key, reap.is_agreed()),
-            Coordinator::Get(_) if work.reply_to == ReplyTo::Exchange => self.on_key_repaired(),
-            Coordinator::Get(_) if work.reply_to == ReplyTo::Sweep => self.on_swept(),
-            _ => {}
-        }
+        let key = || work.key.clone();
+        let ended = match &work.coordinator {
+            Coordinator::Deliver(deliver) => Effect::HintDelivered(deliver.to()),
+            Coordinator::Carry(carry) => {
+                Effect::KeyTransferred { transfer: carry.copy(), key: key(), result: carry.end() }
+            }
+            Coordinator::Reap(reap) if reap.folds() => {
+                Effect::ContextFolded { key: key(), is_agreed: reap.is_agreed() }
+            }
+            Coordinator::Reap(reap) => Effect::Reaped { key: key(), is_agreed: reap.is_agreed() },
+            Coordinator::Get(_) if work.reply_to == ReplyTo::Exchange => Effect::KeyRepaired,
+            Coordinator::Get(_) if work.reply_to == ReplyTo::Sweep => Effect::TombstoneRead,
+            _ => return,
+        };
+        self.env.raise(ended);
     }
 
     /// Lets the next write of the key begin.
@@ -550,6 +561,38 @@ impl Shard {
             self.send_reply(&mut work, parting);
         }
         self.end_or_park(Some(id), work);
+    }
+
+    /// The head that was under the task's key as of its last read was replaced by this one.
+    #[inline]
+    pub(crate) fn note_written(
+        &mut self,
+        work: &Task,
+        new: Option<Bytes>,
+        written: &Result<Seq, engine::Error>,
+    ) {
+        if let Ok(seq) = written
+            && self.env.gauges.keeps_trees
+            && !(work.is_repair() && base::planted!(TreeNotUpdatedOnRepair))
+        {
+            self.env.raise(Effect::HeadChanged(work.head_change(new, *seq)));
+        }
+    }
+
+    /// A node will not answer.
+    pub(crate) fn fail_tasks(&mut self, node: NodeId) {
+        for id in self.objects.names(|work| work.asks) {
+            self.resume(id, Event::Answer { from: node, result: Err(Error::Unreachable) });
+        }
+    }
+
+    /// Nobody waits for the tasks of an outbound transfer any more.
+    pub(crate) fn cancel_transfer(&mut self, transfer: u64) {
+        let is_its_own =
+            |work: &Task| matches!(&work.coordinator, Coordinator::Carry(carry) if carry.copy() == transfer);
+        for id in self.objects.names(is_its_own) {
+            self.resume(id, Event::Expired);
+        }
     }
 
     /// Tells work whose time is up, and work whose replicas take long.

@@ -2,5 +2,6 @@
 
 pub(crate) mod actors;
 pub(crate) mod execute;
+pub(crate) mod repair;
 pub(crate) mod replica;
 pub(crate) mod task;

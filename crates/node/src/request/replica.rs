@@ -118,6 +118,7 @@ impl Shard {
                 self.on_peer_in_force(from, id.number());
             }
         }
+        self.drain();
     }
 
     /// Takes back a message that could not be sent: the link is down, or too much waits for it.
@@ -165,6 +166,7 @@ impl Shard {
             | PeerMessage::Tree { .. }
             | PeerMessage::PropsInForce { .. } => self.env.counters.bounced += 1,
         }
+        self.drain();
     }
 
     /// Asks a replica on behalf of work.

@@ -1,6 +1,7 @@
 //! What is under way for one key, and the tables that it is found by.
 
-use crate::shard::env::Gauges;
+use crate::anti_entropy::head_change::HeadChange;
+use crate::shard::gauges::Gauges;
 use crate::shard::knobs::WORK_MAX;
 use crate::shard::reply_to::ReplyTo;
 use crate::topology::Epoch;
@@ -196,6 +197,22 @@ impl Task {
             stands_in: false,
             folds: false,
         }
+    }
+
+    /// The change of the head that it has replaced.
+    pub fn head_change(&self, new: Option<Bytes>, seq: Seq) -> HeadChange {
+        let (old, is_unsure) = match &self.prior {
+            PreviousVersion::Plain { head } => (head.clone(), false),
+            PreviousVersion::Indexed { head, .. } => (Some(head.clone()), false),
+            // What goes is not known. If something does, the next exchange finds that the tree is wrong.
+            PreviousVersion::Unread | PreviousVersion::Damaged => (None, true),
+        };
+        HeadChange { key: self.key.clone(), seq, n_val: self.props.n_val, old, new, is_unsure }
+    }
+
+    /// Whether it is another node's repair.
+    pub fn is_repair(&self) -> bool {
+        matches!(&self.coordinator, Coordinator::Merge(merge) if merge.reason() == kv::Reason::Repair)
     }
 
     /// Whether nothing more is to come.

@@ -11,12 +11,15 @@
 use super::awaiting::Awaiting;
 use super::counters::ShardCounters;
 use super::deadlines::Deadlines;
+use super::effect::Effect;
+use super::gauges::Gauges;
 use super::knobs::Knobs;
 use super::output::Output;
 use super::reply_to::ReplyTo;
 use crate::hop::{Hop, ShardId};
 use crate::liveness::peers::Peers;
-use crate::peer::{AskId, Load, NodeId, PeerMessage};
+use crate::peer::{AskId, NodeId, PeerMessage};
+use crate::request::task::Task;
 use crate::store::Store;
 use crate::topology::{Epoch, Topology, nodes};
 use ::object::key;
@@ -27,7 +30,7 @@ use engine::fold::KeyRange;
 use kv::coverage::Plan;
 use kv::{Bucket, BucketTable, Error, Request, Response, VersionClock};
 use ring::{Partition, Position};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,64 +62,12 @@ pub(crate) struct Env {
     pub gauges: Gauges,
     /// Counters, for operators.
     pub counters: ShardCounters,
+    /// What components want of one another, in order.
+    pub effects: VecDeque<Effect>,
     /// Messages and replies, in order.
     pub out: Vec<Output>,
     /// The identifier that was given last.
     pub last_id: u64,
-}
-
-/// Work under way, by component.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Gauges {
-    /// Tasks that are parked.
-    pub tasks: usize,
-    /// Tasks that have replied and wait for their last replicas.
-    pub replied: usize,
-    /// Bytes of values that parked tasks hold.
-    pub task_bytes: usize,
-    /// Scans and queries of clients, and pages being read.
-    pub coverage: usize,
-    /// Changes of bucket properties.
-    pub metadata: usize,
-    /// Requests that another node coordinates.
-    pub forwards: usize,
-    /// Requests that are not admitted yet.
-    pub waiting: usize,
-    /// Bytes of values that they hold.
-    pub waiting_bytes: usize,
-    /// Writes that are held back by pacing.
-    pub held: usize,
-    /// Bytes of values that they hold.
-    pub held_bytes: usize,
-    /// Whether the node stops.
-    pub is_stopping: bool,
-}
-
-impl Gauges {
-    /// All requests.
-    pub fn requests(&self) -> usize {
-        self.tasks + self.coverage + self.metadata + self.forwards + self.queued()
-    }
-
-    /// Bytes of values that they hold.
-    pub fn bytes(&self) -> usize {
-        self.task_bytes + self.waiting_bytes + self.held_bytes
-    }
-
-    /// Requests that have not been begun.
-    pub fn queued(&self) -> usize {
-        self.waiting + self.held
-    }
-
-    /// Requests without a reply.
-    pub fn load(&self) -> Load {
-        Load(u32::try_from(self.requests() - self.replied).unwrap_or(u32::MAX))
-    }
-
-    /// The load as other nodes are told.
-    pub fn reported_load(&self) -> Load {
-        if self.is_stopping { Load::STOPPING } else { self.load() }
-    }
 }
 
 /// When clients asked for something last: background work yields to them.
@@ -147,6 +98,16 @@ impl Env {
     /// The time.
     pub fn now(&self) -> Monotonic {
         self.clock.now()
+    }
+
+    /// Raises an effect.
+    pub fn raise(&mut self, effect: Effect) {
+        self.effects.push_back(effect);
+    }
+
+    /// Has a task begun.
+    pub fn start(&mut self, task: Task) {
+        self.raise(Effect::Start(Box::new(task)));
     }
 
     /// An identifier that was not given before.

@@ -16,7 +16,9 @@
 pub(crate) mod awaiting;
 pub(crate) mod counters;
 pub(crate) mod deadlines;
+pub(crate) mod effect;
 pub(crate) mod env;
+pub(crate) mod gauges;
 pub(crate) mod knobs;
 pub(crate) mod output;
 pub(crate) mod reply_to;
@@ -63,14 +65,16 @@ use awaiting::{Awaiting, Waiter};
 use base::Monotonic;
 use base::spawn::Outcome;
 use deadlines::Deadlines;
+use effect::Effect;
 use engine::backup::StoreFiles;
 use engine::store::{Event as StoreEvent, StoreStats};
-use env::{Activity, Env, Gauges};
+use env::{Activity, Env};
+use gauges::Gauges;
 use knobs::Knobs;
 use kv::{BucketTable, Error, Graveyard, PreflistEntry, Request, Response, TimeAhead, VersionClock};
 use object::Actor;
 use reply_to::ReplyTo;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use store_error::store_error;
@@ -174,6 +178,7 @@ impl Shard {
             activity: Activity::default(),
             gauges: Gauges::default(),
             counters: ShardCounters::default(),
+            effects: VecDeque::new(),
             out: Vec::new(),
             last_id,
         };
@@ -205,6 +210,41 @@ impl Shard {
         shard
     }
 
+    /// When the next turn has something to do for a deadline or a delay; `None` if nothing waits for one. A turn may
+    /// come later, which delays answers of requests that have timed out.
+    #[inline]
+    pub fn next_deadline(&self) -> Option<Monotonic> {
+        self.env.deadlines.earliest()
+    }
+
+    /// Expires requests past their deadline, if there may be any.
+    #[inline]
+    fn expire_if_due(&mut self, now: Monotonic) {
+        if self.env.deadlines.are_due(now) {
+            self.expire(now);
+        }
+    }
+
+    /// Answers every request past its deadline, and begins work that was delayed until now.
+    fn expire(&mut self, now: Monotonic) {
+        self.env.deadlines = Deadlines::default();
+        self.expire_objects(now);
+        self.expire_listings(now);
+        self.expire_searches(now);
+        self.expire_changes(now);
+        self.expire_forwards(now);
+        self.begin_reaps(now);
+        // A request that is past its deadline and still there waits for the disk: a note of it would wake the shard in
+        // vain.
+        let parked =
+            self.objects.deadlines().chain(self.listings.deadlines()).chain(self.searches.deadlines());
+        let parked = parked.chain(self.changes.deadlines()).chain(self.forwards.deadlines());
+        let earliest = parked.chain(self.reaper.next_due()).filter(|deadline| *deadline > now).min();
+        if let Some(earliest) = earliest {
+            self.env.deadlines.note(earliest);
+        }
+    }
+
     /// Takes a message of another shard.
     pub fn hop(&mut self, message: Hop) {
         match message {
@@ -220,12 +260,14 @@ impl Shard {
             Hop::ForgetResets { resets } => self.on_forget_resets(&resets),
             Hop::PropsInForce { change } => self.on_in_force(change),
         }
+        self.drain();
     }
 
     /// Ends a turn. To be called when new input is in, and whenever the disk or a job has woken the shard.
     pub fn turn(&mut self) {
         let now = self.env.now();
         self.expire_if_due(now);
+        self.drain();
         let mut events = std::mem::take(&mut self.events);
         self.env.store.turn(now, &mut events);
         for event in events.drain(..) {
@@ -245,21 +287,25 @@ impl Shard {
                 }
                 StoreEvent::Closed(result) => self.env.out.push(Output::Closed(result)),
             }
+            self.drain();
         }
         self.events = events;
         self.take_acknowledged();
         self.refuse_unsent();
         self.admit();
+        self.drain();
         self.take_turn_sending();
         self.make_trees(now);
         self.go_on_reaping(now);
         self.go_on_sweeping(now);
         self.take_turn_exchanging(now);
+        self.drain();
         self.keep_trees();
         // What was taken up again may have written: that need not wait for another wake-up.
         if self.env.store.wants_turn() {
             self.env.store.turn(now, &mut self.events);
         }
+        debug_assert!(self.env.effects.is_empty(), "effects are drained before the next input");
     }
 
     /// Asks other nodes again, and lets the store do what is due. To be called a few times a second,
@@ -288,6 +334,7 @@ impl Shard {
         self.look_at_trees();
         self.look_at_timers(now);
         self.tick_exchanges(now);
+        self.drain();
     }
 
     /// Takes what the store's background work has found damaged since the last call, for the log.
@@ -315,6 +362,7 @@ impl Shard {
     pub fn proceed(&mut self, id: RequestId) {
         self.go_on_listing(id);
         self.go_on_searching(id);
+        self.drain();
     }
 
     /// Moves what is to be sent to the end of `outputs`.
@@ -499,6 +547,48 @@ impl Shard {
                 Waiter::Transfer(node) => self.on_checkpoint(node, result),
                 Waiter::Props(id) => self.on_props_written(id, result),
             }
+        }
+    }
+
+    /// Gives effects to their receivers until none is left.
+    #[inline]
+    pub(crate) fn drain(&mut self) {
+        while let Some(effect) = self.env.effects.pop_front() {
+            self.route(effect);
+        }
+    }
+
+    fn route(&mut self, effect: Effect) {
+        match effect {
+            Effect::Start(task) => self.start_work(*task),
+            Effect::CancelTransfer(transfer) => self.cancel_transfer(transfer),
+            Effect::HintDelivered(node) => self.on_delivered(node),
+            Effect::KeyTransferred { transfer, key, result } => self.on_carried(transfer, &key, result),
+            Effect::Reaped { key, is_agreed } => self.on_reaped(&key, is_agreed),
+            Effect::ContextFolded { key, is_agreed } => self.on_folded(&key, is_agreed),
+            Effect::KeyRead => self.note_repair(),
+            Effect::KeyRepaired => self.on_key_repaired(),
+            Effect::TombstoneRead => self.on_swept(),
+            Effect::HintsKept { prefix, nodes } => self.on_hints_kept(prefix, &nodes),
+            Effect::BringHints(node) => self.bring_hints(node),
+            Effect::ProposeReap { key, tombstone } => self.propose_reap(&key, tombstone),
+            Effect::ProposeContextFold { key } => self.propose_fold(&key),
+            Effect::HeadChanged(change) => self.on_head_changed(&change),
+            Effect::PeerUp { node, compares_props } => {
+                self.bring_hints(node);
+                self.bring_props(node, compares_props);
+            }
+            Effect::PeerDown(node) => self.end_telling(node),
+            Effect::QuestionsLost(node) => {
+                self.fail_tasks(node);
+                self.fail_forwards(node);
+                self.fail_props(node);
+                self.fail_pages(node);
+                self.fail_rows(node);
+                self.fail_exchange(node);
+            }
+            Effect::PropsKnown { node, sums } => self.on_known_props(node, sums),
+            Effect::RangesDropped => self.actors.forget_all(),
         }
     }
 }
