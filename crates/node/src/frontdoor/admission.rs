@@ -184,7 +184,7 @@ impl Shard {
     /// Whether requests wait to be begun, or copies for their turn: a turn should come within some milliseconds, to refuse those
     /// that it comes too late for.
     pub fn has_waiting(&self) -> bool {
-        self.env.gauges.queued() > 0 || self.moves.gifts.are_waiting()
+        self.env.gauges.queued() > 0 || self.handoff.outbound.are_waiting()
     }
 
     /// Whether the next turn can begin some of them.

@@ -10,12 +10,8 @@
 //!
 //! Left out: which keys of a partition are concerned. Merges of what is there already write nothing.
 
-use crate::handoff::receiver::InboundTransfer;
 use crate::peer::NodeId;
-use crate::shard::Shard;
-use crate::topology::nodes;
-use base::Monotonic;
-use ring::{MemberState, Partition};
+use ring::Partition;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a sender has lost, for people.
@@ -49,59 +45,24 @@ impl Losses {
     }
 
     /// Notes it. False if it is known already.
-    fn note(&mut self, node: NodeId, prefix: u16) -> bool {
+    pub fn note(&mut self, node: NodeId, prefix: u16) -> bool {
         self.by.entry(prefix).or_default().insert(node)
     }
-}
 
-impl Shard {
-    /// Has all others that hold these prefixes asked for them, and returns those of whom that is new.
-    pub(crate) fn make_up_for(&mut self, from: NodeId, lost: &[u16], now: Monotonic) -> BTreeSet<NodeId> {
-        let mut asked = BTreeSet::new();
-        for &prefix in lost {
-            if !self.moves.copies.losses.note(from, prefix) {
-                continue;
-            }
-            let (mut holders, givers) = self.holders(prefix);
-            let copies = &mut self.moves.copies;
-            let is_first = copies.losses.by[&prefix].len() == 1;
-            for &holder in holders.iter().filter(|holder| is_first && !givers.contains(holder)) {
-                let pull =
-                    copies.pulls.entry(holder).or_insert_with(|| InboundTransfer::new(BTreeSet::new(), now));
-                if !pull.has_left(prefix) {
-                    pull.more.insert(prefix);
-                    asked.insert(holder);
-                }
-            }
-            holders.retain(|holder| !copies.losses.by[&prefix].contains(holder));
-            let others = holders.into_iter().collect();
-            let at = self.env.knobs.layout.position(prefix);
-            let partition = self.env.topology.ring.size().partition(at);
-            let loss = CopyLoss { from, partition, others };
-            let told = &mut self.moves.copies.losses.told;
-            // Of a partition it is told once.
-            if told.last() != Some(&loss) {
-                told.push(loss);
-            }
-        }
-        asked
+    /// How many nodes have lost something of a prefix.
+    pub fn count(&self, prefix: u16) -> usize {
+        self.by.get(&prefix).map_or(0, BTreeSet::len)
     }
 
-    /// Who holds a prefix by the ring in force and can be asked for it, and who of them is asked anyway.
-    fn holders(&self, prefix: u16) -> (BTreeSet<NodeId>, BTreeSet<NodeId>) {
-        let (topology, here) = (&self.env.topology, self.env.peers.here());
-        let (mut holders, mut givers) = (BTreeSet::new(), BTreeSet::new());
-        let at = self.env.ownership().position(prefix);
-        let lives = |node: &NodeId| {
-            let member = topology.ring.members().get(*node);
-            *node != here && member.is_some_and(|it| it.state != MemberState::Down)
-        };
-        for &n_val in topology.n_vals.iter() {
-            if topology.joiners(at, n_val).contains(&here) {
-                holders.extend(nodes(&topology.ring, at, n_val).into_iter().filter(lives));
-                givers.extend(topology.givers(at, n_val));
-            }
+    /// Whether a node has lost something of a prefix.
+    pub fn has(&self, node: NodeId, prefix: u16) -> bool {
+        self.by.get(&prefix).is_some_and(|nodes| nodes.contains(&node))
+    }
+
+    /// To be told to people; of a partition once.
+    pub fn tell(&mut self, loss: CopyLoss) {
+        if self.told.last() != Some(&loss) {
+            self.told.push(loss);
         }
-        (holders, givers)
     }
 }

@@ -15,16 +15,17 @@
 //! to have by a target that was given up. So a drop takes only what those on the list have too.
 
 use crate::peer::NodeId;
+use crate::request::hint_writer::hint_for_all;
 use crate::request::task::placed;
-use crate::shard::Shard;
 use crate::shard::effect::Effect;
-use crate::topology::nodes;
+use crate::shard::env::Env;
+use crate::topology::{Topology, nodes};
 use ::object::key;
 use base::Monotonic;
 use bytes::Bytes;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit, Visitor};
 use engine::{Error, Write};
-use ring::{Position, Ring};
+use ring::{MemberState, Position, Ring};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -98,6 +99,34 @@ impl OrphanedRanges {
         *self = OrphanedRanges { again: Some(now), older, pause: PAUSE, left, ..OrphanedRanges::default() };
     }
 
+    /// Takes note of what this node is not to have any more by what comes next, and whether others were given it.
+    pub fn note_given(&mut self, last: &Topology, next: &Topology, here: NodeId) {
+        let Topology { epoch, ring, target, .. } = last;
+        let (had, has) = (Arc::clone(ring), Arc::clone(&next.ring));
+        if had.owners() != has.owners() {
+            // The step after a copy that this node has said to take part in, and has.
+            let was_giver = |target: &Arc<Ring>| {
+                let lives = target.members().get(here).is_some_and(|it| it.state != MemberState::Down);
+                lives && target.owners() == has.owners()
+            };
+            let is_next = next.before.is_some() && next.epoch.0 == epoch.0 + 1;
+            let given = is_next && target.as_ref().is_some_and(was_giver);
+            self.note_left(Left { had, has, given });
+        } else if let Some(target) = target
+            && next.target.as_ref().is_none_or(|next| next.version() != target.version())
+        {
+            // It was given up. What was copied for it is what others have.
+            self.note_left(Left { had: Arc::clone(target), has, given: true });
+        }
+    }
+
+    /// Holds what must be so after each input.
+    pub fn invariants(&self) {
+        debug_assert!(self.scan.is_none() || self.again.is_none(), "the next look is set when one has ended");
+        debug_assert!(!self.clean || self.found.is_empty(), "what was found is dropped before all is clean");
+        debug_assert!(!self.clean || self.hinted.is_empty(), "hints go home before all is clean");
+    }
+
     /// A ring is left.
     pub(crate) fn note_left(&mut self, left: Left) {
         if self.left.len() == LEFT_MAX {
@@ -139,34 +168,33 @@ impl OrphanedRanges {
     }
 }
 
-impl Shard {
+impl OrphanedRanges {
     /// Whether this node is to have nothing, and nothing is left here that others may lack, nor any request: it may go.
-    pub fn is_vacated(&self) -> bool {
-        self.env.ownership().is_gone(self.env.peers.here()) && self.moves.strays.clean && self.is_idle()
+    pub fn is_vacated(&self, env: &Env) -> bool {
+        env.ownership().is_gone(env.peers.here()) && self.clean
     }
 
     /// Whom this shard keeps hints for that hold up what it is to drop, as of its last look. They go home when these can be
     /// reached.
     pub fn kept_for(&self) -> Vec<NodeId> {
-        self.moves.strays.kept_for.iter().copied().collect()
+        self.kept_for.iter().copied().collect()
     }
 
-    pub(crate) fn tick_orphans(&mut self, now: Monotonic) {
-        let strays = &mut self.moves.strays;
-        let is_due = strays.scan.is_none() && strays.again.is_some_and(|at| at <= now);
+    pub(crate) fn tick(&mut self, env: &mut Env, now: Monotonic) {
+        let is_due = self.scan.is_none() && self.again.is_some_and(|at| at <= now);
         // Before anything was published this node has only its configuration's word for what is not its own.
-        let is_known = self.env.topology.epoch > crate::Epoch(0);
-        let moves = !self.env.topology.is_at_rest() && !base::planted!(RangeDroppedEarly);
-        if !is_due || !is_known || moves || self.env.store.fenced().is_some() {
+        let is_known = env.topology.epoch > crate::Epoch(0);
+        let moves = !env.topology.is_at_rest() && !base::planted!(RangeDroppedEarly);
+        if !is_due || !is_known || moves || env.store.fenced().is_some() {
             return;
         }
-        let OrphanedRanges { older, pause, .. } = *strays;
-        let (kept_for, left) = (std::mem::take(&mut strays.kept_for), std::mem::take(&mut strays.left));
-        *strays = OrphanedRanges { older, pause, kept_for, left, ..OrphanedRanges::default() };
-        self.scan_orphans(Step::Hints, key::all_hints().start.into(), now);
+        let OrphanedRanges { older, pause, .. } = *self;
+        let (kept_for, left) = (std::mem::take(&mut self.kept_for), std::mem::take(&mut self.left));
+        *self = OrphanedRanges { older, pause, kept_for, left, ..OrphanedRanges::default() };
+        self.scan_orphans(env, Step::Hints, key::all_hints().start.into(), now);
     }
 
-    fn scan_orphans(&mut self, step: Step, start: Bytes, now: Monotonic) {
+    fn scan_orphans(&mut self, env: &mut Env, step: Step, start: Bytes, now: Monotonic) {
         let request = |visitor, end: Vec<u8>, items_max, past_losses| ScanRequest {
             start: start.clone(),
             end: end.into(),
@@ -175,37 +203,31 @@ impl Shard {
             past_losses,
         };
         let scan = match step {
-            Step::TaskTable => {
-                self.env.store.scan(request(self.strays(), key::objects().end, PAGE_MAX, true))
-            }
-            Step::Unsure => {
-                self.env.store.scan(request(self.unsure(), key::objects().end, REHINTED_MAX, true))
-            }
+            Step::TaskTable => env.store.scan(request(self.strays(env), key::objects().end, PAGE_MAX, true)),
+            Step::Unsure => env.store.scan(request(self.unsure(env), key::objects().end, REHINTED_MAX, true)),
             Step::Hints => {
                 let end = key::all_hints().end;
-                match self.env.store.scan(request(hinted(), end.clone(), PAGE_MAX, false)) {
+                match env.store.scan(request(hinted(), end.clone(), PAGE_MAX, false)) {
                     Err(Error::Damaged(_)) => {
-                        self.moves.strays.unsure = true;
-                        self.env.store.scan(request(hinted(), end, PAGE_MAX, true))
+                        self.unsure = true;
+                        env.store.scan(request(hinted(), end, PAGE_MAX, true))
                     }
                     scan => scan,
                 }
             }
         };
-        let strays = &mut self.moves.strays;
         match scan {
-            Ok(scan) => strays.scan = Some((scan, step)),
+            Ok(scan) => self.scan = Some((scan, step)),
             Err(_) => {
-                strays.scan = None;
-                strays.look_again(now);
+                self.scan = None;
+                self.look_again(now);
             }
         }
     }
 
     /// Takes a key of each partition that this node is not to have, by the finest of the rings.
-    fn strays(&self) -> Visitor {
-        let (topology, layout, here) =
-            (self.env.topology.clone(), self.env.knobs.layout, self.env.peers.here());
+    fn strays(&self, env: &Env) -> Visitor {
+        let (topology, layout, here) = (env.topology.clone(), env.knobs.layout, env.peers.here());
         let (n_val, finest) = (topology.n_val_max(), topology.finest());
         Box::new(move |key, _| {
             let at = layout.position(key::prefix_of(key));
@@ -220,130 +242,125 @@ impl Shard {
     }
 
     /// All prefixes of the partition that this one is in.
-    fn neighbours(&self, prefix: u16) -> RangeInclusive<u16> {
-        let (layout, finest) = (&self.env.knobs.layout, self.env.topology.finest());
+    fn neighbours(&self, env: &Env, prefix: u16) -> RangeInclusive<u16> {
+        let (layout, finest) = (&env.knobs.layout, env.topology.finest());
         layout.prefixes_of(finest.partition(layout.position(prefix)), finest)
     }
 
     /// Takes the keys of the partitions that were found.
-    fn unsure(&self) -> Visitor {
-        let wanted = self.moves.strays.found.clone();
+    fn unsure(&self, _env: &Env) -> Visitor {
+        let wanted = self.found.clone();
         Box::new(move |key, _| {
             let prefix = key::prefix_of(key);
             if wanted.contains(&prefix) { Visit::Take } else { Visit::Seek(key::objects_at(prefix).end) }
         })
     }
 
-    pub(crate) fn on_orphan_scan(
+    pub(crate) fn on_scan(
         &mut self,
+        env: &mut Env,
         scan: ScanId,
         page: Result<ScanPage, Error>,
+        oldest_task: Option<u64>,
     ) -> Result<(), Result<ScanPage, Error>> {
-        let Some((_, step)) = self.moves.strays.scan.filter(|(of, _)| *of == scan) else { return Err(page) };
-        let (now, here) = (self.env.now(), self.env.peers.here());
-        let strays = &mut self.moves.strays;
-        strays.scan = None;
+        let Some((_, step)) = self.scan.filter(|(of, _)| *of == scan) else { return Err(page) };
+        let (now, here) = (env.now(), env.peers.here());
+        self.scan = None;
         // What cannot be read may be something that is to be passed on first.
         let Ok(ScanPage { items, next, has_left_out: false }) = page else {
-            strays.look_again(now);
+            self.look_again(now);
             return Ok(());
         };
         match step {
             Step::TaskTable => {
-                let prefixes = items.iter().flat_map(|(key, _)| self.neighbours(key::prefix_of(key)));
+                let prefixes = items.iter().flat_map(|(key, _)| self.neighbours(env, key::prefix_of(key)));
                 let prefixes: Vec<u16> = prefixes.collect();
-                self.moves.strays.found.extend(prefixes);
+                self.found.extend(prefixes);
             }
             Step::Hints => {
                 for (key, _) in items.iter() {
                     let (Ok(object), Ok(node)) = (key::hinted(key), key::hinted_node(key)) else { continue };
-                    strays.hinted_nodes.insert(NodeId(node));
+                    self.hinted_nodes.insert(NodeId(node));
                     if NodeId(node) != here {
-                        strays.hinted.insert(key::prefix_of(object));
+                        self.hinted.insert(key::prefix_of(object));
                     }
                 }
             }
             Step::Unsure => {
-                if items.into_iter().any(|(key, _)| !self.hint_orphan(&key)) {
-                    self.moves.strays.look_again(now);
+                if items.into_iter().any(|(key, _)| !self.hint_orphan(env, &key)) {
+                    self.look_again(now);
                     return Ok(());
                 }
             }
         }
         if let Some(next) = next {
-            self.scan_orphans(step, next, now);
+            self.scan_orphans(env, step, next, now);
             return Ok(());
         }
         match step {
             Step::Hints => {
-                let nodes = self.moves.strays.hinted_nodes.clone();
-                let gone =
-                    nodes.into_iter().filter(|&node| node != here && self.env.ownership().is_gone(node));
-                gone.collect::<Vec<_>>()
-                    .into_iter()
-                    .for_each(|node| self.env.raise(Effect::BringHints(node)));
-                self.scan_orphans(Step::TaskTable, key::objects().start.into(), now);
+                let nodes = self.hinted_nodes.clone();
+                let gone = nodes.into_iter().filter(|&node| node != here && env.ownership().is_gone(node));
+                gone.collect::<Vec<_>>().into_iter().for_each(|node| env.raise(Effect::BringHints(node)));
+                self.scan_orphans(env, Step::TaskTable, key::objects().start.into(), now);
             }
-            Step::TaskTable => self.end_look(now),
-            Step::Unsure => self.moves.strays.look_again(now),
+            Step::TaskTable => self.end_look(env, oldest_task, now),
+            Step::Unsure => self.look_again(now),
         }
         Ok(())
     }
 
     /// All is known that is to be known.
-    fn end_look(&mut self, now: Monotonic) {
-        let here = self.env.peers.here();
-        let leaves = self.env.ownership().is_gone(here);
-        let oldest = self.objects.oldest_name();
-        let ungiven: Vec<u16> = self.ungiven_orphans();
-        let strays = &mut self.moves.strays;
-        strays.kept_for = match leaves || strays.found.iter().any(|prefix| strays.hinted.contains(prefix)) {
-            true => strays.hinted_nodes.iter().copied().filter(|&node| node != here).collect(),
+    fn end_look(&mut self, env: &mut Env, oldest: Option<u64>, now: Monotonic) {
+        let here = env.peers.here();
+        let leaves = env.ownership().is_gone(here);
+        let ungiven: Vec<u16> = self.ungiven_orphans(env);
+        self.kept_for = match leaves || self.found.iter().any(|prefix| self.hinted.contains(prefix)) {
+            true => self.hinted_nodes.iter().copied().filter(|&node| node != here).collect(),
             false => BTreeSet::new(),
         };
-        if strays.found.is_empty() && !strays.hinted_nodes.contains(&here) {
-            let is_older = oldest.is_some_and(|name| name <= strays.older);
-            strays.clean = strays.hinted.is_empty() && !is_older;
-            strays.left.clear();
-            if strays.noted || is_older || leaves && !strays.clean {
-                strays.look_again(now);
+        if self.found.is_empty() && !self.hinted_nodes.contains(&here) {
+            let is_older = oldest.is_some_and(|name| name <= self.older);
+            self.clean = self.hinted.is_empty() && !is_older;
+            self.left.clear();
+            if self.noted || is_older || leaves && !self.clean {
+                self.look_again(now);
             }
-        } else if strays.unsure || !ungiven.is_empty() {
-            if !strays.unsure {
-                strays.found = ungiven.into_iter().collect();
+        } else if self.unsure || !ungiven.is_empty() {
+            if !self.unsure {
+                self.found = ungiven.into_iter().collect();
             }
-            let hinted = std::mem::take(&mut strays.hinted);
-            strays.found.retain(|prefix| !hinted.contains(prefix));
-            self.scan_orphans(Step::Unsure, key::objects().start.into(), now);
+            let hinted = std::mem::take(&mut self.hinted);
+            self.found.retain(|prefix| !hinted.contains(prefix));
+            self.scan_orphans(env, Step::Unsure, key::objects().start.into(), now);
         } else {
-            self.drop_orphans(now);
+            self.drop_orphans(env, now);
         }
     }
 
     /// Partitions that were found, have no hints, and that others may not have: not from this node.
-    fn ungiven_orphans(&self) -> Vec<u16> {
-        let (strays, here) = (&self.moves.strays, self.env.peers.here());
-        let n_val = self.env.topology.n_val_max();
-        let found = strays.found.difference(&strays.hinted).copied();
+    fn ungiven_orphans(&self, env: &Env) -> Vec<u16> {
+        let here = env.peers.here();
+        let n_val = env.topology.n_val_max();
+        let found = self.found.difference(&self.hinted).copied();
         let is_ungiven = |&prefix: &u16| {
-            !strays.is_given(here, self.env.ownership().position(prefix), n_val)
+            !self.is_given(here, env.ownership().position(prefix), n_val)
                 && !base::planted!(RangeDroppedEarly)
         };
         found.filter(is_ungiven).collect()
     }
 
     /// Has an object brought to all that have its partition. False if nothing can be written.
-    fn hint_orphan(&mut self, key: &Bytes) -> bool {
+    fn hint_orphan(&mut self, env: &mut Env, key: &Bytes) -> bool {
         let Ok((prefix, bucket)) = placed(key) else { return true };
         // One whose bucket type is not known here yet is seen again.
-        let Ok(n_val) = self.env.props.get_as_replica(&bucket).map(|props| props.n_val) else { return true };
-        self.hint_for_all(key, prefix, n_val, &[]).is_ok()
+        let Ok(n_val) = env.props.get_as_replica(&bucket).map(|props| props.n_val) else { return true };
+        hint_for_all(env, key, prefix, n_val, &[]).is_ok()
     }
 
-    fn drop_orphans(&mut self, now: Monotonic) {
-        let strays = &self.moves.strays;
+    fn drop_orphans(&mut self, env: &mut Env, now: Monotonic) {
         let mut ranges: Vec<(u16, u16)> = Vec::new();
-        for &prefix in strays.found.difference(&strays.hinted) {
+        for &prefix in self.found.difference(&self.hinted) {
             match ranges.last_mut() {
                 Some((_, last)) if last.checked_add(1) == Some(prefix) => *last = prefix,
                 _ => ranges.push((prefix, prefix)),
@@ -354,23 +371,22 @@ impl Shard {
             .iter()
             .map(|&(first, last)| (key::objects_at(first).start, key::objects_at(last).end))
             .collect();
-        let here = self.env.peers.here();
-        if strays.hinted_nodes.contains(&here) {
+        let here = env.peers.here();
+        if self.hinted_nodes.contains(&here) {
             let own = key::hints(here.0);
             bounds.push((own.start, own.end));
         }
         let drops: Vec<Write<'_>> =
             bounds.iter().map(|(start, end)| Write::DropRange { start, end }).collect();
-        let dropped = !drops.is_empty() && self.env.store.write(&drops).is_ok();
+        let dropped = !drops.is_empty() && env.store.write(&drops).is_ok();
         if dropped {
-            self.env.raise(Effect::RangesDropped);
+            env.raise(Effect::RangesDropped);
         }
-        let strays = &mut self.moves.strays;
         if dropped {
-            strays.pause = PAUSE;
+            self.pause = PAUSE;
         }
         // Also when all is dropped: the next look says so.
-        strays.look_again(now);
+        self.look_again(now);
     }
 }
 

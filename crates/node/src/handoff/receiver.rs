@@ -10,11 +10,12 @@
 //!
 //! Empty partitions cost nothing: a question names all partitions that are left, and the sender's scan leaps over them.
 
-use crate::handoff::losses::Losses;
+use super::losses::{CopyLoss, Losses};
 use crate::peer::{CopyPart, NodeId, PeerMessage};
-use crate::shard::Shard;
 use crate::shard::awaiting::Waiter;
+use crate::shard::env::Env;
 use crate::shard::output::Output;
+use crate::topology::nodes;
 use ::object::key;
 use base::Monotonic;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -22,7 +23,7 @@ use engine::fold::{ScanId, ScanPage, ScanRequest, Visit};
 use engine::{Seq, Write};
 use kv::Error;
 use protocol::peer::{Malformed, Reader, put_bytes, put_varint};
-use ring::RingVersion;
+use ring::{MemberState, RingVersion};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ pub(crate) struct InboundTransfer {
     left: Vec<u16>,
     start: Option<Bytes>,
     /// Prefixes to be asked for after them, since others have lost something of them.
-    pub more: BTreeSet<u16>,
+    more: BTreeSet<u16>,
     /// The question that has no answer, and since when.
     question: Option<(u64, Monotonic)>,
     /// Whether the checkpoint is on its way to the disk.
@@ -64,9 +65,9 @@ pub(crate) struct InboundTransfers {
     target: Option<RingVersion>,
     loading: Option<ScanId>,
     loaded: bool,
-    pub pulls: BTreeMap<NodeId, InboundTransfer>,
+    pulls: BTreeMap<NodeId, InboundTransfer>,
     told: bool,
-    pub losses: Losses,
+    losses: Losses,
 }
 
 /// How far the copy of what one node has for this shard is, for operators.
@@ -98,87 +99,102 @@ pub struct TransferStatus {
     pub lossy: usize,
 }
 
-impl Shard {
+impl InboundTransfers {
     /// How far copies to this shard are.
-    pub fn transfers(&self) -> Vec<TransferStatus> {
-        let copies = &self.moves.copies;
-        let Some(target) = copies.target else { return Vec::new() };
+    pub fn transfers(&self, env: &Env) -> Vec<TransferStatus> {
+        let Some(target) = self.target else { return Vec::new() };
         let status = |(&from, pull): (&NodeId, &InboundTransfer)| TransferStatus {
             target,
             from,
-            partitions_left: self.partitions_of(pull.left.iter().chain(&pull.more)),
+            partitions_left: self.partitions_of(env, pull.left.iter().chain(&pull.more)),
             running: pull.question.is_some(),
             since: pull.since,
             moved: pull.moved,
             next: pull.again,
             failures: pull.failures,
-            reason: self.held_up(from, pull),
+            reason: self.held_up(env, from, pull),
             objects: pull.objects,
             bytes: pull.bytes,
-            lossy: self.partitions_of(copies.losses.of(from)),
+            lossy: self.partitions_of(env, self.losses.of(from)),
         };
-        copies.pulls.iter().map(status).collect()
+        self.pulls.iter().map(status).collect()
     }
 
     /// Why nothing comes of what is left: nobody asks whoever cannot be reached, so no question of its fails.
-    fn held_up(&self, from: NodeId, pull: &InboundTransfer) -> Option<Error> {
-        match pull.has_more() && !self.env.peers.is_up(from) {
+    fn held_up(&self, env: &Env, from: NodeId, pull: &InboundTransfer) -> Option<Error> {
+        match pull.has_more() && !env.peers.is_up(from) {
             true => Some(Error::Unreachable),
             false => pull.reason.clone(),
         }
     }
 
     /// How many partitions these prefixes are in, by the finest ring that is in force or comes.
-    fn partitions_of<'a>(&self, prefixes: impl Iterator<Item = &'a u16>) -> usize {
-        let finest = self.env.topology.finest();
-        let partitions = prefixes.map(|&prefix| finest.partition(self.env.ownership().position(prefix)));
+    fn partitions_of<'a>(&self, env: &Env, prefixes: impl Iterator<Item = &'a u16>) -> usize {
+        let finest = env.topology.finest();
+        let partitions = prefixes.map(|&prefix| finest.partition(env.ownership().position(prefix)));
         partitions.collect::<BTreeSet<_>>().len()
     }
 
-    /// Begins what the target asks for, if that is another one than before.
-    pub(crate) fn begin_inbound(&mut self) {
-        let topology = &self.env.topology;
-        let target = topology.target.as_ref().filter(|_| topology.before.is_none());
-        let target = target.map(|ring| ring.version());
-        if target != self.moves.copies.target {
-            self.moves.copies = InboundTransfers { target, ..InboundTransfers::default() };
+    /// Takes losses of senders that were not told to people yet.
+    pub fn take_losses(&mut self) -> Vec<CopyLoss> {
+        self.losses.take_told()
+    }
+
+    /// Holds what must be so after each input.
+    pub fn invariants(&self) {
+        debug_assert!(!self.told || self.loaded, "nothing is complete before its checkpoints are known");
+        debug_assert!(self.loading.is_none() || !self.loaded, "checkpoints are read once");
+        debug_assert!(self.target.is_some() || self.pulls.is_empty(), "transfers are for a target");
+        for pull in self.pulls.values() {
+            debug_assert!(
+                pull.question.is_none() || !pull.saving,
+                "a checkpoint comes before the next question"
+            );
         }
     }
 
-    pub(crate) fn tick_inbound(&mut self, now: Monotonic) {
-        let copies = &mut self.moves.copies;
-        let Some(target) = copies.target else { return };
-        if !copies.loaded {
-            if copies.loading.is_none() {
-                self.load_checkpoints();
+    /// Begins what the target asks for, if that is another one than before.
+    pub(crate) fn begin(&mut self, env: &mut Env) {
+        let topology = &env.topology;
+        let target = topology.target.as_ref().filter(|_| topology.before.is_none());
+        let target = target.map(|ring| ring.version());
+        if target != self.target {
+            *self = InboundTransfers { target, ..InboundTransfers::default() };
+        }
+    }
+
+    pub(crate) fn tick(&mut self, env: &mut Env, now: Monotonic) {
+        let Some(target) = self.target else { return };
+        if !self.loaded {
+            if self.loading.is_none() {
+                self.load_checkpoints(env);
             }
             return;
         }
-        for pull in copies.pulls.values_mut() {
+        for pull in self.pulls.values_mut() {
             if pull.question.is_some_and(|(_, asked)| now.since(asked) >= PART_MAX) {
                 pull.fail(Error::Timeout, now);
             }
         }
-        let is_done = copies.pulls.values().all(|pull| !pull.has_more() && !pull.saving);
-        if (is_done || base::planted!(CopyToldEarly)) && !copies.told {
-            copies.told = true;
-            self.env.out.push(Output::Copied(target));
+        let is_done = self.pulls.values().all(|pull| !pull.has_more() && !pull.saving);
+        if (is_done || base::planted!(CopyToldEarly)) && !self.told {
+            self.told = true;
+            env.out.push(Output::Copied(target));
         }
-        let busy = copies.pulls.values().filter(|pull| pull.question.is_some() || pull.saving).count();
-        let received_max = self.env.topology.budget.received_max;
+        let busy = self.pulls.values().filter(|pull| pull.question.is_some() || pull.saving).count();
+        let received_max = env.topology.budget.received_max;
         // While clients are served, one node's slices at a time.
-        let most = if self.env.activity.yields(now) { received_max.min(1) } else { received_max };
+        let most = if env.activity.yields(now) { received_max.min(1) } else { received_max };
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let waits = |pull: &InboundTransfer| {
             pull.has_more() && pull.question.is_none() && !pull.saving && pull.again <= now
         };
-        let copies = &self.moves.copies;
-        let due = copies.pulls.iter().filter(|(from, pull)| waits(pull) && self.env.peers.is_up(**from));
+        let due = self.pulls.iter().filter(|(from, pull)| waits(pull) && env.peers.is_up(**from));
         let due: Vec<NodeId> = due.map(|(&from, _)| from).take(most.saturating_sub(busy)).collect();
-        due.into_iter().for_each(|from| self.ask_copy(from, target, now));
+        due.into_iter().for_each(|from| self.ask_copy(env, from, target, now));
     }
 
-    fn load_checkpoints(&mut self) {
+    fn load_checkpoints(&mut self, env: &mut Env) {
         let range = key::copies();
         let visitor = Box::new(|_: &[u8], _: &[u8]| Visit::Take);
         let request = ScanRequest {
@@ -190,55 +206,58 @@ impl Shard {
             past_losses: true,
         };
         // One that cannot begin does with the next tick.
-        self.moves.copies.loading = self.env.store.scan(request).ok();
+        self.loading = env.store.scan(request).ok();
     }
 
     /// Takes the checkpoints, if the scan was for them.
     pub(crate) fn on_checkpoints(
         &mut self,
+        env: &mut Env,
         scan: ScanId,
         page: Result<ScanPage, engine::Error>,
     ) -> Result<(), Result<ScanPage, engine::Error>> {
-        if self.moves.copies.loading != Some(scan) {
+        if self.loading != Some(scan) {
             return Err(page);
         }
-        self.moves.copies.loading = None;
+        self.loading = None;
         // Tried again with the next tick.
-        let (Ok(page), Some(target)) = (page, self.moves.copies.target) else { return Ok(()) };
-        let now = self.env.now();
-        let mut pulls: BTreeMap<NodeId, InboundTransfer> =
-            self.wanted().into_iter().map(|(from, left)| (from, InboundTransfer::new(left, now))).collect();
+        let (Ok(page), Some(target)) = (page, self.target) else { return Ok(()) };
+        let now = env.now();
+        let mut pulls: BTreeMap<NodeId, InboundTransfer> = self
+            .wanted(env)
+            .into_iter()
+            .map(|(from, left)| (from, InboundTransfer::new(left, now)))
+            .collect();
         for (key, head) in page.items {
             let from = key::copied_from(&key).map(NodeId);
             let saved = Checkpoint::decode(head).ok();
-            let saved = saved.filter(|it| it.target == target.0 && it.receiver == self.env.peers.here());
+            let saved = saved.filter(|it| it.target == target.0 && it.receiver == env.peers.here());
             let saved = saved.filter(|_| !base::planted!(CopyBegunAnew));
             match (from, saved) {
-                (Ok(from), Some(saved)) if self.env.topology.members.has(from) => {
+                (Ok(from), Some(saved)) if env.topology.members.has(from) => {
                     // One that has nothing for this node by the target makes up for what another has lost.
                     let pull =
                         pulls.entry(from).or_insert_with(|| InboundTransfer::new(BTreeSet::new(), now));
                     (pull.left, pull.start) = (saved.left, saved.start);
                 }
                 // Of another target. If it stays, it says so.
-                _ => drop(self.env.store.write(&[Write::Delete { key: &key }])),
+                _ => drop(env.store.write(&[Write::Delete { key: &key }])),
             }
         }
-        let copies = &mut self.moves.copies;
-        copies.pulls = pulls;
-        copies.loaded = true;
+        self.pulls = pulls;
+        self.loaded = true;
         Ok(())
     }
 
     /// The prefixes of this shard that this node is to have and has not, by those who give them.
-    fn wanted(&self) -> BTreeMap<NodeId, BTreeSet<u16>> {
-        let topology = &self.env.topology;
-        let (here, layout, finest) = (self.env.peers.here(), &self.env.knobs.layout, topology.finest());
+    fn wanted(&self, env: &Env) -> BTreeMap<NodeId, BTreeSet<u16>> {
+        let topology = &env.topology;
+        let (here, layout, finest) = (env.peers.here(), &env.knobs.layout, topology.finest());
         let mut wanted: BTreeMap<NodeId, BTreeSet<u16>> = BTreeMap::new();
         for partition in finest.all() {
             let prefixes = layout.prefixes_of(partition, finest);
             // A ring does not become smaller, so a partition is in one shard.
-            if layout.shard_of(*prefixes.start()) != self.env.knobs.id.0 {
+            if layout.shard_of(*prefixes.start()) != env.knobs.id.0 {
                 continue;
             }
             let at = finest.first(partition);
@@ -255,22 +274,28 @@ impl Shard {
         wanted
     }
 
-    fn ask_copy(&mut self, from: NodeId, target: RingVersion, now: Monotonic) {
-        let question = self.env.next_id();
-        let id = self.env.ask_id(question);
-        let Some(pull) = self.moves.copies.pulls.get_mut(&from) else { return };
+    fn ask_copy(&mut self, env: &mut Env, from: NodeId, target: RingVersion, now: Monotonic) {
+        let question = env.next_id();
+        let id = env.ask_id(question);
+        let Some(pull) = self.pulls.get_mut(&from) else { return };
         pull.question = Some((question, now));
         let more = std::mem::take(&mut pull.more);
         pull.left.extend(more);
         let (partitions, start) = (pull.left.clone(), pull.start.clone());
-        self.env.send(from, PeerMessage::AskCopy { id, target: target.0, partitions, start });
+        env.send(from, PeerMessage::AskCopy { id, target: target.0, partitions, start });
     }
 
     /// A part has come, or will not.
-    pub(crate) fn on_copy_part(&mut self, from: NodeId, question: u64, part: Result<CopyPart, Error>) {
-        let now = self.env.now();
-        let target = self.moves.copies.target;
-        let Some(pull) = self.moves.copies.pulls.get_mut(&from) else { return };
+    pub(crate) fn on_copy_part(
+        &mut self,
+        env: &mut Env,
+        from: NodeId,
+        question: u64,
+        part: Result<CopyPart, Error>,
+    ) {
+        let now = env.now();
+        let target = self.target;
+        let Some(pull) = self.pulls.get_mut(&from) else { return };
         let Some(target) = target.filter(|_| pull.question.is_some_and(|(asked, _)| asked == question))
         else {
             return;
@@ -282,34 +307,80 @@ impl Shard {
         };
         let known: BTreeSet<u16> = pull.left.iter().copied().collect();
         let lost: Vec<u16> = part.lost.into_iter().filter(|prefix| known.contains(prefix)).collect();
-        let rate = self.env.topology.budget.bytes_per_second.max(1);
+        let rate = env.topology.budget.bytes_per_second.max(1);
         pull.question = None;
         (pull.failures, pull.reason, pull.moved) = (0, None, now);
         pull.objects += part.objects;
         pull.bytes += part.bytes;
         (pull.left, pull.start) = (part.rest, part.next);
         pull.again = now + Duration::from_nanos(part.bytes.saturating_mul(1_000_000_000) / rate);
-        let mut changed = self.make_up_for(from, &lost, now);
+        let mut changed = self.make_up_for(env, from, &lost, now);
         changed.insert(from);
-        match self.save_checkpoints(target, &changed) {
-            Ok(seq) => self.await_checkpoint(from, seq),
+        match self.save_checkpoints(env, target, &changed) {
+            Ok(seq) => self.await_checkpoint(env, from, seq),
             // A store that takes no writes has had no keys either: the next part will tell.
             Err(error) => {
-                if let Some(pull) = self.moves.copies.pulls.get_mut(&from) {
+                if let Some(pull) = self.pulls.get_mut(&from) {
                     pull.fail(crate::shard::store_error::store_error(error), now);
                 }
             }
         }
     }
 
+    /// Has all others that hold these prefixes asked for them, and returns those of whom that is new.
+    fn make_up_for(&mut self, env: &mut Env, from: NodeId, lost: &[u16], now: Monotonic) -> BTreeSet<NodeId> {
+        let mut asked = BTreeSet::new();
+        for &prefix in lost {
+            if !self.losses.note(from, prefix) {
+                continue;
+            }
+            let (mut holders, givers) = self.holders(env, prefix);
+            let is_first = self.losses.count(prefix) == 1;
+            for &holder in holders.iter().filter(|holder| is_first && !givers.contains(holder)) {
+                let pull =
+                    self.pulls.entry(holder).or_insert_with(|| InboundTransfer::new(BTreeSet::new(), now));
+                if !pull.has_left(prefix) {
+                    pull.more.insert(prefix);
+                    asked.insert(holder);
+                }
+            }
+            holders.retain(|holder| !self.losses.has(*holder, prefix));
+            let others = holders.into_iter().collect();
+            let at = env.knobs.layout.position(prefix);
+            let partition = env.topology.ring.size().partition(at);
+            let loss = CopyLoss { from, partition, others };
+            self.losses.tell(loss);
+        }
+        asked
+    }
+
+    /// Who holds a prefix by the ring in force and can be asked for it, and who of them is asked anyway.
+    fn holders(&self, env: &Env, prefix: u16) -> (BTreeSet<NodeId>, BTreeSet<NodeId>) {
+        let (topology, here) = (&env.topology, env.peers.here());
+        let (mut holders, mut givers) = (BTreeSet::new(), BTreeSet::new());
+        let at = env.ownership().position(prefix);
+        let lives = |node: &NodeId| {
+            let member = topology.ring.members().get(*node);
+            *node != here && member.is_some_and(|it| it.state != MemberState::Down)
+        };
+        for &n_val in topology.n_vals.iter() {
+            if topology.joiners(at, n_val).contains(&here) {
+                holders.extend(nodes(&topology.ring, at, n_val).into_iter().filter(lives));
+                givers.extend(topology.givers(at, n_val));
+            }
+        }
+        (holders, givers)
+    }
+
     /// Writes how far the copies from these nodes are, in one batch.
     fn save_checkpoints(
         &mut self,
+        env: &mut Env,
         target: RingVersion,
         changed: &BTreeSet<NodeId>,
     ) -> Result<Seq, engine::Error> {
-        let receiver = self.env.peers.here();
-        let pulls = self.moves.copies.pulls.iter().filter(|(from, _)| changed.contains(from));
+        let receiver = env.peers.here();
+        let pulls = self.pulls.iter().filter(|(from, _)| changed.contains(from));
         let entries: Vec<(Vec<u8>, Bytes)> = pulls
             .map(|(from, pull)| {
                 let left = pull.left.iter().chain(&pull.more).copied().collect();
@@ -319,21 +390,21 @@ impl Shard {
             .collect();
         let writes: Vec<Write<'_>> =
             entries.iter().map(|(key, head)| Write::Put { key, head, value: &[] }).collect();
-        self.env.store.write(&writes)
+        env.store.write(&writes)
     }
 
-    fn await_checkpoint(&mut self, from: NodeId, seq: Seq) {
-        if seq > self.env.store.acknowledged() {
-            if let Some(pull) = self.moves.copies.pulls.get_mut(&from) {
+    fn await_checkpoint(&mut self, env: &mut Env, from: NodeId, seq: Seq) {
+        if seq > env.store.acknowledged() {
+            if let Some(pull) = self.pulls.get_mut(&from) {
                 pull.saving = true;
             }
-            self.env.awaiting.insert(seq, Waiter::Transfer(from));
+            env.awaiting.insert(seq, Waiter::Transfer(from));
         }
     }
 
-    pub(crate) fn on_checkpoint(&mut self, from: NodeId, result: Result<(), Error>) {
-        let now = self.env.now();
-        let Some(pull) = self.moves.copies.pulls.get_mut(&from) else { return };
+    pub(crate) fn on_checkpoint(&mut self, env: &mut Env, from: NodeId, result: Result<(), Error>) {
+        let now = env.now();
+        let Some(pull) = self.pulls.get_mut(&from) else { return };
         pull.saving = false;
         if let Err(error) = result {
             pull.fail(error, now);

@@ -17,13 +17,14 @@ use crate::handoff::throttle::HandoffThrottle;
 use crate::hop::ShardId;
 use crate::peer::{AskId, CopyPart, NodeId, PeerMessage};
 use crate::request::task::{Coordinator, Task, placed};
-use crate::shard::Shard;
 use crate::shard::effect::Effect;
+use crate::shard::env::Env;
 use crate::shard::reply_to::ReplyTo;
 use crate::shard::store_error::store_error;
 use ::object::key;
 use base::Monotonic;
 use bytes::Bytes;
+use engine::Seq;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit};
 use kv::Error;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -67,73 +68,94 @@ struct OutboundTransfer {
 /// All parts that are being sent.
 #[derive(Default)]
 pub(crate) struct OutboundTransfers {
-    gifts: BTreeMap<u64, OutboundTransfer>,
+    transfers: BTreeMap<u64, OutboundTransfer>,
     /// Those whose keys are being looked for.
     scans: BTreeMap<ScanId, u64>,
-    pub share: HandoffThrottle,
+    throttle: HandoffThrottle,
+    /// Writes up to here may have been confirmed to others without being passed on.
+    unpassed: Seq,
 }
 
 impl OutboundTransfers {
+    /// Holds what must be so after each input.
+    pub fn invariants(&self, env: &Env) {
+        let is_used = self.transfers.is_empty() || env.topology.target.is_some();
+        debug_assert!(is_used, "transfers are for a target");
+        for name in self.scans.values() {
+            let transfer = self.transfers.get(name);
+            debug_assert!(transfer.is_none_or(|it| it.under_way == 0), "keys are sent when they are known");
+        }
+        let is_slice_of_one = self.throttle.under_way().is_none_or(|name| self.transfers.contains_key(&name));
+        debug_assert!(is_slice_of_one, "a slice ends with its transfer");
+    }
+
+    /// Writes up to here may have been confirmed to others without being passed on.
+    pub fn note_unpassed(&mut self, written: Seq) {
+        self.unpassed = written;
+    }
+
     /// Whether keys wait for their turn, which nothing but time brings.
     pub fn are_waiting(&self) -> bool {
-        self.gifts.values().any(OutboundTransfer::is_waiting)
+        self.transfers.values().any(OutboundTransfer::is_waiting)
     }
 }
 
-impl Shard {
+impl OutboundTransfers {
     /// Another node asks for a part.
     pub(crate) fn on_ask_copy(
         &mut self,
+        env: &mut Env,
         (to, id): (NodeId, AskId),
         target: u64,
         partitions: Vec<u16>,
         start: Option<Bytes>,
     ) {
         // Whoever asks again has given up the part that it asked for before.
-        let gifts = self.moves.gifts.gifts.iter();
+        let gifts = self.transfers.iter();
         let before = gifts.filter(|(_, gift)| (gift.to, gift.id.shard()) == (to, id.shard()));
         let before: Vec<u64> = before.map(|(&name, _)| name).collect();
-        before.into_iter().for_each(|name| self.give_up(name));
-        let name = self.env.next_id();
-        if let Err(error) = self.begin_transfer(name, (to, id), target, partitions, start) {
-            self.env.send(to, PeerMessage::CopyPart { id, part: Err(error) });
+        before.into_iter().for_each(|name| self.give_up(env, name));
+        let name = env.next_id();
+        if let Err(error) = self.begin_transfer(env, name, (to, id), target, partitions, start) {
+            env.send(to, PeerMessage::CopyPart { id, part: Err(error) });
         }
     }
 
     fn begin_transfer(
         &mut self,
+        env: &mut Env,
         name: u64,
         (to, id): (NodeId, AskId),
         target: u64,
         partitions: Vec<u16>,
         start: Option<Bytes>,
     ) -> Result<(), Error> {
-        let topology = &self.env.topology;
+        let topology = &env.topology;
         let known = topology.target.as_ref().is_some_and(|ring| ring.version().0 == target);
-        if !known || self.env.store.acknowledged() < self.moves.unpassed {
+        if !known || env.store.acknowledged() < self.unpassed {
             // It will be, in a moment.
             return Err(Error::Unreachable);
         }
-        if self.moves.gifts.gifts.len() >= usize::try_from(topology.budget.sent_max).unwrap_or(usize::MAX) {
+        if self.transfers.len() >= usize::try_from(topology.budget.sent_max).unwrap_or(usize::MAX) {
             return Err(Error::Overload);
         }
-        let layout = self.env.knobs.layout;
+        let layout = env.knobs.layout;
         let first = *partitions.first().ok_or(Error::NotCovered)?;
-        let is_own = |it: &u16| *it >= first && ShardId(layout.shard_of(*it)) == self.env.knobs.id;
+        let is_own = |it: &u16| *it >= first && ShardId(layout.shard_of(*it)) == env.knobs.id;
         let (mut own, others): (Vec<u16>, Vec<u16>) = partitions.iter().partition(|it| is_own(it));
         own.sort_unstable();
         own.dedup();
         if own.first() != Some(&first) {
             return Err(Error::NotCovered);
         }
-        let gift = OutboundTransfer { start, own, others, ..OutboundTransfer::new((to, id), self.env.now()) };
-        self.look_for_keys(name, &gift)?;
-        self.moves.gifts.gifts.insert(name, gift);
+        let gift = OutboundTransfer { start, own, others, ..OutboundTransfer::new((to, id), env.now()) };
+        self.look_for_keys(env, name, &gift)?;
+        self.transfers.insert(name, gift);
         Ok(())
     }
 
     /// Looks for the keys of a part.
-    fn look_for_keys(&mut self, name: u64, gift: &OutboundTransfer) -> Result<(), Error> {
+    fn look_for_keys(&mut self, env: &mut Env, name: u64, gift: &OutboundTransfer) -> Result<(), Error> {
         let range = key::objects_at(gift.own[0]);
         let start = gift.start.clone().filter(|start| range.contains(start));
         let mut wanted = Wanted::new(gift.own.clone());
@@ -152,34 +174,35 @@ impl Shard {
             visitor,
             past_losses: true,
         };
-        let scan = self.env.store.scan(request).map_err(store_error)?;
-        self.moves.gifts.scans.insert(scan, name);
+        let scan = env.store.scan(request).map_err(store_error)?;
+        self.scans.insert(scan, name);
         Ok(())
     }
 
     /// What is being sent is for no target any more.
-    pub(crate) fn end_transfers(&mut self) {
-        if self.env.topology.target.is_none() {
-            let all: Vec<u64> = self.moves.gifts.gifts.keys().copied().collect();
-            all.into_iter().for_each(|name| self.give_up(name));
+    pub(crate) fn end_transfers(&mut self, env: &mut Env) {
+        if env.topology.target.is_none() {
+            let all: Vec<u64> = self.transfers.keys().copied().collect();
+            all.into_iter().for_each(|name| self.give_up(env, name));
         }
     }
 
     /// Nobody waits for a part any more, nor for its keys.
-    fn give_up(&mut self, name: u64) {
-        self.moves.gifts.gifts.remove(&name);
-        self.moves.gifts.share.end(name, self.env.now());
-        self.env.raise(Effect::CancelTransfer(name));
+    fn give_up(&mut self, env: &mut Env, name: u64) {
+        self.transfers.remove(&name);
+        self.throttle.end(name, env.now());
+        env.raise(Effect::CancelTransfer(name));
     }
 
     /// Takes the keys of a part, if the scan was for one.
-    pub(crate) fn on_transfer_scan(
+    pub(crate) fn on_scan(
         &mut self,
+        env: &mut Env,
         scan: ScanId,
         page: Result<ScanPage, engine::Error>,
     ) -> Result<(), Result<ScanPage, engine::Error>> {
-        let Some(name) = self.moves.gifts.scans.remove(&scan) else { return Err(page) };
-        let Some(mut gift) = self.moves.gifts.gifts.remove(&name) else { return Ok(()) };
+        let Some(name) = self.scans.remove(&scan) else { return Err(page) };
+        let Some(mut gift) = self.transfers.remove(&name) else { return Ok(()) };
         match page {
             Ok(ScanPage { has_left_out: true, .. }) | Err(engine::Error::Damaged(_))
                 if gift.own.len() > 1 =>
@@ -187,16 +210,16 @@ impl Shard {
                 // Somewhere there is a block that cannot be read. It is found, one partition after the other.
                 let behind = gift.own.split_off(1);
                 gift.others.splice(0..0, behind);
-                gift.failed = self.look_for_keys(name, &gift).err();
+                gift.failed = self.look_for_keys(env, name, &gift).err();
                 if gift.failed.is_none() {
-                    self.moves.gifts.gifts.insert(name, gift);
+                    self.transfers.insert(name, gift);
                     return Ok(());
                 }
             }
             Ok(page) => {
                 gift.waiting = page.items.into_iter().map(|(key, _)| key).collect();
                 gift.end = page.next;
-                gift.lost = self.lossy(&gift);
+                gift.lost = self.lossy(env, &gift);
                 if page.has_left_out {
                     gift.lost.extend(&gift.own);
                 }
@@ -204,16 +227,16 @@ impl Shard {
             Err(engine::Error::Damaged(_)) => gift.lost.extend(&gift.own),
             Err(error) => gift.failed = Some(store_error(error)),
         }
-        self.moves.gifts.gifts.insert(name, gift);
-        self.go_on_sending(name);
+        self.transfers.insert(name, gift);
+        self.go_on_sending(env, name);
         Ok(())
     }
 
     /// The partitions that the scan has come to of which something was lost here.
-    fn lossy(&self, gift: &OutboundTransfer) -> BTreeSet<u16> {
+    fn lossy(&self, env: &Env, gift: &OutboundTransfer) -> BTreeSet<u16> {
         let is_lossy = |first: u16, last: u16| {
             let (start, end) = (key::objects_at(first).start, key::objects_at(last).end);
-            self.env.store.check_range(&start, &end).is_err()
+            env.store.check_range(&start, &end).is_err()
         };
         let own = gift.own.iter().copied().filter(|&prefix| gift.tells_of(prefix));
         match (gift.own.first(), gift.own.last()) {
@@ -224,24 +247,24 @@ impl Shard {
     }
 
     /// Once in a turn: has that part go on whose turn has come.
-    pub(crate) fn take_turn_sending(&mut self) {
-        if self.moves.gifts.gifts.is_empty() {
+    pub(crate) fn take_turn_sending(&mut self, env: &mut Env) {
+        if self.transfers.is_empty() {
             return;
         }
-        let now = self.env.now();
-        let OutboundTransfers { gifts, share, .. } = &self.moves.gifts;
+        let now = env.now();
+        let OutboundTransfers { transfers: gifts, throttle: share, .. } = &*self;
         let waiting = gifts.iter().filter(|(_, gift)| gift.is_waiting()).map(|(&name, _)| name);
         if let Some(name) = share.turn(waiting, now) {
-            self.go_on_sending(name);
+            self.go_on_sending(env, name);
         }
     }
 
     /// Sends what may be sent of a part, and answers for it when all of it is confirmed.
-    fn go_on_sending(&mut self, name: u64) {
-        let now = self.env.now();
-        let yields = self.env.activity.yields(now);
+    fn go_on_sending(&mut self, env: &mut Env, name: u64) {
+        let now = env.now();
+        let yields = env.activity.yields(now);
         loop {
-            let OutboundTransfers { gifts, share, .. } = &mut self.moves.gifts;
+            let OutboundTransfers { transfers: gifts, throttle: share, .. } = &mut *self;
             let Some(gift) = gifts.get_mut(&name) else { return };
             if gift.under_way == 0 {
                 share.end(name, now);
@@ -253,40 +276,40 @@ impl Shard {
             let Some(key) = gift.waiting.pop_front() else { break };
             gift.under_way += 1;
             let to = gift.to;
-            self.carry(name, to, key);
+            self.carry(env, name, to, key);
         }
         let is_over = |gift: &OutboundTransfer| gift.under_way == 0 && gift.waiting.is_empty();
-        if !self.moves.gifts.gifts.get(&name).is_some_and(is_over) {
+        if !self.transfers.get(&name).is_some_and(is_over) {
             return;
         }
-        let Some(gift) = self.moves.gifts.gifts.remove(&name) else { return };
+        let Some(gift) = self.transfers.remove(&name) else { return };
         let (to, id) = (gift.to, gift.id);
-        self.env.send(to, PeerMessage::CopyPart { id, part: gift.into_part() });
+        env.send(to, PeerMessage::CopyPart { id, part: gift.into_part() });
     }
 
-    fn carry(&mut self, name: u64, to: NodeId, key: Bytes) {
-        let deadline = self.env.now() + KEY_MAX;
+    fn carry(&mut self, env: &mut Env, name: u64, to: NodeId, key: Bytes) {
+        let deadline = env.now() + KEY_MAX;
         let made = placed(&key).map_err(|error| Error::Damaged(error.to_string()));
         let made = made.and_then(|(prefix, bucket)| {
-            let wanted = self.env.is_wanted_by(to, prefix, &bucket)?;
-            Ok((wanted, Arc::clone(self.env.props.get_as_replica(&bucket)?)))
+            let wanted = env.is_wanted_by(to, prefix, &bucket)?;
+            Ok((wanted, Arc::clone(env.props.get_as_replica(&bucket)?)))
         });
         match made {
             Ok((true, props)) => {
                 let carry = Coordinator::Carry(kv::Carry::new(to, name));
-                self.env.start(Task::new(ReplyTo::Nobody, carry, key, props, deadline));
+                env.start(Task::new(ReplyTo::Nobody, carry, key, props, deadline));
             }
             // In a bucket with another number of replicas.
-            Ok((false, _)) => self.env.raise(Effect::KeyTransferred { transfer: name, key, result: Ok(0) }),
+            Ok((false, _)) => env.raise(Effect::KeyTransferred { transfer: name, key, result: Ok(0) }),
             Err(error) => {
-                self.env.raise(Effect::KeyTransferred { transfer: name, key, result: Err(error) });
+                env.raise(Effect::KeyTransferred { transfer: name, key, result: Err(error) });
             }
         }
     }
 
     /// A key is at the receiver, or is not.
-    pub(crate) fn on_carried(&mut self, name: u64, key: &Bytes, carried: Result<u64, Error>) {
-        let Some(gift) = self.moves.gifts.gifts.get_mut(&name) else { return };
+    pub(crate) fn on_carried(&mut self, env: &mut Env, name: u64, key: &Bytes, carried: Result<u64, Error>) {
+        let Some(gift) = self.transfers.get_mut(&name) else { return };
         gift.under_way -= 1;
         gift.done += 1;
         match carried {
@@ -297,7 +320,7 @@ impl Shard {
             Err(Error::Damaged(_)) => drop(gift.lost.insert(key::prefix_of(key))),
             Err(error) => gift.failed = Some(error),
         }
-        self.go_on_sending(name);
+        self.go_on_sending(env, name);
     }
 }
 

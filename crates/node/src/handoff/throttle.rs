@@ -74,6 +74,11 @@ impl HandoffThrottle {
         }
     }
 
+    /// The copy that a slice is sent of.
+    pub fn under_way(&self) -> Option<u64> {
+        self.slice.map(|slice| slice.of)
+    }
+
     /// The copy whose turn it is, of those that wait, in the order of their names.
     pub fn turn(&self, mut waiting: impl Iterator<Item = u64> + Clone, now: Monotonic) -> Option<u64> {
         if self.slice.is_some() || self.next > now {

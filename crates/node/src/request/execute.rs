@@ -5,6 +5,7 @@
 
 use crate::liveness::peers::Peers;
 use crate::peer::Load;
+use crate::request::hint_writer::hint_keys;
 use crate::request::task::{BlockedOn, Coordinator, LINGERING_MAX, PendingReply, PreviousVersion, Task};
 use crate::shard::Shard;
 use crate::shard::awaiting::Waiter;
@@ -248,7 +249,7 @@ impl Shard {
                 written
             }
             Action::Hint { nodes, confirm } => {
-                let written = self.keep_hints(work, &nodes);
+                let written = self.unkept_hints.keep(&mut self.env, work, &nodes);
                 if confirm { self.written(id, work, written) } else { None }
             }
             Action::Ask { to, ask } => {
@@ -295,7 +296,8 @@ impl Shard {
             Action::Forget { node, object } => {
                 // A write that waits for another replica may yet leave a hint about what is stored here. Then this one
                 // stays too, and the next round looks again.
-                let may_be_of_use = self.objects.is_written(&work.key) || self.has_unkept(&work.key);
+                let may_be_of_use =
+                    self.objects.is_written(&work.key) || self.unkept_hints.are_about(&work.key);
                 if !object || !may_be_of_use {
                     self.forget_hint(work, node, object);
                 }
@@ -366,7 +368,7 @@ impl Shard {
         let written = if hints.is_empty() {
             self.env.store.write_over(&[object], before)
         } else {
-            let keys = self.hint_keys(hints, &work.key);
+            let keys = hint_keys(&mut self.env, hints, &work.key);
             let hints = keys.iter().map(|key| Write::Put { key, head: &[], value: &[] });
             let batch: Vec<_> = std::iter::once(object).chain(hints).collect();
             self.env.store.write_over(&batch, before)
@@ -561,6 +563,27 @@ impl Shard {
             self.send_reply(&mut work, parting);
         }
         self.end_or_park(Some(id), work);
+    }
+
+    /// Forgets a hint that is home, and with `object` the key that was kept for it alone.
+    fn forget_hint(&mut self, work: &Task, node: NodeId, object: bool) {
+        let hint = key::hint(node.0, &work.key);
+        // It may have become this node's to keep since.
+        let object = object && !self.env.ownership().keeps(&work.key, work.props.n_val);
+        let both = [Write::Delete { key: &work.key }, Write::Delete { key: &hint }];
+        let written = match object {
+            true => self.env.store.write_over(&both, work.prior.before(self.env.store.has_entries())),
+            false => self.env.store.write(&both[1..]),
+        };
+        if object {
+            self.actors.forget(&work.key);
+            // It may be in a tree: that of the partition, which this node has for buckets with more replicas.
+            self.note_written(work, None, &written);
+        }
+        // A hint that cannot be removed is brought once more.
+        if written.is_ok() {
+            self.env.counters.hints_home += 1;
+        }
     }
 
     /// The head that was under the task's key as of its last read was replaced by this one.

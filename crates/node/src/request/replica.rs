@@ -100,11 +100,11 @@ impl Shard {
             // The shell's.
             PeerMessage::Membership { .. } => {}
             PeerMessage::AskCopy { id, target, partitions, start } => {
-                self.on_ask_copy((from, id), target, partitions, start);
+                self.handoff.outbound.on_ask_copy(&mut self.env, (from, id), target, partitions, start);
             }
             PeerMessage::CopyPart { id, part } => {
                 self.on_sign_of_life(from, None, None);
-                self.on_copy_part(from, id.number(), part);
+                self.handoff.inbound.on_copy_part(&mut self.env, from, id.number(), part);
             }
             PeerMessage::AskTree { id, partitions, ask } => self.on_ask_tree((from, id), partitions, ask),
             PeerMessage::Tree { id, answer } => {
@@ -144,7 +144,7 @@ impl Shard {
             }
             PeerMessage::AskCopy { id, .. } => {
                 self.env.counters.bounced += 1;
-                self.on_copy_part(to, id.number(), Err(Error::Overload));
+                self.handoff.inbound.on_copy_part(&mut self.env, to, id.number(), Err(Error::Overload));
             }
             PeerMessage::AskTree { id, .. } => {
                 self.env.counters.bounced += 1;

@@ -46,8 +46,7 @@ use crate::frontdoor::admission::Admission;
 use crate::frontdoor::latency::Times;
 use crate::frontdoor::pacing::Pacer;
 use crate::frontdoor::stop::Stopping;
-use crate::handoff::Moves;
-use crate::handoff::hint_rounds::Hints;
+use crate::handoff::{Handoff, TasksUnderWay};
 use crate::hop::Hop;
 use crate::liveness::peers::Peers;
 use crate::metadata::resets::ResetMemory;
@@ -57,10 +56,11 @@ use crate::reap::context_folds::ContextFolds;
 use crate::reap::reaper::Reaper;
 use crate::reap::sweeper::Sweeper;
 use crate::request::actors::Actors;
+use crate::request::hint_writer::UnkeptHints;
 use crate::request::replica::Forwards;
 use crate::request::task::{Coordinator, TaskTable};
 use crate::store::Store;
-use crate::topology::Topology;
+use crate::topology::{Budget, Topology};
 use awaiting::{Awaiting, Waiter};
 use base::Monotonic;
 use base::spawn::Outcome;
@@ -115,7 +115,8 @@ pub struct ShardStats {
 /// A shard.
 pub struct Shard {
     pub(crate) env: Env,
-    pub(crate) moves: Moves,
+    pub(crate) handoff: Handoff,
+    pub(crate) unkept_hints: UnkeptHints,
     pub(crate) objects: TaskTable,
     pub(crate) listings: KeyScans,
     pub(crate) searches: IndexScans,
@@ -123,7 +124,6 @@ pub struct Shard {
     pub(crate) resets: ResetMemory,
     pub(crate) forwards: Forwards,
     pub(crate) heals: HealQueue,
-    pub(crate) hints: Hints,
     pub(crate) reaper: Reaper,
     pub(crate) sweeper: Sweeper,
     pub(crate) graveyard: Graveyard,
@@ -184,12 +184,12 @@ impl Shard {
         };
         let mut shard = Shard {
             env,
-            moves: Moves::default(),
+            handoff: Handoff::default(),
+            unkept_hints: UnkeptHints::default(),
             forwards: Forwards::default(),
             admission: Admission::default(),
             pacer: Pacer::default(),
             heals: HealQueue::default(),
-            hints: Hints::default(),
             reaper: Reaper::default(),
             sweeper: Sweeper::starting(now),
             trees: Trees::default(),
@@ -274,9 +274,11 @@ impl Shard {
             match event {
                 StoreEvent::Lookup(id, answer) => self.on_lookup(id, answer),
                 StoreEvent::Scan(id, page) => {
-                    let page = self.on_rows_scan(id, page).or_else(|page| self.on_hints(id, page));
+                    let page = self.on_rows_scan(id, page);
+                    let tasks = self.tasks_under_way();
+                    let page = page.or_else(|page| self.handoff.on_scan(&mut self.env, id, page, tasks));
                     let page = page.or_else(|page| self.on_sweep_scan(id, page));
-                    if let Err(page) = page.or_else(|page| self.on_move_scan(id, page)) {
+                    if let Err(page) = page {
                         self.on_scan(id, page);
                     }
                 }
@@ -294,7 +296,7 @@ impl Shard {
         self.refuse_unsent();
         self.admit();
         self.drain();
-        self.take_turn_sending();
+        self.handoff.outbound.take_turn_sending(&mut self.env);
         self.make_trees(now);
         self.go_on_reaping(now);
         self.go_on_sweeping(now);
@@ -305,7 +307,9 @@ impl Shard {
         if self.env.store.wants_turn() {
             self.env.store.turn(now, &mut self.events);
         }
-        debug_assert!(self.env.effects.is_empty(), "effects are drained before the next input");
+        if cfg!(debug_assertions) {
+            self.invariants();
+        }
     }
 
     /// Asks other nodes again, and lets the store do what is due. To be called a few times a second,
@@ -326,11 +330,13 @@ impl Shard {
         self.tick_peers(now);
         self.tick_heals();
         self.rebuild_lost();
-        self.tick_hints(now);
+        self.unkept_hints.tick(&mut self.env);
+        self.handoff.hints.tick(&mut self.env, now);
         self.tick_reaps(now);
         self.tick_sweeps(now);
         self.tick_folds(now);
-        self.tick_moves(now);
+        let tasks = self.tasks_under_way();
+        self.handoff.tick(&mut self.env, tasks, now);
         self.look_at_trees();
         self.look_at_timers(now);
         self.tick_exchanges(now);
@@ -355,7 +361,7 @@ impl Shard {
 
     /// Takes what senders of copies said since the last call that they have lost, for the log.
     pub fn take_copy_losses(&mut self) -> Vec<CopyLoss> {
-        self.moves.copies.losses.take_told()
+        self.handoff.inbound.take_losses()
     }
 
     /// Lets a listing go on whose last part has been sent.
@@ -544,10 +550,85 @@ impl Shard {
             let Some((_, waiter)) = self.env.awaiting.pop_first() else { return };
             match waiter {
                 Waiter::Task(id) => self.on_acknowledged(id, seq, result),
-                Waiter::Transfer(node) => self.on_checkpoint(node, result),
+                Waiter::Transfer(node) => self.handoff.inbound.on_checkpoint(&mut self.env, node, result),
                 Waiter::Props(id) => self.on_props_written(id, result),
             }
         }
+    }
+
+    /// Takes members and owners as they were published last. Those that are not later than the known ones are ignored.
+    ///
+    /// # Panics
+    /// If a ring has more partitions than keys have prefixes, or an owner that is no member.
+    pub fn topology(&mut self, topology: Topology) {
+        if topology.epoch <= self.env.topology.epoch && !base::planted!(StaleRingAccepted) {
+            return;
+        }
+        let rings = topology.before.iter().chain([&topology.ring]).chain(&topology.target);
+        for ring in rings {
+            assert!(ring.size() <= self.env.knobs.layout.prefixes, "a partition is a range of keys");
+            assert!(ring.owning().iter().all(|node| topology.members.has(node)), "an owner is a member");
+        }
+
+        let was_alone = self.env.peers.is_alone();
+        let left = self.env.peers.change(&topology.members);
+        if was_alone && !self.env.peers.is_alone() {
+            // From now on somebody else may have events of the store's actor: those of a copy of its disk.
+            self.actors = Actors::new(Actor(self.env.rng.next_u64()), false);
+        }
+        left.into_iter().for_each(|node| self.env.raise(Effect::QuestionsLost(node)));
+
+        let tasks = self.tasks_under_way();
+        self.handoff.on_topology(&mut self.env, topology, tasks);
+        self.look_at_trees();
+        self.drain();
+    }
+
+    fn tasks_under_way(&self) -> TasksUnderWay {
+        TasksUnderWay { oldest_epoch: self.objects.oldest(), oldest: self.objects.oldest_name() }
+    }
+
+    /// Whether partitions may move, as far as this shard has been told.
+    pub fn is_changing(&self) -> bool {
+        !self.env.topology.is_at_rest()
+    }
+
+    /// The numbers of replicas that buckets have, as far as this shard knows.
+    pub fn n_vals(&self) -> BTreeSet<u32> {
+        self.env.props.n_vals()
+    }
+
+    /// How much transfers may take from now on.
+    pub fn budget(&mut self, budget: Budget) {
+        self.env.topology.budget = budget;
+    }
+
+    /// Whether this shard has dropped all that this node is not to have: nothing moves, no hint is kept of it, and
+    /// nothing is left to be looked for. A node that owns nothing may go then.
+    pub fn has_given_all(&self) -> bool {
+        self.handoff.has_given_all(&self.env)
+    }
+
+    /// Whether this node is to have nothing, and nothing is left here that others may lack, nor any request: it may go.
+    pub fn is_vacated(&self) -> bool {
+        self.handoff.orphans.is_vacated(&self.env) && self.is_idle()
+    }
+
+    /// Nodes that this shard keeps hints for which hold up what it is to drop, as of its last look. They go home when
+    /// these can be reached.
+    pub fn kept_for(&self) -> Vec<NodeId> {
+        self.handoff.orphans.kept_for()
+    }
+
+    /// How far inbound transfers are.
+    pub fn transfers(&self) -> Vec<TransferStatus> {
+        self.handoff.inbound.transfers(&self.env)
+    }
+
+    /// Holds what must be so after each input.
+    fn invariants(&self) {
+        debug_assert!(self.env.effects.is_empty(), "effects are drained before the next input");
+        self.handoff.invariants(&self.env);
     }
 
     /// Gives effects to their receivers until none is left.
@@ -562,20 +643,22 @@ impl Shard {
         match effect {
             Effect::Start(task) => self.start_work(*task),
             Effect::CancelTransfer(transfer) => self.cancel_transfer(transfer),
-            Effect::HintDelivered(node) => self.on_delivered(node),
-            Effect::KeyTransferred { transfer, key, result } => self.on_carried(transfer, &key, result),
+            Effect::HintDelivered(node) => self.handoff.hints.on_delivered(&mut self.env, node),
+            Effect::KeyTransferred { transfer, key, result } => {
+                self.handoff.outbound.on_carried(&mut self.env, transfer, &key, result)
+            }
             Effect::Reaped { key, is_agreed } => self.on_reaped(&key, is_agreed),
             Effect::ContextFolded { key, is_agreed } => self.on_folded(&key, is_agreed),
             Effect::KeyRead => self.note_repair(),
             Effect::KeyRepaired => self.on_key_repaired(),
             Effect::TombstoneRead => self.on_swept(),
-            Effect::HintsKept { prefix, nodes } => self.on_hints_kept(prefix, &nodes),
-            Effect::BringHints(node) => self.bring_hints(node),
+            Effect::HintsKept { prefix, nodes } => self.handoff.on_hints_kept(&mut self.env, prefix, &nodes),
+            Effect::BringHints(node) => self.handoff.hints.bring(&mut self.env, node),
             Effect::ProposeReap { key, tombstone } => self.propose_reap(&key, tombstone),
             Effect::ProposeContextFold { key } => self.propose_fold(&key),
             Effect::HeadChanged(change) => self.on_head_changed(&change),
             Effect::PeerUp { node, compares_props } => {
-                self.bring_hints(node);
+                self.handoff.hints.bring(&mut self.env, node);
                 self.bring_props(node, compares_props);
             }
             Effect::PeerDown(node) => self.end_telling(node),
