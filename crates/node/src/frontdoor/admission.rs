@@ -22,10 +22,9 @@
 //! and those of other nodes, which are part of something begun.
 
 use crate::hop::RequestId;
-use crate::shard::Shard;
+use crate::shard::env::Env;
 use crate::shard::gauges::Gauges;
-use crate::shard::knobs::WORK_MAX;
-use crate::shard::knobs::{OVERLOAD_WORK_MIN, TIMEOUT_DEFAULT};
+use crate::shard::knobs::{OVERLOAD_WORK_MIN, TIMEOUT_DEFAULT, WORK_MAX};
 use crate::shard::reply_to::ReplyTo;
 use base::Monotonic;
 use kv::{Error, Request};
@@ -49,6 +48,16 @@ const WINDOW_MIN: usize = 64;
 /// By how much the window grows with a pass that took no longer than it may: by a hundred in 25 passes, which are some fifth of a second in an
 /// overload and a hundredth otherwise. With four times as much, each pass that fits is followed by one that does not.
 const GROW: usize = 4;
+
+/// A request that is to begin now.
+pub(crate) struct AdmittedRequest {
+    /// The request.
+    pub id: RequestId,
+    /// What is asked.
+    pub request: Request,
+    /// When the client stops waiting.
+    pub deadline: Monotonic,
+}
 
 struct Waiting {
     id: RequestId,
@@ -121,11 +130,6 @@ impl Default for Admission {
 }
 
 impl Admission {
-    /// Requests that wait.
-    pub fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
     fn push(&mut self, waiting: Waiting, gauges: &mut Gauges) {
         gauges.waiting += 1;
         gauges.waiting_bytes += waiting.request.value_len();
@@ -153,115 +157,107 @@ impl Admission {
         self.backlog.end_pass(now);
     }
 
-    fn forget(&mut self, id: RequestId, gauges: &mut Gauges) {
+    /// Forgets a request whose client is gone.
+    pub fn forget(&mut self, id: RequestId, gauges: &mut Gauges) {
         let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) else { return };
         let gone = self.waiting.remove(at).expect("it was just found");
         gauges.waiting -= 1;
         gauges.waiting_bytes -= gone.request.value_len();
     }
-}
 
-impl Shard {
-    /// Takes a client's request. `id` must not be that of another request under way.
-    pub fn request(&mut self, id: RequestId, request: Request) {
-        let now = self.env.now();
-        let began = *self.admission.pass_began.get_or_insert(now);
-        let may_begin = self.admission.len() == 0 && now.since(began) < PASS_MAX && self.has_room();
+    /// Takes a client's request: it is begun now, if it is returned, or waits, or was refused.
+    pub fn offer(&mut self, env: &mut Env, id: RequestId, request: Request) -> Option<AdmittedRequest> {
+        let now = env.now();
+        let began = *self.pass_began.get_or_insert(now);
         let waiting = Waiting { id, request, since: now };
-        if may_begin {
-            self.begin(waiting);
-        } else if self.env.gauges.requests() >= WORK_MAX
-            || self.env.gauges.bytes() >= self.env.knobs.limits.work_bytes_max
-            || self.would_wait(now)
-        {
-            self.refuse(id);
-        } else {
-            self.admission.push(waiting, &mut self.env.gauges);
+        if self.waiting.is_empty() && now.since(began) < PASS_MAX && self.has_room(&env.gauges) {
+            return Some(self.begin(waiting));
         }
-        self.drain();
-    }
 
-    /// Whether requests wait to be begun, or copies for their turn: a turn should come within some milliseconds, to refuse those
-    /// that it comes too late for.
-    pub fn has_waiting(&self) -> bool {
-        self.env.gauges.queued() > 0 || self.handoff.outbound.are_waiting()
-    }
-
-    /// Whether the next turn can begin some of them.
-    pub fn can_begin(&self) -> bool {
-        self.admission.len() > 0 && self.has_room()
-    }
-
-    fn has_room(&self) -> bool {
-        self.begun() < self.admission.window
-    }
-
-    /// Tasks that were begun and have no answer.
-    fn begun(&self) -> usize {
-        self.env.gauges.load().0 as usize - self.env.gauges.queued()
-    }
-
-    /// Ends a pass: begins what waits, and refuses what has waited for too long.
-    pub(crate) fn admit(&mut self) {
-        self.pace_writes();
-        if self.admission.len() > 0 {
-            self.begin_waiting();
+        let is_full =
+            env.gauges.requests() >= WORK_MAX || env.gauges.bytes() >= env.knobs.limits.work_bytes_max;
+        match is_full || self.would_wait(&env.gauges, now) {
+            true => refuse(env, id),
+            false => self.push(waiting, &mut env.gauges),
         }
-        if self.admission.pass_began.is_some() {
-            self.admission.end_pass(self.env.now(), self.begun());
-        }
+        None
     }
 
-    fn begin_waiting(&mut self) {
-        let began = self.env.now();
-        let mut now = began;
-        while now.since(began) < PASS_MAX
-            && self.has_room()
-            && let Some(waiting) = self.admission.pop(&mut self.env.gauges)
-        {
-            self.begin(waiting);
-            now = self.env.now();
+    /// The next of those that wait, if it may begin in a turn that began then.
+    pub fn next(&mut self, env: &mut Env, began: Monotonic) -> Option<AdmittedRequest> {
+        if self.waiting.is_empty() || env.now().since(began) >= PASS_MAX || !self.has_room(&env.gauges) {
+            return None;
         }
+        let waiting = self.pop(&mut env.gauges)?;
+        Some(self.begin(waiting))
+    }
+
+    /// Refuses those that have waited for too long.
+    pub fn refuse_late(&mut self, env: &mut Env) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let now = env.now();
         let stay_max = if base::planted!(RefusedLate) { 20 * STAY_MAX } else { STAY_MAX };
-        while self.waits(stay_max, now) {
-            let first = self.admission.pop(&mut self.env.gauges).expect("it was just looked at");
-            self.refuse(first.id);
+        while self.waits(&env.gauges, stay_max, now) {
+            let first = self.pop(&mut env.gauges).expect("it was just looked at");
+            refuse(env, first.id);
         }
+    }
+
+    /// Ends a pass.
+    pub fn end_turn(&mut self, env: &Env) {
+        if self.pass_began.is_some() {
+            self.end_pass(env.now(), begun(&env.gauges));
+        }
+    }
+
+    /// Whether the next turn can begin some of those that wait.
+    pub fn can_begin(&self, env: &Env) -> bool {
+        !self.waiting.is_empty() && self.has_room(&env.gauges)
+    }
+
+    /// Holds what must be so after each input.
+    pub fn invariants(&self, env: &Env) {
+        debug_assert_eq!(env.gauges.waiting, self.waiting.len(), "all that wait are counted");
+        let in_order = self.waiting.iter().is_sorted_by_key(|waiting| waiting.since);
+        debug_assert!(in_order, "the first has waited for longest");
+        debug_assert!((WINDOW_MIN..=WORK_MAX).contains(&self.window), "the window stays between its bounds");
+    }
+
+    fn has_room(&self, gauges: &Gauges) -> bool {
+        begun(gauges) < self.window
     }
 
     /// Whether what comes now would wait for too long, because of others.
-    fn would_wait(&self, now: Monotonic) -> bool {
-        let is_far = self.admission.backlog.takes(self.admission.len()) > WAIT_MAX;
-        (self.waits(WAIT_MAX, now) || is_far && self.is_loaded()) && !base::planted!(RefusedLate)
+    fn would_wait(&self, gauges: &Gauges, now: Monotonic) -> bool {
+        let is_far = self.backlog.takes(self.waiting.len()) > WAIT_MAX;
+        (self.waits(gauges, WAIT_MAX, now) || is_far && is_loaded(gauges)) && !base::planted!(RefusedLate)
     }
 
     /// Whether requests wait, the first for so long, because of others.
-    fn waits(&self, long: Duration, now: Monotonic) -> bool {
-        self.admission.waiting.front().is_some_and(|first| now.since(first.since) >= long) && self.is_loaded()
+    fn waits(&self, gauges: &Gauges, long: Duration, now: Monotonic) -> bool {
+        self.waiting.front().is_some_and(|first| now.since(first.since) >= long) && is_loaded(gauges)
     }
 
-    fn is_loaded(&self) -> bool {
-        self.env.gauges.load().0 as usize >= OVERLOAD_WORK_MIN && !base::planted!(QueueUnbounded)
-    }
-
-    fn begin(&mut self, waiting: Waiting) {
+    fn begin(&mut self, waiting: Waiting) -> AdmittedRequest {
         let Waiting { id, request, since } = waiting;
-        self.admission.backlog.begun += 1;
+        self.backlog.begun += 1;
         let timeout = request.timeout().filter(|&ms| ms > 0).map(|ms| Duration::from_millis(ms.into()));
-        self.accept(ReplyTo::Client(id), request, since + timeout.unwrap_or(TIMEOUT_DEFAULT));
+        AdmittedRequest { id, request, deadline: since + timeout.unwrap_or(TIMEOUT_DEFAULT) }
     }
+}
 
-    fn refuse(&mut self, id: RequestId) {
-        self.env.counters.refused += 1;
-        self.env.reply(ReplyTo::Client(id), Err(Error::Overload));
-    }
+/// Requests that were begun and have no answer.
+fn begun(gauges: &Gauges) -> usize {
+    gauges.load().0 as usize - gauges.queued()
+}
 
-    /// Forgets a client's request whose client is gone. A write that has begun goes on.
-    pub fn forget(&mut self, id: RequestId) {
-        self.admission.forget(id, &mut self.env.gauges);
-        self.pacer.forget(id, &mut self.env.gauges);
-        self.listings.forget(id);
-        self.searches.forget(id);
-        self.publish_coverage();
-    }
+fn is_loaded(gauges: &Gauges) -> bool {
+    gauges.load().0 as usize >= OVERLOAD_WORK_MIN && !base::planted!(QueueUnbounded)
+}
+
+fn refuse(env: &mut Env, id: RequestId) {
+    env.counters.refused += 1;
+    env.reply(ReplyTo::Client(id), Err(Error::Overload));
 }

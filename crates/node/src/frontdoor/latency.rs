@@ -111,7 +111,7 @@ fn upper_bound(bucket: usize) -> u64 {
 
 /// Times of one kind of request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Times {
+struct Times {
     slots: [Histogram; SLOTS],
     /// The number of the newest slot.
     newest: u64,
@@ -162,6 +162,30 @@ impl TimesRead {
     pub fn join(&mut self, other: &TimesRead) {
         self.minute.join(&other.minute);
         self.all.join(&other.all);
+    }
+}
+
+/// Times of gets and puts of clients, from when they are begun to their replies.
+#[derive(Debug, Default)]
+pub(crate) struct Latency {
+    gets: Times,
+    puts: Times,
+}
+
+impl Latency {
+    /// Counts a get.
+    pub fn add_get(&mut self, begun: Monotonic, now: Monotonic) {
+        self.gets.add(begun, now);
+    }
+
+    /// Counts a put.
+    pub fn add_put(&mut self, begun: Monotonic, now: Monotonic) {
+        self.puts.add(begun, now);
+    }
+
+    /// Those of gets and of puts.
+    pub fn read(&mut self, now: Monotonic) -> (TimesRead, TimesRead) {
+        (self.gets.read(now), self.puts.read(now))
     }
 }
 

@@ -13,7 +13,7 @@
 
 use crate::hop::RequestId;
 use crate::request::execute::Ready;
-use crate::shard::Shard;
+use crate::shard::env::Env;
 use crate::shard::gauges::Gauges;
 use crate::shard::reply_to::ReplyTo;
 use base::Monotonic;
@@ -40,7 +40,7 @@ struct Held<W> {
 
 /// What becomes of a write that was held.
 #[derive(Debug, PartialEq)]
-enum Turn<W> {
+enum PacedWrite<W> {
     Begin(W),
     Refuse(W),
 }
@@ -94,7 +94,7 @@ impl<W> Pacer<W> {
 
     /// The first write that is held no longer, and why. One that has waited for too long is refused if the store
     /// `must_be_paced`.
-    fn next(&mut self, must_be_paced: bool, now: Monotonic) -> Option<Turn<W>> {
+    fn next(&mut self, must_be_paced: bool, now: Monotonic) -> Option<PacedWrite<W>> {
         let first = self.held.front()?;
         let waited = now.since(first.since);
         let is_due = self.next_at <= now;
@@ -105,12 +105,12 @@ impl<W> Pacer<W> {
         let Held { write, bytes, .. } = self.held.pop_front().expect("it was just looked at");
         self.bytes -= bytes;
         if !is_due && must_be_paced {
-            return Some(Turn::Refuse(write));
+            return Some(PacedWrite::Refuse(write));
         }
         if is_due {
             self.pass(now);
         }
-        Some(Turn::Begin(write))
+        Some(PacedWrite::Begin(write))
     }
 }
 
@@ -123,61 +123,71 @@ impl Pacer {
         self.bytes -= self.held.remove(at).expect("it was just found").bytes;
         (gauges.held, gauges.held_bytes) = (self.len(), self.bytes());
     }
-}
 
-impl Shard {
-    /// Begins what is to begin now, and holds back a write that comes too soon.
+    /// Holds back a write that comes too soon; one that may begin now, or never waits, is returned.
     #[inline]
-    pub(crate) fn begin_or_hold(&mut self, ready: Ready) {
+    pub fn hold(&mut self, ready: Ready, env: &mut Env) -> Option<Ready> {
         // That is nearly always so.
-        if self.pacer.pace.is_zero() && self.pacer.held.is_empty() {
-            return self.begin_object(ready);
+        if self.pace.is_zero() && self.held.is_empty() {
+            return Some(ready);
         }
-        self.begin_or_hold_paced(ready);
+        self.hold_paced(ready, env)
     }
 
-    fn begin_or_hold_paced(&mut self, ready: Ready) {
+    fn hold_paced(&mut self, ready: Ready, env: &mut Env) -> Option<Ready> {
         let is_clients = matches!(ready.reply_to, ReplyTo::Client(_) | ReplyTo::Shard(..));
         if !is_clients || !ready.coordinator.writes() {
-            return self.begin_object(ready);
+            return Some(ready);
         }
-        let now = self.env.now();
-        if self.pacer.held.is_empty() && self.pacer.next_at <= now {
-            self.pacer.pass(now);
-            return self.begin_object(ready);
+        let now = env.now();
+        if self.held.is_empty() && self.next_at <= now {
+            self.pass(now);
+            return Some(ready);
         }
         let bytes = ready.coordinator.bytes();
-        self.pacer.push(ready, bytes, now);
-        self.publish_held();
+        self.push(ready, bytes, now);
+        self.publish(&mut env.gauges);
+        None
     }
 
-    fn publish_held(&mut self) {
-        let gauges = &mut self.env.gauges;
-        (gauges.held, gauges.held_bytes) = (self.pacer.len(), self.pacer.bytes());
-    }
-
-    /// Once in a turn: asks the store how long writes are to wait, begins those whose time has come, and refuses those
-    /// that it comes too late for.
-    pub(crate) fn pace_writes(&mut self) {
+    /// Once in a turn: asks the store how long writes are to wait.
+    pub fn begin_turn(&mut self, env: &Env) {
         // A store that takes no writes says so to each of them. One that takes deletions alone is nearly full: these
         // wait for merges.
-        let refuses = self.env.store.refuses_deletions().is_some();
-        self.pacer.pace = if refuses { Duration::ZERO } else { self.env.store.pace() };
-        if self.pacer.held.is_empty() {
-            return;
+        let refuses = env.store.refuses_deletions().is_some();
+        self.pace = if refuses { Duration::ZERO } else { env.store.pace() };
+    }
+
+    /// The next write whose time has come; those that it comes too late for are refused.
+    pub fn next_ready(&mut self, env: &mut Env) -> Option<Ready> {
+        if self.held.is_empty() {
+            return None;
         }
-        let must_be_paced = self.env.store.must_be_paced();
-        let now = self.env.now();
-        while let Some(turn) = self.pacer.next(must_be_paced, now) {
-            self.publish_held();
-            match turn {
-                Turn::Begin(write) => self.begin_object(write),
-                Turn::Refuse(write) => {
-                    self.env.counters.refused += 1;
-                    self.env.reply(write.reply_to, Err(Error::Overload));
+        let (must_be_paced, now) = (env.store.must_be_paced(), env.now());
+        while let Some(next) = self.next(must_be_paced, now) {
+            self.publish(&mut env.gauges);
+            match next {
+                PacedWrite::Begin(write) => return Some(write),
+                PacedWrite::Refuse(write) => {
+                    env.counters.refused += 1;
+                    env.reply(write.reply_to, Err(Error::Overload));
                 }
             }
         }
+        None
+    }
+
+    /// Holds what must be so after each input.
+    pub fn invariants(&self, env: &Env) {
+        debug_assert_eq!(env.gauges.held, self.held.len(), "all that are held are counted");
+        let bytes: usize = self.held.iter().map(|held| held.bytes).sum();
+        debug_assert_eq!(self.bytes, bytes, "their bytes are counted");
+        let in_order = self.held.iter().is_sorted_by_key(|held| held.since);
+        debug_assert!(in_order, "the first was held for longest");
+    }
+
+    fn publish(&self, gauges: &mut Gauges) {
+        (gauges.held, gauges.held_bytes) = (self.len(), self.bytes());
     }
 }
 
@@ -215,7 +225,7 @@ mod tests {
             assert!(ms == end_ms || pacer.len() > 0, "all are over after {ms} ms");
         }
         assert_eq!((turns.len(), pacer.len(), pacer.bytes()), (100, 0, 0));
-        let begun = turns.iter().filter(|turn| matches!(turn, Turn::Begin(_))).count();
+        let begun = turns.iter().filter(|turn| matches!(turn, PacedWrite::Begin(_))).count();
         [begun, turns.len() - begun]
     }
 

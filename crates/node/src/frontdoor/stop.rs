@@ -1,16 +1,16 @@
 //! The clean stop: other nodes are told before, so that nobody waits for an answer of one that is gone.
 //!
-//! 1. [`Shard::begin_stop`] tells all peers, and from then on whoever asks or answers is told with each word about who is there
+//! 1. [`crate::Shard::begin_stop`] tells all peers, and from then on whoever asks or answers is told with each word about who is there
 //!    ([`Load::STOPPING`](crate::Load::STOPPING)). They choose this node no more, neither to coordinate a write nor as a replica.
 //! 2. What comes meanwhile, from its own clients and from nodes that have not heard yet, is done as ever.
 //! 3. The shard is *drained* when each peer that can be reached has answered what it was asked since, so it has heard, and no client's request was begun or under way
-//!    here for [`QUIET`] after that. Then the shell closes links and has the store stop ([`Shard::begin_close`]).
+//!    here for [`QUIET`] after that. Then the shell closes links and has the store stop ([`crate::Shard::begin_close`]).
 //!
 //! Left out: how long a stop may take, which is the shell's to say; what is asked of this node as a replica, for whoever asks has other
 //! replicas and keeps hints.
 
 use crate::peer::{AskId, NodeId};
-use crate::shard::Shard;
+use crate::shard::env::Env;
 use base::Monotonic;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const QUIET: Duration = Duration::from_millis(500);
 
 /// How far a stop is.
 #[derive(Clone, Debug)]
-pub(crate) struct Stopping {
+struct Stopping {
     /// When a client's request was seen last, or somebody had not heard, or the stop began.
     busy: Monotonic,
     /// How many requests had been begun then.
@@ -30,61 +30,65 @@ pub(crate) struct Stopping {
     unheard: Vec<NodeId>,
 }
 
-impl Shard {
-    /// Tells other nodes that this one is about to stop. It goes on serving until it is closed.
-    pub fn begin_stop(&mut self) {
-        let busy = self.env.now();
-        let unheard = match self.knows_peers() {
-            true => self.env.peers.up().collect(),
-            false => self.env.peers.all().collect(),
+/// The clean stop of a shard, once it was told to.
+#[derive(Debug, Default)]
+pub(crate) struct CleanStop(Option<Stopping>);
+
+impl CleanStop {
+    /// Begins; the router pings all peers that can be reached.
+    pub fn begin(&mut self, env: &mut Env) {
+        let unheard = match env.knows_peers() {
+            true => env.peers.up().collect(),
+            false => env.peers.all().collect(),
         };
-        self.env.gauges.is_stopping = true;
-        self.stopping = Some(Stopping { busy, begun: self.requests_begun(), unheard });
-        self.env.peers.note_used();
-        self.ping_all();
+        env.gauges.is_stopping = true;
+        self.0 = Some(Stopping { busy: env.now(), begun: requests_begun(env), unheard });
+        env.peers.note_used();
     }
 
-    /// Whether nobody waits for a shard that was told to stop, or will ask it anything. Where nobody can be reached, nobody has to hear; but whoever
-    /// was started a moment ago does not know who can, and may be used by others all the same.
-    pub fn is_drained(&self) -> bool {
-        let now = self.env.now();
-        let is_quiet = |stopping: &Stopping| {
-            self.knows_peers() && !self.env.peers.any_up()
-                || stopping.unheard.is_empty() && now.since(stopping.busy) >= QUIET
-        };
-        self.stopping.as_ref().is_some_and(is_quiet) && !self.has_clients()
+    /// Whether nobody waits for a shard that was told to stop, or will ask it anything. Where nobody can be reached,
+    /// nobody has to hear; but a node that was started a moment ago does not know whom it can reach, and may be used by
+    /// others all the same. `has_tasks` says whether a client's task is under way.
+    pub fn is_drained(&self, env: &Env, has_tasks: bool) -> bool {
+        let Some(stopping) = &self.0 else { return false };
+        let nobody_is_reached = env.knows_peers() && !env.peers.any_up();
+        let is_quiet = stopping.unheard.is_empty() && env.now().since(stopping.busy) >= QUIET;
+        (nobody_is_reached || is_quiet) && !has_clients(env, has_tasks)
     }
 
-    /// Looks whether clients still ask for something, and whether all have heard. Whoever cannot be reached any more need not.
-    pub(crate) fn tick_stop(&mut self, now: Monotonic) {
-        let (begun, has_clients) = (self.requests_begun(), self.has_clients());
-        let knows_peers = self.knows_peers();
-        let Some(stopping) = &mut self.stopping else { return };
-        stopping.unheard.retain(|&node| !knows_peers || self.env.peers.is_up(node));
-        if has_clients || stopping.begun != begun || !stopping.unheard.is_empty() {
+    /// Looks whether clients still ask for something, and whether all have heard. A node that cannot be reached any more
+    /// need not.
+    pub fn tick(&mut self, env: &Env, has_tasks: bool, now: Monotonic) {
+        let Some(stopping) = &mut self.0 else { return };
+        let (begun, knows_peers) = (requests_begun(env), env.knows_peers());
+        stopping.unheard.retain(|&node| !knows_peers || env.peers.is_up(node));
+        if has_clients(env, has_tasks) || stopping.begun != begun || !stopping.unheard.is_empty() {
             (stopping.busy, stopping.begun) = (now, begun);
         }
     }
 
-    /// The number of a question about who is there: another from when a stop began on, as its answer shows that whoever gives it has heard.
-    pub(crate) fn ping_id(&self) -> AskId {
-        self.env.ask_id(u64::from(self.stopping.is_some()))
-    }
-
-    /// A peer has answered a question about who is there. What was asked before the stop began did not tell of it.
-    pub(crate) fn has_heard(&mut self, node: NodeId, asked: AskId) {
-        let is_told = asked == self.ping_id();
-        if let Some(stopping) = self.stopping.as_mut().filter(|_| is_told) {
+    /// A peer has answered a ping. A ping of before the stop did not tell of it.
+    pub fn has_heard(&mut self, env: &Env, node: NodeId, asked: AskId) {
+        if let Some(stopping) = self.0.as_mut().filter(|_| asked == env.ping_id()) {
             stopping.unheard.retain(|&unheard| unheard != node);
         }
     }
 
-    /// Whether some client, of this node or another, waits for something here, or has left work behind that a hint may come of.
-    fn has_clients(&self) -> bool {
-        self.env.gauges.queued() + self.env.gauges.forwards > 0 || self.objects.have_clients()
+    /// Holds what must be so after each input.
+    pub fn invariants(&self, env: &Env) {
+        debug_assert_eq!(env.gauges.is_stopping, self.0.is_some(), "other nodes are told of the stop");
+        if let Some(stopping) = &self.0 {
+            debug_assert!(stopping.begun <= requests_begun(env), "requests that were begun stay begun");
+        }
     }
+}
 
-    fn requests_begun(&self) -> u64 {
-        self.env.counters.gets + self.env.counters.puts + self.env.counters.deletes
-    }
+/// Whether some client, of this node or another, waits for something here, or has left work behind that a hint may come
+/// of.
+fn has_clients(env: &Env, has_tasks: bool) -> bool {
+    env.gauges.queued() + env.gauges.forwards > 0 || has_tasks
+}
+
+fn requests_begun(env: &Env) -> u64 {
+    env.counters.gets + env.counters.puts + env.counters.deletes
 }

@@ -47,7 +47,7 @@ impl Shard {
 
     fn ping(&mut self, to: NodeId) {
         let (id, life, load, props) =
-            (self.ping_id(), self.env.peers.life, self.env.gauges.reported_load(), self.known_props());
+            (self.env.ping_id(), self.env.peers.life, self.env.gauges.reported_load(), self.known_props());
         let now = self.env.now();
         if let Some(peer) = self.env.peers.of_mut(to) {
             peer.asked.get_or_insert(now);
@@ -79,7 +79,7 @@ impl Shard {
     /// Whether it is known who is there: everybody has answered, or has been asked for long enough. Before that a client
     /// would be answered as if nobody else were.
     pub fn knows_peers(&self) -> bool {
-        self.env.peers.all_up() || self.env.now() >= self.env.peers.settled
+        self.env.knows_peers()
     }
 
     /// A link to another node is there, or is no more. Without links, as in simulation, silence tells.
@@ -126,7 +126,7 @@ impl Shard {
             peer.compares_props = theirs.is_some();
             peer.compared_by = theirs.map_or(Resets::Counted, PropsSums::compared_by);
         }
-        self.has_heard(from, id);
+        self.frontdoor.stop.has_heard(&self.env, from, id);
         self.on_sign_of_life(from, Some(life), Some(load));
         self.env.raise(Effect::PropsKnown { node: from, sums: theirs });
     }

@@ -272,6 +272,11 @@ impl Peers {
         self.place_of(node).map(|at| &mut self.peers[at])
     }
 
+    /// Whether a peer that has not answered since the start counts as away.
+    pub fn are_settled(&self, now: Monotonic) -> bool {
+        now >= self.settled
+    }
+
     /// Takes note that the shard does something.
     #[inline]
     pub fn note_used(&mut self) {

@@ -163,7 +163,8 @@ impl Shard {
         let is_able = self.env.peers.is_alone()
             || self.env.store.durability() == Durability::Sync
             || matches!(self.env.store, crate::store::Store::Routed(_));
-        let is_at_rest = self.env.peers.all_up() && self.env.topology.is_at_rest() && self.stopping.is_none();
+        let is_at_rest =
+            self.env.peers.all_up() && self.env.topology.is_at_rest() && !self.env.gauges.is_stopping;
         is_able && is_at_rest && self.env.store.fenced().is_none()
     }
 

@@ -82,7 +82,10 @@ impl Shard {
         if needs_replica && let Some(node) = self.better_coordinator(prefix, props.n_val, &reply_to, avoids) {
             return self.forward_to_node(node, reply_to, coordinator.into_request(), deadline, avoids);
         }
-        self.begin_or_hold(Ready { reply_to, coordinator, prefix, props, deadline });
+        let ready = Ready { reply_to, coordinator, prefix, props, deadline };
+        if let Some(ready) = self.frontdoor.pacer.hold(ready, &mut self.env) {
+            self.begin_object(ready);
+        }
     }
 
     /// Begins it.
@@ -456,13 +459,11 @@ impl Shard {
 
     /// Counts how long a client's request took.
     fn time(&mut self, work: &Task) {
-        let times = match work.coordinator {
-            Coordinator::Get(_) => &mut self.times.0,
-            Coordinator::Put(_) => &mut self.times.1,
-            _ => return,
-        };
-        if let Some(begun) = work.begun {
-            times.add(begun, self.env.now());
+        let Some(begun) = work.begun else { return };
+        match work.coordinator {
+            Coordinator::Get(_) => self.latency.add_get(begun, self.env.now()),
+            Coordinator::Put(_) => self.latency.add_put(begun, self.env.now()),
+            _ => {}
         }
     }
 

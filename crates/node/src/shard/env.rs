@@ -121,6 +121,17 @@ impl Env {
         AskId::new(id, self.knobs.id)
     }
 
+    /// The identifier of a ping: another from when a stop began on, as its answer shows that its sender has heard of it.
+    pub fn ping_id(&self) -> AskId {
+        self.ask_id(u64::from(self.gauges.is_stopping))
+    }
+
+    /// Whether it is known which peers can be reached: all have answered, or have been asked for long enough. Before
+    /// that a client would be answered as if there were no others.
+    pub fn knows_peers(&self) -> bool {
+        self.peers.all_up() || self.peers.are_settled(self.now())
+    }
+
     /// The time until a deadline, for a message.
     pub fn ttl_ms(&self, deadline: Monotonic) -> u32 {
         let left = deadline.since(self.now()).as_millis();

@@ -42,10 +42,9 @@ use crate::anti_entropy::heal::HealQueue;
 use crate::anti_entropy::trees::Trees;
 use crate::coverage::index_scan::IndexScans;
 use crate::coverage::key_scan::KeyScans;
-use crate::frontdoor::admission::Admission;
-use crate::frontdoor::latency::Times;
-use crate::frontdoor::pacing::Pacer;
-use crate::frontdoor::stop::Stopping;
+use crate::frontdoor::Frontdoor;
+use crate::frontdoor::admission::AdmittedRequest;
+use crate::frontdoor::latency::Latency;
 use crate::handoff::{Handoff, TasksUnderWay};
 use crate::hop::Hop;
 use crate::liveness::peers::Peers;
@@ -132,12 +131,8 @@ pub struct Shard {
     pub(crate) exchanges: Exchanges,
     /// Whose events the writes of this process are.
     pub(crate) actors: Actors,
-    pub(crate) admission: Admission,
-    pub(crate) pacer: Pacer,
-    /// Of gets and of puts.
-    pub(crate) times: (Times, Times),
-    /// Since it was told to stop.
-    pub(crate) stopping: Option<Stopping>,
+    pub(crate) frontdoor: Frontdoor,
+    pub(crate) latency: Latency,
     events: Vec<StoreEvent>,
 }
 
@@ -187,8 +182,8 @@ impl Shard {
             handoff: Handoff::default(),
             unkept_hints: UnkeptHints::default(),
             forwards: Forwards::default(),
-            admission: Admission::default(),
-            pacer: Pacer::default(),
+            frontdoor: Frontdoor::default(),
+            latency: Latency::default(),
             heals: HealQueue::default(),
             reaper: Reaper::default(),
             sweeper: Sweeper::starting(now),
@@ -202,8 +197,6 @@ impl Shard {
             searches: IndexScans::default(),
             changes: PropsChanges::default(),
             resets: ResetMemory::default(),
-            times: Default::default(),
-            stopping: None,
             events: Vec::new(),
         };
         shard.take_kept_trees();
@@ -243,6 +236,63 @@ impl Shard {
         if let Some(earliest) = earliest {
             self.env.deadlines.note(earliest);
         }
+    }
+
+    /// Takes a client's request. `id` must not be that of another request under way.
+    pub fn request(&mut self, id: RequestId, request: Request) {
+        if let Some(request) = self.frontdoor.admission.offer(&mut self.env, id, request) {
+            self.begin(request);
+        }
+        self.drain();
+    }
+
+    fn begin(&mut self, request: AdmittedRequest) {
+        let AdmittedRequest { id, request, deadline } = request;
+        self.accept(ReplyTo::Client(id), request, deadline);
+    }
+
+    /// Begins writes and requests that have waited for their turn.
+    fn admit(&mut self) {
+        self.frontdoor.pacer.begin_turn(&self.env);
+        while let Some(write) = self.frontdoor.pacer.next_ready(&mut self.env) {
+            self.begin_object(write);
+        }
+        let began = self.env.now();
+        while let Some(request) = self.frontdoor.admission.next(&mut self.env, began) {
+            self.begin(request);
+        }
+        self.frontdoor.admission.refuse_late(&mut self.env);
+        self.frontdoor.admission.end_turn(&self.env);
+    }
+
+    /// Whether requests wait to be begun, or keys of transfers for their turn: a turn should come within some
+    /// milliseconds, to refuse those that it comes too late for.
+    pub fn has_waiting(&self) -> bool {
+        self.env.gauges.queued() > 0 || self.handoff.outbound.are_waiting()
+    }
+
+    /// Whether the next turn can begin some of those that wait.
+    pub fn can_begin(&self) -> bool {
+        self.frontdoor.admission.can_begin(&self.env)
+    }
+
+    /// Forgets a client's request whose client is gone. A write that has begun goes on.
+    pub fn forget(&mut self, id: RequestId) {
+        self.frontdoor.forget(&mut self.env, id);
+        self.listings.forget(id);
+        self.searches.forget(id);
+        self.publish_coverage();
+    }
+
+    /// Tells other nodes that this one is about to stop. It goes on serving until it is closed.
+    pub fn begin_stop(&mut self) {
+        self.frontdoor.stop.begin(&mut self.env);
+        self.ping_all();
+    }
+
+    /// Whether nobody waits for a shard that was told to stop, or will ask it anything.
+    pub fn is_drained(&self) -> bool {
+        self.frontdoor.stop.is_drained(&self.env, self.objects.have_clients())
     }
 
     /// Takes a message of another shard.
@@ -326,7 +376,8 @@ impl Shard {
         self.tick_searches(now);
         self.tick_props(now);
         self.tick_resets(now);
-        self.tick_stop(now);
+        let has_tasks = self.objects.have_clients();
+        self.frontdoor.stop.tick(&self.env, has_tasks, now);
         self.tick_peers(now);
         self.tick_heals();
         self.rebuild_lost();
@@ -418,7 +469,10 @@ impl Shard {
     /// can be begun. It should come as soon as what has arrived meanwhile is in.
     #[inline]
     pub fn has_more(&self) -> bool {
-        !self.events.is_empty() || self.can_begin() || self.sweeper.has_more() || self.has_unsent()
+        !self.events.is_empty()
+            || self.frontdoor.admission.can_begin(&self.env)
+            || self.sweeper.has_more()
+            || self.has_unsent()
     }
 
     /// Whether requests are under way.
@@ -454,7 +508,7 @@ impl Shard {
             graves: self.graveyard.len(),
             times_ahead: self.env.version_clock.refused(),
             writes_held: self.env.gauges.held,
-            paced: self.pacer.owed,
+            paced: self.frontdoor.pacer.owed,
             trees_due: self.trees.due(),
             tree_bytes,
             tree_keys,
@@ -465,7 +519,7 @@ impl Shard {
     /// How long clients' gets and puts take, from when they are begun to their answers.
     pub fn times(&mut self) -> (TimesRead, TimesRead) {
         let now = self.env.now();
-        (self.times.0.read(now), self.times.1.read(now))
+        self.latency.read(now)
     }
 
     pub(crate) fn accept(&mut self, reply_to: ReplyTo, request: Request, deadline: Monotonic) {
@@ -628,6 +682,7 @@ impl Shard {
     /// Holds what must be so after each input.
     fn invariants(&self) {
         debug_assert!(self.env.effects.is_empty(), "effects are drained before the next input");
+        self.frontdoor.invariants(&self.env);
         self.handoff.invariants(&self.env);
     }
 
