@@ -145,15 +145,7 @@ impl Stage {
             }
             Stage::KvSplit(from, between, within) => {
                 let text = attributes.text(from)?.clone();
-                for pair in pieces(&text, between) {
-                    let mut pair = pieces(&pair, within).into_iter();
-                    let (Some(name), Some(value), None) = (pair.next(), pair.next(), pair.next()) else {
-                        continue;
-                    };
-                    if let Ok(name) = std::str::from_utf8(&name) {
-                        attributes.set(&Name(name.to_owned()), Value::Text(value));
-                    }
-                }
+                split_pairs(&text, between, within, attributes);
             }
             Stage::Regex(from, regex, to) => {
                 let text = attributes.text(from)?.clone();
@@ -163,17 +155,8 @@ impl Stage {
                 to.iter().zip(groups).for_each(|(name, group)| attributes.set(name, Value::Text(group)));
             }
             Stage::Join(from, delimiter, to) => {
-                let mut joined = BytesMut::new();
-                for (at, name) in from.iter().enumerate() {
-                    if at > 0 {
-                        joined.put_slice(delimiter.as_bytes());
-                    }
-                    joined.put_slice(attributes.text(name)?);
-                    if joined.len() > JOINED_BYTES_MAX {
-                        return None;
-                    }
-                }
-                attributes.set(to, Value::Text(joined.freeze()));
+                let joined = join(from, delimiter, attributes)?;
+                attributes.set(to, Value::Text(joined));
             }
             Stage::Map(from, comparator, pairs, default, to) => {
                 let it = attributes.get(from)?.known();
@@ -182,11 +165,7 @@ impl Stage {
                 attributes.set(to, value);
             }
             Stage::ToInteger(from, to) => {
-                let number = match attributes.get(from)? {
-                    Value::Text(text) => std::str::from_utf8(text).ok()?.parse().ok()?,
-                    Value::Number(number) => *number,
-                    Value::List(_) => return None,
-                };
+                let number = to_integer(attributes.get(from)?)?;
                 attributes.set(to, Value::Number(number));
             }
             Stage::ToString(from, to) => {
@@ -207,6 +186,42 @@ impl Stage {
             }
         }
         Some(())
+    }
+}
+
+/// Sets an attribute for each pair of a name and a value in a text; other pieces are skipped.
+fn split_pairs(text: &Bytes, between: &str, within: &str, attributes: &mut Attributes) {
+    for pair in pieces(text, between) {
+        let mut pair = pieces(&pair, within).into_iter();
+        let (Some(name), Some(value), None) = (pair.next(), pair.next(), pair.next()) else {
+            continue;
+        };
+        if let Ok(name) = std::str::from_utf8(&name) {
+            attributes.set(&Name(name.to_owned()), Value::Text(value));
+        }
+    }
+}
+
+/// Texts in one, with a delimiter between them; `None` if it would be longer than [`JOINED_BYTES_MAX`].
+fn join(from: &[Name], delimiter: &str, attributes: &Attributes) -> Option<Bytes> {
+    let mut joined = BytesMut::new();
+    for (at, name) in from.iter().enumerate() {
+        if at > 0 {
+            joined.put_slice(delimiter.as_bytes());
+        }
+        joined.put_slice(attributes.text(name)?);
+        if joined.len() > JOINED_BYTES_MAX {
+            return None;
+        }
+    }
+    Some(joined.freeze())
+}
+
+fn to_integer(value: &Value) -> Option<i64> {
+    match value {
+        Value::Text(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+        Value::Number(number) => Some(*number),
+        Value::List(_) => None,
     }
 }
 

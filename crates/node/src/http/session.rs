@@ -283,12 +283,7 @@ impl Session {
             return Err(Fault::new(501, "the method is not known"));
         }
         let (path, query) = target::split(&head.target());
-        let route = route(&path)?.ok_or(Fault::new(404, "not found"))?;
-        match route {
-            Route::Unbuilt(feature) => return Err(Fault::new(501, feature.sentence())),
-            Route::WrongTerms(what) => return Err(Fault::bad(format!("Invalid query: {what}"))),
-            _ => {}
-        }
+        let route = built_route(&path)?;
         if !allowed(&route).contains(&head.method) {
             self.not_allowed(&route, out);
             return Ok(Incoming::Answered);
@@ -437,5 +432,14 @@ fn allowed(route: &Route) -> &'static [Method] {
         Route::Keys(place) if place.form == Form::Riak => &[Method::Get, Method::Put, Method::Post],
         Route::Object(..) => &[Method::Get, Method::Head, Method::Put, Method::Post, Method::Delete],
         Route::Keys(_) => &[Method::Get, Method::Post],
+    }
+}
+
+/// The route of a path that is built.
+fn built_route(path: &Bytes) -> Result<Route, Fault> {
+    match route(path)?.ok_or(Fault::new(404, "not found"))? {
+        Route::Unbuilt(feature) => Err(Fault::new(501, feature.sentence())),
+        Route::WrongTerms(what) => Err(Fault::bad(format!("Invalid query: {what}"))),
+        route => Ok(route),
     }
 }

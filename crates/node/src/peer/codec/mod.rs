@@ -238,68 +238,30 @@ impl PeerMessage {
         Header { kind, id: id.0, ttl_ms }
     }
 
-    /// Appends the fields, and returns the value that comes after them.
-    fn put_body(&self, version: u16, out: &mut BytesMut) -> Result<Option<&Bytes>, EncodeError> {
+    /// The oldest version of the protocol that knows the message.
+    fn version_needed(&self) -> u16 {
         match self {
-            PeerMessage::Ping { id: _, life, load, props }
-            | PeerMessage::Pong { id: _, life, load, props } => {
-                life.put(out);
-                load.put(out);
-                if let Some(sums) = props.filter(|_| names_props(version, *props)) {
-                    sums.all.put(out);
-                }
-                if let Some(sums) = props.filter(|_| names_sums(version, *props)) {
-                    sums.sets.unwrap_or_default().put(out);
-                    sums.is_kept.put(out);
-                }
-                Ok(None)
-            }
-            PeerMessage::AskProps { .. } if version < VERSION_DIGESTS => Err(EncodeError::TooNew),
-            PeerMessage::AskProps { id: _, leaves } => {
-                leaves.put(out);
-                Ok(None)
-            }
+            PeerMessage::AskProps { .. } => VERSION_DIGESTS,
+            PeerMessage::AskPage { ask, .. } if matches!(ask.listed, Listed::Fold(_)) => VERSION_FOLDS,
             PeerMessage::Ask { ask: Ask::Reap { .. }, .. }
             | PeerMessage::AskPage { .. }
             | PeerMessage::Page { .. }
-            | PeerMessage::Props { change: PropsChange::Type(..), .. }
-                if version < VERSION_REAPS =>
-            {
-                Err(EncodeError::TooNew)
-            }
-            PeerMessage::AskPage { ask, .. }
-                if version < VERSION_FOLDS && matches!(ask.listed, Listed::Fold(_)) =>
-            {
-                Err(EncodeError::TooNew)
-            }
-            PeerMessage::Membership { .. } if version < VERSION_MEMBERSHIP => Err(EncodeError::TooNew),
-            PeerMessage::Membership { bytes } => {
-                bytes.put(out);
-                Ok(None)
-            }
-            PeerMessage::AskRows { .. } | PeerMessage::Rows { .. } if version < VERSION_ROWS => {
-                Err(EncodeError::TooNew)
-            }
-            PeerMessage::AskTree { .. } | PeerMessage::Tree { .. } if version < VERSION_TREES => {
-                Err(EncodeError::TooNew)
-            }
-            PeerMessage::AskTree { id: _, partitions, ask } => {
-                partitions.put(out);
-                ask.put(out);
-                Ok(None)
-            }
-            PeerMessage::Tree { id: _, answer } => {
-                answer.put(out);
-                Ok(None)
-            }
-            PeerMessage::AskCopy { .. } | PeerMessage::CopyPart { .. } if version < VERSION_MOVES => {
-                Err(EncodeError::TooNew)
-            }
-            PeerMessage::Ask { ask: Ask::Merge { reason, .. }, .. }
-                if version < VERSION_MOVES && reason.is_of_move() =>
-            {
-                Err(EncodeError::TooNew)
-            }
+            | PeerMessage::Props { change: PropsChange::Type(..), .. } => VERSION_REAPS,
+            PeerMessage::Membership { .. } => VERSION_MEMBERSHIP,
+            PeerMessage::AskRows { .. } | PeerMessage::Rows { .. } => VERSION_ROWS,
+            PeerMessage::AskTree { .. } | PeerMessage::Tree { .. } => VERSION_TREES,
+            PeerMessage::AskCopy { .. } | PeerMessage::CopyPart { .. } => VERSION_MOVES,
+            PeerMessage::Ask { ask: Ask::Merge { reason, .. }, .. } if reason.is_of_move() => VERSION_MOVES,
+            _ => 0,
+        }
+    }
+
+    /// Appends the fields, and returns the value that comes after them.
+    fn put_body(&self, version: u16, out: &mut BytesMut) -> Result<Option<&Bytes>, EncodeError> {
+        if version < self.version_needed() {
+            return Err(EncodeError::TooNew);
+        }
+        match self {
             PeerMessage::Ask { id: _, ttl_ms: _, life, key, ask } => {
                 if names_life(version, *life) {
                     life.put(out);
@@ -315,65 +277,64 @@ impl PeerMessage {
             }
             PeerMessage::Forward { id: _, ttl_ms: _, request } => request::put_request(request, out),
             PeerMessage::Forwarded { id: _, result } => request::put_result(result, out),
+            _ => {
+                self.put_fields(version, out);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Appends the fields of a message without a value behind them.
+    fn put_fields(&self, version: u16, out: &mut BytesMut) {
+        match self {
+            PeerMessage::Ping { id: _, life, load, props }
+            | PeerMessage::Pong { id: _, life, load, props } => {
+                life.put(out);
+                load.put(out);
+                put_sums(*props, version, out);
+            }
+            PeerMessage::AskProps { id: _, leaves } => leaves.put(out),
             PeerMessage::Props { id: _, change: PropsChange::Bucket(bucket, change) } => {
                 bucket.put(out);
                 change.put(out);
-                Ok(None)
             }
             PeerMessage::Props { id: _, change: PropsChange::Type(name, change) } => {
                 name.put(out);
                 change.put(out);
-                Ok(None)
             }
-            PeerMessage::AskPage { id: _, ttl_ms: _, ask } => {
-                ask.put(out);
-                Ok(None)
-            }
+            PeerMessage::PropsInForce { id: _ } => {}
+            PeerMessage::Membership { bytes } => bytes.put(out),
+            PeerMessage::AskPage { id: _, ttl_ms: _, ask } => ask.put(out),
             PeerMessage::Page { id: _, page: Ok(page @ Page { sum: Some(sum), .. }) } => {
                 sum.put(out);
                 page.put(out);
-                Ok(None)
             }
-            PeerMessage::Page { id: _, page } => {
-                page.put(out);
-                Ok(None)
-            }
-            PeerMessage::AskRows { id: _, ttl_ms: _, ask } => {
-                ask.put(out);
-                Ok(None)
-            }
+            PeerMessage::Page { id: _, page } => page.put(out),
+            PeerMessage::AskRows { id: _, ttl_ms: _, ask } => ask.put(out),
             PeerMessage::Rows { id: _, page: Err(Error::Unsupported(text)) }
                 if version < VERSION_BACKENDS =>
             {
                 Err::<RowsPage, _>(Error::Store(text.clone())).put(out);
-                Ok(None)
             }
-            PeerMessage::Rows { id: _, page } => {
-                page.put(out);
-                Ok(None)
+            PeerMessage::Rows { id: _, page } => page.put(out),
+            PeerMessage::AskTree { id: _, partitions, ask } => {
+                partitions.put(out);
+                ask.put(out);
             }
+            PeerMessage::Tree { id: _, answer } => answer.put(out),
             PeerMessage::AskCopy { id: _, target, partitions, start } => {
                 target.put(out);
                 partitions.put(out);
                 start.put(out);
-                Ok(None)
             }
             PeerMessage::CopyPart { id: _, part: Ok(part) } if !part.lost.is_empty() => {
-                if version >= VERSION_LOSSES {
-                    part.lost.put(out);
-                    part.put(out);
-                } else {
-                    // Whoever cannot make up for it is not to take it for all.
-                    let error = Error::Damaged("the sender has lost a part of it".to_owned());
-                    Err::<CopyPart, Error>(error).put(out);
-                }
-                Ok(None)
+                put_lossy_part(part, version, out);
             }
-            PeerMessage::CopyPart { id: _, part } => {
-                part.put(out);
-                Ok(None)
-            }
-            PeerMessage::PropsInForce { id: _ } => Ok(None),
+            PeerMessage::CopyPart { id: _, part } => part.put(out),
+            PeerMessage::Ask { .. }
+            | PeerMessage::Answer { .. }
+            | PeerMessage::Forward { .. }
+            | PeerMessage::Forwarded { .. } => unreachable!("a value comes behind its fields"),
         }
     }
 
@@ -384,6 +345,29 @@ impl PeerMessage {
     pub fn decode(frame: Frame) -> Result<PeerMessage, DecodeError> {
         let kind = frame.kind;
         decode(frame).map_err(|Malformed(what)| DecodeError { kind, what })
+    }
+}
+
+/// Appends sums over bucket properties, as far as the version knows of them.
+fn put_sums(props: Option<PropsSums>, version: u16, out: &mut BytesMut) {
+    if let Some(sums) = props.filter(|_| names_props(version, props)) {
+        sums.all.put(out);
+    }
+    if let Some(sums) = props.filter(|_| names_sums(version, props)) {
+        sums.sets.unwrap_or_default().put(out);
+        sums.is_kept.put(out);
+    }
+}
+
+/// Appends a part of a transfer of which the sender has lost something.
+fn put_lossy_part(part: &CopyPart, version: u16, out: &mut BytesMut) {
+    if version >= VERSION_LOSSES {
+        part.lost.put(out);
+        part.put(out);
+    } else {
+        // A receiver that cannot make up for the loss is not to take the part for all.
+        let error = Error::Damaged("the sender has lost a part of it".to_owned());
+        Err::<CopyPart, Error>(error).put(out);
     }
 }
 
