@@ -4,14 +4,14 @@
 //! does for a key that is asked for, this does for those that nobody asks for. A few are read at a time, behind clients.
 //!
 //! Which keys were in a damaged block of a table is not known. The trees of its partition are made anew without them, so that
-//! exchanges find what is missing here ([`Shard::rebuild_lost`]).
+//! exchanges find what is missing here ([`Trees::rebuild_lost`](super::trees::Trees::rebuild_lost)).
 //!
 //! Left out: an end of the range that was lost. What others have not got goes on to be an error until `annulet check --repair` makes
 //! tables again. A node alone has nobody to heal it.
 
-use crate::anti_entropy::rebuilds::DAMAGED_MAX;
+use super::rebuilds::DAMAGED_MAX;
 use crate::request::task::Task;
-use crate::shard::Shard;
+use crate::shard::env::Env;
 use crate::shard::reply_to::ReplyTo;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -36,24 +36,28 @@ impl HealQueue {
     }
 
     /// Whether all that a part of a rebuild finds may wait.
-    pub fn have_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.waiting.len() + DAMAGED_MAX <= WAITING_MAX
     }
-}
 
-impl Shard {
-    pub(crate) fn tick_heals(&mut self) {
-        let found = self.env.store.take_damaged_keys();
-        if self.env.peers.is_alone() {
+    /// Begins some reads.
+    pub fn tick(&mut self, env: &mut Env) {
+        let found = env.store.take_damaged_keys();
+        if env.peers.is_alone() {
             return;
         }
-        self.heals.want(found);
+        self.want(found);
         for _ in 0..HEALS_AT_ONCE {
-            let Some(key) = self.heals.waiting.pop_front() else { return };
-            if let Some(task) = Task::repair(key, ReplyTo::Nobody, &self.env) {
-                self.env.start(task);
-                self.env.counters.heals += 1;
+            let Some(key) = self.waiting.pop_front() else { return };
+            if let Some(task) = Task::repair(key, ReplyTo::Nobody, env) {
+                env.start(task);
+                env.counters.heals += 1;
             }
         }
+    }
+
+    /// The relations of its fields.
+    pub fn invariants(&self) {
+        debug_assert!(self.waiting.len() <= WAITING_MAX, "keys that wait are bounded");
     }
 }

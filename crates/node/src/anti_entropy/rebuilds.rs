@@ -16,9 +16,10 @@
 //!
 //! Left out: what is known of values beyond their partition. The scrub reads all of them within its period (record 26).
 
-use crate::anti_entropy::parts::{PartSize, Parts};
-use crate::anti_entropy::trees::{Change, NVals, PLACE_BITS};
-use crate::shard::Shard;
+use super::change::{Change, PLACE_BITS};
+use super::n_vals::NVals;
+use super::parts::{PartSize, Parts};
+use crate::shard::env::Env;
 use crate::shard::knobs::Turns;
 use base::{Clock, Monotonic};
 use bytes::Bytes;
@@ -50,7 +51,7 @@ const TURN: Duration = Duration::from_secs(60);
 
 /// Rebuilds of a shard's partitions, each named by its first prefix.
 #[derive(Default)]
-pub(crate) struct Rebuilds {
+pub(super) struct Rebuilds {
     due: BTreeMap<u16, JournalCheck>,
     /// Those that could not be read, and are due again when the others are made and some time has passed.
     failed: BTreeMap<u16, JournalCheck>,
@@ -162,6 +163,146 @@ impl Rebuilds {
     fn is_idle(&self) -> bool {
         self.due.is_empty() && self.making.is_none()
     }
+
+    /// Has what is due by its timer made anew, if it is this shard's turn.
+    pub fn look_at_timers(&mut self, env: &mut Env, whole: &BTreeSet<u16>, now: Monotonic) {
+        let Some(every) = env.knobs.rebuilding.every else { return };
+        self.set_timers(env, whole, every, now);
+        let is_due = self.timers.first().is_some_and(|(at, _)| *at <= now);
+        if is_due
+            && self.is_idle()
+            && is_its_turn(env)
+            && env.topology.is_at_rest()
+            && let Some((_, first)) = self.timers.pop_first()
+        {
+            self.want(first, env.knobs.rebuilding.check);
+        }
+    }
+
+    /// Sets a timer for each partition that is whole and has none: no two that became so together go together.
+    fn set_timers(&mut self, env: &mut Env, whole: &BTreeSet<u16>, every: Duration, now: Monotonic) {
+        if self.timers.len() >= whole.len() {
+            return;
+        }
+        let set: BTreeSet<u16> = self.timers.iter().map(|(_, first)| *first).collect();
+        let nanos = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1);
+        for &first in whole.difference(&set) {
+            let after = every / 2 + Duration::from_nanos(env.rng.next_u64() % nanos);
+            self.timers.insert((now + after, first));
+        }
+    }
+
+    /// Whether a partition is being made.
+    pub fn is_making(&self) -> bool {
+        self.making.is_some()
+    }
+
+    /// Begins the next partition, if one is due. `bits` says what the trees that it has tell apart.
+    pub fn begin_next(&mut self, now: Monotonic, bits: impl FnOnce(u16) -> Option<u32>) {
+        if let Some(next) = self.next(now) {
+            self.making = Some(Making::new(next, bits(next.0)));
+        }
+    }
+
+    /// Begins the next part of the partition that is made, once the snapshot shows what it must. `has_room` says
+    /// whether what it finds damaged may wait to be healed.
+    pub fn begin_part(&mut self, env: &mut Env, has_room: bool, now: Monotonic) {
+        let waits = env.gauges.queued() > 0;
+        let Some(making) = &mut self.making else { return };
+        if making.fold.is_some() || !self.parts.may_begin(waits, now) || !has_room {
+            return;
+        }
+        let after = *making.after.get_or_insert(env.store.last_written());
+        // Values that are looked for are to be in the files.
+        if env.store.readable() < after {
+            return;
+        }
+
+        let (first, from, check) = (making.first, making.from.clone(), making.check);
+        let made = Arc::clone(&making.made);
+        let size = PartSize::of(check, env.activity.yields(now));
+        let visitor = gathering(first, size, env.props.clone(), made, Arc::clone(&env.clock));
+        // What is left where something was lost, or cannot be read, is compared, and so the rest comes back.
+        let request = FoldRequest {
+            past_losses: true,
+            damaged_too: true,
+            items_max: size.keys,
+            ..FoldRequest::over(env.ownership().keys_of(first, from), What::Heads(check))
+        };
+        match env.store.fold_readable(request, visitor) {
+            Ok((fold, shows)) => making.fold = Some((fold, shows, now)),
+            Err(_) => self.make_later(now),
+        }
+    }
+
+    /// The partition that is made could not be read: it is due again behind the others.
+    fn make_later(&mut self, now: Monotonic) {
+        self.again_at = now + AGAIN_AFTER;
+        if let Some(making) = self.making.take() {
+            self.failed.insert(making.first, making.check);
+        }
+    }
+
+    /// Takes the end of a fold, if it was a part's. `whole` has the partitions that have trees.
+    pub fn on_fold(
+        &mut self,
+        env: &mut Env,
+        whole: &BTreeSet<u16>,
+        id: FoldId,
+        end: Result<FoldEnd, engine::Error>,
+    ) -> Result<PartEnd, Result<FoldEnd, engine::Error>> {
+        let making = self.making.as_mut();
+        let part = making.and_then(|making| making.fold.take_if(|(fold, ..)| *fold == id).zip(Some(making)));
+        let Some(((_, shows, began), making)) = part else { return Err(end) };
+        let now = env.now();
+        let Ok(end) = end else {
+            self.make_later(now);
+            return Ok(PartEnd::default());
+        };
+
+        let took = now.since(began);
+        let next = end.next.as_ref().map(|place| place.key.clone());
+        let is_last = next.is_none();
+        let first = making.first;
+        let damaged = std::mem::take(&mut making.made().damaged);
+        making.end_part(shows, next);
+
+        env.counters.rebuild_keys += end.visited;
+        env.counters.rebuild_micros += u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        env.counters.rebuild_damaged += damaged.len() as u64;
+        self.parts.end(took, env.activity.yields(now), !whole.contains(&first), now);
+
+        let finished = self.making.take_if(|_| is_last).map(Making::finish);
+        Ok(PartEnd { damaged: Some((first, damaged)), finished })
+    }
+
+    /// The relations of its fields. `whole` has the partitions that have trees.
+    pub fn invariants(&self, whole: &BTreeSet<u16>) {
+        debug_assert!(self.timers.len() <= whole.len(), "a timer is of a partition that is whole");
+        let Some(making) = &self.making else { return };
+        let is_part = making.after.is_some();
+        debug_assert!(is_part || making.fold.is_none(), "a fold is of a part that is due");
+        debug_assert!(is_part || making.changes.is_empty(), "changes are remembered during a part");
+        debug_assert!(making.changes.len() <= CHANGES_MAX, "changes are bounded");
+    }
+}
+
+/// The end of a part.
+#[derive(Default)]
+pub(super) struct PartEnd {
+    /// The partition, and its keys whose values the part has found missing or damaged; `None` if it could not be read.
+    pub damaged: Option<(u16, Vec<Bytes>)>,
+    /// The trees, if it was the last.
+    pub finished: Option<FinishedRebuild>,
+}
+
+/// Trees that were made of a partition.
+pub(super) struct FinishedRebuild {
+    pub first: u16,
+    pub check: JournalCheck,
+    pub trees: BTreeMap<TreeId, Tree>,
+    /// Whether a write that did not know what was there before has changed them.
+    pub unsure: bool,
 }
 
 impl Making {
@@ -209,183 +350,27 @@ impl Making {
         }
         (self.after, self.from) = (None, next);
     }
+
+    /// The last part has ended.
+    fn finish(self) -> FinishedRebuild {
+        let trees = std::mem::take(&mut self.made().trees);
+        FinishedRebuild { first: self.first, check: self.check, trees, unsure: self.unsure }
+    }
 }
 
-impl Shard {
-    /// Has the trees of a partition made anew, or of all that it has: as soon as it can be. Tells how many that are.
-    pub fn rebuild_trees(&mut self, partition: Option<ring::Partition>, check: JournalCheck) -> usize {
-        let firsts: Vec<u16> = self.trees.whole.iter().copied().collect();
-        let firsts = firsts
-            .into_iter()
-            .filter(|&first| partition.is_none_or(|it| it == self.env.ownership().partition_of(first)));
-        let firsts: Vec<u16> = firsts.collect();
-        for &first in &firsts {
-            self.trees.rebuilds.want(first, check);
+/// Whether it is this shard's turn to have trees made anew by timers.
+fn is_its_turn(env: &Env) -> bool {
+    let shards = u64::from(env.knobs.layout.shards);
+    let (rank, nodes) = match env.knobs.rebuilding.turns {
+        Turns::Node => (0, 1),
+        Turns::Cluster => {
+            let (members, here) = (&env.topology.members, env.peers.here());
+            let rank = members.all().position(|member| member == here).unwrap_or(0);
+            (rank as u64, members.count().max(1) as u64)
         }
-        firsts.len()
-    }
-
-    /// Has the trees made anew of all partitions of which merges or the scrub have found something lost: they tell of it still, and
-    /// without it exchanges bring it back.
-    pub(crate) fn rebuild_lost(&mut self) {
-        // What an earlier process has left tells of it, too, and is not whole yet.
-        if self.trees.completing.is_some() {
-            return;
-        }
-        let lost = self.env.store.take_lost();
-        if lost.is_empty() {
-            return;
-        }
-        let has_lost = |&first: &u16| {
-            let keys = self.env.ownership().keys_of(first, None);
-            lost.check_range(&keys.start, &keys.end).is_err()
-        };
-        let firsts: BTreeSet<u16> =
-            self.trees.whole.iter().copied().chain(self.trees.rebuilds.due()).collect();
-        let firsts: Vec<u16> = firsts.into_iter().filter(has_lost).collect();
-        firsts.into_iter().for_each(|first| self.trees.rebuilds.want(first, JournalCheck::None));
-    }
-
-    /// Has what is due by its timer made anew, if it is this shard's turn.
-    pub(crate) fn look_at_timers(&mut self, now: Monotonic) {
-        let Some(every) = self.env.knobs.rebuilding.every else { return };
-        self.set_timers(every, now);
-        let rebuilds = &self.trees.rebuilds;
-        let is_due = rebuilds.timers.first().is_some_and(|(at, _)| *at <= now);
-        if is_due && rebuilds.is_idle() && self.is_its_turn() && self.env.topology.is_at_rest() {
-            let rebuilds = &mut self.trees.rebuilds;
-            if let Some((_, first)) = rebuilds.timers.pop_first() {
-                rebuilds.want(first, self.env.knobs.rebuilding.check);
-            }
-        }
-    }
-
-    /// Sets a timer for each partition that is whole and has none: no two that became so together go together.
-    fn set_timers(&mut self, every: Duration, now: Monotonic) {
-        let trees = &mut self.trees;
-        if trees.rebuilds.timers.len() >= trees.whole.len() {
-            return;
-        }
-        let set: BTreeSet<u16> = trees.rebuilds.timers.iter().map(|(_, first)| *first).collect();
-        let nanos = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1);
-        for &first in trees.whole.difference(&set) {
-            let after = every / 2 + Duration::from_nanos(self.env.rng.next_u64() % nanos);
-            trees.rebuilds.timers.insert((now + after, first));
-        }
-    }
-
-    fn is_its_turn(&self) -> bool {
-        let shards = u64::from(self.env.knobs.layout.shards);
-        let (rank, nodes) = match self.env.knobs.rebuilding.turns {
-            Turns::Node => (0, 1),
-            Turns::Cluster => {
-                let (members, here) = (&self.env.topology.members, self.env.peers.here());
-                let rank = members.all().position(|member| member == here).unwrap_or(0);
-                (rank as u64, members.count().max(1) as u64)
-            }
-        };
-        let turn = self.env.clock.wall().0 / u64::try_from(TURN.as_micros()).unwrap_or(u64::MAX);
-        turn % (nodes * shards) == rank * shards + u64::from(self.env.knobs.id.0)
-    }
-
-    /// Goes on with making trees: the next partition, or its next part once the snapshot shows what it must.
-    pub(crate) fn make_trees(&mut self, now: Monotonic) {
-        if self.trees.rebuilds.making.is_none() {
-            // What is kept as of a flush must not have been made after it.
-            if self.env.store.fenced().is_some() || self.trees.completing.is_some() {
-                return;
-            }
-            let Some(next) = self.trees.rebuilds.next(now) else { return };
-            let bits = self.trees.of(next.0).map(|(_, kept)| kept.tree.bits()).max();
-            self.trees.rebuilds.making = Some(Making::new(next, bits));
-        }
-        let waits = self.env.gauges.queued() > 0;
-        let Rebuilds { making: Some(making), parts, .. } = &mut self.trees.rebuilds else { return };
-        if making.fold.is_some() || !parts.may_begin(waits, now) || !self.heals.have_room() {
-            return;
-        }
-        let after = *making.after.get_or_insert(self.env.store.last_written());
-        // Values that are looked for are to be in the files.
-        if self.env.store.readable() < after {
-            return;
-        }
-        let (first, from, check) = (making.first, making.from.clone(), making.check);
-        let made = Arc::clone(&making.made);
-        let size = PartSize::of(check, self.env.activity.yields(now));
-        let visitor = gathering(first, size, self.env.props.clone(), made, Arc::clone(&self.env.clock));
-        // What is left where something was lost, or cannot be read, is compared, and so the rest comes back.
-        let request = FoldRequest {
-            past_losses: true,
-            damaged_too: true,
-            items_max: size.keys,
-            ..FoldRequest::over(self.env.ownership().keys_of(first, from), What::Heads(check))
-        };
-        let fold = self.env.store.fold_readable(request, visitor);
-        let Some(making) = &mut self.trees.rebuilds.making else { return };
-        match fold {
-            Ok((fold, shows)) => making.fold = Some((fold, shows, now)),
-            Err(_) => self.make_later(now),
-        }
-    }
-
-    fn make_later(&mut self, now: Monotonic) {
-        let rebuilds = &mut self.trees.rebuilds;
-        rebuilds.again_at = now + AGAIN_AFTER;
-        if let Some(making) = rebuilds.making.take() {
-            rebuilds.failed.insert(making.first, making.check);
-        }
-    }
-
-    /// Takes the end of a fold, if it was one that makes trees.
-    pub(crate) fn on_trees_fold(
-        &mut self,
-        id: FoldId,
-        end: Result<FoldEnd, engine::Error>,
-    ) -> Result<(), Result<FoldEnd, engine::Error>> {
-        if self.trees.completing.as_ref().is_some_and(|completing| completing.fold == id) {
-            self.on_completed(end);
-            return Ok(());
-        }
-        let making = self.trees.rebuilds.making.as_mut();
-        let part = making.and_then(|making| making.fold.take_if(|(fold, ..)| *fold == id));
-        let Some((_, shows, began)) = part else { return Err(end) };
-        let now = self.env.now();
-        match end {
-            Ok(end) => self.end_part(&end, shows, began, now),
-            Err(_) => self.make_later(now),
-        }
-        self.make_trees(now);
-        Ok(())
-    }
-
-    fn end_part(&mut self, end: &FoldEnd, shows: Seq, began: Monotonic, now: Monotonic) {
-        let Some(making) = &mut self.trees.rebuilds.making else { return };
-        let took = now.since(began);
-        let next = end.next.as_ref().map(|place| place.key.clone());
-        let is_last = next.is_none();
-        let damaged = std::mem::take(&mut making.made().damaged);
-        making.end_part(shows, next);
-        self.env.counters.rebuild_keys += end.visited;
-        self.env.counters.rebuild_micros += u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.env.counters.rebuild_damaged += damaged.len() as u64;
-        self.trees.notes.add_damaged(making.first, damaged.len() as u64);
-        let is_first = !self.trees.whole.contains(&making.first);
-        self.trees.rebuilds.parts.end(took, self.env.activity.yields(now), is_first, now);
-        self.heals.want(damaged);
-        if is_last {
-            self.take_made(now);
-        }
-    }
-
-    fn take_made(&mut self, now: Monotonic) {
-        let Some(making) = self.trees.rebuilds.making.take() else { return };
-        let made = std::mem::take(&mut making.made().trees);
-        let first = making.first;
-        self.keep_trees();
-        let is_other = self.trees.take(first, made, making.unsure, self.env.clock.wall());
-        self.trees.notes.set_made(first, making.check, is_other, now);
-        self.env.counters.trees_made += 1;
-    }
+    };
+    let turn = env.clock.wall().0 / u64::try_from(TURN.as_micros()).unwrap_or(u64::MAX);
+    turn % (nodes * shards) == rank * shards + u64::from(env.knobs.id.0)
 }
 
 /// Puts the keys of a part into the trees of their numbers of replicas, and of when they end.

@@ -3,7 +3,6 @@
 //! Notes are of this process; a partition that goes takes its own with it.
 
 use crate::peer::NodeId;
-use crate::shard::Shard;
 use base::Monotonic;
 use engine::fold::JournalCheck;
 use ring::Partition;
@@ -87,30 +86,23 @@ impl Notes {
     pub fn add_repaired(&mut self, first: u16) {
         self.of(first).repaired += 1;
     }
-}
 
-impl Shard {
-    /// How it stands with the trees of each partition that this shard compares; of none where nothing is compared.
-    pub fn trees(&self) -> Vec<TreesStatus> {
-        let now = self.env.now();
-        let due: BTreeSet<u16> = self.trees.rebuilds.due().collect();
-        let status = |&first: &u16| {
-            let default = Note::default();
-            let note = self.trees.notes.0.get(&first).unwrap_or(&default);
-            TreesStatus {
-                partition: self.env.ownership().partition_of(first),
-                is_whole: self.trees.whole.contains(&first),
-                is_due: due.contains(&first),
-                keys: self.trees.of(first).map(|(_, kept)| kept.tree.keys()).sum(),
-                made: note.made.map(|(at, _)| now.since(at)),
-                check: note.made.map(|(_, check)| check),
-                others: note.others,
-                damaged: note.damaged,
-                compared: note.compared.map(|(at, with)| (now.since(at), with)),
-                differed: note.differed,
-                repaired: note.repaired,
-            }
-        };
-        self.trees.whole.union(&due).map(status).collect()
+    /// The status of a partition as far as it is noted here.
+    pub fn status(&self, first: u16, partition: Partition, now: Monotonic) -> TreesStatus {
+        let default = Note::default();
+        let note = self.0.get(&first).unwrap_or(&default);
+        TreesStatus {
+            partition,
+            is_whole: false,
+            is_due: false,
+            keys: 0,
+            made: note.made.map(|(at, _)| now.since(at)),
+            check: note.made.map(|(_, check)| check),
+            others: note.others,
+            damaged: note.damaged,
+            compared: note.compared.map(|(at, with)| (now.since(at), with)),
+            differed: note.differed,
+            repaired: note.repaired,
+        }
     }
 }

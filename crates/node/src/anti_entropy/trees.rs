@@ -5,299 +5,393 @@
 //! 2. From then on they are *whole*, and each write of a head changes them ([`HeadChange`]).
 //! 3. A tree that is crowded, or was found not to say what the store has, is made anew. One whose keys have all ended goes.
 
-use crate::anti_entropy::checkpoints::{Changes, Completing};
-use crate::anti_entropy::head_change::HeadChange;
-use crate::anti_entropy::rebuilds::Rebuilds;
-use crate::anti_entropy::status::Notes;
-use crate::shard::Shard;
+use super::change::{Change, PLACE_BITS, leaves};
+use super::checkpoints::{Completed, Completing};
+use super::head_change::HeadChange;
+use super::kept::{KeptTree, KeptTrees};
+pub(crate) use super::n_vals::NVals;
+use super::rebuilds::{FinishedRebuild, Rebuilds};
+use super::status::{Notes, TreesStatus};
+use crate::shard::env::Env;
 use crate::topology::nodes;
 use ::object::key;
+use base::Monotonic;
 use base::checksum::crc32c_append;
-use base::{Monotonic, Wall};
 use bytes::Bytes;
 use engine::Seq;
-use engine::fold::{JournalCheck, KeySegments};
-use kv::aae::{Delta, Tree, TreeId, day_of, leaf};
+use engine::fold::{FoldEnd, FoldId, JournalCheck, KeySegments};
+use kv::aae::{Scope, TreeId};
 use kv::props::Resets;
-use kv::{Bucket, BucketTable, PropsChange};
-use ring::Ring;
-use std::collections::{BTreeMap, BTreeSet};
+use kv::{BucketTable, PropsChange};
+use ring::{Partition, Ring};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The bits of a key's place in a tree.
-pub(crate) const PLACE_BITS: u32 = 32;
 
 /// How often trees are looked for whose keys have ended: they are in no one's way, and a day is long.
 const OVER_EVERY: Duration = Duration::from_secs(60);
 
-/// A tree that is whole.
-pub(crate) struct Kept {
-    pub tree: Tree,
-    /// Unlike that of any other tree, and of this one before its last change.
-    pub version: u64,
-    /// Whether it was changed by a write that did not know what was there before.
-    pub unsure: bool,
-    /// What has changed since it was last kept on disk; `None` if it is to be kept whole.
-    pub delta: Option<Delta>,
-}
-
-/// A change of a tree: what a write has replaced, and by what.
-pub(crate) struct Change {
-    /// The ledger key.
-    pub key: Bytes,
-    pub seq: Seq,
-    pub tree: TreeId,
-    pub place: u32,
-    pub old: Option<u32>,
-    pub new: Option<u32>,
-    /// Whether it is not known what was there before.
-    pub unsure: bool,
-}
-
 /// All trees.
 #[derive(Default)]
-pub(crate) struct Trees {
-    pub trees: BTreeMap<TreeId, Kept>,
-    /// The partitions that have theirs, by their first prefix.
-    pub whole: BTreeSet<u16>,
-    pub rebuilds: Rebuilds,
-    pub notes: Notes,
-    /// Those that an earlier process has left, until what came after them is known.
-    pub completing: Option<Completing>,
-    /// What else has changed since trees were last kept on disk.
-    pub changed: Changes,
-    pub last_version: u64,
+pub(super) struct Trees {
+    kept: KeptTrees,
+    rebuilds: Rebuilds,
+    notes: Notes,
+    /// Trees that an earlier process has left, until what came after them is known.
+    completing: Option<Completing>,
     /// The ring by whose partitions they are.
-    pub ring: Option<Arc<Ring>>,
+    ring: Option<Arc<Ring>>,
     /// When trees are looked at next whose keys may have ended.
     over_at: Monotonic,
     /// Of the properties, and of the numbers of replicas in them.
     props: Option<u64>,
-    pub n_vals: u32,
+    n_vals: u32,
 }
 
 impl Trees {
-    /// Whether any are kept.
-    pub fn are_kept(&self) -> bool {
-        self.ring.is_some()
-    }
-
-    /// A tree that is whole, or an empty one.
-    pub fn get(&self, tree: TreeId) -> Option<&Kept> {
-        self.trees.get(&tree)
+    /// A tree that is whole; `None` if it is empty.
+    pub fn get(&self, tree: TreeId) -> Option<&KeptTree> {
+        self.kept.get(tree)
     }
 
     /// The hash of all keys of a tree.
     pub fn root(&self, tree: TreeId) -> u32 {
-        self.trees.get(&tree).map_or(0, |kept| kept.tree.root())
+        self.kept.root(tree)
+    }
+
+    /// The trees of the same partition and number of replicas, whenever their keys end.
+    pub fn of_all_days(&self, tree: TreeId) -> impl Iterator<Item = TreeId> {
+        self.kept.of_all_days(tree)
+    }
+
+    /// The partitions that have their trees, by their first prefix.
+    pub fn whole(&self) -> &BTreeSet<u16> {
+        self.kept.whole()
+    }
+
+    /// Whether a partition has its trees.
+    pub fn is_whole(&self, first: u16) -> bool {
+        self.kept.is_whole(first)
+    }
+
+    /// What is known of partitions' trees.
+    pub fn notes(&mut self) -> &mut Notes {
+        &mut self.notes
     }
 
     /// Bytes of memory that they take, and the keys in them.
     pub fn sizes(&self) -> (usize, u64) {
-        let bytes = |kept: &Kept| kept.tree.bytes() + kept.delta.as_ref().map_or(0, Delta::bytes);
-        let all = self.trees.values().map(|kept| (bytes(kept), kept.tree.keys()));
-        all.fold((0, 0), |(bytes, keys), (more, of)| (bytes + more, keys + of))
+        self.kept.sizes()
     }
 
     /// Partitions whose trees are yet to be made, or completed.
     pub fn due(&self) -> usize {
-        let completing = self.completing.as_ref().map_or(0, |completing| completing.firsts.len());
+        let completing = self.completing.as_ref().map_or(0, |completing| completing.firsts().len());
         self.rebuilds.due().count() + completing
     }
 
     /// Whether some that could be read are yet to get their first trees.
     pub fn are_first_due(&self) -> bool {
-        self.completing.is_some() || self.rebuilds.are_first_due(&self.whole)
+        self.completing.is_some() || self.rebuilds.are_first_due(self.whole())
     }
 
-    /// Has a partition's trees made anew; until then they stay as they are.
-    pub fn make_anew(&mut self, first: u16) {
-        if self.whole.contains(&first) {
-            self.rebuilds.want(first, JournalCheck::None);
-        }
-    }
-
-    /// Takes a partition's trees, which are whole from now on, in the place of those that it had. Tells whether these had other
-    /// keys, or others of their heads, beside those that end about now.
-    pub fn take(&mut self, first: u16, made: BTreeMap<TreeId, Tree>, unsure: bool, now: Wall) -> bool {
-        let roots = |trees: &Trees| -> Vec<(TreeId, u32)> {
-            let all = trees.of(first).map(|(tree, kept)| (*tree, kept.tree.root()));
-            all.filter(|(tree, root)| *root != 0 && tree.is_comparable(now)).collect()
+    /// How it stands with the trees of each partition.
+    pub fn statuses(&self, env: &Env) -> Vec<TreesStatus> {
+        let now = env.now();
+        let due: BTreeSet<u16> = self.rebuilds.due().collect();
+        let status = |&first: &u16| TreesStatus {
+            is_whole: self.is_whole(first),
+            is_due: due.contains(&first),
+            keys: self.kept.keys(first),
+            ..self.notes.status(first, env.ownership().partition_of(first), now)
         };
-        let before = self.whole.contains(&first).then(|| roots(self));
-        self.forget(first);
-        self.whole.insert(first);
-        self.changed.came(first);
-        for (id, tree) in made {
-            self.last_version += 1;
-            let (tree, version) = (tree.fitted(), self.last_version);
-            let is_crowded = tree.is_crowded();
-            self.trees.insert(id, Kept { tree, version, unsure, delta: None });
-            // It was made a little finer than the one before, and may have grown by more than that meanwhile.
-            self.fit(id, is_crowded, false);
+        self.whole().union(&due).map(status).collect()
+    }
+
+    /// Begins with the trees that an earlier process has left, if they are of use.
+    pub fn begin(&mut self, env: &mut Env) {
+        self.look_at_partitions(env);
+        let Some(found) = env.store.take_checkpoint().filter(|_| self.are_kept()) else { return };
+        let (scope, rebuilds) = (self.scope(), &mut self.rebuilds);
+        self.completing = Completing::begin(env, found, scope, |first| rebuilds.spare(first));
+    }
+
+    /// Takes the end of the fold over what the journal had beyond the tables, if it is that.
+    pub fn on_replayed(
+        &mut self,
+        env: &mut Env,
+        id: FoldId,
+        end: Result<FoldEnd, engine::Error>,
+    ) -> Result<(), Result<FoldEnd, engine::Error>> {
+        let Some(completing) = self.completing.take_if(|completing| completing.fold() == id) else {
+            return Err(end);
+        };
+        match end {
+            Ok(_) => self.complete(env, completing.end()),
+            Err(_) => self.give_up(env, &completing),
         }
-        before.is_some_and(|before| before != roots(self))
+        Ok(())
     }
 
-    /// The trees of a partition.
-    pub fn of(&self, first: u16) -> impl Iterator<Item = (&TreeId, &Kept)> {
-        let of = |n_val, day| TreeId { first, n_val, day };
-        self.trees.range(of(0, 0)..=of(u32::MAX, u32::MAX))
-    }
+    /// Trees that were left are whole, once they have what came after them.
+    fn complete(&mut self, env: &mut Env, completed: Completed) {
+        let Completed { firsts, left, replayed, changes } = completed;
+        left.whole.difference(&firsts).for_each(|&first| self.kept.note_gone(first));
+        self.kept.take_left(&firsts, left.trees);
+        // A tree that is crowded was to be made anew when its process ended.
+        firsts.iter().for_each(|&first| self.make_crowded(first));
+        env.counters.trees_kept += firsts.len() as u64;
 
-    /// The trees of the same partition and number of replicas, whenever their keys end.
-    pub fn of_all_days(&self, tree: TreeId) -> impl Iterator<Item = (&TreeId, &Kept)> {
-        self.trees.range(TreeId { day: 0, ..tree }..=TreeId { day: u32::MAX, ..tree })
-    }
-
-    /// Lets trees go whose keys have all ended, once in a while.
-    fn drop_over(&mut self, now: Monotonic, wall: Wall) {
-        if now < self.over_at {
-            return;
-        }
-        self.over_at = now + OVER_EVERY;
-        let over: Vec<TreeId> = self.trees.keys().filter(|tree| tree.is_over(wall)).copied().collect();
-        for tree in over {
-            self.trees.remove(&tree);
-            self.changed.emptied.insert(tree);
-        }
-    }
-
-    /// Makes a change of a tree that is whole.
-    pub fn change(&mut self, change: &Change) {
-        let tree = change.tree;
-        if change.unsure {
-            // What was there before may end on another day.
-            for (_, kept) in
-                self.trees.range_mut(TreeId { day: 0, ..tree }..=TreeId { day: u32::MAX, ..tree })
-            {
-                kept.unsure = true;
-                kept.delta.iter_mut().for_each(|delta| delta.change(0, None, None, true));
+        for (last_seq, deltas) in replayed {
+            self.keep_before(env, last_seq);
+            for (id, delta) in deltas.into_iter().filter(|(id, _)| firsts.contains(&id.first)) {
+                if self.kept.change_many(id, delta) {
+                    self.rebuilds.want(id.first, JournalCheck::None);
+                }
             }
         }
-        self.last_version += 1;
-        let new = || Kept { tree: Tree::default(), version: 0, unsure: false, delta: None };
-        let kept = self.trees.entry(tree).or_insert_with(new);
-        kept.version = self.last_version;
-        kept.unsure |= change.unsure;
-        kept.tree.change(change.place, change.old, change.new);
-        if let Some(delta) = &mut kept.delta {
-            delta.change(change.place, change.old, change.new, change.unsure);
-            kept.delta.take_if(|delta| delta.len() > deltas_max(&kept.tree));
-        }
-        let (is_crowded, is_empty) = (kept.tree.is_crowded(), kept.tree.is_empty());
-        self.fit(tree, is_crowded, is_empty);
-    }
-
-    /// A tree that has grown too large is made anew; an empty one is not there.
-    pub fn fit(&mut self, tree: TreeId, is_crowded: bool, is_empty: bool) {
-        if is_crowded {
-            self.rebuilds.want(tree.first, JournalCheck::None);
-        } else if is_empty {
-            self.trees.remove(&tree);
-            self.changed.emptied.insert(tree);
+        for change in changes.iter().filter(|change| firsts.contains(&change.tree.first)) {
+            self.keep_before(env, change.seq);
+            self.change(change);
         }
     }
 
-    fn forget(&mut self, first: u16) {
-        if self.whole.remove(&first) {
-            self.changed.gone(first);
-        }
-        let gone: Vec<TreeId> = self.of(first).map(|(tree, _)| *tree).collect();
-        for tree in gone {
-            self.trees.remove(&tree);
+    /// Trees that were left are made from the heads instead.
+    fn give_up(&mut self, env: &mut Env, completing: &Completing) {
+        env.store.cancel_fold(completing.fold());
+        completing.firsts().iter().for_each(|&first| self.rebuilds.want_first(first));
+        self.kept.clear_records();
+    }
+
+    /// Has the trees kept as of each memtable whose last version is before this one. To be called before a change of
+    /// that version is made.
+    #[inline]
+    fn keep_before(&mut self, env: &mut Env, seq: Seq) {
+        while let Some(wanted) = env.store.wants_checkpoint().filter(|wanted| wanted.seq < seq) {
+            let record = self.kept.record(self.scope(), wanted.whole);
+            env.store.checkpoint(record);
         }
     }
-}
 
-impl Shard {
+    /// The same when all changes are made. To be called at the end of a turn.
+    pub fn keep(&mut self, env: &mut Env) {
+        if self.completing.is_none() {
+            self.keep_before(env, Seq(u64::MAX));
+        }
+    }
+
+    fn are_kept(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// What they are of.
+    fn scope(&self) -> Scope {
+        let partitions = self.ring.as_ref().map_or(0, |ring| ring.size().partitions());
+        Scope { partitions, n_vals: self.n_vals }
+    }
+
     /// A write has replaced a head.
-    pub(crate) fn on_head_changed(&mut self, head: &HeadChange) {
-        let first = self.env.ownership().first_of(key::prefix_of(&head.key));
+    pub fn on_head_changed(&mut self, env: &mut Env, head: &HeadChange) {
+        let first = env.ownership().first_of(key::prefix_of(&head.key));
         let place = KeySegments::number_of(&head.key, PLACE_BITS);
         let HeadChange { key, seq, n_val, old, new, is_unsure } = head;
         for (day, old, new) in leaves(place, old.as_deref(), new.as_deref()) {
             let tree = TreeId { first, n_val: *n_val, day };
             let unsure = *is_unsure;
-            self.take_change(Change { key: key.clone(), seq: *seq, tree, place, old, new, unsure });
+            self.take_change(env, Change { key: key.clone(), seq: *seq, tree, place, old, new, unsure });
         }
     }
 
-    fn take_change(&mut self, change: Change) {
+    fn take_change(&mut self, env: &mut Env, change: Change) {
         let first = change.tree.first;
-        if self.trees.whole.contains(&first) {
-            self.keep_trees_before(change.seq);
-            self.trees.change(&change);
-        } else if let Some(completing) = self.trees.completing.as_mut().filter(|it| it.has(first)) {
-            if !completing.note(change) {
-                self.give_up_completing();
+        if self.is_whole(first) {
+            self.keep_before(env, change.seq);
+            self.change(&change);
+        } else if let Some(completing) = self.completing.as_mut().filter(|it| it.has(first)) {
+            if !completing.note(change)
+                && let Some(completing) = self.completing.take()
+            {
+                self.give_up(env, &completing);
             }
             return;
         }
-        if let Some(fold) = self.trees.rebuilds.note(first, change) {
-            self.env.store.cancel_fold(fold);
+        if let Some(fold) = self.rebuilds.note(first, change) {
+            env.store.cancel_fold(fold);
         }
     }
 
-    /// The partitions that this shard is to have trees of are those of the ring in force and of the properties as they are now.
-    pub(crate) fn look_at_trees(&mut self) {
-        if self.env.knobs.anti_entropy.is_none() || self.env.peers.is_alone() {
+    /// Makes a change of a tree that is whole; one that has grown too large is made anew.
+    fn change(&mut self, change: &Change) {
+        if self.kept.change(change) {
+            self.rebuilds.want(change.tree.first, JournalCheck::None);
+        }
+    }
+
+    /// Has a partition made anew if it has a tree that is too large.
+    fn make_crowded(&mut self, first: u16) {
+        if self.kept.is_crowded(first) {
+            self.rebuilds.want(first, JournalCheck::None);
+        }
+    }
+
+    /// Has a partition's trees made anew; until then they stay as they are.
+    pub fn make_anew(&mut self, first: u16) {
+        if self.is_whole(first) {
+            self.rebuilds.want(first, JournalCheck::None);
+        }
+    }
+
+    /// The partitions that this shard is to have trees of are those of the ring in force and of the properties as they
+    /// are now.
+    pub fn look_at_partitions(&mut self, env: &mut Env) {
+        if env.knobs.anti_entropy.is_none() || env.peers.is_alone() {
             return;
         }
-        self.trees.drop_over(self.env.now(), self.env.clock.wall());
-        let is_new_ring =
-            self.trees.ring.as_ref().is_none_or(|ring| !Arc::ptr_eq(ring, &self.env.topology.ring));
-        let is_new_table = self.trees.props != Some(self.env.props.digest(Resets::Left));
+        self.drop_over(env);
+        let props = env.props.digest(Resets::Left);
+        let is_new_ring = self.ring.as_ref().is_none_or(|ring| !Arc::ptr_eq(ring, &env.topology.ring));
+        let is_new_table = self.props != Some(props);
         if !is_new_ring && !is_new_table {
             return;
         }
-        let n_vals = if is_new_table { n_vals_sum(&self.env.props) } else { self.trees.n_vals };
-        let is_same_size =
-            self.trees.ring.as_ref().is_some_and(|ring| ring.size() == self.env.topology.ring.size());
-        if !is_same_size || n_vals != self.trees.n_vals {
-            self.trees.trees.clear();
-            self.trees.whole.clear();
-            self.trees.rebuilds = Rebuilds::default();
-            self.trees.notes = Notes::default();
-            self.trees.completing = None;
-            self.trees.changed.clear();
+
+        let n_vals = if is_new_table { n_vals_sum(&env.props) } else { self.n_vals };
+        let is_same_size = self.ring.as_ref().is_some_and(|ring| ring.size() == env.topology.ring.size());
+        if !is_same_size || n_vals != self.n_vals {
+            self.kept.clear();
+            self.rebuilds = Rebuilds::default();
+            self.notes = Notes::default();
+            self.completing = None;
         }
-        if self.trees.ring.is_none() {
-            self.env.store.keep_checkpoints(kv::aae::join);
+        if self.ring.is_none() {
+            env.store.keep_checkpoints(kv::aae::join);
         }
-        self.trees.props = Some(self.env.props.digest(Resets::Left));
-        self.trees.n_vals = n_vals;
-        self.trees.ring = Some(Arc::clone(&self.env.topology.ring));
-        self.env.gauges.keeps_trees = true;
-        let (ring, layout, here) = (&self.env.topology.ring, &self.env.knobs.layout, self.env.peers.here());
-        let n_val = self.env.n_vals_kept().into_iter().max().unwrap_or(1);
-        let firsts = ring.size().all().filter_map(|partition| {
-            let first = *layout.prefixes_of(partition, ring.size()).start();
-            let is_own = layout.shard_of(first) == self.env.knobs.id.0
-                && nodes(ring, ring.size().first(partition), n_val).contains(&here);
-            is_own.then_some(first)
-        });
-        let firsts: BTreeSet<u16> = firsts.collect();
-        let trees = &mut self.trees;
-        trees.rebuilds.retain(&firsts);
-        trees.notes.retain(&firsts);
-        if let Some(completing) = &mut trees.completing {
-            completing.firsts.retain(|first| firsts.contains(first));
+        self.props = Some(props);
+        self.n_vals = n_vals;
+        self.ring = Some(Arc::clone(&env.topology.ring));
+        env.gauges.keeps_trees = true;
+
+        let firsts = own_partitions(env);
+        self.rebuilds.retain(&firsts);
+        self.notes.retain(&firsts);
+        self.completing.iter_mut().for_each(|completing| completing.retain(&firsts));
+        self.kept.retain(&firsts);
+        let is_left = |first| self.completing.as_ref().is_some_and(|completing| completing.has(first));
+        let missing = firsts.into_iter().filter(|&first| !self.kept.is_whole(first) && !is_left(first));
+        missing.for_each(|first| self.rebuilds.want_first(first));
+    }
+
+    /// Lets trees go whose keys have all ended, once in a while.
+    fn drop_over(&mut self, env: &Env) {
+        let now = env.now();
+        if now >= self.over_at {
+            self.over_at = now + OVER_EVERY;
+            self.kept.drop_over(env.clock.wall());
         }
-        for gone in trees.whole.difference(&firsts).copied().collect::<Vec<_>>() {
-            trees.forget(gone);
+    }
+
+    /// Has the trees of a partition made anew, or of all that it has: as soon as it can be. Tells how many that are.
+    pub fn rebuild(&mut self, env: &Env, partition: Option<Partition>, check: JournalCheck) -> usize {
+        let is_it = |first: u16| partition.is_none_or(|it| it == env.ownership().partition_of(first));
+        let firsts: Vec<u16> = self.whole().iter().copied().filter(|&first| is_it(first)).collect();
+        firsts.iter().for_each(|&first| self.rebuilds.want(first, check));
+        firsts.len()
+    }
+
+    /// Has the trees made anew of all partitions of which merges or the scrub have found something lost: they tell of it
+    /// still, and without it exchanges bring it back.
+    pub fn rebuild_lost(&mut self, env: &mut Env) {
+        // What an earlier process has left tells of it, too, and is not whole yet.
+        if self.completing.is_some() {
+            return;
         }
-        let is_left = |first| trees.completing.as_ref().is_some_and(|completing| completing.has(first));
-        let missing = |first: &u16| !trees.whole.contains(first) && !is_left(*first);
-        let missing: Vec<u16> = firsts.into_iter().filter(missing).collect();
-        missing.into_iter().for_each(|first| trees.rebuilds.want_first(first));
+        let lost = env.store.take_lost();
+        if lost.is_empty() {
+            return;
+        }
+        let has_lost = |&first: &u16| {
+            let keys = env.ownership().keys_of(first, None);
+            lost.check_range(&keys.start, &keys.end).is_err()
+        };
+        let firsts: BTreeSet<u16> = self.whole().iter().copied().chain(self.rebuilds.due()).collect();
+        let firsts = firsts.into_iter().filter(has_lost);
+        firsts.for_each(|first| self.rebuilds.want(first, JournalCheck::None));
+    }
+
+    /// Has what is due by its timer made anew.
+    pub fn look_at_timers(&mut self, env: &mut Env, now: Monotonic) {
+        self.rebuilds.look_at_timers(env, self.kept.whole(), now);
+    }
+
+    /// Goes on with making trees: the next partition, or its next part once the snapshot shows what it must. `has_room`
+    /// says whether what it finds damaged may wait to be healed.
+    pub fn make(&mut self, env: &mut Env, has_room: bool, now: Monotonic) {
+        if !self.rebuilds.is_making() {
+            // What is kept as of a flush must not have been made after it.
+            if env.store.fenced().is_some() || self.completing.is_some() {
+                return;
+            }
+            self.rebuilds.begin_next(now, |first| self.kept.bits(first));
+        }
+        self.rebuilds.begin_part(env, has_room, now);
+    }
+
+    /// Takes the end of a fold, if it was one that makes trees: keys that it has found damaged.
+    pub fn on_part(
+        &mut self,
+        env: &mut Env,
+        id: FoldId,
+        end: Result<FoldEnd, engine::Error>,
+    ) -> Result<Vec<Bytes>, Result<FoldEnd, engine::Error>> {
+        let end = self.rebuilds.on_fold(env, self.kept.whole(), id, end)?;
+        let Some((first, damaged)) = end.damaged else { return Ok(Vec::new()) };
+        self.notes.add_damaged(first, damaged.len() as u64);
+        if let Some(finished) = end.finished {
+            self.keep(env);
+            let (check, now) = (finished.check, env.now());
+            let is_other = self.take(env, finished);
+            self.notes.set_made(first, check, is_other, now);
+            env.counters.trees_made += 1;
+        }
+        Ok(damaged)
+    }
+
+    /// Takes a partition's trees. Tells whether those that it had were others.
+    fn take(&mut self, env: &Env, finished: FinishedRebuild) -> bool {
+        let FinishedRebuild { first, trees, unsure, .. } = finished;
+        let is_other = self.kept.take(first, trees, unsure, env.clock.wall());
+        // A tree was made a little finer than the one before, and may have grown by more than that meanwhile.
+        self.make_crowded(first);
+        is_other
+    }
+
+    /// The relations of its fields, and of the gauge.
+    pub fn invariants(&self, env: &Env) {
+        self.kept.invariants();
+        self.rebuilds.invariants(self.whole());
+        debug_assert!(self.are_kept() == env.gauges.keeps_trees, "the gauge says whether trees are kept");
+        if let Some(completing) = &self.completing {
+            completing.invariants();
+            debug_assert!(
+                completing.firsts().is_disjoint(self.whole()),
+                "no tree is whole before it is complete"
+            );
+            debug_assert!(!self.rebuilds.is_making(), "nothing is made from heads until then");
+        }
     }
 }
 
-/// Changes of a tree that are remembered for the disk: with more it is kept whole, for about twice as many bytes.
-fn deltas_max(tree: &Tree) -> usize {
-    64 + usize::try_from(tree.keys() / 8).unwrap_or(usize::MAX)
+/// The first prefixes of the partitions that this shard is to have trees of.
+fn own_partitions(env: &Env) -> BTreeSet<u16> {
+    let (ring, layout, here) = (&env.topology.ring, &env.knobs.layout, env.peers.here());
+    let n_val = env.n_vals_kept().into_iter().max().unwrap_or(1);
+    let firsts = ring.size().all().filter_map(|partition| {
+        let first = *layout.prefixes_of(partition, ring.size()).start();
+        let is_own = layout.shard_of(first) == env.knobs.id.0
+            && nodes(ring, ring.size().first(partition), n_val).contains(&here);
+        is_own.then_some(first)
+    });
+    firsts.collect()
 }
 
 /// A sum over the numbers of replicas of all buckets and bucket types.
@@ -312,59 +406,42 @@ fn n_vals_sum(table: &BucketTable) -> u32 {
     })
 }
 
-/// Finds the number of replicas of a ledger key; those of a bucket stand together.
-pub(crate) struct NVals {
-    table: BucketTable,
-    /// All before the key's own name, and the number there, if its bucket is known.
-    last: Option<(Box<[u8]>, Option<u32>)>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kv::aae::Tree;
+    use std::collections::BTreeMap;
 
-impl NVals {
-    pub fn new(table: BucketTable) -> NVals {
-        NVals { table, last: None }
+    const fn id(first: u16) -> TreeId {
+        TreeId { first, n_val: 3, day: 0 }
     }
 
-    pub fn of(&mut self, ledger_key: &[u8]) -> Option<u32> {
-        if let Some((names, n_val)) = &self.last
-            && ledger_key.starts_with(names)
-        {
-            return *n_val;
+    fn crowded() -> Tree {
+        let mut tree = Tree::default();
+        while !tree.is_crowded() {
+            tree.change(0, None, Some(1));
         }
-        let parts = key::decode_object_key(ledger_key).ok()?;
-        let names = ledger_key[..ledger_key.len() - parts.key.len()].into();
-        let bucket = Bucket {
-            bucket_type: Bytes::copy_from_slice(&parts.bucket_type),
-            name: Bytes::copy_from_slice(&parts.bucket),
-        };
-        let n_val = self.table.get_as_replica(&bucket).ok().map(|props| props.n_val);
-        self.last = Some((names, n_val));
-        n_val
+        tree
     }
-}
 
-/// How trees change when one head takes the place of another: the day of each tree, and the leaf there before and after. They are two where
-/// one ends on another day than the other.
-pub(crate) fn leaves(
-    place: u32,
-    old: Option<&[u8]>,
-    new: Option<&[u8]>,
-) -> impl Iterator<Item = (u32, Option<u32>, Option<u32>)> {
-    let of = |head: &[u8]| (day_of(head), leaf(place, head));
-    let changes = match (old.map(of), new.map(of)) {
-        (Some((before, old)), Some((after, new))) if before != after => {
-            let left = Some((before, Some(old), None)).filter(|_| !base::planted!(DayNotLeft));
-            [left, Some((after, None, Some(new)))]
-        }
-        (old, new) => {
-            let day = new.or(old).map_or(0, |(day, _)| day);
-            [Some((day, old.map(|(_, leaf)| leaf), new.map(|(_, leaf)| leaf))), None]
-        }
-    };
-    changes.into_iter().flatten()
-}
+    /// It stayed crowded until the next write to it, beside whose repair its partition was then gone through.
+    #[test]
+    fn a_crowded_tree_that_was_left_is_made_anew() {
+        let mut trees = Trees::default();
+        let left = BTreeMap::from([(id(1), (Tree::default(), false)), (id(2), (crowded(), false))]);
+        trees.kept.take_left(&BTreeSet::from([1, 2]), left);
+        [1, 2].into_iter().for_each(|first| trees.make_crowded(first));
+        assert_eq!(trees.rebuilds.due().collect::<Vec<_>>(), [2]);
+    }
 
-/// The place of a key in a tree, and the hash of its head there.
-pub(crate) fn placed_leaf(ledger_key: &[u8], head: &[u8]) -> (u32, u32) {
-    let place = KeySegments::number_of(ledger_key, PLACE_BITS);
-    (place, leaf(place, head))
+    /// So did one that had grown by more than it was made finer by.
+    #[test]
+    fn a_tree_that_is_crowded_when_it_is_made_is_made_once_more() {
+        let mut trees = Trees::default();
+        for (first, tree) in [(1, Tree::default()), (2, crowded())] {
+            trees.kept.take(first, BTreeMap::from([(id(first), tree)]), false, base::Wall(0));
+            trees.make_crowded(first);
+        }
+        assert_eq!(trees.rebuilds.due().collect::<Vec<_>>(), [2]);
+    }
 }

@@ -106,10 +106,12 @@ impl Shard {
                 self.on_sign_of_life(from, None, None);
                 self.handoff.inbound.on_copy_part(&mut self.env, from, id.number(), part);
             }
-            PeerMessage::AskTree { id, partitions, ask } => self.on_ask_tree((from, id), partitions, ask),
+            PeerMessage::AskTree { id, partitions, ask } => {
+                self.anti_entropy.on_ask(&mut self.env, (from, id), partitions, ask);
+            }
             PeerMessage::Tree { id, answer } => {
                 self.on_sign_of_life(from, None, None);
-                self.on_tree_answer(from, id.number(), answer);
+                self.anti_entropy.on_answer(&mut self.env, from, id.number(), answer);
             }
             PeerMessage::Props { id, change } => self.on_peer_props(from, id, change),
             PeerMessage::AskProps { leaves, .. } => self.on_ask_props(from, &leaves),
@@ -148,7 +150,7 @@ impl Shard {
             }
             PeerMessage::AskTree { id, .. } => {
                 self.env.counters.bounced += 1;
-                self.on_tree_answer(to, id.number(), Err(Error::Overload));
+                self.anti_entropy.on_answer(&mut self.env, to, id.number(), Err(Error::Overload));
             }
             // Told again soon, or when the node comes up.
             PeerMessage::Props { .. }

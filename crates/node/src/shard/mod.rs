@@ -37,9 +37,7 @@ pub use counters::ShardCounters;
 pub use knobs::{OVERLOAD_WORK_MIN, Reaping, Rebuilding, ShardConfig, TIMEOUT_DEFAULT, Turns, WORK_MAX};
 pub use output::Output;
 
-use crate::anti_entropy::exchange::Exchanges;
-use crate::anti_entropy::heal::HealQueue;
-use crate::anti_entropy::trees::Trees;
+use crate::anti_entropy::AntiEntropy;
 use crate::coverage::index_scan::IndexScans;
 use crate::coverage::key_scan::KeyScans;
 use crate::frontdoor::Frontdoor;
@@ -66,6 +64,7 @@ use base::spawn::Outcome;
 use deadlines::Deadlines;
 use effect::Effect;
 use engine::backup::StoreFiles;
+use engine::fold::JournalCheck;
 use engine::store::{Event as StoreEvent, StoreStats};
 use env::{Activity, Env};
 use gauges::Gauges;
@@ -73,6 +72,7 @@ use knobs::Knobs;
 use kv::{BucketTable, Error, Graveyard, PreflistEntry, Request, Response, TimeAhead, VersionClock};
 use object::Actor;
 use reply_to::ReplyTo;
+use ring::Partition;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,13 +122,11 @@ pub struct Shard {
     pub(crate) changes: PropsChanges,
     pub(crate) resets: ResetMemory,
     pub(crate) forwards: Forwards,
-    pub(crate) heals: HealQueue,
     pub(crate) reaper: Reaper,
     pub(crate) sweeper: Sweeper,
     pub(crate) graveyard: Graveyard,
     pub(crate) folds: ContextFolds,
-    pub(crate) trees: Trees,
-    pub(crate) exchanges: Exchanges,
+    pub(crate) anti_entropy: AntiEntropy,
     /// Whose events the writes of this process are.
     pub(crate) actors: Actors,
     pub(crate) frontdoor: Frontdoor,
@@ -184,11 +182,9 @@ impl Shard {
             forwards: Forwards::default(),
             frontdoor: Frontdoor::default(),
             latency: Latency::default(),
-            heals: HealQueue::default(),
             reaper: Reaper::default(),
             sweeper: Sweeper::starting(now),
-            trees: Trees::default(),
-            exchanges: Exchanges::default(),
+            anti_entropy: AntiEntropy::default(),
             folds: ContextFolds::default(),
             graveyard: Graveyard::new(reaping.grave),
             actors: Actors::new(actor, is_alone),
@@ -199,7 +195,7 @@ impl Shard {
             resets: ResetMemory::default(),
             events: Vec::new(),
         };
-        shard.take_kept_trees();
+        shard.anti_entropy.begin(&mut shard.env);
         shard
     }
 
@@ -332,11 +328,7 @@ impl Shard {
                         self.on_scan(id, page);
                     }
                 }
-                StoreEvent::Fold(id, end) => {
-                    if let Err(end) = self.on_trees_fold(id, end) {
-                        self.on_keys_fold(id, end);
-                    }
-                }
+                StoreEvent::Fold(id, end) => self.anti_entropy.on_fold(&mut self.env, id, end),
                 StoreEvent::Closed(result) => self.env.out.push(Output::Closed(result)),
             }
             self.drain();
@@ -347,12 +339,12 @@ impl Shard {
         self.admit();
         self.drain();
         self.handoff.outbound.take_turn_sending(&mut self.env);
-        self.make_trees(now);
+        self.anti_entropy.make_trees(&mut self.env, now);
         self.go_on_reaping(now);
         self.go_on_sweeping(now);
-        self.take_turn_exchanging(now);
+        self.anti_entropy.take_turn(&mut self.env, now);
         self.drain();
-        self.keep_trees();
+        self.anti_entropy.keep_trees(&mut self.env);
         // What was taken up again may have written: that need not wait for another wake-up.
         if self.env.store.wants_turn() {
             self.env.store.turn(now, &mut self.events);
@@ -379,8 +371,7 @@ impl Shard {
         let has_tasks = self.objects.have_clients();
         self.frontdoor.stop.tick(&self.env, has_tasks, now);
         self.tick_peers(now);
-        self.tick_heals();
-        self.rebuild_lost();
+        self.anti_entropy.tick_heals(&mut self.env);
         self.unkept_hints.tick(&mut self.env);
         self.handoff.hints.tick(&mut self.env, now);
         self.tick_reaps(now);
@@ -388,9 +379,7 @@ impl Shard {
         self.tick_folds(now);
         let tasks = self.tasks_under_way();
         self.handoff.tick(&mut self.env, tasks, now);
-        self.look_at_trees();
-        self.look_at_timers(now);
-        self.tick_exchanges(now);
+        self.anti_entropy.tick(&mut self.env, now);
         self.drain();
     }
 
@@ -497,7 +486,7 @@ impl Shard {
 
     /// What it is doing.
     pub fn stats(&self) -> ShardStats {
-        let (tree_bytes, tree_keys) = self.trees.sizes();
+        let (tree_bytes, tree_keys) = self.anti_entropy.sizes();
         ShardStats {
             counters: self.env.counters,
             store: self.env.store.stats(),
@@ -509,11 +498,28 @@ impl Shard {
             times_ahead: self.env.version_clock.refused(),
             writes_held: self.env.gauges.held,
             paced: self.frontdoor.pacer.owed,
-            trees_due: self.trees.due(),
+            trees_due: self.anti_entropy.due(),
             tree_bytes,
             tree_keys,
             resets: self.env.props.resets(),
         }
+    }
+
+    /// How it stands with the trees of each partition that this shard compares; of none where nothing is compared.
+    pub fn trees(&self) -> Vec<TreesStatus> {
+        self.anti_entropy.statuses(&self.env)
+    }
+
+    /// Has the trees of a partition made anew, or of all that it has: as soon as it can be. Tells how many that are.
+    pub fn rebuild_trees(&mut self, partition: Option<Partition>, check: JournalCheck) -> usize {
+        self.anti_entropy.rebuild(&self.env, partition, check)
+    }
+
+    /// Has the trees of a partition, or of all that this shard has, compared with all others that have them: now, and
+    /// not in the next round. What waits to be compared goes with it. Tells how many partitions that are: none while
+    /// partitions move.
+    pub fn compare_trees(&mut self, partition: Option<Partition>) -> usize {
+        self.anti_entropy.compare(&self.env, partition)
     }
 
     /// How long clients' gets and puts take, from when they are begun to their answers.
@@ -634,7 +640,7 @@ impl Shard {
 
         let tasks = self.tasks_under_way();
         self.handoff.on_topology(&mut self.env, topology, tasks);
-        self.look_at_trees();
+        self.anti_entropy.look_at_partitions(&mut self.env);
         self.drain();
     }
 
@@ -684,6 +690,7 @@ impl Shard {
         debug_assert!(self.env.effects.is_empty(), "effects are drained before the next input");
         self.frontdoor.invariants(&self.env);
         self.handoff.invariants(&self.env);
+        self.anti_entropy.invariants(&self.env);
     }
 
     /// Gives effects to their receivers until none is left.
@@ -704,14 +711,14 @@ impl Shard {
             }
             Effect::Reaped { key, is_agreed } => self.on_reaped(&key, is_agreed),
             Effect::ContextFolded { key, is_agreed } => self.on_folded(&key, is_agreed),
-            Effect::KeyRead => self.note_repair(),
-            Effect::KeyRepaired => self.on_key_repaired(),
+            Effect::KeyRead => self.anti_entropy.on_key_read(),
+            Effect::KeyRepaired => self.anti_entropy.on_key_repaired(),
             Effect::TombstoneRead => self.on_swept(),
             Effect::HintsKept { prefix, nodes } => self.handoff.on_hints_kept(&mut self.env, prefix, &nodes),
             Effect::BringHints(node) => self.handoff.hints.bring(&mut self.env, node),
             Effect::ProposeReap { key, tombstone } => self.propose_reap(&key, tombstone),
             Effect::ProposeContextFold { key } => self.propose_fold(&key),
-            Effect::HeadChanged(change) => self.on_head_changed(&change),
+            Effect::HeadChanged(change) => self.anti_entropy.on_head_changed(&mut self.env, &change),
             Effect::PeerUp { node, compares_props } => {
                 self.handoff.hints.bring(&mut self.env, node);
                 self.bring_props(node, compares_props);
@@ -723,7 +730,7 @@ impl Shard {
                 self.fail_props(node);
                 self.fail_pages(node);
                 self.fail_rows(node);
-                self.fail_exchange(node);
+                self.anti_entropy.fail(&mut self.env, node);
             }
             Effect::PropsKnown { node, sums } => self.on_known_props(node, sums),
             Effect::RangesDropped => self.actors.forget_all(),
