@@ -1,27 +1,21 @@
-//! Folds over a cluster ([`kv::fold`]): gathered as listings are (`listing.rs`), and read here, a page at a time.
+//! Folds over a cluster ([`kv::fold`]): gathered as listings are (`key_scan.rs`), and read here, a page at a time.
 //!
 //! A page ends when it tells of enough, or when [`VISITED_MAX`] heads were looked at: so one that finds little comes as soon, and
 //! a slow disk holds up no page for longer than whoever asks waits.
 
 use crate::anti_entropy::trees::NVals;
-use crate::coverage::key_pages::{Wanted, seek};
-use crate::coverage::walk::{Stretch, Walk};
-use crate::shard::Shard;
-use crate::shard::reply_to::ReplyTo;
-use base::Monotonic;
+use crate::coverage::walk::{Stretch, Walk, Wanted, seek};
+use crate::shard::env::Env;
 use bytes::Bytes;
 use engine::fold::{Visit, Visitor};
-use kv::fold::{Finds, Fold, FoldRequest, Scope, Sum, Taken, Taker};
-use kv::{Error, Listed};
+use kv::Error;
+use kv::fold::{Finds, Fold, Scope, Sum, Taken, Taker};
 use object::key;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Heads that are looked at for one page: some ten milliseconds of work, and the most hashes that a message tells.
 const VISITED_MAX: usize = 65_536;
-
-/// Folds that one shard's clients run at a time: each may hold an answer ([`kv::fold::ANSWER_BYTES_MAX`]), or a tree.
-const FOLDS_MAX: usize = 8;
 
 /// What the scan of a page has found so far.
 #[derive(Clone)]
@@ -72,51 +66,39 @@ impl Folding {
     }
 }
 
-impl Shard {
-    pub(crate) fn fold(&mut self, reply_to: ReplyTo, request: FoldRequest, deadline: Monotonic) {
-        let FoldRequest { fold, stream, .. } = request;
-        if self.listings.folds() >= FOLDS_MAX {
-            self.env.counters.refused += 1;
-            return self.env.reply(reply_to, Err(Error::Overload));
+/// The number of replicas of the objects of a fold: so many nodes could be asked for each prefix.
+pub(crate) fn n_val_of(env: &Env, fold: &Fold) -> Result<u32, Error> {
+    match &fold.scope {
+        Scope::Bucket(bucket) => {
+            env.knobs.limits.check_bucket(bucket)?;
+            Ok(env.props.get_as_replica(bucket)?.n_val)
         }
-        let n_val = fold.check().and_then(|()| self.n_val_of(&fold));
-        self.start_listing(reply_to, n_val, Listed::Fold(Arc::new(fold)), stream, deadline);
+        // Of a number of replicas that no bucket has nothing is found, wherever it is looked for.
+        Scope::NVal(n_val) => Ok((*n_val).min(env.topology.n_val_max())),
     }
+}
 
-    /// How many replicas there are of what a fold is over: so many nodes could be asked for each prefix.
-    pub(crate) fn n_val_of(&self, fold: &Fold) -> Result<u32, Error> {
-        match &fold.scope {
-            Scope::Bucket(bucket) => {
-                self.env.knobs.limits.check_bucket(bucket)?;
-                Ok(self.env.props.get_as_replica(bucket)?.n_val)
-            }
-            // Of a number of replicas that no bucket has nothing is found, wherever it is looked for.
-            Scope::NVal(n_val) => Ok((*n_val).min(self.env.topology.n_val_max())),
+/// The visitor of a fold over these prefixes, ascending, and the collector of its findings.
+pub(crate) fn visitor_of(env: &Env, fold: &Fold, own: Vec<u16>) -> (Visitor, Folding) {
+    let folding = Folding::new(fold, env.clock.wall().millis());
+    let visitor = match &fold.scope {
+        Scope::Bucket(bucket) => {
+            let (first, last) = match &fold.keys {
+                Some(span) => (span.first.clone(), Some(span.last.clone())),
+                None => (Bytes::new(), None),
+            };
+            let own = own.into_iter().collect();
+            of_bucket(Stretch { bucket: bucket.clone(), first, last, own }, folding.clone())
         }
-    }
-
-    /// What takes what a fold finds with these prefixes, ascending, and where it is put.
-    pub(crate) fn visitor_of_fold(&self, fold: &Fold, own: Vec<u16>) -> (Visitor, Folding) {
-        let folding = Folding::new(fold, self.env.clock.wall().millis());
-        let visitor = match &fold.scope {
-            Scope::Bucket(bucket) => {
-                let (first, last) = match &fold.keys {
-                    Some(span) => (span.first.clone(), Some(span.last.clone())),
-                    None => (Bytes::new(), None),
-                };
-                let own = own.into_iter().collect();
-                of_bucket(Stretch { bucket: bucket.clone(), first, last, own }, folding.clone())
-            }
-            Scope::NVal(n_val) => {
-                let finds_buckets = fold.finds == Finds::Buckets;
-                let is_wanted = move |of: u32, n_val: u32| of == n_val || (finds_buckets && of > n_val);
-                let n_val = *n_val;
-                let n_vals = NVals::new(self.env.props.clone());
-                of_all(own, n_vals, move |of| is_wanted(of, n_val), folding.clone())
-            }
-        };
-        (visitor, folding)
-    }
+        Scope::NVal(n_val) => {
+            let finds_buckets = fold.finds == Finds::Buckets;
+            let is_wanted = move |of: u32, n_val: u32| of == n_val || (finds_buckets && of > n_val);
+            let n_val = *n_val;
+            let n_vals = NVals::new(env.props.clone());
+            of_all(own, n_vals, move |of| is_wanted(of, n_val), folding.clone())
+        }
+    };
+    (visitor, folding)
 }
 
 fn of_bucket(stretch: Stretch, folding: Folding) -> Visitor {

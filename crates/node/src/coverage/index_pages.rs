@@ -1,4 +1,4 @@
-//! KeyPages of rows: what this shard finds for an index query ([`kv::index`]), of the prefixes that it is asked for.
+//! Pages of rows: what this shard finds for an index query ([`kv::index`]), of the prefixes that it is asked for.
 //!
 //! * The entries of a field lie in the order of their terms, and each ends with its object's prefix: one scan between two
 //!   terms, of which an entry is taken if its prefix is wanted and its term matches.
@@ -9,13 +9,10 @@
 //! A page ends when it is full or when [`VISITED_MAX`] entries were looked at, with or without a row: it says up to where
 //! it is complete.
 
+use crate::coverage::page_reader::PageReader;
 use crate::coverage::walk::{Stretch, Walk};
-use crate::hop::{Hop, ShardId};
 use crate::layout::Layout;
-use crate::peer::{AskId, NodeId, PeerMessage};
-use crate::shard::Shard;
-use crate::shard::knobs::WORK_MAX;
-use crate::shard::output::Output;
+use crate::shard::env::Env;
 use crate::shard::store_error::store_error;
 use crate::topology::Epoch;
 use base::spawn::Outcome;
@@ -30,23 +27,16 @@ use object::key;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// KeyPages that are read for other nodes at a time: as for listings.
+/// Pages that are read at a time, beyond which other nodes are refused: as for listings.
 const READS_MAX: usize = 64;
 
 /// Entries that are looked at for one page: a fraction of a second of work, well below an asker's patience, so that a
 /// regex that nothing matches makes pages without rows and not one that never comes.
 const VISITED_MAX: usize = 500_000;
 
-/// Whom a page is for.
-#[derive(Clone, Copy, Debug)]
-enum Reader {
-    Shard(ShardId, u64),
-    Node(NodeId, AskId),
-}
-
 /// A page that is being read here.
 struct Read {
-    to: Reader,
+    to: PageReader,
     found: Found,
     others: Vec<PrefixSet>,
 }
@@ -81,81 +71,44 @@ impl IndexPages {
     pub fn len(&self) -> usize {
         self.reads.len()
     }
-}
 
-impl Shard {
-    /// Reads a page for a query of this shard's.
-    pub(crate) fn read_rows_here(&mut self, question: u64, ask: &RowsAsk) {
-        self.read_rows(Reader::Shard(self.env.knobs.id, question), ask);
+    /// Whether another node's page would be one too many.
+    pub fn are_full(&self) -> bool {
+        self.reads.len() >= READS_MAX
     }
 
-    /// Reads a page for another shard's.
-    pub(crate) fn on_shard_asks_rows(&mut self, from: ShardId, question: u64, ask: &RowsAsk) {
-        self.read_rows(Reader::Shard(from, question), ask);
-    }
-
-    /// Reads a page for another node's.
-    pub(crate) fn on_peer_asks_rows(&mut self, from: NodeId, id: AskId, ask: &RowsAsk) {
-        let to = Reader::Node(from, id);
-        if self.searches.reads.len() >= READS_MAX || self.env.gauges.requests() >= 2 * WORK_MAX {
-            self.env.counters.refused += 1;
-            return self.send_rows(to, Err(Error::Overload));
-        }
-        self.read_rows(to, ask);
-    }
-
-    fn read_rows(&mut self, to: Reader, ask: &RowsAsk) {
-        if let Err(error) = self.scan_rows(to, ask) {
-            self.send_rows(to, Err(error));
-        }
-    }
-
-    fn scan_rows(&mut self, to: Reader, ask: &RowsAsk) -> Result<(), Error> {
-        let props = Arc::clone(self.env.props.get_as_replica(&ask.query.bucket)?);
-        let (own, others) = self.split(&ask.prefixes);
+    /// Begins to read a page.
+    ///
+    /// # Errors
+    /// If it cannot be read here.
+    pub fn read(&mut self, env: &mut Env, to: PageReader, ask: &RowsAsk) -> Result<(), Error> {
+        let props = Arc::clone(env.props.get_as_replica(&ask.query.bucket)?);
+        let (own, others) = self.split(env, &ask.prefixes);
         // Whoever asks may go by a ring that was in force when the query began.
-        let is_kept = own.difference(self.kept(props.n_val)).is_empty() || base::planted!(GivenUpSearched);
+        let is_kept =
+            own.difference(self.kept(env, props.n_val)).is_empty() || base::planted!(GivenUpSearched);
         if own.is_empty() || !is_kept {
             return Err(Error::NotCovered);
         }
         if matches!(ask.query.span, Span::Terms { .. }) {
-            self.check_entries(&ask.query.bucket, &own)?;
+            check_entries(env, &ask.query.bucket, &own)?;
         }
-        let (request, found) = scan_for(ask, own, props, self.env.clock.wall().millis())?;
+        let (request, found) = scan_for(ask, own, props, env.clock.wall().millis())?;
         let bucket_type = &ask.query.bucket.bucket_type;
         // To look at an entry is quick where no term need be matched.
         let scan = match (&ask.query.span, &ask.query.pick) {
-            (Span::Terms { .. }, Pick::All) => self.env.store.scan_ahead_of(bucket_type, request),
-            _ => self.env.store.scan_of(bucket_type, request),
+            (Span::Terms { .. }, Pick::All) => env.store.scan_ahead_of(bucket_type, request),
+            _ => env.store.scan_of(bucket_type, request),
         };
         let scan = scan.map_err(store_error)?;
-        self.searches.reads.reads.insert(scan, Read { to, found, others });
-        self.publish_coverage();
+        self.reads.insert(scan, Read { to, found, others });
         Ok(())
     }
 
-    /// Fails unless the entries of all of a bucket's objects with these prefixes are there: an older program has kept none, and the store
-    /// makes them; an object that was lost has none.
-    fn check_entries(&self, bucket: &Bucket, own: &PrefixSet) -> Result<(), Error> {
-        if let Some(backend) = self.env.store.without_indexes(&bucket.bucket_type) {
-            return Err(Error::Unsupported(format!(
-                "{{indexes_not_supported,{backend}}}: a node of this cluster has a backend without secondary indexes"
-            )));
-        }
-        if !self.env.store.is_indexed(&bucket.bucket_type) {
-            return Err(Error::NotCovered);
-        }
-        let check = |range: key::KeyRange| self.env.store.check_range(&range.start, &range.end);
-        if check(key::objects()).is_ok() {
-            return Ok(());
-        }
-        own.iter().try_for_each(|prefix| check(key::objects_at(prefix)).map_err(store_error))
-    }
-
     /// The prefixes of this shard, and those of each other one.
-    fn split(&mut self, prefixes: &PrefixSet) -> (PrefixSet, Vec<PrefixSet>) {
-        let (layout, here) = (self.env.knobs.layout, usize::from(self.env.knobs.id.0));
-        let of_shards = &mut self.searches.reads.of_shards;
+    fn split(&mut self, env: &Env, prefixes: &PrefixSet) -> (PrefixSet, Vec<PrefixSet>) {
+        let (layout, here) = (env.knobs.layout, usize::from(env.knobs.id.0));
+        let of_shards = &mut self.of_shards;
         if of_shards.is_empty() {
             of_shards.resize(usize::from(layout.shards), PrefixSet::default());
             for prefix in all_prefixes(layout) {
@@ -169,40 +122,49 @@ impl Shard {
     }
 
     /// The prefixes of this shard that this node keeps, of buckets with so many replicas.
-    fn kept(&mut self, n_val: u32) -> &PrefixSet {
-        let epoch = self.env.topology.epoch;
+    fn kept(&mut self, env: &Env, n_val: u32) -> &PrefixSet {
+        let epoch = env.topology.epoch;
         let is_known = |kept: &Kept| kept.epoch == epoch && kept.n_val == n_val;
-        if !self.searches.reads.kept.as_ref().is_some_and(is_known) {
-            let layout = self.env.knobs.layout;
-            let own = all_prefixes(layout).filter(|&prefix| layout.shard_of(prefix) == self.env.knobs.id.0);
-            let prefixes = own.filter(|&prefix| !self.env.ownership().has_given_up(prefix, n_val)).collect();
-            self.searches.reads.kept = Some(Kept { epoch, n_val, prefixes });
+        if !self.kept.as_ref().is_some_and(is_known) {
+            let layout = env.knobs.layout;
+            let own = all_prefixes(layout).filter(|&prefix| layout.shard_of(prefix) == env.knobs.id.0);
+            let prefixes = own.filter(|&prefix| !env.ownership().has_given_up(prefix, n_val)).collect();
+            self.kept = Some(Kept { epoch, n_val, prefixes });
         }
-        &self.searches.reads.kept.as_ref().expect("just made").prefixes
+        &self.kept.as_ref().expect("just made").prefixes
     }
 
-    /// Takes what a scan brings, if it is for rows.
-    pub(crate) fn on_rows_scan(
+    /// Takes the end of a scan: the page, and its reader.
+    ///
+    /// # Errors
+    /// The scan's page, if the scan is of something else.
+    pub fn on_scan(
         &mut self,
         scan: ScanId,
         page: Result<ScanPage, engine::Error>,
-    ) -> Result<(), Result<ScanPage, engine::Error>> {
-        let Some(read) = self.searches.reads.reads.remove(&scan) else { return Err(page) };
-        self.publish_coverage();
+    ) -> Result<(PageReader, Result<RowsPage, Error>), Result<ScanPage, engine::Error>> {
+        let Some(read) = self.reads.remove(&scan) else { return Err(page) };
         let to = read.to;
-        self.send_rows(to, page.map_err(store_error).and_then(|page| read.end(page)));
-        Ok(())
+        Ok((to, page.map_err(store_error).and_then(|page| read.end(page))))
     }
+}
 
-    fn send_rows(&mut self, to: Reader, page: Result<RowsPage, Error>) {
-        match to {
-            Reader::Shard(shard, question) if shard == self.env.knobs.id => self.on_rows(question, page),
-            Reader::Shard(shard, question) => {
-                self.env.out.push(Output::Hop { to: shard, message: Hop::Rows { question, page } });
-            }
-            Reader::Node(node, id) => self.env.send(node, PeerMessage::Rows { id, page }),
-        }
+/// Fails unless the entries of all of a bucket's objects with these prefixes are there: an older program has kept none, and the store
+/// makes them; an object that was lost has none.
+fn check_entries(env: &Env, bucket: &Bucket, own: &PrefixSet) -> Result<(), Error> {
+    if let Some(backend) = env.store.without_indexes(&bucket.bucket_type) {
+        return Err(Error::Unsupported(format!(
+            "{{indexes_not_supported,{backend}}}: a node of this cluster has a backend without secondary indexes"
+        )));
     }
+    if !env.store.is_indexed(&bucket.bucket_type) {
+        return Err(Error::NotCovered);
+    }
+    let check = |range: key::KeyRange| env.store.check_range(&range.start, &range.end);
+    if check(key::objects()).is_ok() {
+        return Ok(());
+    }
+    own.iter().try_for_each(|prefix| check(key::objects_at(prefix)).map_err(store_error))
 }
 
 impl Read {

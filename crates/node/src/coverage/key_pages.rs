@@ -1,14 +1,13 @@
-//! KeyPages of listings and of folds: what this shard has of the partitions that it is asked for.
+//! Pages of listings and of folds: what this shard has of the partitions that it is asked for.
 //!
 //! A page is one scan of the store, which goes from one wanted partition to the next and in each of them only over the
 //! bucket, or from bucket to bucket. Other shards' partitions stay in the page's rest, for whoever asks to send on.
 
-use crate::coverage::fold::Folding;
-use crate::hop::{Hop, ShardId};
-use crate::peer::{AskId, NodeId, PeerMessage};
-use crate::shard::Shard;
-use crate::shard::knobs::WORK_MAX;
-use crate::shard::output::Output;
+use crate::coverage::fold::{Folding, n_val_of, visitor_of};
+use crate::coverage::page_reader::PageReader;
+use crate::coverage::walk::{Wanted, seek};
+use crate::hop::ShardId;
+use crate::shard::env::Env;
 use crate::shard::store_error::store_error;
 use bytes::Bytes;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit, Visitor};
@@ -19,19 +18,13 @@ use object::key;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// KeyPages that are read for other nodes at a time: each is up to a megabyte, and a few fill the disk and the cores.
+/// Pages that are read at a time, beyond which other nodes are refused: each is up to a megabyte, and a few fill the
+/// disk and the cores.
 const PAGES_MAX: usize = 64;
-
-/// Whom a page is for.
-#[derive(Clone, Copy, Debug)]
-enum Reader {
-    Shard(ShardId, u64),
-    Node(NodeId, AskId),
-}
 
 /// A page that is being read here.
 struct Reading {
-    to: Reader,
+    to: PageReader,
     listed: Listed,
     /// What a fold finds.
     folding: Option<Folding>,
@@ -43,69 +36,31 @@ struct Reading {
 
 /// All pages being read.
 #[derive(Default)]
-pub(crate) struct KeyPages(BTreeMap<ScanId, Reading>);
+pub(crate) struct KeyPages {
+    reads: BTreeMap<ScanId, Reading>,
+}
 
 impl KeyPages {
     pub fn len(&self) -> usize {
-        self.0.len()
-    }
-}
-
-impl Shard {
-    /// Reads a page for a listing of this shard's.
-    pub(crate) fn read_page_here(&mut self, question: u64, ask: &PageAsk) {
-        self.read_page(Reader::Shard(self.env.knobs.id, question), ask);
+        self.reads.len()
     }
 
-    /// Reads a page for another shard's.
-    pub(crate) fn on_shard_asks_page(&mut self, from: ShardId, question: u64, ask: &PageAsk) {
-        self.read_page(Reader::Shard(from, question), ask);
+    /// Whether another node's page would be one too many.
+    pub fn are_full(&self) -> bool {
+        self.reads.len() >= PAGES_MAX
     }
 
-    /// Reads a page for another node's.
-    pub(crate) fn on_peer_asks_page(&mut self, from: NodeId, id: AskId, ask: &PageAsk) {
-        let to = Reader::Node(from, id);
-        if self.listings.pages.len() >= PAGES_MAX || self.env.gauges.requests() >= 2 * WORK_MAX {
-            self.env.counters.refused += 1;
-            return self.send_page(to, Err(Error::Overload));
-        }
-        self.read_page(to, ask);
-    }
-
-    fn read_page(&mut self, to: Reader, ask: &PageAsk) {
-        match self.plan_page(ask).and_then(|(own, others)| self.scan_page(to, ask, own, others)) {
-            Ok(()) => {}
-            Err(error) => self.send_page(to, Err(error)),
-        }
-    }
-
-    /// The partitions to scan, the first that was asked and this shard's behind it, and those that are left.
-    fn plan_page(&self, ask: &PageAsk) -> Result<(Vec<u16>, Vec<u16>), Error> {
-        let layout = self.env.knobs.layout;
-        let first = *ask.partitions.first().ok_or(Error::NotCovered)?;
-        let is_own = |partition: &u16| {
-            *partition >= first && ShardId(layout.shard_of(*partition)) == self.env.knobs.id
-        };
-        let (mut own, others): (Vec<u16>, Vec<u16>) = ask.partitions.iter().partition(|it| is_own(it));
-        own.sort_unstable();
-        own.dedup();
-        let n_val = match &ask.listed {
-            Listed::Keys(bucket) => self.env.props.get_as_replica(bucket)?.n_val,
-            Listed::Buckets(_) => self.env.topology.n_val_max(),
-            Listed::Fold(fold) => self.n_val_of(fold)?,
-        };
-        // Whoever asks may go by a ring that was in force when the listing began.
-        if own.iter().any(|&partition| self.env.ownership().has_given_up(partition, n_val)) {
-            return Err(Error::NotCovered);
-        }
-        if own.first() == Some(&first) { Ok((own, others)) } else { Err(Error::NotCovered) }
-    }
-
-    fn scan_page(&mut self, to: Reader, ask: &PageAsk, own: Vec<u16>, others: Vec<u16>) -> Result<(), Error> {
+    /// Begins to read a page.
+    ///
+    /// # Errors
+    /// If it cannot be read here.
+    pub fn read(&mut self, env: &mut Env, to: PageReader, ask: &PageAsk) -> Result<(), Error> {
+        let (own, others) = plan_page(env, ask)?;
         let range = key::objects_at(own[0]);
         let start = ask.start.clone().filter(|start| range.contains(start));
         let last = own[own.len() - 1];
-        let (visitor, folding) = self.visitor(&ask.listed, own.clone())?;
+        let (visitor, folding) = visitor(env, &ask.listed, own.clone())?;
+
         let request = ScanRequest {
             start: start.unwrap_or_else(|| Bytes::from(range.start)),
             end: Bytes::from(key::objects_at(last).end),
@@ -114,50 +69,68 @@ impl Shard {
             past_losses: false,
         };
         let scan = match bucket_type_of(&ask.listed) {
-            Some(bucket_type) => self.env.store.scan_of(bucket_type, request),
-            None => self.env.store.scan(request),
+            Some(bucket_type) => env.store.scan_of(bucket_type, request),
+            None => env.store.scan(request),
         };
+
         let scan = scan.map_err(store_error)?;
         let listed = ask.listed.clone();
-        self.listings.pages.0.insert(scan, Reading { to, listed, folding, own, others });
-        self.publish_coverage();
+        self.reads.insert(scan, Reading { to, listed, folding, own, others });
         Ok(())
     }
 
-    fn visitor(&self, listed: &Listed, own: Vec<u16>) -> Result<(Visitor, Option<Folding>), Error> {
-        let now_ms = self.env.clock.wall().millis();
-        Ok(match listed {
-            Listed::Keys(bucket) => {
-                let props = Arc::clone(self.env.props.get_as_replica(bucket)?);
-                (keys_of(bucket.clone(), props, own, now_ms), None)
-            }
-            Listed::Buckets(bucket_type) => {
-                (buckets_of(bucket_type.clone(), self.env.props.clone(), own, now_ms), None)
-            }
-            Listed::Fold(fold) => {
-                let (visitor, folding) = self.visitor_of_fold(fold, own);
-                (visitor, Some(folding))
-            }
-        })
-    }
-
-    pub(crate) fn on_scan(&mut self, scan: ScanId, page: Result<ScanPage, engine::Error>) {
-        // One that nobody waits for was about what moved: that has changed since.
-        let Some(reading) = self.listings.pages.0.remove(&scan) else { return };
-        self.publish_coverage();
+    /// Takes the end of a scan: the page, and its reader.
+    ///
+    /// # Errors
+    /// The scan's page, if the scan is of something else.
+    pub fn on_scan(
+        &mut self,
+        scan: ScanId,
+        page: Result<ScanPage, engine::Error>,
+    ) -> Result<(PageReader, Result<Page, Error>), Result<ScanPage, engine::Error>> {
+        let Some(reading) = self.reads.remove(&scan) else { return Err(page) };
         let to = reading.to;
-        self.send_page(to, page.map_err(store_error).and_then(|page| reading.end(page)));
+        Ok((to, page.map_err(store_error).and_then(|page| reading.end(page))))
     }
+}
 
-    fn send_page(&mut self, to: Reader, page: Result<Page, Error>) {
-        match to {
-            Reader::Shard(shard, question) if shard == self.env.knobs.id => self.on_page(question, page),
-            Reader::Shard(shard, question) => {
-                self.env.out.push(Output::Hop { to: shard, message: Hop::Page { question, page } });
-            }
-            Reader::Node(node, id) => self.env.send(node, PeerMessage::Page { id, page }),
-        }
+/// The partitions to scan, the first that was asked and this shard's behind it, and those that are left.
+fn plan_page(env: &Env, ask: &PageAsk) -> Result<(Vec<u16>, Vec<u16>), Error> {
+    let layout = env.knobs.layout;
+    let first = *ask.partitions.first().ok_or(Error::NotCovered)?;
+    let is_own =
+        |partition: &u16| *partition >= first && ShardId(layout.shard_of(*partition)) == env.knobs.id;
+    let (mut own, others): (Vec<u16>, Vec<u16>) = ask.partitions.iter().partition(|it| is_own(it));
+    own.sort_unstable();
+    own.dedup();
+
+    let n_val = match &ask.listed {
+        Listed::Keys(bucket) => env.props.get_as_replica(bucket)?.n_val,
+        Listed::Buckets(_) => env.topology.n_val_max(),
+        Listed::Fold(fold) => n_val_of(env, fold)?,
+    };
+    // The sender of the question may go by a ring that was in force when the listing began.
+    if own.iter().any(|&partition| env.ownership().has_given_up(partition, n_val)) {
+        return Err(Error::NotCovered);
     }
+    if own.first() == Some(&first) { Ok((own, others)) } else { Err(Error::NotCovered) }
+}
+
+fn visitor(env: &Env, listed: &Listed, own: Vec<u16>) -> Result<(Visitor, Option<Folding>), Error> {
+    let now_ms = env.clock.wall().millis();
+    Ok(match listed {
+        Listed::Keys(bucket) => {
+            let props = Arc::clone(env.props.get_as_replica(bucket)?);
+            (keys_of(bucket.clone(), props, own, now_ms), None)
+        }
+        Listed::Buckets(bucket_type) => {
+            (buckets_of(bucket_type.clone(), env.props.clone(), own, now_ms), None)
+        }
+        Listed::Fold(fold) => {
+            let (visitor, folding) = visitor_of(env, fold, own);
+            (visitor, Some(folding))
+        }
+    })
 }
 
 impl Reading {
@@ -199,31 +172,6 @@ fn name_of(listed: &Listed, key: Bytes) -> Result<Bytes, Error> {
         Listed::Keys(_) => key.slice_ref(parts.key),
         Listed::Buckets(_) | Listed::Fold(_) => Bytes::from(parts.bucket.into_owned()),
     })
-}
-
-/// The partitions that a scan has still to visit.
-pub(crate) struct Wanted {
-    partitions: Vec<u16>,
-    at: usize,
-}
-
-impl Wanted {
-    /// These, ascending.
-    pub(crate) fn new(partitions: Vec<u16>) -> Wanted {
-        Wanted { partitions, at: 0 }
-    }
-
-    /// Goes to the first wanted partition from this one on; `None` behind the last.
-    pub(crate) fn reach(&mut self, partition: u16) -> Option<u16> {
-        while self.partitions.get(self.at).is_some_and(|&wanted| wanted < partition) {
-            self.at += 1;
-        }
-        self.partitions.get(self.at).copied()
-    }
-}
-
-pub(crate) fn seek(to: Option<Vec<u8>>) -> Visit {
-    Visit::Seek(to.unwrap_or_else(|| key::objects().end))
 }
 
 /// Takes the keys of a bucket. All of them begin alike in a partition, so no key is taken apart.

@@ -1,7 +1,6 @@
 //! How a scan goes over the keys of one bucket between two bounds: from one wanted prefix to the next, and in each over the
 //! bucket, so that nothing else is read.
 
-use crate::coverage::key_pages::seek;
 use bytes::Bytes;
 use engine::fold::Visit;
 use kv::Bucket;
@@ -94,4 +93,30 @@ impl Walk {
             None => Err(of.seek_behind(prefix)),
         }
     }
+}
+
+/// The partitions that a scan has still to visit.
+pub(crate) struct Wanted {
+    partitions: Vec<u16>,
+    at: usize,
+}
+
+impl Wanted {
+    /// These, ascending.
+    pub fn new(partitions: Vec<u16>) -> Wanted {
+        Wanted { partitions, at: 0 }
+    }
+
+    /// Goes to the first wanted partition from this one on; `None` behind the last.
+    pub fn reach(&mut self, partition: u16) -> Option<u16> {
+        while self.partitions.get(self.at).is_some_and(|&wanted| wanted < partition) {
+            self.at += 1;
+        }
+        self.partitions.get(self.at).copied()
+    }
+}
+
+/// Goes on at a key, or ends the scan.
+pub(crate) fn seek(to: Option<Vec<u8>>) -> Visit {
+    Visit::Seek(to.unwrap_or_else(|| key::objects().end))
 }

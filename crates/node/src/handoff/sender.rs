@@ -12,7 +12,7 @@
 //!
 //! Left out: reading values in the order of the journal.
 
-use crate::coverage::key_pages::{Wanted, seek};
+use crate::coverage::walk::{Wanted, seek};
 use crate::handoff::throttle::HandoffThrottle;
 use crate::hop::ShardId;
 use crate::peer::{AskId, CopyPart, NodeId, PeerMessage};

@@ -87,15 +87,19 @@ impl Shard {
                     self.env.reply(forward.reply_to, result);
                 }
             }
-            PeerMessage::AskPage { id, ask, .. } => self.on_peer_asks_page(from, id, &ask),
+            PeerMessage::AskPage { id, ask, .. } => {
+                self.coverage.on_peer_asks_page(&mut self.env, from, id, &ask)
+            }
             PeerMessage::Page { id, page } => {
                 self.on_sign_of_life(from, None, None);
-                self.on_page(id.number(), page);
+                self.coverage.on_page(&mut self.env, id.number(), page);
             }
-            PeerMessage::AskRows { id, ask, .. } => self.on_peer_asks_rows(from, id, &ask),
+            PeerMessage::AskRows { id, ask, .. } => {
+                self.coverage.on_peer_asks_rows(&mut self.env, from, id, &ask)
+            }
             PeerMessage::Rows { id, page } => {
                 self.on_sign_of_life(from, None, None);
-                self.on_rows(id.number(), page);
+                self.coverage.on_rows(&mut self.env, id.number(), page);
             }
             // The shell's.
             PeerMessage::Membership { .. } => {}
@@ -138,11 +142,11 @@ impl Shard {
             }
             PeerMessage::AskPage { id, .. } => {
                 self.env.counters.bounced += 1;
-                self.on_page(id.number(), Err(Error::Overload));
+                self.coverage.on_page(&mut self.env, id.number(), Err(Error::Overload));
             }
             PeerMessage::AskRows { id, .. } => {
                 self.env.counters.bounced += 1;
-                self.on_rows(id.number(), Err(Error::Overload));
+                self.coverage.on_rows(&mut self.env, id.number(), Err(Error::Overload));
             }
             PeerMessage::AskCopy { id, .. } => {
                 self.env.counters.bounced += 1;

@@ -38,8 +38,7 @@ pub use knobs::{OVERLOAD_WORK_MIN, Reaping, Rebuilding, ShardConfig, TIMEOUT_DEF
 pub use output::Output;
 
 use crate::anti_entropy::AntiEntropy;
-use crate::coverage::index_scan::IndexScans;
-use crate::coverage::key_scan::KeyScans;
+use crate::coverage::Coverage;
 use crate::frontdoor::Frontdoor;
 use crate::frontdoor::admission::AdmittedRequest;
 use crate::frontdoor::latency::Latency;
@@ -117,8 +116,7 @@ pub struct Shard {
     pub(crate) handoff: Handoff,
     pub(crate) unkept_hints: UnkeptHints,
     pub(crate) objects: TaskTable,
-    pub(crate) listings: KeyScans,
-    pub(crate) searches: IndexScans,
+    pub(crate) coverage: Coverage,
     pub(crate) changes: PropsChanges,
     pub(crate) resets: ResetMemory,
     pub(crate) forwards: Forwards,
@@ -189,8 +187,7 @@ impl Shard {
             graveyard: Graveyard::new(reaping.grave),
             actors: Actors::new(actor, is_alone),
             objects: TaskTable::default(),
-            listings: KeyScans::default(),
-            searches: IndexScans::default(),
+            coverage: Coverage::default(),
             changes: PropsChanges::default(),
             resets: ResetMemory::default(),
             events: Vec::new(),
@@ -218,15 +215,13 @@ impl Shard {
     fn expire(&mut self, now: Monotonic) {
         self.env.deadlines = Deadlines::default();
         self.expire_objects(now);
-        self.expire_listings(now);
-        self.expire_searches(now);
+        self.coverage.expire(&mut self.env, now);
         self.expire_changes(now);
         self.expire_forwards(now);
         self.begin_reaps(now);
         // A request that is past its deadline and still there waits for the disk: a note of it would wake the shard in
         // vain.
-        let parked =
-            self.objects.deadlines().chain(self.listings.deadlines()).chain(self.searches.deadlines());
+        let parked = self.objects.deadlines().chain(self.coverage.deadlines());
         let parked = parked.chain(self.changes.deadlines()).chain(self.forwards.deadlines());
         let earliest = parked.chain(self.reaper.next_due()).filter(|deadline| *deadline > now).min();
         if let Some(earliest) = earliest {
@@ -275,9 +270,7 @@ impl Shard {
     /// Forgets a client's request whose client is gone. A write that has begun goes on.
     pub fn forget(&mut self, id: RequestId) {
         self.frontdoor.forget(&mut self.env, id);
-        self.listings.forget(id);
-        self.searches.forget(id);
-        self.publish_coverage();
+        self.coverage.forget(&mut self.env, id);
     }
 
     /// Tells other nodes that this one is about to stop. It goes on serving until it is closed.
@@ -298,10 +291,14 @@ impl Shard {
                 self.accept(ReplyTo::Shard(from, id), *request, deadline)
             }
             Hop::Answer { id, result } => self.env.reply(ReplyTo::Client(id), *result),
-            Hop::AskPage { from, question, ask } => self.on_shard_asks_page(from, question, &ask),
-            Hop::Page { question, page } => self.on_page(question, page),
-            Hop::AskRows { from, question, ask } => self.on_shard_asks_rows(from, question, &ask),
-            Hop::Rows { question, page } => self.on_rows(question, page),
+            Hop::AskPage { from, question, ask } => {
+                self.coverage.on_shard_asks_page(&mut self.env, from, question, &ask)
+            }
+            Hop::Page { question, page } => self.coverage.on_page(&mut self.env, question, page),
+            Hop::AskRows { from, question, ask } => {
+                self.coverage.on_shard_asks_rows(&mut self.env, from, question, &ask)
+            }
+            Hop::Rows { question, page } => self.coverage.on_rows(&mut self.env, question, page),
             Hop::Props { from, change, props } => self.on_props(from, change, props),
             Hop::ForgetResets { resets } => self.on_forget_resets(&resets),
             Hop::PropsInForce { change } => self.on_in_force(change),
@@ -320,13 +317,11 @@ impl Shard {
             match event {
                 StoreEvent::Lookup(id, answer) => self.on_lookup(id, answer),
                 StoreEvent::Scan(id, page) => {
-                    let page = self.on_rows_scan(id, page);
+                    let page = self.coverage.on_scan(&mut self.env, id, page);
                     let tasks = self.tasks_under_way();
                     let page = page.or_else(|page| self.handoff.on_scan(&mut self.env, id, page, tasks));
-                    let page = page.or_else(|page| self.on_sweep_scan(id, page));
-                    if let Err(page) = page {
-                        self.on_scan(id, page);
-                    }
+                    // A page without an owner was about what moved: that has changed since.
+                    drop(page.or_else(|page| self.on_sweep_scan(id, page)));
                 }
                 StoreEvent::Fold(id, end) => self.anti_entropy.on_fold(&mut self.env, id, end),
                 StoreEvent::Closed(result) => self.env.out.push(Output::Closed(result)),
@@ -364,8 +359,7 @@ impl Shard {
             self.env.peers.note_used();
         }
         self.expire(now);
-        self.tick_listings(now);
-        self.tick_searches(now);
+        self.coverage.tick(&mut self.env, now);
         self.tick_props(now);
         self.tick_resets(now);
         let has_tasks = self.objects.have_clients();
@@ -406,8 +400,7 @@ impl Shard {
 
     /// Lets a listing go on whose last part has been sent.
     pub fn proceed(&mut self, id: RequestId) {
-        self.go_on_listing(id);
-        self.go_on_searching(id);
+        self.coverage.proceed(&mut self.env, id);
         self.drain();
     }
 
@@ -543,11 +536,11 @@ impl Shard {
                 self.start_object(reply_to, Coordinator::put(put), deadline);
             }
             Request::Delete(delete) => self.start_object(reply_to, Coordinator::delete(delete), deadline),
-            Request::ListKeys(list) => self.list_keys(reply_to, list, deadline),
-            Request::Index(request) => self.search(reply_to, *request, deadline),
-            Request::Query(request) => self.query(reply_to, *request, deadline),
-            Request::ListBuckets(list) => self.list_buckets(reply_to, list, deadline),
-            Request::Fold(request) => self.fold(reply_to, *request, deadline),
+            Request::ListKeys(list) => self.coverage.list_keys(&mut self.env, reply_to, list, deadline),
+            Request::Index(request) => self.coverage.search(&mut self.env, reply_to, *request, deadline),
+            Request::Query(request) => self.coverage.query(&mut self.env, reply_to, *request, deadline),
+            Request::ListBuckets(list) => self.coverage.list_buckets(&mut self.env, reply_to, list, deadline),
+            Request::Fold(request) => self.coverage.fold(&mut self.env, reply_to, *request, deadline),
             Request::SetProps(bucket, changes) => self.set_props(reply_to, bucket, Some(changes), deadline),
             Request::ResetProps(bucket) => self.set_props(reply_to, bucket, None, deadline),
             Request::ChangeType(name, change) => self.change_type(reply_to, name, change, deadline),
@@ -689,6 +682,7 @@ impl Shard {
     fn invariants(&self) {
         debug_assert!(self.env.effects.is_empty(), "effects are drained before the next input");
         self.frontdoor.invariants(&self.env);
+        self.coverage.invariants(&self.env);
         self.handoff.invariants(&self.env);
         self.anti_entropy.invariants(&self.env);
     }
@@ -728,8 +722,7 @@ impl Shard {
                 self.fail_tasks(node);
                 self.fail_forwards(node);
                 self.fail_props(node);
-                self.fail_pages(node);
-                self.fail_rows(node);
+                self.coverage.fail(&mut self.env, node);
                 self.anti_entropy.fail(&mut self.env, node);
             }
             Effect::PropsKnown { node, sums } => self.on_known_props(node, sums),
