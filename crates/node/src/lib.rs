@@ -5,7 +5,9 @@
 //! them is in, [`Shard::turn`] ends the turn. What is to be sent comes out as [`Output`]s. It holds no socket,
 //! clock or thread, so the server and the simulation run the same code.
 //!
-//! * `shard/`: the loop and its three kinds of work: objects, listings, bucket properties.
+//! * `shard/`: the router of a shard, its environment, and the effects that its components raise.
+//! * `frontdoor/`, `request/`, `coverage/`, `metadata/`, `liveness/`, `handoff/`, `anti_entropy/`, `reap/`: its
+//!   components.
 //! * `hop.rs`: what shards of a node say to each other.
 //! * `peer/`: what nodes say to each other.
 //! * `members.rs`: the nodes of the cluster. `topology.rs`: who holds what, and how that changes.

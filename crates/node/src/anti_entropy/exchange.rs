@@ -4,7 +4,7 @@
 //!    nodes asks about a partition is settled by its number.
 //! 2. The trees that differ are looked into, one after the other ([`Exchange`]).
 //! 3. Keys that differ are read for nobody, so that their replicas are repaired: in slices with pauses while clients are served
-//!    (`share.rs`). After an exchange there is a pause, too.
+//!    (`throttle.rs`). After an exchange there is a pause, too.
 //!
 //! A tree that was looked into and does not have what the fold has found is made anew: it may be wrong about what it is
 //! the hash of, and nothing else.

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// million keys are soon enough.
 const REST: u32 = 31;
 
-/// The same of those that have none: until they do nothing is compared. As much as copies get (`share.rs`).
+/// The same of those that have none: until they do nothing is compared. As much as copies get (`throttle.rs`).
 const REST_FIRST: u32 = 7;
 
 /// The longest rest: a part that takes longer than a thirtieth of it waits for something that is broken rather than busy.

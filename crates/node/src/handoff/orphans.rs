@@ -1,7 +1,7 @@
 //! What this shard has and this node is not to have: it is dropped, in the end, whatever goes wrong on the way.
 //!
 //! 1. Once nothing moves any more, a scan names the partitions of which hints are kept. What is kept for nodes that are gone
-//!    is kept for others from now on ([`Shard::bring_hints`]).
+//!    is kept for others from now on (`hint_rounds.rs`).
 //! 2. Another one names those that have objects here and are nobody's list's business. If there are hints, these go home
 //!    first, and their objects are forgotten one by one.
 //! 3. The rest is dropped, a range at a time; so are hints for this node itself, which come with a copy of another's disk.

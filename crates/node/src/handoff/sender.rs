@@ -2,7 +2,7 @@
 //!
 //! 1. A scan finds the next keys of the partitions that are asked for, leaping over what is not.
 //! 2. Each key is read and sent as a merge ([`kv::Carry`]), a few at a time: in slices with pauses while clients are served
-//!    (`share.rs`).
+//!    (`throttle.rs`).
 //! 3. When all have been confirmed, as durable as the receiver is configured to make them, the part is answered.
 //!
 //! Where something was lost here, what is left is sent, and the answer names the partition: whoever asked gets the rest from others

@@ -4,9 +4,11 @@
 //! the two, which is what a request needs; that a third node reaches it would not help. A peer is *down* when its link is, or when
 //! it has left questions unanswered for [`SILENCE_MAX`].
 //!
-//! 1. A peer that this shard has had to do with lately, or that has not answered, is asked every [`PING_EVERY`].
-//! 2. The others are asked in turn, a few every [`QUIET_EVERY`]: what an idle node costs is its wake-ups, and each question is two.
-//!    Those that are down are asked in turn as well, a few every [`PING_EVERY`].
+//! 1. A peer that this shard has had to do with lately, or that has not answered, is asked every
+//!    250 ms.
+//! 2. The others are asked in turn, a few every second: what an idle node costs is its wake-ups, and each
+//!    question is two.
+//!    Those that are down are asked in turn as well, a few every 250 ms.
 //! 3. Whoever is said to be down ([`Shard::doubt`]), or speaks as another process than before, is asked at once.
 //! 4. Whoever says that it stops ([`Load::STOPPING`]), in a message that names its process, is not chosen any more, and answers what it was asked: it *can be reached* until
 //!    its link is down, and counts for nobody's quorum.

@@ -26,7 +26,7 @@ const QUIET_AFTER: Duration = Duration::from_secs(5);
 /// How often some of those are asked that this shard has nothing to do with: as many as it takes to have asked all of them within
 /// [`TURN`], which is well within what a connection may be silent ([`kv::reap::SILENCE_MAX`]). So connections stay, and tell when the
 /// other process ends. With more than [`STAYING_MAX`] others that would cost the more the larger the cluster is: connections rest, and
-/// who is down is found out by those who use it, and by the failure detector, which has shards ask ([`Shard::doubt`]). What is
+/// who is down is found out by those who use it, and by the failure detector, which has shards ask ([`crate::Shard::doubt`]). What is
 /// asked in turn then is for a way that is cut between two nodes only, and costs a handshake each: one at a time.
 const QUIET_EVERY: Duration = Duration::from_secs(1);
 const TURN: usize = 5;

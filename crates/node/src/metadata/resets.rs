@@ -7,7 +7,7 @@
 //! 1. A member *confirms* when its ping says that it has the same properties in force as this node, resets aside, and
 //!    that all it knows is on its disk. This node has no properties of a bucket that is reset, so that member has none
 //!    either.
-//! 2. When all members have confirmed, they must confirm again after [`Reaping::grave`](super::Reaping): longer than a
+//! 2. When all members have confirmed, they must confirm again after [`Reaping::grave`](crate::Reaping): longer than a
 //!    message may be on its way. What was sent before the first confirmation has arrived by then, and the second one
 //!    finds it.
 //! 3. The resets that were known at the first confirmation are deleted from the disk, some each tick, and from the

@@ -6,7 +6,7 @@
 //!    does the same.
 //! 3. When they all have it in force, the client is answered: its next request, whichever shard of whichever node
 //!    it reaches, sees the change.
-//! 4. Nodes say in their pings what they know, as a sum. Who lacks something asks one that has it (`telling.rs`), and takes what is
+//! 4. Nodes say in their pings what they know, as a sum. Who lacks something asks one that has it (`sync.rs`), and takes what is
 //!    later than what it has.
 //!
 //! What is told is told again until it is confirmed: messages are lost where a link is not.

@@ -15,7 +15,7 @@
 //! So a node that has lost its properties has them again if any other has them, and is told them once. Until 5 the protocol had
 //! no sums: whose program is older is told everything when it comes up.
 //!
-//! Left out: that a change reaches all who are up, which it does at once (`props.rs`).
+//! Left out: that a change reaches all who are up, which it does at once (`spread.rs`).
 
 use crate::metadata::spread::KEEPER;
 use crate::peer::{NodeId, PeerMessage};

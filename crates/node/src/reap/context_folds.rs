@@ -1,7 +1,7 @@
 //! Contexts that are to be folded: when, and how often.
 //!
 //! 1. A read, write or delete that finds more entries in the key's context than
-//!    [`Reaping::fold_actors`](super::Reaping) proposes the key ([`Shard::propose_fold`]).
+//!    [`Reaping::fold_actors`](crate::Reaping) proposes the key.
 //! 2. At the next tick, if this node is a primary of the key and all members can be reached, a [`kv::Reap`] asks them
 //!    all.
 //! 3. Folded or refused, the key is not proposed again for [`PAUSE`]: a context that cannot be folded, or that a client

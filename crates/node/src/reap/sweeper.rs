@@ -1,6 +1,6 @@
 //! Tombstones that nobody proposes to reap any more: sweeps over all heads of this shard find them.
 //!
-//! A tombstone is proposed by the delete that wrote it, by the delivery of a hint, and by reads (`reap.rs`). None of
+//! A tombstone is proposed by the delete that wrote it, by the delivery of a hint, and by reads (`reaper.rs`). None of
 //! these comes again after a stop or a kill, when too many waited, when a member was away, or when a copy or a restored
 //! disk brought it.
 //!

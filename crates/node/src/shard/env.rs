@@ -6,7 +6,7 @@
 //! * Each gauge is written by the component that it measures, and read by all.
 //! * Identifiers of questions, tasks and transfers are drawn here, so none is given twice by one process.
 //!
-//! Left out: the state of any component. What one component wants of another is an [`Effect`](super::effect::Effect).
+//! Left out: the state of any component. What one component wants of another is an [`Effect`].
 
 use super::awaiting::Awaiting;
 use super::counters::ShardCounters;
