@@ -43,6 +43,7 @@ pub use hop::{Hop, ShardId};
 pub use indexing::INDEXING;
 pub use layout::Layout;
 pub use members::Members;
+pub use metadata::keeper::{read_props, read_props_of};
 pub use peer::{AskId, CopyPart, Lane, Load, PeerMessage, RefusedMessage};
 pub use shard::{
     Histogram, Output, Reaping, Rebuilding, RequestId, Shard, ShardConfig, ShardStats, TimesRead,

@@ -222,7 +222,7 @@ fn open_engine(
     let metadata = common.layout.metadata_with(id.0, &common.owner);
     let options = Options { metadata, ..common.options.clone() };
     let (mut store, report) = engine::Store::open(folder, options, platform)?;
-    let table = (id == KEEPER).then(|| Shard::read_props(&mut store, &mut startup)).transpose()?;
+    let table = (id == KEEPER).then(|| node::read_props(&mut store, &mut startup)).transpose()?;
     Ok((store.into(), table, report))
 }
 
@@ -234,7 +234,7 @@ fn open_other(
     spawn: Arc<dyn Spawn>,
 ) -> Result<Found, engine::Error> {
     let (mut adapter, report) = open_adapter(common, (backend, folder), disk, spawn)?;
-    let table = (id == KEEPER).then(|| Shard::read_props_of(&mut adapter)).transpose()?;
+    let table = (id == KEEPER).then(|| node::read_props_of(&mut adapter)).transpose()?;
     Ok((adapter.into(), table, report))
 }
 

@@ -182,14 +182,14 @@ impl Machine {
                     handles.insert(queued.id(), usize::from(shard));
                     let (mut store, report) = self.open_engine(&dir, shard, queued)?;
                     let table = match shard {
-                        0 => Some(Shard::read_props(&mut store, &mut self.disk.immediate())?),
+                        0 => Some(node::read_props(&mut store, &mut self.disk.immediate())?),
                         _ => None,
                     };
                     (store.into(), table, report)
                 }
                 other => {
                     let (mut adapter, report) = self.open_other(other, &dir)?;
-                    let table = (shard == 0).then(|| Shard::read_props_of(&mut adapter)).transpose()?;
+                    let table = (shard == 0).then(|| node::read_props_of(&mut adapter)).transpose()?;
                     (adapter.into(), table, report)
                 }
             };

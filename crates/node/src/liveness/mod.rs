@@ -9,7 +9,7 @@
 //! 2. The others are asked in turn, a few every second: what an idle node costs is its wake-ups, and each
 //!    question is two.
 //!    Those that are down are asked in turn as well, a few every 250 ms.
-//! 3. Whoever is said to be down ([`Shard::doubt`]), or speaks as another process than before, is asked at once.
+//! 3. Whoever is said to be down ([`doubt`]), or speaks as another process than before, is asked at once.
 //! 4. Whoever says that it stops ([`Load::STOPPING`]), in a message that names its process, is not chosen any more, and answers what it was asked: it *can be reached* until
 //!    its link is down, and counts for nobody's quorum.
 //!
@@ -20,161 +20,95 @@
 pub(crate) mod peers;
 
 use crate::peer::{AskId, Load, NodeId, PeerMessage};
-use crate::shard::Shard;
 use crate::shard::effect::Effect;
+use crate::shard::env::Env;
 use base::Monotonic;
-use kv::props::{PropsSums, Resets};
-use peers::{Peer, SILENCE_MAX};
+use kv::props::PropsSums;
+use peers::SignOfLife;
 
-/// What a sign of life changes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
-    None,
-    /// It can be reached again.
-    Up,
-    /// It can be reached, but was started again, and has forgotten what it was asked.
-    Restarted,
+/// Sums over the bucket properties that are known here, which each ping tells.
+pub(crate) type Sums<'a> = &'a dyn Fn(&Env) -> Option<PropsSums>;
+
+/// Pings those that are due, and counts those as down that have been silent.
+pub(crate) fn tick(env: &mut Env, props: Sums<'_>, now: Monotonic) {
+    env.peers.look(now);
+    env.peers.due(now).into_iter().for_each(|node| ping(env, props, node));
+    env.peers.silent(now).into_iter().for_each(|node| on_down(env, node));
 }
 
-impl Shard {
-    /// Asks who is there, and counts those as down who have been silent.
-    pub(super) fn tick_peers(&mut self, now: Monotonic) {
-        self.env.peers.look(now);
-        self.env.peers.due(now).into_iter().for_each(|node| self.ping(node));
-        let silent = |peer: &&Peer| peer.up && peer.silent(now) >= SILENCE_MAX;
-        let silent = self.env.peers.peers.iter().filter(silent);
-        let silent: Vec<NodeId> = silent.map(|peer| peer.node).collect();
-        silent.into_iter().for_each(|node| self.on_down(node));
-    }
+fn ping(env: &mut Env, props: Sums<'_>, to: NodeId) {
+    let (id, life, load) = (env.ping_id(), env.peers.life(), env.gauges.reported_load());
+    let (props, now) = (props(env), env.now());
+    env.peers.note_asked(to, now);
+    env.send(to, PeerMessage::Ping { id, life, load, props });
+}
 
-    fn ping(&mut self, to: NodeId) {
-        let (id, life, load, props) =
-            (self.env.ping_id(), self.env.peers.life, self.env.gauges.reported_load(), self.known_props());
-        let now = self.env.now();
-        if let Some(peer) = self.env.peers.of_mut(to) {
-            peer.asked.get_or_insert(now);
+/// Pings all that can be reached, which so hear what this shard says of itself.
+pub(crate) fn ping_all(env: &mut Env, props: Sums<'_>) {
+    env.peers.reached().into_iter().for_each(|node| ping(env, props, node));
+}
+
+/// Another source says that a peer is not there, or not the one it was. Only its answers to this shard count: it is
+/// pinged, and often until it answers or is silent.
+pub(crate) fn doubt(env: &mut Env, props: Sums<'_>, node: NodeId) {
+    if env.peers.is_unasked(node) {
+        ping(env, props, node);
+    }
+}
+
+/// A link to another node is there, or is no more. Without links, as in simulation, silence tells.
+pub(crate) fn link(env: &mut Env, props: Sums<'_>, node: NodeId, is_up: bool) {
+    match is_up {
+        true => ping(env, props, node),
+        false => on_down(env, node),
+    }
+}
+
+/// Answers a ping.
+pub(crate) fn on_ping(
+    env: &mut Env,
+    props: Sums<'_>,
+    (from, id): (NodeId, AskId),
+    (their_life, their_load): (u64, Load),
+    theirs: Option<PropsSums>,
+) {
+    let (life, load) = (env.peers.life(), env.gauges.reported_load());
+    let pong = PeerMessage::Pong { id, life, load, props: props(env) };
+    env.send(from, pong);
+
+    match env.peers.life_if_up(from) {
+        Some(life) if life == their_life => {
+            env.peers.note_ping(from, their_load, theirs);
+            env.raise(Effect::PropsKnown { node: from, sums: theirs });
         }
-        self.env.send(to, PeerMessage::Ping { id, life, load, props });
+        // It was started again, unless this is late.
+        Some(_) => doubt(env, props, from),
+        None => {}
     }
+}
 
-    /// Asks all that can be reached, who so hear what this shard says of itself.
-    pub(super) fn ping_all(&mut self) {
-        let reached = self.env.peers.peers.iter().filter(|peer| peer.up);
-        let reached: Vec<NodeId> = reached.map(|peer| peer.node).collect();
-        reached.into_iter().for_each(|node| self.ping(node));
+/// Takes the answer to a ping.
+pub(crate) fn on_pong(env: &mut Env, from: NodeId, life: u64, load: Load, theirs: Option<PropsSums>) {
+    env.peers.note_pong(from, theirs);
+    on_sign_of_life(env, from, Some(life), Some(load));
+    env.raise(Effect::PropsKnown { node: from, sums: theirs });
+}
+
+/// A peer has answered something.
+pub(crate) fn on_sign_of_life(env: &mut Env, node: NodeId, life: Option<u64>, load: Option<Load>) {
+    let sign = env.peers.note_alive(node, life, load);
+    if sign == SignOfLife::Restarted {
+        env.raise(Effect::QuestionsLost(node));
     }
-
-    /// Somebody says that a peer is not there, or not the one it was. What counts is whether it answers this shard: it is asked, and
-    /// often until it does or is silent.
-    pub fn doubt(&mut self, node: NodeId) {
-        if self.env.peers.of(node).is_some_and(|peer| peer.up && peer.asked.is_none()) {
-            self.ping(node);
-        }
+    if sign != SignOfLife::Known {
+        let compares_props = env.peers.compares_props(node);
+        env.raise(Effect::PeerUp { node, compares_props });
     }
+}
 
-    /// Whether it has done nothing for so long that it may be ticked less often, until it does.
-    #[inline]
-    pub fn is_quiet(&self) -> bool {
-        self.env.peers.is_quiet && !self.env.peers.is_used
-    }
-
-    /// Whether it is known who is there: everybody has answered, or has been asked for long enough. Before that a client
-    /// would be answered as if nobody else were.
-    pub fn knows_peers(&self) -> bool {
-        self.env.knows_peers()
-    }
-
-    /// A link to another node is there, or is no more. Without links, as in simulation, silence tells.
-    pub fn link(&mut self, node: NodeId, is_up: bool) {
-        match is_up {
-            true => self.ping(node),
-            false => self.on_down(node),
-        }
-        self.drain();
-    }
-
-    pub(super) fn on_ping(
-        &mut self,
-        from: NodeId,
-        id: AskId,
-        of_life: u64,
-        their_load: Load,
-        theirs: Option<PropsSums>,
-    ) {
-        let (life, load, props) = (self.env.peers.life, self.env.gauges.reported_load(), self.known_props());
-        self.env.send(from, PeerMessage::Pong { id, life, load, props });
-        let known = self.env.peers.of(from).filter(|peer| peer.up).and_then(|peer| peer.life);
-        if known == Some(of_life) {
-            if let Some(peer) = self.env.peers.of_mut(from) {
-                peer.note_load(their_load, false);
-                peer.compared_by = theirs.map_or(peer.compared_by, PropsSums::compared_by);
-            }
-            self.env.raise(Effect::PropsKnown { node: from, sums: theirs });
-        } else if known.is_some() {
-            // It was started again, unless this is late.
-            self.doubt(from);
-        }
-    }
-
-    pub(super) fn on_pong(
-        &mut self,
-        from: NodeId,
-        id: AskId,
-        life: u64,
-        load: Load,
-        theirs: Option<PropsSums>,
-    ) {
-        if let Some(peer) = self.env.peers.of_mut(from) {
-            peer.compares_props = theirs.is_some();
-            peer.compared_by = theirs.map_or(Resets::Counted, PropsSums::compared_by);
-        }
-        self.frontdoor.stop.has_heard(&self.env, from, id);
-        self.on_sign_of_life(from, Some(life), Some(load));
-        self.env.raise(Effect::PropsKnown { node: from, sums: theirs });
-    }
-
-    /// A peer has answered something.
-    pub(super) fn on_sign_of_life(&mut self, node: NodeId, life: Option<u64>, load: Option<Load>) {
-        let Some(peer) = self.env.peers.of_mut(node) else { return };
-        if life.is_none() && peer.life.is_none() {
-            // What is sent to it must say to which process. It will answer a ping soon.
-            return;
-        }
-        peer.asked = None;
-        peer.stale = false;
-        let restarted = life.is_some() && peer.life.is_some() && life != peer.life;
-        // An answer does not say of which process it is: it may come late, and the process that has taken the place of the one that stopped
-        // would never be chosen. Who stops asks all that can be reached, too.
-        let load = load.filter(|load| life.is_some() || *load != Load::STOPPING);
-        peer.note_load(load.unwrap_or(peer.load), restarted);
-        peer.life = life.or(peer.life);
-        let change = match std::mem::replace(&mut peer.up, true) {
-            false => Change::Up,
-            true if restarted => Change::Restarted,
-            true => Change::None,
-        };
-        if change == Change::Restarted {
-            self.env.raise(Effect::QuestionsLost(node));
-        }
-        if change != Change::None {
-            let compares_props = self.env.peers.of(node).is_some_and(|peer| peer.compares_props);
-            self.env.raise(Effect::PeerUp { node, compares_props });
-        }
-    }
-
-    fn on_down(&mut self, node: NodeId) {
-        let was_up = self.env.peers.of_mut(node).is_some_and(|peer| std::mem::take(&mut peer.up));
-        if was_up {
-            self.env.raise(Effect::PeerDown(node));
-            self.env.raise(Effect::QuestionsLost(node));
-        }
-    }
-
-    /// Bytes of a message from this node are arriving: it is there, however long the message takes.
-    pub fn progress(&mut self, node: NodeId) {
-        let now = self.env.now();
-        if let Some(peer) = self.env.peers.of_mut(node).filter(|peer| peer.up) {
-            peer.excused = peer.excused.max(now);
-        }
+fn on_down(env: &mut Env, node: NodeId) {
+    if env.peers.set_down(node) {
+        env.raise(Effect::PeerDown(node));
+        env.raise(Effect::QuestionsLost(node));
     }
 }

@@ -7,7 +7,7 @@ use crate::peer::{Load, NodeId, PeerMessage};
 use base::{Clock, Monotonic};
 use kv::Ask;
 use kv::aae::{TreeAnswer, TreeAsk};
-use kv::props::Resets;
+use kv::props::{PropsSums, Resets};
 use std::time::Duration;
 
 /// How often a peer is asked.
@@ -45,25 +45,25 @@ const LARGE_BYTES: usize = 1 << 20;
 
 /// One peer, as this shard knows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Peer {
-    pub(super) node: NodeId,
-    pub(super) up: bool,
+struct Peer {
+    node: NodeId,
+    up: bool,
     /// When it was first asked since it last answered.
-    pub(super) asked: Option<Monotonic>,
+    asked: Option<Monotonic>,
     /// Until then it may be busy with what it was sent.
-    pub(super) excused: Monotonic,
+    excused: Monotonic,
     /// Whether something was sent to it since the last tick, and the last tick that found it so.
-    pub(super) is_used: bool,
-    pub(super) used: Monotonic,
+    is_used: bool,
+    used: Monotonic,
     /// Its process, once it has told.
-    pub(super) life: Option<u64>,
-    pub(super) load: Load,
+    life: Option<u64>,
+    load: Load,
     /// Whether it has left a question unanswered for longer than [`STALE_AFTER`]: paused, perhaps, and nobody's first choice.
-    pub(super) stale: bool,
+    stale: bool,
     /// Whether its program asks for the properties that it lacks. An older one has to be told all.
-    pub(super) compares_props: bool,
+    compares_props: bool,
     /// By which sums it is compared.
-    pub(super) compared_by: Resets,
+    compared_by: Resets,
 }
 
 impl Peer {
@@ -86,19 +86,19 @@ impl Peer {
     }
 
     /// Takes note of how busy it says it is. A process that stops does not go on.
-    pub(super) fn note_load(&mut self, load: Load, is_another: bool) {
+    fn note_load(&mut self, load: Load, is_another: bool) {
         if self.load != Load::STOPPING || is_another {
             self.load = load;
         }
     }
 
     /// Whether something new may be asked of it.
-    pub(super) fn serves(&self) -> bool {
+    fn serves(&self) -> bool {
         self.up && self.load != Load::STOPPING
     }
 
     /// For how long it has not answered.
-    pub(super) fn silent(&self, now: Monotonic) -> Duration {
+    fn silent(&self, now: Monotonic) -> Duration {
         self.asked.map_or(Duration::ZERO, |asked| now.since(asked.max(self.excused)))
     }
 
@@ -110,22 +110,22 @@ impl Peer {
 /// All peers.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
-    pub(super) here: NodeId,
+    here: NodeId,
     /// In the order of their numbers.
-    pub(super) peers: Vec<Peer>,
+    peers: Vec<Peer>,
     /// When some were asked last, and when some of those that this shard has nothing to do with.
-    pub(super) pinged: Option<Monotonic>,
-    pub(super) quiet_pinged: Monotonic,
+    pinged: Option<Monotonic>,
+    quiet_pinged: Monotonic,
     /// Behind the last ones that were asked in turn: of those that are down, and of those that are quiet.
-    pub(super) turns: [usize; 2],
+    turns: [usize; 2],
     /// Whether this shard has done anything since the last tick, and the last tick that found it so.
-    pub(super) is_used: bool,
-    pub(super) used: Monotonic,
-    pub(super) is_quiet: bool,
+    is_used: bool,
+    used: Monotonic,
+    is_quiet: bool,
     /// When a peer that has not answered since the start counts as away.
-    pub(super) settled: Monotonic,
+    settled: Monotonic,
     /// This process.
-    pub(super) life: u64,
+    life: u64,
 }
 
 impl Peers {
@@ -156,7 +156,7 @@ impl Peers {
     }
 
     /// Takes note of what was used since the last tick, and of who does not answer.
-    pub(super) fn look(&mut self, now: Monotonic) {
+    pub fn look(&mut self, now: Monotonic) {
         for peer in &mut self.peers {
             if std::mem::take(&mut peer.is_used) {
                 peer.used = now;
@@ -172,7 +172,7 @@ impl Peers {
     }
 
     /// Whom to ask now.
-    pub(super) fn due(&mut self, now: Monotonic) -> Vec<NodeId> {
+    pub fn due(&mut self, now: Monotonic) -> Vec<NodeId> {
         if self.pinged.is_some_and(|at| now.since(at) < PING_EVERY) {
             return Vec::new();
         }
@@ -264,12 +264,112 @@ impl Peers {
         }
     }
 
-    pub(super) fn of(&self, node: NodeId) -> Option<&Peer> {
+    fn of(&self, node: NodeId) -> Option<&Peer> {
         self.place_of(node).map(|at| &self.peers[at])
     }
 
-    pub(super) fn of_mut(&mut self, node: NodeId) -> Option<&mut Peer> {
+    fn of_mut(&mut self, node: NodeId) -> Option<&mut Peer> {
         self.place_of(node).map(|at| &mut self.peers[at])
+    }
+
+    /// Peers that were up, and have been silent for too long.
+    pub fn silent(&self, now: Monotonic) -> Vec<NodeId> {
+        let silent = self.peers.iter().filter(|peer| peer.up && peer.silent(now) >= SILENCE_MAX);
+        silent.map(|peer| peer.node).collect()
+    }
+
+    /// Peers that can be reached, those too that stop.
+    pub fn reached(&self) -> Vec<NodeId> {
+        self.peers.iter().filter(|peer| peer.up).map(|peer| peer.node).collect()
+    }
+
+    /// Takes note that a peer is asked.
+    pub fn note_asked(&mut self, node: NodeId, now: Monotonic) {
+        if let Some(peer) = self.of_mut(node) {
+            peer.asked.get_or_insert(now);
+        }
+    }
+
+    /// Whether a peer is up and has answered all that it was asked.
+    pub fn is_unasked(&self, node: NodeId) -> bool {
+        self.of(node).is_some_and(|peer| peer.up && peer.asked.is_none())
+    }
+
+    /// The process of a peer that is up.
+    pub fn life_if_up(&self, node: NodeId) -> Option<u64> {
+        self.of(node).filter(|peer| peer.up).and_then(|peer| peer.life)
+    }
+
+    /// Takes note of a ping of the known process of a peer.
+    pub fn note_ping(&mut self, node: NodeId, load: Load, sums: Option<PropsSums>) {
+        if let Some(peer) = self.of_mut(node) {
+            peer.note_load(load, false);
+            peer.compared_by = sums.map_or(peer.compared_by, PropsSums::compared_by);
+        }
+    }
+
+    /// Takes note of the sums that a peer's answer to a ping tells.
+    pub fn note_pong(&mut self, node: NodeId, sums: Option<PropsSums>) {
+        if let Some(peer) = self.of_mut(node) {
+            peer.compares_props = sums.is_some();
+            peer.compared_by = sums.map_or(Resets::Counted, PropsSums::compared_by);
+        }
+    }
+
+    /// Whether a peer's program asks for the properties that it lacks.
+    pub fn compares_props(&self, node: NodeId) -> bool {
+        self.of(node).is_some_and(|peer| peer.compares_props)
+    }
+
+    /// A peer has answered, maybe with its process and its load.
+    pub fn note_alive(&mut self, node: NodeId, life: Option<u64>, load: Option<Load>) -> SignOfLife {
+        let Some(peer) = self.of_mut(node) else { return SignOfLife::Known };
+        if life.is_none() && peer.life.is_none() {
+            // A message to it must say to which process. It will answer a ping soon.
+            return SignOfLife::Known;
+        }
+        (peer.asked, peer.stale) = (None, false);
+        let restarted = life.is_some() && peer.life.is_some() && life != peer.life;
+
+        // An answer does not say of which process it is: it may come late, and the next process of a node that has
+        // stopped would never be chosen. A node that stops pings all that can be reached, too.
+        let load = load.filter(|load| life.is_some() || *load != Load::STOPPING);
+        peer.note_load(load.unwrap_or(peer.load), restarted);
+        peer.life = life.or(peer.life);
+
+        match std::mem::replace(&mut peer.up, true) {
+            false => SignOfLife::Up,
+            true if restarted => SignOfLife::Restarted,
+            true => SignOfLife::Known,
+        }
+    }
+
+    /// A peer is down. False if it was before.
+    pub fn set_down(&mut self, node: NodeId) -> bool {
+        self.of_mut(node).is_some_and(|peer| std::mem::take(&mut peer.up))
+    }
+
+    /// Bytes of a message of a peer are arriving: it is there, however long the message takes.
+    pub fn note_progress(&mut self, node: NodeId, now: Monotonic) {
+        if let Some(peer) = self.of_mut(node).filter(|peer| peer.up) {
+            peer.excused = peer.excused.max(now);
+        }
+    }
+
+    /// Whether the shard has done nothing for so long that it may be ticked less often, until it does.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.is_quiet && !self.is_used
+    }
+
+    /// Holds what must be so after each input.
+    pub fn invariants(&self) {
+        debug_assert!(self.peers.is_sorted_by_key(|peer| peer.node), "peers are found by their numbers");
+        for peer in &self.peers {
+            debug_assert!(peer.node != self.here, "a node is no peer of itself");
+            debug_assert!(!peer.up || peer.life.is_some(), "a peer that is up has told its process");
+            debug_assert!(!peer.stale || peer.asked.is_some() || !peer.up, "a stale peer owes an answer");
+        }
     }
 
     /// Whether a peer that has not answered since the start counts as away.
@@ -303,6 +403,17 @@ impl Peers {
             peer.excused = peer.excused.max(now) + time;
         }
     }
+}
+
+/// What an answer of a peer shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignOfLife {
+    /// Nothing new.
+    Known,
+    /// It can be reached again.
+    Up,
+    /// It can be reached, but was started again, and has forgotten its questions.
+    Restarted,
 }
 
 /// Whether a message is of those that nodes exchange with nothing to do, and that nobody waits for: no reason to ask the peer more often. Roots that are the

@@ -23,10 +23,10 @@
 //!
 //! Left out: a disk that is restored from a copy brings back properties that were reset since.
 
+use super::keeper::{KEEPER, write_props};
 use crate::hop::{Hop, ShardId};
-use crate::metadata::spread::KEEPER;
 use crate::peer::NodeId;
-use crate::shard::Shard;
+use crate::shard::env::Env;
 use crate::shard::output::Output;
 use base::Monotonic;
 use engine::{Seq, Write};
@@ -94,96 +94,100 @@ impl ResetMemory {
     pub(crate) fn keep_later(&mut self, change: PropsChange) {
         self.unkept.insert(change.ledger_key(), (change, None));
     }
-}
 
-impl Shard {
-    /// Whether this node would know the same properties after a restart.
-    pub(crate) fn has_kept_props(&self) -> bool {
-        self.resets.unkept.is_empty() && self.changes.are_written()
+    /// Whether all that holds here is on the disk, or on its way to it.
+    pub fn are_kept(&self) -> bool {
+        self.unkept.is_empty()
     }
 
     /// A member has said what it knows.
-    pub(crate) fn note_sums(&mut self, node: NodeId, theirs: PropsSums) {
-        if theirs.sets.is_some() && theirs.is_kept && self.env.props.agrees(theirs) {
-            self.resets.confirm(node, self.env.props.applied(), self.env.now());
+    pub(crate) fn note_sums(&mut self, env: &mut Env, node: NodeId, theirs: PropsSums) {
+        if theirs.sets.is_some() && theirs.is_kept && env.props.agrees(theirs) {
+            self.confirm(node, env.props.applied(), env.now());
         }
     }
 
     /// Whether every member has confirmed the changes of now, so that a bucket without properties here has none
     /// anywhere.
-    pub(crate) fn all_know_the_same(&self) -> bool {
-        let confirmed = self.resets.confirmed_by(self.env.peers.all(), Monotonic(0));
-        self.env.peers.all_up() && confirmed.is_some_and(|applied| applied >= self.env.props.applied())
+    pub(crate) fn all_know_the_same(&self, env: &Env) -> bool {
+        let confirmed = self.confirmed_by(env.peers.all(), Monotonic(0));
+        env.peers.all_up() && confirmed.is_some_and(|applied| applied >= env.props.applied())
     }
 
     /// Forgets the resets that all members have confirmed twice.
-    pub(crate) fn tick_resets(&mut self, now: Monotonic) {
-        if self.env.knobs.id != KEEPER {
+    pub(crate) fn tick_resets(&mut self, env: &mut Env, now: Monotonic) {
+        if env.knobs.id != KEEPER {
             return;
         }
-        self.rewrite_unkept();
-        if self.env.props.resets() == 0 {
-            self.resets.round = None;
+        self.rewrite_unkept(env);
+        if env.props.resets() == 0 {
+            self.round = None;
             return;
         }
-        if !self.env.peers.all_up() {
+        if !env.peers.all_up() {
             return;
         }
-        let grave = if self.env.peers.is_alone() { Duration::ZERO } else { self.env.knobs.reaping.grave };
-        let Some(round) = self.resets.round else {
-            let confirmed = self.resets.confirmed_by(self.env.peers.all(), Monotonic(0));
+        let grave = if env.peers.is_alone() { Duration::ZERO } else { env.knobs.reaping.grave };
+        let Some(round) = self.round else {
+            let confirmed = self.confirmed_by(env.peers.all(), Monotonic(0));
             let round =
-                confirmed.map(|applied| Round { applied: applied.min(self.env.props.applied()), since: now });
-            self.resets.round = round;
+                confirmed.map(|applied| Round { applied: applied.min(env.props.applied()), since: now });
+            self.round = round;
             return;
         };
         let is_over = now.since(round.since) >= grave;
-        let again = self.resets.confirmed_by(self.env.peers.all(), round.since + grave);
+        let again = self.confirmed_by(env.peers.all(), round.since + grave);
         if is_over && again.is_some_and(|applied| applied >= round.applied) {
-            self.forget_resets(round.applied);
+            self.forget_resets(env, round.applied);
         }
     }
 
-    fn forget_resets(&mut self, applied: u64) {
-        let due = self.env.props.resets_up_to(applied, FORGET_MAX);
+    fn forget_resets(&mut self, env: &mut Env, applied: u64) {
+        let due = env.props.resets_up_to(applied, FORGET_MAX);
         if due.is_empty() {
-            self.resets.round = None;
+            self.round = None;
             return;
         }
         let keys: Vec<Vec<u8>> = due.iter().map(PropsChange::ledger_key).collect();
         let deletes: Vec<Write<'_>> = keys.iter().map(|key| Write::Delete { key }).collect();
         // A store that takes no writes for now is asked again at the next tick.
-        if self.env.store.write(&deletes).is_err() {
+        if env.store.write(&deletes).is_err() {
             return;
         }
-        due.iter().for_each(|reset| self.env.props.forget(reset));
-        for shard in (0..self.env.knobs.layout.shards).map(ShardId).filter(|&shard| shard != KEEPER) {
-            self.env.out.push(Output::Hop { to: shard, message: Hop::ForgetResets { resets: due.clone() } });
+        due.iter().for_each(|reset| env.props.forget(reset));
+        for shard in (0..env.knobs.layout.shards).map(ShardId).filter(|&shard| shard != KEEPER) {
+            env.out.push(Output::Hop { to: shard, message: Hop::ForgetResets { resets: due.clone() } });
         }
     }
 
-    /// The shard that keeps the properties has forgotten resets.
-    pub(crate) fn on_forget_resets(&mut self, resets: &[PropsChange]) {
-        resets.iter().for_each(|reset| self.env.props.forget(reset));
+    /// Holds what must be so after each input.
+    pub fn invariants(&self, env: &Env) {
+        let applied = env.props.applied();
+        debug_assert!(
+            self.round.is_none_or(|round| round.applied <= applied),
+            "a round is of changes that are known"
+        );
+        let confirmed = self.confirmed.values();
+        debug_assert!(confirmed.map(|it| it.applied).all(|it| it <= applied), "so are confirmations");
     }
 
     /// Writes again the changes that could not be written, as they are in force now.
-    fn rewrite_unkept(&mut self) {
-        if self.resets.unkept.is_empty() {
+    fn rewrite_unkept(&mut self, env: &mut Env) {
+        if self.unkept.is_empty() {
             return;
         }
-        let (acknowledged, held_up) = (self.env.store.acknowledged(), self.env.store.held_up().is_some());
-        self.resets.unkept.retain(|_, (_, written)| written.is_none_or(|seq| seq > acknowledged));
-        if held_up || self.env.store.refuses_writes().is_some() {
-            self.resets.unkept.values_mut().for_each(|(_, written)| *written = None);
+        let (acknowledged, held_up) = (env.store.acknowledged(), env.store.held_up().is_some());
+        self.unkept.retain(|_, (_, written)| written.is_none_or(|seq| seq > acknowledged));
+        if held_up || env.store.refuses_writes().is_some() {
+            self.unkept.values_mut().for_each(|(_, written)| *written = None);
             return;
         }
-        let due = self.resets.unkept.values().filter(|(_, written)| written.is_none());
+        let due = self.unkept.values().filter(|(_, written)| written.is_none());
         let due: Vec<PropsChange> = due.map(|(change, _)| change.clone()).take(REWRITE_MAX).collect();
         for change in due {
-            let Some(current) = self.env.props.in_force(&change) else { continue };
-            let Ok(seq) = self.write_props(&current) else { return };
-            self.resets.unkept.insert(current.ledger_key(), (current, Some(seq)));
+            let Some(current) = env.props.in_force(&change) else { continue };
+            let Ok(seq) = write_props(env, &current) else { return };
+            self.unkept.insert(current.ledger_key(), (current, Some(seq)));
         }
     }
 }

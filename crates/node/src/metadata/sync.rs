@@ -17,9 +17,9 @@
 //!
 //! Left out: that a change reaches all who are up, which it does at once (`spread.rs`).
 
-use crate::metadata::spread::KEEPER;
+use super::keeper::KEEPER;
 use crate::peer::{NodeId, PeerMessage};
-use crate::shard::Shard;
+use crate::shard::env::Env;
 use base::Monotonic;
 use kv::PropsChange;
 use kv::props::PropsSums;
@@ -45,14 +45,14 @@ const ASK_WAIT_MAX: Duration = Duration::from_secs(16);
 
 /// What one node is told.
 #[derive(Default)]
-pub(crate) struct Telling {
+struct Telling {
     left: VecDeque<PropsChange>,
     /// By question, with when each was told last.
     under_way: BTreeMap<u64, (Monotonic, PropsChange)>,
 }
 
 /// What this node asks for.
-pub(crate) struct Asking {
+struct Asking {
     /// Whom it asked last, unless that went down since.
     of: Option<NodeId>,
     /// Before then nobody is asked.
@@ -69,35 +69,38 @@ impl Default for Asking {
     }
 }
 
-impl Shard {
-    /// Sums over the changes that are known here.
-    pub(crate) fn known_props(&self) -> Option<PropsSums> {
-        Some(self.env.props.sums(self.has_kept_props()))
-    }
+/// The sync of bucket properties with other nodes.
+#[derive(Default)]
+pub(crate) struct PropsSync {
+    /// The nodes that have not confirmed all that they are told.
+    tellings: BTreeMap<NodeId, Telling>,
+    /// The question of this node.
+    asking: Asking,
+}
 
+impl PropsSync {
     /// A node has come up. One that `compares` finds out by itself what it lacks.
-    pub(crate) fn bring_props(&mut self, node: NodeId, compares: bool) {
-        if self.env.knobs.id != KEEPER {
+    pub(crate) fn bring_props(&mut self, env: &mut Env, node: NodeId, compares: bool) {
+        if env.knobs.id != KEEPER {
             return;
         }
-        let now = self.env.now();
-        let asking = &mut self.changes.asking;
+        let now = env.now();
+        let asking = &mut self.asking;
         asking.wait = ASK_WAIT_MIN;
         if asking.has_agreed {
             asking.not_before = asking.not_before.max(now + ASK_WAIT_MIN);
         }
         if !compares {
-            self.begin_telling(node, &[]);
+            self.begin_telling(env, node, &[]);
         }
     }
 
     /// Another node has said what it knows.
-    pub(crate) fn on_known_props(&mut self, node: NodeId, theirs: Option<PropsSums>) {
-        let Some(theirs) = theirs.filter(|_| self.env.knobs.id == KEEPER) else { return };
-        self.note_sums(node, theirs);
-        let now = self.env.now();
-        let asking = &mut self.changes.asking;
-        if self.env.props.agrees(theirs) {
+    pub(crate) fn on_known_props(&mut self, env: &mut Env, node: NodeId, theirs: Option<PropsSums>) {
+        let Some(theirs) = theirs.filter(|_| env.knobs.id == KEEPER) else { return };
+        let now = env.now();
+        let asking = &mut self.asking;
+        if env.props.agrees(theirs) {
             asking.has_agreed = true;
             return;
         }
@@ -106,14 +109,14 @@ impl Shard {
         }
         (asking.of, asking.not_before) = (Some(node), now + asking.wait);
         asking.wait = (asking.wait * 2).min(ASK_WAIT_MAX);
-        let (id, leaves) = (self.env.ask_id(0), self.env.props.leaves(theirs.compared_by()).to_vec());
-        self.env.send(node, PeerMessage::AskProps { id, leaves });
+        let (id, leaves) = (env.ask_id(0), env.props.leaves(theirs.compared_by()).to_vec());
+        env.send(node, PeerMessage::AskProps { id, leaves });
     }
 
     /// A change was told by a node: while it goes on nobody else is asked, unless it has nothing new.
-    pub(crate) fn note_told(&mut self, from: NodeId, is_news: bool) {
-        let now = self.env.now();
-        let asking = &mut self.changes.asking;
+    pub(crate) fn note_told(&mut self, env: &mut Env, from: NodeId, is_news: bool) {
+        let now = env.now();
+        let asking = &mut self.asking;
         if is_news && asking.of == Some(from) {
             (asking.wait, asking.not_before) = (ASK_WAIT_MIN, now + ASK_WAIT_MIN);
         }
@@ -121,76 +124,76 @@ impl Shard {
 
     /// A node is down, and is not told any more. One that was started again is: its new process may have asked already.
     pub(crate) fn end_telling(&mut self, node: NodeId) {
-        self.changes.tellings.remove(&node);
+        self.tellings.remove(&node);
     }
 
     /// A node has forgotten what it was asked, if it was.
-    pub(crate) fn fail_asking(&mut self, node: NodeId) {
-        let asking = &mut self.changes.asking;
+    pub(crate) fn fail_asking(&mut self, env: &mut Env, node: NodeId) {
+        let asking = &mut self.asking;
         if asking.of.take_if(|of| *of == node).is_some() {
-            asking.not_before = self.env.now();
+            asking.not_before = env.now();
         }
     }
 
     /// A node asks what it does not know.
-    pub(crate) fn on_ask_props(&mut self, from: NodeId, leaves: &[u64]) {
-        let tellings = &self.changes.tellings;
+    pub(crate) fn on_ask_props(&mut self, env: &mut Env, from: NodeId, leaves: &[u64]) {
+        let tellings = &self.tellings;
         let has_room = tellings.len() < TELLINGS_MAX && !tellings.contains_key(&from);
-        if self.env.knobs.id == KEEPER && has_room {
-            self.begin_telling(from, leaves);
+        if env.knobs.id == KEEPER && has_room {
+            self.begin_telling(env, from, leaves);
         }
     }
 
     /// Begins to tell a node what it does not know.
-    fn begin_telling(&mut self, node: NodeId, leaves: &[u64]) {
-        let left = self.env.props.changes_unlike(self.env.peers.compared_by(node), leaves).collect();
-        self.changes.tellings.insert(node, Telling { left, under_way: BTreeMap::new() });
-        self.go_on_telling(node);
+    fn begin_telling(&mut self, env: &mut Env, node: NodeId, leaves: &[u64]) {
+        let left = env.props.changes_unlike(env.peers.compared_by(node), leaves).collect();
+        self.tellings.insert(node, Telling { left, under_way: BTreeMap::new() });
+        self.go_on_telling(env, node);
     }
 
-    fn go_on_telling(&mut self, node: NodeId) {
-        let now = self.env.now();
+    fn go_on_telling(&mut self, env: &mut Env, node: NodeId) {
+        let now = env.now();
         loop {
-            let name = self.env.next_id();
-            let Some(telling) = self.changes.tellings.get_mut(&node) else { return };
+            let name = env.next_id();
+            let Some(telling) = self.tellings.get_mut(&node) else { return };
             if telling.under_way.len() >= UNDER_WAY_MAX {
                 return;
             }
             let Some(change) = telling.left.pop_front() else { break };
             // A change that is no longer in force is told as the one that is.
-            let Some(change) = self.env.props.in_force(&change) else { continue };
+            let Some(change) = env.props.in_force(&change) else { continue };
             telling.under_way.insert(name, (now, change.clone()));
-            self.tell(node, name, change);
+            self.tell(env, node, name, change);
         }
-        if self.changes.tellings.get(&node).is_some_and(|telling| telling.under_way.is_empty()) {
-            self.changes.tellings.remove(&node);
+        if self.tellings.get(&node).is_some_and(|telling| telling.under_way.is_empty()) {
+            self.tellings.remove(&node);
         }
     }
 
-    fn tell(&mut self, node: NodeId, name: u64, change: PropsChange) {
-        let id = self.env.ask_id(name);
-        self.env.send(node, PeerMessage::Props { id, change });
+    fn tell(&mut self, env: &mut Env, node: NodeId, name: u64, change: PropsChange) {
+        let id = env.ask_id(name);
+        env.send(node, PeerMessage::Props { id, change });
     }
 
     /// A node confirms what it was told.
-    pub(crate) fn on_told(&mut self, node: NodeId, name: u64) {
-        let telling = self.changes.tellings.get_mut(&node);
+    pub(crate) fn on_told(&mut self, env: &mut Env, node: NodeId, name: u64) {
+        let telling = self.tellings.get_mut(&node);
         if telling.is_some_and(|telling| telling.under_way.remove(&name).is_some()) {
-            self.go_on_telling(node);
+            self.go_on_telling(env, node);
         }
     }
 
     /// Tells once more what was not confirmed.
-    pub(crate) fn tell_again(&mut self, now: Monotonic) {
+    pub(crate) fn tell_again(&mut self, env: &mut Env, now: Monotonic) {
         let mut due = Vec::new();
         // Who has asked and is not known to be there asks again when it is.
-        let peers = &self.env.peers;
+        let peers = &env.peers;
         let is_due = |told: Monotonic| now.since(told) >= AGAIN_AFTER;
-        self.changes.tellings.retain(|&node, telling| {
+        self.tellings.retain(|&node, telling| {
             peers.is_up(node) || !telling.under_way.values().any(|(told, _)| is_due(*told))
         });
-        let table = &self.env.props;
-        for (&node, telling) in &mut self.changes.tellings {
+        let table = &env.props;
+        for (&node, telling) in &mut self.tellings {
             for (&name, (told, change)) in &mut telling.under_way {
                 if is_due(*told) {
                     *told = now;
@@ -204,6 +207,11 @@ impl Shard {
             }
             telling.under_way.retain(|_, (_, change)| table.in_force(change).is_some());
         }
-        due.into_iter().for_each(|(node, name, change)| self.tell(node, name, change));
+        due.into_iter().for_each(|(node, name, change)| self.tell(env, node, name, change));
+
+        // All that was under way may have been forgotten: then the rest is told.
+        let idle = self.tellings.iter().filter(|(_, telling)| telling.under_way.is_empty());
+        let idle: Vec<NodeId> = idle.map(|(&node, _)| node).collect();
+        idle.into_iter().for_each(|node| self.go_on_telling(env, node));
     }
 }

@@ -4,6 +4,7 @@
 //! A question carries the time after which nobody waits; what has no time left is not begun. An answer to work that
 //! is over is dropped.
 
+use crate::liveness;
 use crate::peer::{AskId, NodeId, PeerMessage};
 use crate::request::task::{Coordinator, Task, placed};
 use crate::shard::Shard;
@@ -66,18 +67,24 @@ impl Shard {
     /// Takes a message of another node, for this shard by [`crate::peer::route`].
     pub fn peer(&mut self, from: NodeId, message: PeerMessage) {
         match message {
-            PeerMessage::Ping { id, life, load, props } => self.on_ping(from, id, life, load, props),
-            PeerMessage::Pong { id, life, load, props } => self.on_pong(from, id, life, load, props),
+            PeerMessage::Ping { id, life, load, props } => {
+                let metadata = &self.metadata;
+                liveness::on_ping(&mut self.env, &|env| metadata.known(env), (from, id), (life, load), props);
+            }
+            PeerMessage::Pong { id, life, load, props } => {
+                self.frontdoor.stop.has_heard(&self.env, from, id);
+                liveness::on_pong(&mut self.env, from, life, load, props);
+            }
             PeerMessage::Ask { id, ttl_ms, life, key, ask } => {
                 self.on_ask((from, id), ttl_ms, life, key, ask)
             }
             PeerMessage::Answer { id, result, load } => {
-                self.on_sign_of_life(from, None, Some(load));
+                liveness::on_sign_of_life(&mut self.env, from, None, Some(load));
                 self.resume(id.number(), Event::Answer { from, result });
             }
             PeerMessage::Forward { id, ttl_ms, request } => self.on_forward(from, id, ttl_ms, *request),
             PeerMessage::Forwarded { id, result } => {
-                self.on_sign_of_life(from, None, None);
+                liveness::on_sign_of_life(&mut self.env, from, None, None);
                 let result = match *result {
                     // It has yet to hear of a bucket type that is known here, and has written nothing.
                     Err(Error::NoType(_)) => Err(Error::Unreachable),
@@ -91,14 +98,14 @@ impl Shard {
                 self.coverage.on_peer_asks_page(&mut self.env, from, id, &ask)
             }
             PeerMessage::Page { id, page } => {
-                self.on_sign_of_life(from, None, None);
+                liveness::on_sign_of_life(&mut self.env, from, None, None);
                 self.coverage.on_page(&mut self.env, id.number(), page);
             }
             PeerMessage::AskRows { id, ask, .. } => {
                 self.coverage.on_peer_asks_rows(&mut self.env, from, id, &ask)
             }
             PeerMessage::Rows { id, page } => {
-                self.on_sign_of_life(from, None, None);
+                liveness::on_sign_of_life(&mut self.env, from, None, None);
                 self.coverage.on_rows(&mut self.env, id.number(), page);
             }
             // The shell's.
@@ -107,21 +114,21 @@ impl Shard {
                 self.handoff.outbound.on_ask_copy(&mut self.env, (from, id), target, partitions, start);
             }
             PeerMessage::CopyPart { id, part } => {
-                self.on_sign_of_life(from, None, None);
+                liveness::on_sign_of_life(&mut self.env, from, None, None);
                 self.handoff.inbound.on_copy_part(&mut self.env, from, id.number(), part);
             }
             PeerMessage::AskTree { id, partitions, ask } => {
                 self.anti_entropy.on_ask(&mut self.env, (from, id), partitions, ask);
             }
             PeerMessage::Tree { id, answer } => {
-                self.on_sign_of_life(from, None, None);
+                liveness::on_sign_of_life(&mut self.env, from, None, None);
                 self.anti_entropy.on_answer(&mut self.env, from, id.number(), answer);
             }
-            PeerMessage::Props { id, change } => self.on_peer_props(from, id, change),
-            PeerMessage::AskProps { leaves, .. } => self.on_ask_props(from, &leaves),
+            PeerMessage::Props { id, change } => self.metadata.on_peer_props(&mut self.env, from, id, change),
+            PeerMessage::AskProps { leaves, .. } => self.metadata.on_ask_props(&mut self.env, from, &leaves),
             PeerMessage::PropsInForce { id } => {
-                self.on_sign_of_life(from, None, None);
-                self.on_peer_in_force(from, id.number());
+                liveness::on_sign_of_life(&mut self.env, from, None, None);
+                self.metadata.on_peer_in_force(&mut self.env, from, id.number());
             }
         }
         self.drain();

@@ -44,9 +44,9 @@ use crate::frontdoor::admission::AdmittedRequest;
 use crate::frontdoor::latency::Latency;
 use crate::handoff::{Handoff, TasksUnderWay};
 use crate::hop::Hop;
+use crate::liveness;
 use crate::liveness::peers::Peers;
-use crate::metadata::resets::ResetMemory;
-use crate::metadata::spread::PropsChanges;
+use crate::metadata::Metadata;
 use crate::peer::NodeId;
 use crate::reap::context_folds::ContextFolds;
 use crate::reap::reaper::Reaper;
@@ -117,8 +117,7 @@ pub struct Shard {
     pub(crate) unkept_hints: UnkeptHints,
     pub(crate) objects: TaskTable,
     pub(crate) coverage: Coverage,
-    pub(crate) changes: PropsChanges,
-    pub(crate) resets: ResetMemory,
+    pub(crate) metadata: Metadata,
     pub(crate) forwards: Forwards,
     pub(crate) reaper: Reaper,
     pub(crate) sweeper: Sweeper,
@@ -133,7 +132,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// A shard over its open store. `table` has the properties that shard 0 keeps ([`Shard::read_props`]).
+    /// A shard over its open store. `table` has the properties that shard 0 keeps ([`crate::read_props`]).
     pub fn new(config: ShardConfig, store: impl Into<Store>, table: BucketTable) -> Shard {
         let store = store.into();
         let ShardConfig { id, layout, members, ring, limits, clock, mut rng, read_form, .. } = config;
@@ -188,8 +187,7 @@ impl Shard {
             actors: Actors::new(actor, is_alone),
             objects: TaskTable::default(),
             coverage: Coverage::default(),
-            changes: PropsChanges::default(),
-            resets: ResetMemory::default(),
+            metadata: Metadata::default(),
             events: Vec::new(),
         };
         shard.anti_entropy.begin(&mut shard.env);
@@ -216,13 +214,13 @@ impl Shard {
         self.env.deadlines = Deadlines::default();
         self.expire_objects(now);
         self.coverage.expire(&mut self.env, now);
-        self.expire_changes(now);
+        self.metadata.expire(&mut self.env, now);
         self.expire_forwards(now);
         self.begin_reaps(now);
         // A request that is past its deadline and still there waits for the disk: a note of it would wake the shard in
         // vain.
         let parked = self.objects.deadlines().chain(self.coverage.deadlines());
-        let parked = parked.chain(self.changes.deadlines()).chain(self.forwards.deadlines());
+        let parked = parked.chain(self.metadata.deadlines()).chain(self.forwards.deadlines());
         let earliest = parked.chain(self.reaper.next_due()).filter(|deadline| *deadline > now).min();
         if let Some(earliest) = earliest {
             self.env.deadlines.note(earliest);
@@ -276,7 +274,8 @@ impl Shard {
     /// Tells other nodes that this one is about to stop. It goes on serving until it is closed.
     pub fn begin_stop(&mut self) {
         self.frontdoor.stop.begin(&mut self.env);
-        self.ping_all();
+        let metadata = &self.metadata;
+        liveness::ping_all(&mut self.env, &|env| metadata.known(env));
     }
 
     /// Whether nobody waits for a shard that was told to stop, or will ask it anything.
@@ -299,9 +298,9 @@ impl Shard {
                 self.coverage.on_shard_asks_rows(&mut self.env, from, question, &ask)
             }
             Hop::Rows { question, page } => self.coverage.on_rows(&mut self.env, question, page),
-            Hop::Props { from, change, props } => self.on_props(from, change, props),
-            Hop::ForgetResets { resets } => self.on_forget_resets(&resets),
-            Hop::PropsInForce { change } => self.on_in_force(change),
+            Hop::Props { from, change, props } => self.metadata.on_props(&mut self.env, from, change, props),
+            Hop::ForgetResets { resets } => self.metadata.on_forget_resets(&mut self.env, &resets),
+            Hop::PropsInForce { change } => self.metadata.on_in_force(&mut self.env, change),
         }
         self.drain();
     }
@@ -360,11 +359,11 @@ impl Shard {
         }
         self.expire(now);
         self.coverage.tick(&mut self.env, now);
-        self.tick_props(now);
-        self.tick_resets(now);
+        self.metadata.tick(&mut self.env, now);
         let has_tasks = self.objects.have_clients();
         self.frontdoor.stop.tick(&self.env, has_tasks, now);
-        self.tick_peers(now);
+        let metadata = &self.metadata;
+        liveness::tick(&mut self.env, &|env| metadata.known(env), now);
         self.anti_entropy.tick_heals(&mut self.env);
         self.unkept_hints.tick(&mut self.env);
         self.handoff.hints.tick(&mut self.env, now);
@@ -541,9 +540,15 @@ impl Shard {
             Request::Query(request) => self.coverage.query(&mut self.env, reply_to, *request, deadline),
             Request::ListBuckets(list) => self.coverage.list_buckets(&mut self.env, reply_to, list, deadline),
             Request::Fold(request) => self.coverage.fold(&mut self.env, reply_to, *request, deadline),
-            Request::SetProps(bucket, changes) => self.set_props(reply_to, bucket, Some(changes), deadline),
-            Request::ResetProps(bucket) => self.set_props(reply_to, bucket, None, deadline),
-            Request::ChangeType(name, change) => self.change_type(reply_to, name, change, deadline),
+            Request::SetProps(bucket, changes) => {
+                self.metadata.set_props(&mut self.env, reply_to, bucket, Some(changes), deadline)
+            }
+            Request::ResetProps(bucket) => {
+                self.metadata.set_props(&mut self.env, reply_to, bucket, None, deadline)
+            }
+            Request::ChangeType(name, change) => {
+                self.metadata.change_type(&mut self.env, reply_to, name, change, deadline)
+            }
             other => {
                 let answer = self.answer_at_once(other);
                 self.env.reply(reply_to, answer);
@@ -604,7 +609,7 @@ impl Shard {
             match waiter {
                 Waiter::Task(id) => self.on_acknowledged(id, seq, result),
                 Waiter::Transfer(node) => self.handoff.inbound.on_checkpoint(&mut self.env, node, result),
-                Waiter::Props(id) => self.on_props_written(id, result),
+                Waiter::Props(id) => self.metadata.on_written(&mut self.env, id, result),
             }
         }
     }
@@ -681,10 +686,42 @@ impl Shard {
     /// Holds what must be so after each input.
     fn invariants(&self) {
         debug_assert!(self.env.effects.is_empty(), "effects are drained before the next input");
+        self.env.peers.invariants();
         self.frontdoor.invariants(&self.env);
         self.coverage.invariants(&self.env);
+        self.metadata.invariants(&self.env);
         self.handoff.invariants(&self.env);
         self.anti_entropy.invariants(&self.env);
+    }
+
+    /// Another source says that a peer is not there, or not the one it was: it is asked.
+    pub fn doubt(&mut self, node: NodeId) {
+        let metadata = &self.metadata;
+        liveness::doubt(&mut self.env, &|env| metadata.known(env), node);
+    }
+
+    /// A link to another node is there, or is no more. Without links, as in simulation, silence tells.
+    pub fn link(&mut self, node: NodeId, is_up: bool) {
+        let metadata = &self.metadata;
+        liveness::link(&mut self.env, &|env| metadata.known(env), node, is_up);
+        self.drain();
+    }
+
+    /// Bytes of a message from this node are arriving: it is there, however long the message takes.
+    pub fn progress(&mut self, node: NodeId) {
+        let now = self.env.now();
+        self.env.peers.note_progress(node, now);
+    }
+
+    /// Whether it has done nothing for so long that it may be ticked less often, until it does.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.env.peers.is_quiet()
+    }
+
+    /// Whether it is known which peers can be reached.
+    pub fn knows_peers(&self) -> bool {
+        self.env.knows_peers()
     }
 
     /// Gives effects to their receivers until none is left.
@@ -715,17 +752,17 @@ impl Shard {
             Effect::HeadChanged(change) => self.anti_entropy.on_head_changed(&mut self.env, &change),
             Effect::PeerUp { node, compares_props } => {
                 self.handoff.hints.bring(&mut self.env, node);
-                self.bring_props(node, compares_props);
+                self.metadata.on_up(&mut self.env, node, compares_props);
             }
-            Effect::PeerDown(node) => self.end_telling(node),
+            Effect::PeerDown(node) => self.metadata.on_down(node),
             Effect::QuestionsLost(node) => {
                 self.fail_tasks(node);
                 self.fail_forwards(node);
-                self.fail_props(node);
+                self.metadata.fail(&mut self.env, node);
                 self.coverage.fail(&mut self.env, node);
                 self.anti_entropy.fail(&mut self.env, node);
             }
-            Effect::PropsKnown { node, sums } => self.on_known_props(node, sums),
+            Effect::PropsKnown { node, sums } => self.metadata.on_known(&mut self.env, node, sums),
             Effect::RangesDropped => self.actors.forget_all(),
         }
     }

@@ -93,7 +93,7 @@ impl Node {
             }
             kind => {
                 let mut adapter = open(kind, &layout::shard_dir(data, 0));
-                let table = Shard::read_props_of(&mut adapter).unwrap();
+                let table = node::read_props_of(&mut adapter).unwrap();
                 (adapter.into(), table)
             }
         };

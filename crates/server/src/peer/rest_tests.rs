@@ -44,7 +44,7 @@ fn local(data: &Path, membership: membership::Handle) -> Rc<Local> {
     };
     let options = Options { metadata: layout.metadata(0), ..Options::default() };
     let (mut store, _) = Store::open(&layout::shard_dir(data, 0), options, platform).unwrap();
-    let table = Shard::read_props(&mut store, &mut startup).unwrap();
+    let table = node::read_props(&mut store, &mut startup).unwrap();
     let config = ShardConfig {
         id: ShardId(0),
         layout,

@@ -78,7 +78,7 @@ pub(super) fn open_shard(place: Place) -> Result<Shard> {
     let options =
         Options { metadata: layout.metadata(0), indexing: Some(node::INDEXING), ..Options::default() };
     let (mut store, _) = Store::open(&layout::shard_dir(Path::new("/data"), 0), options, platform)?;
-    let table = Shard::read_props(&mut store, &mut *disk.handle())?;
+    let table = node::read_props(&mut store, &mut *disk.handle())?;
     let (members, ring) = topology()?;
     let config = ShardConfig {
         id: ShardId(0),

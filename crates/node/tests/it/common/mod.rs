@@ -102,6 +102,6 @@ pub fn open_store(
     };
     let options = Options { metadata: layout.metadata(shard), indexing: Some(node::INDEXING), ..options };
     let (mut store, _) = Store::open(&layout::shard_dir(data, shard), options, platform).unwrap();
-    let table = Shard::read_props(&mut store, &mut startup).unwrap();
+    let table = node::read_props(&mut store, &mut startup).unwrap();
     (store, table)
 }
