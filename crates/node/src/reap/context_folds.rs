@@ -9,15 +9,13 @@
 //!
 //! As with tombstones nothing is folded while the partition moves, or where a crash may take what was acknowledged.
 
-use crate::peer::{AskId, NodeId};
 use crate::request::task::{Coordinator, Task, placed};
-use crate::shard::Shard;
 use crate::shard::effect::Effect;
+use crate::shard::env::Env;
 use crate::shard::reply_to::ReplyTo;
 use base::Monotonic;
 use bytes::Bytes;
 use kv::reap::{REAP_MAX, Reap};
-use kv::{Error, Event};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,8 +38,6 @@ pub(crate) struct ContextFolds {
     pausing: VecDeque<(Monotonic, Bytes)>,
     /// All of these, and those under way.
     keys: BTreeSet<Bytes>,
-    /// Questions to others that were not sent, since nothing was left of what they would have brought.
-    unsent: Vec<(NodeId, AskId)>,
 }
 
 impl ContextFolds {
@@ -71,69 +67,57 @@ impl ContextFolds {
             self.keys.remove(&key);
         }
     }
-}
 
-impl Shard {
     /// The context of this key has many entries.
-    pub(crate) fn propose_fold(&mut self, key: &Bytes) {
-        if self.env.can_reap(key) {
-            self.folds.propose(key);
+    pub(crate) fn propose_fold(&mut self, env: &mut Env, key: &Bytes) {
+        if env.can_reap(key) {
+            self.propose(key);
         }
     }
 
     /// Begins folds.
-    pub(crate) fn tick_folds(&mut self, now: Monotonic) {
-        self.folds.expire(now);
-        while let Some(key) = self.folds.next() {
-            self.begin_fold(key);
+    pub(crate) fn tick_folds(&mut self, env: &mut Env, now: Monotonic) {
+        self.expire(now);
+        while let Some(key) = self.next() {
+            self.begin_fold(env, key);
         }
     }
 
-    fn begin_fold(&mut self, key: Bytes) {
-        let table = &self.env.props;
+    fn begin_fold(&mut self, env: &mut Env, key: Bytes) {
+        let table = &env.props;
         let made = placed(&key)
             .ok()
             .and_then(|(prefix, bucket)| Some((prefix, Arc::clone(table.get_as_replica(&bucket).ok()?))));
-        let is_primary = |prefix, n_val| self.env.ownership().is_primary(prefix, n_val);
+        let is_primary = |prefix, n_val| env.ownership().is_primary(prefix, n_val);
         let made = made.filter(|(prefix, props)| {
-            self.env.peers.all_up()
-                && !self.env.ownership().is_moving(*prefix, props.n_val)
+            env.peers.all_up()
+                && !env.ownership().is_moving(*prefix, props.n_val)
                 && is_primary(*prefix, props.n_val)
         });
         let Some((_, props)) = made else {
-            return self.env.raise(Effect::ContextFolded { key, is_agreed: false });
+            return env.raise(Effect::ContextFolded { key, is_agreed: false });
         };
-        let reap = Reap::of_context(true, self.env.topology.members.others().collect());
-        let deadline = self.env.now() + REAP_MAX;
+        let reap = Reap::of_context(true, env.topology.members.others().collect());
+        let deadline = env.now() + REAP_MAX;
         let mut work = Task::new(ReplyTo::Nobody, Coordinator::Reap(Box::new(reap)), key, props, deadline);
         // It asks the members of now.
-        work.epoch = Some(self.env.topology.epoch);
-        self.env.start(work);
+        work.epoch = Some(env.topology.epoch);
+        env.start(work);
     }
 
-    /// A question is not sent: the work that asks is told in the next turn.
-    pub(crate) fn refuse_later(&mut self, to: NodeId, id: AskId) {
-        self.folds.unsent.push((to, id));
-    }
-
-    /// Whether some are to be told.
-    pub(crate) fn has_unsent(&self) -> bool {
-        !self.folds.unsent.is_empty()
-    }
-
-    /// Tells those that ask.
-    pub(crate) fn refuse_unsent(&mut self) {
-        for (from, id) in std::mem::take(&mut self.folds.unsent) {
-            self.resume(id.number(), Event::Answer { from, result: Err(Error::Unreachable) });
-        }
+    /// Holds what must be so after each input.
+    pub fn invariants(&self) {
+        let known = self.waiting.len() + self.under_way + self.pausing.len();
+        debug_assert_eq!(self.keys.len(), known, "a key waits, is folded, or pauses");
+        debug_assert!(self.under_way <= UNDER_WAY_MAX, "few folds are under way");
     }
 
     /// A fold is over.
-    pub(crate) fn on_folded(&mut self, key: &Bytes, agreed: bool) {
-        self.folds.end(key, self.env.now());
+    pub(crate) fn on_folded(&mut self, env: &mut Env, key: &Bytes, agreed: bool) {
+        self.end(key, env.now());
         match agreed {
-            true => self.env.counters.folds += 1,
-            false => self.env.counters.folds_refused += 1,
+            true => env.counters.folds += 1,
+            false => env.counters.folds_refused += 1,
         }
     }
 }

@@ -14,13 +14,12 @@
 //! what that had deleted would bring it back.
 
 use crate::request::task::{Coordinator, Task, placed};
-use crate::shard::Shard;
 use crate::shard::effect::Effect;
+use crate::shard::env::Env;
 use crate::shard::reply_to::ReplyTo;
 use base::Monotonic;
 use bytes::Bytes;
-use kv::Ask;
-use kv::reap::{Cleared, Part, REAP_MAX, Reap, Round};
+use kv::reap::{Part, REAP_MAX, Reap, Round};
 use object::HeadView;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -108,117 +107,95 @@ impl Reaper {
     pub(crate) fn next_due(&self) -> Option<Monotonic> {
         self.waiting.front().map(|(due, _)| *due).filter(|_| self.under_way < UNDER_WAY_MAX)
     }
-}
 
-impl Shard {
-    /// All primaries have this tombstone.
-    pub(crate) fn propose_reap(&mut self, key: &Bytes, tombstone: Bytes) {
-        let Some(delay) = self.env.knobs.reaping.delay.filter(|_| self.env.can_reap(key)) else { return };
-        let now = self.env.now();
-        self.env.counters.reaps_proposed += u64::from(!self.reaper.knows(key));
-        if !self.reaper.propose(key, tombstone, now + delay) {
-            self.env.counters.reaps_dropped += 1;
-            self.sweeper.want_pass(now);
-        }
+    /// All primaries have this tombstone. False if it was dropped, as too many wait.
+    pub fn propose_reap(&mut self, env: &mut Env, key: &Bytes, tombstone: Bytes) -> bool {
+        let Some(delay) = env.knobs.reaping.delay.filter(|_| env.can_reap(key)) else { return true };
+        let now = env.now();
+        env.counters.reaps_proposed += u64::from(!self.knows(key));
+        let is_kept = self.propose(key, tombstone, now + delay);
+        env.counters.reaps_dropped += u64::from(!is_kept);
         // Without a delay it is gone before the client that has deleted it can write the key again.
         match delay.is_zero() {
-            true => self.begin_reaps(now),
-            false => self.env.deadlines.note(now + delay),
+            true => self.begin_reaps(env, now),
+            false => env.deadlines.note(now + delay),
         }
-    }
-
-    /// Forgets graves that are old enough.
-    pub(crate) fn tick_reaps(&mut self, now: Monotonic) {
-        self.graveyard.tick(now);
-        if self.graveyard.has_due() {
-            let busy = self.objects.keys();
-            self.graveyard.expire(|key| busy.contains(key));
-        }
-        self.begin_reaps(now);
+        is_kept
     }
 
     /// Begins reapings that are due: between ticks while no clients are served.
-    pub(crate) fn go_on_reaping(&mut self, now: Monotonic) {
-        if !self.reaper.waiting.is_empty() && !self.env.activity.yields(now) {
-            self.begin_reaps(now);
+    pub(crate) fn go_on_reaping(&mut self, env: &mut Env, now: Monotonic) {
+        if !self.waiting.is_empty() && !env.activity.yields(now) {
+            self.begin_reaps(env, now);
         }
     }
 
     /// Begins reapings that are due.
-    pub(crate) fn begin_reaps(&mut self, now: Monotonic) {
+    pub(crate) fn begin_reaps(&mut self, env: &mut Env, now: Monotonic) {
         // Those that are over at once count too.
         for _ in 0..UNDER_WAY_MAX {
-            if self.reaper.under_way >= UNDER_WAY_MAX {
+            if self.under_way >= UNDER_WAY_MAX {
                 return;
             }
-            let Some((key, tombstone)) = self.reaper.begin_next(now) else { return };
-            self.begin_reap(key, tombstone);
+            let Some((key, tombstone)) = self.begin_next(now) else { return };
+            self.begin_reap(env, key, tombstone);
         }
     }
 
-    fn begin_reap(&mut self, key: Bytes, tombstone: Bytes) {
-        let table = &self.env.props;
+    fn begin_reap(&mut self, env: &mut Env, key: Bytes, tombstone: Bytes) {
+        let table = &env.props;
         let made = placed(&key)
             .ok()
             .and_then(|(prefix, bucket)| Some((prefix, Arc::clone(table.get_as_replica(&bucket).ok()?))));
-        let all_up = self.env.peers.all_up() || base::planted!(DownMemberCountsAsYes);
-        let made = made.filter(|(prefix, props)| !self.env.ownership().is_moving(*prefix, props.n_val));
+        let all_up = env.peers.all_up() || base::planted!(DownMemberCountsAsYes);
+        let made = made.filter(|(prefix, props)| !env.ownership().is_moving(*prefix, props.n_val));
         let Some((prefix, props)) = made.filter(|_| all_up) else {
-            return self.env.raise(Effect::Reaped { key, is_agreed: false });
+            return env.raise(Effect::Reaped { key, is_agreed: false });
         };
-        let is_primary = self.env.ownership().is_primary(prefix, props.n_val);
-        let reap = Reap::new(tombstone, is_primary, self.env.topology.members.others().collect());
-        let deadline = self.env.now() + REAP_MAX;
+        let is_primary = env.ownership().is_primary(prefix, props.n_val);
+        let reap = Reap::new(tombstone, is_primary, env.topology.members.others().collect());
+        let deadline = env.now() + REAP_MAX;
         let mut work = Task::new(ReplyTo::Nobody, Coordinator::Reap(Box::new(reap)), key, props, deadline);
         // It asks the members of now.
-        work.epoch = Some(self.env.topology.epoch);
-        self.env.start(work);
+        work.epoch = Some(env.topology.epoch);
+        env.start(work);
     }
 
     /// A reaping is over.
-    pub(crate) fn on_reaped(&mut self, key: &Bytes, agreed: bool) {
-        self.reaper.end(key);
-        if self.env.knobs.reaping.delay.is_some_and(|delay| delay.is_zero())
-            && let Some(due) = self.reaper.next_due()
+    pub(crate) fn on_reaped(&mut self, env: &mut Env, key: &Bytes, agreed: bool) {
+        self.end(key);
+        if env.knobs.reaping.delay.is_some_and(|delay| delay.is_zero())
+            && let Some(due) = self.next_due()
         {
-            self.env.deadlines.note(due);
+            env.deadlines.note(due);
         }
         match agreed {
-            true => {
-                self.env.counters.reaps += 1;
-                self.sweeper.note_reaped();
-            }
-            false => {
-                self.env.counters.reaps_refused += 1;
-                self.sweep_again(key);
-            }
+            true => env.counters.reaps += 1,
+            false => env.counters.reaps_refused += 1,
         }
     }
 
-    /// This node's part in a reaping of another's; `None` if it takes part in none.
-    pub(crate) fn reap_part(&self, round: Round, tombstone: Bytes, key: &[u8], n_val: u32) -> Option<Part> {
-        let prefix = object::key::prefix_of(key);
-        // A context is folded also where tombstones are kept for ever.
-        let is_fold = HeadView::parse(&tombstone).is_ok_and(|head| !head.is_tombstone());
-        let takes_part = is_fold || self.env.knobs.reaping.delay.is_some();
-        if !takes_part || !self.env.can_reap(key) || self.env.ownership().is_moving(prefix, n_val) {
-            return None;
-        }
-        let is_primary = self.env.ownership().is_primary(prefix, n_val);
-        Some(Part::new(round, tombstone, is_primary, self.env.topology.members.others().collect()))
+    /// Holds what must be so after each input.
+    pub fn invariants(&self) {
+        let known = self.waiting.len() + self.under_way;
+        debug_assert_eq!(self.proposals.len(), known, "a proposal waits or is under way");
+        debug_assert!(self.under_way <= UNDER_WAY_MAX, "few are under way");
+        let begun = self.proposals.values().filter(|proposal| proposal.is_under_way).count();
+        debug_assert_eq!(begun, self.under_way, "those under way are known as such");
     }
+}
 
-    /// What is to be asked, without what was deleted by a tombstone that is remembered here, or overwritten by a
-    /// version whose context is folded; `None` if nothing of it is left.
-    pub(crate) fn without_reaped(&self, key: &Bytes, ask: Ask) -> Option<Ask> {
-        let Ask::Merge { head, value, hints, reason } = ask else { return Some(ask) };
-        match self.graveyard.clear(key, &head, &value) {
-            Ok(Cleared::Instead(head, value)) => Some(Ask::Merge { head, value, hints, reason }),
-            Ok(Cleared::Nothing) => None,
-            // What cannot be read is for the receiver to refuse.
-            Ok(Cleared::Same) | Err(_) => Some(Ask::Merge { head, value, hints, reason }),
-        }
+/// This node's part in a reaping of another's; `None` if it takes part in none.
+pub(crate) fn part(env: &Env, round: Round, tombstone: Bytes, key: &[u8], n_val: u32) -> Option<Part> {
+    let prefix = object::key::prefix_of(key);
+    // A context is folded also where tombstones are kept for ever.
+    let is_fold = HeadView::parse(&tombstone).is_ok_and(|head| !head.is_tombstone());
+    let takes_part = is_fold || env.knobs.reaping.delay.is_some();
+    if !takes_part || !env.can_reap(key) || env.ownership().is_moving(prefix, n_val) {
+        return None;
     }
+    let is_primary = env.ownership().is_primary(prefix, n_val);
+    Some(Part::new(round, tombstone, is_primary, env.topology.members.others().collect()))
 }
 
 #[cfg(test)]

@@ -17,11 +17,12 @@
 //!
 //! Left out: tombstones on nodes that are no primary of their key, while no primary has them.
 
+use super::reaper::Reaper;
 use crate::anti_entropy::parts::{PartSize, Parts};
 use crate::request::task::Task;
 use crate::request::task::placed;
-use crate::shard::Shard;
 use crate::shard::effect::Effect;
+use crate::shard::env::Env;
 use crate::shard::reply_to::ReplyTo;
 use base::{Clock, Monotonic};
 use bytes::Bytes;
@@ -146,89 +147,76 @@ impl Sweeper {
         let next = now + pause.max(rest);
         self.due = Some(self.due.map_or(next, |due| due.min(next)));
     }
-}
 
-impl Shard {
     /// A tombstone stays for now.
-    pub(crate) fn sweep_again(&mut self, key: &Bytes) {
-        let now = self.env.now();
-        match self.may_sweep() {
-            true => self.sweeper.note_refused(key.clone(), now),
-            false => self.sweeper.want_pass(now),
+    pub(crate) fn sweep_again(&mut self, env: &mut Env, key: &Bytes) {
+        let now = env.now();
+        match may_sweep(env) {
+            true => self.note_refused(key.clone(), now),
+            false => self.want_pass(now),
         }
-    }
-
-    /// Whether tombstones could be reaped now.
-    fn may_sweep(&self) -> bool {
-        let is_able = self.env.peers.is_alone()
-            || self.env.store.durability() == Durability::Sync
-            || matches!(self.env.store, crate::store::Store::Routed(_));
-        let is_at_rest =
-            self.env.peers.all_up() && self.env.topology.is_at_rest() && !self.env.gauges.is_stopping;
-        is_able && is_at_rest && self.env.store.fenced().is_none()
     }
 
     /// Begins the reads and proposals that are due.
-    pub(crate) fn tick_sweeps(&mut self, now: Monotonic) {
-        if self.env.knobs.reaping.delay.is_none() {
+    pub fn tick(&mut self, env: &mut Env, reaper: &Reaper, now: Monotonic) {
+        if env.knobs.reaping.delay.is_none() {
             return;
         }
-        self.sweeper.left = READS_OF_TICK_MAX;
-        while self.sweeper.found.len() < PART_TOMBSTONES_MAX
-            && self.may_sweep()
-            && let Some((_, key)) = self.sweeper.refused.pop_front_if(|(at, _)| *at <= now)
+        self.left = READS_OF_TICK_MAX;
+        while self.found.len() < PART_TOMBSTONES_MAX
+            && may_sweep(env)
+            && let Some((_, key)) = self.refused.pop_front_if(|(at, _)| *at <= now)
         {
-            self.sweeper.found.push_back(key);
+            self.found.push_back(key);
         }
-        if self.sweeper.pass.is_none() && self.sweeper.due.is_some_and(|due| due <= now) && self.may_sweep() {
-            self.sweeper.due = None;
+        if self.pass.is_none() && self.due.is_some_and(|due| due <= now) && may_sweep(env) {
+            self.due = None;
             let from = Bytes::from(key::objects().start);
-            self.sweeper.pass = Some(Pass { began: now, from, part: None, has_found: false });
+            self.pass = Some(Pass { began: now, from, part: None, has_found: false });
         }
-        if !self.sweeper.is_idle() {
-            self.env.peers.note_used();
-            self.go_on_sweeping(now);
+        if !self.is_idle() {
+            env.peers.note_used();
+            self.go_on_sweeping(env, reaper, now);
         }
     }
 
     /// Reads the keys that were found, and looks for more once all of them are read.
     #[inline]
-    pub(crate) fn go_on_sweeping(&mut self, now: Monotonic) {
-        if !self.sweeper.is_idle() {
-            self.sweep_on(now);
+    pub fn go_on_sweeping(&mut self, env: &mut Env, reaper: &Reaper, now: Monotonic) {
+        if !self.is_idle() {
+            self.sweep_on(env, reaper, now);
         }
     }
 
-    fn sweep_on(&mut self, now: Monotonic) {
-        let yields = self.env.activity.yields(now);
+    fn sweep_on(&mut self, env: &mut Env, reaper: &Reaper, now: Monotonic) {
+        let yields = env.activity.yields(now);
         let most = if yields { UNDER_WAY_BUSY_MAX } else { UNDER_WAY_MAX };
-        self.sweeper.has_more = false;
+        self.has_more = false;
         for _ in 0..UNDER_WAY_MAX {
-            let sweeper = &mut self.sweeper;
-            let must_wait = yields && sweeper.left == 0 || !self.reaper.has_room();
-            if must_wait || sweeper.under_way >= most {
+            let must_wait = yields && self.left == 0 || !reaper.has_room();
+            if must_wait || self.under_way >= most {
                 return;
             }
-            let Some(key) = sweeper.found.pop_front() else { break };
-            sweeper.left = sweeper.left.saturating_sub(1);
-            sweeper.under_way += 1;
-            self.env.counters.reaps_swept += 1;
-            match Task::repair(key, ReplyTo::Sweep, &self.env) {
-                Some(task) => self.env.start(task),
-                None => self.env.raise(Effect::TombstoneRead),
+            let Some(key) = self.found.pop_front() else { break };
+            self.left = self.left.saturating_sub(1);
+            self.under_way += 1;
+            env.counters.reaps_swept += 1;
+            match Task::repair(key, ReplyTo::Sweep, env) {
+                Some(task) => env.start(task),
+                None => env.raise(Effect::TombstoneRead),
             }
         }
-        match self.sweeper.found.is_empty() {
-            true => self.scan_part(yields, now),
-            false => self.sweeper.has_more = true,
+        match self.found.is_empty() {
+            true => self.scan_part(env, yields, now),
+            false => self.has_more = true,
         }
     }
 
     /// Scans the next part of the pass, if it may begin.
-    fn scan_part(&mut self, yields: bool, now: Monotonic) {
-        let waits = self.env.gauges.queued() > 0;
-        let Some(pass) = &mut self.sweeper.pass else { return };
-        if pass.part.is_some() || !self.sweeper.parts.may_begin(waits, now) {
+    fn scan_part(&mut self, env: &mut Env, yields: bool, now: Monotonic) {
+        let waits = env.gauges.queued() > 0;
+        let Some(pass) = &mut self.pass else { return };
+        if pass.part.is_some() || !self.parts.may_begin(waits, now) {
             return;
         }
         let size = PartSize::of(JournalCheck::None, yields);
@@ -237,57 +225,76 @@ impl Shard {
             start: pass.from.clone(),
             end: key::objects().end.into(),
             items_max: PART_TOMBSTONES_MAX,
-            visitor: tombstones(size, Arc::clone(&self.env.clock), Arc::clone(&stopped)),
+            visitor: tombstones(size, Arc::clone(&env.clock), Arc::clone(&stopped)),
             past_losses: true,
         };
-        match self.env.store.scan(request) {
+        match env.store.scan(request) {
             Ok(scan) => pass.part = Some(Part { scan, began: now, stopped }),
-            Err(_) => self.sweeper.end_pass(now),
+            Err(_) => self.end_pass(now),
         }
     }
 
     /// Takes the end of a part, if the scan was one.
-    pub(crate) fn on_sweep_scan(
+    pub fn on_scan(
         &mut self,
+        env: &mut Env,
+        reaper: &Reaper,
         scan: ScanId,
         page: Result<ScanPage, engine::Error>,
     ) -> Result<(), Result<ScanPage, engine::Error>> {
-        let pass = self.sweeper.pass.as_mut();
+        let pass = self.pass.as_mut();
         let part = pass.and_then(|pass| pass.part.take_if(|part| part.scan == scan));
         let Some(Part { began, stopped, .. }) = part else { return Err(page) };
-        let now = self.env.now();
-        let yields = self.env.activity.yields(now);
-        self.sweeper.parts.end(now.since(began), yields, false, now);
+        let now = env.now();
+        let yields = env.activity.yields(now);
+        self.parts.end(now.since(began), yields, false, now);
         // The next pass finds keys again that cannot be read now.
         let Ok(page) = page else {
-            self.sweeper.end_pass(now);
+            self.end_pass(now);
             return Ok(());
         };
         let stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let found = page.items.into_iter().map(|(key, _)| key).filter(|key| self.is_to_be_swept(key));
+        let found = page.items.into_iter().map(|(key, _)| key).filter(|key| is_to_be_swept(env, reaper, key));
         let found: VecDeque<Bytes> = found.collect();
-        let Some(pass) = &mut self.sweeper.pass else { return Ok(()) };
+        let Some(pass) = &mut self.pass else { return Ok(()) };
         pass.has_found |= !found.is_empty();
-        self.sweeper.found.extend(found);
+        self.found.extend(found);
         match page.next.or(stopped) {
             Some(next) => pass.from = next,
-            None => self.sweeper.end_pass(now),
+            None => self.end_pass(now),
         }
         Ok(())
     }
 
-    /// Whether this node may have a tombstone reaped, and does not know of it already.
-    fn is_to_be_swept(&self, key: &Bytes) -> bool {
-        let Ok((prefix, bucket)) = placed(key) else { return false };
-        let Ok(props) = self.env.props.get_as_replica(&bucket) else { return false };
-        let is_primary = self.env.ownership().is_primary(prefix, props.n_val);
-        is_primary && self.env.can_reap(key) && !self.reaper.knows(key)
+    /// A key has been read.
+    pub fn on_swept(&mut self) {
+        self.under_way -= 1;
     }
 
-    /// A key has been read.
-    pub(crate) fn on_swept(&mut self) {
-        self.sweeper.under_way -= 1;
+    /// Holds what must be so after each input.
+    pub fn invariants(&self) {
+        debug_assert!(self.under_way <= UNDER_WAY_MAX, "few reads are under way");
+        debug_assert!(!self.has_more || !self.found.is_empty(), "more is to be read of what was found");
+        debug_assert!(self.found.len() <= 2 * PART_TOMBSTONES_MAX, "a part begins when all found were read");
+        debug_assert!(self.refused.len() <= REFUSED_MAX, "a pass finds what is beyond");
     }
+}
+
+/// Whether tombstones could be reaped now.
+fn may_sweep(env: &Env) -> bool {
+    let is_able = env.peers.is_alone()
+        || env.store.durability() == Durability::Sync
+        || matches!(env.store, crate::store::Store::Routed(_));
+    let is_at_rest = env.peers.all_up() && env.topology.is_at_rest() && !env.gauges.is_stopping;
+    is_able && is_at_rest && env.store.fenced().is_none()
+}
+
+/// Whether this node may have a tombstone reaped, and does not know of it already.
+fn is_to_be_swept(env: &Env, reaper: &Reaper, key: &Bytes) -> bool {
+    let Ok((prefix, bucket)) = placed(key) else { return false };
+    let Ok(props) = env.props.get_as_replica(&bucket) else { return false };
+    let is_primary = env.ownership().is_primary(prefix, props.n_val);
+    is_primary && env.can_reap(key) && !reaper.knows(key)
 }
 
 /// Takes tombstones, until a part has come to its end: `stopped` then says where.

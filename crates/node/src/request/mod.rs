@@ -7,3 +7,4 @@ pub(crate) mod hint_writer;
 pub(crate) mod repair;
 pub(crate) mod replica;
 pub(crate) mod task;
+pub(crate) mod unsent;

@@ -6,12 +6,14 @@
 
 use crate::liveness;
 use crate::peer::{AskId, NodeId, PeerMessage};
+use crate::reap::reaper;
 use crate::request::task::{Coordinator, Task, placed};
 use crate::shard::Shard;
 use crate::shard::knobs::WORK_MAX;
 use crate::shard::reply_to::ReplyTo;
 use base::Monotonic;
 use bytes::Bytes;
+use kv::reap::Cleared;
 use kv::{Answer, Ask, Error, Event, Reason, Request};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -194,10 +196,38 @@ impl Shard {
         let Some(ask) = self.without_reaped(&key, ask) else {
             // Nothing is left to be sent: all primaries have something newer. The message comes back as one that could
             // not be sent.
-            return self.refuse_later(to, id);
+            return self.unsent.push(to, id);
         };
         let life = if writes { self.env.peers.life_of(to) } else { 0 };
         self.env.send(to, PeerMessage::Ask { id, ttl_ms, life, key, ask });
+    }
+
+    /// The question of a task, without what was deleted by a tombstone that is remembered here, or overwritten by a
+    /// version whose context is folded; `None` if nothing of it is left.
+    fn without_reaped(&self, key: &Bytes, ask: Ask) -> Option<Ask> {
+        let Ask::Merge { head, value, hints, reason } = ask else { return Some(ask) };
+        match self.graveyard.clear(key, &head, &value) {
+            Ok(Cleared::Instead(head, value)) => Some(Ask::Merge { head, value, hints, reason }),
+            Ok(Cleared::Nothing) => None,
+            // What cannot be read is for the receiver to refuse.
+            Ok(Cleared::Same) | Err(_) => Some(Ask::Merge { head, value, hints, reason }),
+        }
+    }
+
+    /// Tells tasks whose questions were not sent.
+    pub(crate) fn refuse_unsent(&mut self) {
+        for (from, id) in self.unsent.take() {
+            self.resume(id.number(), Event::Answer { from, result: Err(Error::Unreachable) });
+        }
+    }
+
+    /// Forgets graves that are old enough.
+    pub(crate) fn tick_graves(&mut self, now: Monotonic) {
+        self.graveyard.tick(now);
+        if self.graveyard.has_due() {
+            let busy = self.objects.keys();
+            self.graveyard.expire(|key| busy.contains(key));
+        }
     }
 
     fn on_ask(&mut self, (from, id): (NodeId, AskId), ttl_ms: u32, life: u64, key: Bytes, ask: Ask) {
@@ -240,10 +270,12 @@ impl Shard {
                 }
                 Coordinator::Merge(kv::Merge::new(head, value, hints, reason))
             }
-            Ask::Reap { round, tombstone } => match self.reap_part(round, tombstone, &key, props.n_val) {
-                Some(part) => Coordinator::ReapPart(Box::new(part)),
-                None => return self.answer(from, id, Ok(Answer::Reaping { round, agrees: false })),
-            },
+            Ask::Reap { round, tombstone } => {
+                match reaper::part(&self.env, round, tombstone, &key, props.n_val) {
+                    Some(part) => Coordinator::ReapPart(Box::new(part)),
+                    None => return self.answer(from, id, Ok(Answer::Reaping { round, agrees: false })),
+                }
+            }
         };
         let deadline = now + Duration::from_millis(ttl_ms.into());
         let mut work = Task::new(reply_to, coordinator, key, props, deadline);

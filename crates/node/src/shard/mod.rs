@@ -48,13 +48,12 @@ use crate::liveness;
 use crate::liveness::peers::Peers;
 use crate::metadata::Metadata;
 use crate::peer::NodeId;
-use crate::reap::context_folds::ContextFolds;
-use crate::reap::reaper::Reaper;
-use crate::reap::sweeper::Sweeper;
+use crate::reap::TombstoneReaper;
 use crate::request::actors::Actors;
 use crate::request::hint_writer::UnkeptHints;
 use crate::request::replica::Forwards;
 use crate::request::task::{Coordinator, TaskTable};
+use crate::request::unsent::UnsentAsks;
 use crate::store::Store;
 use crate::topology::{Budget, Topology};
 use awaiting::{Awaiting, Waiter};
@@ -119,10 +118,9 @@ pub struct Shard {
     pub(crate) coverage: Coverage,
     pub(crate) metadata: Metadata,
     pub(crate) forwards: Forwards,
-    pub(crate) reaper: Reaper,
-    pub(crate) sweeper: Sweeper,
+    pub(crate) reap: TombstoneReaper,
     pub(crate) graveyard: Graveyard,
-    pub(crate) folds: ContextFolds,
+    pub(crate) unsent: UnsentAsks,
     pub(crate) anti_entropy: AntiEntropy,
     /// Whose events the writes of this process are.
     pub(crate) actors: Actors,
@@ -179,10 +177,9 @@ impl Shard {
             forwards: Forwards::default(),
             frontdoor: Frontdoor::default(),
             latency: Latency::default(),
-            reaper: Reaper::default(),
-            sweeper: Sweeper::starting(now),
+            reap: TombstoneReaper::starting(now),
             anti_entropy: AntiEntropy::default(),
-            folds: ContextFolds::default(),
+            unsent: UnsentAsks::default(),
             graveyard: Graveyard::new(reaping.grave),
             actors: Actors::new(actor, is_alone),
             objects: TaskTable::default(),
@@ -216,12 +213,12 @@ impl Shard {
         self.coverage.expire(&mut self.env, now);
         self.metadata.expire(&mut self.env, now);
         self.expire_forwards(now);
-        self.begin_reaps(now);
+        self.reap.begin_due(&mut self.env, now);
         // A request that is past its deadline and still there waits for the disk: a note of it would wake the shard in
         // vain.
         let parked = self.objects.deadlines().chain(self.coverage.deadlines());
         let parked = parked.chain(self.metadata.deadlines()).chain(self.forwards.deadlines());
-        let earliest = parked.chain(self.reaper.next_due()).filter(|deadline| *deadline > now).min();
+        let earliest = parked.chain(self.reap.next_due()).filter(|deadline| *deadline > now).min();
         if let Some(earliest) = earliest {
             self.env.deadlines.note(earliest);
         }
@@ -320,7 +317,7 @@ impl Shard {
                     let tasks = self.tasks_under_way();
                     let page = page.or_else(|page| self.handoff.on_scan(&mut self.env, id, page, tasks));
                     // A page without an owner was about what moved: that has changed since.
-                    drop(page.or_else(|page| self.on_sweep_scan(id, page)));
+                    drop(page.or_else(|page| self.reap.on_scan(&mut self.env, id, page)));
                 }
                 StoreEvent::Fold(id, end) => self.anti_entropy.on_fold(&mut self.env, id, end),
                 StoreEvent::Closed(result) => self.env.out.push(Output::Closed(result)),
@@ -334,8 +331,7 @@ impl Shard {
         self.drain();
         self.handoff.outbound.take_turn_sending(&mut self.env);
         self.anti_entropy.make_trees(&mut self.env, now);
-        self.go_on_reaping(now);
-        self.go_on_sweeping(now);
+        self.reap.take_turn(&mut self.env, now);
         self.anti_entropy.take_turn(&mut self.env, now);
         self.drain();
         self.anti_entropy.keep_trees(&mut self.env);
@@ -367,9 +363,8 @@ impl Shard {
         self.anti_entropy.tick_heals(&mut self.env);
         self.unkept_hints.tick(&mut self.env);
         self.handoff.hints.tick(&mut self.env, now);
-        self.tick_reaps(now);
-        self.tick_sweeps(now);
-        self.tick_folds(now);
+        self.tick_graves(now);
+        self.reap.tick(&mut self.env, now);
         let tasks = self.tasks_under_way();
         self.handoff.tick(&mut self.env, tasks, now);
         self.anti_entropy.tick(&mut self.env, now);
@@ -452,8 +447,8 @@ impl Shard {
     pub fn has_more(&self) -> bool {
         !self.events.is_empty()
             || self.frontdoor.admission.can_begin(&self.env)
-            || self.sweeper.has_more()
-            || self.has_unsent()
+            || self.reap.has_more()
+            || !self.unsent.is_empty()
     }
 
     /// Whether requests are under way.
@@ -692,6 +687,7 @@ impl Shard {
         self.metadata.invariants(&self.env);
         self.handoff.invariants(&self.env);
         self.anti_entropy.invariants(&self.env);
+        self.reap.invariants();
     }
 
     /// Another source says that a peer is not there, or not the one it was: it is asked.
@@ -740,15 +736,15 @@ impl Shard {
             Effect::KeyTransferred { transfer, key, result } => {
                 self.handoff.outbound.on_carried(&mut self.env, transfer, &key, result)
             }
-            Effect::Reaped { key, is_agreed } => self.on_reaped(&key, is_agreed),
-            Effect::ContextFolded { key, is_agreed } => self.on_folded(&key, is_agreed),
+            Effect::Reaped { key, is_agreed } => self.reap.on_reaped(&mut self.env, &key, is_agreed),
+            Effect::ContextFolded { key, is_agreed } => self.reap.on_folded(&mut self.env, &key, is_agreed),
             Effect::KeyRead => self.anti_entropy.on_key_read(),
             Effect::KeyRepaired => self.anti_entropy.on_key_repaired(),
-            Effect::TombstoneRead => self.on_swept(),
+            Effect::TombstoneRead => self.reap.on_swept(),
             Effect::HintsKept { prefix, nodes } => self.handoff.on_hints_kept(&mut self.env, prefix, &nodes),
             Effect::BringHints(node) => self.handoff.hints.bring(&mut self.env, node),
-            Effect::ProposeReap { key, tombstone } => self.propose_reap(&key, tombstone),
-            Effect::ProposeContextFold { key } => self.propose_fold(&key),
+            Effect::ProposeReap { key, tombstone } => self.reap.propose(&mut self.env, &key, tombstone),
+            Effect::ProposeContextFold { key } => self.reap.propose_fold(&mut self.env, &key),
             Effect::HeadChanged(change) => self.anti_entropy.on_head_changed(&mut self.env, &change),
             Effect::PeerUp { node, compares_props } => {
                 self.handoff.hints.bring(&mut self.env, node);
