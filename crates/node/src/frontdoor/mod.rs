@@ -1,6 +1,8 @@
-//! Requests of clients on their way in: admission, pacing of writes, and the clean stop; latencies on their way out.
+//! Requests of clients on their way in: admission, pacing of writes, forwards to other nodes, and the clean stop;
+//! latencies on their way out.
 
 pub(crate) mod admission;
+pub(crate) mod forwards;
 pub(crate) mod latency;
 pub(crate) mod pacing;
 pub(crate) mod stop;
@@ -8,6 +10,7 @@ pub(crate) mod stop;
 use crate::hop::RequestId;
 use crate::shard::env::Env;
 use admission::Admission;
+use forwards::Forwards;
 use pacing::Pacer;
 use stop::CleanStop;
 
@@ -18,6 +21,8 @@ pub(crate) struct Frontdoor {
     pub admission: Admission,
     /// Writes that are held back, as the store asks for.
     pub pacer: Pacer,
+    /// Requests that other nodes coordinate.
+    pub forwards: Forwards,
     /// The clean stop.
     pub stop: CleanStop,
 }
@@ -33,6 +38,7 @@ impl Frontdoor {
     pub fn invariants(&self, env: &Env) {
         self.admission.invariants(env);
         self.pacer.invariants(env);
+        self.forwards.invariants(env);
         self.stop.invariants(env);
     }
 }

@@ -12,7 +12,7 @@
 //! each client.
 
 use crate::hop::RequestId;
-use crate::request::execute::Ready;
+use crate::request::place::Ready;
 use crate::shard::env::Env;
 use crate::shard::gauges::Gauges;
 use crate::shard::reply_to::ReplyTo;

@@ -3,25 +3,27 @@
 //! A coordinator whose lookup is answered from memory, whose write may be acknowledged at once and which asks no
 //! other node is never parked, and costs no entry in any table: that is the common case of a read on a node alone.
 
-use crate::liveness::peers::Peers;
-use crate::peer::Load;
-use crate::request::hint_writer::hint_keys;
-use crate::request::task::{BlockedOn, Coordinator, LINGERING_MAX, PendingReply, PreviousVersion, Task};
-use crate::shard::Shard;
+use super::actors::Actors;
+use super::dual_write::is_unpassed;
+use super::hint_writer::{UnkeptHints, hint_keys};
+use super::place::{Ready, placement};
+use super::replica::answer;
+use super::task::TaskTable;
+use super::task::{BlockedOn, Coordinator, LINGERING_MAX, PendingReply, PreviousVersion, Task};
+use super::unsent::UnsentAsks;
+use crate::frontdoor::latency::{Latency, TimesRead};
 use crate::shard::awaiting::Waiter;
 use crate::shard::effect::Effect;
 use crate::shard::env::Env;
+use crate::shard::knobs::TIMEOUT_DEFAULT;
 use crate::shard::reply_to::ReplyTo;
 use crate::shard::store_error::store_error;
 use base::Monotonic;
 use bytes::Bytes;
 use engine::store::LookupId;
 use engine::{Found, Lookup, Seq, Want, Write};
-use kv::{
-    Action, Answer, BucketProps, Error, Event, Next, NodeId, Placement, ReadForm, Reason, Stored, Turn,
-};
+use kv::{Action, Answer, Error, Event, Graveyard, Next, NodeId, ReadForm, Reason, Stored, Turn};
 use object::{Dot, HeadView, key};
-use ring::{Position, Ring};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,166 +36,163 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// do within the time of one more read.
 pub const LOOKUPS_BUSY: usize = 64;
 
-/// Load beyond which a write is given to a node that has less than half of it.
-const LOAD_BUSY: Load = Load(1024);
-
 /// Hints in one batch with the version they are for.
 const HINTS_MAX: usize = kv::props::N_VAL_MAX as usize;
 const _: () = assert!(HINTS_MAX < engine::store::BATCH_WRITES_MAX, "they are one batch");
 
-/// A client's request that is to begin on this shard.
-pub(crate) struct Ready {
-    pub reply_to: ReplyTo,
-    pub coordinator: Coordinator,
-    /// Of its ledger key.
-    pub prefix: u16,
-    pub props: Arc<BucketProps>,
-    pub deadline: Monotonic,
+/// Tasks of a shard, and what their writes need.
+pub(crate) struct Requests {
+    tasks: TaskTable,
+    /// The actors of the writes of this process.
+    actors: Actors,
+    /// Tombstones that were reaped lately.
+    pub(super) graveyard: Graveyard,
+    unkept_hints: UnkeptHints,
+    pub(super) unsent: UnsentAsks,
+    latency: Latency,
 }
 
-impl Shard {
-    /// Begins a client's request, here or wherever it belongs.
-    pub(crate) fn start_object(&mut self, reply_to: ReplyTo, coordinator: Coordinator, deadline: Monotonic) {
-        self.place_object(reply_to, coordinator, deadline, None);
-    }
-
-    /// The same, but not at the node that it could not be sent to.
-    pub(crate) fn place_object(
-        &mut self,
-        reply_to: ReplyTo,
-        coordinator: Coordinator,
-        deadline: Monotonic,
-        avoids: Option<NodeId>,
-    ) {
-        let (bucket, key) = coordinator.names();
-        let (prefix, shard) = self.env.place(bucket, key);
-        if shard != self.env.knobs.id {
-            return self.env.forward_to_shard(shard, reply_to, coordinator.into_request(), deadline);
-        }
-        let props = match self.env.props.get(bucket) {
-            Ok(props) => Arc::clone(props),
-            Err(error) => return self.env.reply(reply_to, Err(error)),
-        };
-        // What is written once is written without reading, so any node will do; and what a hook refuses is not written.
-        let needs_replica = match &coordinator {
-            Coordinator::Put(_) => !props.write_once && props.precommit.is_empty(),
-            _ => coordinator.writes() && props.precommit.is_empty(),
-        };
-        if needs_replica && let Some(node) = self.better_coordinator(prefix, props.n_val, &reply_to, avoids) {
-            return self.forward_to_node(node, reply_to, coordinator.into_request(), deadline, avoids);
-        }
-        let ready = Ready { reply_to, coordinator, prefix, props, deadline };
-        if let Some(ready) = self.frontdoor.pacer.hold(ready, &mut self.env) {
-            self.begin_object(ready);
+impl Requests {
+    /// Those of a process whose writes have these actors; graves are remembered for so long.
+    pub fn new(actors: Actors, grave: Duration) -> Requests {
+        Requests {
+            tasks: TaskTable::default(),
+            actors,
+            graveyard: Graveyard::new(grave),
+            unkept_hints: UnkeptHints::default(),
+            unsent: UnsentAsks::default(),
+            latency: Latency::default(),
         }
     }
 
-    /// Begins it.
-    pub(crate) fn begin_object(&mut self, ready: Ready) {
+    /// All tasks that are parked.
+    pub fn tasks(&self) -> &TaskTable {
+        &self.tasks
+    }
+
+    /// Tombstones that are remembered.
+    pub fn graves(&self) -> usize {
+        self.graveyard.len()
+    }
+
+    /// Latencies of gets and of puts.
+    pub fn latency(&mut self, now: Monotonic) -> (TimesRead, TimesRead) {
+        self.latency.read(now)
+    }
+
+    /// Whether tasks are to be told in the next turn that a question was not sent.
+    pub fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// Other actors from now on.
+    pub fn set_actors(&mut self, actors: Actors) {
+        self.actors = actors;
+    }
+
+    /// Ranges of keys were dropped here.
+    pub fn on_ranges_dropped(&mut self) {
+        self.actors.forget_all();
+    }
+
+    /// Writes hints that there is room for now, and forgets graves that are old enough. To be called a few times a
+    /// second.
+    pub fn tick(&mut self, env: &mut Env, now: Monotonic) {
+        self.unkept_hints.tick(env);
+        self.graveyard.tick(now);
+        if self.graveyard.has_due() {
+            let busy = self.tasks.keys();
+            self.graveyard.expire(|key| busy.contains(key));
+        }
+    }
+
+    /// Holds what must be so after each input.
+    pub fn invariants(&self, env: &Env) {
+        self.tasks.invariants(&env.gauges);
+    }
+
+    /// Begins a client's request.
+    pub fn begin(&mut self, env: &mut Env, ready: Ready) {
         let Ready { reply_to, coordinator, prefix, props, deadline } = ready;
         let (bucket, key) = coordinator.names();
-        self.objects.key.clear();
-        key::encode_object_key(prefix, &bucket.bucket_type, &bucket.name, key, &mut self.objects.key);
+        self.tasks.key.clear();
+        key::encode_object_key(prefix, &bucket.bucket_type, &bucket.name, key, &mut self.tasks.key);
         // Exactly as long as it is, so that it is one allocation.
-        let ledger_key = Bytes::copy_from_slice(&self.objects.key);
+        let ledger_key = Bytes::copy_from_slice(&self.tasks.key);
         match &coordinator {
-            Coordinator::Get(_) => self.env.counters.gets += 1,
-            Coordinator::Put(_) => self.env.counters.puts += 1,
-            Coordinator::Delete(_) => self.env.counters.deletes += 1,
+            Coordinator::Get(_) => env.counters.gets += 1,
+            Coordinator::Put(_) => env.counters.puts += 1,
+            Coordinator::Delete(_) => env.counters.deletes += 1,
             _ => {}
         }
         let mut work = Task::new(reply_to, coordinator, ledger_key, props, deadline);
-        let now = self.env.now();
+        let now = env.now();
         work.begun = Some(now);
-        work.epoch = Some(self.env.topology.epoch);
-        self.env.activity.note_client(now);
-        self.start_work(work);
-    }
-
-    /// The node that is to coordinate a write, if it is not this one: where this one is not to hold the key, cannot
-    /// write, or has far more to do. A write that was passed on is not passed on again.
-    fn better_coordinator(
-        &self,
-        prefix: u16,
-        n_val: u32,
-        reply_to: &ReplyTo,
-        avoids: Option<NodeId>,
-    ) -> Option<NodeId> {
-        let is_forwarded = matches!(reply_to, ReplyTo::Coordinator(..)) && !base::planted!(ForwardingLoop);
-        if self.env.peers.is_alone() || is_forwarded {
-            return None;
-        }
-        let can_write = self.env.can_write(false);
-        let at = self.env.ownership().position(prefix);
-        let placement = placement(&self.env.topology.ring, &self.env.peers, at, n_val, true, can_write);
-        let here = placement.here.as_ref();
-        let (node, _) = placement
-            .others
-            .iter()
-            .filter(|(node, roles)| Some(*node) != avoids && (roles.primaries > 0 || here.is_none()))
-            .min_by_key(|(node, _)| self.env.peers.load(*node))?;
-        let load = self.env.gauges.load();
-        let busy = load >= LOAD_BUSY && self.env.peers.load(*node).0 < load.0 / 2;
-        (here.is_none_or(|roles| roles.primaries == 0) || busy).then_some(*node)
+        work.epoch = Some(env.topology.epoch);
+        env.activity.note_client(now);
+        self.start(env, work);
     }
 
     /// How reads ask: by heads first where this node's disk has too much to do.
-    fn read_form(&self) -> ReadForm {
-        if self.objects.lookups.len() >= LOOKUPS_BUSY { ReadForm::Heads } else { self.env.knobs.read_form }
+    fn read_form(&self, env: &Env) -> ReadForm {
+        if self.tasks.lookups.len() >= LOOKUPS_BUSY { ReadForm::Heads } else { env.knobs.read_form }
     }
 
     /// Begins work, and steps its coordinator until it is over or has to wait.
-    pub(crate) fn start_work(&mut self, mut work: Task) {
+    pub fn start(&mut self, env: &mut Env, mut work: Task) {
         let mut id = None;
-        self.drive(&mut id, &mut work, Event::Start);
-        if work.is_over() { self.finish(&mut work) } else { self.park(id, Box::new(work)) }
+        self.drive(env, &mut id, &mut work, Event::Start);
+        if work.is_over() { self.finish(env, &mut work) } else { self.park(env, id, Box::new(work)) }
     }
 
     /// The same for work that was parked.
-    fn resume_parked(&mut self, mut id: Option<u64>, mut work: Box<Task>, event: Event) {
-        self.drive(&mut id, &mut work, event);
-        self.end_or_park(id, work);
+    fn resume_parked(&mut self, env: &mut Env, mut id: Option<u64>, mut work: Box<Task>, event: Event) {
+        self.drive(env, &mut id, &mut work, event);
+        self.end_or_park(env, id, work);
     }
 
-    fn end_or_park(&mut self, id: Option<u64>, mut work: Box<Task>) {
-        if work.is_over() { self.finish(&mut work) } else { self.park(id, work) }
+    fn end_or_park(&mut self, env: &mut Env, id: Option<u64>, mut work: Box<Task>) {
+        if work.is_over() { self.finish(env, &mut work) } else { self.park(env, id, work) }
     }
 
     /// Steps a coordinator until it is over or has to wait.
-    fn drive(&mut self, id: &mut Option<u64>, work: &mut Task, event: Event) {
+    fn drive(&mut self, env: &mut Env, id: &mut Option<u64>, work: &mut Task, event: Event) {
         work.bytes += bytes_of(&event);
         let mut next = Some(event);
         while let Some(event) = next.take() {
-            if work.unpassed.is_some() && matches!(event, Event::Written(Ok(()))) && self.pass_on(id, work) {
+            if work.unpassed.is_some()
+                && matches!(event, Event::Written(Ok(())))
+                && self.pass_on(env, id, work)
+            {
                 break;
             }
-            let mut actions = std::mem::take(&mut self.objects.actions);
-            self.step(work, event, &mut actions);
+            let mut actions = std::mem::take(&mut self.tasks.actions);
+            self.step(env, work, event, &mut actions);
             for action in actions.drain(..) {
-                if let Some(event) = self.execute(id, work, action) {
+                if let Some(event) = self.execute(env, id, work, action) {
                     debug_assert!(next.is_none(), "the store does one thing at a time for a coordinator");
                     next = Some(event);
                 }
             }
-            self.objects.actions = actions;
+            self.tasks.actions = actions;
         }
     }
 
-    fn step(&mut self, work: &mut Task, event: Event, out: &mut Vec<Action>) {
+    fn step(&mut self, env: &mut Env, work: &mut Task, event: Event, out: &mut Vec<Action>) {
         let form = match work.reply_to {
             // What is to be healed is this node's own value.
             ReplyTo::Nobody | ReplyTo::Exchange | ReplyTo::Sweep => ReadForm::LocalValue,
-            _ => self.read_form(),
+            _ => self.read_form(env),
         };
         let can_write = !work.coordinator.writes()
-            || self.env.peers.is_alone()
-            || self.env.can_write(matches!(work.coordinator, Coordinator::Delete(_)));
-        let at = self.env.ownership().position(key::prefix_of(&work.key));
+            || env.peers.is_alone()
+            || env.can_write(matches!(work.coordinator, Coordinator::Delete(_)));
+        let at = env.ownership().position(key::prefix_of(&work.key));
         let asker = match work.reply_to {
             ReplyTo::Replica(node, _) => Some(node),
             _ => None,
         };
-        let Shard { env, actors, graveyard, .. } = self;
+        let Requests { actors, graveyard, .. } = self;
         let Env { store, peers, version_clock, rng, clock, .. } = env;
         let (ring, limits) = (&env.topology.ring, &env.knobs.limits);
         // A tree is kept by what a write replaces, too.
@@ -228,125 +227,129 @@ impl Shard {
     }
 
     /// Does what a coordinator asks for; what comes of it at once is returned.
-    fn execute(&mut self, id: &mut Option<u64>, work: &mut Task, action: Action) -> Option<Event> {
+    fn execute(
+        &mut self,
+        env: &mut Env,
+        id: &mut Option<u64>,
+        work: &mut Task,
+        action: Action,
+    ) -> Option<Event> {
         match action {
-            Action::Read { hold: true, .. } | Action::Write { .. } if self.must_queue(id, work) => {
+            Action::Read { hold: true, .. } | Action::Write { .. } if self.must_queue(env, id, work) => {
                 work.waits = BlockedOn::Key(action);
                 None
             }
             Action::Read { want, hold } => {
                 work.reads_hint = false;
-                let found = self.env.store.lookup(&work.key, engine_want(want));
-                self.looked_up(id, work, found, hold)
+                let found = env.store.lookup(&work.key, engine_want(want));
+                self.looked_up(env, id, work, found, hold)
             }
             Action::ReadHint { node } => {
                 work.reads_hint = true;
-                let found = self.env.store.lookup(&key::hint(node.0, &work.key), Want::Head);
-                self.looked_up(id, work, found, true)
+                let found = env.store.lookup(&key::hint(node.0, &work.key), Want::Head);
+                self.looked_up(env, id, work, found, true)
             }
             Action::Write { head, value, hints } => {
-                let written = self.write(id, work, &head, &value, &hints);
-                if !self.env.topology.is_at_rest() && work.coordinator.is_passed_on() {
+                let written = self.write(env, id, work, &head, &value, &hints);
+                if !env.topology.is_at_rest() && work.coordinator.is_passed_on() {
                     work.unpassed = Some(Box::new((head, value)));
                 }
                 written
             }
             Action::Hint { nodes, confirm } => {
-                let written = self.unkept_hints.keep(&mut self.env, work, &nodes);
-                if confirm { self.written(id, work, written) } else { None }
+                let written = self.unkept_hints.keep(env, work, &nodes);
+                if confirm { self.written(env, id, work, written) } else { None }
             }
             Action::Ask { to, ask } => {
-                let id = *id.get_or_insert_with(|| self.env.next_id());
-                if !std::mem::replace(&mut work.asks, true) {
-                    let now = self.env.now();
-                    self.objects.late.push_back((now + PATIENCE, id));
-                    self.env.deadlines.note(now + PATIENCE);
-                }
-                self.ask(to, id, work.deadline, work.key.clone(), ask);
+                let id = *id.get_or_insert_with(|| env.next_id());
+                self.note_asking(env, id, work);
+                self.ask(env, to, id, work.deadline, work.key.clone(), ask);
                 None
             }
             Action::MergeHere { head, value, heal, hints } => {
-                let reason = match (heal, hints.is_empty()) {
-                    (true, _) => Reason::Heal,
-                    (false, true) => Reason::Repair,
-                    (false, false) => Reason::Write,
-                };
-                self.env.counters.repairs += u64::from(hints.is_empty());
-                let merge = Coordinator::Merge(kv::Merge::new(head, value, hints, reason));
-                let deadline = self.env.now() + crate::shard::knobs::TIMEOUT_DEFAULT;
-                let merge =
-                    Task::new(ReplyTo::Nobody, merge, work.key.clone(), Arc::clone(&work.props), deadline);
-                self.env.start(merge);
+                merge_here(env, work, (head, value), heal, hints);
                 None
             }
             Action::Settle => {
-                self.release_key(work);
-                self.written(id, work, Ok(self.env.store.last_written()))
+                self.release_key(env, work);
+                self.written(env, id, work, Ok(env.store.last_written()))
             }
-            Action::Remove => {
-                let before = work.prior.before(self.env.store.has_entries());
-                let written = self.env.store.write_over(&[Write::Delete { key: &work.key }], before);
-                self.note_written(work, None, &written);
-                self.actors.forget(&work.key);
-                self.release_key(work);
-                work.rests_on = Seq(0);
-                self.written(id, work, written)
-            }
+            Action::Remove => self.remove(env, id, work),
             Action::Propose { tombstone } => {
-                self.env.raise(Effect::ProposeReap { key: work.key.clone(), tombstone });
+                env.raise(Effect::ProposeReap { key: work.key.clone(), tombstone });
                 None
             }
             Action::Forget { node, object } => {
                 // A write that waits for another replica may yet leave a hint about what is stored here. Then this one
                 // stays too, and the next round looks again.
-                let may_be_of_use =
-                    self.objects.is_written(&work.key) || self.unkept_hints.are_about(&work.key);
-                if !object || !may_be_of_use {
-                    self.forget_hint(work, node, object);
+                let is_of_use = self.tasks.is_written(&work.key) || self.unkept_hints.are_about(&work.key);
+                if !object || !is_of_use {
+                    self.forget_hint(env, work, node, object);
                 }
                 None
             }
             Action::Reply(result) => {
-                self.reply_when_durable(id, work, PendingReply::Client(Box::new(result)));
+                self.reply_when_durable(env, id, work, PendingReply::Client(Box::new(result)));
                 None
             }
-            Action::Answer(Ok(Answer::Merged)) if self.is_unpassed(work) => self.pass_before_answer(id, work),
+            Action::Answer(Ok(Answer::Merged)) if is_unpassed(env, work) => {
+                self.pass_before_answer(env, id, work)
+            }
             Action::Answer(result) => {
-                self.reply_when_durable(id, work, PendingReply::Replica(result));
+                self.reply_when_durable(env, id, work, PendingReply::Replica(result));
                 None
             }
         }
     }
 
+    /// A task asks another node: it is to be told when that takes long.
+    fn note_asking(&mut self, env: &mut Env, id: u64, work: &mut Task) {
+        if !std::mem::replace(&mut work.asks, true) {
+            let late = env.now() + PATIENCE;
+            self.tasks.late.push_back((late, id));
+            env.deadlines.note(late);
+        }
+    }
+
+    /// Removes the object under the task's key.
+    fn remove(&mut self, env: &mut Env, id: &mut Option<u64>, work: &mut Task) -> Option<Event> {
+        let before = work.prior.before(env.store.has_entries());
+        let written = env.store.write_over(&[Write::Delete { key: &work.key }], before);
+        self.note_written(env, work, None, &written);
+        self.actors.forget(&work.key);
+        self.release_key(env, work);
+        work.rests_on = Seq(0);
+        self.written(env, id, work, written)
+    }
+
     /// Whether another write of the key has begun; then this one is behind it from now on.
-    fn must_queue(&mut self, id: &mut Option<u64>, work: &Task) -> bool {
-        if work.holds_key || self.objects.busy.is_empty() || !self.objects.busy.contains_key(&work.key) {
+    fn must_queue(&mut self, env: &mut Env, id: &mut Option<u64>, work: &Task) -> bool {
+        if work.holds_key || self.tasks.busy.is_empty() || !self.tasks.busy.contains_key(&work.key) {
             return false;
         }
-        let id = *id.get_or_insert_with(|| self.env.next_id());
-        self.objects.busy.get_mut(&work.key).expect("just looked").push_back(id);
+        let id = *id.get_or_insert_with(|| env.next_id());
+        self.tasks.busy.get_mut(&work.key).expect("just looked").push_back(id);
         true
     }
 
     fn looked_up(
         &mut self,
+        env: &mut Env,
         id: &mut Option<u64>,
         work: &mut Task,
         found: Lookup,
         hold: bool,
     ) -> Option<Event> {
         match found {
-            Lookup::Done(answer) => {
-                Some(Event::Read(stored(work, answer, self.env.knobs.reaping.fold_actors)))
-            }
+            Lookup::Done(answer) => Some(Event::Read(stored(work, answer, env.knobs.reaping.fold_actors))),
             Lookup::NeedsIo(lookup) => {
-                let id = *id.get_or_insert_with(|| self.env.next_id());
-                self.objects.lookups.insert(lookup, id);
+                let id = *id.get_or_insert_with(|| env.next_id());
+                self.tasks.lookups.insert(lookup, id);
                 work.waits = BlockedOn::Lookup;
                 // What it has read must still be there when it writes.
                 if hold && !work.holds_key {
                     work.holds_key = true;
-                    let before = self.objects.busy.insert(work.key.clone(), VecDeque::new());
+                    let before = self.tasks.busy.insert(work.key.clone(), VecDeque::new());
                     assert!(before.is_none(), "two writes of one key have begun");
                 }
                 None
@@ -356,6 +359,7 @@ impl Shard {
 
     fn write(
         &mut self,
+        env: &mut Env,
         id: &mut Option<u64>,
         work: &mut Task,
         head: &Bytes,
@@ -367,40 +371,41 @@ impl Shard {
             None => Write::Put { key, head, value },
             Some(expires_ms) => Write::PutUntil { key, head, value, expires_ms },
         };
-        let before = work.prior.before(self.env.store.has_entries());
+        let before = work.prior.before(env.store.has_entries());
         let written = if hints.is_empty() {
-            self.env.store.write_over(&[object], before)
+            env.store.write_over(&[object], before)
         } else {
-            let keys = hint_keys(&mut self.env, hints, &work.key);
+            let keys = hint_keys(env, hints, &work.key);
             let hints = keys.iter().map(|key| Write::Put { key, head: &[], value: &[] });
             let batch: Vec<_> = std::iter::once(object).chain(hints).collect();
-            self.env.store.write_over(&batch, before)
+            env.store.write_over(&batch, before)
         };
-        self.note_written(work, Some(head.clone()), &written);
-        work.folds = HeadView::has_more_actors(head, self.env.knobs.reaping.fold_actors);
+        self.note_written(env, work, Some(head.clone()), &written);
+        work.folds = HeadView::has_more_actors(head, env.knobs.reaping.fold_actors);
         if written.is_err() || matches!(work.prior, PreviousVersion::Damaged) {
-            self.actors.lose(&work.key, &mut *self.env.rng);
+            self.actors.lose(&work.key, &mut *env.rng);
         } else if work.stands_in {
             self.actors.keep(&work.key);
         }
-        self.release_key(work);
+        self.release_key(env, work);
         // What the write was planned on goes with it.
         work.rests_on = Seq(0);
-        self.written(id, work, written)
+        self.written(env, id, work, written)
     }
 
     /// Has the work told when its write may be acknowledged.
     fn written(
         &mut self,
+        env: &mut Env,
         id: &mut Option<u64>,
         work: &mut Task,
         written: Result<Seq, engine::Error>,
     ) -> Option<Event> {
         match written {
-            Ok(seq) if seq > self.env.store.acknowledged() => {
-                let id = *id.get_or_insert_with(|| self.env.next_id());
+            Ok(seq) if seq > env.store.acknowledged() => {
+                let id = *id.get_or_insert_with(|| env.next_id());
                 work.waits = BlockedOn::Written(seq);
-                self.env.awaiting.insert(seq, Waiter::Task(id));
+                env.awaiting.insert(seq, Waiter::Task(id));
                 None
             }
             Ok(_) => Some(Event::Written(Ok(()))),
@@ -411,90 +416,89 @@ impl Shard {
     /// Answers, now or when what the answer rests on may be acknowledged.
     pub(crate) fn reply_when_durable(
         &mut self,
+        env: &mut Env,
         id: &mut Option<u64>,
         work: &mut Task,
         parting: PendingReply,
     ) {
-        self.release_key(work);
-        if work.rests_on <= self.env.store.acknowledged() {
-            return self.send_reply(work, parting);
+        self.release_key(env, work);
+        if work.rests_on <= env.store.acknowledged() {
+            return self.send_reply(env, work, parting);
         }
-        if let Some(error) = self.env.store.fenced() {
+        if let Some(error) = env.store.fenced() {
             // What it rests on will never be durable; it was read before the store failed, and others were asked since.
-            self.send_reply(work, parting.failed(store_error(error)));
+            self.send_reply(env, work, parting.failed(store_error(error)));
         } else {
-            let id = *id.get_or_insert_with(|| self.env.next_id());
-            self.env.awaiting.insert(work.rests_on, Waiter::Task(id));
+            let id = *id.get_or_insert_with(|| env.next_id());
+            env.awaiting.insert(work.rests_on, Waiter::Task(id));
             work.parting = Some(parting);
         }
     }
 
-    fn send_reply(&mut self, work: &mut Task, parting: PendingReply) {
+    fn send_reply(&mut self, env: &mut Env, work: &mut Task, parting: PendingReply) {
         work.answered = true;
         match (parting, work.reply_to) {
             // A key that was to be repaired. If it cannot be, it is found again.
             (PendingReply::Client(result), ReplyTo::Exchange) => {
                 if result.is_ok() {
-                    self.env.raise(Effect::KeyRead);
+                    env.raise(Effect::KeyRead);
                 }
             }
             (PendingReply::Client(_), ReplyTo::Sweep) => {}
             // A key that was to be healed.
             (PendingReply::Client(result), ReplyTo::Nobody) => {
-                self.env.counters.heals_failed += u64::from(result.is_err());
+                env.counters.heals_failed += u64::from(result.is_err());
             }
             (PendingReply::Client(result), reply_to) => {
-                self.time(work);
-                self.env.reply(reply_to, *result);
+                self.time(env, work);
+                env.reply(reply_to, *result);
             }
-            (PendingReply::Replica(result), ReplyTo::Replica(to, id)) => self.answer(to, id, result),
+            (PendingReply::Replica(result), ReplyTo::Replica(to, id)) => answer(env, to, id, result),
             (PendingReply::Replica(result), ReplyTo::DualWrite(id)) => {
-                self.resume(id, Event::Written(result.map(drop)))
+                self.resume(env, id, Event::Written(result.map(drop)))
             }
-            (PendingReply::Replica(result), _) => {
-                self.env.counters.repairs_failed += u64::from(result.is_err())
-            }
+            (PendingReply::Replica(result), _) => env.counters.repairs_failed += u64::from(result.is_err()),
         }
     }
 
     /// Counts how long a client's request took.
-    fn time(&mut self, work: &Task) {
+    fn time(&mut self, env: &mut Env, work: &Task) {
         let Some(begun) = work.begun else { return };
         match work.coordinator {
-            Coordinator::Get(_) => self.latency.add_get(begun, self.env.now()),
-            Coordinator::Put(_) => self.latency.add_put(begun, self.env.now()),
+            Coordinator::Get(_) => self.latency.add_get(begun, env.now()),
+            Coordinator::Put(_) => self.latency.add_put(begun, env.now()),
             _ => {}
         }
     }
 
-    fn park(&mut self, id: Option<u64>, work: Box<Task>) {
+    fn park(&mut self, env: &mut Env, id: Option<u64>, work: Box<Task>) {
         let id = id.expect("work that waits for something has a name");
         if work.answered {
-            self.objects.lingering.push_back(id);
+            self.tasks.lingering.push_back(id);
         }
-        self.env.deadlines.note(work.deadline);
-        self.objects.insert(id, work, &mut self.env.gauges);
-        while self.objects.lingering.len() > LINGERING_MAX {
-            let oldest = self.objects.lingering.pop_front().expect("it is not empty");
-            self.resume(oldest, Event::Late);
+        env.deadlines.note(work.deadline);
+        self.tasks.insert(id, work, &mut env.gauges);
+        while self.tasks.lingering.len() > LINGERING_MAX {
+            let oldest = self.tasks.lingering.pop_front().expect("it is not empty");
+            self.resume(env, oldest, Event::Late);
         }
     }
 
     /// Tells parked work what happened, if it is still there.
-    pub(crate) fn resume(&mut self, id: u64, event: Event) {
-        let Some(work) = self.objects.get(id) else { return };
+    pub(crate) fn resume(&mut self, env: &mut Env, id: u64, event: Event) {
+        let Some(work) = self.tasks.get(id) else { return };
         // It is over but for its answer, which waits for the disk.
         if work.next == Next::Over {
             return;
         }
-        let work = self.objects.remove(id, &mut self.env.gauges).expect("just seen");
-        self.resume_parked(Some(id), work, event);
+        let work = self.tasks.remove(id, &mut env.gauges).expect("just seen");
+        self.resume_parked(env, Some(id), work, event);
     }
 
-    fn finish(&mut self, work: &mut Task) {
-        self.release_key(work);
+    fn finish(&mut self, env: &mut Env, work: &mut Task) {
+        self.release_key(env, work);
         if work.folds && work.coordinator.is_clients() {
-            self.env.raise(Effect::ProposeContextFold { key: work.key.clone() });
+            env.raise(Effect::ProposeContextFold { key: work.key.clone() });
         }
         let key = || work.key.clone();
         let ended = match &work.coordinator {
@@ -510,80 +514,85 @@ impl Shard {
             Coordinator::Get(_) if work.reply_to == ReplyTo::Sweep => Effect::TombstoneRead,
             _ => return,
         };
-        self.env.raise(ended);
+        env.raise(ended);
     }
 
     /// Lets the next write of the key begin.
-    pub(crate) fn release_key(&mut self, work: &mut Task) {
+    pub(crate) fn release_key(&mut self, env: &mut Env, work: &mut Task) {
         if !std::mem::take(&mut work.holds_key) {
             return;
         }
-        let waiting = self.objects.busy.remove(&work.key).expect("a key that is held is busy");
+        let waiting = self.tasks.busy.remove(&work.key).expect("a key that is held is busy");
         for id in waiting {
             // It may have been answered by its deadline.
-            let Some(mut next) = self.objects.remove(id, &mut self.env.gauges) else { continue };
+            let Some(mut next) = self.tasks.remove(id, &mut env.gauges) else { continue };
             match std::mem::replace(&mut next.waits, BlockedOn::Nothing) {
-                BlockedOn::Key(action) => self.take_key(id, next, action),
+                BlockedOn::Key(action) => self.take_key(env, id, next, action),
                 waits => {
                     next.waits = waits;
-                    self.objects.insert(id, next, &mut self.env.gauges);
+                    self.tasks.insert(id, next, &mut env.gauges);
                 }
             }
         }
     }
 
     // In order: the first that has to wait for the disk holds the key, and the rest queue behind it again.
-    fn take_key(&mut self, id: u64, mut work: Box<Task>, action: Action) {
+    fn take_key(&mut self, env: &mut Env, id: u64, mut work: Box<Task>, action: Action) {
         let mut name = Some(id);
-        match self.execute(&mut name, &mut work, action) {
-            Some(event) => self.resume_parked(name, work, event),
-            None => self.park(name, work),
+        match self.execute(env, &mut name, &mut work, action) {
+            Some(event) => self.resume_parked(env, name, work, event),
+            None => self.park(env, name, work),
         }
     }
 
-    pub(crate) fn on_lookup(&mut self, lookup: LookupId, answer: Result<Option<Found>, engine::Error>) {
-        let id = self.objects.lookups.remove(&lookup).expect("a lookup is answered once");
-        if let Some(mut work) = self.objects.remove(id, &mut self.env.gauges) {
+    pub(crate) fn on_lookup(
+        &mut self,
+        env: &mut Env,
+        lookup: LookupId,
+        answer: Result<Option<Found>, engine::Error>,
+    ) {
+        let id = self.tasks.lookups.remove(&lookup).expect("a lookup is answered once");
+        if let Some(mut work) = self.tasks.remove(id, &mut env.gauges) {
             work.waits = BlockedOn::Nothing;
-            let event = Event::Read(stored(&mut work, answer, self.env.knobs.reaping.fold_actors));
-            self.resume_parked(Some(id), work, event);
+            let event = Event::Read(stored(&mut work, answer, env.knobs.reaping.fold_actors));
+            self.resume_parked(env, Some(id), work, event);
         }
     }
 
-    pub(crate) fn on_acknowledged(&mut self, id: u64, seq: Seq, result: Result<(), Error>) {
-        let Some(mut work) = self.objects.remove(id, &mut self.env.gauges) else { return };
+    pub(crate) fn on_acknowledged(&mut self, env: &mut Env, id: u64, seq: Seq, result: Result<(), Error>) {
+        let Some(mut work) = self.tasks.remove(id, &mut env.gauges) else { return };
         if matches!(work.waits, BlockedOn::Written(written) if written == seq) {
             work.waits = BlockedOn::Nothing;
-            return self.resume_parked(Some(id), work, Event::Written(result));
+            return self.resume_parked(env, Some(id), work, Event::Written(result));
         }
         if let Some(parting) = work.parting.take() {
             let parting = match result {
                 Ok(()) => parting,
                 Err(error) => parting.failed(error),
             };
-            self.send_reply(&mut work, parting);
+            self.send_reply(env, &mut work, parting);
         }
-        self.end_or_park(Some(id), work);
+        self.end_or_park(env, Some(id), work);
     }
 
     /// Forgets a hint that is home, and with `object` the key that was kept for it alone.
-    fn forget_hint(&mut self, work: &Task, node: NodeId, object: bool) {
+    fn forget_hint(&mut self, env: &mut Env, work: &Task, node: NodeId, object: bool) {
         let hint = key::hint(node.0, &work.key);
         // It may have become this node's to keep since.
-        let object = object && !self.env.ownership().keeps(&work.key, work.props.n_val);
+        let object = object && !env.ownership().keeps(&work.key, work.props.n_val);
         let both = [Write::Delete { key: &work.key }, Write::Delete { key: &hint }];
         let written = match object {
-            true => self.env.store.write_over(&both, work.prior.before(self.env.store.has_entries())),
-            false => self.env.store.write(&both[1..]),
+            true => env.store.write_over(&both, work.prior.before(env.store.has_entries())),
+            false => env.store.write(&both[1..]),
         };
         if object {
             self.actors.forget(&work.key);
             // It may be in a tree: that of the partition, which this node has for buckets with more replicas.
-            self.note_written(work, None, &written);
+            self.note_written(env, work, None, &written);
         }
         // A hint that cannot be removed is brought once more.
         if written.is_ok() {
-            self.env.counters.hints_home += 1;
+            env.counters.hints_home += 1;
         }
     }
 
@@ -591,69 +600,69 @@ impl Shard {
     #[inline]
     pub(crate) fn note_written(
         &mut self,
+        env: &mut Env,
         work: &Task,
         new: Option<Bytes>,
         written: &Result<Seq, engine::Error>,
     ) {
         if let Ok(seq) = written
-            && self.env.gauges.keeps_trees
+            && env.gauges.keeps_trees
             && !(work.is_repair() && base::planted!(TreeNotUpdatedOnRepair))
         {
-            self.env.raise(Effect::HeadChanged(work.head_change(new, *seq)));
+            env.raise(Effect::HeadChanged(work.head_change(new, *seq)));
         }
     }
 
     /// A node will not answer.
-    pub(crate) fn fail_tasks(&mut self, node: NodeId) {
-        for id in self.objects.names(|work| work.asks) {
-            self.resume(id, Event::Answer { from: node, result: Err(Error::Unreachable) });
+    pub fn fail(&mut self, env: &mut Env, node: NodeId) {
+        for id in self.tasks.names(|work| work.asks) {
+            self.resume(env, id, Event::Answer { from: node, result: Err(Error::Unreachable) });
         }
     }
 
     /// Nobody waits for the tasks of an outbound transfer any more.
-    pub(crate) fn cancel_transfer(&mut self, transfer: u64) {
+    pub(crate) fn cancel_transfer(&mut self, env: &mut Env, transfer: u64) {
         let is_its_own =
             |work: &Task| matches!(&work.coordinator, Coordinator::Carry(carry) if carry.copy() == transfer);
-        for id in self.objects.names(is_its_own) {
-            self.resume(id, Event::Expired);
+        for id in self.tasks.names(is_its_own) {
+            self.resume(env, id, Event::Expired);
         }
     }
 
     /// Tells work whose time is up, and work whose replicas take long.
-    pub(crate) fn expire_objects(&mut self, now: Monotonic) {
+    pub fn expire(&mut self, env: &mut Env, now: Monotonic) {
         let due = |work: &Task| work.deadline <= now;
-        for id in self.objects.names(due) {
-            let Some(mut work) = self.objects.remove(id, &mut self.env.gauges) else { continue };
+        for id in self.tasks.names(due) {
+            let Some(mut work) = self.tasks.remove(id, &mut env.gauges) else { continue };
             if let Some(parting) = work.parting.take() {
-                self.send_reply(&mut work, parting.failed(Error::Timeout));
+                self.send_reply(env, &mut work, parting.failed(Error::Timeout));
             }
             match work.next {
-                Next::Over => self.finish(&mut work),
-                Next::Wait => self.resume_parked(Some(id), work, Event::Expired),
+                Next::Over => self.finish(env, &mut work),
+                Next::Wait => self.resume_parked(env, Some(id), work, Event::Expired),
             }
         }
-        while let Some(&(at, id)) = self.objects.late.front().filter(|(at, _)| *at <= now) {
-            self.objects.late.pop_front();
-            self.resume(id, Event::Late);
-            if self.objects.get(id).is_some() {
-                self.objects.late.push_back((at.max(now) + PATIENCE, id));
+        while let Some(&(at, id)) = self.tasks.late.front().filter(|(at, _)| *at <= now) {
+            self.tasks.late.pop_front();
+            self.resume(env, id, Event::Late);
+            if self.tasks.get(id).is_some() {
+                self.tasks.late.push_back((at.max(now) + PATIENCE, id));
             }
         }
     }
 }
 
-/// Who takes part in a request for the keys at this position.
-fn placement(ring: &Ring, peers: &Peers, at: Position, n: u32, sloppy: bool, can_write: bool) -> Placement {
-    if peers.is_alone() {
-        return Placement::alone(n);
-    }
-    let n_val = usize::try_from(n).unwrap_or(usize::MAX);
-    let list = ring.preflist_with_fallbacks(ring.size().partition(at), n_val);
-    let here = peers.here();
-    let is_up = |node| if node == here { can_write } else { peers.is_up(node) };
-    let mut placement = Placement::of(list, here, sloppy, is_up);
-    placement.others.sort_by_key(|(node, _)| peers.load(*node));
-    placement
+/// Has a version joined with the one that is here.
+fn merge_here(env: &mut Env, work: &Task, (head, value): (Bytes, Bytes), heal: bool, hints: Vec<NodeId>) {
+    let reason = match (heal, hints.is_empty()) {
+        (true, _) => Reason::Heal,
+        (false, true) => Reason::Repair,
+        (false, false) => Reason::Write,
+    };
+    env.counters.repairs += u64::from(hints.is_empty());
+    let merge = Coordinator::Merge(kv::Merge::new(head, value, hints, reason));
+    let deadline = env.now() + TIMEOUT_DEFAULT;
+    env.start(Task::new(ReplyTo::Nobody, merge, work.key.clone(), Arc::clone(&work.props), deadline));
 }
 
 /// Bytes of values that come with an event.

@@ -22,6 +22,9 @@ use std::sync::Arc;
 /// that is paused holds up a second of them until it counts as down.
 pub const LINGERING_MAX: usize = 4096;
 
+/// Tasks up to which the invariants look at each of them.
+const CHECKED_MAX: usize = 64;
+
 /// A coordinator of any kind.
 pub(crate) enum Coordinator {
     Get(Box<kv::Get>),
@@ -368,6 +371,19 @@ impl TaskTable {
     pub fn is_written(&self, key: &Bytes) -> bool {
         let writes = |work: &Task| matches!(work.coordinator, Coordinator::Put(_) | Coordinator::Delete(_));
         self.parked.values().any(|work| writes(work) && work.key == *key)
+    }
+
+    /// Holds what must be so after each input.
+    pub fn invariants(&self, gauges: &Gauges) {
+        debug_assert_eq!(gauges.tasks, self.parked.len(), "all tasks are counted");
+        debug_assert!(gauges.replied <= gauges.tasks, "tasks that have replied are tasks");
+        // Each of a few: with many this would cost more than the tasks.
+        if self.parked.len() <= CHECKED_MAX {
+            let held = self.parked.values().filter(|task| task.holds_key).count();
+            debug_assert_eq!(held, self.busy.len(), "a busy key is held by one task");
+            let replied = self.parked.values().filter(|task| task.answered).count();
+            debug_assert_eq!(replied, gauges.replied, "all that have replied are counted");
+        }
     }
 
     /// The oldest epoch that parked work goes by.

@@ -41,19 +41,19 @@ use crate::anti_entropy::AntiEntropy;
 use crate::coverage::Coverage;
 use crate::frontdoor::Frontdoor;
 use crate::frontdoor::admission::AdmittedRequest;
-use crate::frontdoor::latency::Latency;
+use crate::frontdoor::forwards::Forward;
 use crate::handoff::{Handoff, TasksUnderWay};
 use crate::hop::Hop;
 use crate::liveness;
 use crate::liveness::peers::Peers;
 use crate::metadata::Metadata;
-use crate::peer::NodeId;
+use crate::peer::{AskId, NodeId, PeerMessage};
 use crate::reap::TombstoneReaper;
 use crate::request::actors::Actors;
-use crate::request::hint_writer::UnkeptHints;
-use crate::request::replica::Forwards;
-use crate::request::task::{Coordinator, TaskTable};
-use crate::request::unsent::UnsentAsks;
+use crate::request::at_once::answer_at_once;
+use crate::request::execute::Requests;
+use crate::request::place::{self, Place};
+use crate::request::task::Coordinator;
 use crate::store::Store;
 use crate::topology::{Budget, Topology};
 use awaiting::{Awaiting, Waiter};
@@ -67,12 +67,11 @@ use engine::store::{Event as StoreEvent, StoreStats};
 use env::{Activity, Env};
 use gauges::Gauges;
 use knobs::Knobs;
-use kv::{BucketTable, Error, Graveyard, PreflistEntry, Request, Response, TimeAhead, VersionClock};
+use kv::{BucketTable, Error, Event, Request, TimeAhead, VersionClock};
 use object::Actor;
 use reply_to::ReplyTo;
 use ring::Partition;
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 use store_error::store_error;
 
@@ -113,19 +112,12 @@ pub struct ShardStats {
 pub struct Shard {
     pub(crate) env: Env,
     pub(crate) handoff: Handoff,
-    pub(crate) unkept_hints: UnkeptHints,
-    pub(crate) objects: TaskTable,
+    pub(crate) requests: Requests,
     pub(crate) coverage: Coverage,
     pub(crate) metadata: Metadata,
-    pub(crate) forwards: Forwards,
     pub(crate) reap: TombstoneReaper,
-    pub(crate) graveyard: Graveyard,
-    pub(crate) unsent: UnsentAsks,
     pub(crate) anti_entropy: AntiEntropy,
-    /// Whose events the writes of this process are.
-    pub(crate) actors: Actors,
     pub(crate) frontdoor: Frontdoor,
-    pub(crate) latency: Latency,
     events: Vec<StoreEvent>,
 }
 
@@ -173,16 +165,10 @@ impl Shard {
         let mut shard = Shard {
             env,
             handoff: Handoff::default(),
-            unkept_hints: UnkeptHints::default(),
-            forwards: Forwards::default(),
             frontdoor: Frontdoor::default(),
-            latency: Latency::default(),
             reap: TombstoneReaper::starting(now),
             anti_entropy: AntiEntropy::default(),
-            unsent: UnsentAsks::default(),
-            graveyard: Graveyard::new(reaping.grave),
-            actors: Actors::new(actor, is_alone),
-            objects: TaskTable::default(),
+            requests: Requests::new(Actors::new(actor, is_alone), reaping.grave),
             coverage: Coverage::default(),
             metadata: Metadata::default(),
             events: Vec::new(),
@@ -209,15 +195,15 @@ impl Shard {
     /// Answers every request past its deadline, and begins work that was delayed until now.
     fn expire(&mut self, now: Monotonic) {
         self.env.deadlines = Deadlines::default();
-        self.expire_objects(now);
+        self.requests.expire(&mut self.env, now);
         self.coverage.expire(&mut self.env, now);
         self.metadata.expire(&mut self.env, now);
-        self.expire_forwards(now);
+        self.frontdoor.forwards.expire(&mut self.env, now);
         self.reap.begin_due(&mut self.env, now);
         // A request that is past its deadline and still there waits for the disk: a note of it would wake the shard in
         // vain.
-        let parked = self.objects.deadlines().chain(self.coverage.deadlines());
-        let parked = parked.chain(self.metadata.deadlines()).chain(self.forwards.deadlines());
+        let parked = self.requests.tasks().deadlines().chain(self.coverage.deadlines());
+        let parked = parked.chain(self.metadata.deadlines()).chain(self.frontdoor.forwards.deadlines());
         let earliest = parked.chain(self.reap.next_due()).filter(|deadline| *deadline > now).min();
         if let Some(earliest) = earliest {
             self.env.deadlines.note(earliest);
@@ -241,7 +227,7 @@ impl Shard {
     fn admit(&mut self) {
         self.frontdoor.pacer.begin_turn(&self.env);
         while let Some(write) = self.frontdoor.pacer.next_ready(&mut self.env) {
-            self.begin_object(write);
+            self.requests.begin(&mut self.env, write);
         }
         let began = self.env.now();
         while let Some(request) = self.frontdoor.admission.next(&mut self.env, began) {
@@ -277,7 +263,7 @@ impl Shard {
 
     /// Whether nobody waits for a shard that was told to stop, or will ask it anything.
     pub fn is_drained(&self) -> bool {
-        self.frontdoor.stop.is_drained(&self.env, self.objects.have_clients())
+        self.frontdoor.stop.is_drained(&self.env, self.requests.tasks().have_clients())
     }
 
     /// Takes a message of another shard.
@@ -302,6 +288,145 @@ impl Shard {
         self.drain();
     }
 
+    /// Takes a message of another node, for this shard by [`crate::peer::route`].
+    pub fn peer(&mut self, from: NodeId, message: PeerMessage) {
+        match message {
+            PeerMessage::Ping { id, life, load, props } => {
+                let metadata = &self.metadata;
+                liveness::on_ping(&mut self.env, &|env| metadata.known(env), (from, id), (life, load), props);
+            }
+            PeerMessage::Pong { id, life, load, props } => {
+                self.frontdoor.stop.has_heard(&self.env, from, id);
+                liveness::on_pong(&mut self.env, from, life, load, props);
+            }
+            PeerMessage::Ask { id, ttl_ms, life, key, ask } => {
+                self.requests.on_ask(&mut self.env, (from, id), ttl_ms, life, key, ask)
+            }
+            PeerMessage::Answer { id, result, load } => {
+                liveness::on_sign_of_life(&mut self.env, from, None, Some(load));
+                self.requests.resume(&mut self.env, id.number(), Event::Answer { from, result });
+            }
+            PeerMessage::Forward { id, ttl_ms, request } => self.on_forward(from, id, ttl_ms, *request),
+            PeerMessage::Forwarded { id, result } => {
+                liveness::on_sign_of_life(&mut self.env, from, None, None);
+                self.frontdoor.forwards.on_result(&mut self.env, id.number(), *result);
+            }
+            PeerMessage::AskPage { id, ask, .. } => {
+                self.coverage.on_peer_asks_page(&mut self.env, from, id, &ask)
+            }
+            PeerMessage::Page { id, page } => {
+                liveness::on_sign_of_life(&mut self.env, from, None, None);
+                self.coverage.on_page(&mut self.env, id.number(), page);
+            }
+            PeerMessage::AskRows { id, ask, .. } => {
+                self.coverage.on_peer_asks_rows(&mut self.env, from, id, &ask)
+            }
+            PeerMessage::Rows { id, page } => {
+                liveness::on_sign_of_life(&mut self.env, from, None, None);
+                self.coverage.on_rows(&mut self.env, id.number(), page);
+            }
+            // The shell's.
+            PeerMessage::Membership { .. } => {}
+            PeerMessage::AskCopy { id, target, partitions, start } => {
+                self.handoff.outbound.on_ask_copy(&mut self.env, (from, id), target, partitions, start);
+            }
+            PeerMessage::CopyPart { id, part } => {
+                liveness::on_sign_of_life(&mut self.env, from, None, None);
+                self.handoff.inbound.on_copy_part(&mut self.env, from, id.number(), part);
+            }
+            PeerMessage::AskTree { id, partitions, ask } => {
+                self.anti_entropy.on_ask(&mut self.env, (from, id), partitions, ask);
+            }
+            PeerMessage::Tree { id, answer } => {
+                liveness::on_sign_of_life(&mut self.env, from, None, None);
+                self.anti_entropy.on_answer(&mut self.env, from, id.number(), answer);
+            }
+            PeerMessage::Props { id, change } => self.metadata.on_peer_props(&mut self.env, from, id, change),
+            PeerMessage::AskProps { leaves, .. } => self.metadata.on_ask_props(&mut self.env, from, &leaves),
+            PeerMessage::PropsInForce { id } => {
+                liveness::on_sign_of_life(&mut self.env, from, None, None);
+                self.metadata.on_peer_in_force(&mut self.env, from, id.number());
+            }
+        }
+        self.drain();
+    }
+
+    /// Takes back a message that could not be sent: the link is down, or too much waits for it.
+    pub fn bounce(&mut self, to: NodeId, message: PeerMessage) {
+        match message {
+            PeerMessage::Ask { id, .. } => {
+                self.env.counters.bounced += 1;
+                self.requests.resume(&mut self.env, id.number(), Event::Answer { from: to, result: Err(Error::Overload) });
+            }
+            PeerMessage::Forward { id, request, .. } => {
+                self.env.counters.bounced += 1;
+                if let Some(forward) = self.frontdoor.forwards.take(&mut self.env, id.number()) {
+                    self.forward_again(forward, *request);
+                }
+            }
+            PeerMessage::AskPage { id, .. } => {
+                self.env.counters.bounced += 1;
+                self.coverage.on_page(&mut self.env, id.number(), Err(Error::Overload));
+            }
+            PeerMessage::AskRows { id, .. } => {
+                self.env.counters.bounced += 1;
+                self.coverage.on_rows(&mut self.env, id.number(), Err(Error::Overload));
+            }
+            PeerMessage::AskCopy { id, .. } => {
+                self.env.counters.bounced += 1;
+                self.handoff.inbound.on_copy_part(&mut self.env, to, id.number(), Err(Error::Overload));
+            }
+            PeerMessage::AskTree { id, .. } => {
+                self.env.counters.bounced += 1;
+                self.anti_entropy.on_answer(&mut self.env, to, id.number(), Err(Error::Overload));
+            }
+            // Told again soon, or when the node comes up.
+            PeerMessage::Props { .. }
+            // Asked again while what is known differs.
+            | PeerMessage::AskProps { .. }
+            // Whoever waits for these has a deadline.
+            | PeerMessage::Ping { .. }
+            | PeerMessage::Membership { .. }
+            | PeerMessage::Pong { .. }
+            | PeerMessage::Answer { .. }
+            | PeerMessage::Forwarded { .. }
+            | PeerMessage::Page { .. }
+            | PeerMessage::Rows { .. }
+            | PeerMessage::CopyPart { .. }
+            | PeerMessage::Tree { .. }
+            | PeerMessage::PropsInForce { .. } => self.env.counters.bounced += 1,
+        }
+        self.drain();
+    }
+
+    /// A write could not be sent, so nobody has begun it: another node coordinates it, or this one. Once: who cannot send to two has
+    /// too much to send.
+    fn forward_again(&mut self, forward: Forward, request: Request) {
+        let Forward { to, reply_to, deadline, is_second } = forward;
+        let coordinator = match request {
+            Request::Put(put) if !is_second => Coordinator::put(put),
+            Request::Delete(delete) if !is_second => Coordinator::delete(delete),
+            _ => return self.env.reply(reply_to, Err(Error::Overload)),
+        };
+        self.start_object(reply_to, coordinator, deadline, Some(to));
+    }
+
+    fn on_forward(&mut self, from: NodeId, id: AskId, ttl_ms: u32, request: Request) {
+        if !self.frontdoor.forwards.is_first(from, id) {
+            return;
+        }
+        let deadline = self.env.now() + Duration::from_millis(ttl_ms.into());
+        match request {
+            Request::Put(_) | Request::Delete(_) => {
+                self.accept(ReplyTo::Coordinator(from, id), request, deadline)
+            }
+            _ => {
+                let error = Error::Store("only writes are passed on".to_owned());
+                self.env.reply_to_forward(from, id, Err(error));
+            }
+        }
+    }
+
     /// Ends a turn. To be called when new input is in, and whenever the disk or a job has woken the shard.
     pub fn turn(&mut self) {
         let now = self.env.now();
@@ -311,7 +436,7 @@ impl Shard {
         self.env.store.turn(now, &mut events);
         for event in events.drain(..) {
             match event {
-                StoreEvent::Lookup(id, answer) => self.on_lookup(id, answer),
+                StoreEvent::Lookup(id, answer) => self.requests.on_lookup(&mut self.env, id, answer),
                 StoreEvent::Scan(id, page) => {
                     let page = self.coverage.on_scan(&mut self.env, id, page);
                     let tasks = self.tasks_under_way();
@@ -326,7 +451,7 @@ impl Shard {
         }
         self.events = events;
         self.take_acknowledged();
-        self.refuse_unsent();
+        self.requests.refuse_unsent(&mut self.env);
         self.admit();
         self.drain();
         self.handoff.outbound.take_turn_sending(&mut self.env);
@@ -356,14 +481,13 @@ impl Shard {
         self.expire(now);
         self.coverage.tick(&mut self.env, now);
         self.metadata.tick(&mut self.env, now);
-        let has_tasks = self.objects.have_clients();
+        let has_tasks = self.requests.tasks().have_clients();
         self.frontdoor.stop.tick(&self.env, has_tasks, now);
         let metadata = &self.metadata;
         liveness::tick(&mut self.env, &|env| metadata.known(env), now);
         self.anti_entropy.tick_heals(&mut self.env);
-        self.unkept_hints.tick(&mut self.env);
         self.handoff.hints.tick(&mut self.env, now);
-        self.tick_graves(now);
+        self.requests.tick(&mut self.env, now);
         self.reap.tick(&mut self.env, now);
         let tasks = self.tasks_under_way();
         self.handoff.tick(&mut self.env, tasks, now);
@@ -448,7 +572,7 @@ impl Shard {
         !self.events.is_empty()
             || self.frontdoor.admission.can_begin(&self.env)
             || self.reap.has_more()
-            || !self.unsent.is_empty()
+            || self.requests.has_unsent()
     }
 
     /// Whether requests are under way.
@@ -481,7 +605,7 @@ impl Shard {
             work_bytes: self.env.gauges.bytes(),
             peers_up: self.env.peers.up().count(),
             partitions: self.env.topology.ring.size().partitions(),
-            graves: self.graveyard.len(),
+            graves: self.requests.graves(),
             times_ahead: self.env.version_clock.refused(),
             writes_held: self.env.gauges.held,
             paced: self.frontdoor.pacer.owed,
@@ -512,7 +636,7 @@ impl Shard {
     /// How long clients' gets and puts take, from when they are begun to their answers.
     pub fn times(&mut self) -> (TimesRead, TimesRead) {
         let now = self.env.now();
-        self.latency.read(now)
+        self.requests.latency(now)
     }
 
     pub(crate) fn accept(&mut self, reply_to: ReplyTo, request: Request, deadline: Monotonic) {
@@ -524,12 +648,14 @@ impl Shard {
             return self.env.reply(reply_to, Err(Error::Overload));
         }
         match request {
-            Request::Get(get) => self.start_object(reply_to, Coordinator::get(get), deadline),
+            Request::Get(get) => self.start_object(reply_to, Coordinator::get(get), deadline, None),
             Request::Put(mut put) => {
                 put.invent_key(&mut *self.env.rng);
-                self.start_object(reply_to, Coordinator::put(put), deadline);
+                self.start_object(reply_to, Coordinator::put(put), deadline, None);
             }
-            Request::Delete(delete) => self.start_object(reply_to, Coordinator::delete(delete), deadline),
+            Request::Delete(delete) => {
+                self.start_object(reply_to, Coordinator::delete(delete), deadline, None)
+            }
             Request::ListKeys(list) => self.coverage.list_keys(&mut self.env, reply_to, list, deadline),
             Request::Index(request) => self.coverage.search(&mut self.env, reply_to, *request, deadline),
             Request::Query(request) => self.coverage.query(&mut self.env, reply_to, *request, deadline),
@@ -545,46 +671,35 @@ impl Shard {
                 self.metadata.change_type(&mut self.env, reply_to, name, change, deadline)
             }
             other => {
-                let answer = self.answer_at_once(other);
+                let answer = answer_at_once(&self.env, other);
                 self.env.reply(reply_to, answer);
             }
         }
     }
 
-    fn answer_at_once(&self, request: Request) -> Result<Response, Error> {
-        match request {
-            Request::GetProps(bucket) => {
-                self.env.knobs.limits.check_bucket(&bucket)?;
-                self.env.props.get(&bucket).map(|props| Response::Props(Arc::clone(props)))
+    /// Begins a client's request, here or wherever it belongs; not at the node that it `avoids`.
+    fn start_object(
+        &mut self,
+        reply_to: ReplyTo,
+        coordinator: Coordinator,
+        deadline: Monotonic,
+        avoids: Option<NodeId>,
+    ) {
+        match place::find(&self.env, reply_to, coordinator, deadline, avoids) {
+            Place::Here(ready) => {
+                if let Some(ready) = self.frontdoor.pacer.hold(ready, &mut self.env) {
+                    self.requests.begin(&mut self.env, ready);
+                }
             }
-            Request::GetTypeProps(name) => {
-                self.env.props.of_type(&name).map(|props| Response::Props(Arc::clone(props)))
+            Place::Shard(shard, coordinator) => {
+                self.env.forward_to_shard(shard, reply_to, coordinator.into_request(), deadline);
             }
-            Request::ListMembers => Ok(Response::Members(self.members())),
-            Request::ListTypes => Ok(Response::Types(self.env.props.types(self.env.peers.all_up()))),
-            Request::GetPreflist(bucket, key) => {
-                self.env.knobs.limits.check_names(&bucket, &key)?;
-                let n_val = usize::try_from(self.env.props.get(&bucket)?.n_val).unwrap_or(usize::MAX);
-                let list =
-                    self.env.topology.ring.preflist_of_key(&bucket.bucket_type, &bucket.name, &key, n_val);
-                let entry = |place: ring::PreflistEntry| PreflistEntry {
-                    partition: place.partition.0,
-                    node: Arc::clone(self.env.topology.members.name(place.node)),
-                    primary: place.primary,
-                };
-                Ok(Response::Preflist(list.map(entry).collect()))
+            Place::Node(node, coordinator) => {
+                let request = coordinator.into_request();
+                self.frontdoor.forwards.forward(&mut self.env, node, reply_to, request, deadline, avoids);
             }
-            other => unreachable!("{other:?} is not answered from memory"),
+            Place::Refused(error) => self.env.reply(reply_to, Err(error)),
         }
-    }
-
-    fn members(&self) -> Vec<kv::Member> {
-        let members = &self.env.topology.members;
-        let member = |node| {
-            let here = node == members.here();
-            kv::Member { name: Arc::clone(members.name(node)), here, up: here || self.env.peers.is_up(node) }
-        };
-        members.all().map(member).collect()
     }
 
     /// Takes up what waited for versions that may now be acknowledged; all of it, once the store cannot tell when more will be.
@@ -602,7 +717,7 @@ impl Shard {
             };
             let Some((_, waiter)) = self.env.awaiting.pop_first() else { return };
             match waiter {
-                Waiter::Task(id) => self.on_acknowledged(id, seq, result),
+                Waiter::Task(id) => self.requests.on_acknowledged(&mut self.env, id, seq, result),
                 Waiter::Transfer(node) => self.handoff.inbound.on_checkpoint(&mut self.env, node, result),
                 Waiter::Props(id) => self.metadata.on_written(&mut self.env, id, result),
             }
@@ -627,7 +742,8 @@ impl Shard {
         let left = self.env.peers.change(&topology.members);
         if was_alone && !self.env.peers.is_alone() {
             // From now on somebody else may have events of the store's actor: those of a copy of its disk.
-            self.actors = Actors::new(Actor(self.env.rng.next_u64()), false);
+            let actor = Actor(self.env.rng.next_u64());
+            self.requests.set_actors(Actors::new(actor, false));
         }
         left.into_iter().for_each(|node| self.env.raise(Effect::QuestionsLost(node)));
 
@@ -638,7 +754,10 @@ impl Shard {
     }
 
     fn tasks_under_way(&self) -> TasksUnderWay {
-        TasksUnderWay { oldest_epoch: self.objects.oldest(), oldest: self.objects.oldest_name() }
+        TasksUnderWay {
+            oldest_epoch: self.requests.tasks().oldest(),
+            oldest: self.requests.tasks().oldest_name(),
+        }
     }
 
     /// Whether partitions may move, as far as this shard has been told.
@@ -683,6 +802,7 @@ impl Shard {
         debug_assert!(self.env.effects.is_empty(), "effects are drained before the next input");
         self.env.peers.invariants();
         self.frontdoor.invariants(&self.env);
+        self.requests.invariants(&self.env);
         self.coverage.invariants(&self.env);
         self.metadata.invariants(&self.env);
         self.handoff.invariants(&self.env);
@@ -730,8 +850,8 @@ impl Shard {
 
     fn route(&mut self, effect: Effect) {
         match effect {
-            Effect::Start(task) => self.start_work(*task),
-            Effect::CancelTransfer(transfer) => self.cancel_transfer(transfer),
+            Effect::Start(task) => self.requests.start(&mut self.env, *task),
+            Effect::CancelTransfer(transfer) => self.requests.cancel_transfer(&mut self.env, transfer),
             Effect::HintDelivered(node) => self.handoff.hints.on_delivered(&mut self.env, node),
             Effect::KeyTransferred { transfer, key, result } => {
                 self.handoff.outbound.on_carried(&mut self.env, transfer, &key, result)
@@ -752,14 +872,14 @@ impl Shard {
             }
             Effect::PeerDown(node) => self.metadata.on_down(node),
             Effect::QuestionsLost(node) => {
-                self.fail_tasks(node);
-                self.fail_forwards(node);
+                self.requests.fail(&mut self.env, node);
+                self.frontdoor.forwards.fail(&mut self.env, node);
                 self.metadata.fail(&mut self.env, node);
                 self.coverage.fail(&mut self.env, node);
                 self.anti_entropy.fail(&mut self.env, node);
             }
             Effect::PropsKnown { node, sums } => self.metadata.on_known(&mut self.env, node, sums),
-            Effect::RangesDropped => self.actors.forget_all(),
+            Effect::RangesDropped => self.requests.on_ranges_dropped(),
         }
     }
 }
