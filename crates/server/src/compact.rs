@@ -24,7 +24,7 @@ pub fn put_to(page: CompactPage, shard: &mut Shard) -> CompactTold {
     if page == CompactPage::Begin {
         shard.reclaim()?;
     }
-    Ok(shard.reclaimed())
+    Ok(shard.status().reclaimed())
 }
 
 /// The compactions of all shards.

@@ -255,7 +255,7 @@ impl Local {
 
     /// Notes the largest number of replicas of any bucket or type, before the membership is asked about the ring.
     pub fn note_n_val_max(&self) {
-        let n_val = self.shard.borrow().n_vals().into_iter().max();
+        let n_val = self.shard.borrow().status().n_vals().into_iter().max();
         self.membership.note_n_val_max(n_val.unwrap_or_default());
     }
 
@@ -281,8 +281,8 @@ impl Local {
             tracing::warn!(%damage, "the store has found damage");
         }
         for loss in shard.take_copy_losses() {
-            let from = shard.name_of(loss.from);
-            let others: Vec<String> = loss.others.iter().map(|&node| shard.name_of(node)).collect();
+            let from = shard.status().name_of(loss.from);
+            let others: Vec<String> = loss.others.iter().map(|&node| shard.status().name_of(node)).collect();
             match others[..] {
                 [] => tracing::error!(
                     from,
@@ -298,7 +298,7 @@ impl Local {
             }
         }
         if let Some(ahead) = shard.take_time_ahead() {
-            let writer = ahead.writer.map_or("unknown".to_owned(), |node| shard.name_of(node));
+            let writer = ahead.writer.map_or("unknown".to_owned(), |node| shard.status().name_of(node));
             tracing::warn!(
                 writer,
                 seconds = ahead.seconds,
@@ -375,7 +375,7 @@ impl Local {
                 Output::Hop { to, message } => self.put(to, Mail::Hop(message)),
                 Output::Peer { to, message } => self.send(to, message),
                 Output::Adopted(epoch) => {
-                    let n_vals = self.shard.borrow().n_vals();
+                    let n_vals = self.shard.borrow().status().n_vals();
                     self.membership.adopted(self.id, epoch, n_vals);
                 }
                 Output::Copied(target) => self.membership.copied(self.id, target),

@@ -48,8 +48,8 @@ impl TreesAsk {
             TreesAsk::Compare(partition) => shard.compare_trees(partition),
             TreesAsk::Rebuild(partition, check) => shard.rebuild_trees(partition, check),
         };
-        let trees = shard.trees();
-        let name = |status: &TreesStatus| status.compared.map(|(_, with)| shard.name_of(with));
+        let trees = shard.status().trees();
+        let name = |status: &TreesStatus| status.compared.map(|(_, with)| shard.status().name_of(with));
         TreesTold { partitions, names: trees.iter().map(name).collect(), trees }
     }
 }

@@ -463,7 +463,7 @@ impl Machine {
 impl Process {
     /// Why some store takes no writes for now, or at all.
     pub(crate) fn refuses_writes(&self) -> Option<engine::Error> {
-        self.shards.iter().flatten().find_map(Shard::refuses_writes)
+        self.shards.iter().flatten().find_map(|shard| shard.status().refuses_writes())
     }
 
     /// Why some store takes no more writes.

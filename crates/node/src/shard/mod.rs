@@ -1,10 +1,12 @@
-//! One shard: its loop, and where each kind of work is found.
+//! One shard: a router of inputs and effects to the components that own the state.
 //!
 //! 1. [`Shard::request`], [`Shard::hop`] and [`Shard::peer`] take what clients, other shards and other nodes send. Work
 //!    that needs neither disk nor other nodes is done at once; what must wait is parked.
 //! 2. [`Shard::turn`] answers what is past its deadline and ends the turn: it hands writes to the disk, takes what the
 //!    disk and jobs have done, and takes parked work up again. It comes at [`Shard::next_deadline`] at the latest.
-//! 3. [`Shard::tick`], a few times a second, asks who is there, and sees to hints and tombstones.
+//! 3. [`Shard::tick`], a few times a second, pings other nodes, and has each component do what is due.
+//! 4. What a component wants of another is an [`Effect`]. Effects are given to their receivers, first in, first out, until
+//!    none is left; then the next input comes.
 //!
 //! Invariants
 //! * Each request is answered exactly once; a listing is answered in parts, the last one marked.
@@ -22,6 +24,7 @@ pub(crate) mod gauges;
 pub(crate) mod knobs;
 pub(crate) mod output;
 pub(crate) mod reply_to;
+pub(crate) mod status;
 pub(crate) mod store_error;
 
 pub use crate::anti_entropy::status::TreesStatus;
@@ -36,6 +39,7 @@ pub use crate::request::execute::LOOKUPS_BUSY;
 pub use counters::ShardCounters;
 pub use knobs::{OVERLOAD_WORK_MIN, Reaping, Rebuilding, ShardConfig, TIMEOUT_DEFAULT, Turns, WORK_MAX};
 pub use output::Output;
+pub use status::{ShardStats, ShardStatus};
 
 use crate::anti_entropy::AntiEntropy;
 use crate::coverage::Coverage;
@@ -63,7 +67,7 @@ use deadlines::Deadlines;
 use effect::Effect;
 use engine::backup::StoreFiles;
 use engine::fold::JournalCheck;
-use engine::store::{Event as StoreEvent, StoreStats};
+use engine::store::Event as StoreEvent;
 use env::{Activity, Env};
 use gauges::Gauges;
 use knobs::Knobs;
@@ -71,53 +75,20 @@ use kv::{BucketTable, Error, Event, Request, TimeAhead, VersionClock};
 use object::Actor;
 use reply_to::ReplyTo;
 use ring::Partition;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 use store_error::store_error;
 
-/// What a shard is doing, for operators.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ShardStats {
-    /// Its counters.
-    pub counters: ShardCounters,
-    /// Its store.
-    pub store: StoreStats,
-    /// Requests under way.
-    pub work: usize,
-    /// Bytes of values that they hold.
-    pub work_bytes: usize,
-    /// Other nodes that can be reached.
-    pub peers_up: usize,
-    /// Partitions of the ring that it goes by.
-    pub partitions: u32,
-    /// Tombstones that are remembered since they were reaped, or nearly.
-    pub graves: usize,
-    /// Times of versions that were too far ahead of this node's clock for the shard's to follow.
-    pub times_ahead: u64,
-    /// Writes that are held back, as the store asks for.
-    pub writes_held: usize,
-    /// How long writes were made to wait for one another, in all.
-    pub paced: Duration,
-    /// Partitions whose trees are yet to be made, or made anew; none of a node alone.
-    pub trees_due: usize,
-    /// Bytes of memory that trees take.
-    pub tree_bytes: usize,
-    /// Keys in them.
-    pub tree_keys: u64,
-    /// Resets of bucket properties that are remembered.
-    pub resets: usize,
-}
-
 /// A shard.
 pub struct Shard {
-    pub(crate) env: Env,
-    pub(crate) handoff: Handoff,
-    pub(crate) requests: Requests,
-    pub(crate) coverage: Coverage,
-    pub(crate) metadata: Metadata,
-    pub(crate) reap: TombstoneReaper,
-    pub(crate) anti_entropy: AntiEntropy,
-    pub(crate) frontdoor: Frontdoor,
+    env: Env,
+    handoff: Handoff,
+    requests: Requests,
+    coverage: Coverage,
+    metadata: Metadata,
+    reap: TombstoneReaper,
+    anti_entropy: AntiEntropy,
+    frontdoor: Frontdoor,
     events: Vec<StoreEvent>,
 }
 
@@ -353,38 +324,34 @@ impl Shard {
 
     /// Takes back a message that could not be sent: the link is down, or too much waits for it.
     pub fn bounce(&mut self, to: NodeId, message: PeerMessage) {
+        self.env.counters.bounced += 1;
         match message {
             PeerMessage::Ask { id, .. } => {
-                self.env.counters.bounced += 1;
-                self.requests.resume(&mut self.env, id.number(), Event::Answer { from: to, result: Err(Error::Overload) });
+                let unsent = Event::Answer { from: to, result: Err(Error::Overload) };
+                self.requests.resume(&mut self.env, id.number(), unsent);
             }
             PeerMessage::Forward { id, request, .. } => {
-                self.env.counters.bounced += 1;
                 if let Some(forward) = self.frontdoor.forwards.take(&mut self.env, id.number()) {
                     self.forward_again(forward, *request);
                 }
             }
             PeerMessage::AskPage { id, .. } => {
-                self.env.counters.bounced += 1;
                 self.coverage.on_page(&mut self.env, id.number(), Err(Error::Overload));
             }
             PeerMessage::AskRows { id, .. } => {
-                self.env.counters.bounced += 1;
                 self.coverage.on_rows(&mut self.env, id.number(), Err(Error::Overload));
             }
             PeerMessage::AskCopy { id, .. } => {
-                self.env.counters.bounced += 1;
                 self.handoff.inbound.on_copy_part(&mut self.env, to, id.number(), Err(Error::Overload));
             }
             PeerMessage::AskTree { id, .. } => {
-                self.env.counters.bounced += 1;
                 self.anti_entropy.on_answer(&mut self.env, to, id.number(), Err(Error::Overload));
             }
             // Told again soon, or when the node comes up.
             PeerMessage::Props { .. }
-            // Asked again while what is known differs.
+            // Asked again while other properties are known.
             | PeerMessage::AskProps { .. }
-            // Whoever waits for these has a deadline.
+            // Their receivers wait until a deadline.
             | PeerMessage::Ping { .. }
             | PeerMessage::Membership { .. }
             | PeerMessage::Pong { .. }
@@ -394,13 +361,13 @@ impl Shard {
             | PeerMessage::Rows { .. }
             | PeerMessage::CopyPart { .. }
             | PeerMessage::Tree { .. }
-            | PeerMessage::PropsInForce { .. } => self.env.counters.bounced += 1,
+            | PeerMessage::PropsInForce { .. } => {}
         }
         self.drain();
     }
 
-    /// A write could not be sent, so nobody has begun it: another node coordinates it, or this one. Once: who cannot send to two has
-    /// too much to send.
+    /// A write could not be sent, so nobody has begun it: another node coordinates it, or this one. Once: a node that
+    /// cannot send to two has too much to send.
     fn forward_again(&mut self, forward: Forward, request: Request) {
         let Forward { to, reply_to, deadline, is_second } = forward;
         let coordinator = match request {
@@ -439,10 +406,12 @@ impl Shard {
                 StoreEvent::Lookup(id, answer) => self.requests.on_lookup(&mut self.env, id, answer),
                 StoreEvent::Scan(id, page) => {
                     let page = self.coverage.on_scan(&mut self.env, id, page);
-                    let tasks = self.tasks_under_way();
-                    let page = page.or_else(|page| self.handoff.on_scan(&mut self.env, id, page, tasks));
-                    // A page without an owner was about what moved: that has changed since.
-                    drop(page.or_else(|page| self.reap.on_scan(&mut self.env, id, page)));
+                    let page = page.or_else(|page| self.reap.on_scan(&mut self.env, id, page));
+                    // A page without an owner is of a transfer or a round that has ended since.
+                    drop(page.or_else(|page| {
+                        let tasks = self.tasks_under_way();
+                        self.handoff.on_scan(&mut self.env, id, page, tasks)
+                    }));
                 }
                 StoreEvent::Fold(id, end) => self.anti_entropy.on_fold(&mut self.env, id, end),
                 StoreEvent::Closed(result) => self.env.out.push(Output::Closed(result)),
@@ -505,12 +474,6 @@ impl Shard {
         self.env.version_clock.take_warning(self.env.now())
     }
 
-    /// A member's name; the number of one that is forgotten.
-    pub fn name_of(&self, node: NodeId) -> String {
-        let members = &self.env.topology.members;
-        if members.has(node) { members.name(node).to_string() } else { node.to_string() }
-    }
-
     /// Takes what senders of copies said since the last call that they have lost, for the log.
     pub fn take_copy_losses(&mut self) -> Vec<CopyLoss> {
         self.handoff.inbound.take_losses()
@@ -549,11 +512,6 @@ impl Shard {
         self.env.store.reclaim()
     }
 
-    /// The state of the last compaction.
-    pub fn reclaimed(&self) -> engine::store::Reclaimed {
-        self.env.store.reclaimed()
-    }
-
     /// Ends the clean stop: nothing may be requested any more; turns go on until [`Output::Closed`].
     pub fn begin_close(&mut self) {
         self.env.store.begin_close();
@@ -585,42 +543,6 @@ impl Shard {
         self.env.store.fenced()
     }
 
-    /// Why the store takes no writes for now, or at all.
-    pub fn refuses_writes(&self) -> Option<engine::Error> {
-        self.env.store.refuses_writes()
-    }
-
-    /// Other nodes that it reaches.
-    pub fn reached(&self) -> BTreeSet<NodeId> {
-        self.env.peers.up().collect()
-    }
-
-    /// What it is doing.
-    pub fn stats(&self) -> ShardStats {
-        let (tree_bytes, tree_keys) = self.anti_entropy.sizes();
-        ShardStats {
-            counters: self.env.counters,
-            store: self.env.store.stats(),
-            work: self.env.gauges.requests(),
-            work_bytes: self.env.gauges.bytes(),
-            peers_up: self.env.peers.up().count(),
-            partitions: self.env.topology.ring.size().partitions(),
-            graves: self.requests.graves(),
-            times_ahead: self.env.version_clock.refused(),
-            writes_held: self.env.gauges.held,
-            paced: self.frontdoor.pacer.owed,
-            trees_due: self.anti_entropy.due(),
-            tree_bytes,
-            tree_keys,
-            resets: self.env.props.resets(),
-        }
-    }
-
-    /// How it stands with the trees of each partition that this shard compares; of none where nothing is compared.
-    pub fn trees(&self) -> Vec<TreesStatus> {
-        self.anti_entropy.statuses(&self.env)
-    }
-
     /// Has the trees of a partition made anew, or of all that it has: as soon as it can be. Tells how many that are.
     pub fn rebuild_trees(&mut self, partition: Option<Partition>, check: JournalCheck) -> usize {
         self.anti_entropy.rebuild(&self.env, partition, check)
@@ -633,13 +555,24 @@ impl Shard {
         self.anti_entropy.compare(&self.env, partition)
     }
 
+    /// What it is doing.
+    pub fn stats(&self) -> ShardStats {
+        self.status().stats()
+    }
+
+    /// Its state, for operators and the control plane.
+    pub fn status(&self) -> ShardStatus<'_> {
+        ShardStatus::new(self)
+    }
+
     /// How long clients' gets and puts take, from when they are begun to their answers.
     pub fn times(&mut self) -> (TimesRead, TimesRead) {
         let now = self.env.now();
         self.requests.latency(now)
     }
 
-    pub(crate) fn accept(&mut self, reply_to: ReplyTo, request: Request, deadline: Monotonic) {
+    /// Takes a request that was admitted, or that another shard or node has passed on.
+    fn accept(&mut self, reply_to: ReplyTo, request: Request, deadline: Monotonic) {
         self.env.peers.note_used();
         if self.env.gauges.requests() >= WORK_MAX
             || self.env.gauges.bytes() >= self.env.knobs.limits.work_bytes_max
@@ -703,7 +636,7 @@ impl Shard {
     }
 
     /// Takes up what waited for versions that may now be acknowledged; all of it, once the store cannot tell when more will be.
-    pub(crate) fn take_acknowledged(&mut self) {
+    fn take_acknowledged(&mut self) {
         if self.env.awaiting.is_empty() {
             return;
         }
@@ -760,41 +693,9 @@ impl Shard {
         }
     }
 
-    /// Whether partitions may move, as far as this shard has been told.
-    pub fn is_changing(&self) -> bool {
-        !self.env.topology.is_at_rest()
-    }
-
-    /// The numbers of replicas that buckets have, as far as this shard knows.
-    pub fn n_vals(&self) -> BTreeSet<u32> {
-        self.env.props.n_vals()
-    }
-
     /// How much transfers may take from now on.
     pub fn budget(&mut self, budget: Budget) {
         self.env.topology.budget = budget;
-    }
-
-    /// Whether this shard has dropped all that this node is not to have: nothing moves, no hint is kept of it, and
-    /// nothing is left to be looked for. A node that owns nothing may go then.
-    pub fn has_given_all(&self) -> bool {
-        self.handoff.has_given_all(&self.env)
-    }
-
-    /// Whether this node is to have nothing, and nothing is left here that others may lack, nor any request: it may go.
-    pub fn is_vacated(&self) -> bool {
-        self.handoff.orphans.is_vacated(&self.env) && self.is_idle()
-    }
-
-    /// Nodes that this shard keeps hints for which hold up what it is to drop, as of its last look. They go home when
-    /// these can be reached.
-    pub fn kept_for(&self) -> Vec<NodeId> {
-        self.handoff.orphans.kept_for()
-    }
-
-    /// How far inbound transfers are.
-    pub fn transfers(&self) -> Vec<TransferStatus> {
-        self.handoff.inbound.transfers(&self.env)
     }
 
     /// Holds what must be so after each input.
@@ -842,7 +743,7 @@ impl Shard {
 
     /// Gives effects to their receivers until none is left.
     #[inline]
-    pub(crate) fn drain(&mut self) {
+    fn drain(&mut self) {
         while let Some(effect) = self.env.effects.pop_front() {
             self.route(effect);
         }

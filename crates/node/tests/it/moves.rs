@@ -96,7 +96,7 @@ fn a_partition_moves_while_it_is_written() {
     cluster.put(0, "late", "v").unwrap();
     cluster.pass(Duration::from_secs(3));
     assert_eq!((cluster.adopted[3], cluster.copied.clone()), (Epoch(2), vec![RingVersion(2); NODES]));
-    let status = cluster.nodes[3].as_ref().unwrap().transfers();
+    let status = cluster.nodes[3].as_ref().unwrap().status().transfers();
     assert_eq!((status.len(), status[0].from, status[0].partitions_left), (1, NodeId(2), 0));
     assert!(status[0].objects >= KEYS as u64 && status[0].failures == 0);
     assert!(has(&mut cluster, 3, "late") && has(&mut cluster, 2, "late"));
@@ -132,9 +132,9 @@ fn a_ring_grows_while_it_is_written() {
     cluster.pass(Duration::from_secs(5));
     assert_eq!(cluster.copied, [RingVersion(2); NODES]);
     // Only node 3 is to have what it had not: three of four of the 64.
-    let status = cluster.nodes[3].as_ref().unwrap().transfers();
+    let status = cluster.nodes[3].as_ref().unwrap().status().transfers();
     assert!(status.iter().all(|it| it.partitions_left == 0));
-    assert!((0..3).all(|node| cluster.nodes[node].as_ref().unwrap().transfers().is_empty()));
+    assert!((0..3).all(|node| cluster.nodes[node].as_ref().unwrap().status().transfers().is_empty()));
     // Nodes hear of the next step at different times.
     cluster.nodes[0].as_mut().unwrap().topology(topology(0, 3, [Some(&old), Some(&new), None]));
     cluster.nodes[3].as_mut().unwrap().topology(topology(3, 3, [Some(&old), Some(&new), None]));
@@ -150,7 +150,7 @@ fn a_ring_grows_while_it_is_written() {
             assert_eq!(has(&mut cluster, node, &key), is_primary(&new, node, &key), "{key} at node {node}");
         }
     }
-    assert!(cluster.nodes.iter().flatten().all(|shard| shard.has_given_all()));
+    assert!(cluster.nodes.iter().flatten().all(|shard| shard.status().has_given_all()));
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_write_is_confirmed_by_those_who_leave_and_come_together() {
     cluster.copied[3] = RingVersion(0);
     cluster.pass(Duration::from_secs(5));
     assert_eq!(cluster.copied[3], RingVersion(2), "its checkpoint says that it has all");
-    assert_eq!(cluster.nodes[3].as_ref().unwrap().transfers()[0].objects, 0);
+    assert_eq!(cluster.nodes[3].as_ref().unwrap().status().transfers()[0].objects, 0);
     assert!(matches!(cluster.ask(0, all("k3")), Ok(Response::Put { .. })));
 }
 
@@ -202,7 +202,7 @@ fn an_older_topology_is_ignored() {
     publish(&mut cluster, 2, [None, Some(&old), Some(&new)]);
     publish(&mut cluster, 1, [None, Some(&new), None]);
     assert_eq!(cluster.adopted, [Epoch(2); NODES]);
-    assert_eq!(cluster.nodes[0].as_ref().unwrap().transfers(), []);
+    assert_eq!(cluster.nodes[0].as_ref().unwrap().status().transfers(), []);
     publish(&mut cluster, 3, [None, Some(&old), None]);
     cluster.pass(Duration::from_secs(3));
     assert!(!has(&mut cluster, 3, "k1"), "what was copied for a target that was given up is dropped");
@@ -290,7 +290,7 @@ fn copies_are_made_for_numbers_of_replicas_that_only_others_know_of() {
         let told = Topology { n_vals: n_vals.into(), ..topology(3, 2, [None, Some(&old), Some(&new)]) };
         cluster.nodes[3].as_mut().unwrap().topology(told);
         cluster.pass(Duration::from_millis(200));
-        let transfers = cluster.nodes[3].as_ref().unwrap().transfers();
+        let transfers = cluster.nodes[3].as_ref().unwrap().status().transfers();
         transfers.iter().map(|transfer| transfer.partitions_left).sum::<usize>()
     };
     let known = asked(&[]);
@@ -309,14 +309,14 @@ fn a_copy_whose_sender_was_never_reached_says_why_nothing_comes() {
     cluster.pass(Duration::from_secs(1));
     cluster.nodes[3].as_mut().unwrap().topology(topology(3, 2, [None, Some(&old), Some(&new)]));
     cluster.pass(Duration::from_secs(60));
-    let [status] = &cluster.nodes[3].as_ref().unwrap().transfers()[..] else { panic!("one leaves") };
+    let [status] = &cluster.nodes[3].as_ref().unwrap().status().transfers()[..] else { panic!("one leaves") };
     assert_eq!((status.from, status.running, status.failures), (NodeId(2), false, 0));
     assert!(status.partitions_left > 0);
     assert_eq!(status.reason, Some(kv::Error::Unreachable));
     cluster.start(2);
     cluster.nodes[2].as_mut().unwrap().topology(topology(2, 2, [None, Some(&old), Some(&new)]));
     cluster.pass(Duration::from_secs(5));
-    let status = &cluster.nodes[3].as_ref().unwrap().transfers()[0];
+    let status = &cluster.nodes[3].as_ref().unwrap().status().transfers()[0];
     assert_eq!((status.partitions_left, &status.reason), (0, &None));
 }
 
@@ -370,7 +370,7 @@ fn what_a_member_alone_has_is_not_dropped_when_its_part_is_given_away_behind_its
     cluster.cuts.clear();
     cluster.nodes[2].as_mut().unwrap().topology(topology(2, 4, [None, Some(&new), None]));
     cluster.pass(Duration::from_secs(40));
-    assert!(!has(&mut cluster, 2, "alone") && cluster.nodes[2].as_ref().unwrap().is_vacated());
+    assert!(!has(&mut cluster, 2, "alone") && cluster.nodes[2].as_ref().unwrap().status().is_vacated());
     cluster.kill(2);
     cluster.pass(Duration::from_secs(2));
     for key in 0..20 {
@@ -439,7 +439,7 @@ fn a_sender_that_has_lost_a_table_does_not_stop_a_move() {
     for loss in losses {
         assert_eq!((loss.from, loss.others.len()), (NodeId(2), 2), "{loss:?}");
     }
-    let senders: Vec<NodeId> = shard.transfers().iter().map(|transfer| transfer.from).collect();
+    let senders: Vec<NodeId> = shard.status().transfers().iter().map(|transfer| transfer.from).collect();
     assert_eq!(senders, [NodeId(0), NodeId(1), NodeId(2)]);
     // It is not forgotten whom it asked.
     cluster.kill(3);
@@ -448,7 +448,7 @@ fn a_sender_that_has_lost_a_table_does_not_stop_a_move() {
     cluster.copied[3] = RingVersion(0);
     cluster.pass(Duration::from_secs(2));
     assert_eq!(
-        (cluster.copied[3], cluster.nodes[3].as_ref().unwrap().transfers().len()),
+        (cluster.copied[3], cluster.nodes[3].as_ref().unwrap().status().transfers().len()),
         (RingVersion(2), 3)
     );
 }

@@ -109,7 +109,7 @@ fn a_lost_segment_is_found_without_reading() {
     assert!(found > 20, "{found}");
     assert_eq!(rebuild(&mut cluster, JournalCheck::Presence), 0);
     all_are_there(&mut cluster);
-    let trees = cluster.nodes[2].as_ref().unwrap().trees();
+    let trees = cluster.nodes[2].as_ref().unwrap().status().trees();
     assert_eq!(trees.iter().map(|status| status.damaged).sum::<u64>(), found);
     assert!(trees.iter().all(|status| status.is_whole && !status.is_due && status.compared.is_some()));
 }
@@ -180,7 +180,7 @@ fn partitions_are_made_anew_by_their_timers() {
     assert!((1..16).contains(&some), "{some}");
     cluster.pass(Duration::from_secs(15));
     assert!(made(&cluster, 1).0 >= 16);
-    let trees = cluster.nodes[1].as_ref().unwrap().trees();
+    let trees = cluster.nodes[1].as_ref().unwrap().status().trees();
     assert!(trees.iter().all(|status| status.check == Some(JournalCheck::Checksum) && status.others == 0));
     // One at a time in the whole cluster: this node's turn comes once in three minutes, and it is the last.
     cluster.rebuilding.turns = Turns::Cluster;
@@ -210,7 +210,7 @@ fn an_operator_has_one_partition_compared_or_made_anew() {
     cluster.pass(Duration::from_millis(100));
     let shard = cluster.nodes[0].as_ref().unwrap();
     assert_eq!(shard.stats().counters.trees_made, made + 1);
-    let trees = shard.trees();
+    let trees = shard.status().trees();
     assert_eq!(trees.len(), 16);
     let checks = trees.iter().filter(|status| status.check == Some(JournalCheck::Presence));
     assert_eq!(checks.map(|status| status.partition).collect::<Vec<_>>(), [Partition(3)]);

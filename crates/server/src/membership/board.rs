@@ -65,15 +65,15 @@ impl Board {
     /// Notes what can be seen of a shard now and then. Whether it reaches others than before.
     pub fn look(&self, id: ShardId, shard: &Shard) -> bool {
         let place = self.of(id);
-        place.has_given_all.store(shard.has_given_all(), Ordering::Release);
-        *place.transfers.lock().unwrap_or_else(PoisonError::into_inner) = shard.transfers();
-        *place.kept_for.lock().unwrap_or_else(PoisonError::into_inner) = shard.kept_for();
-        if shard.is_changing() {
-            *place.n_vals.lock().unwrap_or_else(PoisonError::into_inner) = shard.n_vals();
+        place.has_given_all.store(shard.status().has_given_all(), Ordering::Release);
+        *place.transfers.lock().unwrap_or_else(PoisonError::into_inner) = shard.status().transfers();
+        *place.kept_for.lock().unwrap_or_else(PoisonError::into_inner) = shard.status().kept_for();
+        if shard.status().is_changing() {
+            *place.n_vals.lock().unwrap_or_else(PoisonError::into_inner) = shard.status().n_vals();
         }
         *place.refused_writes.lock().unwrap_or_else(PoisonError::into_inner) =
-            shard.refuses_writes().map(|cause| cause.to_string());
-        let reached = Some(shard.reached());
+            shard.status().refuses_writes().map(|cause| cause.to_string());
+        let reached = Some(shard.status().reached());
         let mut before = place.reached.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *before, reached.clone()) != reached
     }

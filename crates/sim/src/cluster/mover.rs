@@ -365,7 +365,7 @@ impl World {
     fn let_go(&mut self, at: usize) -> Verdict {
         let host = &mut self.hosts[at];
         let shards = host.machine.process.iter_mut().flat_map(|process| process.shards.iter_mut().flatten());
-        let vacated = shards.map(|shard| shard.is_vacated()).collect::<Vec<_>>();
+        let vacated = shards.map(|shard| shard.status().is_vacated()).collect::<Vec<_>>();
         if host.held.is_some()
             || vacated.len() < usize::from(host.machine.layout.shards)
             || vacated.contains(&false)

@@ -28,7 +28,7 @@ use base::rng::SplitMix64;
 use base::{Clock, Monotonic, Rng};
 use bytes::Bytes;
 use kv::replica::{Ask, Reason};
-use node::{PeerMessage, Shard, TransferStatus};
+use node::{PeerMessage, TransferStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
@@ -251,7 +251,10 @@ impl World {
     /// How far the newcomer says that its copies are.
     fn transfers(&self) -> Vec<TransferStatus> {
         let process = self.hosts[NEWCOMER].machine.process.iter();
-        process.flat_map(|process| process.shards.iter().flatten()).flat_map(Shard::transfers).collect()
+        process
+            .flat_map(|process| process.shards.iter().flatten())
+            .flat_map(|shard| shard.status().transfers())
+            .collect()
     }
 
     /// Those that the newcomer is being sent a part by.

@@ -262,7 +262,7 @@ pub fn put_moving() -> Result<Operation> {
     let (mut cluster, frames) = (Cluster::filled(4)?, new_keys());
     cluster.begin_move()?;
     cluster.pass(SETTLING_TICKS);
-    let transfers = cluster.members[3].shard.transfers();
+    let transfers = cluster.members[3].shard.status().transfers();
     assert!(transfers.iter().all(|transfer| transfer.partitions_left == 0) && !transfers.is_empty());
     Ok(Box::new(move |number| assert_eq!(cluster.ask(&frames[number as usize]), EMPTY_FRAME)))
 }
