@@ -21,8 +21,8 @@ pub(crate) struct Change {
     pub unsure: bool,
 }
 
-/// How trees change when one head takes the place of another: the day of each tree, and the leaf there before and after. They are two where
-/// one ends on another day than the other.
+/// How trees change when one head takes the place of another: the day of each tree, and the leaf there before and
+/// after. They are two where one ends on another day than the other.
 pub(crate) fn leaves(
     place: u32,
     old: Option<&[u8]>,

@@ -1,16 +1,21 @@
-//! Trees that outlive a process: what is kept of them with each flush ([`engine::checkpoint`]), and what a start makes of it.
+//! Trees that outlive a process: what is kept of them with each flush ([`engine::checkpoint`]), and what a start makes
+//! of it.
 //!
-//! 1. A memtable that is put aside wants to know the trees with all changes in it and none after it. Changes come in the order of
-//!    their versions, so the next one that is behind the memtable's last, or the end of the turn, is the moment.
-//! 2. What is told is what has changed since the memtable before: for each tree its changes, or all of it where that is less.
-//! 3. A start takes what was kept as of the ledger's tables, if it is of the same partitions and numbers of replicas. A job looks up
-//!    what the keys were that the journal has beyond the tables; meanwhile changes are remembered. Then the trees are whole.
+//! 1. A memtable that is put aside wants to know the trees with all changes in it and none after it. Changes come in
+//!    the order of their versions, so the next one that is behind the memtable's last, or the end of the turn, is the
+//!    moment.
+//! 2. What is told is what has changed since the memtable before: for each tree its changes, or all of it where that is
+//!    less.
+//! 3. A start takes what was kept as of the ledger's tables, if it is of the same partitions and numbers of replicas. A
+//!    job looks up what the keys were that the journal has beyond the tables; meanwhile changes are remembered. Then
+//!    the trees are whole.
 //!
 //! Invariants
 //! * What is kept as of a memtable says what the tables will have once it is flushed, and nothing that comes later.
 //! * What is not certain is not taken: then a partition's trees are made from its heads, as ever.
 //!
-//! Left out: waiting. Where a memtable cannot be kept in time its flush goes without, and the trees are kept anew with the next.
+//! Left out: waiting. Where a memtable cannot be kept in time its flush goes without, and the trees are kept anew with
+//! the next.
 
 use super::change::{Change, PLACE_BITS, leaves};
 use super::n_vals::NVals;

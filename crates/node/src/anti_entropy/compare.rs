@@ -56,8 +56,8 @@ pub(super) fn compare_groups(
     Ok(TreeAnswer::Groups { bits, differ: differ.collect() })
 }
 
-/// Holds a tree against what a fold has found of it, where nothing has changed meanwhile. Where something was lost, or `has_left_out`
-/// says that it cannot be read, it is no wonder that they differ.
+/// Holds a tree against what a fold has found of it, where nothing has changed meanwhile. Where something was lost, or
+/// `has_left_out` says that it cannot be read, it is no wonder that they differ.
 pub(super) fn check_tree(
     env: &mut Env,
     trees: &mut Trees,

@@ -1,16 +1,16 @@
 //! Exchanges with other nodes ([`kv::aae`]): what this shard compares with them, and what it answers when they compare.
 //!
-//! 1. A *round* begins every so often. All roots that this node compares with a node are sent in one question; which of two
-//!    nodes asks about a partition is settled by its number.
+//! 1. A *round* begins every so often. All roots that this node compares with a node are sent in one question; which of
+//!    two nodes asks about a partition is settled by its number.
 //! 2. The trees that differ are looked into, one after the other ([`Exchange`]).
-//! 3. Keys that differ are read for nobody, so that their replicas are repaired: in slices with pauses while clients are served
-//!    (`throttle.rs`). After an exchange there is a pause, too.
+//! 3. Keys that differ are read for nobody, so that their replicas are repaired: in slices with pauses while clients
+//!    are served (`throttle.rs`). After an exchange there is a pause, too.
 //!
 //! A tree that was looked into and does not have what the fold has found is made anew: it may be wrong about what it is
 //! the hash of, and nothing else.
 //!
-//! Invariants: one question, one exchange and a slice of repairs at a time from a shard; others wait meanwhile until what they have found
-//! is compared once more. While partitions move nothing is compared: who
+//! Invariants: one question, one exchange and a slice of repairs at a time from a shard; others wait meanwhile until
+//! what they have found is compared once more. While partitions move nothing is compared: who
 //! has them is about to change.
 
 use super::change::placed_leaf;
@@ -60,8 +60,9 @@ const REPAIRS_MAX: usize = 32;
 const REST: u32 = 7;
 const REST_MAX: Duration = Duration::from_secs(1);
 
-/// Exchanges that wait until what differs is compared once more, while others go on: each has some segments' numbers. So many find
-/// differences in a thousand partitions within some seconds, where one after the other takes half a second each.
+/// Exchanges that wait until what differs is compared once more, while others go on: each has some segments' numbers.
+/// So many find differences in a thousand partitions within some seconds, where one after the other takes half a second
+/// each.
 const PAUSED_MAX: usize = 64;
 
 /// In the shares of time the one who takes part.
@@ -157,8 +158,9 @@ impl Exchanges {
         self.go_on(env, trees, now);
     }
 
-    /// Has the trees of a partition, or of all that this shard has, compared with all others that have them: now, and not in the next
-    /// round. What waits to be compared goes with it. Tells how many partitions that are: none while partitions move.
+    /// Has the trees of a partition, or of all that this shard has, compared with all others that have them: now, and
+    /// not in the next round. What waits to be compared goes with it. Tells how many partitions that are: none while
+    /// partitions move.
     pub fn compare(&mut self, env: &Env, trees: &Trees, partition: Option<Partition>) -> usize {
         let is_it = |first: &&u16| partition.is_none_or(|it| it == env.ownership().partition_of(**first));
         let firsts: Vec<u16> = trees.whole().iter().filter(is_it).copied().collect();
@@ -553,8 +555,8 @@ impl Exchanges {
     }
 }
 
-/// Trees in questions of at most [`ROOTS_MAX`]. Those that differ only in the day are in one: so whoever is asked knows which of its own are not
-/// among them.
+/// Trees in questions of at most [`ROOTS_MAX`]. Those that differ only in the day are in one: so whoever is asked knows
+/// which of its own are not among them.
 fn questions(trees: BTreeSet<TreeId>) -> Vec<Vec<TreeId>> {
     let trees: Vec<TreeId> = trees.into_iter().collect();
     let mut questions: Vec<Vec<TreeId>> = Vec::new();

@@ -1,17 +1,18 @@
-//! Trees made from the heads of a partition: when they are missing, crowded or wrong, and every so often, to find what was lost.
+//! Trees made from the heads of a partition: when they are missing, crowded or wrong, and every so often, to find what
+//! was lost.
 //!
-//! A write changes a tree by what it replaces, so a tree says what the store was told. Made from the heads it says what the store
-//! has: what the ledger has lost differs from what other nodes have, and comes back by the next exchange. With a check
-//! ([`JournalCheck`]) the values are looked for, too: keys that have lost theirs stay in the tree, and are read so that other
-//! replicas heal them (`heal.rs`).
+//! A write changes a tree by what it replaces, so a tree says what the store was told. Made from the heads it says what
+//! the store has: what the ledger has lost differs from what other nodes have, and comes back by the next exchange.
+//! With a check ([`JournalCheck`]) the values are looked for, too: keys that have lost theirs stay in the tree, and are
+//! read so that other replicas heal them (`heal.rs`).
 //!
-//! 1. Partitions are due one after another: those that have no trees, those that an operator or a write wants, and those whose
-//!    time has come while it is this shard's turn ([`Turns`]).
-//! 2. The heads are folded over in *parts* of some milliseconds, each on a snapshot of its own. While clients are served they are shorter,
-//!    with rests between them (`parts.rs`).
-//! 3. Changes of keys that earlier parts have seen are made at once. While a part is under way changes are remembered with their
-//!    versions, and those that its snapshot does not show are made at its end; it shows all that was written before the first that is
-//!    remembered. Later parts show what is written to their keys meanwhile.
+//! 1. Partitions are due one after another: those that have no trees, those that an operator or a write wants, and
+//!    those whose time has come while it is this shard's turn ([`Turns`]).
+//! 2. The heads are folded over in *parts* of some milliseconds, each on a snapshot of its own. While clients are
+//!    served they are shorter, with rests between them (`parts.rs`).
+//! 3. Changes of keys that earlier parts have seen are made at once. While a part is under way changes are remembered
+//!    with their versions, and those that its snapshot does not show are made at its end; it shows all that was written
+//!    before the first that is remembered. Later parts show what is written to their keys meanwhile.
 //! 4. After the last part the trees take the place of those that there were.
 //!
 //! Left out: what is known of values beyond their partition. The scrub reads all of them within its period (record 26).
@@ -33,8 +34,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How many bits more than the trees that there are are told apart while trees are made anew: those that have grown crowded are to be twice
-/// as fine. The finest takes a chunk of its own for nearly each key.
+/// How many bits more than the trees that there are are told apart while trees are made anew: those that have grown
+/// crowded are to be twice as fine. The finest takes a chunk of its own for nearly each key.
 const FINER: u32 = 2;
 
 /// Damaged keys of a part: a quarter of those that can wait to be healed.
@@ -138,7 +139,8 @@ impl Rebuilds {
         self.due.keys().copied().chain(making).any(|first| !whole.contains(&first))
     }
 
-    /// Takes a change of a partition. If that are too many since its part began, it is due again, and this is the fold to end.
+    /// Takes a change of a partition. If that are too many since its part began, it is due again, and this is the fold
+    /// to end.
     pub fn note(&mut self, first: u16, change: Change) -> Option<FoldId> {
         let making = self.making.as_mut().filter(|making| making.first == first)?;
         making.note(change);
@@ -413,7 +415,8 @@ mod tests {
 
     const TREE: TreeId = TreeId { first: 0, n_val: 3, day: 0 };
 
-    /// Keys that are written while parts are made, on snapshots that show some of it: at the end the tree is that of all keys.
+    /// Keys that are written while parts are made, on snapshots that show some of it: at the end the tree is that of
+    /// all keys.
     #[test]
     fn a_tree_that_is_made_in_parts_is_that_of_the_end() {
         for seed in 0..500 {

@@ -1,9 +1,12 @@
-//! Trees of hashes over what this shard holds ([`kv::aae`]), for each partition that is this node's by the ring in force.
+//! Trees of hashes over what this shard holds ([`kv::aae`]), for each partition that is this node's by the ring in
+//! force.
 //!
-//! 1. After a start they are what an earlier process has left (`checkpoints.rs`). Where it has left none, and when a partition or other
-//!    numbers of replicas come, a partition is *due*: its trees are made from its heads (`rebuilds.rs`).
+//! 1. After a start they are what an earlier process has left (`checkpoints.rs`). Where it has left none, and when a
+//!    partition or other numbers of replicas come, a partition is *due*: its trees are made from its heads
+//!    (`rebuilds.rs`).
 //! 2. From then on they are *whole*, and each write of a head changes them ([`HeadChange`]).
-//! 3. A tree that is crowded, or was found not to say what the store has, is made anew. One whose keys have all ended goes.
+//! 3. A tree that is crowded, or was found not to say what the store has, is made anew. One whose keys have all ended
+//!    goes.
 
 use super::change::{Change, PLACE_BITS, leaves};
 use super::checkpoints::{Completed, Completing};
@@ -298,8 +301,8 @@ impl Trees {
         firsts.len()
     }
 
-    /// Has the trees made anew of all partitions of which merges or the scrub have found something lost: they tell of it
-    /// still, and without it exchanges bring it back.
+    /// Has the trees made anew of all partitions of which merges or the scrub have found something lost: they tell of
+    /// it still, and without it exchanges bring it back.
     pub fn rebuild_lost(&mut self, env: &mut Env) {
         // What an earlier process has left tells of it, too, and is not whole yet.
         if self.completing.is_some() {

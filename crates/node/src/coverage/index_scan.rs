@@ -3,8 +3,8 @@
 //!
 //! The next page of a part is asked for when the client has taken what came before, as for listings (`key_scan.rs`).
 //!
-//! A covering set costs as much as the ring is large, and is the same for all queries of the same number of replicas while nodes
-//! neither come nor go: so the last one is kept ([`Cover`]).
+//! A covering set costs as much as the ring is large, and is the same for all queries of the same number of replicas
+//! while nodes neither come nor go: so the last one is kept ([`Cover`]).
 
 use crate::coverage::gathered::Gathered;
 use crate::coverage::index_pages::IndexPages;

@@ -1,5 +1,5 @@
-//! Listings, and folds (`fold.rs`): whoever the client is connected to gathers pages from the nodes of a covering set ([`kv::coverage`]), and
-//! from each shard of its own node. How a page is read is in `key_pages.rs`.
+//! Listings, and folds (`fold.rs`): whoever the client is connected to gathers pages from the nodes of a covering set
+//! ([`kv::coverage`]), and from each shard of its own node. How a page is read is in `key_pages.rs`.
 //!
 //! The next page of a part is asked for when the client has taken what came before, so a slow client holds at most one
 //! page of each part, wherever they are.

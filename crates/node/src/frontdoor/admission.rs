@@ -3,23 +3,23 @@
 //! What has been begun goes before what has not: other nodes wait for it, and so does memory. So a shard that cannot
 //! keep up leaves new requests waiting, and tells those that it will not come to in time.
 //!
-//! 1. A pass over the connections, from the first request in it to the end of the turn, is to take [`PASS_MAX`]. It begins
-//!    requests for no longer than that, and the *window*, how much may be under way, shrinks with a pass that took longer, to
-//!    what would have fitted, and grows a little with each that did not.
+//! 1. A pass over the connections, from the first request in it to the end of the turn, is to take [`PASS_MAX`]. It
+//!    begins requests for no longer than that, and the *window*, how much may be under way, shrinks with a pass that
+//!    took longer, to what would have fitted, and grows a little with each that did not.
 //! 2. What comes when the pass or the window is full waits, in order, and is begun by a later turn.
-//! 3. What comes is refused at once while the first that waits has done so for [`WAIT_MAX`], or if those that wait will take
-//!    more than [`WAIT_MAX`] to be begun at the pace of the last passes; if so much is under way that this is no slip of the
-//!    scheduler. What waits will be begun: it is refused only after [`STAY_MAX`], when nothing moves.
+//! 3. What comes is refused at once while the first that waits has done so for [`WAIT_MAX`], or if those that wait will
+//!    take more than [`WAIT_MAX`] to be begun at the pace of the last passes; if so much is under way that this is no
+//!    slip of the scheduler. What waits will be begun: it is refused only after [`STAY_MAX`], when nothing moves.
 //!
 //! Invariants: nothing of a refused request was done; a request that waits is neither begun before one that has waited
 //! for longer, nor after its client has gone.
 //!
 //! The time of a pass decides, not a count: a thousand writes that wait for one sync make short passes and are no
-//! overload, and a hundred large ones may be. (CoDel, Nichols and Jacobson, 2012, says so of packets; the window grows as
-//! TCP's does. It does not shrink by a fixed part, since it is far too large when an overload begins.) The last is refused
-//! and not the first: the first is about to be begun, and a request that is answered in the pass in which it is read costs
-//! a quarter of one that waits, and tells its client sooner. Left out: requests of other shards, which have waited there,
-//! and those of other nodes, which are part of something begun.
+//! overload, and a hundred large ones may be. (CoDel, Nichols and Jacobson, 2012, says so of packets; the window grows
+//! as TCP's does. It does not shrink by a fixed part, since it is far too large when an overload begins.) The last is
+//! refused and not the first: the first is about to be begun, and a request that is answered in the pass in which it is
+//! read costs a quarter of one that waits, and tells its client sooner. Left out: requests of other shards, which have
+//! waited there, and those of other nodes, which are part of something begun.
 
 use crate::hop::RequestId;
 use crate::shard::env::Env;
@@ -37,16 +37,17 @@ pub const PASS_MAX: Duration = Duration::from_millis(8);
 /// How long requests wait before those that come are refused: a pass, after which most are begun.
 pub const WAIT_MAX: Duration = PASS_MAX;
 
-/// How long a request waits until it is refused itself: two passes. An answer that says so is to come within 50 ms, and before
-/// and after it has waited here it waits in sockets, for a pass each, which are longer while an overload begins.
+/// How long a request waits until it is refused itself: two passes. An answer that says so is to come within 50 ms, and
+/// before and after it has waited here it waits in sockets, for a pass each, which are longer while an overload begins.
 pub const STAY_MAX: Duration = Duration::from_millis(16);
 
-/// The least that the window shrinks to: of three nodes that have all three replicas, some five milliseconds of the work of one, so
-/// that a pass can be within its time with room to spare.
+/// The least that the window shrinks to: of three nodes that have all three replicas, some five milliseconds of the
+/// work of one, so that a pass can be within its time with room to spare.
 const WINDOW_MIN: usize = 64;
 
-/// By how much the window grows with a pass that took no longer than it may: by a hundred in 25 passes, which are some fifth of a second in an
-/// overload and a hundredth otherwise. With four times as much, each pass that fits is followed by one that does not.
+/// By how much the window grows with a pass that took no longer than it may: by a hundred in 25 passes, which are some
+/// fifth of a second in an overload and a hundredth otherwise. With four times as much, each pass that fits is followed
+/// by one that does not.
 const GROW: usize = 4;
 
 /// A request that is to begin now.
@@ -86,7 +87,8 @@ struct Backlog {
     begun: u32,
     /// When the last pass ended, if something waited in it.
     since: Option<Monotonic>,
-    /// From one begun to the next, in the mean; `None` unless passes with something that waited have followed each other.
+    /// From one begun to the next, in the mean; `None` unless passes with something that waited have followed each
+    /// other.
     each: Option<Duration>,
 }
 

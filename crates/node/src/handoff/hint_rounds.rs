@@ -8,8 +8,8 @@
 //! 2. Each hint of a page is a [`kv::Deliver`], a few at a time; each forgets its hint when it is home.
 //! 3. When a page is done, the next one is scanned: where it begins is the checkpoint. An interruption costs what
 //!    was under way, no more.
-//! 4. After the last page: if hints stayed, new ones were kept meanwhile, or some could not be acknowledged yet when the round began, so that
-//!    its scan may have missed them, the next round begins after a pause.
+//! 4. After the last page: if hints stayed, new ones were kept meanwhile, or some could not be acknowledged yet when
+//!    the round began, so that its scan may have missed them, the next round begins after a pause.
 //!
 //! While the disk has no room for a hint it is remembered here, and written when there is.
 //!
@@ -65,7 +65,8 @@ struct Round {
     tried: bool,
     /// Whether a hint was kept since the last round began.
     kept: bool,
-    /// What was written with hints when the round began, and could not be acknowledged yet: its scan sees only what may be.
+    /// What was written with hints when the round began, and could not be acknowledged yet: its scan sees only what may
+    /// be.
     unseen: Option<Seq>,
 }
 

@@ -2,11 +2,11 @@
 //!
 //! A sender that has lost something of a partition sends what is left, and says so. Every other node that holds the
 //! partition and lives is then asked for all of it, too: what was confirmed, two or more of them have. So a damaged
-//! table does not stop a change, and what a quorum confirmed comes over in spite of it. Only what the sender alone had is
-//! lost, as it would be if nothing moved.
+//! table does not stop a change, and what a quorum confirmed comes over in spite of it. Only what the sender alone had
+//! is lost, as it would be if nothing moved.
 //!
-//! Invariant: a copy is complete when all that are asked have sent what they have; whom it asks more is in the same batch as the
-//! checkpoint of the part that told of the loss, so a restart does not forget it.
+//! Invariant: a copy is complete when all that are asked have sent what they have; whom it asks more is in the same
+//! batch as the checkpoint of the part that told of the loss, so a restart does not forget it.
 //!
 //! Left out: which keys of a partition are concerned. Merges of what is there already write nothing.
 

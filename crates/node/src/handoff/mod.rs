@@ -2,7 +2,8 @@
 //!
 //! 1. [`Handoff::on_topology`] takes the rings that were published. Requests that begin from then on go by them.
 //! 2. When the last request that began before is over, the epoch is adopted: the control plane is told so.
-//! 3. [`receiver`] asks for what this shard is to have, [`sender`] sends it, [`orphans`] drops what is no longer its own.
+//! 3. [`receiver`] asks for what this shard is to have, [`sender`] sends it, [`orphans`] drops what is no longer its
+//!    own.
 //! 4. [`hint_rounds`] brings hints home, when a node comes up and when it owns nothing any more.
 //!
 //! Invariant: from before a transfer's first key is read until the control plane has heard that no request goes by the

@@ -1,18 +1,20 @@
 //! What this shard has and this node is not to have: it is dropped, in the end, whatever goes wrong on the way.
 //!
-//! 1. Once nothing moves any more, a scan names the partitions of which hints are kept. What is kept for nodes that are gone
-//!    is kept for others from now on (`hint_rounds.rs`).
-//! 2. Another one names those that have objects here and are nobody's list's business. If there are hints, these go home
-//!    first, and their objects are forgotten one by one.
-//! 3. The rest is dropped, a range at a time; so are hints for this node itself, which come with a copy of another's disk.
-//! 4. Where hints may have been lost, nothing is: all that have the partition get a hint about each of its objects anew. So they do
-//!    where this process has not seen that others were given what is here: owners changed while it was away or counted as down.
-//! 5. It is looked again, after a pause that grows, while something had to stay, while hints are kept (what a hint was for may be left
-//!    without one), and while work is not over that began before the owners changed.
+//! 1. Once nothing moves any more, a scan names the partitions of which hints are kept. What is kept for nodes that are
+//!    gone is kept for others from now on (`hint_rounds.rs`).
+//! 2. Another one names those that have objects here and are nobody's list's business. If there are hints, these go
+//!    home first, and their objects are forgotten one by one.
+//! 3. The rest is dropped, a range at a time; so are hints for this node itself, which come with a copy of another's
+//!    disk.
+//! 4. Where hints may have been lost, nothing is: all that have the partition get a hint about each of its objects
+//!    anew. So they do where this process has not seen that others were given what is here: owners changed while it was
+//!    away or counted as down.
+//! 5. It is looked again, after a pause that grows, while something had to stay, while hints are kept (what a hint was
+//!    for may be left without one), and while work is not over that began before the owners changed.
 //!
-//! Invariants: nothing is dropped while some request may go by a ring that lists this node; nothing for which there is a
-//! hint, or has been since the scan began; and only partitions that this node had by a ring whose successors copied from it, or was
-//! to have by a target that was given up. So a drop takes only what those on the list have too.
+//! Invariants: nothing is dropped while some request may go by a ring that lists this node; nothing for which there is
+//! a hint, or has been since the scan began; and only partitions that this node had by a ring whose successors copied
+//! from it, or was to have by a target that was given up. So a drop takes only what those on the list have too.
 
 use crate::peer::NodeId;
 use crate::request::hint_writer::hint_for_all;
@@ -174,8 +176,8 @@ impl OrphanedRanges {
         env.ownership().is_gone(env.peers.here()) && self.clean
     }
 
-    /// Whom this shard keeps hints for that hold up what it is to drop, as of its last look. They go home when these can be
-    /// reached.
+    /// Whom this shard keeps hints for that hold up what it is to drop, as of its last look. They go home when these
+    /// can be reached.
     pub fn kept_for(&self) -> Vec<NodeId> {
         self.kept_for.iter().copied().collect()
     }

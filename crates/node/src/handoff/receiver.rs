@@ -3,7 +3,8 @@
 //! 1. When a target is published, the checkpoints of what was copied for it before are read.
 //! 2. From each node that has something for this one, parts are asked for, one after the other; the sender sends keys
 //!    as merges, and answers when all of them are durable here.
-//! 3. How far that is becomes the checkpoint, durable before the next part is asked for: an interruption costs one part.
+//! 3. How far that is becomes the checkpoint, durable before the next part is asked for: an interruption costs one
+//!    part.
 //! 4. When nothing is left, the control plane is told ([`Output::Copied`]).
 //!
 //! What a sender has lost is asked of others (`losses.rs`).

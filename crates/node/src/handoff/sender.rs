@@ -1,12 +1,12 @@
 //! What this shard has and another node is to have: it asks for parts, and is sent them key by key.
 //!
 //! 1. A scan finds the next keys of the partitions that are asked for, leaping over what is not.
-//! 2. Each key is read and sent as a merge ([`kv::Carry`]), a few at a time: in slices with pauses while clients are served
-//!    (`throttle.rs`).
+//! 2. Each key is read and sent as a merge ([`kv::Carry`]), a few at a time: in slices with pauses while clients are
+//!    served (`throttle.rs`).
 //! 3. When all have been confirmed, as durable as the receiver is configured to make them, the part is answered.
 //!
-//! Where something was lost here, what is left is sent, and the answer names the partition: whoever asked gets the rest from others
-//! (`losses.rs`). No older version goes in the place of one that was lost: its key cannot be read.
+//! Where something was lost here, what is left is sent, and the answer names the partition: whoever asked gets the rest
+//! from others (`losses.rs`). No older version goes in the place of one that was lost: its key cannot be read.
 //!
 //! Invariant: a part is begun only when whatever has been confirmed here without being passed on is seen by its scan.
 //!

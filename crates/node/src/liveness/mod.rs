@@ -1,8 +1,8 @@
 //! Who can be reached, and how busy they are.
 //!
-//! This shard asks peers now and then whether they are there. A peer is *up* while it answers: an answer proves both ways between
-//! the two, which is what a request needs; that a third node reaches it would not help. A peer is *down* when its link is, or when
-//! it has left questions unanswered for [`SILENCE_MAX`].
+//! This shard asks peers now and then whether they are there. A peer is *up* while it answers: an answer proves both
+//! ways between the two, which is what a request needs; that a third node reaches it would not help. A peer is *down*
+//! when its link is, or when it has left questions unanswered for [`SILENCE_MAX`].
 //!
 //! 1. A peer that this shard has had to do with lately, or that has not answered, is asked every
 //!    250 ms.
@@ -10,8 +10,8 @@
 //!    question is two.
 //!    Those that are down are asked in turn as well, a few every 250 ms.
 //! 3. Whoever is said to be down ([`doubt`]), or speaks as another process than before, is asked at once.
-//! 4. Whoever says that it stops ([`Load::STOPPING`]), in a message that names its process, is not chosen any more, and answers what it was asked: it *can be reached* until
-//!    its link is down, and counts for nobody's quorum.
+//! 4. Whoever says that it stops ([`Load::STOPPING`]), in a message that names its process, is not chosen any more, and
+//!    answers what it was asked: it *can be reached* until its link is down, and counts for nobody's quorum.
 //!
 //! Invariant: silence counts from a question, so whoever is asked seldom is not the sooner taken for silent.
 //!

@@ -47,8 +47,8 @@ impl Requests {
     }
 }
 
-/// Whether a write that reaches a joiner while everything is still copied was sent by the new ring: its sender has heard earlier that
-/// this is the ring in force. By the old one a joiner is asked only to stand in for somebody.
+/// Whether a write that reaches a joiner while everything is still copied was sent by the new ring: its sender has
+/// heard earlier that this is the ring in force. By the old one a joiner is asked only to stand in for somebody.
 fn is_by_target(work: &Task) -> bool {
     matches!(&work.coordinator, Coordinator::Merge(merge) if !merge.stands_in())
 }

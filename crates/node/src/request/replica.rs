@@ -78,11 +78,12 @@ impl Requests {
             Ok(found) => found,
             Err(error) => return answer(env, from, id, Err(error)),
         };
-        if matches!(&ask, Ask::Merge { hints, .. } if hints.is_empty() && env.ownership().has_given_up(prefix, props.n_val))
-        {
-            // By a ring that was in force once: what this node would keep, nobody would look for here.
+        let is_for_here = matches!(&ask, Ask::Merge { hints, .. } if hints.is_empty());
+        if is_for_here && env.ownership().has_given_up(prefix, props.n_val) {
+            // By a ring that was in force once: nobody would look here for an object that this node kept.
             return answer(env, from, id, Err(Error::Unreachable));
         }
+
         let now = env.now();
         if matches!(ask, Ask::Read { .. } | Ask::Merge { reason: Reason::Write, .. }) {
             env.activity.note_client(now);
@@ -118,8 +119,8 @@ pub(crate) fn answer(env: &mut Env, to: NodeId, id: AskId, result: Result<Answer
     env.send(to, PeerMessage::Answer { id, result, load });
 }
 
-/// A task's question, without what was deleted by a tombstone that is remembered here, or overwritten by a version whose
-/// context is folded; `None` if nothing of it is left.
+/// A task's question, without what was deleted by a tombstone that is remembered here, or overwritten by a version
+/// whose context is folded; `None` if nothing of it is left.
 fn without_reaped(graveyard: &Graveyard, key: &Bytes, ask: Ask) -> Option<Ask> {
     let Ask::Merge { head, value, hints, reason } = ask else { return Some(ask) };
     match graveyard.clear(key, &head, &value) {

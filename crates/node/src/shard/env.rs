@@ -121,7 +121,8 @@ impl Env {
         AskId::new(id, self.knobs.id)
     }
 
-    /// The identifier of a ping: another from when a stop began on, as its answer shows that its sender has heard of it.
+    /// The identifier of a ping: another from when a stop began on, as its answer shows that its sender has heard of
+    /// it.
     pub fn ping_id(&self) -> AskId {
         self.ask_id(u64::from(self.gauges.is_stopping))
     }

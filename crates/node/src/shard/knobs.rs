@@ -110,8 +110,8 @@ impl Default for Rebuilding {
     }
 }
 
-/// Who may begin a rebuild whose time has come. Turns are a minute each, by the clock: nobody has to be asked. What is under way when a
-/// turn ends goes on, and what an operator asks for waits for none.
+/// Who may begin a rebuild whose time has come. Turns are a minute each, by the clock: nobody has to be asked. What is
+/// under way when a turn ends goes on, and what an operator asks for waits for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turns {
     /// One shard of each node.

@@ -5,8 +5,8 @@
 //! 2. [`Shard::turn`] answers what is past its deadline and ends the turn: it hands writes to the disk, takes what the
 //!    disk and jobs have done, and takes parked work up again. It comes at [`Shard::next_deadline`] at the latest.
 //! 3. [`Shard::tick`], a few times a second, pings other nodes, and has each component do what is due.
-//! 4. What a component wants of another is an [`Effect`]. Effects are given to their receivers, first in, first out, until
-//!    none is left; then the next input comes.
+//! 4. What a component wants of another is an [`Effect`]. Effects are given to their receivers, first in, first out,
+//!    until none is left; then the next input comes.
 //!
 //! Invariants
 //! * Each request is answered exactly once; a listing is answered in parts, the last one marked.
@@ -496,7 +496,8 @@ impl Shard {
         !self.env.out.is_empty()
     }
 
-    /// Asks the store for the files that make it up ([`engine::Store::begin_backup`]); `asked` is told them, or why not.
+    /// Asks the store for the files that make it up ([`engine::Store::begin_backup`]); `asked` is told them, or why
+    /// not.
     pub fn begin_backup(&mut self, asked: Outcome<Result<StoreFiles, engine::Error>>) {
         if let Err(error) = self.env.store.begin_backup(asked.clone()) {
             asked.set(Err(error));
@@ -517,14 +518,15 @@ impl Shard {
         self.env.store.begin_close();
     }
 
-    /// Whether a turn has something to do at once: writes wait for it to end, something was read, or requests wait to be begun.
+    /// Whether a turn has something to do at once: writes wait for it to end, something was read, or requests wait to
+    /// be begun.
     #[inline]
     pub fn wants_turn(&self) -> bool {
         self.env.store.wants_turn() || self.has_more()
     }
 
-    /// Whether a turn has left something for the next one, for which nobody will wake the shard: something that was read, or requests that
-    /// can be begun. It should come as soon as what has arrived meanwhile is in.
+    /// Whether a turn has left something for the next one, for which nobody will wake the shard: something that was
+    /// read, or requests that can be begun. It should come as soon as what has arrived meanwhile is in.
     #[inline]
     pub fn has_more(&self) -> bool {
         !self.events.is_empty()
@@ -635,7 +637,8 @@ impl Shard {
         }
     }
 
-    /// Takes up what waited for versions that may now be acknowledged; all of it, once the store cannot tell when more will be.
+    /// Takes up what waited for versions that may now be acknowledged; all of it, once the store cannot tell when more
+    /// will be.
     fn take_acknowledged(&mut self) {
         if self.env.awaiting.is_empty() {
             return;

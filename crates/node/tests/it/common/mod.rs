@@ -9,7 +9,7 @@ use engine::embedded::RunAtOnce;
 use engine::store::Platform;
 use engine::{Options, Store};
 use kv::BucketTable;
-use node::{Layout, Shard, layout};
+use node::{Layout, layout};
 use os::OsDisk;
 use std::path::Path;
 use std::sync::Arc;
