@@ -23,10 +23,10 @@ use bytes::Bytes;
 use object::key;
 use ring::{NodeId, Partition, Ring, RingSize};
 
+use crate::bucket::Bucket;
 use crate::error::Error;
 use crate::fold::{Fold, Sum};
 use crate::list::Gather;
-use crate::request::Bucket;
 use crate::response::Response;
 
 /// How long a page of another node may take before it is asked for again: a page is a few milliseconds of work, so either

@@ -13,13 +13,15 @@ use object::Head;
 
 use crate::error::Error;
 use crate::gather::{Gather, NotFoundRules, Verdict};
-use crate::get::{damaged, decode_context, reply_of, view};
+use crate::get::{decode_context, reply_of};
 use crate::quorum::{Needs, Quorum};
 use crate::replicate::{Begun, Replicate};
 use crate::replies::check_reachable;
 use crate::request::DeleteRequest;
 use crate::response::Response;
-use crate::turn::{Action, Event, Next, Stored, Turn, Want};
+use crate::stored::{Stored, Want};
+use crate::stored_head::{damaged, view};
+use crate::turn::{Action, Event, Next, Turn};
 use crate::update::{Update, time_of_version};
 
 /// A delete under way.

@@ -14,9 +14,10 @@
 use bytes::Bytes;
 use ring::NodeId;
 
-use crate::get::view;
 use crate::replica::{Answer, Ask, Reason};
-use crate::turn::{Action, Event, Next, Stored, Turn, Want};
+use crate::stored::{Stored, Want};
+use crate::stored_head::view;
+use crate::turn::{Action, Event, Next, Turn};
 
 /// A hint on its way home.
 #[derive(Debug)]

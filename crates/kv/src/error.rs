@@ -3,8 +3,9 @@
 
 use bytes::Bytes;
 
-use crate::props::{Reason, TypeStatus};
-use crate::quorum::Need;
+use crate::need::Need;
+use crate::props::reason::Reason;
+use crate::props::type_status::TypeStatus;
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -13,17 +13,18 @@
 //! Follows Riak's `riak_kv_get_core` in what is enough; asks for heads where that asks for objects.
 
 use bytes::Bytes;
-use object::{Head, HeadView, Object};
+use object::{HeadView, Object};
 use ring::NodeId;
 
 use crate::error::Error;
-use crate::get::{checked_values, damaged, view};
 use crate::placement::Placement;
 use crate::quorum::Needs;
 use crate::reap::{self, FoldGrave};
 use crate::replica::{Ask, ReadForm, Reason};
 use crate::replies::{Replica, Replies, State};
-use crate::turn::{Action, Stored, Turn, Want};
+use crate::stored::{Stored, Want};
+use crate::stored_head::{checked_values, damaged, decode, encode, view};
+use crate::turn::{Action, Turn};
 
 /// How replies without an object count.
 #[derive(Clone, Copy, Debug)]
@@ -397,17 +398,4 @@ impl Gather {
             });
         }
     }
-}
-
-pub(crate) fn decode(head: &Bytes) -> Result<Head, Error> {
-    Head::decode(head).map_err(damaged)
-}
-
-/// Most heads are shorter: a context of a few actors, a content type, an index entry or two.
-const HEAD_BYTES_USUAL: usize = 128;
-
-pub(crate) fn encode(head: &Head) -> Bytes {
-    let mut bytes = Vec::with_capacity(HEAD_BYTES_USUAL);
-    head.encode(&mut bytes);
-    bytes.into()
 }

@@ -18,14 +18,15 @@ use object::{Context, HeadView, Object};
 use ring::NodeId;
 
 use crate::error::Error;
-use crate::gather::{Gather, NotFoundRules, Verdict, decode, encode};
-use crate::props::BucketProps;
+use crate::gather::{Gather, NotFoundRules, Verdict};
 use crate::quorum::Needs;
 use crate::replica::Answer;
 use crate::replies::check_reachable;
 use crate::request::GetRequest;
 use crate::response::{Found, Response};
-use crate::turn::{Action, Event, Next, Stored, Turn, Want};
+use crate::stored::{Stored, Want};
+use crate::stored_head::{damaged, decode, encode, is_absent, view};
+use crate::turn::{Action, Event, Next, Turn};
 
 /// A read under way.
 #[derive(Debug)]
@@ -241,22 +242,6 @@ pub(crate) fn reply_of(event: Event) -> Option<ReplyOf<Option<Stored>>> {
     }
 }
 
-/// Reads a stored head in place; one that cannot be read is damage.
-pub(crate) fn view(head: &[u8]) -> Result<HeadView<'_>, Error> {
-    HeadView::parse(head).map_err(damaged)
-}
-
-/// Stored bytes that make no sense.
-pub(crate) fn damaged(error: object::Error) -> Error {
-    Error::Damaged(error.to_string())
-}
-
-/// Whether readers of a bucket are to be told that there is no object, at a time in milliseconds since 1970.
-pub(crate) fn is_absent(head: &HeadView<'_>, props: &BucketProps, now_ms: u64) -> bool {
-    let newest_is_deleted = || head.newest_at(now_ms).is_none_or(|newest| newest.deleted);
-    head.is_gone(now_ms) || (head.sibling_count() > 1 && props.shows_newest_only() && newest_is_deleted())
-}
-
 /// An object that is not absent as readers are shown it, its values if they are at hand: without siblings that have ended.
 pub(crate) fn shown(head: Bytes, value: Option<Bytes>, turn: &Turn<'_>) -> Result<Found, Error> {
     let (newest_only, now_ms) = (turn.props.shows_newest_only(), turn.wall.millis());
@@ -272,14 +257,6 @@ pub(crate) fn shown(head: Bytes, value: Option<Bytes>, turn: &Turn<'_>) -> Resul
     let left = Object::new(whole, value).map_err(damaged)?.without_ended(now_ms).expect(is_left);
     let (head, value) = left.into_parts();
     Ok(Found { head: encode(&head), value: Some(value), newest_only })
-}
-
-/// The values, which are as long as the head says unless something is damaged.
-pub(crate) fn checked_values(len: u64, values: Bytes) -> Result<Bytes, Error> {
-    if len != values.len() as u64 {
-        return Err(Error::Damaged(format!("values of {} bytes under a head for {len}", values.len())));
-    }
-    Ok(values)
 }
 
 /// A client's context; bytes that no store gave out are the client's error.

@@ -15,6 +15,7 @@
 //! Nothing here reads a clock, a store or a socket; everything that varies arrives in an event or a [`Turn`].
 
 pub mod aae;
+pub mod bucket;
 mod closest;
 pub mod condition;
 pub mod coverage;
@@ -28,6 +29,7 @@ pub mod index;
 pub mod limits;
 pub mod list;
 pub mod merge;
+pub mod need;
 pub mod pass;
 pub mod placement;
 pub mod props;
@@ -41,10 +43,13 @@ mod replicate;
 mod replies;
 pub mod request;
 pub mod response;
+pub mod stored;
+mod stored_head;
 pub mod turn;
 mod update;
 pub mod version_clock;
 
+pub use bucket::Bucket;
 pub use closest::closest;
 pub use condition::{Conditions, Tags, Unmet, Validators};
 pub use coverage::{Coverage, Listed, Page, PageAsk};
@@ -65,8 +70,9 @@ pub use quorum::Quorum;
 pub use reap::{Graveyard, Reap};
 pub use replica::{Answer, Ask, NodeId, ReadForm, Reason};
 pub use request::{
-    Bucket, DeleteRequest, GetRequest, ListBucketsRequest, ListKeysRequest, PutRequest, Request, Return,
+    DeleteRequest, GetRequest, ListBucketsRequest, ListKeysRequest, PutRequest, Request, Return,
 };
 pub use response::{Found, Member, PreflistEntry, Response};
-pub use turn::{Action, Event, Next, Stored, Turn, Want};
+pub use stored::{Stored, Want};
+pub use turn::{Action, Event, Next, Turn};
 pub use version_clock::{TimeAhead, VersionClock};

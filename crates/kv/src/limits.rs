@@ -3,8 +3,8 @@
 use object::Metadata;
 use object::key::{BUCKET_LEN_MAX, FIELD_LEN_MAX, KEY_LEN_MAX, TERM_LEN_MAX, TYPE_LEN_MAX, entry_len_max};
 
+use crate::bucket::Bucket;
 use crate::error::{Error, Name};
-use crate::request::Bucket;
 
 /// The largest value of one sibling: Riak's default `max_object_size`, and what a frame carries.
 pub const VALUE_BYTES_MAX: usize = 50 << 20;

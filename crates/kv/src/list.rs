@@ -16,9 +16,9 @@ use object::HeadView;
 
 use crate::error::Error;
 use crate::fold::{Adding, Fold, Sum};
-use crate::get::{is_absent, view};
 use crate::props::BucketProps;
 use crate::response::Response;
+use crate::stored_head::{is_absent, view};
 
 /// The most names in a piece: enough that a frame's cost and a question's to another node are lost in theirs.
 pub const PIECE_NAMES_MAX: usize = 2_000;

@@ -14,10 +14,11 @@ use bytes::Bytes;
 use object::{Head, Object};
 
 use crate::error::Error;
-use crate::get::{damaged, view};
 use crate::reap::{self, Cleared};
 use crate::replica::{Answer, NodeId, Reason};
-use crate::turn::{Action, Event, Next, Stored, Turn, Want};
+use crate::stored::{Stored, Want};
+use crate::stored_head::{damaged, view};
+use crate::turn::{Action, Event, Next, Turn};
 use crate::update::Update;
 
 /// A join under way.

@@ -11,7 +11,8 @@ use ring::NodeId;
 
 use crate::error::Error;
 use crate::replica::{Answer, Ask, Reason};
-use crate::turn::{Action, Event, Next, Turn, Want};
+use crate::stored::Want;
+use crate::turn::{Action, Event, Next, Turn};
 
 /// A version that was written here.
 #[derive(Debug)]

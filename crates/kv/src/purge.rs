@@ -15,10 +15,11 @@
 use std::time::Duration;
 use std::vec::IntoIter;
 
+use crate::bucket::Bucket;
 use crate::error::Error;
 use crate::fold::{Fold, FoldRequest, Folded, KeyClock, Purge, Scope, Sum};
 use crate::quorum::Quorum;
-use crate::request::{Bucket, DeleteRequest, GetRequest, Request};
+use crate::request::{DeleteRequest, GetRequest, Request};
 use crate::response::Response;
 
 /// How long it rests after a key, in keys: it gets a quarter of what it would take alone.

@@ -24,13 +24,15 @@ use object::{Context, Head, Metadata};
 use crate::condition::Validators;
 use crate::error::Error;
 use crate::gather::{Gather, NotFoundRules, Verdict};
-use crate::get::{damaged, decode_context, is_absent, reply_of, shown, view};
+use crate::get::{decode_context, reply_of, shown};
 use crate::quorum::{Needs, Quorum};
 use crate::replicate::{Begun, Replicate};
 use crate::replies::check_reachable;
 use crate::request::{PutRequest, Return};
 use crate::response::Response;
-use crate::turn::{Action, Event, Next, Stored, Turn, Want};
+use crate::stored::{Stored, Want};
+use crate::stored_head::{damaged, is_absent, view};
+use crate::turn::{Action, Event, Next, Turn};
 use crate::update::{Update, time_of_version};
 
 /// A write under way. Small, since it is moved at every step: what is large is in boxes.

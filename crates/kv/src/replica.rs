@@ -8,7 +8,8 @@ use bytes::Bytes;
 
 use crate::error::Error;
 use crate::reap::Round;
-use crate::turn::{Action, Event, Next, Stored, Turn, Want};
+use crate::stored::{Stored, Want};
+use crate::turn::{Action, Event, Next, Turn};
 
 pub use ring::NodeId;
 

@@ -9,7 +9,8 @@ use bytes::Bytes;
 
 use crate::fold::Folded;
 use crate::index::Rows;
-use crate::props::{BucketProps, TypeStatus};
+use crate::props::BucketProps;
+use crate::props::type_status::TypeStatus;
 use crate::query::Findings;
 
 /// A node's answer.

@@ -20,6 +20,7 @@ use crate::props::BucketProps;
 use crate::reap::Plot;
 use crate::replica::{Answer, Ask, NodeId, ReadForm};
 use crate::response::Response;
+use crate::stored::{Stored, Want};
 use crate::version_clock::VersionClock;
 
 /// What a coordinator asks of the shard loop.
@@ -103,15 +104,6 @@ pub enum Next {
     Over,
 }
 
-/// How much of an object a read fetches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Want {
-    /// The head. A value that comes for free (stored in line) may come with it.
-    Head,
-    /// The head and the value.
-    Value,
-}
-
 /// What happened.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -133,15 +125,6 @@ pub enum Event {
     Late,
     /// The client waits no longer.
     Expired,
-}
-
-/// A version of a key as the store has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// The encoded head.
-    pub head: Bytes,
-    /// The values, if they were asked for or came for free.
-    pub value: Option<Bytes>,
 }
 
 /// What a coordinator may use during one step.

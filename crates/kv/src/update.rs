@@ -19,10 +19,11 @@ use bytes::Bytes;
 use object::{Actor, Context, Dot, Head, MergePlan, Metadata, Object, Pick, Policy, UpdatePlan};
 
 use crate::error::Error;
-use crate::gather::{decode, encode};
-use crate::get::{damaged, view};
 use crate::limits::Limits;
-use crate::turn::{Stored, Turn};
+use crate::stored::Stored;
+use crate::stored_head::{damaged, view};
+use crate::stored_head::{decode, encode};
+use crate::turn::Turn;
 
 /// Bits of a counter of what is written once that do not come from the clock but from what is written: writes of one
 /// microsecond differ in them. What is left for microseconds lasts until the year 2112.

@@ -27,8 +27,8 @@ pub use taker::{PAGE_BYTES_MAX, PAGE_ITEMS_MAX, Taken, Taker, leaf, place};
 
 use bytes::Bytes;
 
+use crate::bucket::Bucket;
 use crate::error::Error;
-use crate::request::Bucket;
 
 /// Segments or branches that one fold may name: a comparison goes on with a few at a time.
 pub const SEGMENTS_MAX: usize = 65_536;

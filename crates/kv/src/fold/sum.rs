@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Branches, Finds, Fold};
+use crate::bucket::Bucket;
 use crate::error::Error;
 use crate::list::LISTED_BUCKETS_MAX;
-use crate::request::Bucket;
 
 /// Bytes of what is found, in one answer: a fold over less has less to tell.
 pub const ANSWER_BYTES_MAX: usize = 32 << 20;

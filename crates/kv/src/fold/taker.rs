@@ -5,9 +5,9 @@ use object::{HeadView, key};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::{Finds, Fold, KeyClock, Purge, Sum, TreeSize};
+use crate::bucket::Bucket;
 use crate::error::Error;
-use crate::get::{damaged, view};
-use crate::request::Bucket;
+use crate::stored_head::{damaged, view};
 
 /// Keys that a page tells of at most.
 pub const PAGE_ITEMS_MAX: usize = 16_384;

@@ -25,7 +25,7 @@ mod told;
 
 use bytes::Bytes;
 
-use crate::request::Bucket;
+use crate::bucket::Bucket;
 
 pub use pattern::{PATTERN_BYTES_MAX, Pattern};
 pub use pick::{Pick, Picker};

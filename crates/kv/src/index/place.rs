@@ -10,8 +10,8 @@ use base::checksum::crc32c;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{Pick, Query, Row, RowRef, Span};
+use crate::bucket::Bucket;
 use crate::error::Error;
-use crate::request::Bucket;
 
 const VERSION: u8 = 2;
 /// The version whose checksum leaves bounds and conditions out.

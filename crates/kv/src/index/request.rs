@@ -12,8 +12,8 @@ use object::index::{self, Binary};
 use super::pattern::Pattern;
 use super::place::QuerySum;
 use super::{KeyOrder, Pick, Query, Row, RowList, RowRef, Rows, Span, Told, place};
+use crate::bucket::Bucket;
 use crate::error::Error;
-use crate::request::Bucket;
 
 const FIELD_KEY: &[u8] = b"$key";
 const FIELD_BUCKET: &[u8] = b"$bucket";

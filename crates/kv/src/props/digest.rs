@@ -77,8 +77,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
     use super::*;
+    use crate::bucket::Bucket;
     use crate::props::{BucketProps, BucketTable, Prop, Resets, StampedProps};
-    use crate::request::Bucket;
     use bytes::Bytes;
 
     fn change(name: u32, stamp: u64, n: u32) -> PropsChange {

@@ -20,14 +20,18 @@
 mod check;
 mod codec;
 mod digest;
+pub(crate) mod reason;
 mod stamped;
 mod table;
+pub(crate) mod type_status;
 mod types;
 
 pub use check::Subject;
+pub use reason::Reason;
 pub use stamped::StampedProps;
 pub use table::{BUCKETS_WITH_PROPS_MAX, BucketTable, PropsChange, PropsSums, RESETS_MAX, Resets};
-pub use types::{StampedType, TYPES_MAX, TypeChange, TypeStatus};
+pub use type_status::TypeStatus;
+pub use types::{StampedType, TYPES_MAX, TypeChange};
 
 use base::Wall;
 use bytes::Bytes;
@@ -120,15 +124,6 @@ pub enum Repl {
     Fullsync,
     /// Both.
     True,
-}
-
-/// Why a property was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// A word of Riak's.
-    Word(&'static str),
-    /// A sentence.
-    Text(String),
 }
 
 /// Declares the properties: the struct that holds all of them, the enum that changes one of them, and the way

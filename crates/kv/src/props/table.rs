@@ -8,8 +8,8 @@ use object::key;
 
 use super::digest::Digest;
 use super::{BucketProps, Prop, StampedProps, StampedType, Subject, TYPES_MAX, TypeChange, TypeStatus};
+use crate::bucket::{Bucket, DEFAULT_TYPE};
 use crate::error::Error;
-use crate::request::{Bucket, DEFAULT_TYPE};
 
 /// The most buckets with properties of their own: every shard holds all of them in memory, and Riak's advice
 /// is to use bucket types long before.

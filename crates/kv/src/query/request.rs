@@ -4,9 +4,9 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Attributes, Name, Pipeline, SetExpression, Value};
+use crate::bucket::Bucket;
 use crate::error::Error;
 use crate::index::{Pick, Picker, Query, Row, Rows, Span, Telling, place_of};
-use crate::request::Bucket;
 
 /// The most parts of a query: each is a scan of its own.
 pub const PARTS_MAX: usize = 16;

@@ -14,7 +14,8 @@ use super::promise::Promise;
 use super::removal::Removal;
 use super::{Round, fold};
 use crate::replica::{Answer, Ask};
-use crate::turn::{Action, Event, Next, Turn, Want};
+use crate::stored::Want;
+use crate::turn::{Action, Event, Next, Turn};
 
 /// A reaping under way.
 #[derive(Debug)]

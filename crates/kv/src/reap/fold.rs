@@ -21,9 +21,9 @@ use object::{Object, Overwritten};
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::gather::{decode, encode};
-use crate::get::{damaged, view};
-use crate::turn::Stored;
+use crate::stored::Stored;
+use crate::stored_head::{damaged, view};
+use crate::stored_head::{decode, encode};
 
 /// More entries than this in a context are a reason to fold it: far more than a key's replicas make in a day, and some
 /// 250 bytes.

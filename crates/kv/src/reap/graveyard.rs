@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use super::fold::{Cleared, FoldGrave};
 use crate::error::Error;
-use crate::gather::{decode, encode};
-use crate::get::{damaged, view};
+use crate::stored_head::{damaged, view};
+use crate::stored_head::{decode, encode};
 
 /// Graves of one shard: a thousand deletes a second, each for two minutes.
 pub const GRAVES_MAX: usize = 131_072;

@@ -14,8 +14,9 @@ use ring::NodeId;
 
 use super::fold::Standing;
 use crate::error::Error;
-use crate::get::view;
-use crate::turn::{Action, Event, Stored, Turn, Want};
+use crate::stored::{Stored, Want};
+use crate::stored_head::view;
+use crate::turn::{Action, Event, Turn};
 
 /// A promise in the making.
 #[derive(Debug)]

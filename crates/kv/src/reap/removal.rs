@@ -4,8 +4,9 @@
 use bytes::Bytes;
 
 use super::fold;
-use crate::get::view;
-use crate::turn::{Action, Event, Stored, Turn, Want};
+use crate::stored::{Stored, Want};
+use crate::stored_head::view;
+use crate::turn::{Action, Event, Turn};
 
 /// A removal under way.
 #[derive(Debug)]

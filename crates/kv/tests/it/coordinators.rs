@@ -3,8 +3,8 @@
 use crate::common::Step::{ReadHead, ReadValue, Write};
 use crate::common::{Node, context, delete, get, put, values};
 use bytes::Bytes;
+use kv::need::Need;
 use kv::props::Hook;
-use kv::quorum::Need;
 use kv::{BucketProps, Conditions, Error, Found, Quorum, Response, Return, Tags};
 use object::{Actor, Context, Dot, HeadView, Link, Metadata};
 

@@ -4,7 +4,7 @@
 
 use base::Wall;
 use bytes::Bytes;
-use kv::quorum::Need;
+use kv::need::Need;
 use kv::reap::GRAVE_TIME;
 use kv::{
     Action, Answer, Ask, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Get, GetRequest,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use kv::Error;
 use kv::error::Name;
-use kv::quorum::Need;
+use kv::need::Need;
 use object::index::{IndexError, IndexErrors};
 use protocol::errors;
 use protocol::http::{Answer, Connection, Refused};

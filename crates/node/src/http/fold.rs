@@ -16,10 +16,10 @@
 //! Names are text in JSON; what is no UTF-8 in them is replaced. Clients whose names are not text ask by protocol buffers.
 
 use bytes::Bytes;
+use kv::bucket::DEFAULT_TYPE;
 use kv::fold::{
     Finds, Fold, FoldRequest, Folded, KeyClock, KeySpan, Modified, Purge, Scope, Segments, Sum, TreeSize,
 };
-use kv::request::DEFAULT_TYPE;
 use kv::{Bucket, Error, Request, Response};
 use protocol::base64;
 use protocol::http::target::{Query, decode};

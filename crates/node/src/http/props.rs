@@ -71,7 +71,7 @@ fn labelled(asked: &Asked, props: &BucketProps) -> Map<String, Value> {
     match asked {
         Asked::Bucket(bucket) => {
             names::put_name(&mut all, "name", &bucket.name);
-            if bucket.bucket_type != kv::request::DEFAULT_TYPE {
+            if bucket.bucket_type != kv::bucket::DEFAULT_TYPE {
                 names::put_name(&mut all, "bucket_type", &bucket.bucket_type);
                 all.insert("active".to_owned(), json!(true));
             }

@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use kv::Bucket;
+use kv::bucket::DEFAULT_TYPE;
 use kv::index::Terms;
-use kv::request::DEFAULT_TYPE;
 use protocol::http::Refused;
 use protocol::http::target::{decode, encode, segments};
 

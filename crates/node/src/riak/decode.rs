@@ -90,7 +90,7 @@ fn index(message: pb::IndexReq) -> Result<IndexRequest, DecodeError> {
 }
 
 fn bucket_type(named: Option<Bytes>) -> Bytes {
-    named.unwrap_or(Bytes::from_static(kv::request::DEFAULT_TYPE))
+    named.unwrap_or(Bytes::from_static(kv::bucket::DEFAULT_TYPE))
 }
 
 fn get(message: pb::GetReq) -> GetRequest {

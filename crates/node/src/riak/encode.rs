@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 use kv::error::Name;
+use kv::need::Need;
 use kv::props::{BucketProps, Hook, ModFun, Reason, Repl};
-use kv::quorum::Need;
 use kv::{Error, Found, PreflistEntry, Quorum, Response, TypeStatus};
 use object::HeadView;
 use protocol::base64;

@@ -1,11 +1,11 @@
 //! Folds: Riak's messages for them, and their answers.
 
 use bytes::Bytes;
+use kv::bucket::DEFAULT_TYPE;
 use kv::fold::{
     BRANCH, Finds, Fold, FoldRequest, Folded, KeyClock, KeySpan, Modified, Purge, Scope, Segments, Sum,
     TreeSize,
 };
-use kv::request::DEFAULT_TYPE;
 use kv::{Bucket, Request};
 use protocol::messages as pb;
 use protocol::request::DecodeError;

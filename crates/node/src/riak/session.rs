@@ -335,8 +335,8 @@ mod tests {
     fn errors_are_told_in_riaks_words() {
         let unsatisfied =
             |need, want, got| encode::error_text(&Error::Unsatisfied { need, want, got }, Asked::Object);
-        assert_eq!(unsatisfied(kv::quorum::Need::Pw, 2, 1), "{pw_val_unsatisfied,2,1}");
-        assert_eq!(unsatisfied(kv::quorum::Need::NodeConfirms, 2, 1), "{node_confirms_val_unsatisfied,2,1}");
+        assert_eq!(unsatisfied(kv::need::Need::Pw, 2, 1), "{pw_val_unsatisfied,2,1}");
+        assert_eq!(unsatisfied(kv::need::Need::NodeConfirms, 2, 1), "{node_confirms_val_unsatisfied,2,1}");
         let reasons = vec![
             ("n_val", kv::props::Reason::Word("not_integer")),
             ("allow_mult", kv::props::Reason::Text("no \"way\"".into())),

@@ -5,7 +5,7 @@
 
 use crate::common::cluster::*;
 use bytes::Bytes;
-use kv::quorum::Need;
+use kv::need::Need;
 use kv::{Error, GetRequest, Prop, PutRequest, Quorum, ReadForm, Request, Response};
 use node::shard::{LOOKUPS_BUSY, OVERLOAD_WORK_MIN, PASS_MAX, STAY_MAX, WAIT_MAX};
 use node::{Output, RequestId, Shard};

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use engine::Durability;
 use kv::replica::{Answer, Ask, NodeId};
 use kv::response::Found;
-use kv::turn::Want;
+use kv::stored::Want;
 use kv::{BucketProps, Error, GetRequest, Prop, PutRequest, Quorum, Request, Response, TypeChange};
 use node::{AskId, PeerMessage};
 use object::{Context, Head};

@@ -614,7 +614,7 @@ impl World {
 }
 
 fn primaries_of(ring: &Ring, bucket: &[u8], key: &[u8]) -> Vec<usize> {
-    let bucket_type = if bucket == ONCE_BUCKET { ONCE_TYPE } else { kv::request::DEFAULT_TYPE };
+    let bucket_type = if bucket == ONCE_BUCKET { ONCE_TYPE } else { kv::bucket::DEFAULT_TYPE };
     let list = ring.preflist_of_key(bucket_type, bucket, key, REPLICAS);
     list.map(|entry| usize::from(entry.node.0)).collect()
 }

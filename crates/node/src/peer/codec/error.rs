@@ -5,8 +5,8 @@
 use super::field::{Field, variants};
 use bytes::BytesMut;
 use kv::error::Name;
+use kv::need::Need;
 use kv::props::{Reason, TypeStatus};
-use kv::quorum::Need;
 use kv::{Error, Prop};
 use object::index::{IndexError, IndexErrors};
 use protocol::peer::{Malformed, Reader, put_bytes};

@@ -497,7 +497,7 @@ fn a_golden_frame() {
 #[test]
 fn errors_survive() {
     use kv::error::Name;
-    use kv::quorum::Need;
+    use kv::need::Need;
     use object::index::{IndexError, IndexErrors};
     let needs = [Need::R, Need::Pr, Need::W, Need::Pw, Need::Dw, Need::NodeConfirms];
     let names = [Name::Bucket, Name::Key, Name::Type];

@@ -35,7 +35,7 @@ fn name(name: &'static [u8]) -> KeyName {
 
 fn ledger_key(name: &'static [u8]) -> Bytes {
     let mut bytes = Vec::new();
-    object::key::encode_object_key(0, kv::request::DEFAULT_TYPE, name, &key(), &mut bytes);
+    object::key::encode_object_key(0, kv::bucket::DEFAULT_TYPE, name, &key(), &mut bytes);
     bytes.into()
 }
 
