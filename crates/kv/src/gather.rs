@@ -17,8 +17,8 @@ use object::{HeadView, Object};
 use ring::NodeId;
 
 use crate::error::Error;
+use crate::needs::Needs;
 use crate::placement::Placement;
-use crate::quorum::Needs;
 use crate::reap::{self, FoldGrave};
 use crate::replica::{Ask, ReadForm, Reason};
 use crate::replies::{Replica, Replies, State};

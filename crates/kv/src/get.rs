@@ -19,7 +19,7 @@ use ring::NodeId;
 
 use crate::error::Error;
 use crate::gather::{Gather, NotFoundRules, Verdict};
-use crate::quorum::Needs;
+use crate::needs::Needs;
 use crate::replica::Answer;
 use crate::replies::check_reachable;
 use crate::request::GetRequest;

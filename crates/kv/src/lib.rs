@@ -30,6 +30,7 @@ pub mod limits;
 pub mod list;
 pub mod merge;
 pub mod need;
+pub mod needs;
 pub mod pass;
 pub mod placement;
 pub mod props;

@@ -6,6 +6,9 @@ use object::key::{BUCKET_LEN_MAX, FIELD_LEN_MAX, KEY_LEN_MAX, TERM_LEN_MAX, TYPE
 use crate::bucket::Bucket;
 use crate::error::{Error, Name};
 
+/// The most buckets in one listing: the set is held in memory, and Riak warns against listing at all.
+pub const LISTED_BUCKETS_MAX: usize = 100_000;
+
 /// The largest value of one sibling: Riak's default `max_object_size`, and what a frame carries.
 pub const VALUE_BYTES_MAX: usize = 50 << 20;
 

@@ -16,15 +16,13 @@ use object::HeadView;
 
 use crate::error::Error;
 use crate::fold::{Adding, Fold, Sum};
+use crate::limits::LISTED_BUCKETS_MAX;
 use crate::props::BucketProps;
 use crate::response::Response;
 use crate::stored_head::{is_absent, view};
 
 /// The most names in a piece: enough that a frame's cost and a question's to another node are lost in theirs.
 pub const PIECE_NAMES_MAX: usize = 2_000;
-
-/// The most buckets in one listing: the set is held in memory, and Riak warns against listing at all.
-pub const LISTED_BUCKETS_MAX: usize = 100_000;
 
 /// What a name takes beside its bytes in the set of those that have come.
 const NAME_BYTES: usize = 64;

@@ -10,7 +10,7 @@
 
 use ring::{NodeId, PreflistEntry};
 
-use crate::quorum::Reply;
+use crate::needs::Reply;
 
 /// Nodes beyond those that take part which are remembered, should one of these fail meanwhile: one for each of
 /// the usual number of replicas that may fail while a majority answers.

@@ -3,8 +3,8 @@
 use ring::NodeId;
 
 use crate::error::Error;
+use crate::needs::Needs;
 use crate::placement::{Placement, Roles};
-use crate::quorum::Needs;
 
 /// What has become of a question.
 #[derive(Clone, Debug)]

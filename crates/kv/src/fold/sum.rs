@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::{Branches, Finds, Fold};
 use crate::bucket::Bucket;
 use crate::error::Error;
-use crate::list::LISTED_BUCKETS_MAX;
+use crate::limits::LISTED_BUCKETS_MAX;
 
 /// Bytes of what is found, in one answer: a fold over less has less to tell.
 pub const ANSWER_BYTES_MAX: usize = 32 << 20;

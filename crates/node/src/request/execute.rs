@@ -133,11 +133,6 @@ impl Requests {
         self.start(env, work);
     }
 
-    /// How reads ask: by heads first where this node's disk has too much to do.
-    fn read_form(&self, env: &Env) -> ReadForm {
-        if self.tasks.lookups.len() >= LOOKUPS_BUSY { ReadForm::Heads } else { env.knobs.read_form }
-    }
-
     /// Begins work, and steps its coordinator until it is over or has to wait.
     pub fn start(&mut self, env: &mut Env, mut work: Task) {
         let mut id = None;
@@ -182,7 +177,7 @@ impl Requests {
         let form = match work.reply_to {
             // What is to be healed is this node's own value.
             ReplyTo::Nobody | ReplyTo::Exchange | ReplyTo::Sweep => ReadForm::LocalValue,
-            _ => self.read_form(env),
+            _ => read_form(self.tasks.lookups.len(), env),
         };
         let can_write = !work.coordinator.writes()
             || env.peers.is_alone()
@@ -315,7 +310,7 @@ impl Requests {
     fn remove(&mut self, env: &mut Env, id: &mut Option<u64>, work: &mut Task) -> Option<Event> {
         let before = work.prior.before(env.store.has_entries());
         let written = env.store.write_over(&[Write::Delete { key: &work.key }], before);
-        self.note_written(env, work, None, &written);
+        note_written(env, work, None, &written);
         self.actors.forget(&work.key);
         self.release_key(env, work);
         work.rests_on = Seq(0);
@@ -380,7 +375,7 @@ impl Requests {
             let batch: Vec<_> = std::iter::once(object).chain(hints).collect();
             env.store.write_over(&batch, before)
         };
-        self.note_written(env, work, Some(head.clone()), &written);
+        note_written(env, work, Some(head.clone()), &written);
         work.folds = HeadView::has_more_actors(head, env.knobs.reaping.fold_actors);
         if written.is_err() || matches!(work.prior, PreviousVersion::Damaged) {
             self.actors.lose(&work.key, &mut *env.rng);
@@ -450,7 +445,7 @@ impl Requests {
                 env.counters.heals_failed += u64::from(result.is_err());
             }
             (PendingReply::Client(result), reply_to) => {
-                self.time(env, work);
+                count_latency(&mut self.latency, env, work);
                 env.reply(reply_to, *result);
             }
             (PendingReply::Replica(result), ReplyTo::Replica(to, id)) => answer(env, to, id, result),
@@ -458,16 +453,6 @@ impl Requests {
                 self.resume(env, id, Event::Written(result.map(drop)))
             }
             (PendingReply::Replica(result), _) => env.counters.repairs_failed += u64::from(result.is_err()),
-        }
-    }
-
-    /// Counts how long a client's request took.
-    fn time(&mut self, env: &mut Env, work: &Task) {
-        let Some(begun) = work.begun else { return };
-        match work.coordinator {
-            Coordinator::Get(_) => self.latency.add_get(begun, env.now()),
-            Coordinator::Put(_) => self.latency.add_put(begun, env.now()),
-            _ => {}
         }
     }
 
@@ -588,28 +573,11 @@ impl Requests {
         if object {
             self.actors.forget(&work.key);
             // It may be in a tree: that of the partition, which this node has for buckets with more replicas.
-            self.note_written(env, work, None, &written);
+            note_written(env, work, None, &written);
         }
         // A hint that cannot be removed is brought once more.
         if written.is_ok() {
             env.counters.hints_home += 1;
-        }
-    }
-
-    /// The head that was under the task's key as of its last read was replaced by this one.
-    #[inline]
-    pub(crate) fn note_written(
-        &mut self,
-        env: &mut Env,
-        work: &Task,
-        new: Option<Bytes>,
-        written: &Result<Seq, engine::Error>,
-    ) {
-        if let Ok(seq) = written
-            && env.gauges.keeps_trees
-            && !(work.is_repair() && base::planted!(TreeNotUpdatedOnRepair))
-        {
-            env.raise(Effect::HeadChanged(work.head_change(new, *seq)));
         }
     }
 
@@ -649,6 +617,32 @@ impl Requests {
                 self.tasks.late.push_back((at.max(now) + PATIENCE, id));
             }
         }
+    }
+}
+
+/// How reads ask: by heads first where this node's disk has too much to do.
+fn read_form(lookups: usize, env: &Env) -> ReadForm {
+    if lookups >= LOOKUPS_BUSY { ReadForm::Heads } else { env.knobs.read_form }
+}
+
+/// Counts how long a client's request took.
+fn count_latency(latency: &mut Latency, env: &Env, work: &Task) {
+    let Some(begun) = work.begun else { return };
+    match work.coordinator {
+        Coordinator::Get(_) => latency.add_get(begun, env.now()),
+        Coordinator::Put(_) => latency.add_put(begun, env.now()),
+        _ => {}
+    }
+}
+
+/// The head that was under the task's key as of its last read was replaced by this one.
+#[inline]
+fn note_written(env: &mut Env, work: &Task, new: Option<Bytes>, written: &Result<Seq, engine::Error>) {
+    if let Ok(seq) = written
+        && env.gauges.keeps_trees
+        && !(work.is_repair() && base::planted!(TreeNotUpdatedOnRepair))
+    {
+        env.raise(Effect::HeadChanged(work.head_change(new, *seq)));
     }
 }
 

@@ -20,7 +20,7 @@ use super::{Adapter, Store};
 use base::Monotonic;
 use engine::fold::{ScanId, ScanPage, ScanRequest};
 use engine::store::{Event, LookupId, StoreStats};
-use engine::{Before, Durability, Error, Found, Lookup, Seq, Want, Write};
+use engine::{Before, Durability, Error, Lookup, Seq, Want, Write};
 use merge::{Merge, Step};
 use numbers::Numbers;
 use object::key;
@@ -152,7 +152,10 @@ impl Routed {
     pub(super) fn lookup(&mut self, key: &[u8], want: Want) -> Lookup {
         let store = self.store_of(key);
         match self.stores[store].lookup(key, want) {
-            Lookup::Done(found) => Lookup::Done(self.numbered(store, found)),
+            Lookup::Done(found) => {
+                let acknowledged = self.stores[store].acknowledged();
+                Lookup::Done(self.numbers.found(store, found, acknowledged))
+            }
             Lookup::NeedsIo(id) => Lookup::NeedsIo(LookupId(name_of(store, id.0))),
         }
     }
@@ -199,19 +202,19 @@ impl Routed {
     }
 
     pub(super) fn fenced(&self) -> Option<Error> {
-        self.first_of(Store::fenced)
+        first_of(&self.stores, &self.types, Store::fenced)
     }
 
     pub(super) fn held_up(&self) -> Option<Error> {
-        self.first_of(Store::held_up)
+        first_of(&self.stores, &self.types, Store::held_up)
     }
 
     pub(super) fn refuses_writes(&self) -> Option<Error> {
-        self.first_of(Store::refuses_writes)
+        first_of(&self.stores, &self.types, Store::refuses_writes)
     }
 
     pub(super) fn refuses_deletions(&self) -> Option<Error> {
-        self.first_of(Store::refuses_deletions)
+        first_of(&self.stores, &self.types, Store::refuses_deletions)
     }
 
     pub(super) fn pace(&self) -> Duration {
@@ -305,27 +308,11 @@ impl Routed {
         }
     }
 
-    /// What a store has found, with the number that the version has here.
-    fn numbered(&self, store: usize, found: Result<Option<Found>, Error>) -> Result<Option<Found>, Error> {
-        let number = |own| self.numbers.of(store, own, self.stores[store].acknowledged());
-        Ok(found?.map(|found| Found { seq: number(found.seq), ..found }))
-    }
-
-    /// What the first store says that has something to say, with its name.
-    fn first_of(&self, says: impl Fn(&Store) -> Option<Error>) -> Option<Error> {
-        self.stores.iter().enumerate().find_map(|(store, it)| match (says(it)?, store) {
-            (Error::Fenced(cause), 1..) => {
-                Some(Error::Fenced(format!("that of bucket type {}: {cause}", self.types[store - 1])))
-            }
-            (error, _) => Some(error),
-        })
-    }
-
     /// Takes what a store tells.
     fn take(&mut self, store: usize, event: Event, events: &mut Vec<Event>) {
         match event {
             Event::Lookup(id, found) => {
-                let found = self.numbered(store, found);
+                let found = self.numbers.found(store, found, self.stores[store].acknowledged());
                 events.push(Event::Lookup(LookupId(name_of(store, id.0)), found));
             }
             Event::Scan(id, page) => {
@@ -390,6 +377,16 @@ impl Routed {
 fn name_of(store: usize, name: u64) -> u64 {
     debug_assert!(name >> STORE_SHIFT == 0, "a store has not begun so much");
     (store as u64) << STORE_SHIFT | name
+}
+
+/// The error of the first store that has one, with the bucket type of that store.
+fn first_of(stores: &[Store], types: &[String], says: impl Fn(&Store) -> Option<Error>) -> Option<Error> {
+    stores.iter().enumerate().find_map(|(store, it)| match (says(it)?, store) {
+        (Error::Fenced(cause), 1..) => {
+            Some(Error::Fenced(format!("that of bucket type {}: {cause}", types[store - 1])))
+        }
+        (error, _) => Some(error),
+    })
 }
 
 #[cfg(test)]

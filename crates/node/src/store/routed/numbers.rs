@@ -5,7 +5,7 @@
 //!
 //! Invariant: in a store's list both numbers ascend.
 
-use engine::Seq;
+use engine::{Error, Found, Seq};
 use std::collections::VecDeque;
 
 /// The numbers of a list of stores.
@@ -47,6 +47,16 @@ impl Numbers {
             waiting.iter().find(|(number, _)| *number > own).map(|(_, number)| Seq(number.0 - 1))
         };
         self.waiting.iter().enumerate().filter_map(first).min().unwrap_or(self.last)
+    }
+
+    /// A version that a store has found, with the number that it has here.
+    pub fn found(
+        &self,
+        store: usize,
+        found: Result<Option<Found>, Error>,
+        acknowledged: Seq,
+    ) -> Result<Option<Found>, Error> {
+        Ok(found?.map(|found| Found { seq: self.of(store, found.seq, acknowledged), ..found }))
     }
 
     /// The number of a version that a store has by its own, where it has acknowledged its own up to `acknowledged`; 0 if that is among them.
