@@ -2,7 +2,7 @@
 //!
 //! This shard asks peers now and then whether they are there. A peer is *up* while it answers: an answer proves both
 //! ways between the two, which is what a request needs; that a third node reaches it would not help. A peer is *down*
-//! when its link is, or when it has left questions unanswered for [`SILENCE_MAX`].
+//! when its link is, or when it has left questions unanswered for 1.5 s.
 //!
 //! 1. A peer that this shard has had to do with lately, or that has not answered, is asked every
 //!    250 ms.

@@ -1,6 +1,6 @@
 //! Tombstones that are to be reaped: when, and what each shard remembers of it.
 //!
-//! 1. A delete or a read that has seen all primaries agree on a tombstone proposes it ([`Shard::propose_reap`]).
+//! 1. A delete or a read that has seen all primaries agree on a tombstone proposes it.
 //! 2. When it is old enough, at once if there is no delay, and all members can be reached, a [`kv::Reap`] asks them
 //!    all.
 //! 3. A tombstone that took the place of one which waits, or is being reaped, is reaped in its turn.

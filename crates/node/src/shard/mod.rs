@@ -5,7 +5,7 @@
 //! 2. [`Shard::turn`] answers what is past its deadline and ends the turn: it hands writes to the disk, takes what the
 //!    disk and jobs have done, and takes parked work up again. It comes at [`Shard::next_deadline`] at the latest.
 //! 3. [`Shard::tick`], a few times a second, pings other nodes, and has each component do what is due.
-//! 4. What a component wants of another is an [`Effect`]. Effects are given to their receivers, first in, first out,
+//! 4. What a component wants of another is an `Effect`. Effects are given to their receivers, first in, first out,
 //!    until none is left; then the next input comes.
 //!
 //! Invariants
