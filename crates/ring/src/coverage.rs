@@ -12,9 +12,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::error::Error;
-use crate::member::NodeId;
+use crate::node_id::NodeId;
+use crate::partition::Partition;
 use crate::ring::Ring;
-use crate::size::Partition;
 
 impl Ring {
     /// For each of `partitions` a node that is a primary of it, with `n_val` of them, and that `may` be asked for it; few nodes

@@ -1,8 +1,8 @@
 //! What can be wrong with a ring that someone asks for.
 
-use crate::claim::TARGET_N_MAX;
-use crate::member::{NODES_MAX, NodeId};
-use crate::size::{Partition, RING_SIZE_MAX, RING_SIZE_MIN};
+use crate::node_id::{NODES_MAX, NodeId};
+use crate::partition::{Partition, RING_SIZE_MAX, RING_SIZE_MIN};
+use crate::target_n::TARGET_N_MAX;
 
 /// Why a ring was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -14,29 +14,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Error;
-
-/// Most nodes of a ring: what a [`NodeId`] can number.
-pub const NODES_MAX: u32 = 65_535;
+use crate::node_id::{NODES_MAX, NodeId};
 
 /// What a member weighs if nothing else is said.
 pub const WEIGHT_DEFAULT: u16 = 100;
-
-/// A node of the ring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub u16);
-
-impl NodeId {
-    /// Its place in arrays.
-    pub(crate) fn index(self) -> usize {
-        usize::from(self.0)
-    }
-}
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// What a member may own, and is to own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

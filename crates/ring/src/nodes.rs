@@ -1,6 +1,6 @@
 //! A set of nodes as a bitmap, for those that are down: one load tells.
 
-use crate::member::NodeId;
+use crate::node_id::NodeId;
 
 const WORD_BITS: usize = u64::BITS as usize;
 

@@ -3,7 +3,7 @@
 use base::rng::mix64;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use crate::size::RING_SIZE_MAX;
+use crate::partition::RING_SIZE_MAX;
 
 /// Longest canonical form that is hashed from the stack: what nearly all keys are below.
 const STACK_LEN: usize = 256;

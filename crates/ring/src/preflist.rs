@@ -10,11 +10,11 @@
 //! Stretch 3 is what bounds the worst case: with the row's nodes down, the next one is a bit in a bitmap, not the end of
 //! a walk past partitions of nodes that were seen before. Every node computes the same list from the same ring.
 
-use crate::member::NodeId;
+use crate::node_id::NodeId;
 use crate::nodes::NodeSet;
+use crate::partition::Partition;
 use crate::ring::Ring;
 use crate::rows::Place;
-use crate::size::Partition;
 
 /// One place of a preference list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

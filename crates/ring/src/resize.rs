@@ -26,9 +26,10 @@
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::member::NodeId;
+use crate::node_id::NodeId;
+use crate::partition::Partition;
 use crate::ring::{Ring, RingVersion};
-use crate::size::{Partition, RingSize};
+use crate::size::RingSize;
 
 /// How far apart a node's partitions are on a ring that was [`grown`], if they were before: what later claims keep.
 pub const DISTANCE_GROWN: usize = 3;

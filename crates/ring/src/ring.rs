@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::member::{MemberState, Members, NODES_MAX, NodeId};
+use crate::member::{MemberState, Members};
+use crate::node_id::{NODES_MAX, NodeId};
 use crate::nodes::NodeSet;
+use crate::partition::Partition;
 use crate::position::Position;
 use crate::preflist::{ActivePreflist, Preflist};
 use crate::rows::Rows;
-use crate::size::{Partition, RingSize};
+use crate::size::RingSize;
 
 /// Numbers the rings of a cluster; a later ring has a higher one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

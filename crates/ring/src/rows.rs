@@ -4,9 +4,9 @@
 //! order they had. So the rows of a ring are made in one walk against the clock. What a row does not hold is found by
 //! walking on: a partition's gap tells in one load whether its owner came up before.
 
-use crate::member::NodeId;
+use crate::node_id::NodeId;
 use crate::nodes::NodeSet;
-use crate::size::Partition;
+use crate::partition::Partition;
 
 /// Most nodes in a row: what a cache line holds. A primary or a fallback beyond it is looked for on the ring.
 pub(crate) const ROW_LEN: usize = 16;

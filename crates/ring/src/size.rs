@@ -5,13 +5,10 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use crate::error::Error;
-use crate::member::NodeId;
+use crate::node_id::NodeId;
+use crate::partition::{Partition, RING_SIZE_MAX, RING_SIZE_MIN};
 use crate::position::Position;
 
-/// Fewest partitions: with fewer, a handful of nodes cannot share the load evenly.
-pub const RING_SIZE_MIN: u32 = 8;
-/// Most partitions: 16 bits of the position, which is what a ledger key's prefix holds.
-pub const RING_SIZE_MAX: u32 = 65_536;
 const BITS_MAX: u8 = 16;
 const _: () = assert!(1 << BITS_MAX == RING_SIZE_MAX, "both are the same bound");
 /// Partitions if nothing else is asked for, as in Riak.
@@ -110,16 +107,6 @@ impl FromStr for RingSize {
 impl fmt::Display for RingSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.partitions().fmt(f)
-    }
-}
-
-/// A partition of a ring: the top bits of the positions in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Partition(pub u32);
-
-impl fmt::Display for Partition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

@@ -4,8 +4,8 @@
 //! neighbours; that is what they cost. The same of zones. Costs are added up by weights so far apart that the more
 //! important always decides.
 
+use super::claimants::{Claimants, distinct, zone_count};
 use super::quota::Quota;
-use super::{Claimants, distinct, zone_count};
 
 /// No claimant.
 pub(super) const NOBODY: u16 = u16::MAX;

@@ -29,25 +29,25 @@
 //! Repairing by swaps with a memory of what was just undone is Glover's tabu search (1986).
 
 mod board;
+mod claimants;
 mod fill;
 mod order;
 mod quota;
 mod search;
 mod spread;
 
-use std::collections::BTreeMap;
-
 use crate::error::Error;
-use crate::member::{Members, NodeId};
-use crate::size::{Partition, RingSize};
+use crate::member::Members;
+use crate::node_id::NodeId;
+use crate::partition::Partition;
+use crate::size::RingSize;
+use crate::target_n::TARGET_N_MAX;
 use board::{Board, NOBODY};
+use claimants::{Claimants, distinct, zone_count, zone_numbers};
 
 /// Neighbouring partitions that are to be on different nodes, if nothing else is asked for: one more than the usual number
 /// of replicas, so that a fallback is a node of its own too. As in Riak.
 pub const TARGET_N_DEFAULT: usize = 4;
-/// Most that can be asked for: with more, distance would rule out nearly every ring.
-pub const TARGET_N_MAX: usize = 16;
-
 /// What a claim is made for. Whoever commits a claim makes those that were joining valid in the same step: only then may they
 /// own what it gives them.
 #[derive(Debug, Clone, Copy)]
@@ -185,51 +185,6 @@ pub fn shortfalls(members: &Members, owners: &[NodeId], target_n: usize) -> Vec<
         }
     }
     found
-}
-
-/// How many different ones there are among the first few.
-fn distinct<T: PartialEq + Copy>(run: impl Iterator<Item = T> + Clone, n: usize) -> usize {
-    (0..n)
-        .filter(|&at| run.clone().nth(at).is_some_and(|it| !run.clone().take(at).any(|other| other == it)))
-        .count()
-}
-
-/// Numbers for the zones, in the order of their names.
-fn zone_numbers(members: &Members) -> BTreeMap<&str, u16> {
-    let mut zones: BTreeMap<&str, u16> = members.iter().map(|member| (&*member.zone, 0)).collect();
-    for (number, zone) in zones.values_mut().enumerate() {
-        *zone = u16::try_from(number).expect("there are no more zones than members");
-    }
-    zones
-}
-
-fn zone_count(zones: impl Iterator<Item = u16>) -> usize {
-    zones.collect::<std::collections::BTreeSet<u16>>().len()
-}
-
-/// The members that claim, numbered without gaps.
-struct Claimants {
-    ids: Vec<NodeId>,
-    weights: Vec<u16>,
-    zones: Vec<u16>,
-}
-
-impl Claimants {
-    fn of(members: &Members) -> Claimants {
-        let zones = zone_numbers(members);
-        let claims = || members.iter().filter(|member| member.state.claims() && member.weight > 0);
-        Claimants {
-            ids: claims().map(|member| member.id).collect(),
-            weights: claims().map(|member| member.weight).collect(),
-            zones: claims().map(|member| zones[&*member.zone]).collect(),
-        }
-    }
-
-    /// A claimant's number; [`NOBODY`] for others.
-    fn number(&self, id: NodeId) -> u16 {
-        let found = self.ids.binary_search(&id).ok();
-        found.map_or(NOBODY, |at| u16::try_from(at).expect("there are fewer claimants than numbers"))
-    }
 }
 
 #[cfg(test)]

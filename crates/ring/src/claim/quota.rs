@@ -11,7 +11,7 @@
 use std::cmp::{Ordering, Reverse};
 
 use super::board::NOBODY;
-use super::{Claimants, zone_count};
+use super::claimants::{Claimants, zone_count};
 
 /// What one claimant is to own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

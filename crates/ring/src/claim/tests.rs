@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::member::{Member, MemberState, WEIGHT_DEFAULT};
+use std::collections::BTreeMap;
 
 /// A cluster that changes.
 #[derive(Clone, Default)]

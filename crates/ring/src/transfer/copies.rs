@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::member::NodeId;
+use crate::node_id::NodeId;
+use crate::partition::Partition;
 use crate::ring::Ring;
-use crate::size::Partition;
 
 /// Who has what.
 #[derive(Debug, Clone)]

@@ -32,10 +32,10 @@ use std::time::Duration;
 use base::Monotonic;
 
 use crate::error::Error;
-use crate::member::NodeId;
+use crate::node_id::NodeId;
 use crate::nodes::NodeSet;
+use crate::partition::Partition;
 use crate::ring::Ring;
-use crate::size::Partition;
 use copies::Copies;
 
 /// Transfers that a node sends, and that it receives, at a time, if nothing else is said: as in Riak.
