@@ -8,7 +8,7 @@ use kv::aae::{TreeId, day_of, leaf};
 /// The bits of a key's place in a tree.
 pub(crate) const PLACE_BITS: u32 = 32;
 
-/// A change of a tree: what a write has replaced, and by what.
+/// A change of a tree: the leaf that a write has replaced, and the new one.
 pub(crate) struct Change {
     /// The ledger key.
     pub key: Bytes,
@@ -17,7 +17,7 @@ pub(crate) struct Change {
     pub place: u32,
     pub old: Option<u32>,
     pub new: Option<u32>,
-    /// Whether it is not known what was there before.
+    /// Whether the replaced head is not known.
     pub unsure: bool,
 }
 

@@ -1,15 +1,16 @@
-//! Which requests of clients are begun, and which are refused because there are too many.
+//! Admission of clients' requests: which are begun, which wait, and which are refused because there are too many.
 //!
-//! What has been begun goes before what has not: other nodes wait for it, and so does memory. So a shard that cannot
-//! keep up leaves new requests waiting, and tells those that it will not come to in time.
+//! Requests that were begun go before new ones: other nodes wait for them, and so does memory. So a shard that cannot
+//! keep up leaves new requests waiting, and refuses those that it will not come to in time.
 //!
 //! 1. A pass over the connections, from the first request in it to the end of the turn, is to take [`PASS_MAX`]. It
-//!    begins requests for no longer than that, and the *window*, how much may be under way, shrinks with a pass that
-//!    took longer, to what would have fitted, and grows a little with each that did not.
-//! 2. What comes when the pass or the window is full waits, in order, and is begun by a later turn.
-//! 3. What comes is refused at once while the first that waits has done so for [`WAIT_MAX`], or if those that wait will
+//!    begins requests for no longer than that. The *window*, how much may be under way, shrinks with a pass that took
+//!    longer, to the load that would have fitted, and grows a little with each other pass.
+//! 2. Requests that come when the pass or the window is full wait, in order, and are begun by a later turn.
+//! 3. Requests are refused at once while the first that waits has done so for [`WAIT_MAX`], or if those that wait will
 //!    take more than [`WAIT_MAX`] to be begun at the pace of the last passes; if so much is under way that this is no
-//!    slip of the scheduler. What waits will be begun: it is refused only after [`STAY_MAX`], when nothing moves.
+//!    slip of the scheduler. A waiting request will be begun: it is refused only after [`STAY_MAX`], when nothing
+//!    moves.
 //!
 //! Invariants: nothing of a refused request was done; a request that waits is neither begun before one that has waited
 //! for longer, nor after its client has gone.
@@ -31,7 +32,7 @@ use kv::{Error, Request};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long a pass is to take. What is under way waits for one at each node on its way, three or four times in all.
+/// How long a pass is to take. A request waits for one at each node on its way, three or four times in all.
 pub const PASS_MAX: Duration = Duration::from_millis(8);
 
 /// How long requests wait before those that come are refused: a pass, after which most are begun.
@@ -54,7 +55,7 @@ const GROW: usize = 4;
 pub(crate) struct AdmittedRequest {
     /// The request.
     pub id: RequestId,
-    /// What is asked.
+    /// Its content.
     pub request: Request,
     /// When the client stops waiting.
     pub deadline: Monotonic,
@@ -69,7 +70,7 @@ struct Waiting {
 /// How much of the pace is that of the last pass.
 const PACE_WEIGHT: u32 = 4;
 
-/// What waits to be begun, and how much may be under way.
+/// Requests that wait to be begun, and how much may be under way.
 pub(crate) struct Admission {
     /// When the first request since the last turn came.
     pass_began: Option<Monotonic>,
@@ -78,7 +79,7 @@ pub(crate) struct Admission {
     backlog: Backlog,
 }
 
-/// How fast what waits is begun, while something always does.
+/// How fast waiting requests are begun, while there always are some.
 #[derive(Default)]
 struct Backlog {
     /// Whether something has waited in this pass.
@@ -219,7 +220,7 @@ impl Admission {
         !self.waiting.is_empty() && self.has_room(&env.gauges)
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         debug_assert_eq!(env.gauges.waiting, self.waiting.len(), "all that wait are counted");
         let in_order = self.waiting.iter().is_sorted_by_key(|waiting| waiting.since);
@@ -231,7 +232,7 @@ impl Admission {
         begun(gauges) < self.window
     }
 
-    /// Whether what comes now would wait for too long, because of others.
+    /// Whether a request that comes now would wait for too long, because of others.
     fn would_wait(&self, gauges: &Gauges, now: Monotonic) -> bool {
         let is_far = self.backlog.takes(self.waiting.len()) > WAIT_MAX;
         (self.waits(gauges, WAIT_MAX, now) || is_far && is_loaded(gauges)) && !base::planted!(RefusedLate)

@@ -110,7 +110,7 @@ impl Forwards {
         }
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         debug_assert_eq!(env.gauges.forwards, self.waiting.len(), "all forwards are counted");
         debug_assert_eq!(self.seen.len(), self.order.len(), "each that has come has its place");

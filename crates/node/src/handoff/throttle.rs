@@ -7,7 +7,7 @@
 //! 2. It takes until the last of them is confirmed: until the receiver has read, joined, written and synced it.
 //! 3. For [`REST`] times as long nothing is sent; then the next copy that waits has its turn.
 //!
-//! So whatever is busy - this node, the receiver, a disk, the link - makes slices longer and the pauses with them:
+//! So a busy part - this node, the receiver, a disk, the link - makes slices longer and the pauses with them:
 //! copies take a fixed share of the time, and less work in it the more others have to do. (LEDBAT, RFC 6817, takes
 //! delay as the sign to yield, too.) When nobody has asked for [`QUIET`](crate::shard::env::QUIET), copies go on as
 //! fast as they can.
@@ -28,8 +28,8 @@ const SLICE_BYTES: u64 = 512 << 10;
 /// shard whose slices take a millisecond and a half.
 const REST: u32 = 7;
 
-/// The longest pause. Where a slice takes longer than a seventh of it something is broken rather than busy, and what
-/// one key waits for (10 s) is not to become a minute.
+/// The longest pause. Where a slice takes longer than a seventh of it something is broken rather than busy, and the
+/// wait of one key (10 s) is not to become a minute.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// What is under way.

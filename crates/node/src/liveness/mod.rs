@@ -1,21 +1,20 @@
-//! Who can be reached, and how busy they are.
+//! Liveness: which other nodes can be reached, and how busy they are.
 //!
-//! This shard asks peers now and then whether they are there. A peer is *up* while it answers: an answer proves both
-//! ways between the two, which is what a request needs; that a third node reaches it would not help. A peer is *down*
-//! when its link is, or when it has left questions unanswered for 1.5 s.
+//! This shard pings peers. A peer is *up* while it answers: an answer proves both ways between the two, as a request
+//! needs them; a third node's way to it would not help. A peer is *down* when its link is, or when it has left
+//! questions unanswered for 1.5 s.
 //!
-//! 1. A peer that this shard has had to do with lately, or that has not answered, is asked every
-//!    250 ms.
-//! 2. The others are asked in turn, a few every second: what an idle node costs is its wake-ups, and each
-//!    question is two.
-//!    Those that are down are asked in turn as well, a few every 250 ms.
-//! 3. Whoever is said to be down ([`doubt`]), or speaks as another process than before, is asked at once.
-//! 4. Whoever says that it stops ([`Load::STOPPING`]), in a message that names its process, is not chosen any more, and
-//!    answers what it was asked: it *can be reached* until its link is down, and counts for nobody's quorum.
+//! 1. A peer that this shard has had to do with lately, or that has not answered, is pinged every 250 ms.
+//! 2. The others are pinged in turn, a few every second: an idle node costs its wake-ups, and each ping is two. Peers
+//!    that are down are pinged in turn as well, a few every 250 ms.
+//! 3. A peer that is said to be down ([`doubt`]), or that speaks as another process than before, is pinged at
+//!    once.
+//! 4. A peer that says that it stops ([`Load::STOPPING`]), in a message that names its process, is not chosen any more,
+//!    and answers earlier questions: it *can be reached* until its link is down, and counts for no quorum.
 //!
-//! Invariant: silence counts from a question, so whoever is asked seldom is not the sooner taken for silent.
+//! Invariant: silence counts from a question, so a peer that is asked seldom does not count as silent the sooner.
 //!
-//! Left out: who is a member ([`crate::topology`]), and what the others think.
+//! Left out: membership ([`crate::topology`]), and the view of other nodes.
 
 pub(crate) mod peers;
 

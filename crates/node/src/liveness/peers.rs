@@ -17,7 +17,7 @@ const PING_EVERY: Duration = Duration::from_millis(250);
 /// messages are lost in both directions.
 pub const SILENCE_MAX: Duration = Duration::from_millis(1500);
 
-/// How long a question may stay unanswered before what the peer last said of its load is believed no more: two
+/// How long a question may stay unanswered before the last load of the peer is believed no more: two
 /// questions.
 const STALE_AFTER: Duration = Duration::from_millis(500);
 
@@ -26,10 +26,10 @@ const STALE_AFTER: Duration = Duration::from_millis(500);
 const QUIET_AFTER: Duration = Duration::from_secs(5);
 
 /// How often some of those are asked that this shard has nothing to do with: as many as it takes to have asked all of
-/// them within [`TURN`], which is well within what a connection may be silent ([`kv::reap::SILENCE_MAX`]). So
+/// them within [`TURN`], which is well within the silence that a connection may have ([`kv::reap::SILENCE_MAX`]). So
 /// connections stay, and tell when the other process ends. With more than [`STAYING_MAX`] others that would cost the
-/// more the larger the cluster is: connections rest, and who is down is found out by those who use it, and by the
-/// failure detector, which has shards ask ([`crate::Shard::doubt`]). What is asked in turn then is for a way that is
+/// more the larger the cluster is: connections rest, and a peer that is down is found out by the shards that use it,
+/// and by the failure detector, which has shards ask ([`crate::Shard::doubt`]). A ping in turn then finds a way that is
 /// cut between two nodes only, and costs a handshake each: one at a time.
 const QUIET_EVERY: Duration = Duration::from_secs(1);
 const TURN: usize = 5;
@@ -366,7 +366,7 @@ impl Peers {
         self.is_quiet && !self.is_used
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self) {
         debug_assert!(self.peers.is_sorted_by_key(|peer| peer.node), "peers are found by their numbers");
         for peer in &self.peers {

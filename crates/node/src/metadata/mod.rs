@@ -160,7 +160,7 @@ impl Metadata {
         self.spread.deadlines()
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         self.spread.invariants(env);
         self.resets.invariants(env);

@@ -160,7 +160,7 @@ impl ResetMemory {
         }
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         let applied = env.props.applied();
         debug_assert!(

@@ -6,10 +6,10 @@
 //!    does the same.
 //! 3. When they all have it in force, the client is answered: its next request, whichever shard of whichever node
 //!    it reaches, sees the change.
-//! 4. Nodes say in their pings what they know, as a sum. Who lacks something asks one that has it (`sync.rs`), and
-//!    takes what is later than what it has.
+//! 4. Pings have a sum over the known properties. A node that lacks some asks one that has them (`sync.rs`), and takes
+//!    the later ones.
 //!
-//! What is told is told again until it is confirmed: messages are lost where a link is not.
+//! A change is told again until it is confirmed: messages are lost where a link is not.
 //!
 //! A reset is a change too. It is remembered until every member has it (`resets.rs`). One of a bucket that has no
 //! properties anywhere changes nothing, and so do properties of an untyped bucket that equal the defaults.
@@ -249,7 +249,7 @@ impl PropsSpread {
         }
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         debug_assert_eq!(env.gauges.metadata, self.changes.len(), "all changes are counted");
         for spread in self.changes.values() {

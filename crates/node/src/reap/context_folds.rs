@@ -105,7 +105,7 @@ impl ContextFolds {
         env.start(work);
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self) {
         let known = self.waiting.len() + self.under_way + self.pausing.len();
         debug_assert_eq!(self.keys.len(), known, "a key waits, is folded, or pauses");

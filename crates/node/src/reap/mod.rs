@@ -100,7 +100,7 @@ impl TombstoneReaper {
         self.sweeper.on_scan(env, &self.reaper, scan, page)
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self) {
         self.reaper.invariants();
         self.sweeper.invariants();

@@ -4,7 +4,7 @@
 //! 2. When it is old enough, at once if there is no delay, and all members can be reached, a [`kv::Reap`] asks them
 //!    all.
 //! 3. A tombstone that took the place of one which waits, or is being reaped, is reaped in its turn.
-//! 4. What is refused or dropped is found again by a sweep (`sweeper.rs`).
+//! 4. A sweep finds refused and dropped tombstones again (`sweeper.rs`).
 //!
 //! What this shard sends is held against its graveyard here; what it stores and answers, by the coordinators.
 //!
@@ -175,7 +175,7 @@ impl Reaper {
         }
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self) {
         let known = self.waiting.len() + self.under_way;
         debug_assert_eq!(self.proposals.len(), known, "a proposal waits or is under way");

@@ -271,7 +271,7 @@ impl Sweeper {
         self.under_way -= 1;
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self) {
         debug_assert!(self.under_way <= UNDER_WAY_MAX, "few reads are under way");
         debug_assert!(!self.has_more || !self.found.is_empty(), "more is to be read of what was found");

@@ -10,7 +10,7 @@ use kv::{Error, Event};
 use std::sync::Arc;
 
 impl Requests {
-    /// Passes on what a client's request has written here; it goes on when that is done. False if nobody is to have it.
+    /// Passes a client's write on; the task goes on when that is done. False if no other node is to have it.
     pub(crate) fn pass_on(&mut self, env: &mut Env, id: &mut Option<u64>, work: &mut Task) -> bool {
         if matches!(work.coordinator, Coordinator::Merge(_)) {
             return false;
@@ -36,7 +36,7 @@ impl Requests {
         work: &mut Task,
     ) -> Option<Event> {
         let Some(version) = work.unpassed.take() else {
-            // It began before anything moved, and has found what another write has just left here.
+            // It began before anything moved, and has found the version of another write.
             self.reply_when_durable(env, id, work, PendingReply::Replica(Err(Error::Unreachable)));
             return None;
         };

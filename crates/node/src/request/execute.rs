@@ -106,7 +106,7 @@ impl Requests {
         }
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         self.tasks.invariants(&env.gauges);
     }

@@ -207,7 +207,7 @@ impl Task {
         let (old, is_unsure) = match &self.prior {
             PreviousVersion::Plain { head } => (head.clone(), false),
             PreviousVersion::Indexed { head, .. } => (Some(head.clone()), false),
-            // What goes is not known. If something does, the next exchange finds that the tree is wrong.
+            // The replaced head is not known. If there is one, the next exchange finds that the tree is wrong.
             PreviousVersion::Unread | PreviousVersion::Damaged => (None, true),
         };
         HeadChange { key: self.key.clone(), seq, n_val: self.props.n_val, old, new, is_unsure }
@@ -373,7 +373,7 @@ impl TaskTable {
         self.parked.values().any(|work| writes(work) && work.key == *key)
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self, gauges: &Gauges) {
         debug_assert_eq!(gauges.tasks, self.parked.len(), "all tasks are counted");
         debug_assert!(gauges.replied <= gauges.tasks, "tasks that have replied are tasks");

@@ -526,7 +526,7 @@ impl Shard {
     }
 
     /// Whether a turn has left something for the next one, for which nobody will wake the shard: something that was
-    /// read, or requests that can be begun. It should come as soon as what has arrived meanwhile is in.
+    /// read, or requests that can be begun. It should come as soon as the input that has arrived meanwhile is in.
     #[inline]
     pub fn has_more(&self) -> bool {
         !self.events.is_empty()
@@ -551,8 +551,8 @@ impl Shard {
     }
 
     /// Has the trees of a partition, or of all that this shard has, compared with all others that have them: now, and
-    /// not in the next round. What waits to be compared goes with it. Tells how many partitions that are: none while
-    /// partitions move.
+    /// not in the next round. Trees that wait to be compared go with them. Tells how many partitions that are: none
+    /// while partitions move.
     pub fn compare_trees(&mut self, partition: Option<Partition>) -> usize {
         self.anti_entropy.compare(&self.env, partition)
     }
@@ -637,7 +637,7 @@ impl Shard {
         }
     }
 
-    /// Takes up what waited for versions that may now be acknowledged; all of it, once the store cannot tell when more
+    /// Tells the owners of writes that may now be acknowledged; all of it, once the store cannot tell when more
     /// will be.
     fn take_acknowledged(&mut self) {
         if self.env.awaiting.is_empty() {
@@ -701,7 +701,7 @@ impl Shard {
         self.env.topology.budget = budget;
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     fn invariants(&self) {
         debug_assert!(self.env.effects.is_empty(), "effects are drained before the next input");
         self.env.peers.invariants();
