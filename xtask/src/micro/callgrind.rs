@@ -82,7 +82,7 @@ fn count(program: &Path, name: &str, file: &Path) -> Result<f64> {
     Ok((total as f64 / cases::OPERATIONS as f64 * 10.0).round() / 10.0)
 }
 
-/// Runs a case of this program, or of another build of it, and gives what callgrind wrote to the file.
+/// Runs a case of this program, or of another build of it, and gives the output of callgrind.
 pub fn profile(program: &Path, name: &str, file: &Path) -> Result<String> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--collect-atstart=no", "--dump-instr=no", "--quiet"])
@@ -92,8 +92,8 @@ pub fn profile(program: &Path, name: &str, file: &Path) -> Result<String> {
         .args(["micro", "--case", name])
         // Symbols that are found at their first call would count in the first operation.
         .env("LD_BIND_NOW", "1")
-        // With the allocator's usual seven, whether an eighth block of a size is at hand or is put together from others depends
-        // on what lies where in the heap: a get took 18 % more or not, by changes elsewhere.
+        // With the allocator's usual seven, whether an eighth block of a size is at hand or is put together from others
+        // depends on what lies where in the heap: a get took 18 % more or not, by changes elsewhere.
         .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=100")
         .output()
         .map_err(|failure| format!("valgrind: {failure}; apt-get install valgrind"))?;

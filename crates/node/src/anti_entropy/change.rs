@@ -8,7 +8,7 @@ use kv::aae::{TreeId, day_of, leaf};
 /// The bits of a key's place in a tree.
 pub(crate) const PLACE_BITS: u32 = 32;
 
-/// A change of a tree: what a write has replaced, and by what.
+/// A change of a tree: the leaf that a write has replaced, and the new one.
 pub(crate) struct Change {
     /// The ledger key.
     pub key: Bytes,
@@ -17,12 +17,12 @@ pub(crate) struct Change {
     pub place: u32,
     pub old: Option<u32>,
     pub new: Option<u32>,
-    /// Whether it is not known what was there before.
+    /// Whether the replaced head is not known.
     pub unsure: bool,
 }
 
-/// How trees change when one head takes the place of another: the day of each tree, and the leaf there before and after. They are two where
-/// one ends on another day than the other.
+/// How trees change when one head takes the place of another: the day of each tree, and the leaf there before and
+/// after. They are two where one ends on another day than the other.
 pub(crate) fn leaves(
     place: u32,
     old: Option<&[u8]>,

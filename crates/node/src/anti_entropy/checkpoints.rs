@@ -1,16 +1,19 @@
-//! Trees that outlive a process: what is kept of them with each flush ([`engine::checkpoint`]), and what a start makes of it.
+//! Trees that outlive a process: a checkpoint of them with each flush ([`engine::checkpoint`]), and its use by a start.
 //!
-//! 1. A memtable that is put aside wants to know the trees with all changes in it and none after it. Changes come in the order of
-//!    their versions, so the next one that is behind the memtable's last, or the end of the turn, is the moment.
-//! 2. What is told is what has changed since the memtable before: for each tree its changes, or all of it where that is less.
-//! 3. A start takes what was kept as of the ledger's tables, if it is of the same partitions and numbers of replicas. A job looks up
-//!    what the keys were that the journal has beyond the tables; meanwhile changes are remembered. Then the trees are whole.
+//! 1. A memtable that is put aside asks for the trees with all its changes and no later one. Changes come in the order
+//!    of their versions: the moment is the next change behind the memtable's last, or the end of the turn.
+//! 2. The record has the changes since the memtable before: for each tree its changes, or the whole tree where that is
+//!    less.
+//! 3. A start takes the checkpoint of the ledger's tables, if it is of the same partitions and numbers of replicas. A
+//!    job looks up the replaced heads of all keys that the journal has beyond the tables; meanwhile changes are
+//!    remembered. Then the trees are whole.
 //!
 //! Invariants
-//! * What is kept as of a memtable says what the tables will have once it is flushed, and nothing that comes later.
-//! * What is not certain is not taken: then a partition's trees are made from its heads, as ever.
+//! * The checkpoint of a memtable describes the tables as they are once it is flushed, and nothing later.
+//! * An uncertain checkpoint is not taken: then a partition's trees are made from its heads.
 //!
-//! Left out: waiting. Where a memtable cannot be kept in time its flush goes without, and the trees are kept anew with the next.
+//! Left out: waiting. Where a memtable cannot be kept in time its flush goes without, and the trees are kept anew with
+//! the next.
 
 use super::change::{Change, PLACE_BITS, leaves};
 use super::n_vals::NVals;
@@ -32,7 +35,7 @@ const CHANGES_MAX: usize = 65_536;
 /// Changes of trees, by the last version of the memtable that they are in.
 pub(super) type Deltas = BTreeMap<Seq, BTreeMap<TreeId, Delta>>;
 
-/// What has changed beside trees themselves since they were last kept.
+/// Changes beside trees themselves since they were last kept.
 #[derive(Default)]
 pub(super) struct Changes {
     /// Whether all that was kept is of no use any more.
@@ -80,7 +83,7 @@ impl Changes {
     }
 }
 
-/// Trees that an earlier process has left, until what came after them is known.
+/// Trees that an earlier process has left, until the later changes are known.
 pub(super) struct Completing {
     fold: FoldId,
     /// The partitions that are this node's.
@@ -104,7 +107,7 @@ pub(super) struct Completed {
 }
 
 impl Completing {
-    /// Begins with what an earlier process has left, if it is of this scope. `takes` says which partitions are taken.
+    /// Begins with the trees of an earlier process, if they are of this scope. `takes` says which partitions are taken.
     pub fn begin(
         env: &mut Env,
         found: FoundCheckpoint,
@@ -122,7 +125,7 @@ impl Completing {
         Some(Completing { fold, firsts, left, replayed, changes: Vec::new() })
     }
 
-    /// The fold over what the journal has beyond the tables.
+    /// The fold over the journal beyond the tables.
     pub fn fold(&self) -> FoldId {
         self.fold
     }
@@ -148,7 +151,7 @@ impl Completing {
         self.changes.len() <= CHANGES_MAX
     }
 
-    /// What the journal had beyond the tables is known.
+    /// The changes of the journal beyond the tables are known.
     pub fn end(self) -> Completed {
         let Completing { firsts, left, replayed, changes, .. } = self;
         let replayed = std::mem::take(&mut *replayed.lock().unwrap_or_else(PoisonError::into_inner));
@@ -162,7 +165,7 @@ impl Completing {
     }
 }
 
-/// Puts what was replayed into the changes of trees.
+/// Puts replayed entries into the changes of trees.
 fn noting(table: BucketTable, layout: Layout, size: RingSize, noted: Arc<Mutex<Deltas>>) -> ReplacedVisitor {
     let mut n_vals = NVals::new(table);
     Box::new(move |item: &Replaced<'_>| {

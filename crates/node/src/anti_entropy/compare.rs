@@ -1,4 +1,4 @@
-//! Comparison of this shard's trees: with roots and groups of another node, and with what a fold has found.
+//! Comparison of this shard's trees: with roots and groups of another node, and with the keys of a fold.
 
 use super::kept::KeptTree;
 use super::trees::Trees;
@@ -51,13 +51,13 @@ pub(super) fn compare_groups(
     let kept = trees.get(tree).map(KeptTree::tree);
     let hash = |number| kept.map_or(0, |tree| tree.group_by(by, number));
     let differ = groups.iter().filter(|(number, theirs)| hash(*number) != *theirs).map(|(number, _)| *number);
-    // An empty tree tells apart whatever the other does.
+    // An empty tree tells apart as much as the other does.
     let bits = kept.map_or(kv::aae::BITS_MAX, Tree::bits);
     Ok(TreeAnswer::Groups { bits, differ: differ.collect() })
 }
 
-/// Holds a tree against what a fold has found of it, where nothing has changed meanwhile. Where something was lost, or `has_left_out`
-/// says that it cannot be read, it is no wonder that they differ.
+/// Compares a tree with the keys of a fold, where nothing has changed meanwhile. Where something was lost, or
+/// `has_left_out` says that it cannot be read, it is no wonder that they differ.
 pub(super) fn check_tree(
     env: &mut Env,
     trees: &mut Trees,
@@ -83,7 +83,7 @@ pub(super) fn check_tree(
         let keys = env.ownership().keys_of(tree.first, None);
         let is_known = kept.is_some_and(|kept| kept.is_unsure())
             || has_left_out
-            // Clocks have a say in what is there of it.
+            // Its keys end by clocks.
             || tree.day != 0
             || env.store.check_range(&keys.start, &keys.end).is_err();
         env.counters.trees_wrong += u64::from(!is_known);

@@ -1,17 +1,17 @@
-//! Exchanges with other nodes ([`kv::aae`]): what this shard compares with them, and what it answers when they compare.
+//! Exchanges with other nodes ([`kv::aae`]): this shard's questions about trees, and its answers to those of others.
 //!
-//! 1. A *round* begins every so often. All roots that this node compares with a node are sent in one question; which of two
-//!    nodes asks about a partition is settled by its number.
+//! 1. A *round* begins every so often. All roots that this node compares with a node are sent in one question. The
+//!    number of a partition settles which of two nodes asks about it.
 //! 2. The trees that differ are looked into, one after the other ([`Exchange`]).
-//! 3. Keys that differ are read for nobody, so that their replicas are repaired: in slices with pauses while clients are served
-//!    (`throttle.rs`). After an exchange there is a pause, too.
+//! 3. Keys that differ are read for nobody, so that their replicas are repaired: in slices with pauses while clients
+//!    are served (`throttle.rs`). After an exchange there is a pause, too.
 //!
-//! A tree that was looked into and does not have what the fold has found is made anew: it may be wrong about what it is
-//! the hash of, and nothing else.
+//! A tree without the keys that a fold has found is made anew: it may be wrong about its objects, and about nothing
+//! else.
 //!
-//! Invariants: one question, one exchange and a slice of repairs at a time from a shard; others wait meanwhile until what they have found
-//! is compared once more. While partitions move nothing is compared: who
-//! has them is about to change.
+//! Invariants: one question, one exchange and a slice of repairs at a time from a shard; meanwhile others wait until
+//! their differences are compared once more. While partitions move nothing is compared: their owners are about to
+//! change.
 
 use super::change::placed_leaf;
 use super::compare::{check_tree, compare_groups, compare_roots};
@@ -60,14 +60,15 @@ const REPAIRS_MAX: usize = 32;
 const REST: u32 = 7;
 const REST_MAX: Duration = Duration::from_secs(1);
 
-/// Exchanges that wait until what differs is compared once more, while others go on: each has some segments' numbers. So many find
-/// differences in a thousand partitions within some seconds, where one after the other takes half a second each.
+/// Exchanges that wait until their differences are compared once more, while others go on: each has some segments'
+/// numbers. So many find differences in a thousand partitions within some seconds, where one after the other takes half
+/// a second each.
 const PAUSED_MAX: usize = 64;
 
-/// In the shares of time the one who takes part.
+/// The name of repairs in the shares of time.
 const REPAIRS: u64 = 1;
 
-/// Who waits for keys.
+/// The asker of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
     Ours,
@@ -134,7 +135,7 @@ impl Exchanges {
             && self.rests_until <= now
     }
 
-    /// Goes on with whatever is due.
+    /// Goes on with all that is due.
     pub fn tick(&mut self, env: &mut Env, trees: &mut Trees, now: Monotonic) {
         let Some(interval) = env.knobs.anti_entropy.filter(|_| !env.peers.is_alone()) else {
             return;
@@ -157,8 +158,9 @@ impl Exchanges {
         self.go_on(env, trees, now);
     }
 
-    /// Has the trees of a partition, or of all that this shard has, compared with all others that have them: now, and not in the next
-    /// round. What waits to be compared goes with it. Tells how many partitions that are: none while partitions move.
+    /// Has the trees of a partition, or of all that this shard has, compared with all others that have them: now, and
+    /// not in the next round. Trees that wait to be compared go with them. Tells how many partitions that are: none
+    /// while partitions move.
     pub fn compare(&mut self, env: &Env, trees: &Trees, partition: Option<Partition>) -> usize {
         let is_it = |first: &&u16| partition.is_none_or(|it| it == env.ownership().partition_of(**first));
         let firsts: Vec<u16> = trees.whole().iter().filter(is_it).copied().collect();
@@ -222,7 +224,7 @@ impl Exchanges {
         } else if self.paused.len() < PAUSED_MAX
             && let Some((with, tree)) = self.differing.pop_front()
         {
-            // What has moved since is compared with whoever has it now.
+            // A partition that has moved since is compared with its owner of now.
             if !env.topology.is_at_rest() || !env.peers.is_up(with) {
                 return;
             }
@@ -291,7 +293,7 @@ impl Exchanges {
     }
 
     fn fail_current(&mut self, env: &mut Env, now: Monotonic) {
-        // What is being repaired is, whoever is down; it asks nobody anything.
+        // Repairs under way go on, whichever node is down; they ask it nothing.
         if self.current.as_ref().is_some_and(|current| current.under_way == 0) {
             env.counters.exchanges_failed += 1;
             drop(self.rest(env, now));
@@ -354,7 +356,7 @@ impl Exchanges {
         }
     }
 
-    /// A key has been read, and its replicas were sent what they lacked. What comes next does when the turn ends.
+    /// A key has been read, and its replicas were sent all that they lacked. The next step comes when the turn ends.
     pub fn on_key_repaired(&mut self) {
         if let Some(current) = &mut self.current {
             current.under_way -= 1;
@@ -387,7 +389,7 @@ impl Exchanges {
         let request = FoldRequest {
             segments: Some(segments),
             past_losses: true,
-            // What differs is looked up next, here by the repair and there for it.
+            // Keys that differ are looked up next, here by the repair and there for it.
             keeps_blocks: true,
             ..FoldRequest::over(over, What::Heads(JournalCheck::None))
         };
@@ -498,7 +500,7 @@ impl Exchanges {
                 let is_known = |tree: &TreeId| trees.is_whole(tree.first) && tree.is_comparable(wall);
                 let known = differ.into_iter().filter(is_known);
                 self.differing.extend(known.take(room).map(|tree| (from, tree)));
-                // Fewer each time, since whoever was asked tells of the first.
+                // Fewer each time, since the answer covers the first.
                 if others.len() < asked.roots.len() {
                     self.ask_others(trees, from, others);
                 }
@@ -553,8 +555,8 @@ impl Exchanges {
     }
 }
 
-/// Trees in questions of at most [`ROOTS_MAX`]. Those that differ only in the day are in one: so whoever is asked knows which of its own are not
-/// among them.
+/// Trees in questions of at most [`ROOTS_MAX`]. Those that differ only in the day are in one: so the receiver knows
+/// which of its own are not among them.
 fn questions(trees: BTreeSet<TreeId>) -> Vec<Vec<TreeId>> {
     let trees: Vec<TreeId> = trees.into_iter().collect();
     let mut questions: Vec<Vec<TreeId>> = Vec::new();

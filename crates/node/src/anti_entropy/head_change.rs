@@ -15,6 +15,6 @@ pub(crate) struct HeadChange {
     pub old: Option<Bytes>,
     /// The head that is there now.
     pub new: Option<Bytes>,
-    /// Whether it is not known what was there before.
+    /// Whether the replaced head is not known.
     pub is_unsure: bool,
 }

@@ -1,13 +1,13 @@
-//! What the scrub and rebuilds have found damaged is read, so that the other replicas heal it.
+//! Objects that the scrub and rebuilds have found damaged are read, so that the other replicas heal them.
 //!
-//! A read whose own copy is damaged takes the value from another replica and writes it here anew: what a client's read
-//! does for a key that is asked for, this does for those that nobody asks for. A few are read at a time, behind clients.
+//! A read whose own copy is damaged takes the value from another replica and writes it here anew. A client's read does
+//! that for its key; this does it for keys that no client reads. A few are read at a time, behind clients.
 //!
-//! Which keys were in a damaged block of a table is not known. The trees of its partition are made anew without them, so that
-//! exchanges find what is missing here ([`Trees::rebuild_lost`](super::trees::Trees::rebuild_lost)).
+//! The keys of a damaged block of a table are not known. The trees of its partition are made anew without them, so that
+//! exchanges find them ([`Trees::rebuild_lost`](super::trees::Trees::rebuild_lost)).
 //!
-//! Left out: an end of the range that was lost. What others have not got goes on to be an error until `annulet check --repair` makes
-//! tables again. A node alone has nobody to heal it.
+//! Left out: an end of the lost range. A key that other nodes lack, too, stays an error until `annulet check --repair`
+//! makes tables again. A node alone has nobody to heal it.
 
 use super::rebuilds::DAMAGED_MAX;
 use crate::request::task::Task;

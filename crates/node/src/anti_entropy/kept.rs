@@ -15,9 +15,9 @@ pub(crate) struct KeptTree {
     tree: Tree,
     /// Unlike that of any other tree, and of this one before its last change.
     version: u64,
-    /// Whether it was changed by a write that did not know what was there before.
+    /// Whether it was changed by a write that did not know the replaced head.
     unsure: bool,
-    /// What has changed since it was last kept on disk; `None` if it is to be kept whole.
+    /// Changes since it was last kept on disk; `None` if it is to be kept whole.
     delta: Option<Delta>,
 }
 
@@ -36,7 +36,7 @@ impl KeptTree {
         self.version
     }
 
-    /// Whether a write changed it without knowing what was there before.
+    /// Whether a write changed it without knowing the replaced head.
     pub fn is_unsure(&self) -> bool {
         self.unsure
     }
@@ -48,7 +48,7 @@ pub(crate) struct KeptTrees {
     trees: BTreeMap<TreeId, KeptTree>,
     /// The partitions that have theirs, by their first prefix.
     whole: BTreeSet<u16>,
-    /// What else has changed since trees were last kept on disk.
+    /// Other changes since trees were last kept on disk.
     changed: Changes,
     last_version: u64,
 }
@@ -149,7 +149,7 @@ impl KeptTrees {
     pub fn change(&mut self, change: &Change) -> bool {
         let id = change.tree;
         if change.unsure {
-            // What was there before may end on another day.
+            // The replaced version may end on another day.
             for (_, kept) in self.trees.range_mut(TreeId { day: 0, ..id }..=TreeId { day: u32::MAX, ..id }) {
                 kept.unsure = true;
                 kept.delta.iter_mut().for_each(|delta| delta.change(0, None, None, true));
@@ -227,7 +227,7 @@ impl KeptTrees {
         self.changed.clear();
     }
 
-    /// What has changed since the last record, or all.
+    /// Changes since the last record, or all.
     pub fn record(&mut self, scope: Scope, whole: bool) -> bytes::Bytes {
         let changed = std::mem::take(&mut self.changed);
         let is_anew = whole || changed.is_cleared();

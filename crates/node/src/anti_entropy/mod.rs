@@ -1,10 +1,10 @@
-//! Comparison of objects with those of other nodes by trees of hashes, and repair of what differs.
+//! Comparison of objects with those of other nodes by trees of hashes, and repair of differences.
 //!
 //! 1. *Trees* are kept of all keys of this shard ([`Trees`]), and made anew from the heads now and then.
 //! 2. *Exchanges* compare them with other nodes', and have keys that differ read ([`Exchanges`]).
 //! 3. Keys whose values are found damaged here are read, too ([`HealQueue`]).
 //!
-//! Invariant: trees say what is compared and nothing else. An object is changed by the reads of its key only.
+//! Invariant: trees decide which keys are compared and nothing else. An object is changed by the reads of its key only.
 
 pub(crate) mod change;
 pub(crate) mod checkpoints;
@@ -101,7 +101,7 @@ impl AntiEntropy {
         self.exchanges.note_repair(&mut self.trees);
     }
 
-    /// A key that differs has been read, and its replicas were sent what they lacked.
+    /// A key that differs has been read, and its replicas were sent all that they lacked.
     pub fn on_key_repaired(&mut self) {
         self.exchanges.on_key_repaired();
     }

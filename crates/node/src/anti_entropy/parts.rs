@@ -1,11 +1,12 @@
 //! How much of a partition a rebuild goes through at once, and how long it rests then.
 //!
-//! A part is gone through on a job's thread. On a core that a shard has to share with it, requests wait until it is done: once it runs, the
-//! kernel lets it go on for some milliseconds, whatever its priority. So while clients are served
+//! A part is gone through on a job's thread. On a core that a shard has to share with it, requests wait until it is
+//! done: once it runs, the kernel lets it go on for some milliseconds, whatever its priority. So while clients are
+//! served
 //!
 //! 1. a part is short: that is what a request may wait for at each node that it asks;
-//! 2. after it nothing is gone through for many times as long as it took, whether or not the partition came to its end with it: that is how
-//!    few requests wait at all. Where a core is busy parts take longer, and so do the rests;
+//! 2. after it nothing is gone through for many times as long as it took, whether or not the partition came to its end
+//!    with it: that is how few requests wait at all. Where a core is busy parts take longer, and so do the rests;
 //! 3. it does not begin while requests wait for their turn here, for as long as a rest may be at most.
 //!
 //! When nobody has asked for a while parts are long, and follow each other at once.
@@ -14,14 +15,15 @@ use base::Monotonic;
 use engine::fold::JournalCheck;
 use std::time::Duration;
 
-/// How long a rest is, in parts, of partitions whose trees are whole: they are made anew once in a week, so three hours for a thousand
-/// million keys are soon enough.
+/// How long a rest is, in parts, of partitions whose trees are whole: they are made anew once in a week, so three hours
+/// for a thousand million keys are soon enough.
 const REST: u32 = 31;
 
 /// The same of those that have none: until they do nothing is compared. As much as copies get (`throttle.rs`).
 const REST_FIRST: u32 = 7;
 
-/// The longest rest: a part that takes longer than a thirtieth of it waits for something that is broken rather than busy.
+/// The longest rest: a part that takes longer than a thirtieth of it waits for something that is broken rather than
+/// busy.
 const REST_MAX: Duration = Duration::from_secs(1);
 
 /// What a part is at most.
@@ -62,7 +64,8 @@ impl Parts {
         self.next_at + put_off <= now
     }
 
-    /// A part took so long. `yields` says whether clients are served, `is_first` whether its partition has no trees yet.
+    /// A part took so long. `yields` says whether clients are served, `is_first` whether its partition has no trees
+    /// yet.
     pub fn end(&mut self, took: Duration, yields: bool, is_first: bool, now: Monotonic) {
         let rest = took.saturating_mul(if is_first { REST_FIRST } else { REST }).min(REST_MAX);
         self.next_at = if yields { now + rest } else { now };
@@ -73,8 +76,8 @@ impl Parts {
 mod tests {
     use super::*;
 
-    /// Goes through partitions of so many keys for ten seconds, at so many keys a millisecond, while clients are served or not. What share
-    /// of the time parts were under way, and how long the longest took.
+    /// Goes through partitions of so many keys for ten seconds, at so many keys a millisecond, while clients are served
+    /// or not. What share of the time parts were under way, and how long the longest took.
     fn run(keys: u64, per_milli: u64, (yields, is_first): (bool, bool)) -> (f64, Duration) {
         let (mut parts, mut now, mut left) = (Parts::default(), Monotonic(1), keys);
         let end = now + Duration::from_secs(10);
@@ -98,8 +101,8 @@ mod tests {
         (busy.as_secs_f64() / 10.0, longest)
     }
 
-    /// There was no rest after the last part of a partition, so partitions of a few thousand keys were made one after the other without
-    /// any.
+    /// There was no rest after the last part of a partition, so partitions of a few thousand keys were made one after
+    /// the other without any.
     #[test]
     fn a_part_is_short_and_rare_while_clients_are_served_however_many_partitions_there_are() {
         for keys in [100, 3_000, 31_250, 1_000_000] {

@@ -1,20 +1,21 @@
-//! Trees made from the heads of a partition: when they are missing, crowded or wrong, and every so often, to find what was lost.
+//! Trees made from the heads of a partition: when they are missing, crowded or wrong, and every so often, to find lost
+//! objects.
 //!
-//! A write changes a tree by what it replaces, so a tree says what the store was told. Made from the heads it says what the store
-//! has: what the ledger has lost differs from what other nodes have, and comes back by the next exchange. With a check
-//! ([`JournalCheck`]) the values are looked for, too: keys that have lost theirs stay in the tree, and are read so that other
-//! replicas heal them (`heal.rs`).
+//! Writes change a tree by the heads that they replace, so it describes all that was written. Made from the heads, it
+//! describes all that is there: objects that the ledger has lost differ from those of other nodes, and the next
+//! exchange brings them back. With a check ([`JournalCheck`]) the values are looked for, too: keys that have lost
+//! theirs stay in the tree, and are read so that other replicas heal them (`heal.rs`).
 //!
-//! 1. Partitions are due one after another: those that have no trees, those that an operator or a write wants, and those whose
-//!    time has come while it is this shard's turn ([`Turns`]).
-//! 2. The heads are folded over in *parts* of some milliseconds, each on a snapshot of its own. While clients are served they are shorter,
-//!    with rests between them (`parts.rs`).
-//! 3. Changes of keys that earlier parts have seen are made at once. While a part is under way changes are remembered with their
-//!    versions, and those that its snapshot does not show are made at its end; it shows all that was written before the first that is
-//!    remembered. Later parts show what is written to their keys meanwhile.
-//! 4. After the last part the trees take the place of those that there were.
+//! 1. Partitions are due one after another: those without trees, those that an operator or a write wants, and those
+//!    whose time has come while it is this shard's turn ([`Turns`]).
+//! 2. The heads are folded over in *parts* of some milliseconds, each on a snapshot of its own. While clients are
+//!    served they are shorter, with rests between them (`parts.rs`).
+//! 3. Changes of keys that earlier parts have seen are made at once. While a part is under way changes are remembered
+//!    with their versions. Those that its snapshot does not show are made at its end; it shows all writes before the
+//!    first that is remembered. Later parts show the writes of their keys meanwhile.
+//! 4. After the last part the trees replace those that there were.
 //!
-//! Left out: what is known of values beyond their partition. The scrub reads all of them within its period (record 26).
+//! Left out: values beyond their partition. The scrub reads all of them within its period (record 26).
 
 use super::change::{Change, PLACE_BITS};
 use super::n_vals::NVals;
@@ -33,8 +34,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How many bits more than the trees that there are are told apart while trees are made anew: those that have grown crowded are to be twice
-/// as fine. The finest takes a chunk of its own for nearly each key.
+/// How many bits more than the trees that there are are told apart while trees are made anew: those that have grown
+/// crowded are to be twice as fine. The finest takes a chunk of its own for nearly each key.
 const FINER: u32 = 2;
 
 /// Damaged keys of a part: a quarter of those that can wait to be healed.
@@ -138,7 +139,8 @@ impl Rebuilds {
         self.due.keys().copied().chain(making).any(|first| !whole.contains(&first))
     }
 
-    /// Takes a change of a partition. If that are too many since its part began, it is due again, and this is the fold to end.
+    /// Takes a change of a partition. If that are too many since its part began, it is due again, and this is the fold
+    /// to end.
     pub fn note(&mut self, first: u16, change: Change) -> Option<FoldId> {
         let making = self.making.as_mut().filter(|making| making.first == first)?;
         making.note(change);
@@ -164,7 +166,7 @@ impl Rebuilds {
         self.due.is_empty() && self.making.is_none()
     }
 
-    /// Has what is due by its timer made anew, if it is this shard's turn.
+    /// Has trees made anew that are due by their timers, if it is this shard's turn.
     pub fn look_at_timers(&mut self, env: &mut Env, whole: &BTreeSet<u16>, now: Monotonic) {
         let Some(every) = env.knobs.rebuilding.every else { return };
         self.set_timers(env, whole, every, now);
@@ -197,15 +199,15 @@ impl Rebuilds {
         self.making.is_some()
     }
 
-    /// Begins the next partition, if one is due. `bits` says what the trees that it has tell apart.
+    /// Begins the next partition, if one is due. `bits` is the fineness of its trees.
     pub fn begin_next(&mut self, now: Monotonic, bits: impl FnOnce(u16) -> Option<u32>) {
         if let Some(next) = self.next(now) {
             self.making = Some(Making::new(next, bits(next.0)));
         }
     }
 
-    /// Begins the next part of the partition that is made, once the snapshot shows what it must. `has_room` says
-    /// whether what it finds damaged may wait to be healed.
+    /// Begins the next part of the partition that is made, once the snapshot shows all that it must. `has_room`
+    /// says whether damaged keys may wait to be healed.
     pub fn begin_part(&mut self, env: &mut Env, has_room: bool, now: Monotonic) {
         let waits = env.gauges.queued() > 0;
         let Some(making) = &mut self.making else { return };
@@ -222,7 +224,7 @@ impl Rebuilds {
         let made = Arc::clone(&making.made);
         let size = PartSize::of(check, env.activity.yields(now));
         let visitor = gathering(first, size, env.props.clone(), made, Arc::clone(&env.clock));
-        // What is left where something was lost, or cannot be read, is compared, and so the rest comes back.
+        // Objects beside lost or unreadable ones are compared, and so the rest comes back.
         let request = FoldRequest {
             past_losses: true,
             damaged_too: true,
@@ -301,7 +303,7 @@ pub(super) struct FinishedRebuild {
     pub first: u16,
     pub check: JournalCheck,
     pub trees: BTreeMap<TreeId, Tree>,
-    /// Whether a write that did not know what was there before has changed them.
+    /// Whether a write that did not know the replaced head has changed them.
     pub unsure: bool,
 }
 
@@ -413,7 +415,8 @@ mod tests {
 
     const TREE: TreeId = TreeId { first: 0, n_val: 3, day: 0 };
 
-    /// Keys that are written while parts are made, on snapshots that show some of it: at the end the tree is that of all keys.
+    /// Keys that are written while parts are made, on snapshots that show some of it: at the end the tree is that of
+    /// all keys.
     #[test]
     fn a_tree_that_is_made_in_parts_is_that_of_the_end() {
         for seed in 0..500 {

@@ -1,9 +1,11 @@
-//! Trees of hashes over what this shard holds ([`kv::aae`]), for each partition that is this node's by the ring in force.
+//! Trees of hashes over this shard's objects ([`kv::aae`]), for each partition that is this node's by the ring in
+//! force.
 //!
-//! 1. After a start they are what an earlier process has left (`checkpoints.rs`). Where it has left none, and when a partition or other
-//!    numbers of replicas come, a partition is *due*: its trees are made from its heads (`rebuilds.rs`).
+//! 1. After a start they are those of an earlier process (`checkpoints.rs`). Without them, and when a partition or
+//!    other numbers of replicas come, a partition is *due*: its trees are made from its heads (`rebuilds.rs`).
 //! 2. From then on they are *whole*, and each write of a head changes them ([`HeadChange`]).
-//! 3. A tree that is crowded, or was found not to say what the store has, is made anew. One whose keys have all ended goes.
+//! 3. A tree that is crowded, or that differs from the store, is made anew. A tree whose keys have all ended is
+//!    dropped.
 
 use super::change::{Change, PLACE_BITS, leaves};
 use super::checkpoints::{Completed, Completing};
@@ -37,7 +39,7 @@ pub(super) struct Trees {
     kept: KeptTrees,
     rebuilds: Rebuilds,
     notes: Notes,
-    /// Trees that an earlier process has left, until what came after them is known.
+    /// Trees that an earlier process has left, until the later changes are known.
     completing: Option<Completing>,
     /// The ring by whose partitions they are.
     ring: Option<Arc<Ring>>,
@@ -74,7 +76,7 @@ impl Trees {
         self.kept.is_whole(first)
     }
 
-    /// What is known of partitions' trees.
+    /// Notes on partitions' trees, for operators.
     pub fn notes(&mut self) -> &mut Notes {
         &mut self.notes
     }
@@ -116,7 +118,7 @@ impl Trees {
         self.completing = Completing::begin(env, found, scope, |first| rebuilds.spare(first));
     }
 
-    /// Takes the end of the fold over what the journal had beyond the tables, if it is that.
+    /// Takes the end of the fold over the journal beyond the tables, if it is that.
     pub fn on_replayed(
         &mut self,
         env: &mut Env,
@@ -133,7 +135,7 @@ impl Trees {
         Ok(())
     }
 
-    /// Trees that were left are whole, once they have what came after them.
+    /// Trees that were left are whole, once they have the later changes.
     fn complete(&mut self, env: &mut Env, completed: Completed) {
         let Completed { firsts, left, replayed, changes } = completed;
         left.whole.difference(&firsts).for_each(|&first| self.kept.note_gone(first));
@@ -184,7 +186,7 @@ impl Trees {
         self.ring.is_some()
     }
 
-    /// What they are of.
+    /// Their partitions and numbers of replicas.
     fn scope(&self) -> Scope {
         let partitions = self.ring.as_ref().map_or(0, |ring| ring.size().partitions());
         Scope { partitions, n_vals: self.n_vals }
@@ -298,10 +300,10 @@ impl Trees {
         firsts.len()
     }
 
-    /// Has the trees made anew of all partitions of which merges or the scrub have found something lost: they tell of it
-    /// still, and without it exchanges bring it back.
+    /// Has the trees made anew of all partitions of which merges or the scrub have found something lost: they tell of
+    /// it still, and without it exchanges bring it back.
     pub fn rebuild_lost(&mut self, env: &mut Env) {
-        // What an earlier process has left tells of it, too, and is not whole yet.
+        // Trees of an earlier process describe it, too, and are not whole yet.
         if self.completing.is_some() {
             return;
         }
@@ -318,16 +320,16 @@ impl Trees {
         firsts.for_each(|first| self.rebuilds.want(first, JournalCheck::None));
     }
 
-    /// Has what is due by its timer made anew.
+    /// Has trees made anew that are due by their timers.
     pub fn look_at_timers(&mut self, env: &mut Env, now: Monotonic) {
         self.rebuilds.look_at_timers(env, self.kept.whole(), now);
     }
 
-    /// Goes on with making trees: the next partition, or its next part once the snapshot shows what it must. `has_room`
-    /// says whether what it finds damaged may wait to be healed.
+    /// Goes on with making trees: the next partition, or its next part once the snapshot shows all that it must.
+    /// `has_room` says whether damaged keys may wait to be healed.
     pub fn make(&mut self, env: &mut Env, has_room: bool, now: Monotonic) {
         if !self.rebuilds.is_making() {
-            // What is kept as of a flush must not have been made after it.
+            // The checkpoint of a flush must not have later changes.
             if env.store.fenced().is_some() || self.completing.is_some() {
                 return;
             }

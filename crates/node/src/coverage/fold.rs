@@ -1,7 +1,7 @@
 //! Folds over a cluster ([`kv::fold`]): gathered as listings are (`key_scan.rs`), and read here, a page at a time.
 //!
-//! A page ends when it tells of enough, or when [`VISITED_MAX`] heads were looked at: so one that finds little comes as soon, and
-//! a slow disk holds up no page for longer than whoever asks waits.
+//! A page ends when it tells of enough, or when [`VISITED_MAX`] heads were looked at: so one that finds little comes as
+//! soon, and a slow disk holds up no page for longer than its asker waits.
 
 use crate::anti_entropy::trees::NVals;
 use crate::coverage::walk::{Stretch, Walk, Wanted, seek};

@@ -1,13 +1,13 @@
 //! Pages of rows: what this shard finds for an index query ([`kv::index`]), of the prefixes that it is asked for.
 //!
-//! * The entries of a field lie in the order of their terms, and each ends with its object's prefix: one scan between two
-//!   terms, of which an entry is taken if its prefix is wanted and its term matches.
+//! * The entries of a field lie in the order of their terms, and each ends with its object's prefix: one scan between
+//!   two terms, of which an entry is taken if its prefix is wanted and its term matches.
 //! * Keys in the order in which they lie: one scan, from one wanted prefix to the next, and in each over the bucket.
-//! * Keys in order: a look into each wanted prefix, which ends as soon as its next key is behind those that are known to come
-//!   first. So a page costs a seek for each prefix, but holds no more than a page.
+//! * Keys in order: a look into each wanted prefix, which ends as soon as its next key is behind those that are known
+//!   to come first. So a page costs a seek for each prefix, but holds no more than a page.
 //!
-//! A page ends when it is full or when [`VISITED_MAX`] entries were looked at, with or without a row: it says up to where
-//! it is complete.
+//! A page ends when it is full or when [`VISITED_MAX`] entries were looked at, with or without a row: it says up to
+//! where it is complete.
 
 use crate::coverage::page_reader::PageReader;
 use crate::coverage::walk::{Stretch, Walk};
@@ -63,7 +63,8 @@ struct Kept {
 pub(crate) struct IndexPages {
     reads: BTreeMap<ScanId, Read>,
     kept: Option<Kept>,
-    /// The prefixes of each shard of this node, once they were asked for: to place them one by one would take longer than a page on a large ring.
+    /// The prefixes of each shard of this node, once they were asked for: to place them one by one would take longer
+    /// than a page on a large ring.
     of_shards: Vec<PrefixSet>,
 }
 
@@ -149,8 +150,8 @@ impl IndexPages {
     }
 }
 
-/// Fails unless the entries of all of a bucket's objects with these prefixes are there: an older program has kept none, and the store
-/// makes them; an object that was lost has none.
+/// Fails unless the entries of all of a bucket's objects with these prefixes are there: an older program has kept none,
+/// and the store makes them; an object that was lost has none.
 fn check_entries(env: &Env, bucket: &Bucket, own: &PrefixSet) -> Result<(), Error> {
     if let Some(backend) = env.store.without_indexes(&bucket.bucket_type) {
         return Err(Error::Unsupported(format!(

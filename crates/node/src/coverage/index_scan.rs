@@ -1,10 +1,10 @@
-//! Index queries: whoever the client is connected to merges the rows that the shards of a covering set find
+//! Index queries: the shard of the client's connection merges the rows that the shards of a covering set find
 //! ([`kv::index::Search`]). How a shard finds them is in `index_pages.rs`.
 //!
-//! The next page of a part is asked for when the client has taken what came before, as for listings (`key_scan.rs`).
+//! The next page of a part is asked for when the client has taken the earlier ones, as for listings (`key_scan.rs`).
 //!
-//! A covering set costs as much as the ring is large, and is the same for all queries of the same number of replicas while nodes
-//! neither come nor go: so the last one is kept ([`Cover`]).
+//! A covering set costs as much as the ring is large, and is the same for all queries of the same number of replicas
+//! while nodes neither come nor go: so the last one is kept ([`Cover`]).
 
 use crate::coverage::gathered::Gathered;
 use crate::coverage::index_pages::IndexPages;
@@ -31,16 +31,16 @@ const SEARCHES_MAX: usize = 256;
 /// A query that is being answered here.
 struct IndexQuery {
     search: Search,
-    /// What gathers its rows, if the client is not told of them as they are.
+    /// The gathering of its rows, if the client does not get them as they are.
     tally: Option<Box<Tally>>,
     n_val: u32,
     deadline: Monotonic,
-    /// Whether the client has still to take what was sent.
+    /// Whether the client has still to take the last answer.
     sending: bool,
     memory: Gathered,
 }
 
-/// A covering set, and what it depends on.
+/// A covering set, and the state that it depends on.
 struct Cover {
     ring: Arc<Ring>,
     n_val: u32,
@@ -161,7 +161,7 @@ impl IndexScans {
         Ok(parts)
     }
 
-    /// The client has taken what was sent.
+    /// The client has taken the last answer.
     pub(crate) fn go_on_searching(&mut self, env: &mut Env, id: RequestId) {
         if let Some(searching) = self.under_way.get_mut(&id) {
             searching.sending = false;
@@ -261,7 +261,7 @@ impl IndexScans {
         self.step_search(env, id, |search, plan| search.on_page(question, page, plan));
     }
 
-    /// Has a query do something, and answers what comes of it.
+    /// Has a query take a step, and sends its answers.
     fn step_search(
         &mut self,
         env: &mut Env,
@@ -302,13 +302,13 @@ impl IndexScans {
             }
             env.out.push(Output::Reply { to: id, result: Ok(answer), more });
         }
-        // What was sent brings the next pages when it is taken.
+        // An answer brings the next pages when it is taken.
         if self.under_way.get(&id).is_some_and(|searching| !searching.sending) {
             self.ask_rows(env, id);
         }
     }
 
-    /// Gathers what was found, and goes on with the next page, the next part, or the answer.
+    /// Gathers rows, and goes on with the next page, the next part, or the answer.
     fn tally(&mut self, env: &mut Env, id: RequestId, answers: Vec<Response>) {
         let Some(searching) = self.under_way.get_mut(&id) else { return };
         let Some(tally) = &mut searching.tally else { unreachable!("it is gathered") };
@@ -353,7 +353,7 @@ impl IndexScans {
         }
     }
 
-    /// A node can no longer be reached: others are asked for what it has not told.
+    /// A node can no longer be reached: others are asked for its missing pages.
     pub(crate) fn fail_rows(&mut self, env: &mut Env, node: NodeId) {
         let ids: Vec<RequestId> = self.under_way.keys().copied().collect();
         for id in ids {

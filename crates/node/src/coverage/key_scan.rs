@@ -1,7 +1,7 @@
-//! Listings, and folds (`fold.rs`): whoever the client is connected to gathers pages from the nodes of a covering set ([`kv::coverage`]), and
-//! from each shard of its own node. How a page is read is in `key_pages.rs`.
+//! Listings, and folds (`fold.rs`): the shard of the client's connection gathers pages from the nodes of a covering set
+//! ([`kv::coverage`]), and from each shard of its own node. How a page is read is in `key_pages.rs`.
 //!
-//! The next page of a part is asked for when the client has taken what came before, so a slow client holds at most one
+//! The next page of a part is asked for when the client has taken the earlier ones, so a slow client holds at most one
 //! page of each part, wherever they are.
 
 use crate::coverage::fold::n_val_of;
@@ -34,7 +34,7 @@ struct KeyScan {
     n_val: u32,
     is_fold: bool,
     deadline: Monotonic,
-    /// Whether the client has still to take what was sent.
+    /// Whether the client has still to take the last answer.
     sending: bool,
     memory: Gathered,
 }
@@ -138,7 +138,7 @@ impl KeyScans {
         self.start_listing(env, reply_to, n_val, Listed::Fold(Arc::new(fold)), stream, deadline);
     }
 
-    /// The client has taken what was sent.
+    /// The client has taken the last answer.
     pub(crate) fn go_on_listing(&mut self, env: &mut Env, id: RequestId) {
         if let Some(listing) = self.gathering.get_mut(&id) {
             listing.sending = false;
@@ -232,7 +232,7 @@ impl KeyScans {
         self.step_listing(env, id, |coverage, plan| coverage.on_page(question, page, plan));
     }
 
-    /// Has a listing do something, and answers what comes of it.
+    /// Has a listing take a step, and sends its answers.
     fn step_listing(
         &mut self,
         env: &mut Env,
@@ -274,13 +274,13 @@ impl KeyScans {
             }
             env.out.push(Output::Reply { to: id, result: Ok(answer), more });
         }
-        // What was sent brings the next pages when it is taken.
+        // An answer brings the next pages when it is taken.
         if self.gathering.get(&id).is_some_and(|listing| !listing.sending) {
             self.ask_pages(env, id);
         }
     }
 
-    /// A node can no longer be reached: others are asked for what it has not told.
+    /// A node can no longer be reached: others are asked for its missing pages.
     pub(crate) fn fail_pages(&mut self, env: &mut Env, node: NodeId) {
         let ids: Vec<RequestId> = self.gathering.keys().copied().collect();
         for id in ids {

@@ -1,5 +1,5 @@
-//! How a scan goes over the keys of one bucket between two bounds: from one wanted prefix to the next, and in each over the
-//! bucket, so that nothing else is read.
+//! How a scan goes over the keys of one bucket between two bounds: from one wanted prefix to the next, and in each over
+//! the bucket, so that nothing else is read.
 
 use bytes::Bytes;
 use engine::fold::Visit;

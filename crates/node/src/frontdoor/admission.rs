@@ -1,25 +1,26 @@
-//! Which requests of clients are begun, and which are refused because there are too many.
+//! Admission of clients' requests: which are begun, which wait, and which are refused because there are too many.
 //!
-//! What has been begun goes before what has not: other nodes wait for it, and so does memory. So a shard that cannot
-//! keep up leaves new requests waiting, and tells those that it will not come to in time.
+//! Requests that were begun go before new ones: other nodes wait for them, and so does memory. So a shard that cannot
+//! keep up leaves new requests waiting, and refuses those that it will not come to in time.
 //!
-//! 1. A pass over the connections, from the first request in it to the end of the turn, is to take [`PASS_MAX`]. It begins
-//!    requests for no longer than that, and the *window*, how much may be under way, shrinks with a pass that took longer, to
-//!    what would have fitted, and grows a little with each that did not.
-//! 2. What comes when the pass or the window is full waits, in order, and is begun by a later turn.
-//! 3. What comes is refused at once while the first that waits has done so for [`WAIT_MAX`], or if those that wait will take
-//!    more than [`WAIT_MAX`] to be begun at the pace of the last passes; if so much is under way that this is no slip of the
-//!    scheduler. What waits will be begun: it is refused only after [`STAY_MAX`], when nothing moves.
+//! 1. A pass over the connections, from the first request in it to the end of the turn, is to take [`PASS_MAX`]. It
+//!    begins requests for no longer than that. The *window*, how much may be under way, shrinks with a pass that took
+//!    longer, to the load that would have fitted, and grows a little with each other pass.
+//! 2. Requests that come when the pass or the window is full wait, in order, and are begun by a later turn.
+//! 3. Requests are refused at once while the first that waits has done so for [`WAIT_MAX`], or if those that wait will
+//!    take more than [`WAIT_MAX`] to be begun at the pace of the last passes; if so much is under way that this is no
+//!    slip of the scheduler. A waiting request will be begun: it is refused only after [`STAY_MAX`], when nothing
+//!    moves.
 //!
 //! Invariants: nothing of a refused request was done; a request that waits is neither begun before one that has waited
 //! for longer, nor after its client has gone.
 //!
 //! The time of a pass decides, not a count: a thousand writes that wait for one sync make short passes and are no
-//! overload, and a hundred large ones may be. (CoDel, Nichols and Jacobson, 2012, says so of packets; the window grows as
-//! TCP's does. It does not shrink by a fixed part, since it is far too large when an overload begins.) The last is refused
-//! and not the first: the first is about to be begun, and a request that is answered in the pass in which it is read costs
-//! a quarter of one that waits, and tells its client sooner. Left out: requests of other shards, which have waited there,
-//! and those of other nodes, which are part of something begun.
+//! overload, and a hundred large ones may be. (CoDel, Nichols and Jacobson, 2012, says so of packets; the window grows
+//! as TCP's does. It does not shrink by a fixed part, since it is far too large when an overload begins.) The last is
+//! refused and not the first: the first is about to be begun, and a request that is answered in the pass in which it is
+//! read costs a quarter of one that waits, and tells its client sooner. Left out: requests of other shards, which have
+//! waited there, and those of other nodes, which are part of something begun.
 
 use crate::hop::RequestId;
 use crate::shard::env::Env;
@@ -31,29 +32,30 @@ use kv::{Error, Request};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long a pass is to take. What is under way waits for one at each node on its way, three or four times in all.
+/// How long a pass is to take. A request waits for one at each node on its way, three or four times in all.
 pub const PASS_MAX: Duration = Duration::from_millis(8);
 
 /// How long requests wait before those that come are refused: a pass, after which most are begun.
 pub const WAIT_MAX: Duration = PASS_MAX;
 
-/// How long a request waits until it is refused itself: two passes. An answer that says so is to come within 50 ms, and before
-/// and after it has waited here it waits in sockets, for a pass each, which are longer while an overload begins.
+/// How long a request waits until it is refused itself: two passes. An answer that says so is to come within 50 ms, and
+/// before and after it has waited here it waits in sockets, for a pass each, which are longer while an overload begins.
 pub const STAY_MAX: Duration = Duration::from_millis(16);
 
-/// The least that the window shrinks to: of three nodes that have all three replicas, some five milliseconds of the work of one, so
-/// that a pass can be within its time with room to spare.
+/// The least that the window shrinks to: of three nodes that have all three replicas, some five milliseconds of the
+/// work of one, so that a pass can be within its time with room to spare.
 const WINDOW_MIN: usize = 64;
 
-/// By how much the window grows with a pass that took no longer than it may: by a hundred in 25 passes, which are some fifth of a second in an
-/// overload and a hundredth otherwise. With four times as much, each pass that fits is followed by one that does not.
+/// By how much the window grows with a pass that took no longer than it may: by a hundred in 25 passes, which are some
+/// fifth of a second in an overload and a hundredth otherwise. With four times as much, each pass that fits is followed
+/// by one that does not.
 const GROW: usize = 4;
 
 /// A request that is to begin now.
 pub(crate) struct AdmittedRequest {
     /// The request.
     pub id: RequestId,
-    /// What is asked.
+    /// Its content.
     pub request: Request,
     /// When the client stops waiting.
     pub deadline: Monotonic,
@@ -68,7 +70,7 @@ struct Waiting {
 /// How much of the pace is that of the last pass.
 const PACE_WEIGHT: u32 = 4;
 
-/// What waits to be begun, and how much may be under way.
+/// Requests that wait to be begun, and how much may be under way.
 pub(crate) struct Admission {
     /// When the first request since the last turn came.
     pass_began: Option<Monotonic>,
@@ -77,7 +79,7 @@ pub(crate) struct Admission {
     backlog: Backlog,
 }
 
-/// How fast what waits is begun, while something always does.
+/// How fast waiting requests are begun, while there always are some.
 #[derive(Default)]
 struct Backlog {
     /// Whether something has waited in this pass.
@@ -86,7 +88,8 @@ struct Backlog {
     begun: u32,
     /// When the last pass ended, if something waited in it.
     since: Option<Monotonic>,
-    /// From one begun to the next, in the mean; `None` unless passes with something that waited have followed each other.
+    /// From one begun to the next, in the mean; `None` unless passes with something that waited have followed each
+    /// other.
     each: Option<Duration>,
 }
 
@@ -217,7 +220,7 @@ impl Admission {
         !self.waiting.is_empty() && self.has_room(&env.gauges)
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         debug_assert_eq!(env.gauges.waiting, self.waiting.len(), "all that wait are counted");
         let in_order = self.waiting.iter().is_sorted_by_key(|waiting| waiting.since);
@@ -229,7 +232,7 @@ impl Admission {
         begun(gauges) < self.window
     }
 
-    /// Whether what comes now would wait for too long, because of others.
+    /// Whether a request that comes now would wait for too long, because of others.
     fn would_wait(&self, gauges: &Gauges, now: Monotonic) -> bool {
         let is_far = self.backlog.takes(self.waiting.len()) > WAIT_MAX;
         (self.waits(gauges, WAIT_MAX, now) || is_far && is_loaded(gauges)) && !base::planted!(RefusedLate)

@@ -29,7 +29,7 @@ impl Frontdoor {
         self.pacer.forget(id, &mut env.gauges);
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         self.admission.invariants(env);
         self.pacer.invariants(env);

@@ -177,7 +177,7 @@ impl Pacer {
         None
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         debug_assert_eq!(env.gauges.held, self.held.len(), "all that are held are counted");
         let bytes: usize = self.held.iter().map(|held| held.bytes).sum();

@@ -1,21 +1,23 @@
 //! The clean stop: other nodes are told before, so that nobody waits for an answer of one that is gone.
 //!
-//! 1. [`crate::Shard::begin_stop`] tells all peers, and from then on whoever asks or answers is told with each word about who is there
-//!    ([`Load::STOPPING`](crate::Load::STOPPING)). They choose this node no more, neither to coordinate a write nor as a replica.
-//! 2. What comes meanwhile, from its own clients and from nodes that have not heard yet, is done as ever.
-//! 3. The shard is *drained* when each peer that can be reached has answered what it was asked since, so it has heard, and no client's request was begun or under way
-//!    here for [`QUIET`] after that. Then the shell closes links and has the store stop ([`crate::Shard::begin_close`]).
+//! 1. [`crate::Shard::begin_stop`] pings all peers, and from then on each ping and pong tells of the stop
+//!    ([`Load::STOPPING`](crate::Load::STOPPING)). Peers choose this node no more, neither to coordinate a write nor as
+//!    a replica.
+//! 2. Later requests of its own clients, and of nodes that have not heard yet, are served as ever.
+//! 3. The shard is *drained* when each peer that can be reached has answered a ping of the stop, and no client's
+//!    request was begun or under way here for [`QUIET`] after that. Then the shell closes links and has the store stop
+//!    ([`crate::Shard::begin_close`]).
 //!
-//! Left out: how long a stop may take, which is the shell's to say; what is asked of this node as a replica, for whoever asks has other
-//! replicas and keeps hints.
+//! Left out: how long a stop may take, which is the shell's to say; questions to this node as a replica, as their
+//! senders have other replicas and keep hints.
 
 use crate::peer::{AskId, NodeId};
 use crate::shard::env::Env;
 use base::Monotonic;
 use std::time::Duration;
 
-/// Without a client's request for so long a node that stops is forgotten by all that have heard of it: what they had sent before arrives within
-/// that, though it came behind their answer. What was answered last is read by then, too.
+/// Without a client's request for so long a node that stops is forgotten by all that have heard of it: their earlier
+/// messages arrive within that, though they came behind their answer. The last replies are read by then, too.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// How far a stop is.
@@ -25,8 +27,8 @@ struct Stopping {
     busy: Monotonic,
     /// How many requests had been begun then.
     begun: u64,
-    /// Peers that have not answered since the stop began: one that waits for a processor may pass a request on before it reads what it was told. Of
-    /// all, as long as it is not known who can be reached.
+    /// Peers that have not answered since the stop began: one that waits for a processor may pass a request on before
+    /// it reads the ping. All peers, while it is not known which of them can be reached.
     unheard: Vec<NodeId>,
 }
 
@@ -56,8 +58,8 @@ impl CleanStop {
         (nobody_is_reached || is_quiet) && !has_clients(env, has_tasks)
     }
 
-    /// Looks whether clients still ask for something, and whether all have heard. A node that cannot be reached any more
-    /// need not.
+    /// Looks whether clients still ask for something, and whether all have heard. A node that cannot be reached any
+    /// more need not.
     pub fn tick(&mut self, env: &Env, has_tasks: bool, now: Monotonic) {
         let Some(stopping) = &mut self.0 else { return };
         let (begun, knows_peers) = (requests_begun(env), env.knows_peers());
@@ -74,7 +76,7 @@ impl CleanStop {
         }
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         debug_assert_eq!(env.gauges.is_stopping, self.0.is_some(), "other nodes are told of the stop");
         if let Some(stopping) = &self.0 {

@@ -1,17 +1,15 @@
-//! Hints: what is kept here for primaries that were away, and how it comes home.
+//! Rounds of hints: objects that are kept here for primaries that were away, on their way home.
 //!
-//! A hint is an entry of the ledger, (node, key), without content: what is to be brought is whatever is stored here
-//! under the key when its turn comes. It is written in one batch with the version it is for, so a crash leaves both
-//! or neither.
+//! A hint is an entry of the ledger, (node, key), without content: the object that is stored here under the key is
+//! brought when its turn comes. It is written in one batch with the version it is for, so a crash leaves both or
+//! neither (`request/hint_writer.rs`).
 //!
 //! 1. When a peer comes up, its hints are scanned, a page at a time.
 //! 2. Each hint of a page is a [`kv::Deliver`], a few at a time; each forgets its hint when it is home.
-//! 3. When a page is done, the next one is scanned: where it begins is the checkpoint. An interruption costs what
-//!    was under way, no more.
-//! 4. After the last page: if hints stayed, new ones were kept meanwhile, or some could not be acknowledged yet when the round began, so that
-//!    its scan may have missed them, the next round begins after a pause.
-//!
-//! While the disk has no room for a hint it is remembered here, and written when there is.
+//! 3. When a page is done, the next one is scanned: its beginning is the checkpoint. An interruption costs the
+//!    deliveries under way, no more.
+//! 4. After the last page: if hints stayed, new ones were kept meanwhile, or some could not be acknowledged yet when
+//!    the round began, so that its scan may have missed them, the next round begins after a pause.
 //!
 //! Invariant: a hint that is in the ledger when its peer is up is tried again until it is home.
 
@@ -39,7 +37,7 @@ const UNDER_WAY_MAX: usize = 32;
 /// Deliveries under way while clients keep this shard busy.
 const UNDER_WAY_BUSY_MAX: usize = 4;
 
-/// Load beyond which this shard counts as busy here: what it may have before it can be overloaded.
+/// Load beyond which this shard counts as busy here: below it nothing is overloaded.
 const LOAD_BUSY: usize = crate::shard::knobs::OVERLOAD_WORK_MIN;
 
 /// How long one delivery may take: a large object over a slow link.
@@ -48,7 +46,7 @@ const DELIVERY_MAX: Duration = Duration::from_secs(30);
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is done about one peer's hints.
+/// The round of one peer's hints.
 #[derive(Default)]
 struct Round {
     scan: Option<ScanId>,
@@ -65,7 +63,7 @@ struct Round {
     tried: bool,
     /// Whether a hint was kept since the last round began.
     kept: bool,
-    /// What was written with hints when the round began, and could not be acknowledged yet: its scan sees only what may be.
+    /// The last write with hints when the round began, if it could not be acknowledged yet: the scan does not see it.
     unseen: Option<Seq>,
 }
 
@@ -78,7 +76,7 @@ pub(crate) struct HintRounds {
 }
 
 impl HintRounds {
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self) {
         for round in self.rounds.values() {
             debug_assert!(!round.active || round.again.is_none(), "the next round is set when one has ended");
@@ -206,7 +204,7 @@ impl HintRounds {
         }
     }
 
-    /// The node has given the partition up: what was kept for it is kept for all that have it now.
+    /// The node has given the partition up: its hints are kept for all that have it now.
     fn hint_anew(&mut self, env: &mut Env, node: NodeId, key: &Bytes, prefix: u16, n_val: u32) {
         let before = key::hint(node.0, key);
         // One that cannot be changed now is tried again with the next round.
@@ -223,7 +221,7 @@ impl HintRounds {
         }
     }
 
-    /// What could not be read may be hints: the next round looks again.
+    /// The unread part may have hints: the next round looks again.
     fn fail_round(&mut self, env: &mut Env, node: NodeId) {
         self.rounds.entry(node).or_default().kept = true;
         self.end_round(env, node);

@@ -1,36 +1,36 @@
-//! What senders of copies have lost, and who is asked to make up for it.
+//! Losses of senders of transfers, and the nodes that are asked to make up for them.
 //!
-//! A sender that has lost something of a partition sends what is left, and says so. Every other node that holds the
-//! partition and lives is then asked for all of it, too: what was confirmed, two or more of them have. So a damaged
-//! table does not stop a change, and what a quorum confirmed comes over in spite of it. Only what the sender alone had is
-//! lost, as it would be if nothing moved.
+//! A sender that has lost a part of a partition sends the rest, and says so. Every other living node that holds the
+//! partition is then asked for all of it, too, since two or more of them have each confirmed version. So a damaged
+//! table does not stop a change of owners, and every version that a quorum confirmed comes over in spite of it. Only
+//! versions that the sender alone had are lost, as they would be if nothing moved.
 //!
-//! Invariant: a copy is complete when all that are asked have sent what they have; whom it asks more is in the same batch as the
-//! checkpoint of the part that told of the loss, so a restart does not forget it.
+//! Invariant: a transfer is complete when all that are asked have sent their part. Nodes that are asked more are in the
+//! same batch as the checkpoint of the part that told of the loss, so a restart does not forget them.
 //!
-//! Left out: which keys of a partition are concerned. Merges of what is there already write nothing.
+//! Left out: the lost keys themselves. Merges of known versions write nothing.
 
 use crate::peer::NodeId;
 use ring::Partition;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a sender has lost, for people.
+/// The loss of a sender, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyLoss {
-    /// Who has lost something.
+    /// The sender.
     pub from: NodeId,
-    /// Of which partition of the ring in force.
+    /// The partition of the ring in force.
     pub partition: Partition,
-    /// Who is asked for it, or has been. If there is nobody, what was lost stays lost.
+    /// Nodes that are asked for it, or have been. Without any, the loss is final.
     pub others: Vec<NodeId>,
 }
 
-/// What has been lost for the target.
+/// All losses for the target.
 #[derive(Default)]
 pub(crate) struct Losses {
-    /// Who has lost something, by prefix.
+    /// Senders that have lost something, by prefix.
     by: BTreeMap<u16, BTreeSet<NodeId>>,
-    /// What is to be told.
+    /// Losses that people are to be told.
     told: Vec<CopyLoss>,
 }
 

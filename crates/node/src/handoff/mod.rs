@@ -2,12 +2,13 @@
 //!
 //! 1. [`Handoff::on_topology`] takes the rings that were published. Requests that begin from then on go by them.
 //! 2. When the last request that began before is over, the epoch is adopted: the control plane is told so.
-//! 3. [`receiver`] asks for what this shard is to have, [`sender`] sends it, [`orphans`] drops what is no longer its own.
+//! 3. [`receiver`] asks for the partitions that come, [`sender`] sends those that go, [`orphans`] drops ranges that are
+//!    no longer its own.
 //! 4. [`hint_rounds`] brings hints home, when a node comes up and when it owns nothing any more.
 //!
 //! Invariant: from before a transfer's first key is read until the control plane has heard that no request goes by the
-//! ring before, whatever is confirmed here is confirmed by the nodes that take this node's place, and the other way
-//! round (`request/dual_write.rs`).
+//! ring before, each write that is confirmed here is confirmed by the nodes that take this node's place, and the other
+//! way round (`request/dual_write.rs`).
 
 pub(crate) mod hint_rounds;
 pub(crate) mod losses;
@@ -74,7 +75,7 @@ impl Handoff {
         self.tick(env, tasks, now);
     }
 
-    /// Tells that the epoch is adopted, if it is, and goes on with what moves.
+    /// Tells that the epoch is adopted, if it is, and goes on with transfers.
     pub fn tick(&mut self, env: &mut Env, tasks: TasksUnderWay, now: Monotonic) {
         let epoch = env.topology.epoch;
         if self.is_untold && tasks.oldest_epoch.is_none_or(|oldest| oldest >= epoch) {
@@ -111,7 +112,7 @@ impl Handoff {
         env.topology.epoch > Epoch(0) && env.topology.is_at_rest() && self.orphans.is_done()
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         self.outbound.invariants(env);
         self.inbound.invariants();

@@ -1,18 +1,21 @@
-//! What this shard has and this node is not to have: it is dropped, in the end, whatever goes wrong on the way.
+//! Orphaned ranges: objects here that this node is not to have. They are dropped in the end, after any fault on the
+//! way.
 //!
-//! 1. Once nothing moves any more, a scan names the partitions of which hints are kept. What is kept for nodes that are gone
-//!    is kept for others from now on (`hint_rounds.rs`).
-//! 2. Another one names those that have objects here and are nobody's list's business. If there are hints, these go home
-//!    first, and their objects are forgotten one by one.
-//! 3. The rest is dropped, a range at a time; so are hints for this node itself, which come with a copy of another's disk.
-//! 4. Where hints may have been lost, nothing is: all that have the partition get a hint about each of its objects anew. So they do
-//!    where this process has not seen that others were given what is here: owners changed while it was away or counted as down.
-//! 5. It is looked again, after a pause that grows, while something had to stay, while hints are kept (what a hint was for may be left
-//!    without one), and while work is not over that began before the owners changed.
+//! 1. Once nothing moves any more, a scan names the partitions of which hints are kept. Hints for nodes that are gone
+//!    are kept for others from now on (`hint_rounds.rs`).
+//! 2. Another one names the partitions with objects here that no list gives to this node. If there are hints, these go
+//!    home first, and their objects are forgotten one by one.
+//! 3. The rest is dropped, a range at a time; so are hints for this node itself, which come with a copy of another's
+//!    disk.
+//! 4. Where hints may have been lost, nothing is dropped: all that have the partition get a hint about each of its
+//!    objects anew. The same holds where this process has not seen that others were given the objects: owners changed
+//!    while it was away or counted as down.
+//! 5. It is looked again, after a pause that grows, while something had to stay, while hints are kept (their objects
+//!    may be left without one), and while tasks are not over that began before the owners changed.
 //!
-//! Invariants: nothing is dropped while some request may go by a ring that lists this node; nothing for which there is a
-//! hint, or has been since the scan began; and only partitions that this node had by a ring whose successors copied from it, or was
-//! to have by a target that was given up. So a drop takes only what those on the list have too.
+//! Invariants: nothing is dropped while some request may go by a ring that lists this node; nothing for which there is
+//! a hint, or has been since the scan began; and only partitions that this node had by a ring whose successors copied
+//! from it, or was to have by a target that was given up. So all that is dropped is on the nodes of the list.
 
 use crate::peer::NodeId;
 use crate::request::hint_writer::hint_for_all;
@@ -86,20 +89,20 @@ pub(crate) struct OrphanedRanges {
     pause: Duration,
     /// For whom hints are kept that hold up what is to be dropped, as of the last look.
     kept_for: BTreeSet<NodeId>,
-    /// Tasks up to this name began before the owners changed, and may still write what is not to be here.
+    /// Tasks up to this name began before the owners changed, and may still write objects that are not to be here.
     older: u64,
     /// Rings that this process has seen left since nothing was here that is not to be, the last one last.
     left: Vec<Left>,
 }
 
 impl OrphanedRanges {
-    /// To be looked for now: owners have changed. Tasks up to `older` has begun before.
+    /// To be looked for now: owners have changed. Tasks up to `older` have begun before.
     pub(crate) fn look_from(&mut self, now: Monotonic, older: u64) {
         let left = std::mem::take(&mut self.left);
         *self = OrphanedRanges { again: Some(now), older, pause: PAUSE, left, ..OrphanedRanges::default() };
     }
 
-    /// Takes note of what this node is not to have any more by what comes next, and whether others were given it.
+    /// Takes note of the ranges that this node loses by the next topology, and whether others were given them.
     pub fn note_given(&mut self, last: &Topology, next: &Topology, here: NodeId) {
         let Topology { epoch, ring, target, .. } = last;
         let (had, has) = (Arc::clone(ring), Arc::clone(&next.ring));
@@ -115,12 +118,12 @@ impl OrphanedRanges {
         } else if let Some(target) = target
             && next.target.as_ref().is_none_or(|next| next.version() != target.version())
         {
-            // It was given up. What was copied for it is what others have.
+            // It was given up. Other nodes have all that was copied for it.
             self.note_left(Left { had: Arc::clone(target), has, given: true });
         }
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self) {
         debug_assert!(self.scan.is_none() || self.again.is_none(), "the next look is set when one has ended");
         debug_assert!(!self.clean || self.found.is_empty(), "what was found is dropped before all is clean");
@@ -174,8 +177,8 @@ impl OrphanedRanges {
         env.ownership().is_gone(env.peers.here()) && self.clean
     }
 
-    /// Whom this shard keeps hints for that hold up what it is to drop, as of its last look. They go home when these can be
-    /// reached.
+    /// Whom this shard keeps hints for that hold up its drops, as of its last look. They go home when these
+    /// can be reached.
     pub fn kept_for(&self) -> Vec<NodeId> {
         self.kept_for.iter().copied().collect()
     }

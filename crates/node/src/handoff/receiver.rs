@@ -3,7 +3,8 @@
 //! 1. When a target is published, the checkpoints of what was copied for it before are read.
 //! 2. From each node that has something for this one, parts are asked for, one after the other; the sender sends keys
 //!    as merges, and answers when all of them are durable here.
-//! 3. How far that is becomes the checkpoint, durable before the next part is asked for: an interruption costs one part.
+//! 3. How far that is becomes the checkpoint, durable before the next part is asked for: an interruption costs one
+//!    part.
 //! 4. When nothing is left, the control plane is told ([`Output::Copied`]).
 //!
 //! What a sender has lost is asked of others (`losses.rs`).
@@ -140,7 +141,7 @@ impl InboundTransfers {
         self.losses.take_told()
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self) {
         debug_assert!(!self.told || self.loaded, "nothing is complete before its checkpoints are known");
         debug_assert!(self.loading.is_none() || !self.loaded, "checkpoints are read once");
@@ -354,7 +355,8 @@ impl InboundTransfers {
         asked
     }
 
-    /// Who holds a prefix by the ring in force and can be asked for it, and who of them is asked anyway.
+    /// The nodes that hold a prefix by the ring in force and can be asked for it, and those of them that are asked
+    /// anyway.
     fn holders(&self, env: &Env, prefix: u16) -> (BTreeSet<NodeId>, BTreeSet<NodeId>) {
         let (topology, here) = (&env.topology, env.peers.here());
         let (mut holders, mut givers) = (BTreeSet::new(), BTreeSet::new());

@@ -1,14 +1,14 @@
 //! What this shard has and another node is to have: it asks for parts, and is sent them key by key.
 //!
 //! 1. A scan finds the next keys of the partitions that are asked for, leaping over what is not.
-//! 2. Each key is read and sent as a merge ([`kv::Carry`]), a few at a time: in slices with pauses while clients are served
-//!    (`throttle.rs`).
+//! 2. Each key is read and sent as a merge ([`kv::Carry`]), a few at a time: in slices with pauses while clients are
+//!    served (`throttle.rs`).
 //! 3. When all have been confirmed, as durable as the receiver is configured to make them, the part is answered.
 //!
-//! Where something was lost here, what is left is sent, and the answer names the partition: whoever asked gets the rest from others
-//! (`losses.rs`). No older version goes in the place of one that was lost: its key cannot be read.
+//! Where something was lost here, the rest is sent, and the answer names the partition: the receiver gets the lost part
+//! from others (`losses.rs`). No older version goes in the place of one that was lost: its key cannot be read.
 //!
-//! Invariant: a part is begun only when whatever has been confirmed here without being passed on is seen by its scan.
+//! Invariant: a part is begun only when its scan sees all that has been confirmed here without being passed on.
 //!
 //! Left out: reading values in the order of the journal.
 
@@ -77,7 +77,7 @@ pub(crate) struct OutboundTransfers {
 }
 
 impl OutboundTransfers {
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         let is_used = self.transfers.is_empty() || env.topology.target.is_some();
         debug_assert!(is_used, "transfers are for a target");

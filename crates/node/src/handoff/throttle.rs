@@ -7,28 +7,29 @@
 //! 2. It takes until the last of them is confirmed: until the receiver has read, joined, written and synced it.
 //! 3. For [`REST`] times as long nothing is sent; then the next copy that waits has its turn.
 //!
-//! So whatever is busy - this node, the receiver, a disk, the link - makes slices longer and the pauses with them: copies take
-//! a fixed share of the time, and less work in it the more others have to do. (LEDBAT, RFC 6817, takes delay as the sign to
-//! yield, too.) When nobody has asked for [`QUIET`](crate::shard::env::QUIET), copies go on as fast as they can.
+//! So a busy part - this node, the receiver, a disk, the link - makes slices longer and the pauses with them:
+//! copies take a fixed share of the time, and less work in it the more others have to do. (LEDBAT, RFC 6817, takes
+//! delay as the sign to yield, too.) When nobody has asked for [`QUIET`](crate::shard::env::QUIET), copies go on as
+//! fast as they can.
 //!
 //! Left out: clients of the receiver who ask for nothing that the sender holds, and so are not seen here.
 
 use base::Monotonic;
 use std::time::Duration;
 
-/// Keys of a slice: few enough for a small part of a pass over the connections (10 ms) where they are sent and where they
-/// come, and enough to share a sync.
+/// Keys of a slice: few enough for a small part of a pass over the connections (10 ms) where they are sent and where
+/// they come, and enough to share a sync.
 const SLICE_KEYS: usize = 32;
 
 /// Bytes of a slice: four milliseconds of a gigabit, which requests on the link wait for.
 const SLICE_BYTES: u64 = 512 << 10;
 
-/// How long a pause is, in slices: copies get an eighth of the time, which still is ten million keys in an hour from a shard
-/// whose slices take a millisecond and a half.
+/// How long a pause is, in slices: copies get an eighth of the time, which still is ten million keys in an hour from a
+/// shard whose slices take a millisecond and a half.
 const REST: u32 = 7;
 
-/// The longest pause. Where a slice takes longer than a seventh of it something is broken rather than busy, and what one key
-/// waits for (10 s) is not to become a minute.
+/// The longest pause. Where a slice takes longer than a seventh of it something is broken rather than busy, and the
+/// wait of one key (10 s) is not to become a minute.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// What is under way.
@@ -101,8 +102,8 @@ mod tests {
     use base::Rng;
     use base::rng::SplitMix64;
 
-    /// Runs copies for ten seconds whose slices take as long as `takes` says, while clients ask every `client`. What share of the
-    /// time slices took, and how many keys each copy has sent.
+    /// Runs copies for ten seconds whose slices take as long as `takes` says, while clients ask every `client`. What
+    /// share of the time slices took, and how many keys each copy has sent.
     fn run(copies: u64, client: Duration, mut takes: impl FnMut() -> Duration) -> (f64, Vec<usize>) {
         let (mut share, mut activity, mut now) =
             (HandoffThrottle::default(), Activity::default(), Monotonic(1));

@@ -1,21 +1,20 @@
-//! Who can be reached, and how busy they are.
+//! Liveness: which other nodes can be reached, and how busy they are.
 //!
-//! This shard asks peers now and then whether they are there. A peer is *up* while it answers: an answer proves both ways between
-//! the two, which is what a request needs; that a third node reaches it would not help. A peer is *down* when its link is, or when
-//! it has left questions unanswered for [`SILENCE_MAX`].
+//! This shard pings peers. A peer is *up* while it answers: an answer proves both ways between the two, as a request
+//! needs them; a third node's way to it would not help. A peer is *down* when its link is, or when it has left
+//! questions unanswered for 1.5 s.
 //!
-//! 1. A peer that this shard has had to do with lately, or that has not answered, is asked every
-//!    250 ms.
-//! 2. The others are asked in turn, a few every second: what an idle node costs is its wake-ups, and each
-//!    question is two.
-//!    Those that are down are asked in turn as well, a few every 250 ms.
-//! 3. Whoever is said to be down ([`Shard::doubt`]), or speaks as another process than before, is asked at once.
-//! 4. Whoever says that it stops ([`Load::STOPPING`]), in a message that names its process, is not chosen any more, and answers what it was asked: it *can be reached* until
-//!    its link is down, and counts for nobody's quorum.
+//! 1. A peer that this shard has had to do with lately, or that has not answered, is pinged every 250 ms.
+//! 2. The others are pinged in turn, a few every second: an idle node costs its wake-ups, and each ping is two. Peers
+//!    that are down are pinged in turn as well, a few every 250 ms.
+//! 3. A peer that is said to be down ([`Shard::doubt`]), or that speaks as another process than before, is pinged at
+//!    once.
+//! 4. A peer that says that it stops ([`Load::STOPPING`]), in a message that names its process, is not chosen any more,
+//!    and answers earlier questions: it *can be reached* until its link is down, and counts for no quorum.
 //!
-//! Invariant: silence counts from a question, so whoever is asked seldom is not the sooner taken for silent.
+//! Invariant: silence counts from a question, so a peer that is asked seldom does not count as silent the sooner.
 //!
-//! Left out: who is a member ([`crate::topology`]), and what the others think.
+//! Left out: membership ([`crate::topology`]), and the view of other nodes.
 
 pub(crate) mod peers;
 
@@ -26,18 +25,18 @@ use base::Monotonic;
 use kv::props::{PropsSums, Resets};
 use peers::{Peer, SILENCE_MAX};
 
-/// What a sign of life changes.
+/// The change that a sign of life shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     None,
     /// It can be reached again.
     Up,
-    /// It can be reached, but was started again, and has forgotten what it was asked.
+    /// It can be reached, but was started again, and has forgotten its questions.
     Restarted,
 }
 
 impl Shard {
-    /// Asks who is there, and counts those as down who have been silent.
+    /// Pings peers that are due, and counts those as down that have been silent.
     pub(super) fn tick_peers(&mut self, now: Monotonic) {
         self.env.peers.look(now);
         self.env.peers.due(now).into_iter().for_each(|node| self.ping(node));
@@ -57,15 +56,15 @@ impl Shard {
         self.env.send(to, PeerMessage::Ping { id, life, load, props });
     }
 
-    /// Asks all that can be reached, who so hear what this shard says of itself.
+    /// Pings all peers that can be reached, which so hear of this shard's load.
     pub(super) fn ping_all(&mut self) {
         let reached = self.env.peers.peers.iter().filter(|peer| peer.up);
         let reached: Vec<NodeId> = reached.map(|peer| peer.node).collect();
         reached.into_iter().for_each(|node| self.ping(node));
     }
 
-    /// Somebody says that a peer is not there, or not the one it was. What counts is whether it answers this shard: it is asked, and
-    /// often until it does or is silent.
+    /// Another source says that a peer is not there, or not the one it was. Only its answers to this shard count: it is
+    /// pinged, and often until it answers or is silent.
     pub fn doubt(&mut self, node: NodeId) {
         if self.env.peers.of(node).is_some_and(|peer| peer.up && peer.asked.is_none()) {
             self.ping(node);
@@ -78,8 +77,8 @@ impl Shard {
         self.env.peers.is_quiet && !self.env.peers.is_used
     }
 
-    /// Whether it is known who is there: everybody has answered, or has been asked for long enough. Before that a client
-    /// would be answered as if nobody else were.
+    /// Whether it is known which peers are there: all have answered, or have been asked for long enough. Before that a
+    /// client would be answered as if nobody else were.
     pub fn knows_peers(&self) -> bool {
         self.env.knows_peers()
     }
@@ -137,14 +136,14 @@ impl Shard {
     pub(super) fn on_sign_of_life(&mut self, node: NodeId, life: Option<u64>, load: Option<Load>) {
         let Some(peer) = self.env.peers.of_mut(node) else { return };
         if life.is_none() && peer.life.is_none() {
-            // What is sent to it must say to which process. It will answer a ping soon.
+            // A message to it must say to which process. It will answer a ping soon.
             return;
         }
         peer.asked = None;
         peer.stale = false;
         let restarted = life.is_some() && peer.life.is_some() && life != peer.life;
-        // An answer does not say of which process it is: it may come late, and the process that has taken the place of the one that stopped
-        // would never be chosen. Who stops asks all that can be reached, too.
+        // An answer does not say of which process it is: it may come late, and the process that has taken the place of
+        // the one that stopped would never be chosen. A node that stops pings all that can be reached, too.
         let load = load.filter(|load| life.is_some() || *load != Load::STOPPING);
         peer.note_load(load.unwrap_or(peer.load), restarted);
         peer.life = life.or(peer.life);

@@ -17,17 +17,20 @@ const PING_EVERY: Duration = Duration::from_millis(250);
 /// messages are lost in both directions.
 pub const SILENCE_MAX: Duration = Duration::from_millis(1500);
 
-/// How long a question may stay unanswered before what the peer last said of its load is believed no more: two questions.
+/// How long a question may stay unanswered before the last load of the peer is believed no more: two
+/// questions.
 const STALE_AFTER: Duration = Duration::from_millis(500);
 
-/// Without anything but questions to a peer for so long, it is asked less often: longer than requests, hints and copies pause.
+/// Without anything but questions to a peer for so long, it is asked less often: longer than requests, hints and copies
+/// pause.
 const QUIET_AFTER: Duration = Duration::from_secs(5);
 
-/// How often some of those are asked that this shard has nothing to do with: as many as it takes to have asked all of them within
-/// [`TURN`], which is well within what a connection may be silent ([`kv::reap::SILENCE_MAX`]). So connections stay, and tell when the
-/// other process ends. With more than [`STAYING_MAX`] others that would cost the more the larger the cluster is: connections rest, and
-/// who is down is found out by those who use it, and by the failure detector, which has shards ask ([`crate::Shard::doubt`]). What is
-/// asked in turn then is for a way that is cut between two nodes only, and costs a handshake each: one at a time.
+/// How often some of those are asked that this shard has nothing to do with: as many as it takes to have asked all of
+/// them within [`TURN`], which is well within the silence that a connection may have ([`kv::reap::SILENCE_MAX`]). So
+/// connections stay, and tell when the other process ends. With more than [`STAYING_MAX`] others that would cost the
+/// more the larger the cluster is: connections rest, and a peer that is down is found out by the shards that use it,
+/// and by the failure detector, which has shards ask ([`crate::Shard::doubt`]). A ping in turn then finds a way that is
+/// cut between two nodes only, and costs a handshake each: one at a time.
 const QUIET_EVERY: Duration = Duration::from_secs(1);
 const TURN: usize = 5;
 const STAYING_MAX: usize = 32;
@@ -58,7 +61,8 @@ pub(crate) struct Peer {
     /// Its process, once it has told.
     pub(super) life: Option<u64>,
     pub(super) load: Load,
-    /// Whether it has left a question unanswered for longer than [`STALE_AFTER`]: paused, perhaps, and nobody's first choice.
+    /// Whether it has left a question unanswered for longer than [`STALE_AFTER`]: paused, perhaps, and nobody's first
+    /// choice.
     pub(super) stale: bool,
     /// Whether its program asks for the properties that it lacks. An older one has to be told all.
     pub(super) compares_props: bool,
@@ -305,8 +309,8 @@ impl Peers {
     }
 }
 
-/// Whether a message is of those that nodes exchange with nothing to do, and that nobody waits for: no reason to ask the peer more often. Roots that are the
-/// same are all that a round of comparing is, while nothing differs.
+/// Whether a message is of those that nodes exchange with nothing to do, and that nobody waits for: no reason to ask
+/// the peer more often. Roots that are the same are all that a round of comparing is, while nothing differs.
 fn is_small_talk(message: &PeerMessage) -> bool {
     match message {
         PeerMessage::Ping { .. } | PeerMessage::Pong { .. } => true,

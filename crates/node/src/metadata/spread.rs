@@ -6,10 +6,10 @@
 //!    does the same.
 //! 3. When they all have it in force, the client is answered: its next request, whichever shard of whichever node
 //!    it reaches, sees the change.
-//! 4. Nodes say in their pings what they know, as a sum. Who lacks something asks one that has it (`sync.rs`), and takes what is
-//!    later than what it has.
+//! 4. Pings have a sum over the known properties. A node that lacks some asks one that has them (`sync.rs`), and takes
+//!    the later ones.
 //!
-//! What is told is told again until it is confirmed: messages are lost where a link is not.
+//! A change is told again until it is confirmed: messages are lost where a link is not.
 //!
 //! A reset is a change too. It is remembered until every member has it (`resets.rs`). One of a bucket that has no
 //! properties anywhere changes nothing, and so do properties of an untyped bucket that equal the defaults.
@@ -17,8 +17,8 @@
 //! A bucket type is activated only while every node can be reached: each has kept it by then, or is told it with its
 //! activation.
 //!
-//! A change that cannot be written is refused and taken back. One that another node keeps holds nevertheless, for as long as this
-//! process lives; the next is told it again.
+//! A change that cannot be written is refused and taken back. One that another node keeps holds nevertheless, for as
+//! long as this process lives; the next is told it again.
 //!
 //! Left out: agreement. Two changes of one bucket or type at the same time on two sides of a cut are settled by their
 //! stamps when it heals, and one of them is lost.
@@ -300,7 +300,7 @@ impl Shard {
         }
     }
 
-    /// BlockedOn no longer for a node that is down: it is told when it comes up.
+    /// Waits no longer for a node that is down: it is told when it comes up.
     pub(crate) fn fail_props(&mut self, node: NodeId) {
         self.fail_asking(node);
         self.resets.revoke(node);

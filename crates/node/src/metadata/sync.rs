@@ -1,21 +1,24 @@
-//! What nodes tell each other of properties when they find that they know different ones.
+//! Sync of bucket properties between nodes that find that they know different ones.
 //!
-//! 1. Every ping and pong says what its sender knows, as a sum ([`kv::BucketTable::digest`]). While all know the same, that is all.
-//! 2. Shard 0 of a node that has just started asks the first peer whose sum is another than its own; a node that has been
-//!    in agreement with somebody gives whoever came up a moment to do so first, and then asks too, for it may be the one that lacks something.
-//! 3. A question has the sums of each part of what is known; the answer is each change in the parts that differ, in the order in
-//!    which they build on each other. A few are on their way at a time, and each is told again while it is not confirmed.
-//! 4. One peer is asked at a time. If it falls silent and the sums still differ, the next one that differs is asked; who was asked in vain
-//!    waits longer each time, up to [`ASK_WAIT_MAX`].
+//! 1. Every ping and pong has a sum over its sender's properties ([`kv::BucketTable::digest`]). While all sums are the
+//!    same, that is all.
+//! 2. Shard 0 of a node that has just started asks the first peer whose sum is another than its own. A node that has
+//!    been in agreement with another gives a peer that came up a moment to do so first. Then it asks, too, for it may
+//!    be the one that lacks something.
+//! 3. A question has the sums of each part of the properties. The answer is each change in the parts that differ, in
+//!    the order in which they build on each other. A few are on their way at a time, and each is told again while it is
+//!    not confirmed.
+//! 4. One peer is asked at a time. If it falls silent and the sums still differ, the next one that differs is asked. A
+//!    node whose question was in vain waits longer each time, up to [`ASK_WAIT_MAX`].
 //!
 //! Resets do not count in the sums: two nodes that have the same properties in force agree, though one of them
 //! remembers a reset and the other has forgotten it (`resets.rs`). A program older than version 8 counts them, and is
 //! compared by a sum that does.
 //!
-//! So a node that has lost its properties has them again if any other has them, and is told them once. Until 5 the protocol had
-//! no sums: whose program is older is told everything when it comes up.
+//! So a node that has lost its properties has them again if any other has them, and is told them once. Until 5 the
+//! protocol had no sums: a node with an older program is told everything when it comes up.
 //!
-//! Left out: that a change reaches all who are up, which it does at once (`spread.rs`).
+//! Left out: the spread of a change to all that are up, which comes at once (`spread.rs`).
 
 use crate::metadata::spread::KEEPER;
 use crate::peer::{NodeId, PeerMessage};
@@ -29,21 +32,22 @@ use std::time::Duration;
 /// How long a change may be without its confirmation before it is told again: many round trips, and a write.
 pub(crate) const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Changes on their way to one node: enough for a sync to be shared, few enough that its store and the link are left to others.
+/// Changes on their way to one node: enough for a sync to be shared, few enough that its store and the link are left to
+/// others.
 const UNDER_WAY_MAX: usize = 64;
 
 /// Nodes that are told at a time: each may have every change in a queue. Whoever asks beyond it asks another, soon.
 const TELLINGS_MAX: usize = 8;
 
-/// How long who was asked may tell nothing before another is asked, at first: a change that is on its way to all of them
-/// is there by then.
+/// How long the asked peer may tell nothing before another is asked, at first: a change that is on its way to all of
+/// them is there by then.
 const ASK_WAIT_MIN: Duration = Duration::from_secs(1);
 
-/// The same where all who were asked had nothing to tell: sums that never agree cost a question of 2 KiB that often. A node that
-/// has missed something knows it within half a minute, whatever was before.
+/// The same where no asked peer had anything to tell: sums that never agree cost a question of 2 KiB that often. A
+/// node that has missed something knows it within half a minute in any case.
 const ASK_WAIT_MAX: Duration = Duration::from_secs(16);
 
-/// What one node is told.
+/// The changes that one node is told.
 #[derive(Default)]
 pub(crate) struct Telling {
     left: VecDeque<PropsChange>,

@@ -4,7 +4,7 @@
 //! 2. When it is old enough, at once if there is no delay, and all members can be reached, a [`kv::Reap`] asks them
 //!    all.
 //! 3. A tombstone that took the place of one which waits, or is being reaped, is reaped in its turn.
-//! 4. What is refused or dropped is found again by a sweep (`sweeper.rs`).
+//! 4. A sweep finds refused and dropped tombstones again (`sweeper.rs`).
 //!
 //! What this shard sends is held against its graveyard here; what it stores and answers, by the coordinators.
 //!

@@ -9,7 +9,7 @@ use kv::{Error, Event};
 use std::sync::Arc;
 
 impl Shard {
-    /// To whom what this work writes here is passed on.
+    /// The nodes that this task's write is passed on to.
     fn mates(&self, work: &Task) -> Vec<NodeId> {
         let (key, n_val) = (&work.key, work.props.n_val);
         let topology = &self.env.topology;
@@ -27,7 +27,7 @@ impl Shard {
         }
     }
 
-    /// Passes on what a client's request has written here; it goes on when that is done. False if nobody is to have it.
+    /// Passes a client's write on; the task goes on when that is done. False if no other node is to have it.
     pub(crate) fn pass_on(&mut self, id: &mut Option<u64>, work: &mut Task) -> bool {
         if matches!(work.coordinator, Coordinator::Merge(_)) {
             return false;
@@ -57,7 +57,7 @@ impl Shard {
     /// Has a replica's work go on as one that passes the version on.
     pub(crate) fn pass_before_answer(&mut self, id: &mut Option<u64>, work: &mut Task) -> Option<Event> {
         let Some(version) = work.unpassed.take() else {
-            // It began before anything moved, and has found what another write has just left here.
+            // It began before anything moved, and has found the version of another write.
             self.reply_when_durable(id, work, PendingReply::Replica(Err(Error::Unreachable)));
             return None;
         };
@@ -68,8 +68,8 @@ impl Shard {
     }
 }
 
-/// Whether a write that reaches a joiner while everything is still copied was sent by the new ring: its sender has heard earlier that
-/// this is the ring in force. By the old one a joiner is asked only to stand in for somebody.
+/// Whether a write that reaches a joiner while everything is still copied was sent by the new ring: its sender has
+/// heard earlier that this is the ring in force. By the old one a joiner is asked only to stand in for somebody.
 fn is_by_target(work: &Task) -> bool {
     matches!(&work.coordinator, Coordinator::Merge(merge) if !merge.stands_in())
 }

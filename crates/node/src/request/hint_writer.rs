@@ -13,7 +13,8 @@ use engine::{Error, Seq, Write};
 use object::key;
 use std::collections::VecDeque;
 
-/// Hints that are remembered while the disk has no room for them: some megabytes. Each was a coordinator's a moment ago.
+/// Hints that are remembered while the disk has no room for them: some megabytes. Each was a coordinator's a moment
+/// ago.
 const UNKEPT_MAX: usize = 16_384;
 
 /// The ledger keys of hints about a key, which are about to be written.

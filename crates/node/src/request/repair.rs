@@ -22,7 +22,7 @@ impl Task {
         if env.ownership().is_moving(prefix, props.n_val) {
             return None;
         }
-        // What an exchange has found differs in its heads, and a tombstone has no value: a value is read where one is
+        // An exchange finds heads that differ, and a tombstone has no value: a value is read where one is
         // to be sent.
         let head = reply_to != ReplyTo::Nobody;
         let request = GetRequest { head, ..GetRequest::new(bucket, name) };

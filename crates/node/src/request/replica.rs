@@ -211,9 +211,9 @@ impl Shard {
             Ok(found) => found,
             Err(error) => return self.answer(from, id, Err(error)),
         };
-        if matches!(&ask, Ask::Merge { hints, .. } if hints.is_empty() && self.env.ownership().has_given_up(prefix, props.n_val))
-        {
-            // By a ring that was in force once: what this node would keep, nobody would look for here.
+        let is_for_here = matches!(&ask, Ask::Merge { hints, .. } if hints.is_empty());
+        if is_for_here && self.env.ownership().has_given_up(prefix, props.n_val) {
+            // By a ring that was in force once: nobody would look here for an object that this node kept.
             return self.answer(from, id, Err(Error::Unreachable));
         }
         let now = self.env.now();
@@ -284,8 +284,8 @@ impl Shard {
         self.env.send(to, PeerMessage::Forward { id, ttl_ms, request: Box::new(request) });
     }
 
-    /// A write could not be sent, so nobody has begun it: another node coordinates it, or this one. Once: who cannot send to two has
-    /// too much to send.
+    /// A write could not be sent, so nobody has begun it: another node coordinates it, or this one. Once: a node
+    /// that cannot send to two has too much to send.
     fn forward_again(&mut self, forward: Forward, request: Request) {
         let Forward { to, reply_to, deadline, is_second } = forward;
         let coordinator = match request {

@@ -204,7 +204,7 @@ impl Task {
         let (old, is_unsure) = match &self.prior {
             PreviousVersion::Plain { head } => (head.clone(), false),
             PreviousVersion::Indexed { head, .. } => (Some(head.clone()), false),
-            // What goes is not known. If something does, the next exchange finds that the tree is wrong.
+            // The replaced head is not known. If there is one, the next exchange finds that the tree is wrong.
             PreviousVersion::Unread | PreviousVersion::Damaged => (None, true),
         };
         HeadChange { key: self.key.clone(), seq, n_val: self.props.n_val, old, new, is_unsure }

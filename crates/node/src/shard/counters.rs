@@ -71,6 +71,6 @@ pub struct ShardCounters {
     pub rebuild_damaged: u64,
     /// Partitions whose trees an earlier process has left.
     pub trees_kept: u64,
-    /// Trees that did not say what the store has, where nothing is known to be lost or damaged: the tree was not kept.
+    /// Trees that differed from the store, where nothing is known to be lost or damaged: the tree was not kept.
     pub trees_wrong: u64,
 }

@@ -1,4 +1,4 @@
-//! Effects: what a component of a shard wants of another.
+//! Effects: the wishes of one component of a shard to another.
 //!
 //! A component raises effects while it takes a step. The router gives each to its receiver, first in, first out, until
 //! none is left; only then does the next input come. So no component calls another, and none is entered while it is
@@ -30,7 +30,7 @@ pub(crate) enum Effect {
     ContextFolded { key: Bytes, is_agreed: bool },
     /// A key that an exchange has found to differ was read with its replicas.
     KeyRead,
-    /// Its task is over, and its replicas have what they lacked.
+    /// Its task is over, and its replicas were sent all that they lacked.
     KeyRepaired,
     /// A tombstone that a sweep has found was read.
     TombstoneRead,
@@ -44,13 +44,14 @@ pub(crate) enum Effect {
     ProposeContextFold { key: Bytes },
     /// A write has replaced a head.
     HeadChanged(HeadChange),
-    /// Another node can be reached, or its new process. One that `compares_props` finds out by itself what it lacks.
+    /// Another node can be reached, or its new process. One that `compares_props` finds missing properties
+    /// by itself.
     PeerUp { node: NodeId, compares_props: bool },
     /// Another node cannot be reached any more.
     PeerDown(NodeId),
     /// Another node has forgotten its questions: it is down, was started again, or has left the cluster.
     QuestionsLost(NodeId),
-    /// Another node has said what it knows of bucket properties.
+    /// Another node has told the sums of its bucket properties.
     PropsKnown { node: NodeId, sums: Option<PropsSums> },
     /// Ranges of keys that are not this node's to keep were dropped.
     RangesDropped,

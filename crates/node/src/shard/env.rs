@@ -1,12 +1,11 @@
-//! What every component of a shard reads and writes: its settings, the cluster as it knows it, its store, and the
-//! way out.
+//! The environment of a shard's components: settings, the cluster as the shard knows it, its store, and its output.
 //!
 //! Invariants
 //! * A component gets the environment by reference for one step, and keeps nothing of it.
 //! * Each gauge is written by the component that it measures, and read by all.
 //! * Identifiers of questions, tasks and transfers are drawn here, so none is given twice by one process.
 //!
-//! Left out: the state of any component. What one component wants of another is an [`Effect`].
+//! Left out: the state of any component. A wish of one component to another is an [`Effect`].
 
 use super::awaiting::Awaiting;
 use super::counters::ShardCounters;
@@ -62,7 +61,7 @@ pub(crate) struct Env {
     pub gauges: Gauges,
     /// Counters, for operators.
     pub counters: ShardCounters,
-    /// What components want of one another, in order.
+    /// Wishes of components to one another, in order.
     pub effects: VecDeque<Effect>,
     /// Messages and replies, in order.
     pub out: Vec<Output>,
@@ -121,7 +120,8 @@ impl Env {
         AskId::new(id, self.knobs.id)
     }
 
-    /// The identifier of a ping: another from when a stop began on, as its answer shows that its sender has heard of it.
+    /// The identifier of a ping: another from when a stop began on, as its answer shows that its sender has heard of
+    /// it.
     pub fn ping_id(&self) -> AskId {
         self.ask_id(u64::from(self.gauges.is_stopping))
     }
@@ -168,7 +168,7 @@ impl Env {
         refusal.is_none()
     }
 
-    /// Whether a key's tombstone may be removed: no crash takes what was acknowledged.
+    /// Whether a key's tombstone may be removed: no crash takes acknowledged writes.
     pub fn can_reap(&self, key: &[u8]) -> bool {
         self.peers.is_alone() || self.store.durability_of(key) == Durability::Sync
     }

@@ -1,4 +1,4 @@
-//! What a shard is given once: its settings, and what it needs to be opened.
+//! Settings of a shard, and all else that it is opened with.
 
 use crate::hop::ShardId;
 use crate::layout::Layout;
@@ -18,11 +18,11 @@ pub const WORK_MAX: usize = 16_384;
 /// How long a client waits that does not say: Riak's default.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 
-/// Requests without an answer below which nothing is refused: fewer are no burden, so whatever takes long is not their
-/// number.
+/// Requests without an answer below which nothing is refused: fewer are no burden, so a slow request is not slow for
+/// their number.
 pub const OVERLOAD_WORK_MIN: usize = 128;
 
-/// What a shard is told once.
+/// All that a shard is opened with.
 pub struct ShardConfig {
     /// Which shard it is.
     pub id: ShardId,
@@ -30,7 +30,7 @@ pub struct ShardConfig {
     pub layout: Layout,
     /// The nodes of the cluster, and which of them this is.
     pub members: Arc<Members>,
-    /// Who owns what.
+    /// The owners of partitions.
     pub ring: Arc<Ring>,
     /// The limits in force.
     pub limits: Limits,
@@ -42,12 +42,12 @@ pub struct ShardConfig {
     pub read_form: ReadForm,
     /// The process, for other nodes: one random number, not 0, for all its shards.
     pub life: u64,
-    /// What becomes of tombstones.
+    /// Removal of tombstones.
     pub reaping: Reaping,
-    /// How often all that this node holds is compared with what others hold; `None` for never. Without a use where
+    /// How often all objects of this node are compared with those of others; `None` for never. Without a use where
     /// the store has no snapshots.
     pub anti_entropy: Option<Duration>,
-    /// When the hashes for that are made anew from what is stored.
+    /// When the trees for that are made anew from the store.
     pub rebuilding: Rebuilding,
     /// Memory for answers in one piece while they are gathered.
     pub gathered: Arc<Budget>,
@@ -63,17 +63,17 @@ pub(crate) struct Knobs {
     pub limits: Limits,
     /// How reads ask their replicas while this node is not too busy.
     pub read_form: ReadForm,
-    /// What becomes of tombstones.
+    /// Removal of tombstones.
     pub reaping: Reaping,
     /// How often all objects are compared with those of other nodes; `None` for never.
     pub anti_entropy: Option<Duration>,
-    /// When the hashes for that are made anew from what is stored.
+    /// When the trees for that are made anew from the store.
     pub rebuilding: Rebuilding,
     /// Memory for answers in one piece while they are gathered.
     pub gathered: Arc<Budget>,
 }
 
-/// What becomes of tombstones.
+/// Removal of tombstones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reaping {
     /// How long one is kept at least; `None`: for ever, and no other node may reap it either.
@@ -96,9 +96,9 @@ impl Reaping {
 pub struct Rebuilding {
     /// How often, give or take a half; `None` for never.
     pub every: Option<Duration>,
-    /// What is looked for beside the heads.
+    /// The check of values beside the heads.
     pub check: JournalCheck,
-    /// Whose turn it is.
+    /// The shards that have a turn at a time.
     pub turns: Turns,
 }
 
@@ -110,8 +110,8 @@ impl Default for Rebuilding {
     }
 }
 
-/// Who may begin a rebuild whose time has come. Turns are a minute each, by the clock: nobody has to be asked. What is under way when a
-/// turn ends goes on, and what an operator asks for waits for none.
+/// The shards that may begin a rebuild whose time has come. Turns are a minute each, by the clock: nobody has to be
+/// asked. A rebuild under way goes on when its turn ends, and an operator's request waits for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turns {
     /// One shard of each node.

@@ -318,9 +318,11 @@ impl Shard {
                 StoreEvent::Lookup(id, answer) => self.on_lookup(id, answer),
                 StoreEvent::Scan(id, page) => {
                     let page = self.coverage.on_scan(&mut self.env, id, page);
-                    let tasks = self.tasks_under_way();
-                    let page = page.or_else(|page| self.handoff.on_scan(&mut self.env, id, page, tasks));
-                    // A page without an owner was about what moved: that has changed since.
+                    let page = page.or_else(|page| {
+                        let tasks = self.tasks_under_way();
+                        self.handoff.on_scan(&mut self.env, id, page, tasks)
+                    });
+                    // A page without an owner is of a transfer or a round that has ended since.
                     drop(page.or_else(|page| self.on_sweep_scan(id, page)));
                 }
                 StoreEvent::Fold(id, end) => self.anti_entropy.on_fold(&mut self.env, id, end),
@@ -415,7 +417,8 @@ impl Shard {
         !self.env.out.is_empty()
     }
 
-    /// Asks the store for the files that make it up ([`engine::Store::begin_backup`]); `asked` is told them, or why not.
+    /// Asks the store for the files that make it up ([`engine::Store::begin_backup`]); `asked` is told them, or why
+    /// not.
     pub fn begin_backup(&mut self, asked: Outcome<Result<StoreFiles, engine::Error>>) {
         if let Err(error) = self.env.store.begin_backup(asked.clone()) {
             asked.set(Err(error));
@@ -441,14 +444,15 @@ impl Shard {
         self.env.store.begin_close();
     }
 
-    /// Whether a turn has something to do at once: writes wait for it to end, something was read, or requests wait to be begun.
+    /// Whether a turn has something to do at once: writes wait for it to end, something was read, or requests wait to
+    /// be begun.
     #[inline]
     pub fn wants_turn(&self) -> bool {
         self.env.store.wants_turn() || self.has_more()
     }
 
-    /// Whether a turn has left something for the next one, for which nobody will wake the shard: something that was read, or requests that
-    /// can be begun. It should come as soon as what has arrived meanwhile is in.
+    /// Whether a turn has left something for the next one, for which nobody will wake the shard: something that was
+    /// read, or requests that can be begun. It should come as soon as the input that has arrived meanwhile is in.
     #[inline]
     pub fn has_more(&self) -> bool {
         !self.events.is_empty()
@@ -509,8 +513,8 @@ impl Shard {
     }
 
     /// Has the trees of a partition, or of all that this shard has, compared with all others that have them: now, and
-    /// not in the next round. What waits to be compared goes with it. Tells how many partitions that are: none while
-    /// partitions move.
+    /// not in the next round. Trees that wait to be compared go with them. Tells how many partitions that are: none
+    /// while partitions move.
     pub fn compare_trees(&mut self, partition: Option<Partition>) -> usize {
         self.anti_entropy.compare(&self.env, partition)
     }
@@ -587,7 +591,8 @@ impl Shard {
         members.all().map(member).collect()
     }
 
-    /// Takes up what waited for versions that may now be acknowledged; all of it, once the store cannot tell when more will be.
+    /// Tells the owners of writes that may now be acknowledged; all of it, once the store cannot tell when more
+    /// will be.
     pub(crate) fn take_acknowledged(&mut self) {
         if self.env.awaiting.is_empty() {
             return;
@@ -667,7 +672,7 @@ impl Shard {
         self.handoff.orphans.is_vacated(&self.env) && self.is_idle()
     }
 
-    /// Nodes that this shard keeps hints for which hold up what it is to drop, as of its last look. They go home when
+    /// Nodes that this shard keeps hints for which hold up its drops, as of its last look. They go home when
     /// these can be reached.
     pub fn kept_for(&self) -> Vec<NodeId> {
         self.handoff.orphans.kept_for()
@@ -678,7 +683,7 @@ impl Shard {
         self.handoff.inbound.transfers(&self.env)
     }
 
-    /// Holds what must be so after each input.
+    /// Checks relations that hold after each input.
     fn invariants(&self) {
         debug_assert!(self.env.effects.is_empty(), "effects are drained before the next input");
         self.frontdoor.invariants(&self.env);

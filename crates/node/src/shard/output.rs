@@ -1,4 +1,4 @@
-//! What a shard has for others: replies, messages to other shards and nodes, and news for the control plane.
+//! Output of a shard: replies, messages to other shards and nodes, and news for the control plane.
 
 use crate::hop::{Hop, RequestId, ShardId};
 use crate::peer::{NodeId, PeerMessage};
@@ -6,7 +6,7 @@ use crate::topology::Epoch;
 use kv::{Error, Response};
 use ring::RingVersion;
 
-/// What a shard has for others.
+/// One output of a shard.
 #[derive(Debug)]
 pub enum Output {
     /// An answer for a client.

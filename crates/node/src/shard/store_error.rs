@@ -2,7 +2,7 @@
 
 use kv::Error;
 
-/// What a client is told of a store's error.
+/// The client's error for a store's error.
 pub(crate) fn store_error(error: engine::Error) -> Error {
     match error {
         engine::Error::Damaged(damage) => Error::Damaged(damage.to_string()),

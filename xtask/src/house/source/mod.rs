@@ -180,7 +180,7 @@ impl Crate {
     }
 }
 
-/// Whether a file of this name, without `.rs`, has tests or what only tests use.
+/// Whether a file of this name, without `.rs`, has tests or code that only tests use.
 fn is_test_file(name: &str) -> bool {
     name == "tests" || name == "testing" || name.ends_with("_tests")
 }

@@ -38,7 +38,7 @@ const SETTLING_TICKS: usize = 60;
 /// The default of a node.
 const ANTI_ENTROPY: Duration = Duration::from_secs(60);
 
-/// Turns that a shard gets after its last sign of work: one ends the writes, one takes what the disk has done.
+/// Turns that a shard gets after its last sign of work: one ends the writes, one takes the disk's completions.
 const TURNS_AFTER_WORK: u32 = 2;
 
 /// Time that moves by hand.
@@ -288,7 +288,7 @@ pub fn replica_read() -> Result<Operation> {
     }))
 }
 
-/// A tick of the first node, and what its peers answer.
+/// A tick of the first node, and the answers of its peers.
 pub fn tick_idle() -> Result<Operation> {
     let mut cluster = Cluster::filled(3)?;
     Ok(Box::new(move |_| {
