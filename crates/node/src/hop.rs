@@ -1,9 +1,10 @@
 //! What the shards of a node say to each other. Messages between two shards arrive in order, or not at all when
 //! the process ends.
 
+pub use crate::coverage::message::{CoverageAsk, CoveragePage};
+
 use base::Monotonic;
-use kv::index::{RowsAsk, RowsPage};
-use kv::{Error, Page, PageAsk, PropsChange, Request, Response};
+use kv::{Error, PropsChange, Request, Response};
 
 /// A shard of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,37 +35,21 @@ pub enum Hop {
         /// The answer.
         result: Box<Result<Response, Error>>,
     },
-    /// Asks for a page of a listing.
+    /// Asks for a page of a scan.
     AskPage {
-        /// Who gathers it.
+        /// The shard of the scan.
         from: ShardId,
         /// The question there.
         question: u64,
-        /// What is asked.
-        ask: PageAsk,
+        /// The page that is asked for.
+        ask: CoverageAsk,
     },
     /// The answer to a [`Hop::AskPage`].
     Page {
         /// The question.
         question: u64,
         /// The page.
-        page: Result<Page, Error>,
-    },
-    /// Asks for a page of rows.
-    AskRows {
-        /// Who merges them.
-        from: ShardId,
-        /// The question there.
-        question: u64,
-        /// What is asked.
-        ask: Box<RowsAsk>,
-    },
-    /// The answer to a [`Hop::AskRows`].
-    Rows {
-        /// The question.
-        question: u64,
-        /// The page.
-        page: Result<RowsPage, Error>,
+        page: CoveragePage,
     },
     /// The properties of a bucket or a bucket type were changed.
     Props {

@@ -19,6 +19,7 @@ use super::change::{Change, PLACE_BITS, leaves};
 use super::n_vals::NVals;
 use crate::layout::Layout;
 use crate::shard::env::Env;
+use crate::shard::owners::FoldOwner;
 use ::object::key;
 use engine::Seq;
 use engine::checkpoint::FoundCheckpoint;
@@ -122,6 +123,7 @@ impl Completing {
         let (layout, size) = (env.knobs.layout, env.topology.ring.size());
         let visitor = noting(env.props.clone(), layout, size, Arc::clone(&replayed));
         let fold = env.store.fold_replayed(found.replayed, objects, visitor);
+        env.fold_owners.note(fold, FoldOwner::TreeReplay);
         Some(Completing { fold, firsts, left, replayed, changes: Vec::new() })
     }
 

@@ -23,6 +23,7 @@ use crate::peer::{AskId, NodeId, PeerMessage};
 use crate::request::task::Task;
 use crate::shard::effect::Effect;
 use crate::shard::env::Env;
+use crate::shard::owners::FoldOwner;
 use crate::shard::reply_to::ReplyTo;
 use crate::shard::store_error::store_error;
 use crate::topology::nodes;
@@ -410,11 +411,12 @@ impl Exchanges {
         let is_all_shown = env.store.acknowledged() == env.store.last_written() && range.from.is_none();
         let version = is_all_shown.then(|| trees.get(tree).map(|kept| kept.version()));
         let fold = env.store.fold_acknowledged(request, Box::new(visitor)).map_err(store_error)?;
+        env.fold_owners.note(fold, FoldOwner::BranchKeys);
         self.looking.insert(fold, Looking { whose, tree, range, found, version });
         Ok(())
     }
 
-    /// Takes the end of a fold, if it was one for keys.
+    /// Takes the end of a fold for keys.
     pub fn on_fold(
         &mut self,
         env: &mut Env,

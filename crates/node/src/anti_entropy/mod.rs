@@ -21,6 +21,7 @@ pub(crate) mod trees;
 
 use crate::peer::{AskId, NodeId};
 use crate::shard::env::Env;
+use crate::shard::owners::FoldOwner;
 use base::Monotonic;
 use engine::fold::{FoldEnd, FoldId, JournalCheck};
 use exchange::Exchanges;
@@ -79,15 +80,17 @@ impl AntiEntropy {
         self.trees.keep(env);
     }
 
-    /// Takes the end of a fold: only anti-entropy has folds.
+    /// Takes the end of a fold, of which anti-entropy is the only user.
     pub fn on_fold(&mut self, env: &mut Env, id: FoldId, end: Result<FoldEnd, engine::Error>) {
-        let Err(end) = self.trees.on_replayed(env, id, end) else { return };
-        match self.trees.on_part(env, id, end) {
-            Ok(damaged) => {
+        let Some(owner) = env.fold_owners.take(id) else { unreachable!("{id:?} was begun by a component") };
+        match owner {
+            FoldOwner::TreeReplay => self.trees.on_replayed(env, id, end),
+            FoldOwner::TreeRebuild => {
+                let damaged = self.trees.on_part(env, id, end);
                 self.heals.want(damaged);
                 self.make_trees(env, env.now());
             }
-            Err(end) => self.exchanges.on_fold(env, &mut self.trees, id, end),
+            FoldOwner::BranchKeys => self.exchanges.on_fold(env, &mut self.trees, id, end),
         }
     }
 

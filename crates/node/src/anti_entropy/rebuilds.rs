@@ -22,6 +22,7 @@ use super::n_vals::NVals;
 use super::parts::{PartSize, Parts};
 use crate::shard::env::Env;
 use crate::shard::knobs::Turns;
+use crate::shard::owners::FoldOwner;
 use base::{Clock, Monotonic};
 use bytes::Bytes;
 use engine::Seq;
@@ -232,7 +233,10 @@ impl Rebuilds {
             ..FoldRequest::over(env.ownership().keys_of(first, from), What::Heads(check))
         };
         match env.store.fold_readable(request, visitor) {
-            Ok((fold, shows)) => making.fold = Some((fold, shows, now)),
+            Ok((fold, shows)) => {
+                env.fold_owners.note(fold, FoldOwner::TreeRebuild);
+                making.fold = Some((fold, shows, now));
+            }
             Err(_) => self.make_later(now),
         }
     }
@@ -245,21 +249,21 @@ impl Rebuilds {
         }
     }
 
-    /// Takes the end of a fold, if it was a part's. `whole` has the partitions that have trees.
+    /// Takes the end of a part's fold, also of one that is not made any more. `whole` has the partitions that have trees.
     pub fn on_fold(
         &mut self,
         env: &mut Env,
         whole: &BTreeSet<u16>,
         id: FoldId,
         end: Result<FoldEnd, engine::Error>,
-    ) -> Result<PartEnd, Result<FoldEnd, engine::Error>> {
+    ) -> PartEnd {
         let making = self.making.as_mut();
         let part = making.and_then(|making| making.fold.take_if(|(fold, ..)| *fold == id).zip(Some(making)));
-        let Some(((_, shows, began), making)) = part else { return Err(end) };
+        let Some(((_, shows, began), making)) = part else { return PartEnd::default() };
         let now = env.now();
         let Ok(end) = end else {
             self.make_later(now);
-            return Ok(PartEnd::default());
+            return PartEnd::default();
         };
 
         let took = now.since(began);
@@ -275,7 +279,7 @@ impl Rebuilds {
         self.parts.end(took, env.activity.yields(now), !whole.contains(&first), now);
 
         let finished = self.making.take_if(|_| is_last).map(Making::finish);
-        Ok(PartEnd { damaged: Some((first, damaged)), finished })
+        PartEnd { damaged: Some((first, damaged)), finished }
     }
 
     /// The relations of its fields. `whole` has the partitions that have trees.

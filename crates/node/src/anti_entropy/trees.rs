@@ -118,21 +118,13 @@ impl Trees {
         self.completing = Completing::begin(env, found, scope, |first| rebuilds.spare(first));
     }
 
-    /// Takes the end of the fold over the journal beyond the tables, if it is that.
-    pub fn on_replayed(
-        &mut self,
-        env: &mut Env,
-        id: FoldId,
-        end: Result<FoldEnd, engine::Error>,
-    ) -> Result<(), Result<FoldEnd, engine::Error>> {
-        let Some(completing) = self.completing.take_if(|completing| completing.fold() == id) else {
-            return Err(end);
-        };
+    /// Takes the end of the fold over the journal beyond the tables, unless it was given up.
+    pub fn on_replayed(&mut self, env: &mut Env, id: FoldId, end: Result<FoldEnd, engine::Error>) {
+        let Some(completing) = self.completing.take_if(|completing| completing.fold() == id) else { return };
         match end {
             Ok(_) => self.complete(env, completing.end()),
             Err(_) => self.give_up(env, &completing),
         }
-        Ok(())
     }
 
     /// Trees that were left are whole, once they have the later changes.
@@ -338,15 +330,10 @@ impl Trees {
         self.rebuilds.begin_part(env, has_room, now);
     }
 
-    /// Takes the end of a fold, if it was one that makes trees: keys that it has found damaged.
-    pub fn on_part(
-        &mut self,
-        env: &mut Env,
-        id: FoldId,
-        end: Result<FoldEnd, engine::Error>,
-    ) -> Result<Vec<Bytes>, Result<FoldEnd, engine::Error>> {
-        let end = self.rebuilds.on_fold(env, self.kept.whole(), id, end)?;
-        let Some((first, damaged)) = end.damaged else { return Ok(Vec::new()) };
+    /// Takes the end of a fold that makes trees: keys that it has found damaged.
+    pub fn on_part(&mut self, env: &mut Env, id: FoldId, end: Result<FoldEnd, engine::Error>) -> Vec<Bytes> {
+        let end = self.rebuilds.on_fold(env, self.kept.whole(), id, end);
+        let Some((first, damaged)) = end.damaged else { return Vec::new() };
         self.notes.add_damaged(first, damaged.len() as u64);
         if let Some(finished) = end.finished {
             self.keep(env);
@@ -355,7 +342,7 @@ impl Trees {
             self.notes.set_made(first, check, is_other, now);
             env.counters.trees_made += 1;
         }
-        Ok(damaged)
+        damaged
     }
 
     /// Takes a partition's trees. Tells whether those that it had were others.

@@ -13,6 +13,7 @@ use crate::coverage::page_reader::PageReader;
 use crate::coverage::walk::{Stretch, Walk};
 use crate::layout::Layout;
 use crate::shard::env::Env;
+use crate::shard::owners::ScanOwner;
 use crate::shard::store_error::store_error;
 use crate::topology::Epoch;
 use base::spawn::Outcome;
@@ -102,6 +103,7 @@ impl IndexPages {
             _ => env.store.scan_of(bucket_type, request),
         };
         let scan = scan.map_err(store_error)?;
+        env.scan_owners.note(scan, ScanOwner::IndexPage);
         self.reads.insert(scan, Read { to, found, others });
         Ok(())
     }
@@ -136,17 +138,22 @@ impl IndexPages {
     }
 
     /// Takes the end of a scan: the page, and its reader.
-    ///
-    /// # Errors
-    /// The scan's page, if the scan is of something else.
     pub fn on_scan(
         &mut self,
         scan: ScanId,
         page: Result<ScanPage, engine::Error>,
-    ) -> Result<(PageReader, Result<RowsPage, Error>), Result<ScanPage, engine::Error>> {
-        let Some(read) = self.reads.remove(&scan) else { return Err(page) };
+    ) -> (PageReader, Result<RowsPage, Error>) {
+        let Some(read) = self.reads.remove(&scan) else { unreachable!("{scan:?} is of a page") };
         let to = read.to;
-        Ok((to, page.map_err(store_error).and_then(|page| read.end(page))))
+        (to, page.map_err(store_error).and_then(|page| read.end(page)))
+    }
+
+    /// Each page being read has a scan.
+    pub fn invariants(&self, env: &Env) {
+        debug_assert!(
+            self.reads.keys().all(|&scan| env.scan_owners.of(scan) == Some(&ScanOwner::IndexPage)),
+            "a page being read has a scan under way"
+        );
     }
 }
 

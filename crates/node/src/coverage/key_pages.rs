@@ -8,6 +8,7 @@ use crate::coverage::page_reader::PageReader;
 use crate::coverage::walk::{Wanted, seek};
 use crate::hop::ShardId;
 use crate::shard::env::Env;
+use crate::shard::owners::ScanOwner;
 use crate::shard::store_error::store_error;
 use bytes::Bytes;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit, Visitor};
@@ -75,22 +76,28 @@ impl KeyPages {
 
         let scan = scan.map_err(store_error)?;
         let listed = ask.listed.clone();
+        env.scan_owners.note(scan, ScanOwner::KeyPage);
         self.reads.insert(scan, Reading { to, listed, folding, own, others });
         Ok(())
     }
 
     /// Takes the end of a scan: the page, and its reader.
-    ///
-    /// # Errors
-    /// The scan's page, if the scan is of something else.
     pub fn on_scan(
         &mut self,
         scan: ScanId,
         page: Result<ScanPage, engine::Error>,
-    ) -> Result<(PageReader, Result<Page, Error>), Result<ScanPage, engine::Error>> {
-        let Some(reading) = self.reads.remove(&scan) else { return Err(page) };
+    ) -> (PageReader, Result<Page, Error>) {
+        let Some(reading) = self.reads.remove(&scan) else { unreachable!("{scan:?} is of a page") };
         let to = reading.to;
-        Ok((to, page.map_err(store_error).and_then(|page| reading.end(page))))
+        (to, page.map_err(store_error).and_then(|page| reading.end(page)))
+    }
+
+    /// Each page being read has a scan.
+    pub fn invariants(&self, env: &Env) {
+        debug_assert!(
+            self.reads.keys().all(|&scan| env.scan_owners.of(scan) == Some(&ScanOwner::KeyPage)),
+            "a page being read has a scan under way"
+        );
     }
 }
 

@@ -18,6 +18,7 @@ use crate::request::hint_writer::hint_for_all;
 use crate::request::task::{Coordinator, Task, placed};
 use crate::shard::effect::Effect;
 use crate::shard::env::Env;
+use crate::shard::owners::ScanOwner;
 use crate::shard::reply_to::ReplyTo;
 use base::Monotonic;
 use bytes::Bytes;
@@ -128,6 +129,7 @@ impl HintRounds {
         let request = ScanRequest { start, end, items_max: PAGE_HINTS_MAX, visitor, past_losses: true };
         match env.store.scan(request) {
             Ok(scan) => {
+                env.scan_owners.note(scan, ScanOwner::HintRound);
                 self.scans.insert(scan, node);
                 self.rounds.entry(node).or_default().scan = Some(scan);
             }
@@ -135,14 +137,9 @@ impl HintRounds {
         }
     }
 
-    /// Takes a page of hints, if the scan was for one.
-    pub(crate) fn on_scan(
-        &mut self,
-        env: &mut Env,
-        scan: ScanId,
-        page: Result<ScanPage, Error>,
-    ) -> Result<(), Result<ScanPage, Error>> {
-        let Some(node) = self.scans.remove(&scan) else { return Err(page) };
+    /// Takes a page of hints. It may be of a round that has ended since.
+    pub(crate) fn on_scan(&mut self, env: &mut Env, scan: ScanId, page: Result<ScanPage, Error>) {
+        let Some(node) = self.scans.remove(&scan) else { return };
         let round = self.rounds.entry(node).or_default();
         round.scan = None;
         match page {
@@ -153,7 +150,6 @@ impl HintRounds {
             }
             Err(_) => self.fail_round(env, node),
         }
-        Ok(())
     }
 
     fn deliver_hints(&mut self, env: &mut Env, node: NodeId) {

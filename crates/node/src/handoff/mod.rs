@@ -23,21 +23,11 @@ use crate::shard::env::Env;
 use crate::shard::output::Output;
 use crate::topology::{Epoch, Topology};
 use base::Monotonic;
-use engine::fold::{ScanId, ScanPage};
 use hint_rounds::HintRounds;
 use orphans::OrphanedRanges;
 use receiver::InboundTransfers;
 use sender::OutboundTransfers;
 use std::collections::BTreeSet;
-
-/// Tasks under way, as hand-off must know of them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TasksUnderWay {
-    /// The oldest epoch that a parked task goes by.
-    pub oldest_epoch: Option<Epoch>,
-    /// The identifier of the parked task that began first.
-    pub oldest: Option<u64>,
-}
 
 /// Hand-off of a shard.
 #[derive(Default)]
@@ -51,8 +41,8 @@ pub(crate) struct Handoff {
 }
 
 impl Handoff {
-    /// Takes members and owners in the place of those known.
-    pub fn on_topology(&mut self, env: &mut Env, mut topology: Topology, tasks: TasksUnderWay) {
+    /// Takes members and owners in the place of those known. `oldest_task` is the oldest epoch that a parked task goes by.
+    pub fn on_topology(&mut self, env: &mut Env, mut topology: Topology, oldest_task: Option<Epoch>) {
         // Replica counts that no bucket here has, others may have written with.
         let agreed = topology.n_vals.iter().copied();
         let n_vals: BTreeSet<u32> = env.props.n_vals().into_iter().chain(agreed).collect();
@@ -72,32 +62,18 @@ impl Handoff {
         self.inbound.begin(env);
         let now = env.now();
         self.orphans.look_from(now, env.last_id);
-        self.tick(env, tasks, now);
+        self.tick(env, oldest_task, now);
     }
 
     /// Tells that the epoch is adopted, if it is, and goes on with transfers.
-    pub fn tick(&mut self, env: &mut Env, tasks: TasksUnderWay, now: Monotonic) {
+    pub fn tick(&mut self, env: &mut Env, oldest_task: Option<Epoch>, now: Monotonic) {
         let epoch = env.topology.epoch;
-        if self.is_untold && tasks.oldest_epoch.is_none_or(|oldest| oldest >= epoch) {
+        if self.is_untold && oldest_task.is_none_or(|oldest| oldest >= epoch) {
             self.is_untold = false;
             env.out.push(Output::Adopted(epoch));
         }
         self.inbound.tick(env, now);
         self.orphans.tick(env, now);
-    }
-
-    /// Takes a page of a scan, if it is hand-off's.
-    pub fn on_scan(
-        &mut self,
-        env: &mut Env,
-        scan: ScanId,
-        page: Result<ScanPage, engine::Error>,
-        tasks: TasksUnderWay,
-    ) -> Result<(), Result<ScanPage, engine::Error>> {
-        let page = self.hints.on_scan(env, scan, page);
-        let page = page.or_else(|page| self.inbound.on_checkpoints(env, scan, page));
-        let page = page.or_else(|page| self.outbound.on_scan(env, scan, page));
-        page.or_else(|page| self.orphans.on_scan(env, scan, page, tasks.oldest))
     }
 
     /// Hints are kept.

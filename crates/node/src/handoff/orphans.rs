@@ -22,6 +22,7 @@ use crate::request::hint_writer::hint_for_all;
 use crate::request::task::placed;
 use crate::shard::effect::Effect;
 use crate::shard::env::Env;
+use crate::shard::owners::ScanOwner;
 use crate::topology::{Topology, nodes};
 use ::object::key;
 use base::Monotonic;
@@ -220,7 +221,10 @@ impl OrphanedRanges {
             }
         };
         match scan {
-            Ok(scan) => self.scan = Some((scan, step)),
+            Ok(scan) => {
+                env.scan_owners.note(scan, ScanOwner::OrphanedRanges);
+                self.scan = Some((scan, step));
+            }
             Err(_) => {
                 self.scan = None;
                 self.look_again(now);
@@ -265,14 +269,14 @@ impl OrphanedRanges {
         scan: ScanId,
         page: Result<ScanPage, Error>,
         oldest_task: Option<u64>,
-    ) -> Result<(), Result<ScanPage, Error>> {
-        let Some((_, step)) = self.scan.filter(|(of, _)| *of == scan) else { return Err(page) };
+    ) {
+        let Some((_, step)) = self.scan.filter(|(of, _)| *of == scan) else { return };
         let (now, here) = (env.now(), env.peers.here());
         self.scan = None;
         // What cannot be read may be something that is to be passed on first.
         let Ok(ScanPage { items, next, has_left_out: false }) = page else {
             self.look_again(now);
-            return Ok(());
+            return;
         };
         match step {
             Step::TaskTable => {
@@ -292,13 +296,13 @@ impl OrphanedRanges {
             Step::Unsure => {
                 if items.into_iter().any(|(key, _)| !self.hint_orphan(env, &key)) {
                     self.look_again(now);
-                    return Ok(());
+                    return;
                 }
             }
         }
         if let Some(next) = next {
             self.scan_orphans(env, step, next, now);
-            return Ok(());
+            return;
         }
         match step {
             Step::Hints => {
@@ -310,7 +314,6 @@ impl OrphanedRanges {
             Step::TaskTable => self.end_look(env, oldest_task, now),
             Step::Unsure => self.look_again(now),
         }
-        Ok(())
     }
 
     /// All is known that is to be known.

@@ -16,6 +16,7 @@ use crate::peer::{CopyPart, NodeId, PeerMessage};
 use crate::shard::awaiting::Waiter;
 use crate::shard::env::Env;
 use crate::shard::output::Output;
+use crate::shard::owners::ScanOwner;
 use crate::topology::nodes;
 use ::object::key;
 use base::Monotonic;
@@ -208,21 +209,24 @@ impl InboundTransfers {
         };
         // One that cannot begin does with the next tick.
         self.loading = env.store.scan(request).ok();
+        if let Some(scan) = self.loading {
+            env.scan_owners.note(scan, ScanOwner::InboundCheckpoints);
+        }
     }
 
-    /// Takes the checkpoints, if the scan was for them.
+    /// Takes the checkpoints, unless others are loaded since.
     pub(crate) fn on_checkpoints(
         &mut self,
         env: &mut Env,
         scan: ScanId,
         page: Result<ScanPage, engine::Error>,
-    ) -> Result<(), Result<ScanPage, engine::Error>> {
+    ) {
         if self.loading != Some(scan) {
-            return Err(page);
+            return;
         }
         self.loading = None;
         // Tried again with the next tick.
-        let (Ok(page), Some(target)) = (page, self.target) else { return Ok(()) };
+        let (Ok(page), Some(target)) = (page, self.target) else { return };
         let now = env.now();
         let mut pulls: BTreeMap<NodeId, InboundTransfer> = self
             .wanted(env)
@@ -247,7 +251,6 @@ impl InboundTransfers {
         }
         self.pulls = pulls;
         self.loaded = true;
-        Ok(())
     }
 
     /// The prefixes of this shard that this node is to have and has not, by those who give them.

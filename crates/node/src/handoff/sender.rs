@@ -19,6 +19,7 @@ use crate::peer::{AskId, CopyPart, NodeId, PeerMessage};
 use crate::request::task::{Coordinator, Task, placed};
 use crate::shard::effect::Effect;
 use crate::shard::env::Env;
+use crate::shard::owners::ScanOwner;
 use crate::shard::reply_to::ReplyTo;
 use crate::shard::store_error::store_error;
 use ::object::key;
@@ -175,6 +176,7 @@ impl OutboundTransfers {
             past_losses: true,
         };
         let scan = env.store.scan(request).map_err(store_error)?;
+        env.scan_owners.note(scan, ScanOwner::OutboundTransfer);
         self.scans.insert(scan, name);
         Ok(())
     }
@@ -194,15 +196,10 @@ impl OutboundTransfers {
         env.raise(Effect::CancelTransfer(name));
     }
 
-    /// Takes the keys of a part, if the scan was for one.
-    pub(crate) fn on_scan(
-        &mut self,
-        env: &mut Env,
-        scan: ScanId,
-        page: Result<ScanPage, engine::Error>,
-    ) -> Result<(), Result<ScanPage, engine::Error>> {
-        let Some(name) = self.scans.remove(&scan) else { return Err(page) };
-        let Some(mut gift) = self.transfers.remove(&name) else { return Ok(()) };
+    /// Takes the keys of a part. It may be of a transfer that has ended since.
+    pub(crate) fn on_scan(&mut self, env: &mut Env, scan: ScanId, page: Result<ScanPage, engine::Error>) {
+        let Some(name) = self.scans.remove(&scan) else { return };
+        let Some(mut gift) = self.transfers.remove(&name) else { return };
         match page {
             Ok(ScanPage { has_left_out: true, .. }) | Err(engine::Error::Damaged(_))
                 if gift.own.len() > 1 =>
@@ -213,7 +210,7 @@ impl OutboundTransfers {
                 gift.failed = self.look_for_keys(env, name, &gift).err();
                 if gift.failed.is_none() {
                     self.transfers.insert(name, gift);
-                    return Ok(());
+                    return;
                 }
             }
             Ok(page) => {
@@ -229,7 +226,6 @@ impl OutboundTransfers {
         }
         self.transfers.insert(name, gift);
         self.go_on_sending(env, name);
-        Ok(())
     }
 
     /// The partitions that the scan has come to of which something was lost here.

@@ -90,14 +90,9 @@ impl TombstoneReaper {
         self.sweeper.has_more()
     }
 
-    /// Takes a page of a scan, if it is a sweep's.
-    pub fn on_scan(
-        &mut self,
-        env: &mut Env,
-        scan: ScanId,
-        page: Result<ScanPage, engine::Error>,
-    ) -> Result<(), Result<ScanPage, engine::Error>> {
-        self.sweeper.on_scan(env, &self.reaper, scan, page)
+    /// Takes a page of a sweep's scan.
+    pub fn on_scan(&mut self, env: &mut Env, scan: ScanId, page: Result<ScanPage, engine::Error>) {
+        self.sweeper.on_scan(env, &self.reaper, scan, page);
     }
 
     /// Checks relations that hold after each input.

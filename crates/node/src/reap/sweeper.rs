@@ -23,6 +23,7 @@ use crate::request::task::Task;
 use crate::request::task::placed;
 use crate::shard::effect::Effect;
 use crate::shard::env::Env;
+use crate::shard::owners::ScanOwner;
 use crate::shard::reply_to::ReplyTo;
 use base::{Clock, Monotonic};
 use bytes::Bytes;
@@ -229,41 +230,43 @@ impl Sweeper {
             past_losses: true,
         };
         match env.store.scan(request) {
-            Ok(scan) => pass.part = Some(Part { scan, began: now, stopped }),
+            Ok(scan) => {
+                env.scan_owners.note(scan, ScanOwner::Sweep);
+                pass.part = Some(Part { scan, began: now, stopped });
+            }
             Err(_) => self.end_pass(now),
         }
     }
 
-    /// Takes the end of a part, if the scan was one.
+    /// Takes the end of a part. It may be of a pass that has ended since.
     pub fn on_scan(
         &mut self,
         env: &mut Env,
         reaper: &Reaper,
         scan: ScanId,
         page: Result<ScanPage, engine::Error>,
-    ) -> Result<(), Result<ScanPage, engine::Error>> {
+    ) {
         let pass = self.pass.as_mut();
         let part = pass.and_then(|pass| pass.part.take_if(|part| part.scan == scan));
-        let Some(Part { began, stopped, .. }) = part else { return Err(page) };
+        let Some(Part { began, stopped, .. }) = part else { return };
         let now = env.now();
         let yields = env.activity.yields(now);
         self.parts.end(now.since(began), yields, false, now);
         // The next pass finds keys again that cannot be read now.
         let Ok(page) = page else {
             self.end_pass(now);
-            return Ok(());
+            return;
         };
         let stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner).take();
         let found = page.items.into_iter().map(|(key, _)| key).filter(|key| is_to_be_swept(env, reaper, key));
         let found: VecDeque<Bytes> = found.collect();
-        let Some(pass) = &mut self.pass else { return Ok(()) };
+        let Some(pass) = &mut self.pass else { return };
         pass.has_found |= !found.is_empty();
         self.found.extend(found);
         match page.next.or(stopped) {
             Some(next) => pass.from = next,
             None => self.end_pass(now),
         }
-        Ok(())
     }
 
     /// A key has been read.

@@ -14,6 +14,7 @@ use super::effect::Effect;
 use super::gauges::Gauges;
 use super::knobs::Knobs;
 use super::output::Output;
+use super::owners::{FoldOwners, ScanOwners};
 use super::reply_to::ReplyTo;
 use crate::hop::{Hop, ShardId};
 use crate::liveness::peers::Peers;
@@ -51,6 +52,10 @@ pub(crate) struct Env {
     pub store: Store,
     /// Owners of writes that may not be acknowledged yet.
     pub awaiting: Awaiting,
+    /// Owners of the store's scans.
+    pub scan_owners: ScanOwners,
+    /// Owners of the store's folds.
+    pub fold_owners: FoldOwners,
     /// The earliest deadline of anything that is parked.
     pub deadlines: Deadlines,
     /// Times of versions.

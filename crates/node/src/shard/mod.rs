@@ -23,6 +23,7 @@ pub(crate) mod env;
 pub(crate) mod gauges;
 pub(crate) mod knobs;
 pub(crate) mod output;
+pub(crate) mod owners;
 pub(crate) mod reply_to;
 pub(crate) mod status;
 pub(crate) mod store_error;
@@ -46,8 +47,8 @@ use crate::coverage::Coverage;
 use crate::frontdoor::Frontdoor;
 use crate::frontdoor::admission::AdmittedRequest;
 use crate::frontdoor::forwards::Forward;
-use crate::handoff::{Handoff, TasksUnderWay};
-use crate::hop::Hop;
+use crate::handoff::Handoff;
+use crate::hop::{CoverageAsk, CoveragePage, Hop};
 use crate::liveness;
 use crate::liveness::peers::Peers;
 use crate::metadata::Metadata;
@@ -66,13 +67,14 @@ use base::spawn::Outcome;
 use deadlines::Deadlines;
 use effect::Effect;
 use engine::backup::StoreFiles;
-use engine::fold::JournalCheck;
+use engine::fold::{JournalCheck, ScanId, ScanPage};
 use engine::store::Event as StoreEvent;
 use env::{Activity, Env};
 use gauges::Gauges;
 use knobs::Knobs;
 use kv::{BucketTable, Error, Event, Request, TimeAhead, VersionClock};
 use object::Actor;
+use owners::{FoldOwners, ScanOwner, ScanOwners};
 use reply_to::ReplyTo;
 use ring::Partition;
 use std::collections::VecDeque;
@@ -124,6 +126,8 @@ impl Shard {
             props: table,
             store,
             awaiting: Awaiting::default(),
+            scan_owners: ScanOwners::default(),
+            fold_owners: FoldOwners::default(),
             deadlines: Deadlines::default(),
             version_clock,
             activity: Activity::default(),
@@ -245,13 +249,9 @@ impl Shard {
             }
             Hop::Answer { id, result } => self.env.reply(ReplyTo::Client(id), *result),
             Hop::AskPage { from, question, ask } => {
-                self.coverage.on_shard_asks_page(&mut self.env, from, question, &ask)
+                self.coverage.on_shard_asks(&mut self.env, from, question, &ask)
             }
             Hop::Page { question, page } => self.coverage.on_page(&mut self.env, question, page),
-            Hop::AskRows { from, question, ask } => {
-                self.coverage.on_shard_asks_rows(&mut self.env, from, question, &ask)
-            }
-            Hop::Rows { question, page } => self.coverage.on_rows(&mut self.env, question, page),
             Hop::Props { from, change, props } => self.metadata.on_props(&mut self.env, from, change, props),
             Hop::ForgetResets { resets } => self.metadata.on_forget_resets(&mut self.env, &resets),
             Hop::PropsInForce { change } => self.metadata.on_in_force(&mut self.env, change),
@@ -283,18 +283,18 @@ impl Shard {
                 self.frontdoor.forwards.on_result(&mut self.env, id.number(), *result);
             }
             PeerMessage::AskPage { id, ask, .. } => {
-                self.coverage.on_peer_asks_page(&mut self.env, from, id, &ask)
+                self.coverage.on_peer_asks(&mut self.env, from, id, &CoverageAsk::Keys(ask))
+            }
+            PeerMessage::AskRows { id, ask, .. } => {
+                self.coverage.on_peer_asks(&mut self.env, from, id, &CoverageAsk::Rows(ask))
             }
             PeerMessage::Page { id, page } => {
                 liveness::on_sign_of_life(&mut self.env, from, None, None);
-                self.coverage.on_page(&mut self.env, id.number(), page);
-            }
-            PeerMessage::AskRows { id, ask, .. } => {
-                self.coverage.on_peer_asks_rows(&mut self.env, from, id, &ask)
+                self.coverage.on_page(&mut self.env, id.number(), CoveragePage::Keys(page));
             }
             PeerMessage::Rows { id, page } => {
                 liveness::on_sign_of_life(&mut self.env, from, None, None);
-                self.coverage.on_rows(&mut self.env, id.number(), page);
+                self.coverage.on_page(&mut self.env, id.number(), CoveragePage::Rows(page));
             }
             // The shell's.
             PeerMessage::Membership { .. } => {}
@@ -336,10 +336,10 @@ impl Shard {
                 }
             }
             PeerMessage::AskPage { id, .. } => {
-                self.coverage.on_page(&mut self.env, id.number(), Err(Error::Overload));
+                self.coverage.on_page(&mut self.env, id.number(), CoveragePage::Keys(Err(Error::Overload)));
             }
             PeerMessage::AskRows { id, .. } => {
-                self.coverage.on_rows(&mut self.env, id.number(), Err(Error::Overload));
+                self.coverage.on_page(&mut self.env, id.number(), CoveragePage::Rows(Err(Error::Overload)));
             }
             PeerMessage::AskCopy { id, .. } => {
                 self.handoff.inbound.on_copy_part(&mut self.env, to, id.number(), Err(Error::Overload));
@@ -404,15 +404,7 @@ impl Shard {
         for event in events.drain(..) {
             match event {
                 StoreEvent::Lookup(id, answer) => self.requests.on_lookup(&mut self.env, id, answer),
-                StoreEvent::Scan(id, page) => {
-                    let page = self.coverage.on_scan(&mut self.env, id, page);
-                    let page = page.or_else(|page| self.reap.on_scan(&mut self.env, id, page));
-                    // A page without an owner is of a transfer or a round that has ended since.
-                    drop(page.or_else(|page| {
-                        let tasks = self.tasks_under_way();
-                        self.handoff.on_scan(&mut self.env, id, page, tasks)
-                    }));
-                }
+                StoreEvent::Scan(id, page) => self.on_scan(id, page),
                 StoreEvent::Fold(id, end) => self.anti_entropy.on_fold(&mut self.env, id, end),
                 StoreEvent::Closed(result) => self.env.out.push(Output::Closed(result)),
             }
@@ -438,6 +430,23 @@ impl Shard {
         }
     }
 
+    /// Gives a page of a scan to its owner.
+    fn on_scan(&mut self, id: ScanId, page: Result<ScanPage, engine::Error>) {
+        let env = &mut self.env;
+        let Some(owner) = env.scan_owners.take(id) else { unreachable!("{id:?} was begun by a component") };
+        match owner {
+            ScanOwner::KeyPage | ScanOwner::IndexPage => self.coverage.on_scan(env, owner, id, page),
+            ScanOwner::Sweep => self.reap.on_scan(env, id, page),
+            ScanOwner::OutboundTransfer => self.handoff.outbound.on_scan(env, id, page),
+            ScanOwner::InboundCheckpoints => self.handoff.inbound.on_checkpoints(env, id, page),
+            ScanOwner::HintRound => self.handoff.hints.on_scan(env, id, page),
+            ScanOwner::OrphanedRanges => {
+                let oldest = self.requests.tasks().oldest_name();
+                self.handoff.orphans.on_scan(env, id, page, oldest);
+            }
+        }
+    }
+
     /// Asks other nodes again, and lets the store do what is due. To be called a few times a second,
     /// with a turn after it; less often while [`Shard::is_quiet`].
     pub fn tick(&mut self) {
@@ -458,8 +467,8 @@ impl Shard {
         self.handoff.hints.tick(&mut self.env, now);
         self.requests.tick(&mut self.env, now);
         self.reap.tick(&mut self.env, now);
-        let tasks = self.tasks_under_way();
-        self.handoff.tick(&mut self.env, tasks, now);
+        let oldest_task = self.requests.tasks().oldest();
+        self.handoff.tick(&mut self.env, oldest_task, now);
         self.anti_entropy.tick(&mut self.env, now);
         self.drain();
     }
@@ -591,11 +600,11 @@ impl Shard {
             Request::Delete(delete) => {
                 self.start_object(reply_to, Coordinator::delete(delete), deadline, None)
             }
-            Request::ListKeys(list) => self.coverage.list_keys(&mut self.env, reply_to, list, deadline),
-            Request::Index(request) => self.coverage.search(&mut self.env, reply_to, *request, deadline),
-            Request::Query(request) => self.coverage.query(&mut self.env, reply_to, *request, deadline),
-            Request::ListBuckets(list) => self.coverage.list_buckets(&mut self.env, reply_to, list, deadline),
-            Request::Fold(request) => self.coverage.fold(&mut self.env, reply_to, *request, deadline),
+            Request::ListKeys(_)
+            | Request::ListBuckets(_)
+            | Request::Fold(_)
+            | Request::Index(_)
+            | Request::Query(_) => self.coverage.begin(&mut self.env, reply_to, request, deadline),
             Request::SetProps(bucket, changes) => {
                 self.metadata.set_props(&mut self.env, reply_to, bucket, Some(changes), deadline)
             }
@@ -683,17 +692,10 @@ impl Shard {
         }
         left.into_iter().for_each(|node| self.env.raise(Effect::QuestionsLost(node)));
 
-        let tasks = self.tasks_under_way();
-        self.handoff.on_topology(&mut self.env, topology, tasks);
+        let oldest_task = self.requests.tasks().oldest();
+        self.handoff.on_topology(&mut self.env, topology, oldest_task);
         self.anti_entropy.look_at_partitions(&mut self.env);
         self.drain();
-    }
-
-    fn tasks_under_way(&self) -> TasksUnderWay {
-        TasksUnderWay {
-            oldest_epoch: self.requests.tasks().oldest(),
-            oldest: self.requests.tasks().oldest_name(),
-        }
     }
 
     /// How much transfers may take from now on.
