@@ -89,6 +89,14 @@ impl Topology {
         }
     }
 
+    /// Checks relations between its rings.
+    pub fn invariants(&self) {
+        assert!(self.before.is_none() || self.target.is_none(), "a change has switched or copies");
+        let is_earlier = self.before.as_ref().is_none_or(|before| before.version() < self.ring.version());
+        assert!(is_earlier, "the ring before has an earlier version");
+        assert!(self.n_vals.is_sorted_by(|a, b| a < b), "each number of replicas is named once");
+    }
+
     /// Whether some partition may move.
     pub fn is_at_rest(&self) -> bool {
         self.before.is_none() && self.target.is_none()

@@ -322,6 +322,7 @@ impl Machine {
                 self.process.as_mut()?.turn_due[shard] = false;
                 let running = self.shard(shard)?;
                 running.turn();
+                running.invariants();
                 if running.has_more() {
                     self.schedule_turn(shard, timer);
                 }

@@ -162,8 +162,8 @@ impl Completing {
 
     /// The relations of its fields.
     pub fn invariants(&self) {
-        debug_assert!(self.changes.len() <= CHANGES_MAX, "changes are bounded");
-        debug_assert!(self.firsts.is_subset(&self.left.whole), "only trees that were left are completed");
+        assert!(self.changes.len() <= CHANGES_MAX, "changes are bounded");
+        assert!(self.firsts.is_subset(&self.left.whole), "only trees that were left are completed");
     }
 }
 

@@ -539,21 +539,25 @@ impl Exchanges {
         self.differing.retain(|(with, _)| *with != node);
     }
     /// The relations of its fields.
-    pub fn invariants(&self) {
+    pub fn invariants(&self, env: &Env) {
+        for &fold in self.looking.keys() {
+            assert_eq!(
+                env.fold_owners.of(fold),
+                Some(&FoldOwner::BranchKeys),
+                "folds for keys are under way"
+            );
+        }
         let is_busy = self.current.is_some();
         let asks = self.question.as_ref().is_some_and(|question| question.roots.is_empty());
         let looks = self.looking.values().any(|looking| looking.whose == Whose::Ours);
-        debug_assert!(is_busy || !asks, "a question about a tree is of the exchange under way");
-        debug_assert!(is_busy || !looks, "a fold for keys is of the exchange under way");
+        assert!(is_busy || !asks, "a question about a tree is of the exchange under way");
+        assert!(is_busy || !looks, "a fold for keys is of the exchange under way");
         let theirs = self.looking.values().filter(|looking| looking.whose != Whose::Ours).count();
-        debug_assert!(theirs <= FOLDS_MAX, "folds for other nodes are bounded");
-        debug_assert!(self.paused.len() <= PAUSED_MAX, "exchanges that pause are bounded");
-        debug_assert!(self.differing.len() <= DIFFERING_MAX, "trees that wait are bounded");
+        assert!(theirs <= FOLDS_MAX, "folds for other nodes are bounded");
+        assert!(self.paused.len() <= PAUSED_MAX, "exchanges that pause are bounded");
+        assert!(self.differing.len() <= DIFFERING_MAX, "trees that wait are bounded");
         let ends = self.paused.front().zip(self.paused.back());
-        debug_assert!(
-            ends.is_none_or(|((first, _), (last, _))| first <= last),
-            "the first to go on is the first"
-        );
+        assert!(ends.is_none_or(|((first, _), (last, _))| first <= last), "the first to go on is the first");
     }
 }
 

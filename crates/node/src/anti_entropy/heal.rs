@@ -58,6 +58,6 @@ impl HealQueue {
 
     /// The relations of its fields.
     pub fn invariants(&self) {
-        debug_assert!(self.waiting.len() <= WAITING_MAX, "keys that wait are bounded");
+        assert!(self.waiting.len() <= WAITING_MAX, "keys that wait are bounded");
     }
 }

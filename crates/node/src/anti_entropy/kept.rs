@@ -256,8 +256,8 @@ impl KeptTrees {
     pub fn invariants(&self) {
         let ends = [self.trees.first_key_value(), self.trees.last_key_value()];
         for (id, kept) in ends.into_iter().flatten() {
-            debug_assert!(self.whole.contains(&id.first), "a tree is of a partition that is whole");
-            debug_assert!(kept.version <= self.last_version, "no version is given twice");
+            assert!(self.whole.contains(&id.first), "a tree is of a partition that is whole");
+            assert!(kept.version <= self.last_version, "no version is given twice");
         }
     }
 }

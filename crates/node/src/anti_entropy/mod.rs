@@ -152,7 +152,7 @@ impl AntiEntropy {
     /// The relations of its fields, and of the gauge.
     pub fn invariants(&self, env: &Env) {
         self.trees.invariants(env);
-        self.exchanges.invariants();
+        self.exchanges.invariants(env);
         self.heals.invariants();
     }
 }

@@ -283,13 +283,16 @@ impl Rebuilds {
     }
 
     /// The relations of its fields. `whole` has the partitions that have trees.
-    pub fn invariants(&self, whole: &BTreeSet<u16>) {
-        debug_assert!(self.timers.len() <= whole.len(), "a timer is of a partition that is whole");
+    pub fn invariants(&self, env: &Env, whole: &BTreeSet<u16>) {
+        assert!(self.timers.len() <= whole.len(), "a timer is of a partition that is whole");
         let Some(making) = &self.making else { return };
         let is_part = making.after.is_some();
-        debug_assert!(is_part || making.fold.is_none(), "a fold is of a part that is due");
-        debug_assert!(is_part || making.changes.is_empty(), "changes are remembered during a part");
-        debug_assert!(making.changes.len() <= CHANGES_MAX, "changes are bounded");
+        assert!(is_part || making.fold.is_none(), "a fold is of a part that is due");
+        let owner = making.fold.map(|(fold, ..)| env.fold_owners.of(fold));
+        let is_owner = owner.is_none_or(|owner| owner == Some(&FoldOwner::TreeRebuild));
+        assert!(is_owner, "the fold of a part is under way");
+        assert!(is_part || making.changes.is_empty(), "changes are remembered during a part");
+        assert!(making.changes.len() <= CHANGES_MAX, "changes are bounded");
     }
 }
 

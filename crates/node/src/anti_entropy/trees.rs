@@ -15,6 +15,7 @@ pub(crate) use super::n_vals::NVals;
 use super::rebuilds::{FinishedRebuild, Rebuilds};
 use super::status::{Notes, TreesStatus};
 use crate::shard::env::Env;
+use crate::shard::owners::FoldOwner;
 use crate::topology::nodes;
 use ::object::key;
 use base::Monotonic;
@@ -357,15 +358,14 @@ impl Trees {
     /// The relations of its fields, and of the gauge.
     pub fn invariants(&self, env: &Env) {
         self.kept.invariants();
-        self.rebuilds.invariants(self.whole());
-        debug_assert!(self.are_kept() == env.gauges.keeps_trees, "the gauge says whether trees are kept");
+        self.rebuilds.invariants(env, self.whole());
+        assert!(self.are_kept() == env.gauges.keeps_trees, "the gauge says whether trees are kept");
         if let Some(completing) = &self.completing {
             completing.invariants();
-            debug_assert!(
-                completing.firsts().is_disjoint(self.whole()),
-                "no tree is whole before it is complete"
-            );
-            debug_assert!(!self.rebuilds.is_making(), "nothing is made from heads until then");
+            let owner = env.fold_owners.of(completing.fold());
+            assert_eq!(owner, Some(&FoldOwner::TreeReplay), "the fold that completes trees is under way");
+            assert!(completing.firsts().is_disjoint(self.whole()), "no tree is whole before it is complete");
+            assert!(!self.rebuilds.is_making(), "nothing is made from heads until then");
         }
     }
 }

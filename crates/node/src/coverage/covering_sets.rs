@@ -64,6 +64,6 @@ impl CoveringSets {
         let Some(set) = &self.last else { return };
         let prefixes: usize = set.parts.iter().map(|(_, prefixes)| prefixes.len()).sum();
         let all = usize::try_from(env.knobs.layout.prefixes.partitions()).unwrap_or(usize::MAX);
-        debug_assert_eq!(prefixes, all, "a covering set has each prefix once");
+        assert_eq!(prefixes, all, "a covering set has each prefix once");
     }
 }

@@ -150,7 +150,7 @@ impl IndexPages {
 
     /// Each page being read has a scan.
     pub fn invariants(&self, env: &Env) {
-        debug_assert!(
+        assert!(
             self.reads.keys().all(|&scan| env.scan_owners.of(scan) == Some(&ScanOwner::IndexPage)),
             "a page being read has a scan under way"
         );

@@ -94,7 +94,7 @@ impl KeyPages {
 
     /// Each page being read has a scan.
     pub fn invariants(&self, env: &Env) {
-        debug_assert!(
+        assert!(
             self.reads.keys().all(|&scan| env.scan_owners.of(scan) == Some(&ScanOwner::KeyPage)),
             "a page being read has a scan under way"
         );

@@ -384,13 +384,13 @@ impl Coverage {
 
     /// Checks relations that hold between two inputs.
     pub(crate) fn invariants(&self, env: &Env) {
-        debug_assert_eq!(env.gauges.coverage, self.len(), "the gauge counts scans and pages");
+        assert_eq!(env.gauges.coverage, self.len(), "the gauge counts scans and pages");
         for kind in [ScanKind::Listing, ScanKind::Fold, ScanKind::Query] {
-            debug_assert!(self.count(kind) <= kind.scans_max(), "scans are bounded by their kind");
+            assert!(self.count(kind) <= kind.scans_max(), "scans are bounded by their kind");
         }
         let asked: usize = self.scans.values().map(|scan| scan.asked().len()).sum();
-        debug_assert_eq!(asked, self.questions.len(), "each question that is asked is known");
-        debug_assert!(
+        assert_eq!(asked, self.questions.len(), "each question that is asked is known");
+        assert!(
             self.questions
                 .iter()
                 .all(|(&question, id)| { self.scans.get(id).is_some_and(|scan| scan.asks(question)) }),

@@ -222,10 +222,10 @@ impl Admission {
 
     /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
-        debug_assert_eq!(env.gauges.waiting, self.waiting.len(), "all that wait are counted");
+        assert_eq!(env.gauges.waiting, self.waiting.len(), "all that wait are counted");
         let in_order = self.waiting.iter().is_sorted_by_key(|waiting| waiting.since);
-        debug_assert!(in_order, "the first has waited for longest");
-        debug_assert!((WINDOW_MIN..=WORK_MAX).contains(&self.window), "the window stays between its bounds");
+        assert!(in_order, "the first has waited for longest");
+        assert!((WINDOW_MIN..=WORK_MAX).contains(&self.window), "the window stays between its bounds");
     }
 
     fn has_room(&self, gauges: &Gauges) -> bool {

@@ -112,8 +112,8 @@ impl Forwards {
 
     /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
-        debug_assert_eq!(env.gauges.forwards, self.waiting.len(), "all forwards are counted");
-        debug_assert_eq!(self.seen.len(), self.order.len(), "each that has come has its place");
-        debug_assert!(self.order.len() <= SEEN_MAX, "the oldest are forgotten");
+        assert_eq!(env.gauges.forwards, self.waiting.len(), "all forwards are counted");
+        assert_eq!(self.seen.len(), self.order.len(), "each that has come has its place");
+        assert!(self.order.len() <= SEEN_MAX, "the oldest are forgotten");
     }
 }

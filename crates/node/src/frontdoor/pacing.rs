@@ -179,11 +179,11 @@ impl Pacer {
 
     /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
-        debug_assert_eq!(env.gauges.held, self.held.len(), "all that are held are counted");
+        assert_eq!(env.gauges.held, self.held.len(), "all that are held are counted");
         let bytes: usize = self.held.iter().map(|held| held.bytes).sum();
-        debug_assert_eq!(self.bytes, bytes, "their bytes are counted");
+        assert_eq!(self.bytes, bytes, "their bytes are counted");
         let in_order = self.held.iter().is_sorted_by_key(|held| held.since);
-        debug_assert!(in_order, "the first was held for longest");
+        assert!(in_order, "the first was held for longest");
     }
 
     fn publish(&self, gauges: &mut Gauges) {

@@ -78,9 +78,9 @@ impl CleanStop {
 
     /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
-        debug_assert_eq!(env.gauges.is_stopping, self.0.is_some(), "other nodes are told of the stop");
+        assert_eq!(env.gauges.is_stopping, self.0.is_some(), "other nodes are told of the stop");
         if let Some(stopping) = &self.0 {
-            debug_assert!(stopping.begun <= requests_begun(env), "requests that were begun stay begun");
+            assert!(stopping.begun <= requests_begun(env), "requests that were begun stay begun");
         }
     }
 }

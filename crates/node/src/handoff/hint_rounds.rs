@@ -78,11 +78,18 @@ pub(crate) struct HintRounds {
 
 impl HintRounds {
     /// Checks relations that hold after each input.
-    pub fn invariants(&self) {
-        for round in self.rounds.values() {
-            debug_assert!(!round.active || round.again.is_none(), "the next round is set when one has ended");
-            debug_assert!(round.active || round.waiting.is_empty(), "hints wait in a round that goes on");
-            debug_assert!(round.active || round.next.is_none(), "pages are left in a round that goes on");
+    pub fn invariants(&self, env: &Env) {
+        for (node, round) in &self.rounds {
+            assert!(!round.active || round.again.is_none(), "the next round is set when one has ended");
+            assert!(round.active || round.waiting.is_empty(), "hints wait in a round that goes on");
+            assert!(round.active || round.next.is_none(), "pages are left in a round that goes on");
+            assert!(round.under_way <= UNDER_WAY_MAX, "few deliveries of a round are under way");
+            let of = round.scan.and_then(|scan| self.scans.get(&scan));
+            assert_eq!(of.is_some(), round.scan.is_some(), "the page of a round has a scan");
+            assert!(of.is_none_or(|of| of == node), "a scan reads hints of one node, and its round knows it");
+        }
+        for &scan in self.scans.keys() {
+            assert_eq!(env.scan_owners.of(scan), Some(&ScanOwner::HintRound), "scans of hints are under way");
         }
     }
 

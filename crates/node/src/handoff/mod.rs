@@ -91,8 +91,8 @@ impl Handoff {
     /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         self.outbound.invariants(env);
-        self.inbound.invariants();
-        self.hints.invariants();
-        self.orphans.invariants();
+        self.inbound.invariants(env);
+        self.hints.invariants(env);
+        self.orphans.invariants(env);
     }
 }

@@ -125,10 +125,13 @@ impl OrphanedRanges {
     }
 
     /// Checks relations that hold after each input.
-    pub fn invariants(&self) {
-        debug_assert!(self.scan.is_none() || self.again.is_none(), "the next look is set when one has ended");
-        debug_assert!(!self.clean || self.found.is_empty(), "what was found is dropped before all is clean");
-        debug_assert!(!self.clean || self.hinted.is_empty(), "hints go home before all is clean");
+    pub fn invariants(&self, env: &Env) {
+        let owner = self.scan.map(|(scan, _)| env.scan_owners.of(scan));
+        let is_owner = owner.is_none_or(|owner| owner == Some(&ScanOwner::OrphanedRanges));
+        assert!(is_owner, "the scan of a look is under way");
+        assert!(self.scan.is_none() || self.again.is_none(), "the next look is set when one has ended");
+        assert!(!self.clean || self.found.is_empty(), "what was found is dropped before all is clean");
+        assert!(!self.clean || self.hinted.is_empty(), "hints go home before all is clean");
     }
 
     /// A ring is left.

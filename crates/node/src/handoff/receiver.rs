@@ -143,15 +143,17 @@ impl InboundTransfers {
     }
 
     /// Checks relations that hold after each input.
-    pub fn invariants(&self) {
-        debug_assert!(!self.told || self.loaded, "nothing is complete before its checkpoints are known");
-        debug_assert!(self.loading.is_none() || !self.loaded, "checkpoints are read once");
-        debug_assert!(self.target.is_some() || self.pulls.is_empty(), "transfers are for a target");
+    pub fn invariants(&self, env: &Env) {
+        assert!(!self.told || self.loaded, "nothing is complete before its checkpoints are known");
+        assert!(self.loading.is_none() || !self.loaded, "checkpoints are read once");
+        let owner = self.loading.map(|scan| env.scan_owners.of(scan));
+        let is_owner = owner.is_none_or(|owner| owner == Some(&ScanOwner::InboundCheckpoints));
+        assert!(is_owner, "the scan for checkpoints is under way");
+        assert!(self.target.is_some() || self.pulls.is_empty(), "transfers are for a target");
         for pull in self.pulls.values() {
-            debug_assert!(
-                pull.question.is_none() || !pull.saving,
-                "a checkpoint comes before the next question"
-            );
+            assert!(pull.question.is_none() || !pull.saving, "a checkpoint comes before the next question");
+            assert!(pull.since <= pull.moved, "a transfer goes on after it has begun");
+            assert!(pull.failures > 0 || pull.reason.is_none(), "the reason is of the last failure");
         }
     }
 

@@ -81,13 +81,25 @@ impl OutboundTransfers {
     /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         let is_used = self.transfers.is_empty() || env.topology.target.is_some();
-        debug_assert!(is_used, "transfers are for a target");
-        for name in self.scans.values() {
+        assert!(is_used, "transfers are for a target");
+        for (&scan, name) in &self.scans {
+            assert_eq!(
+                env.scan_owners.of(scan),
+                Some(&ScanOwner::OutboundTransfer),
+                "scans for keys are under way"
+            );
             let transfer = self.transfers.get(name);
-            debug_assert!(transfer.is_none_or(|it| it.under_way == 0), "keys are sent when they are known");
+            assert!(transfer.is_none_or(|it| it.under_way == 0), "keys are sent when they are known");
+        }
+        for transfer in self.transfers.values() {
+            assert!(
+                transfer.objects <= transfer.done,
+                "each object that was sent is a key that was dealt with"
+            );
+            assert!(transfer.objects > 0 || transfer.bytes == 0, "bytes are of objects that were sent");
         }
         let is_slice_of_one = self.throttle.under_way().is_none_or(|name| self.transfers.contains_key(&name));
-        debug_assert!(is_slice_of_one, "a slice ends with its transfer");
+        assert!(is_slice_of_one, "a slice ends with its transfer");
     }
 
     /// Writes up to here may have been confirmed to others without being passed on.

@@ -368,11 +368,11 @@ impl Peers {
 
     /// Checks relations that hold after each input.
     pub fn invariants(&self) {
-        debug_assert!(self.peers.is_sorted_by_key(|peer| peer.node), "peers are found by their numbers");
+        assert!(self.peers.is_sorted_by_key(|peer| peer.node), "peers are found by their numbers");
         for peer in &self.peers {
-            debug_assert!(peer.node != self.here, "a node is no peer of itself");
-            debug_assert!(!peer.up || peer.life.is_some(), "a peer that is up has told its process");
-            debug_assert!(!peer.stale || peer.asked.is_some() || !peer.up, "a stale peer owes an answer");
+            assert!(peer.node != self.here, "a node is no peer of itself");
+            assert!(!peer.up || peer.life.is_some(), "a peer that is up has told its process");
+            assert!(!peer.stale || peer.asked.is_some() || !peer.up, "a stale peer owes an answer");
         }
     }
 

@@ -163,12 +163,12 @@ impl ResetMemory {
     /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         let applied = env.props.applied();
-        debug_assert!(
+        assert!(
             self.round.is_none_or(|round| round.applied <= applied),
             "a round is of changes that are known"
         );
         let confirmed = self.confirmed.values();
-        debug_assert!(confirmed.map(|it| it.applied).all(|it| it <= applied), "so are confirmations");
+        assert!(confirmed.map(|it| it.applied).all(|it| it <= applied), "so are confirmations");
     }
 
     /// Writes again the changes that could not be written, as they are in force now.

@@ -251,12 +251,12 @@ impl PropsSpread {
 
     /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
-        debug_assert_eq!(env.gauges.metadata, self.changes.len(), "all changes are counted");
+        assert_eq!(env.gauges.metadata, self.changes.len(), "all changes are counted");
         for spread in self.changes.values() {
-            debug_assert!(spread.shards < env.knobs.layout.shards, "this shard has it in force already");
+            assert!(spread.shards < env.knobs.layout.shards, "this shard has it in force already");
             let is_at_start = spread.shards + 1 == env.knobs.layout.shards;
-            debug_assert!(spread.written || is_at_start, "other shards are told when it is written");
-            debug_assert!(spread.written || !env.awaiting.is_empty(), "its write is waited for");
+            assert!(spread.written || is_at_start, "other shards are told when it is written");
+            assert!(spread.written || !env.awaiting.is_empty(), "its write is waited for");
         }
     }
 

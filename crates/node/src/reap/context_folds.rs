@@ -108,8 +108,8 @@ impl ContextFolds {
     /// Checks relations that hold after each input.
     pub fn invariants(&self) {
         let known = self.waiting.len() + self.under_way + self.pausing.len();
-        debug_assert_eq!(self.keys.len(), known, "a key waits, is folded, or pauses");
-        debug_assert!(self.under_way <= UNDER_WAY_MAX, "few folds are under way");
+        assert_eq!(self.keys.len(), known, "a key waits, is folded, or pauses");
+        assert!(self.under_way <= UNDER_WAY_MAX, "few folds are under way");
     }
 
     /// A fold is over.

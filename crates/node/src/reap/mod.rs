@@ -96,9 +96,9 @@ impl TombstoneReaper {
     }
 
     /// Checks relations that hold after each input.
-    pub fn invariants(&self) {
+    pub fn invariants(&self, env: &Env) {
         self.reaper.invariants();
-        self.sweeper.invariants();
+        self.sweeper.invariants(env);
         self.folds.invariants();
     }
 }

@@ -178,10 +178,10 @@ impl Reaper {
     /// Checks relations that hold after each input.
     pub fn invariants(&self) {
         let known = self.waiting.len() + self.under_way;
-        debug_assert_eq!(self.proposals.len(), known, "a proposal waits or is under way");
-        debug_assert!(self.under_way <= UNDER_WAY_MAX, "few are under way");
+        assert_eq!(self.proposals.len(), known, "a proposal waits or is under way");
+        assert!(self.under_way <= UNDER_WAY_MAX, "few are under way");
         let begun = self.proposals.values().filter(|proposal| proposal.is_under_way).count();
-        debug_assert_eq!(begun, self.under_way, "those under way are known as such");
+        assert_eq!(begun, self.under_way, "those under way are known as such");
     }
 }
 

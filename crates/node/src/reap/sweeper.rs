@@ -275,11 +275,17 @@ impl Sweeper {
     }
 
     /// Checks relations that hold after each input.
-    pub fn invariants(&self) {
-        debug_assert!(self.under_way <= UNDER_WAY_MAX, "few reads are under way");
-        debug_assert!(!self.has_more || !self.found.is_empty(), "more is to be read of what was found");
-        debug_assert!(self.found.len() <= 2 * PART_TOMBSTONES_MAX, "a part begins when all found were read");
-        debug_assert!(self.refused.len() <= REFUSED_MAX, "a pass finds what is beyond");
+    pub fn invariants(&self, env: &Env) {
+        let part = self.pass.as_ref().and_then(|pass| pass.part.as_ref());
+        let owner = part.map(|part| env.scan_owners.of(part.scan));
+        assert!(
+            owner.is_none_or(|owner| owner == Some(&ScanOwner::Sweep)),
+            "the scan of a part is under way"
+        );
+        assert!(self.under_way <= UNDER_WAY_MAX, "few reads are under way");
+        assert!(!self.has_more || !self.found.is_empty(), "more is to be read of what was found");
+        assert!(self.found.len() <= 2 * PART_TOMBSTONES_MAX, "a part begins when all found were read");
+        assert!(self.refused.len() <= REFUSED_MAX, "a pass finds what is beyond");
     }
 }
 

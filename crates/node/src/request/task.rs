@@ -375,14 +375,14 @@ impl TaskTable {
 
     /// Checks relations that hold after each input.
     pub fn invariants(&self, gauges: &Gauges) {
-        debug_assert_eq!(gauges.tasks, self.parked.len(), "all tasks are counted");
-        debug_assert!(gauges.replied <= gauges.tasks, "tasks that have replied are tasks");
+        assert_eq!(gauges.tasks, self.parked.len(), "all tasks are counted");
+        assert!(gauges.replied <= gauges.tasks, "tasks that have replied are tasks");
         // Each of a few: with many this would cost more than the tasks.
         if self.parked.len() <= CHECKED_MAX {
             let held = self.parked.values().filter(|task| task.holds_key).count();
-            debug_assert_eq!(held, self.busy.len(), "a busy key is held by one task");
+            assert_eq!(held, self.busy.len(), "a busy key is held by one task");
             let replied = self.parked.values().filter(|task| task.answered).count();
-            debug_assert_eq!(replied, gauges.replied, "all that have replied are counted");
+            assert_eq!(replied, gauges.replied, "all that have replied are counted");
         }
     }
 

@@ -38,6 +38,11 @@ impl Awaiting {
         self.0.first().map(|(seq, _)| *seq)
     }
 
+    /// The write that comes last.
+    pub fn last(&self) -> Option<Seq> {
+        self.0.last().map(|(seq, _)| *seq)
+    }
+
     /// Takes its token.
     pub fn pop_first(&mut self) -> Option<(Seq, Waiter)> {
         self.0.pop_first()

@@ -99,6 +99,15 @@ impl Activity {
 }
 
 impl Env {
+    /// Checks relations that hold after each input.
+    pub fn invariants(&self) {
+        let (acknowledged, written) = (self.store.acknowledged(), self.store.last_written());
+        assert!(acknowledged <= written, "a version is written before it is acknowledged");
+        assert!(self.awaiting.last().is_none_or(|seq| seq <= written), "what is awaited was written");
+        self.gauges.invariants();
+        self.topology.invariants();
+    }
+
     /// The time.
     pub fn now(&self) -> Monotonic {
         self.clock.now()

@@ -34,6 +34,14 @@ pub(crate) struct Gauges {
 }
 
 impl Gauges {
+    /// Checks relations between gauges of several components.
+    pub fn invariants(&self) {
+        assert!(self.replied <= self.tasks, "a task that has replied is parked");
+        assert!(self.waiting > 0 || self.waiting_bytes == 0, "bytes are of requests that wait");
+        assert!(self.held > 0 || self.held_bytes == 0, "bytes are of writes that are held");
+        assert!(self.tasks > 0 || self.task_bytes == 0, "bytes are of tasks");
+    }
+
     /// All requests.
     pub fn requests(&self) -> usize {
         self.tasks + self.coverage + self.metadata + self.forwards + self.queued()

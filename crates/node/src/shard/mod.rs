@@ -703,9 +703,14 @@ impl Shard {
         self.env.topology.budget = budget;
     }
 
-    /// Checks relations that hold after each input.
-    fn invariants(&self) {
-        debug_assert!(self.env.effects.is_empty(), "effects are drained before the next input");
+    /// Checks relations that hold after each input, of each component. A build with debug assertions does so after each
+    /// turn; the simulator does so too.
+    ///
+    /// # Panics
+    /// If one does not hold.
+    pub fn invariants(&self) {
+        assert!(self.env.effects.is_empty(), "effects are drained before the next input");
+        self.env.invariants();
         self.env.peers.invariants();
         self.frontdoor.invariants(&self.env);
         self.requests.invariants(&self.env);
@@ -713,7 +718,7 @@ impl Shard {
         self.metadata.invariants(&self.env);
         self.handoff.invariants(&self.env);
         self.anti_entropy.invariants(&self.env);
-        self.reap.invariants();
+        self.reap.invariants(&self.env);
     }
 
     /// Another source says that a peer is not there, or not the one it was: it is asked.

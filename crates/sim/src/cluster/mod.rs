@@ -575,6 +575,7 @@ impl World {
             if let Some(running) = self.hosts[at].machine.shard(shard) {
                 running.tick();
                 running.turn();
+                running.invariants();
                 self.after_shard(at, shard)?;
             }
         }

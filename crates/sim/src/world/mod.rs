@@ -369,6 +369,7 @@ impl World {
             if let Some(running) = self.machine.shard(shard) {
                 running.tick();
                 running.turn();
+                running.invariants();
                 self.after_shard(shard)?;
             }
         }
