@@ -46,8 +46,8 @@ pub use members::Members;
 pub use metadata::keeper::{read_props, read_props_of};
 pub use peer::{AskId, CopyPart, Lane, Load, PeerMessage, RefusedMessage};
 pub use shard::{
-    Histogram, Output, Reaping, Rebuilding, RequestId, Shard, ShardConfig, ShardStats, ShardStatus,
-    TimesRead, TransferStatus, TreesStatus, Turns,
+    Histogram, Output, Reaping, Rebuilding, RequestId, Shard, ShardConfig, ShardControl, ShardStats,
+    ShardStatus, TimesRead, TransferStatus, TreesStatus, Turns,
 };
 pub use store::{Adapter, Store};
 pub use topology::{Budget, Epoch, Topology};

@@ -24,6 +24,7 @@
 //!
 //! Left out: who decides (membership).
 
+use crate::layout::Layout;
 use crate::members::Members;
 use kv::replica::NodeId;
 use ring::{MemberState, Position, Ring, RingSize};
@@ -86,6 +87,17 @@ impl Topology {
             target: None,
             n_vals,
             budget: Budget::default(),
+        }
+    }
+
+    /// Checks that it fits the layout of a data folder.
+    ///
+    /// # Panics
+    /// If a ring has more partitions than keys have prefixes, or an owner that is no member.
+    pub fn check(&self, layout: &Layout) {
+        for ring in self.before.iter().chain([&self.ring]).chain(&self.target) {
+            assert!(ring.size() <= layout.prefixes, "a partition is a range of keys");
+            assert!(ring.owning().iter().all(|node| self.members.has(node)), "an owner is a member");
         }
     }
 

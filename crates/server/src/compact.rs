@@ -22,7 +22,7 @@ pub type CompactTold = Result<Reclaimed, engine::Error>;
 /// Asks a shard.
 pub fn put_to(page: CompactPage, shard: &mut Shard) -> CompactTold {
     if page == CompactPage::Begin {
-        shard.reclaim()?;
+        shard.control().reclaim()?;
     }
     Ok(shard.status().reclaimed())
 }

@@ -166,7 +166,7 @@ impl Local {
             | Mail::Topology(_)
             | Mail::Budget(_)
                 if self.closing.get() => {}
-            Mail::Backup(asked) => shard.begin_backup(asked),
+            Mail::Backup(asked) => shard.control().begin_backup(asked),
             Mail::Compact(page, tell) => drop(tell.send(compact::put_to(page, shard))),
             // Whoever asked may have given up.
             Mail::Trees(ask, tell) => drop(tell.send(ask.put_to(shard))),
@@ -277,10 +277,10 @@ impl Local {
         let mut shard = self.shard.borrow_mut();
         shard.tick();
         self.membership.look(self.id, &shard);
-        for damage in shard.take_damage() {
+        for damage in shard.control().take_damage() {
             tracing::warn!(%damage, "the store has found damage");
         }
-        for loss in shard.take_copy_losses() {
+        for loss in shard.control().take_copy_losses() {
             let from = shard.status().name_of(loss.from);
             let others: Vec<String> = loss.others.iter().map(|&node| shard.status().name_of(node)).collect();
             match others[..] {
@@ -297,7 +297,7 @@ impl Local {
                 ),
             }
         }
-        if let Some(ahead) = shard.take_time_ahead() {
+        if let Some(ahead) = shard.control().take_time_ahead() {
             let writer = ahead.writer.map_or("unknown".to_owned(), |node| shard.status().name_of(node));
             tracing::warn!(
                 writer,
@@ -345,7 +345,7 @@ impl Local {
 
     /// How long the shard's clients wait.
     pub fn times(&self) -> (TimesRead, TimesRead) {
-        self.shard.borrow_mut().times()
+        self.shard.borrow_mut().control().times()
     }
 
     /// What the shard is doing.

@@ -45,8 +45,8 @@ impl TreesAsk {
     pub fn put_to(self, shard: &mut Shard) -> TreesTold {
         let partitions = match self {
             TreesAsk::Show => 0,
-            TreesAsk::Compare(partition) => shard.compare_trees(partition),
-            TreesAsk::Rebuild(partition, check) => shard.rebuild_trees(partition, check),
+            TreesAsk::Compare(partition) => shard.control().compare_trees(partition),
+            TreesAsk::Rebuild(partition, check) => shard.control().rebuild_trees(partition, check),
         };
         let trees = shard.status().trees();
         let name = |status: &TreesStatus| status.compared.map(|(_, with)| shard.status().name_of(with));

@@ -469,7 +469,7 @@ impl Process {
 
     /// Why some store takes no more writes.
     pub(crate) fn fenced(&self) -> Option<engine::Error> {
-        self.shards.iter().flatten().find_map(Shard::fenced)
+        self.shards.iter().flatten().find_map(|shard| shard.status().fenced())
     }
 
     /// Whether nothing is under way between shards.

@@ -289,7 +289,7 @@ impl Coverage {
         let n_val = scan.n_val();
         let next = match scan.take_rows(answers, &env.knobs.gathered) {
             Ok(QueryStep::MorePages) => return self.ask_pages(env, id),
-            Ok(QueryStep::NextPart(part)) => self.covering_sets.search(env, n_val, part).map(Some),
+            Ok(QueryStep::NextPart(part)) => self.covering_sets.search(env, n_val, *part).map(Some),
             Ok(QueryStep::Complete) => Ok(None),
             Err(error) => Err(error),
         };

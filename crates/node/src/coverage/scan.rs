@@ -57,7 +57,7 @@ pub(super) enum QueryStep {
     /// The part under way has more pages.
     MorePages,
     /// The next part begins.
-    NextPart(QueryPart),
+    NextPart(Box<QueryPart>),
     /// All parts are done.
     Complete,
 }
@@ -221,7 +221,7 @@ impl Scan {
         }
         let Gathering::Query(_, tally) = &mut self.gathering else { unreachable!("it is a query") };
         Ok(match tally.next_part()? {
-            Some(part) => QueryStep::NextPart(part),
+            Some(part) => QueryStep::NextPart(Box::new(part)),
             None => QueryStep::Complete,
         })
     }

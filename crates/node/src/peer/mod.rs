@@ -248,6 +248,41 @@ impl Lane {
 }
 
 impl PeerMessage {
+    /// Whether it answers a question of the receiver's. Pings and pongs, which tell more of their sender, do not count.
+    pub fn is_answer(&self) -> bool {
+        matches!(
+            self,
+            PeerMessage::Answer { .. }
+                | PeerMessage::Forwarded { .. }
+                | PeerMessage::Page { .. }
+                | PeerMessage::Rows { .. }
+                | PeerMessage::CopyPart { .. }
+                | PeerMessage::Tree { .. }
+                | PeerMessage::PropsInForce { .. }
+        )
+    }
+
+    /// The load of its sender, if it says so.
+    pub fn load(&self) -> Option<Load> {
+        match self {
+            PeerMessage::Answer { load, .. } => Some(*load),
+            _ => None,
+        }
+    }
+
+    /// The answer that stands for a refusal of this question. `None` where no component waits for one: properties are
+    /// told and asked again, and of all else the receiver's deadline passes.
+    pub fn refusal(self, error: Error) -> Option<PeerMessage> {
+        Some(match self {
+            PeerMessage::Ask { id, .. } => PeerMessage::Answer { id, result: Err(error), load: Load(0) },
+            PeerMessage::AskPage { id, .. } => PeerMessage::Page { id, page: Err(error) },
+            PeerMessage::AskRows { id, .. } => PeerMessage::Rows { id, page: Err(error) },
+            PeerMessage::AskCopy { id, .. } => PeerMessage::CopyPart { id, part: Err(error) },
+            PeerMessage::AskTree { id, .. } => PeerMessage::Tree { id, answer: Err(error) },
+            _ => return None,
+        })
+    }
+
     /// The message's lane.
     pub fn lane(&self) -> Lane {
         match self {

@@ -14,6 +14,7 @@
 //! So a key's context grows by one entry for each time that the key is brought home, not for each write. A new actor
 //! does no harm to other keys: they get one entry more.
 
+use crate::shard::env::Env;
 use base::Rng;
 use base::checksum::crc32c;
 use object::Actor;
@@ -39,6 +40,18 @@ pub(crate) struct Actors {
 }
 
 impl Actors {
+    /// Those of a shard that is opened.
+    pub fn of(env: &mut Env) -> Actors {
+        // Only a node alone can know that its disk is no copy, restored or started elsewhere: no other node has its
+        // actor's events.
+        let is_alone = env.peers.is_alone();
+        let own = match is_alone || base::planted!(DotReusedAfterRestore) {
+            true => Actor(env.store.incarnation()),
+            false => Actor(env.rng.next_u64()),
+        };
+        Actors::new(own, is_alone)
+    }
+
     /// Those of a process whose shard has this one for its own keys.
     pub fn new(own: Actor, is_alone: bool) -> Actors {
         Actors { own, is_alone, failed: BTreeSet::new(), stand_in: None, forgotten: BTreeSet::new() }

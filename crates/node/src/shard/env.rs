@@ -12,7 +12,7 @@ use super::counters::ShardCounters;
 use super::deadlines::Deadlines;
 use super::effect::Effect;
 use super::gauges::Gauges;
-use super::knobs::Knobs;
+use super::knobs::{Knobs, ShardConfig};
 use super::output::Output;
 use super::owners::{FoldOwners, ScanOwners};
 use super::reply_to::ReplyTo;
@@ -99,6 +99,40 @@ impl Activity {
 }
 
 impl Env {
+    /// The environment of a shard that is opened over its store.
+    pub fn new(config: ShardConfig, store: Store, table: BucketTable) -> Env {
+        let ShardConfig { id, layout, members, ring, limits, clock, mut rng, read_form, .. } = config;
+        let ShardConfig { life, reaping, anti_entropy, rebuilding, gathered, .. } = config;
+        let anti_entropy = anti_entropy.filter(|_| store.has_snapshots());
+        let knobs = Knobs { id, layout, limits, read_form, reaping, anti_entropy, rebuilding, gathered };
+        let peers = Peers::new(&members, life, clock.now());
+        let mut version_clock = VersionClock::starting(clock.wall());
+        version_clock.see(table.newest_stamp(), clock.wall(), None);
+        // Unlike those of an earlier process, and with room for the shard beside it.
+        let last_id = rng.next_u64() >> 16;
+
+        Env {
+            knobs,
+            clock,
+            rng,
+            topology: Topology::at_rest(members, ring),
+            peers,
+            props: table,
+            store,
+            awaiting: Awaiting::default(),
+            scan_owners: ScanOwners::default(),
+            fold_owners: FoldOwners::default(),
+            deadlines: Deadlines::default(),
+            version_clock,
+            activity: Activity::default(),
+            gauges: Gauges::default(),
+            counters: ShardCounters::default(),
+            effects: VecDeque::new(),
+            out: Vec::new(),
+            last_id,
+        }
+    }
+
     /// Checks relations that hold after each input.
     pub fn invariants(&self) {
         let (acknowledged, written) = (self.store.acknowledged(), self.store.last_written());

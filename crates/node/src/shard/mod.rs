@@ -16,6 +16,7 @@
 //! * Whatever other nodes do, or do not do, costs this shard bounded memory and its clients their deadline at most.
 
 pub(crate) mod awaiting;
+pub(crate) mod control;
 pub(crate) mod counters;
 pub(crate) mod deadlines;
 pub(crate) mod effect;
@@ -37,6 +38,7 @@ pub use crate::handoff::receiver::TransferStatus;
 pub use crate::hop::RequestId;
 pub use crate::liveness::peers::SILENCE_MAX;
 pub use crate::request::execute::LOOKUPS_BUSY;
+pub use control::ShardControl;
 pub use counters::ShardCounters;
 pub use knobs::{OVERLOAD_WORK_MIN, Reaping, Rebuilding, ShardConfig, TIMEOUT_DEFAULT, Turns, WORK_MAX};
 pub use output::Output;
@@ -50,7 +52,6 @@ use crate::frontdoor::forwards::Forward;
 use crate::handoff::Handoff;
 use crate::hop::{CoverageAsk, CoveragePage, Hop};
 use crate::liveness;
-use crate::liveness::peers::Peers;
 use crate::metadata::Metadata;
 use crate::peer::{AskId, NodeId, PeerMessage};
 use crate::reap::TombstoneReaper;
@@ -61,23 +62,17 @@ use crate::request::place::{self, Place};
 use crate::request::task::Coordinator;
 use crate::store::Store;
 use crate::topology::{Budget, Topology};
-use awaiting::{Awaiting, Waiter};
+use awaiting::Waiter;
 use base::Monotonic;
-use base::spawn::Outcome;
 use deadlines::Deadlines;
 use effect::Effect;
-use engine::backup::StoreFiles;
-use engine::fold::{JournalCheck, ScanId, ScanPage};
+use engine::fold::{ScanId, ScanPage};
 use engine::store::Event as StoreEvent;
-use env::{Activity, Env};
-use gauges::Gauges;
-use knobs::Knobs;
-use kv::{BucketTable, Error, Event, Request, TimeAhead, VersionClock};
+use env::Env;
+use kv::{BucketTable, Error, Event, Request};
 use object::Actor;
-use owners::{FoldOwners, ScanOwner, ScanOwners};
+use owners::ScanOwner;
 use reply_to::ReplyTo;
-use ring::Partition;
-use std::collections::VecDeque;
 use std::time::Duration;
 use store_error::store_error;
 
@@ -97,53 +92,17 @@ pub struct Shard {
 impl Shard {
     /// A shard over its open store. `table` has the properties that shard 0 keeps ([`crate::read_props`]).
     pub fn new(config: ShardConfig, store: impl Into<Store>, table: BucketTable) -> Shard {
-        let store = store.into();
-        let ShardConfig { id, layout, members, ring, limits, clock, mut rng, read_form, .. } = config;
-        let ShardConfig { life, reaping, anti_entropy, rebuilding, gathered, .. } = config;
-        let anti_entropy = anti_entropy.filter(|_| store.has_snapshots());
-        let knobs = Knobs { id, layout, limits, read_form, reaping, anti_entropy, rebuilding, gathered };
-
-        let now = clock.now();
-        let peers = Peers::new(&members, life, now);
-        // Only a node alone can know that its disk is no copy, restored or started elsewhere: nobody else has
-        // its actor's events.
-        let is_alone = peers.is_alone();
-        let actor = match is_alone || base::planted!(DotReusedAfterRestore) {
-            true => Actor(store.incarnation()),
-            false => Actor(rng.next_u64()),
-        };
-        let mut version_clock = VersionClock::starting(clock.wall());
-        version_clock.see(table.newest_stamp(), clock.wall(), None);
-        // Unlike those of an earlier process, and with room for the shard beside it.
-        let last_id = rng.next_u64() >> 16;
-
-        let env = Env {
-            knobs,
-            clock,
-            rng,
-            topology: Topology::at_rest(members, ring),
-            peers,
-            props: table,
-            store,
-            awaiting: Awaiting::default(),
-            scan_owners: ScanOwners::default(),
-            fold_owners: FoldOwners::default(),
-            deadlines: Deadlines::default(),
-            version_clock,
-            activity: Activity::default(),
-            gauges: Gauges::default(),
-            counters: ShardCounters::default(),
-            effects: VecDeque::new(),
-            out: Vec::new(),
-            last_id,
-        };
+        let reaping = config.reaping;
+        let mut env = Env::new(config, store.into(), table);
+        let actors = Actors::of(&mut env);
+        let now = env.now();
         let mut shard = Shard {
             env,
             handoff: Handoff::default(),
             frontdoor: Frontdoor::default(),
             reap: TombstoneReaper::starting(now),
             anti_entropy: AntiEntropy::default(),
-            requests: Requests::new(Actors::new(actor, is_alone), reaping.grave),
+            requests: Requests::new(actors, reaping.grave),
             coverage: Coverage::default(),
             metadata: Metadata::default(),
             events: Vec::new(),
@@ -261,6 +220,15 @@ impl Shard {
 
     /// Takes a message of another node, for this shard by [`crate::peer::route`].
     pub fn peer(&mut self, from: NodeId, message: PeerMessage) {
+        if message.is_answer() {
+            liveness::on_sign_of_life(&mut self.env, from, None, message.load());
+        }
+        self.deliver(from, message);
+        self.drain();
+    }
+
+    /// Gives a message of another node to the component that it is for.
+    fn deliver(&mut self, from: NodeId, message: PeerMessage) {
         match message {
             PeerMessage::Ping { id, life, load, props } => {
                 let metadata = &self.metadata;
@@ -273,13 +241,11 @@ impl Shard {
             PeerMessage::Ask { id, ttl_ms, life, key, ask } => {
                 self.requests.on_ask(&mut self.env, (from, id), ttl_ms, life, key, ask)
             }
-            PeerMessage::Answer { id, result, load } => {
-                liveness::on_sign_of_life(&mut self.env, from, None, Some(load));
+            PeerMessage::Answer { id, result, .. } => {
                 self.requests.resume(&mut self.env, id.number(), Event::Answer { from, result });
             }
             PeerMessage::Forward { id, ttl_ms, request } => self.on_forward(from, id, ttl_ms, *request),
             PeerMessage::Forwarded { id, result } => {
-                liveness::on_sign_of_life(&mut self.env, from, None, None);
                 self.frontdoor.forwards.on_result(&mut self.env, id.number(), *result);
             }
             PeerMessage::AskPage { id, ask, .. } => {
@@ -289,11 +255,9 @@ impl Shard {
                 self.coverage.on_peer_asks(&mut self.env, from, id, &CoverageAsk::Rows(ask))
             }
             PeerMessage::Page { id, page } => {
-                liveness::on_sign_of_life(&mut self.env, from, None, None);
                 self.coverage.on_page(&mut self.env, id.number(), CoveragePage::Keys(page));
             }
             PeerMessage::Rows { id, page } => {
-                liveness::on_sign_of_life(&mut self.env, from, None, None);
                 self.coverage.on_page(&mut self.env, id.number(), CoveragePage::Rows(page));
             }
             // The shell's.
@@ -302,66 +266,37 @@ impl Shard {
                 self.handoff.outbound.on_ask_copy(&mut self.env, (from, id), target, partitions, start);
             }
             PeerMessage::CopyPart { id, part } => {
-                liveness::on_sign_of_life(&mut self.env, from, None, None);
                 self.handoff.inbound.on_copy_part(&mut self.env, from, id.number(), part);
             }
             PeerMessage::AskTree { id, partitions, ask } => {
                 self.anti_entropy.on_ask(&mut self.env, (from, id), partitions, ask);
             }
             PeerMessage::Tree { id, answer } => {
-                liveness::on_sign_of_life(&mut self.env, from, None, None);
                 self.anti_entropy.on_answer(&mut self.env, from, id.number(), answer);
             }
             PeerMessage::Props { id, change } => self.metadata.on_peer_props(&mut self.env, from, id, change),
             PeerMessage::AskProps { leaves, .. } => self.metadata.on_ask_props(&mut self.env, from, &leaves),
             PeerMessage::PropsInForce { id } => {
-                liveness::on_sign_of_life(&mut self.env, from, None, None);
                 self.metadata.on_peer_in_force(&mut self.env, from, id.number());
             }
         }
-        self.drain();
     }
 
     /// Takes back a message that could not be sent: the link is down, or too much waits for it.
     pub fn bounce(&mut self, to: NodeId, message: PeerMessage) {
         self.env.counters.bounced += 1;
         match message {
-            PeerMessage::Ask { id, .. } => {
-                let unsent = Event::Answer { from: to, result: Err(Error::Overload) };
-                self.requests.resume(&mut self.env, id.number(), unsent);
-            }
             PeerMessage::Forward { id, request, .. } => {
                 if let Some(forward) = self.frontdoor.forwards.take(&mut self.env, id.number()) {
                     self.forward_again(forward, *request);
                 }
             }
-            PeerMessage::AskPage { id, .. } => {
-                self.coverage.on_page(&mut self.env, id.number(), CoveragePage::Keys(Err(Error::Overload)));
+            // Whoever has asked takes it as a refusal.
+            question => {
+                if let Some(refusal) = question.refusal(Error::Overload) {
+                    self.deliver(to, refusal);
+                }
             }
-            PeerMessage::AskRows { id, .. } => {
-                self.coverage.on_page(&mut self.env, id.number(), CoveragePage::Rows(Err(Error::Overload)));
-            }
-            PeerMessage::AskCopy { id, .. } => {
-                self.handoff.inbound.on_copy_part(&mut self.env, to, id.number(), Err(Error::Overload));
-            }
-            PeerMessage::AskTree { id, .. } => {
-                self.anti_entropy.on_answer(&mut self.env, to, id.number(), Err(Error::Overload));
-            }
-            // Told again soon, or when the node comes up.
-            PeerMessage::Props { .. }
-            // Asked again while other properties are known.
-            | PeerMessage::AskProps { .. }
-            // Their receivers wait until a deadline.
-            | PeerMessage::Ping { .. }
-            | PeerMessage::Membership { .. }
-            | PeerMessage::Pong { .. }
-            | PeerMessage::Answer { .. }
-            | PeerMessage::Forwarded { .. }
-            | PeerMessage::Page { .. }
-            | PeerMessage::Rows { .. }
-            | PeerMessage::CopyPart { .. }
-            | PeerMessage::Tree { .. }
-            | PeerMessage::PropsInForce { .. } => {}
         }
         self.drain();
     }
@@ -473,21 +408,6 @@ impl Shard {
         self.drain();
     }
 
-    /// Takes what the store's background work has found damaged since the last call, for the log.
-    pub fn take_damage(&mut self) -> Vec<engine::Damage> {
-        self.env.store.take_damage()
-    }
-
-    /// Takes, now and then, what was seen of a clock that is far ahead, for the log.
-    pub fn take_time_ahead(&mut self) -> Option<TimeAhead> {
-        self.env.version_clock.take_warning(self.env.now())
-    }
-
-    /// Takes what senders of copies said since the last call that they have lost, for the log.
-    pub fn take_copy_losses(&mut self) -> Vec<CopyLoss> {
-        self.handoff.inbound.take_losses()
-    }
-
     /// Lets a listing go on whose last part has been sent.
     pub fn proceed(&mut self, id: RequestId) {
         self.coverage.proceed(&mut self.env, id);
@@ -498,28 +418,6 @@ impl Shard {
     #[inline]
     pub fn take_outputs(&mut self, outputs: &mut Vec<Output>) {
         outputs.append(&mut self.env.out);
-    }
-
-    /// Whether there is something to take.
-    pub fn has_outputs(&self) -> bool {
-        !self.env.out.is_empty()
-    }
-
-    /// Asks the store for the files that make it up ([`engine::Store::begin_backup`]); `asked` is told them, or why
-    /// not.
-    pub fn begin_backup(&mut self, asked: Outcome<Result<StoreFiles, engine::Error>>) {
-        if let Err(error) = self.env.store.begin_backup(asked.clone()) {
-            asked.set(Err(error));
-        }
-    }
-
-    /// Begins a compaction of all waste of the store ([`engine::Store::reclaim`]).
-    ///
-    /// # Errors
-    /// If the store takes no writes any more, or is of another backend.
-    pub fn reclaim(&mut self) -> Result<(), engine::Error> {
-        self.env.peers.note_used();
-        self.env.store.reclaim()
     }
 
     /// Ends the clean stop: nothing may be requested any more; turns go on until [`Output::Closed`].
@@ -549,37 +447,19 @@ impl Shard {
         self.env.gauges.requests() == 0
     }
 
-    /// Why the store takes no more writes, if a write has failed.
-    pub fn fenced(&self) -> Option<engine::Error> {
-        self.env.store.fenced()
-    }
-
-    /// Has the trees of a partition made anew, or of all that it has: as soon as it can be. Tells how many that are.
-    pub fn rebuild_trees(&mut self, partition: Option<Partition>, check: JournalCheck) -> usize {
-        self.anti_entropy.rebuild(&self.env, partition, check)
-    }
-
-    /// Has the trees of a partition, or of all that this shard has, compared with all others that have them: now, and
-    /// not in the next round. Trees that wait to be compared go with them. Tells how many partitions that are: none
-    /// while partitions move.
-    pub fn compare_trees(&mut self, partition: Option<Partition>) -> usize {
-        self.anti_entropy.compare(&self.env, partition)
-    }
-
     /// What it is doing.
     pub fn stats(&self) -> ShardStats {
         self.status().stats()
     }
 
+    /// The commands of operators and the control plane.
+    pub fn control(&mut self) -> ShardControl<'_> {
+        ShardControl::new(self)
+    }
+
     /// Its state, for operators and the control plane.
     pub fn status(&self) -> ShardStatus<'_> {
         ShardStatus::new(self)
-    }
-
-    /// How long clients' gets and puts take, from when they are begun to their answers.
-    pub fn times(&mut self) -> (TimesRead, TimesRead) {
-        let now = self.env.now();
-        self.requests.latency(now)
     }
 
     /// Takes a request that was admitted, or that another shard or node has passed on.
@@ -677,11 +557,7 @@ impl Shard {
         if topology.epoch <= self.env.topology.epoch && !base::planted!(StaleRingAccepted) {
             return;
         }
-        let rings = topology.before.iter().chain([&topology.ring]).chain(&topology.target);
-        for ring in rings {
-            assert!(ring.size() <= self.env.knobs.layout.prefixes, "a partition is a range of keys");
-            assert!(ring.owning().iter().all(|node| topology.members.has(node)), "an owner is a member");
-        }
+        topology.check(&self.env.knobs.layout);
 
         let was_alone = self.env.peers.is_alone();
         let left = self.env.peers.change(&topology.members);

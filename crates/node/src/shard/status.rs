@@ -53,6 +53,11 @@ impl<'a> ShardStatus<'a> {
         ShardStatus { shard }
     }
 
+    /// The error for which the store takes no more writes, if a write has failed.
+    pub fn fenced(&self) -> Option<engine::Error> {
+        self.shard.env.store.fenced()
+    }
+
     /// What it is doing.
     pub fn stats(&self) -> ShardStats {
         let (tree_bytes, tree_keys) = self.shard.anti_entropy.sizes();

@@ -203,7 +203,7 @@ fn one_value_is_read_for_each_key_that_differs() {
         cluster.nodes.iter().flatten().map(of).sum()
     };
     let before = reads(&cluster);
-    assert_eq!(cluster.nodes[2].as_mut().unwrap().compare_trees(None), 16);
+    assert_eq!(cluster.nodes[2].as_mut().unwrap().control().compare_trees(None), 16);
     cluster.pass(Duration::from_secs(30));
     assert_eq!(sum(&cluster, |it| it.exchange_keys), 20);
     assert_eq!(reads(&cluster) - before, 20);

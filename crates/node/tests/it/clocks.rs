@@ -247,12 +247,12 @@ fn a_clock_far_ahead_is_named_now_and_then() {
         cluster.put(0, &format!("k{key}"), "v").unwrap();
     }
     let node = cluster.nodes[1].as_mut().unwrap();
-    let warning = node.take_time_ahead().unwrap();
+    let warning = node.control().take_time_ahead().unwrap();
     assert_eq!(warning.writer, Some(NodeId(0)));
     assert!((3599..=3600).contains(&warning.seconds), "{warning:?}");
-    assert_eq!((node.take_time_ahead(), node.stats().times_ahead), (None, 20));
+    assert_eq!((node.control().take_time_ahead(), node.stats().times_ahead), (None, 20));
     cluster.put(0, "k", "v").unwrap();
-    assert_eq!(cluster.nodes[1].as_mut().unwrap().take_time_ahead(), None);
+    assert_eq!(cluster.nodes[1].as_mut().unwrap().control().take_time_ahead(), None);
     cluster.pass(Duration::from_secs(61));
-    assert!(cluster.nodes[1].as_mut().unwrap().take_time_ahead().is_some());
+    assert!(cluster.nodes[1].as_mut().unwrap().control().take_time_ahead().is_some());
 }

@@ -158,7 +158,7 @@ fn trees_of_what_ends_are_compared_and_go() {
     cluster.start(0);
     let found = sum(&cluster, |it| it.exchange_keys);
     leap(&mut cluster, 2 * DAY + DAY / 2);
-    cluster.nodes[1].as_mut().unwrap().rebuild_trees(None, JournalCheck::None);
+    cluster.nodes[1].as_mut().unwrap().control().rebuild_trees(None, JournalCheck::None);
     cluster.pass(Duration::from_secs(20));
     assert_eq!(cluster.values(2, "planted1"), [""; 0]);
     assert_eq!(cluster.values(2, "planted0"), ["w"]);

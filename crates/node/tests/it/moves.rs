@@ -434,7 +434,7 @@ fn a_sender_that_has_lost_a_table_does_not_stop_a_move() {
         assert_eq!(has(&mut cluster, 3, &key), is_primary(&new, 3, &key), "{key}");
     }
     let shard = cluster.nodes[3].as_mut().unwrap();
-    let losses = shard.take_copy_losses();
+    let losses = shard.control().take_copy_losses();
     assert!(!losses.is_empty());
     for loss in losses {
         assert_eq!((loss.from, loss.others.len()), (NodeId(2), 2), "{loss:?}");

@@ -58,7 +58,7 @@ fn damaged(cluster: &Cluster) -> u64 {
 
 fn rebuild(cluster: &mut Cluster, check: JournalCheck) -> u64 {
     let before = damaged(cluster);
-    assert_eq!(cluster.nodes[2].as_mut().unwrap().rebuild_trees(None, check), 16);
+    assert_eq!(cluster.nodes[2].as_mut().unwrap().control().rebuild_trees(None, check), 16);
     cluster.pass(Duration::from_secs(30));
     damaged(cluster) - before
 }
@@ -204,9 +204,12 @@ fn an_operator_has_one_partition_compared_or_made_anew() {
     let mut cluster = filled(&data);
     let shard = cluster.nodes[0].as_mut().unwrap();
     let made = shard.stats().counters.trees_made;
-    assert_eq!(shard.rebuild_trees(Some(Partition(3)), JournalCheck::Presence), 1);
-    assert_eq!(shard.rebuild_trees(Some(Partition(16)), JournalCheck::Presence), 0);
-    assert_eq!((shard.compare_trees(Some(Partition(3))), shard.compare_trees(None)), (1, 16));
+    assert_eq!(shard.control().rebuild_trees(Some(Partition(3)), JournalCheck::Presence), 1);
+    assert_eq!(shard.control().rebuild_trees(Some(Partition(16)), JournalCheck::Presence), 0);
+    assert_eq!(
+        (shard.control().compare_trees(Some(Partition(3))), shard.control().compare_trees(None)),
+        (1, 16)
+    );
     cluster.pass(Duration::from_millis(100));
     let shard = cluster.nodes[0].as_ref().unwrap();
     assert_eq!(shard.stats().counters.trees_made, made + 1);
