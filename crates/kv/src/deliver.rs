@@ -56,6 +56,26 @@ impl Deliver {
     /// # Panics
     /// If the store answers what it was not asked.
     pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        let before = self.others.as_ref().map(Vec::len);
+        let next = self.advance(event, turn);
+
+        if cfg!(debug_assertions) {
+            self.invariants(next);
+            let left = self.others.as_ref().map(Vec::len);
+            debug_assert!(left <= before, "each other primary is looked at once");
+        }
+        next
+    }
+
+    /// Asserts what holds after each step.
+    pub fn invariants(&self, next: Next) {
+        let is_asking = matches!(self.state, State::Asking);
+        debug_assert!(!is_asking || self.others.is_some(), "a primary keeps the key, with hints or without");
+        let is_held = next == Next::Wait && self.tombstone.is_some();
+        debug_assert!(!is_held || is_asking, "a tombstone is in hand from its confirmation to the last hint");
+    }
+
+    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
         let state = std::mem::replace(&mut self.state, State::New);
         match (state, event) {
             (State::New, Event::Start) => self.read(Want::Value, State::Reading, turn),

@@ -18,7 +18,7 @@ use crate::reap::{self, Cleared};
 use crate::replica::{Answer, NodeId, Reason};
 use crate::stored::{Stored, Want};
 use crate::stored_head::{damaged, view};
-use crate::turn::{Action, Event, Next, Turn};
+use crate::turn::{Action, Event, Next, Turn, assert_answer_ends};
 use crate::update::Update;
 
 /// A join under way.
@@ -67,6 +67,24 @@ impl Merge {
     /// # Panics
     /// If the store answers what it was not asked.
     pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        let from = turn.out.len();
+        let next = self.advance(event, turn);
+
+        if cfg!(debug_assertions) {
+            self.invariants();
+            assert_answer_ends(next, &turn.out[from..]);
+        }
+        next
+    }
+
+    /// Asserts what holds after each step.
+    pub fn invariants(&self) {
+        debug_assert!(self.stands_in || self.hints.is_empty(), "a node with hints stands in for others");
+        let is_needless = matches!(&self.state, State::ReadingValues(update) if !update.needs_values());
+        debug_assert!(!is_needless, "values are read for a join that needs them");
+    }
+
+    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
         let state = std::mem::replace(&mut self.state, State::Writing);
         let done = match (state, event) {
             (State::New, Event::Start) => {

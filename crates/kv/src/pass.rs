@@ -12,7 +12,7 @@ use ring::NodeId;
 use crate::error::Error;
 use crate::replica::{Answer, Ask, Reason};
 use crate::stored::Want;
-use crate::turn::{Action, Event, Next, Turn};
+use crate::turn::{Action, Event, Next, Turn, assert_answer_ends};
 
 /// A version that was written here.
 #[derive(Debug)]
@@ -37,6 +37,23 @@ impl Pass {
 
     /// Takes what happened, and says what to do next.
     pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        let from = turn.out.len();
+        let next = self.advance(event, turn);
+
+        if cfg!(debug_assertions) {
+            self.invariants(next);
+            assert_answer_ends(next, &turn.out[from..]);
+        }
+        next
+    }
+
+    /// Asserts what holds after each step.
+    pub fn invariants(&self, next: Next) {
+        debug_assert!(self.late <= LATE_MAX, "it waits on for a bounded time");
+        debug_assert!(next == Next::Wait || self.to.is_empty(), "at its end each node has it or a hint");
+    }
+
+    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
         match event {
             Event::Start => {
                 for &to in &self.to {
@@ -103,6 +120,12 @@ impl Carry {
 
     /// Takes what happened, and says what to do next.
     pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        let next = self.advance(event, turn);
+        debug_assert_eq!(self.end.is_some(), next == Next::Over, "a key that was carried has an end");
+        next
+    }
+
+    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
         self.end = match event {
             Event::Start => {
                 turn.out.push(Action::Read { want: Want::Value, hold: false });

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::error::Error;
 use crate::reap::Round;
 use crate::stored::{Stored, Want};
-use crate::turn::{Action, Event, Next, Turn};
+use crate::turn::{Action, Event, Next, Turn, assert_answer_ends};
 
 pub use ring::NodeId;
 
@@ -103,6 +103,16 @@ impl Read {
 
     /// Takes what happened, and says what to do next.
     pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        let from = turn.out.len();
+        let next = self.advance(event, turn);
+
+        if cfg!(debug_assertions) {
+            assert_answer_ends(next, &turn.out[from..]);
+        }
+        next
+    }
+
+    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
         turn.out.push(match event {
             Event::Start => {
                 turn.out.push(Action::Read { want: self.want, hold: false });

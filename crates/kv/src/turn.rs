@@ -94,6 +94,17 @@ pub enum Action {
     Answer(Result<Answer, Error>),
 }
 
+/// The answers among these actions, to the client or to the node that asks.
+pub(crate) fn answers(actions: &[Action]) -> usize {
+    actions.iter().filter(|action| matches!(action, Action::Reply(_) | Action::Answer(_))).count()
+}
+
+/// Asserts that a replica's part answers once, in its last step. `done`: the actions of one step.
+pub(crate) fn assert_answer_ends(next: Next, done: &[Action]) {
+    let is_over = usize::from(next == Next::Over);
+    debug_assert_eq!(answers(done), is_over, "a replica's part answers once, in its last step");
+}
+
 /// Whether a coordinator waits for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]

@@ -120,6 +120,22 @@ impl Update {
         Ok(Update::Merge { existing, plan, new })
     }
 
+    /// Asserts that the plan fits the versions that it is of.
+    pub fn invariants(&self) {
+        match self {
+            Update::Event { existing, plan, .. } => {
+                let stored = existing.as_ref().map_or(0, |head| head.siblings().len());
+                debug_assert!(plan.kept().iter().all(|&at| at < stored), "a sibling that stays is stored");
+                debug_assert!(plan.kept().is_sorted_by(|a, b| a < b), "each sibling stays once, in order");
+            }
+            Update::Merge { plan, .. } => {
+                let siblings = plan.head().siblings().len();
+                debug_assert_eq!(plan.picks().len(), siblings, "each sibling of a join has one value");
+            }
+            Update::AsIs(_) => {}
+        }
+    }
+
     /// Whether the version to write is the stored one.
     pub fn changes_nothing(&self) -> bool {
         matches!(self, Update::Merge { existing, plan, .. } if plan.head() == existing)
@@ -150,6 +166,9 @@ impl Update {
     /// The version to write. Replicas must be able to become equal, so for what they send each other no limit
     /// holds but those of the store.
     pub fn finish(self, stored: Option<Stored>) -> Result<Version, Error> {
+        if cfg!(debug_assertions) {
+            self.invariants();
+        }
         let needs_values = self.needs_values();
         let values = stored.and_then(|stored| stored.value).filter(|_| needs_values).unwrap_or_default();
         let object = match self {

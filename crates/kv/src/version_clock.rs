@@ -87,12 +87,25 @@ impl VersionClock {
     /// The time of a new version of a key, in microseconds since 1970. `in_hand` is the newest time among the versions
     /// of the key that the coordinator knows, 0 if it knows none.
     pub fn next(&mut self, wall: Wall, in_hand: u64) -> u64 {
+        let before = self.newest;
         let own = wall.0.max(self.running(wall).saturating_add(1));
         let time = own.max(in_hand.saturating_add(1));
         if time == own || !is_ahead(time, wall) {
             (self.newest, self.at) = (time, wall);
         }
+
+        debug_assert!(time > before || time == u64::MAX, "a new version is later than all that was seen");
+        self.invariants(before);
         time
+    }
+
+    /// Asserts what holds after each step, where the newest time was this one.
+    #[inline]
+    pub fn invariants(&self, before: u64) {
+        debug_assert!(before <= self.newest, "the clock does not go back");
+        debug_assert!(self.warned.is_none() || self.refused > 0, "a warning is about a time refused");
+        let is_far = |it: TimeAhead| self.refused > 0 && it.seconds >= AHEAD_MAX.as_secs();
+        debug_assert!(self.farthest.is_none_or(is_far), "a time refused is farther ahead than times taken");
     }
 
     /// Takes note of the time of a version. `writer` is the node that wrote it, if that is known.
@@ -101,11 +114,13 @@ impl VersionClock {
         if time <= self.newest {
             return;
         }
+        let before = self.newest;
         if is_ahead(time, wall) {
             self.refuse(time - wall.0, writer);
         } else if time > self.running(wall) {
             (self.newest, self.at) = (time, wall);
         }
+        self.invariants(before);
     }
 
     /// Time passes: to be called every second at least.
@@ -114,7 +129,9 @@ impl VersionClock {
         let since = u64::try_from(since).unwrap_or(u64::MAX);
         self.ticked = Some(now);
         let passed = wall.0.checked_sub(self.at.0).map_or(since, |passed| passed.min(since));
+        let before = self.newest;
         (self.newest, self.at) = (self.after(passed, wall), wall);
+        self.invariants(before);
     }
 
     /// The newest time, plus the time since.
