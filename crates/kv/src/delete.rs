@@ -22,7 +22,7 @@ use crate::request::DeleteRequest;
 use crate::response::Response;
 use crate::stored::{Stored, Want};
 use crate::stored_head::{damaged, view};
-use crate::turn::{Action, Event, Next, Turn};
+use crate::turn::{Action, Event, Next, Turn, answers};
 use crate::update::{Update, time_of_version};
 
 /// A delete under way.
@@ -42,6 +42,20 @@ enum State {
     Done,
 }
 
+impl State {
+    /// The number of its stage, ascending, and whether the client was told something.
+    fn progress(&self) -> (u8, bool) {
+        match self {
+            State::New => (0, false),
+            State::Asking(..) => (1, false),
+            State::ReadingHead(_) => (2, false),
+            State::ReadingValues(..) => (3, false),
+            State::Writing(writes) => (4, writes.has_answered()),
+            State::Done => (5, true),
+        }
+    }
+}
+
 impl Delete {
     /// The coordinator of `request`.
     pub fn new(request: DeleteRequest) -> Delete {
@@ -58,6 +72,37 @@ impl Delete {
     /// # Panics
     /// If the store answers what it was not asked.
     pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        let (before, from) = (self.state.progress(), turn.out.len());
+        let next = self.advance(event, turn);
+
+        if cfg!(debug_assertions) {
+            self.invariants();
+            self.step_invariants(before, &turn.out[from..]);
+        }
+        next
+    }
+
+    /// Asserts what holds after each step.
+    pub fn invariants(&self) {
+        match &self.state {
+            State::Asking(begun, gather) => {
+                debug_assert!(begun.context.is_none(), "a context of the client saves the question");
+                gather.invariants();
+            }
+            State::Writing(writes) => writes.invariants(),
+            State::New | State::ReadingHead(_) | State::ReadingValues(..) | State::Done => {}
+        }
+    }
+
+    /// Asserts what one step may do. `done`: its actions.
+    fn step_invariants(&self, (stage, had_answered): (u8, bool), done: &[Action]) {
+        let (now, has_answered) = self.state.progress();
+        debug_assert!(stage <= now, "a delete does not go back to an earlier stage");
+        let told = usize::from(had_answered) + answers(done);
+        debug_assert_eq!(told, usize::from(has_answered), "a delete answers once");
+    }
+
+    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
         // What most events are about is not moved for it.
         if let State::Writing(writes) = &mut self.state {
             return writes.step(event, turn);

@@ -100,6 +100,18 @@ impl Gather {
         gather
     }
 
+    /// Asserts what holds after each step.
+    pub fn invariants(&self) {
+        self.needs.invariants();
+        self.replies.invariants();
+        debug_assert!(self.grave.is_none() || self.fold.is_none(), "a grave is of a tombstone or of a fold");
+        for Said { stored, fetching, valueless } in self.replies.iter().filter_map(Replica::ok) {
+            debug_assert!(!fetching || valueless.is_none(), "a value that cannot be had is not awaited");
+            let has_value = stored.as_ref().is_some_and(|stored| stored.value.is_some());
+            debug_assert!(!has_value || !fetching, "a value that is here is not awaited");
+        }
+    }
+
     /// What this node has promised to reap or to fold by now.
     pub fn remember(&mut self, turn: &Turn<'_>) {
         if turn.grave.is_in_empty_yard() {
@@ -255,6 +267,7 @@ impl Gather {
         };
         let kept: Vec<Bytes> =
             (0..heads.len()).filter(|&at| !passed(at)).map(|at| heads[at].clone()).collect();
+        debug_assert_eq!(kept.is_empty(), heads.is_empty(), "of some heads one is on the frontier");
         Ok(kept)
     }
 
@@ -389,6 +402,7 @@ impl Gather {
 
     /// Sends the version to the primaries that lack it.
     pub fn repair(&self, head: &Bytes, value: &Bytes, turn: &mut Turn<'_>) {
+        debug_assert!(self.complete(), "a repair follows the last reply");
         for replica in self.replies.iter() {
             let Some(reason) = self.lacks(replica, head) else { continue };
             let (head, value) = (head.clone(), value.clone());

@@ -26,7 +26,7 @@ use crate::request::GetRequest;
 use crate::response::{Found, Response};
 use crate::stored::{Stored, Want};
 use crate::stored_head::{damaged, decode, encode, is_absent, view};
-use crate::turn::{Action, Event, Next, Turn};
+use crate::turn::{Action, Event, Next, Turn, answers};
 
 /// A read under way.
 #[derive(Debug)]
@@ -75,6 +75,41 @@ impl Get {
     /// # Panics
     /// If it is told anything before its start.
     pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        let (before, from) = (self.phase, turn.out.len());
+        let next = self.advance(event, turn);
+
+        if cfg!(debug_assertions) {
+            self.invariants();
+            self.step_invariants(before, next, &turn.out[from..]);
+        }
+        next
+    }
+
+    /// Asserts what holds after each step.
+    pub fn invariants(&self) {
+        debug_assert_eq!(
+            self.phase == Phase::New,
+            self.gather.is_none(),
+            "a read that has begun asks replicas"
+        );
+        debug_assert!(!self.absent || self.phase == Phase::Answered, "an answer says that nothing is there");
+        self.gather.iter().for_each(Gather::invariants);
+    }
+
+    /// Asserts what one step may do. `done`: its actions.
+    fn step_invariants(&self, before: Phase, next: Next, done: &[Action]) {
+        let had_answered = usize::from(before == Phase::Answered);
+        let has_answered = usize::from(self.phase == Phase::Answered || next == Next::Over);
+        debug_assert_eq!(had_answered + answers(done), has_answered, "a read answers once, before its end");
+        let writes = |action: &Action| match action {
+            Action::Ask { ask, .. } => ask.writes(),
+            Action::MergeHere { .. } | Action::Propose { .. } => true,
+            _ => false,
+        };
+        debug_assert!(has_answered == 1 || !done.iter().any(writes), "a repair follows the answer");
+    }
+
+    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
         let Some(gather) = &mut self.gather else {
             assert!(matches!(event, Event::Start), "a read that has not begun was told {event:?}");
             return match self.question.start(turn) {

@@ -28,6 +28,11 @@ pub struct Roles {
 }
 
 impl Roles {
+    /// Asserts that the numbers fit each other.
+    pub fn invariants(&self) {
+        debug_assert!(self.primaries <= self.vnodes, "the primaries of a node are among its vnodes");
+    }
+
     /// What its reply counts.
     pub fn reply(&self) -> Reply {
         let primaries = if base::planted!(FallbackAsPrimary) { self.vnodes } else { self.primaries };
@@ -82,7 +87,9 @@ impl Placement {
                     false => {
                         order.push(entry.node);
                         let hints = vec![down.remove(0)];
-                        *placement.roles_mut(entry.node, here) = Roles { vnodes: 1, primaries: 0, hints };
+                        let roles = placement.roles_mut(entry.node, here);
+                        debug_assert_eq!(roles.vnodes, 0, "a fallback has no other part in the list");
+                        *roles = Roles { vnodes: 1, primaries: 0, hints };
                     }
                 },
             }
@@ -94,7 +101,21 @@ impl Placement {
                 roles.hints.push(absent);
             }
         }
+
+        if cfg!(debug_assertions) {
+            placement.invariants();
+        }
         placement
+    }
+
+    /// Asserts that the parts fit each other.
+    pub fn invariants(&self) {
+        let takes_part = |node: &NodeId| self.others.iter().any(|(other, _)| other == node);
+        debug_assert!(!self.spares.iter().any(takes_part), "a spare has no part yet");
+        for roles in self.here.iter().chain(self.others.iter().map(|(_, roles)| roles)) {
+            roles.invariants();
+            debug_assert!(!roles.hints.iter().any(takes_part), "a primary that takes part needs no hint");
+        }
     }
 
     /// What all replies together would count.

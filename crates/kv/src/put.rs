@@ -33,7 +33,7 @@ use crate::request::{PutRequest, Return};
 use crate::response::Response;
 use crate::stored::{Stored, Want};
 use crate::stored_head::{damaged, is_absent, view};
-use crate::turn::{Action, Event, Next, Turn};
+use crate::turn::{Action, Event, Next, Turn, answers};
 use crate::update::{Update, time_of_version};
 
 /// A write under way. Small, since it is moved at every step: what is large is in boxes.
@@ -55,6 +55,20 @@ enum State {
     Done,
 }
 
+impl State {
+    /// The number of its stage, ascending, and whether the client was told something.
+    fn progress(&self) -> (u8, bool) {
+        match self {
+            State::New => (0, false),
+            State::Checking(_) => (1, false),
+            State::ReadingTime(_) | State::ReadingHead(_) => (2, false),
+            State::ReadingValues(..) => (3, false),
+            State::Writing(writes) => (4, writes.has_answered()),
+            State::Done => (5, true),
+        }
+    }
+}
+
 impl Put {
     /// The coordinator of `request`, which has a key by now ([`PutRequest::invent_key`]).
     pub fn new(request: Box<PutRequest>) -> Put {
@@ -71,6 +85,41 @@ impl Put {
     /// # Panics
     /// If the store answers what it was not asked.
     pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        let (before, from) = (self.state.progress(), turn.out.len());
+        let next = self.advance(event, turn);
+
+        if cfg!(debug_assertions) {
+            self.invariants();
+            self.step_invariants(before, &turn.out[from..]);
+        }
+        next
+    }
+
+    /// Asserts what holds after each step.
+    pub fn invariants(&self) {
+        match &self.state {
+            State::Checking(checking) => {
+                debug_assert!(self.is_conditional(), "a condition is checked where the client has set one");
+                checking.1.invariants();
+            }
+            State::Writing(writes) => writes.invariants(),
+            State::New
+            | State::ReadingTime(_)
+            | State::ReadingHead(_)
+            | State::ReadingValues(..)
+            | State::Done => {}
+        }
+    }
+
+    /// Asserts what one step may do. `done`: its actions.
+    fn step_invariants(&self, (stage, had_answered): (u8, bool), done: &[Action]) {
+        let (now, has_answered) = self.state.progress();
+        debug_assert!(stage <= now, "a write does not go back to an earlier stage");
+        let told = usize::from(had_answered) + answers(done);
+        debug_assert_eq!(told, usize::from(has_answered), "a write answers once");
+    }
+
+    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
         // What most events are about is not moved for it.
         if let State::Writing(writes) = &mut self.state {
             return writes.step(event, turn);

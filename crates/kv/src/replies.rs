@@ -54,6 +54,19 @@ impl<T> Replies<T> {
         Replies { here, others: others.map(|(node, roles)| Replica::new(Some(node), roles)).collect() }
     }
 
+    /// Asserts that the replicas fit each other.
+    pub fn invariants(&self) {
+        for (at, replica) in self.others.iter().enumerate() {
+            let is_again = self.others[..at].iter().any(|before| before.node == replica.node);
+            debug_assert!(!is_again, "each node is asked once");
+        }
+        for Replica { node, roles, .. } in self.iter() {
+            roles.invariants();
+            let is_own = node.is_some_and(|node| roles.hints.contains(&node));
+            debug_assert!(!is_own, "a replica keeps hints for other nodes only");
+        }
+    }
+
     /// Whether this node was asked and nobody else.
     pub fn is_here_alone(&self) -> bool {
         self.here.is_some() && self.others.is_empty()
