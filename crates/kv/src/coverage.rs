@@ -216,7 +216,48 @@ impl Coverage {
             questions.push((name, part.source, ask));
             self.asked.insert(name, (part, now));
         }
+
+        if cfg!(debug_assertions) {
+            self.invariants();
+        }
         questions
+    }
+
+    /// Asserts what holds after each step.
+    pub fn invariants(&self) {
+        let is_kind = match self.gather {
+            Gather::Keys => matches!(self.listed, Listed::Keys(_)),
+            Gather::Buckets { .. } => matches!(self.listed, Listed::Buckets(_)),
+            Gather::Sums(_) => matches!(self.listed, Listed::Fold(_)),
+        };
+        debug_assert!(is_kind, "the answers gathered are of the kind that is listed");
+        for part in &self.ready {
+            debug_assert!(part.tries < PAGE_TRIES_MAX, "a page that is to be asked for has a try left");
+        }
+        for part in &self.later {
+            let is_between = (1..PAGE_TRIES_MAX).contains(&part.tries);
+            debug_assert!(is_between, "a page that was refused was asked for, and has a try left");
+        }
+        for (part, _) in self.asked.values() {
+            let is_counted = (1..=PAGE_TRIES_MAX).contains(&part.tries);
+            debug_assert!(is_counted, "each question counts as a try");
+        }
+        self.parts().for_each(Part::invariants);
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.ready.iter().chain(&self.later).chain(self.asked.values().map(|(part, _)| part))
+    }
+
+    /// Prefixes that are not read to their end.
+    fn unread(&self) -> usize {
+        self.parts().map(|part| part.partitions.len()).sum()
+    }
+
+    /// Asserts what a step may do to parts, of which so many prefixes were unread.
+    fn step_invariants(&self, before: usize) {
+        self.invariants();
+        debug_assert!(self.unread() <= before, "a prefix that is given to others is in no second part");
     }
 
     /// Bytes that are held until the last answer.
@@ -244,8 +285,9 @@ impl Coverage {
         page: Result<Page, Error>,
         plan: &Plan<'_>,
     ) -> Result<Vec<Response>, Error> {
+        let before = if cfg!(debug_assertions) { self.unread() } else { 0 };
         let Some((part, _)) = self.asked.remove(&question) else { return Ok(Vec::new()) };
-        match page {
+        let answers = match page {
             Ok(page) if part.goes_on_with(&page) && self.is_answered_by(&page) => self.take(part, page),
             Ok(_) => self.fail(part, Error::NotCovered, plan).map(|()| Vec::new()),
             // It may have room in a moment; the tick asks again.
@@ -254,7 +296,12 @@ impl Coverage {
                 Ok(Vec::new())
             }
             Err(error) => self.fail(part, error, plan).map(|()| Vec::new()),
+        };
+
+        if cfg!(debug_assertions) {
+            self.step_invariants(before);
         }
+        answers
     }
 
     /// Whether a page tells of what was asked.
@@ -301,13 +348,19 @@ impl Coverage {
     /// # Errors
     /// As for [`Coverage::on_page`].
     pub fn on_down(&mut self, node: NodeId, plan: &Plan<'_>) -> Result<(), Error> {
+        let before = if cfg!(debug_assertions) { self.unread() } else { 0 };
         let gone: Vec<u64> = self.of(|part, _| part.source == Source::Node(node));
         let mut lost: Vec<Part> =
             gone.iter().filter_map(|question| Some(self.asked.remove(question)?.0)).collect();
         for waiting in [&mut self.ready, &mut self.later] {
             lost.extend(waiting.extract_if(.., |part| part.source == Source::Node(node)));
         }
-        lost.into_iter().try_for_each(|part| self.fail(part, Error::Unreachable, plan))
+        let given = lost.into_iter().try_for_each(|part| self.fail(part, Error::Unreachable, plan));
+
+        if cfg!(debug_assertions) {
+            self.step_invariants(before);
+        }
+        given
     }
 
     /// Has pages asked for again that have not come for long, or that a node had no room for a while ago.
@@ -318,6 +371,7 @@ impl Coverage {
         let late = |part: &Part, asked: Monotonic| {
             matches!(part.source, Source::Node(_)) && now.since(asked) >= PAGE_PATIENCE
         };
+        let before = if cfg!(debug_assertions) { self.unread() } else { 0 };
         self.ready.append(&mut self.later);
         for question in self.of(late) {
             let (part, _) = self.asked.remove(&question).expect("just seen");
@@ -326,6 +380,10 @@ impl Coverage {
             } else {
                 self.fail(part, Error::Timeout, plan)?;
             }
+        }
+
+        if cfg!(debug_assertions) {
+            self.step_invariants(before);
         }
         Ok(())
     }
@@ -336,6 +394,13 @@ impl Coverage {
 }
 
 impl Part {
+    /// Asserts that the place fits the prefixes.
+    fn invariants(&self) {
+        let is_in = |start: &Bytes| key::objects_at(self.partitions[0]).contains(start);
+        debug_assert!(!self.partitions.is_empty(), "a part has a prefix to read");
+        debug_assert!(self.start.as_ref().is_none_or(is_in), "the next page begins in the first prefix");
+    }
+
     /// Whether a page's rest is a smaller part of this one, so that the listing comes to an end whatever others say.
     fn goes_on_with(&self, page: &Page) -> bool {
         let known: BTreeSet<u16> = self.partitions.iter().copied().collect();

@@ -103,7 +103,9 @@ impl Gather {
             Gather::Sums(..) => unreachable!("a fold has no names"),
             Gather::Buckets { seen, bytes, stream } => {
                 let mut new = names;
+                let before = seen.len();
                 new.retain(|name| seen.insert(name.clone()));
+                debug_assert_eq!(seen.len(), before + new.len(), "a name goes out when it is seen first");
                 *bytes += new.iter().map(Bytes::len).sum::<usize>();
                 if seen.len() > LISTED_BUCKETS_MAX || *bytes > LISTED_BYTES_MAX {
                     return Err(Error::ListTooLong { limit: LISTED_BUCKETS_MAX });
@@ -114,8 +116,19 @@ impl Gather {
         }
     }
 
+    /// Asserts that the bytes counted are those of the names. Goes through all of them.
+    pub fn invariants(&self) {
+        if let Gather::Buckets { seen, bytes, .. } = self {
+            let held: usize = seen.iter().map(Bytes::len).sum();
+            debug_assert_eq!(*bytes, held, "the bytes counted are those of the names that were seen");
+        }
+    }
+
     /// The last answer.
     pub fn end(&mut self) -> Response {
+        if cfg!(debug_assertions) {
+            self.invariants();
+        }
         match self {
             Gather::Keys => Response::Keys { keys: Vec::new(), done: true },
             Gather::Sums(adding) => Response::Folded(Box::new(adding.end())),

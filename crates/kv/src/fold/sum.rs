@@ -151,6 +151,19 @@ impl Adding {
         Adding { fold, sum, tree: Branches::default(), bytes: 0, stream }
     }
 
+    /// Asserts what holds after each page.
+    pub fn invariants(&self) {
+        let is_kind =
+            std::mem::discriminant(&self.sum) == std::mem::discriminant(&Sum::nothing(&self.fold.finds));
+        debug_assert!(is_kind, "the sum is of the kind that the fold finds");
+        debug_assert!(
+            !matches!(&self.sum, Sum::Hashes(hashes) if !hashes.is_empty()),
+            "hashes go into the tree"
+        );
+        let holds_names = self.stream && self.fold.finds.bits().is_none();
+        debug_assert!(!holds_names || self.bytes == 0, "a stream holds nothing but hashes");
+    }
+
     /// Bytes that wait to be answered.
     pub fn gathered_bytes(&self) -> usize {
         self.bytes
@@ -164,6 +177,9 @@ impl Adding {
     /// # Panics
     /// If the sum is none of this fold ([`Sum::is_of`]).
     pub fn add(&mut self, page: Sum) -> Result<Option<Folded>, Error> {
+        if cfg!(debug_assertions) {
+            self.invariants();
+        }
         if self.stream && !matches!(page, Sum::Hashes(_)) {
             return Ok(Some(Folded {
                 fold: Arc::clone(&self.fold),
@@ -203,6 +219,7 @@ impl Adding {
     /// All of it, in order.
     pub fn end(&mut self) -> Folded {
         let mut sum = std::mem::replace(&mut self.sum, Sum::nothing(&self.fold.finds));
+        debug_assert!(sum.bytes() <= self.bytes, "the bytes of each page were counted");
         match &mut sum {
             Sum::Clocks(clocks) => clocks.sort_unstable(),
             Sum::Keys(keys) => keys.sort_unstable(),

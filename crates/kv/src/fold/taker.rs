@@ -1,5 +1,7 @@
 //! What the heads of one shard say to a fold, one after the other.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use object::{HeadView, key};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -80,6 +82,9 @@ impl Taker {
     /// # Errors
     /// [`Error::Damaged`] if it is no head, or this no object's ledger key.
     pub fn take(&mut self, ledger_key: &[u8], head: &[u8]) -> Result<Taken, Error> {
+        if cfg!(debug_assertions) {
+            self.invariants();
+        }
         let place = place(ledger_key);
         let is_in = |(bits, numbers): &(u32, Vec<u32>)| {
             numbers.binary_search(&(place >> (PLACE_BITS - bits))).is_ok()
@@ -126,8 +131,27 @@ impl Taker {
         })
     }
 
+    /// Asserts that the counters are those of the page.
+    pub fn invariants(&self) {
+        let held = match &self.sum {
+            Sum::Clocks(clocks) => clocks.len(),
+            Sum::Keys(keys) => keys.len(),
+            Sum::Buckets(buckets) => buckets.len(),
+            Sum::Hashes(_) | Sum::Stats(_) | Sum::Count(_) => 0,
+        };
+        debug_assert_eq!(self.items, held, "the items counted are those that are held");
+        if let Sum::Stats(stats) = &self.sum {
+            let of = |counts: &BTreeMap<u32, u64>| counts.values().sum::<u64>();
+            debug_assert_eq!(of(&stats.sizes), stats.count, "each object has one size");
+            debug_assert_eq!(of(&stats.siblings), stats.count, "each object has one number of siblings");
+        }
+    }
+
     /// What was taken.
     pub fn end(&mut self) -> Sum {
+        if cfg!(debug_assertions) {
+            self.invariants();
+        }
         let mut sum = std::mem::replace(&mut self.sum, Sum::nothing(&self.fold.finds));
         if let Sum::Hashes(hashes) = &mut sum {
             hashes.sort_unstable_by_key(|(number, _)| *number);
@@ -137,6 +161,7 @@ impl Taker {
                 is_same
             });
         }
+        debug_assert!(sum.is_of(&self.fold), "a shard tells a sum that the asker takes");
         sum
     }
 

@@ -25,6 +25,11 @@ impl Brought {
         Brought { rows: RowList::default(), merged: 0, more: true }
     }
 
+    /// Asserts what holds after each step.
+    pub fn invariants(&self) {
+        debug_assert!(self.merged <= self.rows.len(), "the rows merged are among those that came");
+    }
+
     /// Takes a page, once all rows of the one before are merged.
     pub fn take(&mut self, rows: RowList, more: bool) {
         assert!(!self.has_rows(), "a page is asked for when the one before it is merged");

@@ -23,6 +23,12 @@ impl PrefixSet {
         self.words.get(word).is_some_and(|word| word & bit != 0)
     }
 
+    /// Asserts that two sets of the same prefixes have the same words.
+    #[inline]
+    pub fn invariants(&self) {
+        debug_assert!(self.words.last() != Some(&0), "the last word has the greatest prefix");
+    }
+
     /// Adds one.
     pub fn insert(&mut self, prefix: u16) {
         let (word, bit) = place(prefix);
@@ -30,6 +36,7 @@ impl PrefixSet {
             self.words.resize(word + 1, 0);
         }
         self.words[word] |= bit;
+        self.invariants();
     }
 
     /// How many there are.

@@ -73,12 +73,19 @@ impl RowList {
         self.names.len()
     }
 
+    /// Asserts that the places fit the names.
+    #[inline]
+    pub fn invariants(&self) {
+        debug_assert_eq!(self.start(self.len()), self.names.len(), "the last row ends where the names do");
+    }
+
     /// Appends a row.
     pub fn push(&mut self, row: RowRef<'_>) {
         self.names.extend_from_slice(row.term);
         let term_end = self.end();
         self.names.extend_from_slice(row.key);
         self.ends.push([term_end, self.end()]);
+        self.invariants();
     }
 
     /// Appends a row that `write` appends to the names: its term, then its key; it answers the term's length.
@@ -96,6 +103,7 @@ impl RowList {
             }
             Err(error) => {
                 self.names.truncate(start);
+                self.invariants();
                 Err(error)
             }
         }
@@ -109,6 +117,7 @@ impl RowList {
         // The greatest of them has to be a place.
         self.end();
         self.ends.extend(other.ends[rows].iter().map(|ends| ends.map(|end| end - before + base)));
+        self.invariants();
     }
 
     /// The rows.

@@ -165,7 +165,27 @@ impl Search {
             };
             questions.push((question, part.source, ask));
         }
+
+        if cfg!(debug_assertions) {
+            self.invariants();
+        }
         questions
+    }
+
+    /// Asserts what holds after each step.
+    pub fn invariants(&self) {
+        let is_asked = |part: &&Part| matches!(part.waits, Waits::Asked(..));
+        let asked = self.parts.values().filter(is_asked).count();
+        debug_assert_eq!(self.asked.len(), asked, "a part that waits for a page has one question");
+        for (question, name) in &self.asked {
+            let waits = self.parts.get(name).map(|part| part.waits);
+            let is_its = matches!(waits, Some(Waits::Asked(by, _)) if by == *question);
+            debug_assert!(is_its, "a question is about the part that waits for its answer");
+        }
+        self.parts.values().for_each(|part| part.invariants(self.last.as_ref()));
+        debug_assert!(!self.telling.stream || self.bytes == 0, "a stream gathers no rows");
+        let wanted = self.telling.max_results.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        debug_assert!(self.room <= wanted, "the room left is part of the client's page");
     }
 
     /// Bytes of the rows that wait to be answered in one piece.
@@ -203,7 +223,12 @@ impl Search {
             Err(Error::Overload) if part.tries < PAGE_TRIES_MAX => part.waits = Waits::Later,
             Err(error) => self.fail(name, error, plan)?,
         }
-        self.answers()
+        let answers = self.answers();
+
+        if cfg!(debug_assertions) {
+            self.invariants();
+        }
+        answers
     }
 
     fn take(&mut self, name: u64, page: RowsPage) {
@@ -246,6 +271,9 @@ impl Search {
         } else {
             self.gathered.extend_from(&rows, 0..rows.len());
         }
+        let gathered = self.gathered.bytes() + self.gathered.len() * ROW_BYTES;
+        let is_counted = gathered == 0 || self.bytes == gathered;
+        debug_assert!(is_counted, "the bytes counted are those of the rows gathered");
         if !is_over {
             return Ok(Vec::new());
         }
@@ -264,6 +292,8 @@ impl Search {
         let merged = merge(parts, self.last.as_ref(), self.room);
         self.room = self.room.map(|room| room.saturating_sub(merged.len()));
         if let Some(last) = merged.last() {
+            let before = self.last.as_ref().map(Row::as_ref);
+            debug_assert!(before.is_none_or(|before| before <= last), "rows are told in order");
             self.last = Some(last.to_row());
         }
         merged
@@ -325,6 +355,10 @@ impl Search {
             self.forget_question(name);
             self.fail(name, cause.clone(), plan)?;
         }
+
+        if cfg!(debug_assertions) {
+            self.invariants();
+        }
         Ok(())
     }
 
@@ -341,6 +375,22 @@ impl Search {
 }
 
 impl Part {
+    /// Asserts what holds of a part where the rows up to `last` were told.
+    fn invariants(&self, last: Option<&Row>) {
+        self.brought.invariants();
+        let is_awaited = self.brought.is_awaited();
+        debug_assert!(
+            self.waits == Waits::No || is_awaited,
+            "a page is asked for when the one before is told"
+        );
+        let is_tried = self.waits == Waits::No || self.tries > 0;
+        debug_assert!(is_tried && self.tries <= PAGE_TRIES_MAX, "each question of a part is a try");
+        let has_prefix = !self.prefixes.is_empty();
+        debug_assert!(!self.brought.more || has_prefix, "a part that goes on has a prefix to read");
+        let is_behind = self.after.as_ref() >= last;
+        debug_assert!(!is_awaited || is_behind, "no row is told behind the place where a part goes on");
+    }
+
     /// Whether a page is an answer to what was asked: its rows ascend behind what was told, it goes on behind them, and what
     /// it leaves to others is a smaller part of this one; so that a query comes to an end whatever others say.
     fn takes(&self, page: &RowsPage) -> bool {

@@ -244,6 +244,10 @@ fn pieces(text: &Bytes, delimiter: &str) -> Vec<Bytes> {
         from = at + delimiter.len();
     }
     pieces.push(text.slice(from..));
+
+    let between = (pieces.len() - 1) * delimiter.len();
+    let whole = pieces.iter().map(Bytes::len).sum::<usize>() + between;
+    debug_assert_eq!(whole, text.len(), "pieces and delimiters make up the text");
     pieces
 }
 

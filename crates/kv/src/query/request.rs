@@ -177,6 +177,20 @@ impl Tally {
         self.held
     }
 
+    /// Asserts what holds after each page.
+    pub fn invariants(&self) {
+        debug_assert!(self.begun <= self.request.parts.len(), "the parts begun are among those of the query");
+        debug_assert!(self.keys.len() <= self.begun, "keys are of parts that were begun");
+        let has_term = self.request.term.is_some();
+        debug_assert!(self.pipeline.is_none() || has_term, "a pipeline runs for a term that it makes");
+        let told = self.terms.len() as u64;
+        debug_assert!(self.terms.is_empty() || told == self.matches, "each match has its term");
+        let is_counted = self.term_keys.is_empty() || self.counts.len() <= self.term_keys.len();
+        debug_assert!(is_counted, "a term that is counted has a key");
+        let entries = self.terms.len() + self.counts.len() + self.term_keys.len();
+        debug_assert!(self.held >= entries * ENTRY_BYTES, "the bytes of each entry were counted");
+    }
+
     /// Takes some of what the part under way finds.
     ///
     /// # Errors
@@ -185,6 +199,10 @@ impl Tally {
         self.continuation = rows.continuation.or(self.continuation.take());
         for (term, key) in rows.rows.iter() {
             self.take_row(term.unwrap_or_default(), key);
+        }
+
+        if cfg!(debug_assertions) {
+            self.invariants();
         }
         if self.held > HELD_BYTES_MAX {
             return Err(Error::AnswerTooLong { limit: HELD_BYTES_MAX });
