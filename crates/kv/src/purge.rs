@@ -144,8 +144,17 @@ impl PurgeJob {
         self.is_stopped = true;
     }
 
+    /// Asserts what holds after each step.
+    pub fn invariants(&self) {
+        let Progress { found, done, failed } = self.progress;
+        debug_assert_eq!(found, done + failed, "each key that was asked for was done or has failed");
+    }
+
     /// What is to be done next.
     pub fn step(&mut self) -> Step {
+        if cfg!(debug_assertions) {
+            self.invariants();
+        }
         if let Some(error) = self.failed.take() {
             return Step::Over(Err(PurgeError::Fold(error)));
         }

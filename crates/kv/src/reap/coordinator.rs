@@ -46,6 +46,22 @@ enum State {
     Refused,
 }
 
+impl State {
+    /// The number of its stage, ascending.
+    fn stage(&self) -> u8 {
+        match self {
+            State::Choosing { .. } => 0,
+            State::Promising(_) => 1,
+            State::Asking(Round::Promise) => 2,
+            State::Asking(Round::Confirm) => 3,
+            State::Asking(Round::Remove) => 4,
+            State::Removing(_) => 5,
+            State::Leaving => 6,
+            State::Refused => 7,
+        }
+    }
+}
+
 impl Reap {
     /// The reaping of this tombstone by a node which is a primary of the key, or not. `others` are all other members.
     pub fn new(tombstone: Bytes, is_primary: bool, others: Vec<NodeId>) -> Reap {
@@ -74,6 +90,29 @@ impl Reap {
 
     /// Takes what happened, and says what to do next.
     pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        let before = self.state.stage();
+        let next = self.advance(event, turn);
+
+        if cfg!(debug_assertions) {
+            self.invariants();
+            debug_assert!(before <= self.state.stage(), "a reaping does not go back to an earlier round");
+        }
+        next
+    }
+
+    /// Asserts what holds after each step.
+    pub fn invariants(&self) {
+        let is_member = |node: &NodeId| self.others.contains(node);
+        debug_assert!(self.awaited.iter().all(is_member), "a round awaits members that were asked");
+        let is_unasked = matches!(self.state, State::Choosing { .. } | State::Promising(_));
+        debug_assert!(!is_unasked || self.awaited.is_empty(), "this node promises before it asks others");
+        let is_open = matches!(self.state, State::Asking(_));
+        debug_assert!(!is_open || !self.awaited.is_empty(), "a round without an open question is over");
+        let has_chosen = !matches!(self.state, State::Choosing { .. } | State::Refused);
+        debug_assert!(!has_chosen || !self.tombstone.is_empty(), "a round is about a head");
+    }
+
+    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
         let is_late = matches!(event, Event::Late | Event::Expired);
         match (&mut self.state, event) {
             (State::Choosing { .. }, Event::Start) => {

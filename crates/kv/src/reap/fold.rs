@@ -56,6 +56,11 @@ impl FoldGrave {
         Some(FoldGrave { over: Arc::new(Overwritten::by(&head)), is_closed: false })
     }
 
+    /// Whether all have promised.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
     /// All have promised.
     pub fn close(&mut self) {
         self.is_closed = true;

@@ -36,6 +36,14 @@ struct Grave {
     since: Duration,
 }
 
+impl Grave {
+    /// Asserts that the grave and its fold agree.
+    fn invariants(&self) {
+        let agrees = |fold: &FoldGrave| fold.is_closed() == self.reaped;
+        debug_assert!(self.fold.as_ref().is_none_or(agrees), "a fold closes when all have promised");
+    }
+}
+
 /// The graves of one shard.
 #[derive(Debug)]
 pub struct Graveyard {
@@ -63,6 +71,18 @@ impl Graveyard {
         }
     }
 
+    /// Asserts that the graves, their order and their bytes fit each other.
+    pub fn invariants(&self) {
+        debug_assert!(self.graves.len() <= self.order.len(), "each grave has its place in the order");
+        debug_assert!(self.order.len() <= GRAVES_MAX, "there are not more graves than may be promised");
+        debug_assert!(self.bytes <= GRAVE_BYTES_MAX, "graves are not larger than may be promised");
+        debug_assert!(!self.graves.is_empty() || self.bytes == 0, "without a grave no bytes are counted");
+        let (first, last) = (self.order.front(), self.order.back());
+        let since = |it: Option<&(Duration, Bytes)>| it.map_or(Duration::ZERO, |(since, _)| *since);
+        debug_assert!(since(first) <= since(last), "the grave that was promised first expires first");
+        debug_assert!(since(last) <= self.awake, "no grave was promised later than now");
+    }
+
     /// How many graves there are.
     pub fn len(&self) -> usize {
         self.graves.len()
@@ -83,6 +103,10 @@ impl Graveyard {
         let passed = self.ticked.map_or(Duration::ZERO, |before| now.since(before));
         self.ticked = Some(now);
         self.awake += passed.min(AWAKE_MAX);
+
+        if cfg!(debug_assertions) {
+            self.invariants();
+        }
     }
 
     /// Whether some grave has been kept for long enough.
@@ -105,6 +129,10 @@ impl Graveyard {
             } else if let Some(grave) = self.graves.remove(&key) {
                 self.bytes -= weight(&key, &grave.tombstone);
             }
+        }
+
+        if cfg!(debug_assertions) {
+            self.invariants();
         }
     }
 
@@ -141,11 +169,16 @@ impl Graveyard {
         let mut fold = FoldGrave::of(tombstone);
         fold.iter_mut().filter(|_| reaped).for_each(FoldGrave::close);
         let grave = Grave { tombstone: tombstone.clone(), fold, reaped, since: self.awake };
+        grave.invariants();
         if let Some(before) = self.graves.insert(key.clone(), grave) {
             self.bytes -= weight(key, &before.tombstone);
         }
         self.bytes += added;
         self.order.push_back((self.awake, key.clone()));
+
+        if cfg!(debug_assertions) {
+            self.invariants();
+        }
         true
     }
 }
@@ -197,6 +230,7 @@ impl Plot<'_> {
         if let Some(grave) = self.yard.graves.get_mut(self.key) {
             grave.reaped = true;
             grave.fold.iter_mut().for_each(FoldGrave::close);
+            grave.invariants();
         }
     }
 }

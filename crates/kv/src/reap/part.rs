@@ -7,7 +7,7 @@ use super::Round;
 use super::promise::Promise;
 use super::removal::Removal;
 use crate::replica::Answer;
-use crate::turn::{Action, Event, Next, Turn};
+use crate::turn::{Action, Event, Next, Turn, assert_answer_ends};
 
 /// One round here.
 #[derive(Debug)]
@@ -33,6 +33,16 @@ impl Part {
 
     /// Takes what happened, and says what to do next.
     pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+        let from = turn.out.len();
+        let next = self.advance(event, turn);
+
+        if cfg!(debug_assertions) {
+            assert_answer_ends(next, &turn.out[from..]);
+        }
+        next
+    }
+
+    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
         let (round, agrees) = match &mut self.0 {
             State::Promise(promise) => (Round::Promise, promise.step(event, turn)),
             State::Confirm(tombstone) => {
