@@ -170,7 +170,19 @@ impl Checkpoint {
         for (at, record) in records.iter().enumerate() {
             all.read(record, at == 0)?;
         }
+
+        if cfg!(debug_assertions) {
+            all.invariants();
+        }
         (!records.is_empty()).then_some(all)
+    }
+
+    /// Asserts that the trees fit the partitions.
+    pub fn invariants(&self) {
+        for (id, (tree, _)) in &self.trees {
+            debug_assert!(self.whole.contains(&id.first), "a tree is of a partition that has trees");
+            debug_assert!(!tree.is_empty(), "a tree without keys is not kept");
+        }
     }
 
     /// One record that tells of all.

@@ -143,6 +143,42 @@ impl Exchange {
     /// Takes what happened, with this node's tree as it is now, and says what to do next. What does not belong to what it waits
     /// for is left alone.
     pub fn step(&mut self, input: Input, tree: &Tree) -> Output {
+        let output = self.advance(input, tree);
+
+        if cfg!(debug_assertions) {
+            self.invariants();
+        }
+        output
+    }
+
+    /// Asserts what holds after each step.
+    pub fn invariants(&self) {
+        let Outcome { segments: differing, keys } = self.outcome;
+        debug_assert!(keys == 0 || differing > 0, "a key that differs is in a segment that does");
+        match &self.phase {
+            Phase::Pausing { segments, .. } | Phase::Confirming { segments, .. } => {
+                let is_bounded = (1..=SEGMENTS_MAX).contains(&segments.len());
+                debug_assert!(is_bounded, "what is confirmed fits one exchange");
+            }
+            Phase::Crossing { segments, asked, .. } => {
+                debug_assert_eq!(segments.len(), differing, "the segments confirmed are looked into");
+                let columns = segments.len() << CROSS_BITS;
+                debug_assert!(asked.len() <= columns, "a segment has its columns, and some share them");
+            }
+            Phase::Keys { range, ours, theirs } => {
+                debug_assert!(
+                    ours.is_none() || theirs.is_none(),
+                    "two pages are compared when both are here"
+                );
+                let is_finer = |whole: &Range| range.bits == whole.bits + CROSS_BITS;
+                let is_crossing = self.uncrossed.as_ref().is_none_or(is_finer);
+                debug_assert!(is_crossing, "crossings are finer than the segments that wait");
+            }
+            Phase::Branches | Phase::Segments { .. } | Phase::Repairing { .. } => {}
+        }
+    }
+
+    fn advance(&mut self, input: Input, tree: &Tree) -> Output {
         let phase = std::mem::replace(&mut self.phase, Phase::Branches);
         match (phase, input) {
             (Phase::Branches, Input::Start) => {

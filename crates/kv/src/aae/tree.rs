@@ -95,6 +95,17 @@ impl Tree {
         Tree { bits, keys: 0, root: 0, rows: Segments::new(bits), columns: Segments::new(bits) }
     }
 
+    /// Asserts that rows and columns fit the tree. Costs the same for trees of any size.
+    #[inline]
+    pub fn invariants(&self) {
+        let bits = (self.rows.bits, self.columns.bits);
+        debug_assert_eq!(bits, (self.bits, self.bits), "rows and columns are as fine as the tree");
+        for chunks in [self.rows.chunks.len(), self.columns.chunks.len()] {
+            let is_whole = chunks == 0 || chunks == 1 << (self.bits - CHUNK_BITS);
+            debug_assert!(is_whole, "there is a place for each chunk, or for none");
+        }
+    }
+
     /// How many bits it tells apart, of rows and of columns.
     pub fn bits(&self) -> u32 {
         self.bits
@@ -136,6 +147,10 @@ impl Tree {
         for axis in [Axis::Rows, Axis::Columns] {
             let number = axis.turn(place) >> (32 - self.bits);
             *self.segments_mut(axis).get_mut(number) ^= change;
+        }
+
+        if cfg!(debug_assertions) {
+            self.invariants();
         }
     }
 
@@ -185,6 +200,8 @@ impl Tree {
             merged.rows.add(&tree.rows);
             merged.columns.add(&tree.columns);
         }
+        debug_assert_eq!(merged.rows.group(0, 0), merged.root, "the root is the hash of all rows");
+        debug_assert_eq!(merged.columns.group(0, 0), merged.root, "rows and columns are of the same keys");
         *self = merged;
     }
 

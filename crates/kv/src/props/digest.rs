@@ -32,6 +32,12 @@ impl Default for Digest {
 }
 
 impl Digest {
+    /// Asserts that the sums fit each other.
+    pub(super) fn invariants(&self) {
+        let sum = self.leaves.iter().fold(0, |sum: u64, leaf| sum.wrapping_add(*leaf));
+        debug_assert_eq!(self.root, sum, "the root is the sum of the leaves");
+    }
+
     pub(super) fn root(&self) -> u64 {
         self.root
     }

@@ -130,6 +130,37 @@ impl Reset {
 }
 
 impl BucketTable {
+    /// Asserts what holds after each change. Costs as much as the sums, however large the table is.
+    pub fn invariants(&self) {
+        self.digest.invariants();
+        self.set_digest.invariants();
+        let is_same = self.digest == self.set_digest;
+        debug_assert!(!self.resets.is_empty() || is_same, "without resets the sums are the same");
+        let is_empty = self.types.is_empty() && self.own.is_empty();
+        let has_sum = self.set_digest != Digest::default();
+        debug_assert!(!is_empty || !has_sum, "a change that was taken off is in no sum");
+    }
+
+    /// Asserts what holds of a bucket after a change of it, where its stamp was this one.
+    fn bucket_invariants(&self, bucket: &Bucket, before: u64) {
+        self.invariants();
+        debug_assert!(self.stamp(bucket) >= before, "a later change of a bucket stays in force");
+        let own = self.own.get(bucket);
+        debug_assert_ne!(
+            own.is_some(),
+            self.resets.contains_key(bucket),
+            "a bucket is set or reset, not both"
+        );
+        debug_assert!(own.is_none_or(|own| own.props.is_some()), "a bucket of its own has properties");
+    }
+
+    /// Asserts what holds of a type after a change of it.
+    fn type_invariants(&self, name: &Bytes, before: Option<(bool, u64)>) {
+        self.invariants();
+        let now = self.types.get(name).map(|it| (it.active, it.stamp));
+        debug_assert!(now >= before, "an active type stays active, and a later change in force");
+    }
+
     /// The properties in force for a bucket.
     pub fn get(&self, bucket: &Bucket) -> Result<&Arc<BucketProps>, Error> {
         let of_type = self.of_type(&bucket.bucket_type)?;
@@ -205,7 +236,7 @@ impl BucketTable {
         let known = self.types.get(name);
         let stamp = now.max(known.map_or(0, |known| known.stamp).saturating_add(1));
         let status = |known: &StampedType| status(known, all_up);
-        match (change, known) {
+        let changed = match (change, known) {
             (TypeChange::Create(_), Some(known)) if known.active => Err(Error::TypeStatus(status(known))),
             (TypeChange::Create(_), None) if self.types.len() >= TYPES_MAX => {
                 Err(Error::TooManyTypes { limit: TYPES_MAX })
@@ -223,7 +254,14 @@ impl BucketTable {
             (TypeChange::Activate, Some(known)) if known.active => Ok(known.clone()),
             (TypeChange::Activate, Some(_)) if !all_up => Err(Error::TypeStatus(TypeStatus::Created)),
             (TypeChange::Activate, Some(known)) => Ok(StampedType { stamp, active: true, ..known.clone() }),
-        }
+        };
+
+        let is_later = |new: &StampedType, known: &StampedType| {
+            new == known || new.stamp > known.stamp || known.stamp == u64::MAX
+        };
+        let is_next = |new: &StampedType| known.is_none_or(|known| is_later(new, known));
+        debug_assert!(changed.as_ref().map_or(true, is_next), "a type's change is later than the one before");
+        changed
     }
 
     /// The bucket types with their status, the default one first.
@@ -284,6 +322,7 @@ impl BucketTable {
         if known.as_ref().is_some_and(|known| !changed.supersedes(known)) {
             return;
         }
+        let before = known.as_ref().map_or(0, |known| known.stamp);
         if let Some(known) = known {
             self.remove(&PropsChange::Bucket(bucket.clone(), known));
         }
@@ -300,6 +339,10 @@ impl BucketTable {
             let reset = Reset { stamp: changed.stamp, number: self.applied };
             Arc::make_mut(&mut self.resets).insert(kept, reset);
         }
+
+        if cfg!(debug_assertions) {
+            self.bucket_invariants(bucket, before);
+        }
     }
 
     fn set_type(&mut self, name: &Bytes, changed: StampedType) {
@@ -307,12 +350,18 @@ impl BucketTable {
             return;
         }
         let kept = Bytes::copy_from_slice(name);
-        if let Some(before) = self.types.get(name).cloned() {
-            self.remove(&PropsChange::Type(kept.clone(), before));
+        let known = self.types.get(name).cloned();
+        let before = known.as_ref().map(|known| (known.active, known.stamp));
+        if let Some(known) = known {
+            self.remove(&PropsChange::Type(kept.clone(), known));
         }
         self.applied += 1;
         self.count(&PropsChange::Type(kept.clone(), changed.clone()));
         Arc::make_mut(&mut self.types).insert(kept, changed);
+
+        if cfg!(debug_assertions) {
+            self.type_invariants(name, before);
+        }
     }
 
     /// Adds a change to the sums.
@@ -369,6 +418,10 @@ impl BucketTable {
     pub fn forget(&mut self, reset: &PropsChange) {
         if reset.is_reset() && self.in_force(reset).as_ref() == Some(reset) {
             self.remove(reset);
+        }
+
+        if cfg!(debug_assertions) {
+            self.invariants();
         }
     }
 
