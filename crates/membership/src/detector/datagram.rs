@@ -11,7 +11,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use protocol::peer::{Malformed, Reader};
 use ring::NodeId;
 
-use super::Refusal;
+use super::refusal::Refusal;
 use crate::ClusterId;
 
 /// The format written, and the only one read.

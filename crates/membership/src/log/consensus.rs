@@ -9,58 +9,21 @@
 //! Invariants: the library is drained at the end of each step, and a step's writes stand before what it sends; no message of a
 //! peer reaches it that its own checks answer with a panic.
 
-use base::{Monotonic, Rng};
+use base::Monotonic;
 use raft::eraftpb::{self, MessageType};
-use raft::{Config, RawNode, Ready, StateRole};
+use raft::{Ready, StateRole};
 use ring::NodeId;
 
 use super::care::Care;
-use super::entry::{Payload, VoterChange};
+use super::entry::Payload;
 use super::file::Record;
 use super::library::{self, id_of, node_of};
 use super::message::{Failed, Message};
-use super::store::Store;
-use super::{ELECTION_AFTER, HEARTBEAT_EVERY, Identity, Log, Output, TICK};
+use super::raw_node::raw_node;
+use super::ticks::{ELECTION_AFTER, ELECTION_TICKS, HEARTBEAT_TICKS, TICK, draw_election_ticks};
+use super::{Log, Output};
 use crate::planted::{Planted, planted};
 use crate::state::Command;
-
-/// Bytes of entries in one message, at most: some hundred commands, or one commit of a large ring.
-const APPEND_BYTES_MAX: u64 = 1 << 20;
-
-/// Messages under way to a voter, at most: changes are few, so this is for what people script.
-const IN_FLIGHT_MAX: usize = 64;
-
-const HEARTBEAT_TICKS: usize = ticks(HEARTBEAT_EVERY);
-const ELECTION_TICKS: usize = ticks(ELECTION_AFTER);
-
-const fn ticks(duration: std::time::Duration) -> usize {
-    let ticks = duration.as_nanos() / TICK.as_nanos();
-    assert!(ticks > 0 && ticks < 1_000);
-    ticks as usize
-}
-
-/// The library over a store, from what is applied on.
-pub(super) fn consensus_of(identity: &Identity, store: Store, applied: u64) -> RawNode<Store> {
-    let config = Config {
-        id: id_of(identity.node),
-        election_tick: ELECTION_TICKS,
-        heartbeat_tick: HEARTBEAT_TICKS,
-        applied,
-        max_size_per_msg: APPEND_BYTES_MAX,
-        max_inflight_msgs: IN_FLIGHT_MAX,
-        check_quorum: true,
-        pre_vote: true,
-        ..Config::default()
-    };
-    let silent = slog::Logger::root(slog::Discard, slog::o!());
-    RawNode::new(&config, store, &silent).expect("the store is sound, and the configuration is ours")
-}
-
-/// How many ticks a voter hears of no leader before it stands for election.
-pub(super) fn draw_election_ticks(rng: &mut dyn Rng) -> usize {
-    let more = rng.below(ELECTION_TICKS as u64);
-    ELECTION_TICKS + usize::try_from(more).expect("below a small number")
-}
 
 impl Log {
     pub(super) fn leads(&self) -> bool {
@@ -132,7 +95,7 @@ impl Log {
     /// Begins the library anew from what the store holds.
     pub(super) fn restart_consensus(&mut self, now: Monotonic) {
         let store = std::mem::take(self.raw.mut_store());
-        self.raw = consensus_of(&self.identity, store, self.commit);
+        self.raw = raw_node(self.identity.node, store, self.commit);
         self.care = None;
         self.draw_timeout();
         if self.is_alone() {
@@ -153,12 +116,6 @@ impl Log {
         let place = (raft.raft_log.last_index(), raft.term);
         self.has_proposed = true;
         Some(place)
-    }
-
-    pub(super) fn change_voters(&mut self, change: VoterChange, now: Monotonic) {
-        // Refused only when this node does not lead any more, and then it is another's to do.
-        drop(self.raw.propose_conf_change(Vec::new(), library::change_of(change)));
-        self.drain(now);
     }
 
     /// Takes a voter's message.
@@ -320,10 +277,8 @@ impl Log {
             _ => Ok(()),
         };
         // Who waits for an entry of another term at this place has lost it.
-        while let Some((&(at, term), _)) = self.waiting.first_key_value().filter(|((at, _), _)| *at <= index)
-        {
-            let waiter = self.waiting.remove(&(at, term)).expect("it is the first");
-            let is_it = (at, term) == (entry.index, entry.term);
+        while let Some((place, waiter)) = self.waiters.take_up_to(index) {
+            let is_it = place == (entry.index, entry.term);
             self.answer(waiter, if is_it { outcome } else { Err(Failed::Unknown) });
         }
     }

@@ -7,9 +7,9 @@ use protocol::peer::{Malformed, Reader};
 use raft::eraftpb;
 use ring::NodeId;
 
-use super::Refusal;
 use super::entry::{Entry, Epoch, Snapshot, entries, put_entries};
 use super::library;
+use super::refusal::Refusal;
 use crate::ClusterId;
 use crate::state::{Command, Rejected};
 

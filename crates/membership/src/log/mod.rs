@@ -4,7 +4,7 @@
 //! quorum, entries replicated and committed, changes of the voters one at a time, snapshots. Around it stands what a cluster's
 //! metadata needs beside:
 //!
-//! 1. Only 1, 3 or 5 members vote. The leader chooses them by zone and replaces one that is gone ([`voters`], `care.rs`).
+//! 1. Only 1, 3 or 5 members vote. The leader chooses them by zone and replaces one that is gone ([`voters`], `voter_changes.rs`).
 //! 2. Everybody else hears what the newest committed entry is, from any member, and pulls the difference from it. Who has
 //!    all of it sends one short message in [`POLL_EVERY`].
 //! 3. An epoch names the history. Where a majority of the voters is lost, [`Input::Recover`] begins the next epoch with what
@@ -19,6 +19,7 @@
 //! Left out: links, files and timers, which are the user's: [`Log::step`] takes what happens and says what is to be done. A copy
 //! of a folder that runs beside its original, with the same count of starts, is the failure detector's to find.
 
+mod admission;
 mod care;
 mod consensus;
 mod entry;
@@ -28,12 +29,16 @@ mod message;
 mod persist;
 mod proposal;
 mod pull;
+mod raw_node;
 mod recover;
 mod refusal;
 mod store;
 #[cfg(test)]
 mod tests;
+mod ticks;
+mod voter_changes;
 pub mod voters;
+mod waiters;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -50,22 +55,12 @@ pub use self::file::{FILE_VERSION, FileError, Write};
 use self::message::Message;
 pub use self::message::{Envelope, Failed, MESSAGE_BYTES_MAX, Outcome, VERSION};
 pub use self::proposal::PROPOSAL_MAX;
-use self::proposal::Waiter;
 pub use self::refusal::Refusal;
 use self::store::Store;
+pub use self::ticks::{ELECTION_AFTER, HEARTBEAT_EVERY};
+use self::waiters::{Waiter, Waiters};
 use crate::ClusterId;
 use crate::state::{Command, State};
-
-/// How often a leader speaks to the voters. Each time wakes it and each of them twice, on machines that may have nothing else to do;
-/// what it buys is a sooner election, and no request of a client waits for one.
-pub const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
-
-/// A voter that hears of no leader for this long, and up to as much again, stands for election: several heartbeats, so that one
-/// lost or late elects nobody.
-pub const ELECTION_AFTER: Duration = Duration::from_secs(4);
-
-/// The step of the consensus's time: a fraction of a heartbeat, so that two voters seldom stand at once.
-const TICK: Duration = Duration::from_millis(250);
 
 /// How often a member asks another, chosen at random, whether there is news.
 pub const POLL_EVERY: Duration = Duration::from_secs(5);
@@ -199,11 +194,7 @@ pub struct Log {
     has_untold: bool,
     up: BTreeSet<NodeId>,
     down_since: BTreeMap<NodeId, Monotonic>,
-    /// By index and term of the entry that they wait for.
-    waiting: BTreeMap<(u64, u64), Waiter>,
-    /// Proposals passed on: who waits, and until when.
-    asked: BTreeMap<u64, (Waiter, Monotonic)>,
-    next_id: u64,
+    waiters: Waiters,
     rng: Box<dyn Rng>,
     /// Records that this step made.
     records: BytesMut,
@@ -246,8 +237,8 @@ impl Log {
     /// The log over a store, with nothing applied that is not in its base.
     fn of(identity: Identity, store: Store, mut rng: Box<dyn Rng>, now: Monotonic) -> Log {
         let commit = store.base.index;
-        let raw = consensus::consensus_of(&identity, store, commit);
-        let election_ticks = consensus::draw_election_ticks(&mut *rng);
+        let raw = raw_node::raw_node(identity.node, store, commit);
+        let election_ticks = ticks::draw_election_ticks(&mut *rng);
         Log {
             identity,
             epoch: Epoch::NONE,
@@ -267,9 +258,7 @@ impl Log {
             has_untold: false,
             up: BTreeSet::new(),
             down_since: BTreeMap::new(),
-            waiting: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            next_id: 0,
+            waiters: Waiters::default(),
             rng,
             records: BytesMut::new(),
             replace: false,
@@ -329,11 +318,11 @@ impl Log {
 
     /// When the next [`Input::Tick`] is due.
     pub fn next_timer(&self) -> Monotonic {
-        let proposals = self.asked.values().map(|(_, until)| *until);
+        let proposals = self.waiters.next_timer();
         let tick = self.next_tick();
-        let care = self.care.as_ref().map(|care| care.at);
+        let care = self.care.as_ref().map(Care::next_timer);
         let tell = self.tells_at();
-        proposals.chain(tick).chain(care).chain(tell).fold(self.poll_at, Monotonic::min)
+        proposals.into_iter().chain(tick).chain(care).chain(tell).fold(self.poll_at, Monotonic::min)
     }
 
     /// Takes note of `input` at `now`, and of the time that has passed.
@@ -357,7 +346,7 @@ impl Log {
         if now >= self.tick_at && self.needs_ticks() {
             self.tick(now);
         }
-        if self.care.as_ref().is_some_and(|care| now >= care.at) {
+        if self.care.as_ref().is_some_and(|care| now >= care.next_timer()) {
             self.care(now);
         }
         if now >= self.poll_at {
@@ -366,8 +355,7 @@ impl Log {
         if self.tells_at().is_some_and(|at| now >= at) {
             self.tell_some(now);
         }
-        while let Some((&id, &(waiter, _))) = self.asked.iter().find(|(_, (_, until))| now >= *until) {
-            self.asked.remove(&id);
+        while let Some(waiter) = self.waiters.expire(now) {
             self.answer(waiter, Err(Failed::Unknown));
         }
     }
@@ -405,7 +393,7 @@ impl Log {
             Message::Forgot => {
                 self.count_out(from);
                 if let Some(care) = &mut self.care {
-                    care.at = now;
+                    care.look_now(now);
                 }
             }
             Message::Snapshot(snapshot) => self.on_snapshot(snapshot, now),
@@ -414,7 +402,7 @@ impl Log {
             Message::News { commit, entries } => self.on_news(from, commit, entries, now),
             Message::Propose { id, command } => self.propose(Waiter::Node { node: from, id }, command, now),
             Message::Proposed { id, outcome } => {
-                if let Some((waiter, _)) = self.asked.remove(&id) {
+                if let Some(waiter) = self.waiters.answered(id) {
                     self.answer(waiter, outcome);
                 }
             }

@@ -6,26 +6,16 @@ use base::Monotonic;
 use ring::NodeId;
 
 use super::message::{Failed, Message, Outcome};
+use super::waiters::Waiter;
 use super::{Log, Output};
 use crate::state::{Command, Rejected};
 
 /// How long a proposal that was passed on may take.
 pub const PROPOSAL_MAX: Duration = Duration::from_secs(10);
 
-/// Proposals that wait at once: people and programs that change a cluster are few.
-const PROPOSALS_MAX: usize = 256;
-
-/// Who waits for an entry.
-#[derive(Clone, Copy)]
-pub(super) enum Waiter {
-    Here(u64),
-    Node { node: NodeId, id: u64 },
-    Nobody,
-}
-
 impl Log {
     pub(super) fn propose(&mut self, waiter: Waiter, command: Command, now: Monotonic) {
-        if self.waiting.len() + self.asked.len() >= PROPOSALS_MAX {
+        if self.waiters.is_full() {
             return self.answer(waiter, Err(Failed::Busy));
         }
         // What is not within bounds could be read by nobody, this node's library included.
@@ -34,7 +24,7 @@ impl Log {
         }
         if self.leads() {
             return match self.append(&command) {
-                Some(place) => drop(self.waiting.insert(place, waiter)),
+                Some(place) => self.waiters.wait_for(place, waiter),
                 None => self.answer(waiter, Err(Failed::Busy)),
             };
         }
@@ -50,9 +40,8 @@ impl Log {
         let Some(via) = via.filter(|_| may_pass_on) else {
             return self.answer(waiter, Err(Failed::NoLeader));
         };
-        self.next_id += 1;
-        self.asked.insert(self.next_id, (waiter, now + PROPOSAL_MAX));
-        self.sends.push((via, Message::Propose { id: self.next_id, command }));
+        let id = self.waiters.pass_on(waiter, now + PROPOSAL_MAX);
+        self.sends.push((via, Message::Propose { id, command }));
     }
 
     /// Who does not vote does not hear who leads, but a voter knows.

@@ -8,8 +8,9 @@ use ring::NodeId;
 
 use super::entry::{Entry, Snapshot};
 use super::file::Record;
-use super::message::{ENTRIES_MAX, Envelope, Message};
-use super::{Log, POLL_EVERY, TELL_EVERY, TOLD_AT_ONCE, Waiter};
+use super::message::{ENTRIES_MAX, Envelope, Failed, Message};
+use super::waiters::Waiter;
+use super::{Identity, Log, Output, POLL_EVERY, TELL_EVERY, TOLD_AT_ONCE};
 use crate::planted::{Planted, planted};
 use crate::state::{Command, State};
 
@@ -64,7 +65,7 @@ impl Log {
         let registered =
             self.state.as_ref().and_then(|state| state.members().get(&node)).map(|record| record.starts);
         if registered.is_some_and(|starts| starts < self.identity.starts) && self.restored.is_none() {
-            let super::Identity { starts, start, address, .. } = self.identity.clone();
+            let Identity { starts, start, address, .. } = self.identity.clone();
             self.propose(Waiter::Nobody, Command::Started { node, starts, start, address }, now);
         }
     }
@@ -182,14 +183,14 @@ impl Log {
         self.state = Some(state);
         self.replace = true;
         self.fail_waiting();
-        self.told.push(super::Output::Changed);
+        self.told.push(Output::Changed);
         self.tell_some(now);
     }
 
     /// Whoever waits for an entry that will not be seen one by one does not know what became of it.
     pub(super) fn fail_waiting(&mut self) {
-        for waiter in std::mem::take(&mut self.waiting).into_values() {
-            self.answer(waiter, Err(super::Failed::Unknown));
+        for waiter in self.waiters.take_waiting() {
+            self.answer(waiter, Err(Failed::Unknown));
         }
     }
 

@@ -1,15 +1,11 @@
-//! Who is not spoken with, and why.
+//! Refusals of messages: the reasons, as text and as bytes.
 
-use base::Monotonic;
 use bytes::{BufMut, BytesMut};
 use protocol::peer::{Malformed, Reader};
 use ring::NodeId;
 
 use super::entry::Epoch;
-use super::message::{Envelope, Message};
-use super::{Log, Output};
 use crate::ClusterId;
-use crate::planted::{Planted, planted};
 
 /// Why a message is not listened to. The text is what both sides are told; "ours" is the refuser's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,68 +87,5 @@ impl Refusal {
             }
             _ => return Err(Malformed("an unknown refusal")),
         })
-    }
-}
-
-impl Log {
-    /// Whether to listen to what `from` says.
-    pub(super) fn admit(&mut self, from: &Envelope, message: &Message) -> Result<(), Refusal> {
-        if from.cluster != self.identity.cluster {
-            return Err(Refusal::Cluster { ours: self.identity.cluster, theirs: from.cluster });
-        }
-        if from.epoch.number == self.epoch.number && from.epoch.nonce != self.epoch.nonce {
-            return Err(Refusal::Fork { ours: self.epoch, theirs: from.epoch });
-        }
-        if from.epoch != self.epoch || self.state.is_none() {
-            return Ok(());
-        }
-        let (node, commit) = (from.from, self.commit);
-        let Some(record) = self.state.as_ref().and_then(|state| state.members().get(&node)) else {
-            return Err(Refusal::NotMember { node, commit });
-        };
-        // Whoever only asks, or passes on what is committed, cannot do harm.
-        let harmless = match message {
-            Message::Have { .. } | Message::Pull { .. } | Message::News { .. } => true,
-            Message::Propose { .. } | Message::Proposed { .. } => true,
-            Message::Snapshot(_) | Message::Forgot => true,
-            Message::Consensus(_) | Message::Refused(_) => false,
-        };
-        let is_copy = from.starts == record.starts && record.starts > 0 && from.start != record.start;
-        if (from.starts < record.starts || is_copy) && !harmless && !planted(Planted::RestoredVotes) {
-            let starts = record.starts;
-            self.count_out(node);
-            return Err(Refusal::Restored { starts, commit });
-        }
-        Ok(())
-    }
-
-    pub(super) fn refuse(&mut self, from: Envelope, refusal: Refusal) {
-        let answer = Message::Refused(refusal).encode(&self.envelope());
-        self.told.push(Output::Reply(answer));
-        self.told.push(Output::Refused { from, refusal });
-    }
-
-    /// Whether all agree that this process is the node's start of this count. Then a refusal of an older one is about what a process
-    /// before it had said, which came late: the answer goes to the node, not to a process.
-    fn is_last_start(&self, starts: u32) -> bool {
-        let own = self.state.as_ref().and_then(|state| state.members().get(&self.identity.node));
-        starts == self.identity.starts
-            && own.is_some_and(|it| (it.starts, it.start) == (starts, self.identity.start))
-    }
-
-    pub(super) fn on_refused(&mut self, by: Envelope, refusal: Refusal, now: Monotonic) {
-        if let Refusal::Restored { starts, commit } = refusal
-            && by.cluster == self.identity.cluster
-            && starts >= self.identity.starts
-            && !self.is_last_start(starts)
-            && let Some(starts) = starts.checked_add(1)
-        {
-            // From now on this is a start of its own, without a part in what it may have forgotten.
-            self.identity.starts = starts;
-            self.restored = Some(self.restored.unwrap_or(0).max(commit));
-            self.restart_consensus(now);
-            self.told.push(Output::Starts(starts));
-        }
-        self.told.push(Output::Told { by, refusal });
     }
 }

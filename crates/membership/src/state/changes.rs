@@ -5,7 +5,11 @@ use std::sync::Arc;
 
 use ring::{Member, MemberState, NodeId, RingSize};
 
-use super::{Change, Fate, MEMBERS_MAX, Record, Rejected, STAGED_MAX, State, Step, command};
+use super::State;
+use super::bounds::{MEMBERS_MAX, STAGED_MAX};
+use super::command::{self, Change, Rejected};
+use super::record::{Fate, Record};
+use super::step::Step;
 
 impl State {
     /// The members as a claim is to see them after a commit of what is staged: those that are gone are not among them, and who

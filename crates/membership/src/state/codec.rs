@@ -10,10 +10,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use protocol::peer::{Malformed, Reader, put_bytes, put_varint};
 use ring::{Member, MemberState, NodeId, RingSize, RingVersion};
 
-use super::{
-    Change, Command, Fate, MEMBERS_MAX, RETIRED_MAX, Record, SLOTS_MAX, STAGED_MAX, State, Step,
-    TEXT_BYTES_MAX,
-};
+use super::State;
+use super::bounds::{MEMBERS_MAX, RETIRED_MAX, SLOTS_MAX, STAGED_MAX, TEXT_BYTES_MAX};
+use super::command::{Change, Command, Rejected};
+use super::record::{Fate, Record};
+use super::step::Step;
 use crate::ClusterId;
 
 /// The format of a state that is written.
@@ -419,10 +420,10 @@ impl State {
     }
 }
 
-impl super::Rejected {
+impl Rejected {
     /// Its code, from 16 on, and the number in it.
     pub(crate) fn code(&self) -> (u8, u32) {
-        use super::Rejected::*;
+        use Rejected::*;
         match *self {
             Stale => (16, 0),
             NotMember => (17, 0),
@@ -443,7 +444,7 @@ impl super::Rejected {
 
     /// The one with this code.
     pub(crate) fn of_code(code: u8, number: u32) -> Option<Self> {
-        use super::Rejected::*;
+        use Rejected::*;
         Some(match code {
             16 => Stale,
             17 => NotMember,

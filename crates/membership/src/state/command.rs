@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use ring::{MemberState, NodeId, RingSize, RingVersion};
 
-use super::TEXT_BYTES_MAX;
+use super::bounds::TEXT_BYTES_MAX;
 
 /// A change of the cluster that waits for a commit, about one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

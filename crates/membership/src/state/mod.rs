@@ -17,18 +17,22 @@
 //! ring's version grows whenever what is published changes ([`State::published`]), and not otherwise. A command of an operator
 //! names the version that it was made for: one made for an older state is refused.
 //!
-//! * `changes.rs`: what is staged and committed. * `size.rs`: how many partitions there are. * `step.rs`: how the ring follows. * `plan.rs`: what a commit would do.
+//! * `changes.rs`: what is staged and committed. * `size.rs`: how many partitions there are. * `transition.rs`: how the ring follows. * `plan.rs`: what a commit would do.
 //!
 //! Left out: the claim itself, and the transfer of data.
 
+mod bounds;
 mod changes;
 mod codec;
 pub mod command;
 mod plan;
+mod published;
+mod record;
 mod size;
 mod step;
 #[cfg(test)]
 mod tests;
+mod transition;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,28 +40,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ring::{Member, MemberState, NodeId, RingSize, RingVersion};
 
+pub use self::bounds::{MEMBERS_MAX, RETIRED_MAX, SLOT_BYTES_MAX, SLOTS_MAX, STAGED_MAX, TEXT_BYTES_MAX};
 pub use self::command::{Change, Command, Rejected};
 pub use self::plan::{Part, Plan};
-pub use self::step::{Published, Step};
+pub use self::published::Published;
+pub use self::record::{Fate, Record};
+pub use self::step::Step;
 use crate::ClusterId;
-
-/// Members at once, the forgotten not counted: what the ring and the failure detector are measured for.
-pub const MEMBERS_MAX: usize = 1_000;
-
-/// Staged changes at once: as many as a person can review.
-pub const STAGED_MAX: usize = 64;
-
-/// Bytes of a name, an address or a zone.
-pub const TEXT_BYTES_MAX: usize = 255;
-
-/// Retired actors remembered; more are refused, since forgetting one could bring its events back.
-pub const RETIRED_MAX: usize = 65_536;
-
-/// Slots for what is opaque here, such as bucket types; 10,000 buckets with properties are in reach.
-pub const SLOTS_MAX: usize = 16_384;
-
-/// Bytes of a slot's name and value together.
-pub const SLOT_BYTES_MAX: usize = 4_096;
 
 /// The slot that says for which numbers of replicas copies are made. What is in it is opaque here; but while it becomes another,
 /// what is copied for the one before is not all, so the target is begun again.
@@ -65,55 +54,6 @@ pub const COPIED_SLOT: &[u8] = b"n-vals";
 
 /// Versions of one epoch are below this; the epoch stands above it, so a ring of a later epoch is always newer.
 const EPOCH_SHIFT: u32 = 40;
-
-/// A member, and what only the log knows of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// As the ring knows it.
-    pub member: Member,
-    /// Where other nodes reach it.
-    pub address: Arc<str>,
-    /// How often its data folder was started, as far as it was told: a lower number is that of a restored folder.
-    pub starts: u32,
-    /// Its process then.
-    pub start: u64,
-    /// What was decided about it.
-    pub fate: Fate,
-}
-
-/// What was decided about a member by the commits so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fate {
-    /// It stays.
-    #[default]
-    Stays,
-    /// It gives up what it has, and goes; also when it was down meanwhile.
-    Leaves,
-    /// It is gone, and is forgotten as soon as it owns nothing.
-    Forgotten,
-}
-
-impl Record {
-    /// A member of which nothing is known but this.
-    pub(crate) fn new(member: Member, address: &str) -> Record {
-        Record { member, address: Arc::from(address), starts: 0, start: 0, fate: Fate::Stays }
-    }
-
-    /// Whether it was removed by force, and counts as a member only until it owns nothing.
-    pub fn is_forgotten(&self) -> bool {
-        self.fate == Fate::Forgotten
-    }
-
-    /// Whether the next claim gives it partitions.
-    fn claims(&self) -> bool {
-        self.fate == Fate::Stays && self.member.state.claims()
-    }
-
-    /// Whether others wait for it: nobody waits for who is down.
-    fn is_live(&self) -> bool {
-        self.member.state != MemberState::Down
-    }
-}
 
 /// What all nodes agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 
 use ring::{Claimed, DISTANCE_GROWN, MemberState, Members, Moved, NodeId, RingSize, Shortfall, grown, moved};
 
-use super::{Change, Command, State};
+use super::State;
+use super::command::{Change, Command};
 
 /// The number of replicas that a plan tells of, since nearly all buckets have it.
 const N_VAL_USUAL: usize = 3;

@@ -5,7 +5,9 @@
 
 use ring::{NodeId, Partition, RingSize};
 
-use super::{Rejected, State, Step};
+use super::State;
+use super::command::Rejected;
+use super::step::Step;
 
 impl State {
     /// How many partitions there are.

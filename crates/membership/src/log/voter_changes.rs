@@ -1,0 +1,98 @@
+//! Changes of the voters: a leader replaces voters that are gone or forgot, one at a time.
+//!
+//! [`voters`] says which change is due. A newcomer first gets the log without a vote, and votes when it has all of it: while it
+//! catches up, nothing waits for it.
+
+use std::time::Duration;
+
+use base::Monotonic;
+use raft::{ProgressState, SnapshotStatus};
+use ring::NodeId;
+
+use super::Log;
+use super::entry::VoterChange;
+use super::library::{self, id_of, node_of};
+use super::voters::{self, Step};
+
+/// How long a member that is to vote may take to have the log.
+const CATCH_UP_MAX: Duration = Duration::from_secs(15);
+
+impl Log {
+    /// Counts a voter out: what it acknowledged is not there any more.
+    pub(super) fn count_out(&mut self, node: NodeId) {
+        let (Some(care), true) = (&mut self.care, self.raw.store().conf.voters.contains(&node)) else {
+            return;
+        };
+        care.lose(node);
+        if let Some(progress) = self.raw.raft.mut_prs().get_mut(id_of(node)) {
+            progress.matched = 0;
+            progress.become_probe();
+        }
+    }
+
+    /// Looks whether others should vote.
+    pub(super) fn care(&mut self, now: Monotonic) {
+        self.send_lost_snapshots_again();
+        let may_change = self.may_change_voters();
+        let Some(care) = &mut self.care else { return };
+        care.look_later(now);
+        if !may_change {
+            return;
+        }
+        let (learns_since, lost) = (care.learns_since(), care.bad(self.identity.node, now));
+        if let Some(&learner) = self.store().conf.learners.first() {
+            if now.since(learns_since) >= CATCH_UP_MAX {
+                self.change_voters(VoterChange::Remove(learner), now);
+            }
+            return self.admit_voter(now);
+        }
+        // One that was never reached is not reached since now.
+        for &node in self.raw.store().conf.voters.difference(&self.up) {
+            self.down_since.entry(node).or_insert(now);
+        }
+        let Some(state) = &self.state else { return };
+        let step = voters::next(&voters::View {
+            here: self.identity.node,
+            voters: self.voters(),
+            members: state.members(),
+            up: &self.up,
+            down_since: &self.down_since,
+            lost: &lost,
+            now,
+        });
+        match step {
+            Some(Step::Add(node)) => self.change_voters(VoterChange::Learn(node), now),
+            Some(Step::Remove(node)) => self.change_voters(VoterChange::Remove(node), now),
+            None => {}
+        }
+    }
+
+    /// Lets the member vote that was to, once it has the log.
+    pub(super) fn admit_voter(&mut self, now: Monotonic) {
+        let Some(&learner) = self.store().conf.learners.first().filter(|_| self.leads()) else { return };
+        let matched = self.raw.raft.prs().get(id_of(learner)).map_or(0, |progress| progress.matched);
+        if matched >= self.commit && self.may_change_voters() {
+            self.change_voters(VoterChange::Vote(learner), now);
+        }
+    }
+
+    fn change_voters(&mut self, change: VoterChange, now: Monotonic) {
+        // Refused only when this node does not lead any more, and then it is another's to do.
+        drop(self.raw.propose_conf_change(Vec::new(), library::change_of(change)));
+        self.drain(now);
+    }
+
+    /// Whether the voters may be changed: no other change is under way, and a leader's own entry is committed.
+    fn may_change_voters(&self) -> bool {
+        let raft = &self.raw.raft;
+        self.leads() && !raft.has_pending_conf() && raft.commit_to_current_term()
+    }
+
+    /// The library waits for ever for the answer to a snapshot: who has not answered by now gets it again.
+    fn send_lost_snapshots_again(&mut self) {
+        let progress = self.raw.raft.prs().iter();
+        let waits = progress.filter(|(_, progress)| progress.state == ProgressState::Snapshot);
+        let waits: Vec<u64> = waits.map(|(&id, _)| id).filter(|id| node_of(*id).is_some()).collect();
+        waits.into_iter().for_each(|id| self.raw.report_snapshot(id, SnapshotStatus::Failure));
+    }
+}

@@ -1,0 +1,54 @@
+//! A member's record: the ring's member, its address, its starts and its fate.
+
+use std::sync::Arc;
+
+use ring::{Member, MemberState};
+
+/// A member, and what only the log knows of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// As the ring knows it.
+    pub member: Member,
+    /// Where other nodes reach it.
+    pub address: Arc<str>,
+    /// How often its data folder was started, as far as it was told: a lower number is that of a restored folder.
+    pub starts: u32,
+    /// Its process then.
+    pub start: u64,
+    /// What was decided about it.
+    pub fate: Fate,
+}
+
+/// What was decided about a member by the commits so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fate {
+    /// It stays.
+    #[default]
+    Stays,
+    /// It gives up what it has, and goes; also when it was down meanwhile.
+    Leaves,
+    /// It is gone, and is forgotten as soon as it owns nothing.
+    Forgotten,
+}
+
+impl Record {
+    /// A member of which nothing is known but this.
+    pub(crate) fn new(member: Member, address: &str) -> Record {
+        Record { member, address: Arc::from(address), starts: 0, start: 0, fate: Fate::Stays }
+    }
+
+    /// Whether it was removed by force, and counts as a member only until it owns nothing.
+    pub fn is_forgotten(&self) -> bool {
+        self.fate == Fate::Forgotten
+    }
+
+    /// Whether the next claim gives it partitions.
+    pub(super) fn claims(&self) -> bool {
+        self.fate == Fate::Stays && self.member.state.claims()
+    }
+
+    /// Whether others wait for it: nobody waits for who is down.
+    pub(super) fn is_live(&self) -> bool {
+        self.member.state != MemberState::Down
+    }
+}
