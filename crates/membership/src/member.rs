@@ -170,6 +170,16 @@ impl Membership {
         for (node, is_up) in reached {
             self.step_log(log::Input::Reachable { node, is_up }, now, out);
         }
+        self.invariants();
+    }
+
+    /// Relations between detector and log, which hold after each step.
+    fn invariants(&self) {
+        let is_member = |node: NodeId| self.state().is_none_or(|state| state.members().contains_key(&node));
+        debug_assert!(
+            self.detector.up().iter().all(|&node| self.log.reaches(node) || !is_member(node)),
+            "the log knows of each member that the detector reaches"
+        );
     }
 
     /// The members, if they may be others than the detector was told.

@@ -26,6 +26,9 @@ pub const DRAIN: Duration = Duration::from_secs(10);
 /// How often a node that is to go looks whether it can.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
+const _: () =
+    assert!(LOOK_EVERY.as_nanos() < DRAIN.as_nanos(), "a node that drains looks before its time is over");
+
 /// How far a node's shards are.
 pub trait Progress {
     /// Whether all go by what was published under this version.
@@ -63,6 +66,10 @@ impl Report {
         } else if !is_proposed {
             (self.version, self.again) = (waits, Some(now + AGAIN_AFTER));
         }
+        debug_assert!(
+            self.again.is_none() || self.version == waits,
+            "a report is repeated while it is waited for"
+        );
         waits.is_some() && !is_proposed
     }
 }

@@ -4,6 +4,8 @@ use bytes::{Buf, BufMut, TryGetError};
 use foca::{Codec, Header, Identity, Member, Message, State};
 use ring::NodeId;
 
+use super::datagram::{CRC_LEN, DATAGRAM_BYTES_MAX, HEADER_LEN};
+
 /// One generation of a node: what SWIM declares dead for good. A node that was declared dead by mistake comes back as the
 /// next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,11 @@ const IDENTITY_LEN: usize = 10;
 const MEMBER_LEN: usize = IDENTITY_LEN + 3;
 /// Two identities, an incarnation, a tag, and the identity and number of the longest message.
 const HEADER_LEN_MAX: usize = 3 * IDENTITY_LEN + 4;
+
+const _: () = assert!(
+    HEADER_LEN + HEADER_LEN_MAX + MEMBER_LEN + CRC_LEN <= DATAGRAM_BYTES_MAX,
+    "a header and a member fit a datagram"
+);
 
 const ALIVE: u8 = 0;
 const SUSPECT: u8 = 1;

@@ -51,6 +51,9 @@ const SUSPECT_STEP: Duration = Duration::from_secs(1);
 /// How long an answer may take before others are asked to ask.
 pub const PROBE_RTT_MAX: Duration = Duration::from_millis(500);
 
+const _: () =
+    assert!(PROBE_RTT_MAX.as_nanos() < PROBE_EVERY.as_nanos(), "others are asked within the period");
+
 /// How often a member that cannot be reached is called.
 pub const CALL_EVERY: Duration = Duration::from_secs(5);
 
@@ -200,6 +203,7 @@ impl Detector {
 
     /// Takes note of `input` at `now`, and of the time that has passed.
     pub fn step(&mut self, input: Input, now: Monotonic, out: &mut Vec<Output>) {
+        let generation = self.speaker.generation;
         self.run_timers(now, out);
         match input {
             Input::Datagram(bytes) => match Datagram::read(bytes) {
@@ -216,6 +220,31 @@ impl Detector {
         }
         self.call(now);
         self.drain(now, out);
+        debug_assert!(self.speaker.generation >= generation, "an identity is followed by a higher one");
+        self.invariants();
+    }
+
+    /// Relations that hold after each step.
+    fn invariants(&self) {
+        let Speaker { node, generation, .. } = self.speaker;
+        debug_assert!(self.up.is_subset(&self.members), "reached nodes are members");
+        debug_assert!(
+            self.up.iter().all(|node| self.generations.contains_key(node)),
+            "the generation of a reached node is known"
+        );
+        debug_assert!(
+            self.generations.keys().all(|node| self.members.contains(node)),
+            "generations are remembered of members"
+        );
+        debug_assert!(
+            self.starts.keys().all(|node| self.members.contains(node)),
+            "processes are remembered of members"
+        );
+        debug_assert_eq!(
+            *self.swim.identity(),
+            Incarnated { node, generation },
+            "datagrams carry the library's identity"
+        );
     }
 
     fn run_timers(&mut self, now: Monotonic, out: &mut Vec<Output>) {

@@ -18,6 +18,9 @@ pub const STRAY_MAX: Duration = Duration::from_secs(5);
 /// A process that is silent for so long is gone, and no other is refused for its sake.
 pub const SILENCE_MAX: Duration = Duration::from_secs(60);
 
+const _: () =
+    assert!(STRAY_MAX.as_nanos() < SILENCE_MAX.as_nanos(), "a process is remembered while its strays come");
+
 /// Processes remembered of a node; more at once than an original, two copies and one that was just started are not told
 /// apart from strays.
 const STARTS_MAX: usize = 4;
@@ -65,6 +68,7 @@ impl Starts {
             return superseded;
         }
         let at = self.note(start, generation, now);
+        self.invariants();
         if let Some(original) = self.heard.iter().find(|heard| heard.outlived).map(|heard| heard.start)
             && original != start
         {
@@ -78,6 +82,19 @@ impl Starts {
             self.heard[at].outlived = true;
         }
         superseded.unwrap_or(Judgement::Believed)
+    }
+
+    /// Relations that hold after each datagram.
+    fn invariants(&self) {
+        for (at, heard) in self.heard.iter().enumerate() {
+            let (before, after) = (self.heard[..at].last(), &self.heard[at + 1..]);
+            debug_assert!(heard.first <= heard.last, "a first datagram is not later than the last");
+            debug_assert!(
+                before.is_none_or(|it| it.first <= heard.first),
+                "processes are ordered by their first datagrams"
+            );
+            debug_assert!(after.iter().all(|it| it.start != heard.start), "a process is remembered once");
+        }
     }
 
     /// Forgets all processes but one: they have ended. What they raised the generation to is remembered elsewhere.

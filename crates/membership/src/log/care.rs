@@ -72,6 +72,12 @@ impl Care {
         self.learns_since = now;
     }
 
+    /// Relations to the present voters.
+    pub(super) fn invariants(&self, conf: &Conf) {
+        debug_assert!(self.heard.keys().eq(&conf.voters), "a leader listens to its voters");
+        debug_assert!(self.lost.is_subset(&conf.voters), "nodes that are counted out are voters");
+    }
+
     /// Who should vote no more, whatever the failure detector says.
     pub(super) fn bad(&self, here: NodeId, now: Monotonic) -> BTreeSet<NodeId> {
         let silent =

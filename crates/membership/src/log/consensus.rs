@@ -218,6 +218,31 @@ impl Log {
         self.raw.raft.set_randomized_election_timeout(self.election_ticks);
     }
 
+    /// Relations between the log and the library, which hold once it is drained.
+    pub(super) fn consensus_invariants(&self) {
+        let (raft, store) = (&self.raw.raft, self.store());
+        debug_assert_eq!(self.commit, store.commit, "committed entries are applied");
+        debug_assert_eq!(raft.raft_log.committed, store.commit, "the library commits what the store does");
+        debug_assert_eq!(raft.raft_log.applied, self.commit, "the library has applied what the log has");
+        debug_assert_eq!(
+            raft.raft_log.persisted,
+            store.last().0,
+            "the library counts stored entries as written"
+        );
+        debug_assert!(raft.term <= store.term, "a term is written before its messages are sent");
+        debug_assert_eq!(self.role, (raft.term, raft.state), "a role is followed in the step that brings it");
+        debug_assert_eq!(
+            raft.randomized_election_timeout(),
+            self.election_ticks,
+            "the library waits for the ticks that were drawn"
+        );
+        debug_assert!(!self.leads() || self.takes_part(), "a leader votes, and its folder is no older copy");
+        debug_assert_eq!(self.care.is_some(), self.leads(), "a leader alone cares for the voters");
+        if let Some(care) = &self.care {
+            care.invariants(&store.conf);
+        }
+    }
+
     fn send_all(&mut self, messages: Vec<eraftpb::Message>) {
         for message in messages.into_iter().filter(library::is_sent) {
             if let Some(to) = node_of(message.to) {
@@ -251,11 +276,19 @@ impl Log {
     }
 
     fn apply_all(&mut self, entries: &[eraftpb::Entry], now: Monotonic) {
-        entries.iter().for_each(|entry| self.apply(entry.index, now));
+        for entry in entries {
+            debug_assert_eq!(
+                self.store().term_at(entry.index),
+                Some(entry.term),
+                "the library commits an entry of the store"
+            );
+            self.apply(entry.index, now);
+        }
     }
 
     fn apply(&mut self, index: u64, now: Monotonic) {
         let entry = self.store().entry(index).expect("what is committed here is written here").clone();
+        debug_assert_eq!((self.commit + 1, entry.index), (index, index), "entries are applied in order");
         self.commit = index;
         let outcome = match (&entry.payload, &mut self.state) {
             (Payload::Command(command), Some(state)) => {

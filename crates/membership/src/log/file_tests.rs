@@ -1,10 +1,10 @@
 //! The file as bytes: golden, torn, damaged.
 
 use super::*;
-use crate::log::{Conf, Payload};
+use crate::log::{Conf, Identity, Log, Payload};
 use crate::state::Command;
-use base::Rng;
 use base::rng::SplitMix64;
+use base::{Monotonic, Rng};
 use std::collections::BTreeSet;
 
 const CLUSTER: ClusterId = ClusterId(0xC1);
@@ -75,6 +75,23 @@ fn what_is_not_ours_is_refused() {
     let mut header = BytesMut::from(&whole[..]);
     header[7] ^= 1;
     assert_eq!(read(&header.freeze(), CLUSTER, NODE), Err(FileError::Damage(0)));
+}
+
+#[test]
+fn entries_before_the_snapshot_alone_are_malformed() {
+    let base = Record::Base {
+        epoch: Epoch { number: 1, nonce: 9 },
+        snapshot: Snapshot { index: 5, term: 2, conf: Conf::default(), state: Bytes::new() },
+    };
+    let entry = Record::Entry(Entry { index: 3, term: 2, payload: Payload::Nothing });
+    let mut out = BytesMut::new();
+    put_header(&mut out, CLUSTER, NODE);
+    [base, entry].iter().for_each(|record| record.put(&mut out));
+
+    let identity = Identity { cluster: CLUSTER, node: NODE, starts: 1, start: 1, address: "h:2".into() };
+    let rng = Box::new(SplitMix64::new(1));
+    let error = Log::open(identity, &out.freeze(), rng, Monotonic(0)).err();
+    assert_eq!(error, Some(FileError::Malformed(Malformed("entries end before the snapshot"))));
 }
 
 #[test]

@@ -72,6 +72,8 @@ const TOLD_AT_ONCE: usize = 3;
 /// some, and each time is told on by all members.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
+const _: () = assert!(TELL_EVERY.as_nanos() < POLL_EVERY.as_nanos(), "news is told before others ask for it");
+
 /// What happens to a log.
 #[derive(Clone, Debug)]
 pub enum Input {
@@ -316,6 +318,11 @@ impl Log {
         self.store().entries.iter().filter(|entry| entry.index <= self.commit)
     }
 
+    /// Whether a node counts as reachable here.
+    pub(crate) fn reaches(&self, node: NodeId) -> bool {
+        self.up.contains(&node)
+    }
+
     /// When the next [`Input::Tick`] is due.
     pub fn next_timer(&self) -> Monotonic {
         let proposals = self.waiters.next_timer();
@@ -327,6 +334,7 @@ impl Log {
 
     /// Takes note of `input` at `now`, and of the time that has passed.
     pub fn step(&mut self, input: Input, now: Monotonic, out: &mut Vec<Output>) {
+        let before = self.progress();
         self.pass_ticks(now);
         match input {
             Input::Message(bytes) => self.on_bytes(bytes, now),
@@ -340,6 +348,41 @@ impl Log {
         self.on_time(now);
         self.compact();
         self.flush(out);
+        self.invariants(before, now);
+    }
+
+    /// Epoch, committed index and term.
+    fn progress(&self) -> (u32, u64, u64) {
+        (self.epoch.number, self.commit, self.term())
+    }
+
+    /// Relations that hold after each step; `before` is the progress before the step.
+    fn invariants(&self, before: (u32, u64, u64), now: Monotonic) {
+        let (epoch, commit, term) = before;
+        debug_assert!(
+            (self.epoch.number, self.commit) >= (epoch, commit),
+            "the committed index does not fall within an epoch"
+        );
+        debug_assert!(self.term() >= term, "terms do not fall");
+        debug_assert!(
+            self.up.iter().all(|node| !self.down_since.contains_key(node)),
+            "a reached node is not down"
+        );
+        debug_assert!(
+            self.waiters.first().is_none_or(|(index, _)| index > self.commit),
+            "waiters wait for entries that are not applied"
+        );
+        debug_assert!(
+            self.tells_at().into_iter().chain(self.waiters.next_timer()).all(|at| at > now),
+            "due news is told, and waits end in time"
+        );
+        debug_assert!(
+            self.care.as_ref().map_or(self.poll_at, |care| care.next_timer().min(self.poll_at)) > now,
+            "due polls and looks at the voters are made"
+        );
+        self.waiters.invariants();
+        self.store().invariants();
+        self.consensus_invariants();
     }
 
     fn on_time(&mut self, now: Monotonic) {

@@ -6,6 +6,7 @@ use protocol::peer::Malformed;
 
 use super::entry::{Epoch, Snapshot};
 use super::file::{self, FileError, Record};
+use super::message::ENTRIES_MAX;
 use super::store::Store;
 use super::{Identity, Log};
 use crate::state::State;
@@ -15,6 +16,10 @@ pub(super) const COMPACT_AFTER: u64 = 256;
 
 /// Entries before a snapshot that stay, for those who need only the difference.
 const KEPT: u64 = 128;
+
+const _: () = assert!(KEPT < COMPACT_AFTER, "a snapshot makes the file smaller");
+const _: () =
+    assert!(ENTRIES_MAX as u64 <= KEPT, "a node that lacks one message of entries needs no snapshot");
 
 impl Log {
     /// The log that a file holds, and how many of the file's bytes are sound: what is behind them is torn, and is to be cut off
@@ -54,6 +59,9 @@ impl Log {
         }
         if store.commit > store.last().0 || store.commit < store.base.index {
             return Err(Malformed("a committed entry is missing").into());
+        }
+        if store.entries.back().is_some_and(|last| last.index < store.base.index) {
+            return Err(Malformed("entries end before the snapshot").into());
         }
         if store.term < store.last().1 {
             return Err(Malformed("entries of a later term").into());

@@ -79,6 +79,22 @@ impl Store {
         }
     }
 
+    /// Relations that hold after each step.
+    pub(super) fn invariants(&self) {
+        let (last, last_term) = self.last();
+        debug_assert!(self.base.index <= self.commit, "a snapshot holds committed entries");
+        debug_assert!(self.commit <= last, "committed entries are stored");
+        debug_assert!(last_term <= self.term, "the present term is not below that of an entry");
+        debug_assert!(self.conf.voters.is_disjoint(&self.conf.learners), "a learner does not vote");
+        if let (Some(first), Some(last)) = (self.entries.front(), self.entries.back()) {
+            debug_assert_eq!(last.index - first.index, self.entries.len() as u64 - 1, "entries have no gap");
+            debug_assert!(
+                first.index <= self.base.index.saturating_add(1) && self.base.index <= last.index,
+                "entries reach the snapshot's end or follow it"
+            );
+        }
+    }
+
     /// The first entry whose predecessor's term is known.
     fn first(&self) -> u64 {
         match self.entries.front() {

@@ -20,6 +20,8 @@ pub(super) const HEARTBEAT_TICKS: usize = ticks(HEARTBEAT_EVERY);
 /// Ticks of the shortest election timeout.
 pub(super) const ELECTION_TICKS: usize = ticks(ELECTION_AFTER);
 
+const _: () = assert!(2 * HEARTBEAT_TICKS < ELECTION_TICKS, "one late heartbeat begins no election");
+
 const fn ticks(duration: Duration) -> usize {
     let ticks = duration.as_nanos() / TICK.as_nanos();
     assert!(ticks > 0 && ticks < 1_000);

@@ -36,13 +36,15 @@ pub(super) enum Step {
 }
 
 /// How many of so many members should vote.
-pub fn wanted(members: usize) -> usize {
+pub const fn wanted(members: usize) -> usize {
     match members {
         0..=2 => 1,
         3..=6 => 3,
         _ => 5,
     }
 }
+
+const _: () = assert!(wanted(usize::MAX) < VOTERS_MAX, "a newcomer votes beside the voter that it replaces");
 
 /// The next change, if one is due.
 pub(super) fn next(view: &View<'_>) -> Option<Step> {

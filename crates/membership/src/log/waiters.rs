@@ -41,7 +41,8 @@ impl Waiters {
 
     /// Adds a waiter for the entry at an index, of a term.
     pub(super) fn wait_for(&mut self, place: (u64, u64), waiter: Waiter) {
-        self.waiting.insert(place, waiter);
+        let replaced = self.waiting.insert(place, waiter);
+        debug_assert!(replaced.is_none(), "an entry has one waiter");
     }
 
     /// Adds a waiter for the answer of another node; returns the number of the proposal there.
@@ -73,8 +74,25 @@ impl Waiters {
         std::mem::take(&mut self.waiting).into_values()
     }
 
+    /// Index and term of the first entry that is waited for.
+    pub(super) fn first(&self) -> Option<(u64, u64)> {
+        self.waiting.first_key_value().map(|(&place, _)| place)
+    }
+
     /// When the first wait for an answer ends.
     pub(super) fn next_timer(&self) -> Option<Monotonic> {
         self.asked.values().map(|(_, until)| *until).min()
+    }
+
+    /// Relations that hold after each step.
+    pub(super) fn invariants(&self) {
+        debug_assert!(
+            self.waiting.len() + self.asked.len() <= PROPOSALS_MAX,
+            "waiters of both kinds are bounded"
+        );
+        debug_assert!(
+            self.asked.last_key_value().is_none_or(|(&id, _)| id <= self.last_id),
+            "numbers of proposals are given in order"
+        );
     }
 }

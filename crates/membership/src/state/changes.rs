@@ -122,6 +122,7 @@ impl State {
         }
         let is_under_way = matches!(&self.step, Step::Copying { target, .. } if target == next);
         self.next = (!is_under_way).then(|| next.to_vec());
+        debug_assert_eq!(self.heading(), next, "the ring heads for the owners of the last commit");
         Ok(())
     }
 }

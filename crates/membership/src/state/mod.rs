@@ -270,6 +270,9 @@ impl State {
             self.version += 1;
         }
         self.check();
+        if cfg!(debug_assertions) {
+            self.check_since(&before);
+        }
         Ok(())
     }
 
@@ -420,6 +423,18 @@ impl State {
     /// Asserts the invariants.
     pub(crate) fn check(&self) {
         assert_eq!(self.flaw(), None);
+    }
+
+    /// Asserts the relations to the state before a command.
+    fn check_since(&self, before: &State) {
+        let fates_fit = |state: &State| state.members.values().all(Record::has_fitting_fate);
+        debug_assert!(self.next_id >= before.next_id, "a member's number is given once");
+        debug_assert!(
+            self.version >= before.version && self.ring_version >= before.ring_version,
+            "versions do not fall"
+        );
+        debug_assert!(fates_fit(self) || !fates_fit(before), "a member's state fits its fate");
+        self.check_step_since(before);
     }
 
     /// Which invariant does not hold.

@@ -83,9 +83,21 @@ impl State {
                 Part { change, state, owns: count(&self.owners, node), will_own: count(&claim.owners, node) },
             )
         };
+        let parts: BTreeMap<NodeId, Part> = self.members.keys().map(part).collect();
+        debug_assert_eq!(
+            parts.values().map(|part| part.owns).sum::<usize>(),
+            self.owners.len(),
+            "members own all partitions before a plan"
+        );
+        debug_assert_eq!(
+            parts.values().map(|part| part.will_own).sum::<usize>(),
+            claim.owners.len(),
+            "members own all partitions after a plan"
+        );
+
         Ok(Plan {
             expected: self.version,
-            parts: self.members.keys().map(part).collect(),
+            parts,
             size,
             moved: before.iter().zip(&claim.owners).filter(|(before, after)| before != after).count(),
             copies: moved(&self.owners, &claim.owners, N_VAL_USUAL),

@@ -47,6 +47,17 @@ impl Record {
         self.fate == Fate::Stays && self.member.state.claims()
     }
 
+    /// Whether its fate and its state can be those of one member.
+    pub(super) fn has_fitting_fate(&self) -> bool {
+        use MemberState::{Down, Exiting, Joining, Leaving, Valid};
+
+        match self.fate {
+            Fate::Stays => matches!(self.member.state, Joining | Valid | Down),
+            Fate::Leaves => matches!(self.member.state, Leaving | Exiting | Down),
+            Fate::Forgotten => self.member.state == Down,
+        }
+    }
+
     /// Whether others wait for it: nobody waits for who is down.
     pub(super) fn is_live(&self) -> bool {
         self.member.state != MemberState::Down

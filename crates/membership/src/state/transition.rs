@@ -158,6 +158,26 @@ impl State {
         }
     }
 
+    /// Asserts that the ring has taken one step since `before`, or none.
+    pub(super) fn check_step_since(&self, before: &State) {
+        let is_legal = match (&before.step, &self.step) {
+            (Step::AtRest, Step::Copying { .. }) | (Step::Switched { .. }, Step::AtRest) => true,
+            (Step::Copying { .. }, Step::Switched { .. } | Step::AtRest) => true,
+            _ => self.has_step_of(before),
+        };
+        debug_assert!(is_legal, "the ring takes one step at a time");
+        match (&before.step, &self.step) {
+            (Step::Copying { copied, .. }, Step::Copying { copied: now, .. }) => {
+                debug_assert!(copied.is_subset(now), "a copy counts until its target ends");
+            }
+            (Step::Copying { target, .. }, Step::Switched { before: old }) => {
+                debug_assert_eq!(self.owners, *target, "a switch puts the target in force");
+                debug_assert_eq!(*old, before.owners, "a switch keeps the ring before");
+            }
+            _ => debug_assert_eq!(self.owners, before.owners, "owners change with a switch"),
+        }
+    }
+
     /// Whether shards would see another thing than before.
     pub(super) fn is_published_unlike(&self, before: &State) -> bool {
         let members = |state: &State| state.members.values().map(|it| it.member.clone()).collect::<Vec<_>>();
