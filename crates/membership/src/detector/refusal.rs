@@ -4,29 +4,29 @@ use ring::NodeId;
 
 use crate::ClusterId;
 
-/// Why a datagram is not listened to. The text is what both sides are told; "ours" is the refuser's.
+/// Reason to refuse a datagram. Both sides are told its text; "ours" is the refuser's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Another version of the format.
     #[error("format {theirs} of the failure detector is offered, {ours} is spoken here")]
     Version {
-        /// The one spoken by who refuses.
+        /// The refuser's version.
         ours: u8,
-        /// The one offered.
+        /// The offered version.
         theirs: u8,
     },
     /// A node of another cluster.
     #[error("another cluster: {theirs} there, {ours} here")]
     Cluster {
-        /// The refuser's.
+        /// The refuser's cluster.
         ours: ClusterId,
-        /// The one refused.
+        /// The refused sender's cluster.
         theirs: ClusterId,
     },
     /// No member: removed, or not admitted yet.
     #[error("node {node} is not a member")]
     NotMember {
-        /// Who is not.
+        /// The refused sender.
         node: NodeId,
     },
     /// A copy of a data folder whose original is alive. The process refused must stop.

@@ -8,7 +8,7 @@ use super::{Log, Output};
 use crate::planted::{Planted, planted};
 
 impl Log {
-    /// Whether to listen to what `from` says.
+    /// Admits a message of `from`, or names the reason to refuse it.
     pub(super) fn admit(&mut self, from: &Envelope, message: &Message) -> Result<(), Refusal> {
         if from.cluster != self.identity.cluster {
             return Err(Refusal::Cluster { ours: self.identity.cluster, theirs: from.cluster });
@@ -23,7 +23,7 @@ impl Log {
         let Some(record) = self.state.as_ref().and_then(|state| state.members().get(&node)) else {
             return Err(Refusal::NotMember { node, commit });
         };
-        // Whoever only asks, or passes on what is committed, cannot do harm.
+        // A sender that only asks, or passes on committed entries, does no harm.
         let harmless = match message {
             Message::Have { .. } | Message::Pull { .. } | Message::News { .. } => true,
             Message::Propose { .. } | Message::Proposed { .. } => true,
@@ -45,8 +45,8 @@ impl Log {
         self.told.push(Output::Refused { from, refusal });
     }
 
-    /// Whether all agree that this process is the node's start of this count. Then a refusal of an older one is about what a process
-    /// before it had said, which came late: the answer goes to the node, not to a process.
+    /// Whether the state names this process as the node's start of this count. Then the refusal of an older start answers
+    /// a late message of an earlier process, since answers go to a node and not to a process.
     fn is_last_start(&self, starts: u32) -> bool {
         let own = self.state.as_ref().and_then(|state| state.members().get(&self.identity.node));
         starts == self.identity.starts
@@ -60,7 +60,7 @@ impl Log {
             && !self.is_last_start(starts)
             && let Some(starts) = starts.checked_add(1)
         {
-            // From now on this is a start of its own, without a part in what it may have forgotten.
+            // From now on this is a start of its own, without a vote on entries that it may have lost.
             self.identity.starts = starts;
             self.restored = Some(self.restored.unwrap_or(0).max(commit));
             self.restart_consensus(now);

@@ -9,17 +9,18 @@ use ring::NodeId;
 use super::entry::Conf;
 use super::voters::VOTER_DOWN_MAX;
 
-/// How often a leader looks whether other members should vote.
+/// Interval of a leader's looks at the voters.
 const CARE_EVERY: Duration = Duration::from_secs(5);
 
-/// What a leader remembers of the voters.
+/// A leader's record of the voters.
 pub(super) struct Care {
-    /// They lost what they had acknowledged: they count for nothing until they vote no more.
+    /// Voters that lost acknowledged entries. They count for nothing until they vote no more.
     lost: BTreeSet<NodeId>,
     /// When each voter was heard last.
     heard: BTreeMap<NodeId, Monotonic>,
+    /// Time of the last change of the voters or the learner.
     learns_since: Monotonic,
-    /// When it looks next.
+    /// Time of the next look.
     at: Monotonic,
 }
 
@@ -29,27 +30,27 @@ impl Care {
         Care { lost: BTreeSet::new(), heard, learns_since: now, at: now + CARE_EVERY }
     }
 
-    /// When the leader looks at the voters next.
+    /// Time of the next look at the voters.
     pub(super) fn next_timer(&self) -> Monotonic {
         self.at
     }
 
-    /// Has the leader look at once.
+    /// Makes a look due now.
     pub(super) fn look_now(&mut self, now: Monotonic) {
         self.at = now;
     }
 
-    /// Has the leader look again after a while.
+    /// Makes a look due after the interval.
     pub(super) fn look_later(&mut self, now: Monotonic) {
         self.at = now + CARE_EVERY;
     }
 
-    /// Since when the voters and the learner are the present ones.
+    /// Time of the last change of the voters or the learner.
     pub(super) fn learns_since(&self) -> Monotonic {
         self.learns_since
     }
 
-    /// Counts out a voter that lost what it had acknowledged.
+    /// Counts out a voter that lost acknowledged entries.
     pub(super) fn lose(&mut self, voter: NodeId) {
         self.lost.insert(voter);
     }
@@ -64,7 +65,7 @@ impl Care {
         }
     }
 
-    /// Takes note of who votes now.
+    /// Follows a change of the voters.
     pub(super) fn follow(&mut self, conf: &Conf, now: Monotonic) {
         self.lost.retain(|node| conf.voters.contains(node));
         let heard = |&voter| (voter, self.heard.get(&voter).copied().unwrap_or(now));
@@ -78,7 +79,7 @@ impl Care {
         debug_assert!(self.lost.is_subset(&conf.voters), "nodes that are counted out are voters");
     }
 
-    /// Who should vote no more, whatever the failure detector says.
+    /// Voters that should vote no more, regardless of the failure detector.
     pub(super) fn bad(&self, here: NodeId, now: Monotonic) -> BTreeSet<NodeId> {
         let silent =
             self.heard.iter().filter(|(node, at)| **node != here && now.since(**at) >= VOTER_DOWN_MAX);

@@ -7,47 +7,47 @@ use ring::NodeId;
 use super::entry::Epoch;
 use crate::ClusterId;
 
-/// Why a message is not listened to. The text is what both sides are told; "ours" is the refuser's.
+/// Reason to refuse a message. Both sides are told its text; "ours" is the refuser's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Another version of the format.
     #[error("format {theirs} of the metadata log is offered, {ours} is spoken here")]
     Version {
-        /// The one spoken by who refuses.
+        /// The refuser's version.
         ours: u8,
-        /// The one offered.
+        /// The offered version.
         theirs: u8,
     },
     /// A node of another cluster.
     #[error("another cluster: {theirs} there, {ours} here")]
     Cluster {
-        /// The refuser's.
+        /// The refuser's cluster.
         ours: ClusterId,
-        /// The one refused.
+        /// The refused sender's cluster.
         theirs: ClusterId,
     },
     /// Two recoveries began two histories with one number. One of them must be recovered again; its history then wins.
     #[error("another history of this cluster: epoch {} began twice ({:016x} there, {:016x} here)", ours.number, theirs.nonce, ours.nonce)]
     Fork {
-        /// The refuser's.
+        /// The refuser's epoch.
         ours: Epoch,
-        /// The one refused.
+        /// The refused sender's epoch.
         theirs: Epoch,
     },
     /// The data folder is older than the cluster knows it to be.
     #[error("an older copy of a data folder: it had been started {starts} times")]
     Restored {
-        /// How often it was started.
+        /// The number of its starts.
         starts: u32,
-        /// The last entry that the refuser knows to be committed.
+        /// The refuser's last committed entry.
         commit: u64,
     },
     /// No member, as of an entry.
     #[error("node {node} is not a member (as of entry {commit})")]
     NotMember {
-        /// Who is not.
+        /// The refused sender.
         node: NodeId,
-        /// The last entry that the refuser knows to be committed.
+        /// The refuser's last committed entry.
         commit: u64,
     },
 }

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use base::Rng;
 
-/// How often a leader speaks to the voters. Each time wakes it and each of them twice, on machines that may have nothing else to do;
-/// what it buys is a sooner election, and no request of a client waits for one.
+/// Interval of a leader's heartbeats. Each heartbeat wakes the leader and every voter twice, also on idle machines.
+/// A shorter interval gives an earlier election, and no request of a client waits for one.
 pub const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 
-/// A voter that hears of no leader for this long, and up to as much again, stands for election: several heartbeats, so that one
-/// lost or late elects nobody.
+/// Shortest election timeout; the longest is twice as long. It spans several heartbeats, so that one lost or late
+/// heartbeat begins no election.
 pub const ELECTION_AFTER: Duration = Duration::from_secs(4);
 
-/// The step of the consensus's time: a fraction of a heartbeat, so that two voters seldom stand at once.
+/// Length of a tick: a fraction of a heartbeat, so that two voters seldom stand for election at once.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 
 /// Ticks between two heartbeats.
@@ -28,7 +28,7 @@ const fn ticks(duration: Duration) -> usize {
     ticks as usize
 }
 
-/// How many ticks a voter hears of no leader before it stands for election.
+/// Draws an election timeout, in ticks.
 pub(super) fn draw_election_ticks(rng: &mut dyn Rng) -> usize {
     let more = rng.below(ELECTION_TICKS as u64);
     ELECTION_TICKS + usize::try_from(more).expect("below a small number")

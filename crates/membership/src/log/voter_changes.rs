@@ -14,11 +14,11 @@ use super::entry::VoterChange;
 use super::library::{self, id_of, node_of};
 use super::voters::{self, Step};
 
-/// How long a member that is to vote may take to have the log.
+/// Time limit for a learner to catch up with the log.
 const CATCH_UP_MAX: Duration = Duration::from_secs(15);
 
 impl Log {
-    /// Counts a voter out: what it acknowledged is not there any more.
+    /// Counts out a voter that lost acknowledged entries.
     pub(super) fn count_out(&mut self, node: NodeId) {
         let (Some(care), true) = (&mut self.care, self.raw.store().conf.voters.contains(&node)) else {
             return;
@@ -30,7 +30,7 @@ impl Log {
         }
     }
 
-    /// Looks whether others should vote.
+    /// Looks at the voters and begins a change that is due.
     pub(super) fn care(&mut self, now: Monotonic) {
         self.send_lost_snapshots_again();
         let may_change = self.may_change_voters();
@@ -46,7 +46,7 @@ impl Log {
             }
             return self.admit_voter(now);
         }
-        // One that was never reached is not reached since now.
+        // A voter that was never reached counts as down from now on.
         for &node in self.raw.store().conf.voters.difference(&self.up) {
             self.down_since.entry(node).or_insert(now);
         }
@@ -67,7 +67,7 @@ impl Log {
         }
     }
 
-    /// Lets the member vote that was to, once it has the log.
+    /// Lets the learner vote once it has the log.
     pub(super) fn admit_voter(&mut self, now: Monotonic) {
         let Some(&learner) = self.store().conf.learners.first().filter(|_| self.leads()) else { return };
         let matched = self.raw.raft.prs().get(id_of(learner)).map_or(0, |progress| progress.matched);
@@ -77,7 +77,7 @@ impl Log {
     }
 
     fn change_voters(&mut self, change: VoterChange, now: Monotonic) {
-        // Refused only when this node does not lead any more, and then it is another's to do.
+        // The library refuses only when this node leads no more. Then the next leader makes the change.
         drop(self.raw.propose_conf_change(Vec::new(), library::change_of(change)));
         self.drain(now);
     }
@@ -88,7 +88,7 @@ impl Log {
         self.leads() && !raft.has_pending_conf() && raft.commit_to_current_term()
     }
 
-    /// The library waits for ever for the answer to a snapshot: who has not answered by now gets it again.
+    /// Sends unanswered snapshots again, since the library waits for their answers without limit.
     fn send_lost_snapshots_again(&mut self) {
         let progress = self.raw.raft.prs().iter();
         let waits = progress.filter(|(_, progress)| progress.state == ProgressState::Snapshot);

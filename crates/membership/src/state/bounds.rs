@@ -1,6 +1,6 @@
 //! Bounds of a state.
 
-/// Members at once, the forgotten not counted: what the ring and the failure detector are measured for.
+/// Members at once, without the forgotten: the ring and the failure detector are measured up to it.
 pub const MEMBERS_MAX: usize = 1_000;
 
 /// Staged changes at once: as many as a person can review.
@@ -12,7 +12,7 @@ pub const TEXT_BYTES_MAX: usize = 255;
 /// Retired actors remembered; more are refused, since forgetting one could bring its events back.
 pub const RETIRED_MAX: usize = 65_536;
 
-/// Slots for what is opaque here, such as bucket types; 10,000 buckets with properties are in reach.
+/// Slots for opaque values such as bucket types; 10,000 buckets with properties fit.
 pub const SLOTS_MAX: usize = 16_384;
 
 /// Bytes of a slot's name and value together.

@@ -8,10 +8,10 @@ use super::State;
 use super::size::size_of;
 use super::step::Step;
 
-/// What shards go by.
+/// A publication, which shards follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// Its version, which members name when they have adopted it.
+    /// Its version, which a report of adoption names.
     pub version: RingVersion,
     /// All members.
     pub members: Arc<Members>,
@@ -19,12 +19,12 @@ pub struct Published {
     pub before: Option<Arc<Ring>>,
     /// The ring in force.
     pub ring: Arc<Ring>,
-    /// The ring that is being moved to; its version stays as long as it is the same target.
+    /// The ring that partitions move to. Its version stays as long as the target is the same.
     pub target: Option<Arc<Ring>>,
 }
 
 impl State {
-    /// What shards are to go by.
+    /// The publication of this state.
     pub fn published(&self) -> Published {
         let members = Members::new(self.members.values().map(|record| record.member.clone()));
         let members = Arc::new(members.expect("admission gives each member a number and a name of its own"));

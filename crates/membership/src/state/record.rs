@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use ring::{Member, MemberState};
 
-/// A member, and what only the log knows of it.
+/// A member, with the facts that only the log knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// As the ring knows it.
+    /// The member of the ring.
     pub member: Member,
-    /// Where other nodes reach it.
+    /// Address for other nodes.
     pub address: Arc<str>,
-    /// How often its data folder was started, as far as it was told: a lower number is that of a restored folder.
+    /// Starts of its data folder that were reported. A lower number is that of a restored folder.
     pub starts: u32,
-    /// Its process then.
+    /// Its process of the last reported start.
     pub start: u64,
-    /// What was decided about it.
+    /// Its fate.
     pub fate: Fate,
 }
 
-/// What was decided about a member by the commits so far.
+/// Fate of a member by the commits so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fate {
     /// It stays.
@@ -32,7 +32,7 @@ pub enum Fate {
 }
 
 impl Record {
-    /// A member of which nothing is known but this.
+    /// A member without a reported start.
     pub(crate) fn new(member: Member, address: &str) -> Record {
         Record { member, address: Arc::from(address), starts: 0, start: 0, fate: Fate::Stays }
     }
@@ -58,7 +58,7 @@ impl Record {
         }
     }
 
-    /// Whether others wait for it: nobody waits for who is down.
+    /// Whether others wait for it. They do not wait for a member that is down.
     pub(super) fn is_live(&self) -> bool {
         self.member.state != MemberState::Down
     }

@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 
 use ring::{NodeId, RingVersion};
 
-/// How far the ring is.
+/// A step of the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing moves.
     AtRest,
-    /// Owners to be get what they are to have.
+    /// Future owners copy their partitions.
     Copying {
-        /// The owners to be.
+        /// The future owners.
         target: Vec<NodeId>,
         /// The target's version, which its copies name.
         version: RingVersion,
-        /// Who has all that it is to have.
+        /// Members that have copied all their partitions.
         copied: BTreeSet<NodeId>,
     },
     /// The new ring is in force, and requests may still go by the one before.
