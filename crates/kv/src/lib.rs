@@ -53,7 +53,7 @@ pub mod version_clock;
 pub use bucket::Bucket;
 pub use closest::closest;
 pub use condition::{Conditions, Tags, Unmet, Validators};
-pub use coverage::{Coverage, Listed, Page, PageAsk};
+pub use coverage::{KeyScan, Listed, Page, PageAsk};
 pub use delete::Delete;
 pub use deliver::Deliver;
 pub use error::Error;

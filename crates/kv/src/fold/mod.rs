@@ -1,7 +1,7 @@
 //! Folds over the heads of a cluster: for whoever compares it with another cluster, and for whoever looks after its data.
 //!
 //! 1. [`Fold`] says over which keys, and what is to be found of them ([`Finds`]).
-//! 2. Each shard of a covering set is asked as for a listing ([`crate::Coverage`]); it takes what its heads say ([`Taker`]),
+//! 2. Each shard of a covering set is asked as for a listing ([`crate::KeyScan`]); it takes what its heads say ([`Taker`]),
 //!    a page at a time, into a [`Sum`].
 //! 3. Sums are added up where the client is. The end of a fold means that all of them are in it.
 //!

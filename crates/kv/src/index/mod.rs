@@ -5,7 +5,7 @@
 //! 2. Each shard that is asked ([`RowsAsk`]) finds the rows of the prefixes that are asked for ([`PrefixSet`]), in
 //!    order, page by page ([`RowsPage`]). Entries of one field lie in the order of their terms, whatever their
 //!    prefixes: so a covering set is a filter on one scan of each shard, at any size of the ring.
-//! 3. [`Search`] asks a covering set and merges what comes.
+//! 3. [`IndexScan`] asks a covering set and merges what comes.
 //!
 //! A [`Row`] is a term and a key. All shards of all nodes have the same order of rows, so a place in a query is a row, and
 //! whoever takes a part over goes on behind the last row that was told.
@@ -20,7 +20,7 @@ mod place;
 mod prefixes;
 mod request;
 mod row;
-mod search;
+mod scan;
 mod told;
 
 use bytes::Bytes;
@@ -33,7 +33,7 @@ pub(crate) use place::decode as place_of;
 pub use prefixes::PrefixSet;
 pub use request::{IndexRequest, Telling, Terms};
 pub use row::{Row, RowList, RowRef};
-pub use search::Search;
+pub use scan::IndexScan;
 pub use told::{Rows, Told};
 
 /// The most rows on a page: enough that a question's cost to another node is lost in theirs.

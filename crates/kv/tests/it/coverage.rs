@@ -6,7 +6,7 @@
 use base::Monotonic;
 use bytes::Bytes;
 use kv::coverage::{Plan, Source};
-use kv::{Bucket, Coverage, Error, Listed, NodeId, Page, PageAsk, Response};
+use kv::{Bucket, Error, KeyScan, Listed, NodeId, Page, PageAsk, Response};
 use object::key;
 use proptest::prelude::*;
 use ring::{Partition, Ring, RingSize, RingVersion};
@@ -105,7 +105,7 @@ impl Bed {
         }
     }
 
-    fn ask(&mut self, coverage: &mut Coverage) {
+    fn ask(&mut self, coverage: &mut KeyScan) {
         let last = &mut self.last;
         let asked = coverage.ask(self.now, || {
             *last += 1;
@@ -132,7 +132,7 @@ impl Bed {
     }
 
     /// One step; an error ends the listing.
-    fn step(&mut self, coverage: &mut Coverage, step: Step, counts: &[u8]) -> Result<(), Error> {
+    fn step(&mut self, coverage: &mut KeyScan, step: Step, counts: &[u8]) -> Result<(), Error> {
         let pick = |bed: &mut Bed, at: usize| {
             let len = bed.asked.len();
             (len > 0).then(|| bed.asked.swap_remove(at % len))
@@ -199,7 +199,7 @@ proptest! {
             told: Vec::new(), done: false,
         };
         let listed = Listed::Keys(Bucket::untyped(Bytes::from_static(b"b")));
-        let mut coverage = bed.with_plan(|plan| Coverage::start(listed, true, plan)).unwrap();
+        let mut coverage = bed.with_plan(|plan| KeyScan::start(listed, true, plan)).unwrap();
         bed.ask(&mut coverage);
         // After the script everything goes well, and the listing comes to an end.
         let script = steps.into_iter().chain((0..400).map(|at| if at % 3 == 2 { Step::Wait } else { Step::Answer(at) }));
@@ -252,7 +252,7 @@ fn an_answer_that_makes_no_sense_is_not_believed() {
     let again = |ask: &PageAsk| Page { rest: ask.partitions.clone(), ..Page::default() };
     let pages: [&dyn Fn(&PageAsk) -> Page; 3] = [&|_| foreign.clone(), &twice, &again];
     for page in pages {
-        let mut coverage = Coverage::start(listed(), false, &plan).unwrap();
+        let mut coverage = KeyScan::start(listed(), false, &plan).unwrap();
         let mut last = 0;
         let asked = coverage.ask(Monotonic(0), || {
             last += 1;

@@ -7,7 +7,8 @@ use base::Monotonic;
 use bytes::Bytes;
 use kv::coverage::{Plan, Source};
 use kv::index::{
-    KeyOrder, PrefixSet, Query, Row, RowList, RowRef, Rows, RowsAsk, RowsPage, Search, Span, Telling, Terms,
+    IndexScan, KeyOrder, PrefixSet, Query, Row, RowList, RowRef, Rows, RowsAsk, RowsPage, Span, Telling,
+    Terms,
 };
 use kv::{Bucket, Error, IndexRequest, NodeId, Response};
 use proptest::prelude::*;
@@ -119,9 +120,9 @@ impl Bed {
         then(&Plan { ring, n_val: self.n_val, prefixes, here: HERE, shard_of, is_up: &is_up })
     }
 
-    fn start(&self, request: IndexRequest) -> Result<Search, Error> {
+    fn start(&self, request: IndexRequest) -> Result<IndexScan, Error> {
         let (query, after, telling) = request.plan()?;
-        self.with_plan(|plan| Search::start(query, after, telling, plan))
+        self.with_plan(|plan| IndexScan::start(query, after, telling, plan))
     }
 
     fn take(&mut self, answers: Vec<Response>) {
@@ -136,7 +137,7 @@ impl Bed {
         }
     }
 
-    fn ask(&mut self, search: &mut Search) {
+    fn ask(&mut self, search: &mut IndexScan) {
         let last = &mut self.last;
         let asked = search.ask(self.now, || {
             *last += 1;
@@ -166,7 +167,7 @@ impl Bed {
     }
 
     /// One step; an error ends the query.
-    fn step(&mut self, search: &mut Search, step: Step, counts: &Counts) -> Result<(), Error> {
+    fn step(&mut self, search: &mut IndexScan, step: Step, counts: &Counts) -> Result<(), Error> {
         match step {
             Step::Answer(at) => {
                 let Some((name, _, ask)) = self.pick(at) else { return Ok(()) };

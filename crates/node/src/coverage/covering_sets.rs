@@ -7,7 +7,7 @@ use crate::peer::NodeId;
 use crate::shard::env::Env;
 use kv::Error;
 use kv::coverage::Source;
-use kv::index::{PrefixSet, Search};
+use kv::index::{IndexScan, PrefixSet};
 use ring::Ring;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,10 +33,10 @@ impl CoveringSets {
     ///
     /// # Errors
     /// [`Error::NotCovered`] if there is no covering set.
-    pub fn search(&mut self, env: &Env, n_val: u32, part: QueryPart) -> Result<Search, Error> {
+    pub fn search(&mut self, env: &Env, n_val: u32, part: QueryPart) -> Result<IndexScan, Error> {
         let parts = self.parts(env, n_val)?;
         let (query, after, telling) = part;
-        Ok(env.with_plan(n_val, |plan| Search::over(parts, query, after, telling, plan)))
+        Ok(env.with_plan(n_val, |plan| IndexScan::over(parts, query, after, telling, plan)))
     }
 
     fn parts(&mut self, env: &Env, n_val: u32) -> Result<Vec<(Source, PrefixSet)>, Error> {
@@ -47,11 +47,7 @@ impl CoveringSets {
             return Ok(set.parts.clone());
         }
 
-        let parts = env.with_plan(n_val, |plan| {
-            let all = plan.prefixes.all();
-            let all = all.map(|prefix| u16::try_from(prefix.0).expect("a prefix has at most 16 bits"));
-            plan.cover(all, &BTreeSet::new())
-        })?;
+        let parts = env.with_plan(n_val, |plan| plan.cover(plan.all_prefixes(), &BTreeSet::new()))?;
         let parts = parts.into_iter().map(|(source, prefixes)| (source, prefixes.into_iter().collect()));
         let parts: Vec<(Source, PrefixSet)> = parts.collect();
         let ring = Arc::clone(&env.topology.ring);

@@ -404,7 +404,7 @@ impl Coverage {
 
 /// Names, or sums of a fold, of the whole ring.
 fn key_scan(env: &Env, n_val: u32, listed: Listed, stream: bool) -> Result<Gathering, Error> {
-    env.with_plan(n_val, |plan| kv::Coverage::start(listed, stream, plan)).map(Gathering::Keys)
+    env.with_plan(n_val, |plan| kv::KeyScan::start(listed, stream, plan)).map(Gathering::Keys)
 }
 
 fn n_val_of_bucket(env: &Env, bucket: &Bucket) -> Result<u32, Error> {

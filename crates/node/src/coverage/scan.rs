@@ -1,7 +1,7 @@
 //! A scan: a client's request that is answered from pages of all partitions.
 //!
-//! * A key scan lists keys or buckets, or gathers the sums of a fold ([`kv::Coverage`]).
-//! * An index scan merges rows in order ([`kv::index::Search`]). A query gathers the rows of one part after another
+//! * A key scan lists keys or buckets, or gathers the sums of a fold ([`kv::KeyScan`]).
+//! * An index scan merges rows in order ([`kv::index::IndexScan`]). A query gathers the rows of one part after another
 //!   ([`Tally`]); each part is an index scan of its own.
 //!
 //! Invariant: while the client has an answer to take, no further page is asked for. So a slow client holds at most one
@@ -12,9 +12,9 @@ use super::message::{CoverageAsk, CoveragePage};
 use base::Monotonic;
 use base::budget::Budget;
 use kv::coverage::{Plan, Source};
-use kv::index::{Query, Row, Search, Telling};
+use kv::index::{IndexScan, Query, Row, Telling};
 use kv::query::{Findings, Tally};
-use kv::{Coverage, Error, Response};
+use kv::{Error, KeyScan, Response};
 use std::sync::Arc;
 
 /// A scan that is answered here.
@@ -42,11 +42,11 @@ pub(super) enum ScanKind {
 /// The coordinator of a scan's pages.
 pub(super) enum Gathering {
     /// Names, or sums.
-    Keys(Coverage),
+    Keys(KeyScan),
     /// Rows as they are.
-    Rows(Search),
+    Rows(IndexScan),
     /// Rows for a query.
-    Query(Search, Box<Tally>),
+    Query(IndexScan, Box<Tally>),
 }
 
 /// The rows that a query's part is to find: the query, the row behind which it begins, and the form of its answers.
@@ -233,7 +233,7 @@ impl Scan {
     }
 
     /// Begins the next part of a query.
-    pub fn begin_part(&mut self, search: Search) {
+    pub fn begin_part(&mut self, search: IndexScan) {
         let Gathering::Query(rows, _) = &mut self.gathering else { unreachable!("it is a query") };
         *rows = search;
     }

@@ -2,7 +2,7 @@
 //!
 //! 1. Every prefix is given to one node that can be reached and is a primary of it ([`Plan::cover`]). What one shard is
 //!    asked is a *part*; where a node of several shards is asked, the first answer says which shards there are.
-//! 2. Each part is asked for a page of about as many rows as it will have to tell ([`Search::ask`]).
+//! 2. Each part is asked for a page of about as many rows as it will have to tell ([`IndexScan::ask`]).
 //! 3. Rows are merged while each part that is not at its end has one. When one has none left, its next page is asked for,
 //!    once the client has taken what came before.
 //! 4. A node that fails, or does not answer for long, is left out: what it had not told is given to others, from there on.
@@ -16,7 +16,7 @@
 //!
 //! Left out: more than one replica for each prefix, as in Riak; see [`crate::coverage`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::mem;
 use std::time::Duration;
 
@@ -25,16 +25,14 @@ use ring::NodeId;
 
 use super::merge::{Brought, merge};
 use super::{PAGE_ROWS_MAX, PrefixSet, Query, Row, RowList, RowsAsk, RowsPage, Telling};
-use crate::coverage::{Plan, Source};
+use crate::coverage::parts::{Parts, Place};
+use crate::coverage::plan::{Plan, Source};
 use crate::error::Error;
 use crate::response::Response;
 
 /// How long a page of another node may take before it is asked for again. A page may look through half a million entries
 /// for the few that match a regex, behind other pages; a node that has stopped is noticed otherwise, and sooner.
 const PAGE_PATIENCE: Duration = Duration::from_secs(5);
-
-/// How often the same page is asked of a node before others are: once lost and once refused.
-const PAGE_TRIES_MAX: u32 = 3;
 
 /// Rows that the pages of all parts together are meant to hold: with rows of a hundred bytes a few megabytes.
 const BUFFERED_ROWS: usize = 32_768;
@@ -48,44 +46,25 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 /// What a row takes beside its bytes, as an answer's bytes are counted.
 const ROW_BYTES: usize = 64;
 
-/// What one shard is to find.
+/// The place of a part.
 #[derive(Debug)]
-struct Part {
-    source: Source,
+struct RowsPlace {
     prefixes: PrefixSet,
-    /// Behind what the next page begins.
+    /// The row behind which the next page begins.
     after: Option<Row>,
     brought: Brought,
-    /// Questions for the same page so far.
-    tries: u32,
-    waits: Waits,
-}
-
-/// Whether a part is asked for its next page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
-    /// It may be.
-    No,
-    /// It is, under this name, since then.
-    Asked(u64, Monotonic),
-    /// After a while.
-    Later,
 }
 
 /// A query under way.
 #[derive(Debug)]
-pub struct Search {
+pub struct IndexScan {
     query: Query,
     telling: Telling,
     /// Rows that the client's page has room for.
     room: Option<usize>,
-    parts: BTreeMap<u64, Part>,
-    /// The part that each question is about.
-    asked: BTreeMap<u64, u64>,
-    last_part: u64,
+    parts: Parts<RowsPlace>,
     /// Prefixes that keys are ordered by.
     prefixes: usize,
-    left_out: BTreeSet<NodeId>,
     /// The last row that was merged.
     last: Option<Row>,
     /// What is answered in one piece, and its bytes.
@@ -93,7 +72,7 @@ pub struct Search {
     bytes: usize,
 }
 
-impl Search {
+impl IndexScan {
     /// A query over the whole ring, of the rows behind `after`.
     ///
     /// # Errors
@@ -103,12 +82,10 @@ impl Search {
         after: Option<Row>,
         telling: Telling,
         plan: &Plan<'_>,
-    ) -> Result<Search, Error> {
-        let all = plan.prefixes.all();
-        let all = all.map(|prefix| u16::try_from(prefix.0).expect("a prefix has at most 16 bits"));
-        let parts = plan.cover(all, &BTreeSet::new())?;
+    ) -> Result<IndexScan, Error> {
+        let parts = plan.cover(plan.all_prefixes(), &BTreeSet::new())?;
         let parts = parts.into_iter().map(|(source, prefixes)| (source, prefixes.into_iter().collect()));
-        Ok(Search::over(parts.collect(), query, after, telling, plan))
+        Ok(IndexScan::over(parts.collect(), query, after, telling, plan))
     }
 
     /// A query over a covering set that is known.
@@ -118,74 +95,57 @@ impl Search {
         after: Option<Row>,
         telling: Telling,
         plan: &Plan<'_>,
-    ) -> Search {
+    ) -> IndexScan {
         let max_results = telling.max_results;
-        let mut search = Search {
+        let mut scan = IndexScan {
             query,
             telling,
             room: max_results.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX)),
-            parts: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            last_part: 0,
+            parts: Parts::new(PAGE_PATIENCE),
             prefixes: usize::try_from(plan.prefixes.partitions()).unwrap_or(usize::MAX),
-            left_out: BTreeSet::new(),
             last: after.clone(),
             gathered: RowList::default(),
             bytes: 0,
         };
-        cover.into_iter().for_each(|(source, prefixes)| search.add(source, prefixes, after.clone()));
-        search
-    }
-
-    fn add(&mut self, source: Source, prefixes: PrefixSet, after: Option<Row>) {
-        self.last_part += 1;
-        let brought = Brought::nothing();
-        let part = Part { source, prefixes, after, brought, tries: 0, waits: Waits::No };
-        self.parts.insert(self.last_part, part);
+        for (source, prefixes) in cover {
+            scan.parts.add(source, RowsPlace::new(prefixes, after.clone()));
+        }
+        scan
     }
 
     /// The questions for all pages that may be asked for now, each named by `next`.
-    pub fn ask(&mut self, now: Monotonic, mut next: impl FnMut() -> u64) -> Vec<(u64, Source, RowsAsk)> {
-        let mut questions = Vec::new();
-        let (count, prefixes, room) = (self.parts.len(), self.prefixes, self.room);
-        for (&name, part) in &mut self.parts {
-            if !part.brought.is_awaited() || part.waits != Waits::No {
-                continue;
-            }
-            let question = next();
-            part.tries += 1;
-            part.waits = Waits::Asked(question, now);
-            self.asked.insert(question, name);
-            let rows = rows_of(part.prefixes.len(), prefixes, count, room);
-            let ask = RowsAsk {
-                query: self.query.clone(),
-                prefixes: part.prefixes.clone(),
-                after: part.after.clone(),
+    pub fn ask(&mut self, now: Monotonic, next: impl FnMut() -> u64) -> Vec<(u64, Source, RowsAsk)> {
+        let (count, prefixes, room, query) = (self.parts.len(), self.prefixes, self.room, &self.query);
+        let questions = self.parts.ask(now, next, |place| {
+            let rows = rows_of(place.prefixes.len(), prefixes, count, room);
+            RowsAsk {
+                query: query.clone(),
+                prefixes: place.prefixes.clone(),
+                after: place.after.clone(),
                 rows_max: u32::try_from(rows).expect("a page is not that long"),
-            };
-            questions.push((question, part.source, ask));
-        }
-
-        if cfg!(debug_assertions) {
-            self.invariants();
-        }
+            }
+        });
+        self.check();
         questions
     }
 
-    /// Asserts what holds after each step.
-    pub fn invariants(&self) {
-        let is_asked = |part: &&Part| matches!(part.waits, Waits::Asked(..));
-        let asked = self.parts.values().filter(is_asked).count();
-        debug_assert_eq!(self.asked.len(), asked, "a part that waits for a page has one question");
-        for (question, name) in &self.asked {
-            let waits = self.parts.get(name).map(|part| part.waits);
-            let is_its = matches!(waits, Some(Waits::Asked(by, _)) if by == *question);
-            debug_assert!(is_its, "a question is about the part that waits for its answer");
+    fn check(&self) {
+        if cfg!(debug_assertions) {
+            self.invariants();
         }
-        self.parts.values().for_each(|part| part.invariants(self.last.as_ref()));
-        debug_assert!(!self.telling.stream || self.bytes == 0, "a stream gathers no rows");
+    }
+
+    /// Asserts relations that hold after each step.
+    pub fn invariants(&self) {
+        self.parts.invariants();
+        for place in self.parts.places() {
+            let is_behind = place.after.as_ref() >= self.last.as_ref();
+            let is_awaited = place.is_awaited();
+            assert!(!is_awaited || is_behind, "no row is told behind the place where a part goes on");
+        }
+        assert!(!self.telling.stream || self.bytes == 0, "a stream gathers no rows");
         let wanted = self.telling.max_results.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
-        debug_assert!(self.room <= wanted, "the room left is part of the client's page");
+        assert!(self.room <= wanted, "the room left is part of the client's page");
     }
 
     /// Bytes of the rows that wait to be answered in one piece.
@@ -195,12 +155,12 @@ impl Search {
 
     /// The questions that have no answer.
     pub fn asked(&self) -> impl Iterator<Item = u64> {
-        self.asked.keys().copied()
+        self.parts.asked()
     }
 
     /// Whether this question has no answer and is waited for.
     pub fn asks(&self, question: u64) -> bool {
-        self.asked.contains_key(&question)
+        self.parts.asks(question)
     }
 
     /// Takes the answer to a question, and tells what is to be answered now. An answer to what is no longer asked is none.
@@ -213,44 +173,39 @@ impl Search {
         page: Result<RowsPage, Error>,
         plan: &Plan<'_>,
     ) -> Result<Vec<Response>, Error> {
-        let Some(name) = self.asked.remove(&question) else { return Ok(Vec::new()) };
-        let part = self.parts.get_mut(&name).expect("a question is about a part");
-        part.waits = Waits::No;
+        let Some(part) = self.parts.answered(question) else { return Ok(Vec::new()) };
         match page {
-            Ok(page) if part.takes(&page) => self.take(name, page),
-            Ok(_) => self.fail(name, Error::NotCovered, plan)?,
-            // It may have room in a moment; the tick asks again.
-            Err(Error::Overload) if part.tries < PAGE_TRIES_MAX => part.waits = Waits::Later,
-            Err(error) => self.fail(name, error, plan)?,
+            Ok(page) if self.parts.place(part).takes(&page) => self.take(part, page),
+            Ok(_) => self.parts.fail(part, Error::NotCovered, plan)?,
+            Err(error) => self.parts.refused(part, error, plan)?,
         }
         let answers = self.answers();
-
-        if cfg!(debug_assertions) {
-            self.invariants();
-        }
+        self.check();
         answers
     }
 
-    fn take(&mut self, name: u64, page: RowsPage) {
-        let part = self.parts.get_mut(&name).expect("it was asked");
-        let (source, after) = (part.source, part.after.clone());
+    fn take(&mut self, part: u64, page: RowsPage) {
+        let source = self.parts.source(part);
+        let place = self.parts.go_on(part);
+        let after = place.after.clone();
         for others in &page.others {
-            part.prefixes = part.prefixes.difference(others);
+            place.prefixes = place.prefixes.difference(others);
         }
-        part.tries = 0;
         let more = page.next.is_some();
         let end = page.next;
         let end = if base::planted!(RowsSkippedAtAPage) { end.map(skipped) } else { end };
-        part.after = end.or_else(|| part.after.take());
-        part.brought.take(page.rows, more);
-        page.others.into_iter().for_each(|others| self.add(source, others, after.clone()));
+        place.after = end.or_else(|| place.after.take());
+        place.brought.take(page.rows, more);
+        for others in page.others {
+            self.parts.add(source, RowsPlace::new(others, after.clone()));
+        }
     }
 
     /// What can be answered now.
     fn answers(&mut self) -> Result<Vec<Response>, Error> {
         let rows = self.merge();
         let is_full = self.room == Some(0);
-        self.parts.retain(|_, part| part.brought.more || part.brought.has_rows());
+        self.parts.drop_done();
         let is_over = is_full || self.parts.is_empty();
         if self.telling.stream {
             let mut answers = Vec::new();
@@ -288,7 +243,7 @@ impl Search {
     }
 
     fn merge(&mut self) -> RowList {
-        let parts = self.parts.values_mut().map(|part| &mut part.brought);
+        let parts = self.parts.places_mut().map(|place| &mut place.brought);
         let merged = merge(parts, self.last.as_ref(), self.room);
         self.room = self.room.map(|room| room.saturating_sub(merged.len()));
         if let Some(last) = merged.last() {
@@ -299,96 +254,59 @@ impl Search {
         merged
     }
 
-    /// Gives what a part has not told to others. If there are none, the query fails for the `cause`, unless that is only that
-    /// the node cannot be reached.
-    fn fail(&mut self, name: u64, cause: Error, plan: &Plan<'_>) -> Result<(), Error> {
-        let part = self.parts.get_mut(&name).expect("it is known");
-        self.left_out.insert(match part.source {
-            Source::Here(_) => plan.here,
-            Source::Node(node) => node,
-        });
-        part.brought.more = false;
-        let (prefixes, after) = (mem::take(&mut part.prefixes), part.after.clone());
-        let parts = plan.cover(prefixes.iter(), &self.left_out).map_err(|error| match cause {
-            Error::Unreachable | Error::Timeout | Error::NoType(_) => error,
-            cause => cause,
-        })?;
-        for (source, prefixes) in parts {
-            self.add(source, prefixes.into_iter().collect(), after.clone());
-        }
-        Ok(())
-    }
-
     /// A node can no longer be reached.
     ///
     /// # Errors
-    /// As for [`Search::on_page`].
+    /// As for [`IndexScan::on_page`].
     pub fn on_down(&mut self, node: NodeId, plan: &Plan<'_>) -> Result<(), Error> {
-        let lost = self.names(|part| part.source == Source::Node(node) && part.brought.more);
-        self.give_up(&lost, &Error::Unreachable, plan)
+        let given = self.parts.on_down(node, plan);
+        self.check();
+        given
     }
 
     /// Has pages asked for again that have not come for long, or that a node had no room for a while ago.
     ///
     /// # Errors
-    /// As for [`Search::on_page`].
+    /// As for [`IndexScan::on_page`].
     pub fn tick(&mut self, now: Monotonic, plan: &Plan<'_>) -> Result<(), Error> {
-        let is_late = |part: &Part| match part.waits {
-            Waits::Asked(_, at) => matches!(part.source, Source::Node(_)) && now.since(at) >= PAGE_PATIENCE,
-            Waits::Later => true,
-            Waits::No => false,
-        };
-        let late = self.names(is_late);
-        let (mut again, mut given_up) = (Vec::new(), Vec::new());
-        for name in late {
-            let part = &self.parts[&name];
-            if part.tries < PAGE_TRIES_MAX { again.push(name) } else { given_up.push(name) }
-        }
-        for name in again {
-            self.forget_question(name);
-        }
-        self.give_up(&given_up, &Error::Timeout, plan)
-    }
-
-    fn give_up(&mut self, names: &[u64], cause: &Error, plan: &Plan<'_>) -> Result<(), Error> {
-        for &name in names {
-            self.forget_question(name);
-            self.fail(name, cause.clone(), plan)?;
-        }
-
-        if cfg!(debug_assertions) {
-            self.invariants();
-        }
-        Ok(())
-    }
-
-    fn forget_question(&mut self, name: u64) {
-        let part = self.parts.get_mut(&name).expect("it is known");
-        if let Waits::Asked(question, _) = mem::replace(&mut part.waits, Waits::No) {
-            self.asked.remove(&question);
-        }
-    }
-
-    fn names(&self, which: impl Fn(&Part) -> bool) -> Vec<u64> {
-        self.parts.iter().filter(|(_, part)| which(part)).map(|(&name, _)| name).collect()
+        let given = self.parts.tick(now, plan);
+        self.check();
+        given
     }
 }
 
-impl Part {
-    /// Asserts what holds of a part where the rows up to `last` were told.
-    fn invariants(&self, last: Option<&Row>) {
+impl Place for RowsPlace {
+    fn is_awaited(&self) -> bool {
+        self.brought.is_awaited()
+    }
+
+    fn is_done(&self) -> bool {
+        !self.brought.more && !self.brought.has_rows()
+    }
+
+    fn unread(&self) -> usize {
+        if self.brought.more { self.prefixes.len() } else { 0 }
+    }
+
+    fn give_up(&mut self) -> Vec<u16> {
+        self.brought.more = false;
+        mem::take(&mut self.prefixes).iter().collect()
+    }
+
+    fn given(&self, prefixes: Vec<u16>, _: Option<u16>) -> RowsPlace {
+        RowsPlace::new(prefixes.into_iter().collect(), self.after.clone())
+    }
+
+    fn invariants(&self) {
         self.brought.invariants();
-        let is_awaited = self.brought.is_awaited();
-        debug_assert!(
-            self.waits == Waits::No || is_awaited,
-            "a page is asked for when the one before is told"
-        );
-        let is_tried = self.waits == Waits::No || self.tries > 0;
-        debug_assert!(is_tried && self.tries <= PAGE_TRIES_MAX, "each question of a part is a try");
         let has_prefix = !self.prefixes.is_empty();
-        debug_assert!(!self.brought.more || has_prefix, "a part that goes on has a prefix to read");
-        let is_behind = self.after.as_ref() >= last;
-        debug_assert!(!is_awaited || is_behind, "no row is told behind the place where a part goes on");
+        assert!(!self.brought.more || has_prefix, "a part that goes on has a prefix to read");
+    }
+}
+
+impl RowsPlace {
+    fn new(prefixes: PrefixSet, after: Option<Row>) -> RowsPlace {
+        RowsPlace { prefixes, after, brought: Brought::nothing() }
     }
 
     /// Whether a page is an answer to what was asked: its rows ascend behind what was told, it goes on behind them, and what
