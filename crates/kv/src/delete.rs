@@ -86,7 +86,7 @@ impl Delete {
     pub fn invariants(&self) {
         match &self.state {
             State::Asking(begun, gather) => {
-                debug_assert!(begun.context.is_none(), "a context of the client saves the question");
+                assert!(begun.context.is_none(), "a context of the client saves the question");
                 gather.invariants();
             }
             State::Writing(writes) => writes.invariants(),

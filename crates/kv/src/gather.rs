@@ -104,11 +104,11 @@ impl Gather {
     pub fn invariants(&self) {
         self.needs.invariants();
         self.replies.invariants();
-        debug_assert!(self.grave.is_none() || self.fold.is_none(), "a grave is of a tombstone or of a fold");
+        assert!(self.grave.is_none() || self.fold.is_none(), "a grave is of a tombstone or of a fold");
         for Said { stored, fetching, valueless } in self.replies.iter().filter_map(Replica::ok) {
-            debug_assert!(!fetching || valueless.is_none(), "a value that cannot be had is not awaited");
+            assert!(!fetching || valueless.is_none(), "a value that cannot be had is not awaited");
             let has_value = stored.as_ref().is_some_and(|stored| stored.value.is_some());
-            debug_assert!(!has_value || !fetching, "a value that is here is not awaited");
+            assert!(!has_value || !fetching, "a value that is here is not awaited");
         }
     }
 

@@ -87,12 +87,8 @@ impl Get {
 
     /// Asserts what holds after each step.
     pub fn invariants(&self) {
-        debug_assert_eq!(
-            self.phase == Phase::New,
-            self.gather.is_none(),
-            "a read that has begun asks replicas"
-        );
-        debug_assert!(!self.absent || self.phase == Phase::Answered, "an answer says that nothing is there");
+        assert_eq!(self.phase == Phase::New, self.gather.is_none(), "a read that has begun asks replicas");
+        assert!(!self.absent || self.phase == Phase::Answered, "an answer says that nothing is there");
         self.gather.iter().for_each(Gather::invariants);
     }
 

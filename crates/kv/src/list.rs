@@ -105,7 +105,7 @@ impl Gather {
                 let mut new = names;
                 let before = seen.len();
                 new.retain(|name| seen.insert(name.clone()));
-                debug_assert_eq!(seen.len(), before + new.len(), "a name goes out when it is seen first");
+                debug_assert_eq!(seen.len(), before + new.len(), "each name goes out once");
                 *bytes += new.iter().map(Bytes::len).sum::<usize>();
                 if seen.len() > LISTED_BUCKETS_MAX || *bytes > LISTED_BYTES_MAX {
                     return Err(Error::ListTooLong { limit: LISTED_BUCKETS_MAX });

@@ -79,9 +79,9 @@ impl Merge {
 
     /// Asserts what holds after each step.
     pub fn invariants(&self) {
-        debug_assert!(self.stands_in || self.hints.is_empty(), "a node with hints stands in for others");
+        assert!(self.stands_in || self.hints.is_empty(), "a node with hints stands in for others");
         let is_needless = matches!(&self.state, State::ReadingValues(update) if !update.needs_values());
-        debug_assert!(!is_needless, "values are read for a join that needs them");
+        assert!(!is_needless, "values are read for a join that needs them");
     }
 
     fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {

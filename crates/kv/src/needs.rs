@@ -103,12 +103,8 @@ impl Needs {
 
     /// Asserts that the numbers fit each other.
     pub fn invariants(&self) {
-        debug_assert!(self.replies_max() <= self.n, "no need counts more vnodes than there are replicas");
-        debug_assert_eq!(
-            self.durable == 0,
-            self.kind == Kind::Read,
-            "a write needs a durable reply, a read none"
-        );
+        assert!(self.replies_max() <= self.n, "no need counts more vnodes than there are replicas");
+        assert_eq!(self.durable == 0, self.kind == Kind::Read, "a write needs a durable reply, a read none");
     }
 
     /// The larger of the replies and the primaries that are needed.

@@ -49,8 +49,11 @@ impl Pass {
 
     /// Asserts what holds after each step.
     pub fn invariants(&self, next: Next) {
-        debug_assert!(self.late <= LATE_MAX, "it waits on for a bounded time");
-        debug_assert!(next == Next::Wait || self.to.is_empty(), "at its end each node has it or a hint");
+        debug_assert!(self.late <= LATE_MAX, "a pass waits for a bounded time");
+        debug_assert!(
+            next == Next::Wait || self.to.is_empty(),
+            "at the end of a pass each node has the version or a hint"
+        );
     }
 
     fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {

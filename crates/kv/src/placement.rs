@@ -30,7 +30,7 @@ pub struct Roles {
 impl Roles {
     /// Asserts that the numbers fit each other.
     pub fn invariants(&self) {
-        debug_assert!(self.primaries <= self.vnodes, "the primaries of a node are among its vnodes");
+        assert!(self.primaries <= self.vnodes, "the primaries of a node are among its vnodes");
     }
 
     /// What its reply counts.
@@ -111,10 +111,10 @@ impl Placement {
     /// Asserts that the parts fit each other.
     pub fn invariants(&self) {
         let takes_part = |node: &NodeId| self.others.iter().any(|(other, _)| other == node);
-        debug_assert!(!self.spares.iter().any(takes_part), "a spare has no part yet");
+        assert!(!self.spares.iter().any(takes_part), "a spare has no part yet");
         for roles in self.here.iter().chain(self.others.iter().map(|(_, roles)| roles)) {
             roles.invariants();
-            debug_assert!(!roles.hints.iter().any(takes_part), "a primary that takes part needs no hint");
+            assert!(!roles.hints.iter().any(takes_part), "a primary that takes part needs no hint");
         }
     }
 

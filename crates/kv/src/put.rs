@@ -99,7 +99,7 @@ impl Put {
     pub fn invariants(&self) {
         match &self.state {
             State::Checking(checking) => {
-                debug_assert!(self.is_conditional(), "a condition is checked where the client has set one");
+                assert!(self.is_conditional(), "a condition is checked where the client has set one");
                 checking.1.invariants();
             }
             State::Writing(writes) => writes.invariants(),

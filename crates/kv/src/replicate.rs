@@ -138,23 +138,23 @@ impl Replicate {
         self.replies.invariants();
         let here = self.replies.iter().find(|replica| replica.node.is_none());
         let holds = here.is_some_and(|replica| !matches!(replica.state, State::Failed(_)));
-        debug_assert_eq!(self.is_kept_here, holds, "this node keeps the version until its write fails");
+        assert_eq!(self.is_kept_here, holds, "this node keeps the version until its write fails");
         let is_elsewhere = self.keeper.is_some() || !self.unhinted.is_empty();
-        debug_assert!(!self.is_kept_here || !is_elsewhere, "hints stay here while the version does");
-        debug_assert!(self.join.is_none() || here.is_some(), "a join here is a replica's");
+        assert!(!self.is_kept_here || !is_elsewhere, "hints stay here while the version does");
+        assert!(self.join.is_none() || here.is_some(), "a join here is a replica's");
 
         let is_asked = |node: &NodeId| self.replies.iter().any(|replica| replica.node == Some(*node));
-        debug_assert!(!self.spares.iter().any(is_asked), "a spare was not asked yet");
+        assert!(!self.spares.iter().any(is_asked), "a spare was not asked yet");
         if let Some((to, _)) = &self.hinting {
-            debug_assert_eq!(self.keeper, Some(*to), "the keeper is the node that was asked last");
+            assert_eq!(self.keeper, Some(*to), "the keeper is the node that was asked last");
             let has_it = |replica: &Replica<()>| replica.node == Some(*to) && replica.ok().is_some();
-            debug_assert!(self.replies.iter().any(has_it), "a keeper of hints has confirmed the version");
+            assert!(self.replies.iter().any(has_it), "a keeper of hints has confirmed the version");
         }
 
         let is_alone = self.replies.is_here_alone() && self.spares.is_empty();
-        debug_assert!(is_alone || !self.head.is_empty(), "a version that others may be sent is in hand");
+        assert!(is_alone || !self.head.is_empty(), "a version that others may be sent is in hand");
         let is_version = |tombstone: &Bytes| is_alone || *tombstone == self.head;
-        debug_assert!(self.tombstone.as_ref().is_none_or(is_version), "the tombstone is the version written");
+        assert!(self.tombstone.as_ref().is_none_or(is_version), "the tombstone is the version written");
     }
 
     /// Whether the client was told something.

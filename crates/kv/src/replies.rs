@@ -58,12 +58,12 @@ impl<T> Replies<T> {
     pub fn invariants(&self) {
         for (at, replica) in self.others.iter().enumerate() {
             let is_again = self.others[..at].iter().any(|before| before.node == replica.node);
-            debug_assert!(!is_again, "each node is asked once");
+            assert!(!is_again, "each node is asked once");
         }
         for Replica { node, roles, .. } in self.iter() {
             roles.invariants();
             let is_own = node.is_some_and(|node| roles.hints.contains(&node));
-            debug_assert!(!is_own, "a replica keeps hints for other nodes only");
+            assert!(!is_own, "a replica keeps hints for other nodes only");
         }
     }
 

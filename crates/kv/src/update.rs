@@ -125,12 +125,12 @@ impl Update {
         match self {
             Update::Event { existing, plan, .. } => {
                 let stored = existing.as_ref().map_or(0, |head| head.siblings().len());
-                debug_assert!(plan.kept().iter().all(|&at| at < stored), "a sibling that stays is stored");
-                debug_assert!(plan.kept().is_sorted_by(|a, b| a < b), "each sibling stays once, in order");
+                assert!(plan.kept().iter().all(|&at| at < stored), "a sibling that stays is stored");
+                assert!(plan.kept().is_sorted_by(|a, b| a < b), "each sibling stays once, in order");
             }
             Update::Merge { plan, .. } => {
                 let siblings = plan.head().siblings().len();
-                debug_assert_eq!(plan.picks().len(), siblings, "each sibling of a join has one value");
+                assert_eq!(plan.picks().len(), siblings, "each sibling of a join has one value");
             }
             Update::AsIs(_) => {}
         }

@@ -158,7 +158,7 @@ impl Exchange {
         match &self.phase {
             Phase::Pausing { segments, .. } | Phase::Confirming { segments, .. } => {
                 let is_bounded = (1..=SEGMENTS_MAX).contains(&segments.len());
-                debug_assert!(is_bounded, "what is confirmed fits one exchange");
+                debug_assert!(is_bounded, "the segments of an exchange are bounded");
             }
             Phase::Crossing { segments, asked, .. } => {
                 debug_assert_eq!(segments.len(), differing, "the segments confirmed are looked into");

@@ -151,7 +151,7 @@ impl BucketTable {
             self.resets.contains_key(bucket),
             "a bucket is set or reset, not both"
         );
-        debug_assert!(own.is_none_or(|own| own.props.is_some()), "a bucket of its own has properties");
+        debug_assert!(own.is_none_or(|own| own.props.is_some()), "a bucket that is set has properties");
     }
 
     /// Asserts what holds of a type after a change of it.

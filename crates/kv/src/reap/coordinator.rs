@@ -103,13 +103,13 @@ impl Reap {
     /// Asserts what holds after each step.
     pub fn invariants(&self) {
         let is_member = |node: &NodeId| self.others.contains(node);
-        debug_assert!(self.awaited.iter().all(is_member), "a round awaits members that were asked");
+        assert!(self.awaited.iter().all(is_member), "a round awaits members that were asked");
         let is_unasked = matches!(self.state, State::Choosing { .. } | State::Promising(_));
-        debug_assert!(!is_unasked || self.awaited.is_empty(), "this node promises before it asks others");
+        assert!(!is_unasked || self.awaited.is_empty(), "this node promises before it asks others");
         let is_open = matches!(self.state, State::Asking(_));
-        debug_assert!(!is_open || !self.awaited.is_empty(), "a round without an open question is over");
+        assert!(!is_open || !self.awaited.is_empty(), "a round without an open question is over");
         let has_chosen = !matches!(self.state, State::Choosing { .. } | State::Refused);
-        debug_assert!(!has_chosen || !self.tombstone.is_empty(), "a round is about a head");
+        assert!(!has_chosen || !self.tombstone.is_empty(), "a round is about a head");
     }
 
     fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {

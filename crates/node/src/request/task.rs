@@ -47,6 +47,23 @@ pub(crate) enum Coordinator {
 }
 
 impl Coordinator {
+    /// Checks relations that hold after each step.
+    fn invariants(&self) {
+        match self {
+            Coordinator::Get(get) => get.invariants(),
+            Coordinator::Put(put) => put.invariants(),
+            Coordinator::Delete(delete) => delete.invariants(),
+            Coordinator::Merge(merge) => merge.invariants(),
+            Coordinator::Reap(reap) => reap.invariants(),
+            // They have none between two steps.
+            Coordinator::Read(_)
+            | Coordinator::Deliver(_)
+            | Coordinator::Pass(_)
+            | Coordinator::Carry(_)
+            | Coordinator::ReapPart(_) => {}
+        }
+    }
+
     pub(crate) fn get(request: GetRequest) -> Coordinator {
         Coordinator::Get(Box::new(kv::Get::new(request)))
     }
@@ -379,6 +396,7 @@ impl TaskTable {
         assert!(gauges.replied <= gauges.tasks, "tasks that have replied are tasks");
         // Each of a few: with many this would cost more than the tasks.
         if self.parked.len() <= CHECKED_MAX {
+            self.parked.values().for_each(|task| task.coordinator.invariants());
             let held = self.parked.values().filter(|task| task.holds_key).count();
             assert_eq!(held, self.busy.len(), "a busy key is held by one task");
             let replied = self.parked.values().filter(|task| task.answered).count();
