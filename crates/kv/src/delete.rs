@@ -12,18 +12,18 @@
 use object::Head;
 
 use crate::error::Error;
-use crate::gather::{Gather, NotFoundRules, Verdict};
 use crate::get::{decode_context, reply_of};
 use crate::needs::Needs;
 use crate::quorum::Quorum;
-use crate::replicate::{Begun, Replicate};
+use crate::read_quorum::{NotFoundRules, ReadQuorum, Verdict};
 use crate::replies::check_reachable;
 use crate::request::DeleteRequest;
 use crate::response::Response;
+use crate::step::{Action, Event, Next, StepContext, answers};
 use crate::stored::{Stored, Want};
 use crate::stored_head::{damaged, view};
-use crate::turn::{Action, Event, Next, Turn, answers};
 use crate::update::{Update, time_of_version};
+use crate::write_quorum::{WritePlan, WriteQuorum};
 
 /// A delete under way.
 #[derive(Debug)]
@@ -35,10 +35,10 @@ pub struct Delete {
 #[derive(Debug)]
 enum State {
     New,
-    Asking(Begun, Gather),
-    ReadingHead(Begun),
-    ReadingValues(Begun, Box<Update>),
-    Writing(Replicate),
+    Asking(WritePlan, ReadQuorum),
+    ReadingHead(WritePlan),
+    ReadingValues(WritePlan, Box<Update>),
+    Writing(WriteQuorum),
     Done,
 }
 
@@ -71,13 +71,13 @@ impl Delete {
     ///
     /// # Panics
     /// If the store answers what it was not asked.
-    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
-        let (before, from) = (self.state.progress(), turn.out.len());
-        let next = self.advance(event, turn);
+    pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
+        let (before, from) = (self.state.progress(), ctx.out.len());
+        let next = self.advance(event, ctx);
 
         if cfg!(debug_assertions) {
             self.invariants();
-            self.step_invariants(before, &turn.out[from..]);
+            self.step_invariants(before, &ctx.out[from..]);
         }
         next
     }
@@ -102,24 +102,24 @@ impl Delete {
         debug_assert_eq!(told, usize::from(has_answered), "a delete answers once");
     }
 
-    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+    fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         // What most events are about is not moved for it.
         if let State::Writing(writes) = &mut self.state {
-            return writes.step(event, turn);
+            return writes.step(event, ctx);
         }
         let state = std::mem::replace(&mut self.state, State::Done);
         let next = match (state, event) {
-            (State::New, Event::Start) => self.on_start(turn),
+            (State::New, Event::Start) => self.on_start(ctx),
             (_, Event::Expired) => Err(Error::Timeout),
             (state, Event::Late) => Ok(state),
-            (State::Asking(begun, gather), event) => on_asking(begun, gather, event, turn),
+            (State::Asking(begun, gather), event) => on_asking(begun, gather, event, ctx),
             // Whoever was asked before the write began has nothing to add.
             (state, Event::Answer { .. }) => Ok(state),
             (State::ReadingHead(begun), Event::Read(stored)) => {
-                stored.and_then(|stored| on_head(begun, stored, turn))
+                stored.and_then(|stored| on_head(begun, stored, ctx))
             }
             (State::ReadingValues(begun, update), Event::Read(stored)) => {
-                stored.and_then(|stored| write(begun, *update, stored, turn))
+                stored.and_then(|stored| write(begun, *update, stored, ctx))
             }
             (state, event) => panic!("a delete in state {state:?} was told {event:?}"),
         };
@@ -130,46 +130,46 @@ impl Delete {
                 Next::Wait
             }
             Err(error) => {
-                turn.out.push(Action::Reply(Err(error)));
+                ctx.out.push(Action::Reply(Err(error)));
                 Next::Over
             }
         }
     }
 
-    fn on_start(&mut self, turn: &mut Turn<'_>) -> Result<State, Error> {
+    fn on_start(&mut self, ctx: &mut StepContext<'_>) -> Result<State, Error> {
         let request = &self.request;
-        turn.limits.check_names(&request.bucket, &request.key)?;
-        let rw = request.rw.or(turn.props.rw);
+        ctx.limits.check_names(&request.bucket, &request.key)?;
+        let rw = request.rw.or(ctx.props.rw);
         let reads = (request.r.or(rw), request.pr);
-        let read = Needs::read(turn.props, request.n_val, reads, Quorum::Default)?;
+        let read = Needs::read(ctx.props, request.n_val, reads, Quorum::Default)?;
         let writes = (request.w.or(rw), request.pw, request.dw.or(rw));
-        let needs = Needs::write(turn.props, request.n_val, writes, Quorum::Default)?;
-        let placement = (turn.place)(needs.n, request.sloppy_quorum.unwrap_or(true));
+        let needs = Needs::write(ctx.props, request.n_val, writes, Quorum::Default)?;
+        let placement = (ctx.place)(needs.n, request.sloppy_quorum.unwrap_or(true));
         check_reachable(&read, &placement)?;
         check_reachable(&needs, &placement)?;
         let context = decode_context(request.context.as_ref())?;
-        let begun = Begun { needs, placement, context, newest_time: 0 };
+        let begun = WritePlan { needs, placement, context, newest_time: 0 };
         if begun.context.is_some() || begun.placement.others.is_empty() {
-            return Ok(read_head(begun, turn));
+            return Ok(read_head(begun, ctx));
         }
         let rules = NotFoundRules { ok: true, basic_quorum: false };
-        let gather = Gather::start(read, begun.placement.clone(), Want::Head, rules, turn);
+        let gather = ReadQuorum::start(read, begun.placement.clone(), Want::Head, rules, ctx);
         Ok(State::Asking(begun, gather))
     }
 }
 
-fn read_head(begun: Begun, turn: &mut Turn<'_>) -> State {
-    turn.out.push(Action::Read { want: Want::Head, hold: true });
+fn read_head(begun: WritePlan, ctx: &mut StepContext<'_>) -> State {
+    ctx.out.push(Action::Read { want: Want::Head, hold: true });
     State::ReadingHead(begun)
 }
 
 fn on_asking(
-    mut begun: Begun,
-    mut gather: Gather,
+    mut begun: WritePlan,
+    mut gather: ReadQuorum,
     event: Event,
-    turn: &mut Turn<'_>,
+    ctx: &mut StepContext<'_>,
 ) -> Result<State, Error> {
-    gather.remember(turn);
+    gather.remember(ctx);
     if let Some((from, result)) = reply_of(event) {
         gather.on_reply(from, result);
     }
@@ -180,48 +180,53 @@ fn on_asking(
         Verdict::NotFound => unreachable!("absence is a good reply here"),
         Verdict::Failed(error) => return Err(error),
     }
-    let Some(head) = gather.latest()? else { return Ok(deleted(turn)) };
-    begun.newest_time = gather.see_time(Some(&head), turn)?;
+    let Some(head) = gather.latest()? else { return Ok(deleted(ctx)) };
+    begun.newest_time = gather.see_time(Some(&head), ctx)?;
     let head = view(&head)?;
-    if head.is_gone(turn.wall.millis()) {
-        return Ok(deleted(turn));
+    if head.is_gone(ctx.wall.millis()) {
+        return Ok(deleted(ctx));
     }
     begun.context = Some(head.context().to_context());
-    Ok(read_head(begun, turn))
+    Ok(read_head(begun, ctx))
 }
 
 /// There is nothing to delete.
-fn deleted(turn: &mut Turn<'_>) -> State {
-    turn.out.push(Action::Reply(Ok(Response::Deleted)));
+fn deleted(ctx: &mut StepContext<'_>) -> State {
+    ctx.out.push(Action::Reply(Ok(Response::Deleted)));
     State::Done
 }
 
-fn on_head(mut begun: Begun, stored: Option<Stored>, turn: &mut Turn<'_>) -> Result<State, Error> {
+fn on_head(mut begun: WritePlan, stored: Option<Stored>, ctx: &mut StepContext<'_>) -> Result<State, Error> {
     // Where every primary is here, or the client has not said what it had seen, there is nothing to delete; but what it
     // had seen may be with a primary that cannot be reached.
     let all_here = begun.placement.here.as_ref().is_some_and(|roles| roles.primaries == begun.needs.n);
     let existing = stored.as_ref().map(|stored| Head::decode(&stored.head).map_err(damaged)).transpose()?;
     if (all_here || begun.context.is_none())
-        && existing.as_ref().is_none_or(|head| head.is_gone(turn.wall.millis()))
+        && existing.as_ref().is_none_or(|head| head.is_gone(ctx.wall.millis()))
     {
-        return Ok(deleted(turn));
+        return Ok(deleted(ctx));
     }
-    turn.props.check_precommit()?;
+    ctx.props.check_precommit()?;
     let in_hand = begun.newest_time.max(existing.as_ref().map_or(0, Head::newest_time));
-    let put = object::Put::delete(existing.as_ref(), begun.context.take(), time_of_version(in_hand, turn)?);
-    let update = Update::plan(existing, put, begun.placement.is_primary_here(), turn)?;
+    let put = object::Put::delete(existing.as_ref(), begun.context.take(), time_of_version(in_hand, ctx)?);
+    let update = Update::plan(existing, put, begun.placement.is_primary_here(), ctx)?;
     if update.needs_values() && stored.as_ref().is_none_or(|stored| stored.value.is_none()) {
-        turn.out.push(Action::Read { want: Want::Value, hold: true });
+        ctx.out.push(Action::Read { want: Want::Value, hold: true });
         return Ok(State::ReadingValues(begun, Box::new(update)));
     }
-    write(begun, update, stored, turn)
+    write(begun, update, stored, ctx)
 }
 
-fn write(begun: Begun, update: Update, stored: Option<Stored>, turn: &mut Turn<'_>) -> Result<State, Error> {
-    let version = update.finish_within(stored, turn.limits)?;
-    let Begun { needs, placement, .. } = begun;
+fn write(
+    begun: WritePlan,
+    update: Update,
+    stored: Option<Stored>,
+    ctx: &mut StepContext<'_>,
+) -> Result<State, Error> {
+    let version = update.finish_within(stored, ctx.limits)?;
+    let WritePlan { needs, placement, .. } = begun;
     let tombstone = view(&version.head)?.is_tombstone().then(|| version.head.clone());
-    let mut writes = Replicate::start(needs, placement, version.into_parts(), Response::Deleted, turn);
+    let mut writes = WriteQuorum::start(needs, placement, version.into_parts(), Response::Deleted, ctx);
     writes.tombstone = tombstone;
     Ok(State::Writing(writes))
 }

@@ -15,9 +15,9 @@ use bytes::Bytes;
 use ring::NodeId;
 
 use crate::replica::{Answer, Ask, Reason};
+use crate::step::{Action, Event, Next, StepContext};
 use crate::stored::{Stored, Want};
 use crate::stored_head::view;
-use crate::turn::{Action, Event, Next, Turn};
 
 /// A hint on its way home.
 #[derive(Debug)]
@@ -55,9 +55,9 @@ impl Deliver {
     ///
     /// # Panics
     /// If the store answers what it was not asked.
-    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+    pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         let before = self.others.as_ref().map(Vec::len);
-        let next = self.advance(event, turn);
+        let next = self.advance(event, ctx);
 
         if cfg!(debug_assertions) {
             self.invariants(next);
@@ -75,29 +75,29 @@ impl Deliver {
         debug_assert!(!is_held || is_asking, "a tombstone is in hand from its confirmation to the last hint");
     }
 
-    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+    fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         let state = std::mem::replace(&mut self.state, State::New);
         match (state, event) {
-            (State::New, Event::Start) => self.read(Want::Value, State::Reading, turn),
-            (State::Reading, Event::Read(Ok(Some(stored)))) => self.send(stored, turn),
-            (State::Reading, Event::Read(Ok(None))) => self.forget(false, turn),
+            (State::New, Event::Start) => self.read(Want::Value, State::Reading, ctx),
+            (State::Reading, Event::Read(Ok(Some(stored)))) => self.send(stored, ctx),
+            (State::Reading, Event::Read(Ok(None))) => self.forget(false, ctx),
             (State::Sending { head }, Event::Answer { from, result: Ok(Answer::Merged) })
                 if from == self.to =>
             {
-                self.read(Want::Head, State::Checking { head }, turn)
+                self.read(Want::Head, State::Checking { head }, ctx)
             }
             (State::Checking { head }, Event::Read(Ok(stored))) => match stored {
-                None => self.forget(false, turn),
+                None => self.forget(false, ctx),
                 Some(stored) if stored.head == head => {
                     self.tombstone = view(&head).is_ok_and(|head| head.is_tombstone()).then_some(head);
-                    self.next_other(turn)
+                    self.next_other(ctx)
                 }
                 Some(_) => Next::Over,
             },
             // Whether there is a hint for somebody else.
             (State::Asking, Event::Read(Ok(hint))) => match hint {
-                None => self.next_other(turn),
-                Some(_) => self.forget(false, turn),
+                None => self.next_other(ctx),
+                Some(_) => self.forget(false, ctx),
             },
             (_, Event::Read(Err(_)) | Event::Late | Event::Expired) => Next::Over,
             (_, Event::Answer { result: Err(_), .. }) => Next::Over,
@@ -110,39 +110,39 @@ impl Deliver {
         }
     }
 
-    fn read(&mut self, want: Want, state: State, turn: &mut Turn<'_>) -> Next {
+    fn read(&mut self, want: Want, state: State, ctx: &mut StepContext<'_>) -> Next {
         let hold = matches!(state, State::Checking { .. });
-        turn.out.push(Action::Read { want, hold });
+        ctx.out.push(Action::Read { want, hold });
         self.state = state;
         Next::Wait
     }
 
-    fn send(&mut self, stored: Stored, turn: &mut Turn<'_>) -> Next {
+    fn send(&mut self, stored: Stored, ctx: &mut StepContext<'_>) -> Next {
         let head = stored.head;
         let value = stored.value.unwrap_or_default();
         let ask = Ask::Merge { head: head.clone(), value, hints: Vec::new(), reason: Reason::Handoff };
-        turn.out.push(Action::Ask { to: self.to, ask });
+        ctx.out.push(Action::Ask { to: self.to, ask });
         self.state = State::Sending { head };
         Next::Wait
     }
 
     /// Looks for a hint for the next of the other primaries; with none left, the key is not needed here.
-    fn next_other(&mut self, turn: &mut Turn<'_>) -> Next {
-        let Some(others) = &mut self.others else { return self.forget(false, turn) };
+    fn next_other(&mut self, ctx: &mut StepContext<'_>) -> Next {
+        let Some(others) = &mut self.others else { return self.forget(false, ctx) };
         match others.pop() {
             Some(node) => {
-                turn.out.push(Action::ReadHint { node });
+                ctx.out.push(Action::ReadHint { node });
                 self.state = State::Asking;
                 Next::Wait
             }
-            None => self.forget(true, turn),
+            None => self.forget(true, ctx),
         }
     }
 
-    fn forget(&mut self, object: bool, turn: &mut Turn<'_>) -> Next {
-        turn.out.push(Action::Forget { node: self.to, object });
+    fn forget(&mut self, object: bool, ctx: &mut StepContext<'_>) -> Next {
+        ctx.out.push(Action::Forget { node: self.to, object });
         if let Some(tombstone) = self.tombstone.take() {
-            turn.out.push(Action::Propose { tombstone });
+            ctx.out.push(Action::Propose { tombstone });
         }
         Next::Over
     }

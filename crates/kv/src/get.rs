@@ -1,8 +1,8 @@
 //! The coordinator of a read.
 //!
 //! 1. Check the names, resolve the quorums, and see that those who can be reached can meet them.
-//! 2. Ask the replicas: for heads where that may be all (`head`, `if_modified`), otherwise in the form that the
-//!    turn says.
+//! 2. Ask the replicas: for heads where that may be all (`head`, `if_modified`), otherwise by the read strategy of the
+//!    step context.
 //! 3. When enough have replied, join their heads. Absent, unchanged and head-only are answered from that; for
 //!    anything else the value is fetched, if it has not come already.
 //! 4. Answer, without siblings that have ended by this node's clock.
@@ -18,15 +18,15 @@ use object::{Context, HeadView, Object};
 use ring::NodeId;
 
 use crate::error::Error;
-use crate::gather::{Gather, NotFoundRules, Verdict};
 use crate::needs::Needs;
+use crate::read_quorum::{NotFoundRules, ReadQuorum, Verdict};
 use crate::replica::Answer;
 use crate::replies::check_reachable;
 use crate::request::GetRequest;
 use crate::response::{Found, Response};
+use crate::step::{Action, Event, Next, StepContext, answers};
 use crate::stored::{Stored, Want};
 use crate::stored_head::{damaged, decode, encode, is_absent, view};
-use crate::turn::{Action, Event, Next, Turn, answers};
 
 /// A read under way.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct Get {
     /// Whether the client was told that there is nothing.
     absent: bool,
     /// Once it has begun.
-    gather: Option<Gather>,
+    gather: Option<ReadQuorum>,
 }
 
 /// What the client wants to know.
@@ -74,13 +74,13 @@ impl Get {
     ///
     /// # Panics
     /// If it is told anything before its start.
-    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
-        let (before, from) = (self.phase, turn.out.len());
-        let next = self.advance(event, turn);
+    pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
+        let (before, from) = (self.phase, ctx.out.len());
+        let next = self.advance(event, ctx);
 
         if cfg!(debug_assertions) {
             self.invariants();
-            self.step_invariants(before, next, &turn.out[from..]);
+            self.step_invariants(before, next, &ctx.out[from..]);
         }
         next
     }
@@ -89,7 +89,7 @@ impl Get {
     pub fn invariants(&self) {
         assert_eq!(self.phase == Phase::New, self.gather.is_none(), "a read that has begun asks replicas");
         assert!(!self.absent || self.phase == Phase::Answered, "an answer says that nothing is there");
-        self.gather.iter().for_each(Gather::invariants);
+        self.gather.iter().for_each(ReadQuorum::invariants);
     }
 
     /// Asserts what one step may do. `done`: its actions.
@@ -105,27 +105,27 @@ impl Get {
         debug_assert!(has_answered == 1 || !done.iter().any(writes), "a repair follows the answer");
     }
 
-    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+    fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         let Some(gather) = &mut self.gather else {
             assert!(matches!(event, Event::Start), "a read that has not begun was told {event:?}");
-            return match self.question.start(turn) {
+            return match self.question.start(ctx) {
                 Ok(gather) => {
                     self.gather = Some(gather);
                     self.phase = Phase::Asking;
                     Next::Wait
                 }
                 Err(error) => {
-                    turn.out.push(Action::Reply(Err(error)));
+                    ctx.out.push(Action::Reply(Err(error)));
                     Next::Over
                 }
             };
         };
-        gather.remember(turn);
+        gather.remember(ctx);
         match (self.phase, event) {
             (Phase::Asking, Event::Late) => return Next::Wait,
             (Phase::Asking, Event::Expired) => {
                 gather.give_up();
-                turn.out.push(Action::Reply(Err(Error::Timeout)));
+                ctx.out.push(Action::Reply(Err(Error::Timeout)));
                 self.phase = Phase::Answered;
             }
             (_, Event::Late | Event::Expired) => gather.give_up(),
@@ -134,43 +134,43 @@ impl Get {
                     gather.on_reply(from, result);
                 }
                 if phase == Phase::Asking {
-                    let Some(result) = self.question.answer(gather, turn) else { return Next::Wait };
+                    let Some(result) = self.question.answer(gather, ctx) else { return Next::Wait };
                     self.absent = matches!(result, Ok(Response::NotFound { .. }));
-                    turn.out.push(Action::Reply(result));
+                    ctx.out.push(Action::Reply(result));
                     self.phase = Phase::Answered;
                 }
             }
         }
         if self.absent && gather.complete() {
-            propose(gather, turn);
+            propose(gather, ctx);
         }
-        settle(gather, turn)
+        settle(gather, ctx)
     }
 }
 
 impl Question {
-    fn start(&mut self, turn: &mut Turn<'_>) -> Result<Gather, Error> {
+    fn start(&mut self, ctx: &mut StepContext<'_>) -> Result<ReadQuorum, Error> {
         let request = &self.request;
-        turn.limits.check_names(&request.bucket, &request.key)?;
-        let needs = Needs::read(turn.props, request.n_val, (request.r, request.pr), request.node_confirms)?;
-        let placement = (turn.place)(needs.n, request.sloppy_quorum.unwrap_or(true));
+        ctx.limits.check_names(&request.bucket, &request.key)?;
+        let needs = Needs::read(ctx.props, request.n_val, (request.r, request.pr), request.node_confirms)?;
+        let placement = (ctx.place)(needs.n, request.sloppy_quorum.unwrap_or(true));
         check_reachable(&needs, &placement)?;
         self.if_modified = decode_context(request.if_modified.as_ref())?;
         let rules = NotFoundRules {
-            ok: request.notfound_ok.unwrap_or(turn.props.notfound_ok),
-            basic_quorum: request.basic_quorum.unwrap_or(turn.props.basic_quorum),
+            ok: request.notfound_ok.unwrap_or(ctx.props.notfound_ok),
+            basic_quorum: request.basic_quorum.unwrap_or(ctx.props.basic_quorum),
         };
         let want = if request.head || self.if_modified.is_some() { Want::Head } else { Want::Value };
-        Ok(Gather::start(needs, placement, want, rules, turn))
+        Ok(ReadQuorum::start(needs, placement, want, rules, ctx))
     }
 
     /// What the client is told, if that is known.
-    fn answer(&self, gather: &mut Gather, turn: &mut Turn<'_>) -> Option<Result<Response, Error>> {
+    fn answer(&self, gather: &mut ReadQuorum, ctx: &mut StepContext<'_>) -> Option<Result<Response, Error>> {
         match gather.verdict() {
             Verdict::Wait => None,
             Verdict::NotFound => Some(Ok(Response::NotFound { deleted_context: None })),
             Verdict::Failed(error) => Some(Err(error)),
-            Verdict::Enough => match self.judge(gather, turn) {
+            Verdict::Enough => match self.judge(gather, ctx) {
                 Ok(response) => response.map(Ok),
                 // Another replica may yet bring what this one has lost.
                 Err(_) if !gather.complete() => None,
@@ -180,13 +180,13 @@ impl Question {
     }
 
     /// The answer that the replies make; `None` while a value is being fetched.
-    fn judge(&self, gather: &mut Gather, turn: &mut Turn<'_>) -> Result<Option<Response>, Error> {
+    fn judge(&self, gather: &mut ReadQuorum, ctx: &mut StepContext<'_>) -> Result<Option<Response>, Error> {
         let Some(head) = gather.latest()? else {
             return Ok(Some(Response::NotFound { deleted_context: None }));
         };
         let parsed = view(&head)?;
-        turn.clock.see(parsed.newest_time(), turn.wall, None);
-        if is_absent(&parsed, turn.props, turn.wall.millis()) {
+        ctx.clock.see(parsed.newest_time(), ctx.wall, None);
+        if is_absent(&parsed, ctx.props, ctx.wall.millis()) {
             return Ok(Some(self.on_deleted(&parsed)));
         }
         if self.if_modified.as_ref().is_some_and(|context| parsed.is_unmodified(context)) {
@@ -194,12 +194,12 @@ impl Question {
         }
         let value = match self.request.head {
             true => None,
-            false => match gather.value(&head, parsed.values_len(), turn)? {
+            false => match gather.value(&head, parsed.values_len(), ctx)? {
                 None => return Ok(None),
                 value => value,
             },
         };
-        Ok(Some(Response::Found(shown(head, value, turn)?)))
+        Ok(Some(Response::Found(shown(head, value, ctx)?)))
     }
 
     fn on_deleted(&self, head: &HeadView<'_>) -> Response {
@@ -213,16 +213,16 @@ impl Question {
 }
 
 /// Proposes to reap the tombstone that all primaries have, if that is what there is.
-fn propose(gather: &Gather, turn: &mut Turn<'_>) {
+fn propose(gather: &ReadQuorum, ctx: &mut StepContext<'_>) {
     let Ok(Some(head)) = gather.latest() else { return };
     let is_tombstone = view(&head).is_ok_and(|head| head.is_tombstone());
-    if is_tombstone && gather.is_only(&head, turn.props.n_val) {
-        turn.out.push(Action::Propose { tombstone: head });
+    if is_tombstone && gather.is_only(&head, ctx.props.n_val) {
+        ctx.out.push(Action::Propose { tombstone: head });
     }
 }
 
 /// Repairs what the read has found to be behind, once nobody is waited for.
-fn settle(gather: &mut Gather, turn: &mut Turn<'_>) -> Next {
+fn settle(gather: &mut ReadQuorum, ctx: &mut StepContext<'_>) -> Next {
     if gather.is_alone() {
         return Next::Over;
     }
@@ -231,17 +231,17 @@ fn settle(gather: &mut Gather, turn: &mut Turn<'_>) -> Next {
     }
     // What cannot be read cannot be sent to others; the client has been told.
     let Ok(Some(head)) = gather.latest() else { return Next::Over };
-    let ends_soon = HeadView::expiry_of(&head).is_some_and(|ends_ms| ends_soon(ends_ms, turn.wall));
+    let ends_soon = HeadView::expiry_of(&head).is_some_and(|ends_ms| ends_soon(ends_ms, ctx.wall));
     if ends_soon || !gather.is_stale(&head) {
         return Next::Over;
     }
     let value = view(&head).and_then(|parsed| {
-        turn.clock.see(parsed.newest_time(), turn.wall, None);
-        gather.value(&head, parsed.values_len(), turn)
+        ctx.clock.see(parsed.newest_time(), ctx.wall, None);
+        gather.value(&head, parsed.values_len(), ctx)
     });
     match value {
         Ok(Some(value)) => {
-            gather.repair(&head, &value, turn);
+            gather.repair(&head, &value, ctx);
             Next::Over
         }
         Ok(None) => Next::Wait,
@@ -274,8 +274,8 @@ pub(crate) fn reply_of(event: Event) -> Option<ReplyOf<Option<Stored>>> {
 }
 
 /// An object that is not absent as readers are shown it, its values if they are at hand: without siblings that have ended.
-pub(crate) fn shown(head: Bytes, value: Option<Bytes>, turn: &Turn<'_>) -> Result<Found, Error> {
-    let (newest_only, now_ms) = (turn.props.shows_newest_only(), turn.wall.millis());
+pub(crate) fn shown(head: Bytes, value: Option<Bytes>, ctx: &StepContext<'_>) -> Result<Found, Error> {
+    let (newest_only, now_ms) = (ctx.props.shows_newest_only(), ctx.wall.millis());
     if !HeadView::may_end(&head) || !view(&head)?.has_ended(now_ms) {
         return Ok(Found { head, value, newest_only });
     }

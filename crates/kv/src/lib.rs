@@ -6,13 +6,13 @@
 //! set ([`coverage`]); index queries are merged from pages of rows ([`index`]).
 //!
 //! A coordinator asks the replicas that a [`Placement`] names; on the other side of the question [`Merge`] joins
-//! a version with what a replica has, and [`Deliver`] brings home what was kept for one that was away. [`Pass`] and [`Carry`]
+//! a version with what a replica has, and [`Deliver`] brings home what was kept for one that was away. [`DualWrite`] and [`TransferKey`]
 //! take versions along while a partition moves. [`Reap`] removes tombstones for good.
 //!
 //! What replicas differ in is found without being asked for by [`aae`]; what clusters differ in, by whoever asks both for a [`fold`]. What a
 //! fold finds is reaped or deleted by a [`purge`].
 //!
-//! Nothing here reads a clock, a store or a socket; everything that varies arrives in an event or a [`Turn`].
+//! Nothing here reads a clock, a store or a socket; everything that varies arrives in an event or a [`StepContext`].
 
 pub mod aae;
 pub mod bucket;
@@ -21,9 +21,9 @@ pub mod condition;
 pub mod coverage;
 pub mod delete;
 pub mod deliver;
+pub mod dual_write;
 pub mod error;
 pub mod fold;
-mod gather;
 pub mod get;
 pub mod index;
 pub mod limits;
@@ -31,24 +31,24 @@ pub mod list;
 pub mod merge;
 pub mod need;
 pub mod needs;
-pub mod pass;
 pub mod placement;
 pub mod props;
 pub mod purge;
 pub mod put;
 pub mod query;
 pub mod quorum;
+mod read_quorum;
 pub mod reap;
 pub mod replica;
-mod replicate;
 mod replies;
 pub mod request;
 pub mod response;
+pub mod step;
 pub mod stored;
 mod stored_head;
-pub mod turn;
 mod update;
 pub mod version_clock;
+mod write_quorum;
 
 pub use bucket::Bucket;
 pub use closest::closest;
@@ -56,24 +56,24 @@ pub use condition::{Conditions, Tags, Unmet, Validators};
 pub use coverage::{KeyScan, Listed, Page, PageAsk};
 pub use delete::Delete;
 pub use deliver::Deliver;
+pub use dual_write::{DualWrite, TransferKey};
 pub use error::Error;
 pub use fold::FoldRequest;
 pub use get::{Get, ends_soon};
 pub use index::IndexRequest;
 pub use limits::Limits;
 pub use merge::Merge;
-pub use pass::{Carry, Pass};
 pub use placement::{Placement, Roles};
 pub use props::{BucketProps, BucketTable, Prop, PropsChange, TypeChange, TypeStatus};
 pub use purge::{PurgeJob, PurgeTask};
 pub use put::Put;
 pub use quorum::Quorum;
 pub use reap::{Graveyard, Reap};
-pub use replica::{Answer, Ask, NodeId, ReadForm, Reason};
+pub use replica::{Answer, Ask, NodeId, ReadStrategy, Reason};
 pub use request::{
     DeleteRequest, GetRequest, ListBucketsRequest, ListKeysRequest, PutRequest, Request, Return,
 };
 pub use response::{Found, Member, PreflistEntry, Response};
+pub use step::{Action, Event, Next, StepContext};
 pub use stored::{Stored, Want};
-pub use turn::{Action, Event, Next, Turn};
 pub use version_clock::{TimeAhead, VersionClock};

@@ -1,7 +1,7 @@
 //! Listings: what of a fold over heads is told to the client, and in what pieces.
 //!
 //! Whoever reads a part of what is listed tells of each head whether it is listed ([`is_listed`]); whoever the client is
-//! connected to gathers the pieces of all parts ([`Gather`]; [`crate::coverage`] knows when the last is in). A bucket can
+//! connected to gathers the pieces of all parts ([`ListCollector`]; [`crate::coverage`] knows when the last is in). A bucket can
 //! lie in several parts, so buckets are gathered in a set; a key lies in one.
 //!
 //! What a fold comes to is gathered in the same way ([`crate::fold`]).
@@ -41,7 +41,7 @@ pub fn is_listed(head: &[u8], props: &BucketProps, now_ms: u64) -> Result<bool, 
 
 /// Gathers pieces into answers.
 #[derive(Debug)]
-pub enum Gather {
+pub enum ListCollector {
     /// Keys go out as they come.
     Keys,
     /// Buckets, each once.
@@ -57,28 +57,28 @@ pub enum Gather {
     Sums(Adding),
 }
 
-impl Gather {
+impl ListCollector {
     /// The keys of a bucket.
-    pub fn keys() -> Gather {
-        Gather::Keys
+    pub fn keys() -> ListCollector {
+        ListCollector::Keys
     }
 
     /// Buckets, answered in pieces if `stream`.
-    pub fn buckets(stream: bool) -> Gather {
-        Gather::Buckets { seen: BTreeSet::new(), bytes: 0, stream }
+    pub fn buckets(stream: bool) -> ListCollector {
+        ListCollector::Buckets { seen: BTreeSet::new(), bytes: 0, stream }
     }
 
     /// What this fold comes to, answered page by page if `stream`.
-    pub fn sums(fold: Arc<Fold>, stream: bool) -> Gather {
-        Gather::Sums(Adding::new(fold, stream))
+    pub fn sums(fold: Arc<Fold>, stream: bool) -> ListCollector {
+        ListCollector::Sums(Adding::new(fold, stream))
     }
 
     /// Bytes that are held until the last answer.
     pub fn gathered_bytes(&self) -> usize {
         match self {
-            Gather::Keys => 0,
-            Gather::Buckets { seen, bytes, .. } => bytes + seen.len() * NAME_BYTES,
-            Gather::Sums(adding) => adding.gathered_bytes(),
+            ListCollector::Keys => 0,
+            ListCollector::Buckets { seen, bytes, .. } => bytes + seen.len() * NAME_BYTES,
+            ListCollector::Sums(adding) => adding.gathered_bytes(),
         }
     }
 
@@ -88,8 +88,10 @@ impl Gather {
     /// As for [`Adding::add`].
     pub fn on_sum(&mut self, sum: Sum) -> Result<Option<Response>, Error> {
         match self {
-            Gather::Sums(adding) => Ok(adding.add(sum)?.map(|folded| Response::Folded(Box::new(folded)))),
-            Gather::Keys | Gather::Buckets { .. } => unreachable!("a listing has no sum"),
+            ListCollector::Sums(adding) => {
+                Ok(adding.add(sum)?.map(|folded| Response::Folded(Box::new(folded))))
+            }
+            ListCollector::Keys | ListCollector::Buckets { .. } => unreachable!("a listing has no sum"),
         }
     }
 
@@ -99,9 +101,9 @@ impl Gather {
     /// [`Error::ListTooLong`] if it is more than is held.
     pub fn on_piece(&mut self, names: Vec<Bytes>) -> Result<Option<Response>, Error> {
         match self {
-            Gather::Keys => Ok(Some(Response::Keys { keys: names, done: false })),
-            Gather::Sums(..) => unreachable!("a fold has no names"),
-            Gather::Buckets { seen, bytes, stream } => {
+            ListCollector::Keys => Ok(Some(Response::Keys { keys: names, done: false })),
+            ListCollector::Sums(..) => unreachable!("a fold has no names"),
+            ListCollector::Buckets { seen, bytes, stream } => {
                 let mut new = names;
                 let before = seen.len();
                 new.retain(|name| seen.insert(name.clone()));
@@ -118,7 +120,7 @@ impl Gather {
 
     /// Asserts that the bytes counted are those of the names. Goes through all of them.
     pub fn invariants(&self) {
-        if let Gather::Buckets { seen, bytes, .. } = self {
+        if let ListCollector::Buckets { seen, bytes, .. } = self {
             let held: usize = seen.iter().map(Bytes::len).sum();
             debug_assert_eq!(*bytes, held, "the bytes counted are those of the names that were seen");
         }
@@ -130,10 +132,12 @@ impl Gather {
             self.invariants();
         }
         match self {
-            Gather::Keys => Response::Keys { keys: Vec::new(), done: true },
-            Gather::Sums(adding) => Response::Folded(Box::new(adding.end())),
-            Gather::Buckets { stream: true, .. } => Response::Buckets { names: Vec::new(), done: true },
-            Gather::Buckets { seen, .. } => {
+            ListCollector::Keys => Response::Keys { keys: Vec::new(), done: true },
+            ListCollector::Sums(adding) => Response::Folded(Box::new(adding.end())),
+            ListCollector::Buckets { stream: true, .. } => {
+                Response::Buckets { names: Vec::new(), done: true }
+            }
+            ListCollector::Buckets { seen, .. } => {
                 Response::Buckets { names: std::mem::take(seen).into_iter().collect(), done: true }
             }
         }
@@ -150,7 +154,7 @@ mod tests {
 
     #[test]
     fn keys_go_out_as_they_come() {
-        let mut gather = Gather::keys();
+        let mut gather = ListCollector::keys();
         let piece = gather.on_piece(names(&["a"])).unwrap();
         assert_eq!(piece, Some(Response::Keys { keys: names(&["a"]), done: false }));
         assert_eq!(gather.end(), Response::Keys { keys: Vec::new(), done: true });
@@ -158,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_bucket_in_two_parts_is_listed_once() {
-        let mut stream = Gather::buckets(true);
+        let mut stream = ListCollector::buckets(true);
         let piece = stream.on_piece(names(&["a", "b"])).unwrap();
         assert_eq!(piece, Some(Response::Buckets { names: names(&["a", "b"]), done: false }));
         let piece = stream.on_piece(names(&["b", "c"])).unwrap();
@@ -166,7 +170,7 @@ mod tests {
         assert_eq!(stream.on_piece(names(&["c"])), Ok(None));
         assert_eq!(stream.end(), Response::Buckets { names: Vec::new(), done: true });
 
-        let mut whole = Gather::buckets(false);
+        let mut whole = ListCollector::buckets(false);
         assert_eq!(whole.on_piece(names(&["b", "a"])), Ok(None));
         assert_eq!(whole.on_piece(names(&["b"])), Ok(None));
         assert_eq!(whole.end(), Response::Buckets { names: names(&["a", "b"]), done: true });
@@ -174,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_listing_is_bounded() {
-        let mut gather = Gather::buckets(false);
+        let mut gather = ListCollector::buckets(false);
         let long = |i: usize| Bytes::from(format!("{i:0>width$}", width = 60_000));
         let mut result = Ok(None);
         for i in 0..1_000 {

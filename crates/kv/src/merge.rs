@@ -16,9 +16,9 @@ use object::{Head, Object};
 use crate::error::Error;
 use crate::reap::{self, Cleared};
 use crate::replica::{Answer, NodeId, Reason};
+use crate::step::{Action, Event, Next, StepContext, assert_answer_ends};
 use crate::stored::{Stored, Want};
 use crate::stored_head::{damaged, view};
-use crate::turn::{Action, Event, Next, Turn, assert_answer_ends};
 use crate::update::Update;
 
 /// A join under way.
@@ -66,13 +66,13 @@ impl Merge {
     ///
     /// # Panics
     /// If the store answers what it was not asked.
-    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
-        let from = turn.out.len();
-        let next = self.advance(event, turn);
+    pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
+        let from = ctx.out.len();
+        let next = self.advance(event, ctx);
 
         if cfg!(debug_assertions) {
             self.invariants();
-            assert_answer_ends(next, &turn.out[from..]);
+            assert_answer_ends(next, &ctx.out[from..]);
         }
         next
     }
@@ -84,17 +84,17 @@ impl Merge {
         assert!(!is_needless, "values are read for a join that needs them");
     }
 
-    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+    fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         let state = std::mem::replace(&mut self.state, State::Writing);
         let done = match (state, event) {
             (State::New, Event::Start) => {
-                turn.out.push(Action::Read { want: Want::Head, hold: true });
+                ctx.out.push(Action::Read { want: Want::Head, hold: true });
                 self.state = State::ReadingHead;
                 return Next::Wait;
             }
-            (State::ReadingHead, Event::Read(stored)) => self.on_head(stored, turn),
+            (State::ReadingHead, Event::Read(stored)) => self.on_head(stored, ctx),
             (State::ReadingValues(update), Event::Read(stored)) => {
-                stored.and_then(|stored| Ok(self.write(update.finish(stored)?.into_parts(), turn)))
+                stored.and_then(|stored| Ok(self.write(update.finish(stored)?.into_parts(), ctx)))
             }
             (State::Writing, Event::Written(result)) => result.map(|()| Next::Over),
             (_, Event::Expired) => Err(Error::Timeout),
@@ -107,21 +107,25 @@ impl Merge {
         match done {
             Ok(Next::Wait) => Next::Wait,
             Ok(Next::Over) => {
-                turn.out.push(Action::Answer(Ok(Answer::Merged)));
+                ctx.out.push(Action::Answer(Ok(Answer::Merged)));
                 Next::Over
             }
             Err(error) => {
-                turn.out.push(Action::Answer(Err(error)));
+                ctx.out.push(Action::Answer(Err(error)));
                 Next::Over
             }
         }
     }
 
-    fn on_head(&mut self, stored: Result<Option<Stored>, Error>, turn: &mut Turn<'_>) -> Result<Next, Error> {
+    fn on_head(
+        &mut self,
+        stored: Result<Option<Stored>, Error>,
+        ctx: &mut StepContext<'_>,
+    ) -> Result<Next, Error> {
         // Whoever asks for a write has given the version its time.
-        let writer = turn.asker.filter(|_| self.reason == Reason::Write);
-        turn.clock.see(view(&self.head)?.newest_time(), turn.wall, writer);
-        if self.meets_grave(stored.as_ref().is_ok_and(Option::is_none), turn)? {
+        let writer = ctx.asker.filter(|_| self.reason == Reason::Write);
+        ctx.clock.see(view(&self.head)?.newest_time(), ctx.wall, writer);
+        if self.meets_grave(stored.as_ref().is_ok_and(Option::is_none), ctx)? {
             return Ok(Next::Over);
         }
         let sent = (self.head.clone(), self.value.clone());
@@ -130,19 +134,19 @@ impl Merge {
             Err(Error::Damaged(_)) => None,
             Err(error) => return Err(error),
         };
-        let Some(stored) = stored else { return Ok(self.write(sent, turn)) };
+        let Some(stored) = stored else { return Ok(self.write(sent, ctx)) };
         if stored.head != self.head {
-            turn.clock.see(view(&stored.head)?.newest_time(), turn.wall, None);
+            ctx.clock.see(view(&stored.head)?.newest_time(), ctx.wall, None);
         }
         if self.reason == Reason::Repair && base::planted!(RepairOverwrites) {
-            return Ok(self.write(sent, turn));
+            return Ok(self.write(sent, ctx));
         }
         if stored.head == self.head {
-            return Ok(if self.reason == Reason::Heal { self.write(sent, turn) } else { self.keep(turn) });
+            return Ok(if self.reason == Reason::Heal { self.write(sent, ctx) } else { self.keep(ctx) });
         }
         let applies_twice = self.reason == Reason::Handoff && base::planted!(HintAppliedTwice);
         if !applies_twice && self.takes_the_place_of(&stored)? {
-            return Ok(self.write(sent, turn));
+            return Ok(self.write(sent, ctx));
         }
         let existing = Head::decode(&stored.head).map_err(damaged)?;
         let new = Object::new(Head::decode(&self.head).map_err(damaged)?, self.value.clone());
@@ -153,20 +157,20 @@ impl Merge {
                 Some(existing),
                 object::Put { context: None, metadata, value: new.value(0) },
                 true,
-                turn,
+                ctx,
             )?
         } else {
             Update::join(existing, new.map_err(damaged)?).map_err(damaged)?
         };
         if update.changes_nothing() {
-            return Ok(self.keep(turn));
+            return Ok(self.keep(ctx));
         }
         if update.needs_values() && stored.value.is_none() {
-            turn.out.push(Action::Read { want: Want::Value, hold: true });
+            ctx.out.push(Action::Read { want: Want::Value, hold: true });
             self.state = State::ReadingValues(Box::new(update));
             return Ok(Next::Wait);
         }
-        Ok(self.write(update.finish(Some(stored))?.into_parts(), turn))
+        Ok(self.write(update.finish(Some(stored))?.into_parts(), ctx))
     }
 
     /// Whether the join is what was sent, as it is. So it is of nearly every write, and nothing need be decoded then.
@@ -177,8 +181,8 @@ impl Merge {
 
     /// Joins what was sent with the tombstone that is remembered here. True if nothing is left to be stored: the
     /// tombstone was reaped, and is all that there is.
-    fn meets_grave(&mut self, is_absent: bool, turn: &Turn<'_>) -> Result<bool, Error> {
-        if let Some(fold) = turn.grave.fold() {
+    fn meets_grave(&mut self, is_absent: bool, ctx: &StepContext<'_>) -> Result<bool, Error> {
+        if let Some(fold) = ctx.grave.fold() {
             match fold.clear(&self.head, &self.value)? {
                 Cleared::Same => {}
                 Cleared::Instead(head, value) => (self.head, self.value) = (head, value),
@@ -187,25 +191,25 @@ impl Merge {
             }
             return Ok(false);
         }
-        let Some(tombstone) = turn.grave.tombstone() else { return Ok(false) };
+        let Some(tombstone) = ctx.grave.tombstone() else { return Ok(false) };
         if reap::has_deleted(tombstone, &self.head)? {
             (self.head, self.value) = reap::joined(tombstone, &self.head, &self.value)?;
         }
-        Ok(is_absent && self.head == *tombstone && turn.grave.is_reaped(tombstone))
+        Ok(is_absent && self.head == *tombstone && ctx.grave.is_reaped(tombstone))
     }
 
-    fn write(&mut self, (head, value): (Bytes, Bytes), turn: &mut Turn<'_>) -> Next {
+    fn write(&mut self, (head, value): (Bytes, Bytes), ctx: &mut StepContext<'_>) -> Next {
         let hints = std::mem::take(&mut self.hints);
-        turn.out.push(Action::Write { head, value, hints });
+        ctx.out.push(Action::Write { head, value, hints });
         Next::Wait
     }
 
     /// Leaves what is here as it is.
-    fn keep(&mut self, turn: &mut Turn<'_>) -> Next {
+    fn keep(&mut self, ctx: &mut StepContext<'_>) -> Next {
         if self.hints.is_empty() {
             return Next::Over;
         }
-        turn.out.push(Action::Hint { nodes: std::mem::take(&mut self.hints), confirm: true });
+        ctx.out.push(Action::Hint { nodes: std::mem::take(&mut self.hints), confirm: true });
         Next::Wait
     }
 }

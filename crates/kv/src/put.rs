@@ -23,18 +23,18 @@ use object::{Context, Head, Metadata};
 
 use crate::condition::Validators;
 use crate::error::Error;
-use crate::gather::{Gather, NotFoundRules, Verdict};
 use crate::get::{decode_context, reply_of, shown};
 use crate::needs::Needs;
 use crate::quorum::Quorum;
-use crate::replicate::{Begun, Replicate};
+use crate::read_quorum::{NotFoundRules, ReadQuorum, Verdict};
 use crate::replies::check_reachable;
 use crate::request::{PutRequest, Return};
 use crate::response::Response;
+use crate::step::{Action, Event, Next, StepContext, answers};
 use crate::stored::{Stored, Want};
 use crate::stored_head::{damaged, is_absent, view};
-use crate::turn::{Action, Event, Next, Turn, answers};
 use crate::update::{Update, time_of_version};
+use crate::write_quorum::{WritePlan, WriteQuorum};
 
 /// A write under way. Small, since it is moved at every step: what is large is in boxes.
 #[derive(Debug)]
@@ -46,12 +46,12 @@ pub struct Put {
 #[derive(Debug)]
 enum State {
     New,
-    Checking(Box<(Begun, Gather)>),
+    Checking(Box<(WritePlan, ReadQuorum)>),
     /// The head here is read for its time.
-    ReadingTime(Begun),
-    ReadingHead(Begun),
-    ReadingValues(Begun, Box<Update>),
-    Writing(Box<Replicate>),
+    ReadingTime(WritePlan),
+    ReadingHead(WritePlan),
+    ReadingValues(WritePlan, Box<Update>),
+    Writing(Box<WriteQuorum>),
     Done,
 }
 
@@ -84,13 +84,13 @@ impl Put {
     ///
     /// # Panics
     /// If the store answers what it was not asked.
-    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
-        let (before, from) = (self.state.progress(), turn.out.len());
-        let next = self.advance(event, turn);
+    pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
+        let (before, from) = (self.state.progress(), ctx.out.len());
+        let next = self.advance(event, ctx);
 
         if cfg!(debug_assertions) {
             self.invariants();
-            self.step_invariants(before, &turn.out[from..]);
+            self.step_invariants(before, &ctx.out[from..]);
         }
         next
     }
@@ -119,28 +119,28 @@ impl Put {
         debug_assert_eq!(told, usize::from(has_answered), "a write answers once");
     }
 
-    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+    fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         // What most events are about is not moved for it.
         if let State::Writing(writes) = &mut self.state {
-            return writes.step(event, turn);
+            return writes.step(event, ctx);
         }
         let state = std::mem::replace(&mut self.state, State::Done);
         let next = match (state, event) {
-            (State::New, Event::Start) => self.on_start(turn),
+            (State::New, Event::Start) => self.on_start(ctx),
             (_, Event::Expired) => Err(Error::Timeout),
             (state, Event::Late) => Ok(state),
-            (State::Checking(checking), event) => self.on_checking(checking, event, turn),
+            (State::Checking(checking), event) => self.on_checking(checking, event, ctx),
             // Whoever was asked before the write began has nothing to add.
             (state, Event::Answer { .. }) => Ok(state),
             // The join replaces a copy that is damaged.
             (State::ReadingTime(begun), Event::Read(stored)) => {
-                self.write_once(begun, stored.ok().flatten().as_ref(), turn)
+                self.write_once(begun, stored.ok().flatten().as_ref(), ctx)
             }
             (State::ReadingHead(begun), Event::Read(stored)) => {
-                stored.and_then(|stored| self.on_head(begun, stored, turn))
+                stored.and_then(|stored| self.on_head(begun, stored, ctx))
             }
             (State::ReadingValues(begun, update), Event::Read(stored)) => {
-                stored.and_then(|stored| self.write(begun, *update, stored, turn))
+                stored.and_then(|stored| self.write(begun, *update, stored, ctx))
             }
             (state, event) => panic!("a write in state {state:?} was told {event:?}"),
         };
@@ -150,29 +150,29 @@ impl Put {
                 Next::Wait
             }
             Err(error) => {
-                turn.out.push(Action::Reply(Err(error)));
+                ctx.out.push(Action::Reply(Err(error)));
                 Next::Over
             }
         }
     }
 
-    fn on_start(&mut self, turn: &mut Turn<'_>) -> Result<State, Error> {
+    fn on_start(&mut self, ctx: &mut StepContext<'_>) -> Result<State, Error> {
         let request = &self.request;
         let key = request.key.as_ref().expect("the node invents a missing key before it picks a shard");
-        turn.limits.check_names(&request.bucket, key)?;
-        turn.limits.check_sibling(&request.metadata, &request.value)?;
+        ctx.limits.check_names(&request.bucket, key)?;
+        ctx.limits.check_sibling(&request.metadata, &request.value)?;
         object::index::validate(&request.metadata.indexes)?;
-        turn.limits.check_indexes(&request.bucket, key, &request.metadata)?;
+        ctx.limits.check_indexes(&request.bucket, key, &request.metadata)?;
         let quorums = (request.w, request.pw, request.dw);
-        let needs = Needs::write(turn.props, request.n_val, quorums, request.node_confirms)?;
-        let placement = (turn.place)(needs.n, request.sloppy_quorum.unwrap_or(true));
+        let needs = Needs::write(ctx.props, request.n_val, quorums, request.node_confirms)?;
+        let placement = (ctx.place)(needs.n, request.sloppy_quorum.unwrap_or(true));
         check_reachable(&needs, &placement)?;
         let context = decode_context(request.context.as_ref())?;
-        let begun = Begun { needs, placement, context, newest_time: 0 };
-        if self.is_conditional() && (turn.props.write_once || !begun.placement.others.is_empty()) {
-            return self.check(begun, turn);
+        let begun = WritePlan { needs, placement, context, newest_time: 0 };
+        if self.is_conditional() && (ctx.props.write_once || !begun.placement.others.is_empty()) {
+            return self.check(begun, ctx);
         }
-        self.begin(begun, turn)
+        self.begin(begun, ctx)
     }
 
     fn is_conditional(&self) -> bool {
@@ -181,23 +181,23 @@ impl Put {
     }
 
     /// Asks a majority of the primaries what there is.
-    fn check(&mut self, begun: Begun, turn: &mut Turn<'_>) -> Result<State, Error> {
+    fn check(&mut self, begun: WritePlan, ctx: &mut StepContext<'_>) -> Result<State, Error> {
         let quorums = (Quorum::Quorum, Quorum::Quorum);
-        let needs = Needs::read(turn.props, Some(begun.needs.n), quorums, Quorum::Default)?;
+        let needs = Needs::read(ctx.props, Some(begun.needs.n), quorums, Quorum::Default)?;
         check_reachable(&needs, &begun.placement)?;
         let rules = NotFoundRules { ok: true, basic_quorum: false };
-        let gather = Gather::start(needs, begun.placement.clone(), Want::Head, rules, turn);
+        let gather = ReadQuorum::start(needs, begun.placement.clone(), Want::Head, rules, ctx);
         Ok(State::Checking(Box::new((begun, gather))))
     }
 
     fn on_checking(
         &mut self,
-        mut checking: Box<(Begun, Gather)>,
+        mut checking: Box<(WritePlan, ReadQuorum)>,
         event: Event,
-        turn: &mut Turn<'_>,
+        ctx: &mut StepContext<'_>,
     ) -> Result<State, Error> {
         let (begun, gather) = &mut *checking;
-        gather.remember(turn);
+        gather.remember(ctx);
         if let Some((from, result)) = reply_of(event) {
             gather.on_reply(from, result);
         }
@@ -205,9 +205,9 @@ impl Put {
             // The store answers one question at a time, and the next is about to come.
             Verdict::Enough if !gather.awaits_here() => {
                 let latest = gather.latest()?;
-                begun.newest_time = gather.see_time(latest.as_ref(), turn)?;
-                self.check_condition(begun.context.as_ref(), latest.as_ref(), turn)?;
-                self.begin(checking.0, turn)
+                begun.newest_time = gather.see_time(latest.as_ref(), ctx)?;
+                self.check_condition(begun.context.as_ref(), latest.as_ref(), ctx)?;
+                self.begin(checking.0, ctx)
             }
             Verdict::Enough | Verdict::Wait => Ok(State::Checking(checking)),
             Verdict::NotFound => unreachable!("absence is a good reply here"),
@@ -215,63 +215,68 @@ impl Put {
         }
     }
 
-    fn begin(&mut self, begun: Begun, turn: &mut Turn<'_>) -> Result<State, Error> {
-        if turn.props.write_once {
-            turn.props.check_precommit()?;
-            let needs_time = begun.placement.is_only_here() || turn.clock.is_doubtful(turn.wall);
+    fn begin(&mut self, begun: WritePlan, ctx: &mut StepContext<'_>) -> Result<State, Error> {
+        if ctx.props.write_once {
+            ctx.props.check_precommit()?;
+            let needs_time = begun.placement.is_only_here() || ctx.clock.is_doubtful(ctx.wall);
             if begun.placement.here.is_none() || !needs_time {
-                return self.write_once(begun, None, turn);
+                return self.write_once(begun, None, ctx);
             }
-            turn.out.push(Action::Read { want: Want::Head, hold: false });
+            ctx.out.push(Action::Read { want: Want::Head, hold: false });
             return Ok(State::ReadingTime(begun));
         }
-        if self.is_blind(&begun, turn) {
-            return self.plan(begun, None, None, turn);
+        if self.is_blind(&begun, ctx) {
+            return self.plan(begun, None, None, ctx);
         }
-        turn.out.push(Action::Read { want: Want::Head, hold: true });
+        ctx.out.push(Action::Read { want: Want::Head, hold: true });
         Ok(State::ReadingHead(begun))
     }
 
     /// Whether the write does not depend on what is stored here: neither what it replaces, nor its time.
-    fn is_blind(&self, begun: &Begun, turn: &Turn<'_>) -> bool {
-        let is_blind = turn.props.last_write_wins && !self.request.asis && !self.is_conditional();
+    fn is_blind(&self, begun: &WritePlan, ctx: &StepContext<'_>) -> bool {
+        let is_blind = ctx.props.last_write_wins && !self.request.asis && !self.is_conditional();
         // Elsewhere its time decides, and what is here may be later than this node's clock.
-        let needs_time = !begun.placement.is_only_here() && turn.clock.is_doubtful(turn.wall);
-        is_blind && !turn.may_replace_entries && (begun.placement.here.is_none() || !needs_time)
+        let needs_time = !begun.placement.is_only_here() && ctx.clock.is_doubtful(ctx.wall);
+        is_blind && !ctx.may_replace_entries && (begun.placement.here.is_none() || !needs_time)
     }
 
-    fn on_head(&mut self, begun: Begun, stored: Option<Stored>, turn: &mut Turn<'_>) -> Result<State, Error> {
-        self.check_condition(begun.context.as_ref(), stored.as_ref().map(|stored| &stored.head), turn)?;
+    fn on_head(
+        &mut self,
+        begun: WritePlan,
+        stored: Option<Stored>,
+        ctx: &mut StepContext<'_>,
+    ) -> Result<State, Error> {
+        self.check_condition(begun.context.as_ref(), stored.as_ref().map(|stored| &stored.head), ctx)?;
         let existing = stored.as_ref().map(|stored| Head::decode(&stored.head).map_err(damaged));
-        self.plan(begun, existing.transpose()?, stored, turn)
+        self.plan(begun, existing.transpose()?, stored, ctx)
     }
 
     /// Writes a key that is written once, later than what is stored here.
     fn write_once(
         &mut self,
-        begun: Begun,
+        begun: WritePlan,
         stored: Option<&Stored>,
-        turn: &mut Turn<'_>,
+        ctx: &mut StepContext<'_>,
     ) -> Result<State, Error> {
         let here = stored.and_then(|stored| view(&stored.head).ok()).map_or(0, |head| head.newest_time());
-        let (metadata, value) = self.take_sibling(begun.newest_time.max(here), turn)?;
-        self.write(begun, Update::once(metadata, value)?, None, turn)
+        let (metadata, value) = self.take_sibling(begun.newest_time.max(here), ctx)?;
+        self.write(begun, Update::once(metadata, value)?, None, ctx)
     }
 
     fn check_condition(
         &self,
         context: Option<&Context>,
         head: Option<&Bytes>,
-        turn: &Turn<'_>,
+        ctx: &StepContext<'_>,
     ) -> Result<(), Error> {
         let request = &self.request;
         if !self.is_conditional() {
             return Ok(());
         }
         let head = head.map(|head| view(head)).transpose()?;
-        let present = head.filter(|head| !is_absent(head, turn.props, turn.wall.millis()));
+        let present = head.filter(|head| !is_absent(head, ctx.props, ctx.wall.millis()));
         if let Some(conditions) = &request.conditions {
-            let newest_only = turn.props.shows_newest_only();
+            let newest_only = ctx.props.shows_newest_only();
             let object = present.as_ref().map(|head| Validators::of(head, newest_only));
             conditions.check(object).map_err(|_| Error::Modified)?;
         }
@@ -289,57 +294,57 @@ impl Put {
 
     fn plan(
         &mut self,
-        mut begun: Begun,
+        mut begun: WritePlan,
         existing: Option<Head>,
         stored: Option<Stored>,
-        turn: &mut Turn<'_>,
+        ctx: &mut StepContext<'_>,
     ) -> Result<State, Error> {
-        turn.props.check_precommit()?;
+        ctx.props.check_precommit()?;
         begun.newest_time = begun.newest_time.max(existing.as_ref().map_or(0, Head::newest_time));
-        let (metadata, value) = self.take_sibling(begun.newest_time, turn)?;
+        let (metadata, value) = self.take_sibling(begun.newest_time, ctx)?;
         let put = object::Put { context: begun.context.take(), metadata, value };
         let is_primary = begun.placement.is_primary_here();
         let update = if self.request.asis {
-            Update::plan_as_is(existing, put, is_primary, turn)?
+            Update::plan_as_is(existing, put, is_primary, ctx)?
         } else {
-            Update::plan(existing, put, is_primary, turn)?
+            Update::plan(existing, put, is_primary, ctx)?
         };
         if update.needs_values() && stored.as_ref().is_none_or(|stored| stored.value.is_none()) {
-            turn.out.push(Action::Read { want: Want::Value, hold: true });
+            ctx.out.push(Action::Read { want: Want::Value, hold: true });
             return Ok(State::ReadingValues(begun, Box::new(update)));
         }
-        self.write(begun, update, stored, turn)
+        self.write(begun, update, stored, ctx)
     }
 
     /// The new sibling, later than the versions of the key in hand.
-    fn take_sibling(&mut self, in_hand: u64, turn: &mut Turn<'_>) -> Result<(Metadata, Bytes), Error> {
-        let last_modified = time_of_version(in_hand, turn)?;
+    fn take_sibling(&mut self, in_hand: u64, ctx: &mut StepContext<'_>) -> Result<(Metadata, Bytes), Error> {
+        let last_modified = time_of_version(in_hand, ctx)?;
         let PutRequest { metadata, value, .. } = &mut *self.request;
         metadata.last_modified = last_modified;
         metadata.deleted = false;
-        metadata.expires_ms = turn.props.expires_ms(Wall(last_modified));
+        metadata.expires_ms = ctx.props.expires_ms(Wall(last_modified));
         Ok((std::mem::take(metadata), std::mem::take(value)))
     }
 
     fn write(
         &mut self,
-        begun: Begun,
+        begun: WritePlan,
         update: Update,
         stored: Option<Stored>,
-        turn: &mut Turn<'_>,
+        ctx: &mut StepContext<'_>,
     ) -> Result<State, Error> {
-        let version = update.finish_within(stored, turn.limits)?;
+        let version = update.finish_within(stored, ctx.limits)?;
         let returned = match self.request.returned {
             Return::Nothing => None,
             how => {
                 let value = (how == Return::Body).then(|| version.values.clone());
-                Some(shown(version.head.clone(), value, turn)?)
+                Some(shown(version.head.clone(), value, ctx)?)
             }
         };
         let key = self.request.key.take().filter(|_| self.request.key_invented);
         let response = Response::Put { object: returned, key };
-        let Begun { needs, placement, .. } = begun;
-        let writes = Replicate::start(needs, placement, version.into_parts(), response, turn);
+        let WritePlan { needs, placement, .. } = begun;
+        let writes = WriteQuorum::start(needs, placement, version.into_parts(), response, ctx);
         Ok(State::Writing(Box::new(writes)))
     }
 }

@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use crate::error::Error;
 use crate::reap::Round;
+use crate::step::{Action, Event, Next, StepContext, assert_answer_ends};
 use crate::stored::{Stored, Want};
-use crate::turn::{Action, Event, Next, Turn, assert_answer_ends};
 
 pub use ring::NodeId;
 
@@ -61,7 +61,7 @@ pub enum Reason {
     /// It was kept for the replica while that could not be reached.
     Handoff,
     /// A client writes it, and the sender's copy of the partition moves to the receiver, or has come from there.
-    Pass,
+    DualWrite,
     /// It is in a partition that is copied to the receiver.
     Copy,
 }
@@ -69,7 +69,7 @@ pub enum Reason {
 impl Reason {
     /// Whether it comes from another holder of the partition, which sees to it itself that everybody has it.
     pub fn is_of_move(self) -> bool {
-        matches!(self, Reason::Pass | Reason::Copy)
+        matches!(self, Reason::DualWrite | Reason::Copy)
     }
 }
 
@@ -102,20 +102,20 @@ impl Read {
     }
 
     /// Takes what happened, and says what to do next.
-    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
-        let from = turn.out.len();
-        let next = self.advance(event, turn);
+    pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
+        let from = ctx.out.len();
+        let next = self.advance(event, ctx);
 
         if cfg!(debug_assertions) {
-            assert_answer_ends(next, &turn.out[from..]);
+            assert_answer_ends(next, &ctx.out[from..]);
         }
         next
     }
 
-    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
-        turn.out.push(match event {
+    fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
+        ctx.out.push(match event {
             Event::Start => {
-                turn.out.push(Action::Read { want: self.want, hold: false });
+                ctx.out.push(Action::Read { want: self.want, hold: false });
                 return Next::Wait;
             }
             Event::Read(stored) => Action::Answer(stored.map(Answer::Read)),
@@ -128,7 +128,7 @@ impl Read {
 
 /// How a read asks its replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadForm {
+pub enum ReadStrategy {
     /// The head of each, then one value from whoever has it.
     Heads,
     /// Head and value here, the heads of the others.

@@ -20,10 +20,10 @@ use object::{Actor, Context, Dot, Head, MergePlan, Metadata, Object, Pick, Polic
 
 use crate::error::Error;
 use crate::limits::Limits;
+use crate::step::StepContext;
 use crate::stored::Stored;
 use crate::stored_head::{damaged, view};
 use crate::stored_head::{decode, encode};
-use crate::turn::Turn;
 
 /// Bits of a counter of what is written once that do not come from the clock but from what is written: writes of one
 /// microsecond differ in them. What is left for microseconds lasts until the year 2112.
@@ -60,17 +60,17 @@ impl Update {
         existing: Option<Head>,
         mut put: object::Put,
         is_primary: bool,
-        turn: &mut Turn<'_>,
+        ctx: &mut StepContext<'_>,
     ) -> Result<Update, Error> {
         // Before the tombstone that is being reaped: the stored one may be newer.
-        put.see_absent(existing.as_ref(), turn.wall.millis());
-        see_reaped(&mut put, turn)?;
-        let dot = (turn.next_dot)(is_primary)?;
+        put.see_absent(existing.as_ref(), ctx.wall.millis());
+        see_reaped(&mut put, ctx)?;
+        let dot = (ctx.next_dot)(is_primary)?;
         if existing.as_ref().is_some_and(|head| head.context().covers(dot)) {
             return Err(Error::Damaged(format!("the stored context covers the new dot {dot:?}")));
         }
-        let plan = object::plan_update(existing.as_ref(), &put, dot, turn.props.policy()).map_err(refused)?;
-        turn.limits.check_siblings(plan.sibling_count())?;
+        let plan = object::plan_update(existing.as_ref(), &put, dot, ctx.props.policy()).map_err(refused)?;
+        ctx.limits.check_siblings(plan.sibling_count())?;
         Ok(Update::Event { existing, put, plan })
     }
 
@@ -92,24 +92,24 @@ impl Update {
         existing: Option<Head>,
         put: object::Put,
         is_primary: bool,
-        turn: &mut Turn<'_>,
+        ctx: &mut StepContext<'_>,
     ) -> Result<Update, Error> {
         let Some((given, newest)) = put.context.as_ref().and_then(|given| Some((given, newest_dot(given)?)))
         else {
-            return Update::plan(existing, put, is_primary, turn);
+            return Update::plan(existing, put, is_primary, ctx);
         };
-        if given.covers((turn.next_dot)(is_primary)?) {
+        if given.covers((ctx.next_dot)(is_primary)?) {
             // It would hide this store's next writes of the key from birth.
             return Err(Error::BadContext);
         }
         let before = Some(without(given, newest));
         let put = object::Put { context: before, ..put };
         let new = object::update(None, put, newest, Policy::AllowMult).map_err(refused)?;
-        let reaped = turn.grave.tombstone().map(decode).transpose()?;
+        let reaped = ctx.grave.tombstone().map(decode).transpose()?;
         let Some(existing) = existing.or(reaped) else { return Ok(Update::AsIs(new)) };
         let update = Update::join(existing, new).map_err(refused)?;
         if let Update::Merge { plan, .. } = &update {
-            turn.limits.check_siblings(plan.picks().len())?;
+            ctx.limits.check_siblings(plan.picks().len())?;
         }
         Ok(update)
     }
@@ -212,18 +212,18 @@ fn values_of(head: &Head, values: &Bytes, places: impl Iterator<Item = usize>) -
 
 /// The time of a new version of a key. `in_hand` is the newest among the versions of it that the coordinator has met;
 /// the tombstone that this node remembers counts too.
-pub(crate) fn time_of_version(in_hand: u64, turn: &mut Turn<'_>) -> Result<u64, Error> {
-    let in_hand = match turn.grave.tombstone() {
+pub(crate) fn time_of_version(in_hand: u64, ctx: &mut StepContext<'_>) -> Result<u64, Error> {
+    let in_hand = match ctx.grave.tombstone() {
         Some(tombstone) => in_hand.max(view(tombstone)?.newest_time()),
         None => in_hand,
     };
-    turn.clock.see(in_hand, turn.wall, None);
-    Ok(turn.clock.next(turn.wall, in_hand))
+    ctx.clock.see(in_hand, ctx.wall, None);
+    Ok(ctx.clock.next(ctx.wall, in_hand))
 }
 
 /// Takes the write to have seen the tombstone that this node remembers: whoever still has that need not keep it.
-fn see_reaped(put: &mut object::Put, turn: &Turn<'_>) -> Result<(), Error> {
-    if let Some(tombstone) = turn.grave.tombstone() {
+fn see_reaped(put: &mut object::Put, ctx: &StepContext<'_>) -> Result<(), Error> {
+    if let Some(tombstone) = ctx.grave.tombstone() {
         let seen = view(tombstone)?.context().to_context();
         put.context.get_or_insert_default().join(&seen);
     }

@@ -20,7 +20,7 @@ pub use settings::{SETTINGS, Setting};
 
 use backends::Kind;
 use engine::{Codec, CompressAt, Durability};
-use kv::ReadForm;
+use kv::ReadStrategy;
 use node::Rebuilding;
 use node::http::HostName;
 use node::store::TypeBackends;
@@ -102,7 +102,7 @@ pub struct Config {
     /// When a write is acknowledged.
     pub durability: Durability,
     /// How reads ask their replicas while the node is not too busy.
-    pub read_form: ReadForm,
+    pub read_form: ReadStrategy,
     /// What becomes of tombstones.
     pub delete_mode: DeleteMode,
     /// How often all that the node holds is compared with what others hold; `None` for never.
@@ -171,7 +171,7 @@ impl Default for Config {
             backend: None,
             type_backends: None,
             durability: Durability::Sync,
-            read_form: ReadForm::LocalValue,
+            read_form: ReadStrategy::LocalValue,
             delete_mode: DeleteMode::After(DELETE_DELAY_DEFAULT),
             anti_entropy: Some(ANTI_ENTROPY_DEFAULT),
             rebuilding: Rebuilding::default(),

@@ -20,7 +20,7 @@ use backends::{Kind, Settings};
 use base::{Clock, Monotonic, Spawn};
 use engine::store::{Concurrency, OpenReport, Platform};
 use engine::{Machine, Options};
-use kv::{BucketTable, Limits, ReadForm};
+use kv::{BucketTable, Limits, ReadStrategy};
 use node::http::HostNames;
 use node::layout::Owner;
 use node::riak::Identity;
@@ -93,7 +93,7 @@ pub struct Common {
     /// Every option in force, as text.
     pub told: Arc<BTreeMap<String, String>>,
     /// How reads ask their replicas.
-    pub read_form: ReadForm,
+    pub read_form: ReadStrategy,
     /// This process, for other nodes.
     pub life: u64,
     /// What becomes of tombstones.

@@ -214,7 +214,7 @@ impl Machine {
                 limits: Limits::default(),
                 clock: Arc::new(self.clock.clone()),
                 rng: self.fresh_rng(),
-                read_form: kv::ReadForm::LocalValue,
+                read_form: kv::ReadStrategy::LocalValue,
                 life,
                 reaping: self.reaping,
                 anti_entropy: self.anti_entropy,

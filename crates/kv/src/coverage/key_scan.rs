@@ -27,7 +27,7 @@ use super::page::{Listed, Page, PageAsk};
 use super::parts::{Parts, Place};
 use super::plan::{Plan, Source};
 use crate::error::Error;
-use crate::list::Gather;
+use crate::list::ListCollector;
 use crate::response::Response;
 
 /// How long a page of another node may take before it is asked for again: a page is a few milliseconds of work, so either
@@ -38,7 +38,7 @@ const PAGE_PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct KeyScan {
     listed: Listed,
-    gather: Gather,
+    gather: ListCollector,
     parts: Parts<KeyPlace>,
 }
 
@@ -58,9 +58,9 @@ impl KeyScan {
     /// [`Error::NotCovered`] if there is no covering set.
     pub fn start(listed: Listed, stream: bool, plan: &Plan<'_>) -> Result<KeyScan, Error> {
         let gather = match listed {
-            Listed::Keys(_) => Gather::keys(),
-            Listed::Buckets(_) => Gather::buckets(stream),
-            Listed::Fold(ref fold) => Gather::sums(Arc::clone(fold), stream),
+            Listed::Keys(_) => ListCollector::keys(),
+            Listed::Buckets(_) => ListCollector::buckets(stream),
+            Listed::Fold(ref fold) => ListCollector::sums(Arc::clone(fold), stream),
         };
         let mut parts = Parts::new(PAGE_PATIENCE);
         parts.give(plan.all_prefixes(), |prefixes| KeyPlace { prefixes, start: None }, plan)?;
@@ -181,9 +181,9 @@ impl KeyScan {
     /// Asserts relations that hold after each step.
     pub fn invariants(&self) {
         let is_kind = match self.gather {
-            Gather::Keys => matches!(self.listed, Listed::Keys(_)),
-            Gather::Buckets { .. } => matches!(self.listed, Listed::Buckets(_)),
-            Gather::Sums(_) => matches!(self.listed, Listed::Fold(_)),
+            ListCollector::Keys => matches!(self.listed, Listed::Keys(_)),
+            ListCollector::Buckets { .. } => matches!(self.listed, Listed::Buckets(_)),
+            ListCollector::Sums(_) => matches!(self.listed, Listed::Fold(_)),
         };
         assert!(is_kind, "the answers gathered are of the kind that is listed");
         self.parts.invariants();

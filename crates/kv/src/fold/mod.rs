@@ -1,7 +1,7 @@
 //! Folds over the heads of a cluster: for whoever compares it with another cluster, and for whoever looks after its data.
 //!
 //! 1. [`Fold`] says over which keys, and what is to be found of them ([`Finds`]).
-//! 2. Each shard of a covering set is asked as for a listing ([`crate::KeyScan`]); it takes what its heads say ([`Taker`]),
+//! 2. Each shard of a covering set is asked as for a listing ([`crate::KeyScan`]); it takes what its heads say ([`FoldCollector`]),
 //!    a page at a time, into a [`Sum`].
 //! 3. Sums are added up where the client is. The end of a fold means that all of them are in it.
 //!
@@ -9,7 +9,7 @@
 //! the context that they get with it, and of nothing else: so two clusters can compare what they hold, whatever their rings and
 //! their programs. A tree has segments, by the first bits of places; 256 of them are a branch ([`Branches`]).
 //!
-//! * `sum.rs`: what a fold has come to. `branches.rs`: trees of hashes. `taker.rs`: what a head says.
+//! * `sum.rs`: what a fold has come to. `branches.rs`: trees of hashes. `collector.rs`: the findings of one head.
 //!
 //! Invariants: sums can be added in any order; a page counts once, so each key counts once.
 //!
@@ -18,12 +18,12 @@
 //! Follows Riak's AAE folds.
 
 mod branches;
+mod collector;
 mod sum;
-mod taker;
 
 pub use branches::{BRANCH, Branches};
+pub use collector::{FoldCollector, PAGE_BYTES_MAX, PAGE_ITEMS_MAX, Taken, leaf, place};
 pub use sum::{ANSWER_BYTES_MAX, Adding, Folded, KeyClock, Stats, Sum};
-pub use taker::{PAGE_BYTES_MAX, PAGE_ITEMS_MAX, Taken, Taker, leaf, place};
 
 use bytes::Bytes;
 

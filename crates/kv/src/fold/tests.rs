@@ -52,7 +52,7 @@ fn of(fold: &Fold, heads: &[(Vec<u8>, Vec<u8>)]) -> Folded {
     let mut adding = Adding::new(Arc::new(fold.clone()), false);
     // In pages of two.
     for page in heads.chunks(2) {
-        let mut taker = Taker::new(fold.clone(), 0);
+        let mut taker = FoldCollector::new(fold.clone(), 0);
         for (key, head) in page {
             taker.take(key, head).unwrap();
         }
@@ -182,7 +182,7 @@ fn a_stream_tells_each_page() {
 
 #[test]
 fn a_page_ends_when_it_tells_of_enough() {
-    let mut taker = Taker::new(fold(Finds::Clocks), 0);
+    let mut taker = FoldCollector::new(fold(Finds::Clocks), 0);
     let (key, head) = (ledger_key(0, "k"), head(1, 1, 1));
     let taken = (1..=PAGE_ITEMS_MAX).find(|_| taker.take(&key, &head).unwrap() == Taken::Full).unwrap();
     assert!(taken > 1_000, "{taken}");
@@ -207,7 +207,7 @@ fn what_cannot_be_is_refused() {
     let root = fold(Finds::Root);
     assert!(Sum::Hashes(vec![(4_095, 1)]).is_of(&root) && !Sum::Hashes(vec![(4_096, 1)]).is_of(&root));
     assert!(!Sum::Count(1).is_of(&root));
-    assert!(Taker::new(root, 0).take(&ledger_key(0, "k"), b"no head").is_err());
+    assert!(FoldCollector::new(root, 0).take(&ledger_key(0, "k"), b"no head").is_err());
 }
 
 proptest! {

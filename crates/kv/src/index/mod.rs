@@ -10,9 +10,10 @@
 //! A [`Row`] is a term and a key. All shards of all nodes have the same order of rows, so a place in a query is a row, and
 //! whoever takes a part over goes on behind the last row that was told.
 //!
-//! `row.rs`: rows, and lists of them. `merge.rs`: of several lists, one. `told.rs`: what a client is told. `prefixes.rs`: a set of prefixes.
+//! `row.rs`: rows, and lists of them. `merge.rs`: of several lists, one. `encoded_rows.rs`: rows as a client gets them. `prefixes.rs`: a set of prefixes.
 //! `pick.rs`, `pattern.rs`: which terms between the bounds. `place.rs`: where a page ended, for the next.
 
+mod encoded_rows;
 mod merge;
 mod pattern;
 mod pick;
@@ -21,12 +22,12 @@ mod prefixes;
 mod request;
 mod row;
 mod scan;
-mod told;
 
 use bytes::Bytes;
 
 use crate::bucket::Bucket;
 
+pub use encoded_rows::{EncodedRows, Rows};
 pub use pattern::{PATTERN_BYTES_MAX, Pattern};
 pub use pick::{Pick, Picker};
 pub(crate) use place::decode as place_of;
@@ -34,7 +35,6 @@ pub use prefixes::PrefixSet;
 pub use request::{IndexRequest, Telling, Terms};
 pub use row::{Row, RowList, RowRef};
 pub use scan::IndexScan;
-pub use told::{Rows, Told};
 
 /// The most rows on a page: enough that a question's cost to another node is lost in theirs.
 pub const PAGE_ROWS_MAX: usize = 2_000;

@@ -11,7 +11,7 @@ use object::index::{self, Binary};
 
 use super::pattern::Pattern;
 use super::place::QuerySum;
-use super::{KeyOrder, Pick, Query, Row, RowList, RowRef, Rows, Span, Told, place};
+use super::{EncodedRows, KeyOrder, Pick, Query, Row, RowList, RowRef, Rows, Span, place};
 use crate::bucket::Bucket;
 use crate::error::Error;
 
@@ -158,7 +158,7 @@ impl Telling {
     pub fn rows(&self, rows: RowList, end: Option<RowRef<'_>>, done: bool) -> Rows {
         let continuation = end.map(|row| place::encode(self.query, row));
         let told = if self.with_terms { self.in_words(rows) } else { rows };
-        Rows { rows: Told::new(told, self.with_terms), continuation, done }
+        Rows { rows: EncodedRows::new(told, self.with_terms), continuation, done }
     }
 
     /// The rows with terms as clients write them.

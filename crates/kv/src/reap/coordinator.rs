@@ -14,8 +14,8 @@ use super::promise::Promise;
 use super::removal::Removal;
 use super::{Round, fold};
 use crate::replica::{Answer, Ask};
+use crate::step::{Action, Event, Next, StepContext};
 use crate::stored::Want;
-use crate::turn::{Action, Event, Next, Turn};
 
 /// A reaping under way.
 #[derive(Debug)]
@@ -89,9 +89,9 @@ impl Reap {
     }
 
     /// Takes what happened, and says what to do next.
-    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+    pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         let before = self.state.stage();
-        let next = self.advance(event, turn);
+        let next = self.advance(event, ctx);
 
         if cfg!(debug_assertions) {
             self.invariants();
@@ -112,22 +112,22 @@ impl Reap {
         assert!(!has_chosen || !self.tombstone.is_empty(), "a round is about a head");
     }
 
-    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+    fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         let is_late = matches!(event, Event::Late | Event::Expired);
         match (&mut self.state, event) {
             (State::Choosing { .. }, Event::Start) => {
-                turn.out.push(Action::Read { want: Want::Head, hold: false });
+                ctx.out.push(Action::Read { want: Want::Head, hold: false });
                 Next::Wait
             }
             (State::Choosing { is_primary }, Event::Read(Ok(Some(stored)))) => {
                 let is_primary = *is_primary;
-                self.on_chosen(stored.head, is_primary, turn)
+                self.on_chosen(stored.head, is_primary, ctx)
             }
             (State::Choosing { .. }, _) => self.refuse(),
-            (State::Promising(promise), event) => match promise.step(event, turn) {
+            (State::Promising(promise), event) => match promise.step(event, ctx) {
                 None => Next::Wait,
                 Some(true) => {
-                    self.ask(Round::Promise, turn);
+                    self.ask(Round::Promise, ctx);
                     Next::Wait
                 }
                 Some(false) => self.refuse(),
@@ -136,12 +136,12 @@ impl Reap {
                 let round = *round;
                 match result {
                     Ok(Answer::Reaping { round: of, agrees }) if of == round => match agrees {
-                        true => self.on_agreed(from, round, turn),
+                        true => self.on_agreed(from, round, ctx),
                         false => self.refuse(),
                     },
                     // Of another round, doubled on its way.
                     Ok(_) => Next::Wait,
-                    Err(_) if base::planted!(DownMemberCountsAsYes) => self.on_agreed(from, round, turn),
+                    Err(_) if base::planted!(DownMemberCountsAsYes) => self.on_agreed(from, round, ctx),
                     Err(_) => self.refuse(),
                 }
             }
@@ -153,7 +153,7 @@ impl Reap {
                 self.leave()
             }
             (State::Removing(removal), event) => {
-                match removal.step(event, turn) {
+                match removal.step(event, ctx) {
                     // Nobody else has been asked.
                     Some(false) if self.others.is_empty() => return self.refuse(),
                     Some(_) => self.state = State::Leaving,
@@ -168,49 +168,49 @@ impl Reap {
     }
 
     /// Begins the rounds with the head that is here.
-    fn on_chosen(&mut self, head: Bytes, is_primary: bool, turn: &mut Turn<'_>) -> Next {
+    fn on_chosen(&mut self, head: Bytes, is_primary: bool, ctx: &mut StepContext<'_>) -> Next {
         if !fold::is_foldable(&head) {
             return self.refuse();
         }
         self.tombstone = head.clone();
         if self.others.is_empty() || base::planted!(FoldedUnasked) {
-            self.ask_to_remove(turn);
+            self.ask_to_remove(ctx);
             return Next::Wait;
         }
         let mut promise = Promise::new(head, is_primary, self.others.clone());
-        let agrees = promise.step(Event::Start, turn);
+        let agrees = promise.step(Event::Start, ctx);
         debug_assert!(agrees.is_none(), "it reads first");
         self.state = State::Promising(promise);
         Next::Wait
     }
 
-    fn ask(&mut self, round: Round, turn: &mut Turn<'_>) {
+    fn ask(&mut self, round: Round, ctx: &mut StepContext<'_>) {
         self.awaited.clone_from(&self.others);
         for &to in &self.others {
             let ask = Ask::Reap { round, tombstone: self.tombstone.clone() };
-            turn.out.push(Action::Ask { to, ask });
+            ctx.out.push(Action::Ask { to, ask });
         }
         self.state = State::Asking(round);
     }
 
-    fn on_agreed(&mut self, from: NodeId, round: Round, turn: &mut Turn<'_>) -> Next {
+    fn on_agreed(&mut self, from: NodeId, round: Round, ctx: &mut StepContext<'_>) -> Next {
         self.awaited.retain(|node| *node != from);
         if !self.awaited.is_empty() {
             return Next::Wait;
         }
         if round == Round::Promise {
-            self.ask(Round::Confirm, turn);
+            self.ask(Round::Confirm, ctx);
             return Next::Wait;
         }
-        self.ask_to_remove(turn);
+        self.ask_to_remove(ctx);
         Next::Wait
     }
 
     /// Begins the last round, here and elsewhere.
-    fn ask_to_remove(&mut self, turn: &mut Turn<'_>) {
-        self.ask(Round::Remove, turn);
+    fn ask_to_remove(&mut self, ctx: &mut StepContext<'_>) {
+        self.ask(Round::Remove, ctx);
         let mut removal = Removal::new(self.tombstone.clone(), self.others.is_empty());
-        let gone = removal.step(Event::Start, turn);
+        let gone = removal.step(Event::Start, ctx);
         debug_assert!(gone.is_none(), "it reads first");
         self.state = State::Removing(removal);
     }

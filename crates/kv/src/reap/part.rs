@@ -7,7 +7,7 @@ use super::Round;
 use super::promise::Promise;
 use super::removal::Removal;
 use crate::replica::Answer;
-use crate::turn::{Action, Event, Next, Turn, assert_answer_ends};
+use crate::step::{Action, Event, Next, StepContext, assert_answer_ends};
 
 /// One round here.
 #[derive(Debug)]
@@ -32,27 +32,27 @@ impl Part {
     }
 
     /// Takes what happened, and says what to do next.
-    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
-        let from = turn.out.len();
-        let next = self.advance(event, turn);
+    pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
+        let from = ctx.out.len();
+        let next = self.advance(event, ctx);
 
         if cfg!(debug_assertions) {
-            assert_answer_ends(next, &turn.out[from..]);
+            assert_answer_ends(next, &ctx.out[from..]);
         }
         next
     }
 
-    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+    fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         let (round, agrees) = match &mut self.0 {
-            State::Promise(promise) => (Round::Promise, promise.step(event, turn)),
+            State::Promise(promise) => (Round::Promise, promise.step(event, ctx)),
             State::Confirm(tombstone) => {
-                let has_grave = turn.grave.promised() == Some(tombstone);
+                let has_grave = ctx.grave.promised() == Some(tombstone);
                 (Round::Confirm, Some(has_grave || base::planted!(ReapWithHintOutstanding)))
             }
-            State::Remove(removal) => (Round::Remove, removal.step(event, turn)),
+            State::Remove(removal) => (Round::Remove, removal.step(event, ctx)),
         };
         let Some(agrees) = agrees else { return Next::Wait };
-        turn.out.push(Action::Answer(Ok(Answer::Reaping { round, agrees })));
+        ctx.out.push(Action::Answer(Ok(Answer::Reaping { round, agrees })));
         Next::Over
     }
 }

@@ -14,9 +14,9 @@ use ring::NodeId;
 
 use super::fold::Standing;
 use crate::error::Error;
+use crate::step::{Action, Event, StepContext};
 use crate::stored::{Stored, Want};
 use crate::stored_head::view;
-use crate::turn::{Action, Event, Turn};
 
 /// A promise in the making.
 #[derive(Debug)]
@@ -47,36 +47,36 @@ impl Promise {
     }
 
     /// Takes what happened; whether this node agrees, once that is known.
-    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Option<bool> {
+    pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Option<bool> {
         match (&self.state, event) {
             // As if it were none of this node's business.
             (State::New, Event::Start) if base::planted!(ReapWithHintOutstanding) && !self.is_primary => {
                 Some(true)
             }
             (State::New, Event::Start) => {
-                turn.out.push(Action::Read { want: Want::Head, hold: true });
+                ctx.out.push(Action::Read { want: Want::Head, hold: true });
                 self.state = State::Reading;
                 None
             }
-            (State::Reading, Event::Read(Ok(stored))) => match self.judge(stored.as_ref(), turn) {
-                Ok(true) if base::planted!(ReapWithHintOutstanding) => self.agree(turn),
-                Ok(true) => self.next_hint(turn),
+            (State::Reading, Event::Read(Ok(stored))) => match self.judge(stored.as_ref(), ctx) {
+                Ok(true) if base::planted!(ReapWithHintOutstanding) => self.agree(ctx),
+                Ok(true) => self.next_hint(ctx),
                 Ok(false) | Err(_) => Some(false),
             },
-            (State::ReadingHint, Event::Read(Ok(None))) => self.next_hint(turn),
+            (State::ReadingHint, Event::Read(Ok(None))) => self.next_hint(ctx),
             (State::Settling, Event::Written(result)) => Some(result.is_ok()),
             (_, Event::Read(_) | Event::Expired) => Some(false),
             (_, Event::Start | Event::Written(_) | Event::Answer { .. } | Event::Late) => None,
         }
     }
 
-    fn judge(&mut self, stored: Option<&Stored>, turn: &Turn<'_>) -> Result<bool, Error> {
+    fn judge(&mut self, stored: Option<&Stored>, ctx: &StepContext<'_>) -> Result<bool, Error> {
         let tombstone = view(&self.tombstone)?;
         if !tombstone.is_tombstone() {
             return self.judge_fold(stored);
         }
         let Some(stored) = stored else {
-            return Ok(!self.is_primary || turn.grave.is_reaped(&self.tombstone));
+            return Ok(!self.is_primary || ctx.grave.is_reaped(&self.tombstone));
         };
         if stored.head == self.tombstone {
             return Ok(true);
@@ -95,18 +95,18 @@ impl Promise {
         Ok(self.replaces || standing == Standing::Clean)
     }
 
-    fn next_hint(&mut self, turn: &mut Turn<'_>) -> Option<bool> {
-        let Some(node) = self.others.pop() else { return self.agree(turn) };
-        turn.out.push(Action::ReadHint { node });
+    fn next_hint(&mut self, ctx: &mut StepContext<'_>) -> Option<bool> {
+        let Some(node) = self.others.pop() else { return self.agree(ctx) };
+        ctx.out.push(Action::ReadHint { node });
         self.state = State::ReadingHint;
         None
     }
 
-    fn agree(&mut self, turn: &mut Turn<'_>) -> Option<bool> {
-        if !turn.grave.promise(&self.tombstone) {
+    fn agree(&mut self, ctx: &mut StepContext<'_>) -> Option<bool> {
+        if !ctx.grave.promise(&self.tombstone) {
             return Some(false);
         }
-        turn.out.push(match self.replaces {
+        ctx.out.push(match self.replaces {
             // All primaries have something newer.
             true if self.folds => Action::Remove,
             true => Action::Write { head: self.tombstone.clone(), value: Bytes::new(), hints: Vec::new() },

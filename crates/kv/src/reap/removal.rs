@@ -4,9 +4,9 @@
 use bytes::Bytes;
 
 use super::fold;
+use crate::step::{Action, Event, StepContext};
 use crate::stored::{Stored, Want};
 use crate::stored_head::view;
-use crate::turn::{Action, Event, Turn};
 
 /// A removal under way.
 #[derive(Debug)]
@@ -34,27 +34,27 @@ impl Removal {
     }
 
     /// Takes what happened; whether the tombstone is gone, once that is known.
-    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Option<bool> {
+    pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Option<bool> {
         match (&self.state, event) {
             (State::New, Event::Start) => {
                 let want = if self.folds { Want::Value } else { Want::Head };
-                turn.out.push(Action::Read { want, hold: true });
+                ctx.out.push(Action::Read { want, hold: true });
                 self.state = State::Reading;
                 None
             }
-            (State::Reading, Event::Read(Ok(stored))) if self.folds => self.fold(stored, turn),
+            (State::Reading, Event::Read(Ok(stored))) if self.folds => self.fold(stored, ctx),
             (State::Reading, Event::Read(Ok(stored))) => {
-                let is_promised = turn.grave.tombstone() == Some(&self.tombstone)
-                    || base::planted!(ReapWithHintOutstanding);
+                let is_promised =
+                    ctx.grave.tombstone() == Some(&self.tombstone) || base::planted!(ReapWithHintOutstanding);
                 let is_only = stored.as_ref().is_none_or(|stored| stored.head == self.tombstone);
                 if !is_only || !(self.alone || is_promised) {
                     return Some(false);
                 }
-                turn.grave.close();
+                ctx.grave.close();
                 if stored.is_none() {
                     return Some(true);
                 }
-                turn.out.push(Action::Remove);
+                ctx.out.push(Action::Remove);
                 self.state = State::Removing;
                 None
             }
@@ -65,16 +65,16 @@ impl Removal {
     }
 
     /// Removes the entries from what is stored by now.
-    fn fold(&mut self, stored: Option<Stored>, turn: &mut Turn<'_>) -> Option<bool> {
-        let is_promised = turn.grave.promised() == Some(&self.tombstone) || base::planted!(FoldedUnasked);
+    fn fold(&mut self, stored: Option<Stored>, ctx: &mut StepContext<'_>) -> Option<bool> {
+        let is_promised = ctx.grave.promised() == Some(&self.tombstone) || base::planted!(FoldedUnasked);
         if !(self.alone || is_promised) {
             return Some(false);
         }
-        turn.grave.close();
+        ctx.grave.close();
         let Some(stored) = stored else { return Some(true) };
         let Ok(folded) = fold::folded(&stored.head, &self.tombstone) else { return Some(false) };
         let (Some(head), Some(value)) = (folded, stored.value) else { return Some(true) };
-        turn.out.push(Action::Write { head, value, hints: Vec::new() });
+        ctx.out.push(Action::Write { head, value, hints: Vec::new() });
         self.state = State::Removing;
         None
     }

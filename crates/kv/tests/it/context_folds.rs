@@ -7,8 +7,8 @@ use base::{Monotonic, Rng, Wall};
 use bytes::Bytes;
 use kv::reap::{FOLD_ACTORS, Part, Reap, Round};
 use kv::{
-    Action, Answer, Ask, BucketProps, Event, Graveyard, Limits, Merge, Next, NodeId, Placement, ReadForm,
-    Reason, Stored, Turn, VersionClock,
+    Action, Answer, Ask, BucketProps, Event, Graveyard, Limits, Merge, Next, NodeId, Placement, ReadStrategy,
+    Reason, StepContext, Stored, VersionClock,
 };
 use object::{Actor, Context, Dot, Head, HeadView, Metadata, Object, Policy};
 use std::collections::{BTreeSet, VecDeque};
@@ -63,9 +63,9 @@ impl World {
     }
 
     /// One step of something on a node, and what it does.
-    fn step(&mut self, at: usize, step: impl FnOnce(&mut Turn<'_>) -> Next) -> (Vec<Action>, Next) {
+    fn step(&mut self, at: usize, step: impl FnOnce(&mut StepContext<'_>) -> Next) -> (Vec<Action>, Next) {
         let (mut out, mut clock) = (Vec::new(), VersionClock::default());
-        let mut turn = Turn {
+        let mut ctx = StepContext {
             here: NodeId(at as u16),
             wall: Wall(5),
             clock: &mut clock,
@@ -74,12 +74,12 @@ impl World {
             place: &|n, _| Placement::alone(n),
             grave: self.nodes[at].graveyard.plot(&self.key),
             may_replace_entries: false,
-            form: ReadForm::LocalValue,
+            form: ReadStrategy::LocalValue,
             props: &self.props,
             limits: &Limits::default(),
             out: &mut out,
         };
-        let next = step(&mut turn);
+        let next = step(&mut ctx);
         (out, next)
     }
 
@@ -110,7 +110,7 @@ impl World {
         let mut merge = Merge::new(version.head.clone(), value, Vec::new(), Reason::Write);
         let mut event = Some(Event::Start);
         while let Some(this) = event.take() {
-            for action in self.step(at, |turn| merge.step(this, turn)).0 {
+            for action in self.step(at, |ctx| merge.step(this, ctx)).0 {
                 match &action {
                     Action::Answer(answer) => assert_eq!(*answer, Ok(Answer::Merged)),
                     action => event = self.act(at, action),
@@ -124,7 +124,7 @@ impl World {
         let mut part = Part::new(round, proposed, true, others);
         let mut event = Event::Start;
         loop {
-            let (actions, _) = self.step(at, |turn| part.step(event, turn));
+            let (actions, _) = self.step(at, |ctx| part.step(event, ctx));
             assert_eq!(actions.len(), 1, "one thing after the other");
             if let Action::Answer(Ok(Answer::Reaping { agrees, .. })) = actions[0] {
                 return agrees;
@@ -142,7 +142,7 @@ impl World {
         let mut reap = Reap::of_context(true, self.others(at));
         let mut events = VecDeque::from([Event::Start]);
         while let Some(event) = events.pop_front() {
-            let (actions, _) = self.step(at, |turn| reap.step(event, turn));
+            let (actions, _) = self.step(at, |ctx| reap.step(event, ctx));
             for action in actions {
                 let Action::Ask { to, ask: Ask::Reap { round, tombstone } } = action else {
                     events.extend(self.act(at, &action));

@@ -26,7 +26,7 @@ enum Op {
         blind: bool,
     },
     /// Time passes, in seconds.
-    Pass(u64),
+    DualWrite(u64),
     /// What is written from now on ends after so many.
     Ttl(u32),
 }
@@ -41,7 +41,7 @@ fn ops() -> impl Strategy<Value = Vec<(usize, usize, Op)>> {
 }
 
 fn ops_that_end() -> impl Strategy<Value = Vec<(usize, usize, Op)>> {
-    let time = prop_oneof![(1_u64..4).prop_map(Op::Pass), (0_u32..6).prop_map(Op::Ttl)];
+    let time = prop_oneof![(1_u64..4).prop_map(Op::DualWrite), (0_u32..6).prop_map(Op::Ttl)];
     let of_time = (0..CLIENTS, 0..KEYS.len(), time);
     let all = (ops(), prop::collection::vec((any::<prop::sample::Index>(), of_time), 1..20));
     all.prop_map(|(mut ops, times)| {
@@ -115,7 +115,7 @@ fn run(mut node: Node, ops: Vec<(usize, usize, Op)>, keeps_siblings: bool) -> Re
                 memory.context = node.siblings(key).0;
                 memory.seen = object.seen.clone();
             }
-            Op::Pass(seconds) => {
+            Op::DualWrite(seconds) => {
                 node.wall += seconds * 1_000_000;
                 continue;
             }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use kv::reap::{Cleared, GRAVE_BYTES_MAX, Part, Reap, Round};
 use kv::{
     Action, Answer, Ask, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Get, GetRequest,
-    Graveyard, Limits, Merge, Next, NodeId, Placement, Put, PutRequest, ReadForm, Reason, Response, Roles,
-    Stored, Turn, VersionClock,
+    Graveyard, Limits, Merge, Next, NodeId, Placement, Put, PutRequest, ReadStrategy, Reason, Response,
+    Roles, StepContext, Stored, VersionClock,
 };
 use object::{Actor, Context, Dot, Head, HeadView, Metadata, Object, Policy};
 use std::time::Duration;
@@ -43,14 +43,14 @@ fn bench() -> Bench {
 }
 
 impl Bench {
-    fn step(&mut self, step: impl FnOnce(&mut Turn<'_>) -> Next) -> (Vec<Action>, Next) {
+    fn step(&mut self, step: impl FnOnce(&mut StepContext<'_>) -> Next) -> (Vec<Action>, Next) {
         let mut out = Vec::new();
         let mut next_dot = |_| {
             self.counter += 1;
             Ok(Dot::new(Actor(1), self.counter))
         };
         let placement = self.placement.clone();
-        let mut turn = Turn {
+        let mut ctx = StepContext {
             here: NodeId(0),
             wall: Wall(5),
             clock: &mut self.clock,
@@ -59,12 +59,12 @@ impl Bench {
             place: &|_, _| placement.clone(),
             grave: self.graveyard.plot(&self.key),
             may_replace_entries: false,
-            form: ReadForm::LocalValue,
+            form: ReadStrategy::LocalValue,
             props: &self.props,
             limits: &Limits::default(),
             out: &mut out,
         };
-        let next = step(&mut turn);
+        let next = step(&mut ctx);
         (out, next)
     }
 
@@ -80,7 +80,7 @@ impl Bench {
         let mut reads = reads.iter();
         let mut event = Event::Start;
         loop {
-            let (mut out, next) = self.step(|turn| part.step(event, turn));
+            let (mut out, next) = self.step(|ctx| part.step(event, ctx));
             assert_eq!(out.len(), 1, "one thing after the other");
             event = match out.remove(0) {
                 Action::Read { .. } | Action::ReadHint { .. } => read(*reads.next().unwrap()),
@@ -112,8 +112,8 @@ impl Bench {
     fn merge(&mut self, sent: &Stored, stored: Option<&Stored>) -> Vec<Action> {
         let value = sent.value.clone().unwrap();
         let mut merge = Merge::new(sent.head.clone(), value, Vec::new(), Reason::Repair);
-        drop(self.step(|turn| merge.step(Event::Start, turn)));
-        self.step(|turn| merge.step(read(stored), turn)).0
+        drop(self.step(|ctx| merge.step(Event::Start, ctx)));
+        self.step(|ctx| merge.step(read(stored), ctx)).0
     }
 }
 
@@ -170,7 +170,7 @@ fn asked(actions: &[Action]) -> Vec<(NodeId, Round)> {
 fn all_promise_confirm_and_remove() {
     let mut bench = bench();
     let mut reap = Reap::new(tombstone().head, true, vec![B, C]);
-    let mut told = |bench: &mut Bench, event| bench.step(|turn| reap.step(event, turn));
+    let mut told = |bench: &mut Bench, event| bench.step(|ctx| reap.step(event, ctx));
     drop(told(&mut bench, Event::Start));
     drop(told(&mut bench, read(Some(&tombstone()))));
     drop(told(&mut bench, read(None)));
@@ -212,9 +212,9 @@ fn whoever_refuses_fails_or_is_silent_ends_it() {
             }
             events.push(said(B, round, true));
             for event in events {
-                assert_eq!(bench.step(|turn| reap.step(event, turn)).1, Next::Wait);
+                assert_eq!(bench.step(|ctx| reap.step(event, ctx)).1, Next::Wait);
             }
-            let (out, next) = bench.step(|turn| reap.step(end, turn));
+            let (out, next) = bench.step(|ctx| reap.step(end, ctx));
             assert!(out.is_empty() && next == Next::Over && !reap.is_agreed());
         }
     }
@@ -225,8 +225,8 @@ fn a_node_alone_removes_what_is_only_a_tombstone() {
     for (has, goes) in [(Some(tombstone()), true), (Some(other()), false)] {
         let mut bench = bench();
         let mut reap = Reap::new(tombstone().head, true, Vec::new());
-        drop(bench.step(|turn| reap.step(Event::Start, turn)));
-        let (out, next) = bench.step(|turn| reap.step(read(has.as_ref()), turn));
+        drop(bench.step(|ctx| reap.step(Event::Start, ctx)));
+        let (out, next) = bench.step(|ctx| reap.step(read(has.as_ref()), ctx));
         assert_eq!((matches!(out[..], [Action::Remove]), next == Next::Wait), (goes, goes));
         assert_eq!(reap.is_agreed(), goes);
         assert!(bench.graveyard.is_empty(), "nobody sends it anything");
@@ -316,8 +316,8 @@ fn a_new_write_has_seen_the_grave() {
     bench.bury(&tombstone(), true);
     let put = PutRequest::new(bucket(), Some(bench.key.clone()), Metadata::default(), "new".into());
     let mut put = Put::new(Box::new(put));
-    drop(bench.step(|turn| put.step(Event::Start, turn)));
-    let (out, _) = bench.step(|turn| put.step(read(None), turn));
+    drop(bench.step(|ctx| put.step(Event::Start, ctx)));
+    let (out, _) = bench.step(|ctx| put.step(read(None), ctx));
     let head = out.iter().find_map(|action| match action {
         Action::Write { head, .. } => Some(head.clone()),
         _ => None,
@@ -333,11 +333,11 @@ fn a_read_shows_nothing_that_the_grave_has_deleted() {
     bench.bury(&tombstone(), true);
     let mut get = Get::new(GetRequest::new(bucket(), bench.key.clone()));
     let answer = |from, stored: Option<Stored>| Event::Answer { from, result: Ok(Answer::Read(stored)) };
-    drop(bench.step(|turn| get.step(Event::Start, turn)));
-    drop(bench.step(|turn| get.step(read(None), turn)));
-    let (out, _) = bench.step(|turn| get.step(answer(B, Some(old())), turn));
+    drop(bench.step(|ctx| get.step(Event::Start, ctx)));
+    drop(bench.step(|ctx| get.step(read(None), ctx)));
+    let (out, _) = bench.step(|ctx| get.step(answer(B, Some(old())), ctx));
     assert!(matches!(out[..], [Action::Reply(Ok(Response::NotFound { .. }))]), "{out:?}");
-    let (out, _) = bench.step(|turn| get.step(answer(C, None), turn));
+    let (out, _) = bench.step(|ctx| get.step(answer(C, None), ctx));
     let repaired: Vec<NodeId> = out
         .iter()
         .filter_map(|action| match action {
@@ -357,10 +357,10 @@ fn who_has_lost_a_promised_tombstone_is_sent_it() {
         bench.bury(&tombstone(), reaped);
         let mut get = Get::new(GetRequest::new(bucket(), bench.key.clone()));
         let answer = |from, stored: Option<Stored>| Event::Answer { from, result: Ok(Answer::Read(stored)) };
-        drop(bench.step(|turn| get.step(Event::Start, turn)));
-        drop(bench.step(|turn| get.step(read(Some(&tombstone())), turn)));
-        drop(bench.step(|turn| get.step(answer(B, Some(tombstone())), turn)));
-        let (out, _) = bench.step(|turn| get.step(answer(C, None), turn));
+        drop(bench.step(|ctx| get.step(Event::Start, ctx)));
+        drop(bench.step(|ctx| get.step(read(Some(&tombstone())), ctx)));
+        drop(bench.step(|ctx| get.step(answer(B, Some(tombstone())), ctx)));
+        let (out, _) = bench.step(|ctx| get.step(answer(C, None), ctx));
         let is_sent = |action: &Action| match action {
             Action::Ask { to: C, ask: Ask::Merge { head, .. } } => *head == tombstone().head,
             _ => false,
@@ -376,10 +376,10 @@ fn a_tombstone_that_all_have_is_proposed() {
     for (last, expected) in [(tombstone(), true), (version(&[(7, 1)], (9, 3), None), false)] {
         let mut bench = bench();
         let mut get = Get::new(GetRequest::new(bucket(), bench.key.clone()));
-        drop(bench.step(|turn| get.step(Event::Start, turn)));
-        drop(bench.step(|turn| get.step(read(Some(&tombstone())), turn)));
-        assert!(!proposes(&bench.step(|turn| get.step(head(B, &tombstone()), turn)).0));
-        assert_eq!(proposes(&bench.step(|turn| get.step(head(C, &last), turn)).0), expected);
+        drop(bench.step(|ctx| get.step(Event::Start, ctx)));
+        drop(bench.step(|ctx| get.step(read(Some(&tombstone())), ctx)));
+        assert!(!proposes(&bench.step(|ctx| get.step(head(B, &tombstone()), ctx)).0));
+        assert_eq!(proposes(&bench.step(|ctx| get.step(head(C, &last), ctx)).0), expected);
     }
     for (last, expected) in [(Ok(Answer::Merged), true), (Err(Error::Overload), false)] {
         let mut bench = bench();
@@ -389,18 +389,18 @@ fn a_tombstone_that_all_have_is_proposed() {
             ..DeleteRequest::new(bucket(), bench.key.clone())
         };
         let mut delete = Delete::new(request);
-        drop(bench.step(|turn| delete.step(Event::Start, turn)));
-        let (out, _) = bench.step(|turn| delete.step(read(Some(&old())), turn));
+        drop(bench.step(|ctx| delete.step(Event::Start, ctx)));
+        let (out, _) = bench.step(|ctx| delete.step(read(Some(&old())), ctx));
         let written = out.iter().find_map(|action| match action {
             Action::Write { head, .. } => Some(head.clone()),
             _ => None,
         });
         assert!(HeadView::parse(&written.unwrap()).unwrap().is_tombstone());
-        drop(bench.step(|turn| delete.step(Event::Written(Ok(())), turn)));
+        drop(bench.step(|ctx| delete.step(Event::Written(Ok(())), ctx)));
         let merged = Event::Answer { from: B, result: Ok(Answer::Merged) };
-        assert!(!proposes(&bench.step(|turn| delete.step(merged, turn)).0));
+        assert!(!proposes(&bench.step(|ctx| delete.step(merged, ctx)).0));
         let last = Event::Answer { from: C, result: last };
-        assert_eq!(proposes(&bench.step(|turn| delete.step(last, turn)).0), expected);
+        assert_eq!(proposes(&bench.step(|ctx| delete.step(last, ctx)).0), expected);
     }
 }
 

@@ -8,8 +8,8 @@ use kv::need::Need;
 use kv::reap::GRAVE_TIME;
 use kv::{
     Action, Answer, Ask, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Get, GetRequest,
-    Graveyard, Limits, Merge, Next, NodeId, Placement, Put, PutRequest, Quorum, ReadForm, Reason, Response,
-    Roles, Stored, Turn, VersionClock, Want,
+    Graveyard, Limits, Merge, Next, NodeId, Placement, Put, PutRequest, Quorum, ReadStrategy, Reason,
+    Response, Roles, StepContext, Stored, VersionClock, Want,
 };
 use object::{Actor, Context, Dot, Head, Metadata, Object, Policy};
 
@@ -21,7 +21,7 @@ const D: NodeId = NodeId(3);
 struct Bench {
     props: BucketProps,
     placement: Placement,
-    form: ReadForm,
+    form: ReadStrategy,
     counter: u64,
     graveyard: Graveyard,
     clock: VersionClock,
@@ -39,7 +39,7 @@ fn bench() -> Bench {
     Bench {
         props,
         placement,
-        form: ReadForm::LocalValue,
+        form: ReadStrategy::LocalValue,
         counter: 100,
         graveyard: Graveyard::new(GRAVE_TIME),
         clock: VersionClock::default(),
@@ -47,14 +47,14 @@ fn bench() -> Bench {
 }
 
 impl Bench {
-    fn step(&mut self, step: impl FnOnce(&mut Turn<'_>) -> Next) -> (Vec<Action>, Next) {
+    fn step(&mut self, step: impl FnOnce(&mut StepContext<'_>) -> Next) -> (Vec<Action>, Next) {
         let mut out = Vec::new();
         let mut next_dot = |_| {
             self.counter += 1;
             Ok(Dot::new(Actor(1), self.counter))
         };
         let (placement, key) = (self.placement.clone(), Bytes::from_static(b"k"));
-        let mut turn = Turn {
+        let mut ctx = StepContext {
             here: NodeId(0),
             wall: Wall(5_000_000),
             clock: &mut self.clock,
@@ -68,7 +68,7 @@ impl Bench {
             limits: &Limits::default(),
             out: &mut out,
         };
-        let next = step(&mut turn);
+        let next = step(&mut ctx);
         (out, next)
     }
 }
@@ -170,7 +170,7 @@ fn shown(actions: &[Action]) -> Vec<String> {
 fn run_get(bench: &mut Bench, request: GetRequest, script: &[(Event, &[&str], Next)]) {
     let mut coordinator = Get::new(request);
     for (event, expected, next) in script {
-        let (actions, came) = bench.step(|turn| coordinator.step(event.clone(), turn));
+        let (actions, came) = bench.step(|ctx| coordinator.step(event.clone(), ctx));
         assert_eq!(
             (shown(&actions), came),
             (expected.iter().map(|s| s.to_string()).collect(), *next),
@@ -182,7 +182,7 @@ fn run_get(bench: &mut Bench, request: GetRequest, script: &[(Event, &[&str], Ne
 fn run_put(bench: &mut Bench, request: PutRequest, script: &[(Event, &[&str], Next)]) {
     let mut coordinator = Put::new(Box::new(request));
     for (event, expected, next) in script {
-        let (actions, came) = bench.step(|turn| coordinator.step(event.clone(), turn));
+        let (actions, came) = bench.step(|ctx| coordinator.step(event.clone(), ctx));
         assert_eq!(
             (shown(&actions), came),
             (expected.iter().map(|s| s.to_string()).collect(), *next),
@@ -247,7 +247,7 @@ fn a_value_that_is_damaged_comes_from_the_next_and_is_healed() {
     let stored = version(&[], &[(1, 1, "one")]);
     let damaged = Error::Damaged("a bad block".into());
     let mut bench = bench();
-    bench.form = ReadForm::Heads;
+    bench.form = ReadStrategy::Heads;
     let bad = Event::Answer { from: B, result: Err(damaged.clone()) };
     run_get(
         &mut bench,
@@ -427,7 +427,7 @@ fn a_fallback_is_no_primary_and_two_vnodes_of_a_node_are_one_copy() {
     bench.placement.others = vec![(B, Roles { vnodes: 2, primaries: 1, hints: vec![C] })];
     let mut refused = |request: PutRequest| {
         let mut coordinator = Put::new(Box::new(request));
-        let (actions, next) = bench.step(|turn| coordinator.step(Event::Start, turn));
+        let (actions, next) = bench.step(|ctx| coordinator.step(Event::Start, ctx));
         assert_eq!(next, if shown(&actions) == ["read head"] { Wait } else { Over });
         match actions.into_iter().next() {
             Some(Action::Reply(Err(Error::Unsatisfied { need, want, got }))) => Some((need, want, got)),
@@ -445,7 +445,7 @@ fn a_delete_without_a_context_covers_what_a_quorum_has() {
     let (left, right) = (version(&[], &[(1, 1, "left")]), version(&[], &[(2, 1, "right")]));
     let mut coordinator = Delete::new(DeleteRequest::new(bucket(), Bytes::from_static(b"k")));
     let mut bench = bench();
-    let mut step = |event| bench.step(|turn| coordinator.step(event, turn));
+    let mut step = |event| bench.step(|ctx| coordinator.step(event, ctx));
     assert_eq!(shown(&step(Event::Start).0), ["read head", "ask 1 head", "ask 2 head"]);
     assert!(step(read(Some(&head_of(&left)))).0.is_empty());
     assert_eq!(shown(&step(answer(B, Some(&head_of(&right)))).0), ["read head"]);
@@ -466,7 +466,7 @@ fn a_replica_joins_and_never_goes_back() {
         let mut coordinator = Merge::new(sent.head.clone(), sent.value.clone().unwrap(), hints, reason);
         let (mut done, mut event) = (Vec::new(), Event::Start);
         loop {
-            let (actions, next) = bench.step(|turn| coordinator.step(event, turn));
+            let (actions, next) = bench.step(|ctx| coordinator.step(event, ctx));
             done.extend(shown(&actions));
             if next == Over {
                 return done.join(", ");
@@ -508,7 +508,7 @@ fn a_delete_with_a_context_is_done_even_where_nothing_is_seen() {
     cut_off.placement.others.clear();
     cut_off.placement.spares.clear();
     let mut coordinator = Delete::new(DeleteRequest { dw: Quorum::One, rw: Quorum::One, ..request });
-    let mut step = |event| cut_off.step(|turn| coordinator.step(event, turn));
+    let mut step = |event| cut_off.step(|ctx| coordinator.step(event, ctx));
     assert_eq!(shown(&step(Event::Start).0), ["read head"]);
     let (actions, _) = step(read(None));
     let [Action::Write { head, .. }] = &actions[..] else { panic!("{actions:?}") };
@@ -519,7 +519,7 @@ fn a_delete_with_a_context_is_done_even_where_nothing_is_seen() {
 fn a_value_is_asked_of_one_replica_at_a_time() {
     let stored = version(&[], &[(1, 1, "one")]);
     let mut bench = bench();
-    bench.form = ReadForm::Heads;
+    bench.form = ReadStrategy::Heads;
     run_get(
         &mut bench,
         get(),
@@ -665,9 +665,9 @@ fn time_sent(actions: &[Action]) -> Option<u64> {
 /// What a write asks for once it has read this here.
 fn write_over(bench: &mut Bench, stored: Option<&Stored>) -> Vec<Action> {
     let mut write = Put::new(Box::new(put()));
-    let (actions, _) = bench.step(|turn| write.step(Event::Start, turn));
+    let (actions, _) = bench.step(|ctx| write.step(Event::Start, ctx));
     assert_eq!(shown(&actions), ["read head"], "{:?}", bench.props);
-    bench.step(|turn| write.step(read(stored), turn)).0
+    bench.step(|ctx| write.step(read(stored), ctx)).0
 }
 
 #[test]

@@ -14,13 +14,13 @@ use raft::eraftpb::{self, MessageType};
 use raft::{Ready, StateRole};
 use ring::NodeId;
 
-use super::care::Care;
 use super::entry::Payload;
 use super::file::Record;
 use super::library::{self, id_of, node_of};
 use super::message::{Failed, Message};
 use super::raw_node::raw_node;
 use super::ticks::{ELECTION_AFTER, ELECTION_TICKS, HEARTBEAT_TICKS, TICK, draw_election_ticks};
+use super::voter_manager::VoterManager;
 use super::{Log, Output};
 use crate::planted::{Planted, planted};
 use crate::state::Command;
@@ -212,7 +212,7 @@ impl Log {
         if self.role != (term, role) {
             self.role = (term, role);
             self.election_ticks = draw_election_ticks(&mut *self.rng);
-            self.care = self.leads().then(|| Care::new(&self.store().conf, now));
+            self.care = self.leads().then(|| VoterManager::new(&self.store().conf, now));
         }
         // The library draws by itself when it likes; ours is what counts.
         self.raw.raft.set_randomized_election_timeout(self.election_ticks);

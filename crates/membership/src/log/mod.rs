@@ -20,7 +20,6 @@
 //! of a folder that runs beside its original, with the same count of starts, is the failure detector's to find.
 
 mod admission;
-mod care;
 mod consensus;
 mod entry;
 mod file;
@@ -37,6 +36,7 @@ mod store;
 mod tests;
 mod ticks;
 mod voter_changes;
+mod voter_manager;
 pub mod voters;
 mod waiters;
 
@@ -49,7 +49,6 @@ use protocol::peer::Malformed;
 use raft::{RawNode, StateRole};
 use ring::NodeId;
 
-use self::care::Care;
 pub use self::entry::{Conf, Entry, Epoch, Payload, Snapshot, VoterChange};
 pub use self::file::{FILE_VERSION, FileError, Write};
 use self::message::Message;
@@ -58,6 +57,7 @@ pub use self::proposal::PROPOSAL_MAX;
 pub use self::refusal::Refusal;
 use self::store::Store;
 pub use self::ticks::{ELECTION_AFTER, HEARTBEAT_EVERY};
+use self::voter_manager::VoterManager;
 use self::waiters::{Waiter, Waiters};
 use crate::ClusterId;
 use crate::state::{Command, State};
@@ -179,7 +179,7 @@ pub struct Log {
     /// Something was applied since then that is no report.
     has_news: bool,
     /// A leader's.
-    care: Option<Care>,
+    care: Option<VoterManager>,
     /// The last entry that was applied: all that are known to be committed are.
     commit: u64,
     /// After the committed entries; none before there is a history.
@@ -327,7 +327,7 @@ impl Log {
     pub fn next_timer(&self) -> Monotonic {
         let proposals = self.waiters.next_timer();
         let tick = self.next_tick();
-        let care = self.care.as_ref().map(Care::next_timer);
+        let care = self.care.as_ref().map(VoterManager::next_timer);
         let tell = self.tells_at();
         proposals.into_iter().chain(tick).chain(care).chain(tell).fold(self.poll_at, Monotonic::min)
     }

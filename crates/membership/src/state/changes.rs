@@ -8,7 +8,7 @@ use ring::{Member, MemberState, NodeId, RingSize};
 use super::State;
 use super::bounds::{MEMBERS_MAX, STAGED_MAX};
 use super::command::{self, Change, Rejected};
-use super::record::{Fate, Record};
+use super::record::{MemberDecision, Record};
 use super::step::Step;
 
 impl State {
@@ -16,12 +16,12 @@ impl State {
     /// is to leave is leaving, also while it is down.
     pub fn after_commit(&self) -> Vec<Member> {
         let seen = |record: Record| match record.fate {
-            Fate::Stays => Some(record.member),
-            Fate::Leaves if record.member.state == MemberState::Down => {
+            MemberDecision::Stays => Some(record.member),
+            MemberDecision::Leaves if record.member.state == MemberState::Down => {
                 Some(Member { state: MemberState::Leaving, ..record.member })
             }
-            Fate::Leaves => Some(record.member),
-            Fate::Forgotten => None,
+            MemberDecision::Leaves => Some(record.member),
+            MemberDecision::Forgotten => None,
         };
         self.records_after_commit().into_values().filter_map(seen).collect()
     }
@@ -134,11 +134,11 @@ fn carry_out(members: &mut BTreeMap<NodeId, Record>, node: NodeId, change: Chang
         Change::Join => record.member.state = MemberState::Valid,
         Change::Leave | Change::Replace(_) => {
             record.member.state = MemberState::Leaving;
-            record.fate = Fate::Leaves;
+            record.fate = MemberDecision::Leaves;
         }
         Change::ForceReplace(_) | Change::ForceRemove if record.member.state.may_own() => {
             record.member.state = MemberState::Down;
-            record.fate = Fate::Forgotten;
+            record.fate = MemberDecision::Forgotten;
         }
         Change::ForceReplace(_) | Change::ForceRemove => drop(members.remove(&node)),
         Change::Weigh(weight) => record.member.weight = weight,

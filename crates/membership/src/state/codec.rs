@@ -13,7 +13,7 @@ use ring::{Member, MemberState, NodeId, RingSize, RingVersion};
 use super::State;
 use super::bounds::{MEMBERS_MAX, RETIRED_MAX, SLOTS_MAX, STAGED_MAX, TEXT_BYTES_MAX};
 use super::command::{Change, Command, Rejected};
-use super::record::{Fate, Record};
+use super::record::{MemberDecision, Record};
 use super::step::Step;
 use crate::ClusterId;
 
@@ -234,17 +234,17 @@ fn state_code(state: MemberState) -> u8 {
     }
 }
 
-fn fate_code(fate: Fate) -> u8 {
+fn fate_code(fate: MemberDecision) -> u8 {
     match fate {
-        Fate::Stays => 0,
-        Fate::Leaves => 1,
-        Fate::Forgotten => 2,
+        MemberDecision::Stays => 0,
+        MemberDecision::Leaves => 1,
+        MemberDecision::Forgotten => 2,
     }
 }
 
-fn fate(fields: &mut Reader) -> Result<Fate, Malformed> {
+fn fate(fields: &mut Reader) -> Result<MemberDecision, Malformed> {
     let code = fields.u8()?;
-    let fates = [Fate::Stays, Fate::Leaves, Fate::Forgotten];
+    let fates = [MemberDecision::Stays, MemberDecision::Leaves, MemberDecision::Forgotten];
     fates.into_iter().find(|&fate| fate_code(fate) == code).ok_or(Malformed("an unknown fate"))
 }
 
@@ -301,8 +301,8 @@ fn record(fields: &mut Reader, version: u8) -> Result<Record, Malformed> {
     let state = state.ok_or(Malformed("an unknown state"))?;
     let (starts, start) = (fields.u32()?, fields.u64()?);
     let fate = match (version, state) {
-        (VERSION_OF_MOVES, MemberState::Leaving | MemberState::Exiting) => Fate::Leaves,
-        (VERSION_OF_MOVES, _) => Fate::Stays,
+        (VERSION_OF_MOVES, MemberState::Leaving | MemberState::Exiting) => MemberDecision::Leaves,
+        (VERSION_OF_MOVES, _) => MemberDecision::Stays,
         _ => fate(fields)?,
     };
     Ok(Record { member: Member { id, name, zone, weight, state }, address, starts, start, fate })

@@ -44,7 +44,7 @@ pub use self::bounds::{MEMBERS_MAX, RETIRED_MAX, SLOT_BYTES_MAX, SLOTS_MAX, STAG
 pub use self::command::{Change, Command, Rejected};
 pub use self::plan::{Part, Plan};
 pub use self::published::Published;
-pub use self::record::{Fate, Record};
+pub use self::record::{MemberDecision, Record};
 pub use self::step::Step;
 use crate::ClusterId;
 
@@ -290,7 +290,7 @@ impl State {
 
     /// Whether people would decide on something else than before.
     fn is_decided_unlike(&self, before: &State) -> bool {
-        let members = |state: &State| -> Vec<(Member, Fate)> {
+        let members = |state: &State| -> Vec<(Member, MemberDecision)> {
             state.members.values().map(|it| (it.member.clone(), it.fate)).collect()
         };
         self.heading() != before.heading() || self.staged != before.staged || members(self) != members(before)
@@ -378,7 +378,7 @@ impl State {
     fn started(&mut self, node: NodeId, life: (u32, u64), address: &str) -> Result<(), Rejected> {
         command::check_texts("-", address, "")?;
         let record = self.record(node)?;
-        if record.fate == Fate::Forgotten {
+        if record.fate == MemberDecision::Forgotten {
             return Err(Rejected::NotMember);
         }
         if life == (record.starts, record.start) {
@@ -390,7 +390,7 @@ impl State {
         (record.starts, record.start) = life;
         record.address = Arc::from(address);
         if record.member.state == MemberState::Down {
-            let leaves = record.fate == Fate::Leaves;
+            let leaves = record.fate == MemberDecision::Leaves;
             record.member.state = if leaves { MemberState::Leaving } else { MemberState::Valid };
             self.give_up_with(node);
         }

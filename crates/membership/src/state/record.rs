@@ -16,12 +16,12 @@ pub struct Record {
     /// Its process of the last reported start.
     pub start: u64,
     /// Its fate.
-    pub fate: Fate,
+    pub fate: MemberDecision,
 }
 
-/// Fate of a member by the commits so far.
+/// The decision on a member, by the commits so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fate {
+pub enum MemberDecision {
     /// It stays.
     #[default]
     Stays,
@@ -34,17 +34,17 @@ pub enum Fate {
 impl Record {
     /// A member without a reported start.
     pub(crate) fn new(member: Member, address: &str) -> Record {
-        Record { member, address: Arc::from(address), starts: 0, start: 0, fate: Fate::Stays }
+        Record { member, address: Arc::from(address), starts: 0, start: 0, fate: MemberDecision::Stays }
     }
 
     /// Whether it was removed by force, and counts as a member only until it owns nothing.
     pub fn is_forgotten(&self) -> bool {
-        self.fate == Fate::Forgotten
+        self.fate == MemberDecision::Forgotten
     }
 
     /// Whether the next claim gives it partitions.
     pub(super) fn claims(&self) -> bool {
-        self.fate == Fate::Stays && self.member.state.claims()
+        self.fate == MemberDecision::Stays && self.member.state.claims()
     }
 
     /// Whether its fate and its state can be those of one member.
@@ -52,9 +52,9 @@ impl Record {
         use MemberState::{Down, Exiting, Joining, Leaving, Valid};
 
         match self.fate {
-            Fate::Stays => matches!(self.member.state, Joining | Valid | Down),
-            Fate::Leaves => matches!(self.member.state, Leaving | Exiting | Down),
-            Fate::Forgotten => self.member.state == Down,
+            MemberDecision::Stays => matches!(self.member.state, Joining | Valid | Down),
+            MemberDecision::Leaves => matches!(self.member.state, Leaving | Exiting | Down),
+            MemberDecision::Forgotten => self.member.state == Down,
         }
     }
 

@@ -20,7 +20,7 @@ use ring::{MemberState, NodeId, RingVersion};
 
 use super::State;
 use super::command::Rejected;
-use super::record::Fate;
+use super::record::MemberDecision;
 use super::step::Step;
 use crate::planted::{Planted, planted};
 
@@ -142,7 +142,7 @@ impl State {
         let mut gone = Vec::new();
         for (&node, record) in self.members.iter_mut().filter(|(node, _)| !owning.contains(node)) {
             match (record.fate, record.member.state) {
-                (Fate::Forgotten, _) => gone.push(node),
+                (MemberDecision::Forgotten, _) => gone.push(node),
                 (_, MemberState::Leaving) => record.member.state = MemberState::Exiting,
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! Folds over a cluster ([`kv::fold`]): gathered as listings are (`key_scan.rs`), and read here, a page at a time.
+//! Folds over a cluster ([`kv::fold`]): gathered as listings are (`mod.rs`), and read here, a page at a time.
 //!
 //! A page ends when it tells of enough, or when [`VISITED_MAX`] heads were looked at: so one that finds little comes as
 //! soon, and a slow disk holds up no page for longer than its asker waits.
@@ -9,7 +9,7 @@ use crate::shard::env::Env;
 use bytes::Bytes;
 use engine::fold::{Visit, Visitor};
 use kv::Error;
-use kv::fold::{Finds, Fold, Scope, Sum, Taken, Taker};
+use kv::fold::{Finds, Fold, FoldCollector, Scope, Sum, Taken};
 use object::key;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ const VISITED_MAX: usize = 65_536;
 pub(crate) struct Folding(Arc<Mutex<State>>);
 
 struct State {
-    taker: Taker,
+    taker: FoldCollector,
     visited: usize,
     /// Where the page has ended before the scan did.
     next: Option<Bytes>,
@@ -31,7 +31,7 @@ struct State {
 
 impl Folding {
     fn new(fold: &Fold, now_ms: u64) -> Folding {
-        let taker = Taker::new(fold.clone(), now_ms);
+        let taker = FoldCollector::new(fold.clone(), now_ms);
         Folding(Arc::new(Mutex::new(State { taker, visited: 0, next: None, error: None })))
     }
 

@@ -1,7 +1,7 @@
 //! What this shard has and another node is to have: it asks for parts, and is sent them key by key.
 //!
 //! 1. A scan finds the next keys of the partitions that are asked for, leaping over what is not.
-//! 2. Each key is read and sent as a merge ([`kv::Carry`]), a few at a time: in slices with pauses while clients are
+//! 2. Each key is read and sent as a merge ([`kv::TransferKey`]), a few at a time: in slices with pauses while clients are
 //!    served (`throttle.rs`).
 //! 3. When all have been confirmed, as durable as the receiver is configured to make them, the part is answered.
 //!
@@ -304,7 +304,7 @@ impl OutboundTransfers {
         });
         match made {
             Ok((true, props)) => {
-                let carry = Coordinator::Carry(kv::Carry::new(to, name));
+                let carry = Coordinator::TransferKey(kv::TransferKey::new(to, name));
                 env.start(Task::new(ReplyTo::Nobody, carry, key, props, deadline));
             }
             // In a bucket with another number of replicas.

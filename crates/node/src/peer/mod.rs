@@ -288,7 +288,7 @@ impl PeerMessage {
         match self {
             PeerMessage::Ping { .. } | PeerMessage::Pong { .. } => Lane::Liveness,
             PeerMessage::Ask { ask: Ask::Merge { reason, .. }, .. } => match reason {
-                Reason::Write | Reason::Pass => Lane::Requests,
+                Reason::Write | Reason::DualWrite => Lane::Requests,
                 Reason::Repair | Reason::Heal => Lane::Repair,
                 Reason::Handoff | Reason::Copy => Lane::Handoff,
             },

@@ -21,7 +21,7 @@ impl Requests {
             return false;
         }
         let id = *id.get_or_insert_with(|| env.next_id());
-        let pass = Coordinator::Pass(kv::Pass::new(mates, version.0, version.1));
+        let pass = Coordinator::DualWrite(kv::DualWrite::new(mates, version.0, version.1));
         let props = Arc::clone(&work.props);
         let pass = Task::new(ReplyTo::DualWrite(id), pass, work.key.clone(), props, work.deadline);
         env.start(pass);
@@ -42,7 +42,7 @@ impl Requests {
         };
         self.release_key(env, work);
         let mates = mates(env, work);
-        work.coordinator = Coordinator::Pass(kv::Pass::new(mates, version.0, version.1));
+        work.coordinator = Coordinator::DualWrite(kv::DualWrite::new(mates, version.0, version.1));
         Some(Event::Start)
     }
 }

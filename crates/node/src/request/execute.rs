@@ -22,7 +22,7 @@ use base::Monotonic;
 use bytes::Bytes;
 use engine::store::LookupId;
 use engine::{Found, Lookup, Seq, Want, Write};
-use kv::{Action, Answer, Error, Event, Graveyard, Next, NodeId, ReadForm, Reason, Stored, Turn};
+use kv::{Action, Answer, Error, Event, Graveyard, Next, NodeId, ReadStrategy, Reason, StepContext, Stored};
 use object::{Dot, HeadView, key};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -176,7 +176,7 @@ impl Requests {
     fn step(&mut self, env: &mut Env, work: &mut Task, event: Event, out: &mut Vec<Action>) {
         let form = match work.reply_to {
             // What is to be healed is this node's own value.
-            ReplyTo::Nobody | ReplyTo::Exchange | ReplyTo::Sweep => ReadForm::LocalValue,
+            ReplyTo::Nobody | ReplyTo::Exchange | ReplyTo::Sweep => ReadStrategy::LocalValue,
             _ => read_form(self.tasks.lookups.len(), env),
         };
         let can_write = !work.coordinator.writes()
@@ -203,7 +203,7 @@ impl Requests {
             store.next_counter().map(|counter| Dot { actor, counter }).map_err(store_error)
         };
         let place = |n, sloppy| placement(ring, peers, at, n, sloppy, can_write);
-        let mut turn = Turn {
+        let mut turn = StepContext {
             here: peers.here(),
             wall: clock.wall(),
             clock: version_clock,
@@ -488,7 +488,7 @@ impl Requests {
         let key = || work.key.clone();
         let ended = match &work.coordinator {
             Coordinator::Deliver(deliver) => Effect::HintDelivered(deliver.to()),
-            Coordinator::Carry(carry) => {
+            Coordinator::TransferKey(carry) => {
                 Effect::KeyTransferred { transfer: carry.copy(), key: key(), result: carry.end() }
             }
             Coordinator::Reap(reap) if reap.folds() => {
@@ -590,8 +590,7 @@ impl Requests {
 
     /// Nobody waits for the tasks of an outbound transfer any more.
     pub(crate) fn cancel_transfer(&mut self, env: &mut Env, transfer: u64) {
-        let is_its_own =
-            |work: &Task| matches!(&work.coordinator, Coordinator::Carry(carry) if carry.copy() == transfer);
+        let is_its_own = |work: &Task| matches!(&work.coordinator, Coordinator::TransferKey(carry) if carry.copy() == transfer);
         for id in self.tasks.names(is_its_own) {
             self.resume(env, id, Event::Expired);
         }
@@ -621,8 +620,8 @@ impl Requests {
 }
 
 /// How reads ask: by heads first where this node's disk has too much to do.
-fn read_form(lookups: usize, env: &Env) -> ReadForm {
-    if lookups >= LOOKUPS_BUSY { ReadForm::Heads } else { env.knobs.read_form }
+fn read_form(lookups: usize, env: &Env) -> ReadStrategy {
+    if lookups >= LOOKUPS_BUSY { ReadStrategy::Heads } else { env.knobs.read_form }
 }
 
 /// Counts how long a client's request took.

@@ -11,7 +11,7 @@ use engine::store::LookupId;
 use engine::{Before, Found, Seq};
 use kv::{
     Action, Answer, Bucket, BucketProps, DeleteRequest, Error, Event, GetRequest, Next, PutRequest, Request,
-    Response, Turn,
+    Response, StepContext,
 };
 use object::HeadView;
 use std::borrow::Cow;
@@ -37,9 +37,9 @@ pub(crate) enum Coordinator {
     /// A hint on its way home.
     Deliver(kv::Deliver),
     /// A version that is confirmed when others have it too.
-    Pass(kv::Pass),
+    DualWrite(kv::DualWrite),
     /// A key of a copy.
-    Carry(kv::Carry),
+    TransferKey(kv::TransferKey),
     /// A tombstone that is to go.
     Reap(Box<kv::Reap>),
     /// The part in a reaping that another node coordinates.
@@ -58,8 +58,8 @@ impl Coordinator {
             // They have none between two steps.
             Coordinator::Read(_)
             | Coordinator::Deliver(_)
-            | Coordinator::Pass(_)
-            | Coordinator::Carry(_)
+            | Coordinator::DualWrite(_)
+            | Coordinator::TransferKey(_)
             | Coordinator::ReapPart(_) => {}
         }
     }
@@ -128,10 +128,10 @@ impl Coordinator {
 
     /// Whether it may write, and so needs the key to itself from its first read.
     pub(crate) fn writes(&self) -> bool {
-        !matches!(self, Coordinator::Get(_) | Coordinator::Read(_) | Coordinator::Carry(_))
+        !matches!(self, Coordinator::Get(_) | Coordinator::Read(_) | Coordinator::TransferKey(_))
     }
 
-    pub(crate) fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+    pub(crate) fn step(&mut self, event: Event, turn: &mut StepContext<'_>) -> Next {
         match self {
             Coordinator::Get(get) => get.step(event, turn),
             Coordinator::Put(put) => put.step(event, turn),
@@ -139,8 +139,8 @@ impl Coordinator {
             Coordinator::Read(read) => read.step(event, turn),
             Coordinator::Merge(merge) => merge.step(event, turn),
             Coordinator::Deliver(deliver) => deliver.step(event, turn),
-            Coordinator::Pass(pass) => pass.step(event, turn),
-            Coordinator::Carry(carry) => carry.step(event, turn),
+            Coordinator::DualWrite(pass) => pass.step(event, turn),
+            Coordinator::TransferKey(carry) => carry.step(event, turn),
             Coordinator::Reap(reap) => reap.step(event, turn),
             Coordinator::ReapPart(part) => part.step(event, turn),
         }

@@ -11,11 +11,11 @@ use base::Wall;
 use base::rng::SplitMix64;
 use bytes::{Bytes, BytesMut};
 use kv::index::{Row, RowList, RowRef, Span};
-use kv::list::{Gather, is_listed};
+use kv::list::{ListCollector, is_listed};
 use kv::props::{PropsChange, StampedProps};
 use kv::{
     Action, Bucket, BucketTable, Delete, Error, Event, Get, Limits, Next, Placement, PreflistEntry, Prop,
-    Put, ReadForm, Request, Response, Stored, Turn, TypeChange, Want,
+    Put, ReadStrategy, Request, Response, StepContext, Stored, TypeChange, Want,
 };
 use object::{Actor, Dot};
 use protocol::{Message, codes, messages as pb};
@@ -66,7 +66,7 @@ impl Node {
                 vec![self.drive(&bucket, &key, |event, turn| coordinator.step(event, turn))]
             }
             Request::ListKeys(list) => {
-                let mut gather = Gather::keys();
+                let mut gather = ListCollector::keys();
                 let keys: Vec<_> =
                     self.listed(|bucket| *bucket == list.bucket).map(|(_, key)| key.clone()).collect();
                 let piece = if keys.is_empty() { None } else { gather.on_piece(keys).transpose() };
@@ -78,7 +78,7 @@ impl Node {
                 if let Err(error) = self.table.of_type(&list.bucket_type) {
                     return vec![Err(error)];
                 }
-                let mut gather = Gather::buckets(list.stream);
+                let mut gather = ListCollector::buckets(list.stream);
                 let of_type = |bucket: &Bucket| bucket.bucket_type == list.bucket_type;
                 let names = self.listed(of_type).map(|(bucket, _)| bucket.name.clone()).collect();
                 let mut answers: Vec<_> = gather.on_piece(names).transpose().into_iter().collect();
@@ -160,7 +160,7 @@ impl Node {
         &mut self,
         bucket: &Bucket,
         key: &Bytes,
-        mut step: impl FnMut(Event, &mut Turn<'_>) -> Next,
+        mut step: impl FnMut(Event, &mut StepContext<'_>) -> Next,
     ) -> Result<Response, Error> {
         let props = self.table.get(bucket)?.clone();
         let name = (bucket.clone(), key.clone());
@@ -172,7 +172,7 @@ impl Node {
                 self.counter += 1;
                 Ok(Dot::new(Actor(7), self.counter))
             };
-            let mut turn = Turn {
+            let mut turn = StepContext {
                 here: kv::NodeId(0),
                 wall: Wall(1_795_260_970_752_067),
                 clock: &mut clock,
@@ -181,7 +181,7 @@ impl Node {
                 place: &|n, _| Placement::alone(n),
                 grave: graveyard.plot(key),
                 may_replace_entries: false,
-                form: ReadForm::LocalValue,
+                form: ReadStrategy::LocalValue,
                 props: &props,
                 limits: &self.limits,
                 out: &mut out,

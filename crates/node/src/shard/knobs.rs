@@ -6,7 +6,7 @@ use crate::members::Members;
 use base::{Budget, Clock, Rng};
 use engine::fold::JournalCheck;
 use kv::reap::{FOLD_ACTORS, GRAVE_TIME};
-use kv::{Limits, ReadForm};
+use kv::{Limits, ReadStrategy};
 use ring::Ring;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub struct ShardConfig {
     /// Randomness.
     pub rng: Box<dyn Rng>,
     /// How reads ask their replicas while this node is not too busy.
-    pub read_form: ReadForm,
+    pub read_form: ReadStrategy,
     /// The process, for other nodes: one random number, not 0, for all its shards.
     pub life: u64,
     /// Removal of tombstones.
@@ -62,7 +62,7 @@ pub(crate) struct Knobs {
     /// The limits in force.
     pub limits: Limits,
     /// How reads ask their replicas while this node is not too busy.
-    pub read_form: ReadForm,
+    pub read_form: ReadStrategy,
     /// Removal of tombstones.
     pub reaping: Reaping,
     /// How often all objects are compared with those of other nodes; `None` for never.

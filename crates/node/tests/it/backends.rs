@@ -110,7 +110,7 @@ impl Node {
             limits: kv::Limits::default(),
             clock: clock.clone(),
             rng: Box::new(SplitMix64::new(99)),
-            read_form: kv::ReadForm::LocalValue,
+            read_form: kv::ReadStrategy::LocalValue,
             life: 1,
             reaping,
             anti_entropy: None,

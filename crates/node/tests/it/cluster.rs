@@ -6,7 +6,7 @@
 use crate::common::cluster::*;
 use bytes::Bytes;
 use kv::need::Need;
-use kv::{Error, GetRequest, Prop, PutRequest, Quorum, ReadForm, Request, Response};
+use kv::{Error, GetRequest, Prop, PutRequest, Quorum, ReadStrategy, Request, Response};
 use node::shard::{LOOKUPS_BUSY, OVERLOAD_WORK_MIN, PASS_MAX, STAY_MAX, WAIT_MAX};
 use node::{Output, RequestId, Shard};
 use std::sync::Arc;
@@ -32,9 +32,9 @@ fn what_is_written_on_one_node_is_read_on_all() {
 #[test]
 fn each_form_asks_what_it_says() {
     for (form, expected) in [
-        (ReadForm::LocalValue, vec!["head", "head"]),
-        (ReadForm::Heads, vec!["head", "head"]),
-        (ReadForm::Values, vec!["value", "value"]),
+        (ReadStrategy::LocalValue, vec!["head", "head"]),
+        (ReadStrategy::Heads, vec!["head", "head"]),
+        (ReadStrategy::Values, vec!["value", "value"]),
     ] {
         let data = folder();
         let mut cluster = Cluster::new(data.path(), 3, form);
@@ -306,7 +306,7 @@ fn conditions_are_held_against_a_quorum() {
 #[test]
 fn a_node_outside_the_list_passes_writes_on() {
     let data = folder();
-    let mut cluster = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     for key in 0..12 {
         let key = format!("k{key}");
         for node in 0..5 {
@@ -327,7 +327,7 @@ fn a_node_outside_the_list_passes_writes_on() {
 #[test]
 fn a_fallback_keeps_nothing_once_it_is_home() {
     let data = folder();
-    let mut cluster = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     cluster.kill(1);
     cluster.pass(Duration::from_secs(2));
     let keys: Vec<String> = (0..12).map(|key| format!("k{key}")).collect();

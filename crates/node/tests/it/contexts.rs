@@ -4,7 +4,7 @@
 
 use crate::common::cluster::*;
 use bytes::Bytes;
-use kv::{Bucket, GetRequest, Prop, Quorum, ReadForm, Request, Response};
+use kv::{Bucket, GetRequest, Prop, Quorum, ReadStrategy, Request, Response};
 use object::HeadView;
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn write_without(cluster: &mut Cluster, primaries: &[usize], values: std::ops::R
 #[test]
 fn nodes_that_stand_in_do_not_fill_the_context() {
     let data = folder();
-    let mut cluster = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     let primaries = primaries(&mut cluster, "k");
     let other = write_without(&mut cluster, &primaries, 0..200);
     let (actors, _) = context(&mut cluster, other, "k");
@@ -57,7 +57,7 @@ fn nodes_that_stand_in_do_not_fill_the_context() {
 #[test]
 fn a_node_that_has_forgotten_what_it_wrote_hides_nothing() {
     let data = folder();
-    let mut cluster = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     with_siblings(&mut cluster, bucket());
     let primaries = primaries(&mut cluster, "k");
     for round in 0..3 {

@@ -6,7 +6,7 @@ use kv::fold::{Finds, Fold, FoldRequest, Scope};
 use kv::index::{Pick, Terms};
 use kv::query::{Accumulation, QueryPart, QueryRequest};
 use kv::{
-    DeleteRequest, Error, IndexRequest, ListBucketsRequest, ListKeysRequest, Prop, PutRequest, ReadForm,
+    DeleteRequest, Error, IndexRequest, ListBucketsRequest, ListKeysRequest, Prop, PutRequest, ReadStrategy,
     Request, Response,
 };
 use node::{Reaping, Shard};
@@ -77,7 +77,7 @@ fn all_kinds(timeout: u32) -> Vec<Request> {
 #[test]
 fn every_kind_of_request_times_out_by_a_turn() {
     let data = folder();
-    let mut cluster = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     (0..5).for_each(|node| cluster.cut(node));
     for timeout in [1, 70] {
         for request in all_kinds(timeout) {
@@ -111,7 +111,7 @@ fn answer(cluster: &mut Cluster, request: Request) -> Result<Response, Error> {
 #[test]
 fn a_listing_that_takes_longer_than_its_timeout_says_so() {
     let data = folder();
-    let mut cluster = Cluster::new(data.path(), 2, ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), 2, ReadStrategy::LocalValue);
     cluster.fill(&bucket(), (0..MANY).map(|at| format!("k{at}")));
     // Nanoseconds that each look at the clock takes: a fold needs few.
     let steps = [(keys as Timed, 100_000), (index as Timed, 300_000), (fold as Timed, 1_000_000)];
@@ -140,7 +140,7 @@ fn a_timeout_of_zero_is_none() {
 
 /// A node alone, or three, that reap tombstones after so long.
 fn reaping_after(data: &tempfile::TempDir, nodes: usize, delay: Option<Duration>) -> Cluster {
-    let mut cluster = Cluster::new(data.path(), nodes, ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), nodes, ReadStrategy::LocalValue);
     cluster.reaping = Reaping { grave: Duration::from_secs(30), ..Reaping::after(delay) };
     for node in 0..nodes {
         cluster.kill(node);

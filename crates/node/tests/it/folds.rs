@@ -5,7 +5,7 @@
 use crate::common::cluster::*;
 use bytes::Bytes;
 use kv::fold::{Finds, Fold, FoldRequest, Folded, KeySpan, Purge, Scope, Stats, Sum, TreeSize};
-use kv::{Bucket, DeleteRequest, Error, Prop, ReadForm, Request, Response};
+use kv::{Bucket, DeleteRequest, Error, Prop, ReadStrategy, Request, Response};
 use node::RequestId;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn fill(cluster: &mut Cluster, name: &'static str, count: usize) {
 #[test]
 fn every_node_finds_what_all_of_them_have() {
     let data = folder();
-    let mut five = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut five = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     five.ask(0, Request::SetProps(in_bucket("single"), vec![Prop::NVal(1)])).unwrap();
     fill(&mut five, "b", 300);
     fill(&mut five, "single", 50);
@@ -77,7 +77,7 @@ fn every_node_finds_what_all_of_them_have() {
 #[test]
 fn a_fold_is_whole_or_fails() {
     let data = folder();
-    let mut five = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut five = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     five.ask(0, Request::SetProps(in_bucket("single"), vec![Prop::NVal(1)])).unwrap();
     fill(&mut five, "b", MANY);
     let all = fold(&mut five, 0, over("b", Finds::Tree { size: TreeSize::Large, seed: None })).unwrap().tree;
@@ -116,7 +116,7 @@ fn what_cannot_be_is_the_clients_error() {
 #[test]
 fn a_stream_is_told_as_its_client_takes_it() {
     let data = folder();
-    let mut five = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut five = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     fill(&mut five, "b", MANY);
     five.ask(1, Request::Delete(DeleteRequest::new(in_bucket("b"), Bytes::from("k00007")))).unwrap();
     let fold = over("b", Finds::Objects);

@@ -4,7 +4,7 @@
 
 use crate::common::cluster::*;
 use bytes::Bytes;
-use kv::{Bucket, Error, ListBucketsRequest, ListKeysRequest, Prop, ReadForm, Request, Response};
+use kv::{Bucket, Error, ListBucketsRequest, ListKeysRequest, Prop, ReadStrategy, Request, Response};
 use node::{PeerMessage, RequestId};
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn expected(bucket: &str, count: usize) -> Vec<Bytes> {
 #[test]
 fn every_node_lists_what_all_of_them_have() {
     let data = folder();
-    let mut five = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut five = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     let one = vec![Prop::NVal(1)];
     five.ask(0, Request::SetProps(in_bucket("single"), one)).unwrap();
     fill(&mut five, "b", 300);
@@ -96,7 +96,7 @@ fn every_node_lists_what_all_of_them_have() {
 #[test]
 fn a_listing_needs_a_primary_of_every_partition() {
     let data = folder();
-    let mut five = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut five = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     five.ask(0, Request::SetProps(in_bucket("single"), vec![Prop::NVal(1)])).unwrap();
     fill(&mut five, "b", 200);
     fill(&mut five, "single", 20);
@@ -117,7 +117,7 @@ fn a_listing_needs_a_primary_of_every_partition() {
 #[test]
 fn others_go_on_where_a_node_has_stopped() {
     let data = folder();
-    let mut five = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut five = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     fill(&mut five, "b", MANY);
     five.reads = false;
     let id = five.begin(0, keys_of("b"));
@@ -140,7 +140,7 @@ fn others_go_on_where_a_node_has_stopped() {
 #[test]
 fn a_page_that_is_lost_is_asked_for_again() {
     let data = folder();
-    let mut five = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut five = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     fill(&mut five, "b", 500);
     five.cuts.extend([(1, 0), (2, 0), (3, 0), (4, 0)]);
     let id = five.begin(0, keys_of("b"));

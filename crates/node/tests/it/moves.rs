@@ -77,7 +77,7 @@ fn is_primary(ring: &Ring, node: usize, key: &str) -> bool {
 }
 
 fn filled(data: &tempfile::TempDir) -> Cluster {
-    let mut cluster = Cluster::new(data.path(), NODES, kv::ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), NODES, kv::ReadStrategy::LocalValue);
     publish(&mut cluster, 1, [None, Some(&ring(1, &[0, 1, 2])), None]);
     for key in 0..KEYS {
         cluster.put(key % 3, &format!("k{key}"), "v").unwrap();

@@ -51,7 +51,7 @@ fn writes_wait_for_one_another_while_reads_go_on() {
         limits: kv::Limits::default(),
         clock: clock.clone(),
         rng: Box::new(SplitMix64::new(99)),
-        read_form: kv::ReadForm::LocalValue,
+        read_form: kv::ReadStrategy::LocalValue,
         life: 1,
         reaping: Reaping::after(None),
         anti_entropy: None,

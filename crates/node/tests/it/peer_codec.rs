@@ -169,7 +169,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         Just(Reason::Repair),
         Just(Reason::Heal),
         Just(Reason::Handoff),
-        Just(Reason::Pass),
+        Just(Reason::DualWrite),
         Just(Reason::Copy)
     ];
     prop_oneof![

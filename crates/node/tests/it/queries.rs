@@ -4,9 +4,9 @@
 
 use crate::common::cluster::*;
 use bytes::Bytes;
-use kv::index::{Pick, Rows, Terms, Told};
+use kv::index::{EncodedRows, Pick, Rows, Terms};
 use kv::query::{Accumulation, Findings, QueryPart, QueryRequest, SetExpression};
-use kv::{Bucket, DeleteRequest, Error, IndexRequest, PutRequest, ReadForm, Request, Response};
+use kv::{Bucket, DeleteRequest, Error, IndexRequest, PutRequest, ReadStrategy, Request, Response};
 use node::RequestId;
 use object::{IndexEntry, Metadata};
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn outcome(cluster: &mut Cluster, id: RequestId) -> Option<Result<Found, Error>>
 }
 
 /// Rows as they were told.
-fn owned(told: &Told) -> impl Iterator<Item = Row> {
+fn owned(told: &EncodedRows) -> impl Iterator<Item = Row> {
     told.iter().map(|(term, key)| (term.map(Bytes::copy_from_slice), Bytes::copy_from_slice(key)))
 }
 
@@ -105,7 +105,7 @@ fn by_page(cluster: &mut Cluster, nodes: usize, request: &IndexRequest, size: u3
 #[test]
 fn keys_are_found_between_bounds() {
     let data = folder();
-    let mut five = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut five = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     fill(&mut five, 0..3_000, 5);
     let gone = DeleteRequest::new(in_bucket(), name("k00007"));
     five.ask(1, Request::Delete(gone)).unwrap();
@@ -148,7 +148,7 @@ fn a_query_needs_a_primary_of_every_partition() {
 #[test]
 fn terms_are_found_in_order_by_page_and_by_expression() {
     let data = folder();
-    let mut five = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut five = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     fill(&mut five, 0..500, 5);
     five.ask(1, Request::Delete(DeleteRequest::new(in_bucket(), name("k00207")))).unwrap();
     for node in 0..5 {

@@ -145,7 +145,7 @@ fn is_forgotten(cluster: &mut Cluster, node: usize, key: &str) -> bool {
 }
 
 fn reaping_alone(data: &tempfile::TempDir) -> Cluster {
-    let mut cluster = Cluster::new(data.path(), 1, kv::ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), 1, kv::ReadStrategy::LocalValue);
     cluster.reaping = Reaping::after(Some(Duration::from_secs(3)));
     cluster.restart(0);
     cluster

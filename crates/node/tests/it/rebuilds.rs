@@ -17,7 +17,7 @@ fn name(key: usize) -> String {
 
 /// Three nodes that compare what they hold every second, with values in some segments of the journal.
 fn filled(data: &tempfile::TempDir) -> Cluster {
-    let mut cluster = Cluster::new(data.path(), 3, kv::ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), 3, kv::ReadStrategy::LocalValue);
     cluster.anti_entropy = Some(Duration::from_secs(1));
     cluster.options.segment_bytes_target = 256 << 10;
     for node in 0..3 {

@@ -5,7 +5,7 @@
 use crate::common::cluster::*;
 use crate::common::open_store;
 use bytes::Bytes;
-use kv::{Bucket, Prop, ReadForm, Request, Response};
+use kv::{Bucket, Prop, ReadStrategy, Request, Response};
 use node::Layout;
 use ring::RingSize;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn n_val(cluster: &mut Cluster, node: usize, at: u32) -> u32 {
 }
 
 fn cluster(data: &tempfile::TempDir, nodes: usize) -> Cluster {
-    let mut cluster = Cluster::new(data.path(), nodes, ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), nodes, ReadStrategy::LocalValue);
     cluster.reaping.grave = GRAVE;
     (0..nodes).for_each(|node| cluster.stop(node));
     (0..nodes).for_each(|node| cluster.start(node));

@@ -1,12 +1,12 @@
 //! A node that stops: others hear of it before, and nobody waits for it.
 
 use crate::common::cluster::*;
-use kv::{NodeId, ReadForm, Request};
+use kv::{NodeId, ReadStrategy, Request};
 use node::{AskId, Load, Output, PeerMessage};
 use std::time::Duration;
 
 fn five(data: &tempfile::TempDir) -> Cluster {
-    Cluster::new(data.path(), 5, ReadForm::LocalValue)
+    Cluster::new(data.path(), 5, ReadStrategy::LocalValue)
 }
 
 fn is_drained(cluster: &Cluster, node: usize) -> bool {

@@ -4,7 +4,7 @@
 
 use crate::common::cluster::*;
 use bytes::Bytes;
-use kv::{Bucket, Prop, ReadForm, Request, Response};
+use kv::{Bucket, Prop, ReadStrategy, Request, Response};
 use std::time::Duration;
 
 /// Buckets with properties of their own: some in every part that sums are made of.
@@ -27,7 +27,7 @@ fn n_val(cluster: &mut Cluster, node: usize, at: u32) -> u32 {
 }
 
 fn five(data: &tempfile::TempDir) -> Cluster {
-    let mut cluster = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     (0..BUCKETS).for_each(|at| set(&mut cluster, 0, at, 2));
     cluster
 }

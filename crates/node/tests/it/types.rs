@@ -7,7 +7,7 @@ use base::Clock;
 use bytes::Bytes;
 use kv::NodeId;
 use kv::{
-    Bucket, DeleteRequest, Error, GetRequest, Prop, PutRequest, Quorum, ReadForm, Request, Response,
+    Bucket, DeleteRequest, Error, GetRequest, Prop, PutRequest, Quorum, ReadStrategy, Request, Response,
     TypeChange, TypeStatus,
 };
 use node::{AskId, Load, PeerMessage};
@@ -104,7 +104,7 @@ fn a_type_is_there_after_a_start_and_changes_reach_who_was_away() {
 #[test]
 fn a_node_that_has_forgotten_a_type_is_no_reason_to_say_that_there_is_none() {
     let data = folder();
-    let mut cluster = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     activated(&mut cluster, Vec::new());
     let mut passed_on = 0;
     for at in 0..20 {
@@ -126,7 +126,7 @@ fn a_node_that_has_forgotten_a_type_is_no_reason_to_say_that_there_is_none() {
 #[test]
 fn what_is_written_once_takes_one_round_from_any_node() {
     let data = folder();
-    let mut cluster = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     activated(&mut cluster, vec![Prop::WriteOnce(true)]);
     for at in 0..20 {
         let key = format!("k{at}");
@@ -185,7 +185,7 @@ fn what_was_deleted_can_be_written_once_more() {
 #[test]
 fn what_is_written_once_reaches_a_node_that_was_away() {
     let data = folder();
-    let mut cluster = Cluster::new(data.path(), 5, ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), 5, ReadStrategy::LocalValue);
     activated(&mut cluster, vec![Prop::WriteOnce(true)]);
     cluster.cut(3);
     let keys: Vec<String> = (0..20).map(|at| format!("k{at}")).collect();
@@ -209,7 +209,7 @@ fn what_is_written_once_reaches_a_node_that_was_away() {
 #[test]
 fn a_node_that_stood_in_keeps_what_it_may_yet_have_to_bring() {
     let data = folder();
-    let mut cluster = Cluster::new(data.path(), 4, ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), 4, ReadStrategy::LocalValue);
     activated(&mut cluster, vec![Prop::WriteOnce(true)]);
     let held = |cluster: &mut Cluster, node: usize, key: &str| {
         let (bucket, key) = typed(key);
@@ -240,7 +240,7 @@ fn a_node_that_stood_in_keeps_what_it_may_yet_have_to_bring() {
 #[test]
 fn a_change_that_is_lost_on_its_way_is_told_again() {
     let data = folder();
-    let mut cluster = Cluster::new(data.path(), 3, ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), 3, ReadStrategy::LocalValue);
     cluster.cuts.insert((0, 1));
     let id = cluster.begin(0, Request::SetProps(bucket(), vec![Prop::AllowMult(true)]));
     cluster.pass(Duration::from_millis(500));
@@ -256,7 +256,7 @@ fn a_change_that_is_lost_on_its_way_is_told_again() {
 #[test]
 fn a_node_that_comes_up_is_told_until_it_has_heard() {
     let data = folder();
-    let mut cluster = Cluster::new(data.path(), 3, ReadForm::LocalValue);
+    let mut cluster = Cluster::new(data.path(), 3, ReadStrategy::LocalValue);
     cluster.kill(1);
     cluster.pass(Duration::from_secs(3));
     assert_eq!(

@@ -5,7 +5,7 @@ use crate::trees;
 use backends::Kind;
 use engine::compression::ZSTD_LEVELS;
 use engine::{Codec, CompressAt, Durability};
-use kv::ReadForm;
+use kv::ReadStrategy;
 use node::Turns;
 use node::http::HostName;
 use node::layout::SHARDS_MAX;
@@ -192,18 +192,18 @@ pub const SETTINGS: &[Setting] = &[
         help: "How reads ask in a cluster: value here and heads of the others, heads of all first, or values of all",
         set: |config, text| {
             config.read_form = match text {
-                "local" => ReadForm::LocalValue,
-                "heads" => ReadForm::Heads,
-                "values" => ReadForm::Values,
+                "local" => ReadStrategy::LocalValue,
+                "heads" => ReadStrategy::Heads,
+                "values" => ReadStrategy::Values,
                 _ => return Err(format!("{text:?} is none of local, heads, values")),
             };
             Ok(())
         },
         show: |config| {
             let word = match config.read_form {
-                ReadForm::LocalValue => "local",
-                ReadForm::Heads => "heads",
-                ReadForm::Values => "values",
+                ReadStrategy::LocalValue => "local",
+                ReadStrategy::Heads => "heads",
+                ReadStrategy::Values => "values",
             };
             word.to_owned()
         },

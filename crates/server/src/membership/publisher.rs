@@ -12,7 +12,7 @@ use super::board::Board;
 use super::{limits, n_vals};
 use crate::mailbox::{Mail, Mailboxes};
 use ::membership::reporter::{DRAIN, Reporter};
-use ::membership::state::{Fate, Published, State};
+use ::membership::state::{MemberDecision, Published, State};
 use ::membership::{Input, Membership};
 use base::Monotonic;
 use node::{Budget, Epoch, Members, Topology};
@@ -53,7 +53,7 @@ impl Publisher {
     /// Puts down what is published, if that is another thing than before. False if this node is no member any more.
     pub(super) fn publish(&mut self, state: &State, mailboxes: &Mailboxes) -> bool {
         let Some(record) = state.members().get(&self.here) else { return false };
-        if record.fate == Fate::Forgotten {
+        if record.fate == MemberDecision::Forgotten {
             return false;
         }
         let is_leaving = matches!(record.member.state, MemberState::Leaving | MemberState::Exiting);

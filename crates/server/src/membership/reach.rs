@@ -11,7 +11,7 @@
 
 use super::board::Board;
 use ::membership::Membership;
-use ::membership::state::{Fate, Record, State};
+use ::membership::state::{MemberDecision, Record, State};
 use base::Monotonic;
 use ring::{MemberState, NodeId};
 use std::collections::BTreeSet;
@@ -104,7 +104,7 @@ impl Reach {
 
 fn counts(record: &Record) -> bool {
     let is_owner = !matches!(record.member.state, MemberState::Joining | MemberState::Down);
-    is_owner && record.fate != Fate::Forgotten
+    is_owner && record.fate != MemberDecision::Forgotten
 }
 
 /// What is to be logged of a majority.

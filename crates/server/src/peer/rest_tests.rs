@@ -53,7 +53,7 @@ fn local(data: &Path, membership: membership::Handle) -> Rc<Local> {
         limits: kv::Limits::default(),
         clock: Arc::new(OsClock::new()),
         rng: Box::new(SplitMix64::new(2)),
-        read_form: kv::ReadForm::LocalValue,
+        read_form: kv::ReadStrategy::LocalValue,
         life: 7,
         reaping: Reaping::after(None),
         anti_entropy: None,

@@ -17,7 +17,7 @@ use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
 use kv::replica::NodeId;
 use membership::ClusterId;
-use membership::state::{Change, Command, Fate, Published, Record, State};
+use membership::state::{Change, Command, MemberDecision, Published, Record, State};
 use node::{Epoch, Members, Topology};
 use ring::{MemberState, Ring, RingSize, RingVersion};
 use std::sync::Arc;
@@ -321,7 +321,8 @@ impl World {
         let members = self.mover.state.members();
         let is_left = |node: &NodeId| !self.hosts[usize::from(node.0)].gone;
         let are_enough = self.are_enough(|_| true);
-        let mut gone = members.iter().filter(|(node, it)| !is_left(node) && it.fate != Fate::Forgotten);
+        let mut gone =
+            members.iter().filter(|(node, it)| !is_left(node) && it.fate != MemberDecision::Forgotten);
         let gone = gone.find(|(_, it)| self.plan.moves && (are_enough || !it.member.state.may_own()));
         gone.map(|(node, _)| usize::from(node.0))
     }

@@ -88,7 +88,7 @@ pub(super) fn open_shard(place: Place) -> Result<Shard> {
         limits: kv::Limits::default(),
         clock: clock(),
         rng: Box::new(SplitMix64::new(seed + 1)),
-        read_form: kv::ReadForm::LocalValue,
+        read_form: kv::ReadStrategy::LocalValue,
         life,
         reaping: node::Reaping::after(None),
         anti_entropy,

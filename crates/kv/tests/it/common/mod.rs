@@ -8,7 +8,8 @@ use bytes::Bytes;
 use kv::reap::GRAVE_TIME;
 use kv::{
     Action, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Found, Get, GetRequest, Graveyard,
-    Limits, Next, Placement, Put, PutRequest, ReadForm, Response, Stored, Turn, VersionClock, Want,
+    Limits, Next, Placement, Put, PutRequest, ReadStrategy, Response, StepContext, Stored, VersionClock,
+    Want,
 };
 use object::{Actor, Dot, HeadView, Metadata};
 
@@ -70,25 +71,25 @@ impl Node {
     pub fn get(&mut self, request: GetRequest) -> Result<Response, Error> {
         let key = request.key.clone();
         let mut coordinator = Get::new(request);
-        self.drive(&key, |event, turn| coordinator.step(event, turn))
+        self.drive(&key, |event, ctx| coordinator.step(event, ctx))
     }
 
     pub fn put(&mut self, request: PutRequest) -> Result<Response, Error> {
         let key = request.key.clone().unwrap();
         let mut coordinator = Put::new(Box::new(request));
-        self.drive(&key, |event, turn| coordinator.step(event, turn))
+        self.drive(&key, |event, ctx| coordinator.step(event, ctx))
     }
 
     pub fn delete(&mut self, request: DeleteRequest) -> Result<Response, Error> {
         let key = request.key.clone();
         let mut coordinator = Delete::new(request);
-        self.drive(&key, |event, turn| coordinator.step(event, turn))
+        self.drive(&key, |event, ctx| coordinator.step(event, ctx))
     }
 
     fn drive(
         &mut self,
         key: &Bytes,
-        mut step: impl FnMut(Event, &mut Turn<'_>) -> Next,
+        mut step: impl FnMut(Event, &mut StepContext<'_>) -> Next,
     ) -> Result<Response, Error> {
         self.steps.clear();
         self.wall += 1;
@@ -100,10 +101,10 @@ impl Node {
                 Ok(Dot::new(ACTOR, self.counter))
             };
             let (props, limits) = (&self.props, &self.limits);
-            let (place, form) = (|n, _| Placement::alone(n), ReadForm::LocalValue);
+            let (place, form) = (|n, _| Placement::alone(n), ReadStrategy::LocalValue);
             let wall = Wall(self.wall);
             let grave = graveyard.plot(key);
-            let mut turn = Turn {
+            let mut ctx = StepContext {
                 here: kv::NodeId(0),
                 wall,
                 clock: &mut self.clock,
@@ -117,7 +118,7 @@ impl Node {
                 limits,
                 out: &mut out,
             };
-            let next = step(event, &mut turn);
+            let next = step(event, &mut ctx);
             out.retain(|action| !matches!(action, Action::Propose { .. }));
             assert_eq!(out.len(), 1, "a node alone does one thing after the other: {out:?}");
             event = match out.remove(0) {

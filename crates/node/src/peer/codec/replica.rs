@@ -47,7 +47,7 @@ variants!(Reason, "no such reason" {
     2 Repair,
     3 Heal,
     4 Handoff,
-    5 Pass,
+    5 DualWrite,
     6 Copy,
 });
 

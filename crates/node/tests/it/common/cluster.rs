@@ -8,7 +8,9 @@ use base::{Clock, Monotonic, Wall};
 use bytes::{Bytes, BytesMut};
 use engine::Options;
 use kv::reap::Round;
-use kv::{Bucket, DeleteRequest, Error, GetRequest, NodeId, PutRequest, Quorum, ReadForm, Request, Response};
+use kv::{
+    Bucket, DeleteRequest, Error, GetRequest, NodeId, PutRequest, Quorum, ReadStrategy, Request, Response,
+};
 use node::shard::ShardCounters;
 use node::{
     AskId, Epoch, Layout, Members, Output, PeerMessage, Reaping, Rebuilding, RequestId, Shard, ShardConfig,
@@ -47,7 +49,7 @@ pub struct Cluster {
     pub clock: Arc<HandClock>,
     /// How far each node's wall clock is ahead, in microseconds.
     pub ahead: Vec<Arc<AtomicU64>>,
-    pub form: ReadForm,
+    pub form: ReadStrategy,
     /// The version of the protocol that all speak.
     pub version: u16,
     pub reaping: Reaping,
@@ -81,7 +83,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub fn new(data: &Path, nodes: usize, form: ReadForm) -> Cluster {
+    pub fn new(data: &Path, nodes: usize, form: ReadStrategy) -> Cluster {
         let mut cluster = Cluster {
             data: data.to_path_buf(),
             nodes: (0..nodes).map(|_| None).collect(),
@@ -244,7 +246,7 @@ impl Cluster {
                 kv::Reason::Repair => "repair",
                 kv::Reason::Heal => "heal",
                 kv::Reason::Handoff => "handoff",
-                kv::Reason::Pass => "pass",
+                kv::Reason::DualWrite => "pass",
                 kv::Reason::Copy => "copy",
             },
             PeerMessage::Ask { ask: kv::Ask::Reap { round, .. }, .. } => match round {
@@ -377,7 +379,7 @@ pub fn values(answer: Result<Response, Error>) -> Vec<String> {
 }
 
 pub fn three(data: &tempfile::TempDir) -> Cluster {
-    Cluster::new(data.path(), 3, ReadForm::LocalValue)
+    Cluster::new(data.path(), 3, ReadStrategy::LocalValue)
 }
 
 /// Three nodes that compare what they hold every second.

@@ -1,6 +1,6 @@
 //! How a coordinator and the shard loop speak.
 //!
-//! A coordinator is stepped with what happened ([`Event`]) and puts what is to be done next into [`Turn::out`]
+//! A coordinator is stepped with what happened ([`Event`]) and puts what is to be done next into [`StepContext::out`]
 //! ([`Action`]). It starts with [`Event::Start`]. Each `Read` is answered by one `Event::Read`, each `Write`, `Settle`,
 //! `Remove`, and each `Hint` to be confirmed, by one `Event::Written`; there is at most one of these under way at a time. An `Ask` is answered by one
 //! `Event::Answer`, or by several (the network doubles), or by none. A coordinator may go on after its `Reply`;
@@ -18,7 +18,7 @@ use crate::limits::Limits;
 use crate::placement::Placement;
 use crate::props::BucketProps;
 use crate::reap::Plot;
-use crate::replica::{Answer, Ask, NodeId, ReadForm};
+use crate::replica::{Answer, Ask, NodeId, ReadStrategy};
 use crate::response::Response;
 use crate::stored::{Stored, Want};
 use crate::version_clock::VersionClock;
@@ -139,7 +139,7 @@ pub enum Event {
 }
 
 /// What a coordinator may use during one step.
-pub struct Turn<'a> {
+pub struct StepContext<'a> {
     /// This node.
     pub here: NodeId,
     /// The wall clock, for what ends.
@@ -159,7 +159,7 @@ pub struct Turn<'a> {
     /// Whether what is replaced may have index entries, or is in a tree of hashes, so that it must be read first.
     pub may_replace_entries: bool,
     /// How a read is to ask.
-    pub form: ReadForm,
+    pub form: ReadStrategy,
     /// The bucket's properties.
     pub props: &'a BucketProps,
     /// The limits in force.

@@ -1,7 +1,7 @@
 //! The writing half of a coordinator: a version goes to every replica, and enough of them confirm it.
 //!
-//! 1. [`Replicate::start`] writes it here and sends it to the others, all at once.
-//! 2. [`Replicate::step`] counts the confirmations, and answers the client when they are enough.
+//! 1. [`WriteQuorum::start`] writes it here and sends it to the others, all at once.
+//! 2. [`WriteQuorum::step`] counts the confirmations, and answers the client when they are enough.
 //! 3. A replica that fails is stood in for by the next node that can be reached, which keeps a hint for it; where
 //!    there is none, the hint is kept here.
 //! 4. Those that have not answered when the coordinator stops waiting get a hint too: what it has sent them may
@@ -28,11 +28,11 @@ use crate::placement::{Placement, Roles};
 use crate::replica::{Answer, Ask, Reason};
 use crate::replies::{Replica, Replies, State};
 use crate::response::Response;
-use crate::turn::{Action, Event, Next, Turn};
+use crate::step::{Action, Event, Next, StepContext};
 
 /// What is known once a write or a delete may begin.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct WritePlan {
     pub needs: Needs,
     pub placement: Placement,
     /// What the client had seen, if it says.
@@ -47,7 +47,7 @@ const LATE_MAX: u32 = 4;
 
 /// A write under way.
 #[derive(Debug)]
-pub(crate) struct Replicate {
+pub(crate) struct WriteQuorum {
     needs: Needs,
     replies: Replies<()>,
     spares: Vec<NodeId>,
@@ -71,21 +71,21 @@ pub(crate) struct Replicate {
     pub tombstone: Option<Bytes>,
 }
 
-impl Replicate {
+impl WriteQuorum {
     /// Sends the version to everybody.
     pub fn start(
         needs: Needs,
         mut placement: Placement,
         (head, value): (Bytes, Bytes),
         response: Response,
-        turn: &mut Turn<'_>,
-    ) -> Replicate {
+        ctx: &mut StepContext<'_>,
+    ) -> WriteQuorum {
         let mut replies = Replies::new(&mut placement);
         let response = Some(response);
-        if placement.spares.is_empty() && replies.is_here_alone() && !turn.props.write_once {
+        if placement.spares.is_empty() && replies.is_here_alone() && !ctx.props.write_once {
             // Nobody is ever sent it.
-            turn.out.push(Action::Write { head, value, hints: replies.hints_here() });
-            return Replicate::of(needs, replies, Vec::new(), (Bytes::new(), Bytes::new()), response);
+            ctx.out.push(Action::Write { head, value, hints: replies.hints_here() });
+            return WriteQuorum::of(needs, replies, Vec::new(), (Bytes::new(), Bytes::new()), response);
         }
         let mut join = None;
         for replica in replies.iter_mut() {
@@ -94,17 +94,17 @@ impl Replicate {
             match replica.node {
                 Some(to) => {
                     let ask = Ask::Merge { head, value, hints, reason: Reason::Write };
-                    turn.out.push(Action::Ask { to, ask });
+                    ctx.out.push(Action::Ask { to, ask });
                 }
-                None if turn.props.write_once => join = Some(Merge::new(head, value, hints, Reason::Write)),
-                None => turn.out.push(Action::Write { head, value, hints }),
+                None if ctx.props.write_once => join = Some(Merge::new(head, value, hints, Reason::Write)),
+                None => ctx.out.push(Action::Write { head, value, hints }),
             }
         }
         if let Some(join) = &mut join {
-            let over = join.step(Event::Start, turn);
+            let over = join.step(Event::Start, ctx);
             debug_assert_eq!(over, Next::Wait, "a join begins by reading");
         }
-        Replicate { join, ..Replicate::of(needs, replies, placement.spares, (head, value), response) }
+        WriteQuorum { join, ..WriteQuorum::of(needs, replies, placement.spares, (head, value), response) }
     }
 
     fn of(
@@ -113,9 +113,9 @@ impl Replicate {
         spares: Vec<NodeId>,
         (head, value): (Bytes, Bytes),
         response: Option<Response>,
-    ) -> Replicate {
+    ) -> WriteQuorum {
         let is_kept_here = replies.iter().any(|replica| replica.node.is_none());
-        Replicate {
+        WriteQuorum {
             needs,
             replies,
             spares,
@@ -163,56 +163,56 @@ impl Replicate {
     }
 
     /// Takes what happened, and says whether there is more to wait for.
-    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+    pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         let expired = matches!(event, Event::Expired) && !base::planted!(ReplyAfterDeadline);
         let late = matches!(event, Event::Late) || expired;
         let confirmation = match (&mut self.join, event) {
-            (Some(join), event @ (Event::Read(_) | Event::Written(_))) => step_join(join, event, turn),
+            (Some(join), event @ (Event::Read(_) | Event::Written(_))) => step_join(join, event, ctx),
             (_, event) => confirmation_of(event),
         };
         if let Some((from, result)) = confirmation {
-            self.on_reply(from, result, turn);
+            self.on_reply(from, result, ctx);
         }
         if late {
             self.late += 1;
-            self.prepare(turn);
+            self.prepare(ctx);
         }
         if let Some(result) = self.verdict().or(expired.then_some(Err(Error::Timeout)))
             && let Some(response) = self.response.take()
         {
-            turn.out.push(Action::Reply(result.map(|()| response)));
+            ctx.out.push(Action::Reply(result.map(|()| response)));
         }
         let has_waited = late || !self.is_kept_here && self.late > 0;
         let is_given_up = expired || self.late >= LATE_MAX || has_waited && !self.awaits_hints();
         let is_done = self.replies.complete() && !self.awaits_hints();
         let over = self.response.is_none() && (is_given_up || is_done);
         if over
-            && self.is_everywhere(turn.props.n_val)
+            && self.is_everywhere(ctx.props.n_val)
             && let Some(tombstone) = self.tombstone.take()
         {
-            turn.out.push(Action::Propose { tombstone });
+            ctx.out.push(Action::Propose { tombstone });
         }
         if over {
-            self.stand_in_here(turn);
+            self.stand_in_here(ctx);
             return Next::Over;
         }
         Next::Wait
     }
 
     /// Takes what some have confirmed, with the hints that nobody keeps.
-    fn stand_in_here(&mut self, turn: &mut Turn<'_>) {
+    fn stand_in_here(&mut self, ctx: &mut StepContext<'_>) {
         let is_confirmed = self.replies.iter().any(|replica| replica.ok().is_some());
         if self.is_kept_here || !is_confirmed {
             return;
         }
         let asked = self.hinting.take().into_iter().flat_map(|(_, nodes)| nodes);
         let mut hints: Vec<NodeId> = self.unhinted.drain(..).chain(asked).collect();
-        hints.retain(|node| *node != turn.here);
+        hints.retain(|node| *node != ctx.here);
         hints.sort_unstable();
         hints.dedup();
         if !hints.is_empty() {
             let (head, value) = (self.head.clone(), self.value.clone());
-            turn.out.push(Action::MergeHere { head, value, heal: false, hints });
+            ctx.out.push(Action::MergeHere { head, value, heal: false, hints });
         }
     }
 
@@ -223,7 +223,7 @@ impl Replicate {
         primaries >= n && self.replies.iter().all(has)
     }
 
-    fn on_reply(&mut self, from: Option<NodeId>, result: Result<(), Error>, turn: &mut Turn<'_>) {
+    fn on_reply(&mut self, from: Option<NodeId>, result: Result<(), Error>, ctx: &mut StepContext<'_>) {
         if let Some((_, nodes)) = self.hinting.take_if(|(to, _)| from == Some(*to))
             && result.is_err()
         {
@@ -234,20 +234,20 @@ impl Replicate {
         match result {
             Ok(()) => {
                 replica.state = State::Ok(());
-                self.have_hinted(turn);
+                self.have_hinted(ctx);
             }
             Err(error) => {
                 replica.state = State::Failed(error);
-                let (absent, vnodes) = (absent(replica, turn.here), replica.roles.vnodes);
+                let (absent, vnodes) = (absent(replica, ctx.here), replica.roles.vnodes);
                 self.is_kept_here &= from.is_some();
-                self.stand_in(absent, vnodes, turn);
+                self.stand_in(absent, vnodes, ctx);
             }
         }
     }
 
     /// Asks one that has it to keep the hints that cannot be kept here. When this work is told that others take long, and that one
     /// has not confirmed, the next is asked: it may be just starting.
-    fn have_hinted(&mut self, turn: &mut Turn<'_>) {
+    fn have_hinted(&mut self, ctx: &mut StepContext<'_>) {
         if self.unhinted.is_empty() || self.hinting.is_some() {
             return;
         }
@@ -267,7 +267,7 @@ impl Replicate {
         self.keeper = Some(to);
         self.hinting = Some((to, hints.clone()));
         let (head, value) = (self.head.clone(), self.value.clone());
-        turn.out.push(Action::Ask { to, ask: Ask::Merge { head, value, hints, reason: Reason::Write } });
+        ctx.out.push(Action::Ask { to, ask: Ask::Merge { head, value, hints, reason: Reason::Write } });
     }
 
     /// Whether hints are to be kept elsewhere, and may yet be.
@@ -276,51 +276,51 @@ impl Replicate {
         self.hinting.is_some() || !self.unhinted.is_empty() && self.replies.iter().any(has_it)
     }
 
-    fn stand_in(&mut self, absent: Vec<NodeId>, vnodes: u32, turn: &mut Turn<'_>) {
+    fn stand_in(&mut self, absent: Vec<NodeId>, vnodes: u32, ctx: &mut StepContext<'_>) {
         if absent.is_empty() || base::planted!(HintDropped) {
             return;
         }
         if self.spares.is_empty() {
-            return self.keep_hint(absent, turn);
+            return self.keep_hint(absent, ctx);
         }
         let spare = self.spares.remove(0);
         let roles = Roles { vnodes, primaries: 0, hints: absent.clone() };
         self.replies.push(Replica::new(Some(spare), roles));
         let (head, value) = (self.head.clone(), self.value.clone());
         let ask = Ask::Merge { head, value, hints: absent, reason: Reason::Write };
-        turn.out.push(Action::Ask { to: spare, ask });
+        ctx.out.push(Action::Ask { to: spare, ask });
     }
 
     /// Keeps a hint for those that have not answered. They may still do. A join here that waits for the disk goes on
     /// without the coordinator.
-    fn prepare(&mut self, turn: &mut Turn<'_>) {
+    fn prepare(&mut self, ctx: &mut StepContext<'_>) {
         let others = self.replies.iter().filter(|replica| replica.is_waiting() && replica.node.is_some());
-        let nodes: Vec<NodeId> = others.flat_map(|replica| absent(replica, turn.here)).collect();
+        let nodes: Vec<NodeId> = others.flat_map(|replica| absent(replica, ctx.here)).collect();
         let joins = self.join.is_some() && self.replies.of(None).is_some_and(|here| here.is_waiting());
         if let Some((_, nodes)) = self.hinting.take() {
             self.unhinted.extend(nodes);
         }
         if !nodes.is_empty() && !base::planted!(HintDropped) {
-            self.keep_hint(nodes, turn);
+            self.keep_hint(nodes, ctx);
         }
-        self.have_hinted(turn);
+        self.have_hinted(ctx);
         if joins {
-            self.join_apart(turn);
+            self.join_apart(ctx);
         }
     }
 
     /// Keeps a hint here, or has it kept.
-    fn keep_hint(&mut self, nodes: Vec<NodeId>, turn: &mut Turn<'_>) {
+    fn keep_hint(&mut self, nodes: Vec<NodeId>, ctx: &mut StepContext<'_>) {
         if self.is_kept_here {
-            return turn.out.push(Action::Hint { nodes, confirm: false });
+            return ctx.out.push(Action::Hint { nodes, confirm: false });
         }
         self.unhinted.extend(nodes);
-        self.have_hinted(turn);
+        self.have_hinted(ctx);
     }
 
-    fn join_apart(&self, turn: &mut Turn<'_>) {
+    fn join_apart(&self, ctx: &mut StepContext<'_>) {
         let (head, value) = (self.head.clone(), self.value.clone());
-        turn.out.push(Action::MergeHere { head, value, heal: false, hints: Vec::new() });
+        ctx.out.push(Action::MergeHere { head, value, heal: false, hints: Vec::new() });
     }
 
     /// Whether the confirmations are enough; `None` while they may yet become it.
@@ -340,10 +340,10 @@ fn absent(replica: &Replica<()>, here: NodeId) -> Vec<NodeId> {
 }
 
 /// Steps the join here, and tells whether it is done.
-fn step_join(join: &mut Merge, event: Event, turn: &mut Turn<'_>) -> Option<ReplyOf<()>> {
-    match join.step(event, turn) {
+fn step_join(join: &mut Merge, event: Event, ctx: &mut StepContext<'_>) -> Option<ReplyOf<()>> {
+    match join.step(event, ctx) {
         Next::Wait => None,
-        Next::Over => match turn.out.pop() {
+        Next::Over => match ctx.out.pop() {
             Some(Action::Answer(result)) => Some((None, result.map(|_| ()))),
             other => unreachable!("a join ends with its answer, not with {other:?}"),
         },

@@ -1,12 +1,12 @@
 //! The reading half of a coordinator: replicas' heads, whether they are enough, which of them count, and the
 //! values of those.
 //!
-//! 1. [`Gather::start`] asks every replica, in the form that the turn says.
-//! 2. [`Gather::on_reply`] takes what comes; [`Gather::verdict`] says whether it is enough.
-//! 3. [`Gather::latest`] joins the heads: the *frontier* is those that no other one descends from, nearly always
+//! 1. [`ReadQuorum::start`] asks every replica, by the strategy of the step context.
+//! 2. [`ReadQuorum::on_reply`] takes what comes; [`ReadQuorum::verdict`] says whether it is enough.
+//! 3. [`ReadQuorum::latest`] joins the heads: the *frontier* is those that no other one descends from, nearly always
 //!    one.
-//! 4. [`Gather::value`] has the frontier's values fetched, each from a replica that has it, and joins them.
-//! 5. [`Gather::stale`] names those that lack something, once everybody has replied.
+//! 4. [`ReadQuorum::value`] has the frontier's values fetched, each from a replica that has it, and joins them.
+//! 5. [`ReadQuorum::stale`] names those that lack something, once everybody has replied.
 //!
 //! Invariants: a reply counts once, however often it comes; a value is believed only with the head that came with
 //! it. A replica whose value is lost or damaged still counts with its head; its value is taken from another.
@@ -20,11 +20,11 @@ use crate::error::Error;
 use crate::needs::Needs;
 use crate::placement::Placement;
 use crate::reap::{self, FoldGrave};
-use crate::replica::{Ask, ReadForm, Reason};
+use crate::replica::{Ask, ReadStrategy, Reason};
 use crate::replies::{Replica, Replies, State};
+use crate::step::{Action, StepContext};
 use crate::stored::{Stored, Want};
 use crate::stored_head::{checked_values, damaged, decode, encode, view};
-use crate::turn::{Action, Turn};
 
 /// How replies without an object count.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct NotFoundRules {
 
 /// What one replica has said.
 #[derive(Clone, Debug)]
-struct Said {
+struct ReplicaReply {
     stored: Option<Stored>,
     /// It has been asked for the value.
     fetching: bool,
@@ -47,9 +47,9 @@ struct Said {
 
 /// A read under way.
 #[derive(Clone, Debug)]
-pub(crate) struct Gather {
+pub(crate) struct ReadQuorum {
     needs: Needs,
-    replies: Replies<Said>,
+    replies: Replies<ReplicaReply>,
     rules: NotFoundRules,
     /// The tombstone that this node has promised to reap: what it has deleted does not count as found.
     grave: Option<Bytes>,
@@ -68,35 +68,35 @@ pub(crate) enum Verdict {
     Failed(Error),
 }
 
-impl Gather {
+impl ReadQuorum {
     /// Asks everybody.
     pub fn start(
         needs: Needs,
         mut placement: Placement,
         want: Want,
         rules: NotFoundRules,
-        turn: &mut Turn<'_>,
-    ) -> Gather {
+        ctx: &mut StepContext<'_>,
+    ) -> ReadQuorum {
         let replies = Replies::new(&mut placement);
-        let (here, there) = match (want, turn.form) {
+        let (here, there) = match (want, ctx.form) {
             (Want::Head, _) => (Want::Head, Want::Head),
-            (Want::Value, ReadForm::Values) => (Want::Value, Want::Value),
-            (Want::Value, ReadForm::LocalValue) => (Want::Value, Want::Head),
+            (Want::Value, ReadStrategy::Values) => (Want::Value, Want::Value),
+            (Want::Value, ReadStrategy::LocalValue) => (Want::Value, Want::Head),
             // A node alone has nobody to choose among.
-            (Want::Value, ReadForm::Heads) if replies.iter().count() == 1 => (Want::Value, Want::Value),
-            (Want::Value, ReadForm::Heads) => (Want::Head, Want::Head),
+            (Want::Value, ReadStrategy::Heads) if replies.iter().count() == 1 => (Want::Value, Want::Value),
+            (Want::Value, ReadStrategy::Heads) => (Want::Head, Want::Head),
         };
         // A node that does not hold the key has the first of those that do send its value at once.
         let is_here = replies.iter().any(|replica| replica.node.is_none());
         let mut first = if is_here { there } else { here };
         for replica in replies.iter() {
-            turn.out.push(match replica.node {
+            ctx.out.push(match replica.node {
                 Some(to) => Action::Ask { to, ask: Ask::Read { want: std::mem::replace(&mut first, there) } },
                 None => Action::Read { want: here, hold: false },
             });
         }
-        let mut gather = Gather { needs, replies, rules, grave: None, fold: None, is_reaped: false };
-        gather.remember(turn);
+        let mut gather = ReadQuorum { needs, replies, rules, grave: None, fold: None, is_reaped: false };
+        gather.remember(ctx);
         gather
     }
 
@@ -105,7 +105,7 @@ impl Gather {
         self.needs.invariants();
         self.replies.invariants();
         assert!(self.grave.is_none() || self.fold.is_none(), "a grave is of a tombstone or of a fold");
-        for Said { stored, fetching, valueless } in self.replies.iter().filter_map(Replica::ok) {
+        for ReplicaReply { stored, fetching, valueless } in self.replies.iter().filter_map(Replica::ok) {
             assert!(!fetching || valueless.is_none(), "a value that cannot be had is not awaited");
             let has_value = stored.as_ref().is_some_and(|stored| stored.value.is_some());
             assert!(!has_value || !fetching, "a value that is here is not awaited");
@@ -113,12 +113,12 @@ impl Gather {
     }
 
     /// What this node has promised to reap or to fold by now.
-    pub fn remember(&mut self, turn: &Turn<'_>) {
-        if turn.grave.is_in_empty_yard() {
+    pub fn remember(&mut self, ctx: &StepContext<'_>) {
+        if ctx.grave.is_in_empty_yard() {
             (self.grave, self.fold, self.is_reaped) = (None, None, false);
             return;
         }
-        self.fold = turn.grave.fold().cloned();
+        self.fold = ctx.grave.fold().cloned();
         if let Some(fold) = &self.fold {
             for replica in self.replies.iter_mut() {
                 let State::Ok(said) = &mut replica.state else { continue };
@@ -129,8 +129,8 @@ impl Gather {
                 }
             }
         }
-        self.grave = turn.grave.tombstone().cloned();
-        self.is_reaped = self.grave.as_ref().is_some_and(|grave| turn.grave.is_reaped(grave));
+        self.grave = ctx.grave.tombstone().cloned();
+        self.is_reaped = self.grave.as_ref().is_some_and(|grave| ctx.grave.is_reaped(grave));
     }
 
     /// Takes a reply, or why there will be none.
@@ -142,14 +142,14 @@ impl Gather {
         match &mut replica.state {
             State::Waiting => {
                 replica.state = match result {
-                    Ok(stored) => State::Ok(Said { stored, fetching: false, valueless: None }),
+                    Ok(stored) => State::Ok(ReplicaReply { stored, fetching: false, valueless: None }),
                     Err(error) => State::Failed(error),
                 };
             }
             State::Ok(said) if said.fetching => match result {
                 // The first answer once more.
                 Ok(Some(Stored { value: None, .. })) => {}
-                Ok(stored) => *said = Said { stored, fetching: false, valueless: None },
+                Ok(stored) => *said = ReplicaReply { stored, fetching: false, valueless: None },
                 Err(error) => {
                     said.fetching = false;
                     said.valueless = Some(error);
@@ -190,7 +190,7 @@ impl Gather {
 
     /// Whether the replies are enough.
     pub fn verdict(&self) -> Verdict {
-        let good = |said: &Said| self.rules.ok || said.stored.is_some();
+        let good = |said: &ReplicaReply| self.rules.ok || said.stored.is_some();
         let failure = match self.replies.meet(&self.needs, good) {
             Ok(true) => return Verdict::Enough,
             Ok(false) if self.negatives() < self.negatives_max() => return Verdict::Wait,
@@ -205,7 +205,7 @@ impl Gather {
     fn is_nothing(&self) -> bool {
         let is_tombstone = |stored: &Stored| view(&stored.head).is_ok_and(|head| head.is_tombstone());
         let mut replied = self.replies.iter().filter(|replica| !replica.is_waiting()).peekable();
-        let is_nothing = |replica: &Replica<Said>| match replica.ok() {
+        let is_nothing = |replica: &Replica<ReplicaReply>| match replica.ok() {
             Some(said) => said.stored.as_ref().map_or(!self.rules.ok, is_tombstone),
             None => false,
         };
@@ -214,7 +214,7 @@ impl Gather {
 
     /// Vnodes that have failed or have no object.
     fn negatives(&self) -> u32 {
-        let negative = |replica: &&Replica<Said>| match &replica.state {
+        let negative = |replica: &&Replica<ReplicaReply>| match &replica.state {
             State::Waiting => false,
             State::Ok(said) => said.stored.is_none() && !self.rules.ok,
             State::Failed(_) => true,
@@ -227,7 +227,7 @@ impl Gather {
         if self.rules.basic_quorum { hopeless.min(self.needs.n / 2 + 1) } else { hopeless }
     }
 
-    fn found(&self) -> impl Iterator<Item = (&Replica<Said>, &Stored)> + Clone {
+    fn found(&self) -> impl Iterator<Item = (&Replica<ReplicaReply>, &Stored)> + Clone {
         self.replies.iter().filter_map(|replica| Some((replica, replica.ok()?.stored.as_ref()?)))
     }
 
@@ -289,29 +289,29 @@ impl Gather {
         Ok(Some(encode(&joined)))
     }
 
-    /// Takes note of the time of the [`latest`](Gather::latest) version, and returns it; 0 if there is none.
-    pub fn see_time(&self, latest: Option<&Bytes>, turn: &mut Turn<'_>) -> Result<u64, Error> {
+    /// Takes note of the time of the [`latest`](ReadQuorum::latest) version, and returns it; 0 if there is none.
+    pub fn see_time(&self, latest: Option<&Bytes>, ctx: &mut StepContext<'_>) -> Result<u64, Error> {
         let time = latest.map(|head| view(head)).transpose()?.map_or(0, |head| head.newest_time());
-        turn.clock.see(time, turn.wall, None);
+        ctx.clock.see(time, ctx.wall, None);
         Ok(time)
     }
 
-    /// The values under [`latest`](Gather::latest), so many bytes. `None` while some of them are being fetched; an
+    /// The values under [`latest`](ReadQuorum::latest), so many bytes. `None` while some of them are being fetched; an
     /// error when one cannot be had from anybody.
     pub fn value(
         &mut self,
         latest: &Bytes,
         values_len: u64,
-        turn: &mut Turn<'_>,
+        ctx: &mut StepContext<'_>,
     ) -> Result<Option<Bytes>, Error> {
         if self.only_head().is_some() {
-            return self.value_of(latest, values_len, turn);
+            return self.value_of(latest, values_len, ctx);
         }
         let mut objects = Vec::with_capacity(2);
         let mut fetching = false;
         for head in self.frontier()? {
             let values_len = view(&head)?.values_len();
-            match self.value_of(&head, values_len, turn)? {
+            match self.value_of(&head, values_len, ctx)? {
                 Some(value) => objects.push(Object::new(decode(&head)?, value).map_err(damaged)?),
                 None => fetching = true,
             }
@@ -329,7 +329,7 @@ impl Gather {
         &mut self,
         head: &Bytes,
         values_len: u64,
-        turn: &mut Turn<'_>,
+        ctx: &mut StepContext<'_>,
     ) -> Result<Option<Bytes>, Error> {
         let here = |stored: &Stored| stored.head == *head;
         if values_len == 0 {
@@ -339,21 +339,22 @@ impl Gather {
         if let Some(value) = value {
             return checked_values(values_len, value).map(Some);
         }
-        let holds =
-            |replica: &Replica<Said>| replica.ok().is_some_and(|said| said.stored.as_ref().is_some_and(here));
-        let fetching = |replica: &Replica<Said>| replica.ok().is_some_and(|said| said.fetching);
+        let holds = |replica: &Replica<ReplicaReply>| {
+            replica.ok().is_some_and(|said| said.stored.as_ref().is_some_and(here))
+        };
+        let fetching = |replica: &Replica<ReplicaReply>| replica.ok().is_some_and(|said| said.fetching);
         if self.replies.iter().any(|replica| holds(replica) && fetching(replica)) {
             return Ok(None);
         }
         let mut holders: Vec<_> = self.replies.iter_mut().filter(|replica| holds(replica)).collect();
         // Where this node's disk has too much to do, the others are asked first.
-        holders.sort_by_key(|replica| turn.form == ReadForm::Heads && replica.node.is_none());
+        holders.sort_by_key(|replica| ctx.form == ReadStrategy::Heads && replica.node.is_none());
         let mut failure = None;
         for Replica { node, state, .. } in holders {
             let State::Ok(said) = state else { continue };
             let Some(error) = &said.valueless else {
                 said.fetching = true;
-                turn.out.push(match *node {
+                ctx.out.push(match *node {
                     Some(to) => Action::Ask { to, ask: Ask::Read { want: Want::Value } },
                     None => Action::Read { want: Want::Value, hold: false },
                 });
@@ -371,8 +372,8 @@ impl Gather {
 
     /// Whether all n primaries have exactly this tombstone, or have reaped it.
     pub fn is_only(&self, tombstone: &Bytes, n: u32) -> bool {
-        let has = |replica: &Replica<Said>| match replica.ok() {
-            Some(Said { stored: Some(stored), .. }) => stored.head == *tombstone,
+        let has = |replica: &Replica<ReplicaReply>| match replica.ok() {
+            Some(ReplicaReply { stored: Some(stored), .. }) => stored.head == *tombstone,
             Some(_) => self.grave.as_ref() == Some(tombstone),
             None => false,
         };
@@ -383,15 +384,16 @@ impl Gather {
     /// Why a replica is to be sent `head`, if it is. One that only stands in keeps nothing but hints, and a tombstone that
     /// is reaped is not sent to those that have nothing. One that is only promised is: who has lost it would not promise in its turn,
     /// and who has reaped it by now drops it.
-    fn lacks(&self, replica: &Replica<Said>, head: &Bytes) -> Option<Reason> {
+    fn lacks(&self, replica: &Replica<ReplicaReply>, head: &Bytes) -> Option<Reason> {
         if replica.roles.primaries == 0 {
             return None;
         }
         match &replica.state {
-            State::Ok(Said { valueless: Some(Error::Damaged(_)), .. }) | State::Failed(Error::Damaged(_)) => {
-                Some(Reason::Heal)
+            State::Ok(ReplicaReply { valueless: Some(Error::Damaged(_)), .. })
+            | State::Failed(Error::Damaged(_)) => Some(Reason::Heal),
+            State::Ok(ReplicaReply { stored: Some(stored), .. }) => {
+                (stored.head != *head).then_some(Reason::Repair)
             }
-            State::Ok(Said { stored: Some(stored), .. }) => (stored.head != *head).then_some(Reason::Repair),
             State::Ok(_) => {
                 let is_reaped = self.is_reaped && self.grave.as_ref() == Some(head);
                 (!is_reaped).then_some(Reason::Repair)
@@ -401,12 +403,12 @@ impl Gather {
     }
 
     /// Sends the version to the primaries that lack it.
-    pub fn repair(&self, head: &Bytes, value: &Bytes, turn: &mut Turn<'_>) {
+    pub fn repair(&self, head: &Bytes, value: &Bytes, ctx: &mut StepContext<'_>) {
         debug_assert!(self.complete(), "a repair follows the last reply");
         for replica in self.replies.iter() {
             let Some(reason) = self.lacks(replica, head) else { continue };
             let (head, value) = (head.clone(), value.clone());
-            turn.out.push(match replica.node {
+            ctx.out.push(match replica.node {
                 Some(to) => Action::Ask { to, ask: Ask::Merge { head, value, hints: Vec::new(), reason } },
                 None => Action::MergeHere { head, value, heal: reason == Reason::Heal, hints: Vec::new() },
             });

@@ -50,7 +50,7 @@ pub enum Taken {
 
 /// Takes what heads say, up to a page.
 #[derive(Debug)]
-pub struct Taker {
+pub struct FoldCollector {
     fold: Fold,
     /// Places must begin with one of the numbers of each list, of so many bits.
     groups: Vec<(u32, Vec<u32>)>,
@@ -63,9 +63,9 @@ pub struct Taker {
     now_ms: u64,
 }
 
-impl Taker {
+impl FoldCollector {
     /// That of a fold at a time in milliseconds since 1970, with nothing taken.
-    pub fn new(fold: Fold, now_ms: u64) -> Taker {
+    pub fn new(fold: Fold, now_ms: u64) -> FoldCollector {
         let segments = fold.segments.as_ref().map(|it| (it.size.bits(), it.numbers.clone()));
         let branches = match &fold.finds {
             Finds::Branches(numbers) => Some((TreeSize::Large.branch_bits(), numbers.clone())),
@@ -74,7 +74,7 @@ impl Taker {
         let mut groups: Vec<(u32, Vec<u32>)> = segments.into_iter().chain(branches).collect();
         groups.iter_mut().for_each(|(_, numbers)| numbers.sort_unstable());
         let sum = Sum::nothing(&fold.finds);
-        Taker { fold, groups, sum, items: 0, bytes: 0, clock: Vec::new(), now_ms }
+        FoldCollector { fold, groups, sum, items: 0, bytes: 0, clock: Vec::new(), now_ms }
     }
 
     /// Takes what this head says, if the fold is over its key. That it is in scope is for the caller to know.

@@ -13,7 +13,7 @@ use super::voters::VOTER_DOWN_MAX;
 const CARE_EVERY: Duration = Duration::from_secs(5);
 
 /// A leader's record of the voters.
-pub(super) struct Care {
+pub(super) struct VoterManager {
     /// Voters that lost acknowledged entries. They count for nothing until they vote no more.
     lost: BTreeSet<NodeId>,
     /// When each voter was heard last.
@@ -24,10 +24,10 @@ pub(super) struct Care {
     at: Monotonic,
 }
 
-impl Care {
-    pub(super) fn new(conf: &Conf, now: Monotonic) -> Care {
+impl VoterManager {
+    pub(super) fn new(conf: &Conf, now: Monotonic) -> VoterManager {
         let heard = conf.voters.iter().map(|&voter| (voter, now)).collect();
-        Care { lost: BTreeSet::new(), heard, learns_since: now, at: now + CARE_EVERY }
+        VoterManager { lost: BTreeSet::new(), heard, learns_since: now, at: now + CARE_EVERY }
     }
 
     /// Time of the next look at the voters.

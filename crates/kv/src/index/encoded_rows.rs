@@ -8,7 +8,7 @@ use super::row::{RowList, RowRef};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
     /// The rows.
-    pub rows: Told,
+    pub rows: EncodedRows,
     /// Where the next page begins, once this one is complete and may not be the last.
     pub continuation: Option<Bytes>,
     /// Whether this is the last answer.
@@ -17,15 +17,15 @@ pub struct Rows {
 
 /// Terms, in the client's words, and keys; without terms where they were not asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct EncodedRows {
     list: RowList,
     with_terms: bool,
 }
 
-impl Told {
+impl EncodedRows {
     /// Rows whose terms are in the client's words, or are not told.
-    pub(super) fn new(list: RowList, with_terms: bool) -> Told {
-        Told { list, with_terms }
+    pub(super) fn new(list: RowList, with_terms: bool) -> EncodedRows {
+        EncodedRows { list, with_terms }
     }
 
     /// How many there are.
@@ -50,9 +50,9 @@ impl Told {
 }
 
 /// All of them have terms, or none.
-impl FromIterator<(Option<Bytes>, Bytes)> for Told {
-    fn from_iter<I: IntoIterator<Item = (Option<Bytes>, Bytes)>>(rows: I) -> Told {
-        let mut told = Told::default();
+impl FromIterator<(Option<Bytes>, Bytes)> for EncodedRows {
+    fn from_iter<I: IntoIterator<Item = (Option<Bytes>, Bytes)>>(rows: I) -> EncodedRows {
+        let mut told = EncodedRows::default();
         for (term, key) in rows {
             told.with_terms = term.is_some();
             told.list.push(RowRef { term: term.as_deref().unwrap_or_default(), key: &key });

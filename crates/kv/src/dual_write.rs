@@ -1,8 +1,8 @@
 //! A version on its way to other nodes that hold, or are to hold, the same partition while it moves.
 //!
-//! * [`Pass`]: what this node has just been given. It is confirmed only when they have it too: so whoever takes this
+//! * [`DualWrite`]: what this node has just been given. It is confirmed only when they have it too: so whoever takes this
 //!   node's place on the list has all that this node ever confirmed.
-//! * [`Carry`]: what it had before, one key of a copy.
+//! * [`TransferKey`]: what it had before, one key of a copy.
 //!
 //! Invariant: what could not be passed on has a hint here, and is not confirmed.
 
@@ -11,12 +11,12 @@ use ring::NodeId;
 
 use crate::error::Error;
 use crate::replica::{Answer, Ask, Reason};
+use crate::step::{Action, Event, Next, StepContext, assert_answer_ends};
 use crate::stored::Want;
-use crate::turn::{Action, Event, Next, Turn, assert_answer_ends};
 
 /// A version that was written here.
 #[derive(Debug)]
-pub struct Pass {
+pub struct DualWrite {
     /// Who has not confirmed it.
     to: Vec<NodeId>,
     head: Bytes,
@@ -29,20 +29,20 @@ pub struct Pass {
 /// then, and not every one who asks has a deadline that is near.
 const LATE_MAX: u32 = 4;
 
-impl Pass {
+impl DualWrite {
     /// The passing on to these nodes.
-    pub fn new(to: Vec<NodeId>, head: Bytes, value: Bytes) -> Pass {
-        Pass { to, head, value, late: 0 }
+    pub fn new(to: Vec<NodeId>, head: Bytes, value: Bytes) -> DualWrite {
+        DualWrite { to, head, value, late: 0 }
     }
 
     /// Takes what happened, and says what to do next.
-    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
-        let from = turn.out.len();
-        let next = self.advance(event, turn);
+    pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
+        let from = ctx.out.len();
+        let next = self.advance(event, ctx);
 
         if cfg!(debug_assertions) {
             self.invariants(next);
-            assert_answer_ends(next, &turn.out[from..]);
+            assert_answer_ends(next, &ctx.out[from..]);
         }
         next
     }
@@ -56,13 +56,13 @@ impl Pass {
         );
     }
 
-    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+    fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         match event {
             Event::Start => {
                 for &to in &self.to {
                     let (head, value) = (self.head.clone(), self.value.clone());
-                    let ask = Ask::Merge { head, value, hints: Vec::new(), reason: Reason::Pass };
-                    turn.out.push(Action::Ask { to, ask });
+                    let ask = Ask::Merge { head, value, hints: Vec::new(), reason: Reason::DualWrite };
+                    ctx.out.push(Action::Ask { to, ask });
                 }
                 Next::Wait
             }
@@ -71,29 +71,29 @@ impl Pass {
                 if !self.to.is_empty() {
                     return Next::Wait;
                 }
-                turn.out.push(Action::Answer(Ok(Answer::Merged)));
+                ctx.out.push(Action::Answer(Ok(Answer::Merged)));
                 Next::Over
             }
-            Event::Answer { from, result: Err(_) } if self.to.contains(&from) => self.fail(turn),
+            Event::Answer { from, result: Err(_) } if self.to.contains(&from) => self.fail(ctx),
             Event::Late if self.late < LATE_MAX => {
                 self.late += 1;
                 Next::Wait
             }
-            Event::Late | Event::Expired => self.fail(turn),
+            Event::Late | Event::Expired => self.fail(ctx),
             Event::Answer { .. } | Event::Read(_) | Event::Written(_) => Next::Wait,
         }
     }
 
-    fn fail(&mut self, turn: &mut Turn<'_>) -> Next {
-        turn.out.push(Action::Hint { nodes: std::mem::take(&mut self.to), confirm: false });
-        turn.out.push(Action::Answer(Err(Error::Unreachable)));
+    fn fail(&mut self, ctx: &mut StepContext<'_>) -> Next {
+        ctx.out.push(Action::Hint { nodes: std::mem::take(&mut self.to), confirm: false });
+        ctx.out.push(Action::Answer(Err(Error::Unreachable)));
         Next::Over
     }
 }
 
 /// One key of a copy.
 #[derive(Debug)]
-pub struct Carry {
+pub struct TransferKey {
     to: NodeId,
     /// Names the copy at the shard.
     copy: u64,
@@ -101,10 +101,10 @@ pub struct Carry {
     end: Option<Result<(), Error>>,
 }
 
-impl Carry {
+impl TransferKey {
     /// The key's way to `to`, as a part of `copy`.
-    pub fn new(to: NodeId, copy: u64) -> Carry {
-        Carry { to, copy, bytes: 0, end: None }
+    pub fn new(to: NodeId, copy: u64) -> TransferKey {
+        TransferKey { to, copy, bytes: 0, end: None }
     }
 
     /// The copy that it is a part of.
@@ -122,23 +122,23 @@ impl Carry {
     }
 
     /// Takes what happened, and says what to do next.
-    pub fn step(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
-        let next = self.advance(event, turn);
+    pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
+        let next = self.advance(event, ctx);
         debug_assert_eq!(self.end.is_some(), next == Next::Over, "a key that was carried has an end");
         next
     }
 
-    fn advance(&mut self, event: Event, turn: &mut Turn<'_>) -> Next {
+    fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         self.end = match event {
             Event::Start => {
-                turn.out.push(Action::Read { want: Want::Value, hold: false });
+                ctx.out.push(Action::Read { want: Want::Value, hold: false });
                 return Next::Wait;
             }
             Event::Read(Ok(Some(stored))) => {
                 let value = stored.value.unwrap_or_default();
                 self.bytes = (stored.head.len() + value.len()) as u64;
                 let ask = Ask::Merge { head: stored.head, value, hints: Vec::new(), reason: Reason::Copy };
-                turn.out.push(Action::Ask { to: self.to, ask });
+                ctx.out.push(Action::Ask { to: self.to, ask });
                 return Next::Wait;
             }
             Event::Read(Ok(None)) => Some(Ok(())),
