@@ -15,6 +15,8 @@
 //! * Times of one shard ascend, also when the wall clock goes back.
 //! * A time more than [`AHEAD_MAX`] ahead of the wall clock moves only the key that it belongs to: one broken clock
 //!   does not set the clocks of the whole cluster.
+//! * Two shards with different strides that have seen the same version, and no later one, give their next ones
+//!   different times.
 //! * At the end of the range times stay equal; then causality alone orders the writes of a key.
 //!
 //! A clock is *doubtful* for [`AHEAD_MAX`] after the start of its process, which has forgotten what the one before had
@@ -45,6 +47,10 @@ const FORGETS_FAR: u64 = 2;
 /// says more.
 const UNTICKED_MAX: u64 = 2 * MICROS;
 
+/// Strides of shards. While wall clocks are behind a version, its next times come from its own: without strides they would
+/// be the same at each shard, and the versions of a key that is written once nearly so.
+const STRIDES: u64 = 256;
+
 const MICROS: u64 = 1_000_000;
 
 /// A version whose time is too far ahead, for the log.
@@ -64,6 +70,8 @@ pub struct VersionClock {
     /// The wall clock at that moment.
     at: Wall,
     ticked: Option<Monotonic>,
+    /// Microseconds that a time of another shard is passed by, beside the one.
+    stride: u64,
     /// Until when the process before may have seen newer times, in microseconds since 1970.
     unsettled_until: u64,
     /// Times that were too far ahead to be taken.
@@ -74,9 +82,10 @@ pub struct VersionClock {
 }
 
 impl VersionClock {
-    /// The clock of a process that begins at this time.
-    pub fn starting(wall: Wall) -> VersionClock {
-        VersionClock { unsettled_until: ahead_of(wall), ..VersionClock::default() }
+    /// The clock of a process that begins at this time. `random` is drawn for this shard.
+    pub fn starting(wall: Wall, random: u64) -> VersionClock {
+        let stride = random % STRIDES;
+        VersionClock { stride, unsettled_until: ahead_of(wall), ..VersionClock::default() }
     }
 
     /// Whether stored versions may have times that this clock is not beyond.
@@ -89,7 +98,7 @@ impl VersionClock {
     pub fn next(&mut self, wall: Wall, in_hand: u64) -> u64 {
         let before = self.newest;
         let own = wall.0.max(self.running(wall).saturating_add(1));
-        let time = own.max(in_hand.saturating_add(1));
+        let time = if in_hand < own { own } else { in_hand.saturating_add(1 + self.stride) };
         if time == own || !is_ahead(time, wall) {
             (self.newest, self.at) = (time, wall);
         }
@@ -118,7 +127,7 @@ impl VersionClock {
         if is_ahead(time, wall) {
             self.refuse(time - wall.0, writer);
         } else if time > self.running(wall) {
-            (self.newest, self.at) = (time, wall);
+            (self.newest, self.at) = (time.saturating_add(self.stride), wall);
         }
         self.invariants(before);
     }
@@ -206,6 +215,24 @@ mod tests {
     }
 
     #[test]
+    fn shards_that_have_seen_the_same_version_give_their_next_ones_different_times() {
+        let next = |random, in_hand| {
+            let mut clock = VersionClock::starting(NOON, random);
+            clock.see(NOON.0 + MINUTE, NOON, None);
+            [clock.next(NOON, in_hand), clock.next(NOON, in_hand)]
+        };
+        assert_eq!(next(0, 0), [NOON.0 + MINUTE + 1, NOON.0 + MINUTE + 2]);
+        assert_eq!(
+            next(STRIDES + 7, 0),
+            [NOON.0 + MINUTE + 8, NOON.0 + MINUTE + 9],
+            "its own times are close"
+        );
+        assert_eq!(next(7, NOON.0 + MINUTE), next(7, 0), "a time in hand is one that was seen");
+        // Too far ahead to be taken.
+        assert_eq!(next(7, NOON.0 + HOUR), [NOON.0 + HOUR + 8; 2]);
+    }
+
+    #[test]
     fn what_was_seen_goes_on_and_is_forgotten_slowly() {
         let second = |seconds: u64| (Wall(NOON.0 + seconds * MICROS), Monotonic(seconds * 1_000_000_000));
         let mut clock = VersionClock::default();
@@ -243,7 +270,7 @@ mod tests {
     #[test]
     fn a_clock_is_doubtful_at_first_and_after_a_time_far_ahead() {
         let later = |minutes| Wall(NOON.0 + minutes * MINUTE);
-        let mut clock = VersionClock::starting(NOON);
+        let mut clock = VersionClock::starting(NOON, 0);
         assert_eq!([0, 9, 10].map(|minutes| clock.is_doubtful(later(minutes))), [true, true, false]);
         assert!(clock.is_doubtful(Wall(NOON.0 - HOUR)), "a clock that was put back");
         clock.see(later(11).0, later(10), None);

@@ -106,10 +106,10 @@ impl Env {
         let anti_entropy = anti_entropy.filter(|_| store.has_snapshots());
         let knobs = Knobs { id, layout, limits, read_form, reaping, anti_entropy, rebuilding, gathered };
         let peers = Peers::new(&members, life, clock.now());
-        let mut version_clock = VersionClock::starting(clock.wall());
-        version_clock.see(table.newest_stamp(), clock.wall(), None);
         // Unlike those of an earlier process, and with room for the shard beside it.
         let last_id = rng.next_u64() >> 16;
+        let mut version_clock = VersionClock::starting(clock.wall(), rng.next_u64());
+        version_clock.see(table.newest_stamp(), clock.wall(), None);
 
         Env {
             knobs,
