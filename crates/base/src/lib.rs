@@ -21,6 +21,7 @@ pub mod budget;
 pub mod checksum;
 pub mod clock;
 pub mod collections;
+pub mod counters;
 pub mod disk;
 mod pieces;
 #[cfg(feature = "planted")]

@@ -9,6 +9,7 @@ use crate::purge::PurgeFigures;
 use crate::store_figures::StoreFigures;
 use crate::system::SystemFigures;
 use node::riak::RIAK_VERSION;
+use node::shard::ShardCounters;
 use node::store::founding::Founding;
 use node::{Histogram, ShardStats, TimesRead};
 use os::DiskFigures;
@@ -76,46 +77,16 @@ pub struct Stats {
     vnode_gets_total: u64,
     vnode_puts_total: u64,
     vnode_deletes_total: u64,
-    hops_total: u64,
-    errors_total: u64,
-    refused_total: u64,
+    /// The counters of the shards.
+    #[serde(flatten)]
+    counters: BTreeMap<&'static str, u64>,
     requests_under_way: usize,
     /// Other nodes that every shard can reach.
     peers_up: usize,
     #[serde(flatten)]
     reach: ReachFigures,
-    forwards: u64,
-    replica_reads: u64,
-    replica_writes: u64,
-    repairs: u64,
-    repairs_failed: u64,
-    heals: u64,
-    heals_failed: u64,
-    hints: u64,
-    hints_home: u64,
-    hint_rounds: u64,
-    hints_lost: u64,
-    handoffs: u64,
-    bounced: u64,
-    reaps_proposed: u64,
-    reaps_dropped: u64,
-    reaps_refused: u64,
-    reaps: u64,
-    reaps_swept: u64,
-    context_folds: u64,
-    context_folds_refused: u64,
     graves: usize,
     version_times_ahead: u64,
-    exchanges: u64,
-    exchanges_failed: u64,
-    exchange_keys: u64,
-    trees_made: u64,
-    rebuild_keys: u64,
-    rebuild_micros: u64,
-    rebuild_damaged: u64,
-    trees_kept: u64,
-    tree_bytes_written: u64,
-    trees_wrong: u64,
     trees_due: usize,
     tree_bytes: usize,
     tree_keys: u64,
@@ -124,15 +95,11 @@ pub struct Stats {
     journal_syncs: u64,
     journal_bytes: u64,
     journal_segments: usize,
-    journal_reads_wanted: u64,
     memtable_bytes: usize,
-    memtable_flushes: u64,
-    table_merges: u64,
     tables: usize,
     block_cache_hits: u64,
     block_cache_misses: u64,
     lookups_parked: usize,
-    lookups_found_memtable: u64,
     /// `lookups_found_level_0` and so on.
     #[serde(flatten)]
     lookups_found: BTreeMap<String, u64>,
@@ -189,6 +156,8 @@ impl Stats {
             annulet_version: version.to_owned(),
             shards: threads.len(),
             connections,
+            counters: ShardCounters::default().shown().collect(),
+            engine: StoreFigures::of_none(),
             ..Stats::default()
         };
         threads.iter().for_each(|thread| stats.add(thread));
@@ -259,49 +228,19 @@ impl Stats {
     fn add(&mut self, thread: &ThreadStats) {
         self.connects += thread.connects;
         let (counters, store, disk) = (thread.shard.counters, thread.shard.store, thread.disk);
+        for (name, count) in counters.shown() {
+            *self.counters.entry(name).or_default() += count;
+        }
         self.node_gets.join(&thread.times.0);
         self.node_puts.join(&thread.times.1);
         self.read_repairs_total += counters.repairs;
         self.vnode_gets_total += counters.gets + counters.replica_reads;
         self.vnode_puts_total += counters.puts + counters.replica_writes;
         self.vnode_deletes_total += counters.deletes;
-        self.hops_total += counters.hops;
-        self.errors_total += counters.errors;
-        self.refused_total += counters.refused;
         self.requests_under_way += thread.shard.work;
         self.coord_redirs_total += counters.forwards;
-        self.forwards += counters.forwards;
-        self.replica_reads += counters.replica_reads;
-        self.replica_writes += counters.replica_writes;
-        self.repairs += counters.repairs;
-        self.repairs_failed += counters.repairs_failed;
-        self.heals += counters.heals;
-        self.heals_failed += counters.heals_failed;
-        self.hints += counters.hints;
-        self.hints_home += counters.hints_home;
-        self.hint_rounds += counters.hint_rounds;
-        self.hints_lost += counters.hints_lost;
-        self.handoffs += counters.handoffs;
-        self.bounced += counters.bounced;
-        self.reaps_proposed += counters.reaps_proposed;
-        self.reaps_dropped += counters.reaps_dropped;
-        self.reaps_refused += counters.reaps_refused;
-        self.reaps += counters.reaps;
-        self.reaps_swept += counters.reaps_swept;
-        self.context_folds += counters.folds;
-        self.context_folds_refused += counters.folds_refused;
         self.graves += thread.shard.graves;
         self.version_times_ahead += thread.shard.times_ahead;
-        self.exchanges += counters.exchanges;
-        self.exchanges_failed += counters.exchanges_failed;
-        self.exchange_keys += counters.exchange_keys;
-        self.trees_made += counters.trees_made;
-        self.rebuild_keys += counters.rebuild_keys;
-        self.rebuild_micros += counters.rebuild_micros;
-        self.rebuild_damaged += counters.rebuild_damaged;
-        self.trees_kept += counters.trees_kept;
-        self.tree_bytes_written += store.counters.checkpoint_bytes;
-        self.trees_wrong += counters.trees_wrong;
         self.trees_due += thread.shard.trees_due;
         self.tree_bytes += thread.shard.tree_bytes;
         self.tree_keys += thread.shard.tree_keys;
@@ -310,15 +249,11 @@ impl Stats {
         self.journal_syncs += store.journal.syncs;
         self.journal_bytes += store.journal.bytes;
         self.journal_segments += store.segments;
-        self.journal_reads_wanted += store.counters.journal_reads_wanted;
         self.memtable_bytes += store.memtable_bytes;
-        self.memtable_flushes += store.counters.flushes;
-        self.table_merges += store.counters.merges;
         self.tables += store.tables;
         self.block_cache_hits += store.cache.0;
         self.block_cache_misses += store.cache.1;
         self.lookups_parked += store.lookups_parked;
-        self.lookups_found_memtable += store.counters.found_in_memtable;
         for (level, found) in store.counters.found_in_level.iter().enumerate() {
             *self.lookups_found.entry(format!("lookups_found_level_{level}")).or_insert(0) += found;
         }

@@ -4,7 +4,7 @@
 //! `metrics.rs`. Ratios are of the sums.
 
 use crate::metrics::put;
-use engine::store::{Amplification, StoreStats, Times};
+use engine::store::{Amplification, StoreCounters, StoreStats, Times};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -14,37 +14,23 @@ pub(crate) struct StoreFigures {
     /// How much of the nearest limit the fullest store uses, in thousandths; writes are slowed from 500 on, and refused at
     /// 1000.
     store_pressure: u64,
-    user_bytes: u64,
-    lookups_missing: u64,
-    filter_refusals: u64,
-    filter_false_positives: u64,
-    flush_bytes: u64,
-    merge_bytes_read: u64,
-    merge_bytes_written: u64,
     merge_debt_bytes: u64,
-    tables_cut: u64,
     table_bytes: u64,
     table_memory_bytes: usize,
-    manifests_written: u64,
     journal_records_bytes: u64,
     journal_dead_bytes: u64,
     segment_memory_bytes: usize,
     segments_held: usize,
     segments_aside: usize,
-    compactions: u64,
-    compaction_bytes_read: u64,
-    compaction_bytes_written: u64,
-    values_quarantined: u64,
-    segments_quarantined: u64,
-    scrub_passes: u64,
-    scrub_bytes: u64,
-    scrub_damage: u64,
     values_compressed: u64,
     values_compressed_bytes_before: u64,
     values_compressed_bytes_after: u64,
     write_amplification: f64,
     read_amplification: f64,
     space_amplification: f64,
+    /// The counters of the stores.
+    #[serde(flatten)]
+    counters: BTreeMap<&'static str, u64>,
     /// Entries, tables and bytes of each level that has any.
     #[serde(flatten)]
     levels: BTreeMap<String, u64>,
@@ -62,34 +48,25 @@ struct Sums {
 }
 
 impl StoreFigures {
+    /// Figures of no store.
+    pub fn of_none() -> StoreFigures {
+        StoreFigures { counters: StoreCounters::default().shown().collect(), ..StoreFigures::default() }
+    }
+
     /// Adds what another store says.
     pub fn add(&mut self, store: &StoreStats) {
         let counters = &store.counters;
+        for (name, count) in counters.shown() {
+            *self.counters.entry(name).or_default() += count;
+        }
         self.store_pressure = self.store_pressure.max(store.pressure);
-        self.user_bytes += counters.user_bytes;
-        self.lookups_missing += counters.missing;
-        self.filter_refusals += counters.filtered;
-        self.filter_false_positives += counters.false_positives;
-        self.flush_bytes += counters.flush_bytes;
-        self.merge_bytes_read += counters.merge_bytes_read;
-        self.merge_bytes_written += counters.merge_bytes_written;
         self.merge_debt_bytes += store.merge_debt_bytes;
-        self.tables_cut += counters.tables_cut;
         self.table_memory_bytes += store.table_memory_bytes;
-        self.manifests_written += counters.manifests;
         self.journal_records_bytes += store.journal_bytes;
         self.journal_dead_bytes += store.journal_dead_bytes;
         self.segment_memory_bytes += store.segment_memory_bytes;
         self.segments_held += store.segments_held;
         self.segments_aside += store.segments_aside;
-        self.compactions += counters.compactions;
-        self.compaction_bytes_read += counters.compaction_bytes_read;
-        self.compaction_bytes_written += counters.compaction_bytes_written;
-        self.values_quarantined += counters.values_quarantined;
-        self.segments_quarantined += counters.segments_quarantined;
-        self.scrub_passes += counters.scrub_passes;
-        self.scrub_bytes += counters.scrub_bytes;
-        self.scrub_damage += counters.scrub_damage;
         self.values_compressed += counters.compressed.values;
         self.values_compressed_bytes_before += counters.compressed.bytes_before;
         self.values_compressed_bytes_after += counters.compressed.bytes_after;
@@ -167,7 +144,10 @@ mod tests {
         store.counters.user_bytes = 300;
         store.pressure = 5;
         figures.add(&store);
-        assert_eq!((figures.store_pressure, figures.user_bytes, figures.table_bytes), (7, 400, 120));
+        assert_eq!(
+            (figures.store_pressure, figures.counters["user_bytes"], figures.table_bytes),
+            (7, 400, 120)
+        );
         assert!((figures.write_amplification - 1.0).abs() < 1e-9, "{}", figures.write_amplification);
         assert_eq!(figures.levels["level_2_tables"], 6);
         let mut text = String::new();

@@ -8,59 +8,61 @@ use crate::manifest::{LEVELS, Version};
 use crate::merge::MergeStats;
 use std::time::Duration;
 
-/// Counters of the store, since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreCounters {
-    /// Bytes of the keys, heads and values of all writes, as they were given.
-    pub user_bytes: u64,
-    /// Values that had to be read from the journal.
-    pub journal_reads_wanted: u64,
-    /// Lookups whose key was found in a memtable.
-    pub found_in_memtable: u64,
-    /// Lookups whose key was found in a table, by its level.
-    pub found_in_level: [u64; LEVELS],
-    /// Lookups of keys that are nowhere.
-    pub missing: u64,
-    /// Tables that lookups passed by, because their filter said that the key is not there.
-    pub filtered: u64,
-    /// Tables whose filter let a key pass that the table does not have.
-    pub false_positives: u64,
-    /// Memtables flushed to tables.
-    pub flushes: u64,
-    /// Bytes of the tables that flushes wrote.
-    pub flush_bytes: u64,
-    /// Checkpoints of what the owner keeps beside the ledger.
-    pub checkpoints: u64,
-    /// Bytes written for them.
-    pub checkpoint_bytes: u64,
-    /// Merges of tables.
-    pub merges: u64,
-    /// Bytes of the tables that merges read.
-    pub merge_bytes_read: u64,
-    /// Bytes of the tables that merges wrote.
-    pub merge_bytes_written: u64,
-    /// Tables removed whole because everything in them was dropped or had ended.
-    pub tables_cut: u64,
-    /// Times that the manifest was written.
-    pub manifests: u64,
-    /// Compactions of the journal that made a change.
-    pub compactions: u64,
-    /// Bytes that compactions have read.
-    pub compaction_bytes_read: u64,
-    /// Bytes that compactions have written.
-    pub compaction_bytes_written: u64,
-    /// Values that did not pass their checks when compaction moved them. They are answered by an error.
-    pub values_quarantined: u64,
-    /// Segments that compaction leaves as they are, since a record is lost in them with its key.
-    pub segments_quarantined: u64,
-    /// Passes of the scrub that came to their end.
-    pub scrub_passes: u64,
-    /// Bytes that the scrub has read.
-    pub scrub_bytes: u64,
-    /// Damaged places that the scrub has come upon; those of an earlier pass count again.
-    pub scrub_damage: u64,
-    /// Values that were compressed.
-    pub compressed: CompressionCounters,
+base::counters! {
+    /// Counters of the store, since it was opened.
+    pub struct StoreCounters {
+        /// Bytes of the keys, heads and values of all writes, as they were given.
+        user_bytes,
+        /// Values that had to be read from the journal.
+        journal_reads_wanted,
+        /// Lookups whose key was found in a memtable.
+        found_in_memtable => "lookups_found_memtable",
+        /// Lookups of keys that are nowhere.
+        missing => "lookups_missing",
+        /// Tables that lookups passed by, because their filter said that the key is not there.
+        filtered => "filter_refusals",
+        /// Tables whose filter let a key pass that the table does not have.
+        false_positives => "filter_false_positives",
+        /// Memtables flushed to tables.
+        flushes => "memtable_flushes",
+        /// Bytes of the tables that flushes wrote.
+        flush_bytes,
+        /// Checkpoints of what the owner keeps beside the ledger.
+        checkpoints => hidden,
+        /// Bytes written for them.
+        checkpoint_bytes => "tree_bytes_written",
+        /// Merges of tables.
+        merges => "table_merges",
+        /// Bytes of the tables that merges read.
+        merge_bytes_read,
+        /// Bytes of the tables that merges wrote.
+        merge_bytes_written,
+        /// Tables removed whole because everything in them was dropped or had ended.
+        tables_cut,
+        /// Times that the manifest was written.
+        manifests => "manifests_written",
+        /// Compactions of the journal that made a change.
+        compactions,
+        /// Bytes that compactions have read.
+        compaction_bytes_read,
+        /// Bytes that compactions have written.
+        compaction_bytes_written,
+        /// Values that did not pass their checks when compaction moved them. They are answered by an error.
+        values_quarantined,
+        /// Segments that compaction leaves as they are, since a record is lost in them with its key.
+        segments_quarantined,
+        /// Passes of the scrub that came to their end.
+        scrub_passes,
+        /// Bytes that the scrub has read.
+        scrub_bytes,
+        /// Damaged places that the scrub has come upon; those of an earlier pass count again.
+        scrub_damage,
+        ;
+        /// Lookups whose key was found in a table, by its level.
+        pub found_in_level: [u64; LEVELS],
+        /// Values that were compressed.
+        pub compressed: CompressionCounters,
+    }
 }
 
 /// Values that were compressed, and what became of them.
