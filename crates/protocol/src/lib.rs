@@ -18,7 +18,6 @@
 //! Beside it, [`http`] reads and writes HTTP/1.1 for Riak's other interface, and [`peer`] is our own: frames between
 //! the nodes of a cluster.
 
-pub mod base64;
 pub mod codes;
 pub mod errors;
 pub mod frame;

@@ -4,7 +4,8 @@ use super::cluster::Shown;
 use super::http::encoded;
 use super::table::{cell, table};
 use crate::failure::Failure;
-use protocol::base64;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value, json};
 
 /// What is done with the tombstones of a bucket, or with its objects. One of both runs at a time on a node.
@@ -71,7 +72,7 @@ pub fn run(what: &str, command: &Command) -> Result<(), Failure> {
             of.shown.tell(&begun, || text(&begun))
         }
         Command::Count(of) => {
-            let filter = base64::encode(of.filter().to_string().as_bytes());
+            let filter = BASE64_STANDARD.encode(of.filter().to_string());
             let (bucket_type, bucket) = (encoded(of.bucket_type.as_bytes()), encoded(of.bucket.as_bytes()));
             let path =
                 format!("/{what}/types/{bucket_type}/buckets/{bucket}?filter={}", encoded(filter.as_bytes()));

@@ -3,8 +3,9 @@
 use super::props;
 use crate::admin::http;
 use crate::failure::Failure;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use client::Quorum;
-use protocol::base64;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
@@ -273,5 +274,5 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 fn context(text: &str) -> Result<Bytes, String> {
-    base64::decode(text.as_bytes()).map(Bytes::from).ok_or_else(|| "it is not base64".to_owned())
+    BASE64_STANDARD.decode(text).map(Bytes::from).map_err(|_| "it is not base64".to_owned())
 }

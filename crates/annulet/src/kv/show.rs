@@ -1,7 +1,8 @@
 //! Objects for a person's eyes.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use client::{Content, Fetched};
-use protocol::base64;
 use protocol::messages::Pair;
 use std::io::{self, Write};
 
@@ -50,7 +51,7 @@ pub fn metadata(out: &mut impl Write, content: &Content) -> io::Result<()> {
 
 /// What the next write must say that it follows.
 pub fn context(out: &mut impl Write, object: &Fetched) -> io::Result<()> {
-    row(out, "context", &base64::encode(&object.vclock))
+    row(out, "context", &BASE64_STANDARD.encode(&object.vclock))
 }
 
 fn row(out: &mut impl Write, name: &str, value: &str) -> io::Result<()> {

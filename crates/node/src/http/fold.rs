@@ -15,13 +15,14 @@
 //!
 //! Names are text in JSON; what is no UTF-8 in them is replaced. Clients whose names are not text ask by protocol buffers.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use kv::bucket::DEFAULT_TYPE;
 use kv::fold::{
     Finds, Fold, FoldRequest, Folded, KeyClock, KeySpan, Modified, Purge, Scope, Segments, Sum, TreeSize,
 };
 use kv::{Bucket, Error, Request, Response};
-use protocol::base64;
 use protocol::http::target::{Query, decode};
 use protocol::http::{Answer, Connection, Refused};
 use serde_json::{Map, Value, json};
@@ -189,7 +190,7 @@ fn filter(query: &Query) -> Result<Option<Value>, Fault> {
     let Some(text) = query.get("filter") else { return Ok(None) };
     // Who does not encode a plus sends a space.
     let text: Vec<u8> = text.iter().map(|&byte| if byte == b' ' { b'+' } else { byte }).collect();
-    let json = base64::decode(&text).and_then(|json| serde_json::from_slice(&json).ok());
+    let json = BASE64_STANDARD.decode(&text).ok().and_then(|json| serde_json::from_slice(&json).ok());
     json.map(Some).ok_or(Fault::bad("Invalid range filter: it is to be JSON in base64"))
 }
 
@@ -253,24 +254,27 @@ fn tree(folded: &Folded) -> Value {
     let tree = &folded.tree;
     match &folded.fold.finds {
         Finds::Branches(asked) => {
-            let one = |number: &u32| json!({ "branch-id": number, "branch": base64::encode(&joined(tree.of(*number))) });
+            let one = |number: &u32| {
+                let branch = BASE64_STANDARD.encode(joined(tree.of(*number)));
+                json!({ "branch-id": number, "branch": branch })
+            };
             json!({ "branches": asked.iter().map(one).collect::<Vec<_>>() })
         }
         Finds::Tree { .. } => {
             let branches = tree
                 .iter()
-                .map(|(number, hashes)| (number.to_string(), json!(base64::encode(&branch(hashes)))));
+                .map(|(number, hashes)| (number.to_string(), json!(BASE64_STANDARD.encode(branch(hashes)))));
             let branches: Map<String, Value> = branches.collect();
-            json!({ "tree": { "level1": base64::encode(&level_one(folded)), "level2": branches } })
+            json!({ "tree": { "level1": BASE64_STANDARD.encode(level_one(folded)), "level2": branches } })
         }
-        _ => json!({ "root": base64::encode(&level_one(folded)) }),
+        _ => json!({ "root": BASE64_STANDARD.encode(level_one(folded)) }),
     }
 }
 
 fn key_clock(of: &KeyClock) -> Value {
     let mut object = named(&of.bucket);
     names::put_name(&mut object, "key", &of.key);
-    object.insert("clock".into(), base64::encode(&of.clock).into());
+    object.insert("clock".into(), BASE64_STANDARD.encode(&of.clock).into());
     Value::Object(object)
 }
 

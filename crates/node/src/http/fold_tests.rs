@@ -1,11 +1,12 @@
 //! Folds by HTTP: what is asked of the node, and how its answers read.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use kv::fold::{
     Adding, Finds, Fold, KeyClock, KeySpan, Modified, Purge, Scope, Segments, Stats, Sum, TreeSize,
 };
 use kv::{Bucket, Error, Request, Response};
-use protocol::base64;
 use std::sync::Arc;
 
 use super::pages_tests::{Talk, answered, request};
@@ -18,7 +19,7 @@ fn asked(path: &str) -> (Talk, Fold) {
 
 /// A path with a filter.
 fn with(path: &str, filter: &str) -> String {
-    let filter = base64::encode(filter.as_bytes()).replace('+', "%2B").replace('=', "%3D");
+    let filter = BASE64_STANDARD.encode(filter).replace('+', "%2B").replace('=', "%3D");
     format!("{path}?filter={filter}")
 }
 
@@ -159,7 +160,7 @@ fn how_trees_read() {
             Ok(at) if value.is_array() => &value[at],
             _ => &value[*name],
         });
-        base64::decode(value.as_str().unwrap().as_bytes()).unwrap()
+        BASE64_STANDARD.decode(value.as_str().unwrap()).unwrap()
     };
     let root = field(&told("/cachedtrees/nvals/3/root", Sum::Hashes(vec![(1, 0x0102_0304)])), &["root"]);
     assert_eq!((root.len(), &root[..8]), (4 * 4_096, &[0, 0, 0, 0, 1, 2, 3, 4][..]));

@@ -6,10 +6,11 @@
 //!
 //! Names that are no UTF-8 are told beside (`names.rs`).
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use kv::index::{Rows, Terms};
 use kv::{Bucket, Error, IndexRequest, Request, Response};
-use protocol::base64;
 use protocol::http::target::Query;
 use protocol::http::{Answer, Connection, chunk, last_chunk};
 use serde_json::{Map, Value, json};
@@ -45,8 +46,8 @@ pub(super) fn request(
     let continuation = query.get("continuation").map(|text| {
         // Who does not encode a plus sends a space.
         let text: Vec<u8> = text.iter().map(|&byte| if byte == b' ' { b'+' } else { byte }).collect();
-        let place = base64::decode(&text).map(Bytes::from);
-        place.ok_or(Fault::bad("Invalid continuation"))
+        let place = BASE64_STANDARD.decode(&text).map(Bytes::from);
+        place.map_err(|_| Fault::bad("Invalid continuation"))
     });
     let request = IndexRequest {
         return_terms: flag("return_terms")?,
@@ -93,7 +94,7 @@ impl Asked {
             names::put_names(&mut text, "keys", rows.rows.iter().map(|(_, key)| key));
         }
         if let Some(place) = &rows.continuation {
-            text.insert("continuation".to_owned(), base64::encode(place).into());
+            text.insert("continuation".to_owned(), BASE64_STANDARD.encode(place).into());
         }
         Value::Object(text)
     }
@@ -104,7 +105,7 @@ impl Asked {
             part(&self.text(&Rows { continuation: None, ..rows.clone() }), out);
         }
         if let Some(place) = &rows.continuation {
-            part(&json!({ "continuation": base64::encode(place) }), out);
+            part(&json!({ "continuation": BASE64_STANDARD.encode(place) }), out);
         }
         if rows.done {
             end(out);

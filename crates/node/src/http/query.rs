@@ -3,6 +3,8 @@
 //! Answers: `{"keys":[…]}`, `{"results":[{"term":"key"},…]}`, `{"match_count":n}`, `{"key_count":n}`,
 //! `{"results":{"term":n,…}}`; with a `continuation` where there may be more.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use kv::index::Pick;
 use kv::query::{
@@ -10,7 +12,6 @@ use kv::query::{
     SetExpression, Substitutions,
 };
 use kv::{Bucket, Error, Request, Response};
-use protocol::base64;
 use protocol::http::{Answer, Connection};
 use serde_json::{Map, Value, json};
 
@@ -42,8 +43,8 @@ pub(super) fn request(bucket: Bucket, body: &[u8]) -> Result<Request, Fault> {
     };
     let term = text(&body, "accumulation_term")?.map(|name| name.trim_start_matches('$').to_owned());
     let continuation = text(&body, "continuation")?.map(|text| {
-        let place = base64::decode(text.as_bytes()).map(Bytes::from);
-        place.ok_or_else(|| invalid("continuation", "it is none"))
+        let place = BASE64_STANDARD.decode(text).map(Bytes::from);
+        place.map_err(|_| invalid("continuation", "it is none"))
     });
     let timeout = number(&body, "timeout")?;
     Ok(Request::Query(Box::new(QueryRequest {
@@ -162,7 +163,7 @@ pub(super) fn respond(result: Result<Response, Error>, connection: Connection, o
         }
     }
     if let Some(place) = continuation {
-        text.insert("continuation".into(), base64::encode(place).into());
+        text.insert("continuation".into(), BASE64_STANDARD.encode(place).into());
     }
     let mut answer = Answer::new(out, connection, 200);
     answer.header("Content-Type", "application/json");

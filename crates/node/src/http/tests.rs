@@ -86,6 +86,25 @@ fn questions_are_answered_by_the_shell() {
     assert!(text.ends_with("Content-Length: 2\r\n\r\n"), "{text}");
 }
 
+#[test]
+fn context_that_is_not_canonical_base64_is_refused() {
+    let put = |context: &str| {
+        let text = PUT.replace("Host: h", &format!("Host: h\r\nX-Riak-Vclock: {context}"));
+        let (mut session, mut out) = (Session::new(), Vec::new());
+        let incoming = receive(&mut session, &mut BytesMut::from(text.as_bytes()), &mut out);
+        (incoming, String::from_utf8(out).unwrap())
+    };
+    for text in ["Z", "Zg", "Zg=", "Zh==", "Zg==Zg==", "=", "====", "Zm9v Zm9v", "Zm-v", "é", "Zm9vZ==="] {
+        let (_, answer) = put(text);
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{text}: {answer}");
+        assert!(answer.ends_with("\r\n\r\nThe X-Riak-Vclock header is not base64\n"), "{text}: {answer}");
+    }
+    for (text, bytes) in [("Zm8=", "fo"), (" Zm9v ", "foo"), ("Zm9vYg==", "foob"), ("Zm9vYmE=", "fooba")] {
+        let (Incoming::Request(Request::Put(put)), _) = put(text) else { panic!("{text} is refused") };
+        assert_eq!(put.context.as_deref(), Some(bytes.as_bytes()), "{text}");
+    }
+}
+
 /// An object with one sibling of this metadata.
 fn found(metadata: Metadata, value: &'static [u8]) -> Response {
     let put = object::Put { context: None, metadata, value: Bytes::from_static(value) };

@@ -1,5 +1,7 @@
 //! From Riak's messages to the node's requests.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use kv::index::Terms;
 use kv::props::{Hook, ModFun, Prop, Repl};
@@ -8,7 +10,6 @@ use kv::{
     Request, Return, TypeChange,
 };
 use object::{IndexEntry, Link, Metadata};
-use protocol::base64;
 use protocol::http::media_type;
 use protocol::messages as pb;
 use protocol::request::DecodeError;
@@ -70,7 +71,7 @@ fn index(message: pb::IndexReq) -> Result<IndexRequest, DecodeError> {
         }
     };
     let place = message.continuation.as_deref();
-    let continuation = place.map(|place| base64::decode(place).map(Bytes::from));
+    let continuation = place.map(|place| BASE64_STANDARD.decode(place).ok().map(Bytes::from));
     let continuation = match continuation {
         Some(None) => return Err(DecodeError::Refused("Invalid continuation")),
         place => place.flatten(),

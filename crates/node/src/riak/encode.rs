@@ -3,13 +3,14 @@
 //! An object is written straight from its stored head and values: a GET's way out allocates nothing but room in
 //! the output.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use kv::error::Name;
 use kv::need::Need;
 use kv::props::{BucketProps, Hook, ModFun, Reason, Repl};
 use kv::{Error, Found, PreflistEntry, Quorum, Response, TypeStatus};
 use object::HeadView;
-use protocol::base64;
 use protocol::errors::{self, QuorumName};
 use protocol::messages as pb;
 use protocol::response::{self, Body, ContentView, LinkRef, PairRef};
@@ -39,7 +40,7 @@ pub(super) fn response(answer: &Response, asked: Asked, context: &mut Vec<u8>, o
         }
         Response::Keys { keys, done } => response::list_keys(out, keys, *done),
         Response::Rows(rows) => {
-            let text = rows.continuation.as_ref().map(|place| base64::encode(place));
+            let text = rows.continuation.as_ref().map(|place| BASE64_STANDARD.encode(place));
             let continuation = text.as_ref().map(String::as_bytes);
             response::index(out, rows.rows.iter(), continuation, rows.done && asked == Asked::Stream);
         }

@@ -1,9 +1,10 @@
 //! A request's headers, as metadata, contexts and conditions.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use kv::{Bucket, Conditions, Tags};
 use object::{IndexEntry, Link, Metadata};
-use protocol::base64;
 use protocol::http::escape::{Part, unescape};
 use protocol::http::media_type::{self, ContentType};
 use protocol::http::{Head, date, etag, link};
@@ -22,10 +23,10 @@ pub(super) const INDEX: &str = "x-riak-index-";
 /// A context that a header holds.
 pub(super) fn context(head: &Head, name: &str) -> Result<Option<Bytes>, Fault> {
     let Some(value) = head.header(name) else { return Ok(None) };
-    let decoded = base64::decode(value.trim_ascii());
+    let decoded = BASE64_STANDARD.decode(value.trim_ascii());
     decoded
         .map(|bytes| Some(Bytes::from(bytes)))
-        .ok_or_else(|| Fault::bad(format!("The {name} header is not base64")))
+        .map_err(|_| Fault::bad(format!("The {name} header is not base64")))
 }
 
 /// What is stored beside a value.
