@@ -28,6 +28,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use time::UtcDateTime;
 
 /// The nice value of its thread: nobody waits for a backup, so it has a tenth of the share of a busy processor that a shard has.
 const NICENESS: i32 = 10;
@@ -382,23 +383,12 @@ fn folders_in(dir: &Path) -> Vec<String> {
 
 /// The name of a backup that was given none: the time, so that names are in the order of the backups, and the node.
 fn default_name(unix_seconds: u64, node: &str) -> String {
-    let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
-    let (year, month, day) = date_of(days);
+    let time = UtcDateTime::from_unix_timestamp(unix_seconds.cast_signed()).unwrap_or(UtcDateTime::MAX);
+    let (year, month, day) = (time.year(), u8::from(time.month()), time.day());
+    let (hour, minute, second) = time.as_hms();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@+:".contains(c);
     let node: String = node.chars().map(|c| if plain(c) { c } else { '_' }).take(96).collect();
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z-{node}")
-}
-
-/// Year, month and day of a day since 1970 (Hinnant, "chrono-compatible low-level date algorithms").
-fn date_of(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let (month, day) = ((shifted + 2) % 12 + 1, of_year - (153 * shifted + 2) / 5 + 1);
-    (year + era * 400 + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

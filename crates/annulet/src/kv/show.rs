@@ -5,6 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use client::{Content, Fetched};
 use protocol::messages::Pair;
 use std::io::{self, Write};
+use time::UtcDateTime;
 
 /// All that is known of an object but its values.
 pub fn object(out: &mut impl Write, object: &Fetched) -> io::Result<()> {
@@ -73,22 +74,14 @@ fn text(bytes: Option<&[u8]>) -> String {
 }
 
 fn last_modified(content: &Content) -> String {
-    content.last_mod.map_or(String::new(), |seconds| utc(u64::from(seconds)))
+    content.last_mod.map_or(String::new(), utc)
 }
 
-/// A time in UTC. The calendar is that of Howard Hinnant's `civil_from_days`, whose years begin in March so that
-/// the leap day is the last.
-fn utc(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+/// A time in UTC.
+fn utc(seconds: u32) -> String {
+    let time = UtcDateTime::from_unix_timestamp(seconds.into()).expect("its seconds end in 2106");
+    let (hour, minute, second) = time.as_hms();
+    format!("{} {hour:02}:{minute:02}:{second:02} UTC", time.date())
 }
 
 #[cfg(test)]

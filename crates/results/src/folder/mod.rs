@@ -23,6 +23,8 @@ mod series;
 mod summary;
 mod writer;
 
+use time::UtcDateTime;
+
 pub use file::{Kind, LABELS_MAX, Latencies};
 pub use log::{ErrorRecord, Event};
 pub use manifest::{Generator, Limits, Machine, Manifest, Server};
@@ -34,20 +36,12 @@ pub use summary::{
 };
 pub use writer::Writer;
 
-/// A time in UTC: `2026-01-31T12:00:00Z`. Days to dates as in Hinnant's "chrono-compatible low-level date algorithms".
+/// A time in UTC: `2026-01-31T12:00:00Z`.
 pub fn utc(unix_ms: u64) -> String {
-    let seconds = unix_ms / 1000;
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let seconds = (unix_ms / 1000).cast_signed();
+    let time = UtcDateTime::from_unix_timestamp(seconds).unwrap_or(UtcDateTime::MAX);
+    let (hour, minute, second) = time.as_hms();
+    format!("{}T{hour:02}:{minute:02}:{second:02}Z", time.date())
 }
 
 /// The version of the whole layout. Readers refuse a greater one.
