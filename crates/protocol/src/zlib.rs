@@ -17,21 +17,8 @@ pub const STORED_MAX: usize = 65_535;
 /// If they are more than [`STORED_MAX`].
 pub fn stored(bytes: &[u8]) -> Vec<u8> {
     let len = u16::try_from(bytes.len()).expect("at most 65,535 bytes are stored");
-    [&HEAD[..], &[STORED], &len.to_le_bytes(), &(!len).to_le_bytes(), bytes, &adler32(bytes).to_be_bytes()]
-        .concat()
-}
-
-fn adler32(bytes: &[u8]) -> u32 {
-    const BASE: u32 = 65_521;
-    // So many sums of sums fit 32 bits.
-    let (low, high) = bytes.chunks(5_552).fold((1, 0), |(mut low, mut high), chunk| {
-        for &byte in chunk {
-            low += u32::from(byte);
-            high += low;
-        }
-        (low % BASE, high % BASE)
-    });
-    high << 16 | low
+    let sum = adler2::adler32_slice(bytes).to_be_bytes();
+    [&HEAD[..], &[STORED], &len.to_le_bytes(), &(!len).to_le_bytes(), bytes, &sum].concat()
 }
 
 #[cfg(test)]
