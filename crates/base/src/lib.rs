@@ -34,6 +34,6 @@ pub use budget::{Budget, Reservation};
 pub use clock::{Clock, Monotonic, Wall};
 pub use collections::{FastMap, FastSet};
 pub use disk::{Disk, DiskError, DiskErrorKind};
-pub use queue::{BoundedQueue, Full};
+pub use queue::Full;
 pub use rng::Rng;
 pub use spawn::{Await, Job, Progress, Spawn};

@@ -67,10 +67,16 @@ pub struct Budget {
 
 impl Default for Budget {
     fn default() -> Budget {
-        let transfers = ring::TRANSFERS_DEFAULT;
-        Budget { sent_max: transfers, received_max: transfers, bytes_per_second: BYTES_PER_SECOND_DEFAULT }
+        Budget {
+            sent_max: TRANSFERS_DEFAULT,
+            received_max: TRANSFERS_DEFAULT,
+            bytes_per_second: BYTES_PER_SECOND_DEFAULT,
+        }
     }
 }
+
+/// Transfers that a node sends, and that it receives, at a time without a setting: as in Riak.
+const TRANSFERS_DEFAULT: u32 = 2;
 
 /// What a copy may take of a link if nothing else is said: half of a gigabit, or as much of a slow disk.
 const BYTES_PER_SECOND_DEFAULT: u64 = 64 << 20;

@@ -38,12 +38,9 @@ pub enum Error {
     /// No member is in a state in which it claims, or none has a weight.
     #[error("no member claims partitions")]
     NoClaimant,
-    /// Two rings do not have the same number of partitions.
-    #[error("a ring of {0} partitions is no plan for one of {1}: split or merge it")]
+    /// A ring is to have fewer partitions than before.
+    #[error("a ring of {0} partitions does not shrink to {1}")]
     Sizes(u32, u32),
-    /// Partitions that would be one belong to several nodes.
-    #[error("partition {0} has another owner than those it would be one with in a ring of {1}")]
-    Unmerged(Partition, u32),
     /// No node may be asked for a partition: there is no covering set.
     #[error("no node can be asked for partition {0}")]
     NotCovered(Partition),

@@ -18,10 +18,9 @@
 //! [`Claimed::claim`] says who is to own what after members came or went: even by weight, copies of a key apart by node
 //! and by zone, and with few moves.
 //!
-//! [`Transfers`] is the way there: what is copied to whom, when owners are switched, what may be removed.
-//! [`grown`] and [`Ring::merge`] change the number of partitions, and [`Ring::cover`] finds few nodes that hold all keys.
+//! [`grown`] gives the owners of a larger ring, and [`Ring::cover`] finds few nodes that hold all keys.
 //!
-//! Left out: who decides (membership), how data travels (handoff), how a ring is stored or sent.
+//! Left out: decisions (membership), steps of a change of owners (membership), transfer of data (handoff), storage of a ring.
 //!
 //! Follows DeCandia et al., *Dynamo* (SOSP 2007), third partitioning strategy, as Riak does. Different from
 //! Riak: a key lies in the partition that begins at or before its position, so that a partition is a prefix of
@@ -42,7 +41,6 @@ mod ring;
 mod rows;
 mod size;
 mod target_n;
-mod transfer;
 
 pub use claim::{Claim, Claimed, Shortfall, TARGET_N_DEFAULT, shortfalls};
 pub use error::Error;
@@ -57,4 +55,3 @@ pub use resize::{DISTANCE_GROWN, Moved, grown, moved};
 pub use ring::{Ring, RingVersion};
 pub use size::{RING_SIZE_DEFAULT, RingSize};
 pub use target_n::TARGET_N_MAX;
-pub use transfer::{Limits, Progress, Stage, TRANSFERS_DEFAULT, Transfer, Transfers};

@@ -1,13 +1,8 @@
-//! More partitions, or fewer, without rewriting data.
+//! More partitions without rewriting data.
 //!
 //! A partition is a prefix of the position's bits, so one partition of a ring is the same positions as two of a ring twice as
-//! large. There are two ways to give these to owners so that every preference list names the nodes that it named before:
-//!
-//! *Split* ([`Ring::split`]): both to the owner that there was. A node that comes up again is skipped, so nothing moves. But then
-//! neighbours belong to one node, and a newcomer that takes one partition comes to many lists.
-//!
-//! *Grown* ([`grown`]): the second to the owner that there was, the first to the owner of the next partition. With owners `a b c d …`
-//! that is `b a c b d c …`, and a list from there on names
+//! large. [`grown`] gives the second of these to the owner of the one, and the first to the owner of the next partition. With
+//! owners `a b c d …` that is `b a c b d c …`, and a list from there on names
 //!
 //! * at the first half: `b a c (b) d (c) …`, which is `a b c d …` with the first two exchanged;
 //! * at the second half: `a c b d (c) …`, which is the same with the second and the third exchanged.
@@ -17,18 +12,12 @@
 //! nodes change for half of the positions with each doubling: such buckets move as with any change of owners. No way keeps both all lists and a
 //! distance of four: decision 39 has the reason.
 //!
-//! The way back is a claim for the smaller ring ([`Ring::owners_at`]), transfers to that claim split to the size there is, and then
-//! [`Ring::merge`], which again moves nothing. Nobody offers it to operators.
-//!
 //! A node's shards do not notice: a shard is chosen by as many bits of the position as the ring had when the store was
-//! made ([`shard_of`](crate::shard_of)).
-
-use std::sync::Arc;
+//! made ([`shard_of`](crate::shard_of)). A ring does not shrink.
 
 use crate::error::Error;
 use crate::node_id::NodeId;
 use crate::partition::Partition;
-use crate::ring::{Ring, RingVersion};
 use crate::size::RingSize;
 
 /// How far apart a node's partitions are on a ring that was [`grown`], if they were before: what later claims keep.
@@ -81,7 +70,7 @@ pub fn moved(before: &[NodeId], after: &[NodeId], n_val: usize) -> Moved {
     moved
 }
 
-/// The first different owners from there on: what [`Ring::preflist`] names, without a ring being made.
+/// The first different owners from there on: what [`Ring::preflist`](crate::Ring::preflist) names, without a ring being made.
 fn nodes_from(owners: &[NodeId], at: usize, n_val: usize, nodes: &mut Vec<NodeId>) {
     nodes.clear();
     let clockwise = owners[at..].iter().chain(&owners[..at]);
@@ -106,65 +95,17 @@ impl RingSize {
     }
 }
 
-impl Ring {
-    /// The same ring with at least as many partitions.
-    ///
-    /// # Errors
-    /// [`Error::Sizes`] if `size` is smaller.
-    pub fn split(&self, version: RingVersion, size: RingSize) -> Result<Ring, Error> {
-        if size < self.size() {
-            return Err(Error::Sizes(self.size().partitions(), size.partitions()));
-        }
-        Ring::new(version, size, Arc::clone(self.members()), self.owners_at(size))
-    }
-
-    /// The same ring with at most as many partitions.
-    ///
-    /// # Errors
-    /// [`Error::Sizes`] if `size` is larger, [`Error::Unmerged`] if partitions that would be one have several owners.
-    pub fn merge(&self, version: RingVersion, size: RingSize) -> Result<Ring, Error> {
-        if size > self.size() {
-            return Err(Error::Sizes(self.size().partitions(), size.partitions()));
-        }
-        let owners = self.owners_at(size);
-        let differs = |partition: &Partition| {
-            self.owner(*partition) != owners[size.convert(*partition, self.size()).0 as usize]
-        };
-        match self.size().all().find(differs) {
-            Some(partition) => Err(Error::Unmerged(partition, size.partitions())),
-            None => Ring::new(version, size, Arc::clone(self.members()), owners),
-        }
-    }
-
-    /// The owners as a ring of another size has them, by partition: where partitions would be one, the node that owns most of
-    /// them, and of several the one that comes first.
-    pub fn owners_at(&self, size: RingSize) -> Box<[NodeId]> {
-        if size >= self.size() {
-            return size.all().map(|partition| self.owner(self.size().convert(partition, size))).collect();
-        }
-        let parts = self.owners().chunks(self.owners().len() / size.all().len());
-        let most = |part: &[NodeId]| {
-            let count = |node: &NodeId| part.iter().filter(|other| *other == node).count();
-            // Of equals the last is the maximum: hence the reverse.
-            part.iter().rev().copied().max_by_key(count).expect("a part is not empty")
-        };
-        parts.map(most).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
-    use base::Monotonic;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::claim::Claimed;
     use crate::member::Members;
-    use crate::nodes::NodeSet;
-    use crate::position::{Position, shard_of};
-    use crate::transfer::{Limits, Transfers};
+    use crate::position::Position;
+    use crate::ring::{Ring, RingVersion};
 
     fn size(partitions: u32) -> RingSize {
         RingSize::new(partitions).unwrap()
@@ -185,24 +126,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_split_moves_nothing_and_can_be_taken_back(
-            ring in any_ring(6), more in 0u32..4, positions in prop::collection::vec(any::<u64>(), 20), n_val in 1usize..8,
-        ) {
-            let split = ring.split(RingVersion(2), size(ring.size().partitions() << more)).unwrap();
-            for position in positions.into_iter().map(Position) {
-                prop_assert_eq!(nodes(&ring, position, n_val), nodes(&split, position, n_val));
-                let coarse = ring.size().convert(split.size().partition(position), split.size());
-                prop_assert_eq!(coarse, ring.size().partition(position));
-                // The store has as many bits as the ring had when it was made.
-                let prefix = position.prefix(ring.size().bits());
-                prop_assert_eq!(u32::from(prefix), coarse.0);
-                prop_assert!(shard_of(prefix, 3) < 3);
-            }
-            prop_assert_eq!(split.merge(RingVersion(1), ring.size()).unwrap(), ring);
+        fn partitions_of_two_sizes_nest(bits in 3u32..10, more in 0u32..4, position in any::<u64>().prop_map(Position)) {
+            let (small, large) = (size(1 << bits), size(1 << (bits + more)));
+            prop_assert_eq!(small.convert(large.partition(position), large), small.partition(position));
+            let first = large.convert(small.partition(position), small);
+            prop_assert_eq!(large.first(first), small.first(small.partition(position)));
         }
-    }
 
-    proptest! {
         #[test]
         fn a_grown_ring_has_the_lists_that_there_were(
             ring in any_ring(6), more in 0u32..4, positions in prop::collection::vec(any::<u64>(), 20), n_val in 3usize..8,
@@ -255,53 +185,5 @@ mod tests {
             (copies, of)
         };
         assert_eq!([1, 2, 3, 4].map(copies), [(8, 16), (8, 32), (0, 48), (0, 64)]);
-    }
-
-    #[test]
-    fn what_has_several_owners_is_not_merged() {
-        let owners = [0, 0, 1, 1, 2, 2, 0, 1, 0, 0, 1, 1, 2, 2, 0, 0].map(NodeId);
-        let members = Arc::new(Members::anonymous(3));
-        let ring = Ring::new(RingVersion(1), size(16), members, owners.into()).unwrap();
-        let error = ring.merge(RingVersion(2), size(8)).expect_err("two owners").to_string();
-        assert_eq!(error, "partition 7 has another owner than those it would be one with in a ring of 8");
-        assert_eq!(*ring.owners_at(size(8)), [0, 1, 2, 0, 0, 1, 2, 0].map(NodeId));
-        assert!(
-            ring.merge(RingVersion(2), size(32)).is_err() && ring.split(RingVersion(2), size(8)).is_err()
-        );
-    }
-
-    /// From 64 partitions to 256 and back, with claims and transfers.
-    #[test]
-    fn a_ring_grows_and_shrinks() {
-        let members = Arc::new(Members::anonymous(5));
-        let claim = |owners: Option<&[NodeId]>, at: RingSize| {
-            Claimed { size: at, members: &members, owners, target_n: 3 }.claim().unwrap()
-        };
-        let ring = |version, at, owners: Box<[NodeId]>| {
-            Ring::new(RingVersion(version), at, Arc::clone(&members), owners).unwrap()
-        };
-        let small = ring(1, size(64), claim(None, size(64)).owners);
-        let large = small.split(RingVersion(2), size(256)).unwrap();
-        let spread = claim(Some(large.owners()), size(256));
-        assert!(spread.shortfalls.is_empty());
-        let spread = carry_out(&large, &ring(3, size(256), spread.owners));
-
-        let again = claim(Some(&spread.owners_at(size(64))), size(64));
-        assert!(again.shortfalls.is_empty());
-        let again = ring(4, size(64), again.owners);
-        let before = carry_out(&spread, &again.split(RingVersion(5), size(256)).unwrap());
-        assert_eq!(before.merge(RingVersion(4), size(64)).unwrap(), again);
-    }
-
-    fn carry_out(from: &Ring, to: &Ring) -> Ring {
-        let mut transfers = Transfers::plan(from, to, 3, Limits::default()).unwrap();
-        while !transfers.is_done() {
-            for begun in transfers.start(Monotonic(0), &NodeSet::new()) {
-                assert!(transfers.on_copied(begun.partition, begun.to));
-            }
-            transfers.switch();
-        }
-        assert_eq!(transfers.owners(), to.owners());
-        to.clone()
     }
 }

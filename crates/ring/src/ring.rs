@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::member::{MemberState, Members};
+use crate::member::Members;
 use crate::node_id::{NODES_MAX, NodeId};
 use crate::nodes::NodeSet;
 use crate::partition::Partition;
@@ -133,12 +133,6 @@ impl Ring {
         self.size.all().filter(move |&partition| self.owner(partition) == node)
     }
 
-    /// The owners that an operator has declared down.
-    pub fn declared_down(&self) -> NodeSet {
-        let down = self.members.iter().filter(|member| member.state == MemberState::Down);
-        down.map(|member| member.id).collect()
-    }
-
     /// The primaries of `partition`: clockwise from it, the partitions of the first `n_val` different nodes.
     ///
     /// With an even claim those are the next `n_val` partitions. Where the claim could not keep copies apart a node
@@ -215,7 +209,7 @@ impl Eq for Ring {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::member::Member;
+    use crate::member::{Member, MemberState};
 
     fn members(states: &[(u16, MemberState)]) -> Arc<Members> {
         let member = |&(id, state)| Member { state, ..Member::new(NodeId(id), &id.to_string()) };
@@ -244,7 +238,6 @@ mod tests {
         let good = ring([1, 4, 9, 1, 4, 9, 1, 4]).unwrap();
         assert_eq!((good.nodes(), good.owner(Partition(2))), (3, NodeId(9)));
         assert_eq!(good.partitions_of(NodeId(9)).collect::<Vec<_>>(), [Partition(2), Partition(5)]);
-        assert_eq!(good.declared_down().iter().collect::<Vec<_>>(), [NodeId(9)]);
         for (stranger, at) in [(2, 0), (11, 3), (12, 7)] {
             let mut owners = [1; 8];
             owners[at] = stranger;

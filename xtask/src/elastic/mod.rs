@@ -24,7 +24,7 @@ pub struct Options {
 /// A part of a run: rows that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Preference lists, new rings, claims, transfers and covering sets.
+    /// Preference lists, new rings, claims and covering sets.
     Ring,
     /// Real nodes without data: how soon they come together, what they cost at rest.
     Empty,

@@ -1,4 +1,4 @@
-//! The pure ring: preference lists at every size, new rings, claims, transfers, covering sets. What is measured, and how, is
+//! The pure ring: preference lists at every size, new rings, claims, covering sets. What is measured, and how, is
 //! [`experiments::rings`], which `annulet bench experiments` has its rows from, too.
 
 use super::Context;
@@ -16,7 +16,7 @@ const LARGEST: (u32, u16) = (16_384, 1000);
 type Beside = &'static [(&'static str, Figure)];
 
 /// What is measured of the largest ring: its name in a row, the bar, and what is told beside it.
-const OF_LARGEST: [(Figure, &str, Option<Bar>, Beside); 10] = [
+const OF_LARGEST: [(Figure, &str, Option<Bar>, Beside); 9] = [
     (Figure::PublishMs, "publish a new ring", Some(Bar::Below(1.0)), &[("look_ns", Figure::LookNs)]),
     (Figure::CoverMs, "covering set with a tenth down", Some(Bar::Below(5.0)), &[]),
     (Figure::ClaimS, "claim anew", Some(Bar::Below(1.0)), &[]),
@@ -32,7 +32,6 @@ const OF_LARGEST: [(Figure, &str, Option<Bar>, Beside); 10] = [
         Some(Bar::AtMost(1.2)),
         &[("uneven", Figure::JoinUneven), ("shortfalls", Figure::JoinShortfalls)],
     ),
-    (Figure::PlanMs, "plan the transfers of a join", None, &[("carry_out_ms", Figure::CarryOutMs)]),
 ];
 
 /// The rows of this part.

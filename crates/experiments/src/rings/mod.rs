@@ -10,13 +10,12 @@ mod change;
 mod file;
 pub(crate) mod rows;
 
+use base::Rng;
 use base::rng::SplitMix64;
-use base::{Monotonic, Rng};
 use bench::Error;
 use change::Change;
 use ring::{
-    Limits, Member, MemberState, Members, NodeId, NodeSet, Partition, Ring, RingHandle, RingSize,
-    RingVersion, Transfers,
+    Member, MemberState, Members, NodeId, NodeSet, Partition, Ring, RingHandle, RingSize, RingVersion,
 };
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -87,10 +86,6 @@ pub enum Figure {
     JoinUneven,
     /// Then, partitions whose copies are on fewer nodes than they could be.
     JoinShortfalls,
-    /// To plan what is copied to whom when a node joins.
-    PlanMs,
-    /// To carry that plan out, without the copies.
-    CarryOutMs,
 }
 
 impl Figure {
@@ -99,9 +94,7 @@ impl Figure {
         match self {
             Figure::ListNs | Figure::ListAllUpNs | Figure::LookNs => "ns",
             Figure::ListWorstUs => "us",
-            Figure::PublishMs | Figure::FileMs | Figure::CoverMs | Figure::PlanMs | Figure::CarryOutMs => {
-                "ms"
-            }
+            Figure::PublishMs | Figure::FileMs | Figure::CoverMs => "ms",
             Figure::ClaimS
             | Figure::JoinS
             | Figure::LeaveS
@@ -137,8 +130,6 @@ impl Figure {
             Figure::JoinMoved => change::JOIN.claim(shape).map(|it| it.moved_over_least()),
             Figure::JoinUneven => change::JOIN.claim(shape).map(|it| it.uneven()),
             Figure::JoinShortfalls => change::JOIN.claim(shape).map(|it| it.shortfalls as f64),
-            Figure::PlanMs => shape.plan().map(|(planned, _)| planned),
-            Figure::CarryOutMs => shape.plan().map(|(_, carried_out)| carried_out),
         }
     }
 }
@@ -265,26 +256,6 @@ impl Shape {
         let (cover, took) = timed(|| ring.cover(ring.size().all(), N_VAL, None, is_up));
         cover.map_err(unusable)?;
         Ok(took.as_secs_f64() * 1e3)
-    }
-
-    /// Milliseconds to plan the copies of a join, and to carry the plan out.
-    fn plan(self) -> Result<(f64, f64), Error> {
-        let current = self.ring()?;
-        let after = change::JOIN.after(self)?;
-        let claim = change::claim(self.partitions, &after, Some(current.owners()))?;
-        let target = Ring::new(RingVersion(2), self.partitions, after, claim.owners).map_err(unusable)?;
-        let (plan, planned) = timed(|| Transfers::plan(&current, &target, N_VAL, Limits::default()));
-        let plan = plan.map_err(unusable)?;
-        let ((), carried_out) = timed(|| {
-            let mut plan = plan.clone();
-            while !plan.is_done() {
-                for begun in plan.start(Monotonic(0), &NodeSet::new()) {
-                    plan.on_copied(begun.partition, begun.to);
-                }
-                plan.switch();
-            }
-        });
-        Ok((planned.as_secs_f64() * 1e3, carried_out.as_secs_f64() * 1e3))
     }
 }
 

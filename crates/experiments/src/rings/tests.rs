@@ -29,8 +29,6 @@ fn each_figure_can_be_measured_of_a_small_ring() {
         Figure::ReplaceS,
         Figure::JoinTenZonesS,
         Figure::JoinThreeZonesS,
-        Figure::PlanMs,
-        Figure::CarryOutMs,
     ] {
         let value = of(figure);
         assert!(value > 0.0, "{figure:?}: {value}");
