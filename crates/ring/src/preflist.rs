@@ -11,7 +11,6 @@
 //! a walk past partitions of nodes that were seen before. Every node computes the same list from the same ring.
 
 use crate::node_id::NodeId;
-use crate::nodes::NodeSet;
 use crate::partition::Partition;
 use crate::ring::Ring;
 use crate::rows::Place;
@@ -115,36 +114,6 @@ impl Iterator for Preflist<'_> {
         };
         self.found += 1;
         Some(PreflistEntry { partition, node, primary: self.found <= self.n_val })
-    }
-}
-
-/// A preference list without the nodes that are down.
-#[derive(Debug, Clone)]
-pub struct ActivePreflist<'a> {
-    list: Preflist<'a>,
-    down: &'a NodeSet,
-    /// How many more it names.
-    left: usize,
-}
-
-impl<'a> ActivePreflist<'a> {
-    #[inline]
-    pub(crate) fn new(list: Preflist<'a>, n_val: usize, down: &'a NodeSet) -> ActivePreflist<'a> {
-        ActivePreflist { list, down, left: n_val }
-    }
-}
-
-impl Iterator for ActivePreflist<'_> {
-    type Item = PreflistEntry;
-
-    #[inline]
-    fn next(&mut self) -> Option<PreflistEntry> {
-        if self.left == 0 {
-            return None;
-        }
-        self.left -= 1;
-        let down = self.down;
-        self.list.find(|entry| !down.contains(entry.node))
     }
 }
 

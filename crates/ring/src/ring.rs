@@ -8,7 +8,7 @@ use crate::node_id::{NODES_MAX, NodeId};
 use crate::nodes::NodeSet;
 use crate::partition::Partition;
 use crate::position::Position;
-use crate::preflist::{ActivePreflist, Preflist};
+use crate::preflist::Preflist;
 use crate::rows::Rows;
 use crate::size::RingSize;
 
@@ -155,21 +155,6 @@ impl Ring {
     #[inline]
     pub fn preflist_with_fallbacks(&self, partition: Partition, n_val: usize) -> Preflist<'_> {
         Preflist::new(self, partition, n_val, n_val.max(usize::from(self.nodes)))
-    }
-
-    /// The primaries of `partition` that are not `down`, then as many nodes as stand in for the others: `n_val` nodes
-    /// in all, while there are as many that are not down.
-    ///
-    /// # Panics
-    /// If the ring has no such partition.
-    #[inline]
-    pub fn active_preflist<'a>(
-        &'a self,
-        partition: Partition,
-        n_val: usize,
-        down: &'a NodeSet,
-    ) -> ActivePreflist<'a> {
-        ActivePreflist::new(self.preflist_with_fallbacks(partition, n_val), n_val, down)
     }
 
     /// The primaries of an object.

@@ -1,4 +1,4 @@
-//! The figures of the elastic cluster: [`ring`], the pure ring in this process; [`empty`], real nodes without data on large
+//! The figures of the elastic cluster: [`ring`], the ring and one shard in this process; [`empty`], real nodes without data on large
 //! rings; [`idle`], what up to 1,000 simulated ones cost at rest; [`scenarios`], real nodes that come, go and die under load.
 
 mod empty;
@@ -24,7 +24,7 @@ pub struct Options {
 /// A part of a run: rows that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Preference lists, new rings, claims and covering sets.
+    /// Placements, publications, claims and covering sets.
     Ring,
     /// Real nodes without data: how soon they come together, what they cost at rest.
     Empty,
@@ -52,13 +52,14 @@ const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but there are 3 round
     instead of 30, and scenarios take 50 s instead of 110";
 
 const METHOD: &str = "\
-Rows `ring/`: the ring alone, in the measuring process, as in experiments D1, D4 and D6 of `annulet bench experiments`. Times are CPU times of
-the thread, medians of the rounds, a million lists in each. Rings are claimed, with
-`target_n` 4, for members of one weight and, where nothing else is said, one zone. A preference list is of three nodes, for
-a partition drawn at random; the hash of the key is not part of it. With nodes down, a tenth of them, drawn at random, are;
-the worst case is the slowest partition, at its best of thirty times, when the tenth that is down are just the nodes that would
-be named first. To publish is to make the ring from its owners and to hand it to the readers. `cargo xtask micro ring` counts
-instructions.
+Rows `ring/`: in the measuring process, as in experiments D1, D4 and D6 of `annulet bench experiments`. Times are CPU times of
+the thread, medians of the rounds, a million placements in each. Rings are claimed, with
+`target_n` 4, for members of one weight and, where nothing else is said, one zone. A placement is the code that each request runs in the
+shard of its key: the preference list with fallbacks, three replicas, the parts of the nodes that are up, ordered by load. The
+partition is drawn at random, and so is the tenth of the nodes that is down; the hash of the key is not part of it. The worst
+case is the slowest partition, at its best of thirty times, with the first tenth of its list down. A publication is that of a
+join to a shard: members, ring and target are made from their owners, and the shard takes them. `cargo xtask micro placement`
+counts instructions.
 
 Nodes without data are processes with a shard each. They have come together when the last owner has all that it is to have and every
 node goes by the new ring: what `cluster commit --wait` waits for. Bytes are those between nodes, before encryption. Memory is

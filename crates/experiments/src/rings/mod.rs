@@ -1,22 +1,25 @@
-//! The ring alone, measured in this process: no node is started.
+//! The ring, measured in this process: no node is started.
 //!
-//! A [`Shape`] is so many partitions of so many nodes, all of one weight and in one zone, claimed; a [`Figure`] is what something costs
-//! on it. [`Figure::measure`] makes the ring, does what is measured once to warm up, and once more under a clock. Times are CPU times of the
-//! thread, so that others who want the core do not count; that of a file is the wall's, since it waits for the disk.
+//! A [`Shape`] is so many partitions of so many nodes, all of one weight and in one zone, claimed; a [`Figure`] is a cost on
+//! it. A node's shard ([`RingShard`]) places requests and takes publications. [`Figure::measure`] makes the ring, does the
+//! measured work once to warm up, and once more under a clock. Times are CPU times of the thread, so that other users of the
+//! core do not count; the time of a file is the wall's, since it waits for the disk.
 //!
 //! Left out: the hash of a key, which comes before a preference list; how nodes agree on a ring (`sim --changes`).
 
 mod change;
 mod file;
 pub(crate) mod rows;
+mod shard;
+
+pub use shard::RingShard;
 
 use base::Rng;
 use base::rng::SplitMix64;
 use bench::Error;
 use change::Change;
-use ring::{
-    Member, MemberState, Members, NodeId, NodeSet, Partition, Ring, RingHandle, RingSize, RingVersion,
-};
+use node::{Epoch, Topology};
+use ring::{Member, MemberState, Members, NodeId, Partition, Position, Ring, RingSize, RingVersion};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -27,12 +30,10 @@ use std::time::Duration;
 
 /// Preference lists in a round: enough for caches to be as they are on a busy node.
 const LISTS: usize = 1_000_000;
-/// Looks at the ring in a round.
-const LOOKS: u32 = 10_000_000;
 /// Of all nodes one in so many is down.
 const DOWN: u16 = 10;
 /// Replicas.
-const N_VAL: usize = 3;
+const N_VAL: u32 = 3;
 /// Partitions of a ring that are tried for the slowest: enough to find a bad one, and few enough for a second.
 const TRIED: u32 = 64;
 /// How often each of them is tried: the best of these is its own, and not an interrupt's.
@@ -50,17 +51,16 @@ pub struct Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
-    /// A preference list of three nodes that are up, of a partition drawn at random, while a tenth of all nodes is down: the mean of a million.
+    /// The placement of a request of three replicas at a random partition, with a tenth of the nodes down: the mean of a
+    /// million.
     ListNs,
-    /// The same while all are up.
+    /// The same with all nodes up.
     ListAllUpNs,
-    /// The slowest partition's, while those are down that would be named first.
+    /// The slowest partition, with the first tenth of its preference list down.
     ListWorstUs,
-    /// A look at the ring that was published last.
-    LookNs,
-    /// To make a ring of its owners, and to publish it.
+    /// A join published to a shard: members, ring and target made of their owners, and taken by the shard.
     PublishMs,
-    /// How often readers take the ring anew where one is published that is none later.
+    /// How often a shard takes a publication that is not later than the one before.
     PublishedAgain,
     /// To replace the file of the metadata log by one that has the ring, durably.
     FileMs,
@@ -92,7 +92,7 @@ impl Figure {
     /// What it is counted in.
     pub fn unit(self) -> &'static str {
         match self {
-            Figure::ListNs | Figure::ListAllUpNs | Figure::LookNs => "ns",
+            Figure::ListNs | Figure::ListAllUpNs => "ns",
             Figure::ListWorstUs => "us",
             Figure::PublishMs | Figure::FileMs | Figure::CoverMs => "ms",
             Figure::ClaimS
@@ -113,12 +113,11 @@ impl Figure {
     /// If there can be no such ring, or the file cannot be written.
     pub fn measure(self, shape: Shape, folder: &Path) -> Result<f64, Error> {
         match self {
-            Figure::ListNs => shape.lists(&shape.down()),
-            Figure::ListAllUpNs => shape.lists(&NodeSet::new()),
-            Figure::ListWorstUs => shape.worst(),
-            Figure::LookNs => shape.looks(),
-            Figure::PublishMs => shape.publish(),
-            Figure::PublishedAgain => shape.publish_again(),
+            Figure::ListNs => shape.lists(&shape.down(), folder),
+            Figure::ListAllUpNs => shape.lists(&[], folder),
+            Figure::ListWorstUs => shape.worst(folder),
+            Figure::PublishMs => shape.publish(folder),
+            Figure::PublishedAgain => shape.publish_again(folder),
             Figure::FileMs => file::replace(shape, folder).map(|took| took.as_secs_f64() * 1e3),
             Figure::CoverMs => shape.cover(),
             Figure::ClaimS => change::ANEW.claim(shape).map(|it| it.took_s),
@@ -169,91 +168,92 @@ impl Shape {
         SplitMix64::new(u64::from(self.partitions.partitions()) + u64::from(self.nodes))
     }
 
-    /// A tenth of the nodes, drawn at random.
-    fn down(self) -> NodeSet {
-        let (mut down, mut rng) = (NodeSet::new(), self.rng());
+    /// A tenth of the nodes, drawn at random among those without the shard.
+    pub fn down(self) -> Vec<NodeId> {
+        let (mut down, mut rng) = (Vec::new(), self.rng());
         while down.len() < usize::from(self.nodes / DOWN) {
-            down.insert(NodeId(below(&mut rng, self.nodes.into()) as u16));
+            let node = NodeId(below(&mut rng, self.nodes.into()) as u16);
+            if node != shard::HERE && !down.contains(&node) {
+                down.push(node);
+            }
         }
         down
     }
 
-    fn lists(self, down: &NodeSet) -> Result<f64, Error> {
-        let (ring, mut rng) = (self.ring()?, self.rng());
-        let partitions = self.partitions.partitions();
-        let partitions: Vec<Partition> = (0..LISTS).map(|_| Partition(below(&mut rng, partitions))).collect();
-        let ((), took) = timed(|| {
-            for &partition in &partitions {
-                ring.active_preflist(partition, N_VAL, down).for_each(|entry| {
-                    black_box(entry.node);
-                });
-            }
-        });
-        Ok(took.as_secs_f64() * 1e9 / partitions.len() as f64)
+    /// The first positions of so many partitions, drawn at random.
+    pub fn positions(self, count: usize) -> Vec<Position> {
+        let (mut rng, partitions) = (self.rng(), self.partitions.partitions());
+        (0..count).map(|_| self.partitions.first(Partition(below(&mut rng, partitions)))).collect()
     }
 
-    fn worst(self) -> Result<f64, Error> {
-        let ring = self.ring()?;
+    fn lists(self, down: &[NodeId], folder: &Path) -> Result<f64, Error> {
+        let shard = RingShard::open(self, down, folder)?;
+        let positions = self.positions(LISTS);
+        let ((), took) = timed(|| {
+            for &at in &positions {
+                black_box(shard.participants(at));
+            }
+        });
+        Ok(took.as_secs_f64() * 1e9 / positions.len() as f64)
+    }
+
+    fn worst(self, folder: &Path) -> Result<f64, Error> {
+        let (ring, mut shard) = (self.ring()?, RingShard::open(self, &[], folder)?);
         let stride = usize::try_from(self.partitions.partitions() / TRIED).unwrap_or(1).max(1);
         let mut worst = Duration::ZERO;
         for partition in self.partitions.all().step_by(stride) {
-            let first = ring.preflist_with_fallbacks(partition, N_VAL).map(|entry| entry.node);
-            let down: NodeSet = first.take(usize::from(self.nodes / DOWN)).collect();
-            let list = || {
-                ring.active_preflist(black_box(partition), N_VAL, &down).for_each(|entry| {
-                    black_box(entry.node);
-                });
-            };
-            let best = (0..TRIES).map(|_| timed(list).1).min();
+            let first = ring.preflist_with_fallbacks(partition, N_VAL as usize).map(|entry| entry.node);
+            let first = first.take(usize::from(self.nodes / DOWN)).filter(|node| *node != shard::HERE);
+            let down: Vec<NodeId> = first.collect();
+            down.iter().for_each(|&node| shard.link(node, false));
+            let at = self.partitions.first(partition);
+            let best = (0..TRIES).map(|_| timed(|| shard.participants(black_box(at))).1).min();
             worst = worst.max(best.unwrap_or_default());
+            down.iter().for_each(|&node| shard.link(node, true));
         }
         Ok(worst.as_secs_f64() * 1e6)
     }
 
-    fn looks(self) -> Result<f64, Error> {
-        let mut reader = RingHandle::new(self.ring()?).reader();
-        let ((), took) = timed(|| {
-            for _ in 0..LOOKS {
-                black_box(black_box(&mut reader).get());
+    /// Publishes a join to a shard, once to warm up and once under a clock. In between the join is given up.
+    fn publish(self, folder: &Path) -> Result<f64, Error> {
+        let (before, after) = (self.ring()?, change::JOIN.after(self)?);
+        let claim = change::claim(self.partitions, &after, Some(before.owners()))?;
+        let mut shard = RingShard::open(self, &[], folder)?;
+        let mut publish = |epoch: u64, target: Option<&[NodeId]>| {
+            let ring_of = |version, owners: &[NodeId]| {
+                let ring =
+                    Ring::new(RingVersion(version), self.partitions, Arc::clone(&after), owners.into());
+                ring.map(Arc::new).map_err(unusable)
+            };
+            let begin = thread_cpu();
+            let ring = ring_of(1, before.owners())?;
+            let target = target.map(|owners| ring_of(epoch, owners)).transpose()?;
+            let at_rest = Topology::at_rest(Arc::new(shard::members(&ring)?), ring);
+            match shard.publish(Topology { epoch: Epoch(epoch), target, ..at_rest }) {
+                true => Ok(thread_cpu().saturating_sub(begin)),
+                false => Err(unusable("a publication was not adopted")),
             }
-        });
-        Ok(took.as_secs_f64() * 1e9 / f64::from(LOOKS))
+        };
+        publish(2, Some(&claim.owners))?;
+        publish(3, None)?;
+        Ok(publish(4, Some(&claim.owners))?.as_secs_f64() * 1e3)
     }
 
-    fn publish(self) -> Result<f64, Error> {
-        let ring = self.ring()?;
-        let handle = RingHandle::new(ring.clone());
-        let mut reader = handle.reader();
-        let mut version = ring.version();
-        let (is_seen, took) = timed(|| {
-            version.0 += 1;
-            let (members, owners) = (Arc::clone(ring.members()), ring.owners().into());
-            let next = Ring::new(version, ring.size(), members, owners);
-            next.is_ok_and(|next| handle.publish(next)) && reader.get().version() == version
-        });
-        match is_seen {
-            true => Ok(took.as_secs_f64() * 1e3),
-            false => Err(Error::Unusable("a ring was published and not seen".to_owned())),
+    fn publish_again(self, folder: &Path) -> Result<f64, Error> {
+        let (ring, mut shard) = (Arc::new(self.ring()?), RingShard::open(self, &[], folder)?);
+        let members = Arc::new(shard::members(&ring)?);
+        let topology = Topology { epoch: Epoch(1), ..Topology::at_rest(members, ring) };
+        if !shard.publish(topology.clone()) {
+            return Err(unusable("a publication was not adopted"));
         }
-    }
-
-    fn publish_again(self) -> Result<f64, Error> {
-        let ring = self.ring()?;
-        let handle = RingHandle::new(ring.clone());
-        let mut reader = handle.reader();
-        let first = Arc::clone(reader.get());
-        let mut times = 0_u32;
-        for _ in 0..TRIES {
-            handle.publish(ring.clone());
-            times += u32::from(!Arc::ptr_eq(&first, reader.get()));
-        }
-        Ok(times.into())
+        let times = (0..TRIES).filter(|_| shard.publish(topology.clone())).count();
+        Ok(times as f64)
     }
 
     fn cover(self) -> Result<f64, Error> {
         let ring = self.ring()?;
         let is_up = |_: Partition, node: NodeId| !node.0.is_multiple_of(DOWN);
-        let (cover, took) = timed(|| ring.cover(ring.size().all(), N_VAL, None, is_up));
+        let (cover, took) = timed(|| ring.cover(ring.size().all(), N_VAL as usize, None, is_up));
         cover.map_err(unusable)?;
         Ok(took.as_secs_f64() * 1e3)
     }

@@ -5,7 +5,9 @@ use super::counters::ShardCounters;
 use crate::anti_entropy::status::TreesStatus;
 use crate::handoff::receiver::TransferStatus;
 use crate::peer::NodeId;
+use crate::request::place::placement;
 use engine::store::StoreStats;
+use ring::Position;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -103,6 +105,13 @@ impl<'a> ShardStatus<'a> {
     /// How it stands with the trees of each partition that this shard compares; of none where nothing is compared.
     pub fn trees(&self) -> Vec<TreesStatus> {
         self.shard.anti_entropy.statuses(&self.shard.env)
+    }
+
+    /// The number of nodes that take part in a request for the keys at `at`, of `n` replicas, by a sloppy quorum.
+    pub fn participants(&self, at: Position, n: u32) -> usize {
+        let env = &self.shard.env;
+        let placement = placement(&env.topology.ring, &env.peers, at, n, true, env.can_write(false));
+        placement.replies().count()
     }
 
     /// Whether partitions may move, as far as this shard has been told.

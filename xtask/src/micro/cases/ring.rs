@@ -1,35 +1,32 @@
-//! Preference lists on the largest ring.
+//! Placements of requests on the largest ring.
 
 use super::{OPERATIONS, Operation, WARM};
 use crate::Result;
-use base::Rng;
-use base::rng::SplitMix64;
-use ring::{NodeId, NodeSet, Partition, Ring, RingSize, RingVersion};
+use experiments::rings::{RingShard, Shape};
+use ring::NodeId;
 use std::hint::black_box;
 
 const PARTITIONS: u32 = 16_384;
-const NODES: u32 = 1_000;
-const N_VAL: usize = 3;
+const NODES: u16 = 1_000;
 
-/// Three nodes, with these down.
-fn preflist(down: NodeSet) -> Result<Operation> {
-    let ring = Ring::round_robin(RingVersion(1), RingSize::new(PARTITIONS)?, NODES)?;
-    let mut rng = SplitMix64::new(7);
-    let mut partitions = Vec::new();
-    for _ in 0..WARM + OPERATIONS {
-        partitions.push(Partition(u32::try_from(rng.below(PARTITIONS.into()))?));
-    }
+fn shape() -> Result<Shape> {
+    Ok(Shape::new(PARTITIONS, NODES)?)
+}
+
+/// Three replicas, with these nodes down.
+fn placement(down: &[NodeId]) -> Result<Operation> {
+    let shape = shape()?;
+    let shard = RingShard::open(shape, down, &std::env::temp_dir())?;
+    let positions = shape.positions(usize::try_from(WARM + OPERATIONS)?);
     Ok(Box::new(move |number| {
-        for entry in ring.active_preflist(partitions[number as usize], N_VAL, &down) {
-            black_box(entry);
-        }
+        black_box(shard.participants(positions[number as usize]));
     }))
 }
 
 pub fn all_up() -> Result<Operation> {
-    preflist(NodeSet::new())
+    placement(&[])
 }
 
 pub fn a_tenth_down() -> Result<Operation> {
-    preflist((0..NODES).step_by(10).map(|node| NodeId(u16::try_from(node).expect("it is small"))).collect())
+    placement(&shape()?.down())
 }
