@@ -19,7 +19,7 @@ use crate::read_quorum::{NotFoundRules, ReadQuorum, Verdict};
 use crate::replies::check_reachable;
 use crate::request::DeleteRequest;
 use crate::response::Response;
-use crate::step::{Action, Event, Next, StepContext, answers};
+use crate::step::{Action, Event, Next, StagedWrite, StepContext};
 use crate::stored::{Stored, Want};
 use crate::stored_head::{damaged, view};
 use crate::update::{Update, time_of_version};
@@ -42,10 +42,9 @@ enum State {
     Done,
 }
 
-impl State {
-    /// The number of its stage, ascending, and whether the client was told something.
+impl StagedWrite for Delete {
     fn progress(&self) -> (u8, bool) {
-        match self {
+        match &self.state {
             State::New => (0, false),
             State::Asking(..) => (1, false),
             State::ReadingHead(_) => (2, false),
@@ -53,53 +52,6 @@ impl State {
             State::Writing(writes) => (4, writes.has_answered()),
             State::Done => (5, true),
         }
-    }
-}
-
-impl Delete {
-    /// The coordinator of `request`.
-    pub fn new(request: DeleteRequest) -> Delete {
-        Delete { request, state: State::New }
-    }
-
-    /// The request.
-    pub fn request(&self) -> &DeleteRequest {
-        &self.request
-    }
-
-    /// Takes what happened, and says what to do next.
-    ///
-    /// # Panics
-    /// If the store answers what it was not asked.
-    pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
-        let (before, from) = (self.state.progress(), ctx.out.len());
-        let next = self.advance(event, ctx);
-
-        if cfg!(debug_assertions) {
-            self.invariants();
-            self.step_invariants(before, &ctx.out[from..]);
-        }
-        next
-    }
-
-    /// Asserts what holds after each step.
-    pub fn invariants(&self) {
-        match &self.state {
-            State::Asking(begun, gather) => {
-                assert!(begun.context.is_none(), "a context of the client saves the question");
-                gather.invariants();
-            }
-            State::Writing(writes) => writes.invariants(),
-            State::New | State::ReadingHead(_) | State::ReadingValues(..) | State::Done => {}
-        }
-    }
-
-    /// Asserts what one step may do. `done`: its actions.
-    fn step_invariants(&self, (stage, had_answered): (u8, bool), done: &[Action]) {
-        let (now, has_answered) = self.state.progress();
-        debug_assert!(stage <= now, "a delete does not go back to an earlier stage");
-        let told = usize::from(had_answered) + answers(done);
-        debug_assert_eq!(told, usize::from(has_answered), "a delete answers once");
     }
 
     fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
@@ -133,6 +85,42 @@ impl Delete {
                 ctx.out.push(Action::Reply(Err(error)));
                 Next::Over
             }
+        }
+    }
+
+    fn invariants(&self) {
+        Delete::invariants(self);
+    }
+}
+
+impl Delete {
+    /// The coordinator of `request`.
+    pub fn new(request: DeleteRequest) -> Delete {
+        Delete { request, state: State::New }
+    }
+
+    /// The request.
+    pub fn request(&self) -> &DeleteRequest {
+        &self.request
+    }
+
+    /// Takes an event, and says whether it waits for more.
+    ///
+    /// # Panics
+    /// If the store answers a question that was not asked.
+    pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
+        self.step_checked(event, ctx)
+    }
+
+    /// Asserts relations that hold after each step.
+    pub fn invariants(&self) {
+        match &self.state {
+            State::Asking(begun, gather) => {
+                assert!(begun.context.is_none(), "a context of the client saves the question");
+                gather.invariants();
+            }
+            State::Writing(writes) => writes.invariants(),
+            State::New | State::ReadingHead(_) | State::ReadingValues(..) | State::Done => {}
         }
     }
 

@@ -1,13 +1,13 @@
-//! How a coordinator and the shard loop speak.
+//! The steps of coordinators: events from the shard loop, and requests to it.
 //!
-//! A coordinator is stepped with what happened ([`Event`]) and puts what is to be done next into [`StepContext::out`]
-//! ([`Action`]). It starts with [`Event::Start`]. Each `Read` is answered by one `Event::Read`, each `Write`, `Settle`,
-//! `Remove`, and each `Hint` to be confirmed, by one `Event::Written`; there is at most one of these under way at a time. An `Ask` is answered by one
-//! `Event::Answer`, or by several (the network doubles), or by none. A coordinator may go on after its `Reply`;
-//! it is over when a step says so ([`Next::Over`]).
+//! A coordinator takes an [`Event`] and puts its next requests ([`Action`]) into [`StepContext::out`]. It starts with
+//! [`Event::Start`]. Each `Read` is answered by one `Event::Read`, each `Write`, `Settle`, `Remove`, and each `Hint` to
+//! be confirmed, by one `Event::Written`; there is at most one of these under way at a time. An `Ask` is answered by
+//! one `Event::Answer`, or by several (the network doubles), or by none. A coordinator may go on after its `Reply`; it
+//! is over when a step says so ([`Next::Over`]).
 //!
 //! The loop keeps other writes of the same key waiting from a read that is to be held to the write that follows, so
-//! what was read is still there when the write arrives. Nobody holds a key while it waits for another node.
+//! the version that was read is still there when the write arrives. Nobody holds a key while it waits for another node.
 
 use base::Wall;
 use bytes::Bytes;
@@ -23,7 +23,7 @@ use crate::response::Response;
 use crate::stored::{Stored, Want};
 use crate::version_clock::VersionClock;
 
-/// What a coordinator asks of the shard loop.
+/// A request of a coordinator to the shard loop.
 #[derive(Debug)]
 pub enum Action {
     /// Look the key up here.
@@ -99,10 +99,31 @@ pub(crate) fn answers(actions: &[Action]) -> usize {
     actions.iter().filter(|action| matches!(action, Action::Reply(_) | Action::Answer(_))).count()
 }
 
-/// Asserts that a replica's part answers once, in its last step. `done`: the actions of one step.
-pub(crate) fn assert_answer_ends(next: Next, done: &[Action]) {
-    let is_over = usize::from(next == Next::Over);
-    debug_assert_eq!(answers(done), is_over, "a replica's part answers once, in its last step");
+/// A coordinator of a write or a delete. It goes through stages, and answers its client once.
+pub(crate) trait StagedWrite {
+    /// The number of its stage, ascending, and whether its client has an answer.
+    fn progress(&self) -> (u8, bool);
+
+    /// Takes an event.
+    fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next;
+
+    /// Asserts relations that hold after each step.
+    fn invariants(&self);
+
+    /// Takes an event, and asserts the relations of the step.
+    fn step_checked(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
+        let ((stage, had_answered), from) = (self.progress(), ctx.out.len());
+        let next = self.advance(event, ctx);
+
+        if cfg!(debug_assertions) {
+            self.invariants();
+            let (now, has_answered) = self.progress();
+            debug_assert!(stage <= now, "a write does not go back to an earlier stage");
+            let answered = usize::from(had_answered) + answers(&ctx.out[from..]);
+            debug_assert_eq!(answered, usize::from(has_answered), "a write answers once");
+        }
+        next
+    }
 }
 
 /// Whether a coordinator waits for something.
@@ -115,7 +136,7 @@ pub enum Next {
     Over,
 }
 
-/// What happened.
+/// An event for a coordinator.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The request came up.
@@ -126,9 +147,9 @@ pub enum Event {
     Written(Result<(), Error>),
     /// A replica's answer, or why there will be none.
     Answer {
-        /// Who was asked.
+        /// The node that was asked.
         from: NodeId,
-        /// What it said.
+        /// Its answer.
         result: Result<Answer, Error>,
     },
     /// Those that have not answered take long: whatever depends on them is to be prepared for their never
@@ -138,7 +159,7 @@ pub enum Event {
     Expired,
 }
 
-/// What a coordinator may use during one step.
+/// The context of one step of a coordinator.
 pub struct StepContext<'a> {
     /// This node.
     pub here: NodeId,
@@ -164,6 +185,21 @@ pub struct StepContext<'a> {
     pub props: &'a BucketProps,
     /// The limits in force.
     pub limits: &'a Limits,
-    /// What is to be done.
+    /// Requests to the shard loop, in order.
     pub out: &'a mut Vec<Action>,
+}
+
+impl StepContext<'_> {
+    /// Runs one step of a replica's part, and asserts that the part answers once, in its last step.
+    pub(crate) fn run_part(&mut self, step: impl FnOnce(&mut Self) -> Next) -> Next {
+        let from = self.out.len();
+        let next = step(self);
+        let is_over = usize::from(next == Next::Over);
+        debug_assert_eq!(
+            answers(&self.out[from..]),
+            is_over,
+            "a replica's part answers once, in its last step"
+        );
+        next
+    }
 }
