@@ -1,7 +1,7 @@
 //! A table of counters: each is declared once, with its meaning and the name under which operators see it.
 //!
-//! [`counters!`](macro@crate::counters) makes a struct of it, sums, and the list of names and counts. So a new counter needs
-//! one line, the code that counts, and a line in the page of statistics, which a test asks for.
+//! [`counters!`](macro@crate::counters) makes a struct of it, sums, and the list of names and counts. So a new counter
+//! needs one line, the code that counts, and a line in the page of statistics, which a test asks for.
 
 /// Declares a struct of counters of type `u64`.
 ///

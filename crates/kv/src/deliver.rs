@@ -51,10 +51,10 @@ impl Deliver {
         self.to
     }
 
-    /// Takes what happened, and says what to do next.
+    /// Takes an event, and says whether it waits for more.
     ///
     /// # Panics
-    /// If the store answers what it was not asked.
+    /// If the store answers a question that was not asked.
     pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         let before = self.others.as_ref().map(Vec::len);
         let next = self.advance(event, ctx);
@@ -67,7 +67,7 @@ impl Deliver {
         next
     }
 
-    /// Asserts what holds after each step.
+    /// Asserts relations that hold after each step.
     pub fn invariants(&self, next: Next) {
         let is_asking = matches!(self.state, State::Asking);
         debug_assert!(!is_asking || self.others.is_some(), "a primary keeps the key, with hints or without");

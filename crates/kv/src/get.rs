@@ -70,7 +70,7 @@ impl Get {
         &self.question.request
     }
 
-    /// Takes what happened, and says what to do next.
+    /// Takes an event, and says whether it waits for more.
     ///
     /// # Panics
     /// If it is told anything before its start.
@@ -85,14 +85,14 @@ impl Get {
         next
     }
 
-    /// Asserts what holds after each step.
+    /// Asserts relations that hold after each step.
     pub fn invariants(&self) {
         assert_eq!(self.phase == Phase::New, self.gather.is_none(), "a read that has begun asks replicas");
         assert!(!self.absent || self.phase == Phase::Answered, "an answer says that nothing is there");
         self.gather.iter().for_each(ReadQuorum::invariants);
     }
 
-    /// Asserts what one step may do. `done`: its actions.
+    /// Asserts the relations of one step. `done`: its actions.
     fn step_invariants(&self, before: Phase, next: Next, done: &[Action]) {
         let had_answered = usize::from(before == Phase::Answered);
         let has_answered = usize::from(self.phase == Phase::Answered || next == Next::Over);
@@ -273,7 +273,8 @@ pub(crate) fn reply_of(event: Event) -> Option<ReplyOf<Option<Stored>>> {
     }
 }
 
-/// An object that is not absent as readers are shown it, its values if they are at hand: without siblings that have ended.
+/// An object that is not absent as readers are shown it, its values if they are at hand: without siblings that have
+/// ended.
 pub(crate) fn shown(head: Bytes, value: Option<Bytes>, ctx: &StepContext<'_>) -> Result<Found, Error> {
     let (newest_only, now_ms) = (ctx.props.shows_newest_only(), ctx.wall.millis());
     if !HeadView::may_end(&head) || !view(&head)?.has_ended(now_ms) {

@@ -5,12 +5,12 @@
 //! holds the [`Response`] or [`Error`] to send back. Listings are filters over a fold ([`list`]) on each node of a covering
 //! set ([`coverage`]); index queries are merged from pages of rows ([`index`]).
 //!
-//! A coordinator asks the replicas that a [`Placement`] names; on the other side of the question [`Merge`] joins
-//! a version with what a replica has, and [`Deliver`] brings home what was kept for one that was away. [`DualWrite`] and [`TransferKey`]
-//! take versions along while a partition moves. [`Reap`] removes tombstones for good.
+//! A coordinator asks the replicas that a [`Placement`] names. On the other side of the question [`Merge`] joins a
+//! version with the replica's, and [`Deliver`] brings a hint home to a node that was away. [`DualWrite`] and
+//! [`TransferKey`] take versions along while a partition moves. [`Reap`] removes tombstones for good.
 //!
-//! What replicas differ in is found without being asked for by [`aae`]; what clusters differ in, by whoever asks both for a [`fold`]. What a
-//! fold finds is reaped or deleted by a [`purge`].
+//! [`aae`] finds the differences of replicas; a [`fold`] of two clusters shows theirs. A [`purge`] reaps or deletes the
+//! findings of a fold.
 //!
 //! Nothing here reads a clock, a store or a socket; everything that varies arrives in an event or a [`StepContext`].
 

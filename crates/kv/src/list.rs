@@ -1,10 +1,10 @@
-//! Listings: what of a fold over heads is told to the client, and in what pieces.
+//! Listings: the names of a fold over heads that a client gets, in pieces.
 //!
-//! Whoever reads a part of what is listed tells of each head whether it is listed ([`is_listed`]); whoever the client is
-//! connected to gathers the pieces of all parts ([`ListCollector`]; [`crate::coverage`] knows when the last is in). A bucket can
-//! lie in several parts, so buckets are gathered in a set; a key lies in one.
+//! The reader of a part says of each head whether it is listed ([`is_listed`]). The node of the client gathers the
+//! pieces of all parts ([`ListCollector`]; [`crate::coverage`] knows when the last is in). A bucket can lie in several
+//! parts, so buckets are gathered in a set; a key lies in one.
 //!
-//! What a fold comes to is gathered in the same way ([`crate::fold`]).
+//! The sums of a fold are gathered in the same way ([`crate::fold`]).
 //!
 //! Tombstones and what has ended are not listed, nor are buckets that hold nothing else.
 

@@ -144,7 +144,7 @@ impl PurgeJob {
         self.is_stopped = true;
     }
 
-    /// Asserts what holds after each step.
+    /// Asserts relations that hold after each step.
     pub fn invariants(&self) {
         let Progress { found, done, failed } = self.progress;
         debug_assert_eq!(found, done + failed, "each key that was asked for was done or has failed");

@@ -2,7 +2,7 @@
 //! values of those.
 //!
 //! 1. [`ReadQuorum::start`] asks every replica, by the strategy of the step context.
-//! 2. [`ReadQuorum::on_reply`] takes what comes; [`ReadQuorum::verdict`] says whether it is enough.
+//! 2. [`ReadQuorum::on_reply`] takes the replies; [`ReadQuorum::verdict`] says whether they are enough.
 //! 3. [`ReadQuorum::latest`] joins the heads: the *frontier* is those that no other one descends from, nearly always
 //!    one.
 //! 4. [`ReadQuorum::value`] has the frontier's values fetched, each from a replica that has it, and joins them.
@@ -10,7 +10,7 @@
 //!
 //! Invariants: a reply counts once, however often it comes; a value is believed only with the head that came with
 //! it. A replica whose value is lost or damaged still counts with its head; its value is taken from another.
-//! Follows Riak's `riak_kv_get_core` in what is enough; asks for heads where that asks for objects.
+//! Follows Riak's `riak_kv_get_core` in the count of replies; asks for heads where that asks for objects.
 
 use bytes::Bytes;
 use object::{HeadView, Object};
@@ -35,7 +35,7 @@ pub(crate) struct NotFoundRules {
     pub basic_quorum: bool,
 }
 
-/// What one replica has said.
+/// The reply of one replica.
 #[derive(Clone, Debug)]
 struct ReplicaReply {
     stored: Option<Stored>,
@@ -100,7 +100,7 @@ impl ReadQuorum {
         gather
     }
 
-    /// Asserts what holds after each step.
+    /// Asserts relations that hold after each step.
     pub fn invariants(&self) {
         self.needs.invariants();
         self.replies.invariants();
@@ -381,9 +381,9 @@ impl ReadQuorum {
         primaries >= n && self.replies.iter().all(|replica| replica.roles.hints.is_empty() && has(replica))
     }
 
-    /// Why a replica is to be sent `head`, if it is. One that only stands in keeps nothing but hints, and a tombstone that
-    /// is reaped is not sent to those that have nothing. One that is only promised is: who has lost it would not promise in its turn,
-    /// and who has reaped it by now drops it.
+    /// Why a replica is to be sent `head`, if it is. One that only stands in keeps nothing but hints, and a tombstone
+    /// that is reaped is not sent to those that have nothing. One that is only promised is sent: a replica that has
+    /// lost it would not promise in its turn, and one that has reaped it by now drops it.
     fn lacks(&self, replica: &Replica<ReplicaReply>, head: &Bytes) -> Option<Reason> {
         if replica.roles.primaries == 0 {
             return None;

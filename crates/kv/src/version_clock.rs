@@ -47,8 +47,8 @@ const FORGETS_FAR: u64 = 2;
 /// says more.
 const UNTICKED_MAX: u64 = 2 * MICROS;
 
-/// Strides of shards. While wall clocks are behind a version, its next times come from its own: without strides they would
-/// be the same at each shard, and the versions of a key that is written once nearly so.
+/// Strides of shards. While wall clocks are behind a version, its next times come from its own: without strides they
+/// would be the same at each shard, and the versions of a key that is written once nearly so.
 const STRIDES: u64 = 256;
 
 const MICROS: u64 = 1_000_000;
@@ -108,7 +108,7 @@ impl VersionClock {
         time
     }
 
-    /// Asserts what holds after each step, where the newest time was this one.
+    /// Asserts relations that hold after each step, where the newest time was this one.
     #[inline]
     pub fn invariants(&self, before: u64) {
         debug_assert!(before <= self.newest, "the clock does not go back");

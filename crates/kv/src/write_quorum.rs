@@ -132,7 +132,7 @@ impl WriteQuorum {
         }
     }
 
-    /// Asserts what holds after each step.
+    /// Asserts relations that hold after each step.
     pub fn invariants(&self) {
         self.needs.invariants();
         self.replies.invariants();
@@ -162,7 +162,7 @@ impl WriteQuorum {
         self.response.is_none()
     }
 
-    /// Takes what happened, and says whether there is more to wait for.
+    /// Takes an event, and says whether it waits for more.
     pub fn step(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         let expired = matches!(event, Event::Expired) && !base::planted!(ReplyAfterDeadline);
         let late = matches!(event, Event::Late) || expired;
@@ -245,8 +245,8 @@ impl WriteQuorum {
         }
     }
 
-    /// Asks one that has it to keep the hints that cannot be kept here. When this work is told that others take long, and that one
-    /// has not confirmed, the next is asked: it may be just starting.
+    /// Asks one that has it to keep the hints that cannot be kept here. When this work is told that others take long,
+    /// and that one has not confirmed, the next is asked: it may be just starting.
     fn have_hinted(&mut self, ctx: &mut StepContext<'_>) {
         if self.unhinted.is_empty() || self.hinting.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! What the shards of a node say to each other. Messages between two shards arrive in order, or not at all when
+//! Messages between the shards of a node. Messages between two shards arrive in order, or not at all when
 //! the process ends.
 
 pub use crate::coverage::message::{CoverageAsk, CoveragePage};
@@ -53,7 +53,7 @@ pub enum Hop {
     },
     /// The properties of a bucket or a bucket type were changed.
     Props {
-        /// Who changed them.
+        /// The shard that changed them.
         from: ShardId,
         /// The name of the change there.
         change: u64,

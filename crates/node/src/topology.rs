@@ -1,4 +1,4 @@
-//! Who is in the cluster and who holds what, as far as one node has been told.
+//! Members and owners of a cluster, as one node knows them.
 //!
 //! A change of owners goes through epochs. The control plane publishes them, each when all members have adopted the one
 //! before ([`crate::Output::Adopted`]):
@@ -22,7 +22,7 @@
 //! positions of a partition of the finest one are alike in all of them. The argument is about the keys of one position, so it holds whatever
 //! partitions that lies in (decision 39).
 //!
-//! Left out: who decides (membership).
+//! Left out: the decision, which is `membership`'s.
 
 use crate::layout::Layout;
 use crate::members::Members;
@@ -30,11 +30,11 @@ use kv::replica::NodeId;
 use ring::{MemberState, Position, Ring, RingSize};
 use std::sync::Arc;
 
-/// The number of what was published: later ones are higher.
+/// The number of a publication: later ones are higher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
-/// What was published.
+/// A publication of the control plane: members and owners.
 #[derive(Clone, Debug)]
 pub struct Topology {
     /// Which it is.
@@ -129,14 +129,14 @@ impl Topology {
         }
     }
 
-    /// Who comes to the list of this position.
+    /// The nodes that come to the list of this position.
     pub fn joiners(&self, at: Position, n_val: u32) -> Vec<NodeId> {
         let Some((old, new)) = self.change() else { return Vec::new() };
         let old = nodes(old, at, n_val);
         nodes(new, at, n_val).into_iter().filter(|node| !old.contains(node)).collect()
     }
 
-    /// Whom they copy from.
+    /// The nodes that they copy from.
     pub fn givers(&self, at: Position, n_val: u32) -> Vec<NodeId> {
         let Some((old, new)) = self.change() else { return Vec::new() };
         let (had, has) = (nodes(old, at, n_val), nodes(new, at, n_val));

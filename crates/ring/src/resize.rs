@@ -1,16 +1,16 @@
 //! More partitions without rewriting data.
 //!
-//! A partition is a prefix of the position's bits, so one partition of a ring is the same positions as two of a ring twice as
-//! large. [`grown`] gives the second of these to the owner of the one, and the first to the owner of the next partition. With
-//! owners `a b c d …` that is `b a c b d c …`, and a list from there on names
+//! A partition is a prefix of the position's bits, so one partition of a ring is the same positions as two of a ring
+//! twice as large. [`grown`] gives the second of these to the owner of the one, and the first to the owner of the next
+//! partition. With owners `a b c d …` that is `b a c b d c …`, and a list from there on names
 //!
 //! * at the first half: `b a c (b) d (c) …`, which is `a b c d …` with the first two exchanged;
 //! * at the second half: `a c b d (c) …`, which is the same with the second and the third exchanged.
 //!
-//! So lists of three nodes and more name the same nodes on every ring, whatever its owners, and no data of theirs moves, however often a
-//! ring is doubled; and neighbours are at least three partitions apart ([`DISTANCE_GROWN`]) if they were before. Lists of one or two
-//! nodes change for half of the positions with each doubling: such buckets move as with any change of owners. No way keeps both all lists and a
-//! distance of four: decision 39 has the reason.
+//! So lists of three nodes and more name the same nodes on every ring, with any owners, and no data of theirs
+//! moves, however often a ring is doubled; and neighbours are at least three partitions apart ([`DISTANCE_GROWN`]) if
+//! they were before. Lists of one or two nodes change for half of the positions with each doubling: such buckets move
+//! as with any change of owners. No way keeps both all lists and a distance of four: decision 39 has the reason.
 //!
 //! A node's shards do not notice: a shard is chosen by as many bits of the position as the ring had when the store was
 //! made ([`shard_of`](crate::shard_of)). A ring does not shrink.
@@ -70,7 +70,8 @@ pub fn moved(before: &[NodeId], after: &[NodeId], n_val: usize) -> Moved {
     moved
 }
 
-/// The first different owners from there on: what [`Ring::preflist`](crate::Ring::preflist) names, without a ring being made.
+/// The first different owners from there on, as [`Ring::preflist`](crate::Ring::preflist) names them, without a ring
+/// being made.
 fn nodes_from(owners: &[NodeId], at: usize, n_val: usize, nodes: &mut Vec<NodeId>) {
     nodes.clear();
     let clockwise = owners[at..].iter().chain(&owners[..at]);
@@ -126,7 +127,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn partitions_of_two_sizes_nest(bits in 3u32..10, more in 0u32..4, position in any::<u64>().prop_map(Position)) {
+        fn partitions_of_two_sizes_nest(
+            bits in 3u32..10,
+            more in 0u32..4,
+            position in any::<u64>().prop_map(Position),
+        ) {
             let (small, large) = (size(1 << bits), size(1 << (bits + more)));
             prop_assert_eq!(small.convert(large.partition(position), large), small.partition(position));
             let first = large.convert(small.partition(position), small);

@@ -1,5 +1,6 @@
-//! The figures of the elastic cluster: [`ring`], the ring and one shard in this process; [`empty`], real nodes without data on large
-//! rings; [`idle`], what up to 1,000 simulated ones cost at rest; [`scenarios`], real nodes that come, go and die under load.
+//! The figures of the elastic cluster: [`ring`], the ring and one shard in this process; [`empty`], real nodes without
+//! data on large rings; [`idle`], the cost of up to 1,000 simulated ones at rest; [`scenarios`], real nodes that come,
+//! go and die under load.
 
 mod empty;
 mod idle;
@@ -52,14 +53,14 @@ const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but there are 3 round
     instead of 30, and scenarios take 50 s instead of 110";
 
 const METHOD: &str = "\
-Rows `ring/`: in the measuring process, as in experiments D1, D4 and D6 of `annulet bench experiments`. Times are CPU times of
-the thread, medians of the rounds, a million placements in each. Rings are claimed, with
-`target_n` 4, for members of one weight and, where nothing else is said, one zone. A placement is the code that each request runs in the
-shard of its key: the preference list with fallbacks, three replicas, the parts of the nodes that are up, ordered by load. The
-partition is drawn at random, and so is the tenth of the nodes that is down; the hash of the key is not part of it. The worst
-case is the slowest partition, at its best of thirty times, with the first tenth of its list down. A publication is that of a
-join to a shard: members, ring and target are made from their owners, and the shard takes them. `cargo xtask micro placement`
-counts instructions.
+Rows `ring/`: in the measuring process, as in experiments D1, D4 and D6 of `annulet bench experiments`. Times are CPU
+times of the thread, medians of the rounds, a million placements in each. Rings are claimed, with `target_n` 4, for
+members of one weight and, where nothing else is said, one zone. A placement is the code that each request runs in the
+shard of its key: the preference list with fallbacks, three replicas, the parts of the nodes that are up, ordered by
+load. The partition is drawn at random, and so is the tenth of the nodes that is down; the hash of the key is not part
+of it. The worst case is the slowest partition, at its best of thirty times, with the first tenth of its list down. A
+publication is that of a join to a shard: members, ring and target are made from their owners, and the shard takes
+them. `cargo xtask micro placement` counts instructions.
 
 Nodes without data are processes with a shard each. They have come together when the last owner has all that it is to have and every
 node goes by the new ring: what `cluster commit --wait` waits for. Bytes are those between nodes, before encryption. Memory is

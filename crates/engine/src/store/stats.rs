@@ -27,7 +27,7 @@ base::counters! {
         flushes => "memtable_flushes",
         /// Bytes of the tables that flushes wrote.
         flush_bytes,
-        /// Checkpoints of what the owner keeps beside the ledger.
+        /// Checkpoints of the state that the owner keeps beside the ledger.
         checkpoints => hidden,
         /// Bytes written for them.
         checkpoint_bytes => "tree_bytes_written",

@@ -1,9 +1,9 @@
 //! The ring, measured in this process: no node is started.
 //!
-//! A [`Shape`] is so many partitions of so many nodes, all of one weight and in one zone, claimed; a [`Figure`] is a cost on
-//! it. A node's shard ([`RingShard`]) places requests and takes publications. [`Figure::measure`] makes the ring, does the
-//! measured work once to warm up, and once more under a clock. Times are CPU times of the thread, so that other users of the
-//! core do not count; the time of a file is the wall's, since it waits for the disk.
+//! A [`Shape`] is so many partitions of so many nodes, all of one weight and in one zone, claimed; a [`Figure`] is a
+//! cost on it. A node's shard ([`RingShard`]) places requests and takes publications. [`Figure::measure`] makes the
+//! ring, does the measured work once to warm up, and once more under a clock. Times are CPU times of the thread, so
+//! that other users of the core do not count; the time of a file is the wall's, since it waits for the disk.
 //!
 //! Left out: the hash of a key, which comes before a preference list; how nodes agree on a ring (`sim --changes`).
 
@@ -51,8 +51,8 @@ pub struct Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
-    /// The placement of a request of three replicas at a random partition, with a tenth of the nodes down: the mean of a
-    /// million.
+    /// The placement of a request of three replicas at a random partition, with a tenth of the nodes down: the mean of
+    /// a million.
     ListNs,
     /// The same with all nodes up.
     ListAllUpNs,

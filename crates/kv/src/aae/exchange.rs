@@ -151,7 +151,7 @@ impl Exchange {
         output
     }
 
-    /// Asserts what holds after each step.
+    /// Asserts relations that hold after each step.
     pub fn invariants(&self) {
         let Outcome { segments: differing, keys } = self.outcome;
         debug_assert!(keys == 0 || differing > 0, "a key that differs is in a segment that does");

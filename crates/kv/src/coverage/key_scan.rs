@@ -2,10 +2,10 @@
 //!
 //! 1. Every partition is given to one node that can be reached and is a primary of it: to this one where it can be, the
 //!    rest to as few others as that takes ([`Plan::cover`]).
-//! 2. Each part is asked for a page: some names, and the rest of the part behind them ([`KeyScan::ask`]). The next page is
-//!    asked for when the client has taken the earlier ones. Of a fold, a page has a sum instead of names.
-//! 3. A node that fails, or does not answer for long, is left out. The prefixes that it has not told are given to others,
-//!    from the same place on: every node orders its keys alike ([`Parts`]).
+//! 2. Each part is asked for a page: some names, and the rest of the part behind them ([`KeyScan::ask`]). The next page
+//!    is asked for when the client has taken the earlier ones. Of a fold, a page has a sum instead of names.
+//! 3. A node that fails, or does not answer for long, is left out. The prefixes that it has not told are given to
+//!    others, from the same place on: every node orders its keys alike ([`Parts`]).
 //! 4. When no part is left the listing is whole, and ends. Where no node is left for a partition it fails.
 //!
 //! Invariants: each partition that was not read to its end is in exactly one part; a page counts once, as the answer to
@@ -30,8 +30,8 @@ use crate::error::Error;
 use crate::list::ListCollector;
 use crate::response::Response;
 
-/// How long a page of another node may take before it is asked for again: a page is a few milliseconds of work, so either
-/// question or answer is lost or that node has stopped.
+/// How long a page of another node may take before it is asked for again: a page is a few milliseconds of work, so
+/// either question or answer is lost or that node has stopped.
 const PAGE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A key scan under way.
@@ -118,7 +118,7 @@ impl KeyScan {
         answers
     }
 
-    /// Whether a page tells of what was asked.
+    /// Whether a page is of the kind that was asked for.
     fn is_answered_by(&self, page: &Page) -> bool {
         match (&self.listed, &page.sum) {
             (Listed::Fold(fold), Some(sum)) => sum.is_of(fold) && page.names.is_empty(),
@@ -191,7 +191,7 @@ impl KeyScan {
 }
 
 impl KeyPlace {
-    /// Whether a page's rest is a smaller part of this one, so that the listing comes to an end whatever others say.
+    /// Whether a page's rest is a smaller part of this one, so the listing comes to an end with any answers.
     fn goes_on_with(&self, page: &Page) -> bool {
         let known: BTreeSet<u16> = self.prefixes.iter().copied().collect();
         let rest: BTreeSet<u16> = page.rest.iter().copied().collect();

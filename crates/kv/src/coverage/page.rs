@@ -13,7 +13,7 @@ pub enum Listed {
     Keys(Bucket),
     /// A bucket type's buckets.
     Buckets(Bytes),
-    /// No names, but what a fold comes to.
+    /// No names, but the sum of a fold.
     Fold(Arc<Fold>),
 }
 
@@ -22,7 +22,8 @@ pub enum Listed {
 pub struct PageAsk {
     /// The names that a key scan lists.
     pub listed: Listed,
-    /// What is to be read, by prefix of the keys, the first one first; at least one. A partition of the ring has one or several.
+    /// Prefixes to be read, the first one first; at least one. A partition of the ring has one or
+    /// several.
     pub partitions: Vec<u16>,
     /// The ledger key in the first one to begin at; `None` for its start.
     pub start: Option<Bytes>,
@@ -33,7 +34,7 @@ pub struct PageAsk {
 pub struct Page {
     /// Names.
     pub names: Vec<Bytes>,
-    /// What a fold has come to on this page; always there if it is one, and never otherwise.
+    /// The sum of a fold over this page; always there if it is one, and never otherwise.
     pub sum: Option<Sum>,
     /// The prefixes that are not read to their end, the one to go on with first.
     pub rest: Vec<u16>,

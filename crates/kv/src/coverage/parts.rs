@@ -161,7 +161,7 @@ impl<P: Place> Parts<P> {
         self.parts[&name].source
     }
 
-    /// The place of a part whose page has come: the next one counts its tries anew.
+    /// The place of a part with a new page: the next one counts its tries anew.
     pub fn go_on(&mut self, name: u64) -> &mut P {
         let part = self.part_mut(name);
         part.tries = 0;

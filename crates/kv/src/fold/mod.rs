@@ -1,15 +1,16 @@
-//! Folds over the heads of a cluster: for whoever compares it with another cluster, and for whoever looks after its data.
+//! Folds over the heads of a cluster: for comparisons with another cluster, and for the care of its data.
 //!
-//! 1. [`Fold`] says over which keys, and what is to be found of them ([`Finds`]).
-//! 2. Each shard of a covering set is asked as for a listing ([`crate::KeyScan`]); it takes what its heads say ([`FoldCollector`]),
-//!    a page at a time, into a [`Sum`].
+//! 1. [`Fold`] names the keys, and the findings that are wanted ([`Finds`]).
+//! 2. Each shard of a covering set is asked as for a listing ([`crate::KeyScan`]). It collects the findings of its
+//!    heads ([`FoldCollector`]), a page at a time, into a [`Sum`].
 //! 3. Sums are added up where the client is. The end of a fold means that all of them are in it.
 //!
-//! A key has a *place*, 32 bits, and a hash there, its *leaf* ([`place`], [`leaf`]). Both are of what clients call the object and of
-//! the context that they get with it, and of nothing else: so two clusters can compare what they hold, whatever their rings and
-//! their programs. A tree has segments, by the first bits of places; 256 of them are a branch ([`Branches`]).
+//! A key has a *place*, 32 bits, and a hash there, its *leaf* ([`place`], [`leaf`]). Both are of the name of the object
+//! and of the context that clients get with it, and of nothing else. So two clusters can compare their objects with
+//! any rings and programs. A tree has segments, by the first bits of places; 256 of them are a branch
+//! ([`Branches`]).
 //!
-//! * `sum.rs`: what a fold has come to. `branches.rs`: trees of hashes. `collector.rs`: the findings of one head.
+//! * `sum.rs`: the findings so far. `branches.rs`: trees of hashes. `collector.rs`: the findings of one head.
 //!
 //! Invariants: sums can be added in any order; a page counts once, so each key counts once.
 //!

@@ -151,7 +151,7 @@ impl Adding {
         Adding { fold, sum, tree: Branches::default(), bytes: 0, stream }
     }
 
-    /// Asserts what holds after each page.
+    /// Asserts relations that hold after each page.
     pub fn invariants(&self) {
         let is_kind =
             std::mem::discriminant(&self.sum) == std::mem::discriminant(&Sum::nothing(&self.fold.finds));

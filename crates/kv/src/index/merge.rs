@@ -25,7 +25,7 @@ impl Brought {
         Brought { rows: RowList::default(), merged: 0, more: true }
     }
 
-    /// Asserts what holds after each step.
+    /// Asserts relations that hold after each step.
     pub fn invariants(&self) {
         debug_assert!(self.merged <= self.rows.len(), "the rows merged are among those that came");
     }

@@ -1,17 +1,18 @@
 //! Index queries: which keys of a bucket have a term, or lie, between two bounds.
 //!
-//! 1. [`IndexRequest`] is what a client asks; [`IndexRequest::plan`] checks it and says what rows are to be found
-//!    ([`Query`]) and how they are to be told ([`Telling`]).
+//! 1. [`IndexRequest`] is a client's request. [`IndexRequest::plan`] checks it and names the rows ([`Query`]) and the
+//!    form of the answers ([`Telling`]).
 //! 2. Each shard that is asked ([`RowsAsk`]) finds the rows of the prefixes that are asked for ([`PrefixSet`]), in
-//!    order, page by page ([`RowsPage`]). Entries of one field lie in the order of their terms, whatever their
-//!    prefixes: so a covering set is a filter on one scan of each shard, at any size of the ring.
-//! 3. [`IndexScan`] asks a covering set and merges what comes.
+//!    order, page by page ([`RowsPage`]). Entries of one field lie in the order of their terms, with all prefixes
+//!    mixed: so a covering set is a filter on one scan of each shard, at any size of the ring.
+//! 3. [`IndexScan`] asks a covering set and merges its rows.
 //!
-//! A [`Row`] is a term and a key. All shards of all nodes have the same order of rows, so a place in a query is a row, and
-//! whoever takes a part over goes on behind the last row that was told.
+//! A [`Row`] is a term and a key. All shards of all nodes have the same order of rows, so a place in a query is a row,
+//! and the source that takes a part over goes on behind the last row that was told.
 //!
-//! `row.rs`: rows, and lists of them. `merge.rs`: of several lists, one. `encoded_rows.rs`: rows as a client gets them. `prefixes.rs`: a set of prefixes.
-//! `pick.rs`, `pattern.rs`: which terms between the bounds. `place.rs`: where a page ended, for the next.
+//! `row.rs`: rows, and lists of them. `merge.rs`: of several lists, one. `encoded_rows.rs`: rows as a client gets them.
+//! `prefixes.rs`: a set of prefixes. `pick.rs`, `pattern.rs`: which terms between the bounds. `place.rs`: where a page
+//! ended, for the next.
 
 mod encoded_rows;
 mod merge;

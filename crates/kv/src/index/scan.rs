@@ -1,11 +1,11 @@
-//! An index query over a covering set: who is asked, and how what they find becomes one answer in order.
+//! An index query over a covering set: its sources, and the merge of their rows into one answer in order.
 //!
 //! 1. Every prefix is given to one node that can be reached and is a primary of it ([`Plan::cover`]). What one shard is
 //!    asked is a *part*; where a node of several shards is asked, the first answer says which shards there are.
 //! 2. Each part is asked for a page of about as many rows as it will have to tell ([`IndexScan::ask`]).
-//! 3. Rows are merged while each part that is not at its end has one. When one has none left, its next page is asked for,
-//!    once the client has taken what came before.
-//! 4. A node that fails, or does not answer for long, is left out: what it had not told is given to others, from there on.
+//! 3. Rows are merged while each part that is not at its end has one. When one has none left, its next page is asked
+//!    for, once the client has taken the earlier ones.
+//! 4. A node that fails, or does not answer for long, is left out: its untold rows are asked of others, from there on.
 //! 5. When all parts are at their end, or the client's page is full, the answer is complete. Where nobody is left for
 //!    a prefix the query fails: it never ends as if it were whole.
 //!
@@ -309,8 +309,8 @@ impl RowsPlace {
         RowsPlace { prefixes, after, brought: Brought::nothing() }
     }
 
-    /// Whether a page is an answer to what was asked: its rows ascend behind what was told, it goes on behind them, and what
-    /// it leaves to others is a smaller part of this one; so that a query comes to an end whatever others say.
+    /// Whether a page is an answer to the question: its rows ascend behind those told, it goes on behind them, and the
+    /// part that it leaves to others is smaller than this one; so a query comes to an end with any answers.
     fn takes(&self, page: &RowsPage) -> bool {
         let after = self.after.as_ref();
         let ascend = page.rows.iter().is_sorted_by(|a, b| a < b);

@@ -130,7 +130,7 @@ impl Reset {
 }
 
 impl BucketTable {
-    /// Asserts what holds after each change. Costs as much as the sums, however large the table is.
+    /// Asserts relations that hold after each change. Costs as much as the sums, however large the table is.
     pub fn invariants(&self) {
         self.digest.invariants();
         self.set_digest.invariants();
@@ -141,7 +141,7 @@ impl BucketTable {
         debug_assert!(!is_empty || !has_sum, "a change that was taken off is in no sum");
     }
 
-    /// Asserts what holds of a bucket after a change of it, where its stamp was this one.
+    /// Asserts the relations of a bucket after a change of it, where its stamp was this one.
     fn bucket_invariants(&self, bucket: &Bucket, before: u64) {
         self.invariants();
         debug_assert!(self.stamp(bucket) >= before, "a later change of a bucket stays in force");
@@ -154,7 +154,7 @@ impl BucketTable {
         debug_assert!(own.is_none_or(|own| own.props.is_some()), "a bucket that is set has properties");
     }
 
-    /// Asserts what holds of a type after a change of it.
+    /// Asserts the relations of a type after a change of it.
     fn type_invariants(&self, name: &Bytes, before: Option<(bool, u64)>) {
         self.invariants();
         let now = self.types.get(name).map(|it| (it.active, it.stamp));

@@ -177,7 +177,7 @@ impl Tally {
         self.held
     }
 
-    /// Asserts what holds after each page.
+    /// Asserts relations that hold after each page.
     pub fn invariants(&self) {
         debug_assert!(self.begun <= self.request.parts.len(), "the parts begun are among those of the query");
         debug_assert!(self.keys.len() <= self.begun, "keys are of parts that were begun");

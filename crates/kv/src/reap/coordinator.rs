@@ -100,7 +100,7 @@ impl Reap {
         next
     }
 
-    /// Asserts what holds after each step.
+    /// Asserts relations that hold after each step.
     pub fn invariants(&self) {
         let is_member = |node: &NodeId| self.others.contains(node);
         assert!(self.awaited.iter().all(is_member), "a round awaits members that were asked");

@@ -6,8 +6,8 @@ use ring::NodeId;
 
 use super::datagram::{CRC_LEN, DATAGRAM_BYTES_MAX, HEADER_LEN};
 
-/// One generation of a node: what SWIM declares dead for good. A node that was declared dead by mistake comes back as the
-/// next one.
+/// One generation of a node, which SWIM declares dead for good. A node that was declared dead by mistake comes back as
+/// the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Incarnated {
     pub(super) node: NodeId,

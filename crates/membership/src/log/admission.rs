@@ -1,4 +1,4 @@
-//! Admission of messages: whether a log listens to their sender, and what it does when it is refused itself.
+//! Admission of messages: whether a log listens to their sender, and its reaction to a refusal of its own.
 
 use base::Monotonic;
 
@@ -45,8 +45,8 @@ impl Log {
         self.told.push(Output::Refused { from, refusal });
     }
 
-    /// Whether the state names this process as the node's start of this count. Then the refusal of an older start answers
-    /// a late message of an earlier process, since answers go to a node and not to a process.
+    /// Whether the state names this process as the node's start of this count. Then the refusal of an older start
+    /// answers a late message of an earlier process, since answers go to a node and not to a process.
     fn is_last_start(&self, starts: u32) -> bool {
         let own = self.state.as_ref().and_then(|state| state.members().get(&self.identity.node));
         starts == self.identity.starts

@@ -222,8 +222,8 @@ impl Log {
     pub(super) fn consensus_invariants(&self) {
         let (raft, store) = (&self.raw.raft, self.store());
         debug_assert_eq!(self.commit, store.commit, "committed entries are applied");
-        debug_assert_eq!(raft.raft_log.committed, store.commit, "the library commits what the store does");
-        debug_assert_eq!(raft.raft_log.applied, self.commit, "the library has applied what the log has");
+        debug_assert_eq!(raft.raft_log.committed, store.commit, "the library and the store commit the same");
+        debug_assert_eq!(raft.raft_log.applied, self.commit, "the library and the log have applied the same");
         debug_assert_eq!(
             raft.raft_log.persisted,
             store.last().0,

@@ -4,13 +4,15 @@
 //! quorum, entries replicated and committed, changes of the voters one at a time, snapshots. Around it stands what a cluster's
 //! metadata needs beside:
 //!
-//! 1. Only 1, 3 or 5 members vote. The leader chooses them by zone and replaces one that is gone ([`voters`], `voter_changes.rs`).
-//! 2. Everybody else hears what the newest committed entry is, from any member, and pulls the difference from it. Who has
-//!    all of it sends one short message in [`POLL_EVERY`].
-//! 3. An epoch names the history. Where a majority of the voters is lost, [`Input::Recover`] begins the next epoch with what
-//!    one survivor has. Members of an earlier epoch take it over as a whole.
-//! 4. Another cluster, another format, a second epoch of one number, and a data folder that is older than the cluster knows are
-//!    refused, and both sides hear why ([`Refusal`]). A voter that lost what it had acknowledged loses its vote.
+//! 1. Only 1, 3 or 5 members vote. The leader chooses them by zone and replaces one that is gone ([`voters`],
+//!    `voter_changes.rs`).
+//! 2. All other members hear of the newest committed entry, from any member, and pull the difference from it. A member
+//!    that has all entries sends one short message in [`POLL_EVERY`].
+//! 3. An epoch names the history. Where a majority of the voters is lost, [`Input::Recover`] begins the next epoch with
+//!    the entries of one survivor. Members of an earlier epoch take it over as a whole.
+//! 4. Another cluster, another format, a second epoch of one number, and a data folder that is older than the cluster
+//!    knows are refused, and both sides hear why ([`Refusal`]). A voter that lost entries that it had acknowledged
+//!    loses its vote.
 //!
 //! Invariants: an output is acted on only when the writes before it are durable; a term has one leader; a committed entry is
 //! never changed within an epoch; `commit` only grows within an epoch; the state is that of the committed entries; the same

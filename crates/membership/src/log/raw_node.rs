@@ -10,10 +10,10 @@ use super::ticks::{ELECTION_TICKS, HEARTBEAT_TICKS};
 /// Bytes of entries in one message, at most: some hundred commands, or one commit of a large ring.
 const APPEND_BYTES_MAX: u64 = 1 << 20;
 
-/// Messages under way to a voter, at most: changes are few, so this is for what people script.
+/// Messages under way to a voter, at most: changes are few, so this is for scripts.
 const IN_FLIGHT_MAX: usize = 64;
 
-/// The library over a store, from what is applied on.
+/// The library over a store, from the applied entries on.
 pub(super) fn raw_node(node: NodeId, store: Store, applied: u64) -> RawNode<Store> {
     let config = Config {
         id: id_of(node),

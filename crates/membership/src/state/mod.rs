@@ -17,7 +17,8 @@
 //! ring's version grows whenever what is published changes ([`State::published`]), and not otherwise. A command of an operator
 //! names the version that it was made for: one made for an older state is refused.
 //!
-//! * `changes.rs`: what is staged and committed. * `size.rs`: how many partitions there are. * `transition.rs`: how the ring follows. * `plan.rs`: what a commit would do.
+//! * `changes.rs`: staged changes and commits. * `size.rs`: the number of partitions. * `transition.rs`: the steps of
+//!   the ring. * `plan.rs`: the effects of a commit.
 //!
 //! Left out: the claim itself, and the transfer of data.
 
@@ -48,8 +49,8 @@ pub use self::record::{MemberDecision, Record};
 pub use self::step::Step;
 use crate::ClusterId;
 
-/// The slot that says for which numbers of replicas copies are made. What is in it is opaque here; but while it becomes another,
-/// what is copied for the one before is not all, so the target is begun again.
+/// The slot of the numbers of replicas that copies are made for. Its value is opaque here. A new value makes the copies
+/// for the one before incomplete, so the target is begun again.
 pub const COPIED_SLOT: &[u8] = b"n-vals";
 
 /// Versions of one epoch are below this; the epoch stands above it, so a ring of a later epoch is always newer.

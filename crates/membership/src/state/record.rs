@@ -25,7 +25,7 @@ pub enum MemberDecision {
     /// It stays.
     #[default]
     Stays,
-    /// It gives up what it has, and goes; also when it was down meanwhile.
+    /// It gives up its partitions, and goes; also when it was down meanwhile.
     Leaves,
     /// It is gone, and is forgotten as soon as it owns nothing.
     Forgotten,

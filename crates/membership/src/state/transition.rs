@@ -1,18 +1,19 @@
-//! How the ring follows what was decided: in steps, each when all members have made the one before.
+//! The steps of the ring to the owners of the last commit. Each begins when all members have made the one before.
 //!
 //! | step | in force | beside it | ends when all members have adopted it, and |
 //! |---|---|---|---|
 //! | at rest | old | | a commit has decided on other owners |
-//! | copying | old | the target | every owner of the target has copied what it is to have |
+//! | copying | old | the target | every owner of the target has copied its data |
 //! | switched | new | the ring before | |
 //! | at rest | new | | |
 //!
-//! So at any moment two neighbouring rows are in force somewhere; `docs/decisions/0028-how-a-partition-moves.md` says why that
-//! is enough. Nobody waits for members that are down. A target is given up, which is at rest with the old ring, when another
-//! commit decides otherwise, and when somebody who owns something is declared down or comes back: who gives what to
-//! whom is then found anew, under another version.
+//! So at any moment two neighbouring rows are in force somewhere; `docs/decisions/0028-how-a-partition-moves.md` says
+//! why that is enough. No step waits for members that are down. A target is given up, and the old ring is at rest,
+//! when another commit names other owners, and when an owner is declared down or comes back. Transfers are then planned
+//! anew, under another version.
 //!
-//! Invariants: a report counts for the version that it names and for no other; what is published changes by one step at a time.
+//! Invariants: a report counts for the version that it names and for no other; a publication is one step behind or
+//! ahead of its neighbours.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +31,7 @@ impl State {
         self.step == Step::AtRest && self.next.is_none() && self.unadopted().next().is_none()
     }
 
-    /// Whether a member goes by what is published, and by nothing older.
+    /// Whether a member goes by the last publication, and by nothing older.
     pub fn has_adopted(&self, node: NodeId) -> bool {
         self.adopted.contains(&node)
     }
@@ -40,23 +41,23 @@ impl State {
         matches!(&self.step, Step::Copying { copied, .. } if copied.contains(&node))
     }
 
-    /// Whose report is waited for, that it goes by what is published.
+    /// Members that have not reported that they go by the last publication.
     pub fn unadopted(&self) -> impl Iterator<Item = NodeId> {
         let live = self.members.values().filter(|record| record.is_live()).map(|record| record.member.id);
         live.filter(|node| !self.adopted.contains(node))
     }
 
-    /// Whose report is waited for, that it has what the target asks for.
+    /// Members that have not reported that they have all that the target asks for.
     pub fn uncopied(&self) -> Vec<NodeId> {
         let Step::Copying { target, copied, .. } = &self.step else { return Vec::new() };
         let is_live = |node: &NodeId| self.members.get(node).is_some_and(|record| record.is_live());
-        // What somebody who is down owns already, it will have when it is back.
+        // A member that is down has its present partitions when it is back.
         let owners: BTreeSet<NodeId> = target.iter().copied().collect();
         let awaited = |node: &NodeId| !copied.contains(node) && (is_live(node) || self.gains(*node, target));
         owners.into_iter().filter(awaited).collect()
     }
 
-    /// Whether somebody lives, other than this one, whose report is waited for that it has what the target asks for.
+    /// Whether a live member other than this one has not reported that it has all that the target asks for.
     pub(super) fn awaits_copies_beside(&self, node: NodeId) -> bool {
         let Step::Copying { target, copied, .. } = &self.step else { return false };
         let mut others = self.members.iter().filter(|(other, it)| **other != node && it.is_live());
@@ -124,7 +125,7 @@ impl State {
         }
     }
 
-    /// The same, if `node`, who is down now or back again, has a part in it.
+    /// The same, if `node`, which is down now or back again, has a part in it.
     pub(super) fn give_up_with(&mut self, node: NodeId) {
         if let Step::Copying { target, .. } = &self.step
             && (target.contains(&node) || self.owners.contains(&node))
@@ -133,7 +134,7 @@ impl State {
         }
     }
 
-    /// At rest, a leaving member that owns nothing is exiting, and who was removed by force is forgotten.
+    /// At rest, a leaving member that owns nothing is exiting, and a member that was removed by force is forgotten.
     pub(super) fn settle(&mut self) {
         if self.step != Step::AtRest {
             return;
@@ -187,7 +188,7 @@ impl State {
 
 #[cfg(test)]
 impl State {
-    /// All but what members have reported since the last step.
+    /// The state without reports of members since the last step.
     pub(crate) fn without_reports(&self) -> State {
         let mut state = self.clone();
         state.adopted.clear();
@@ -197,7 +198,7 @@ impl State {
         state
     }
 
-    /// What members have to report for the next step.
+    /// The reports of members that are due for the next step.
     pub(crate) fn due(&self) -> Vec<super::Command> {
         use super::Command;
 

@@ -249,7 +249,7 @@ impl Rebuilds {
         }
     }
 
-    /// Takes the end of a part's fold, also of one that is not made any more. `whole` has the partitions that have trees.
+    /// Takes the end of a part's fold, also of one that is not made any more. `whole` has the partitions with trees.
     pub fn on_fold(
         &mut self,
         env: &mut Env,

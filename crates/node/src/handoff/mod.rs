@@ -41,7 +41,7 @@ pub(crate) struct Handoff {
 }
 
 impl Handoff {
-    /// Takes members and owners in the place of those known. `oldest_task` is the oldest epoch that a parked task goes by.
+    /// Takes members and owners in the place of those known. `oldest_task` is the oldest epoch of a parked task.
     pub fn on_topology(&mut self, env: &mut Env, mut topology: Topology, oldest_task: Option<Epoch>) {
         // Replica counts that no bucket here has, others may have written with.
         let agreed = topology.n_vals.iter().copied();

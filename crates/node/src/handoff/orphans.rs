@@ -130,7 +130,7 @@ impl OrphanedRanges {
         let is_owner = owner.is_none_or(|owner| owner == Some(&ScanOwner::OrphanedRanges));
         assert!(is_owner, "the scan of a look is under way");
         assert!(self.scan.is_none() || self.again.is_none(), "the next look is set when one has ended");
-        assert!(!self.clean || self.found.is_empty(), "what was found is dropped before all is clean");
+        assert!(!self.clean || self.found.is_empty(), "all that was found is dropped before a look is clean");
         assert!(!self.clean || self.hinted.is_empty(), "hints go home before all is clean");
     }
 

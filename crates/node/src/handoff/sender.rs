@@ -1,8 +1,8 @@
 //! What this shard has and another node is to have: it asks for parts, and is sent them key by key.
 //!
 //! 1. A scan finds the next keys of the partitions that are asked for, leaping over what is not.
-//! 2. Each key is read and sent as a merge ([`kv::TransferKey`]), a few at a time: in slices with pauses while clients are
-//!    served (`throttle.rs`).
+//! 2. Each key is read and sent as a merge ([`kv::TransferKey`]), a few at a time: in slices with pauses while clients
+//!    are served (`throttle.rs`).
 //! 3. When all have been confirmed, as durable as the receiver is configured to make them, the part is answered.
 //!
 //! Where something was lost here, the rest is sent, and the answer names the partition: the receiver gets the lost part

@@ -283,9 +283,9 @@ impl Sweeper {
             "the scan of a part is under way"
         );
         assert!(self.under_way <= UNDER_WAY_MAX, "few reads are under way");
-        assert!(!self.has_more || !self.found.is_empty(), "more is to be read of what was found");
+        assert!(!self.has_more || !self.found.is_empty(), "more of the found keys are to be read");
         assert!(self.found.len() <= 2 * PART_TOMBSTONES_MAX, "a part begins when all found were read");
-        assert!(self.refused.len() <= REFUSED_MAX, "a pass finds what is beyond");
+        assert!(self.refused.len() <= REFUSED_MAX, "the next pass finds keys beyond the bound");
     }
 }
 

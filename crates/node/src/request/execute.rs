@@ -590,7 +590,10 @@ impl Requests {
 
     /// Nobody waits for the tasks of an outbound transfer any more.
     pub(crate) fn cancel_transfer(&mut self, env: &mut Env, transfer: u64) {
-        let is_its_own = |work: &Task| matches!(&work.coordinator, Coordinator::TransferKey(carry) if carry.copy() == transfer);
+        let is_its_own = |task: &Task| match &task.coordinator {
+            Coordinator::TransferKey(key) => key.copy() == transfer,
+            _ => false,
+        };
         for id in self.tasks.names(is_its_own) {
             self.resume(env, id, Event::Expired);
         }

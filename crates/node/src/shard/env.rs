@@ -137,7 +137,7 @@ impl Env {
     pub fn invariants(&self) {
         let (acknowledged, written) = (self.store.acknowledged(), self.store.last_written());
         assert!(acknowledged <= written, "a version is written before it is acknowledged");
-        assert!(self.awaiting.last().is_none_or(|seq| seq <= written), "what is awaited was written");
+        assert!(self.awaiting.last().is_none_or(|seq| seq <= written), "an awaited version was written");
         self.gauges.invariants();
         self.topology.invariants();
     }

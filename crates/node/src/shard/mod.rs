@@ -1,19 +1,18 @@
 //! One shard: a router of inputs and effects to the components that own the state.
 //!
-//! 1. [`Shard::request`], [`Shard::hop`] and [`Shard::peer`] take what clients, other shards and other nodes send. Work
-//!    that needs neither disk nor other nodes is done at once; what must wait is parked.
-//! 2. [`Shard::turn`] answers what is past its deadline and ends the turn: it hands writes to the disk, takes what the
-//!    disk and jobs have done, and takes parked work up again. It comes at [`Shard::next_deadline`] at the latest.
-//! 3. [`Shard::tick`], a few times a second, pings other nodes, and has each component do what is due.
-//! 4. What a component wants of another is an `Effect`. Effects are given to their receivers, first in, first out,
+//! 1. [`Shard::request`], [`Shard::hop`] and [`Shard::peer`] take inputs of clients, other shards and other nodes. Work
+//!    that needs neither disk nor other nodes is done at once; other work is parked.
+//! 2. [`Shard::turn`] answers requests past their deadline and ends the turn: it hands writes to the disk, takes the
+//!    results of disk and jobs, and resumes parked work. It comes at [`Shard::next_deadline`] at the latest.
+//! 3. [`Shard::tick`], a few times a second, pings other nodes, and has each component do its periodic work.
+//! 4. A component's wish to another one is an `Effect`. Effects are given to their receivers, first in, first out,
 //!    until none is left; then the next input comes.
 //!
 //! Invariants
 //! * Each request is answered exactly once; a listing is answered in parts, the last one marked.
-//! * What a client is told of a version rests on versions that may be acknowledged: at durability `sync`, on
-//!   nothing that a crash could lose.
+//! * An answer rests on versions that may be acknowledged: at durability `sync`, on none that a crash could lose.
 //! * Of two writes of one key the second begins after the first is applied.
-//! * Whatever other nodes do, or do not do, costs this shard bounded memory and its clients their deadline at most.
+//! * Other nodes, whether they answer or not, cost this shard bounded memory and its clients their deadline at most.
 
 pub(crate) mod awaiting;
 pub(crate) mod control;
@@ -291,7 +290,7 @@ impl Shard {
                     self.forward_again(forward, *request);
                 }
             }
-            // Whoever has asked takes it as a refusal.
+            // The component that has asked takes it as a refusal.
             question => {
                 if let Some(refusal) = question.refusal(Error::Overload) {
                     self.deliver(to, refusal);
@@ -356,7 +355,7 @@ impl Shard {
         self.anti_entropy.take_turn(&mut self.env, now);
         self.drain();
         self.anti_entropy.keep_trees(&mut self.env);
-        // What was taken up again may have written: that need not wait for another wake-up.
+        // Resumed work may have written: those writes need not wait for another wake-up.
         if self.env.store.wants_turn() {
             self.env.store.turn(now, &mut self.events);
         }
@@ -414,7 +413,7 @@ impl Shard {
         self.drain();
     }
 
-    /// Moves what is to be sent to the end of `outputs`.
+    /// Moves messages and replies to the end of `outputs`.
     #[inline]
     pub fn take_outputs(&mut self, outputs: &mut Vec<Output>) {
         outputs.append(&mut self.env.out);
@@ -447,7 +446,7 @@ impl Shard {
         self.env.gauges.requests() == 0
     }
 
-    /// What it is doing.
+    /// Its counters and gauges.
     pub fn stats(&self) -> ShardStats {
         self.status().stats()
     }

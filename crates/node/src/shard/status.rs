@@ -11,7 +11,7 @@ use ring::Position;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What a shard is doing, for operators.
+/// Counters and gauges of a shard, for operators.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ShardStats {
     /// Its counters.
@@ -60,7 +60,7 @@ impl<'a> ShardStatus<'a> {
         self.shard.env.store.fenced()
     }
 
-    /// What it is doing.
+    /// Its counters and gauges.
     pub fn stats(&self) -> ShardStats {
         let (tree_bytes, tree_keys) = self.shard.anti_entropy.sizes();
         ShardStats {

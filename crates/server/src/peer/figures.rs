@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 base::counters! {
-    /// What went to and came from one node, or all of them.
+    /// Traffic with one node, or with all of them.
     #[derive(Serialize)]
     pub struct PeerFigures {
         /// Connections that we opened and may send on.
