@@ -1,10 +1,9 @@
 //! Messages between the shards of a node. Messages between two shards arrive in order, or not at all when
 //! the process ends.
 
-pub use crate::coverage::message::{CoverageAsk, CoveragePage};
-
 use base::Monotonic;
-use kv::{Error, PropsChange, Request, Response};
+use kv::index::{RowsAsk, RowsPage};
+use kv::{Error, Page, PageAsk, PropsChange, Request, Response};
 
 /// A shard of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,6 +12,24 @@ pub struct ShardId(pub u16);
 /// Names a client's request at the shard that its connection belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
+
+/// A question for a page of a scan.
+#[derive(Debug)]
+pub enum CoverageAsk {
+    /// Of names, or of the sum of a fold.
+    Keys(PageAsk),
+    /// Of rows.
+    Rows(Box<RowsAsk>),
+}
+
+/// The answer to it.
+#[derive(Debug)]
+pub enum CoveragePage {
+    /// Names, or the sum of a fold.
+    Keys(Result<Page, Error>),
+    /// Rows.
+    Rows(Result<RowsPage, Error>),
+}
 
 /// A message from one shard to another.
 #[derive(Debug)]

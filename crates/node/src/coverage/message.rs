@@ -1,29 +1,11 @@
-//! Questions for pages and their answers, of both kinds: names of a key scan or fold, rows of an index scan.
+//! Questions for pages and their answers, as other nodes get them.
 //!
-//! Between the shards of a node one pair of messages carries both kinds. Between nodes each kind has messages of its
-//! own, since older nodes know them so.
+//! Between the shards of a node one pair of messages carries both kinds of pages ([`CoverageAsk`], [`CoveragePage`]).
+//! Between nodes each kind has messages of its own, since older nodes know them so.
 
+use crate::hop::{CoverageAsk, CoveragePage};
 use crate::peer::{AskId, PeerMessage};
-use kv::index::{RowsAsk, RowsPage};
-use kv::{Error, Page, PageAsk};
-
-/// A question for a page.
-#[derive(Debug)]
-pub enum CoverageAsk {
-    /// Of names, or of the sum of a fold.
-    Keys(PageAsk),
-    /// Of rows.
-    Rows(Box<RowsAsk>),
-}
-
-/// The answer to it.
-#[derive(Debug)]
-pub enum CoveragePage {
-    /// Names, or the sum of a fold.
-    Keys(Result<Page, Error>),
-    /// Rows.
-    Rows(Result<RowsPage, Error>),
-}
+use kv::Error;
 
 impl CoverageAsk {
     /// The question as another node gets it.

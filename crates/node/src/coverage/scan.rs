@@ -8,7 +8,7 @@
 //! page of each part, wherever they are.
 
 use super::gathered::Gathered;
-use super::message::{CoverageAsk, CoveragePage};
+use crate::hop::{CoverageAsk, CoveragePage};
 use base::Monotonic;
 use base::budget::Budget;
 use kv::coverage::{Plan, Source};
