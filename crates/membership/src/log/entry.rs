@@ -11,6 +11,17 @@ use crate::state::Command;
 /// Most voters at once: five, and one more while one takes another's place.
 pub(super) const VOTERS_MAX: usize = 6;
 
+/// Terms and indexes are below this, so adding to one never overflows.
+pub(super) const NUMBER_MAX: u64 = 1 << 56;
+
+/// A term or an index.
+pub(super) fn number(fields: &mut Reader) -> Result<u64, Malformed> {
+    match fields.u64()? {
+        number if number < NUMBER_MAX => Ok(number),
+        _ => Err(Malformed("a term or an index is out of range")),
+    }
+}
+
 /// Which of the cluster's histories. A later one begins where the survivors of a lost majority were told to go on; two of one
 /// number differ in their nonce, and never speak with each other again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,8 +116,8 @@ impl Snapshot {
 
     pub(super) fn read(fields: &mut Reader) -> Result<Snapshot, Malformed> {
         Ok(Snapshot {
-            index: fields.u64()?,
-            term: fields.u64()?,
+            index: number(fields)?,
+            term: number(fields)?,
             conf: Conf::read(fields)?,
             state: fields.bytes()?,
         })
@@ -136,7 +147,7 @@ impl Entry {
     }
 
     pub(super) fn read(fields: &mut Reader) -> Result<Entry, Malformed> {
-        let (index, term) = (fields.u64()?, fields.u64()?);
+        let (index, term) = (number(fields)?, number(fields)?);
         let payload = match fields.u8()? {
             0 => Payload::Nothing,
             1 => {
@@ -188,10 +199,7 @@ pub(super) fn entries(fields: &mut Reader) -> Result<Vec<Entry>, Malformed> {
     let mut entries: Vec<Entry> = Vec::new();
     for _ in 0..count {
         let entry = Entry::read(fields)?;
-        if entries
-            .last()
-            .is_some_and(|last| last.index.checked_add(1) != Some(entry.index) || last.term > entry.term)
-        {
+        if entries.last().is_some_and(|last| last.index + 1 != entry.index || last.term > entry.term) {
             return Err(Malformed("entries out of order"));
         }
         entries.push(entry);

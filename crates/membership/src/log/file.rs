@@ -12,7 +12,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use protocol::peer::{Malformed, Reader};
 use ring::NodeId;
 
-use super::entry::{Entry, Epoch, Snapshot};
+use super::entry::{Entry, Epoch, Snapshot, number};
 use crate::ClusterId;
 
 /// The format written, and the only one read.
@@ -120,12 +120,12 @@ impl Record {
         let fields = &mut fields;
         let record = match fields.u8()? {
             HARD => {
-                let (epoch, term, has_voted) = (Epoch::read(fields)?, fields.u64()?, fields.u8()?);
+                let (epoch, term, has_voted) = (Epoch::read(fields)?, number(fields)?, fields.u8()?);
                 let node = NodeId(fields.u16()?);
                 Record::Hard { epoch, term, voted: (has_voted != 0).then_some(node) }
             }
             ENTRY => Record::Entry(Entry::read(fields)?),
-            COMMIT => Record::Commit(fields.u64()?),
+            COMMIT => Record::Commit(number(fields)?),
             BASE => Record::Base { epoch: Epoch::read(fields)?, snapshot: Snapshot::read(fields)? },
             _ => return Err(Malformed("an unknown record")),
         };

@@ -12,11 +12,8 @@ use protocol::peer::{Malformed, Reader};
 use raft::eraftpb::{self, ConfChangeType, EntryType, MessageType};
 use ring::NodeId;
 
-use super::entry::{Conf, Entry, Payload, Snapshot, VoterChange, entries, put_entries};
+use super::entry::{Conf, Entry, Payload, Snapshot, VoterChange, entries, number, put_entries};
 use crate::state::Command;
-
-/// Terms and indexes are below this, so that adding to one never overflows.
-const NUMBER_MAX: u64 = 1 << 56;
 
 /// The library's number of a node.
 pub(super) fn id_of(node: NodeId) -> u64 {
@@ -171,12 +168,10 @@ pub(super) fn read_message(fields: &mut Reader) -> Result<eraftpb::Message, Malf
     let mut message = eraftpb::Message::default();
     let kind = KINDS.get(usize::from(fields.u8()?)).ok_or(Malformed("an unknown kind of message"))?;
     message.set_msg_type(*kind);
-    let mut number = || match fields.u64()? {
-        number if number < NUMBER_MAX => Ok(number),
-        _ => Err(Malformed("a term or an index is out of range")),
-    };
-    (message.term, message.log_term, message.index) = (number()?, number()?, number()?);
-    (message.commit, message.commit_term, message.reject_hint) = (number()?, number()?, number()?);
+    (message.term, message.log_term, message.index) = (number(fields)?, number(fields)?, number(fields)?);
+    message.commit = number(fields)?;
+    message.commit_term = number(fields)?;
+    message.reject_hint = number(fields)?;
     if message.term == 0 {
         return Err(Malformed("a message of no term"));
     }
@@ -200,7 +195,6 @@ pub(super) fn read_message(fields: &mut Reader) -> Result<eraftpb::Message, Malf
             if snapshot.term > message.term
                 || snapshot.term == 0
                 || snapshot.index == 0
-                || snapshot.index >= NUMBER_MAX
                 || snapshot.conf.voters.is_empty()
             {
                 return Err(Malformed("a snapshot of no history"));

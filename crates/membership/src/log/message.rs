@@ -7,7 +7,7 @@ use protocol::peer::{Malformed, Reader};
 use raft::eraftpb;
 use ring::NodeId;
 
-use super::entry::{Entry, Epoch, Snapshot, entries, put_entries};
+use super::entry::{Entry, Epoch, Snapshot, entries, number, put_entries};
 use super::library;
 use super::refusal::Refusal;
 use crate::ClusterId;
@@ -161,9 +161,9 @@ impl Message {
             1 => Message::Consensus(library::read_message(fields)?.into()),
             2 => Message::Forgot,
             5 => Message::Snapshot(Snapshot::read(fields)?),
-            6 => Message::Have { commit: fields.u64()? },
-            7 => Message::Pull { commit: fields.u64()? },
-            8 => match (fields.u64()?, entries(fields)?) {
+            6 => Message::Have { commit: number(fields)? },
+            7 => Message::Pull { commit: number(fields)? },
+            8 => match (number(fields)?, entries(fields)?) {
                 (_, entries) if entries.len() > ENTRIES_MAX => return Err(Malformed("too many entries")),
                 (commit, entries) => Message::News { commit, entries },
             },
@@ -209,6 +209,7 @@ mod tests {
 
     use raft::eraftpb::MessageType;
 
+    use crate::log::entry::NUMBER_MAX;
     use crate::log::{Conf, Payload, VoterChange};
 
     fn envelope() -> Envelope {
@@ -298,6 +299,35 @@ mod tests {
             }
             assert_eq!(Message::read(bytes), Ok((envelope(), Ok(message))));
         }
+    }
+
+    #[test]
+    fn terms_and_indexes_out_of_range_are_refused() {
+        let out_of_range = Err(Malformed("a term or an index is out of range"));
+        let conf = Conf { voters: BTreeSet::from([NodeId(1)]), learners: BTreeSet::new() };
+        let snapshot = |index, term| {
+            Message::Snapshot(Snapshot { index, term, conf: conf.clone(), state: Bytes::new() })
+        };
+        let news = |commit, index, term| {
+            let entries = vec![Entry { index, term, payload: Payload::Nothing }];
+            Message::News { commit, entries }
+        };
+        for number in [NUMBER_MAX, u64::MAX] {
+            let messages = [
+                Message::Have { commit: number },
+                Message::Pull { commit: number },
+                snapshot(number, 1),
+                snapshot(1, number),
+                news(number, 1, 1),
+                news(1, number, 1),
+                news(1, 1, number),
+            ];
+            for message in messages {
+                assert_eq!(Message::read(message.encode(&envelope())), out_of_range, "{message:?}");
+            }
+        }
+        let last = NUMBER_MAX - 1;
+        assert!(Message::read(news(last, last, last).encode(&envelope())).is_ok());
     }
 
     #[test]

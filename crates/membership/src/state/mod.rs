@@ -452,13 +452,18 @@ impl State {
         };
         // A ring only grows.
         let is_larger = |owners: &Vec<NodeId>| is_ring(owners) && owners.len() >= self.owners.len();
+        let is_growth =
+            |size: RingSize| usize::try_from(size.partitions()).is_ok_and(|it| it > self.heading().len());
         let names: BTreeSet<&str> = self.members.values().map(|record| &*record.member.name).collect();
         let step = match &self.step {
             Step::AtRest => true,
             Step::Copying { target, version, copied } => {
                 is_larger(target) && *version <= self.ring_version && copied.iter().all(is_member)
             }
-            Step::Switched { before } => is_ring(before) && before.len() <= self.owners.len(),
+            // The ring before has the version before.
+            Step::Switched { before } => {
+                is_ring(before) && before.len() <= self.owners.len() && self.ring_version.0 > 0
+            }
         };
         let flaws = [
             (names.len() == self.members.len(), "two members of one name"),
@@ -468,7 +473,7 @@ impl State {
             (self.next.iter().all(is_larger), "a next owner that may not own"),
             (self.adopted.iter().all(is_member), "a report of no member"),
             (self.staged.keys().all(is_member), "a change of no member"),
-            (self.staged_size.is_none_or(|it| it <= self.prefixes), "a ring that cannot be"),
+            (self.staged_size.is_none_or(|it| is_growth(it) && it <= self.prefixes), "a ring that cannot be"),
         ];
         flaws.into_iter().find(|(holds, _)| !holds).map(|(_, flaw)| flaw)
     }

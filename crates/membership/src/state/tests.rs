@@ -5,7 +5,7 @@ use crate::planted::{Planted, plant};
 use base::Rng;
 use base::rng::SplitMix64;
 use bytes::BytesMut;
-use protocol::peer::Reader;
+use protocol::peer::{Malformed, Reader};
 
 fn founded() -> State {
     State::found(ClusterId(7), size(8), "a@h", "h:1", "z").unwrap()
@@ -641,6 +641,8 @@ fn a_ring_grows_by_the_steps_of_any_change() {
     let expected = state.version();
     assert_eq!(state.apply(&Command::Commit { expected, owners: vec![NodeId(0); 8] }), Err(Rejected::Owners));
     assert_eq!(State::decode(state.encode()), Ok(state.clone()));
+    let same = State { staged_size: Some(size(8)), ..state.clone() };
+    assert_eq!(State::decode(same.encode()), Err(Malformed("a ring that cannot be")));
     let mut cleared = state.clone();
     cleared.apply(&Command::Clear { expected }).unwrap();
     assert_eq!((cleared.staged_size(), commit(&mut cleared)), (None, Err(Rejected::NothingStaged)));
