@@ -1,10 +1,6 @@
 //! `annulet bench run` against a started node.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
-use common::{Server, annulet, run};
+use crate::common::{Server, annulet, run};
 use results::Results;
 use std::path::Path;
 

@@ -1,10 +1,6 @@
 //! What `annulet bench run` shows on a terminal: on a real one, as far as the program can tell, and read as its user sees it.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
-use common::annulet;
+use crate::common::annulet;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::{File, OpenOptions};

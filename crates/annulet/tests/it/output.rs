@@ -1,12 +1,8 @@
 //! Real nodes whose standard streams take nothing, or are gone: a node serves and stops all the same.
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
+use crate::common::nodes::{Cluster, count, free_ports, until};
+use crate::common::{Server, annulet, http_get};
 use bytes::Bytes;
 use client::{Content, ReadOptions, WriteOptions};
-use common::nodes::{Cluster, count, free_ports, until};
-use common::{Server, annulet, http_get};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::fs::{File, OpenOptions};

@@ -1,12 +1,8 @@
 //! Real processes: members whose addresses change, members without a majority, copies of data folders.
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
+use crate::common::nodes::{Cluster, agreed, count, name, until};
+use crate::common::{Server, annulet, run};
 use bytes::Bytes;
 use client::{Content, Quorum, ReadOptions, WriteOptions};
-use common::nodes::{Cluster, agreed, count, name, until};
-use common::{Server, annulet, run};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs::File;

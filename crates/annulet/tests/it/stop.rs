@@ -1,12 +1,8 @@
 //! A planned restart of one of several real nodes.
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
+use crate::common::Server;
+use crate::common::nodes::{Cluster, count, until};
 use bytes::Bytes;
 use client::{Content, ReadOptions, WriteOptions};
-use common::Server;
-use common::nodes::{Cluster, count, until};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Says that it is over, also where a test fails.

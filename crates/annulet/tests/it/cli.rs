@@ -1,11 +1,7 @@
 //! What a person at a terminal sees of the real program: answers, messages, exit codes.
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
+use crate::common::nodes::until;
+use crate::common::{Server, annulet, run, run_with};
 use client::BucketProps;
-use common::nodes::until;
-use common::{Server, annulet, run, run_with};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,12 +1,10 @@
 //! Real processes as a cluster: who gets in, who does not, and what a stranger costs; certificates; `dev`.
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
+use crate::common::nodes::{
+    Cluster, PATIENCE, agreed, count, free_ports, make_certificates, name, stats, until,
+};
+use crate::common::{Server, annulet, run};
 use bytes::{Bytes, BytesMut};
 use client::{Content, Quorum, ReadOptions, WriteOptions};
-use common::nodes::{Cluster, PATIENCE, agreed, count, free_ports, make_certificates, name, stats, until};
-use common::{Server, annulet, run};
 use protocol::peer::{Hello, Reply, Versions, cluster_fingerprint};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use rustls::pki_types::pem::PemObject;
@@ -554,7 +552,7 @@ fn dev_runs_a_cluster_and_stops_all_of_it() {
     });
     let tried: Vec<&str> = dev.table.lines().skip_while(|line| *line != "try it:").skip(1).collect();
     assert_eq!(shell(&tried.join("\n")), "A beginning is a very delicate time.");
-    let program = common::ANNULET;
+    let program = crate::common::ANNULET;
     let text = format!(
         "eval \"$({program} dev env n2 --data dev)\"\n{program} kv put b k w\n{program} kv get b k\n\
          {program} kv props get b\n{program} admin member-status\necho $ANNULET_NODE"
@@ -565,7 +563,7 @@ fn dev_runs_a_cluster_and_stops_all_of_it() {
     for node in 1..=3 {
         let http = format!("127.0.0.1:{}", base + 10 * node + 8);
         until("links", || {
-            let answer = common::http_get(&http, "/stats");
+            let answer = crate::common::http_get(&http, "/stats");
             let stats: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
             stats["peer_links_up"] == 2 && stats["ring_num_partitions"] == 16 && stats["shards"] == 1
         });
@@ -700,7 +698,7 @@ fn dev_with_more_nodes_than_before_has_them_join() {
         for node in 1..=3 {
             let http = format!("127.0.0.1:{}", base + 10 * node + 8);
             until("the third", || {
-                let answer = common::http_get(&http, "/admin/cluster");
+                let answer = crate::common::http_get(&http, "/admin/cluster");
                 let shown: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
                 shown["members"][2]["state"] == "joining" && shown["members"][2]["reachable"] == true
             });

@@ -1,12 +1,8 @@
 //! Real processes: nodes that join a cluster by the address of a member, and those that may not.
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
+use crate::common::nodes::{agreed, count, free_ports, make_certificates, name, until};
+use crate::common::{Server, annulet, run};
 use bytes::Bytes;
 use client::{Content, Quorum, ReadOptions, WriteOptions};
-use common::nodes::{agreed, count, free_ports, make_certificates, name, until};
-use common::{Server, annulet, run};
 use std::path::Path;
 use std::process::{Output, Stdio};
 use tempfile::TempDir;

@@ -1,10 +1,6 @@
 //! Signals to a real node: none of them ends it uncleanly.
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
-use common::nodes::{free_ports, until};
-use common::{Server, annulet};
+use crate::common::nodes::{free_ports, until};
+use crate::common::{Server, annulet};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader};

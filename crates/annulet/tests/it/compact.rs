@@ -1,11 +1,7 @@
 //! A real node: `annulet admin compact` frees the room of overwritten data.
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
+use crate::common::{Server, run};
 use bytes::Bytes;
 use client::{Client, Content, ReadOptions, WriteOptions};
-use common::{Server, run};
 use serde_json::Value;
 use std::path::Path;
 

@@ -1,13 +1,9 @@
 //! A real node and a real browser: what pages of other sites and stored objects can do. Ignored where no browser is
 //! installed: `.ci/run` runs these by name, and fails if they cannot run.
 //!
-//!     cargo test -p annulet --test browser -- --ignored
+//!     cargo test -p annulet --test it browser:: -- --ignored
 
-#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
-
-mod common;
-
-use common::Server;
+use crate::common::Server;
 use results::report::png::Browser;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

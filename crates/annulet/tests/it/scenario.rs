@@ -1,7 +1,5 @@
 //! `annulet bench scenario` on real processes: what it does to them, what it leaves behind, what it refuses.
 
-#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
-
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};

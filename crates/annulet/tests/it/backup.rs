@@ -1,12 +1,8 @@
 //! Real processes: backups of nodes that serve, and nodes that start with what was restored.
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
+use crate::common::nodes::{agreed, free_ports, make_certificates, name, until};
+use crate::common::{Server, annulet, run};
 use bytes::Bytes;
 use client::{Client, Content, ReadOptions, WriteOptions};
-use common::nodes::{agreed, free_ports, make_certificates, name, until};
-use common::{Server, annulet, run};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};

@@ -1,10 +1,6 @@
 //! Many connections to the real program, by both protocols: idle ones, slow ones, more than there may be, and bytes
 //! that are no requests. The clients are this process, the node is another.
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
-use common::Server;
+use crate::common::Server;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -11,16 +11,12 @@
 //!
 //! 20 kills; `ANNULET_CRASH_KILLS=200` for the long run. `ANNULET_CRASH_SEED` repeats the choices of a run, though
 //! not the operating system's.
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
+use crate::common::{Server, run};
 use base::Rng;
 use base::checksum::crc32c;
 use base::rng::SplitMix64;
 use bytes::Bytes;
 use client::{Client, Content, Error, ReadOptions, WriteOptions};
-use common::{Server, run};
 use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,12 +1,8 @@
 //! Real processes: members that leave, are replaced, restarted or lost while clients go on.
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
+use crate::common::nodes::{agreed, count, free_ports, make_certificates, name, until};
+use crate::common::{ANNULET, Server, run};
 use bytes::Bytes;
 use client::{Client, Content, Quorum, ReadOptions, WriteOptions};
-use common::nodes::{agreed, count, free_ports, make_certificates, name, until};
-use common::{ANNULET, Server, run};
 use serde_json::Value;
 use std::ops::Range;
 use std::path::{Path, PathBuf};

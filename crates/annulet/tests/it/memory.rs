@@ -1,13 +1,9 @@
 //! Real nodes in control groups with little memory: more is asked of them than fits, and the kernel has no reason to
 //! end them.
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
+use crate::common::nodes::{Cluster, count, stats, until};
+use crate::common::{ANNULET, Server, annulet};
 use bytes::Bytes;
 use client::{Client, Content, Error, ReadOptions, Timeouts, WriteOptions};
-use common::nodes::{Cluster, count, stats, until};
-use common::{ANNULET, Server, annulet};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,0 +1,21 @@
+//! The real program: one test program, since each further one would link the whole of it again.
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
+mod backup;
+mod bench;
+mod browser;
+mod changes;
+mod cli;
+mod cluster;
+mod common;
+mod compact;
+mod connections;
+mod crash;
+mod join;
+mod members;
+mod memory;
+mod output;
+mod scenario;
+mod signals;
+mod stop;
+mod terminal;
