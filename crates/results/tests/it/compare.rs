@@ -1,10 +1,6 @@
 //! Comparisons of runs whose difference is known.
 
-#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
-
-mod common;
-
-use common::{Shape, write};
+use crate::common::{Shape, write};
 use results::Results;
 use results::compare::{Comparison, Verdict, html};
 

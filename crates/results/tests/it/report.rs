@@ -1,10 +1,6 @@
 //! The report of a run: what stands in it, and what a browser makes of it.
 
-#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
-
-mod common;
-
-use common::{SECONDS, Shape, write};
+use crate::common::{SECONDS, Shape, write};
 use results::Results;
 use results::report::html;
 

@@ -1,13 +1,9 @@
 //! A report in a real browser without a window. Ignored where none is installed: `.ci/run` runs these by name, and
 //! fails if they cannot run.
 //!
-//!     cargo test -p results --test browser -- --ignored
+//!     cargo test -p results --test it browser:: -- --ignored
 
-#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
-
-mod common;
-
-use common::{Shape, write};
+use crate::common::{Shape, write};
 use results::Results;
 use results::report::figures::sections;
 use results::report::html;
