@@ -1,32 +1,16 @@
-//! The one binary: `serve` runs a node, `kv` talks to one, `check` verifies a data folder, `dev` runs a cluster on
-//! this machine, `backup` makes backups, `admin` makes what a cluster needs.
+//! The program `annulet`: `serve` runs a node, `kv` talks to one, `check` verifies a data folder, `dev` runs a cluster on
+//! this machine, `backup` makes backups, `admin` makes what a cluster needs. `bench` runs `annulet-bench`.
 //!
 //! Exit codes: 0 done, 1 it failed or there is no such object, 2 the command cannot be run as given, 3 the object
 //! has siblings and none was chosen.
 
-mod admin;
-mod backup;
-mod bench;
-mod check;
-mod dev;
-mod failure;
-mod kv;
-mod log;
-mod plural;
-mod program;
-mod repair;
-mod report;
-mod serve;
-mod signals;
-mod terms;
-
+use annulet::failure::Failure;
+use annulet::{VERSION, admin, backup, check, dev, kv, log, serve, sibling};
 use clap::{Parser, Subcommand};
-use failure::Failure;
+use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
-
-/// The version and the commit it was built from.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("ANNULET_COMMIT"), ")");
 
 /// A distributed key-value store that speaks Riak KV's protocols.
 #[derive(Parser)]
@@ -52,9 +36,13 @@ enum Command {
     /// Make backups of nodes while they serve, verify them, and make data folders of them.
     #[command(subcommand)]
     Backup(backup::Command),
-    /// Load a store, check what it answers, and tell how it bore it.
-    #[command(subcommand)]
-    Bench(bench::Command),
+    /// Benchmark a store: run a workload, verify every answer, report latency and throughput.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Arguments of the program `annulet-bench`, which lies beside this one.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -68,7 +56,7 @@ fn main() -> ExitCode {
         Command::Dev(args) => dev::run(&args),
         Command::Admin(args) => admin::run(&args),
         Command::Backup(command) => backup::run(&command),
-        Command::Bench(command) => bench::run(command),
+        Command::Bench { arguments } => run_bench(&arguments),
     };
     // Output that is still buffered may find its reader gone, or no room.
     let done = done.and_then(|()| Ok(std::io::stdout().flush()?));
@@ -81,6 +69,12 @@ fn main() -> ExitCode {
     }
     log::flush();
     ExitCode::from(code)
+}
+
+/// Becomes the load generator.
+fn run_bench(arguments: &[OsString]) -> Result<(), Failure> {
+    let program = sibling::program("annulet-bench")?;
+    Err(std::process::Command::new(program).args(arguments).exec().into())
 }
 
 #[cfg(test)]

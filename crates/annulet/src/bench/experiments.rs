@@ -3,6 +3,7 @@
 use super::run::stop_by_signal;
 use super::scenario::play_in;
 use crate::failure::{FAILED, Failure, UNUSABLE};
+use crate::sibling;
 use bench::Control;
 use clap::ValueHint;
 use experiments::scenario::{Engines, Played, Scenario};
@@ -97,7 +98,7 @@ fn run_engines(
     out: &Path,
     control: &Control,
 ) -> Result<Vec<String>, Failure> {
-    let program = std::env::current_exe()?;
+    let program = sibling::program("annulet")?;
     let (mut rounds, mut wrong, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=experiment.rounds {
         let mut all = Vec::new();

@@ -3,6 +3,7 @@
 use super::run::{live, stop_by_signal, tell};
 use crate::admin;
 use crate::failure::{Failure, UNUSABLE};
+use crate::sibling;
 use bench::{Control, Error, Identity};
 use clap::ValueHint;
 use experiments::scenario::{Plan, Scenario, network, play};
@@ -61,7 +62,7 @@ pub fn play_in(scenario: &Scenario, data: &Path, out: &Path, control: &Control) 
     if nodes.len() > 1 {
         admin::make(&data.join("certs"), &names)?;
     }
-    let program = std::env::current_exe()?;
+    let program = sibling::program("annulet")?;
     let launch = |at: usize| plan(scenario, &program, &nodes, at, data);
     let identity = Identity { version: crate::VERSION.to_owned(), ..Identity::default() };
     Ok(play(scenario, &launch, out, &identity, control, &mut live())?)

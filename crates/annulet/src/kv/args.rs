@@ -24,6 +24,7 @@ pub struct Args {
     // It may stand before the command, too; the commands that ask a node have it.
     #[command(flatten)]
     _node: http::Node,
+    /// The operation.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -85,6 +86,7 @@ impl Node {
 /// Arguments of `get`.
 #[derive(clap::Args)]
 pub struct Get {
+    /// The node that is asked.
     #[command(flatten)]
     pub node: Node,
     /// The object's bucket.
@@ -113,6 +115,7 @@ pub struct Get {
 /// Arguments of `head`.
 #[derive(clap::Args)]
 pub struct Head {
+    /// The node that is asked.
     #[command(flatten)]
     pub node: Node,
     /// The object's bucket.
@@ -132,6 +135,7 @@ pub struct Head {
 /// Arguments of `put`.
 #[derive(clap::Args)]
 pub struct Put {
+    /// The node that is asked.
     #[command(flatten)]
     pub node: Node,
     /// The object's bucket.
@@ -178,6 +182,7 @@ pub struct Put {
 /// Arguments of `del`.
 #[derive(clap::Args)]
 pub struct Del {
+    /// The node that is asked.
     #[command(flatten)]
     pub node: Node,
     /// The object's bucket.
@@ -194,6 +199,7 @@ pub struct Del {
 /// Arguments of `index`.
 #[derive(clap::Args)]
 pub struct Index {
+    /// The node that is asked.
     #[command(flatten)]
     pub node: Node,
     /// The bucket whose keys are found.
@@ -225,6 +231,7 @@ pub struct Index {
 /// Arguments of `ls`.
 #[derive(clap::Args)]
 pub struct Ls {
+    /// The node that is asked.
     #[command(flatten)]
     pub node: Node,
     /// The bucket whose keys are listed; without it, the buckets are.
