@@ -105,61 +105,12 @@ pub enum Planted {
     EndIgnored,
     /// An erase deletes what there is when it comes to a key, and not what its fold has found.
     ErasedUnseen,
-}
-
-impl Planted {
-    /// All of them.
-    pub const ALL: [Planted; 49] = [
-        Planted::AckBeforeSync,
-        Planted::FailedSyncForgotten,
-        Planted::NoDirectorySync,
-        Planted::RecordWithoutChecksum,
-        Planted::TornTailKept,
-        Planted::LiveRecordDropped,
-        Planted::DeletionDroppedEarly,
-        Planted::NoReserve,
-        Planted::CacheUnbounded,
-        Planted::NoBackPressure,
-        Planted::DotReused,
-        Planted::HintDropped,
-        Planted::HintAppliedTwice,
-        Planted::DotReusedAfterRestore,
-        Planted::RepairOverwrites,
-        Planted::QuorumFromOneNode,
-        Planted::FrontierIgnored,
-        Planted::FallbackAsPrimary,
-        Planted::ReplyAfterDeadline,
-        Planted::ReapWithHintOutstanding,
-        Planted::GraveyardIgnored,
-        Planted::FoldedUnasked,
-        Planted::FoldedLateStored,
-        Planted::StandInActorKept,
-        Planted::DownMemberCountsAsYes,
-        Planted::ListingCutShort,
-        Planted::ListedByTwo,
-        Planted::RowsToldTwice,
-        Planted::RowsSkippedAtAPage,
-        Planted::GivenUpSearched,
-        Planted::DeletedListed,
-        Planted::TieByArrival,
-        Planted::StaleRingAccepted,
-        Planted::MoveNotPassedOn,
-        Planted::CopyToldEarly,
-        Planted::CopyBegunAnew,
-        Planted::RangeDroppedEarly,
-        Planted::SwitchedUncopied,
-        Planted::QueueUnbounded,
-        Planted::RefusedLate,
-        Planted::CopyCountedTwice,
-        Planted::ForwardingLoop,
-        Planted::StaleIndexEntry,
-        Planted::EntryOfDeleted,
-        Planted::TreeNotUpdatedOnRepair,
-        Planted::TreeAheadAfterCrash,
-        Planted::DayNotLeft,
-        Planted::EndIgnored,
-        Planted::ErasedUnseen,
-    ];
+    /// An entry of the metadata log is committed when one voter has it.
+    CommittedEntryLost,
+    /// A snapshot of the metadata log replaces a newer state.
+    StaleSnapshotAccepted,
+    /// A member goes on voting with a data folder that is older than its record in the cluster.
+    RestoredVotes,
 }
 
 thread_local! {

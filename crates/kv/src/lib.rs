@@ -32,6 +32,7 @@ pub mod merge;
 pub mod need;
 pub mod needs;
 pub mod placement;
+mod planted;
 pub mod props;
 pub mod purge;
 pub mod put;

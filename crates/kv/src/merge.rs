@@ -14,6 +14,7 @@ use bytes::Bytes;
 use object::{Head, Object};
 
 use crate::error::Error;
+use crate::planted;
 use crate::reap::{self, Cleared};
 use crate::replica::{Answer, NodeId, Reason};
 use crate::step::{Action, Event, Next, StepContext};
@@ -136,29 +137,20 @@ impl Merge {
         if stored.head != self.head {
             ctx.clock.see(view(&stored.head)?.newest_time(), ctx.wall, None);
         }
-        if self.reason == Reason::Repair && base::planted!(RepairOverwrites) {
-            return Ok(self.write(sent, ctx));
-        }
         if stored.head == self.head {
             return Ok(if self.reason == Reason::Heal { self.write(sent, ctx) } else { self.keep(ctx) });
         }
-        let applies_twice = self.reason == Reason::Handoff && base::planted!(HintAppliedTwice);
-        if !applies_twice && self.takes_the_place_of(&stored)? {
+        let overwrites = self.reason == Reason::Repair && base::planted!(RepairOverwrites);
+        let writes_anew = self.reason == Reason::Handoff && base::planted!(HintAppliedTwice);
+        if overwrites || !writes_anew && self.takes_the_place_of(&stored)? {
             return Ok(self.write(sent, ctx));
         }
         let existing = Head::decode(&stored.head).map_err(damaged)?;
-        let new = Object::new(Head::decode(&self.head).map_err(damaged)?, self.value.clone());
-        let update = if applies_twice {
-            let new = new.map_err(damaged)?;
-            let metadata = new.head().siblings()[0].metadata.clone();
-            Update::plan(
-                Some(existing),
-                object::Put { context: None, metadata, value: new.value(0) },
-                true,
-                ctx,
-            )?
-        } else {
-            Update::join(existing, new.map_err(damaged)?).map_err(damaged)?
+        let sent = Object::new(Head::decode(&self.head).map_err(damaged)?, self.value.clone());
+        let sent = sent.map_err(damaged)?;
+        let update = match writes_anew {
+            false => Update::join(existing, sent).map_err(damaged)?,
+            true => planted::write_anew(existing, &sent, ctx)?,
         };
         if update.changes_nothing() {
             return Ok(self.keep(ctx));

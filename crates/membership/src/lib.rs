@@ -15,7 +15,6 @@ mod cluster;
 pub mod detector;
 pub mod log;
 mod member;
-mod planted;
 pub mod reporter;
 pub mod state;
 

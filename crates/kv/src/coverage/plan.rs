@@ -4,6 +4,7 @@ use ring::{NodeId, Partition, Ring, RingSize};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::Error;
+use crate::planted;
 
 /// A source of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,10 +60,7 @@ impl Plan<'_> {
         let mut cover =
             self.ring.cover(partitions, n_val, Some(self.here), usable).map_err(|_| Error::NotCovered)?;
         if base::planted!(ListedByTwo) {
-            let mine = cover.get(&self.here).cloned().unwrap_or_default();
-            let others = |at: Partition, node: NodeId| node != self.here && usable(at, node);
-            let twice = self.ring.cover(mine, n_val, None, others).unwrap_or_default();
-            twice.into_iter().for_each(|(node, more)| cover.entry(node).or_default().extend(more));
+            planted::cover_twice(&mut cover, self.ring, n_val, self.here, usable);
         }
         let mut parts = BTreeMap::new();
         for (node, partitions) in cover {

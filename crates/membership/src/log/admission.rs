@@ -5,7 +5,6 @@ use base::Monotonic;
 use super::message::{Envelope, Message};
 use super::refusal::Refusal;
 use super::{Log, Output};
-use crate::planted::{Planted, planted};
 
 impl Log {
     /// Admits a message of `from`, or names the reason to refuse it.
@@ -31,7 +30,7 @@ impl Log {
             Message::Consensus(_) | Message::Refused(_) => false,
         };
         let is_copy = from.starts == record.starts && record.starts > 0 && from.start != record.start;
-        if (from.starts < record.starts || is_copy) && !harmless && !planted(Planted::RestoredVotes) {
+        if (from.starts < record.starts || is_copy) && !harmless && !base::planted!(RestoredVotes) {
             let starts = record.starts;
             self.count_out(node);
             return Err(Refusal::Restored { starts, commit });

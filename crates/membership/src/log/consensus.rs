@@ -22,7 +22,6 @@ use super::raw_node::raw_node;
 use super::ticks::{ELECTION_AFTER, ELECTION_TICKS, HEARTBEAT_TICKS, TICK, draw_election_ticks};
 use super::voter_manager::VoterManager;
 use super::{Log, Output};
-use crate::planted::{Planted, planted};
 use crate::state::Command;
 
 impl Log {
@@ -170,7 +169,7 @@ impl Log {
 
     /// Does what the library wants done, until it wants nothing more.
     pub(super) fn drain(&mut self, now: Monotonic) {
-        if std::mem::take(&mut self.has_proposed) && planted(Planted::CommittedEntryLost) {
+        if std::mem::take(&mut self.has_proposed) && base::planted!(CommittedEntryLost) {
             let last = self.raw.raft.raft_log.last_index();
             self.raw.raft.raft_log.commit_to(last);
         }

@@ -11,7 +11,6 @@ use super::file::Record;
 use super::message::{ENTRIES_MAX, Envelope, Failed, Message};
 use super::waiters::Waiter;
 use super::{Identity, Log, Output, POLL_EVERY, TELL_EVERY, TOLD_AT_ONCE};
-use crate::planted::{Planted, planted};
 use crate::state::{Command, State};
 
 impl Log {
@@ -154,7 +153,7 @@ impl Log {
 
     pub(super) fn on_snapshot(&mut self, snapshot: Snapshot, now: Monotonic) {
         let index = snapshot.index;
-        let is_newer = index > self.commit || planted(Planted::StaleRingAccepted);
+        let is_newer = index > self.commit || base::planted!(StaleSnapshotAccepted);
         if self.leads() || is_newer && !self.install(snapshot, now) {
             return;
         }

@@ -4,7 +4,6 @@
 //! each term, and rings that only get newer.
 
 use super::*;
-use crate::planted::{Planted, plant};
 use crate::state::{Change, Rejected};
 use base::rng::SplitMix64;
 use ring::{MemberState, RingSize};

@@ -1,7 +1,6 @@
 //! Random commands on random states, and the steps of each change.
 
 use super::*;
-use crate::planted::{Planted, plant};
 use base::Rng;
 use base::rng::SplitMix64;
 use bytes::BytesMut;
@@ -505,8 +504,10 @@ fn random_commands_keep_the_invariants() {
     (0..200).for_each(random_life);
 }
 
+#[cfg(feature = "planted")]
 #[test]
 fn planted_bugs_are_caught() {
+    use base::planted::{Planted, plant};
     for bug in [Planted::SwitchedUncopied, Planted::CopyCountedTwice] {
         let complaint = (0..200).find_map(|seed| {
             plant(Some(bug));

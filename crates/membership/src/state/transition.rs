@@ -23,7 +23,6 @@ use super::State;
 use super::command::Rejected;
 use super::record::MemberDecision;
 use super::step::Step;
-use crate::planted::{Planted, planted};
 
 impl State {
     /// Whether nothing moves, nothing is to move, and all members know.
@@ -77,7 +76,7 @@ impl State {
         self.record(node)?;
         match &mut self.step {
             Step::Copying { version, copied, target: owners }
-                if (*version == target || planted(Planted::CopyCountedTwice)) && owners.contains(&node) =>
+                if (*version == target || base::planted!(CopyCountedTwice)) && owners.contains(&node) =>
             {
                 copied.insert(node);
                 Ok(())
@@ -92,7 +91,7 @@ impl State {
         match &mut self.step {
             Step::Copying { .. } if self.next.is_some() => self.give_up(),
             Step::Copying { .. } => {
-                if all_adopted && (self.uncopied().is_empty() || planted(Planted::SwitchedUncopied)) {
+                if all_adopted && (self.uncopied().is_empty() || base::planted!(SwitchedUncopied)) {
                     self.switch();
                 }
             }
