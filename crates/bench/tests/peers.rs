@@ -1,15 +1,10 @@
 //! Runs against real servers of other stores, which are started here and must be found by name: redis-server and redis-cli, etcd. A Cassandra must be
 //! there: its address is told.
 //!
-//!     cargo test -p bench --features redis,etcd --test peers -- --ignored --test-threads 4
-//!     ANNULET_CASSANDRA=127.0.0.1:9042 cargo test -p bench --features cassandra --test peers -- --ignored
+//!     cargo test -p bench --test peers -- --ignored --test-threads 4
+//!     ANNULET_CASSANDRA=127.0.0.1:9042 cargo test -p bench --test peers -- --ignored
 
-#![cfg(any(feature = "redis", feature = "etcd", feature = "cassandra"))]
 #![allow(clippy::unwrap_used, reason = "a test")]
-#![cfg_attr(
-    not(any(feature = "redis", feature = "etcd")),
-    allow(dead_code, unused_imports, reason = "a Cassandra is not started here")
-)]
 
 use bench::{Control, Identity, Observer, Workload, run};
 use results::{Latencies, Results, Second, Summary};
@@ -132,7 +127,6 @@ fn is_counted_when_killed(text: &str, victim: Server) -> (Summary, Results) {
 
 const FOR_THREE_SECONDS: &str = "duration = \"3s\"\n";
 
-#[cfg(feature = "redis")]
 mod redis {
     use super::*;
 
@@ -262,7 +256,6 @@ mod redis {
     }
 }
 
-#[cfg(feature = "etcd")]
 mod etcd {
     use super::*;
 
@@ -317,7 +310,6 @@ mod etcd {
     }
 }
 
-#[cfg(feature = "cassandra")]
 mod cassandra {
     use super::*;
 

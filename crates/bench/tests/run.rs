@@ -235,16 +235,6 @@ fn a_sequence_ends_by_itself_and_is_resumed() {
     assert_eq!((puts("first"), puts("second")), (400, 600));
 }
 
-#[cfg(not(feature = "redis"))]
-#[test]
-fn a_driver_that_is_left_out_is_refused() {
-    let text = "driver = \"redis-cluster\"\n[[operation]]\nop = \"ping\"\n";
-    let (workload, folder) = (Workload::parse(text, "test.toml").unwrap(), tempfile::tempdir().unwrap());
-    let refused = run(&workload, folder.path(), &Identity::default(), &Control::default(), &mut ());
-    let text = refused.unwrap_err().to_string();
-    assert!(text.contains("no driver redis-cluster: it is built with --features redis"), "{text}");
-}
-
 #[test]
 fn a_run_ends_when_no_server_is_left() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

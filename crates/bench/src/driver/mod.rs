@@ -6,32 +6,26 @@
 
 #![allow(clippy::single_range_in_vec_init, reason = "the places of an answer's values: here there is one")]
 
-#[cfg(feature = "cassandra")]
 pub mod cassandra;
 mod engine;
 mod error;
-#[cfg(feature = "etcd")]
 mod etcd;
 mod http;
 pub mod null;
 mod pb;
 mod planted;
 mod pool;
-#[cfg(feature = "redis")]
 pub mod redis;
 
-#[cfg(feature = "cassandra")]
 pub use cassandra::{Cassandra, make_schema};
 pub use engine::EngineDriver;
 pub use error::ErrorKind;
-#[cfg(feature = "etcd")]
 pub use etcd::Etcd;
 pub use http::Http;
 pub use null::NullDriver;
 pub use pb::Pb;
 pub use planted::Planted;
 pub use pool::{Codec, Pool};
-#[cfg(feature = "redis")]
 pub use redis::{Redis, RedisCluster};
 
 use crate::Error;

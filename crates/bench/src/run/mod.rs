@@ -301,7 +301,6 @@ impl<'a> Drivers<'a> {
         let is_shared = workload.driver == DriverKind::Engine && workload.engine.is_shared;
         let shared =
             is_shared.then(|| EngineDriver::open_shared(folder, &workload.engine, workload.workers()));
-        #[cfg(feature = "cassandra")]
         if workload.driver == DriverKind::Cassandra {
             crate::driver::make_schema(&places.targets, &workload.peer.cassandra)?;
         }
@@ -351,38 +350,27 @@ impl<'a> Drivers<'a> {
                 let pool = Connections::connect(codec, &addresses, connections, pipeline, workload.timeout)?;
                 self.connected(pool)
             }
-            #[cfg(feature = "redis")]
             DriverKind::Redis => {
                 let codec = crate::driver::Redis::new(workload.peer.database);
                 let pool = Connections::connect(codec, &addresses, connections, pipeline, workload.timeout)?;
                 self.connected(pool)
             }
-            #[cfg(feature = "redis")]
             DriverKind::RedisCluster => self.connected(crate::driver::RedisCluster::connect(
                 &addresses,
                 slots,
                 pipeline,
                 workload.timeout,
             )?),
-            #[cfg(feature = "etcd")]
             DriverKind::Etcd => self.connected(crate::driver::Etcd::connect(
                 &addresses,
                 connections,
                 pipeline,
                 workload.timeout,
             )?),
-            #[cfg(feature = "cassandra")]
             DriverKind::Cassandra => {
                 let codec = crate::driver::Cassandra::new(&workload.peer.cassandra);
                 let pool = Connections::connect(codec, &addresses, connections, pipeline, workload.timeout)?;
                 self.connected(pool)
-            }
-            #[allow(unreachable_patterns, reason = "there are none where all are built")]
-            other => {
-                let (name, feature) = (other.name(), other.feature().unwrap_or_default());
-                let what =
-                    format!("this program has no driver {name}: it is built with --features {feature}");
-                Err(Error::Unusable(what))
             }
         }
     }

@@ -180,19 +180,12 @@ impl DriverKind {
         }
     }
 
-    /// The feature that a program with it is built with; `None` if every program has it.
-    pub fn feature(self) -> Option<&'static str> {
-        match self {
-            DriverKind::Pb | DriverKind::Http | DriverKind::Engine | DriverKind::Null => None,
-            DriverKind::Redis | DriverKind::RedisCluster => Some("redis"),
-            DriverKind::Etcd => Some("etcd"),
-            DriverKind::Cassandra => Some("cassandra"),
-        }
-    }
-
     /// Whether it is another store's protocol, which knows nothing of Riak's words.
     pub fn is_peer(self) -> bool {
-        self.feature().is_some()
+        match self {
+            DriverKind::Pb | DriverKind::Http | DriverKind::Engine | DriverKind::Null => false,
+            DriverKind::Redis | DriverKind::RedisCluster | DriverKind::Etcd | DriverKind::Cassandra => true,
+        }
     }
 
     /// Where its server is if nobody says.
