@@ -1,4 +1,4 @@
-//! Each planted bug is caught, within a bounded number of seeds; and the same seeds pass without it.
+//! Each planted bug is caught, within a bounded number of seeds; and the seed that catches it passes without it.
 //!
 //! `cargo test -p sim --release --features planted --test planted -- --nocapture` prints by which checkers, and
 //! how soon.

@@ -1,4 +1,4 @@
-//! Each bug planted in a cluster is caught, within a bounded number of seeds; and the same seeds pass without it.
+//! Each bug planted in a cluster is caught, within a bounded number of seeds; and the seed that catches it passes without it.
 //!
 //! `cargo test -p sim --release --features planted --test planted_cluster -- --nocapture` prints by which checkers,
 //! and how soon.
