@@ -38,18 +38,14 @@ impl clap::Args for Args {
             file.help(format!("Configuration file [default: {}, if it is there]", config::FILE_DEFAULT));
         let defaults = Config::default();
         let flag = |setting: &'static Setting| {
-            let help = match setting.name {
-                // These two say themselves what a new data folder is made with.
-                "ring_size" | "shards" => setting.help.to_owned(),
-                _ => match setting.show(&defaults) {
-                    none if none.is_empty() => setting.help.to_owned(),
-                    default => format!("{} [default: {default}]", setting.help),
-                },
+            let help = match setting.show(&defaults) {
+                none if none.is_empty() => setting.help.to_owned(),
+                default => format!("{} [default: {default}]", setting.help),
             };
-            let arg = Arg::new(setting.name).long(setting.flag).value_name(setting.value_name).help(help);
-            match setting.value_alone() {
-                Some(word) => arg.num_args(0..=1).require_equals(true).default_missing_value(word),
-                None => arg,
+            let arg = Arg::new(setting.name).long(setting.flag()).value_name(setting.form()).help(help);
+            match setting.is_switch() {
+                true => arg.num_args(0..=1).require_equals(true).default_missing_value("on"),
+                false => arg,
             }
         };
         let stop = Arg::new(STOP_WITH_INPUT).long(STOP_WITH_INPUT).action(ArgAction::SetTrue);
@@ -223,7 +219,12 @@ struct ShownOption {
 
 /// All options.
 fn options(loaded: &Loaded, started: &Started) -> impl Iterator<Item = ShownOption> {
-    let defaults = Config { shards: Some(server::shards_default(started.memory.bytes)), ..Config::default() };
+    let defaults = Config {
+        ring_size: Some(Default::default()),
+        shards: Some(server::shards_default(started.memory.bytes)),
+        backend: Some(Default::default()),
+        ..Config::default()
+    };
     SETTINGS.iter().zip(&loaded.origins).map(move |(setting, origin)| {
         let (value, origin) = in_force(loaded, started, setting, origin);
         let is_changed = value != setting.show(&defaults);

@@ -7,7 +7,7 @@
 
 use crate::backup::Backups;
 use crate::compact::Compactions;
-use crate::config::{Cluster, Config, SETTINGS};
+use crate::config::{Cluster, Config, SETTINGS, Size};
 use crate::error::Error;
 use crate::http;
 use crate::listen::{bound, listen};
@@ -135,7 +135,7 @@ pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<()
     if !config.insecure {
         warn_of_strangers(&addresses);
     }
-    let memory = memory_limit(config.memory);
+    let memory = memory_limit(config.memory.map(|size| size.0));
     let common = common(&config, (layout, founding), owner, (&part, tls), (membership, &memory), hosts)?;
     let (stop, stopped) = watch::channel(false);
     let mut node = Node { addresses, common, memory, doors: None, peers, threads: Vec::new(), part, inbox };
@@ -422,7 +422,7 @@ fn common(
         Arc::clone(&mailboxes),
     );
     let compactions = Compactions::new(layout.shards, Arc::clone(&mailboxes));
-    let trees = NodeTrees::new(layout.shards, Arc::clone(&mailboxes), config.rebuilding.check);
+    let trees = NodeTrees::new(layout.shards, Arc::clone(&mailboxes), config.tree_rebuild_check);
     let identity = Identity { node: config.name.clone(), version: RIAK_VERSION.to_owned() };
     Ok(Common {
         data: config.data.clone(),
@@ -441,7 +441,7 @@ fn common(
         life,
         delete_mode: config.delete_mode,
         anti_entropy: config.anti_entropy,
-        rebuilding: config.rebuilding,
+        rebuilding: config.rebuilding(),
         trees: Arc::new(trees),
         compactions: Arc::new(compactions),
         mailboxes,
@@ -460,7 +460,7 @@ fn common(
 /// How each shard's store is opened: as fits the machine, but for what was said.
 fn options(config: &Config, resources: &Resources) -> Options {
     let fit = resources.options();
-    let said = |bytes: Option<u64>| bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let said = |size: Option<Size>| size.map(|Size(bytes)| usize::try_from(bytes).unwrap_or(usize::MAX));
     Options {
         durability: config.durability,
         sync_interval: config.sync_interval,
@@ -469,7 +469,7 @@ fn options(config: &Config, resources: &Resources) -> Options {
         zstd_level: config.zstd_level,
         memtable_bytes_max: said(config.memtable).unwrap_or(fit.memtable_bytes_max),
         block_cache_bytes: said(config.block_cache).unwrap_or(fit.block_cache_bytes),
-        reserve_bytes: config.disk_reserve.unwrap_or(fit.reserve_bytes),
+        reserve_bytes: config.disk_reserve.map_or(fit.reserve_bytes, |size| size.0),
         scrub_period: config.scrub_period,
         waste_retention: config.waste_retention,
         space_target_percent: config.space_target,
@@ -533,7 +533,9 @@ fn find_layout(config: &Config) -> Result<(Layout, Option<Owner>), Error> {
     let failed = |cause| Error::Store { folder: config.data.clone(), cause };
     let mut disk = OsDisk::blocking();
     let Some(layout) = Layout::read(&mut disk, &config.data).map_err(failed)? else {
-        let shards = config.shards.unwrap_or_else(|| shards_default(memory_limit(config.memory).bytes));
+        let shards = config
+            .shards
+            .unwrap_or_else(|| shards_default(memory_limit(config.memory.map(|size| size.0)).bytes));
         return Ok((Layout::new(shards, config.ring_size.unwrap_or_default()), None));
     };
     let has = layout.ring_size.partitions();
@@ -571,7 +573,7 @@ fn warn_of_strangers(addresses: &Addresses) {
 /// The names by which HTTP is asked: of the option `http_host`, and the name in `http_listen`, if that has one.
 fn http_hosts(config: &Config, bound: SocketAddr) -> HostNames {
     let listening = config.http_listen.name().and_then(|name| HostName::read(name.as_bytes()));
-    let named: Vec<HostName> = config.http_hosts.iter().cloned().chain(listening).collect();
+    let named: Vec<HostName> = config.http_host.iter().cloned().chain(listening).collect();
     HostNames::new(&[bound], &named)
 }
 
@@ -586,7 +588,7 @@ mod tests {
         let hosts = |listen: &str| {
             let config = Config {
                 http_listen: listen.parse().unwrap(),
-                http_hosts: vec![host("db.example")],
+                http_host: vec![host("db.example")],
                 ..Config::default()
             };
             http_hosts(&config, bound)

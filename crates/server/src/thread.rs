@@ -2,7 +2,6 @@
 
 use crate::backup::Backups;
 use crate::compact::Compactions;
-use crate::config::DeleteMode;
 use crate::connections::Connections;
 use crate::connects::Connects;
 use crate::error::Error;
@@ -96,8 +95,8 @@ pub struct Common {
     pub read_form: ReadStrategy,
     /// This process, for other nodes.
     pub life: u64,
-    /// What becomes of tombstones.
-    pub delete_mode: DeleteMode,
+    /// Age at which tombstones are reaped; `None`: they are kept, and other nodes may not reap them either.
+    pub delete_mode: Option<Duration>,
     /// How often all is compared with other nodes.
     pub anti_entropy: Option<Duration>,
     /// When the hashes for that are made anew.
@@ -282,7 +281,7 @@ impl Opened {
             rng: Box::new(OsRng::new()),
             read_form: common.read_form,
             life: common.life,
-            reaping: Reaping::after(common.delete_mode.delay()),
+            reaping: Reaping::after(common.delete_mode),
             anti_entropy: common.anti_entropy,
             rebuilding: common.rebuilding,
             gathered: Arc::clone(&common.budgets.answers),

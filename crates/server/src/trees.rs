@@ -2,6 +2,7 @@
 //!
 //! Every shard is asked in its box, and answers in its own turn; whoever asks waits for all of them.
 
+use crate::config::SettingValue as _;
 use crate::mailbox::{Mail, Mailboxes};
 use crate::membership::Answered;
 use bytes::Bytes;
@@ -95,9 +96,9 @@ impl NodeTrees {
             TreesPage::Show => TreesAsk::Show,
             TreesPage::Compare => TreesAsk::Compare(partition),
             TreesPage::Rebuild => {
-                let check = wanted.check.map_or(Some(self.check), |name| check_named(&name));
-                let wrong = || Answered::wrong(400, "check: none of none, presence, values");
-                TreesAsk::Rebuild(partition, check.ok_or_else(wrong)?)
+                let check = wanted.check.map_or(Ok(self.check), |name| JournalCheck::read(&name));
+                let wrong = |what| Answered::wrong(400, format!("check: {what}"));
+                TreesAsk::Rebuild(partition, check.map_err(wrong)?)
             }
         })
     }
@@ -140,7 +141,7 @@ fn shown(shard: ShardId, status: &TreesStatus, with: Option<String>) -> Value {
         "due": status.is_due,
         "keys": status.keys,
         "made_ago_seconds": status.made.map(seconds),
-        "check": status.check.map(name_of),
+        "check": status.check.as_ref().map(JournalCheck::show),
         "others": status.others,
         "damaged": status.damaged,
         "compared_ago_seconds": status.compared.map(|(ago, _)| seconds(ago)),
@@ -148,20 +149,4 @@ fn shown(shard: ShardId, status: &TreesStatus, with: Option<String>) -> Value {
         "differed": status.differed,
         "repaired": status.repaired,
     })
-}
-
-/// The check of this name.
-pub fn check_named(name: &str) -> Option<JournalCheck> {
-    [JournalCheck::None, JournalCheck::Presence, JournalCheck::Checksum]
-        .into_iter()
-        .find(|&check| name_of(check) == name)
-}
-
-/// A check's name.
-pub fn name_of(check: JournalCheck) -> &'static str {
-    match check {
-        JournalCheck::None => "none",
-        JournalCheck::Presence => "presence",
-        JournalCheck::Checksum => "values",
-    }
 }

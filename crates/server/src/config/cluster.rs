@@ -13,6 +13,12 @@ pub const NODE_NAME_BYTES_MAX: usize = 100;
 /// The most nodes of a cluster: each has links to every other.
 const MEMBERS_MAX: usize = 256;
 
+/// The longest name of a zone.
+const ZONE_BYTES_MAX: usize = 100;
+
+/// More contacts would be tried for longer than anybody waits.
+const CONTACTS_MAX: usize = 16;
+
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member {
@@ -64,100 +70,87 @@ impl Cluster {
     }
 }
 
-/// Where a node listens to the others, and where they reach it.
-struct Place {
-    listen: Address,
-    address: Option<Address>,
-    listed: Option<Address>,
-}
+/// An option at fault, and the description of the fault.
+type Fault = (&'static str, String);
 
 impl Config {
     /// The cluster; `None` for a node alone. Else the option that is at fault, and what is wrong with it.
-    pub fn cluster(&self) -> Result<Option<Cluster>, (&'static str, String)> {
-        let files =
-            [("peer_ca", &self.peer_ca), ("peer_cert", &self.peer_cert), ("peer_key", &self.peer_key)];
+    pub fn cluster(&self) -> Result<Option<Cluster>, Fault> {
         if self.cluster.is_empty() && self.join.is_empty() {
-            let listens = self.peer_listen.is_some().then_some("peer_listen");
-            let given = files.iter().find(|(_, file)| file.is_some()).map(|(name, _)| *name);
-            // A node that is alone by mistake would take writes that the others never see.
-            return match listens.or(given) {
-                Some(name) => {
-                    let what =
-                        "needs cluster, the list of those who found it, or join, where a member listens";
-                    Err((name, what.to_owned()))
-                }
-                None => Ok(None),
-            };
+            return self.check_alone().map(|()| None);
         }
-        let file = |at: usize| {
-            let (name, file) = files[at];
-            file.clone().ok_or_else(|| (name, "a cluster needs it; see `annulet admin cert`".to_owned()))
-        };
-        let Place { listen, address, listed } = self.place()?;
-        let listen_option = if self.peer_listen.is_some() { "peer_listen" } else { "cluster" };
-        let (ca, cert, key) = (file(0)?, file(1)?, file(2)?);
-        let (members, join) = (self.cluster.clone(), self.join.clone());
-        Ok(Some(Cluster { members, join, listen, listen_option, address, listed, ca, cert, key }))
-    }
-
-    fn place(&self) -> Result<Place, (&'static str, String)> {
         if let Some(address) = self.peer_address.as_ref().filter(|it| !it.is_reachable()) {
             return Err(("peer_address", format!("{address}: others cannot connect to it")));
         }
+        let here = match self.join.is_empty() {
+            true => Some(self.founder()?),
+            false => self.check_newcomer().map(|()| None)?,
+        };
 
-        if self.join.is_empty() {
-            let Some(here) = self.cluster.iter().find(|member| member.name == self.name) else {
-                return Err(("cluster", format!("this node, {}, is not in it", self.name)));
-            };
-            if self.cluster.len() > 1 && !self.zone.is_empty() {
-                return Err((
-                    "zone",
-                    "only a node that joins, or founds a cluster alone, says its zone".to_owned(),
-                ));
-            }
-            let listen = self.peer_listen.clone().unwrap_or_else(|| here.address.clone());
-            let listed = Some(here.address.clone()).filter(|address| !address.is_unspecified());
-            if listen.is_unspecified() && self.peer_address.is_none() && listed.is_none() {
-                return Err(("peer_listen", format!("{listen}: the others must know peer_address")));
-            }
-            return Ok(Place { listen, address: self.peer_address.clone(), listed });
+        let missing = || ("join", "needs peer_listen, where this node listens to the others".to_owned());
+        let listen = self.peer_listen.as_ref().or(here).ok_or_else(missing)?.clone();
+        let listen_option = if self.peer_listen.is_some() { "peer_listen" } else { "cluster" };
+        let listed = here.filter(|address| !address.is_unspecified()).cloned();
+        if listen.is_unspecified() && self.peer_address.is_none() && listed.is_none() {
+            return Err(("peer_listen", format!("{listen}: the others must know peer_address")));
         }
+
+        let [ca, cert, key] = self.peer_files().map(|(name, file)| {
+            file.clone().ok_or_else(|| (name, "a cluster needs it; see `annulet admin cert`".to_owned()))
+        });
+        let (mut members, join, address) =
+            (self.cluster.clone(), self.join.clone(), self.peer_address.clone());
+        members.sort();
+        let (ca, cert, key) = (ca?, cert?, key?);
+        Ok(Some(Cluster { members, join, listen, listen_option, address, listed, ca, cert, key }))
+    }
+
+    fn peer_files(&self) -> [(&'static str, &Option<PathBuf>); 3] {
+        [("peer_ca", &self.peer_ca), ("peer_cert", &self.peer_cert), ("peer_key", &self.peer_key)]
+    }
+
+    /// A node that is alone by mistake would take writes that the others never see.
+    fn check_alone(&self) -> Result<(), Fault> {
+        let listens = self.peer_listen.is_some().then_some("peer_listen");
+        let given = || self.peer_files().into_iter().find_map(|(name, file)| file.is_some().then_some(name));
+        let what = "needs cluster, the list of those who found it, or join, where a member listens";
+        listens.or_else(given).map_or(Ok(()), |name| Err((name, what.to_owned())))
+    }
+
+    /// The address in the list of this node, which founds its cluster.
+    fn founder(&self) -> Result<&Address, Fault> {
+        if self.cluster.len() > MEMBERS_MAX {
+            return Err(("cluster", format!("{} nodes; the most is {MEMBERS_MAX}", self.cluster.len())));
+        }
+        let names = self.cluster.iter().map(|member| member.name.clone()).collect();
+        let addresses = self.cluster.iter().map(|member| member.address.to_string()).collect();
+        if let Some(twice) = duplicate(names).or_else(|| duplicate(addresses)) {
+            return Err(("cluster", format!("{twice} is in it twice")));
+        }
+        let here = self.cluster.iter().find(|member| member.name == self.name);
+        let here = here.ok_or_else(|| ("cluster", format!("this node, {}, is not in it", self.name)))?;
+        if self.cluster.len() > 1 && !self.zone.is_empty() {
+            let what = "only a node that joins, or founds a cluster alone, says its zone";
+            return Err(("zone", what.to_owned()));
+        }
+        Ok(&here.address)
+    }
+
+    /// A node that joins stands in no list.
+    fn check_newcomer(&self) -> Result<(), Fault> {
         if !self.cluster.is_empty() {
             return Err(("join", "a node joins a cluster or founds one, as cluster says".to_owned()));
         }
-        check_node_name(&self.name).map_err(|what| ("name", what))?;
-        let Some(listen) = self.peer_listen.clone() else {
-            return Err(("join", "needs peer_listen, where this node listens to the others".to_owned()));
-        };
-        if listen.is_unspecified() && self.peer_address.is_none() {
-            return Err(("peer_listen", format!("{listen}: the others must know peer_address")));
+        if self.join.len() > CONTACTS_MAX {
+            return Err(("join", format!("{} addresses; the most is {CONTACTS_MAX}", self.join.len())));
         }
-        Ok(Place { listen, address: self.peer_address.clone(), listed: None })
+        check_node_name(&self.name).map_err(|what| ("name", what))
     }
 }
 
-/// The longest name of a zone.
-const ZONE_BYTES_MAX: usize = 100;
-
-/// More contacts would be tried for longer than anybody waits.
-const CONTACTS_MAX: usize = 16;
-
-/// Reads `host:port,...`.
-pub(super) fn read_contacts(text: &str) -> Result<Vec<Address>, String> {
-    if text.is_empty() {
-        return Ok(Vec::new());
-    }
-    let contact = |text: &str| text.trim().parse();
-    let contacts = text.split(',').map(contact).collect::<Result<Vec<Address>, _>>()?;
-    match contacts.len() {
-        0..=CONTACTS_MAX => Ok(contacts),
-        many => Err(format!("{many} addresses; the most is {CONTACTS_MAX}")),
-    }
-}
-
-/// The text that [`read_contacts`] reads.
-pub(super) fn show_contacts(contacts: &[Address]) -> String {
-    contacts.iter().map(Address::to_string).collect::<Vec<_>>().join(",")
+fn duplicate(mut texts: Vec<String>) -> Option<String> {
+    texts.sort();
+    texts.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone())
 }
 
 /// Whether a zone may be called so.
@@ -168,38 +161,26 @@ pub(super) fn check_zone(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads `name=host:port,...`.
-pub(super) fn read(text: &str) -> Result<Vec<Member>, String> {
-    if text.is_empty() {
-        return Ok(Vec::new());
+/// A node's name; it may not have what stands between names in a list.
+pub(super) fn check_name(text: &str) -> Result<(), String> {
+    let sound = text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
+    if !sound || text.contains(|c: char| c.is_whitespace() || c == ',' || c == '=') {
+        return Err(format!("{text:?} is not of the form name@host"));
     }
-    let mut members = text.split(',').map(read_member).collect::<Result<Vec<_>, _>>()?;
-    members.sort();
-    if members.len() > MEMBERS_MAX {
-        return Err(format!("{} nodes; the most is {MEMBERS_MAX}", members.len()));
-    }
-    if let Some(pair) = members.windows(2).find(|pair| pair[0].name == pair[1].name) {
-        return Err(format!("{} is in it twice", pair[0].name));
-    }
-    let mut addresses: Vec<_> = members.iter().map(|member| &member.address).collect();
-    addresses.sort_unstable();
-    match addresses.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(format!("{} is in it twice", pair[0])),
-        None => Ok(members),
-    }
+    Ok(())
 }
 
 /// Whether a node of a cluster may be called so.
 pub fn check_node_name(name: &str) -> Result<(), String> {
-    super::settings::check_name(name)?;
+    check_name(name)?;
     if name.len() > NODE_NAME_BYTES_MAX {
         return Err(format!("{name:?} is longer than {NODE_NAME_BYTES_MAX} bytes"));
     }
     Ok(())
 }
 
-fn read_member(text: &str) -> Result<Member, String> {
-    let text = text.trim();
+/// Reads `name@host=host:port`.
+pub(super) fn read_member(text: &str) -> Result<Member, String> {
     let refused = || format!("{text:?} is not of the form name@host=host:port");
     let (name, address) = text.split_once('=').ok_or_else(refused)?;
     check_node_name(name)?;
@@ -208,9 +189,4 @@ fn read_member(text: &str) -> Result<Member, String> {
         return Err(format!("{text:?}: the others must know the port"));
     }
     Ok(Member { name: name.to_owned(), address })
-}
-
-/// The text that [`read`] reads.
-pub(super) fn show(members: &[Member]) -> String {
-    members.iter().map(Member::to_string).collect::<Vec<_>>().join(",")
 }
