@@ -130,12 +130,11 @@ settings! {
     name: String as "NAME@HOST" where check_name = "annulet@127.0.0.1".to_owned();
     /// Partitions of a new data folder's ring: a power of two from 8 to 65536; 64 if not given
     ring_size: Option<RingSize> = None;
-    /// Shards of a new data folder, threads with a store; by default cores but one, each with 64 MiB
+    /// Shards of a new data folder, each a thread with a store; by default one for each core but one, with 64 MiB each
     shards: Option<u16> [Some(1)..=Some(SHARDS_MAX)] = None;
-    /// Backend of a new data folder: annulet, or another that can do less, such as memory, bitcask or hash; annulet if
-    /// not given
+    /// Backend of a new data folder: annulet if not given, or one with fewer features, such as memory, bitcask or hash
     backend: Option<Kind> = None;
-    /// Bucket types of a new data folder with stores of their own, and of which backend these are:
+    /// Bucket types with stores of their own in a new data folder, and the backend of each, such as
     /// cache=memory,archive=bitcask; none if not given
     type_backends: Option<TypeBackends> = None;
     /// When a write is acknowledged: in memory, written, or written and synced
@@ -148,13 +147,13 @@ settings! {
     /// When the tombstone of a deleted key is removed: never, at once, or after a time such as 3s
     delete_mode: Option<Duration> { "keep" => None, "immediate" => Some(Duration::ZERO) }
         = Some(Duration::from_secs(3));
-    /// How often all that the node holds is compared with what others hold, and repaired; on: every minute
+    /// Interval of anti-entropy, which compares replicas with those of other nodes and repairs them; on: every minute
     anti_entropy: Option<Duration> { "on" => Some(ANTI_ENTROPY_DEFAULT), "off" => None } = Some(ANTI_ENTROPY_DEFAULT);
-    /// How often the hashes for that are made anew from what is stored, to find what was lost
+    /// Interval at which the hash trees of anti-entropy are rebuilt from the stored data, to find lost objects
     tree_rebuild: Option<Duration> { "off" => None } = Rebuilding::default().every;
-    /// What is looked for then beside the keys: nothing, that their values are there, or the values, each of which is read
+    /// Check of values during a rebuild: none, that each value is present, or that each value can be read
     tree_rebuild_check: JournalCheck = Rebuilding::default().check;
-    /// Whether one shard of each node does that at a time, or one of the whole cluster
+    /// Rebuilds at a time: in one shard of each node, or in one shard of the whole cluster
     tree_rebuild_turns: Turns = Rebuilding::default().turns;
     /// How values of more than 256 bytes are compressed; zstd only in builds with that feature
     compression: Option<Codec> where check_codec { "none" => None } = None;
@@ -169,11 +168,11 @@ settings! {
     /// Table blocks that each shard keeps in memory, such as 64MiB; by the memory if not given
     block_cache: Option<Size> [Some(Size(64 << 10))..=Some(Size(1 << 44))] { "auto" => None } = None;
     // Below the bounds compaction copies nearly everything for nearly nothing; above them there is nearly none.
-    /// How large the journal may be, in per cent of what is of use in it, before it is compacted
+    /// Size of the journal at which compaction begins, in per cent of its bytes in use
     space_target: u64 as "PERCENT" [105..=1000] = engine::Options::default().space_target_percent;
     /// Free space of the disk that is kept back: with less, writes are refused; 256MiB a shard if not given
     disk_reserve: Option<Size> [Some(Size(0))..=Some(Size(1 << 50))] { "auto" => None } = None;
-    /// Within this time all that is stored is read again, to find damage, such as 168h
+    /// Time within which all stored data is read once, to find damage, such as 168h
     scrub_period: Duration { "none" => Duration::ZERO } = engine::Options::default().scrub_period;
     /// How long segments that were compacted are kept aside, such as 24h
     waste_retention: Duration { "none" => Duration::ZERO } = Duration::ZERO;
@@ -183,7 +182,7 @@ settings! {
     /// Connections at a time, of both protocols together
     connections_max: usize [1..=1 << 20] = 10_000;
     // A client that is there uses its pooled connections within the hour; one that is gone gives its place back.
-    /// A connection that says nothing for so long is closed, such as 90s, 10m or 1h
+    /// Time after which a silent connection is closed, such as 90s, 10m or 1h
     idle_timeout: Duration = Duration::from_secs(3600);
     /// The nodes that found a cluster, this one among them, and where each listens to the others; the same on each of
     /// them. Later: where to look for members that have moved
@@ -191,13 +190,13 @@ settings! {
     /// Join the cluster of a member that listens there, with an empty data folder; later starts need this option or
     /// cluster, too
     join: Vec<Address> as "HOST:PORT,..." = Vec::new();
-    /// What may fail as a whole with a node that joins: a rack, a room; copies are kept in different ones
+    /// Failure domain of a node that joins, such as a rack or a room; replicas are kept in different zones
     zone: String as "ZONE" where check_zone = String::new();
     /// A node that joins takes a share of the partitions in proportion to it
     weight: u16 [1..=u16::MAX] = ring::WEIGHT_DEFAULT;
     /// Where this node listens to the others; its address in the cluster's list if not given
     peer_listen: Option<Address> { "" => None } = None;
-    /// Where other nodes reach this one, if not where it listens to them
+    /// Address at which other nodes reach this one, if not the one where it listens to them
     peer_address: Option<Address> { "" => None } = None;
     /// The certificate of the cluster's certificate authority
     peer_ca: Option<PathBuf> { "" => None } = None;
