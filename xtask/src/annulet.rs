@@ -55,13 +55,11 @@ pub struct Annulet {
     pub start_times: StartTimes,
 }
 
-/// Builds the release binary and says where it is. It has RocksDB among its backends if this program was built with it.
+/// Builds the release binary and says where it is.
 pub fn build(root: &Path, target: &Path) -> Result<PathBuf> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let features: &[&str] = if cfg!(feature = "rocksdb") { &["--features", "rocksdb"] } else { &[] };
     let built = Command::new(cargo)
         .args(["build", "--release", "--quiet", "--package", "annulet"])
-        .args(features)
         .current_dir(root)
         .env("CARGO_TARGET_DIR", target)
         // stdout belongs to the rows.
@@ -100,11 +98,6 @@ impl Annulet {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
-    }
-
-    /// Where it serves HTTP.
-    pub fn http(&self) -> SocketAddr {
-        self.http
     }
 
     /// The same process, asked by HTTP.
@@ -173,23 +166,6 @@ pub fn exchange(stream: &mut TcpStream, request: &[u8]) -> Result<u8> {
     let body = u64::from(u32::from_be_bytes([a, b, c, d])).saturating_sub(1);
     std::io::copy(&mut stream.take(body), &mut std::io::sink())?;
     Ok(code)
-}
-
-/// Has something done that operators ask for by HTTP.
-pub fn post(http: SocketAddr, path: &str, body: &str) -> Result<()> {
-    let mut stream = TcpStream::connect(http)?;
-    stream.set_read_timeout(Some(ANSWER_MAX))?;
-    let len = body.len();
-    let head = format!(
-        "POST {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len}\r\n\r\n"
-    );
-    stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    match answer.split(' ').nth(1).is_some_and(|status| status.starts_with('2')) {
-        true => Ok(()),
-        false => Err(format!("{path} was answered by {answer:?}").into()),
-    }
 }
 
 /// What a node counts, as its `/stats` tell it.

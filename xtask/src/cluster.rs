@@ -46,12 +46,6 @@ pub struct Setup {
     pub durability: &'static str,
     /// How reads ask their replicas; without it, the nodes' own default.
     pub read_form: Option<&'static str>,
-    /// Partitions of the ring; without it, the nodes' own default.
-    pub ring_size: Option<u32>,
-    /// How often nodes compare what they hold, or `off`; without it, the nodes' own default.
-    pub anti_entropy: Option<&'static str>,
-    /// What stores are; without it, our engine's.
-    pub backend: Option<&'static str>,
 }
 
 /// A running cluster. Dropping it kills its nodes.
@@ -97,15 +91,6 @@ impl Cluster {
         if let Some(form) = setup.read_form {
             // Nodes inherit it.
             command.env("ANNULET_READ_FORM", form);
-        }
-        if let Some(size) = setup.ring_size {
-            command.env("ANNULET_RING_SIZE", size.to_string());
-        }
-        if let Some(interval) = setup.anti_entropy {
-            command.env("ANNULET_ANTI_ENTROPY", interval);
-        }
-        if let Some(backend) = setup.backend {
-            command.env("ANNULET_BACKEND", backend);
         }
         command.current_dir(&setup.home);
         let addresses = |port: u16| (1..=NODES as u16).map(|node| local(base + 10 * node + port)).collect();
@@ -185,11 +170,6 @@ impl Cluster {
             syncs: since("disk_syncs")?,
         };
         Ok((cost, traffic))
-    }
-
-    /// Where a node serves HTTP.
-    pub fn http(&self, node: usize) -> SocketAddr {
-        self.http[node]
     }
 
     /// What each node counts.

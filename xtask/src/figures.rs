@@ -1,15 +1,13 @@
 //! A set of figures: parts that run one after the other, and the page that comes of them.
 //!
 //! A part has rows of its own and fresh folders. A part that fails leaves its rows as not reached and the others go
-//! on. The page is written when all have run, and a run of some parts only leaves it as it was; or, if the set says so,
-//! each part writes its own section of it as soon as it has ended ([`crate::sections`]).
+//! on. The page is written when all have run, and a run of some parts only leaves it as it was.
 
 use crate::process::make_dir;
 use crate::report::{Heading, Report};
 use crate::rows::Spec;
-use crate::sections::{self, Frame};
 use crate::{Result, annulet, machine};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::env;
 use std::fmt::Debug;
 use std::fs;
@@ -60,15 +58,13 @@ pub struct Set<Name: 'static, Plan: 'static> {
     pub method: &'static str,
     /// Whether it measures the binary, and not this process.
     pub needs_binary: bool,
-    /// Whether each part writes a section of the page: for parts that take too long to be measured in one go.
-    pub in_sections: bool,
     /// What a quick run leaves out.
     pub quick_leaves_out: &'static str,
     /// Its parts, in the order in which they run.
     pub parts: &'static [Part<Name, Plan>],
 }
 
-impl<Name: Copy + Debug + PartialEq + ValueEnum, Plan> Set<Name, Plan> {
+impl<Name: Copy + Debug + PartialEq, Plan> Set<Name, Plan> {
     /// Measures, prints, writes the page. Of `only`, if it names parts; `flags` are further ones of this run.
     pub fn run(&self, plan: Plan, how: &How, only: &[Name], flags: &str) -> Result<()> {
         let begin = Instant::now();
@@ -92,12 +88,9 @@ impl<Name: Copy + Debug + PartialEq + ValueEnum, Plan> Set<Name, Plan> {
         for part in self.parts.iter().filter(|part| only.is_empty() || only.contains(&part.name)) {
             let mut rows = Report::default();
             part.run(&context, &mut rows, how.keep)?;
-            if self.in_sections {
-                self.write_section(root, &context, how, flags, part, &rows)?;
-            }
             report.append(rows);
         }
-        if only.is_empty() && !self.in_sections {
+        if only.is_empty() {
             self.write_page(root, &context, how, flags, &report)?;
         }
         if how.keep {
@@ -128,35 +121,6 @@ impl<Name: Copy + Debug + PartialEq + ValueEnum, Plan> Set<Name, Plan> {
         report.write(&root.join(format!("docs/benchmarks/{}.md", self.name)), &heading)
     }
 
-    fn write_section(
-        &self,
-        root: &Path,
-        context: &Context<Plan>,
-        how: &How,
-        flags: &str,
-        part: &Part<Name, Plan>,
-        report: &Report,
-    ) -> Result<()> {
-        let quick = if how.quick { " --quick" } else { "" };
-        let heading = Heading {
-            title: self.title,
-            machine: &machine::describe(&context.home),
-            commit: &machine::commit(root),
-            command: &format!("cargo xtask figures {}{quick} --only {}{flags}", self.name, part.title()),
-            method: self.method,
-        };
-        let rows_of = |part: &Part<Name, Plan>| (part.specs)().into_iter().map(|spec| spec.row).collect();
-        let parts: Vec<_> = self.parts.iter().map(|part| (part.title(), rows_of(part))).collect();
-        let frame = Frame {
-            title: self.title,
-            command: &format!("cargo xtask figures {}", self.name),
-            method: &format!("{}\n\n{}.", self.method, self.quick_leaves_out),
-            parts: &parts,
-        };
-        let page = root.join(format!("docs/benchmarks/{}.md", self.name));
-        sections::write(&page, &frame, &part.title(), &report.section(&heading))
-    }
-
     /// All rows.
     #[cfg(test)]
     pub fn specs(&self) -> Vec<Spec> {
@@ -164,13 +128,7 @@ impl<Name: Copy + Debug + PartialEq + ValueEnum, Plan> Set<Name, Plan> {
     }
 }
 
-impl<Name: Debug + ValueEnum, Plan> Part<Name, Plan> {
-    /// Its name on the command line.
-    fn title(&self) -> String {
-        let value = self.name.to_possible_value().expect("no part is hidden from the command line");
-        value.get_name().to_owned()
-    }
-
+impl<Name: Debug, Plan> Part<Name, Plan> {
     fn run(&self, context: &Context<Plan>, report: &mut Report, keep: bool) -> Result<()> {
         let begin = Instant::now();
         let failure = (self.run)(context, report).err();

@@ -38,6 +38,9 @@ pub struct Options {
     /// How long each is run.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// How many inputs each is given; then time does not end it.
+    #[arg(long, conflicts_with = "seconds")]
+    runs: Option<u64>,
     /// The seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -76,7 +79,8 @@ pub struct Outcome {
 /// Runs what was asked for.
 pub fn run(options: &Options) -> Result<()> {
     let targets = if options.targets.is_empty() { &TARGETS[..] } else { &options.targets };
-    let until = Until::Elapsed(Duration::from_secs(options.seconds));
+    let until =
+        options.runs.map_or(Until::Elapsed(Duration::from_secs(options.seconds)), |count| Until::Runs(count));
     std::thread::scope(|scope| {
         let start = |&target| (target, scope.spawn(move || fuzz(target, until, options.seed)));
         let running: Vec<_> = targets.iter().map(start).collect();

@@ -82,7 +82,6 @@ const SET: Set<Part, Plan> = Set {
     title: "The load generator",
     method: METHOD,
     needs_binary: true,
-    in_sections: false,
     quick_leaves_out: "quick: no row is left out, but runs are shorter (4 s instead of 10 s) and fewer (3 instead of 5)",
     parts: &[
         Run { name: Part::Null, specs: null_specs, run: null },

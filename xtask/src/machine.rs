@@ -1,7 +1,6 @@
 //! What a page of figures must say about where they come from.
 
 use crate::proc::{field, file_system_of};
-use engine::store::Resources;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -20,13 +19,6 @@ pub fn describe(data: &Path) -> String {
         read("/proc/sys/kernel/osrelease").trim(),
         file_system_of(&mounts, &data.to_string_lossy()).unwrap_or("an unknown file system"),
     )
-}
-
-/// What one store may use that has the machine for itself.
-pub fn resources() -> Resources {
-    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let cores = available_parallelism().map_or(1, usize::from);
-    Resources { memory_bytes: memory_kb(&memory) << 10, cores, stores: 1 }
 }
 
 /// The machine's memory, of what the kernel says of it.

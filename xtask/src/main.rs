@@ -3,36 +3,31 @@
 //! The modules, from the ground up: [`sys`] (the kernel calls that std lacks), [`proc`] (what `/proc` says),
 //! [`stats`] (medians and spreads), [`process`], [`annulet`], [`cluster`] and [`redis`] (the servers that are
 //! measured), [`workload`] and [`generator`] (what is asked of them), [`calibrate`] (what the machine does without
-//! them), [`measure`] (CPU per operation), [`strace`], [`rows`] and [`report`] (what is said in the end, or part by part: [`sections`]),
-//! [`figures`] (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`], [`load_generator`],
-//! [`engine_alone`], [`protocols`], [`elastic`], [`indexes`], [`anti_entropy`], [`house`] (of the
-//! source files). On their own: [`micro`] counts instructions, [`fuzz`] gives random input.
+//! them), [`measure`] (CPU per operation), [`strace`], [`rows`] and [`report`] (the output), [`figures`] (how a set of
+//! figures runs), and one folder per set: [`first_light`], [`quorum`], [`load_generator`], [`house`] (of the source
+//! files). On their own: [`micro`] counts instructions, [`fuzz`] gives random input.
+//!
+//! Not here: figures of the engine alone, of other stores, of elastic clusters and the like. They are experiments
+//! (`annulet bench experiments`, folder `experiments/`).
 
 mod annulet;
-mod anti_entropy;
 mod calibrate;
 mod cluster;
-mod elastic;
-mod engine_alone;
-mod engines;
 mod figures;
 mod first_light;
 mod fuzz;
 mod generator;
 mod house;
-mod indexes;
 mod load_generator;
 mod machine;
 mod measure;
 mod micro;
 mod proc;
 mod process;
-mod protocols;
 mod quorum;
 mod redis;
 mod report;
 mod rows;
-mod sections;
 mod stats;
 mod strace;
 mod sys;
@@ -69,22 +64,10 @@ enum Command {
 
 #[derive(Subcommand)]
 enum Figures {
-    /// One node: CPU per operation, group commit, journal reads, memory, start.
+    /// One node: CPU per operation, also by HTTP, group commit, journal reads, memory, start.
     FirstLight(first_light::Options),
     /// Three nodes: CPU per operation, forms of reads, one node in trouble, overload.
     Quorum(quorum::Options),
-    /// HTTP beside protocol buffers, slow clients, random input.
-    Protocol(protocols::Options),
-    /// The engine alone, in process: CPU per operation, bytes written, stalls, start, memory.
-    Engine(engine_alone::Options),
-    /// Our engine beside others, in process: CPU per operation, stalls, bytes written, space.
-    Engines(engines::Options),
-    /// The elastic cluster: the ring alone, nodes that come, go and die, what membership costs at rest.
-    Cluster(elastic::Options),
-    /// Secondary indexes: what entries cost the engine, queries of three nodes, backups.
-    Index(indexes::Options),
-    /// Anti-entropy: what it costs clients, rebuilds of its hash trees, how fast differences are found and healed.
-    Aae(anti_entropy::Options),
     /// The source files: methods, circles of files, long functions, asserts, files of a GET.
     House(house::Options),
     /// The load generator itself: what it can do, what it costs, whether it tells the truth.
@@ -92,17 +75,11 @@ enum Figures {
 }
 
 fn main() -> ExitCode {
-    // As the program that is measured does; `figures engine` measures this one.
+    // As the product does: `micro` counts the instructions of its allocations, too.
     os::give_back_large_blocks();
     let (name, done) = match Cli::parse().command {
         Command::Figures { figures: Figures::FirstLight(options) } => ("figures", first_light::run(&options)),
         Command::Figures { figures: Figures::Quorum(options) } => ("figures", quorum::run(&options)),
-        Command::Figures { figures: Figures::Engine(options) } => ("figures", engine_alone::run(&options)),
-        Command::Figures { figures: Figures::Engines(options) } => ("figures", engines::run(&options)),
-        Command::Figures { figures: Figures::Protocol(options) } => ("figures", protocols::run(&options)),
-        Command::Figures { figures: Figures::Cluster(options) } => ("figures", elastic::run(&options)),
-        Command::Figures { figures: Figures::Index(options) } => ("figures", indexes::run(&options)),
-        Command::Figures { figures: Figures::Aae(options) } => ("figures", anti_entropy::run(&options)),
         Command::Figures { figures: Figures::House(options) } => ("figures", house::run(&options)),
         Command::Fuzz(options) => ("fuzz", fuzz::run(&options)),
         Command::Figures { figures: Figures::Bench(options) } => ("figures", load_generator::run(&options)),

@@ -48,14 +48,6 @@ fn memory_of(status: &str) -> Option<Memory> {
     Some(Memory { resident: bytes("VmRSS")?, peak: bytes("VmHWM")?, anonymous: bytes("RssAnon")? })
 }
 
-/// The bytes that a process has caused to be written to disks, page cache or not.
-pub fn written(pid: u32) -> Result<u64> {
-    let io = fs::read_to_string(format!("/proc/{pid}/io"))?;
-    field(&io, "write_bytes")
-        .and_then(|value| value.parse().ok())
-        .ok_or_else(|| "/proc/PID/io reads strangely".into())
-}
-
 /// Whether every thread of `pid` is traced by `tracer`.
 pub fn is_traced_by(pid: u32, tracer: u32) -> Result<bool> {
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {

@@ -8,10 +8,10 @@ use std::fs;
 use std::io::{Write as _, stdout};
 use std::path::Path;
 
-/// What stands between these two lines of a page is written by people and kept.
-pub const LEARNT_BEGIN: &str = "<!-- learnt: begin -->";
-/// The end of it.
-pub const LEARNT_END: &str = "<!-- learnt: end -->";
+// What stands between these two lines of a page is written by people and kept.
+const LEARNT_BEGIN: &str = "<!-- learnt: begin -->";
+// The end of it.
+const LEARNT_END: &str = "<!-- learnt: end -->";
 const LEARNT_NOTHING: &str = "Nothing has been written down yet.";
 
 /// Rows so far.
@@ -82,18 +82,6 @@ impl Report {
         Ok(())
     }
 
-    /// The rows and what is beside them as a section of a page, with where they come from.
-    pub fn section(&self, heading: &Heading<'_>) -> String {
-        let Heading { machine, commit, command, .. } = heading;
-        let mut text = format!(
-            "* Command: `{command}`\n* Commit: {commit}\n* Machine: {machine}\n\n{}\n{}",
-            self.table(),
-            self.beside()
-        );
-        self.remarks.iter().for_each(|remark| text.push_str(&format!("* {remark}\n")));
-        text
-    }
-
     /// Adds the rows and remarks of another behind these.
     pub fn append(&mut self, mut other: Report) {
         self.rows.append(&mut other.rows);
@@ -155,7 +143,7 @@ fn bar(row: &Row) -> String {
 }
 
 /// What a page has learnt.
-pub fn learnt(page: &str) -> &str {
+fn learnt(page: &str) -> &str {
     let inside = page.split_once(LEARNT_BEGIN).and_then(|(_, rest)| rest.split_once(LEARNT_END));
     inside.map(|(learnt, _)| learnt.trim()).filter(|learnt| !learnt.is_empty()).unwrap_or(LEARNT_NOTHING)
 }

@@ -2,10 +2,8 @@
 //!
 //! The only unsafe code of this crate.
 
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::Path;
 use std::time::Duration;
 
 /// How many ready sockets one wait can tell of: all connections of the widest row but for open loops.
@@ -94,46 +92,10 @@ pub fn thread_cpu() -> io::Result<Duration> {
     read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Drops what the page cache holds of a file, once it is on the disk.
-pub fn forget_file(file: &std::fs::File) -> io::Result<()> {
-    file.sync_all()?;
-    // SAFETY: takes no pointer; the descriptor is open, borrowed for the call.
-    match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
-        0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(error)),
-    }
-}
-
-/// Bytes that are free on the file system of `path`.
-pub fn free_bytes(path: &Path) -> io::Result<u64> {
-    let path = CString::new(path.as_os_str().as_encoded_bytes())?;
-    let mut figures = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: `path` is a string with its end, `figures` has room for what the call writes; both outlive it.
-    checked(unsafe { libc::statvfs(path.as_ptr(), figures.as_mut_ptr()) })?;
-    // SAFETY: the call succeeded, and then it has filled all of it.
-    let figures = unsafe { figures.assume_init() };
-    Ok(figures.f_bavail * figures.f_frsize)
-}
-
-/// Lets this process's peak of resident memory begin anew.
-pub fn forget_peak_memory() -> io::Result<()> {
-    std::fs::write("/proc/self/clear_refs", "5")
-}
-
 /// Sends a signal to a process.
 pub fn signal(pid: u32, signal: i32) -> io::Result<()> {
     // SAFETY: takes no pointer.
     checked(unsafe { libc::kill(pid.cast_signed(), signal) }).map(|_| ())
-}
-
-/// Lets this process, and what it starts, have as many files open as it may.
-pub fn allow_many_files() -> io::Result<()> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` lives through both calls; the first overwrites it, the second reads it.
-    checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
-    limit.rlim_cur = limit.rlim_max;
-    // SAFETY: see above.
-    checked(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }).map(|_| ())
 }
 
 /// Whether packages can be installed.

@@ -1,6 +1,7 @@
 //! The figures of a run that experiments compare.
 
 use crate::scenario::{DONE, Played};
+use histogram::Histogram;
 use results::{Counters, Event, Kind, OperationSummary, Results, Second, ServerSecond};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,8 @@ pub enum Figure {
     MinMs,
     /// The mean of latency in the last quarter of the run over that in the first.
     Slowed,
+    /// The 99th percentile of latency in the last quarter of the run over that in the first.
+    P99Slowed,
     /// The 99th percentile of latency, from when operations were due, in milliseconds.
     P99Ms,
     /// The same, 99.9th.
@@ -90,6 +93,7 @@ impl Figure {
             Figure::RebuildUs => "us/key",
             Figure::Held
             | Figure::Slowed
+            | Figure::P99Slowed
             | Figure::MemoryGrown
             | Figure::Slowest
             | Figure::Achieved
@@ -115,7 +119,8 @@ impl Figure {
             Figure::PerCpuSecond => summary.server_cpu_us_per_op.filter(|us| *us > 0.0).map(|us| 1e6 / us),
             Figure::MeanMs => ms(it.response.mean_us),
             Figure::MinMs => ms(it.response.min_us),
-            Figure::Slowed => slowed(results, label),
+            Figure::Slowed => slowed(results, label, Histogram::mean),
+            Figure::P99Slowed => slowed(results, label, |it| it.percentile(99.0) as f64),
             Figure::Held => held(&seconds(results, label)),
             Figure::Slowest => (it.throughput.median > 0.0).then(|| it.throughput.min / it.throughput.median),
             Figure::Achieved => summary.generator.achieved,
@@ -184,17 +189,17 @@ fn held(seconds: &[f64]) -> Option<f64> {
     ratio(median(&seconds[..quarter])?, median(&seconds[seconds.len() - quarter..])?)
 }
 
-/// The last quarter's mean latency over the first's; none where one of them has no operation.
-fn slowed(results: &Results, label: Option<&str>) -> Option<f64> {
+/// A figure of latency in the last quarter over that in the first; none where one of them has no operation.
+fn slowed(results: &Results, label: Option<&str>, figure: fn(&Histogram) -> f64) -> Option<f64> {
     let seconds: Vec<u64> = results.measured().map(|second| second.second).collect();
     let quarter = seconds.len() / 4;
-    let mean = |seconds: &[u64]| {
+    let of = |seconds: &[u64]| {
         let all = results.merged(|second, name, kind| {
             kind == Kind::Response && label.is_none_or(|label| label == name) && seconds.contains(&second)
         });
-        (all.count() > 0).then(|| all.mean())
+        (all.count() > 0).then(|| figure(&all))
     };
-    ratio(mean(&seconds[..quarter])?, mean(&seconds[seconds.len() - quarter..])?)
+    ratio(of(&seconds[..quarter])?, of(&seconds[seconds.len() - quarter..])?)
 }
 
 /// By how much a counter of all servers has grown in the measured seconds; none where none of them tells it.

@@ -1,10 +1,11 @@
 //! The figures of first light: one node, from the outside.
 //!
 //! Parts run one after the other, each on a fresh data folder: [`cpu`] (CPU per operation at durability `none`,
-//! beside Redis), [`sync`] (group commit), [`io`] (reads per operation), [`size`] (memory and start with a
+//! beside Redis), [`http`] (the same by HTTP), [`sync`] (group commit), [`io`] (reads per operation), [`size`] (memory and start with a
 //! million objects). A part that fails leaves its rows as not reached and the others go on.
 
 mod cpu;
+mod http;
 mod io;
 mod size;
 mod sync;
@@ -35,6 +36,8 @@ pub struct Options {
 enum Part {
     /// CPU per operation at durability `none`, beside Redis.
     Cpu,
+    /// CPU per operation by HTTP, beside that by protocol buffers.
+    Http,
     /// Group commit and latency at durability `sync`.
     Sync,
     /// Reads per operation.
@@ -108,7 +111,8 @@ after the other, with Redis and the yardsticks in each round; the value is the m
 taken within a round. The generator is one thread of the measuring process, a closed loop without think time;
 its own CPU and the busy cores stand beside the row. `per_ping_pong`, `per_pread_crc` and `per_load` are the row
 divided by a loopback ping-pong (1 KB there, 5 bytes back, CPU of both ends), a read of 8 KB from the page cache with
-its CRC, and a dependent load from memory. Names of rows: durability, connections, operation. Starts are with a warm
+its CRC, and a dependent load from memory. Names of rows: durability, connections, operation; in rows
+of HTTP beside protocol buffers, which have no durability, the protocol stands first. Starts are with a warm
 page cache, from the spawn to the answer to a GET.";
 
 type Context = figures::Context<Plan>;
@@ -126,10 +130,10 @@ const SET: Set<Part, Plan> = Set {
     title: "First light",
     method: METHOD,
     needs_binary: true,
-    in_sections: false,
     quick_leaves_out: QUICK_LEAVES_OUT,
     parts: &[
         Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run },
+        Run { name: Part::Http, specs: http::specs, run: http::run },
         Run { name: Part::Sync, specs: sync::specs, run: sync::run },
         Run { name: Part::Io, specs: io::specs, run: io::run },
         Run { name: Part::Size, specs: size::specs, run: size::run },

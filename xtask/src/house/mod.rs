@@ -54,7 +54,6 @@ const SET: Set<Part, ()> = Set {
     title: "The house",
     method: METHOD,
     needs_binary: false,
-    in_sections: false,
     quick_leaves_out: "quick: nothing is left out",
     parts: &[
         Run { name: Part::Tree, specs: tree::specs, run: tree::run },

@@ -126,15 +126,7 @@ impl Context {
     /// A cluster on new data folders.
     fn setup(&self, name: &str, durability: &'static str) -> Result<Setup> {
         let home = make_dir(&self.home, name)?;
-        Ok(Setup {
-            binary: self.binary.clone(),
-            home,
-            durability,
-            read_form: None,
-            ring_size: None,
-            anti_entropy: None,
-            backend: None,
-        })
+        Ok(Setup { binary: self.binary.clone(), home, durability, read_form: None })
     }
 }
 
@@ -143,7 +135,6 @@ const SET: Set<Part, Plan> = Set {
     title: "Quorum",
     method: METHOD,
     needs_binary: true,
-    in_sections: false,
     quick_leaves_out: QUICK_LEAVES_OUT,
     parts: &[
         Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run },

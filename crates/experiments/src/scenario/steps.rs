@@ -78,8 +78,8 @@ impl Stage<'_> {
         }
     }
 
-    /// Runs a command; `{n1.pb}`, `{n1.http}`, `{n1.data}` and so on stand for a node's places, `{annulet}` for the program of the
-    /// nodes.
+    /// Runs a command; `{n1.pb}`, `{n1.http}`, `{n1.data}` and so on stand for a node's places, `{n1.pid}` for its process,
+    /// `{annulet}` for the program of the nodes.
     fn run(&self, command: &[String]) -> Result<(), Error> {
         let filled: Vec<String> = command.iter().map(|word| self.fill(word)).collect();
         let output = Command::new(&filled[0]).args(&filled[1..]).stdin(Stdio::null()).output();
@@ -95,12 +95,13 @@ impl Stage<'_> {
 
     fn fill(&self, word: &str) -> String {
         let mut filled = word.to_owned();
-        for (at, plan) in self.nodes.plans().enumerate() {
+        for ((at, plan), pid) in self.nodes.plans().enumerate().zip(self.nodes.pids()) {
             let node = at + 1;
             filled = filled.replace("{annulet}", &plan.program.display().to_string());
             filled = filled.replace(&format!("{{n{node}.pb}}"), &plan.pb.to_string());
             filled = filled.replace(&format!("{{n{node}.http}}"), &plan.http.to_string());
             filled = filled.replace(&format!("{{n{node}.data}}"), &plan.data.display().to_string());
+            filled = filled.replace(&format!("{{n{node}.pid}}"), &pid.to_string());
         }
         filled
     }

@@ -29,7 +29,7 @@ pub fn specs() -> Vec<Spec> {
 
 /// Fills them.
 pub fn run(context: &Context, report: &mut Report) -> Result<()> {
-    let node = Annulet::start(&context.setup("cpu")?)?;
+    let node = Annulet::start(&context.setup("http", "none")?)?;
     node.load(OBJECTS)?;
     let mut keys = Keys::Uniform { from: 0, count: OBJECTS, rng: SplitMix::new(1) };
     let mut measured: [Vec<[Cost; 2]>; OPS.len()] = Default::default();
@@ -42,6 +42,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
         }
     }
     node.stop()?;
+
     for (op, of_op) in OPS.into_iter().zip(&measured) {
         for (at, protocol) in ["pb", "http"].into_iter().enumerate() {
             let costs: Vec<&Cost> = of_op.iter().map(|costs| &costs[at]).collect();
