@@ -24,12 +24,9 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// How long a clean stop may take.
 const STOP_MAX: Duration = Duration::from_secs(60);
 
-/// How long nodes that can run may take to see each other again.
-const REUNION_MAX: Duration = Duration::from_secs(30);
-
 /// How often nodes are asked whom they see: rarely enough to cost nothing, often enough to time what is bounded in
 /// seconds.
-pub const LOOK_AT_PEERS: Duration = Duration::from_millis(50);
+const LOOK_AT_PEERS: Duration = Duration::from_millis(50);
 
 /// Base ports that are tried, [`PORTS`] apart; below those that the kernel gives to clients.
 const BASES: std::ops::Range<u16> = 200..320;
@@ -118,11 +115,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until every node sees all others.
-    pub fn reunite(&self) -> Result<()> {
-        self.wait_for_reunion(REUNION_MAX)
-    }
-
     fn wait_for_reunion(&self, limit: Duration) -> Result<()> {
         let begin = Instant::now();
         loop {
@@ -135,16 +127,6 @@ impl Cluster {
             }
             sleep(LOOK_AT_PEERS);
         }
-    }
-
-    /// Where the nodes but `node` serve: their clients, and who watches them.
-    pub fn but(&self, node: usize) -> (Servers, Vec<SocketAddr>) {
-        let mut servers = self.servers.clone();
-        servers.pids.remove(node);
-        servers.addresses.remove(node);
-        let mut http = self.http.clone();
-        http.remove(node);
-        (servers, http)
     }
 
     /// Measures operations on connections that are warm, with what the nodes said to each other meanwhile.
@@ -225,7 +207,7 @@ impl Traffic {
 }
 
 /// How many others a node sees.
-pub fn peers_up(http: SocketAddr) -> Result<u64> {
+fn peers_up(http: SocketAddr) -> Result<u64> {
     Counts::fetch(http)?.get("peers_up")
 }
 

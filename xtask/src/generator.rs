@@ -3,10 +3,6 @@
 //! One thread, one epoll set, N connections with one request outstanding on each. An operation costs one
 //! `send`, one `recv` and its share of an `epoll_wait`; nothing is allocated. The next request goes out when an
 //! answer has been checked. At the end of a run all outstanding answers are awaited and counted.
-//!
-//! [`open`] is the other kind of load: at a rate, whatever the server does.
-
-pub mod open;
 
 use crate::stats::Latencies;
 use crate::sys::{Poll, thread_cpu, wait_writable};

@@ -66,7 +66,7 @@ enum Command {
 enum Figures {
     /// One node: CPU per operation, also by HTTP, group commit, journal reads, memory, start.
     FirstLight(first_light::Options),
-    /// Three nodes: CPU per operation, forms of reads, one node in trouble, overload.
+    /// Three nodes: CPU per operation, forms of reads.
     Quorum(quorum::Options),
     /// The source files: methods, circles of files, long functions, asserts, files of a GET.
     House(house::Options),

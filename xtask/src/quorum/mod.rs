@@ -1,13 +1,12 @@
 //! The figures of a quorum: three processes, three copies, two of which must answer.
 //!
 //! Parts run one after the other, each on fresh data folders: [`cpu`] (CPU per operation, group commit, frames per
-//! write), [`forms`] (the forms of reads, with equal and with differing replicas), [`gray`] (one node paused or
-//! slow), [`overload`] (five times what can be done).
+//! write), [`forms`] (the forms of reads, with equal and with differing replicas).
+//!
+//! Not here: a node in trouble and overload, which are the experiments E6 to E8.
 
 mod cpu;
 mod forms;
-mod gray;
-mod overload;
 
 use crate::cluster::Setup;
 use crate::figures::{self, How, Set};
@@ -37,10 +36,6 @@ enum Part {
     Cpu,
     /// Bytes between nodes and CPU of the forms of reads.
     Forms,
-    /// One node paused or slow.
-    Gray,
-    /// Five times what can be done.
-    Overload,
 }
 
 /// How much is measured.
@@ -54,16 +49,6 @@ struct Plan {
     yardstick: Duration,
     /// Rounds through the forms of reads, each on nodes that were started anew.
     form_rounds: usize,
-    /// How often a node gets into trouble under each kind of operation.
-    troubles: usize,
-    /// How long it is in trouble each time, and how long it was healthy before.
-    trouble: Duration,
-    /// Of each search for the peak, of which there are some.
-    peak: Duration,
-    /// At half of the peak, before the overload.
-    calm: Duration,
-    /// At five times the peak.
-    storm: Duration,
 }
 
 const FULL: Plan = Plan {
@@ -71,11 +56,6 @@ const FULL: Plan = Plan {
     window: Window { warm_up: Duration::from_millis(500), time: Duration::from_secs(4) },
     yardstick: Duration::from_millis(500),
     form_rounds: 3,
-    troubles: 5,
-    trouble: Duration::from_secs(10),
-    peak: Duration::from_secs(4),
-    calm: Duration::from_secs(8),
-    storm: Duration::from_secs(15),
 };
 
 const QUICK: Plan = Plan {
@@ -83,16 +63,10 @@ const QUICK: Plan = Plan {
     window: Window { warm_up: Duration::from_millis(200), time: Duration::from_millis(1200) },
     yardstick: Duration::from_millis(250),
     form_rounds: 1,
-    troubles: 2,
-    trouble: Duration::from_secs(6),
-    peak: Duration::from_millis(1500),
-    calm: Duration::from_secs(4),
-    storm: Duration::from_secs(6),
 };
 
 const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but each is measured shorter (1.2 s instead of 4 s) and \
-    less often (3 rounds instead of 5; 1 of the forms of reads instead of 3; a node is in trouble 2 times for 6 s \
-    instead of 5 for 10 s; 6 s of overload instead of 15)";
+    less often (3 rounds instead of 5; 1 of the forms of reads instead of 3)";
 
 const METHOD: &str = "\
 Three processes started by `annulet dev 3`, a shard each, mutually authenticated TLS between them; three copies of each
@@ -108,17 +82,7 @@ encryption, pings and repairs included.
 Forms of reads: 64 connections; a setting of the nodes, which are started anew for each. Replicas differ after node 3's
 data folder was replaced, while it was stopped, by its copy from before the last version of each object was written: two
 nodes have the new version, node 3 has the old one, no hint is left, and each object is read once, every answer being
-verified to be the new version; the repair that follows is part of the cost. The default's form is told from its bytes.
-
-Trouble: 16 connections in a closed loop to nodes 1 and 2 while node 3 is stopped by SIGSTOP, or runs 1 ms of every
-100 ms (SIGCONT and SIGSTOP by turns). p99 from the moment it begins, over p99 of as long before it; the median of the
-times. Noticed is when the `/stats` of both others have said that they see one node less; the slowest counts.
-
-Overload: the peak is the middle one of three closed loops of 64 connections; then an open loop on 1,536 connections,
-half of the peak, five times the peak, and half of it again. An operation that is due while all connections are busy is
-not sent and counts as not answered. Latency runs from when an operation was due, a refusal's from when it was sent.
-Normal again is when, since the load has dropped, two seconds begin whose p99 is within twice that of the time before
-the overload and in which nothing is refused, failed or left unsent. Generator and servers share the cores.";
+verified to be the new version; the repair that follows is part of the cost. The default's form is told from its bytes.";
 
 type Context = figures::Context<Plan>;
 
@@ -139,8 +103,6 @@ const SET: Set<Part, Plan> = Set {
     parts: &[
         Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run },
         Run { name: Part::Forms, specs: forms::specs, run: forms::run },
-        Run { name: Part::Gray, specs: gray::specs, run: gray::run },
-        Run { name: Part::Overload, specs: overload::specs, run: overload::run },
     ],
 };
 
