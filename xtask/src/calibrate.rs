@@ -4,18 +4,21 @@
 //! shared machine is not the same machine ten minutes later. Whatever the time, each does its work at least once.
 
 use crate::Result;
+use crate::load::VALUE_LEN;
 use crate::rows::{Row, Spec};
-use crate::stats::Latencies;
+use crate::stats::record;
 use crate::sys::thread_cpu;
-use crate::workload::{SplitMix, VALUE_LEN};
+use base::Rng;
 use base::checksum::crc32c;
+use base::rng::SplitMix64;
+use histogram::{Histogram, Recorder};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,7 +36,7 @@ const CHAIN_LEN: usize = 8 << 20;
 /// How many loads between two looks at the clock.
 const CHAIN_STEPS: u32 = 10_000;
 
-/// How long a side of a handoff is busy before it hands over: about what a disk takes.
+/// How long a side is busy before it sends: about what a disk takes.
 const ELSEWHERE: Duration = Duration::from_micros(100);
 
 /// A ping-pong's figures.
@@ -41,7 +44,7 @@ pub struct PingPong {
     /// User and system time of both ends for one round trip, in microseconds.
     pub cpu_us: f64,
     /// How long round trips took.
-    pub latencies: Latencies,
+    pub latencies: Histogram,
 }
 
 /// Two threads on a loopback connection, blocking calls: a request of 1 KB, an answer of 5 bytes.
@@ -56,96 +59,66 @@ pub fn ping_pong(time: Duration) -> Result<PingPong> {
         loop {
             match far.read_exact(&mut request) {
                 Ok(()) => far.write_all(&[0; PONG_LEN])?,
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(thread_cpu()?),
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(thread_cpu()),
                 Err(error) => return Err(error.into()),
             }
         }
     });
-    let (cpu, begin) = (thread_cpu()?, Instant::now());
-    let mut latencies = Latencies::new();
+    let (cpu, begin) = (thread_cpu(), Instant::now());
+    let mut latencies = Recorder::default();
     let (request, mut answer, mut trips) = ([0; PING_LEN], [0; PONG_LEN], 0u32);
     while trips == 0 || begin.elapsed() < time {
         let sent = Instant::now();
         near.write_all(&request)?;
         near.read_exact(&mut answer)?;
-        latencies.record(sent.elapsed());
+        record(&mut latencies, sent.elapsed());
         trips += 1;
     }
     drop(near);
     let far_cpu = echo.join().map_err(|_| "the echo has panicked")??;
-    let cpu = thread_cpu()? - cpu + far_cpu;
-    Ok(PingPong { cpu_us: cpu.as_secs_f64() * 1e6 / f64::from(trips), latencies })
+    let cpu = thread_cpu() - cpu + far_cpu;
+    Ok(PingPong { cpu_us: cpu.as_secs_f64() * 1e6 / f64::from(trips), latencies: latencies.take() })
 }
 
-/// A handoff to another thread and back, by a mutex and a condition variable: two wake-ups of a thread that sleeps.
+/// A message to another thread and one back: two wake-ups of a thread that sleeps.
 ///
-/// Each side does something that takes its time before it hands over, as a disk and a network do. Without that the other
+/// Each side does something that takes its time before it sends, as a disk and a network do. Without that the other
 /// side has not gone to sleep yet, and what is measured, half a microsecond, is not a wake-up.
-pub fn two_wake_ups(time: Duration) -> Result<Latencies> {
-    let begin = Instant::now();
-    let handoff = Mutex::new(Handoff { turn: Turn::Near, at: begin, took_before: Duration::ZERO });
-    let changed = Condvar::new();
-    let lock = || handoff.lock().unwrap_or_else(PoisonError::into_inner);
-    // How long the last two wake-ups took, the second of which ends here. `None` when all is over.
-    let take = |mine: Turn, next: Turn| -> Option<Duration> {
-        let guard = changed
-            .wait_while(lock(), |it| it.turn != mine && it.turn != Turn::Over)
-            .unwrap_or_else(PoisonError::into_inner);
-        let (took, took_before) = (guard.at.elapsed(), guard.took_before);
-        drop(guard);
-        thread::sleep(ELSEWHERE);
-        let mut guard = lock();
-        if guard.turn == Turn::Over {
-            return None;
+pub fn two_wake_ups(time: Duration) -> Result<Histogram> {
+    let ((to_far, from_near), (to_near, from_far)) = (sync_channel::<Instant>(1), sync_channel(1));
+    let far = thread::spawn(move || {
+        while let Ok(sent) = from_near.recv() {
+            let took = sent.elapsed();
+            thread::sleep(ELSEWHERE);
+            // The other side has ended, and so does this one.
+            to_near.send((Instant::now(), took)).ok();
         }
-        *guard = Handoff { turn: next, at: Instant::now(), took_before: took };
-        drop(guard);
-        changed.notify_one();
-        Some(took_before + took)
-    };
-    let mut latencies = Latencies::new();
-    thread::scope(|scope| {
-        scope.spawn(|| while take(Turn::Far, Turn::Near).is_some() {});
-        // The first wakes nobody.
-        take(Turn::Near, Turn::Far);
-        while latencies.is_empty() || begin.elapsed() < time {
-            if let Some(took) = take(Turn::Near, Turn::Far) {
-                latencies.record(took);
-            }
-        }
-        lock().turn = Turn::Over;
-        changed.notify_all();
     });
-    Ok(latencies)
-}
-
-/// Whose turn it is, since when, and how long the one before waited to be woken.
-struct Handoff {
-    turn: Turn,
-    at: Instant,
-    took_before: Duration,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    Near,
-    Far,
-    Over,
+    let (mut latencies, begin) = (Recorder::default(), Instant::now());
+    while latencies.is_empty() || begin.elapsed() < time {
+        thread::sleep(ELSEWHERE);
+        to_far.send(Instant::now())?;
+        let (sent, took_before): (Instant, Duration) = from_far.recv()?;
+        record(&mut latencies, took_before + sent.elapsed());
+    }
+    drop(to_far);
+    far.join().map_err(|_| "the other side has panicked")?;
+    Ok(latencies.take())
 }
 
 /// Appends of a value to a file, each with its fdatasync.
-pub fn append_and_sync(dir: &Path, time: Duration) -> Result<Latencies> {
+pub fn append_and_sync(dir: &Path, time: Duration) -> Result<Histogram> {
     let path = dir.join("appended");
     let mut file = File::options().create(true).append(true).open(&path)?;
     let (value, begin) = ([0x5a; VALUE_LEN], Instant::now());
-    let mut latencies = Latencies::new();
+    let mut latencies = Recorder::default();
     while latencies.is_empty() || begin.elapsed() < time {
         let start = Instant::now();
         file.write_all(&value)?;
         file.sync_data()?;
-        latencies.record(start.elapsed());
+        record(&mut latencies, start.elapsed());
     }
-    Ok(latencies)
+    Ok(latencies.take())
 }
 
 /// What the yardsticks said in one round.
@@ -186,7 +159,7 @@ impl Yardstick {
 pub struct Yardsticks {
     file: File,
     chain: Vec<usize>,
-    rng: SplitMix,
+    rng: SplitMix64,
 }
 
 impl Yardsticks {
@@ -197,7 +170,7 @@ impl Yardsticks {
         for block in 0..BLOCKS {
             file.write_all(&[block as u8; BLOCK_LEN])?;
         }
-        let mut rng = SplitMix::new(1);
+        let mut rng = SplitMix64::new(1);
         let chain = cycle(CHAIN_LEN, &mut rng);
         Ok(Yardsticks { file, chain, rng })
     }
@@ -213,19 +186,19 @@ impl Yardsticks {
 
     /// CPU of a read of 8 KB from the page cache with its CRC, in microseconds.
     fn pread_crc_us(&mut self, time: Duration) -> Result<f64> {
-        let (cpu, begin, mut reads) = (thread_cpu()?, Instant::now(), 0u32);
+        let (cpu, begin, mut reads) = (thread_cpu(), Instant::now(), 0u32);
         let mut block = [0; BLOCK_LEN];
         while reads == 0 || begin.elapsed() < time {
             self.file.read_exact_at(&mut block, self.rng.below(BLOCKS) * BLOCK_LEN as u64)?;
             black_box(crc32c(&block));
             reads += 1;
         }
-        Ok((thread_cpu()? - cpu).as_secs_f64() * 1e6 / f64::from(reads))
+        Ok((thread_cpu() - cpu).as_secs_f64() * 1e6 / f64::from(reads))
     }
 
     /// CPU of one load from memory whose address is the result of the one before, in nanoseconds.
     fn dependent_load_ns(&self, time: Duration) -> Result<f64> {
-        let (cpu, begin, mut steps, mut place) = (thread_cpu()?, Instant::now(), 0u32, 0);
+        let (cpu, begin, mut steps, mut place) = (thread_cpu(), Instant::now(), 0u32, 0);
         while steps == 0 || begin.elapsed() < time {
             for _ in 0..CHAIN_STEPS {
                 place = self.chain[place];
@@ -233,12 +206,12 @@ impl Yardsticks {
             steps += CHAIN_STEPS;
         }
         black_box(place);
-        Ok((thread_cpu()? - cpu).as_secs_f64() * 1e9 / f64::from(steps))
+        Ok((thread_cpu() - cpu).as_secs_f64() * 1e9 / f64::from(steps))
     }
 }
 
 /// A random permutation of `0..len` that is one cycle (Sattolo's shuffle).
-fn cycle(len: usize, rng: &mut SplitMix) -> Vec<usize> {
+fn cycle(len: usize, rng: &mut SplitMix64) -> Vec<usize> {
     let mut chain: Vec<usize> = (0..len).collect();
     for last in (1..len).rev() {
         let other = rng.below(last as u64) as usize;
@@ -255,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_cycle_visits_every_place() {
-        let chain = cycle(1000, &mut SplitMix::new(7));
+        let chain = cycle(1000, &mut SplitMix64::new(7));
         let (mut place, mut steps) = (chain[0], 1);
         while place != 0 {
             (place, steps) = (chain[place], steps + 1);
@@ -266,9 +239,9 @@ mod tests {
     #[test]
     fn every_yardstick_measures_something() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(ping_pong(SHORT).unwrap().latencies.p50_us() > 0.0);
-        assert!(two_wake_ups(Duration::from_millis(50)).unwrap().p50_us() > 0.0);
-        assert!(append_and_sync(dir.path(), SHORT).unwrap().p50_us() > 0.0);
+        assert!(ping_pong(SHORT).unwrap().latencies.count() > 0);
+        assert!(two_wake_ups(Duration::from_millis(50)).unwrap().count() > 0);
+        assert!(append_and_sync(dir.path(), SHORT).unwrap().count() > 0);
         let mut yardsticks = Yardsticks::new(dir.path()).unwrap();
         let round = yardsticks.round(SHORT).unwrap();
         assert!(round.ping_pong_us > 0.0 && round.pread_crc_us > 0.0 && round.load_ns > 0.0);

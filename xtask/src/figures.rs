@@ -3,12 +3,10 @@
 //! A part has rows of its own and fresh folders. A part that fails leaves its rows as not reached and the others go
 //! on. The page is written when all have run, and a run of some parts only leaves it as it was.
 
-use crate::process::make_dir;
 use crate::report::{Heading, Report};
 use crate::rows::Spec;
-use crate::{Result, annulet, machine};
-use clap::Args;
-use std::env;
+use crate::{Result, machine, sys};
+use clap::{Args, ValueEnum};
 use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,16 +14,26 @@ use std::time::Instant;
 
 /// How any set is taken.
 #[derive(Args, Clone, Debug)]
-pub struct How {
+struct How {
     /// End within ten minutes on two cores; says what it leaves out.
     #[arg(long)]
-    pub quick: bool,
+    quick: bool,
     /// Leave the data folders and logs of the servers where they are.
     #[arg(long)]
-    pub keep: bool,
+    keep: bool,
     /// Measure this binary; without it, one that is built from the tree as it is.
     #[arg(long, value_name = "FILE")]
-    pub binary: Option<PathBuf>,
+    binary: Option<PathBuf>,
+}
+
+/// How a set of such parts is taken.
+#[derive(Args, Clone, Debug)]
+pub struct Options<Name: ValueEnum + Send + Sync + 'static> {
+    #[command(flatten)]
+    how: How,
+    /// Only these parts. The page is not written then.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Name>,
 }
 
 /// What the parts of a set share.
@@ -64,19 +72,22 @@ pub struct Set<Name: 'static, Plan: 'static> {
     pub parts: &'static [Part<Name, Plan>],
 }
 
-impl<Name: Copy + Debug + PartialEq, Plan> Set<Name, Plan> {
-    /// Measures, prints, writes the page. Of `only`, if it names parts; `flags` are further ones of this run.
-    pub fn run(&self, plan: Plan, how: &How, only: &[Name], flags: &str) -> Result<()> {
+impl<Name: Debug + PartialEq + ValueEnum + Send + Sync, Plan: Copy> Set<Name, Plan> {
+    /// Measures, prints, writes the page. The plan is the full one, or that of a quick run; `flags` are further ones of
+    /// this run.
+    pub fn run(&self, [full, quick]: [Plan; 2], options: &Options<Name>, flags: &str) -> Result<()> {
+        let Options { how, only } = options;
+        let plan = if how.quick { quick } else { full };
         let begin = Instant::now();
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("this crate is in no workspace")?;
-        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        let target = std::path::absolute(target)?;
+        let root = sys::workspace()?;
+        let target = sys::target(root)?;
         let binary = match &how.binary {
             Some(binary) => std::path::absolute(binary)?,
-            None if self.needs_binary => annulet::build(root, &target)?,
+            None if self.needs_binary => sys::build("annulet", root, &target, "")?,
             None => PathBuf::new(),
         };
-        let folders = make_dir(&target, "figures")?;
+        let folders = target.join("figures");
+        fs::create_dir_all(&folders)?;
         let mut folder = tempfile::Builder::new().prefix(&format!("{}-", self.name)).tempdir_in(folders)?;
         folder.disable_cleanup(how.keep);
         let context = Context { plan, binary, home: folder.path().to_owned() };
@@ -86,9 +97,7 @@ impl<Name: Copy + Debug + PartialEq, Plan> Set<Name, Plan> {
             report.remark(self.quick_leaves_out);
         }
         for part in self.parts.iter().filter(|part| only.is_empty() || only.contains(&part.name)) {
-            let mut rows = Report::default();
-            part.run(&context, &mut rows, how.keep)?;
-            report.append(rows);
+            part.run(&context, &mut report, how.keep)?;
         }
         if only.is_empty() {
             self.write_page(root, &context, how, flags, &report)?;

@@ -4,8 +4,9 @@
 //! answering whatever it asks. It fails if the session panics, does not end, answers nothing, or if memory grows over
 //! many runs. The same seed makes the same runs. Coverage-guided fuzzing of the same is `cargo fuzz run`.
 
-use crate::workload::SplitMix;
-use crate::{Result, proc};
+use crate::Result;
+use base::Rng;
+use base::rng::SplitMix64;
 use bytes::{Bytes, BytesMut};
 use clap::{Args, ValueEnum};
 use kv::index::Rows;
@@ -94,19 +95,19 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// Runs one target.
 pub fn fuzz(target: Target, until: Until, seed: u64) -> Result<Outcome> {
-    let mut rng = SplitMix::new(seed);
+    let mut rng = SplitMix64::new(seed);
     let seeds = seeds(target);
     let begin = Instant::now();
     let (mut runs, mut at_first) = (0u64, None);
     loop {
         let input = damaged(&seeds, &mut rng);
-        let cuts = rng.next();
-        let run = || converse(target, &input, &mut SplitMix::new(cuts));
+        let cuts = rng.next_u64();
+        let run = || converse(target, &input, &mut SplitMix64::new(cuts));
         let ended = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("it panicked".into()));
         ended.map_err(|failure| format!("{target:?}, run {runs}: {failure}: {}", input.escape_ascii()))?;
         runs += 1;
         if runs == WARM_UP {
-            at_first = Some(proc::memory(std::process::id())?.resident);
+            at_first = Some(resident()?);
         }
         let enough = match until {
             Until::Elapsed(time) => runs.is_multiple_of(1024) && begin.elapsed() >= time,
@@ -116,7 +117,7 @@ pub fn fuzz(target: Target, until: Until, seed: u64) -> Result<Outcome> {
             break;
         }
     }
-    let now = proc::memory(std::process::id())?.resident;
+    let now = resident()?;
     let growth = at_first.map_or(0, |first| now.saturating_sub(first));
     if growth > GROWTH_MAX {
         return Err(format!("{target:?}: {growth} bytes more memory after {runs} runs").into());
@@ -124,17 +125,22 @@ pub fn fuzz(target: Target, until: Until, seed: u64) -> Result<Outcome> {
     Ok(Outcome { runs, growth })
 }
 
+/// Resident memory of this process.
+fn resident() -> Result<u64> {
+    Ok(bench::usage(std::process::id()).ok_or("/proc does not tell of this process")?.rss_bytes)
+}
+
 /// Two requests that make sense, and some damage.
-fn damaged(seeds: &[Vec<u8>], rng: &mut SplitMix) -> Vec<u8> {
+fn damaged(seeds: &[Vec<u8>], rng: &mut SplitMix64) -> Vec<u8> {
     const ODD: &[u8] = b"\r\n :;,/%\"0\0\xff\x7f\x80+-*";
-    let pick = |rng: &mut SplitMix| seeds[rng.below(seeds.len() as u64) as usize].clone();
+    let pick = |rng: &mut SplitMix64| seeds[rng.below(seeds.len() as u64) as usize].clone();
     let mut bytes = pick(rng);
     bytes.extend(pick(rng));
     for _ in 0..rng.below(DAMAGES_MAX + 1) {
         let at = rng.below(bytes.len() as u64) as usize;
         let odd = ODD[rng.below(ODD.len() as u64) as usize];
         match rng.below(6) {
-            0 => bytes[at] = (rng.next() >> 56) as u8,
+            0 => bytes[at] = (rng.next_u64() >> 56) as u8,
             1 => bytes[at] = odd,
             2 => bytes.insert(at, odd),
             3 => bytes[at] ^= 1 << rng.below(8),
@@ -153,7 +159,7 @@ fn damaged(seeds: &[Vec<u8>], rng: &mut SplitMix) -> Vec<u8> {
 }
 
 /// Gives a new connection the input piece by piece.
-fn converse(target: Target, input: &[u8], rng: &mut SplitMix) -> Result<()> {
+fn converse(target: Target, input: &[u8], rng: &mut SplitMix64) -> Result<()> {
     let mut session = Session::new(target);
     let (mut pending, mut out) = (BytesMut::new(), Vec::new());
     let mut rest = input;
@@ -203,7 +209,7 @@ impl Session {
         }
     }
 
-    fn step(&mut self, input: &mut BytesMut, out: &mut Vec<u8>, rng: &mut SplitMix) -> Step {
+    fn step(&mut self, input: &mut BytesMut, out: &mut Vec<u8>, rng: &mut SplitMix64) -> Step {
         const NOW: u64 = 1_795_263_371;
         match self {
             Session::Http(session) => match session.receive(NOW, input, out) {
@@ -230,7 +236,7 @@ impl Session {
 }
 
 /// What a node may answer.
-fn answer(request: &Request, rng: &mut SplitMix) -> std::result::Result<Response, Error> {
+fn answer(request: &Request, rng: &mut SplitMix64) -> std::result::Result<Response, Error> {
     let errors = [Error::Timeout, Error::Overload, Error::Modified, Error::NValViolation(3)];
     match request {
         Request::Get(_) if rng.below(3) > 0 => Ok(Response::Found(found(rng))),
@@ -246,19 +252,19 @@ fn answer(request: &Request, rng: &mut SplitMix) -> std::result::Result<Response
 }
 
 /// A few bytes that may be anything.
-fn any(rng: &mut SplitMix) -> Bytes {
+fn any(rng: &mut SplitMix64) -> Bytes {
     let len = rng.below(12) as usize;
-    (0..len).map(|_| (rng.next() >> 56) as u8).collect()
+    (0..len).map(|_| (rng.next_u64() >> 56) as u8).collect()
 }
 
 /// All that an index query finds, or the first page.
-fn rows(rng: &mut SplitMix) -> Rows {
+fn rows(rng: &mut SplitMix64) -> Rows {
     let rows = (0..rng.below(3)).map(|_| ((rng.below(2) == 0).then(|| any(rng)), any(rng))).collect();
     Rows { rows, continuation: (rng.below(2) == 0).then(|| any(rng)), done: true }
 }
 
 /// An object with metadata that may be anything.
-fn found(rng: &mut SplitMix) -> Found {
+fn found(rng: &mut SplitMix64) -> Found {
     let mut any = || any(rng);
     let metadata = Metadata {
         content_type: Some(any()),
@@ -394,7 +400,7 @@ mod tests {
         for target in TARGETS {
             assert_eq!(fuzz(target, Until::Runs(2_000), 3).unwrap().runs, 2_000);
             let inputs = |seed| {
-                let mut rng = SplitMix::new(seed);
+                let mut rng = SplitMix64::new(seed);
                 (0..50).map(|_| damaged(&seeds(target), &mut rng)).collect::<Vec<_>>()
             };
             assert_eq!(inputs(5), inputs(5));

@@ -1,41 +1,31 @@
 //! The figures of the load generator itself: `cargo xtask figures bench`.
 //!
 //! What it can do where nothing is in its way ([`Part::Null`]), what it costs against a node and whether it keeps a rate
-//! ([`Part::Node`]), whether a node that is stopped for a moment shows as the latencies that it caused ([`Part::Stop`]),
-//! and whether planted faults are found and named ([`Part::Planted`]).
+//! ([`Part::Node`]), and whether a node that is stopped for a moment shows as the latencies that it caused
+//! ([`Part::Stop`]). That planted faults are found and named is a test of `bench`.
 
-use crate::annulet::{Annulet, Setup};
-use crate::figures::{self, How, Part as Run, Set};
-use crate::process::make_dir;
+use crate::Result;
+use crate::figures::{self, Options, Part as Run, Set};
+use crate::load;
+use crate::nodes::{Cluster, Setup};
 use crate::report::Report;
 use crate::rows::{Bar, Spec};
-use crate::{Result, sys};
-use bench::{Control, Identity, Workload};
-use clap::{Args, ValueEnum};
+use crate::stats::median;
+use bench::Workload;
+use clap::ValueEnum;
 use results::{Kind, Results, Summary};
+use rustix::process::{Pid, Signal, kill_process};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-/// How the figures of the load generator are taken.
-#[derive(Args, Clone, Debug)]
-pub struct Options {
-    #[command(flatten)]
-    how: How,
-    /// Only these parts. The page is not written then.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Part>,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+pub enum Part {
     /// Operations a second against nothing.
     Null,
     /// Its own cost against a node, and an open loop.
     Node,
     /// A node that is stopped for a moment.
     Stop,
-    /// Planted faults.
-    Planted,
 }
 
 /// How much is measured.
@@ -44,12 +34,10 @@ struct Plan {
     rounds: usize,
     /// Measured seconds of a run.
     seconds: u64,
-    /// Operations of a run with planted faults: some per million, in any case.
-    planted_ops: u64,
 }
 
-const FULL: Plan = Plan { rounds: 5, seconds: 10, planted_ops: 40_000_000 };
-const QUICK: Plan = Plan { rounds: 3, seconds: 4, planted_ops: 24_000_000 };
+const FULL: Plan = Plan { rounds: 5, seconds: 10 };
+const QUICK: Plan = Plan { rounds: 3, seconds: 4 };
 
 type Context = figures::Context<Plan>;
 
@@ -74,8 +62,7 @@ checker included; its rate is divided by the share of a core that its thread had
 generator's cost is its thread's CPU time by the scheduler's count. The open loop begins operations at random times (Poisson) at
 half the rate that the closed loop has reached just before. The node is stopped by SIGSTOP in the middle of a run at a fixed rate:
 of the operations that were due while it stood still, those in the first part waited longer than 50 ms, and the row says which
-share of them the histogram of responses has. Planted faults: the driver itself drops one write of a million, or answers one
-read of a million with an older version.";
+share of them the histogram of responses has.";
 
 const SET: Set<Part, Plan> = Set {
     name: "bench",
@@ -87,23 +74,17 @@ const SET: Set<Part, Plan> = Set {
         Run { name: Part::Null, specs: null_specs, run: null },
         Run { name: Part::Node, specs: node_specs, run: node },
         Run { name: Part::Stop, specs: stop_specs, run: stop },
-        Run { name: Part::Planted, specs: planted_specs, run: planted },
     ],
 };
 
 /// Measures, prints, writes the page.
-pub fn run(options: &Options) -> Result<()> {
-    SET.run(if options.how.quick { QUICK } else { FULL }, &options.how, &options.only, "")
+pub fn run(options: &Options<Part>) -> Result<()> {
+    SET.run([FULL, QUICK], options, "")
 }
 
-/// Runs a workload into a folder of its own.
-fn load(context: &Context, name: &str, text: &str) -> Result<(Summary, Results)> {
-    let dir = tempfile::Builder::new().prefix(name).tempdir_in(&context.home)?;
-    let workload = Workload::parse(text, name)?;
-    let control = Control::default();
-    let summary =
-        bench::run(&workload, &dir.path().join("results"), &Identity::default(), &control, &mut ())?;
-    Ok((summary, Results::open(&dir.path().join("results"))?))
+/// Runs a workload. An error if the store was wrong.
+fn run_workload(name: &str, text: &str) -> Result<(Summary, Results)> {
+    load::run(&Workload::parse(text, name)?)
 }
 
 /// A mix of reads and writes; `head` stands before its tables.
@@ -122,8 +103,7 @@ fn null(context: &Context, report: &mut Report) -> Result<()> {
     let head = format!("driver = \"null\"\nduration = \"{}s\"", context.plan.seconds);
     let (mut rates, mut verified) = (Vec::new(), Vec::new());
     for _ in 0..context.plan.rounds {
-        let (summary, results) = load(context, "null", &mix(&head, "", 100, 10_000, 5))?;
-        fail_if_wrong(&summary)?;
+        let (summary, results) = run_workload("null", &mix(&head, "", 100, 10_000, 5))?;
         let (mut ops, mut cpu_s) = (0, 0.0);
         for second in results.measured() {
             ops += second.done(None);
@@ -134,7 +114,7 @@ fn null(context: &Context, report: &mut Report) -> Result<()> {
         verified.push(summary.check.verified as f64 / ops as f64);
     }
     let [spec] = &null_specs()[..] else { return Err("one row".into()) };
-    report.push(spec.clone().measured(&rates).also("reads_verified_per_op", crate::stats::median(&verified)))
+    report.push(spec.clone().measured(&rates).also("reads_verified_per_op", median(&verified)))
 }
 
 fn node_specs() -> Vec<Spec> {
@@ -145,9 +125,8 @@ fn node_specs() -> Vec<Spec> {
     ]
 }
 
-fn start(context: &Context, name: &str) -> Result<Annulet> {
-    let home = make_dir(&context.home, name)?;
-    Annulet::start(&Setup { binary: context.binary.clone(), home, durability: "none", shards: None })
+fn start(context: &Context, name: &str) -> Result<Cluster> {
+    Cluster::start(&Setup::new(&context.binary, context.home.join(name), 1, "none")?)
 }
 
 fn node(context: &Context, report: &mut Report) -> Result<()> {
@@ -155,41 +134,25 @@ fn node(context: &Context, report: &mut Report) -> Result<()> {
     let head =
         format!("addresses = [\"{}\"]\nduration = \"{}s\"", node.servers.addresses[0], context.plan.seconds);
     let pipelined = format!("{head}\npipeline = {PIPELINE}");
-    let (mut single, mut piped, mut missing) = (Costs::default(), Costs::default(), Vec::new());
+    let (mut single, mut piped, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..context.plan.rounds {
-        let (closed, _) = load(context, "closed", &mix(&head, "", 1000, 100_000, 5))?;
-        single.push(&closed)?;
-        piped.push(&load(context, "pipelined", &mix(&pipelined, "", 1000, 100_000, 5))?.0)?;
+        let (closed, _) = run_workload("closed", &mix(&head, "", 1000, 100_000, 5))?;
+        piped.push(run_workload("pipelined", &mix(&pipelined, "", 1000, 100_000, 5))?.0);
         let half = closed.total.throughput.median / 2.0;
         let tables = format!("[load]\nkind = \"poisson\"\nrate = {half:.1}");
-        let (open, _) = load(context, "open", &mix(&head, &tables, 1000, 100_000, 5))?;
-        fail_if_wrong(&open)?;
+        let (open, _) = run_workload("open", &mix(&head, &tables, 1000, 100_000, 5))?;
         // Of random arrivals their own number counts: what was due.
         missing.push(100.0 * (1.0 - open.generator.achieved.unwrap_or(0.0)).abs());
+        single.push(closed);
     }
     node.stop()?;
     let [cost, cost_piped, achieved] = &node_specs()[..] else { return Err("three rows".into()) };
     for (spec, costs) in [(cost, single), (cost_piped, piped)] {
-        let row = spec.clone().measured(&costs.own_us);
-        report.push(row.also("closed_ops", crate::stats::median(&costs.rates)))?;
+        let values = |of: fn(&Summary) -> f64| costs.iter().map(of).collect::<Vec<f64>>();
+        let row = spec.clone().measured(&values(|it| it.generator.cpu_us_per_op));
+        report.push(row.also("closed_ops", median(&values(|it| it.total.throughput.median))))?;
     }
     report.push(achieved.clone().measured(&missing))
-}
-
-/// What closed loops have cost the generator, and how fast they were.
-#[derive(Default)]
-struct Costs {
-    own_us: Vec<f64>,
-    rates: Vec<f64>,
-}
-
-impl Costs {
-    fn push(&mut self, closed: &Summary) -> Result<()> {
-        fail_if_wrong(closed)?;
-        self.own_us.push(closed.generator.cpu_us_per_op);
-        self.rates.push(closed.total.throughput.median);
-        Ok(())
-    }
 }
 
 fn stop_specs() -> Vec<Spec> {
@@ -208,11 +171,10 @@ fn stop(context: &Context, report: &mut Report) -> Result<()> {
         let (loaded, stood) = scope(|scope| {
             let pid = node.pid();
             let stopper = scope.spawn(move || stop_for_a_moment(pid));
-            (load(context, "stop", &text), stopper.join())
+            (run_workload("stop", &text), stopper.join())
         });
-        let (summary, results) = loaded?;
+        let (_, results) = loaded?;
         let stood = stood.map_err(|_| "the thread that stops the node has panicked")??;
-        fail_if_wrong(&summary)?;
         let all = results.merged(|_, _, kind| kind == Kind::Response);
         let long = all.share_above(STOP_LONG_NS) * all.count() as f64;
         let there_were = (stood.as_secs_f64() - STOP_LONG_NS as f64 / 1e9) * STOP_RATE;
@@ -226,49 +188,14 @@ fn stop(context: &Context, report: &mut Report) -> Result<()> {
 }
 
 /// Stops the node in the middle of what is measured; says how long it stood still.
-fn stop_for_a_moment(pid: u32) -> std::io::Result<Duration> {
+fn stop_for_a_moment(pid: u32) -> Result<Duration> {
+    let pid = Pid::from_raw(pid.cast_signed()).ok_or("no process has the number 0")?;
     sleep(Duration::from_secs(3));
     let begin = Instant::now();
-    sys::signal(pid, libc::SIGSTOP)?;
+    kill_process(pid, Signal::STOP)?;
     sleep(STOP);
-    sys::signal(pid, libc::SIGCONT)?;
+    kill_process(pid, Signal::CONT)?;
     Ok(begin.elapsed())
-}
-
-fn planted_specs() -> Vec<Spec> {
-    vec![
-        Spec::new("planted/dropped writes found, as lost", "found", Some(Bar::AtLeast(1.0))),
-        Spec::new("planted/older versions found, as stale", "found", Some(Bar::AtLeast(1.0))),
-    ]
-}
-
-fn planted(context: &Context, report: &mut Report) -> Result<()> {
-    let head = format!("driver = \"null\"\noperations_max = {}", context.plan.planted_ops);
-    let mut rows = planted_specs().into_iter();
-    for fault in ["drop_writes", "stale_reads"] {
-        let tables = format!("[plant]\n{fault} = 1000000");
-        // So many keys that few are written again before a loss has been looked at twice.
-        let (summary, _) = load(context, fault, &mix(&head, &tables, 100, 1_000_000, 2))?;
-        let check = &summary.check;
-        let (named, others) = match fault {
-            "drop_writes" => (check.lost, check.resurrected + check.corrupt),
-            _ => (check.stale, check.lost + check.resurrected + check.corrupt),
-        };
-        let spec = rows.next().ok_or("two rows")?;
-        if others > 0 || summary.verdict.passed {
-            return Err(format!("{fault}: {check:?}").into());
-        }
-        let note = format!("in {} operations", context.plan.planted_ops);
-        report.push(spec.valued(named as f64, note).also("unresolved", Some(check.unresolved as f64)))?;
-    }
-    Ok(())
-}
-
-fn fail_if_wrong(summary: &Summary) -> Result<()> {
-    match summary.verdict.passed {
-        true => Ok(()),
-        false => Err(summary.verdict.failures.join("; ").into()),
-    }
 }
 
 #[cfg(test)]

@@ -1,32 +1,19 @@
-//! What a page of figures must say about where they come from.
+//! The origin of figures, for their page.
 
-use crate::proc::{field, file_system_of};
-use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::thread::available_parallelism;
 
 /// The machine in one line: processor, cores, memory, kernel, the file system under `data`.
 pub fn describe(data: &Path) -> String {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let (cpu, memory, mounts) = (read("/proc/cpuinfo"), read("/proc/meminfo"), read("/proc/mounts"));
-    let memory_kb = memory_kb(&memory);
+    let machine = bench::machine();
     format!(
         "{} cores of {}, {:.1} GiB memory, Linux {}, data on {}",
-        available_parallelism().map_or(0, usize::from),
-        field(&cpu, "model name").unwrap_or("an unknown processor"),
-        memory_kb as f64 / f64::from(1 << 20),
-        read("/proc/sys/kernel/osrelease").trim(),
-        file_system_of(&mounts, &data.to_string_lossy()).unwrap_or("an unknown file system"),
+        machine.cores,
+        machine.processor,
+        machine.memory_bytes as f64 / f64::from(1 << 30),
+        machine.kernel,
+        bench::mount_of(data).map_or_else(|| "an unknown file system".to_owned(), |(_, kind)| kind),
     )
-}
-
-/// The machine's memory, of what the kernel says of it.
-fn memory_kb(meminfo: &str) -> u64 {
-    field(meminfo, "MemTotal")
-        .and_then(|value| value.split_once(' '))
-        .and_then(|(number, _)| number.parse().ok())
-        .unwrap_or(0)
 }
 
 /// The commit that was measured, and whether the tree was other than it.

@@ -1,29 +1,25 @@
 //! Measurements and chores of this repository: `cargo xtask figures NAME`, `cargo xtask micro`.
 //!
-//! The modules, from the ground up: [`sys`] (the kernel calls that std lacks), [`proc`] (what `/proc` says),
-//! [`stats`] (medians and spreads), [`process`], [`annulet`], [`cluster`] and [`redis`] (the servers that are
-//! measured), [`workload`] and [`generator`] (what is asked of them), [`calibrate`] (what the machine does without
-//! them), [`measure`] (CPU per operation), [`strace`], [`rows`] and [`report`] (the output), [`figures`] (how a set of
-//! figures runs), and one folder per set: [`first_light`], [`quorum`], [`load_generator`], [`house`] (of the source
-//! files). On their own: [`micro`] counts instructions, [`fuzz`] gives random input.
+//! The modules, from the ground up: [`sys`] (CPU clocks, tools), [`stats`] (medians and spreads), [`load`] (closed loops
+//! of the crate `bench`), [`measure`] (CPU per operation), [`nodes`] and [`redis`] (the measured servers), [`calibrate`]
+//! (the machine without them), [`strace`], [`rows`] and [`report`] (the output), [`figures`] (how a set of figures runs),
+//! and one folder per set: [`first_light`], [`quorum`], [`house`] (of the source files); [`load_generator`] is a file. On
+//! their own: [`micro`] counts instructions, [`fuzz`] gives random input.
 //!
 //! Not here: figures of the engine alone, of other stores, of elastic clusters and the like. They are experiments
 //! (`annulet bench experiments`, folder `experiments/`).
 
-mod annulet;
 mod calibrate;
-mod cluster;
 mod figures;
 mod first_light;
 mod fuzz;
-mod generator;
 mod house;
+mod load;
 mod load_generator;
 mod machine;
 mod measure;
 mod micro;
-mod proc;
-mod process;
+mod nodes;
 mod quorum;
 mod redis;
 mod report;
@@ -31,9 +27,9 @@ mod rows;
 mod stats;
 mod strace;
 mod sys;
-mod workload;
 
 use clap::{Parser, Subcommand};
+use figures::Options;
 use std::process::ExitCode;
 
 /// What goes wrong in a measurement is told to a person, never handled by kind.
@@ -67,22 +63,30 @@ enum Figures {
     /// One node: CPU per operation, also by HTTP, group commit, journal reads, memory, start.
     FirstLight(first_light::Options),
     /// Three nodes: CPU per operation, forms of reads.
-    Quorum(quorum::Options),
+    Quorum(Options<quorum::Part>),
     /// The source files: methods, circles of files, long functions, asserts, files of a GET.
-    House(house::Options),
+    House(Options<house::Part>),
     /// The load generator itself: what it can do, what it costs, whether it tells the truth.
-    Bench(load_generator::Options),
+    Bench(Options<load_generator::Part>),
+}
+
+impl Figures {
+    fn run(&self) -> Result<()> {
+        match self {
+            Figures::FirstLight(options) => first_light::run(options),
+            Figures::Quorum(options) => quorum::run(options),
+            Figures::House(options) => house::run(options),
+            Figures::Bench(options) => load_generator::run(options),
+        }
+    }
 }
 
 fn main() -> ExitCode {
     // As the product does: `micro` counts the instructions of its allocations, too.
     os::give_back_large_blocks();
     let (name, done) = match Cli::parse().command {
-        Command::Figures { figures: Figures::FirstLight(options) } => ("figures", first_light::run(&options)),
-        Command::Figures { figures: Figures::Quorum(options) } => ("figures", quorum::run(&options)),
-        Command::Figures { figures: Figures::House(options) } => ("figures", house::run(&options)),
+        Command::Figures { figures } => ("figures", figures.run()),
         Command::Fuzz(options) => ("fuzz", fuzz::run(&options)),
-        Command::Figures { figures: Figures::Bench(options) } => ("figures", load_generator::run(&options)),
         Command::Micro(options) => ("micro", micro::run(&options)),
     };
     match done {

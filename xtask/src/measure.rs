@@ -1,18 +1,17 @@
 //! CPU per operation of server processes under a closed loop.
 //!
-//! 1. Connect, and warm up for a while.
+//! 1. Warm up for a while.
 //! 2. Wait until the servers are idle, so that work left over from an earlier row is not this row's.
-//! 3. Run; a server's CPU clock counts user and system time of all its threads.
+//! 3. Run, on new connections; a server's CPU clock counts user and system time of all its threads.
 //! 4. Wait until they are idle again: flushes and merges that the operations caused belong to them.
 //!
 //! The kernel's network work on loopback runs in the context of whoever sends, so it is part of both sides'
 //! CPU; what the kernel writes back to disk by its own threads is in nobody's.
 
 use crate::calibrate::Yardstick;
-use crate::generator::{Outcome, Session, Until};
+use crate::load::{Load, Outcome, Until};
 use crate::rows::{Row, Spec};
-use crate::stats::{median, rounded};
-use crate::workload::{Keys, Workload};
+use crate::stats::{median, percentile_us, rounded};
 use crate::{Result, sys};
 use std::net::SocketAddr;
 use std::thread::sleep;
@@ -52,85 +51,43 @@ pub struct Servers {
 /// One measurement.
 #[derive(Clone, Debug)]
 pub struct Cost {
-    /// Operations.
-    pub ops: u64,
+    /// What was done.
+    pub outcome: Outcome,
     /// CPU of the servers per operation, in microseconds.
     pub server_us: f64,
-    /// CPU of the generator per operation, in microseconds.
-    pub generator_us: f64,
-    /// Busy cores in all, others' work included.
-    pub cores: f64,
-    /// Of these, those that were busy with the servers or the generator.
-    pub own_cores: f64,
-    /// Operations per second.
-    pub ops_per_s: f64,
-    /// Latency percentiles in microseconds.
-    pub p50_us: f64,
-    /// The 99th.
-    pub p99_us: f64,
-}
-
-/// Measures `workload` against `servers` on new connections.
-pub fn cost(
-    servers: &Servers,
-    connections: usize,
-    workload: &mut impl Workload,
-    keys: &mut Keys,
-    window: Window,
-) -> Result<Cost> {
-    let mut session = servers.connect(connections)?;
-    session.run(workload, keys, Until::Elapsed(window.warm_up))?;
-    servers.rest()?;
-    cost_on(servers, &mut session, workload, keys, Until::Elapsed(window.time))
-}
-
-/// Measures `workload` against `servers`, which are idle, on connections that are warm.
-pub fn cost_on(
-    servers: &Servers,
-    session: &mut Session,
-    workload: &mut impl Workload,
-    keys: &mut Keys,
-    until: Until,
-) -> Result<Cost> {
-    let before = servers.cpu()?;
-    let outcome = session.run(workload, keys, until)?;
-    let loaded = servers.cpu()? - before;
-    servers.rest()?;
-    let all = servers.cpu()? - before;
-    Ok(Cost::of(&outcome, loaded, all))
+    /// Cores that were busy with the servers or the generator.
+    own_cores: f64,
 }
 
 impl Cost {
-    fn of(outcome: &Outcome, loaded: Duration, all: Duration) -> Cost {
-        let ops = outcome.ops.max(1) as f64;
-        let wall = outcome.wall.as_secs_f64();
-        Cost {
-            ops: outcome.ops,
-            server_us: all.as_secs_f64() * 1e6 / ops,
-            generator_us: outcome.cpu.as_secs_f64() * 1e6 / ops,
-            cores: outcome.busy.as_secs_f64() / wall,
-            own_cores: (loaded + outcome.cpu).as_secs_f64() / wall,
-            ops_per_s: ops / wall,
-            p50_us: outcome.latencies.p50_us(),
-            p99_us: outcome.latencies.percentile_us(99.0),
-        }
+    fn of(outcome: Outcome, loaded: Duration, all: Duration) -> Cost {
+        let own_cores = (loaded + outcome.cpu).as_secs_f64() / outcome.wall.as_secs_f64();
+        Cost { server_us: outcome.us_per_op(all), outcome, own_cores }
     }
 
-    /// The row of the median of some measurements, with its context.
+    /// The row of the median of some measurements, with its context. A remark says if the machine was idle, or busy with
+    /// something else: the kernel's own threads, above all those that write to the disk, and other users of the machine.
     pub fn row(spec: Spec, costs: &[&Cost]) -> Row {
         let values = |field: fn(&Cost) -> f64| costs.iter().map(|cost| field(cost)).collect::<Vec<f64>>();
         let middle = |field| median(&values(field));
-        let cores = middle(|cost| cost.cores).unwrap_or(0.0);
+        let cores = middle(|cost| cost.outcome.cores).unwrap_or(0.0);
         let own_cores = middle(|cost| cost.own_cores).unwrap_or(0.0);
         let row = spec
             .measured(&values(|cost| cost.server_us))
-            .also("generator_us", middle(|cost| cost.generator_us))
+            .also("generator_us", middle(|cost| cost.outcome.us_per_op(cost.outcome.cpu)))
             .also("cores", Some(cores))
             .also("own_cores", Some(own_cores))
-            .also("ops_per_s", middle(|cost| cost.ops_per_s))
-            .also("p50_us", middle(|cost| cost.p50_us))
-            .also("p99_us", middle(|cost| cost.p99_us));
-        with_foreign_work(row, cores, own_cores)
+            .also("ops_per_s", middle(|cost| cost.outcome.rate()))
+            .also("p50_us", middle(|cost| percentile_us(&cost.outcome.latencies, 50.0)))
+            .also("p99_us", middle(|cost| percentile_us(&cost.outcome.latencies, 99.0)));
+        if cores < CORES_MIN {
+            return row.noted(format!("only {} cores busy", rounded(cores)));
+        }
+        if cores - own_cores > FOREIGN_CORES_MAX {
+            return row
+                .noted(format!("{} cores busy with none of the processes", rounded(cores - own_cores)));
+        }
+        row
     }
 
     /// The same beside the yardsticks of the rounds in which `costs` were measured.
@@ -146,69 +103,68 @@ impl Cost {
     }
 }
 
-/// The row with a remark if the machine was idle, or busy with something else: the kernel's own threads, above all
-/// those that write to the disk, and whoever shares the machine.
-pub fn with_foreign_work(row: Row, cores: f64, own_cores: f64) -> Row {
-    if cores < CORES_MIN {
-        return row.noted(format!("only {} cores busy", rounded(cores)));
-    }
-    if cores - own_cores > FOREIGN_CORES_MAX {
-        return row.noted(format!("{} cores busy with none of the processes", rounded(cores - own_cores)));
-    }
-    row
-}
-
 impl Servers {
     /// Their user and system time so far.
-    pub fn cpu(&self) -> Result<Duration> {
+    fn cpu(&self) -> Result<Duration> {
         Ok(self.pids.iter().map(|&pid| sys::process_cpu(pid)).sum::<std::io::Result<Duration>>()?)
     }
 
-    /// Opens so many connections, spread evenly.
-    pub fn connect(&self, connections: usize) -> Result<Session> {
-        Session::connect(&self.addresses, connections)
+    /// Loads them.
+    pub fn run(&self, load: &Load, until: Until) -> Result<Outcome> {
+        load.run(&self.addresses, &self.pids, until)
     }
 
-    /// Writes the keys from `first` on, each once.
-    pub fn load(&self, workload: &mut impl Workload, first: u64, count: u64) -> Result<Outcome> {
-        self.connect(64)?.patient().run(workload, &mut Keys::Sequence { next: first }, Until::Ops(count))
+    /// Writes each of so many keys once.
+    pub fn fill(&self, load: &Load) -> Result<Outcome> {
+        self.run(load, Until::Ops(load.keys))
     }
 
-    /// Waits until they are idle; says whether they came to rest.
-    pub fn rest(&self) -> Result<bool> {
+    /// Measures a load in a window.
+    pub fn cost(&self, load: &Load, window: Window) -> Result<Cost> {
+        self.run(load, Until::Elapsed(window.warm_up))?;
+        self.rest()?;
+        self.cost_at_rest(load, Until::Elapsed(window.time))
+    }
+
+    /// Measures a load while they do nothing else.
+    pub fn cost_at_rest(&self, load: &Load, until: Until) -> Result<Cost> {
+        let before = self.cpu()?;
+        let outcome = self.run(load, until)?;
+        let loaded = self.cpu()? - before;
+        self.rest()?;
+        Ok(Cost::of(outcome, loaded, self.cpu()? - before))
+    }
+
+    /// Waits until they are idle.
+    pub fn rest(&self) -> Result<()> {
         let begin = Instant::now();
         let mut before = self.cpu()?;
         while begin.elapsed() < IDLE_WAIT_MAX {
             sleep(IDLE_LOOK);
             let now = self.cpu()?;
             if now - before <= IDLE_CPU * u32::try_from(self.pids.len()).unwrap_or(1) {
-                return Ok(true);
+                return Ok(());
             }
             before = now;
         }
         eprintln!("figures: the processes {:?} do not come to rest", self.pids);
-        Ok(false)
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Latencies;
 
     #[test]
     fn cost_is_per_operation_and_cores_per_second() {
-        let outcome = Outcome {
-            ops: 1000,
-            wall: Duration::from_millis(10),
-            cpu: Duration::from_millis(4),
-            busy: Duration::from_millis(19),
-            latencies: Latencies::new(),
-        };
-        let cost = Cost::of(&outcome, Duration::from_millis(14), Duration::from_millis(15));
-        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
-        assert!(near(cost.server_us, 15.0) && near(cost.generator_us, 4.0), "{cost:?}");
-        assert!(near(cost.cores, 1.9) && near(cost.own_cores, 1.8), "{cost:?}");
-        assert!(near(cost.ops_per_s, 100_000.0), "{cost:?}");
+        let (wall, cpu) = (Duration::from_millis(10), Duration::from_millis(4));
+        let outcome = Outcome { ops: 1000, wall, cpu, cores: 1.9, ..Outcome::default() };
+        let cost = Cost::of(outcome, Duration::from_millis(14), Duration::from_millis(15));
+        let row = Cost::row(Spec::new("x", "us", None), &[&cost]);
+        assert_eq!(row.value.map(rounded), Some(15.0));
+        let also: Vec<_> = row.also.into_iter().take(4).map(|(name, value)| (name, rounded(value))).collect();
+        let expected = [("generator_us", 4.0), ("cores", 1.9), ("own_cores", 1.8), ("ops_per_s", 100_000.0)];
+        assert_eq!(also, expected);
     }
 }

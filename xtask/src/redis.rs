@@ -1,35 +1,40 @@
 //! The peer: Debian's redis-server, nothing persisted, over its own protocol.
 
-use crate::Result;
 use crate::measure::Servers;
-use crate::process::{Process, ensure_tool, free_address, make_dir};
-use std::net::TcpStream;
+use crate::nodes::free_address;
+use crate::{Result, sys};
+use experiments::scenario::Plan;
+use experiments::scenario::nodes::Nodes;
 use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
-
-/// How long a start may take.
-const START_MAX: Duration = Duration::from_secs(10);
 
 /// A running redis-server.
 pub struct RedisServer {
     /// Its process and its address.
     pub servers: Servers,
-    _process: Process,
+    _nodes: Nodes,
 }
 
 impl RedisServer {
-    /// Starts one with its folder in `parent`; installs it before if it is missing.
+    /// Starts one with its folder in `parent`.
     pub fn start(parent: &Path) -> Result<RedisServer> {
-        ensure_tool("redis-server", "redis-server")?;
-        let address = free_address()?;
-        let home = make_dir(parent, "redis")?;
-        let mut command = Command::new("redis-server");
-        command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
-        command.args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--dir"]).arg(&home);
-        let mut process = Process::start(&mut command, home.join("log"))?;
-        process.wait_until(START_MAX, || TcpStream::connect(address).ok())?;
-        let servers = Servers { pids: vec![process.pid()], addresses: vec![address] };
-        Ok(RedisServer { servers, _process: process })
+        sys::ensure_tool("redis-server")?;
+        let (address, data) = (free_address()?, parent.join("redis"));
+        let port = address.port().to_string();
+        let flags = ["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no", "--dir"];
+        let mut command: Vec<_> = ["redis-server"].iter().chain(&flags).map(|&word| word.into()).collect();
+        command.push(data.clone().into());
+        let plan = Plan {
+            name: "redis".to_owned(),
+            pb: address,
+            // It has none; nothing asks a server that is alone for it.
+            http: address,
+            data,
+            program: "redis-server".into(),
+            command,
+            groups: Vec::new(),
+        };
+        let nodes = Nodes::start_all(vec![plan], 1)?;
+        let servers = Servers { pids: nodes.pids(), addresses: vec![address] };
+        Ok(RedisServer { servers, _nodes: nodes })
     }
 }

@@ -82,12 +82,6 @@ impl Report {
         Ok(())
     }
 
-    /// Adds the rows and remarks of another behind these.
-    pub fn append(&mut self, mut other: Report) {
-        self.rows.append(&mut other.rows);
-        self.remarks.append(&mut other.remarks);
-    }
-
     fn page(&self, heading: &Heading<'_>, learnt: &str) -> String {
         let Heading { title, machine, commit, command, method } = heading;
         let mut page = format!(

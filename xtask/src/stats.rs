@@ -1,6 +1,6 @@
-//! Medians, spreads and latency histograms.
+//! Medians, spreads and latencies.
 
-use hdrhistogram::Histogram;
+use histogram::{Histogram, Recorder};
 use std::time::Duration;
 
 /// The middle of some values, or the mean of the two in the middle. `None` of none.
@@ -37,42 +37,14 @@ pub fn rounded(value: f64) -> f64 {
     (value * scale).round() / scale
 }
 
-/// A minute, in nanoseconds: longer latencies count as this.
-const LATENCY_MAX_NS: u64 = 60_000_000_000;
+/// A percentile of latencies in microseconds; 0 if there are none.
+pub fn percentile_us(latencies: &Histogram, percent: f64) -> f64 {
+    latencies.percentile(percent) as f64 / 1e3
+}
 
-/// How long operations took.
-pub struct Latencies(Histogram<u64>);
-
-impl Latencies {
-    /// None yet.
-    pub fn new() -> Latencies {
-        Latencies(Histogram::new_with_max(LATENCY_MAX_NS, 3).expect("the bound and the digits are constants"))
-    }
-
-    /// One more.
-    pub fn record(&mut self, latency: Duration) {
-        self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Those of another run as well.
-    pub fn add(&mut self, other: &Latencies) {
-        self.0.add(&other.0).expect("both have the same bounds");
-    }
-
-    /// The `percent`th percentile in microseconds; 0 if there are none.
-    pub fn percentile_us(&self, percent: f64) -> f64 {
-        self.0.value_at_percentile(percent) as f64 / 1e3
-    }
-
-    /// The median in microseconds.
-    pub fn p50_us(&self) -> f64 {
-        self.percentile_us(50.0)
-    }
+/// One more latency.
+pub fn record(latencies: &mut Recorder, latency: Duration) {
+    latencies.record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
 }
 
 #[cfg(test)]
@@ -105,15 +77,11 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_the_recorded() {
-        let mut latencies = Latencies::new();
-        for micros in 1..=100 {
-            latencies.record(Duration::from_micros(micros));
-        }
-        assert!((latencies.p50_us() - 50.0).abs() < 0.1, "{}", latencies.p50_us());
-        assert!((latencies.percentile_us(99.0) - 99.0).abs() < 0.2);
-        let mut both = Latencies::new();
-        both.record(Duration::from_millis(1));
-        both.add(&latencies);
-        assert!((both.percentile_us(100.0) - 1000.0).abs() < 2.0);
+        let mut recorder = Recorder::default();
+        (1..=100).for_each(|micros| record(&mut recorder, Duration::from_micros(micros)));
+        let latencies = recorder.take();
+        assert!((percentile_us(&latencies, 50.0) - 50.0).abs() < 0.5, "{latencies:?}");
+        assert!((percentile_us(&latencies, 99.0) - 99.0).abs() < 1.0, "{latencies:?}");
+        assert_eq!(percentile_us(&Histogram::default(), 50.0), 0.0);
     }
 }

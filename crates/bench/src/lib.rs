@@ -21,7 +21,7 @@ pub mod run;
 pub mod values;
 pub mod workload;
 
-pub use proc::folder_bytes;
+pub use proc::{Usage, field, folder_bytes, machine, mount_of, usage};
 pub use results::Error;
-pub use run::{Control, Identity, Observer, run};
+pub use run::{Control, Identity, Observer, counters, run};
 pub use workload::Workload;

@@ -21,7 +21,7 @@ fn number(text: &str) -> u64 {
 }
 
 /// The value of `name` in lines like `name: value`.
-fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (left, right) = line.split_once(':')?;
         (left.trim_end() == name).then_some(right.trim())
@@ -31,10 +31,19 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 /// What a process has used since it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
+    /// User and system time of all threads, to a hundredth of a second.
     pub cpu_us: u64,
+    /// Resident memory.
     pub rss_bytes: u64,
+    /// The most that was resident.
+    pub peak_bytes: u64,
+    /// Resident memory that no file holds.
+    pub anonymous_bytes: u64,
+    /// Bytes that it had the disk read.
     pub read_bytes: u64,
+    /// Bytes that it had the disk write, or the page cache for it.
     pub write_bytes: u64,
+    /// Threads.
     pub threads: u32,
     /// When it began, in ticks since boot: another process with its number has another.
     pub started: u64,
@@ -51,11 +60,15 @@ pub fn usage(pid: u32) -> Option<Usage> {
     }
     let at = |index: usize| fields.get(index).map_or(0, |field| number(field));
     let (status, io) = (text(format!("/proc/{pid}/status")), text(format!("/proc/{pid}/io")));
-    let rss_kb =
-        field(&status, "VmRSS").and_then(|value| value.split_once(' ')).map_or(0, |(kb, _)| number(kb));
+    let memory = |name| {
+        let kb = field(&status, name).and_then(|value| value.split_once(' '));
+        kb.map_or(0, |(kb, _)| number(kb)) * 1024
+    };
     Some(Usage {
         cpu_us: (at(11) + at(12)) * TICK_US,
-        rss_bytes: rss_kb * 1024,
+        rss_bytes: memory("VmRSS"),
+        peak_bytes: memory("VmHWM"),
+        anonymous_bytes: memory("RssAnon"),
         read_bytes: field(&io, "read_bytes").map_or(0, number),
         write_bytes: field(&io, "write_bytes").map_or(0, number),
         threads: at(17) as u32,
@@ -292,6 +305,7 @@ mod tests {
         let pid = std::process::id();
         let usage = usage(pid).unwrap();
         assert!(usage.rss_bytes > 0 && usage.threads > 0);
+        assert!(usage.peak_bytes >= usage.rss_bytes && usage.anonymous_bytes > 0);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         assert_eq!(super::listener(listener.local_addr().unwrap()), Some(pid));
         assert!(!command_line(pid).is_empty());

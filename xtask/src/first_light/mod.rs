@@ -1,19 +1,17 @@
 //! The figures of first light: one node, from the outside.
 //!
 //! Parts run one after the other, each on a fresh data folder: [`cpu`] (CPU per operation at durability `none`,
-//! beside Redis), [`http`] (the same by HTTP), [`sync`] (group commit), [`io`] (reads per operation), [`size`] (memory and start with a
+//! beside Redis and by HTTP), [`sync`] (group commit), [`io`] (reads per operation), [`size`] (memory and start with a
 //! million objects). A part that fails leaves its rows as not reached and the others go on.
 
 mod cpu;
-mod http;
 mod io;
 mod size;
 mod sync;
 
-use crate::annulet::Setup;
-use crate::figures::{self, How, Set};
+use crate::figures::{self, Set};
 use crate::measure::Window;
-use crate::process::make_dir;
+use crate::nodes::Setup;
 use crate::{Result, figures::Part as Run};
 use clap::{Args, ValueEnum};
 use std::time::Duration;
@@ -22,22 +20,17 @@ use std::time::Duration;
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     #[command(flatten)]
-    how: How,
+    all: figures::Options<Part>,
     /// Shards of the measured server; without it, the server's own default.
     #[arg(long)]
     shards: Option<u16>,
-    /// Only these parts. The page is not written then.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Part>,
 }
 
 /// A part of a run: rows that share a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
-    /// CPU per operation at durability `none`, beside Redis.
+pub enum Part {
+    /// CPU per operation at durability `none`, beside Redis and by HTTP.
     Cpu,
-    /// CPU per operation by HTTP, beside that by protocol buffers.
-    Http,
     /// Group commit and latency at durability `sync`.
     Sync,
     /// Reads per operation.
@@ -107,21 +100,25 @@ const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but each is measured 
 const METHOD: &str = "\
 CPU per operation is user and system time of the server process, all threads, from the first request until it is
 idle again, divided by the operations; read from the process's CPU clock. Rows of CPU are measured in rounds, one
-after the other, with Redis and the yardsticks in each round; the value is the median of the rounds, ratios are
-taken within a round. The generator is one thread of the measuring process, a closed loop without think time;
-its own CPU and the busy cores stand beside the row. `per_ping_pong`, `per_pread_crc` and `per_load` are the row
+after the other, with Redis, HTTP and the yardsticks in each round; the value is the median of the rounds, ratios are
+taken within a round. The generator is that of the crate `bench`, one thread of the measuring process, a closed loop
+without think time on connections that are opened for the row; the content of each answer is verified. Its own CPU and
+the busy cores stand beside the row. `per_ping_pong`, `per_pread_crc` and `per_load` are the row
 divided by a loopback ping-pong (1 KB there, 5 bytes back, CPU of both ends), a read of 8 KB from the page cache with
-its CRC, and a dependent load from memory. Names of rows: durability, connections, operation; in rows
-of HTTP beside protocol buffers, which have no durability, the protocol stands first. Starts are with a warm
+its CRC, and a dependent load from memory. Names of rows: durability, connections, operation; rows of
+Redis and of HTTP have that word in place of the durability, which is `none`. Starts are with a warm
 page cache, from the spawn to the answer to a GET.";
 
 type Context = figures::Context<Plan>;
 
 impl Context {
     /// A node on a new data folder.
-    fn setup(&self, name: &str, durability: &'static str) -> Result<Setup> {
-        let home = make_dir(&self.home, name)?;
-        Ok(Setup { binary: self.binary.clone(), home, durability, shards: self.plan.shards })
+    fn setup(&self, name: &str, durability: &str) -> Result<Setup> {
+        let setup = Setup::new(&self.binary, self.home.join(name), 1, durability)?;
+        Ok(match self.plan.shards {
+            Some(shards) => setup.with("shards", shards),
+            None => setup,
+        })
     }
 }
 
@@ -133,7 +130,6 @@ const SET: Set<Part, Plan> = Set {
     quick_leaves_out: QUICK_LEAVES_OUT,
     parts: &[
         Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run },
-        Run { name: Part::Http, specs: http::specs, run: http::run },
         Run { name: Part::Sync, specs: sync::specs, run: sync::run },
         Run { name: Part::Io, specs: io::specs, run: io::run },
         Run { name: Part::Size, specs: size::specs, run: size::run },
@@ -142,9 +138,9 @@ const SET: Set<Part, Plan> = Set {
 
 /// Measures, prints, writes the page.
 pub fn run(options: &Options) -> Result<()> {
-    let plan = Plan { shards: options.shards, ..if options.how.quick { QUICK } else { FULL } };
+    let plans = [FULL, QUICK].map(|plan| Plan { shards: options.shards, ..plan });
     let flags = options.shards.map(|shards| format!(" --shards {shards}")).unwrap_or_default();
-    SET.run(plan, &options.how, &options.only, &flags)
+    SET.run(plans, &options.all, &flags)
 }
 
 #[cfg(test)]

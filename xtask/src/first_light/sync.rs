@@ -2,14 +2,14 @@
 
 use super::{Context, OBJECTS};
 use crate::Result;
-use crate::annulet::Annulet;
 use crate::calibrate::{append_and_sync, ping_pong, two_wake_ups};
-use crate::generator::{Session, Until};
+use crate::load::{Load, Op, Until};
+use crate::nodes::Cluster;
 use crate::report::Report;
 use crate::rows::{Bar, Row, Spec};
-use crate::stats::{Latencies, median, rounded};
+use crate::stats::{median, percentile_us, rounded};
 use crate::strace::Strace;
-use crate::workload::{Keys, Op, Riak, SplitMix};
+use histogram::Histogram;
 use std::time::Duration;
 
 /// Under strace: everything is slower, and this is enough for hundreds of syncs.
@@ -49,10 +49,9 @@ pub fn specs() -> Vec<Spec> {
 
 /// Fills them.
 pub fn run(context: &Context, report: &mut Report) -> Result<()> {
-    let node = Annulet::start(&context.setup("sync", "sync")?)?;
-    let mut keys = Keys::Uniform { from: 0, count: OBJECTS, rng: SplitMix::new(2) };
-    group_commit(context, &node, &mut keys, report)?;
-    let traced = cross_check(context, &node, &mut keys);
+    let node = Cluster::start(&context.setup("sync", "sync")?)?;
+    group_commit(context, &node, report)?;
+    let traced = cross_check(context, &node);
     report.push(match traced {
         Ok((by_strace, counted)) => counted_right().valued(
             by_strace as f64 / counted.max(1) as f64,
@@ -60,78 +59,79 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
         ),
         Err(failure) => counted_right().failed(failure),
     })?;
-    latency(context, &node, &mut keys, report)?;
+    latency(context, &node, report)?;
     node.stop()?;
     Ok(())
 }
 
+/// So many writers, each on a connection of its own.
+fn put(writers: usize) -> Load {
+    Load::new(Op::Put, writers, OBJECTS)
+}
+
 /// 64 writers; all writes of all rounds over all syncs of all stores.
-fn group_commit(context: &Context, node: &Annulet, keys: &mut Keys, report: &mut Report) -> Result<()> {
-    let (mut writes, mut syncs, mut ratios) = (0, 0, Vec::new());
-    let (mut rates, mut latencies) = (Vec::new(), Latencies::new());
+fn group_commit(context: &Context, node: &Cluster, report: &mut Report) -> Result<()> {
+    let (mut writes, mut syncs, mut ratios) = (0, 0.0, Vec::new());
+    let (mut rates, mut latencies) = (Vec::new(), Histogram::default());
     for _ in 0..context.plan.sync_rounds {
-        let mut session = node.connect(64)?;
         let before = node.counts()?;
-        let until = Until::Elapsed(context.plan.sync_window);
-        let outcome = session.run(&mut Riak::new(Op::Put), keys, until)?;
-        let synced = node.counts()?.since(&before, "disk_syncs")?;
+        let outcome = node.servers.run(&put(64), Until::Elapsed(context.plan.sync_window))?;
+        let synced = node.counts()?.since(&before).get("disk_syncs")?;
         writes += outcome.ops;
         syncs += synced;
-        ratios.push(outcome.ops as f64 / synced.max(1) as f64);
-        rates.push(outcome.ops as f64 / outcome.wall.as_secs_f64());
-        latencies.add(&outcome.latencies);
+        ratios.push(outcome.ops as f64 / synced.max(1.0));
+        rates.push(outcome.rate());
+        latencies.merge(&outcome.latencies);
     }
-    if syncs == 0 {
+    if syncs == 0.0 {
         return Err("writes were acknowledged without a sync, or syncs are not counted".into());
     }
     let mut row = per_sync().measured(&ratios);
-    row.value = Some(writes as f64 / syncs as f64);
+    row.value = Some(writes as f64 / syncs);
     let row = row
         .also("writes", Some(writes as f64))
-        .also("syncs", Some(syncs as f64))
+        .also("syncs", Some(syncs))
         .also("writes_per_s", median(&rates))
-        .also("p50_us", Some(latencies.p50_us()))
-        .also("p99_us", Some(latencies.percentile_us(99.0)));
+        .also("p50_us", Some(percentile_us(&latencies, 50.0)))
+        .also("p99_us", Some(percentile_us(&latencies, 99.0)));
     report.push(row)
 }
 
 /// The syncs of one run, as strace and as the node count them.
-fn cross_check(context: &Context, node: &Annulet, keys: &mut Keys) -> Result<(u64, u64)> {
-    let mut session = node.connect(64)?;
+fn cross_check(context: &Context, node: &Cluster) -> Result<(u64, u64)> {
     let before = node.counts()?;
     let strace = Strace::attach(node.pid(), "fdatasync", &context.home.join("strace-sync"))?;
-    session.run(&mut Riak::new(Op::Put), keys, Until::Elapsed(TRACED))?;
+    node.servers.run(&put(64), Until::Elapsed(TRACED))?;
     // The last acknowledged write has been synced, and nothing else is asked for.
     let calls = strace.finish()?;
-    let counted = node.counts()?.since(&before, "disk_syncs")?;
-    Ok((calls.iter().filter(|call| call.name == "fdatasync").count() as u64, counted))
+    let counted = node.counts()?.since(&before).get("disk_syncs")? as u64;
+    Ok((calls.len() as u64, counted))
 }
 
 /// One writer against the sum of what it cannot avoid, in slices of each by turns.
-fn latency(context: &Context, node: &Annulet, keys: &mut Keys, report: &mut Report) -> Result<()> {
+fn latency(context: &Context, node: &Cluster, report: &mut Report) -> Result<()> {
     let time = context.plan.slice;
-    let mut session: Session = node.connect(1)?;
-    session.run(&mut Riak::new(Op::Put), keys, Until::Elapsed(time))?;
-    let mut all: [Latencies; 4] = std::array::from_fn(|_| Latencies::new());
+    node.servers.run(&put(1), Until::Elapsed(time))?;
+    let mut all: [Histogram; 4] = Default::default();
     let mut p50s: [Vec<f64>; 4] = Default::default();
     let mut ratios = Vec::new();
     for _ in 0..context.plan.slices {
         let slice = [
-            session.run(&mut Riak::new(Op::Put), keys, Until::Elapsed(time))?.latencies,
+            node.servers.run(&put(1), Until::Elapsed(time))?.latencies,
             append_and_sync(&context.home, time)?,
             ping_pong(time / 4)?.latencies,
             two_wake_ups(time / 4)?,
         ];
         ratios.push(over_its_parts(&slice));
         for (index, latencies) in slice.iter().enumerate() {
-            p50s[index].push(latencies.p50_us());
-            all[index].add(latencies);
+            p50s[index].push(percentile_us(latencies, 50.0));
+            all[index].merge(latencies);
         }
     }
     report.push(over_parts_row(&ratios, over_its_parts(&all), &p50s[1]))?;
     for ((spec, latencies), p50s) in parts().into_iter().zip(&all).zip(&p50s) {
-        let mut row = spec.measured(p50s).also("p99_us", Some(latencies.percentile_us(99.0)));
-        row.value = Some(latencies.p50_us());
+        let mut row = spec.measured(p50s).also("p99_us", Some(percentile_us(latencies, 99.0)));
+        row.value = Some(percentile_us(latencies, 50.0));
         report.push(row)?;
     }
     Ok(())
@@ -151,8 +151,10 @@ fn over_parts_row(ratios: &[f64], pooled: f64, appends: &[f64]) -> Row {
     row
 }
 
-fn over_its_parts([put, append, ping_pong, wake_ups]: &[Latencies; 4]) -> f64 {
-    put.p50_us() / (append.p50_us() + ping_pong.p50_us() + wake_ups.p50_us())
+fn over_its_parts([put, append, ping_pong, wake_ups]: &[Histogram; 4]) -> f64 {
+    let [put, append, ping_pong, wake_ups] =
+        [put, append, ping_pong, wake_ups].map(|it| percentile_us(it, 50.0));
+    put / (append + ping_pong + wake_ups)
 }
 
 #[cfg(test)]

@@ -4,16 +4,14 @@
 //! 2. Callgrind runs its case of a GET.
 //! 3. Files of the tree that have a cost are counted.
 
-use super::{Context, workspace};
-use crate::Result;
+use super::Context;
 use crate::micro;
 use crate::report::Report;
 use crate::rows::{Bar, Spec};
+use crate::{Result, sys};
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// The case of a GET on a node alone.
 const CASE: &str = "shard.get";
@@ -29,7 +27,7 @@ pub fn specs() -> Vec<Spec> {
 
 /// Fills them, and names the files in remarks.
 pub fn run(context: &Context, report: &mut Report) -> Result<()> {
-    let root = workspace()?;
+    let root = sys::workspace()?;
     let program = build(root)?;
     let counts = micro::profile(&program, CASE, &context.home.join("callgrind.out"))?;
     let ours = executed(&counts).into_iter().filter_map(in_tree).filter(|path| root.join(path).exists());
@@ -60,19 +58,8 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
 /// Builds this program as for use, but with line tables: an inlined function keeps its file. The build has a folder of
 /// its own, so that no other one has to be made again.
 fn build(root: &Path) -> Result<PathBuf> {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let target = std::path::absolute(target)?.join("line-tables");
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
-        .args(["build", "--quiet", "--release", "--package", "xtask"])
-        .current_dir(root)
-        .env("CARGO_TARGET_DIR", &target)
-        .env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only")
-        // stdout belongs to the rows.
-        .stdout(std::io::stderr())
-        .status()?;
-    let program = target.join("release/xtask");
-    if built.success() && program.exists() { Ok(program) } else { Err("the build has failed".into()) }
+    let target = sys::target(root)?.join("line-tables");
+    sys::build("xtask", root, &target, "line-tables-only")
 }
 
 /// The part of a path from `crates` on, if it is of a source file of this repository's crates.

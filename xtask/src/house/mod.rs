@@ -8,23 +8,12 @@ mod source;
 mod tree;
 
 use crate::Result;
-use crate::figures::{self, How, Part as Run, Set};
-use clap::{Args, ValueEnum};
-use std::path::Path;
-
-/// How the figures of the house are taken.
-#[derive(Args, Clone, Debug)]
-pub struct Options {
-    #[command(flatten)]
-    how: How,
-    /// Only these parts. The page is not written then.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Part>,
-}
+use crate::figures::{self, Options, Part as Run, Set};
+use clap::ValueEnum;
 
 /// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+pub enum Part {
     /// Counts of the source files.
     Tree,
     /// Files that a GET executes.
@@ -62,13 +51,8 @@ const SET: Set<Part, ()> = Set {
 };
 
 /// Measures, prints, writes the page.
-pub fn run(options: &Options) -> Result<()> {
-    SET.run((), &options.how, &options.only, "")
-}
-
-/// The folder of the workspace.
-fn workspace() -> Result<&'static Path> {
-    Ok(Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("this crate is in no workspace")?)
+pub fn run(options: &Options<Part>) -> Result<()> {
+    SET.run([(), ()], options, "")
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The part of a run that reads the source files.
 
+use super::Context;
 use super::source::{Arrows, Crate, FileId, Function, Kind, Methods};
-use super::{Context, workspace};
-use crate::Result;
 use crate::report::Report;
 use crate::rows::{Bar, Row, Spec};
+use crate::{Result, sys};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -88,7 +88,7 @@ pub fn specs() -> Vec<Spec> {
 pub fn run(_: &Context, report: &mut Report) -> Result<()> {
     let mut crates = BTreeMap::new();
     for name in circled() {
-        crates.insert(name, Crate::parse(&texts(&workspace()?.join("crates").join(name).join("src"))?)?);
+        crates.insert(name, Crate::parse(&texts(&sys::workspace()?.join("crates").join(name).join("src"))?)?);
     }
     for (home, name, all, public) in CENTRAL {
         let counted = central(&crates[home], name).ok_or_else(|| format!("{home} has no struct {name}"))?;

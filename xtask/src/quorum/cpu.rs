@@ -1,24 +1,23 @@
-//! CPU per operation, group commit and frames per write, in rounds.
+//! CPU per operation and group commit, in rounds; frames between nodes stand beside them.
 
 use super::{Context, OBJECTS};
-use crate::Result;
 use crate::calibrate::{Yardstick, Yardsticks};
-use crate::cluster::{Cluster, Traffic};
-use crate::generator::Until;
+use crate::load::{Load, Op};
 use crate::measure::Cost;
+use crate::nodes::{Cluster, Counts};
 use crate::report::Report;
 use crate::rows::{Bar, Row, Spec};
-use crate::workload::{Keys, Op, Riak, SplitMix};
+use crate::{Failure, Result};
 
 /// A row of CPU per operation: durability, connections, operation.
-type Load = (&'static str, usize, Op);
+type Case = (&'static str, usize, Op);
 
 const OPS: [Op; 2] = [Op::Get, Op::Put];
 const CONNECTIONS: [usize; 4] = [64, 16, 1, 256];
-const SYNC: Load = ("sync", 64, Op::Put);
+const SYNC: Case = ("sync", 64, Op::Put);
 
-fn bar(load: Load) -> Option<Bar> {
-    match load {
+fn bar(case: Case) -> Option<Bar> {
+    match case {
         ("none", 64, Op::Get) => Some(Bar::AtMost(45.0)),
         ("none", 64, Op::Put) => Some(Bar::AtMost(60.0)),
         SYNC => Some(Bar::AtMost(110.0)),
@@ -26,20 +25,16 @@ fn bar(load: Load) -> Option<Bar> {
     }
 }
 
-fn loads() -> impl Iterator<Item = Load> {
+fn cases() -> impl Iterator<Item = Case> {
     CONNECTIONS.into_iter().flat_map(|connections| OPS.into_iter().map(move |op| ("none", connections, op)))
 }
 
-fn name((durability, connections, op): Load) -> String {
+fn name((durability, connections, op): Case) -> String {
     format!("{durability}/{connections}/{}", op.name())
 }
 
-fn cost_spec(load: Load) -> Spec {
-    Spec::new(name(load), "us", bar(load))
-}
-
-fn frames_spec(load: Load) -> Spec {
-    Spec::new(format!("{} frames per write", name(load)), "frames", None)
+fn cost_spec(case: Case) -> Spec {
+    Spec::new(name(case), "us", bar(case))
 }
 
 fn group_spec() -> Spec {
@@ -48,108 +43,84 @@ fn group_spec() -> Spec {
 
 /// The rows of this part.
 pub fn specs() -> Vec<Spec> {
-    let mut specs: Vec<Spec> = loads().chain([SYNC]).map(cost_spec).collect();
+    let mut specs: Vec<Spec> = cases().chain([SYNC]).map(cost_spec).collect();
     specs.push(group_spec());
-    specs.extend(loads().chain([SYNC]).map(frames_spec));
     specs.extend(Yardstick::specs());
     specs
 }
 
 /// What one round measured of one load.
-type Measured = (Cost, Traffic);
+type Measured = (Cost, Counts);
 
 /// Fills them.
 pub fn run(context: &Context, report: &mut Report) -> Result<()> {
-    let none = start(context, "none")?;
+    let (measured, yardsticks) = rounds(context, "none", &cases().collect::<Vec<_>>())?;
+    for (case, of_case) in cases().zip(&measured) {
+        report.push(cost_row(case, of_case, &yardsticks)?)?;
+    }
+    Yardstick::rows(&yardsticks).into_iter().try_for_each(|row| report.push(row))?;
+
+    let (synced, yardsticks) = rounds(context, "sync", &[SYNC])?;
+    report.push(cost_row(SYNC, &synced[0], &yardsticks)?)?;
+    report.push(group_row(&synced[0])?)
+}
+
+/// What all rounds measured of each case, and the yardsticks of each round.
+fn rounds(
+    context: &Context,
+    durability: &str,
+    cases: &[Case],
+) -> Result<(Vec<Vec<Measured>>, Vec<Yardstick>)> {
+    let cluster = Cluster::start(&context.setup(durability, durability)?)?;
+    cluster.servers.fill(&Load::fill(OBJECTS))?;
     let mut yardsticks = Yardsticks::new(&context.home)?;
-    let mut keys = Keys::Uniform { from: 0, count: OBJECTS, rng: SplitMix::new(1) };
-    let mut measured: Vec<Vec<Measured>> = loads().map(|_| Vec::new()).collect();
+    let mut measured = vec![Vec::new(); cases.len()];
     let mut rounds = Vec::new();
     for number in 1..=context.plan.rounds {
-        for (load, of_load) in loads().zip(&mut measured) {
-            of_load.push(measure(context, &none, load, &mut keys)?);
+        for (&(_, connections, op), of_case) in cases.iter().zip(&mut measured) {
+            let load = Load { seed: number as u64, ..Load::new(op, connections, OBJECTS) };
+            of_case.push(cluster.observe_in(&load, context.plan.window)?);
         }
         rounds.push(yardsticks.round(context.plan.yardstick)?);
-        eprintln!("figures: round {number} of {} of CPU per operation", context.plan.rounds);
-    }
-    none.stop()?;
-    for (load, of_load) in loads().zip(&measured) {
-        report.push(cost_row(load, of_load, &rounds))?;
-    }
-    for (load, of_load) in loads().zip(&measured) {
-        report.push(frames_row(load, of_load))?;
-    }
-    let synced = sync(context, &mut keys);
-    Yardstick::rows(&rounds).into_iter().try_for_each(|row| report.push(row))?;
-    let (synced, rounds) = synced?;
-    report.push(cost_row(SYNC, &synced, &rounds))?;
-    report.push(frames_row(SYNC, &synced))?;
-    report.push(group_row(&synced)?)
-}
-
-fn start(context: &Context, durability: &'static str) -> Result<Cluster> {
-    let cluster = Cluster::start(&context.setup(durability, durability)?)?;
-    cluster.servers.load(&mut Riak::new(Op::Put), 0, OBJECTS)?;
-    Ok(cluster)
-}
-
-/// The rounds at durability `sync`, with the yardsticks of each.
-fn sync(context: &Context, keys: &mut Keys) -> Result<(Vec<Measured>, Vec<Yardstick>)> {
-    let cluster = start(context, "sync")?;
-    let mut yardsticks = Yardsticks::new(&context.home)?;
-    let (mut measured, mut rounds) = (Vec::new(), Vec::new());
-    for _ in 0..context.plan.rounds {
-        measured.push(measure(context, &cluster, SYNC, keys)?);
-        rounds.push(yardsticks.round(context.plan.yardstick)?);
+        eprintln!("figures: round {number} of {} at {durability}", context.plan.rounds);
     }
     cluster.stop()?;
     Ok((measured, rounds))
 }
 
-fn measure(context: &Context, cluster: &Cluster, load: Load, keys: &mut Keys) -> Result<Measured> {
-    let (_, connections, op) = load;
-    let (window, workload) = (context.plan.window, &mut Riak::new(op));
-    let mut session = cluster.servers.connect(connections)?;
-    session.run(workload, keys, Until::Elapsed(window.warm_up))?;
-    cluster.observe(&mut session, workload, keys, Until::Elapsed(window.time))
-}
-
-fn cost_row(load: Load, measured: &[Measured], yardsticks: &[Yardstick]) -> Row {
+fn cost_row(case: Case, measured: &[Measured], yardsticks: &[Yardstick]) -> Result<Row> {
     let costs: Vec<&Cost> = measured.iter().map(|(cost, _)| cost).collect();
-    Cost::calibrated_row(cost_spec(load), &costs, yardsticks)
-}
-
-fn frames_row(load: Load, measured: &[Measured]) -> Row {
-    let (spec, ops, sum) = (frames_spec(load), ops(measured), traffic(measured));
-    if sum.writes == 0 {
-        return spec.failed("the nodes count no writes to one another");
-    }
-    let per_write = |traffic: &Traffic| traffic.frames as f64 / traffic.writes.max(1) as f64;
-    spec.measured(&measured.iter().map(|(_, traffic)| per_write(traffic)).collect::<Vec<f64>>())
-        .also("frames_per_op", Some(sum.frames as f64 / ops))
-        .also("bytes_per_op", Some(sum.bytes as f64 / ops))
-        .also("writes_per_op", Some(sum.writes as f64 / ops))
+    let sum = |name| Ok::<f64, Failure>(counts(measured, name)?.iter().sum());
+    let (frames, bytes, writes) = (sum("peer_frames_sent")?, sum("peer_bytes_sent")?, sum("peer_writes")?);
+    let ops = ops(measured);
+    Ok(Cost::calibrated_row(cost_spec(case), &costs, yardsticks)
+        .also("frames_per_write", Some(frames / writes.max(1.0)))
+        .also("frames_per_op", Some(frames / ops))
+        .also("bytes_per_op", Some(bytes / ops))
+        .also("writes_per_op", Some(writes / ops)))
 }
 
 /// All records over all syncs of all nodes.
 fn group_row(measured: &[Measured]) -> Result<Row> {
-    let sum = traffic(measured);
-    if sum.syncs == 0 {
+    let (records, syncs) = (counts(measured, "journal_records")?, counts(measured, "disk_syncs")?);
+    let per_sync: Vec<f64> =
+        records.iter().zip(&syncs).map(|(records, syncs)| records / syncs.max(1.0)).collect();
+    let (records, syncs) = (records.iter().sum::<f64>(), syncs.iter().sum::<f64>());
+    if syncs == 0.0 {
         return Err("writes were acknowledged without a sync, or syncs are not counted".into());
     }
-    let per_sync = |traffic: &Traffic| traffic.records as f64 / traffic.syncs.max(1) as f64;
-    let row = group_spec()
-        .measured(&measured.iter().map(|(_, traffic)| per_sync(traffic)).collect::<Vec<f64>>())
-        .also("records", Some(sum.records as f64))
-        .also("syncs", Some(sum.syncs as f64))
-        .also("puts_per_sync_of_all_nodes", Some(ops(measured) / sum.syncs as f64));
-    Ok(row)
+    Ok(group_spec()
+        .measured(&per_sync)
+        .also("records", Some(records))
+        .also("syncs", Some(syncs))
+        .also("puts_per_sync_of_all_nodes", Some(ops(measured) / syncs)))
 }
 
-fn traffic(measured: &[Measured]) -> Traffic {
-    Traffic::sum(measured.iter().map(|(_, traffic)| traffic))
+/// A count of each round, of all nodes.
+fn counts(measured: &[Measured], name: &str) -> Result<Vec<f64>> {
+    measured.iter().map(|(_, counts)| counts.get(name)).collect()
 }
 
 fn ops(measured: &[Measured]) -> f64 {
-    measured.iter().map(|(cost, _)| cost.ops).sum::<u64>().max(1) as f64
+    measured.iter().map(|(cost, _)| cost.outcome.ops).sum::<u64>().max(1) as f64
 }

@@ -8,30 +8,22 @@
 mod cpu;
 mod forms;
 
-use crate::cluster::Setup;
-use crate::figures::{self, How, Set};
+use crate::figures::{self, Options, Set};
 use crate::measure::Window;
-use crate::process::make_dir;
+use crate::nodes::Setup;
 use crate::{Result, figures::Part as Run};
-use clap::{Args, ValueEnum};
+use clap::ValueEnum;
 use std::time::Duration;
+
+/// How many nodes; each has a copy of everything.
+const NODES: u16 = 3;
 
 /// Objects under all rows but those of the forms of reads.
 const OBJECTS: u64 = 100_000;
 
-/// How the figures of a quorum are taken.
-#[derive(Args, Clone, Debug)]
-pub struct Options {
-    #[command(flatten)]
-    how: How,
-    /// Only these parts. The page is not written then.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Part>,
-}
-
 /// A part of a run: rows that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+pub enum Part {
     /// CPU per operation at durability `none` and `sync`, and frames per write.
     Cpu,
     /// Bytes between nodes and CPU of the forms of reads.
@@ -69,28 +61,26 @@ const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but each is measured 
     less often (3 rounds instead of 5; 1 of the forms of reads instead of 3)";
 
 const METHOD: &str = "\
-Three processes started by `annulet dev 3`, a shard each, mutually authenticated TLS between them; three copies of each
-object, r = w = 2. Connections are spread evenly over the nodes. CPU per operation is user and system time of all three
+Three processes, a shard each, mutually authenticated TLS between them; three copies of each object, r = w = 2. Connections are spread evenly over the nodes. CPU per operation is user and system time of all three
 processes, all threads, from the first request until they are idle again, divided by the operations. Rows of CPU are
 measured in rounds, one after the other, with the yardsticks in each round; the value is the median of the rounds. The
-generator is one thread of the measuring process, a closed loop without think time; its own CPU and the busy cores stand
-beside the row. `per_ping_pong`, `per_pread_crc` and `per_load` are the row divided by a loopback ping-pong (1 KB there,
+generator is that of the crate `bench`, one thread of the measuring process, a closed loop without think time on
+connections that are opened for the row; its own CPU and the busy cores stand beside the row. `per_ping_pong`, `per_pread_crc` and `per_load` are the row divided by a loopback ping-pong (1 KB there,
 5 bytes back, CPU of both ends), a read of 8 KB from the page cache with its CRC, and a dependent load from memory.
-Names of rows: durability, connections, operation. Frames and bytes between nodes are what the nodes count before
-encryption, pings and repairs included.
+Names of rows: durability, connections, operation. Frames and bytes between nodes, beside the rows, are what the nodes
+count before encryption, pings and repairs included.
 
 Forms of reads: 64 connections; a setting of the nodes, which are started anew for each. Replicas differ after node 3's
 data folder was replaced, while it was stopped, by its copy from before the last version of each object was written: two
-nodes have the new version, node 3 has the old one, no hint is left, and each object is read once, every answer being
-verified to be the new version; the repair that follows is part of the cost. The default's form is told from its bytes.";
+nodes have the new version, node 3 has the old one, no hint is left, and each object is read once, all answers being
+verified to be the new version, which is a byte longer; the repair that follows is part of the cost.";
 
 type Context = figures::Context<Plan>;
 
 impl Context {
     /// A cluster on new data folders.
-    fn setup(&self, name: &str, durability: &'static str) -> Result<Setup> {
-        let home = make_dir(&self.home, name)?;
-        Ok(Setup { binary: self.binary.clone(), home, durability, read_form: None })
+    fn setup(&self, name: &str, durability: &str) -> Result<Setup> {
+        Setup::new(&self.binary, self.home.join(name), NODES, durability)
     }
 }
 
@@ -107,9 +97,8 @@ const SET: Set<Part, Plan> = Set {
 };
 
 /// Measures, prints, writes the page.
-pub fn run(options: &Options) -> Result<()> {
-    let plan = if options.how.quick { QUICK } else { FULL };
-    SET.run(plan, &options.how, &options.only, "")
+pub fn run(options: &Options<Part>) -> Result<()> {
+    SET.run([FULL, QUICK], options, "")
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod tally;
 mod worker;
 
 pub use control::{Control, Observer};
+pub use servers::counters;
 
 use crate::Error;
 use crate::check::{Counts, Table};

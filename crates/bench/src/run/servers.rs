@@ -47,21 +47,24 @@ impl Watched {
 
     /// The numbers that it tells of itself.
     pub fn counters(&self) -> Option<BTreeMap<String, f64>> {
-        let Value::Object(all) = self.stats()? else { return None };
-        Some(all.into_iter().filter_map(|(name, value)| Some((name, value.as_f64()?))).collect())
+        counters(self.stats?)
     }
+}
 
-    fn stats(&self) -> Option<Value> {
-        let mut stream = TcpStream::connect_timeout(&self.stats?, STATS_TIMEOUT).ok()?;
-        stream.set_read_timeout(Some(STATS_TIMEOUT)).ok()?;
-        // HTTP/1.0, so that the answer ends with the connection and is not chunked.
-        stream
-            .write_all(b"GET /stats HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n")
-            .ok()?;
-        let mut answer = String::new();
-        stream.take(STATS_MAX).read_to_string(&mut answer).ok()?;
-        serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
-    }
+/// The numbers that the node which serves HTTP at this address tells of itself.
+pub fn counters(http: SocketAddr) -> Option<BTreeMap<String, f64>> {
+    let Value::Object(all) = stats(http)? else { return None };
+    Some(all.into_iter().filter_map(|(name, value)| Some((name, value.as_f64()?))).collect())
+}
+
+fn stats(http: SocketAddr) -> Option<Value> {
+    let mut stream = TcpStream::connect_timeout(&http, STATS_TIMEOUT).ok()?;
+    stream.set_read_timeout(Some(STATS_TIMEOUT)).ok()?;
+    // HTTP/1.0, so that the answer ends with the connection and is not chunked.
+    stream.write_all(b"GET /stats HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.take(STATS_MAX).read_to_string(&mut answer).ok()?;
+    serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
 }
 
 /// The servers of a workload, and what the manifest says of them. An engine in this process has its stores in `folder`.
@@ -125,7 +128,7 @@ fn describe(workload: &Workload, places: &Places, at: usize) -> (Watched, Server
         device: mount.as_ref().map(|(device, _)| device.clone()),
         data: data.clone(),
     };
-    let told = watched.stats();
+    let told = watched.stats.and_then(self::stats);
     let text = |name: &str| told.as_ref().and_then(|it| it.get(name)?.as_str().map(str::to_owned));
     if let Some(Value::Object(all)) = told.as_ref().and_then(|it| it.get("options")) {
         let said = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

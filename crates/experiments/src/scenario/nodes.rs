@@ -4,10 +4,10 @@ use bench::Error;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// A node that serves nobody after this time, or does not see the others, never will.
@@ -18,6 +18,12 @@ const STOP_MAX: Duration = Duration::from_secs(60);
 
 /// Between two looks at a node.
 const POLL: Duration = Duration::from_millis(20);
+
+/// Between two looks at one that starts or stops: short, because starts and stops are timed by it.
+const POLL_CHANGE: Duration = Duration::from_millis(1);
+
+/// One that does not take a connection in this time is asked again.
+const CONNECT_MAX: Duration = Duration::from_millis(200);
 
 /// How much of a log is shown when a node ends by itself.
 const LOG_SHOWN_BYTES: u64 = 2 << 10;
@@ -93,7 +99,7 @@ impl Nodes {
     /// Kills a node, and waits until it is gone.
     pub fn kill(&mut self, node: usize) -> Result<(), Error> {
         self.signal(node, Signal::KILL)?;
-        self.reap(node)
+        self.reap(node).map(drop)
     }
 
     /// Stops a node cleanly, and waits until it is gone.
@@ -102,9 +108,13 @@ impl Nodes {
         let begin = Instant::now();
         while begin.elapsed() < STOP_MAX {
             if self.has_ended(node) {
-                return self.reap(node);
+                let status = self.reap(node)?;
+                return match status.is_none_or(|status| status.success()) {
+                    true => Ok(()),
+                    false => Err(self.failed(node, &format!("ended uncleanly: {status:?}"))),
+                };
             }
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_CHANGE);
         }
         self.kill(node)?;
         Err(Error::Unusable(format!(
@@ -148,7 +158,7 @@ impl Nodes {
     fn await_serving(&mut self, node: usize) -> Result<(), Error> {
         let begin = Instant::now();
         let address = self.0[node].plan.pb;
-        while TcpStream::connect_timeout(&address, POLL.max(Duration::from_millis(200))).is_err() {
+        while TcpStream::connect_timeout(&address, CONNECT_MAX).is_err() {
             if self.has_ended(node) {
                 let failed = self.failed(node, "ended by itself");
                 self.reap(node)?;
@@ -157,17 +167,18 @@ impl Nodes {
             if begin.elapsed() > START_MAX {
                 return Err(self.failed(node, "does not serve"));
             }
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_CHANGE);
         }
         Ok(())
     }
 
     /// Until each of the first `founders` has links to all others of them.
     fn await_peers(&mut self, founders: usize) -> Result<(), Error> {
-        let wanted = format!("\"peers_up\":{}", founders - 1);
+        let wanted = Some((founders - 1) as f64);
+        let peers_up = |http| bench::counters(http)?.get("peers_up").copied();
         let begin = Instant::now();
         for node in 0..founders {
-            while founders > 1 && !stats(self.0[node].plan.http).contains(&wanted) {
+            while founders > 1 && peers_up(self.0[node].plan.http) != wanted {
                 if begin.elapsed() > START_MAX {
                     return Err(self.failed(node, "does not see the other nodes"));
                 }
@@ -182,12 +193,11 @@ impl Nodes {
         child.is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
-    fn reap(&mut self, node: usize) -> Result<(), Error> {
+    /// Waits for a node that ends; how it ended, if it ran.
+    fn reap(&mut self, node: usize) -> Result<Option<ExitStatus>, Error> {
         let Node { plan, child } = &mut self.0[node];
-        if let Some(mut child) = child.take() {
-            child.wait().map_err(|error| Error::Io { what: plan.name.clone(), error })?;
-        }
-        Ok(())
+        let ended = child.take().map(|mut child| child.wait()).transpose();
+        ended.map_err(|error| Error::Io { what: plan.name.clone(), error })
     }
 
     /// What happened, with the end of the node's log.
@@ -214,16 +224,43 @@ impl Drop for Nodes {
     }
 }
 
-/// What a node says of itself; nothing if it does not.
-fn stats(address: SocketAddr) -> String {
-    let ask = || -> std::io::Result<String> {
-        let wait = Duration::from_secs(1);
-        let mut stream = TcpStream::connect_timeout(&address, wait)?;
-        stream.set_read_timeout(Some(wait))?;
-        stream.write_all(b"GET /stats HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.take(1 << 20).read_to_string(&mut answer)?;
-        Ok(answer.replace(": ", ":"))
-    };
-    ask().unwrap_or_default()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// A node whose program is a shell's script; `pb` takes connections, or does not.
+    fn plan(script: &str, pb: SocketAddr, data: PathBuf) -> Plan {
+        let command = ["sh", "-c", script].map(OsString::from).to_vec();
+        Plan { name: "n1".to_owned(), pb, http: pb, data, program: "sh".into(), command, groups: Vec::new() }
+    }
+
+    #[test]
+    fn a_node_that_ends_early_shows_its_log() {
+        let dir = tempfile::tempdir().unwrap();
+        // Nothing listens there any more.
+        let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let plans = vec![plan("echo no such flag >&2; exit 3", nowhere, dir.path().join("n1"))];
+        let failure = Nodes::start_all(plans, 1).err().unwrap().to_string();
+        assert!(failure.contains("ended by itself") && failure.contains("no such flag"), "{failure}");
+    }
+
+    #[test]
+    fn a_stop_that_is_not_clean_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ready = dir.path().join("ready");
+        for (status, is_clean) in [(0, true), (7, false)] {
+            let script =
+                format!("trap 'exit {status}' TERM; touch {}; while :; do sleep 0.01; done", ready.display());
+            let plans = vec![plan(&script, listener.local_addr().unwrap(), dir.path().join("n1"))];
+            let mut nodes = Nodes::start_all(plans, 1).unwrap();
+            while !ready.exists() {
+                std::thread::yield_now();
+            }
+            assert_eq!(nodes.stop(0).is_ok(), is_clean);
+            assert_eq!(nodes.pids(), [0]);
+            std::fs::remove_file(&ready).unwrap();
+        }
+    }
 }

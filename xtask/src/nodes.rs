@@ -1,0 +1,289 @@
+//! The measured nodes: the real binary, built and started as a user would, one alone or some as a cluster.
+//!
+//! They are processes of [`experiments::scenario::nodes`]: whatever happens, they are gone with their owner.
+
+use crate::Result;
+use crate::load::{Load, Until};
+use crate::measure::{Cost, Servers, Window};
+use client::{Client, ReadOptions, Timeouts};
+use experiments::scenario::Plan;
+use experiments::scenario::nodes::Nodes;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long it may take until a request for a key is answered, by a node that serves.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// How often it is asked.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// How often a node is asked for its counts at most: under load it may not answer in time.
+const COUNTS_TRIES: usize = 20;
+
+/// Base ports that are tried, [`PORTS`] apart; below those that the kernel gives to clients.
+const BASES: std::ops::Range<u16> = 200..320;
+const PORTS: u16 = 100;
+
+/// Where a node serves each protocol, in the ten ports that it has above the base.
+const PB_PORT: u16 = 7;
+const HTTP_PORT: u16 = 8;
+const PEER_PORT: u16 = 9;
+
+/// How nodes are started.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The binary.
+    pub binary: PathBuf,
+    /// Where their data and logs are, a folder each.
+    pub home: PathBuf,
+    /// How many.
+    pub count: u16,
+    /// Flags of `serve`, by their names.
+    pub flags: Vec<(&'static str, String)>,
+    base: u16,
+}
+
+impl Setup {
+    /// So many nodes in a new folder.
+    pub fn new(binary: &Path, home: PathBuf, count: u16, durability: &str) -> Result<Setup> {
+        fs::create_dir_all(&home)?;
+        let flags = vec![("durability", durability.to_owned())];
+        Ok(Setup { binary: binary.to_owned(), home, count, flags, base: free_base(count)? })
+    }
+
+    /// The same with one more flag.
+    pub fn with(mut self, name: &'static str, value: impl ToString) -> Setup {
+        self.flags.push((name, value.to_string()));
+        self
+    }
+
+    /// Where node `number` has its data, counted from 1.
+    pub fn folder(&self, number: u16) -> PathBuf {
+        self.home.join(format!("n{number}"))
+    }
+
+    fn address(&self, number: u16, port: u16) -> SocketAddr {
+        local(self.base + 10 * number + port)
+    }
+
+    /// The plans of all nodes, and their certificates if they are several.
+    fn plans(&self) -> Result<Vec<Plan>> {
+        let names: Vec<String> = (1..=self.count).map(|number| format!("n{number}@127.0.0.1")).collect();
+        let certificates = self.home.join("certs");
+        if self.count > 1 {
+            let mut command = Command::new(&self.binary);
+            command.args(["admin", "cert", "--dir"]).arg(&certificates);
+            for name in &names {
+                command.args(["--name", name]);
+            }
+            // stdout belongs to the rows.
+            if !command.stdout(std::io::stderr()).status()?.success() {
+                return Err("no certificates were made".into());
+            }
+        }
+        let peers =
+            (1..=self.count).zip(&names).map(|(at, name)| format!("{name}={}", self.address(at, PEER_PORT)));
+        let peers = peers.collect::<Vec<_>>().join(",");
+        Ok((1..=self.count)
+            .zip(names)
+            .map(|(number, name)| self.plan(number, name, &peers, &certificates))
+            .collect())
+    }
+
+    fn plan(&self, number: u16, name: String, peers: &str, certificates: &Path) -> Plan {
+        let (pb, http, data) =
+            (self.address(number, PB_PORT), self.address(number, HTTP_PORT), self.folder(number));
+        let mut command: Vec<OsString> = vec![self.binary.clone().into(), "serve".into()];
+        let mut flag = |name: &str, value: OsString| command.extend([format!("--{name}").into(), value]);
+        flag("name", name.clone().into());
+        flag("pb-listen", pb.to_string().into());
+        flag("http-listen", http.to_string().into());
+        flag("data", data.clone().into());
+        if self.count > 1 {
+            flag("cluster", peers.into());
+            flag("peer-listen", self.address(number, PEER_PORT).to_string().into());
+            flag("peer-ca", certificates.join("ca.pem").into());
+            flag("peer-cert", certificates.join(format!("n{number}.pem")).into());
+            flag("peer-key", certificates.join(format!("n{number}.key")).into());
+            // They share this machine's cores.
+            flag("shards", "1".into());
+        }
+        self.flags.iter().for_each(|(name, value)| flag(name, value.into()));
+        Plan { name, pb, http, data, program: self.binary.clone(), command, groups: Vec::new() }
+    }
+}
+
+/// Running nodes.
+pub struct Cluster {
+    nodes: Nodes,
+    /// Their processes and where they serve.
+    pub servers: Servers,
+    /// Where they serve HTTP.
+    pub http: Vec<SocketAddr>,
+    /// How long their start took, from the first spawn until each had answered a request for a key.
+    pub start_time: Duration,
+}
+
+impl Cluster {
+    /// Starts nodes and waits until each answers a request.
+    pub fn start(setup: &Setup) -> Result<Cluster> {
+        let plans = setup.plans()?;
+        let (addresses, http) =
+            (plans.iter().map(|plan| plan.pb).collect(), plans.iter().map(|plan| plan.http).collect());
+        let begin = Instant::now();
+        let nodes = Nodes::start_all(plans, setup.count.into())?;
+        let servers = Servers { pids: nodes.pids(), addresses };
+        servers.addresses.iter().try_for_each(|&address| await_answer(address))?;
+        Ok(Cluster { nodes, servers, http, start_time: begin.elapsed() })
+    }
+
+    /// The first node's process.
+    pub fn pid(&self) -> u32 {
+        self.servers.pids[0]
+    }
+
+    /// The same processes, asked by HTTP.
+    pub fn by_http(&self) -> Servers {
+        Servers { addresses: self.http.clone(), ..self.servers.clone() }
+    }
+
+    /// Measures a load after a warm-up, with what the nodes counted meanwhile.
+    pub fn observe(&self, load: &Load, warm_up: Duration, until: Until) -> Result<(Cost, Counts)> {
+        if !warm_up.is_zero() {
+            self.servers.run(load, Until::Elapsed(warm_up))?;
+        }
+        self.servers.rest()?;
+        let before = self.counts()?;
+        let cost = self.servers.cost_at_rest(load, until)?;
+        Ok((cost, self.counts()?.since(&before)))
+    }
+
+    /// The same in a window.
+    pub fn observe_in(&self, load: &Load, window: Window) -> Result<(Cost, Counts)> {
+        self.observe(load, window.warm_up, Until::Elapsed(window.time))
+    }
+
+    /// What all nodes count together.
+    pub fn counts(&self) -> Result<Counts> {
+        let mut sum = BTreeMap::new();
+        for &http in &self.http {
+            counts(http)?.into_iter().for_each(|(name, value)| *sum.entry(name).or_insert(0.0) += value);
+        }
+        Ok(Counts(sum))
+    }
+
+    /// Stops them cleanly; says how long that took.
+    pub fn stop(mut self) -> Result<Duration> {
+        let begin = Instant::now();
+        self.nodes.stop_all()?;
+        Ok(begin.elapsed())
+    }
+
+    /// Kills a node that is alone.
+    pub fn kill(mut self) -> Result<()> {
+        Ok(self.nodes.kill(0)?)
+    }
+}
+
+/// Until a node answers a request for a key, found or not: before it sees enough replicas it answers with an error.
+fn await_answer(address: SocketAddr) -> Result<()> {
+    let begin = Instant::now();
+    let ask = || {
+        Client::connect(address, Timeouts::default())?.get(None, b"figures", b"none", &ReadOptions::default())
+    };
+    while let Err(error) = ask() {
+        if begin.elapsed() > ANSWER_MAX {
+            return Err(format!("{address} did not answer in {ANSWER_MAX:?}: {error}").into());
+        }
+        sleep(LOOK);
+    }
+    Ok(())
+}
+
+fn counts(http: SocketAddr) -> Result<BTreeMap<String, f64>> {
+    let mut tries = (0..COUNTS_TRIES).map(|_| bench::counters(http));
+    tries.find_map(|counts| counts).ok_or_else(|| format!("{http} does not tell its counts").into())
+}
+
+/// What nodes count, by the names of their `/stats`.
+#[derive(Clone, Debug, Default)]
+pub struct Counts(BTreeMap<String, f64>);
+
+impl Counts {
+    /// How far all have gone since `before`.
+    pub fn since(&self, before: &Counts) -> Counts {
+        let gone = |(name, now): (&String, &f64)| Some((name.clone(), now - before.0.get(name)?));
+        Counts(self.0.iter().filter_map(gone).collect())
+    }
+
+    /// One of them.
+    pub fn get(&self, name: &str) -> Result<f64> {
+        match self.0.get(name) {
+            Some(&count) if count >= 0.0 => Ok(count),
+            Some(count) => Err(format!("{name} went by {count}").into()),
+            None => Err(format!("/stats has no {name}").into()),
+        }
+    }
+}
+
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+/// A loopback address on which nothing listens at the moment.
+pub fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind(local(0))?.local_addr()?)
+}
+
+/// A base port above which nothing listens where so many nodes will.
+fn free_base(count: u16) -> Result<u16> {
+    let is_free = |base: u16| {
+        (PB_PORT..=10 * count + PEER_PORT).all(|port| TcpListener::bind(local(base + port)).is_ok())
+    };
+    let base = BASES.map(|hundred| hundred * PORTS).find(|&base| is_free(base));
+    base.ok_or_else(|| "no ports are free".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_has_room_for_all_nodes() {
+        let base = free_base(3).unwrap();
+        let taken = TcpListener::bind(local(base + 17)).unwrap();
+        assert!(free_base(3).unwrap() != base);
+        drop(taken);
+    }
+
+    #[test]
+    fn counts_only_grow() {
+        let of = |syncs: f64| Counts(BTreeMap::from([("syncs".to_owned(), syncs)]));
+        let (then, now) = (of(5.0), of(12.0));
+        assert_eq!(now.since(&then).get("syncs").unwrap(), 7.0);
+        then.since(&now).get("syncs").unwrap_err();
+        now.since(&Counts::default()).get("syncs").unwrap_err();
+    }
+
+    #[test]
+    fn several_nodes_know_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let setup = Setup::new(Path::new("true"), dir.path().to_owned(), 3, "none")
+            .unwrap()
+            .with("read-form", "heads");
+        let plans = setup.plans().unwrap();
+        assert_eq!(plans.len(), 3);
+        let command =
+            plans[2].command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        for part in ["serve --name n3@127.0.0.1", "n1@127.0.0.1=", "--durability none", "--read-form heads"] {
+            assert!(command.contains(part), "{command}");
+        }
+        assert!(!setup.plan(1, "n1".to_owned(), "", dir.path()).data.exists());
+    }
+}
