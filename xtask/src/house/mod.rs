@@ -1,8 +1,9 @@
 //! The figures of the house: how far the components of a node own their state, read from the source files.
 //!
-//! Parts: [`tree`] counts methods, circles of files, lines and asserts, with the parser of [`source`]; [`get`] counts
+//! Parts: [`tree`] counts methods, circles of files, lines ([`code`]) and asserts, with the parser of [`source`]; [`get`] counts
 //! the files that a GET executes.
 
+mod code;
 mod get;
 mod source;
 mod tree;
@@ -31,6 +32,7 @@ Source files are parsed, and tests are left out: items under `cfg(test)`, and th
   Its value is its number of files, and 1 if there is no circle.
 * The length of a function is from the line of its signature to that of its closing brace.
 * Asserts are `assert!`, `debug_assert!` and their forms of two values. Lines include comments and blank ones.
+* Lines of code: of all crates, `xtask` and `fuzz`, without blank lines, comments, tests and examples.
 * Files of a GET: source files in `crates/*/src` of which callgrind counts an instruction. The run is the case
   `shard.get` of `cargo xtask micro`: 2,000 GETs of a node alone with 4,000 objects, from frame to frame, without
   sockets. Its setup is not counted, nor is code that the compiler made and that has no source line. The build is that

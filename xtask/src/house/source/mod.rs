@@ -17,8 +17,8 @@ mod tests;
 
 use crate::Result;
 pub use arrows::Arrows;
-pub use facts::Function;
-use facts::{Facts, attributes, is_test, lines_of};
+use facts::{Facts, lines_of};
+pub use facts::{Function, attributes, is_test};
 pub use scope::Kind;
 use scope::{Binding, Definition, Names};
 use std::collections::BTreeMap;
@@ -181,6 +181,6 @@ impl Crate {
 }
 
 /// Whether a file of this name, without `.rs`, has tests or code that only tests use.
-fn is_test_file(name: &str) -> bool {
+pub fn is_test_file(name: &str) -> bool {
     name == "tests" || name == "testing" || name.ends_with("_tests")
 }
