@@ -549,7 +549,7 @@ fn find_layout(config: &Config) -> Result<(Layout, Option<Owner>), Error> {
 }
 
 /// One shard for each core but one, which is left to the disk and job threads and to the kernel:
-/// docs/decisions/0004-shards-and-runtimes.md has the figures. And no more than have the memory that each takes for
+/// docs/decisions/0004 has the figures. And no more than have the memory that each takes for
 /// itself.
 pub fn shards_default(memory: u64) -> u16 {
     let of_memory = usize::try_from(memory / SHARD_MEMORY_MIN).unwrap_or(usize::MAX);

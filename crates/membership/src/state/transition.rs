@@ -7,7 +7,7 @@
 //! | switched | new | the ring before | |
 //! | at rest | new | | |
 //!
-//! So at any moment two neighbouring rows are in force somewhere; `docs/decisions/0028-how-a-partition-moves.md` says
+//! So at any moment two neighbouring rows are in force somewhere; `docs/decisions/0028` says
 //! why that is enough. No step waits for members that are down. A target is given up, and the old ring is at rest,
 //! when another commit names other owners, and when an owner is declared down or comes back. Transfers are then planned
 //! anew, under another version.

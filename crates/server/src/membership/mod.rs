@@ -1,7 +1,7 @@
 //! This node's part in what its cluster agrees on: the crate `membership`, on a thread of its own.
 //!
 //! 1. A node has a standing, which is the number of a member: it founds the cluster with others, each for itself
-//!    (`docs/decisions/0027-the-metadata-log-on-a-library.md`), or is admitted by its members (`docs/decisions/0035-a-node-joins.md`).
+//!    (`docs/decisions/0027`), or is admitted by its members (`docs/decisions/0035`).
 //! 2. The thread takes words of other nodes, questions of operators, and time; it writes before it sends.
 //! 3. Its words travel on the links of the shards, as messages that only shells understand. Links follow the members that it
 //!    knows of.
