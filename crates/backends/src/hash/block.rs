@@ -7,7 +7,7 @@
 //!   number of the store's own, and the number of that life.
 //! * A block whose life is over ends with an end record, which says where the log goes on.
 //! * A record says up to where its block was known to be synced when it was written: a fault before the largest such mark that is
-//!   found behind it is damage, any other may be what a crash left (as in the journal, record 3).
+//!   found behind it is damage, any other may be what a crash left (as in the journal, decision 3).
 //!
 //! Left out: reading and writing; values are checked by whoever looks at them.
 

@@ -12,7 +12,7 @@
 //! * A leveled level over its size gives one table to the next, with those that it overlaps there, taking turns too.
 //!
 //! * Level 0, or the runs, go on earlier if half of what they hold are deletions, which end where nothing older is, and
-//!   if they hide many dead versions (record 21).
+//!   if they hide many dead versions (decision 21).
 //!
 //! * On a nearly full disk, every level is merged on whose versions may replace deeper ones. A merge frees enough for
 //!   the bytes that it reads, and fits in the room ([`Version::pick_reclaiming`]).
@@ -21,7 +21,7 @@
 //! beside it.
 //!
 //! Follows Dostoevsky's lazy levelling (Dayan and Idreos, SIGMOD 2018) with the guards of PebblesDB (Raju and others,
-//! SOSP 2017); record 12 has the measurements.
+//! SOSP 2017); decision 12 has the measurements.
 
 use super::version::{FIRST_LEVELED, LEVELS, RUNS_MAX, Version};
 use crate::memtable::hash;
@@ -50,7 +50,7 @@ pub struct MergeOptions {
 }
 
 impl Default for MergeOptions {
-    /// By measurement (record 12).
+    /// By measurement (decision 12).
     fn default() -> MergeOptions {
         MergeOptions {
             level0_tables_max: 8,

@@ -27,8 +27,8 @@ pub struct Options {
     /// head, so that a table grows by at most a factor of two, and a GET saves its journal read.
     pub inline_value_bytes_max: usize,
     /// The memtable is flushed when its entries take this many bytes, or when it spans an eighth of the journal, of two
-    /// to eight segments (record 83). Default: 16 MiB, some 100,000 objects: in a larger one an insert finds less of
-    /// its way in the processor's caches (record 12).
+    /// to eight segments (decision 83). Default: 16 MiB, some 100,000 objects: in a larger one an insert finds less of
+    /// its way in the processor's caches (decision 12).
     pub memtable_bytes_max: usize,
     /// A segment is ended when it would grow past this. Default: 128 MiB: its block of heads, kept in memory
     /// until then, stays around 15 MiB for values of 1 KiB.

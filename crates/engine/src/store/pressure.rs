@@ -9,11 +9,11 @@
 //! Writes are slowed by the *backlog*: what is still to be read by flushes and merges, of the same limits. What is used
 //! of a limit moves in steps, a frozen memtable a third and a table of level 0 a thirty-second of it, though the work
 //! behind it goes on evenly; waits by that would come in steps as well, of ten times what it takes or of nothing
-//! (record 72).
+//! (decision 72).
 //!
 //! By the backlog of compaction they are slowed, too, though no store refuses anything for it: how far the journal is
-//! above its target, as long as something is under way that brings it down (record 81), and not by the steps in which
-//! that is found (record 87). On a disk that is nearly full deletions are slowed by how much of the reserve they have
+//! above its target, as long as something is under way that brings it down (decision 81), and not by the steps in which
+//! that is found (decision 87). On a disk that is nearly full deletions are slowed by how much of the reserve they have
 //! used (`room.rs`). [`Store::must_be_paced`] tells an owner which of the two it is.
 
 use super::Store;

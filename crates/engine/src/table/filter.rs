@@ -17,11 +17,11 @@ const LINE_BYTES: usize = LINE_WORDS * 8;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FilterBits {
     /// 9 bits give about 1.7 % of false answers and leave room for the index in the 10 bits of memory that a key may take;
-    /// one more saves a quarter of those (record 13).
+    /// one more saves a quarter of those (decision 13).
     #[default]
     Usual,
     /// 14 bits give some 0.3 %: for level 0, whose tables are asked first, one after another, by every lookup, and which
-    /// has few of a store's keys (record 32).
+    /// has few of a store's keys (decision 32).
     Many,
 }
 

@@ -8,7 +8,7 @@
 //! is further on than the one before. So the keys of a segment are found by one look at a bucket, which has some
 //! 24 keys in 80 bytes, and a table is written without sorting them. The lengths are kept in memory once they were read,
 //! a byte for some 24 keys and nothing else. Reading all lengths once and a bucket for each key that is looked for takes least with buckets
-//! of about that size (record 77). Those of version 3 have eight times as many keys, and lengths of four bytes.
+//! of about that size (decision 77). Those of version 3 have eight times as many keys, and lengths of four bytes.
 
 use super::TableId;
 use super::fields::Fields;

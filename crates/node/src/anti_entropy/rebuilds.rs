@@ -15,7 +15,7 @@
 //!    first that is remembered. Later parts show the writes of their keys meanwhile.
 //! 4. After the last part the trees replace those that there were.
 //!
-//! Left out: values beyond their partition. The scrub reads all of them within its period (record 26).
+//! Left out: values beyond their partition. The scrub reads all of them within its period (decision 26).
 
 use super::change::{Change, PLACE_BITS};
 use super::n_vals::NVals;

@@ -313,7 +313,7 @@ impl World {
     }
 
     /// The rows of the objects that all replicas have come to agree on; and those that may be told, of siblings that have ended: beside a
-    /// tombstone they stay (record 62), and one that came home late is where it came.
+    /// tombstone they stay (decision 62), and one that came home late is where it came.
     fn rows_there(&self, bucket: usize, wanted: &Wanted) -> (BTreeSet<Row>, BTreeSet<Row>) {
         let (mut must, mut may) = (BTreeSet::new(), BTreeSet::new());
         if wanted.is_of_keys() {
