@@ -187,7 +187,7 @@ fn deleted(ctx: &mut StepContext<'_>) -> State {
 fn on_head(mut begun: WritePlan, stored: Option<Stored>, ctx: &mut StepContext<'_>) -> Result<State, Error> {
     // Where every primary is here, or the client has not said what it had seen, there is nothing to delete; but what it
     // had seen may be with a primary that cannot be reached.
-    let all_here = begun.placement.here.as_ref().is_some_and(|roles| roles.primaries == begun.needs.n);
+    let all_here = begun.placement.here.is_some_and(|roles| u32::from(roles.primaries) == begun.needs.n);
     let existing = stored.as_ref().map(|stored| Head::decode(&stored.head).map_err(damaged)).transpose()?;
     if (all_here || begun.context.is_none())
         && existing.as_ref().is_none_or(|head| head.is_gone(ctx.wall.millis()))

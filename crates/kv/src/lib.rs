@@ -64,7 +64,7 @@ pub use get::{Get, ends_soon};
 pub use index::IndexRequest;
 pub use limits::Limits;
 pub use merge::Merge;
-pub use placement::{Placement, Roles};
+pub use placement::{Hint, Placement, Roles, Spares};
 pub use props::{BucketProps, BucketTable, Prop, PropsChange, TypeChange, TypeStatus};
 pub use purge::{PurgeJob, PurgeTask};
 pub use put::Put;

@@ -72,12 +72,12 @@ impl ReadQuorum {
     /// Asks everybody.
     pub fn start(
         needs: Needs,
-        mut placement: Placement,
+        placement: Placement,
         want: Want,
         rules: NotFoundRules,
         ctx: &mut StepContext<'_>,
     ) -> ReadQuorum {
-        let replies = Replies::new(&mut placement);
+        let replies = Replies::new(&placement);
         let (here, there) = match (want, ctx.form) {
             (Want::Head, _) => (Want::Head, Want::Head),
             (Want::Value, ReadStrategy::Values) => (Want::Value, Want::Value),
@@ -219,7 +219,7 @@ impl ReadQuorum {
             State::Ok(said) => said.stored.is_none() && !self.rules.ok,
             State::Failed(_) => true,
         };
-        self.replies.iter().filter(negative).map(|replica| replica.roles.vnodes).sum()
+        self.replies.iter().filter(negative).map(|replica| u32::from(replica.roles.vnodes)).sum()
     }
 
     fn negatives_max(&self) -> u32 {
@@ -377,8 +377,8 @@ impl ReadQuorum {
             Some(_) => self.grave.as_ref() == Some(tombstone),
             None => false,
         };
-        let primaries = self.replies.iter().map(|replica| replica.roles.primaries).sum::<u32>();
-        primaries >= n && self.replies.iter().all(|replica| replica.roles.hints.is_empty() && has(replica))
+        let primaries = self.replies.iter().map(|replica| u32::from(replica.roles.primaries)).sum::<u32>();
+        primaries >= n && self.replies.iter().all(|replica| replica.hints.is_empty() && has(replica))
     }
 
     /// Why a replica is to be sent `head`, if it is. One that only stands in keeps nothing but hints, and a tombstone

@@ -20,12 +20,14 @@ pub(crate) struct Replica<T> {
     /// `None` for this node.
     pub node: Option<NodeId>,
     pub roles: Roles,
+    /// The primaries it keeps hints for.
+    pub hints: Vec<NodeId>,
     pub state: State<T>,
 }
 
 impl<T> Replica<T> {
-    pub fn new(node: Option<NodeId>, roles: Roles) -> Replica<T> {
-        Replica { node, roles, state: State::Waiting }
+    pub fn new(node: Option<NodeId>, roles: Roles, hints: Vec<NodeId>) -> Replica<T> {
+        Replica { node, roles, hints, state: State::Waiting }
     }
 
     pub fn is_waiting(&self) -> bool {
@@ -48,10 +50,11 @@ pub(crate) struct Replies<T> {
 }
 
 impl<T> Replies<T> {
-    pub fn new(placement: &mut Placement) -> Replies<T> {
-        let here = placement.here.take().map(|roles| Replica::new(None, roles));
-        let others = std::mem::take(&mut placement.others).into_iter();
-        Replies { here, others: others.map(|(node, roles)| Replica::new(Some(node), roles)).collect() }
+    pub fn new(placement: &Placement) -> Replies<T> {
+        let replica = |node, roles| Replica::new(node, roles, placement.hints_of(node).collect());
+        let here = placement.here.map(|roles| replica(None, roles));
+        let others = placement.others.iter().map(|&(node, roles)| replica(Some(node), roles)).collect();
+        Replies { here, others }
     }
 
     /// Asserts that the replicas fit each other.
@@ -60,9 +63,9 @@ impl<T> Replies<T> {
             let is_again = self.others[..at].iter().any(|before| before.node == replica.node);
             assert!(!is_again, "each node is asked once");
         }
-        for Replica { node, roles, .. } in self.iter() {
+        for Replica { node, roles, hints, .. } in self.iter() {
             roles.invariants();
-            let is_own = node.is_some_and(|node| roles.hints.contains(&node));
+            let is_own = node.is_some_and(|node| hints.contains(&node));
             assert!(!is_own, "a replica keeps hints for other nodes only");
         }
     }
@@ -74,7 +77,7 @@ impl<T> Replies<T> {
 
     /// The primaries for which this node keeps a hint.
     pub fn hints_here(&self) -> Vec<NodeId> {
-        self.here.as_ref().map(|here| here.roles.hints.clone()).unwrap_or_default()
+        self.here.as_ref().map(|here| here.hints.clone()).unwrap_or_default()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Replica<T>> + Clone {

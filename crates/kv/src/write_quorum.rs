@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::get::ReplyOf;
 use crate::merge::Merge;
 use crate::needs::Needs;
-use crate::placement::{Placement, Roles};
+use crate::placement::{Placement, Roles, Spares};
 use crate::replica::{Answer, Ask, Reason};
 use crate::replies::{Replica, Replies, State};
 use crate::response::Response;
@@ -50,7 +50,7 @@ const LATE_MAX: u32 = 4;
 pub(crate) struct WriteQuorum {
     needs: Needs,
     replies: Replies<()>,
-    spares: Vec<NodeId>,
+    spares: Spares,
     head: Bytes,
     value: Bytes,
     /// The join here, where keys are written once.
@@ -75,21 +75,27 @@ impl WriteQuorum {
     /// Sends the version to everybody.
     pub fn start(
         needs: Needs,
-        mut placement: Placement,
+        placement: Placement,
         (head, value): (Bytes, Bytes),
         response: Response,
         ctx: &mut StepContext<'_>,
     ) -> WriteQuorum {
-        let mut replies = Replies::new(&mut placement);
+        let mut replies = Replies::new(&placement);
         let response = Some(response);
         if placement.spares.is_empty() && replies.is_here_alone() && !ctx.props.write_once {
             // Nobody is ever sent it.
             ctx.out.push(Action::Write { head, value, hints: replies.hints_here() });
-            return WriteQuorum::of(needs, replies, Vec::new(), (Bytes::new(), Bytes::new()), response);
+            return WriteQuorum::of(
+                needs,
+                replies,
+                Spares::default(),
+                (Bytes::new(), Bytes::new()),
+                response,
+            );
         }
         let mut join = None;
         for replica in replies.iter_mut() {
-            let hints = replica.roles.hints.clone();
+            let hints = replica.hints.clone();
             let (head, value) = (head.clone(), value.clone());
             match replica.node {
                 Some(to) => {
@@ -110,7 +116,7 @@ impl WriteQuorum {
     fn of(
         needs: Needs,
         replies: Replies<()>,
-        spares: Vec<NodeId>,
+        spares: Spares,
         (head, value): (Bytes, Bytes),
         response: Option<Response>,
     ) -> WriteQuorum {
@@ -143,7 +149,7 @@ impl WriteQuorum {
         assert!(!self.is_kept_here || !is_elsewhere, "hints stay here while the version does");
         assert!(self.join.is_none() || here.is_some(), "a join here is a replica's");
 
-        let is_asked = |node: &NodeId| self.replies.iter().any(|replica| replica.node == Some(*node));
+        let is_asked = |node| self.replies.iter().any(|replica| replica.node == Some(node));
         assert!(!self.spares.iter().any(is_asked), "a spare was not asked yet");
         if let Some((to, _)) = &self.hinting {
             assert_eq!(self.keeper, Some(*to), "the keeper is the node that was asked last");
@@ -218,8 +224,8 @@ impl WriteQuorum {
 
     /// Whether all n primaries have confirmed, and nobody keeps a hint.
     fn is_everywhere(&self, n: u32) -> bool {
-        let has = |replica: &Replica<()>| replica.ok().is_some() && replica.roles.hints.is_empty();
-        let primaries = self.replies.iter().map(|replica| replica.roles.primaries).sum::<u32>();
+        let has = |replica: &Replica<()>| replica.ok().is_some() && replica.hints.is_empty();
+        let primaries = self.replies.iter().map(|replica| u32::from(replica.roles.primaries)).sum::<u32>();
         primaries >= n && self.replies.iter().all(has)
     }
 
@@ -263,7 +269,7 @@ impl WriteQuorum {
             return;
         }
         let asked = self.replies.of(Some(to)).expect("it was just found");
-        asked.roles.hints.extend(&hints);
+        asked.hints.extend(&hints);
         self.keeper = Some(to);
         self.hinting = Some((to, hints.clone()));
         let (head, value) = (self.head.clone(), self.value.clone());
@@ -276,16 +282,13 @@ impl WriteQuorum {
         self.hinting.is_some() || !self.unhinted.is_empty() && self.replies.iter().any(has_it)
     }
 
-    fn stand_in(&mut self, absent: Vec<NodeId>, vnodes: u32, ctx: &mut StepContext<'_>) {
+    fn stand_in(&mut self, absent: Vec<NodeId>, vnodes: u8, ctx: &mut StepContext<'_>) {
         if absent.is_empty() || base::planted!(HintDropped) {
             return;
         }
-        if self.spares.is_empty() {
-            return self.keep_hint(absent, ctx);
-        }
-        let spare = self.spares.remove(0);
-        let roles = Roles { vnodes, primaries: 0, hints: absent.clone() };
-        self.replies.push(Replica::new(Some(spare), roles));
+        let Some(spare) = self.spares.take_first() else { return self.keep_hint(absent, ctx) };
+        let roles = Roles { vnodes, primaries: 0 };
+        self.replies.push(Replica::new(Some(spare), roles, absent.clone()));
         let (head, value) = (self.head.clone(), self.value.clone());
         let ask = Ask::Merge { head, value, hints: absent, reason: Reason::Write };
         ctx.out.push(Action::Ask { to: spare, ask });
@@ -336,7 +339,7 @@ impl WriteQuorum {
 /// The primaries that lack the version if this one does: itself, and those for whom it was to keep a hint.
 fn absent(replica: &Replica<()>, here: NodeId) -> Vec<NodeId> {
     let itself = (replica.roles.primaries > 0).then(|| replica.node.unwrap_or(here));
-    itself.into_iter().chain(replica.roles.hints.iter().copied()).collect()
+    itself.into_iter().chain(replica.hints.iter().copied()).collect()
 }
 
 /// Steps the join here, and tells whether it is done.

@@ -26,15 +26,15 @@ struct Bench {
 }
 
 fn role() -> Roles {
-    Roles { vnodes: 1, primaries: 1, hints: Vec::new() }
+    Roles { vnodes: 1, primaries: 1 }
 }
 
 /// This node and two others, all primaries.
 fn bench() -> Bench {
-    let others = vec![(B, role()), (C, role())];
+    let others = [(B, role()), (C, role())].into_iter().collect();
     Bench {
         props: BucketProps { allow_mult: true, ..BucketProps::default() },
-        placement: Placement { here: Some(role()), others, spares: Vec::new() },
+        placement: Placement { here: Some(role()), others, ..Placement::default() },
         graveyard: Graveyard::new(KEEP),
         clock: VersionClock::default(),
         key: Bytes::from_static(b"k"),

@@ -8,8 +8,8 @@ use kv::need::Need;
 use kv::reap::GRAVE_TIME;
 use kv::{
     Action, Answer, Ask, Bucket, BucketProps, Delete, DeleteRequest, Error, Event, Get, GetRequest,
-    Graveyard, Limits, Merge, Next, NodeId, Placement, Put, PutRequest, Quorum, ReadStrategy, Reason,
-    Response, Roles, StepContext, Stored, VersionClock, Want,
+    Graveyard, Hint, Limits, Merge, Next, NodeId, Placement, Put, PutRequest, Quorum, ReadStrategy, Reason,
+    Response, Roles, Spares, StepContext, Stored, VersionClock, Want,
 };
 use object::{Actor, Context, Dot, Head, Metadata, Object, Policy};
 
@@ -27,14 +27,19 @@ struct Bench {
     clock: VersionClock,
 }
 
-fn role(primaries: u32) -> Roles {
-    Roles { vnodes: 1, primaries, hints: Vec::new() }
+fn role(primaries: u8) -> Roles {
+    Roles { vnodes: 1, primaries }
+}
+
+/// The parts of nodes, with nobody to stand in.
+fn placement<const N: usize>(here: Option<Roles>, others: [(NodeId, Roles); N]) -> Placement {
+    Placement { here, others: others.into_iter().collect(), ..Placement::default() }
 }
 
 /// This node and two others, and one that may stand in.
 fn bench() -> Bench {
-    let others = vec![(B, role(1)), (C, role(1))];
-    let placement = Placement { here: Some(role(1)), others, spares: vec![D] };
+    let mut placement = placement(Some(role(1)), [(B, role(1)), (C, role(1))]);
+    placement.spares.push(D);
     let props = BucketProps { allow_mult: true, ..BucketProps::default() };
     Bench {
         props,
@@ -424,7 +429,9 @@ fn a_replica_that_fails_is_stood_in_for() {
 #[test]
 fn a_fallback_is_no_primary_and_two_vnodes_of_a_node_are_one_copy() {
     let mut bench = bench();
-    bench.placement.others = vec![(B, Roles { vnodes: 2, primaries: 1, hints: vec![C] })];
+    bench.placement = placement(bench.placement.here, [(B, Roles { vnodes: 2, primaries: 1 })]);
+    bench.placement.hints.push(Hint { keeper: Some(B), absent: C });
+    bench.placement.spares.push(D);
     let mut refused = |request: PutRequest| {
         let mut coordinator = Put::new(Box::new(request));
         let (actions, next) = bench.step(|ctx| coordinator.step(Event::Start, ctx));
@@ -506,7 +513,7 @@ fn a_delete_with_a_context_is_done_even_where_nothing_is_seen() {
     };
     let mut cut_off = bench();
     cut_off.placement.others.clear();
-    cut_off.placement.spares.clear();
+    cut_off.placement.spares = Spares::default();
     let mut coordinator = Delete::new(DeleteRequest { dw: Quorum::One, rw: Quorum::One, ..request });
     let mut step = |event| cut_off.step(|ctx| coordinator.step(event, ctx));
     assert_eq!(shown(&step(Event::Start).0), ["read head"]);
@@ -561,7 +568,7 @@ fn what_is_written_once_is_sent_before_anything_is_read() {
         ],
     );
     // A node that is no replica has no copy to keep a hint about: one that has confirmed keeps it.
-    once.placement = Placement { here: None, others: vec![(B, role(1)), (C, role(1))], spares: Vec::new() };
+    once.placement = placement(None, [(B, role(1)), (C, role(1))]);
     run_put(
         &mut once,
         put(),
@@ -580,9 +587,8 @@ fn what_a_coordinator_cannot_keep_is_kept_by_one_that_has_it() {
     // It stands in for 3, and its disk turns out to be full.
     let mut fallback = bench();
     fallback.props = BucketProps { last_write_wins: true, ..BucketProps::default() };
-    let here = Roles { vnodes: 1, primaries: 0, hints: vec![NodeId(3)] };
-    let others = vec![(B, role(1)), (C, role(1))];
-    fallback.placement = Placement { here: Some(here), others, spares: Vec::new() };
+    fallback.placement = placement(Some(role(0)), [(B, role(1)), (C, role(1))]);
+    fallback.placement.hints.push(Hint { keeper: None, absent: NodeId(3) });
     run_put(
         &mut fallback,
         put(),
@@ -599,11 +605,7 @@ fn what_a_coordinator_cannot_keep_is_kept_by_one_that_has_it() {
     // Who was asked may be away by then: the other that has it is asked next.
     let mut coordinator = bench();
     coordinator.props = BucketProps { last_write_wins: true, ..BucketProps::default() };
-    coordinator.placement = Placement {
-        here: None,
-        others: vec![(B, role(1)), (C, role(1)), (NodeId(3), role(1))],
-        spares: Vec::new(),
-    };
+    coordinator.placement = placement(None, [(B, role(1)), (C, role(1)), (NodeId(3), role(1))]);
     run_put(
         &mut coordinator,
         put(),
@@ -633,7 +635,7 @@ fn what_a_coordinator_cannot_keep_is_kept_by_one_that_has_it() {
     );
     // A primary is brought home what its own disk had no room for; what others lack, too.
     let mut primary = bench();
-    primary.placement.spares.clear();
+    primary.placement.spares = Spares::default();
     primary.props = BucketProps { last_write_wins: true, ..BucketProps::default() };
     run_put(
         &mut primary,
