@@ -80,8 +80,7 @@ pub struct Outcome {
 /// Runs what was asked for.
 pub fn run(options: &Options) -> Result<()> {
     let targets = if options.targets.is_empty() { &TARGETS[..] } else { &options.targets };
-    let until =
-        options.runs.map_or(Until::Elapsed(Duration::from_secs(options.seconds)), |count| Until::Runs(count));
+    let until = options.runs.map_or(Until::Elapsed(Duration::from_secs(options.seconds)), Until::Runs);
     std::thread::scope(|scope| {
         let start = |&target| (target, scope.spawn(move || fuzz(target, until, options.seed)));
         let running: Vec<_> = targets.iter().map(start).collect();

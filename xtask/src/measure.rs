@@ -70,24 +70,23 @@ impl Cost {
     pub fn row(spec: Spec, costs: &[&Cost]) -> Row {
         let values = |field: fn(&Cost) -> f64| costs.iter().map(|cost| field(cost)).collect::<Vec<f64>>();
         let middle = |field| median(&values(field));
-        let cores = middle(|cost| cost.outcome.cores).unwrap_or(0.0);
-        let own_cores = middle(|cost| cost.own_cores).unwrap_or(0.0);
+        let cores = median(&costs.iter().filter_map(|cost| cost.outcome.cores).collect::<Vec<f64>>());
+        let own_cores = middle(|cost| cost.own_cores);
         let row = spec
             .measured(&values(|cost| cost.server_us))
             .also("generator_us", middle(|cost| cost.outcome.us_per_op(cost.outcome.cpu)))
-            .also("cores", Some(cores))
-            .also("own_cores", Some(own_cores))
+            .also("cores", cores)
+            .also("own_cores", own_cores)
             .also("ops_per_s", middle(|cost| cost.outcome.rate()))
             .also("p50_us", middle(|cost| percentile_us(&cost.outcome.latencies, 50.0)))
             .also("p99_us", middle(|cost| percentile_us(&cost.outcome.latencies, 99.0)));
-        if cores < CORES_MIN {
-            return row.noted(format!("only {} cores busy", rounded(cores)));
+        match cores.zip(own_cores) {
+            Some((cores, _)) if cores < CORES_MIN => row.noted(format!("only {} cores busy", rounded(cores))),
+            Some((cores, own)) if cores - own > FOREIGN_CORES_MAX => {
+                row.noted(format!("{} cores busy with none of the processes", rounded(cores - own)))
+            }
+            _ => row,
         }
-        if cores - own_cores > FOREIGN_CORES_MAX {
-            return row
-                .noted(format!("{} cores busy with none of the processes", rounded(cores - own_cores)));
-        }
-        row
     }
 
     /// The same beside the yardsticks of the rounds in which `costs` were measured.
@@ -159,7 +158,7 @@ mod tests {
     #[test]
     fn cost_is_per_operation_and_cores_per_second() {
         let (wall, cpu) = (Duration::from_millis(10), Duration::from_millis(4));
-        let outcome = Outcome { ops: 1000, wall, cpu, cores: 1.9, ..Outcome::default() };
+        let outcome = Outcome { ops: 1000, wall, cpu, cores: Some(1.9), ..Outcome::default() };
         let cost = Cost::of(outcome, Duration::from_millis(14), Duration::from_millis(15));
         let row = Cost::row(Spec::new("x", "us", None), &[&cost]);
         assert_eq!(row.value.map(rounded), Some(15.0));

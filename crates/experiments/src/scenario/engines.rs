@@ -140,11 +140,11 @@ impl Engines {
                 count.ok_or_else(|| format!("stage {:?}: `fill` needs a count of keys", stage.name))?;
             all.remove("duration");
             all.insert("warm_up".to_owned(), Value::from("0s"));
-            all.insert("operations_max".to_owned(), count.clone());
-            let keys = Table::from_iter([
-                ("kind".to_owned(), Value::from("sequential")),
-                ("count".to_owned(), count),
-            ]);
+            all.insert("operations_max".to_owned(), count);
+            // Keys are written as the other stages write them.
+            let mut keys = all.get("keys").and_then(Value::as_table).cloned().unwrap_or_default();
+            keys.retain(|name, _| ["count", "prefix", "digits", "format"].contains(&name));
+            keys.insert("kind".to_owned(), Value::from("sequential"));
             all.insert("keys".to_owned(), Value::Table(keys));
             let put = Table::from_iter([("op".to_owned(), Value::from("put"))]);
             all.insert("operation".to_owned(), Value::Array(vec![Value::Table(put)]));
@@ -248,7 +248,7 @@ fn drop_caches(folder: &Path) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    const WORKLOAD: &str = "duration = \"5s\"\nkeys = { kind = \"uniform\", count = 1000 }\n\
+    const WORKLOAD: &str = "duration = \"5s\"\nkeys = { kind = \"uniform\", count = 1000, digits = 16 }\n\
                             engine = { durability = \"none\" }\noperation = [{ op = \"get\" }]";
 
     fn table(text: &str) -> Table {
@@ -270,6 +270,7 @@ mod tests {
         let (fill, mix) = (read(0), read(1));
         assert_eq!((fill.operations_max, fill.threads, fill.concurrency), (Some(1000), 2, 2));
         assert_eq!(fill.labels(), ["put"]);
+        assert_eq!(fill.naming, mix.naming);
         assert_eq!((mix.operations_max, mix.threads), (None, 32));
         assert_eq!(mix.labels(), ["get", "put"]);
         assert_eq!((mix.engine.kind, mix.engine.is_shared), (Kind::Hash, true));
