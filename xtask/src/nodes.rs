@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -82,8 +82,7 @@ impl Setup {
             for name in &names {
                 command.args(["--name", name]);
             }
-            // stdout belongs to the rows.
-            if !command.stdout(std::io::stderr()).status()?.success() {
+            if !command.stdout(Stdio::null()).status()?.success() {
                 return Err("no certificates were made".into());
             }
         }
