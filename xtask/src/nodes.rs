@@ -7,13 +7,12 @@ use crate::load::{Load, Until};
 use crate::measure::{Cost, Servers, Window};
 use client::{Client, ReadOptions, Timeouts};
 use experiments::scenario::Plan;
+use experiments::scenario::launch::{Launcher, NodeAddresses, ports};
 use experiments::scenario::nodes::Nodes;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -29,11 +28,6 @@ const COUNTS_TRIES: usize = 20;
 /// Base ports that are tried, [`PORTS`] apart; below those that the kernel gives to clients.
 const BASES: std::ops::Range<u16> = 200..320;
 const PORTS: u16 = 100;
-
-/// Where a node serves each protocol, in the ten ports that it has above the base.
-const PB_PORT: u16 = 7;
-const HTTP_PORT: u16 = 8;
-const PEER_PORT: u16 = 9;
 
 /// How nodes are started.
 #[derive(Clone, Debug)]
@@ -68,53 +62,19 @@ impl Setup {
         self.home.join(format!("n{number}"))
     }
 
-    fn address(&self, number: u16, port: u16) -> SocketAddr {
-        local(self.base + 10 * number + port)
-    }
-
     /// The plans of all nodes, and their certificates if they are several.
     fn plans(&self) -> Result<Vec<Plan>> {
-        let names: Vec<String> = (1..=self.count).map(|number| format!("n{number}@127.0.0.1")).collect();
-        let certificates = self.home.join("certs");
-        if self.count > 1 {
-            let mut command = Command::new(&self.binary);
-            command.args(["admin", "cert", "--dir"]).arg(&certificates);
-            for name in &names {
-                command.args(["--name", name]);
-            }
-            if !command.stdout(Stdio::null()).status()?.success() {
-                return Err("no certificates were made".into());
-            }
-        }
-        let peers =
-            (1..=self.count).zip(&names).map(|(at, name)| format!("{name}={}", self.address(at, PEER_PORT)));
-        let peers = peers.collect::<Vec<_>>().join(",");
-        Ok((1..=self.count)
-            .zip(names)
-            .map(|(number, name)| self.plan(number, name, &peers, &certificates))
-            .collect())
-    }
-
-    fn plan(&self, number: u16, name: String, peers: &str, certificates: &Path) -> Plan {
-        let (pb, http, data) =
-            (self.address(number, PB_PORT), self.address(number, HTTP_PORT), self.folder(number));
-        let mut command: Vec<OsString> = vec![self.binary.clone().into(), "serve".into()];
-        let mut flag = |name: &str, value: OsString| command.extend([format!("--{name}").into(), value]);
-        flag("name", name.clone().into());
-        flag("pb-listen", pb.to_string().into());
-        flag("http-listen", http.to_string().into());
-        flag("data", data.clone().into());
-        if self.count > 1 {
-            flag("cluster", peers.into());
-            flag("peer-listen", self.address(number, PEER_PORT).to_string().into());
-            flag("peer-ca", certificates.join("ca.pem").into());
-            flag("peer-cert", certificates.join(format!("n{number}.pem")).into());
-            flag("peer-key", certificates.join(format!("n{number}.key")).into());
-            // They share this machine's cores.
-            flag("shards", "1".into());
-        }
-        self.flags.iter().for_each(|(name, value)| flag(name, value.into()));
-        Plan { name, pb, http, data, program: self.binary.clone(), command, groups: Vec::new() }
+        let node = |number| NodeAddresses::of(Ipv4Addr::LOCALHOST.into(), self.base, number);
+        let nodes: Vec<NodeAddresses> = (1..=self.count).map(node).collect();
+        let launcher = Launcher {
+            program: &self.binary,
+            home: &self.home,
+            nodes: &nodes,
+            founders: nodes.len(),
+            options: self.flags.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+        };
+        launcher.make_certificates()?;
+        Ok((0..nodes.len()).map(|at| launcher.plan(at)).collect())
     }
 }
 
@@ -242,9 +202,7 @@ pub fn free_address() -> Result<SocketAddr> {
 
 /// A base port above which nothing listens where so many nodes will.
 fn free_base(count: u16) -> Result<u16> {
-    let is_free = |base: u16| {
-        (PB_PORT..=10 * count + PEER_PORT).all(|port| TcpListener::bind(local(base + port)).is_ok())
-    };
+    let is_free = |base: u16| ports(count).all(|port| TcpListener::bind(local(base + port)).is_ok());
     let base = BASES.map(|hundred| hundred * PORTS).find(|&base| is_free(base));
     base.ok_or_else(|| "no ports are free".into())
 }
@@ -268,21 +226,5 @@ mod tests {
         assert_eq!(now.since(&then).get("syncs").unwrap(), 7.0);
         then.since(&now).get("syncs").unwrap_err();
         now.since(&Counts::default()).get("syncs").unwrap_err();
-    }
-
-    #[test]
-    fn several_nodes_know_each_other() {
-        let dir = tempfile::tempdir().unwrap();
-        let setup = Setup::new(Path::new("true"), dir.path().to_owned(), 3, "none")
-            .unwrap()
-            .with("read-form", "heads");
-        let plans = setup.plans().unwrap();
-        assert_eq!(plans.len(), 3);
-        let command =
-            plans[2].command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-        for part in ["serve --name n3@127.0.0.1", "n1@127.0.0.1=", "--durability none", "--read-form heads"] {
-            assert!(command.contains(part), "{command}");
-        }
-        assert!(!setup.plan(1, "n1".to_owned(), "", dir.path()).data.exists());
     }
 }

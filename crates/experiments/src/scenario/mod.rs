@@ -3,7 +3,7 @@
 //! 1. `parse` reads the file; nothing is started before all of it can be done here (rights, tools, control groups).
 //! 2. [`play`] makes networks and limits, starts the nodes, waits until they serve and see each other, and runs the
 //!    workload against them. A second thread does each step at its time (`steps`) and marks the charts.
-//! 3. Whatever happened, [`nodes`] stops what was started, by process, and [`cgroup`] and [`network`] take away what they
+//! 3. [`launch`] makes the commands of nodes. Whatever happened, [`nodes`] stops what was started, by process, and [`cgroup`] and [`network`] take away what they
 //!    made.
 //!
 //! Storage engines without nodes go through stages instead: `engines`.
@@ -13,6 +13,7 @@
 
 pub mod cgroup;
 mod engines;
+pub mod launch;
 pub mod network;
 pub mod nodes;
 mod parse;
